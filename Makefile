@@ -1,0 +1,136 @@
+# tidemark -- see README.md. `make run` and `make test` are all a newcomer needs.
+#
+#   make            build/tidemark               make test     every test (ASan and UBSan on)
+#   make run        deps, build, serve           make hunt     the long runs: fuzzing and full counts
+#   make deps       install missing packages     make bench    measure; prints a table
+#   make install    DESTDIR= PREFIX=/usr/local   make format   clang-format over the tree
+#
+# One variant lives in one folder: build/ (release), build/asan/, build/fuzz/. A variant is the
+# same rules with another O and SAN.
+
+CC      ?= gcc
+O       ?= build
+PREFIX  ?= /usr/local
+PKGS    := libuv openssl libcurl jansson inih libxxhash
+VERSION := $(shell cat VERSION)
+
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+           -Wwrite-strings -Wvla -Wundef -Wno-unused-parameter
+HARDEN  := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
+CFLAGS  ?= -O2 -g
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc $(WARN) $(CFLAGS) \
+             $(SAN_FLAGS) $(PKG_CFLAGS)
+LDLIBS  = $(PKG_LIBS) -lpthread
+LDFLAGS_ALL = $(LDFLAGS) $(SAN_FLAGS) -pie -Wl,-z,relro,-z,now
+
+ifdef CI
+WARN    += -Werror
+endif
+ifdef SAN
+SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -fPIE
+override CFLAGS := -O1 -g
+else
+SAN_FLAGS := $(HARDEN)
+endif
+ifdef FUZZ
+CC        := clang
+SAN_FLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fPIE
+override CFLAGS := -O1 -g
+endif
+
+# Set-up targets must work before any package is there.
+SETUP := deps clean help format
+ifeq ($(filter $(SETUP),$(MAKECMDGOALS)),)
+MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
+ifneq ($(MISSING),)
+ifeq ($(filter run test hunt bench fuzz,$(MAKECMDGOALS)),)
+$(error missing libraries: $(MISSING). Run `make deps` to install them)
+endif
+endif
+endif
+PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
+
+SRC   := $(sort $(shell find src -name '*.c'))
+CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
+UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c)))
+FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+
+.PHONY: all run test unit asan deps install format clean hunt fuzz bench help
+.DELETE_ON_ERROR:
+
+all: $(O)/tidemark
+
+$(O)/tidemark: $(O)/src/main.o $(O)/libcore.a
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+
+$(O)/libcore.a: $(CORE)
+	rm -f $@ && ar rcs $@ $^
+
+$(O)/src/%.o: src/%.c Makefile VERSION
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/tests/unit/% $(O)/tests/model/%: tests/unit/%.c
+$(O)/tests/%: tests/%.c $(O)/libcore.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka
+
+$(O)/bench/%: bench/%.c $(O)/libcore.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS)
+
+# llhttp, built strict, is the oracle of the HTTP fuzzer and no part of the product.
+LLHTTP_DIR := /usr/share/llhttp
+$(O)/llhttp/%.o: $(LLHTTP_DIR)/%.c
+	@mkdir -p $(@D)
+	$(CC) -O1 -g -w -DLLHTTP_STRICT_MODE=1 -I/usr/share/include/llhttp -I$(LLHTTP_DIR) -c -o $@ $<
+
+$(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
+	$(CC) $(ALL_CFLAGS) -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
+	    $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
+
+unit-bins: $(UNITS)
+fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
+
+deps:
+	scripts/deps
+
+run: deps
+	$(MAKE) all
+	$(O)/tidemark serve
+
+asan:
+	$(MAKE) O=build/asan SAN=1 all unit-bins
+
+test: deps
+	$(MAKE) all
+	$(MAKE) asan
+	scripts/test
+
+# The long runs. FUZZ_RUNS executions per target; see docs/testing.md for the rest.
+FUZZ_RUNS ?= 100000000
+fuzz: deps
+	$(MAKE) O=build/fuzz FUZZ=1 fuzz-bins
+	scripts/fuzz --runs $(FUZZ_RUNS)
+
+hunt: fuzz
+
+bench: deps
+	$(MAKE) all $(O)/bench/bench
+	scripts/bench
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(O)/tidemark $(DESTDIR)$(PREFIX)/bin/tidemark
+
+format:
+	clang-format -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n '3,7s/^# \{0,1\}//p' Makefile
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

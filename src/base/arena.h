@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/* arena.h -- memory that is given back all at once, as a request's is.
+ *
+ * Zero-initialised is empty. Nothing from an arena outlives arena_deinit. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include "base/str.h"
+
+struct arena {
+    struct arena_chunk *chunks;
+    char *at, *end;
+};
+
+void arena_deinit(struct arena *a);
+
+/* Aligned for any type, not zeroed. */
+void *arena_alloc(struct arena *a, size_t n);
+struct str arena_dup(struct arena *a, struct str s);
+struct str arena_printf(struct arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* map.h -- a hash map from bytes to pointers.
+ *
+ * The key is borrowed: it must live in (or as long as) the value. Hashed with a seed drawn per
+ * map, so that a peer cannot choose names that collide. Zero-initialised is not valid: map_init. */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include "base/str.h"
+
+#include <stdint.h>
+
+struct map_slot {
+    struct str key;
+    uint64_t hash;
+    void *value; /* NULL: free */
+};
+
+struct map {
+    struct map_slot *slots;
+    size_t n, cap; /* cap: 0 or a power of two */
+    uint64_t seed;
+};
+
+void map_init(struct map *m);
+void map_deinit(struct map *m); /* values are the caller's */
+
+void *map_get(const struct map *m, struct str key); /* NULL: not there */
+
+/* value is not NULL. A value already under that key is replaced and returned, and the key with it.
+ */
+void *map_put(struct map *m, struct str key, void *value);
+void *map_remove(struct map *m, struct str key);
+
+/* Walks in no order: *at starts at 0; returns NULL at the end. The map must not change meanwhile.
+ */
+void *map_next(const struct map *m, size_t *at);
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+/* mem.h -- allocation that cannot fail quietly.
+ *
+ * Sizes that a peer controls are capped before they come here, so that running out of memory
+ * means the machine is out of it: the process says so and aborts, and what was acknowledged is
+ * safe in the store. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t n);
+void *mem_zalloc(size_t n);
+void *mem_realloc(void *p, size_t n);
+
+/* The struct that contains this member. */
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#endif

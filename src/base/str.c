@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/str.h"
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+bool str_eq_nocase(struct str a, struct str b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return false;
+    return true;
+}
+
+int str_cmp(struct str a, struct str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = n == 0 ? 0 : memcmp(a.p, b.p, n);
+    if (order != 0)
+        return order;
+    return (a.n > b.n) - (a.n < b.n);
+}
+
+struct str str_trim(struct str s)
+{
+    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s = str_skip(s, 1);
+    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+
+struct str str_cut(struct str *rest, char sep)
+{
+    struct str all = *rest;
+    const char *at = all.n == 0 ? NULL : memchr(all.p, sep, all.n);
+    if (at == NULL) {
+        *rest = STR_NONE;
+        return all;
+    }
+    size_t n = (size_t)(at - all.p);
+    *rest = str_skip(all, n + 1);
+    return str_of(all.p, n);
+}

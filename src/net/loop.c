@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/loop.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static void arm(struct loop *l)
+{
+    uint64_t wait_ms = sched_wait_ms(&l->sched);
+    if (wait_ms == UINT64_MAX)
+        return; /* an alarm that still runs wakes the loop once for nothing */
+    uint64_t at_ms = l->sched.now_ms + wait_ms;
+    if (at_ms == l->alarm_at_ms && uv_is_active((uv_handle_t *)&l->alarm))
+        return;
+    l->alarm_at_ms = at_ms;
+    uv_timer_start(&l->alarm, l->alarm.timer_cb, wait_ms, 0);
+}
+
+static void turn(struct loop *l)
+{
+    sched_turn(&l->sched, clock_mono_ms(), clock_wall_ms());
+}
+
+static void on_alarm(uv_timer_t *t)
+{
+    turn(t->data);
+}
+
+static void on_before_poll(uv_prepare_t *p)
+{
+    struct loop *l = p->data;
+    turn(l);
+    arm(l);
+}
+
+static void on_after_poll(uv_check_t *c)
+{
+    turn(c->data);
+}
+
+int loop_init(struct loop *l)
+{
+    int err = uv_loop_init(&l->uv);
+    if (err != 0)
+        return err;
+    sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
+    l->alarm_at_ms = 0;
+    l->scratch = mem_alloc(LOOP_SCRATCH);
+    uv_timer_init(&l->uv, &l->alarm);
+    uv_prepare_init(&l->uv, &l->before_poll);
+    uv_check_init(&l->uv, &l->after_poll);
+    l->alarm.data = l->before_poll.data = l->after_poll.data = l;
+    l->alarm.timer_cb = on_alarm;
+    uv_prepare_start(&l->before_poll, on_before_poll);
+    uv_check_start(&l->after_poll, on_after_poll);
+    /* The schedule serves others; it keeps nothing alive by itself. */
+    uv_unref((uv_handle_t *)&l->alarm);
+    uv_unref((uv_handle_t *)&l->before_poll);
+    uv_unref((uv_handle_t *)&l->after_poll);
+    return 0;
+}
+
+void loop_run(struct loop *l)
+{
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+}
+
+void loop_deinit(struct loop *l)
+{
+    uv_close((uv_handle_t *)&l->alarm, NULL);
+    uv_close((uv_handle_t *)&l->before_poll, NULL);
+    uv_close((uv_handle_t *)&l->after_poll, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    int err = uv_loop_close(&l->uv);
+    assert(err == 0);
+    (void)err;
+    free(l->scratch);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* loop.h -- the libuv loop of one thread and the schedule it drives.
+ *
+ * Everything that belongs to a loop is touched by its thread only. */
+#ifndef NET_LOOP_H
+#define NET_LOOP_H
+
+#include "base/sched.h"
+
+#include <uv.h>
+
+#define LOOP_SCRATCH (64 * 1024)
+
+struct loop {
+    uv_loop_t uv;
+    struct sched sched; /* runs after each round of I/O and timers */
+    uv_timer_t alarm;   /* set to the schedule's next timer */
+    uv_prepare_t before_poll;
+    uv_check_t after_poll;
+    uint64_t alarm_at_ms;
+    char *scratch; /* LOOP_SCRATCH bytes for reading; valid within one callback */
+};
+
+/* 0 or a negative libuv code. */
+int loop_init(struct loop *l);
+
+/* Runs until nothing is left that keeps the loop alive. */
+void loop_run(struct loop *l);
+
+/* Every handle on it must have been closed. */
+void loop_deinit(struct loop *l);
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/* trace.h -- what the server has to say for people and machines watching it, one line each.
+ *
+ * Every kind of line is one row of the table: its name, level and sentence. Human-readable by
+ * default ("12:00:01 info  listening on 127.0.0.1:4437"), one JSON object a line with `--trace
+ * json`. Secrets never go in. */
+#ifndef TELEMETRY_TRACE_H
+#define TELEMETRY_TRACE_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
+
+/* name, level, sentence; `{}` stands for the next field's value */
+#define TRACE_TABLE(X)                                                                             \
+    X(LISTENING, TRACE_INFO, "listening on {}")                                                    \
+    X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
+    X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
+    X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
+    X(STOPPED, TRACE_INFO, "stopped")                                                              \
+    X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
+    X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
+    X(BAD_REQUEST, TRACE_DEBUG, "refused a request: {}")                                           \
+    X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
+    X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")
+
+enum trace_kind {
+#define X(name, level, text) TRACE_KIND_##name,
+    TRACE_TABLE(X)
+#undef X
+        TRACE_KINDS,
+};
+
+struct trace {
+    FILE *to; /* stderr by default; not owned */
+    bool json;
+    enum trace_level level; /* lines above it are dropped */
+};
+
+/* One field of a line. TRACE_STR / TRACE_INT build them. */
+struct trace_field {
+    const char *key;
+    struct str text; /* p == NULL: a number */
+    int64_t number;
+};
+#define TRACE_STR(k, s) ((struct trace_field){.key = (k), .text = (s)})
+#define TRACE_INT(k, v) ((struct trace_field){.key = (k), .number = (v)})
+
+void trace_line(const struct trace *t, enum trace_kind kind, const struct trace_field *fields,
+                size_t n);
+
+/* trace(t, LISTENING, TRACE_STR("address", s)); */
+#define trace(t, kind, ...)                                                                        \
+    trace_line((t), TRACE_KIND_##kind, (const struct trace_field[]){__VA_ARGS__},                  \
+               sizeof((const struct trace_field[]){__VA_ARGS__}) / sizeof(struct trace_field))
+
+#endif
