@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/* store.h -- where streams rest. Engines: mem.c.
+ *
+ * Loop thread only. Each operation completes exactly once, through its done(), and never before the
+ * call that started it has returned. The caller embeds the operation in its own struct and keeps
+ * it, and all it points to, alive until done() runs. Texts in results are lent until done()
+ * returns.
+ *
+ * Another process may write the same store: what an operation reported may have changed by the
+ * next one, so that everything that must hold together goes into one operation. A success means
+ * the effects survive kill -9 and power loss (where the engine promises that at all), and no
+ * reader ever sees an event that a crash can take back. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "base/block.h"
+#include "base/sched.h"
+#include "base/str.h"
+#include "store/offset.h"
+#include "store/producer.h"
+
+#define STORE_NAME_MAX      480
+#define STORE_PRODUCERS_MAX 10000 /* per stream: ERR_LIMIT */
+#define STORE_SEQ_MAX       255   /* bytes of a Stream-Seq; the caller checks */
+#define STORE_TTL_NONE      (-1)
+
+/* Why a stream ended: durable state. */
+enum end_reason {
+    END_NONE, /* still open */
+    END_COMPLETED,
+    END_CANCELLED,
+    END_FAILED,
+    END_ORPHANED,
+    END_EXPIRED,
+};
+struct str end_reason_text(enum end_reason reason);
+
+/* What a stream is created with; kept as asked, so that the same PUT again is recognised. */
+struct stream_config {
+    struct str content_type; /* n == 0: as the source of the fork */
+    int64_t ttl_s;           /* sliding, reset by reads and appends; STORE_TTL_NONE */
+    int64_t expires_ms;      /* Unix time; STORE_TTL_NONE */
+    struct str fork_of;      /* name of the source; n == 0: not a fork */
+    bool fork_at_tail;       /* no fork offset was asked for */
+    struct offset fork_at;
+    uint64_t fork_sub; /* events (JSON) or bytes past fork_at, within the next append */
+};
+
+struct stream_info {
+    uint64_t life;
+    uint64_t first, tail; /* positions: the earliest that can be read, and the end */
+    struct str content_type;
+    int64_t ttl_s, expires_ms;
+    enum end_reason end; /* END_NONE: open */
+};
+
+/* A small versioned value beside the streams: subscriptions, keys. */
+#define DOC_KEY_MAX   1024
+#define DOC_VALUE_MAX (64 * 1024)
+struct doc_put {
+    struct str key;
+    struct str value;        /* p == NULL: remove */
+    uint64_t expect_version; /* 0: must not exist; otherwise the version it must have */
+};
+
+/* Private part of every operation. */
+struct store_call {
+    struct task task;
+    int err;
+};
+
+/* One atomic change of one stream. Preconditions are looked at in this order; the first that fails
+ * is the answer, and then nothing has changed: exists (or may be created), still open, content
+ * type, producer claim, Stream-Seq, If-Match, data_err, docs.
+ * Errors: NOT_FOUND DELETED EXISTS CLOSED TYPE_MISMATCH FENCED SEQ_GAP EPOCH_START SEQ_ORDER
+ * TAIL_MOVED VERSION LIMIT FULL IO FORK_SOURCE FORK_DELETED FORK_OFFSET, and data_err. */
+struct store_write {
+    struct str name;
+    const struct stream_config *create; /* not NULL: make it, or confirm that it is so */
+    struct str content_type;            /* of the data; p == NULL: not checked */
+    struct str data;                    /* n == 0: no append */
+    const uint32_t *ends;               /* where each event ends in data; NULL: one event */
+    uint32_t n_events;
+    int data_err; /* != 0: the data is bad in a way that other preconditions go before */
+    bool close;
+    enum end_reason end; /* with close */
+    struct producer_claim claim;
+    struct str seq; /* Stream-Seq; p == NULL: none */
+    bool if_match;
+    struct offset match;
+    const struct doc_put *docs; /* written with it, or nothing is */
+    size_t n_docs;
+
+    /* out; with an error as far as known: the tail with CLOSED and TAIL_MOVED, the producer's
+     * state with FENCED */
+    struct stream_info info;
+    bool created, duplicate;
+    struct producer_state producer; /* the highest accepted */
+    uint64_t expected_seq;          /* with SEQ_GAP */
+    void (*done)(struct store_write *w, int err);
+    struct store_call call;
+};
+
+/* Forks of it keep what they need; until the last is gone the name answers DELETED. */
+struct store_remove {
+    struct str name;
+    void (*done)(struct store_remove *r, int err);
+    struct store_call call;
+};
+
+struct store_stat {
+    struct str name;
+    struct stream_info info; /* out */
+    void (*done)(struct store_stat *s, int err);
+    struct store_call call;
+};
+
+enum gap_reason { GAP_TRIMMED, GAP_EXPIRED, GAP_REBORN, GAP_UNKNOWN };
+struct str gap_reason_text(enum gap_reason reason);
+
+struct gap {
+    struct offset requested, earliest;
+    enum gap_reason reason;
+};
+
+enum read_from { READ_AT, READ_START, READ_TAIL };
+#define READ_SLICES 16
+
+/* Whole events from a position on, up to about max_bytes (at least one event if there is any).
+ * Errors: NOT_FOUND DELETED GAP OFFSET (not where an event begins) IO CORRUPT. */
+struct store_read {
+    struct str name;
+    enum read_from from;
+    struct offset at; /* with READ_AT */
+    size_t max_bytes;
+    bool touch; /* counts as an access for the TTL */
+
+    /* out. The caller drops the slices' references (store_read_release). */
+    struct stream_info info;
+    uint64_t start, next; /* positions read; next == info.tail: up to date */
+    struct slice slices[READ_SLICES];
+    uint32_t n_slices;
+    struct gap gap; /* with GAP */
+    void (*done)(struct store_read *r, int err);
+    struct store_call call;
+};
+void store_read_release(struct store_read *r);
+
+struct store_row {
+    struct str name;
+    struct stream_info info;
+};
+
+/* Names in byte order. Deleted and expired streams are left out. */
+struct store_list {
+    struct str prefix, after; /* after.n == 0: from the first */
+    size_t limit;
+    struct store_row *rows; /* out, lent */
+    size_t n_rows;
+    bool more;
+    void (*done)(struct store_list *l, int err);
+    struct store_call call;
+};
+
+struct doc_row {
+    struct str key, value;
+    uint64_t version;
+};
+
+/* Keys in byte order. To get one: prefix is the key, limit 1, and compare. */
+struct store_docs {
+    struct str prefix, after;
+    size_t limit;
+    struct doc_row *rows; /* out, lent */
+    size_t n_rows;
+    bool more;
+    void (*done)(struct store_docs *d, int err);
+    struct store_call call;
+};
+
+/* All or nothing. ERR_VERSION: one has another version, *nothing* was written. */
+struct store_put {
+    const struct doc_put *docs;
+    size_t n_docs;
+    void (*done)(struct store_put *p, int err);
+    struct store_call call;
+};
+/* The version a document has after a put that expected `version`. */
+#define DOC_NEXT(version) ((version) + 1)
+
+/* changed(): the tail or the state of the stream may have changed; nothing more is said. Changes of
+ * one turn come as one call. unwatch may be called from changed(). name.n == 0: every stream. */
+struct store_watch {
+    struct link link;
+    struct str name; /* kept by the caller until unwatch */
+    void (*changed)(struct store_watch *w, struct str name);
+};
+
+struct store_ops {
+    void (*write)(struct store *s, struct store_write *w);
+    void (*remove)(struct store *s, struct store_remove *r);
+    void (*stat)(struct store *s, struct store_stat *st);
+    void (*read)(struct store *s, struct store_read *r);
+    void (*list)(struct store *s, struct store_list *l);
+    void (*docs)(struct store *s, struct store_docs *d);
+    void (*put)(struct store *s, struct store_put *p);
+    void (*watch)(struct store *s, struct store_watch *w);
+    void (*unwatch)(struct store *s, struct store_watch *w);
+    void (*free)(struct store *s);
+};
+
+/* An engine embeds this first. */
+struct store {
+    const struct store_ops *ops;
+    struct sched *sched;
+};
+
+struct store *mem_store_new(struct sched *sched);
+
+/* No operation may be under way. */
+void store_free(struct store *s);
+
+void store_write(struct store *s, struct store_write *w);
+void store_remove(struct store *s, struct store_remove *r);
+void store_stat(struct store *s, struct store_stat *st);
+void store_read(struct store *s, struct store_read *r);
+void store_list(struct store *s, struct store_list *l);
+void store_docs(struct store *s, struct store_docs *d);
+void store_put(struct store *s, struct store_put *p);
+void store_watch(struct store *s, struct store_watch *w);
+void store_unwatch(struct store *s, struct store_watch *w);
+
+#endif
