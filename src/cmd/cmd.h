@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cmd.h -- the commands of the `tidemark` program; main.c holds the table of them.
+ *
+ * argv[0] is the command's own name, its arguments follow; the strings live as long as the
+ * process, but a command may reorder argv. Each answers `--help` on standard output by itself.
+ * What is returned becomes the exit status. */
+#ifndef CMD_CMD_H
+#define CMD_CMD_H
+
+enum {
+    CMD_OK = 0,
+    CMD_FAILED = 1, /* it was understood, but could not be done */
+    CMD_USAGE = 2,  /* a wrong command, flag or argument */
+};
+
+int cmd_serve(int argc, char **argv);
+int cmd_append(int argc, char **argv);
+int cmd_tail(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+int cmd_help(int argc, char **argv);
+
+#endif
