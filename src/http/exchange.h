@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* exchange.h -- one request and its response, whatever the HTTP version.
+ *
+ * The handler pulls the request body, and the transport pulls the response: neither is queued
+ * without bound. A handler may answer before the body has ended, and may read and write at the same
+ * time.
+ *
+ * Lifetime: the transport makes an exchange and ends it when the response is complete or the peer
+ * is gone; gone() tells the handler in the second case only. Whoever waits for something else
+ * with an exchange in hand holds it (exchange_hold) until that is over. On an exchange whose peer
+ * is gone every call below is allowed and does nothing, so that a completion needs no special
+ * case: answer, release. */
+#ifndef HTTP_EXCHANGE_H
+#define HTTP_EXCHANGE_H
+
+#include "base/arena.h"
+#include "base/block.h"
+#include "http/message.h"
+
+struct exchange;
+struct http;
+
+/* Who is asking. One for all so far. */
+struct principal {
+    struct str name;
+};
+extern const struct principal principal_anonymous;
+
+enum pull {
+    PULL_MORE, /* call again as soon as the peer can take more */
+    PULL_WAIT, /* nothing now; exchange_wake tells when */
+    PULL_END,  /* the body is complete */
+};
+
+/* All members may be NULL where nothing is streamed or waited for. */
+struct exchange_ops {
+    /* The peer can take more: exchange_put what there is, up to about EXCHANGE_PULL bytes. */
+    enum pull (*pull)(struct exchange *x);
+    /* The peer went away before the response was complete. Nothing more is called. */
+    void (*gone)(struct exchange *x);
+    /* The server is shutting down: finish soon. */
+    void (*drain)(struct exchange *x);
+};
+#define EXCHANGE_PULL (64 * 1024)
+
+/* Called once for each exchange_want. An empty data comes only with end. Lent for the call. */
+typedef void exchange_body_fn(struct exchange *x, struct str data, bool end);
+
+/* The whole body: lent as long as the request is. err: 0, ERR_TOO_LARGE, ERR_BUSY (too many bodies
+ * are in memory). Not called when the peer goes away first. */
+typedef void exchange_collected_fn(struct exchange *x, struct str body, int err);
+
+/* A transport's side of it. */
+struct transport_ops {
+    void (*want)(struct exchange *x);
+    void (*begin)(struct exchange *x, int64_t length); /* head; length -1: pulled until PULL_END */
+    void (*put)(struct exchange *x, struct slice s);
+    void (*wake)(struct exchange *x);
+    void (*end)(struct exchange *x);   /* a body of known length is complete */
+    void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
+    void (*forget)(struct exchange *x);
+};
+
+struct exchange_header {
+    struct header header;
+    struct exchange_header *next;
+};
+
+struct exchange {
+    struct http *http;
+    const struct principal *principal;
+    const struct exchange_ops *ops;
+    void *state; /* the handler's */
+
+    const struct request *request; /* NULL after exchange_forget_request */
+    struct arena arena;            /* the request's memory, until then */
+
+    /* private to exchange.c and the transport */
+    const struct transport_ops *via;
+    void *transport;
+    exchange_body_fn *on_body;
+    struct exchange_header *headers, **last_header; /* of the response, then its trailers */
+    struct collect *collect;
+    uint32_t holds;
+    uint16_t status;
+    bool over;      /* response complete or peer gone: calls do nothing */
+    bool begun;     /* the response head is out */
+    bool streaming; /* begun with a body that is pulled */
+    bool body_done; /* the request's body has been delivered to its end */
+    bool head_only; /* a HEAD request: no body is sent */
+};
+
+/* For transports: x is zeroed memory whose `release` frees it. */
+void exchange_init(struct exchange *x, struct http *http, const struct transport_ops *via,
+                   void *transport);
+void exchange_deliver(struct exchange *x, struct str data, bool end); /* answers one want */
+void exchange_finish(struct exchange *x, bool peer_gone);             /* then it is over */
+
+void exchange_hold(struct exchange *x);
+void exchange_release(struct exchange *x);
+
+static inline bool exchange_over(const struct exchange *x)
+{
+    return x->over;
+}
+
+/* The request body, piece by piece or whole (at most max bytes). One at a time. */
+void exchange_want(struct exchange *x, exchange_body_fn *on_body);
+void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected);
+
+/* The response. Values are kept by reference: static, in the arena, or alive until the head is out.
+ * exchange_header_offset-like helpers of surfaces put their text in the arena. */
+void exchange_status(struct exchange *x, int status);
+void exchange_header(struct exchange *x, struct str name, struct str value);
+void exchange_header_u64(struct exchange *x, struct str name, uint64_t value);
+
+/* Whole responses. body is copied; slices are referenced. */
+void exchange_send(struct exchange *x, struct str body);
+void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t n);
+
+/* `{"error":{"code":"...","message":"..."}}` with the status of the table (or the given one). */
+void exchange_error(struct exchange *x, int err);
+void exchange_problem(struct exchange *x, int status, struct str code, struct str message);
+
+/* A body that ops->pull gives. */
+void exchange_stream(struct exchange *x);
+void exchange_put(struct exchange *x, struct slice s); /* within pull */
+void exchange_wake(struct exchange *x);
+/* Ends a streamed response so that the peer notices that it is not complete. */
+void exchange_abort(struct exchange *x);
+/* Before the PULL_END that ends a streamed response. */
+void exchange_trailer(struct exchange *x, struct str name, struct str value);
+
+/* A long response needs its request no more: gives back the memory. */
+void exchange_forget_request(struct exchange *x);
+
+#endif

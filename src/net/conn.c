@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/conn.h"
+#include "base/mem.h"
+#include "net/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define OUTQ_FIRST  8
+#define IOV_AT_ONCE 64
+
+/* Sent from `first` on. */
+struct outq {
+    uint32_t first, n, cap;
+    struct slice items[];
+};
+
+static void set_events(struct conn *c);
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct conn *c = container_of(poll, struct conn, poll);
+    if (status < 0) {
+        c->ops->failed(c);
+        return;
+    }
+    if (events & UV_WRITABLE) {
+        c->blocked = false;
+        conn_flush_later(c);
+    }
+    if (events & UV_READABLE)
+        c->ops->readable(c);
+    else if (events & UV_DISCONNECT)
+        c->ops->failed(c);
+    if (!c->closing)
+        set_events(c);
+}
+
+/* Without interest in bytes the poll still tells of a peer that is gone. */
+static void set_events(struct conn *c)
+{
+    int events = (c->want_read ? UV_READABLE : UV_DISCONNECT) | (c->blocked ? UV_WRITABLE : 0);
+    if (events == c->events || c->closing)
+        return;
+    c->events = (uint8_t)events;
+    uv_poll_start(&c->poll, events, on_poll);
+}
+
+static void drop(struct outq *q)
+{
+    for (uint32_t i = q->first; i < q->n; i++)
+        block_unref(q->items[i].owner);
+    free(q);
+}
+
+/* Takes what the kernel took off the queue. */
+static void advance(struct conn *c, size_t sent)
+{
+    struct outq *q = c->out;
+    while (q->first < q->n && sent >= q->items[q->first].bytes.n) {
+        sent -= q->items[q->first].bytes.n;
+        block_unref(q->items[q->first].owner);
+        q->first++;
+    }
+    if (q->first == q->n) {
+        free(q);
+        c->out = NULL;
+    } else {
+        q->items[q->first].bytes = str_skip(q->items[q->first].bytes, sent);
+    }
+}
+
+static ssize_t write_some(struct conn *c)
+{
+    struct outq *q = c->out;
+    struct iovec iov[IOV_AT_ONCE];
+    int n = 0;
+    for (uint32_t i = q->first; i < q->n && n < IOV_AT_ONCE; i++, n++)
+        iov[n] = (struct iovec){(char *)(uintptr_t)q->items[i].bytes.p, q->items[i].bytes.n};
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n};
+    ssize_t sent;
+    do
+        sent = sendmsg(c->fd, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent;
+}
+
+static void flush(struct task *t)
+{
+    struct conn *c = container_of(t, struct conn, flush);
+    while (c->out != NULL && !c->blocked) {
+        ssize_t sent = write_some(c);
+        if (sent >= 0) {
+            advance(c, (size_t)sent);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            c->blocked = true;
+            set_events(c);
+        } else {
+            c->ops->failed(c);
+            return;
+        }
+    }
+    if (c->out == NULL)
+        c->ops->drained(c);
+}
+
+int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *ops)
+{
+    *c = (struct conn){.ops = ops, .loop = loop, .fd = fd};
+    task_init(&c->flush, flush);
+    return uv_poll_init_socket(&loop->uv, &c->poll, fd);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct conn *c = container_of((uv_poll_t *)h, struct conn, poll);
+    close(c->fd);
+    c->ops->closed(c);
+}
+
+void conn_close(struct conn *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    task_cancel(&c->flush);
+    if (c->out != NULL)
+        drop(c->out);
+    c->out = NULL;
+    uv_close((uv_handle_t *)&c->poll, on_closed);
+}
+
+void conn_want_read(struct conn *c, bool want)
+{
+    c->want_read = want;
+    set_events(c);
+}
+
+ssize_t conn_read(struct conn *c, char *into, size_t n)
+{
+    ssize_t got;
+    do
+        got = recv(c->fd, into, n, 0);
+    while (got < 0 && errno == EINTR);
+    if (got >= 0)
+        return got;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
+}
+
+static void push(struct conn *c, struct slice s)
+{
+    struct outq *q = c->out;
+    if (q == NULL || q->n == q->cap) {
+        uint32_t cap = q == NULL ? OUTQ_FIRST : q->cap * 2;
+        q = mem_realloc(q, sizeof *q + cap * sizeof *q->items);
+        if (c->out == NULL)
+            q->first = q->n = 0;
+        q->cap = cap;
+        c->out = q;
+    }
+    q->items[q->n++] = s;
+}
+
+void conn_put(struct conn *c, struct slice s)
+{
+    if (c->closing || s.bytes.n == 0)
+        return;
+    block_ref(s.owner);
+    push(c, s);
+    conn_flush_later(c);
+}
+
+void conn_put_take(struct conn *c, struct block *b)
+{
+    if (!c->closing) {
+        push(c, slice_of(b, 0, b->n));
+        conn_flush_later(c);
+    } else {
+        block_unref(b);
+    }
+}
+
+void conn_flush_later(struct conn *c)
+{
+    if (!c->closing && !c->blocked)
+        sched_post_flush(&c->loop->sched, &c->flush);
+}
+
+size_t conn_pending(const struct conn *c)
+{
+    size_t n = 0;
+    if (c->out != NULL)
+        for (uint32_t i = c->out->first; i < c->out->n; i++)
+            n += c->out->items[i].bytes.n;
+    return n;
+}
+
+void conn_shutdown_write(struct conn *c)
+{
+    if (!c->closing)
+        shutdown(c->fd, SHUT_WR);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* conn.h -- one connected socket (TCP or Unix) on the loop.
+ *
+ * Reading: the owner is told when bytes can be read and reads them itself, into memory of its
+ * choice. Writing: the owner puts slices, which are sent with one system call when the turn ends;
+ * it puts more only after drained(), so that a peer that takes nothing holds a bounded queue.
+ *
+ * Lifetime: conn_init ... conn_close ... closed(). The memory goes in closed() and nowhere else;
+ * conn_close may be called twice and from any callback. */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include "base/block.h"
+#include "base/sched.h"
+
+#include <sys/types.h>
+#include <uv.h>
+
+struct conn;
+struct loop;
+
+struct conn_ops {
+    void (*readable)(struct conn *c); /* bytes, the end or an error can be had from conn_read */
+    void (*drained)(struct conn *c);  /* everything put has been handed to the kernel */
+    void (*failed)(struct conn *c);   /* the peer is gone; the owner calls conn_close */
+    void (*closed)(struct conn *c);   /* last call */
+};
+
+struct conn {
+    uv_poll_t poll;
+    const struct conn_ops *ops;
+    struct loop *loop;
+    struct task flush;
+    struct outq *out; /* what has been put and not been sent; NULL: nothing */
+    int fd;
+    uint8_t events; /* what the poll handle is set to */
+    bool want_read, blocked, closing;
+};
+
+/* Takes over fd (non-blocking). 0 or a negative libuv code; then fd is still the caller's. */
+int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *ops);
+void conn_close(struct conn *c);
+
+void conn_want_read(struct conn *c, bool want);
+
+#define CONN_AGAIN (-1)
+#define CONN_GONE  (-2)
+/* > 0: bytes read; 0: the peer has finished sending; CONN_AGAIN: nothing now; CONN_GONE. */
+ssize_t conn_read(struct conn *c, char *into, size_t n);
+
+/* Takes a reference to the slice's owner until it is sent; static and NULL-owned bytes must outlive
+ * it (they are sent or dropped before closed()). */
+void conn_put(struct conn *c, struct slice s);
+
+/* As conn_put, for a block made for this: takes the caller's reference. */
+void conn_put_take(struct conn *c, struct block *b);
+
+/* Calls drained() at the end of the turn even if nothing has been put. */
+void conn_flush_later(struct conn *c);
+
+/* Bytes waiting to be sent. */
+size_t conn_pending(const struct conn *c);
+
+/* No more will be sent: the peer sees the end after what was put. Only when nothing is pending. */
+void conn_shutdown_write(struct conn *c);
+
+#endif
