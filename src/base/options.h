@@ -13,28 +13,39 @@
 #include <stdio.h>
 
 enum option_type {
-    OPTION_BOOL,   /* bool: --name, --name=yes|no */
-    OPTION_TEXT,   /* char *: owned; NULL when unset */
-    OPTION_LIST,   /* struct option_list: may be given many times, the first time clears the default
-                    */
-    OPTION_NUMBER, /* uint64_t */
-    OPTION_SIZE,   /* uint64_t bytes: 64k, 16m */
+    OPTION_BOOL,     /* bool: --name, --no-name, --name=yes|no */
+    OPTION_TEXT,     /* char *: owned; NULL when unset */
+    OPTION_LIST,     /* struct option_list: may be given many times; see there */
+    OPTION_NUMBER,   /* uint64_t */
+    OPTION_SIZE,     /* uint64_t bytes: 64k, 16m */
     OPTION_DURATION, /* uint64_t milliseconds: 250ms, 10s */
+    OPTION_CHOICE,   /* int: which of the row's value words, "human|json", from 0 */
 };
 
+enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_ENV, OPTION_FROM_FLAG };
+
+/* All that one source gives; a later source starts over. The file and the command line repeat the
+ * setting; the default and the environment variable separate items with commas. */
 struct option_list {
     char **items;
     size_t n;
+    enum option_source source;
 };
 
+/* Rows are best written with designated initialisers: what is left out is off. */
 struct option_row {
     const char *name; /* "long-poll-timeout" */
     enum option_type type;
     size_t field;         /* offsetof in the target */
-    const char *fallback; /* the default, as a user would write it; NULL: unset */
-    uint64_t min, max;    /* numbers only; max 0: no bound */
-    const char *value;    /* what help calls the value: "HOST:PORT" */
+    const char *fallback; /* the default, as a user would write it; NULL: unset, 0 or no */
+    uint64_t min, max;    /* numbers, sizes and durations only; max 0: no bound */
+    const char *value;    /* what help and errors call the value: "HOST:PORT|unix:PATH" */
     const char *help;     /* one or two sentences */
+    bool zero_is_off;     /* 0 is taken although it is below min */
+    const char *heading;  /* help begins a new group with this row */
+    /* Texts and list items only: 0, or ERR_SYNTAX, which is reported as "expected <value>" unless
+     * the check put a reason of its own in `reason` (size bytes). */
+    int (*check)(struct str value, char *reason, size_t size);
 };
 
 struct options {
@@ -43,22 +54,36 @@ struct options {
 };
 
 /* Where a setting could not be taken, `why` (size bytes) gets a sentence that names it, what was
- * wrong and what is expected; the result is then ERR_SYNTAX. */
+ * wrong and what is expected; the result is then ERR_SYNTAX. What was taken before stays taken:
+ * options_free is due after a failure too. */
+
+/* Comes first: sets every field of the table, whatever was there before. */
 int options_defaults(const struct options *o, void *target, char *why, size_t size);
+
+/* A variable that is empty is as good as unset. */
 int options_env(const struct options *o, void *target, char *why, size_t size);
 
-/* One `key = value` of the file. ERR_NOT_FOUND: no such setting. */
+/* One `key = value` of the file. ERR_NOT_FOUND: no such setting; `why` says so and suggests one. An
+ * empty value unsets a text that has no default. */
 int options_set(const struct options *o, void *target, struct str key, struct str value, char *why,
                 size_t size);
 
-/* argv without the program and command names. Flags may stand anywhere; `--` ends them. The others
- * are moved to the front of argv and counted in *positional. --help is ERR_CANCELLED. */
+/* argv without the program and command names. Flags may stand anywhere; `--` ends them and a lone
+ * `-` is none. The others are moved to the front of argv and counted in *positional, the flags
+ * follow in their order. A value that itself starts with `--` is written --name=VALUE. --help and
+ * -h are ERR_CANCELLED. argv and *positional are untouched on failure. */
 int options_args(const struct options *o, void *target, int argc, char **argv, int *positional,
                  char *why, size_t size);
+
+/* The next TIDEMARK_* variable that is no setting but almost spells one, STR_NONE after the last.
+ * *at starts at 0; the environment must not change meanwhile. Others are not ours to judge: the
+ * container world sets variables after the names of services. */
+struct str options_env_typo(const struct options *o, size_t *at);
 
 /* The flags with their values, defaults and help, wrapped for a terminal. */
 void options_help(const struct options *o, FILE *to);
 
+/* Leaves texts NULL and lists empty; may be called twice. */
 void options_free(const struct options *o, void *target);
 
 #endif

@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/options.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/suggest.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define ENV_PREFIX  "TIDEMARK_"
+#define NAME_MAX_N  64 /* bytes of a setting's name */
+#define REASON_MAX  256
+#define SHOWN_MAX   60 /* bytes of a refused value that an error repeats */
+#define HELP_WIDTH  80
+#define HELP_INDENT 6
+
+/* ---- names ---- */
+
+static const struct option_row *find(const struct options *o, struct str name)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if (str_eq(str_of_cstr(o->rows[i].name), name))
+            return &o->rows[i];
+    return NULL;
+}
+
+static const char *nearest(const struct options *o, struct str name)
+{
+    struct suggest s = {.word = name};
+    for (size_t i = 0; i < o->n; i++)
+        suggest_offer(&s, o->rows[i].name);
+    return s.best;
+}
+
+static void env_name(const char *name, char out[NAME_MAX_N + sizeof ENV_PREFIX])
+{
+    memcpy(out, ENV_PREFIX, sizeof ENV_PREFIX);
+    size_t at = sizeof ENV_PREFIX - 1;
+    for (size_t i = 0; name[i] != '\0' && i < NAME_MAX_N; i++) {
+        char c = name[i];
+        out[at++] = c == '-' ? '_' : c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
+    }
+    out[at] = '\0';
+}
+
+/* ---- what is expected, in words ---- */
+
+struct unit {
+    const char *suffix;
+    uint64_t factor;
+};
+static const struct unit sizes[] = {{"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"", 1}};
+static const struct unit durations[] = {
+    {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+static const struct unit plain[] = {{"", 1}};
+
+/* In the largest unit that says it exactly. */
+static void put_quantity(struct buf *out, enum option_type type, uint64_t v)
+{
+    const struct unit *u = type == OPTION_SIZE       ? sizes
+                           : type == OPTION_DURATION ? durations
+                                                     : plain;
+    while (u->factor > 1 && (v < u->factor || v % u->factor != 0))
+        u++;
+    buf_put_u64(out, v / u->factor);
+    buf_put(out, str_of_cstr(u->suffix));
+}
+
+/* "a|b|c" as "a, b or c" */
+static void put_alternatives(struct buf *out, const char *value)
+{
+    struct str rest = str_of_cstr(value);
+    while (rest.p) {
+        bool first = rest.p == value;
+        struct str word = str_cut(&rest, '|');
+        buf_put(out, first ? STR("") : rest.p ? STR(", ") : STR(" or "));
+        buf_put(out, word);
+    }
+}
+
+static void put_expected_quantity(struct buf *out, const struct option_row *r)
+{
+    static const char *const nouns[] = {
+        [OPTION_NUMBER] = "a number", [OPTION_SIZE] = "a size", [OPTION_DURATION] = "a duration"};
+    buf_printf(out, "%s%s", r->zero_is_off ? "0 or " : "", nouns[r->type]);
+    if (r->min > 0) {
+        buf_put(out, r->max > 0 ? STR(" between ") : STR(" of at least "));
+        put_quantity(out, r->type, r->min);
+    }
+    if (r->max > 0) {
+        buf_put(out, r->min > 0 ? STR(" and ") : STR(" up to "));
+        put_quantity(out, r->type, r->max);
+    }
+    /* Bounds show how it is written. */
+    if (r->min == 0 && r->max == 0 && r->type != OPTION_NUMBER)
+        buf_put(out,
+                r->type == OPTION_SIZE ? STR(" such as 64k or 16m") : STR(" such as 250ms or 10s"));
+}
+
+static void put_expected(struct buf *out, const struct option_row *r)
+{
+    if (r->type == OPTION_BOOL)
+        buf_put(out, STR("yes or no"));
+    else if (r->type == OPTION_TEXT || r->type == OPTION_LIST || r->type == OPTION_CHOICE)
+        put_alternatives(out, r->value ? r->value : "a value");
+    else
+        put_expected_quantity(out, r);
+}
+
+/* ---- taking one value ---- */
+
+static int parse_bool(struct str value, bool *out)
+{
+    static const char *const words[][2] = {
+        {"no", "yes"}, {"false", "true"}, {"off", "on"}, {"0", "1"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int which = 0; which < 2; which++)
+            if (str_eq_nocase(value, str_of_cstr(words[i][which]))) {
+                *out = which == 1;
+                return 0;
+            }
+    return ERR_SYNTAX;
+}
+
+static int parse_choice(const char *words, struct str value, int *out)
+{
+    struct str rest = str_of_cstr(words);
+    for (int i = 0; rest.p; i++)
+        if (str_eq_nocase(str_cut(&rest, '|'), value)) {
+            *out = i;
+            return 0;
+        }
+    return ERR_SYNTAX;
+}
+
+static int parse_quantity(const struct option_row *r, struct str value, uint64_t *out)
+{
+    uint64_t v = 0;
+    int err = r->type == OPTION_SIZE       ? num_parse_size(value, &v)
+              : r->type == OPTION_DURATION ? num_parse_duration_ms(value, &v)
+                                           : num_parse(value, UINT64_MAX, &v);
+    /* A bare 0 means the same in every unit. */
+    if (err != 0 && num_parse(value, 0, &v) != 0)
+        return ERR_SYNTAX;
+    bool off = v == 0 && r->zero_is_off;
+    if (!off && (v < r->min || (r->max > 0 && v > r->max)))
+        return ERR_SYNTAX;
+    *out = v;
+    return 0;
+}
+
+static int check_text(const struct option_row *r, struct str value, char *reason)
+{
+    if (value.n == 0)
+        return ERR_SYNTAX;
+    return r->check ? r->check(value, reason, REASON_MAX) : 0;
+}
+
+static char *copy(struct str s)
+{
+    char *z = mem_alloc(s.n + 1);
+    memcpy(z, s.p, s.n);
+    z[s.n] = '\0';
+    return z;
+}
+
+static int set_text(const struct option_row *r, struct str value, char **field, char *reason)
+{
+    bool unset = value.n == 0 && r->fallback == NULL;
+    int err = unset ? 0 : check_text(r, value, reason);
+    if (err != 0)
+        return err;
+    free(*field);
+    *field = unset ? NULL : copy(value);
+    return 0;
+}
+
+static void list_clear(struct option_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->items[i]);
+    free(l->items);
+    *l = (struct option_list){0};
+}
+
+static int add_item(const struct option_row *r, enum option_source from, struct str value,
+                    struct option_list *l, char *reason)
+{
+    int err = check_text(r, value, reason);
+    if (err != 0)
+        return err;
+    if (l->source != from)
+        list_clear(l);
+    l->source = from;
+    l->items = mem_realloc(l->items, (l->n + 1) * sizeof *l->items);
+    l->items[l->n++] = copy(value);
+    return 0;
+}
+
+static int assign(const struct option_row *r, void *target, enum option_source from,
+                  struct str value, char *reason)
+{
+    void *field = (char *)target + r->field;
+    switch (r->type) {
+    case OPTION_BOOL: return parse_bool(value, field);
+    case OPTION_TEXT: return set_text(r, value, field, reason);
+    case OPTION_LIST: return add_item(r, from, value, field, reason);
+    case OPTION_CHOICE: return parse_choice(r->value, value, field);
+    default: return parse_quantity(r, value, field);
+    }
+}
+
+/* The sentence names the setting as the user wrote it: as a key, a variable or a flag. */
+static void explain(const struct option_row *r, enum option_source from, struct str value,
+                    const char *reason, char *why, size_t size)
+{
+    char env[NAME_MAX_N + sizeof ENV_PREFIX];
+    env_name(r->name, env);
+    struct buf expected = {0};
+    put_expected(&expected, r);
+    const char *dashes = from == OPTION_FROM_FLAG ? "--" : "";
+    const char *name = from == OPTION_FROM_ENV ? env : r->name;
+    int shown = value.n > SHOWN_MAX ? SHOWN_MAX : (int)value.n;
+    if (reason[0] != '\0')
+        snprintf(why, size, "%s%s: %s", dashes, name, reason);
+    else
+        snprintf(why, size, "%s%s: expected %.*s, got '%.*s%s'", dashes, name, (int)expected.n,
+                 expected.p, shown, value.n > 0 ? value.p : "", value.n > SHOWN_MAX ? "..." : "");
+    buf_deinit(&expected);
+}
+
+static int take(const struct option_row *r, void *target, enum option_source from, struct str value,
+                char *why, size_t size)
+{
+    char reason[REASON_MAX] = "";
+    if (assign(r, target, from, value, reason) == 0)
+        return 0;
+    explain(r, from, value, reason, why, size);
+    return ERR_SYNTAX;
+}
+
+/* As take, for the sources in which commas separate the items of a list. */
+static int take_all(const struct option_row *r, void *target, enum option_source from,
+                    const char *text, char *why, size_t size)
+{
+    struct str rest = str_of_cstr(text);
+    if (r->type != OPTION_LIST)
+        return take(r, target, from, rest, why, size);
+    int err = 0;
+    while (err == 0 && rest.p)
+        err = take(r, target, from, str_trim(str_cut(&rest, ',')), why, size);
+    return err;
+}
+
+/* ---- defaults, environment, file ---- */
+
+static void clear(const struct option_row *r, void *target)
+{
+    void *field = (char *)target + r->field;
+    switch (r->type) {
+    case OPTION_BOOL: *(bool *)field = false; break;
+    case OPTION_TEXT: *(char **)field = NULL; break;
+    case OPTION_LIST: *(struct option_list *)field = (struct option_list){0}; break;
+    case OPTION_CHOICE: *(int *)field = 0; break;
+    default: *(uint64_t *)field = 0;
+    }
+}
+
+int options_defaults(const struct options *o, void *target, char *why, size_t size)
+{
+    for (size_t i = 0; i < o->n; i++)
+        clear(&o->rows[i], target);
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < o->n; i++)
+        if (o->rows[i].fallback)
+            err =
+                take_all(&o->rows[i], target, OPTION_FROM_DEFAULT, o->rows[i].fallback, why, size);
+    return err;
+}
+
+int options_env(const struct options *o, void *target, char *why, size_t size)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        char name[NAME_MAX_N + sizeof ENV_PREFIX];
+        env_name(o->rows[i].name, name);
+        const char *value = getenv(name);
+        if (value == NULL || value[0] == '\0')
+            continue;
+        int err = take_all(&o->rows[i], target, OPTION_FROM_ENV, value, why, size);
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+/* TIDEMARK_LONG_POLL as "long-poll"; false: not one of ours, or too long to be one. */
+static bool setting_of_env(struct str variable, char out[NAME_MAX_N], struct str *name)
+{
+    if (!str_starts(variable, STR(ENV_PREFIX)))
+        return false;
+    struct str tail = str_skip(variable, sizeof ENV_PREFIX - 1);
+    if (tail.n > NAME_MAX_N)
+        return false;
+    for (size_t i = 0; i < tail.n; i++) {
+        char c = tail.p[i];
+        out[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    }
+    *name = str_of(out, tail.n);
+    return true;
+}
+
+struct str options_env_typo(const struct options *o, size_t *at)
+{
+    while (environ[*at]) {
+        struct str rest = str_of_cstr(environ[(*at)++]), name;
+        struct str variable = str_cut(&rest, '=');
+        char text[NAME_MAX_N];
+        if (setting_of_env(variable, text, &name) && !find(o, name) && nearest(o, name))
+            return variable;
+    }
+    return STR_NONE;
+}
+
+static void unknown(const struct options *o, const char *what, const char *dashes, struct str name,
+                    char *why, size_t size)
+{
+    int shown = name.n > SHOWN_MAX ? SHOWN_MAX : (int)name.n;
+    const char *guess = nearest(o, name);
+    if (guess)
+        snprintf(why, size, "unknown %s %s%.*s; did you mean %s%s?", what, dashes, shown, name.p,
+                 dashes, guess);
+    else
+        snprintf(why, size, "unknown %s %s%.*s", what, dashes, shown, name.p);
+}
+
+int options_set(const struct options *o, void *target, struct str key, struct str value, char *why,
+                size_t size)
+{
+    const struct option_row *r = find(o, key);
+    if (r)
+        return take(r, target, OPTION_FROM_FILE, value, why, size);
+    unknown(o, "setting", "", key, why, size);
+    return ERR_NOT_FOUND;
+}
+
+/* ---- flags ---- */
+
+/* Finds the row of a flag's name; *negated: it was written as --no-name. */
+static const struct option_row *find_flag(const struct options *o, struct str name, bool *negated)
+{
+    *negated = false;
+    const struct option_row *r = find(o, name);
+    if (r || !str_starts(name, STR("no-")))
+        return r;
+    r = find(o, str_skip(name, 3));
+    *negated = true;
+    return r && r->type == OPTION_BOOL ? r : NULL;
+}
+
+static bool is_flag(const char *arg)
+{
+    return arg[0] == '-' && arg[1] != '\0';
+}
+
+/* The flag at argv[0], argc > 0. *used: how many arguments it took. */
+static int take_flag(const struct options *o, void *target, int argc, char **argv, int *used,
+                     char *why, size_t size)
+{
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)
+        return ERR_CANCELLED;
+    *used = 1;
+    bool dashed = strncmp(argv[0], "--", 2) == 0, negated = false;
+    struct str value = str_of_cstr(argv[0] + (dashed ? 2 : 1));
+    struct str name = str_cut(&value, '=');
+    const struct option_row *r = dashed ? find_flag(o, name, &negated) : NULL;
+    if (r == NULL) {
+        unknown(o, "flag", dashed ? "--" : "-", name, why, size);
+        return ERR_SYNTAX;
+    }
+    if (r->type == OPTION_BOOL && value.p && negated) {
+        snprintf(why, size, "--no-%s takes no value", r->name);
+        return ERR_SYNTAX;
+    }
+    if (r->type == OPTION_BOOL && !value.p)
+        value = negated ? STR("no") : STR("yes");
+    if (!value.p) {
+        /* A flag where a value should be is more often a value forgotten than one meant. */
+        if (argc < 2 || strncmp(argv[1], "--", 2) == 0) {
+            snprintf(why, size, "--%s needs a value: --%s %s", r->name, r->name,
+                     r->value ? r->value : "VALUE");
+            return ERR_SYNTAX;
+        }
+        value = str_of_cstr(argv[1]);
+        *used = 2;
+    }
+    return take(r, target, OPTION_FROM_FLAG, value, why, size);
+}
+
+int options_args(const struct options *o, void *target, int argc, char **argv, int *positional,
+                 char *why, size_t size)
+{
+    int err = 0, others = 0, flags = 0;
+    bool ended = false;
+    /* Flags collect in the front half, the others in the back half. */
+    char **sorted = mem_alloc(((size_t)argc * 2 + 1) * sizeof *sorted);
+    for (int i = 0; err == 0 && i < argc;) {
+        int used = 1;
+        if (ended || !is_flag(argv[i])) {
+            sorted[argc + others++] = argv[i++];
+            continue;
+        }
+        if (strcmp(argv[i], "--") == 0)
+            ended = true;
+        else
+            err = take_flag(o, target, argc - i, argv + i, &used, why, size);
+        for (; used > 0; used--)
+            sorted[flags++] = argv[i++];
+    }
+    if (err == 0) {
+        memcpy(argv, sorted + argc, (size_t)others * sizeof *argv);
+        memcpy(argv + others, sorted, (size_t)flags * sizeof *argv);
+        *positional = others;
+    }
+    free(sorted);
+    return err;
+}
+
+/* ---- help ---- */
+
+static void put_wrapped(struct str text, FILE *to)
+{
+    size_t column = 0;
+    while (text.p) {
+        struct str word = str_cut(&text, ' ');
+        if (word.n == 0)
+            continue;
+        if (column > 0 && column + 1 + word.n > HELP_WIDTH) {
+            fputc('\n', to);
+            column = 0;
+        }
+        fprintf(to, "%*s%.*s", column == 0 ? HELP_INDENT : 1, "", (int)word.n, word.p);
+        column += word.n + (column == 0 ? HELP_INDENT : 1);
+    }
+    fputc('\n', to);
+}
+
+static void put_row(const struct option_row *r, FILE *to)
+{
+    if (r->type == OPTION_BOOL)
+        fprintf(to, "  --[no-]%s\n", r->name);
+    else
+        fprintf(to, "  --%s %s\n", r->name, r->value ? r->value : "VALUE");
+    struct buf text = {0};
+    buf_printf(&text, "%s", r->help);
+    const char *fallback = r->fallback == NULL && r->type == OPTION_BOOL ? "no" : r->fallback;
+    if (fallback)
+        buf_printf(&text, " (default: %s)", fallback);
+    put_wrapped(buf_str(&text), to);
+    buf_deinit(&text);
+}
+
+void options_help(const struct options *o, FILE *to)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        if (o->rows[i].heading)
+            fprintf(to, "%s%s:\n", i > 0 ? "\n" : "", o->rows[i].heading);
+        put_row(&o->rows[i], to);
+    }
+}
+
+void options_free(const struct options *o, void *target)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        void *field = (char *)target + o->rows[i].field;
+        if (o->rows[i].type == OPTION_TEXT) {
+            free(*(char **)field);
+            *(char **)field = NULL;
+        } else if (o->rows[i].type == OPTION_LIST) {
+            list_clear(field);
+        }
+    }
+}
