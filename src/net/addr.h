@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+/* addr.h -- what kind of network address this is, who may connect to it, and where to listen.
+ *
+ * The ranges are those of the IANA special-purpose registries. What is in no registry and no
+ * public range counts as reserved, so that a range assigned later is refused until we know it. */
+#ifndef NET_ADDR_H
+#define NET_ADDR_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+enum addr_class {
+    ADDR_PUBLIC,
+    ADDR_LOOPBACK,      /* 127.0.0.0/8, ::1 */
+    ADDR_PRIVATE,       /* RFC 1918, fc00::/7, fec0::/10, 64:ff9b:1::/48 */
+    ADDR_LINK_LOCAL,    /* 169.254.0.0/16 (clouds serve credentials there), fe80::/10 */
+    ADDR_SHARED,        /* 100.64.0.0/10, behind a carrier's NAT */
+    ADDR_UNSPECIFIED,   /* 0.0.0.0/8 and ::, which a connect takes for this host */
+    ADDR_MULTICAST,     /* 224.0.0.0/4, ff00::/8 */
+    ADDR_DOCUMENTATION, /* 192.0.2.0/24 and its like, 2001:db8::/32, 3fff::/20 */
+    ADDR_RESERVED,      /* all else; also any address that is neither IPv4 nor IPv6 */
+};
+
+/* An IPv6 address that carries an IPv4 one (mapped, NAT64 64:ff9b::/96, 6to4) is what the IPv4
+ * address is, since that is where the packets go. sa: size bytes, at least a sa_family. */
+enum addr_class addr_classify(const struct sockaddr *sa, size_t size);
+
+/* As a person would say it: "loopback", "link-local". Static. */
+const char *addr_class_name(enum addr_class c);
+
+/* Zero-initialised: public addresses only. */
+struct addr_policy {
+    bool allow_loopback;
+    bool allow_private; /* private, link-local and shared */
+};
+
+/* Unspecified, multicast, documentation and reserved addresses are never allowed. */
+bool addr_allowed(enum addr_class c, struct addr_policy policy);
+
+/* An IPv4 or IPv6 address without port, brackets or zone. 0 or ERR_SYNTAX. */
+int addr_parse_ip(struct str text, struct sockaddr_storage *out);
+
+enum addr_kind { ADDR_TCP, ADDR_UNIX };
+
+#define ADDR_PATH_MAX 107 /* of a Unix socket, what sockaddr_un holds with its NUL */
+
+struct addr {
+    enum addr_kind kind;
+    struct sockaddr_storage sa;   /* ADDR_TCP: sockaddr_in or sockaddr_in6 */
+    char path[ADDR_PATH_MAX + 1]; /* ADDR_UNIX */
+};
+
+/* Where to listen: `127.0.0.1:4437`, `[::1]:4437`, `localhost:4437` (127.0.0.1), `unix:PATH`. No
+ * name is looked up. Port 0 lets the system choose. ERR_SYNTAX: `why` (size bytes) says what was
+ * wrong and what is expected, and *out is as it was. */
+int addr_parse_listen(struct str text, struct addr *out, char *why, size_t size);
+
+/* The same spelling back, `[v6]:port` for IPv6, NUL-terminated. */
+#define ADDR_TEXT_MAX (sizeof "unix:" + ADDR_PATH_MAX)
+void addr_format(const struct addr *a, char out[ADDR_TEXT_MAX]);
+
+#endif
