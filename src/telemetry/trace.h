@@ -2,8 +2,18 @@
 /* trace.h -- what the server has to say for people and machines watching it, one line each.
  *
  * Every kind of line is one row of the table: its name, level and sentence. Human-readable by
- * default ("12:00:01 info  listening on 127.0.0.1:4437"), one JSON object a line with `--trace
- * json`. Secrets never go in. */
+ * default, in local time:
+ *
+ *     12:00:01 info  listening on 127.0.0.1:4437
+ *
+ * and with `--trace json` one object a line, whose last members are the line's fields:
+ *
+ *     {"time":"2026-01-31T12:00:01.250Z","level":"info","kind":"listening",
+ *      "message":"listening on 127.0.0.1:4437","address":"127.0.0.1:4437"}
+ *
+ * A line is written at once. Values may hold anything a peer sent: they are cut at
+ * TRACE_VALUE_MAX bytes, and what could end, hide or recolour a line is escaped. Secrets never go
+ * in. Any thread. */
 #ifndef TELEMETRY_TRACE_H
 #define TELEMETRY_TRACE_H
 
@@ -15,7 +25,10 @@
 
 enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
 
-/* name, level, sentence; `{}` stands for the next field's value */
+#define TRACE_VALUE_MAX 1024 /* bytes of one value; the rest is left out */
+
+/* name, level, sentence; `{}` stands for the next field's value, fields beyond that are added to
+ * the line as key=value */
 #define TRACE_TABLE(X)                                                                             \
     X(LISTENING, TRACE_INFO, "listening on {}")                                                    \
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
@@ -36,7 +49,7 @@ enum trace_kind {
 };
 
 struct trace {
-    FILE *to; /* stderr by default; not owned */
+    FILE *to; /* not owned; NULL: stderr */
     bool json;
     enum trace_level level; /* lines above it are dropped */
 };
@@ -44,10 +57,11 @@ struct trace {
 /* One field of a line. TRACE_STR / TRACE_INT build them. */
 struct trace_field {
     const char *key;
-    struct str text; /* p == NULL: a number */
+    bool is_text;
+    struct str text;
     int64_t number;
 };
-#define TRACE_STR(k, s) ((struct trace_field){.key = (k), .text = (s)})
+#define TRACE_STR(k, s) ((struct trace_field){.key = (k), .is_text = true, .text = (s)})
 #define TRACE_INT(k, v) ((struct trace_field){.key = (k), .number = (v)})
 
 void trace_line(const struct trace *t, enum trace_kind kind, const struct trace_field *fields,
