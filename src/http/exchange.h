@@ -43,7 +43,8 @@ struct exchange_ops {
 };
 #define EXCHANGE_PULL (64 * 1024)
 
-/* Called once for each exchange_want. An empty data comes only with end. Lent for the call. */
+/* Called once for each exchange_want, maybe before that returns. An empty data comes only with end.
+ * Lent for the call. */
 typedef void exchange_body_fn(struct exchange *x, struct str data, bool end);
 
 /* The whole body: lent as long as the request is. err: 0, ERR_TOO_LARGE, ERR_BUSY (too many bodies
@@ -58,7 +59,6 @@ struct transport_ops {
     void (*wake)(struct exchange *x);
     void (*end)(struct exchange *x);   /* a body of known length is complete */
     void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
-    void (*forget)(struct exchange *x);
 };
 
 struct exchange_header {
@@ -74,6 +74,7 @@ struct exchange {
 
     const struct request *request; /* NULL after exchange_forget_request */
     struct arena arena;            /* the request's memory, until then */
+    struct block *request_bytes;   /* what the request's slices point into */
 
     /* private to exchange.c and the transport */
     const struct transport_ops *via;
@@ -90,9 +91,8 @@ struct exchange {
     bool head_only; /* a HEAD request: no body is sent */
 };
 
-/* For transports: x is zeroed memory whose `release` frees it. */
-void exchange_init(struct exchange *x, struct http *http, const struct transport_ops *via,
-                   void *transport);
+/* For transports. The transport's reference goes with exchange_finish. */
+struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport);
 void exchange_deliver(struct exchange *x, struct str data, bool end); /* answers one want */
 void exchange_finish(struct exchange *x, bool peer_gone);             /* then it is over */
 
@@ -108,8 +108,8 @@ static inline bool exchange_over(const struct exchange *x)
 void exchange_want(struct exchange *x, exchange_body_fn *on_body);
 void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected);
 
-/* The response. Values are kept by reference: static, in the arena, or alive until the head is out.
- * exchange_header_offset-like helpers of surfaces put their text in the arena. */
+/* The response. Names and values are kept by reference until the head is out: static or in the
+ * arena. After a complete response the exchange is gone unless held. */
 void exchange_status(struct exchange *x, int status);
 void exchange_header(struct exchange *x, struct str name, struct str value);
 void exchange_header_u64(struct exchange *x, struct str name, uint64_t value);

@@ -2,57 +2,86 @@
 /* fetch.h -- outgoing HTTP requests: libcurl's multi interface on our loop.
  *
  * Loop thread only. A fetch completes exactly once, through done(), and never before fetch_start
- * has returned. TLS certificates are verified. The address of every connection is checked when it
- * is made, after name resolution and after each redirect: private, loopback, link-local and other
- * special ranges are refused with ERR_FORBIDDEN_ADDR unless the policy allows them. */
+ * has returned. Every function here may be called from every callback, done() included.
+ *
+ * TLS certificates are verified. The address of every connection is checked when it is made, after
+ * name resolution and after each redirect, and again when a kept connection is used: private,
+ * loopback, link-local and other special ranges are refused with ERR_FORBIDDEN_ADDR unless the
+ * policy allows them. Only http and https are spoken. Nothing is taken from the environment (no
+ * proxy, no .netrc), no cookies are kept, and compressed bodies are left as they came. */
 #ifndef HTTP_FETCH_H
 #define HTTP_FETCH_H
 
 #include "base/buf.h"
 #include "base/str.h"
 #include "http/message.h"
+#include "net/addr.h"
 
 #include <stdbool.h>
 
 struct fetcher;
 struct loop;
 
-struct fetch_policy {
-    bool allow_loopback; /* 127.0.0.0/8, ::1 */
-    bool allow_private;  /* RFC 1918, fc00::/7, link-local and shared (100.64/10) ranges */
-};
-
 struct fetcher *fetcher_new(struct loop *loop);
-void fetcher_free(struct fetcher *f); /* none may be in flight; cancel them first */
 
-/* The caller embeds this and keeps it, and all it points to, alive until done() or fetch_cancel. */
+/* None may be in flight: cancel them first. The uv handles close with the loop's next round, which
+ * must run before loop_deinit. */
+void fetcher_free(struct fetcher *f);
+
+/* A PEM file of certificates to trust instead of the system's, for fetches started from now on;
+ * NULL: the system's. */
+void fetcher_trust(struct fetcher *f, const char *ca_file);
+
+#define FETCH_HEAD_MAX           (64 * 1024) /* of an answer's status line and headers */
+#define FETCH_CONNECT_TIMEOUT_MS 30000       /* where none is given */
+
+/* The caller embeds this and keeps it, and all it points to, alive until done() or fetch_cancel. In
+ * done() it may free it, or start it again. */
 struct fetch {
     /* in */
-    struct str url;
+    struct str url;    /* http or https, as url_parse takes it */
     struct str method; /* "POST" */
     const struct header *headers;
     size_t n_headers;
-    struct str body;
-    struct fetch_policy policy;
-    uint32_t connect_timeout_ms, total_timeout_ms; /* total 0: no limit */
-    uint32_t max_redirects;                        /* 0: a redirect is the answer */
-    size_t max_answer;                             /* a larger whole answer: ERR_TOO_LARGE */
+    struct str body; /* n > 0: sent with any method but GET and HEAD */
+    struct addr_policy policy;
+    uint32_t connect_timeout_ms; /* name, TCP and TLS together */
+    uint32_t total_timeout_ms;   /* 0: no limit */
+    uint32_t max_redirects;      /* 0: a redirect is the answer; more than these: ERR_REFUSED */
+    size_t max_answer;           /* a larger body: ERR_TOO_LARGE; 0 with on_data: no limit */
     /* If given, the answer's body goes here as it arrives and is not collected; false pauses until
-     * fetch_resume (the same bytes come again). */
+     * fetch_resume (the same bytes come again, perhaps with more behind them). */
     bool (*on_data)(struct fetch *f, struct str data);
     /* If given, called once, when the final answer's status and headers are there. */
     void (*on_head)(struct fetch *f);
-    void (*done)(struct fetch *f, int err); /* 0: an HTTP answer came, whatever its status */
-    /* out, until done() returns */
+    /* 0: an HTTP answer came, whatever its status. Otherwise
+     *   ERR_SYNTAX          the URL, method or a header cannot be sent
+     *   ERR_FORBIDDEN_ADDR  the policy does not allow the host's address
+     *   ERR_REFUSED         no connection: unknown name, nobody there, TLS not to be trusted
+     *   ERR_TIMEOUT         not connected, or not finished, in time
+     *   ERR_TOO_LARGE       the answer's head or body exceeds its limit
+     *   ERR_IO              the connection failed on the way, or what came is not HTTP */
+    void (*done)(struct fetch *f, int err);
+    /* out, from on_head on; all but status and error are lent until done() returns */
     int status;
-    struct str content_type;
-    struct buf answer;     /* freed after done() */
-    char error[128];       /* for people, when err != 0 */
-    struct fetch_job *job; /* private */
+    struct str content_type; /* p == NULL: none */
+    struct buf answer;       /* in done() only */
+    char error[128];         /* for people, when err != 0 */
+    struct fetch_job *job;   /* private; NULL: not in flight */
 };
 
+/* Sets the out fields. */
 void fetch_start(struct fetcher *f, struct fetch *fetch);
+
+/* From on_data too: what it is about to refuse then comes again soon. Not paused: does nothing. */
 void fetch_resume(struct fetch *fetch);
-void fetch_cancel(struct fetch *fetch); /* done() is not called */
+
+/* done() is not called, nor anything else of this fetch. Not in flight (job == NULL): does nothing.
+ */
+void fetch_cancel(struct fetch *fetch);
+
+/* A header of the final answer, from on_head on until done() returns; p == NULL: none. Lent until
+ * the next callback of this fetch. */
+struct str fetch_header(const struct fetch *fetch, const char *name);
 
 #endif

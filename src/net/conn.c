@@ -31,22 +31,21 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         c->blocked = false;
         conn_flush_later(c);
     }
-    if (events & UV_READABLE)
+    if ((events & UV_READABLE) && c->want_read)
         c->ops->readable(c);
-    else if (events & UV_DISCONNECT)
-        c->ops->failed(c);
-    if (!c->closing)
-        set_events(c);
+    set_events(c);
 }
 
-/* Without interest in bytes the poll still tells of a peer that is gone. */
 static void set_events(struct conn *c)
 {
-    int events = (c->want_read ? UV_READABLE : UV_DISCONNECT) | (c->blocked ? UV_WRITABLE : 0);
+    int events = (c->want_read && !c->ended ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
     if (events == c->events || c->closing)
         return;
     c->events = (uint8_t)events;
-    uv_poll_start(&c->poll, events, on_poll);
+    if (events == 0)
+        uv_poll_stop(&c->poll);
+    else
+        uv_poll_start(&c->poll, events, on_poll);
 }
 
 static void drop(struct outq *q)
@@ -96,8 +95,8 @@ static void flush(struct task *t)
         if (sent >= 0) {
             advance(c, (size_t)sent);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            c->blocked = true;
-            set_events(c);
+            conn_yield(c);
+            c->ops->stalled(c);
         } else {
             c->ops->failed(c);
             return;
@@ -145,6 +144,10 @@ ssize_t conn_read(struct conn *c, char *into, size_t n)
     do
         got = recv(c->fd, into, n, 0);
     while (got < 0 && errno == EINTR);
+    if (got == 0) {
+        c->ended = true;
+        set_events(c);
+    }
     if (got >= 0)
         return got;
     return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
@@ -187,6 +190,12 @@ void conn_flush_later(struct conn *c)
 {
     if (!c->closing && !c->blocked)
         sched_post_flush(&c->loop->sched, &c->flush);
+}
+
+void conn_yield(struct conn *c)
+{
+    c->blocked = true;
+    set_events(c);
 }
 
 size_t conn_pending(const struct conn *c)

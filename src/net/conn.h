@@ -22,6 +22,7 @@ struct loop;
 struct conn_ops {
     void (*readable)(struct conn *c); /* bytes, the end or an error can be had from conn_read */
     void (*drained)(struct conn *c);  /* everything put has been handed to the kernel */
+    void (*stalled)(struct conn *c);  /* the kernel takes no more for now */
     void (*failed)(struct conn *c);   /* the peer is gone; the owner calls conn_close */
     void (*closed)(struct conn *c);   /* last call */
 };
@@ -33,8 +34,8 @@ struct conn {
     struct task flush;
     struct outq *out; /* what has been put and not been sent; NULL: nothing */
     int fd;
-    uint8_t events; /* what the poll handle is set to */
-    bool want_read, blocked, closing;
+    uint8_t events;                          /* what the poll handle is set to */
+    bool want_read, blocked, closing, ended; /* ended: the peer sends no more */
 };
 
 /* Takes over fd (non-blocking). 0 or a negative libuv code; then fd is still the caller's. */
@@ -57,6 +58,9 @@ void conn_put_take(struct conn *c, struct block *b);
 
 /* Calls drained() at the end of the turn even if nothing has been put. */
 void conn_flush_later(struct conn *c);
+
+/* Lets the other connections have their turn: drained() comes after the next round of I/O. */
+void conn_yield(struct conn *c);
 
 /* Bytes waiting to be sent. */
 size_t conn_pending(const struct conn *c);

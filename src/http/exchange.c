@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/exchange.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "http/http.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+const struct principal principal_anonymous = {STR_INIT("anonymous")};
+
+struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport)
+{
+    struct exchange *x = mem_alloc(sizeof *x);
+    *x = (struct exchange){.http = http,
+                           .principal = &principal_anonymous,
+                           .via = via,
+                           .transport = transport,
+                           .status = 200,
+                           .holds = 1};
+    x->last_header = &x->headers;
+    return x;
+}
+
+void exchange_hold(struct exchange *x)
+{
+    x->holds++;
+}
+
+static void forget_memory(struct exchange *x);
+
+void exchange_release(struct exchange *x)
+{
+    assert(x->holds > 0);
+    if (--x->holds > 0)
+        return;
+    forget_memory(x);
+    free(x);
+}
+
+void exchange_finish(struct exchange *x, bool peer_gone)
+{
+    if (x->over)
+        return;
+    x->over = true;
+    if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
+        x->ops->gone(x);
+    exchange_release(x);
+}
+
+/* ---- request body ---- */
+
+struct collect {
+    exchange_collected_fn *done;
+    struct buf body;
+    size_t max, charged; /* charged: of the server's budget for bodies in memory */
+};
+
+void exchange_want(struct exchange *x, exchange_body_fn *on_body)
+{
+    assert(x->on_body == NULL);
+    if (x->over)
+        return;
+    x->on_body = on_body;
+    x->via->want(x);
+}
+
+void exchange_deliver(struct exchange *x, struct str data, bool end)
+{
+    exchange_body_fn *on_body = x->on_body;
+    x->on_body = NULL;
+    x->body_done = end;
+    on_body(x, data, end);
+}
+
+static void forget_collect(struct exchange *x)
+{
+    if (x->collect == NULL)
+        return;
+    x->http->inflight_bytes -= x->collect->charged;
+    buf_deinit(&x->collect->body);
+    free(x->collect);
+    x->collect = NULL;
+}
+
+static void forget_memory(struct exchange *x)
+{
+    forget_collect(x);
+    x->request = NULL;
+    block_unref(x->request_bytes);
+    x->request_bytes = NULL;
+    arena_deinit(&x->arena);
+}
+
+static bool lives_with_request(const struct exchange *x, struct str data)
+{
+    const struct block *b = x->request_bytes;
+    return data.n == 0 || (b != NULL && data.p >= b->bytes && data.p < b->bytes + b->n);
+}
+
+static void collect_failed(struct exchange *x, int err)
+{
+    exchange_collected_fn *done = x->collect->done;
+    forget_collect(x);
+    done(x, STR_NONE, err);
+}
+
+static void on_collected(struct exchange *x, struct str data, bool end)
+{
+    struct collect *c = x->collect;
+    exchange_collected_fn *done = c->done;
+    if (data.n > c->max - c->body.n) {
+        collect_failed(x, ERR_TOO_LARGE);
+        return;
+    }
+    if (end && c->body.n == 0 && lives_with_request(x, data)) {
+        forget_collect(x);
+        done(x, data, 0);
+        return;
+    }
+    if (data.n > x->http->limits.inflight_bytes - x->http->inflight_bytes) {
+        collect_failed(x, ERR_BUSY);
+        return;
+    }
+    x->http->inflight_bytes += data.n;
+    c->charged += data.n;
+    buf_put(&c->body, data);
+    if (end)
+        done(x, buf_str(&c->body), 0); /* kept until the exchange goes */
+    else
+        exchange_want(x, on_collected);
+}
+
+void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected)
+{
+    if (x->over)
+        return;
+    x->collect = mem_zalloc(sizeof *x->collect);
+    x->collect->done = collected;
+    x->collect->max = max;
+    exchange_want(x, on_collected);
+}
+
+/* ---- response ---- */
+
+void exchange_status(struct exchange *x, int status)
+{
+    x->status = (uint16_t)status;
+}
+
+void exchange_header(struct exchange *x, struct str name, struct str value)
+{
+    if (x->over)
+        return;
+    struct exchange_header *h = arena_alloc(&x->arena, sizeof *h);
+    *h = (struct exchange_header){{name, value}, NULL};
+    *x->last_header = h;
+    x->last_header = &h->next;
+}
+
+void exchange_header_u64(struct exchange *x, struct str name, uint64_t value)
+{
+    char *text = arena_alloc(&x->arena, NUM_TEXT_MAX);
+    exchange_header(x, name, str_of(text, num_format(value, text)));
+}
+
+static void begin(struct exchange *x, int64_t length)
+{
+    assert(!x->begun);
+    x->begun = true;
+    x->streaming = length < 0;
+    x->via->begin(x, length);
+    x->headers = NULL; /* what comes now are trailers */
+    x->last_header = &x->headers;
+}
+
+void exchange_send(struct exchange *x, struct str body)
+{
+    if (x->over)
+        return;
+    if (body.n == 0) {
+        exchange_send_slices(x, NULL, 0);
+        return;
+    }
+    struct block *b = block_of(body);
+    struct slice s = slice_of(b, 0, b->n);
+    exchange_send_slices(x, &s, 1);
+    block_unref(b);
+}
+
+void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t n)
+{
+    if (x->over)
+        return;
+    int64_t length = 0;
+    for (size_t i = 0; i < n; i++)
+        length += (int64_t)slices[i].bytes.n;
+    begin(x, length);
+    for (size_t i = 0; i < n && !x->head_only; i++)
+        x->via->put(x, slices[i]);
+    x->via->end(x);
+}
+
+void exchange_problem(struct exchange *x, int status, struct str code, struct str message)
+{
+    if (x->over)
+        return;
+    struct buf body = {0};
+    buf_put(&body, STR("{\"error\":{\"code\":"));
+    json_put_string(&body, code);
+    buf_put(&body, STR(",\"message\":"));
+    json_put_string(&body, message);
+    buf_put(&body, STR("}}\n"));
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, buf_str(&body));
+    buf_deinit(&body);
+}
+
+void exchange_error(struct exchange *x, int err)
+{
+    int status = err_http_status(err);
+    if (status == 429 || status == 503)
+        exchange_header(x, STR("Retry-After"), STR("1"));
+    exchange_problem(x, status, str_of_cstr(err_name(err)), str_of_cstr(err_text(err)));
+}
+
+void exchange_stream(struct exchange *x)
+{
+    if (x->over)
+        return;
+    assert(x->ops != NULL && x->ops->pull != NULL);
+    begin(x, -1);
+    if (x->head_only)
+        x->via->end(x);
+    else
+        x->via->wake(x);
+}
+
+void exchange_put(struct exchange *x, struct slice s)
+{
+    if (!x->over)
+        x->via->put(x, s);
+}
+
+void exchange_wake(struct exchange *x)
+{
+    if (!x->over && x->streaming)
+        x->via->wake(x);
+}
+
+void exchange_abort(struct exchange *x)
+{
+    if (!x->over)
+        x->via->abort(x);
+}
+
+void exchange_trailer(struct exchange *x, struct str name, struct str value)
+{
+    exchange_header(x, name, value);
+}
+
+void exchange_forget_request(struct exchange *x)
+{
+    if (x->over || x->request == NULL)
+        return;
+    assert(x->begun && x->body_done && x->on_body == NULL);
+    forget_memory(x);
+}

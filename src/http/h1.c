@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/h1.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "http/exchange.h"
+#include "http/h1_head.h"
+#include "http/h1_parse.h"
+#include "http/http.h"
+#include "http/status.h"
+#include "net/conn.h"
+#include "net/loop.h"
+#include "telemetry/trace.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_BLOCK     H1_HEAD_MAX /* a head fits in one block */
+#define LINGER_MS      1000
+#define PULLS_AT_ONCE  4           /* then the other connections have their turn */
+#define PIPELINE_BYTES (64 * 1024) /* unsent responses that keep the next request waiting */
+#define REFUSED_SPARE  64 /* connections over the limit that are told so; more are just closed */
+
+/* What is being waited for, and so what its timeout means. */
+enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER };
+
+/* A request body that has not been read to its end. Lives in the exchange's arena. */
+struct body {
+    uint64_t left; /* of a Content-Length */
+    bool chunked;
+    bool expect_continue; /* the peer waits for 100 */
+    struct h1_chunked decoder;
+    uint64_t seen, seen_at_timer; /* payload bytes: for the rate */
+};
+
+struct h1 {
+    struct conn conn;
+    struct http *http;
+    struct link link; /* in http->connections */
+    struct timer timer;
+    struct block *in; /* bytes read; from `at` on not taken yet. NULL: none */
+    uint32_t at;
+    struct h1_head_state head;
+    struct exchange *x; /* under way; NULL: between requests */
+    struct body *body;  /* NULL: no body, or read to its end */
+    char size_line[12]; /* of the chunk in the queue */
+    uint8_t wait, pulls;
+    bool parsing : 1;    /* within next_request: a response must not enter it again */
+    bool keep_alive : 1; /* after the response under way */
+    bool version_10 : 1;
+    bool chunked_out : 1;
+    bool chunk_queued : 1; /* size_line is in use */
+    bool pull_again : 1;   /* woken, or there was more */
+    bool pulling : 1;
+    bool close_when_sent : 1;
+};
+
+static void next_request(struct h1 *h);
+static void pull(struct h1 *h);
+
+static struct h1 *h1_of(struct conn *c)
+{
+    return container_of(c, struct h1, conn);
+}
+
+static void wait_for(struct h1 *h, enum wait what, uint64_t ms)
+{
+    h->wait = what;
+    if (what == WAIT_NOTHING || ms == 0)
+        timer_stop(&h->timer);
+    else
+        sched_start(&h->http->loop->sched, &h->timer, ms);
+}
+
+static void drop_input(struct h1 *h)
+{
+    block_unref(h->in);
+    h->in = NULL;
+    h->at = 0;
+}
+
+static void end_connection(struct h1 *h)
+{
+    struct exchange *x = h->x;
+    h->x = NULL;
+    h->body = NULL;
+    timer_stop(&h->timer);
+    conn_close(&h->conn);
+    if (x != NULL)
+        exchange_finish(x, true);
+}
+
+/* ---- ending ---- */
+
+/* The response is on its way, but bytes of the peer may be too: closing now could make its kernel
+ * throw the response away. So the end is said, and what still comes is read for a moment. */
+static void linger(struct h1 *h)
+{
+    conn_shutdown_write(&h->conn);
+    drop_input(h);
+    if (h->conn.ended) {
+        end_connection(h);
+        return;
+    }
+    wait_for(h, WAIT_LINGER, LINGER_MS);
+    conn_want_read(&h->conn, true);
+}
+
+static void discard(struct h1 *h)
+{
+    for (int i = 0; i < 16; i++) {
+        ssize_t got = conn_read(&h->conn, h->http->loop->scratch, LOOP_SCRATCH);
+        if (got == CONN_AGAIN)
+            return;
+        if (got <= 0) {
+            end_connection(h);
+            return;
+        }
+    }
+}
+
+static void close_later(struct h1 *h)
+{
+    h->close_when_sent = true;
+    conn_want_read(&h->conn, false);
+    conn_flush_later(&h->conn);
+}
+
+/* Answers outside of any exchange, and closes. */
+static void refuse(struct h1 *h, int status, const char *why)
+{
+    trace(h->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
+    struct buf body = {0};
+    buf_put(&body, STR("{\"error\":{\"code\":\"BAD_REQUEST\",\"message\":"));
+    json_put_string(&body, str_of_cstr(why));
+    buf_put(&body, STR("}}\n"));
+    struct exchange_header retry = {{STR("Retry-After"), STR("1")}, NULL};
+    struct exchange_header type = {{STR("Content-Type"), STR("application/json")},
+                                   status == 503 ? &retry : NULL};
+    conn_put_take(&h->conn, h1_head_block(&(struct h1_head){.status = status,
+                                                            .date = http_date(h->http),
+                                                            .headers = &type,
+                                                            .length = (int64_t)body.n,
+                                                            .close = true}));
+    conn_put_take(&h->conn, block_of(buf_str(&body)));
+    buf_deinit(&body);
+    wait_for(h, WAIT_WRITE, h->http->limits.write_timeout_ms);
+    close_later(h);
+}
+
+/* The exchange cannot go on for a reason of the peer's. If it was not answered, this answers. */
+static void fail_exchange(struct h1 *h, int status, const char *why)
+{
+    struct exchange *x = h->x;
+    bool begun = x->begun;
+    h->x = NULL;
+    h->body = NULL;
+    exchange_finish(x, true);
+    if (begun)
+        end_connection(h);
+    else
+        refuse(h, status, why);
+}
+
+static void finish_exchange(struct h1 *h)
+{
+    struct exchange *x = h->x;
+    h->x = NULL;
+    h->body = NULL;
+    exchange_finish(x, false);
+    if (!h->keep_alive) {
+        close_later(h);
+    } else if (!h->parsing) {
+        next_request(h);
+    }
+}
+
+/* ---- request bodies ---- */
+
+/* Takes body bytes from bytes[0..n). *data may lie anywhere in them: chunks are joined in place, so
+ * that one read is one delivery. -1: malformed. */
+static int take_body(struct body *b, char *bytes, size_t n, size_t *used, struct str *data,
+                     bool *end)
+{
+    if (!b->chunked) {
+        size_t take = n < b->left ? n : (size_t)b->left;
+        b->left -= take;
+        *used = take;
+        *data = str_of(bytes, take);
+        *end = b->left == 0;
+        return 0;
+    }
+    size_t filled = 0;
+    *used = 0;
+    *end = false;
+    while (*used < n && !*end) {
+        size_t step;
+        struct str piece;
+        int rc = h1_chunked_decode(&b->decoder, bytes + *used, n - *used, &step, &piece);
+        if (rc < 0)
+            return -1;
+        if (piece.n > 0)
+            memmove(bytes + filled, piece.p, piece.n);
+        filled += piece.n;
+        *used += step;
+        *end = rc == 1;
+        if (step == 0 && rc == 0)
+            break;
+    }
+    *data = str_of(bytes, filled);
+    return 0;
+}
+
+static void body_ended(struct h1 *h)
+{
+    h->body = NULL;
+    wait_for(h, WAIT_NOTHING, 0);
+    conn_want_read(&h->conn, true); /* for the end of the peer, and pipelined requests */
+}
+
+/* Keeps bytes that belong to the next request. */
+static void keep_surplus(struct h1 *h, const char *bytes, size_t n)
+{
+    if (n == 0)
+        return;
+    assert(n <= READ_BLOCK);
+    drop_input(h);
+    h->in = block_new(READ_BLOCK);
+    memcpy(h->in->bytes, bytes, n);
+    h->in->n = (uint32_t)n;
+}
+
+/* Hands the handler what bytes[0..n) hold of the body; they are the connection's block from `at`
+ * on, or just read. False: nothing to hand over yet. The exchange may be gone afterwards. */
+static bool deliver_body(struct h1 *h, char *bytes, size_t n, bool in_block)
+{
+    size_t used;
+    struct str data;
+    bool end;
+    if (take_body(h->body, bytes, n, &used, &data, &end) != 0) {
+        fail_exchange(h, 400, "malformed chunked body");
+        return true;
+    }
+    /* The surplus is kept first: the handler may answer at once, and the next request begin. */
+    if (in_block)
+        h->at += (uint32_t)used;
+    else
+        keep_surplus(h, bytes + used, n - used);
+    h->body->seen += data.n;
+    if (end)
+        body_ended(h);
+    else if (data.n > 0)
+        conn_want_read(&h->conn, false); /* until the handler wants more */
+    if (data.n == 0 && !end)
+        return false;
+    exchange_deliver(h->x, data, end);
+    return true;
+}
+
+static void read_body(struct h1 *h)
+{
+    /* No more than can belong to this body, or than a block can keep for the next request. */
+    size_t room = READ_BLOCK;
+    if (!h->body->chunked)
+        room = h->body->left < LOOP_SCRATCH ? (size_t)h->body->left : LOOP_SCRATCH;
+    char *bytes = h->http->loop->scratch;
+    ssize_t got = conn_read(&h->conn, bytes, room);
+    if (got > 0)
+        deliver_body(h, bytes, (size_t)got, false);
+    else if (got != CONN_AGAIN)
+        end_connection(h);
+}
+
+static void via_want(struct exchange *x)
+{
+    struct h1 *h = x->transport;
+    if (h->body == NULL) {
+        exchange_deliver(x, STR_NONE, true);
+        return;
+    }
+    if (h->in != NULL && h->at < h->in->n) {
+        if (deliver_body(h, h->in->bytes + h->at, h->in->n - h->at, true))
+            return;
+    } else if (h->body->expect_continue) {
+        conn_put(&h->conn, slice_static(STR("HTTP/1.1 100 Continue\r\n\r\n")));
+    }
+    h->body->expect_continue = false;
+    h->body->seen_at_timer = h->body->seen;
+    wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+    conn_want_read(&h->conn, true);
+}
+
+/* ---- responses ---- */
+
+static bool has_no_body(int status)
+{
+    return status == 204 || status == 304;
+}
+
+static void via_begin(struct exchange *x, int64_t length)
+{
+    struct h1 *h = x->transport;
+    /* A body that the handler did not want to see to its end cannot be skipped safely. */
+    if (h->body != NULL && length >= 0)
+        h->keep_alive = false;
+    if (h->http->draining || (length < 0 && h->version_10))
+        h->keep_alive = false;
+    h->chunked_out = length < 0 && !h->version_10 && !x->head_only;
+    if (has_no_body(x->status) || (x->head_only && length == 0))
+        length = -1;
+    conn_put_take(&h->conn, h1_head_block(&(struct h1_head){.status = x->status,
+                                                            .date = http_date(h->http),
+                                                            .headers = x->headers,
+                                                            .length = length,
+                                                            .chunked = h->chunked_out,
+                                                            .close = !h->keep_alive}));
+}
+
+static void via_put(struct exchange *x, struct slice s)
+{
+    struct h1 *h = x->transport;
+    if (s.bytes.n == 0)
+        return;
+    if (!x->streaming) {
+        conn_put(&h->conn, s);
+        return;
+    }
+    assert(h->pulling);
+    struct http_gather *g = &h->http->gather;
+    if (g->n == g->cap) {
+        g->cap = g->cap ? g->cap * 2 : 32;
+        g->items = mem_realloc(g->items, g->cap * sizeof *g->items);
+    }
+    block_ref(s.owner);
+    g->items[g->n++] = s;
+    g->bytes += s.bytes.n;
+}
+
+static void put_chunk(struct h1 *h)
+{
+    struct http_gather *g = &h->http->gather;
+    if (g->n > 0 && h->chunked_out) {
+        int n = snprintf(h->size_line, sizeof h->size_line, "%zx\r\n", g->bytes);
+        conn_put(&h->conn, slice_static(str_of(h->size_line, (size_t)n)));
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        conn_put(&h->conn, g->items[i]);
+        block_unref(g->items[i].owner);
+    }
+    if (g->n > 0 && h->chunked_out)
+        conn_put(&h->conn, slice_static(STR("\r\n")));
+    h->chunk_queued = g->n > 0;
+    g->n = g->bytes = 0;
+}
+
+static void put_last_chunk(struct h1 *h)
+{
+    if (!h->chunked_out)
+        return;
+    if (h->x->headers == NULL) {
+        conn_put(&h->conn, slice_static(STR("0\r\n\r\n")));
+        return;
+    }
+    struct buf b = {0};
+    buf_put(&b, STR("0\r\n"));
+    for (const struct exchange_header *t = h->x->headers; t != NULL; t = t->next) {
+        buf_put(&b, t->header.name);
+        buf_put(&b, STR(": "));
+        buf_put(&b, t->header.value);
+        buf_put(&b, STR("\r\n"));
+    }
+    buf_put(&b, STR("\r\n"));
+    conn_put_take(&h->conn, block_of(buf_str(&b)));
+    buf_deinit(&b);
+}
+
+static void via_end(struct exchange *x)
+{
+    struct h1 *h = x->transport;
+    if (x->streaming && h->body != NULL)
+        h->keep_alive = false;
+    finish_exchange(h);
+}
+
+static void pull(struct h1 *h)
+{
+    struct exchange *x = h->x;
+    enum pull result;
+    assert(h->http->gather.n == 0);
+    exchange_hold(x);
+    h->pull_again = false;
+    h->pulling = true;
+    do
+        result = x->ops->pull(x);
+    while (result == PULL_MORE && h->http->gather.bytes < EXCHANGE_PULL && h->x == x);
+    h->pulling = false;
+    put_chunk(h);
+    if (h->x == x && result == PULL_END) {
+        put_last_chunk(h);
+        via_end(x);
+    } else if (result == PULL_MORE) {
+        h->pull_again = true;
+        conn_flush_later(&h->conn);
+    }
+    exchange_release(x);
+}
+
+static void via_wake(struct exchange *x)
+{
+    struct h1 *h = x->transport;
+    h->pull_again = true;
+    if (!h->pulling && !h->chunk_queued && !h->conn.blocked && !h->conn.closing)
+        pull(h);
+}
+
+static void via_abort(struct exchange *x)
+{
+    struct h1 *h = x->transport;
+    end_connection(h);
+}
+
+static const struct transport_ops via_h1 = {
+    .want = via_want,
+    .begin = via_begin,
+    .put = via_put,
+    .wake = via_wake,
+    .end = via_end,
+    .abort = via_abort,
+};
+
+/* ---- requests ---- */
+
+static void start_exchange(struct h1 *h, const struct request *parsed,
+                           const struct h1_framing *framing)
+{
+    struct exchange *x = exchange_new(h->http, &via_h1, h);
+    struct request *req = arena_alloc(&x->arena, sizeof *req);
+    *req = *parsed;
+    req->headers = arena_alloc(&x->arena, req->n_headers * sizeof *req->headers);
+    memcpy(req->headers, parsed->headers, req->n_headers * sizeof *req->headers);
+    x->request = req;
+    x->request_bytes = block_ref(h->in);
+    x->head_only = req->method == METHOD_HEAD;
+    h->x = x;
+    h->version_10 = req->version == 10;
+    h->keep_alive = framing->keep_alive;
+    h->pull_again = false;
+    if (framing->chunked || framing->content_length > 0) {
+        h->body = arena_alloc(&x->arena, sizeof *h->body);
+        *h->body = (struct body){.left = framing->content_length,
+                                 .chunked = framing->chunked,
+                                 .expect_continue = framing->expect_continue};
+        conn_want_read(&h->conn, false); /* until the handler wants it */
+    }
+    wait_for(h, WAIT_NOTHING, 0);
+    http_dispatch(h->http, x);
+}
+
+/* Between requests: nothing is kept but the connection itself. */
+static void park(struct h1 *h)
+{
+    drop_input(h);
+    h->head = (struct h1_head_state){0};
+    if (h->http->draining || h->conn.ended) {
+        close_later(h);
+        return;
+    }
+    wait_for(h, WAIT_IDLE, h->http->limits.idle_timeout_ms);
+    conn_want_read(&h->conn, true);
+}
+
+/* The rest of an incomplete head moves to the front of a block of its own. */
+static void make_room(struct h1 *h)
+{
+    if (h->in == NULL) {
+        h->in = block_new(READ_BLOCK);
+        h->at = 0;
+    } else if (h->in->n == h->in->cap && h->at > 0) {
+        struct block *fresh = block_new(READ_BLOCK);
+        fresh->n = h->in->n - h->at;
+        memcpy(fresh->bytes, h->in->bytes + h->at, fresh->n);
+        block_unref(h->in);
+        h->in = fresh;
+        h->at = 0;
+    }
+}
+
+static void next_request(struct h1 *h)
+{
+    h->parsing = true;
+    while (h->x == NULL && !h->conn.closing && !h->close_when_sent) {
+        if (h->in == NULL || h->at == h->in->n) {
+            park(h);
+            break;
+        }
+        if (conn_pending(&h->conn) > PIPELINE_BYTES)
+            break; /* drained() goes on */
+        struct header headers[H1_HEADERS_MAX];
+        struct request req = {.headers = headers};
+        struct h1_framing framing;
+        const char *why = "";
+        int n =
+            h1_parse_head(&h->head, h->in->bytes + h->at, h->in->n - h->at, &req, &framing, &why);
+        if (n < 0) {
+            refuse(h, -n, why);
+            break;
+        }
+        if (n == 0) {
+            if (h->wait != WAIT_HEAD)
+                wait_for(h, WAIT_HEAD, h->http->limits.head_timeout_ms);
+            conn_want_read(&h->conn, true);
+            break;
+        }
+        h->at += (uint32_t)n;
+        h->head = (struct h1_head_state){0};
+        start_exchange(h, &req, &framing);
+    }
+    h->parsing = false;
+}
+
+static void read_head(struct h1 *h)
+{
+    make_room(h);
+    ssize_t got = conn_read(&h->conn, h->in->bytes + h->in->n, h->in->cap - h->in->n);
+    if (got == CONN_AGAIN) {
+        if (h->at == h->in->n)
+            drop_input(h);
+        return;
+    }
+    if (got < 0) {
+        end_connection(h);
+        return;
+    }
+    if (got == 0) { /* responses may still be on their way out */
+        close_later(h);
+        return;
+    }
+    h->in->n += (uint32_t)got;
+    next_request(h);
+}
+
+/* Bytes while a response is under way: the next request, kept until its turn, or the end. */
+static void read_ahead(struct h1 *h)
+{
+    if (h->in != NULL && h->at == h->in->n && h->in->n == h->in->cap)
+        drop_input(h);
+    make_room(h);
+    if (h->in->n == h->in->cap) {
+        conn_want_read(&h->conn, false);
+        return;
+    }
+    ssize_t got = conn_read(&h->conn, h->in->bytes + h->in->n, h->in->cap - h->in->n);
+    if (got > 0) {
+        h->in->n += (uint32_t)got;
+        return;
+    }
+    if (h->at == h->in->n)
+        drop_input(h);
+    /* A peer that only finished sending still gets an answer, unless it would wait for ever. */
+    if (got == CONN_GONE || (got == 0 && h->x->streaming))
+        end_connection(h);
+}
+
+static void on_readable(struct conn *c)
+{
+    struct h1 *h = h1_of(c);
+    if (h->wait == WAIT_LINGER)
+        discard(h);
+    else if (h->x == NULL)
+        read_head(h);
+    else if (h->body != NULL)
+        read_body(h);
+    else
+        read_ahead(h);
+}
+
+static void on_drained(struct conn *c)
+{
+    struct h1 *h = h1_of(c);
+    h->chunk_queued = false;
+    if (h->wait == WAIT_WRITE)
+        wait_for(h, WAIT_NOTHING, 0);
+    if (h->close_when_sent) {
+        linger(h);
+    } else if (h->x != NULL && h->x->streaming && h->pull_again) {
+        if (++h->pulls % PULLS_AT_ONCE == 0)
+            conn_yield(c);
+        else
+            pull(h);
+    } else if (h->x == NULL && h->wait == WAIT_NOTHING) {
+        next_request(h);
+    }
+}
+
+static void on_stalled(struct conn *c)
+{
+    struct h1 *h = h1_of(c);
+    if (h->wait != WAIT_BODY)
+        wait_for(h, WAIT_WRITE, h->http->limits.write_timeout_ms);
+}
+
+static void on_failed(struct conn *c)
+{
+    end_connection(h1_of(c));
+}
+
+static void on_closed(struct conn *c)
+{
+    struct h1 *h = h1_of(c);
+    struct http *http = h->http;
+    block_unref(h->in);
+    list_remove(&h->link);
+    free(h);
+    http->n_connections--;
+    if (http->draining && http->n_connections == 0 && http->idle != NULL)
+        http->idle(http);
+}
+
+static const struct conn_ops ops = {
+    .readable = on_readable,
+    .drained = on_drained,
+    .stalled = on_stalled,
+    .failed = on_failed,
+    .closed = on_closed,
+};
+
+static void check_body_rate(struct h1 *h)
+{
+    struct body *b = h->body;
+    if (b->seen - b->seen_at_timer < h->http->limits.body_min_bytes) {
+        fail_exchange(h, 408, "the request body came too slowly");
+        return;
+    }
+    b->seen_at_timer = b->seen;
+    wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+}
+
+static void on_timeout(struct timer *t)
+{
+    struct h1 *h = container_of(t, struct h1, timer);
+    if (h->wait == WAIT_HEAD)
+        refuse(h, 408, "the request head took too long");
+    else if (h->wait == WAIT_BODY && h->body != NULL)
+        check_body_rate(h);
+    else
+        end_connection(h);
+}
+
+void h1_accept(struct http *http, int fd)
+{
+    struct h1 *h = mem_zalloc(sizeof *h);
+    if (conn_init(&h->conn, http->loop, fd, &ops) != 0) {
+        close(fd);
+        free(h);
+        return;
+    }
+    h->http = http;
+    timer_init(&h->timer, on_timeout);
+    list_push(&http->connections, &h->link);
+    http->n_connections++;
+    if (http->n_connections > http->limits.connections + REFUSED_SPARE) {
+        end_connection(h);
+    } else if (http->n_connections > http->limits.connections) {
+        refuse(h, 503, "too many connections; try again in a moment");
+    } else {
+        wait_for(h, WAIT_HEAD, http->limits.head_timeout_ms);
+        conn_want_read(&h->conn, true);
+    }
+}
+
+void h1_drain(struct link *l)
+{
+    struct h1 *h = list_item(l, struct h1, link);
+    if (h->x == NULL) {
+        if (h->in == NULL)
+            close_later(h);
+    } else if (h->x->ops != NULL && h->x->ops->drain != NULL) {
+        h->x->ops->drain(h->x);
+    }
+}
+
+void h1_close(struct link *l)
+{
+    end_connection(list_item(l, struct h1, link));
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/* h1_head.h -- response heads as HTTP/1.1 writes them. */
+#ifndef HTTP_H1_HEAD_H
+#define HTTP_H1_HEAD_H
+
+#include "base/block.h"
+#include "http/exchange.h"
+
+struct h1_head {
+    int status;
+    struct str date;
+    const struct exchange_header *headers;
+    int64_t length; /* Content-Length; < 0: none is said */
+    bool chunked, close;
+};
+
+/* A new block with the whole head, empty line included. */
+struct block *h1_head_block(const struct h1_head *head);
+
+#endif

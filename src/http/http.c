@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/http.h"
+#include "base/date.h"
+#include "base/err.h"
+#include "http/exchange.h"
+#include "http/h1.h"
+#include "net/loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void http_init(struct http *http, struct loop *loop, const struct trace *trace,
+               const struct http_limits *limits)
+{
+    *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
+    list_init(&http->connections);
+}
+
+void http_deinit(struct http *http)
+{
+    assert(http->n_connections == 0);
+    free(http->gather.items);
+}
+
+void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
+                void *ctx)
+{
+    assert(http->n_routes < HTTP_ROUTES_MAX);
+    http->routes[http->n_routes++] = (struct http_route){prefix, handle, ctx};
+}
+
+static const struct http_route *route_of(const struct http *http, struct str path)
+{
+    const struct http_route *best = NULL;
+    for (size_t i = 0; i < http->n_routes; i++) {
+        const struct http_route *r = &http->routes[i];
+        if (str_starts(path, r->prefix) && (best == NULL || r->prefix.n > best->prefix.n))
+            best = r;
+    }
+    return best;
+}
+
+void http_dispatch(struct http *http, struct exchange *x)
+{
+    const struct http_route *r = route_of(http, x->request->path);
+    exchange_hold(x);
+    if (r != NULL)
+        r->handle(r->ctx, x);
+    else
+        exchange_problem(x, 404, STR("NO_ROUTE"),
+                         STR("nothing is served under this path; streams are under /v1/stream/"));
+    exchange_release(x);
+}
+
+void http_accept(struct http *http, int fd)
+{
+    h1_accept(http, fd);
+}
+
+void http_drain(struct http *http)
+{
+    http->draining = true;
+    list_each_safe (l, &http->connections)
+        h1_drain(l);
+}
+
+void http_close_all(struct http *http)
+{
+    list_each_safe (l, &http->connections)
+        h1_close(l);
+}
+
+struct str http_date(struct http *http)
+{
+    int64_t now_s = http->loop->sched.wall_ms / 1000;
+    if (now_s != http->date_s) {
+        http->date_s = now_s;
+        date_format_http(now_s * 1000, http->date);
+    }
+    return str_of(http->date, DATE_HTTP_TEXT);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/* http.h -- the HTTP side of a server: its connections, their limits, and the routes. */
+#ifndef HTTP_HTTP_H
+#define HTTP_HTTP_H
+
+#include "base/block.h"
+#include "base/list.h"
+#include "base/str.h"
+
+#include <stdint.h>
+
+struct exchange;
+struct loop;
+struct trace;
+
+struct http_limits {
+    uint64_t connections;    /* more: 503 */
+    uint64_t inflight_bytes; /* request bodies in memory, all together; more: 503 */
+    uint64_t head_timeout_ms, idle_timeout_ms, body_timeout_ms, write_timeout_ms;
+    uint64_t body_min_bytes; /* a wanted body brings at least this much per body_timeout_ms */
+};
+
+/* The longest prefix of the path that is in the table decides. */
+struct http_route {
+    struct str prefix;
+    void (*handle)(void *ctx, struct exchange *x);
+    void *ctx;
+};
+#define HTTP_ROUTES_MAX 16
+
+/* What one pull of a response body gave, before it is framed. */
+struct http_gather {
+    struct slice *items;
+    size_t n, cap, bytes;
+};
+
+struct http {
+    struct loop *loop;
+    const struct trace *trace;
+    struct http_limits limits;
+    struct http_route routes[HTTP_ROUTES_MAX];
+    size_t n_routes;
+    struct link connections; /* of struct h1 */
+    uint64_t n_connections;
+    uint64_t inflight_bytes;
+    struct http_gather gather;
+    bool draining;
+    void (*idle)(struct http *http); /* draining, and the last connection is gone */
+    int64_t date_s;                  /* of the cached Date header */
+    char date[32];
+};
+
+void http_init(struct http *http, struct loop *loop, const struct trace *trace,
+               const struct http_limits *limits);
+
+void http_deinit(struct http *http);
+
+void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
+                void *ctx);
+
+/* For transports: gives a request with its head complete to its handler (or answers 404). */
+void http_dispatch(struct http *http, struct exchange *x);
+
+/* Takes over a connected socket; speaks HTTP/1.1 on it. */
+void http_accept(struct http *http, int fd);
+
+/* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
+ * never from within this call, when no connection is left. */
+void http_drain(struct http *http);
+
+/* Closes every connection now. */
+void http_close_all(struct http *http);
+
+/* The Date header's value of this second. */
+struct str http_date(struct http *http);
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/status.h"
+
+const struct header response_common[RESPONSE_COMMON_HEADERS] = {
+    {STR_INIT("X-Content-Type-Options"), STR_INIT("nosniff")},
+    {STR_INIT("Cross-Origin-Resource-Policy"), STR_INIT("cross-origin")},
+};
+
+static const struct {
+    int status;
+    struct str reason;
+} reasons[] = {
+    {200, STR_INIT("OK")},
+    {201, STR_INIT("Created")},
+    {202, STR_INIT("Accepted")},
+    {204, STR_INIT("No Content")},
+    {206, STR_INIT("Partial Content")},
+    {304, STR_INIT("Not Modified")},
+    {400, STR_INIT("Bad Request")},
+    {401, STR_INIT("Unauthorized")},
+    {403, STR_INIT("Forbidden")},
+    {404, STR_INIT("Not Found")},
+    {405, STR_INIT("Method Not Allowed")},
+    {408, STR_INIT("Request Timeout")},
+    {409, STR_INIT("Conflict")},
+    {410, STR_INIT("Gone")},
+    {412, STR_INIT("Precondition Failed")},
+    {413, STR_INIT("Content Too Large")},
+    {414, STR_INIT("URI Too Long")},
+    {415, STR_INIT("Unsupported Media Type")},
+    {416, STR_INIT("Range Not Satisfiable")},
+    {417, STR_INIT("Expectation Failed")},
+    {422, STR_INIT("Unprocessable Content")},
+    {426, STR_INIT("Upgrade Required")},
+    {429, STR_INIT("Too Many Requests")},
+    {431, STR_INIT("Request Header Fields Too Large")},
+    {500, STR_INIT("Internal Server Error")},
+    {501, STR_INIT("Not Implemented")},
+    {502, STR_INIT("Bad Gateway")},
+    {503, STR_INIT("Service Unavailable")},
+    {504, STR_INIT("Gateway Timeout")},
+    {505, STR_INIT("HTTP Version Not Supported")},
+    {507, STR_INIT("Insufficient Storage")},
+};
+
+struct str status_reason(int status)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return STR("Unknown");
+}

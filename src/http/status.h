@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* status.h -- reason phrases, and the headers that every response carries. */
+#ifndef HTTP_STATUS_H
+#define HTTP_STATUS_H
+
+#include "http/message.h"
+
+struct str status_reason(int status);
+
+/* Browsers must neither guess types nor be kept from reading a response they asked for. */
+#define RESPONSE_COMMON_HEADERS 2
+extern const struct header response_common[RESPONSE_COMMON_HEADERS];
+
+#endif
