@@ -224,7 +224,7 @@ static void explain(const struct option_row *r, enum option_source from, struct 
     const char *name = from == OPTION_FROM_ENV ? env : r->name;
     int shown = value.n > SHOWN_MAX ? SHOWN_MAX : (int)value.n;
     if (reason[0] != '\0')
-        snprintf(why, size, "%s%s: %s", dashes, name, reason);
+        snprintf(why, size, "%s%s '%.*s': %s", dashes, name, shown, value.p, reason);
     else
         snprintf(why, size, "%s%s: expected %.*s, got '%.*s%s'", dashes, name, (int)expected.n,
                  expected.p, shown, value.n > 0 ? value.p : "", value.n > SHOWN_MAX ? "..." : "");

@@ -214,7 +214,7 @@ static void errors_name_the_flag_and_what_is_expected(void **state)
     } cases[] = {
         {"--listen=nowhere", "--listen: expected HOST:PORT or unix:PATH, got 'nowhere'"},
         {"--listen=", "--listen: expected HOST:PORT or unix:PATH, got ''"},
-        {"--listen=moon:1", "--listen: the moon is not in this build"},
+        {"--listen=moon:1", "--listen 'moon:1': the moon is not in this build"},
         {"--data=", "--data: expected DIR, got ''"},
         {"--form=xml", "--form: expected human, json or none, got 'xml'"},
         {"--max-connections=0", "--max-connections: expected a number between 1 and 1000, got '0'"},
