@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* main.c -- finds the command that was asked for. */
+#include "base/suggest.h"
+#include "cmd/cmd.h"
+
+#include <stdio.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"serve", cmd_serve, "run a server"},
+    {"append", cmd_append, "add events to a stream"},
+    {"tail", cmd_tail, "print a stream and follow it as it grows"},
+    {"ls", cmd_ls, "list streams"},
+    {"rm", cmd_rm, "delete streams"},
+    {"version", cmd_version, "print the version"},
+    {"help", cmd_help, "explain a command"},
+};
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+static void print_overview(FILE *to)
+{
+    fputs("tidemark makes AI streams survive: what is appended to a stream is kept, and\n"
+          "every reader can drop off and resume where it was.\n"
+          "\n"
+          "Usage: tidemark COMMAND [flags] [arguments]\n"
+          "\n"
+          "Commands:\n",
+          to);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n"
+          "Examples:\n"
+          "  tidemark serve                          a server on 127.0.0.1:4437\n"
+          "  echo hello | tidemark append greetings  one event, into the stream greetings\n"
+          "  tidemark tail greetings                 all events so far, then new ones\n"
+          "\n"
+          "`tidemark help COMMAND` shows the flags of a command.\n",
+          to);
+}
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int refuse(const char *name)
+{
+    struct suggest s = {.word = str_of_cstr(name)};
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        suggest_offer(&s, commands[i].name);
+    if (name[0] == '-')
+        fprintf(stderr, "tidemark: flags follow the command, as in `tidemark serve %s`\n", name);
+    else if (s.best)
+        fprintf(stderr, "tidemark: unknown command %s; did you mean %s?\n", name, s.best);
+    else
+        fprintf(stderr, "tidemark: unknown command %s\n", name);
+    fputs("`tidemark help` lists the commands.\n", stderr);
+    return CMD_USAGE;
+}
+
+int cmd_version(int argc, char **argv)
+{
+    puts("tidemark " TIDEMARK_VERSION);
+    return CMD_OK;
+}
+
+/* A command explains itself. These two have nothing more to say than the overview does. */
+int cmd_help(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "version") == 0 ||
+        argv[1][0] == '-') {
+        print_overview(stdout);
+        return CMD_OK;
+    }
+    const struct command *c = find(argv[1]);
+    char flag[] = "--help";
+    return c ? c->run(2, (char *[]){argv[1], flag, NULL}) : refuse(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_overview(stderr);
+        return CMD_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return cmd_help(argc - 1, argv + 1);
+    if (strcmp(argv[1], "--version") == 0)
+        return cmd_version(argc - 1, argv + 1);
+    const struct command *c = find(argv[1]);
+    return c ? c->run(argc - 1, argv + 1) : refuse(argv[1]);
+}
