@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscription_pattern.h -- names of streams as subscriptions write them, and patterns over them.
+ *
+ * A pattern is a path whose segments match literally, but for `*`, which is any one segment, and
+ * `**`, which is any number of them, none included. `%2A` in a literal segment stands for a star.
+ * Empty segments do not count, neither in patterns nor in names. */
+#ifndef ENGINE_SUBSCRIPTION_PATTERN_H
+#define ENGINE_SUBSCRIPTION_PATTERN_H
+
+#include "base/str.h"
+
+/* Without slashes at either end: the plain form. */
+struct str subscription_path(struct str path);
+
+/* A name that can be linked: in the plain form, 1 to STORE_NAME_MAX bytes of UTF-8 without control
+ * characters, and not in the reserved `__ds`. */
+bool subscription_path_valid(struct str path);
+bool subscription_pattern_valid(struct str pattern);
+
+/* Takes time in proportion to the product of both lengths at worst. */
+bool subscription_pattern_match(struct str pattern, struct str path);
+
+/* What every match begins with: the literal segments in front, up to a slash. */
+struct str subscription_pattern_prefix(struct str pattern);
+
+#endif

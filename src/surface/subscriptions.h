@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscriptions.h -- subscriptions over HTTP: all below /v1/stream/__ds/.
+ *
+ *   GET    jwks.json                        the key that webhooks are signed with
+ *   PUT    subscriptions/ID                 create or confirm
+ *   GET    subscriptions/ID                 show
+ *   DELETE subscriptions/ID
+ *   POST   subscriptions/ID/streams         link streams by name
+ *   DELETE subscriptions/ID/streams/PATH    and no longer
+ *   POST   subscriptions/ID/callback        a webhook's receiver acknowledges
+ *   POST   subscriptions/ID/claim           a worker takes the wake of a pull subscription,
+ *   POST   subscriptions/ID/ack             acknowledges,
+ *   POST   subscriptions/ID/release         and gives it back
+ *
+ * See docs/protocols/subscriptions.md. */
+#ifndef SURFACE_SUBSCRIPTIONS_H
+#define SURFACE_SUBSCRIPTIONS_H
+
+#include "base/str.h"
+#include "surface/webhook.h"
+
+struct exchange;
+struct subscriptions;
+
+#define SUBSCRIPTIONS_PREFIX   "/v1/stream/__ds/"
+#define SUBSCRIPTIONS_BODY_MAX (256 * 1024)
+
+struct subscriptions_surface {
+    struct subscriptions *subscriptions;
+    struct webhook_policy policy;
+    struct str public_url; /* `https://streams.example.com`; n == 0: from each request's Host */
+};
+
+void subscriptions_surface_handle(struct subscriptions_surface *surface, struct exchange *x);
+
+#endif
