@@ -429,21 +429,15 @@ int options_args(const struct options *o, void *target, int argc, char **argv, i
 
 /* ---- help ---- */
 
-static void put_wrapped(struct str text, FILE *to)
+static void put_word(struct str word, size_t *column, FILE *to)
 {
-    size_t column = 0;
-    while (text.p) {
-        struct str word = str_cut(&text, ' ');
-        if (word.n == 0)
-            continue;
-        if (column > 0 && column + 1 + word.n > HELP_WIDTH) {
-            fputc('\n', to);
-            column = 0;
-        }
-        fprintf(to, "%*s%.*s", column == 0 ? HELP_INDENT : 1, "", (int)word.n, word.p);
-        column += word.n + (column == 0 ? HELP_INDENT : 1);
+    if (*column > 0 && *column + 1 + word.n > HELP_WIDTH) {
+        fputc('\n', to);
+        *column = 0;
     }
-    fputc('\n', to);
+    int space = *column == 0 ? HELP_INDENT : 1;
+    fprintf(to, "%*s%.*s", space, "", (int)word.n, word.p);
+    *column += (size_t)space + word.n;
 }
 
 static void put_row(const struct option_row *r, FILE *to)
@@ -452,13 +446,17 @@ static void put_row(const struct option_row *r, FILE *to)
         fprintf(to, "  --[no-]%s\n", r->name);
     else
         fprintf(to, "  --%s %s\n", r->name, r->value ? r->value : "VALUE");
-    struct buf text = {0};
-    buf_printf(&text, "%s", r->help);
+    size_t column = 0;
+    for (struct str rest = str_of_cstr(r->help); rest.p;)
+        put_word(str_cut(&rest, ' '), &column, to);
     const char *fallback = r->fallback == NULL && r->type == OPTION_BOOL ? "no" : r->fallback;
-    if (fallback)
-        buf_printf(&text, " (default: %s)", fallback);
-    put_wrapped(buf_str(&text), to);
-    buf_deinit(&text);
+    if (fallback) {
+        struct buf text = {0};
+        buf_printf(&text, "(default: %s)", fallback);
+        put_word(buf_str(&text), &column, to);
+        buf_deinit(&text);
+    }
+    fputc('\n', to);
 }
 
 void options_help(const struct options *o, FILE *to)
