@@ -63,10 +63,12 @@ struct doc_put {
     uint64_t expect_version; /* 0: must not exist; otherwise the version it must have */
 };
 
-/* Private part of every operation. */
+struct store;
+
+/* Private part of every operation: the engine's. */
 struct store_call {
     struct task task;
-    int err;
+    struct store *store;
 };
 
 /* One atomic change of one stream. Preconditions are looked at in this order; the first that fails

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/watchers.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct watched {
+    struct link watches;
+    struct link dirty;
+    size_t n;
+    char name[];
+};
+
+static struct str name_of(const struct watched *w)
+{
+    return str_of(w->name, w->n);
+}
+
+static struct watched *entry(struct watchers *ws, struct str name)
+{
+    struct watched *w = map_get(&ws->names, name);
+    if (w != NULL)
+        return w;
+    w = mem_alloc(sizeof *w + name.n);
+    list_init(&w->watches);
+    list_init(&w->dirty);
+    w->n = name.n;
+    memcpy(w->name, name.p, name.n);
+    map_put(&ws->names, name_of(w), w);
+    return w;
+}
+
+static void drop_if_unused(struct watchers *ws, struct watched *w)
+{
+    if (!list_empty(&w->watches) || !list_empty(&w->dirty))
+        return;
+    map_remove(&ws->names, name_of(w));
+    free(w);
+}
+
+/* Each watch is put back before it is called, so that it may remove itself or any other. */
+static void tell(struct link *watches, struct str name)
+{
+    struct link now;
+    list_init(&now);
+    list_splice(&now, watches);
+    while (!list_empty(&now)) {
+        struct store_watch *w = list_item(now.next, struct store_watch, link);
+        list_remove(&w->link);
+        list_push(watches, &w->link);
+        w->changed(w, name);
+    }
+}
+
+static void notify(struct task *t)
+{
+    struct watchers *ws = container_of(t, struct watchers, notify);
+    struct link now;
+    list_init(&now);
+    list_splice(&now, &ws->dirty);
+    while (!list_empty(&now)) {
+        struct watched *w = list_item(now.next, struct watched, dirty);
+        tell(&w->watches, name_of(w));
+        tell(&ws->everything, name_of(w));
+        list_remove(&w->dirty); /* only now: while dirty, no unwatch frees it */
+        drop_if_unused(ws, w);
+    }
+}
+
+void watchers_init(struct watchers *ws, struct sched *sched)
+{
+    ws->sched = sched;
+    map_init(&ws->names);
+    list_init(&ws->everything);
+    list_init(&ws->dirty);
+    task_init(&ws->notify, notify);
+}
+
+void watchers_deinit(struct watchers *ws)
+{
+    task_cancel(&ws->notify);
+    assert(list_empty(&ws->everything));
+    while (!list_empty(&ws->dirty)) {
+        struct watched *w = list_item(ws->dirty.next, struct watched, dirty);
+        list_remove(&w->dirty);
+        drop_if_unused(ws, w);
+    }
+    assert(ws->names.n == 0);
+    map_deinit(&ws->names);
+}
+
+void watchers_add(struct watchers *ws, struct store_watch *w)
+{
+    list_push(w->name.n == 0 ? &ws->everything : &entry(ws, w->name)->watches, &w->link);
+}
+
+void watchers_remove(struct watchers *ws, struct store_watch *w)
+{
+    list_remove(&w->link);
+    struct watched *of = w->name.n == 0 ? NULL : map_get(&ws->names, w->name);
+    if (of != NULL)
+        drop_if_unused(ws, of);
+}
+
+void watchers_changed(struct watchers *ws, struct str name)
+{
+    struct watched *w = list_empty(&ws->everything) ? map_get(&ws->names, name) : entry(ws, name);
+    if (w == NULL)
+        return;
+    if (list_empty(&w->dirty))
+        list_push(&ws->dirty, &w->dirty);
+    sched_post(ws->sched, &ws->notify);
+}

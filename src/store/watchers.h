@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/* watchers.h -- who wants to know of which stream; for engines that see all changes themselves. */
+#ifndef STORE_WATCHERS_H
+#define STORE_WATCHERS_H
+
+#include "base/map.h"
+#include "store/store.h"
+
+struct watchers {
+    struct sched *sched;
+    struct map names;       /* of struct watched */
+    struct link everything; /* watches without a name */
+    struct link dirty;      /* of struct watched: changed in this turn */
+    struct task notify;
+};
+
+void watchers_init(struct watchers *ws, struct sched *sched);
+void watchers_deinit(struct watchers *ws); /* every watch has been removed */
+
+void watchers_add(struct watchers *ws, struct store_watch *w);
+void watchers_remove(struct watchers *ws, struct store_watch *w);
+
+/* Tells those who watch it, later in this turn and once for all changes until then. */
+void watchers_changed(struct watchers *ws, struct str name);
+
+#endif
