@@ -140,6 +140,7 @@ struct store_read {
     /* out. The caller drops the slices' references (store_read_release). */
     struct stream_info info;
     uint64_t start, next; /* positions read; next == info.tail: up to date */
+    uint64_t last;        /* where the last event begins; next if there is none */
     struct slice slices[READ_SLICES];
     uint32_t n_slices;
     struct gap gap; /* with GAP */

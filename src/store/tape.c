@@ -215,3 +215,10 @@ uint32_t tape_read(const struct tape *t, uint64_t from, size_t max, struct slice
     *next = pos;
     return n;
 }
+
+uint64_t tape_event_before(const struct tape *t, uint64_t end)
+{
+    const struct chunk *c = t->pieces[find_piece(t, end - 1)].chunk;
+    uint32_t i = find_mark(c, end - 1 - c->first);
+    return c->first + (i == 0 ? 0 : MARK_END(c->marks[i - 1]));
+}

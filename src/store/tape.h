@@ -39,4 +39,7 @@ int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, 
 uint32_t tape_read(const struct tape *t, uint64_t from, size_t max, struct slice *slices,
                    uint32_t room, uint64_t *next);
 
+/* Where the event that ends at the boundary `end` begins; end > 0. */
+uint64_t tape_event_before(const struct tape *t, uint64_t end);
+
 #endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/subscriber.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
+ * is the stream's tail, and no change was told since the read that said so began; only then may
+ * anybody wait there, except for a shared read that is under way. */
+struct feed {
+    struct feeds *feeds;
+    struct store_watch watch;
+    struct link waiting; /* subscribers at the tail, or held */
+    uint32_t users;      /* subscribers and loads */
+    bool fresh;
+    bool loading; /* the shared read is under way */
+    uint64_t life, tail;
+    uint64_t changes;   /* told so far */
+    struct batch *last; /* of the shared read, while those who waited are served */
+    size_t name_n;
+    char name[];
+};
+
+/* One read of the store: for one subscriber, or (subscriber NULL) for all that wait. */
+struct load {
+    struct store_read read;
+    struct feed *feed;
+    struct subscriber *subscriber;
+    uint64_t changes; /* the feed's when it began */
+    bool shared, abandoned;
+};
+
+void batch_unref(struct batch *b)
+{
+    if (b == NULL || --b->refs > 0)
+        return;
+    for (uint32_t i = 0; i < b->n_slices; i++)
+        block_unref(b->slices[i].owner);
+    block_unref(b->frame);
+    free(b);
+}
+
+static struct batch *batch_take(struct store_read *r)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    b->refs = 1;
+    b->info = r->info;
+    b->info.content_type = STR_NONE;
+    b->start = r->start;
+    b->next = r->next;
+    b->last = r->last;
+    b->n_slices = r->n_slices;
+    memcpy(b->slices, r->slices, r->n_slices * sizeof *r->slices);
+    r->n_slices = 0;
+    return b;
+}
+
+/* ---- feeds ---- */
+
+void feeds_init(struct feeds *fs, struct store *store)
+{
+    fs->store = store;
+    map_init(&fs->by_name);
+}
+
+void feeds_deinit(struct feeds *fs)
+{
+    assert(fs->by_name.n == 0);
+    map_deinit(&fs->by_name);
+}
+
+static void feed_release(struct feed *f)
+{
+    if (--f->users > 0)
+        return;
+    store_unwatch(f->feeds->store, &f->watch);
+    map_remove(&f->feeds->by_name, str_of(f->name, f->name_n));
+    free(f);
+}
+
+static void start_load(struct feed *f, struct subscriber *s, struct offset at);
+
+/* Those who are woken ask at once, or stay where they are and are found to be behind later. */
+static void wake_waiting(struct feed *f)
+{
+    struct link now;
+    list_init(&now);
+    list_splice(&now, &f->waiting);
+    f->users++;
+    while (!list_empty(&now)) {
+        struct subscriber *s = list_item(now.next, struct subscriber, link);
+        list_remove(&s->link);
+        s->ready(s);
+    }
+    feed_release(f);
+}
+
+static void on_changed(struct store_watch *w, struct str name)
+{
+    struct feed *f = container_of(w, struct feed, watch);
+    f->fresh = false;
+    f->changes++;
+    if (!f->loading && !list_empty(&f->waiting))
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+}
+
+static struct feed *feed_of(struct feeds *fs, struct str name)
+{
+    struct feed *f = map_get(&fs->by_name, name);
+    if (f != NULL)
+        return f;
+    f = mem_zalloc(sizeof *f + name.n);
+    f->feeds = fs;
+    list_init(&f->waiting);
+    f->name_n = name.n;
+    memcpy(f->name, name.p, name.n);
+    f->watch.name = str_of(f->name, f->name_n);
+    f->watch.changed = on_changed;
+    map_put(&fs->by_name, f->watch.name, f);
+    store_watch(fs->store, &f->watch);
+    return f;
+}
+
+/* ---- loads ---- */
+
+/* Takes over what a read has found out about the tail, unless it may have moved since. */
+static void learn_tail(struct load *l)
+{
+    struct feed *f = l->feed;
+    if (l->read.next != l->read.info.tail || f->changes != l->changes)
+        return;
+    f->fresh = true;
+    f->life = l->read.info.life;
+    f->tail = l->read.next;
+}
+
+static void shared_loaded(struct load *l, int err)
+{
+    struct feed *f = l->feed;
+    f->loading = false;
+    if (err != 0) {
+        wake_waiting(f); /* each finds out by a read of its own */
+        return;
+    }
+    bool news = l->read.next > l->read.start || l->read.info.end != END_NONE;
+    f->life = l->read.info.life;
+    f->tail = l->read.next;
+    learn_tail(l);
+    /* More is there already: read on while those who wait are served with this. */
+    if (!f->fresh && !list_empty(&f->waiting))
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+    if (!news)
+        return;
+    struct batch *b = batch_take(&l->read);
+    f->last = b;
+    wake_waiting(f);
+    f->last = NULL;
+    batch_unref(b);
+}
+
+static void own_loaded(struct load *l, int err)
+{
+    struct subscriber *s = l->subscriber;
+    s->load = NULL;
+    s->err = err;
+    if (err == 0) {
+        if (!l->feed->loading)
+            learn_tail(l);
+        s->own = batch_take(&l->read);
+    }
+    s->ready(s);
+}
+
+static void on_loaded(struct store_read *r, int err)
+{
+    struct load *l = container_of(r, struct load, read);
+    struct feed *f = l->feed;
+    if (l->shared)
+        shared_loaded(l, err);
+    else if (!l->abandoned)
+        own_loaded(l, err);
+    store_read_release(r);
+    free(l);
+    feed_release(f);
+}
+
+static void start_load(struct feed *f, struct subscriber *s, struct offset at)
+{
+    struct load *l = mem_zalloc(sizeof *l);
+    l->feed = f;
+    l->subscriber = s;
+    l->shared = s == NULL;
+    l->read.name = str_of(f->name, f->name_n);
+    l->read.from = READ_AT;
+    l->read.at = at;
+    l->read.max_bytes = BATCH_BYTES;
+    l->read.done = on_loaded;
+    l->changes = f->changes;
+    f->users++;
+    if (s != NULL)
+        s->load = l;
+    else
+        f->loading = true;
+    store_read(f->feeds->store, &l->read);
+}
+
+/* ---- subscribers ---- */
+
+void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, struct offset at,
+                     void (*ready)(struct subscriber *s))
+{
+    *s = (struct subscriber){
+        .feed = feed_of(fs, name), .life = at.life, .pos = at.pos, .ready = ready};
+    list_init(&s->link);
+    s->feed->users++;
+}
+
+void subscriber_deinit(struct subscriber *s)
+{
+    if (s->feed == NULL)
+        return;
+    list_remove(&s->link);
+    if (s->load != NULL)
+        s->load->abandoned = true;
+    batch_unref(s->own);
+    feed_release(s->feed);
+    *s = (struct subscriber){0};
+}
+
+static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
+{
+    s->life = b->info.life;
+    s->pos = b->next;
+    *out = b;
+    return NEXT_BATCH;
+}
+
+enum next subscriber_next(struct subscriber *s, struct batch **batch)
+{
+    struct feed *f = s->feed;
+    if (s->err != 0)
+        return NEXT_FAILED;
+    if (s->own != NULL) {
+        struct batch *b = s->own;
+        s->own = NULL;
+        return give(s, b, batch);
+    }
+    if (s->load != NULL)
+        return NEXT_WAIT;
+    if (f->last != NULL && f->last->info.life == s->life && f->last->start == s->pos) {
+        f->last->refs++;
+        return give(s, f->last, batch);
+    }
+    bool at_tail = f->life == s->life && s->pos == f->tail;
+    bool held = f->life == s->life && s->held && s->held_tail == f->tail;
+    if ((f->fresh && (at_tail || held)) || (f->loading && at_tail)) {
+        if (list_empty(&s->link))
+            list_push(&f->waiting, &s->link);
+        return NEXT_WAIT;
+    }
+    s->held = false;
+    start_load(f, s, (struct offset){s->life, s->pos});
+    return NEXT_WAIT;
+}
+
+void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail)
+{
+    s->pos = pos;
+    s->held = true;
+    s->held_tail = tail;
+}
