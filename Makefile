@@ -76,9 +76,12 @@ $(O)/tests/%: tests/%.c $(O)/libcore.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka
 
-$(O)/bench/%: bench/%.c $(O)/libcore.a
+$(O)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/bench/bench: $(patsubst %.c,$(O)/%.o,$(sort $(wildcard bench/*.c))) $(O)/libcore.a
+	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
 # llhttp, built strict, is the oracle of the HTTP fuzzer and no part of the product.
 LLHTTP_DIR := /usr/share/llhttp
