@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* bench.h -- what all phases share: the server under load, the connections to it, the report, and
+ * simple requests for what is not measured. */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include "report.h"
+#include "server.h"
+#include "swarm.h"
+#include "tally.h"
+
+struct bench {
+    struct server server;
+    struct swarm swarm; /* its failure is the run's */
+    struct report report;
+    double seconds; /* to measure each figure for */
+    size_t sockets; /* that we may open */
+};
+
+/* A phase works on a server that has no load and leaves it without load and without its streams.
+ * It adds its rows to the report; what goes wrong fails the swarm. */
+void phase_append(struct bench *b);
+void phase_append_json(struct bench *b);
+void phase_fanout(struct bench *b);
+void phase_tokens(struct bench *b);
+void phase_replay(struct bench *b);
+void phase_resume(struct bench *b);
+void phase_idle(struct bench *b);
+
+/* `count` appends over 64 connections; `count` deliveries to each of `readers`. For phases that
+ * count instructions: nothing is reported. */
+void run_appends(struct bench *b, uint64_t count);
+void run_deliveries(struct bench *b, unsigned readers, uint64_t count);
+
+/* Counts instructions with servers of its own (under valgrind). Each adds one row. 0 or -1. */
+int count_instructions(struct bench *b, const struct server_plan *plan);
+
+/* A line on stderr that says what goes on. */
+void progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What the server spent between two moments, and how much of the machine others took meanwhile. */
+struct spent {
+    uint64_t start_ns, cpu_ns, others_ns, memory;
+    double seconds, cpu_seconds, growth_mb, others; /* set by spent_end; others: 0 to 1 */
+};
+
+struct spent spent_begin(const struct bench *b);
+void spent_end(const struct bench *b, struct spent *s);
+
+/* Fills in a row's columns for CPU, load, memory and others, for so many operations. */
+void row_spent(struct row *row, const struct bench *b, const struct spent *s, double operations);
+
+/* ---- requests. A stream's name is its phase's and a number; `type` its content type ---- */
+
+#define NAME_MAX_BYTES 64
+struct name {
+    char text[NAME_MAX_BYTES];
+};
+struct name stream_name(const char *phase, unsigned number);
+
+void request_append(struct buf *out, struct name stream, const char *type, struct str body);
+void request_read(struct buf *out, struct name stream, const char *offset, bool sse);
+
+/* These wait for the answer, each on a connection of its own, and fail the swarm unless it is
+ * the one expected. */
+void ask_create(struct bench *b, struct name stream, const char *type);
+void ask_delete(struct bench *b, struct name stream);
+/* next (may be NULL): the offset behind what was appended. */
+void ask_append(struct bench *b, struct name stream, const char *type, struct str body,
+                char next[ANSWER_OFFSET_MAX]);
+/* All that the stream holds, by plain GETs. */
+void ask_all(struct bench *b, struct name stream, struct tally *into);
+
+#define TYPE_BYTES "application/octet-stream"
+#define TYPE_JSON  "application/json"
+#define TYPE_TEXT  "text/plain"
+
+#endif
