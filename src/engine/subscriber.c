@@ -165,6 +165,10 @@ static void own_loaded(struct load *l, int err)
     struct subscriber *s = l->subscriber;
     s->load = NULL;
     s->err = err;
+    if (err == ERR_GAP) {
+        s->gap = mem_alloc(sizeof *s->gap);
+        *s->gap = l->read.gap;
+    }
     if (err == 0) {
         if (!l->feed->loading)
             learn_tail(l);
@@ -225,8 +229,15 @@ void subscriber_deinit(struct subscriber *s)
     if (s->load != NULL)
         s->load->abandoned = true;
     batch_unref(s->own);
+    free(s->gap);
     feed_release(s->feed);
     *s = (struct subscriber){0};
+}
+
+void subscriber_prime(struct subscriber *s, struct store_read *r)
+{
+    assert(s->own == NULL && s->load == NULL);
+    s->own = batch_take(r);
 }
 
 static enum next give(struct subscriber *s, struct batch *b, struct batch **out)

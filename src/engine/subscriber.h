@@ -50,6 +50,7 @@ struct subscriber {
     uint64_t held_tail; /* batches up to this tail were given back */
     bool held;
     int err;
+    struct gap *gap; /* with ERR_GAP */
     void (*ready)(struct subscriber *s);
 };
 
@@ -58,6 +59,9 @@ struct subscriber {
 void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, struct offset at,
                      void (*ready)(struct subscriber *s));
 void subscriber_deinit(struct subscriber *s);
+
+/* Makes what a successful read gave the first batch; its slices are taken over. */
+void subscriber_prime(struct subscriber *s, struct store_read *r);
 
 enum next subscriber_next(struct subscriber *s, struct batch **batch);
 

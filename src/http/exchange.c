@@ -266,8 +266,9 @@ void exchange_trailer(struct exchange *x, struct str name, struct str value)
 
 void exchange_forget_request(struct exchange *x)
 {
-    if (x->over || x->request == NULL)
+    if (x->over || x->headers != NULL)
         return;
-    assert(x->begun && x->body_done && x->on_body == NULL);
+    assert(x->body_done && x->on_body == NULL);
+    x->last_header = &x->headers;
     forget_memory(x);
 }

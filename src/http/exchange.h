@@ -131,7 +131,8 @@ void exchange_abort(struct exchange *x);
 /* Before the PULL_END that ends a streamed response. */
 void exchange_trailer(struct exchange *x, struct str name, struct str value);
 
-/* A long response needs its request no more: gives back the memory. */
+/* Whoever waits for long needs the request no more: gives back its memory, unless response headers
+ * are waiting in it. The body has been read. */
 void exchange_forget_request(struct exchange *x);
 
 #endif

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "config.h"
+#include "net/listener.h"
+#include "store/store.h"
+#include "telemetry/trace.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* ---- listening ---- */
+
+static void on_accepted(void *ctx, int fd)
+{
+    struct server *s = ctx;
+    http_accept(&s->http, fd);
+}
+
+static void on_accept_failed(void *ctx, int error)
+{
+    struct server *s = ctx;
+    trace(s->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
+}
+
+static const struct listener_ops listener_ops = {on_accepted, on_accept_failed};
+
+static int listen_all(struct server *s)
+{
+    const struct option_list *addresses = &s->config->listen;
+    s->listeners = mem_zalloc((addresses->n + 1) * sizeof *s->listeners);
+    for (size_t i = 0; i < addresses->n; i++) {
+        struct str address = str_of_cstr(addresses->items[i]);
+        char why[256];
+        struct listener *l = listener_new(&s->loop, address, &listener_ops, s, why, sizeof why);
+        if (l == NULL) {
+            trace(s->trace, LISTEN_FAILED, TRACE_STR("address", address),
+                  TRACE_STR("error", str_of_cstr(why)));
+            return ERR_IO;
+        }
+        s->listeners[s->n_listeners++] = l;
+        trace(s->trace, LISTENING, TRACE_STR("address", listener_address(l)));
+    }
+    return 0;
+}
+
+static void stop_listening(struct server *s)
+{
+    for (size_t i = 0; i < s->n_listeners; i++)
+        listener_close(s->listeners[i]);
+    s->n_listeners = 0;
+}
+
+/* ---- ending ---- */
+
+static void let_go(struct server *s)
+{
+    timer_stop(&s->drain_limit);
+    uv_close((uv_handle_t *)&s->on_term, NULL);
+    uv_close((uv_handle_t *)&s->on_int, NULL);
+}
+
+static void on_http_idle(struct http *http)
+{
+    let_go(container_of(http, struct server, http));
+}
+
+static void on_drain_limit(struct timer *t)
+{
+    http_close_all(&container_of(t, struct server, drain_limit)->http);
+}
+
+void server_drain(struct server *s, struct str why)
+{
+    if (s->draining) { /* asked twice: no more patience */
+        http_close_all(&s->http);
+        return;
+    }
+    s->draining = true;
+    trace(s->trace, DRAINING, TRACE_STR("why", why),
+          TRACE_INT("connections", (int64_t)s->http.n_connections));
+    stop_listening(s);
+    sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
+    http_drain(&s->http);
+    if (s->http.n_connections == 0)
+        let_go(s);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    server_drain(handle->data, number == SIGTERM ? STR("SIGTERM") : STR("SIGINT"));
+}
+
+/* ---- the whole ---- */
+
+static void init_surfaces(struct server *s)
+{
+    const struct config *c = s->config;
+    http_init(&s->http, &s->loop, s->trace,
+              &(struct http_limits){.connections = c->max_connections,
+                                    .inflight_bytes = c->max_inflight_bytes,
+                                    .head_timeout_ms = c->head_timeout_ms,
+                                    .idle_timeout_ms = c->idle_timeout_ms,
+                                    .body_timeout_ms = c->body_timeout_ms,
+                                    .write_timeout_ms = c->write_timeout_ms,
+                                    .body_min_bytes = c->body_rate_min});
+    s->http.idle = on_http_idle;
+    s->durable = (struct durable){.store = s->store,
+                                  .feeds = &s->feeds,
+                                  .sched = &s->loop.sched,
+                                  .max_append = c->max_append_bytes,
+                                  .read_chunk = c->read_chunk_bytes,
+                                  .long_poll_ms = c->long_poll_timeout_ms,
+                                  .heartbeat_ms = c->heartbeat_ms,
+                                  .sse_lifetime_ms = c->sse_lifetime_ms};
+    if (c->public_url != NULL)
+        s->durable.public_url = str_of_cstr(c->public_url);
+    http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
+}
+
+static void init_signals(struct server *s)
+{
+    signal(SIGPIPE, SIG_IGN);
+    uv_signal_init(&s->loop.uv, &s->on_term);
+    uv_signal_init(&s->loop.uv, &s->on_int);
+    s->on_term.data = s->on_int.data = s;
+    uv_signal_start(&s->on_term, on_signal, SIGTERM);
+    uv_signal_start(&s->on_int, on_signal, SIGINT);
+}
+
+int server_init(struct server *s, const struct config *config, const struct trace *trace_to)
+{
+    *s = (struct server){.config = config, .trace = trace_to};
+    if (loop_init(&s->loop) != 0)
+        return ERR_IO;
+    timer_init(&s->drain_limit, on_drain_limit);
+    s->store = mem_store_new(&s->loop.sched);
+    feeds_init(&s->feeds, s->store);
+    trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(config->store)));
+    init_surfaces(s);
+    init_signals(s);
+    int err = listen_all(s);
+    if (err != 0) {
+        stop_listening(s);
+        let_go(s);
+        server_run(s);
+        server_deinit(s);
+    }
+    return err;
+}
+
+void server_run(struct server *s)
+{
+    loop_run(&s->loop);
+}
+
+void server_deinit(struct server *s)
+{
+    http_deinit(&s->http);
+    feeds_deinit(&s->feeds);
+    store_free(s->store);
+    loop_deinit(&s->loop);
+    free(s->listeners);
+}

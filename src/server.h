@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server.h -- everything of one server hangs here; a process may run several. */
+#ifndef SERVER_H
+#define SERVER_H
+
+#include "engine/subscriber.h"
+#include "http/http.h"
+#include "net/loop.h"
+#include "surface/durable.h"
+
+#include <uv.h>
+
+struct config;
+struct listener;
+struct store;
+struct trace;
+
+struct server {
+    const struct config *config;
+    const struct trace *trace;
+    struct loop loop;
+    struct store *store;
+    struct feeds feeds;
+    struct http http;
+    struct durable durable;
+    struct listener **listeners;
+    size_t n_listeners;
+    uv_signal_t on_term, on_int;
+    struct timer drain_limit;
+    bool draining;
+};
+
+/* Opens the store and the listeners. 0, or ERR_IO after a trace that says why; then there is
+ * nothing to deinit. config and trace are kept. */
+int server_init(struct server *s, const struct config *config, const struct trace *trace);
+
+/* Serves until SIGTERM or SIGINT, or server_drain; then readers get a clean end and appends finish,
+ * within the drain timeout. */
+void server_run(struct server *s);
+void server_drain(struct server *s, struct str why);
+
+void server_deinit(struct server *s);
+
+#endif

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/* durable.h -- the Durable Streams protocol under /v1/stream/. See docs/protocols/streams.md. */
+#ifndef SURFACE_DURABLE_H
+#define SURFACE_DURABLE_H
+
+#include "base/str.h"
+
+#include <stdint.h>
+
+struct exchange;
+struct feeds;
+struct sched;
+struct store;
+
+#define DURABLE_PREFIX "/v1/stream/"
+
+struct durable {
+    struct store *store;
+    struct feeds *feeds;
+    struct sched *sched;
+    struct str public_url; /* n == 0: from the Host header */
+    uint64_t max_append;   /* bytes of one request body */
+    uint64_t read_chunk;   /* bytes of one catch-up answer */
+    uint64_t long_poll_ms, heartbeat_ms, sse_lifetime_ms;
+};
+
+/* Mounted at DURABLE_PREFIX. */
+void durable_handle(void *durable, struct exchange *x);
+
+#endif

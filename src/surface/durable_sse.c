@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+/* durable_sse.c -- GET with live=sse.
+ *
+ *     id: 0000000000000001_0000000000000042      the position behind these events
+ *     event: data
+ *     data:[{"n":1},{"n":2}]
+ *
+ *     event: control
+ *     data:{"streamNextOffset":"0000000000000001_0000000000000042","streamCursor":"7","upToDate":true}
+ *
+ * The id stands on the data event, so that a reader cut off between the two resumes behind it; a
+ * control event that comes alone carries its own. Data and control leave in one write. */
+#include "base/b64.h"
+#include "base/err.h"
+#include "base/num.h"
+#include "base/utf8.h"
+#include "engine/subscriber.h"
+#include "store/content.h"
+#include "surface/durable_internal.h"
+
+#include <stdlib.h>
+
+struct sse {
+    struct durable *durable;
+    struct exchange *x;
+    struct subscriber subscriber;
+    struct timer timer;   /* heartbeat or lifetime, whichever is next */
+    uint64_t ends_at_ms;  /* the client reconnects then */
+    uint64_t cursor_from; /* a cursor handed out must not be lower: the client was ahead */
+    uint8_t kind;         /* enum content_kind */
+    bool over, beat;
+};
+
+/* ---- frames ---- */
+
+/* One frame's content. */
+struct frame {
+    const struct slice *slices;
+    size_t n;
+    struct offset next;
+    uint64_t cursor;
+    bool up_to_date;
+    enum end_reason end; /* with up_to_date */
+};
+
+static void put_id(struct buf *out, struct offset next)
+{
+    char text[OFFSET_TEXT];
+    offset_format(next, text);
+    buf_put(out, STR("id: "));
+    buf_put(out, str_of(text, OFFSET_TEXT));
+    buf_putc(out, '\n');
+}
+
+static void put_control(struct buf *out, const struct frame *f)
+{
+    char text[OFFSET_TEXT];
+    offset_format(f->next, text);
+    buf_put(out, STR("event: control\ndata:{\"streamNextOffset\":\""));
+    buf_put(out, str_of(text, OFFSET_TEXT));
+    buf_putc(out, '"');
+    if (f->end != END_NONE) {
+        buf_put(out, STR(",\"streamClosed\":true,\"endReason\":\""));
+        buf_put(out, end_reason_text(f->end));
+        buf_putc(out, '"');
+    } else {
+        buf_put(out, STR(",\"streamCursor\":\""));
+        buf_put_u64(out, f->cursor);
+        buf_putc(out, '"');
+    }
+    buf_put(out, f->up_to_date ? STR(",\"upToDate\":true}\n\n") : STR("}\n\n"));
+}
+
+static void put_json(struct buf *out, const struct frame *f)
+{
+    buf_put(out, STR("data:["));
+    for (size_t i = 0; i < f->n; i++)
+        buf_put(out, f->slices[i].bytes);
+    out->p[out->n - 1] = ']'; /* in place of the last event's comma */
+    buf_putc(out, '\n');
+}
+
+/* Base64 of all slices as one text: what is left over of one goes before the next. */
+static void put_base64(struct buf *out, const struct frame *f)
+{
+    char carry[3];
+    size_t n_carry = 0;
+    buf_put(out, STR("data:"));
+    for (size_t i = 0; i < f->n; i++) {
+        struct str s = f->slices[i].bytes;
+        while (n_carry > 0 && n_carry < 3 && s.n > 0) {
+            carry[n_carry++] = s.p[0];
+            s = str_skip(s, 1);
+        }
+        if (n_carry == 3) {
+            b64_put(out, str_of(carry, 3));
+            n_carry = 0;
+        }
+        size_t whole = s.n - s.n % 3;
+        b64_put(out, str_of(s.p, whole));
+        for (size_t k = whole; k < s.n; k++)
+            carry[n_carry++] = s.p[k];
+    }
+    b64_put(out, str_of(carry, n_carry));
+    buf_putc(out, '\n');
+}
+
+/* A line break of any kind begins a new data line, so that no payload can forge an event. A
+ * leading space is doubled, since a reader drops one. */
+static void put_text(struct buf *out, const struct frame *f)
+{
+    bool line_start = true, after_cr = false;
+    buf_put(out, STR("data:"));
+    for (size_t i = 0; i < f->n; i++) {
+        struct str s = f->slices[i].bytes;
+        for (size_t from = 0, at = 0; from < s.n; from = at) {
+            if (after_cr && s.p[at] == '\n') {
+                after_cr = false;
+                at++;
+                continue;
+            }
+            if (line_start && s.p[at] == ' ')
+                buf_putc(out, ' ');
+            while (at < s.n && s.p[at] != '\r' && s.p[at] != '\n')
+                at++;
+            buf_put(out, str_of(s.p + from, at - from));
+            line_start = at < s.n;
+            after_cr = at < s.n && s.p[at] == '\r';
+            if (at < s.n) {
+                buf_put(out, STR("\ndata:"));
+                at++;
+            }
+        }
+    }
+    buf_putc(out, '\n');
+}
+
+static struct block *frame_block(const struct frame *f, enum content_kind kind)
+{
+    static void (*const put_data[])(struct buf *, const struct frame *) = {
+        [CONTENT_BINARY] = put_base64,
+        [CONTENT_TEXT] = put_text,
+        [CONTENT_JSON] = put_json,
+    };
+    struct buf out = {0};
+    put_id(&out, f->next);
+    if (f->n > 0) {
+        buf_put(&out, STR("event: data\n"));
+        put_data[kind](&out, f);
+        buf_putc(&out, '\n');
+    }
+    put_control(&out, f);
+    struct block *b = block_of(buf_str(&out));
+    buf_deinit(&out);
+    return b;
+}
+
+/* ---- the reader ---- */
+
+static uint64_t cursor_of(const struct sse *s)
+{
+    uint64_t now = durable_cursor(s->durable->sched, 0);
+    return now > s->cursor_from ? now : s->cursor_from;
+}
+
+static void put_block(struct sse *s, struct block *b)
+{
+    exchange_put(s->x, slice_of(b, 0, b->n));
+    s->beat = false;
+}
+
+/* All readers that have got this far share one encoding. */
+static void put_batch(struct sse *s, struct batch *b)
+{
+    struct frame f = {.slices = b->slices,
+                      .n = b->n_slices,
+                      .next = {b->info.life, b->next},
+                      .cursor = cursor_of(s),
+                      .up_to_date = b->next == b->info.tail};
+    f.end = f.up_to_date ? b->info.end : END_NONE;
+    if (b->frame == NULL || b->frame_key != f.cursor) {
+        block_unref(b->frame);
+        b->frame = frame_block(&f, s->kind);
+        b->frame_key = f.cursor;
+    }
+    put_block(s, b->frame);
+}
+
+/* Of a batch, only what comes before position `end`. */
+static void put_part(struct sse *s, const struct batch *b, uint64_t end)
+{
+    struct slice slices[READ_SLICES];
+    size_t n = 0;
+    uint64_t at = b->start;
+    for (uint32_t i = 0; i < b->n_slices && at < end; i++) {
+        slices[n] = b->slices[i];
+        if (slices[n].bytes.n > end - at)
+            slices[n].bytes.n = (size_t)(end - at);
+        at += slices[n++].bytes.n;
+    }
+    struct frame f = {
+        .slices = slices, .n = n, .next = {b->info.life, end}, .cursor = cursor_of(s)};
+    struct block *frame = frame_block(&f, s->kind);
+    put_block(s, frame);
+    block_unref(frame);
+}
+
+/* The last bytes before position `end`, enough to see whether a character is cut in two. */
+static bool cut_in_two(const struct batch *b, uint64_t end)
+{
+    char last[4];
+    size_t n = 0;
+    uint64_t at = b->start;
+    for (uint32_t i = 0; i < b->n_slices; i++) {
+        struct str s = b->slices[i].bytes;
+        for (size_t k = s.n > 4 ? s.n - 4 : 0; k < s.n && at + k < end; k++) {
+            if (n == 4)
+                memmove(last, last + 1, --n);
+            last[n++] = s.p[k];
+        }
+        at += s.n;
+    }
+    return utf8_incomplete_tail(str_of(last, n)) > 0;
+}
+
+/* Text whose last append stops inside a character: a reader would see a broken one. That append
+ * waits for the next, which completes it. True: dealt with. */
+static bool held_back(struct sse *s, struct batch *b)
+{
+    if (s->kind != CONTENT_TEXT || b->n_slices == 0 || b->info.end != END_NONE ||
+        b->next != b->info.tail || !cut_in_two(b, b->next))
+        return false;
+    if (b->last > b->start && cut_in_two(b, b->last))
+        return false; /* over several appends: the bytes as they are are better than none */
+    put_part(s, b, b->last);
+    subscriber_hold(&s->subscriber, b->last, b->info.tail);
+    return true;
+}
+
+static void put_failure(struct sse *s)
+{
+    struct buf out = {0};
+    if (s->subscriber.err == ERR_GAP) {
+        buf_put(&out, STR("event: gap\ndata:"));
+        durable_gap_json(&out, s->subscriber.gap);
+    } else {
+        struct gap gap = {.requested = {s->subscriber.life, s->subscriber.pos},
+                          .reason = GAP_EXPIRED};
+        buf_put(&out, STR("event: gap\ndata:"));
+        durable_gap_json(&out, &gap);
+    }
+    buf_put(&out, STR("\n\n"));
+    struct block *b = block_of(buf_str(&out));
+    put_block(s, b);
+    block_unref(b);
+    buf_deinit(&out);
+}
+
+static void sse_free(struct sse *s)
+{
+    timer_stop(&s->timer);
+    subscriber_deinit(&s->subscriber);
+    free(s);
+}
+
+static enum pull end(struct sse *s)
+{
+    sse_free(s);
+    return PULL_END;
+}
+
+static enum pull sse_pull(struct exchange *x)
+{
+    struct sse *s = x->state;
+    if (s->over)
+        return end(s);
+    struct batch *b;
+    enum next next = subscriber_next(&s->subscriber, &b);
+    if (next == NEXT_WAIT) {
+        if (s->beat)
+            exchange_put(x, slice_static(STR(": heartbeat\n\n")));
+        s->beat = false;
+        return PULL_WAIT;
+    }
+    if (next == NEXT_FAILED) {
+        put_failure(s);
+        return end(s);
+    }
+    bool last = b->info.end != END_NONE && b->next == b->info.tail;
+    if (!held_back(s, b))
+        put_batch(s, b);
+    batch_unref(b);
+    return last ? end(s) : PULL_MORE;
+}
+
+static void sse_ready(struct subscriber *subscriber)
+{
+    exchange_wake(container_of(subscriber, struct sse, subscriber)->x);
+}
+
+static void start_timer(struct sse *s)
+{
+    const struct durable *d = s->durable;
+    uint64_t left = s->ends_at_ms - d->sched->now_ms;
+    bool beats = d->heartbeat_ms > 0 && d->heartbeat_ms < left;
+    sched_start(d->sched, &s->timer, beats ? d->heartbeat_ms : left);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct sse *s = container_of(t, struct sse, timer);
+    s->over = s->durable->sched->now_ms >= s->ends_at_ms;
+    s->beat = !s->over;
+    if (!s->over)
+        start_timer(s);
+    exchange_wake(s->x);
+}
+
+static void sse_drain(struct exchange *x)
+{
+    struct sse *s = x->state;
+    s->over = true;
+    exchange_wake(x);
+}
+
+static void sse_gone(struct exchange *x)
+{
+    sse_free(x->state);
+}
+
+static const struct exchange_ops sse_ops = {.pull = sse_pull, .gone = sse_gone, .drain = sse_drain};
+
+void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor)
+{
+    struct sse *s = mem_zalloc(sizeof *s);
+    s->durable = d;
+    s->x = x;
+    s->kind = (uint8_t)content_kind(r->info.content_type);
+    s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
+    if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
+        s->cursor_from = durable_cursor(d->sched, cursor);
+    subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},
+                    sse_ready);
+    subscriber_prime(&s->subscriber, r);
+    timer_init(&s->timer, on_timer);
+    start_timer(s);
+    x->state = s;
+    x->ops = &sse_ops;
+    exchange_header(x, STR("Content-Type"), STR("text/event-stream"));
+    exchange_header(x, STR("Cache-Control"), STR("no-cache, no-transform"));
+    exchange_header(x, STR("X-Accel-Buffering"), STR("no"));
+    if (s->kind == CONTENT_BINARY)
+        exchange_header(x, STR("Stream-SSE-Data-Encoding"), STR("base64"));
+    exchange_stream(x);
+}
