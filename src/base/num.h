@@ -20,8 +20,8 @@ int num_parse_canonical(struct str s, uint64_t max, uint64_t *out);
 /* Writes the digits of v (no NUL), returns how many; out holds NUM_TEXT_MAX bytes. */
 size_t num_format(uint64_t v, char *out);
 
-/* A size such as 64, 10k, 16m, 2g (powers of 1024), or a duration such as 250ms, 10s, 5m, 2h, 1d
- * in milliseconds. ERR_SYNTAX for anything else, overflow included. */
+/* A size such as 64, 10k, 16m, 2g (powers of 1024, either case), or a duration such as 250ms, 10s,
+ * 5m, 2h, 1d (or plain 0) in milliseconds. ERR_SYNTAX for anything else, overflow included. */
 int num_parse_size(struct str s, uint64_t *out);
 int num_parse_duration_ms(struct str s, uint64_t *out);
 

@@ -17,11 +17,15 @@ int url_decode(struct arena *a, struct str s, bool form, struct str *out);
 void url_encode(struct buf *out, struct str s, bool keep_slash);
 
 /* Looks up a parameter in a raw query (`a=1&b=2`): 1 found once (decoded into *value), 0 absent,
- * ERR_SYNTAX when it is broken or given more than once. Keys are compared after decoding. */
+ * ERR_SYNTAX when it is broken or given more than once. Keys are compared after decoding; one that
+ * cannot be decoded matches none. Without `=` the value is empty. */
 int url_query(struct arena *a, struct str query, struct str key, struct str *value);
 
-/* scheme://host[:port][/path][?query]; no user info, no fragment, no control or space bytes.
- * Slices of text. host of an IPv6 literal is without its brackets. port: 80 or 443 if not given. */
+/* scheme://host[:port][/path][?query]; no user info, no fragment, nothing but printable ASCII.
+ * Slices of text. scheme: http or https in any case. host: a name of letters, digits, `-`, `.` and
+ * `_`, an IPv4 address, or an IPv6 address without its brackets. port: 80 or 443 if not given,
+ * never 0. path: still encoded, maybe empty. query: still encoded, p == NULL when there was no `?`.
+ * 0 or ERR_SYNTAX. */
 struct url {
     struct str scheme, host, path, query;
     uint16_t port;

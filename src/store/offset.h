@@ -19,9 +19,11 @@ struct offset {
     uint64_t life, pos;
 };
 
-/* Exactly the text form, both parts zero or both from the format; `-1` and `now` are the
- * surface's words, not offsets. 0 or ERR_OFFSET. */
+/* Exactly the text form. A life of zero is refused with any position but zero, as no stream has
+ * it. `-1` and `now` are the surface's words, not offsets. 0 or ERR_OFFSET. */
 int offset_parse(struct str s, struct offset *out);
+
+/* Both parts at most OFFSET_PART_MAX. No NUL is written. */
 void offset_format(struct offset o, char out[OFFSET_TEXT]);
 
 static inline bool offset_is_zero(struct offset o)

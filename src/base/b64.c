@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/b64.h"
+#include "base/err.h"
+
+static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/* Three bytes are four characters; one or two left over are two or three, and `pad` up to four. */
+static void put(struct buf *out, struct str bytes, const char *alphabet, bool pad)
+{
+    const unsigned char *p = (const unsigned char *)bytes.p;
+    char *to = buf_reserve(out, (bytes.n / 3 + 1) * 4), *start = to;
+    for (size_t i = 0; i < bytes.n; i += 3) {
+        size_t left = bytes.n - i;
+        uint32_t v = (uint32_t)p[i] << 16;
+        if (left > 1)
+            v |= (uint32_t)p[i + 1] << 8;
+        if (left > 2)
+            v |= p[i + 2];
+        *to++ = alphabet[v >> 18];
+        *to++ = alphabet[v >> 12 & 63];
+        if (left > 1 || pad)
+            *to++ = left > 1 ? alphabet[v >> 6 & 63] : '=';
+        if (left > 2 || pad)
+            *to++ = left > 2 ? alphabet[v & 63] : '=';
+    }
+    out->n += (size_t)(to - start);
+}
+
+void b64_put(struct buf *out, struct str bytes)
+{
+    put(out, bytes, standard, true);
+}
+
+void b64url_put(struct buf *out, struct str bytes)
+{
+    put(out, bytes, url_safe, false);
+}
+
+/* 0 to 63, or -1. */
+static int url_value(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '-' ? 62 : c == '_' ? 63 : -1;
+}
+
+int b64url_take(struct buf *out, struct str text)
+{
+    if (text.n % 4 == 1)
+        return ERR_SYNTAX;
+    char *to = buf_reserve(out, text.n / 4 * 3 + 3), *start = to;
+    uint32_t bits = 0;
+    int n_bits = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        int v = url_value(text.p[i]);
+        if (v < 0)
+            return ERR_SYNTAX;
+        bits = bits << 6 | (uint32_t)v;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            *to++ = (char)(bits >> n_bits);
+            bits &= (1u << n_bits) - 1;
+        }
+    }
+    if (bits != 0)
+        return ERR_SYNTAX;
+    out->n += (size_t)(to - start);
+    return 0;
+}
