@@ -71,7 +71,6 @@ $(O)/src/%.o: src/%.c Makefile VERSION
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/tests/unit/% $(O)/tests/model/%: tests/unit/%.c
 $(O)/tests/%: tests/%.c $(O)/libcore.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka

@@ -125,6 +125,11 @@ static struct feed *feed_of(struct feeds *fs, struct str name)
 
 /* ---- loads ---- */
 
+static bool has_news(const struct store_read *r)
+{
+    return r->next > r->start || r->info.end != END_NONE;
+}
+
 /* Takes over what a read has found out about the tail, unless it may have moved since. */
 static void learn_tail(struct load *l)
 {
@@ -144,14 +149,13 @@ static void shared_loaded(struct load *l, int err)
         wake_waiting(f); /* each finds out by a read of its own */
         return;
     }
-    bool news = l->read.next > l->read.start || l->read.info.end != END_NONE;
     f->life = l->read.info.life;
     f->tail = l->read.next;
     learn_tail(l);
     /* More is there already: read on while those who wait are served with this. */
     if (!f->fresh && !list_empty(&f->waiting))
         start_load(f, NULL, (struct offset){f->life, f->tail});
-    if (!news)
+    if (!has_news(&l->read))
         return;
     struct batch *b = batch_take(&l->read);
     f->last = b;
@@ -172,9 +176,10 @@ static void own_loaded(struct load *l, int err)
     if (err == 0) {
         if (!l->feed->loading)
             learn_tail(l);
-        s->own = batch_take(&l->read);
+        if (has_news(&l->read))
+            s->own = batch_take(&l->read);
     }
-    s->ready(s);
+    s->ready(s); /* without news it asks again, and then waits */
 }
 
 static void on_loaded(struct store_read *r, int err)
