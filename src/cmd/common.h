@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* common.h -- what the commands that speak to a server share: how they read their command line,
+ * how they explain themselves, and how they report a failure. */
+#ifndef CMD_COMMON_H
+#define CMD_COMMON_H
+
+#include "base/options.h"
+
+#include <stdbool.h>
+
+struct client;
+
+/* The first row of every such command's table. Of all rows only this one is also taken from the
+ * environment (TIDEMARK_SERVER): a variable must not turn `append` into `append --close`. */
+#define COMMON_SERVER_ROW(target)                                                                  \
+    {                                                                                              \
+        .name = "server", .type = OPTION_TEXT, .field = offsetof(target, server),                  \
+        .fallback = "http://127.0.0.1:4437", .value = "URL",                                       \
+        .help = "The server, as http(s)://HOST:PORT or unix:PATH. TIDEMARK_SERVER says the "       \
+                "same.",                                                                           \
+    }
+
+struct common_command {
+    const char *name;           /* "tail" */
+    const char *arguments;      /* "NAME" */
+    int min_args, max_args;     /* max 0: any number */
+    const char *about;          /* some lines for somebody new */
+    const char *examples;       /* lines */
+    const struct options flags; /* rows[0] is COMMON_SERVER_ROW */
+};
+
+/* Fills target from defaults, environment and flags; the arguments are left at the front of
+ * argv + 1, counted in *n_args. False: the command is over (help was asked for, or the line was
+ * wrong, both already answered) and *status is its exit status. options_free is due either way. */
+bool common_read(const struct common_command *command, void *target, int argc, char **argv,
+                 int *n_args, int *status);
+
+/* A client of that server; with verbose, its notices go to standard error. Broken pipes no longer
+ * end the process. 0, or ERR_SYNTAX, which has been reported. */
+int common_connect(const struct common_command *command, const char *server, bool verbose,
+                   struct client **out);
+
+/* One line on standard error, `tidemark NAME: ...`. Returns CMD_FAILED. */
+int common_fail(const struct common_command *command, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same for a client's error, with what to do about it where one can tell. */
+int common_client_failed(const struct common_command *command, const char *server,
+                         const struct client *c, int err);
+
+/* Writes all of it to a descriptor. 0, or the errno. */
+int common_write(int fd, struct str bytes);
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/client.h"
+#include "cmd/cmd.h"
+#include "cmd/common.h"
+
+struct rm_flags {
+    char *server;
+};
+
+static const struct option_row rows[] = {
+    COMMON_SERVER_ROW(struct rm_flags),
+};
+
+static const struct common_command command = {
+    .name = "rm",
+    .arguments = "NAME...",
+    .min_args = 1,
+    .about = "Deletes streams with all their data, at once and for good. Readers that follow one\n"
+             "are told that it is gone.\n",
+    .examples = "  tidemark rm greetings\n"
+                "  tidemark rm chats/1 chats/2\n",
+    .flags = {rows, sizeof rows / sizeof *rows},
+};
+
+static int remove_one(struct client *c, const char *server, const char *name)
+{
+    int err = client_delete(c, name);
+    if (err == 0)
+        return CMD_OK;
+    if (err == ERR_NOT_FOUND)
+        return common_fail(&command, "no stream named %s; `tidemark ls` lists what is there", name);
+    return common_client_failed(&command, server, c, err);
+}
+
+int cmd_rm(int argc, char **argv)
+{
+    struct rm_flags flags = {0};
+    struct client *c = NULL;
+    int status = CMD_USAGE, n;
+    if (common_read(&command, &flags, argc, argv, &n, &status) &&
+        common_connect(&command, flags.server, false, &c) == 0) {
+        status = CMD_OK;
+        for (int i = 1; i <= n; i++)
+            if (remove_one(c, flags.server, argv[i]) != CMD_OK)
+                status = CMD_FAILED;
+    }
+    client_free(c);
+    options_free(&command.flags, &flags);
+    return status;
+}
