@@ -2,38 +2,74 @@
 #include "base/arena.h"
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHUNK_BYTES 2048
+#define CHUNK_BYTES 4000
 #define ALIGN       _Alignof(max_align_t)
 
 struct arena_chunk {
     struct arena_chunk *next;
+    size_t size;
     _Alignas(max_align_t) char bytes[];
 };
+
+static void drop(struct arena_cache *cache, struct arena_chunk *c)
+{
+    if (cache == NULL || c->size != CHUNK_BYTES || cache->n == ARENA_CACHE_MAX) {
+        free(c);
+        return;
+    }
+    c->next = cache->chunks;
+    cache->chunks = c;
+    cache->n++;
+}
 
 void arena_deinit(struct arena *a)
 {
     for (struct arena_chunk *c = a->chunks, *next; c != NULL; c = next) {
         next = c->next;
+        drop(a->cache, c);
+    }
+    *a = (struct arena){.cache = a->cache};
+}
+
+void arena_cache_deinit(struct arena_cache *cache)
+{
+    for (struct arena_chunk *c = cache->chunks, *next; c != NULL; c = next) {
+        next = c->next;
         free(c);
     }
-    *a = (struct arena){0};
+    *cache = (struct arena_cache){0};
+}
+
+static struct arena_chunk *new_chunk(struct arena *a, size_t n)
+{
+    struct arena_cache *cache = a->cache;
+    if (n <= CHUNK_BYTES && cache != NULL && cache->n > 0) {
+        struct arena_chunk *c = cache->chunks;
+        cache->chunks = c->next;
+        cache->n--;
+        return c;
+    }
+    size_t size = n > CHUNK_BYTES ? n : CHUNK_BYTES;
+    struct arena_chunk *c = mem_alloc(sizeof *c + size);
+    c->size = size;
+    return c;
 }
 
 void *arena_alloc(struct arena *a, size_t n)
 {
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
     if ((size_t)(a->end - a->at) < n) {
-        size_t size = n > CHUNK_BYTES ? n : CHUNK_BYTES;
-        struct arena_chunk *c = mem_alloc(sizeof *c + size);
+        struct arena_chunk *c = new_chunk(a, n);
         c->next = a->chunks;
         a->chunks = c;
         a->at = c->bytes;
-        a->end = c->bytes + size;
+        a->end = c->bytes + c->size;
     }
     void *p = a->at;
     a->at += n;

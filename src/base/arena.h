@@ -10,11 +10,21 @@
 struct arena {
     struct arena_chunk *chunks;
     char *at, *end;
+    struct arena_cache *cache; /* may be NULL */
 };
+
+/* Chunks that were given back, for the next arena: a busy server allocates none. Zero-initialised
+ * is empty. */
+#define ARENA_CACHE_MAX 128
+struct arena_cache {
+    struct arena_chunk *chunks;
+    size_t n;
+};
+void arena_cache_deinit(struct arena_cache *c);
 
 void arena_deinit(struct arena *a);
 
-/* Aligned for any type, not zeroed. */
+/* Aligned for any type, not zeroed, never NULL. */
 void *arena_alloc(struct arena *a, size_t n);
 struct str arena_dup(struct arena *a, struct str s);
 struct str arena_printf(struct arena *a, const char *fmt, ...)

@@ -19,6 +19,7 @@ struct exchange *exchange_new(struct http *http, const struct transport_ops *via
                            .principal = &principal_anonymous,
                            .via = via,
                            .transport = transport,
+                           .arena.cache = &http->arenas,
                            .status = 200,
                            .holds = 1};
     x->last_header = &x->headers;
@@ -68,10 +69,11 @@ void exchange_want(struct exchange *x, exchange_body_fn *on_body)
     x->via->want(x);
 }
 
-void exchange_deliver(struct exchange *x, struct str data, bool end)
+void exchange_deliver(struct exchange *x, struct str data, bool end, bool stable)
 {
     exchange_body_fn *on_body = x->on_body;
     x->on_body = NULL;
+    x->stable = stable;
     x->body_done = end;
     on_body(x, data, end);
 }
@@ -95,12 +97,6 @@ static void forget_memory(struct exchange *x)
     arena_deinit(&x->arena);
 }
 
-static bool lives_with_request(const struct exchange *x, struct str data)
-{
-    const struct block *b = x->request_bytes;
-    return data.n == 0 || (b != NULL && data.p >= b->bytes && data.p < b->bytes + b->n);
-}
-
 static void collect_failed(struct exchange *x, int err)
 {
     exchange_collected_fn *done = x->collect->done;
@@ -116,7 +112,7 @@ static void on_collected(struct exchange *x, struct str data, bool end)
         collect_failed(x, ERR_TOO_LARGE);
         return;
     }
-    if (end && c->body.n == 0 && lives_with_request(x, data)) {
+    if (end && c->body.n == 0 && x->stable) {
         forget_collect(x);
         done(x, data, 0);
         return;

@@ -89,12 +89,14 @@ struct exchange {
     bool streaming; /* begun with a body that is pulled */
     bool body_done; /* the request's body has been delivered to its end */
     bool head_only; /* a HEAD request: no body is sent */
+    bool stable;    /* what is being delivered lives as long as the request */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */
 struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport);
-void exchange_deliver(struct exchange *x, struct str data, bool end); /* answers one want */
-void exchange_finish(struct exchange *x, bool peer_gone);             /* then it is over */
+/* Answers one want. stable: data lives as long as the request. */
+void exchange_deliver(struct exchange *x, struct str data, bool end, bool stable);
+void exchange_finish(struct exchange *x, bool peer_gone); /* then it is over */
 
 void exchange_hold(struct exchange *x);
 void exchange_release(struct exchange *x);

@@ -32,6 +32,7 @@ struct body {
     bool chunked;
     bool expect_continue; /* the peer waits for 100 */
     struct h1_chunked decoder;
+    struct str ready; /* all of it, where it came with the head: in the exchange's arena */
     uint64_t seen, seen_at_timer; /* payload bytes: for the rate */
 };
 
@@ -255,7 +256,7 @@ static bool deliver_body(struct h1 *h, char *bytes, size_t n, bool in_block)
         conn_want_read(&h->conn, false); /* until the handler wants more */
     if (data.n == 0 && !end)
         return false;
-    exchange_deliver(h->x, data, end);
+    exchange_deliver(h->x, data, end, in_block);
     return true;
 }
 
@@ -277,7 +278,13 @@ static void via_want(struct exchange *x)
 {
     struct h1 *h = x->transport;
     if (h->body == NULL) {
-        exchange_deliver(x, STR_NONE, true);
+        exchange_deliver(x, STR_NONE, true, true);
+        return;
+    }
+    if (h->body->ready.n > 0) {
+        struct str all = h->body->ready;
+        body_ended(h);
+        exchange_deliver(x, all, true, true);
         return;
     }
     if (h->in != NULL && h->at < h->in->n) {
@@ -432,19 +439,29 @@ static const struct transport_ops via_h1 = {
 
 /* ---- requests ---- */
 
-static void start_exchange(struct h1 *h, const struct request *parsed,
-                           const struct h1_framing *framing)
+/* bytes: those that the request's slices point into, unless they are in the block: body included,
+ * they move to the exchange's arena. */
+static void take_request(struct h1 *h, const struct request *parsed, struct str bytes)
 {
-    struct exchange *x = exchange_new(h->http, &via_h1, h);
+    struct exchange *x = h->x;
     struct request *req = arena_alloc(&x->arena, sizeof *req);
     *req = *parsed;
     req->headers = arena_alloc(&x->arena, req->n_headers * sizeof *req->headers);
     memcpy(req->headers, parsed->headers, req->n_headers * sizeof *req->headers);
     x->request = req;
-    x->request_bytes = block_ref(h->in);
-    x->head_only = req->method == METHOD_HEAD;
-    h->x = x;
-    h->version_10 = req->version == 10;
+    if (bytes.n > 0)
+        request_move(req, bytes, arena_dup(&x->arena, bytes).p);
+    else
+        x->request_bytes = block_ref(h->in);
+}
+
+static void start_exchange(struct h1 *h, const struct request *parsed,
+                           const struct h1_framing *framing, struct str bytes, size_t head_n)
+{
+    struct exchange *x = h->x = exchange_new(h->http, &via_h1, h);
+    take_request(h, parsed, bytes);
+    x->head_only = parsed->method == METHOD_HEAD;
+    h->version_10 = parsed->version == 10;
     h->keep_alive = framing->keep_alive;
     h->pull_again = false;
     if (framing->chunked || framing->content_length > 0) {
@@ -452,6 +469,8 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
         *h->body = (struct body){.left = framing->content_length,
                                  .chunked = framing->chunked,
                                  .expect_continue = framing->expect_continue};
+        if (bytes.n > head_n)
+            h->body->ready = str_of(x->request->method_text.p + head_n, bytes.n - head_n);
         conn_want_read(&h->conn, false); /* until the handler wants it */
     }
     wait_for(h, WAIT_NOTHING, 0);
@@ -515,20 +534,40 @@ static void next_request(struct h1 *h)
         }
         h->at += (uint32_t)n;
         h->head = (struct h1_head_state){0};
-        start_exchange(h, &req, &framing);
+        start_exchange(h, &req, &framing, STR_NONE, 0);
     }
     h->parsing = false;
 }
 
+/* The usual case, without a block: bytes are one whole request and nothing more. False: they are
+ * not, and nothing has been done. */
+static bool take_whole_request(struct h1 *h, struct str bytes)
+{
+    struct header headers[H1_HEADERS_MAX];
+    struct request req = {.headers = headers};
+    struct h1_head_state state = {0};
+    struct h1_framing framing;
+    const char *why;
+    int n = h1_parse_head(&state, bytes.p, bytes.n, &req, &framing, &why);
+    if (n <= 0 || framing.chunked || framing.content_length != bytes.n - (size_t)n)
+        return false;
+    h->parsing = true;
+    start_exchange(h, &req, &framing, bytes, (size_t)n);
+    h->parsing = false;
+    if (h->x == NULL) /* answered already */
+        next_request(h);
+    return true;
+}
+
 static void read_head(struct h1 *h)
 {
-    make_room(h);
-    ssize_t got = conn_read(&h->conn, h->in->bytes + h->in->n, h->in->cap - h->in->n);
-    if (got == CONN_AGAIN) {
-        if (h->at == h->in->n)
-            drop_input(h);
+    bool fresh = h->in == NULL;
+    if (!fresh)
+        make_room(h);
+    char *into = fresh ? h->http->loop->scratch : h->in->bytes + h->in->n;
+    ssize_t got = conn_read(&h->conn, into, fresh ? READ_BLOCK : h->in->cap - h->in->n);
+    if (got == CONN_AGAIN)
         return;
-    }
     if (got < 0) {
         end_connection(h);
         return;
@@ -536,6 +575,12 @@ static void read_head(struct h1 *h)
     if (got == 0) { /* responses may still be on their way out */
         close_later(h);
         return;
+    }
+    if (fresh && take_whole_request(h, str_of(into, (size_t)got)))
+        return;
+    if (fresh) {
+        make_room(h);
+        memcpy(h->in->bytes, into, (size_t)got);
     }
     h->in->n += (uint32_t)got;
     next_request(h);

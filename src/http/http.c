@@ -20,6 +20,7 @@ void http_deinit(struct http *http)
 {
     assert(http->n_connections == 0);
     free(http->gather.items);
+    arena_cache_deinit(&http->arenas);
 }
 
 void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),

@@ -3,6 +3,7 @@
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
+#include "base/arena.h"
 #include "base/block.h"
 #include "base/list.h"
 #include "base/str.h"
@@ -44,6 +45,7 @@ struct http {
     uint64_t n_connections;
     uint64_t inflight_bytes;
     struct http_gather gather;
+    struct arena_cache arenas; /* of exchanges */
     bool draining;
     void (*idle)(struct http *http); /* draining, and the last connection is gone */
     int64_t date_s;                  /* of the cached Date header */

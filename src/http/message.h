@@ -34,6 +34,9 @@ struct request {
     struct header *headers;
 };
 
+/* The bytes that the slices point into have been copied from old to `to`. */
+void request_move(struct request *req, struct str old, const char *to);
+
 /* The first header of that name (any case); p == NULL when absent. */
 struct str request_header(const struct request *req, struct str name);
 

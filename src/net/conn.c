@@ -29,12 +29,18 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     if (events & UV_WRITABLE) {
         c->blocked = false;
-        conn_flush_later(c);
+        conn_flush_later(c); /* and then looks whether this is still wanted */
     }
-    if ((events & UV_READABLE) && c->want_read)
+    if (!(events & UV_READABLE))
+        return;
+    if (c->want_read)
         c->ops->readable(c);
-    set_events(c);
+    else
+        set_events(c);
 }
+
+/* Interest in bytes is dropped only when some come that nobody wants: most often it is back before
+ * that, and a system call is saved each way. */
 
 static void set_events(struct conn *c)
 {
@@ -102,6 +108,8 @@ static void flush(struct task *t)
             return;
         }
     }
+    if (c->out == NULL && !c->blocked && (c->events & UV_WRITABLE))
+        set_events(c);
     if (c->out == NULL)
         c->ops->drained(c);
 }
@@ -135,7 +143,8 @@ void conn_close(struct conn *c)
 void conn_want_read(struct conn *c, bool want)
 {
     c->want_read = want;
-    set_events(c);
+    if (want)
+        set_events(c);
 }
 
 ssize_t conn_read(struct conn *c, char *into, size_t n)
