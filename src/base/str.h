@@ -43,11 +43,16 @@ static inline bool str_starts(struct str s, struct str prefix)
 /* The rest of s after its first n bytes; n <= s.n. */
 static inline struct str str_skip(struct str s, size_t n)
 {
-    return (struct str){s.p + n, s.n - n};
+    return (struct str){n > 0 ? s.p + n : s.p, s.n - n};
 }
 
-/* ASCII only: HTTP names and media types. */
-bool str_eq_nocase(struct str a, struct str b);
+/* Of n bytes each. ASCII only: HTTP names and media types. */
+bool str_eq_nocase_n(const char *a, const char *b, size_t n);
+
+static inline bool str_eq_nocase(struct str a, struct str b)
+{
+    return a.n == b.n && str_eq_nocase_n(a.p, b.p, a.n);
+}
 
 /* Byte-wise order; a prefix sorts before what it begins. */
 int str_cmp(struct str a, struct str b);

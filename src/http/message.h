@@ -40,7 +40,4 @@ void request_move(struct request *req, struct str old, const char *to);
 /* The first header of that name (any case); p == NULL when absent. */
 struct str request_header(const struct request *req, struct str name);
 
-/* As request_header, for headers that may come once only: ERR_SYNTAX when repeated. */
-int request_header_once(const struct request *req, struct str name, struct str *value);
-
 #endif

@@ -10,13 +10,49 @@
 #include <unistd.h>
 
 #define OUTQ_FIRST  8
+#define SPARES_MAX  1024
 #define IOV_AT_ONCE 64
 
 /* Sent from `first` on. */
 struct outq {
     uint32_t first, n, cap;
+    struct outq *next_spare;
     struct slice items[];
 };
+
+static struct outq *outq_new(struct loop *l)
+{
+    struct outq *q = l->spare_outqs;
+    if (q != NULL) {
+        l->spare_outqs = q->next_spare;
+        l->n_spare_outqs--;
+    } else {
+        q = mem_alloc(sizeof *q + OUTQ_FIRST * sizeof *q->items);
+        q->cap = OUTQ_FIRST;
+    }
+    q->first = q->n = 0;
+    return q;
+}
+
+static void outq_free(struct loop *l, struct outq *q)
+{
+    if (q->cap != OUTQ_FIRST || l->n_spare_outqs == SPARES_MAX) {
+        free(q);
+        return;
+    }
+    q->next_spare = l->spare_outqs;
+    l->spare_outqs = q;
+    l->n_spare_outqs++;
+}
+
+void conn_drop_spares(struct loop *l)
+{
+    while (l->spare_outqs != NULL) {
+        struct outq *q = l->spare_outqs;
+        l->spare_outqs = q->next_spare;
+        free(q);
+    }
+}
 
 static void set_events(struct conn *c);
 
@@ -54,11 +90,13 @@ static void set_events(struct conn *c)
         uv_poll_start(&c->poll, events, on_poll);
 }
 
-static void drop(struct outq *q)
+static void drop(struct conn *c)
 {
+    struct outq *q = c->out;
     for (uint32_t i = q->first; i < q->n; i++)
         block_unref(q->items[i].owner);
-    free(q);
+    outq_free(c->loop, q);
+    c->out = NULL;
 }
 
 /* Takes what the kernel took off the queue. */
@@ -71,7 +109,7 @@ static void advance(struct conn *c, size_t sent)
         q->first++;
     }
     if (q->first == q->n) {
-        free(q);
+        outq_free(c->loop, q);
         c->out = NULL;
     } else {
         q->items[q->first].bytes = str_skip(q->items[q->first].bytes, sent);
@@ -135,8 +173,7 @@ void conn_close(struct conn *c)
     c->closing = true;
     task_cancel(&c->flush);
     if (c->out != NULL)
-        drop(c->out);
-    c->out = NULL;
+        drop(c);
     uv_close((uv_handle_t *)&c->poll, on_closed);
 }
 
@@ -165,13 +202,11 @@ ssize_t conn_read(struct conn *c, char *into, size_t n)
 static void push(struct conn *c, struct slice s)
 {
     struct outq *q = c->out;
-    if (q == NULL || q->n == q->cap) {
-        uint32_t cap = q == NULL ? OUTQ_FIRST : q->cap * 2;
-        q = mem_realloc(q, sizeof *q + cap * sizeof *q->items);
-        if (c->out == NULL)
-            q->first = q->n = 0;
-        q->cap = cap;
-        c->out = q;
+    if (q == NULL) {
+        q = c->out = outq_new(c->loop);
+    } else if (q->n == q->cap) {
+        q->cap *= 2;
+        q = c->out = mem_realloc(q, sizeof *q + q->cap * sizeof *q->items);
     }
     q->items[q->n++] = s;
 }

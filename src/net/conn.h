@@ -65,6 +65,9 @@ void conn_yield(struct conn *c);
 /* Bytes waiting to be sent. */
 size_t conn_pending(const struct conn *c);
 
+/* What connections of this loop keep for each other; at its end. */
+void conn_drop_spares(struct loop *loop);
+
 /* No more will be sent: the peer sees the end after what was put. Only when nothing is pending. */
 void conn_shutdown_write(struct conn *c);
 

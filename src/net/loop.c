@@ -2,6 +2,7 @@
 #include "net/loop.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "net/conn.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -47,6 +48,8 @@ int loop_init(struct loop *l)
         return err;
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
     l->alarm_at_ms = 0;
+    l->spare_outqs = NULL;
+    l->n_spare_outqs = 0;
     l->scratch = mem_alloc(LOOP_SCRATCH);
     uv_timer_init(&l->uv, &l->alarm);
     uv_prepare_init(&l->uv, &l->before_poll);
@@ -76,5 +79,6 @@ void loop_deinit(struct loop *l)
     int err = uv_loop_close(&l->uv);
     assert(err == 0);
     (void)err;
+    conn_drop_spares(l);
     free(l->scratch);
 }

@@ -18,7 +18,9 @@ struct loop {
     uv_prepare_t before_poll;
     uv_check_t after_poll;
     uint64_t alarm_at_ms;
-    char *scratch; /* LOOP_SCRATCH bytes for reading; valid within one callback */
+    char *scratch;            /* LOOP_SCRATCH bytes for reading; valid within one callback */
+    struct outq *spare_outqs; /* of conn.c: write queues of the usual size, for the next to write */
+    uint32_t n_spare_outqs;
 };
 
 /* 0 or a negative libuv code. */

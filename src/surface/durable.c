@@ -19,15 +19,6 @@
 
 /* ---- what the parts share ---- */
 
-bool durable_header(struct exchange *x, struct str name, struct str *value)
-{
-    if (request_header_once(x->request, name, value) == 0)
-        return true;
-    exchange_problem(x, 400, STR("REPEATED_HEADER"),
-                     arena_printf(&x->arena, "%.*s may be given once only", (int)name.n, name.p));
-    return false;
-}
-
 bool durable_wants_close(const struct exchange *x)
 {
     return str_eq_nocase(request_header(x->request, STR("Stream-Closed")), STR("true"));

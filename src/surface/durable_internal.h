@@ -15,9 +15,6 @@ void durable_get(struct durable *d, struct exchange *x, struct str name);
 /* Answers a read that was asked for as live=sse: r has succeeded, its slices are taken over. */
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor);
 
-/* A header that must not be repeated. Answers 400 and returns false if it is. */
-bool durable_header(struct exchange *x, struct str name, struct str *value);
-
 /* Stream-Closed: true. */
 bool durable_wants_close(const struct exchange *x);
 

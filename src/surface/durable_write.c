@@ -34,6 +34,13 @@ static int set_content_type(struct write_request *r, struct str value)
     return 0;
 }
 
+/* Of an append: it is compared with the stream's own and needs no other look. */
+static int set_append_type(struct write_request *r, struct str value)
+{
+    r->write.content_type = value;
+    return 0;
+}
+
 static int set_ttl(struct write_request *r, struct str value)
 {
     uint64_t s;
@@ -109,38 +116,46 @@ static const struct header_row put_rows[] = {
 };
 
 static const struct header_row post_rows[] = {
-    {STR_INIT("Content-Type"), set_content_type, "a media type such as application/json"},
+    {STR_INIT("Content-Type"), set_append_type, "a media type such as application/json"},
     {STR_INIT("Stream-Seq"), set_seq, "at most 255 bytes"},
     {STR_INIT("If-Match"), set_if_match, "the offset that the stream's tail must be at"},
-};
-
-static const struct header_row producer_rows[] = {
     {STR_INIT("Producer-Id"), set_producer_id, "1 to 255 bytes"},
     {STR_INIT("Producer-Epoch"), set_producer_epoch, "a decimal number up to 2^53-1"},
     {STR_INIT("Producer-Seq"), set_producer_seq, "a decimal number up to 2^53-1"},
 };
-#define ROWS(table) table, sizeof(table) / sizeof *(table)
+#define PRODUCER_BITS 0x38u /* the last three: they come together */
+#define ROWS(table)   table, sizeof(table) / sizeof *(table)
 
-/* How many of the headers are there; -1: one was wrong and has been answered. */
-static int take_headers(struct write_request *r, const struct header_row *rows, size_t n)
+static bool refuse(struct exchange *x, const struct header_row *row)
 {
-    struct exchange *x = r->x;
-    int found = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct str value;
-        if (!durable_header(x, rows[i].name, &value))
-            return -1;
-        if (value.p == NULL)
-            continue;
-        found++;
-        if (rows[i].set(r, value) != 0) {
-            exchange_problem(x, 400, STR("BAD_HEADER"),
-                             arena_printf(&x->arena, "%.*s: expected %s", (int)rows[i].name.n,
-                                          rows[i].name.p, rows[i].expected));
-            return -1;
+    exchange_problem(x, 400, STR("BAD_HEADER"),
+                     arena_printf(&x->arena, "%.*s: given once, expected %s", (int)row->name.n,
+                                  row->name.p, row->expected));
+    return false;
+}
+
+/* One pass over the request's headers. *found gets a bit for each row that was there. False: one
+ * was wrong and has been answered. */
+static bool take_headers(struct write_request *r, const struct header_row *rows, size_t n,
+                         unsigned *found)
+{
+    const struct request *req = r->x->request;
+    const struct str *values[16];
+    *found = 0;
+    for (int i = 0; i < req->n_headers; i++) {
+        for (size_t k = 0; k < n; k++) {
+            if (!str_eq_nocase(req->headers[i].name, rows[k].name))
+                continue;
+            if (*found & 1u << k)
+                return refuse(r->x, &rows[k]);
+            *found |= 1u << k;
+            values[k] = &req->headers[i].value;
         }
     }
-    return found;
+    for (size_t k = 0; k < n; k++) /* in the rows' order: some depend on those before */
+        if ((*found & 1u << k) && rows[k].set(r, *values[k]) != 0)
+            return refuse(r->x, &rows[k]);
+    return true;
 }
 
 static struct write_request *new_request(struct durable *d, struct exchange *x, struct str name,
@@ -226,7 +241,8 @@ static void on_put_body(struct exchange *x, struct str body, int err)
 void durable_put(struct durable *d, struct exchange *x, struct str name)
 {
     struct write_request *r = new_request(d, x, name, on_put);
-    if (take_headers(r, ROWS(put_rows)) < 0)
+    unsigned found;
+    if (!take_headers(r, ROWS(put_rows), &found))
         return;
     r->config.content_type = r->write.content_type;
     if (r->config.content_type.n == 0 && r->config.fork_of.n == 0)
@@ -299,12 +315,10 @@ static void on_post_body(struct exchange *x, struct str body, int err)
 void durable_post(struct durable *d, struct exchange *x, struct str name)
 {
     struct write_request *r = new_request(d, x, name, on_post);
-    if (take_headers(r, ROWS(post_rows)) < 0)
+    unsigned found;
+    if (!take_headers(r, ROWS(post_rows), &found))
         return;
-    int producer = take_headers(r, ROWS(producer_rows));
-    if (producer < 0)
-        return;
-    if (producer != 0 && producer != 3) {
+    if ((found & PRODUCER_BITS) != 0 && (found & PRODUCER_BITS) != PRODUCER_BITS) {
         exchange_problem(x, 400, STR("BAD_HEADER"),
                          STR("Producer-Id, Producer-Epoch and Producer-Seq come together"));
         return;
