@@ -276,6 +276,9 @@ static void prepare(struct client_follower *f, struct client_request *r)
 static int finish_read(struct client_follower *f, const struct client_answer *a)
 {
     learn_type(f, a);
+    if (!a->framed)
+        return client_fail(f->client, ERR_SYNTAX, "%s does not say where its answers end",
+                           f->client->server);
     bool is_empty = f->values.state == JSON_VALUES_BEFORE;
     if (f->kind == CONTENT_JSON && !is_empty && json_values_end(&f->values) != 0)
         return client_fail(f->client, ERR_JSON, "%s sent half a JSON array", f->client->server);
@@ -295,7 +298,8 @@ static int refused(struct client_follower *f, const struct client_answer *a, int
         int gap = take_gap(f, buf_str(&a->body));
         return gap == ERR_SYNTAX ? err : gap;
     }
-    return a->status == 400 ? ERR_OFFSET : err;
+    /* Of what a follower sends, only the offset can be wrong. */
+    return a->status == 400 && err == ERR_SYNTAX ? ERR_OFFSET : err;
 }
 
 /* One request from the position on. *again: it failed in a way that may pass. */
@@ -330,9 +334,17 @@ static bool is_over(struct client_follower *f)
     return false;
 }
 
+static void note_good(struct client_follower *f)
+{
+    f->last_good_ms = clock_mono_ms();
+    backoff_reset(&f->backoff);
+}
+
 static int wait_after_failure(struct client_follower *f, int err, uint64_t least_ms)
 {
     struct client *c = f->client;
+    if (f->moved)
+        note_good(f);
     uint64_t wait = backoff_next(&f->backoff, least_ms, rand_u64());
     uint64_t limit = f->options.retry_for_ms;
     if (limit && clock_mono_ms() - f->last_good_ms + wait > limit)
@@ -345,10 +357,11 @@ static int wait_after_failure(struct client_follower *f, int err, uint64_t least
 /* An answer that brought nothing, and that soon, must not be asked for in a tight loop. */
 static int pace(struct client_follower *f, uint64_t began_ms)
 {
-    f->last_good_ms = clock_mono_ms();
-    if (!f->moved && f->live && f->last_good_ms - began_ms < SOON_MS)
+    if (!f->moved && f->live && clock_mono_ms() - began_ms < SOON_MS) {
+        f->last_good_ms = clock_mono_ms();
         return client_wait(f->client, backoff_next(&f->backoff, 0, rand_u64()));
-    backoff_reset(&f->backoff);
+    }
+    note_good(f);
     return 0;
 }
 

@@ -75,7 +75,8 @@ const char *client_producer_offset(const struct client_producer *p)
 
 static void stored(struct client_producer *p, const struct client_answer *a)
 {
-    memcpy(p->offset, a->state.next_offset, sizeof p->offset);
+    if (*a->state.next_offset) /* some servers say nothing to a duplicate */
+        memcpy(p->offset, a->state.next_offset, sizeof p->offset);
     p->closed = p->closes;
     p->batch.n = 0;
     p->frozen = p->closes = false;

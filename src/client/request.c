@@ -147,6 +147,21 @@ static bool read_number(struct client_request *r, const char *name, uint64_t *to
     return num_parse(str_of_cstr(text), NUM_SAFE_MAX, to) == 0;
 }
 
+static bool has_header(struct client_request *r, const char *name)
+{
+    struct curl_header *h;
+    return curl_easy_header(r->client->easy, name, 0, CURLH_HEADER, -1, &h) == CURLHE_OK;
+}
+
+/* Whether a body that breaks off can be told from one that ends. */
+static bool is_framed(struct client_request *r)
+{
+    long version = 0;
+    curl_easy_getinfo(r->client->easy, CURLINFO_HTTP_VERSION, &version);
+    return version >= CURL_HTTP_VERSION_2_0 || has_header(r, "Content-Length") ||
+           has_header(r, "Transfer-Encoding");
+}
+
 static void read_head(struct client_request *r)
 {
     struct client_answer *a = &r->answer;
@@ -157,6 +172,7 @@ static void read_head(struct client_request *r)
     curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after);
     r->headed = true;
     a->status = (int)status;
+    a->framed = status == 204 || is_framed(r);
     /* A day is as good as never; more would only overflow somewhere. */
     a->retry_after_ms = 1000 * (uint64_t)(retry_after > 86400 ? 86400 : retry_after);
     read_text(r, "Content-Type", a->state.content_type, sizeof a->state.content_type);
@@ -192,6 +208,15 @@ static int take_body(struct client_request *r, struct str bytes)
                            r->client->server, CLIENT_ANSWER_MAX);
     buf_put(&a->body, bytes);
     return 0;
+}
+
+/* libcurl takes a head that breaks off for a whole one; only the empty line tells. */
+static size_t on_header(char *p, size_t one, size_t n, void *user)
+{
+    struct client_request *r = user;
+    struct str line = str_of(p, one * n);
+    r->head_ended = str_eq(line, STR("\r\n")) || str_eq(line, STR("\n"));
+    return line.n;
 }
 
 static size_t on_bytes(char *p, size_t one, size_t n, void *user)
@@ -235,6 +260,8 @@ static void set_up(struct client_request *r)
                      (long)(r->live ? o->live_timeout_s : o->stall_timeout_s));
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 30L);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, r);
     /* On a kept connection that turns out dead libcurl sends the request again by itself. */
@@ -281,6 +308,8 @@ static CURLcode transfer(struct client_request *r)
         bad = curl_multi_poll(c->multi, &watched, c->watch_fd >= 0, 1000, NULL);
     }
     CURLcode result = bad == CURLM_OK ? take_result(c) : CURLE_FAILED_INIT;
+    if (result == CURLE_OK && !r->head_ended && !r->stopped)
+        result = CURLE_RECV_ERROR;
     if (!r->headed && result == CURLE_OK && !r->stopped)
         read_head(r); /* an answer without a body */
     curl_multi_remove_handle(c->multi, c->easy);
@@ -334,30 +363,44 @@ static int status_error(const struct client_request *r)
     }
 }
 
-/* The sentence of a refusal: of a JSON body the message, of a short plain text all of it. */
-static void put_reason(struct buf *out, struct str body)
+/* The error of that name (err_name), which a server of ours puts in its refusals; else fallback. */
+static int error_named(const char *name, int fallback)
 {
+    for (int err = -1; strcmp(err_name(err), err_name(1)) != 0; err--)
+        if (strcmp(err_name(err), name) == 0)
+            return err;
+    return fallback;
+}
+
+/* The code and the sentence of a refusal, {"error":{"code","message"}}; other servers say it in a
+ * short plain text, or only with the status. */
+static int read_refusal(struct client_request *r, struct buf *sentence)
+{
+    struct str body = buf_str(&r->answer.body);
     json_t *doc = json_loadb(body.p ? body.p : "", body.n, 0, NULL);
     json_t *error = json_object_get(doc, "error");
-    json_t *message = json_object_get(json_is_object(error) ? error : doc, "message");
-    const char *text = json_string_value(message ? message : error);
-    if (text)
-        buf_printf(out, "%.300s", text);
+    const char *code = json_string_value(json_object_get(error, "code"));
+    const char *message = json_string_value(json_object_get(error, "message"));
+    int err = status_error(r);
+    if (code)
+        err = error_named(code, err);
+    if (message)
+        buf_printf(sentence, "%.300s", message);
     else if (doc == NULL && body.n > 0 && body.n <= 300 && body.p[0] != '<')
-        buf_put(out, str_trim(body));
+        buf_put(sentence, str_trim(body));
+    else
+        buf_printf(sentence, "%s", err == ERR_SYNTAX ? "unexpected answer" : err_text(err));
     json_decref(doc);
+    return err;
 }
 
 static int refusal(struct client_request *r)
 {
-    int err = status_error(r);
-    struct buf reason = {0};
-    put_reason(&reason, buf_str(&r->answer.body));
-    if (reason.n == 0)
-        buf_printf(&reason, "%s", err == ERR_SYNTAX ? "unexpected answer" : err_text(err));
-    client_fail(r->client, err, "%.*s (%s answered %d)", (int)reason.n, reason.p, r->client->server,
-                r->answer.status);
-    buf_deinit(&reason);
+    struct buf sentence = {0};
+    int err = read_refusal(r, &sentence);
+    client_fail(r->client, err, "%.*s (%s answered %d)", (int)sentence.n, sentence.p,
+                r->client->server, r->answer.status);
+    buf_deinit(&sentence);
     return err;
 }
 

@@ -41,6 +41,7 @@ struct client_answer {
     struct client_state state;
     char cursor[CLIENT_CURSOR_SIZE];
     bool up_to_date, base64;
+    bool framed; /* it says where its body ends */
     bool has_epoch, has_expected_seq;
     uint64_t epoch, expected_seq;
     uint64_t retry_after_ms;
@@ -64,9 +65,10 @@ struct client_request {
     /* private */
     struct curl_slist *headers;
     bool has_params, has_type;
-    bool headed; /* the answer's head has been read */
-    int bad;     /* a header could not be sent as asked, or read */
-    int stopped; /* what on_body returned */
+    bool head_ended; /* the empty line behind the answer's head came */
+    bool headed;     /* the head has been read */
+    int bad;         /* a header could not be sent as asked, or read */
+    int stopped;     /* what on_body returned */
     char curl_error[CURL_ERROR_SIZE];
 };
 

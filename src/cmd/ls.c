@@ -52,11 +52,21 @@ static void flush(struct table *t)
     t->out.n = 0;
 }
 
+/* In characters of UTF-8, near enough for names. */
+static size_t width_of(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
 static void put_row(struct table *t, const char **cell)
 {
     for (int i = 0; i < COLUMNS; i++) {
-        int width = i == COLUMNS - 1 ? 0 : (int)t->width[i] + 2;
-        buf_printf(&t->out, "%-*s", width, *cell);
+        buf_put(&t->out, str_of_cstr(*cell));
+        if (i < COLUMNS - 1)
+            buf_printf(&t->out, "%*s", (int)(t->width[i] - width_of(*cell)) + 2, "");
         *cell += strlen(*cell) + 1;
     }
     buf_putc(&t->out, '\n');
@@ -74,12 +84,12 @@ static void put_rows(struct table *t)
 /* Names are anybody's bytes, and a terminal takes some of them for orders. */
 static void keep_cell(struct table *t, int column, const char *text)
 {
-    size_t n = strlen(text);
-    for (size_t i = 0; i < n; i++)
-        buf_putc(&t->cells, (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i]);
+    size_t width = width_of(text);
+    for (; *text; text++)
+        buf_putc(&t->cells, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
     buf_putc(&t->cells, '\0');
-    if (n > t->width[column])
-        t->width[column] = n;
+    if (width > t->width[column])
+        t->width[column] = width;
 }
 
 static void put_json(struct table *t, const struct client_row *row)

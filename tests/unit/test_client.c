@@ -149,6 +149,7 @@ static void refusals_are_explained(void **state)
     static const struct turn turns[] = {
         {400, "Content-Type: application/json\r\n", "{\"error\":{\"message\":\"no such key\"}}",
          WHOLE},
+        {409, NULL, "{\"error\":{\"code\":\"FORK_DELETED\",\"message\":\"m\"}}", WHOLE},
         {400, NULL, "plain \x1b[31mred\n", WHOLE},
         {502, NULL, "<html>a page</html>", WHOLE},
         {200,
@@ -167,6 +168,7 @@ static void refusals_are_explained(void **state)
     struct client_state got;
     assert_int_equal(client_delete(c, "a"), ERR_SYNTAX);
     assert_int_equal(strncmp(client_error(c), "no such key (", 13), 0);
+    assert_int_equal(client_delete(c, "a"), ERR_FORK_DELETED);
     assert_int_equal(client_delete(c, "a"), ERR_SYNTAX);
     assert_null(strchr(client_error(c), '\x1b'));
     assert_non_null(strstr(client_error(c), "red"));

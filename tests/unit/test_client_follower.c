@@ -207,6 +207,7 @@ static void follower_goes_on_in_the_middle_of_bytes(void **state)
     static const struct turn turns[] = {
         {200, TEXT NEXT("1_9") UP_TO_DATE, "abcde", CUT},
         {0, NULL, NULL, NO_ANSWER},
+        {200, TEXT NEXT("1_9") UP_TO_DATE, NULL, HALF_HEAD},
         {200, TEXT NEXT("1_9") UP_TO_DATE, "abc", CUT},
         {200, TEXT NEXT("1_2"), "ab", WHOLE},
         {503, NULL, "later", WHOLE},
@@ -218,8 +219,8 @@ static void follower_goes_on_in_the_middle_of_bytes(void **state)
     assert_int_equal(follow(s, &options, NULL), 0);
     assert_notes(&t.data, "abcdefghi");
     assert_notes(&t.positions, "1_2;1_9!;");
-    assert_begins(s, 3, "GET /v1/stream/a?offset=-1");
-    assert_begins(s, 5, "GET /v1/stream/a?offset=1_2");
+    assert_begins(s, 4, "GET /v1/stream/a?offset=-1");
+    assert_begins(s, 6, "GET /v1/stream/a?offset=1_2");
     notes_deinit(&t);
     script_free(s);
 }
@@ -329,6 +330,7 @@ static void follower_reports_what_no_retry_mends(void **state)
         {{410, NULL, "gone", WHOLE}, ERR_DELETED},
         {{400, NULL, "bad offset", WHOLE}, ERR_OFFSET},
         {{200, TEXT, "no offset", WHOLE}, ERR_SYNTAX},
+        {{200, TEXT NEXT("1_9"), "where does it end?", TO_CLOSE}, ERR_SYNTAX},
         {{200, JSON NEXT("1_1"), "[1", WHOLE}, ERR_JSON},
         {{200, JSON NEXT("1_1"), "{}", WHOLE}, ERR_JSON},
     };
