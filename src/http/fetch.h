@@ -45,10 +45,12 @@ struct fetch {
     size_t n_headers;
     struct str body; /* n > 0: sent with any method but GET and HEAD */
     struct addr_policy policy;
-    uint32_t connect_timeout_ms; /* name, TCP and TLS together */
+    uint32_t connect_timeout_ms; /* name, TCP and TLS together; 0: as above */
     uint32_t total_timeout_ms;   /* 0: no limit */
-    uint32_t max_redirects;      /* 0: a redirect is the answer; more than these: ERR_REFUSED */
-    size_t max_answer;           /* a larger body: ERR_TOO_LARGE; 0 with on_data: no limit */
+    /* 0, or any method but GET, HEAD and POST: a redirect is the answer. More redirects than these:
+     * ERR_IO. On the way to another host Authorization and Cookie are left out, no others. */
+    uint32_t max_redirects;
+    size_t max_answer; /* a larger body: ERR_TOO_LARGE; 0 with on_data: no limit */
     /* If given, the answer's body goes here as it arrives and is not collected; false pauses until
      * fetch_resume (the same bytes come again, perhaps with more behind them). */
     bool (*on_data)(struct fetch *f, struct str data);
@@ -60,14 +62,15 @@ struct fetch {
      *   ERR_REFUSED         no connection: unknown name, nobody there, TLS not to be trusted
      *   ERR_TIMEOUT         not connected, or not finished, in time
      *   ERR_TOO_LARGE       the answer's head or body exceeds its limit
-     *   ERR_IO              the connection failed on the way, or what came is not HTTP */
+     *   ERR_IO              the connection failed on the way, what came is not HTTP, or a redirect
+     *                       leads nowhere */
     void (*done)(struct fetch *f, int err);
     /* out, from on_head on; all but status and error are lent until done() returns */
     int status;
     struct str content_type; /* p == NULL: none */
     struct buf answer;       /* in done() only */
     char error[128];         /* for people, when err != 0 */
-    struct fetch_job *job;   /* private; NULL: not in flight */
+    struct fetch_job *job;   /* private; NULL: not in flight, so it starts as NULL */
 };
 
 /* Sets the out fields. */
@@ -80,8 +83,8 @@ void fetch_resume(struct fetch *fetch);
  */
 void fetch_cancel(struct fetch *fetch);
 
-/* A header of the final answer, from on_head on until done() returns; p == NULL: none. Lent until
- * the next callback of this fetch. */
+/* The first header of that name (any case) of the final answer; p == NULL: none. From on_head on
+ * while in flight, so no longer in done(); lent until the next callback of this fetch. */
 struct str fetch_header(const struct fetch *fetch, const char *name);
 
 #endif

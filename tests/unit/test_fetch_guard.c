@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whom a fetch may talk to: redirects, addresses, names, certificates. */
+#include "unit/fetch_site.h"
+
+#include <dirent.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <signal.h>
+
+/* -- redirects and addresses ------------------------------------------------------------------- */
+
+static struct seen *get_following(struct site *site, const char *path, uint32_t max)
+{
+    struct seen *s = prepare(site, path);
+    s->fetch.max_redirects = max;
+    start(s);
+    run_until_done(s);
+    return s;
+}
+
+static void test_redirect_is_the_answer(void **state)
+{
+    struct seen *s = get_following(*state, "/to-hello", 0);
+    assert_int_equal(s->err, 0);
+    assert_int_equal(s->fetch.status, 302);
+    assert_int_equal(s->heads, 1);
+    assert_body(s, "gone");
+}
+
+static void test_redirect_is_followed(void **state)
+{
+    struct seen *s = get_following(*state, "/to-hello", 1);
+    assert_int_equal(s->err, 0);
+    assert_int_equal(s->fetch.status, 200);
+    assert_int_equal(s->heads, 1);
+    assert_int_equal(s->status_at_head, 200);
+    assert_string_equal(s->content_type, "text/plain");
+    assert_body(s, "hello");
+    s = get_following(*state, "/to-big", 1); /* whose head names no type */
+    assert_string_equal(s->content_type, "");
+    assert_true(is_big_body(buf_str(&s->body), BIG));
+}
+
+static void test_too_many_redirects(void **state)
+{
+    struct seen *s = get_following(*state, "/to-itself", 3);
+    assert_int_equal(s->err, ERR_IO);
+    assert_int_equal(s->heads, 0);
+    assert_int_equal(s->site->requests, 4);
+}
+
+static void test_redirected_post(void **state)
+{
+    struct site *site = *state;
+    struct seen *s = send_body(site, "POST", "/to-echo-303", STR("payload"), NULL, 0);
+    assert_int_equal(s->fetch.status, 200);
+    assert_true(last_request_has(site, "GET /echo HTTP/1.1\r\n"));
+    assert_false(last_request_has(site, "payload"));
+    s = send_body(site, "POST", "/to-echo-307", STR("payload"), NULL, 0);
+    assert_int_equal(s->fetch.status, 200);
+    assert_true(last_request_has(site, "POST /echo HTTP/1.1\r\n"));
+    assert_true(last_request_has(site, "\r\n\r\npayload"));
+    s = send_body(site, "PUT", "/to-echo-303", STR("payload"), NULL, 0);
+    assert_int_equal(s->fetch.status, 303);
+}
+
+static void test_redirect_to_a_forbidden_address(void **state)
+{
+    static const char *const paths[] = {"/to-private", "/to-metadata", "/to-zero"};
+    struct site *site = *state;
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct seen *s = get_following(site, paths[i], 5);
+        assert_int_equal(s->err, ERR_FORBIDDEN_ADDR);
+        assert_int_equal(s->heads, 0);
+        assert_int_equal(site->requests, i + 1);
+    }
+}
+
+static void test_redirect_to_another_protocol(void **state)
+{
+    struct seen *s = get_following(*state, "/to-file", 5);
+    assert_int_equal(s->err, ERR_IO);
+    assert_int_equal(s->body.n, 0);
+}
+
+static void test_forbidden_addresses(void **state)
+{
+    static const char *const hosts[] = {
+        "127.0.0.1", "127.8.9.10",  "localhost", "inner.test", "2130706433",
+        "0x7f.1",    "0.0.0.0",     "[::1]",     "[::]",       "[::ffff:127.0.0.1]",
+        "10.1.2.3",  "192.168.0.1", "[fe80::1]", "[fc00::1]",  "169.254.169.254"};
+    struct site *site = *state;
+    for (int https = 0; https < 2; https++)
+        for (size_t i = 0; i < COUNT(hosts); i++) {
+            char url[64];
+            snprintf(url, sizeof url, "http%s://%s:%d/hello", https ? "s" : "", hosts[i],
+                     site->port);
+            struct seen *s = get_url(site, (struct addr_policy){0}, url);
+            if (s->err != ERR_FORBIDDEN_ADDR)
+                fail_msg("%s: %s (%s)", url, err_name(s->err), s->fetch.error);
+            assert_non_null(strstr(s->fetch.error, "not allowed"));
+        }
+    assert_int_equal(site->connections, 0);
+}
+
+static void test_loopback_by_name(void **state)
+{
+    struct site *site = *state;
+    char url[64];
+    snprintf(url, sizeof url, "http://inner.test:%d/hello", site->port);
+    struct seen *s = get_url(site, LOOPBACK_OK, url);
+    assert_int_equal(s->err, 0);
+    assert_body(s, "hello");
+}
+
+/* The strict one comes second and would find an open connection to the same host. */
+static void test_kept_connection_is_checked(void **state)
+{
+    struct site *site = *state;
+    struct seen *s = get(site, "/hello");
+    assert_int_equal(s->err, 0);
+    char url[256];
+    snprintf(url, sizeof url, "%s", s->url);
+    s = get_url(site, (struct addr_policy){.allow_private = true}, url);
+    assert_int_equal(s->err, ERR_FORBIDDEN_ADDR);
+    assert_int_equal(site->requests, 1);
+}
+
+/* -- slow name servers ------------------------------------------------------------------------- */
+
+static int count_threads(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+/* The lookup's thread outlives the fetch; it cleans up after itself once the name server answers.
+ */
+static void let_lookup_end(int threads_before)
+{
+    sem_post(&lookup_released);
+    while (count_threads() > threads_before)
+        usleep(1000);
+}
+
+static void test_slow_lookup_holds_up_nobody(void **state)
+{
+    struct site *site = *state;
+    get(site, "/hello");
+    int threads = count_threads();
+    for (int timeout = 0; timeout < 2; timeout++) {
+        struct seen *slow = prepare(site, "");
+        slow->fetch.url = STR("http://slow.test/");
+        slow->fetch.total_timeout_ms = timeout ? 30 : 0;
+        start(slow);
+        while (sem_trywait(&lookup_entered) != 0)
+            uv_run(&site->loop.uv, UV_RUN_NOWAIT);
+        if (timeout) {
+            run_until_done(slow);
+            assert_int_equal(slow->err, ERR_TIMEOUT);
+        } else {
+            fetch_cancel(&slow->fetch);
+        }
+        struct seen *s = get(site, "/hello"); /* would not get here while libcurl waits */
+        assert_int_equal(s->err, 0);
+        let_lookup_end(threads);
+    }
+}
+
+/* -- TLS ----------------------------------------------------------------------------------------
+ */
+
+struct tls_site {
+    SSL_CTX *ctx;
+    int fd, port;
+    pthread_t thread;
+    char ca_file[64];
+    bool h2;
+};
+
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_n,
+                           const unsigned char *in, unsigned in_n, void *arg)
+{
+    struct tls_site *t = arg;
+    t->h2 = memmem(in, in_n, "\x02h2", 3) != NULL;
+    *out = (const unsigned char *)"http/1.1";
+    *out_n = 8;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static X509 *self_signed(EVP_PKEY *key)
+{
+    X509 *x = X509_new();
+    X509_set_version(x, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+    X509_gmtime_adj(X509_getm_notBefore(x), -60);
+    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_NAME *name = X509_get_subject_name(x);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
+    X509_set_issuer_name(x, name);
+    X509_set_pubkey(x, key);
+    X509_EXTENSION *san = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, "DNS:inner.test");
+    X509_add_ext(x, san, -1);
+    X509_EXTENSION_free(san);
+    assert_true(X509_sign(x, key, EVP_sha256()) > 0);
+    return x;
+}
+
+/* Serves one connection after the other until its socket is shut. */
+static void *serve_tls(void *arg)
+{
+    static const char page[] = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret";
+    struct tls_site *t = arg;
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE); /* a client that trusts us not hangs up; ours must do without */
+    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+    for (int fd; (fd = accept(t->fd, NULL, NULL)) >= 0; close(fd)) {
+        SSL *ssl = SSL_new(t->ctx);
+        char in[4096];
+        SSL_set_fd(ssl, fd);
+        if (SSL_accept(ssl) == 1 && SSL_read(ssl, in, sizeof in) > 0)
+            SSL_write(ssl, page, sizeof page - 1);
+        SSL_shutdown(ssl);
+        SSL_free(ssl);
+    }
+    return NULL;
+}
+
+static void tls_site_init(struct tls_site *t)
+{
+    *t = (struct tls_site){.ca_file = "/tmp/test_fetch_ca_XXXXXX"};
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *x = self_signed(key);
+    t->ctx = SSL_CTX_new(TLS_server_method());
+    SSL_CTX_use_certificate(t->ctx, x);
+    SSL_CTX_use_PrivateKey(t->ctx, key);
+    SSL_CTX_set_alpn_select_cb(t->ctx, choose_protocol, t);
+    FILE *ca = fdopen(mkstemp(t->ca_file), "w");
+    PEM_write_X509(ca, x);
+    fclose(ca);
+    X509_free(x);
+    EVP_PKEY_free(key);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    t->fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(t->fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(t->fd, 8), 0);
+    assert_int_equal(getsockname(t->fd, (struct sockaddr *)&at, &size), 0);
+    t->port = ntohs(at.sin_port);
+    pthread_create(&t->thread, NULL, serve_tls, t);
+}
+
+static void tls_site_deinit(struct tls_site *t)
+{
+    shutdown(t->fd, SHUT_RDWR);
+    pthread_join(t->thread, NULL);
+    close(t->fd);
+    unlink(t->ca_file);
+    SSL_CTX_free(t->ctx);
+}
+
+static struct seen *get_tls(struct site *site, struct tls_site *t, const char *host)
+{
+    char url[64];
+    snprintf(url, sizeof url, "https://%s:%d/", host, t->port);
+    return get_url(site, LOOPBACK_OK, url);
+}
+
+static void test_certificates_are_verified(void **state)
+{
+    struct site *site = *state;
+    struct tls_site t;
+    tls_site_init(&t);
+    struct seen *s = get_tls(site, &t, "inner.test"); /* signed by nobody we know */
+    assert_int_equal(s->err, ERR_REFUSED);
+    fetcher_trust(site->fetcher, t.ca_file);
+    s = get_tls(site, &t, "127.0.0.1"); /* known, but another's */
+    assert_int_equal(s->err, ERR_REFUSED);
+    s = get_tls(site, &t, "inner.test");
+    assert_int_equal(s->err, 0);
+    assert_body(s, "secret");
+    assert_true(t.h2); /* was offered */
+    fetcher_trust(site->fetcher, NULL);
+    tls_site_deinit(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SITE_TEST(test_redirect_is_the_answer),
+        SITE_TEST(test_redirect_is_followed),
+        SITE_TEST(test_too_many_redirects),
+        SITE_TEST(test_redirected_post),
+        SITE_TEST(test_redirect_to_a_forbidden_address),
+        SITE_TEST(test_redirect_to_another_protocol),
+        SITE_TEST(test_forbidden_addresses),
+        SITE_TEST(test_loopback_by_name),
+        SITE_TEST(test_kept_connection_is_checked),
+        SITE_TEST(test_slow_lookup_holds_up_nobody),
+        SITE_TEST(test_certificates_are_verified),
+    };
+    return cmocka_run_group_tests(tests, site_once, NULL);
+}
