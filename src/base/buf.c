@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ void buf_deinit(struct buf *b)
 
 char *buf_reserve(struct buf *b, size_t n)
 {
-    if (b->cap - b->n < n) {
+    if (b->cap - b->n < n || b->p == NULL) {
+        assert(n <= SIZE_MAX / 4); /* or doubling would wrap */
         size_t cap = b->cap ? b->cap * 2 : 128;
         while (cap - b->n < n)
             cap *= 2;

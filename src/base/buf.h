@@ -17,7 +17,7 @@ struct buf {
 
 void buf_deinit(struct buf *b);
 
-/* Room for n more bytes at b->p + b->n; the caller adds to b->n what it wrote. */
+/* Room for n more bytes at b->p + b->n, never NULL; the caller adds to b->n what it wrote. */
 char *buf_reserve(struct buf *b, size_t n);
 
 void buf_put(struct buf *b, struct str s);

@@ -4,6 +4,8 @@
 /* A hashed wheel: a timer sits in slot (due tick mod slots). A slot may also hold timers of later
  * rounds, which are passed over; no timer outlives its due tick in the wheel. */
 
+#define DUE_MAX (UINT64_MAX / SCHED_TICK_MS * SCHED_TICK_MS)
+
 void sched_init(struct sched *s, uint64_t now_ms, int64_t wall_ms)
 {
     *s = (struct sched){.now_ms = now_ms,
@@ -49,13 +51,14 @@ void task_cancel(struct task *t)
 /* Rounded up, so that a timer never fires early. */
 static uint64_t due_tick(const struct timer *t)
 {
-    return (t->due_ms + SCHED_TICK_MS - 1) / SCHED_TICK_MS;
+    return t->due_ms / SCHED_TICK_MS + (t->due_ms % SCHED_TICK_MS != 0);
 }
 
 void sched_start(struct sched *s, struct timer *t, uint64_t delay_ms)
 {
     timer_stop(t);
-    t->due_ms = s->now_ms + delay_ms;
+    /* A delay from a setting may be huge, and a sum that wrapped would fire at once. */
+    t->due_ms = delay_ms < DUE_MAX - s->now_ms ? s->now_ms + delay_ms : DUE_MAX;
     uint64_t tick = due_tick(t);
     if (tick <= s->tick) /* that slot may have been visited in this turn */
         tick = s->tick + 1;

@@ -47,7 +47,9 @@ void sched_post(struct sched *s, struct task *t);
 void sched_post_flush(struct sched *s, struct task *t);
 void task_cancel(struct task *t);
 
-/* Fires once, not before delay_ms have passed and at most about a tick later. Running: restarts. */
+/* Fires once, not before delay_ms have passed and at most about a tick later. Running: restarts.
+ * Timers of one tick fire in the order they were started, those of an earlier tick before those of
+ * a later one; after a sleep of more than a wheel's round no order is kept. */
 void sched_start(struct sched *s, struct timer *t, uint64_t delay_ms);
 void timer_stop(struct timer *t);
 

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/map.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#define KEYS_MAX 600
+
+/* The model: what a key's place in this array says is what the map must say. */
+struct entry {
+    char name[64];
+    struct str key;
+    int *value; /* NULL: not in the map */
+    bool seen;
+};
+
+struct model {
+    struct entry entries[KEYS_MAX];
+    size_t n_keys, n;
+    uint64_t random;
+    int values[KEYS_MAX][2]; /* two values per key, to tell a replacement */
+};
+
+static uint64_t draw(struct model *m, uint64_t below)
+{
+    m->random ^= m->random << 13;
+    m->random ^= m->random >> 7;
+    m->random ^= m->random << 17;
+    return m->random % below;
+}
+
+/* Keys of many lengths; one is empty, some differ behind a NUL only. */
+static void model_init(struct model *m, size_t n_keys, uint64_t seed)
+{
+    *m = (struct model){.n_keys = n_keys, .random = seed};
+    for (size_t i = 1; i < n_keys; i++) {
+        struct entry *e = &m->entries[i];
+        int n = snprintf(e->name, sizeof e->name, "k%c%zu%.*s", '\0', i, (int)(i % 40),
+                         "........................................");
+        e->key = str_of(e->name, (size_t)n);
+    }
+}
+
+static void step(struct model *m, struct map *map, unsigned put_percent)
+{
+    size_t i = draw(m, m->n_keys);
+    struct entry *e = &m->entries[i];
+    int *before = e->value;
+    if (draw(m, 100) < put_percent) {
+        int *value = &m->values[i][draw(m, 2)];
+        assert_ptr_equal(map_put(map, e->key, value), before);
+        e->value = value;
+        m->n += before == NULL;
+    } else {
+        assert_ptr_equal(map_remove(map, e->key), before);
+        e->value = NULL;
+        m->n -= before != NULL;
+    }
+    assert_int_equal(map->n, m->n);
+    assert_ptr_equal(map_get(map, e->key), e->value);
+}
+
+static void assert_same(struct model *m, const struct map *map)
+{
+    size_t at = 0, walked = 0;
+    for (size_t i = 0; i < m->n_keys; i++) {
+        m->entries[i].seen = false;
+        assert_ptr_equal(map_get(map, m->entries[i].key), m->entries[i].value);
+    }
+    for (int *value; (value = map_next(map, &at)) != NULL; walked++) {
+        size_t i = (size_t)(value - &m->values[0][0]) / 2;
+        assert_ptr_equal(m->entries[i].value, value);
+        assert_false(m->entries[i].seen);
+        m->entries[i].seen = true;
+    }
+    assert_int_equal(walked, m->n);
+    assert_true(map->n * 4 <= map->cap * 3);
+}
+
+static void run(size_t n_keys, uint64_t seed, int steps)
+{
+    static struct model m;
+    struct map map;
+    map_init(&map);
+    model_init(&m, n_keys, seed);
+    assert_same(&m, &map);
+    for (int i = 0; i < steps; i++) {
+        /* in waves, so that it also empties */
+        step(&m, &map, i / 500 % 2 == 0 ? 70 : 25);
+        if (i % 50 == 0)
+            assert_same(&m, &map);
+    }
+    assert_same(&m, &map);
+    map_deinit(&map);
+}
+
+/* In a table of 8 or 16 slots nearly every removal shifts, and many wrap around its end. */
+static void test_model_small(void **state)
+{
+    for (uint64_t seed = 1; seed <= 25; seed++) {
+        run(5, seed, 4000);
+        run(7, seed, 4000);
+    }
+}
+
+static void test_model_large(void **state)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        run(KEYS_MAX, seed, 20000);
+}
+
+static void test_empty(void **state)
+{
+    struct map map;
+    size_t at = 0;
+    map_init(&map);
+    assert_null(map_get(&map, STR("x")));
+    assert_null(map_remove(&map, STR("x")));
+    assert_null(map_next(&map, &at));
+    map_deinit(&map);
+}
+
+/* The old key may die with the old value, so the new one must have taken its place. */
+static void test_replace_takes_the_new_key(void **state)
+{
+    struct map map;
+    char old_key[] = "same", new_key[] = "same";
+    int a, b;
+    map_init(&map);
+    assert_null(map_put(&map, str_of(old_key, 4), &a));
+    assert_ptr_equal(map_put(&map, str_of(new_key, 4), &b), &a);
+    memset(old_key, 'x', 4);
+    assert_ptr_equal(map_get(&map, STR("same")), &b);
+    assert_int_equal(map.n, 1);
+    map_deinit(&map);
+}
+
+/* A peer that knows the hash must not know the seed. */
+static void test_seeds_differ(void **state)
+{
+    struct map a, b;
+    map_init(&a);
+    map_init(&b);
+    assert_true(a.seed != b.seed);
+    map_deinit(&a);
+    map_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_small),  cmocka_unit_test(test_model_large),
+        cmocka_unit_test(test_empty),        cmocka_unit_test(test_replace_takes_the_new_key),
+        cmocka_unit_test(test_seeds_differ),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
