@@ -6,7 +6,7 @@
  * lines; methods and header names are tokens; no space before the colon; values hold no NUL, CR,
  * LF or other control bytes but HTAB; versions 1.0 and 1.1; one Host on 1.1 (at most one on 1.0);
  * one Content-Length of digits at most; Transfer-Encoding only `chunked`, once, on 1.1, and never
- * beside Content-Length. */
+ * beside Content-Length; no tabs around these two. */
 #ifndef HTTP_H1_PARSE_H
 #define HTTP_H1_PARSE_H
 
