@@ -3,7 +3,7 @@
  *
  * A pattern is a path whose segments match literally, but for `*`, which is any one segment, and
  * `**`, which is any number of them, none included. `%2A` in a literal segment stands for a star.
- * Empty segments do not count, neither in patterns nor in names. */
+ */
 #ifndef ENGINE_SUBSCRIPTION_PATTERN_H
 #define ENGINE_SUBSCRIPTION_PATTERN_H
 
@@ -15,12 +15,14 @@ struct str subscription_path(struct str path);
 /* A name that can be linked: in the plain form, 1 to STORE_NAME_MAX bytes of UTF-8 without control
  * characters, and not in the reserved `__ds`. */
 bool subscription_path_valid(struct str path);
+
+/* The same characters, without empty segments, at most SUBSCRIPTION_PATTERN_MAX bytes. */
 bool subscription_pattern_valid(struct str pattern);
 
 /* Takes time in proportion to the product of both lengths at worst. */
 bool subscription_pattern_match(struct str pattern, struct str path);
 
-/* What every match begins with: the literal segments in front, up to a slash. */
+/* What every match begins with; n == 0 if nothing is sure. */
 struct str subscription_pattern_prefix(struct str pattern);
 
 #endif

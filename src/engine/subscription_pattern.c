@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/subscription_pattern.h"
+#include "engine/subscription.h"
+#include "store/store.h"
+
+#include <stdint.h>
+
+static const struct str any_one = STR_INIT("*");
+static const struct str any_many = STR_INIT("**");
+static const struct str reserved = STR_INIT("__ds");
+
+struct str subscription_path(struct str path)
+{
+    while (path.n > 0 && path.p[0] == '/')
+        path = str_skip(path, 1);
+    while (path.n > 0 && path.p[path.n - 1] == '/')
+        path.n--;
+    return path;
+}
+
+/* The bytes of the UTF-8 sequence that s begins with; 0: none, or a control character. */
+static size_t printable_char(struct str s)
+{
+    const uint8_t *p = (const uint8_t *)s.p;
+    if (p[0] < 0x80)
+        return p[0] >= 0x20 && p[0] != 0x7f ? 1 : 0;
+    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || n > s.n)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    /* overlong forms, surrogates, and what lies behind U+10FFFF show in the second byte */
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+static bool text_valid(struct str s, size_t max)
+{
+    if (s.n == 0 || s.n > max)
+        return false;
+    while (s.n > 0) {
+        size_t n = printable_char(s);
+        if (n == 0)
+            return false;
+        s = str_skip(s, n);
+    }
+    return true;
+}
+
+bool subscription_path_valid(struct str path)
+{
+    if (!text_valid(path, STORE_NAME_MAX) || subscription_path(path).n != path.n)
+        return false;
+    return !str_eq(str_cut(&path, '/'), reserved);
+}
+
+bool subscription_pattern_valid(struct str pattern)
+{
+    if (!text_valid(pattern, SUBSCRIPTION_PATTERN_MAX))
+        return false;
+    while (pattern.p != NULL)
+        if (str_cut(&pattern, '/').n == 0)
+            return false;
+    return true;
+}
+
+static bool literal_match(struct str literal, struct str segment)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < literal.n; i++, at++) {
+        char c = literal.p[i];
+        if (c == '%' && literal.n - i >= 3 && literal.p[i + 1] == '2' &&
+            (literal.p[i + 2] | 0x20) == 'a') {
+            c = '*';
+            i += 2;
+        }
+        if (at == segment.n || segment.p[at] != c)
+            return false;
+    }
+    return at == segment.n;
+}
+
+static bool segment_match(struct str want, struct str have)
+{
+    return str_eq(want, any_one) ? have.n > 0 : literal_match(want, have);
+}
+
+bool subscription_pattern_match(struct str pattern, struct str path)
+{
+    /* Only the last `**` seen needs to take more segments when what follows it does not fit: an
+     * earlier one that took more would leave less for the same rest. So one point to go back to
+     * is enough. */
+    struct str back_pattern = STR_NONE, back_path = STR_NONE;
+    for (;;) {
+        struct str rest = path;
+        struct str want = str_cut(&pattern, '/'); /* p == NULL behind the last */
+        struct str have = str_cut(&rest, '/');
+        if (want.p == NULL && have.p == NULL)
+            return true;
+        if (str_eq(want, any_many)) {
+            back_pattern = pattern;
+            back_path = path;
+            if (pattern.p == NULL)
+                return true;
+        } else if (want.p != NULL && have.p != NULL && segment_match(want, have)) {
+            path = rest;
+        } else {
+            if (back_path.p == NULL)
+                return false;
+            str_cut(&back_path, '/');
+            pattern = back_pattern;
+            path = back_path;
+        }
+    }
+}
+
+struct str subscription_pattern_prefix(struct str pattern)
+{
+    struct str rest = pattern;
+    size_t n = 0;
+    for (;;) {
+        struct str segment = str_cut(&rest, '/');
+        if (memchr(segment.p, '*', segment.n) || memchr(segment.p, '%', segment.n))
+            return str_of(pattern.p, n);
+        n += segment.n;
+        if (rest.p == NULL || str_starts(rest, any_many)) /* which may stand for nothing */
+            return str_of(pattern.p, n);
+        n++;
+    }
+}
