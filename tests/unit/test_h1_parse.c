@@ -123,10 +123,10 @@ static void assert_text(struct str s, const char *text)
         fail_msg("`%.*s` is not `%s`", (int)s.n, s.p, text);
 }
 
-struct refused {
+struct row {
     const char *name;
-    int status;
-    const char *why; /* part of the reason given */
+    int status;       /* that it is refused with; 0 and 1: none */
+    const char *text; /* part of the reason given; of a good body, its payload */
     struct str bytes;
 };
 
@@ -150,7 +150,7 @@ struct refused {
 #define WITH_VERSION(name, status, why, version)                                                   \
     ROW("version: " name, status, why, "GET /" version "\r\nHost: a\r\n" END)
 
-static const struct refused refused[] = {
+static const struct row refused[] = {
     /* which of two framings holds */
     ROW("length, then encoding", 400, "both", POST LENGTH ": 4\r\n" CHUNKED END),
     ROW("encoding, then length", 400, "both", POST CHUNKED LENGTH ": 4\r\n" END),
@@ -359,15 +359,15 @@ static const struct refused refused[] = {
 
 static void test_refused(void **state)
 {
-    const struct refused *row = *state;
+    const struct row *row = *state;
     struct outcome o;
     judge(row->bytes, &o);
     assert_int_equal(o.rc, -row->status);
-    if (strstr(o.why, row->why) == NULL)
+    if (strstr(o.why, row->text) == NULL)
         fail_msg("refused for another reason: %s", o.why);
 }
 
-static const struct refused incomplete[] = {
+static const struct row incomplete[] = {
     ROW("nothing", 0, "", ""),
     ROW("half a method", 0, "", "GE"),
     ROW("half a request line", 0, "", "GET / HTTP/1.1"),
@@ -381,7 +381,7 @@ static const struct refused incomplete[] = {
 
 static void test_incomplete(void **state)
 {
-    const struct refused *row = *state;
+    const struct row *row = *state;
     struct outcome o;
     judge(row->bytes, &o);
     assert_int_equal(o.rc, 0);
@@ -908,7 +908,7 @@ static void decode(struct str bytes, struct body *whole)
     }
 #define LAST "0\r\n\r\n"
 
-static const struct refused bodies[] = {
+static const struct row bodies[] = {
     BODY("empty", "", LAST),
     BODY("one chunk", "hello", "5\r\nhello\r\n" LAST),
     BODY("several chunks", "hello world", "5\r\nhello\r\n1\r\n \r\n5\r\nworld\r\n" LAST),
@@ -933,18 +933,18 @@ static const struct refused bodies[] = {
 
 static void test_body(void **state)
 {
-    const struct refused *row = *state;
+    const struct row *row = *state;
     static struct body b;
     decode(row->bytes, &b);
     assert_int_equal(b.rc, 1);
     assert_int_equal(b.used, row->bytes.n);
-    assert_int_equal(b.n, strlen(row->why));
-    assert_memory_equal(b.data, row->why, b.n);
+    assert_int_equal(b.n, strlen(row->text));
+    assert_memory_equal(b.data, row->text, b.n);
 }
 
 #define BAD(name, bytes) ROW("chunked: " name, 400, "", bytes)
 
-static const struct refused bad_bodies[] = {
+static const struct row bad_bodies[] = {
     BAD("no size", "\r\nhello\r\n" LAST),
     BAD("no size, and nothing else", "\r\n\r\n"),
     BAD("no size but an extension, and nothing else", ";a\r\n\r\n"),
@@ -1017,7 +1017,7 @@ static const struct refused bad_bodies[] = {
 
 static void test_bad_body(void **state)
 {
-    const struct refused *row = *state;
+    const struct row *row = *state;
     static struct body b;
     decode(row->bytes, &b);
     assert_int_equal(b.rc, -400);
@@ -1180,7 +1180,7 @@ static const struct CMUnitTest others[] = {
 #define TESTS                                                                                      \
     (COUNT(others) + COUNT(refused) + COUNT(incomplete) + COUNT(bodies) + COUNT(bad_bodies))
 
-static size_t add_rows(struct CMUnitTest *tests, size_t at, const struct refused *rows, size_t n,
+static size_t add_rows(struct CMUnitTest *tests, size_t at, const struct row *rows, size_t n,
                        CMUnitTestFunction run)
 {
     for (size_t i = 0; i < n; i++)
