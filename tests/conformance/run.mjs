@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts a server, runs the public Durable Streams suite against it, and fails unless every one of
+// its tests passes: none failed, none skipped, none missing.
+//
+//   TIDEMARK_BIN    the binary to start
+//   TIDEMARK_ARGS   more flags of `serve`; they come last and win, so that other stores can be run
+//   arguments       go to vitest, e.g. -t "name of a test" (the count is then not checked)
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+const EXPECTED = 338;
+const START_MS = 10_000;
+const STOP_MS = 15_000;
+
+const here = dirname(fileURLToPath(import.meta.url));
+const binary = process.env.TIDEMARK_BIN;
+const moreFlags = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
+const vitestFlags = process.argv.slice(2);
+
+// Ports below the range the kernel hands out to outgoing connections, so that none of those can
+// take the port between our looking and the server's binding.
+async function freePort() {
+    for (;;) {
+        const port = 10_000 + Math.floor(Math.random() * 22_000);
+        const probe = createServer();
+        const free = await new Promise((resolve) => {
+            probe.once("error", () => resolve(false));
+            probe.listen(port, "127.0.0.1", () => resolve(true));
+        });
+        if (!free) continue;
+        probe.close();
+        await once(probe, "close");
+        return port;
+    }
+}
+
+function accepts(port) {
+    return new Promise((resolve) => {
+        const socket = connect(port, "127.0.0.1");
+        socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+        socket.once("connect", () => socket.destroy());
+    });
+}
+
+async function startServer() {
+    const port = await freePort();
+    const args = ["serve", "--store", "memory", "--listen", `127.0.0.1:${port}`, ...moreFlags];
+    const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const server = { child, port, output: "", ended: once(child, "exit") };
+    server.ended.catch(() => {}); // a binary that cannot be started is reported below
+    for (const stream of [child.stdout, child.stderr])
+        stream.setEncoding("utf8").on("data", (text) => (server.output += text));
+    const deadline = Date.now() + START_MS;
+    while (!(await accepts(port))) {
+        if (child.exitCode !== null || child.pid === undefined || Date.now() > deadline)
+            throw new Error(
+                `${binary} ${args.join(" ")} does not accept connections\n${server.output}`,
+            );
+        await delay(20);
+    }
+    return server;
+}
+
+async function stopServer({ child, ended, output }) {
+    if (child.exitCode === null) child.kill("SIGTERM");
+    const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
+    const [code, signal] = await ended;
+    clearTimeout(late);
+    if (code !== 0)
+        throw new Error(
+            `the server ended with ${signal ?? `exit code ${code}`}, expected 0\n${output}`,
+        );
+}
+
+async function runSuite(port, folder) {
+    const report = join(folder, "report.json");
+    const args = [
+        join(here, "node_modules", "vitest", "vitest.mjs"),
+        "run",
+        "suite.test.mjs",
+        "--testTimeout=40000", // two tests wait out a whole long-poll
+        "--reporter=default",
+        "--reporter=json",
+        `--outputFile.json=${report}`,
+        ...vitestFlags,
+    ];
+    const env = { ...process.env, CONFORMANCE_TEST_URL: `http://127.0.0.1:${port}` };
+    const vitest = spawn(process.execPath, args, { cwd: here, env, stdio: "inherit" });
+    await once(vitest, "exit");
+    return JSON.parse(await readFile(report, "utf8"));
+}
+
+async function main() {
+    if (!binary) throw new Error("set TIDEMARK_BIN to the binary to test");
+    const folder = await mkdtemp(join(tmpdir(), "tidemark-conformance-"));
+    try {
+        const server = await startServer();
+        let report;
+        try {
+            report = await runSuite(server.port, folder);
+        } finally {
+            await stopServer(server);
+        }
+        const { numPassedTests: passed, numFailedTests: failed } = report;
+        for (const { assertionResults } of report.testResults)
+            for (const test of assertionResults.filter((t) => t.status === "failed"))
+                console.log(`FAILED ${test.fullName}`);
+        console.log(`${passed} passed, ${failed} failed`);
+        const whole = vitestFlags.length === 0;
+        if (failed > 0 || passed === 0 || (whole && passed !== EXPECTED))
+            throw new Error(`expected ${whole ? EXPECTED : "some"} passed, 0 failed`);
+    } finally {
+        await rm(folder, { recursive: true, force: true });
+    }
+}
+
+main().catch((error) => {
+    console.error(error.message);
+    process.exitCode = 1;
+});

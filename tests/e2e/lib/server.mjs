@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// One server per test: started on a free port, stopped when the test ends, and then held to a
+// clean exit and a silent sanitizer.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { Agent, request } from "undici";
+import { defer } from "./defer.mjs";
+import { within } from "./wait.mjs";
+
+const START_MS = 15_000;
+const STOP_MS = 20_000;
+const SANITIZER = /(Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|runtime error:/;
+
+export function binary() {
+    const path = process.env.TIDEMARK_BIN;
+    assert.ok(path, "set TIDEMARK_BIN to the binary to test");
+    return path;
+}
+
+/** What sanitizers get to know: report everything, keep little freed memory. */
+export function sanitizerEnv() {
+    return {
+        ...process.env,
+        ASAN_OPTIONS:
+            "detect_leaks=1:quarantine_size_mb=16:allocator_release_to_os_interval_ms=500",
+        UBSAN_OPTIONS: "print_stacktrace=1:halt_on_error=1",
+    };
+}
+
+export function assertNoReport(stderr) {
+    assert.doesNotMatch(stderr, SANITIZER, "a sanitizer reported something");
+}
+
+// Ports below the range the kernel hands out to outgoing connections, so that none of those can
+// take the port between our looking and the server's binding.
+async function freePort() {
+    for (;;) {
+        const port = 10_000 + Math.floor(Math.random() * 22_000);
+        const probe = createServer();
+        const free = await new Promise((resolve) => {
+            probe.once("error", () => resolve(false));
+            probe.listen(port, "127.0.0.1", () => resolve(true));
+        });
+        if (!free) continue;
+        probe.close();
+        await once(probe, "close");
+        return port;
+    }
+}
+
+function accepts(where) {
+    return new Promise((resolve) => {
+        const socket = connect(where);
+        socket.once("error", () => resolve(false));
+        socket.once("connect", () => {
+            socket.destroy();
+            resolve(true);
+        });
+    });
+}
+
+class Server {
+    stderr = "";
+    stdout = "";
+    #sent = new Set();
+    #agent = new Agent({ pipelining: 1, connections: 64 });
+
+    constructor(where, child) {
+        this.where = where; // what net.connect takes: { host, port } or { path }
+        this.child = child;
+        this.base = where.path ? "http://localhost" : `http://${where.host}:${where.port}`;
+        this.ended = once(child, "close").then(([code, signal]) => ({ code, signal }));
+        child.stderr.setEncoding("utf8").on("data", (text) => (this.stderr += text));
+        child.stdout.setEncoding("utf8").on("data", (text) => (this.stdout += text));
+    }
+
+    get pid() {
+        return this.child.pid;
+    }
+
+    get running() {
+        return this.child.exitCode === null && this.child.signalCode === null;
+    }
+
+    url(name, query = "") {
+        return `${this.base}/v1/stream/${name}${query}`;
+    }
+
+    /** A plain request; the whole answer as { status, headers, text, bytes, json() }. */
+    async request(method, path, { headers = {}, body } = {}) {
+        const answer = await request(this.base + path, {
+            method,
+            headers,
+            body,
+            dispatcher: this.#agent,
+        });
+        const bytes = Buffer.from(await answer.body.arrayBuffer());
+        const text = bytes.toString("utf8");
+        return {
+            status: answer.statusCode,
+            headers: answer.headers,
+            bytes,
+            text,
+            json: () => JSON.parse(text),
+        };
+    }
+
+    /** The same for a stream: stream("GET", "a/b?offset=now"). */
+    stream(method, name, options) {
+        return this.request(method, `/v1/stream/${name}`, options);
+    }
+
+    async create(name, type = "application/json", options = {}) {
+        const headers = { "content-type": type, ...options.headers };
+        const answer = await this.stream("PUT", name, { ...options, headers });
+        assert.equal(answer.status, 201, `PUT ${name}: ${answer.text}`);
+        return answer;
+    }
+
+    async append(name, body, type = "application/json", headers = {}) {
+        const all = { "content-type": type, ...headers };
+        const answer = await this.stream("POST", name, { headers: all, body });
+        assert.ok(
+            [200, 204].includes(answer.status),
+            `POST ${name}: ${answer.status} ${answer.text}`,
+        );
+        return answer;
+    }
+
+    async close(name) {
+        const answer = await this.stream("POST", name, { headers: { "stream-closed": "true" } });
+        assert.equal(answer.status, 204, `closing ${name}: ${answer.text}`);
+        return answer;
+    }
+
+    /** All of a stream's content, read piece by piece as the server hands it out. */
+    async readAll(name) {
+        const pieces = [];
+        for (let offset = "-1"; ;) {
+            const { status, headers, bytes } = await this.stream("GET", `${name}?offset=${offset}`);
+            assert.equal(status, 200);
+            pieces.push(bytes);
+            if (headers["stream-up-to-date"] === "true")
+                return Buffer.concat(pieces).toString("utf8");
+            assert.notEqual(headers["stream-next-offset"], offset, "a read that does not advance");
+            offset = headers["stream-next-offset"];
+        }
+    }
+
+    /** Resident memory in bytes. */
+    rss() {
+        const status = readFileSync(`/proc/${this.pid}/status`, "utf8");
+        return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)[1]) * 1024;
+    }
+
+    /** Sends a signal, each at most once. */
+    signal(name) {
+        if (this.running && !this.#sent.has(name)) this.child.kill(name);
+        this.#sent.add(name);
+    }
+
+    /** Asks the server to end and checks how it does; may be called more than once. */
+    async stop() {
+        await this.#agent.destroy();
+        this.signal("SIGTERM");
+        try {
+            const { code, signal } = await within(this.ended, "the server to end", STOP_MS);
+            assertNoReport(this.stderr);
+            assert.equal(signal, null, `the server died of ${signal}\n${this.stderr}`);
+            assert.equal(code, 0, `exit code\n${this.stderr}`);
+        } finally {
+            this.signal("SIGKILL");
+        }
+    }
+}
+
+/** Starts `tidemark serve` with these flags; the test `t` stops it. `unix`: a socket's path. */
+export async function startServer(t, flags = [], { unix } = {}) {
+    const where = unix ? { path: unix } : { host: "127.0.0.1", port: await freePort() };
+    const listen = unix ? `unix:${unix}` : `${where.host}:${where.port}`;
+    const more = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
+    const args = ["serve", "--store", "memory", "--listen", listen, ...flags, ...more];
+    const child = spawn(binary(), args, { stdio: ["ignore", "pipe", "pipe"], env: sanitizerEnv() });
+    const server = new Server(where, child);
+    defer(t, () => server.stop());
+    const deadline = Date.now() + START_MS;
+    while (!(await accepts(where))) {
+        const said = `${args.join(" ")}\n${server.stdout}${server.stderr}`;
+        assert.ok(server.running, `the server ended at once: ${said}`);
+        assert.ok(Date.now() < deadline, `the server does not accept connections: ${said}`);
+        await delay(20);
+    }
+    return server;
+}
