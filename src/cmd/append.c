@@ -94,6 +94,8 @@ struct append {
 
 static int client_failed(const struct append *a, int err)
 {
+    if (err == ERR_NOT_FOUND)
+        return common_fail(&command, "%s is gone: it was deleted or has expired", a->name);
     return common_client_failed(&command, a->flags->server, a->client, err);
 }
 
