@@ -4,7 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openRaw, wire } from "./lib/raw.mjs";
-import { startServer } from "./lib/server.mjs";
+import { Running } from "./lib/run.mjs";
+import { binary, startServer } from "./lib/server.mjs";
 import { openSse } from "./lib/sse.mjs";
 
 const ZERO = "0000000000000000_0000000000000000";
@@ -171,6 +172,67 @@ test("an offset of an earlier life is a gap, not somebody else's data", async (t
             "[10,20,30,40]",
             start,
         );
+});
+
+test("an offset that never was is a gap too", async (t) => {
+    const server = await startServer(t);
+    const tail = nextOffset(await server.create("short", "text/plain", { body: "abc" }));
+    for (const requested of [moved(tail, 1), moved(tail, 1000), ZERO.replaceAll("0", "9")]) {
+        for (const live of ["", "&live=long-poll", "&live=sse"]) {
+            const answer = await server.stream("GET", `short?offset=${requested}${live}`);
+            assert.equal(answer.status, 410, `${requested}${live}`);
+            const { gap } = answer.json();
+            assert.equal(gap.requested, requested);
+            assert.equal(gap.reason, "unknown");
+        }
+    }
+});
+
+test("who follows a stream that is deleted is told so", async (t) => {
+    const server = await startServer(t);
+    await server.create("doomed", "text/plain", { body: "abc" });
+    const reader = await openSse(t, server, "doomed?offset=-1&live=sse");
+    assert.equal((await reader.event("data")).data, "abc");
+    const poller = await openRaw(t, server);
+    poller.send(wire("GET", "doomed?offset=now&live=long-poll"));
+    const tail = new Running(t, binary(), ["tail", "doomed", "--server", server.base]);
+    await tail.output(/abc/);
+
+    assert.equal((await server.stream("DELETE", "doomed")).status, 204);
+    const { gap } = JSON.parse((await reader.event("gap")).data);
+    assert.deepEqual(Object.keys(gap).sort(), ["earliest", "reason", "requested", "snapshot"]);
+    assert.equal(await reader.next(), null);
+    assert.ok([404, 410].includes((await poller.answer()).status));
+    const { code, stderr } = await tail.end();
+    assert.equal(code, 1);
+    assert.match(stderr, /gone|deleted/);
+});
+
+test("pages of other origins may read everything they need", async (t) => {
+    const server = await startServer(t);
+    await server.create("open", "text/plain", { body: "abc" });
+    const origin = { headers: { origin: "https://example.org" } };
+    const expected = [
+        "stream-next-offset",
+        "stream-up-to-date",
+        "stream-closed",
+        "stream-end-reason",
+        "stream-cursor",
+        "stream-sse-data-encoding",
+        "producer-epoch",
+        "producer-seq",
+        "producer-expected-seq",
+        "producer-received-seq",
+        "etag",
+        "location",
+    ];
+    for (const target of ["open", "open?offset=now", "open?offset=bad", "missing"]) {
+        const { headers } = await server.stream("GET", target, origin);
+        assert.match(headers["access-control-allow-origin"], /^(\*|https:\/\/example\.org)$/);
+        const exposed = headers["access-control-expose-headers"].toLowerCase().split(/\s*,\s*/);
+        for (const name of expected)
+            assert.ok(exposed.includes(name) || exposed.includes("*"), `${name} of ${target}`);
+    }
 });
 
 test("the end of a stream has a reason", async (t) => {

@@ -88,6 +88,22 @@ test("an EventSource as it is resumes by Last-Event-ID after its socket is destr
     assert.deepEqual(seen, numbers(0, n + 10));
 });
 
+test("responses that the server ends by itself are followed by the next, without a loss", async (t) => {
+    const server = await startServer(t, ["--sse-lifetime", "100ms"]);
+    await server.create("lives");
+    let responses = 0;
+    const seen = follow(t, server.url("lives", "?offset=-1&live=sse"), {
+        fetch: (url, init) => {
+            responses++;
+            return fetchWithQuickRetry(url, init);
+        },
+    });
+    let n = 0;
+    while (responses < 6) await server.append("lives", String(n++));
+    await until(() => seen.length >= n, "all messages");
+    assert.deepEqual(seen, numbers(0, n));
+});
+
 test("Last-Event-ID wins over ?offset=", async (t) => {
     const server = await startServer(t);
     await server.create("resume");

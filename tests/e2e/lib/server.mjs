@@ -21,13 +21,13 @@ export function binary() {
     return path;
 }
 
-/** What sanitizers get to know: report everything, keep little freed memory. */
+/** The environment, in which sanitizers report everything and keep little freed memory. */
 export function sanitizerEnv() {
+    const { ASAN_OPTIONS = "detect_leaks=1", UBSAN_OPTIONS = "print_stacktrace=1" } = process.env;
     return {
         ...process.env,
-        ASAN_OPTIONS:
-            "detect_leaks=1:quarantine_size_mb=16:allocator_release_to_os_interval_ms=500",
-        UBSAN_OPTIONS: "print_stacktrace=1:halt_on_error=1",
+        ASAN_OPTIONS: `${ASAN_OPTIONS}:quarantine_size_mb=16`,
+        UBSAN_OPTIONS: `${UBSAN_OPTIONS}:halt_on_error=1`,
     };
 }
 

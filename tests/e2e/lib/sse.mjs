@@ -78,8 +78,7 @@ export async function openSse(t, server, target, headers = {}) {
     const head = await raw.head();
     assert.ok(head, "no answer to an SSE request");
     const reader = new SseReader(raw, head);
-    if (head.status !== 200)
-        reader.text = (await raw.body(head)).toString();
+    if (head.status !== 200) reader.text = (await raw.body(head)).toString();
     else assert.equal(head.headers["transfer-encoding"], "chunked");
     return reader;
 }
