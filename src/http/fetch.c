@@ -388,8 +388,10 @@ static void set_transport(struct fetch_job *job)
         SET(job, CURLOPT_CAINFO, job->owner->ca_file);
         SET(job, CURLOPT_CAPATH, NULL);
     }
-    /* Not every libcurl has HTTP/2; HTTP/1.1 serves as well. */
-    curl_easy_setopt(job->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    /* No HTTP/2. libcurl 7.88 shares a kept HTTP/1.1 connection among several requests at once when
+     * another connection to that host speaks HTTP/2, and so hands one the answer of another; and
+     * to pause a stream holds nobody back: it keeps what still comes, up to 32 MiB. */
+    SET(job, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(job, CURLOPT_CONNECTTIMEOUT_MS, (long)(connect_ms ? connect_ms : FETCH_CONNECT_TIMEOUT_MS));
     SET(job, CURLOPT_TIMEOUT_MS, (long)fetch->total_timeout_ms);
 }

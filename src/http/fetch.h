@@ -7,8 +7,9 @@
  * TLS certificates are verified. The address of every connection is checked when it is made, after
  * name resolution and after each redirect, and again when a kept connection is used: private,
  * loopback, link-local and other special ranges are refused with ERR_FORBIDDEN_ADDR unless the
- * policy allows them. Only http and https are spoken. Nothing is taken from the environment (no
- * proxy, no .netrc), no cookies are kept, and compressed bodies are left as they came. */
+ * policy allows them. HTTP/1.1 and nothing else is spoken, with TLS or without. Nothing is taken
+ * from the environment (no proxy, no .netrc), no cookies are kept, and compressed bodies are left
+ * as they came. */
 #ifndef HTTP_FETCH_H
 #define HTTP_FETCH_H
 
