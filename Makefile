@@ -38,6 +38,12 @@ SAN_FLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=u
 override CFLAGS := -O1 -g
 endif
 
+# `make V=1` shows the commands.
+ifndef V
+Q   := @
+say  = @printf '  %-5s %s\n' $(1) $(2)
+endif
+
 # Set-up targets must work before any package is there.
 SETUP := deps clean help format
 ifeq ($(filter $(SETUP),$(MAKECMDGOALS)),)
@@ -62,25 +68,30 @@ FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 all: $(O)/tidemark
 
 $(O)/tidemark: $(O)/src/main.o $(O)/libcore.a
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
 $(O)/libcore.a: $(CORE)
-	rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(O)/src/%.o: src/%.c Makefile VERSION
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/tests/%: tests/%.c $(O)/libcore.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka
 
 $(O)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/bench/bench: $(patsubst %.c,$(O)/%.o,$(sort $(wildcard bench/*.c))) $(O)/libcore.a
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
 # llhttp, built strict, is the oracle of the HTTP fuzzer and no part of the product.
 LLHTTP_DIR := /usr/share/llhttp
