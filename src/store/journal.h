@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+/* journal.h -- makes records durable, many with one sync.
+ *
+ * Records that are put go into the open batch. One batch at a time is written and synced on the
+ * journal's lane; meanwhile the next one fills. When the sync has returned, the batch is durable,
+ * and everybody who waited for it is told, in order. Loop thread only, but for the lane.
+ *
+ * An error of write or sync ends the journal: nothing more is acknowledged, batches under way
+ * and later ones fail with ERR_IO, and no write is tried again. Running out of space is noticed
+ * earlier, when the next file cannot be prepared: journal_room says ERR_FULL before anything is
+ * put, and 0 again once a file could be prepared.
+ *
+ * Files `journal/NNNNNNNN.j` are made, zeroed and synced ahead of need by a second lane, and used
+ * again when a checkpoint has made their batches dispensable. journal.c draws the format. */
+#ifndef STORE_JOURNAL_H
+#define STORE_JOURNAL_H
+
+#include "base/lane.h"
+#include "base/list.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct buf;
+struct journal;
+struct vfs;
+
+enum journal_sync {
+    JOURNAL_SYNC_ALWAYS,   /* durable means synced */
+    JOURNAL_SYNC_INTERVAL, /* written; synced every interval: a power cut may take the last ones */
+    JOURNAL_SYNC_NEVER,    /* written; the system syncs when it likes */
+};
+
+struct journal_config {
+    uint64_t file_bytes; /* of one file: at least JOURNAL_FILE_MIN */
+    enum journal_sync sync;
+    uint64_t sync_interval_ms;
+};
+#define JOURNAL_FILE_MIN   (16 * 1024)
+#define JOURNAL_FILE_BYTES (64u * 1024 * 1024)
+
+/* A record is 1 byte to this; a batch holds at least one, and one that is larger than a file gets a
+ * file of its own size. */
+#define JOURNAL_RECORD_MAX (96u * 1024 * 1024)
+
+/* ---- recovery: blocking, before the journal is opened ---- */
+
+struct journal_scan {
+    uint64_t from;             /* in: the first batch wanted (those before are in a checkpoint) */
+    uint64_t next;             /* out: the sequence number for the first new batch */
+    uint64_t next_file;        /* out: the lowest file id never used */
+    uint64_t batches, records; /* out: what was replayed */
+    bool torn;                 /* out: the last batch was incomplete and has been left out */
+    char damage[256];          /* out, with ERR_CORRUPT: which file and place, for people */
+    void *ctx;
+    /* Each record of each batch from `from` on, in order. Non-zero stops the scan with that error.
+     */
+    int (*record)(void *ctx, uint64_t batch, struct str bytes);
+};
+
+/* Reads every file. A batch that does not verify is the torn tail if no valid later batch exists,
+ * in any file; otherwise it is corruption: ERR_CORRUPT, files untouched. */
+int journal_scan(struct vfs *v, struct journal_scan *scan);
+
+/* ---- the open journal ---- */
+
+/* Never writes to a file that was there before, but removes those that are in nobody's way once a
+ * checkpoint releases them. next and next_file come from the scan. */
+struct journal *journal_new(struct vfs *v, struct lane *writer, struct lane *preparer,
+                            const struct journal_config *config, uint64_t next, uint64_t next_file);
+
+/* Prepares the first file; done() tells whether it can be written. */
+void journal_start(struct journal *j, void (*done)(void *ctx, int err), void *ctx);
+
+/* May a record of n bytes be put? 0, ERR_FULL (no file can be prepared), ERR_BUSY (the next is
+ * being prepared, and the open batch is large enough), ERR_IO (the journal has ended). */
+int journal_room(struct journal *j, size_t n);
+
+/* Called when the batch is durable (0) or lost. */
+struct journal_waiter {
+    struct link link;
+    void (*done)(struct journal_waiter *w, int err);
+};
+
+/* Puts one record into the open batch; returns the batch's number. journal_room has said 0. The
+ * bytes are copied. waiter may be NULL. */
+uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter *waiter);
+
+/* Waits for a batch that was returned by journal_put; one that is durable already is told soon. */
+void journal_wait(struct journal *j, uint64_t batch, struct journal_waiter *waiter);
+
+/* Every batch up to this one is durable. */
+uint64_t journal_durable(const struct journal *j);
+
+/* Ends the open batch, even if it is empty; returns the number that the next one will have. All
+ * records put so far are in batches below it. */
+uint64_t journal_cut(struct journal *j);
+
+/* Batches below `batch` rest elsewhere: their files may be used again or removed. */
+void journal_release(struct journal *j, uint64_t batch);
+
+/* Bytes in batches that have not been released, and of all files. */
+uint64_t journal_bytes(const struct journal *j);
+uint64_t journal_file_bytes(const struct journal *j);
+
+/* 0, or why nothing is acknowledged any more. */
+int journal_error(const struct journal *j);
+
+/* Writes and syncs what is open, then done(); nothing may be put any more. */
+void journal_stop(struct journal *j, void (*done)(void *ctx), void *ctx);
+void journal_free(struct journal *j);
+
+#endif
