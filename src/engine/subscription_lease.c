@@ -308,12 +308,15 @@ static void attempt_begin(struct subjob *j)
     struct subscription_head *h = &j->head;
     if (!subjob_require_active(j))
         return;
-    if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING) {
+    bool due = h->until_ms <= subjob_now(j);
+    bool fresh = h->attempts == 0; /* and until_ms was set for it when the wake began */
+    if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING ||
+        (!due && !fresh)) {
         subjob_end(j, SUBSCRIPTION_NO_PENDING_WORK);
         return;
     }
     j->sub->lost = false;
-    if (h->until_ms > subjob_now(j)) { /* written down when the wake began */
+    if (!due) {
         tell_wake(j);
         return;
     }

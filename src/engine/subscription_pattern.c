@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/subscription_pattern.h"
+#include "base/utf8.h"
 #include "engine/subscription.h"
 #include "store/store.h"
-
-#include <stdint.h>
 
 static const struct str any_one = STR_INIT("*");
 static const struct str any_many = STR_INIT("**");
@@ -18,36 +17,19 @@ struct str subscription_path(struct str path)
     return path;
 }
 
-/* The bytes of the UTF-8 sequence that s begins with; 0: none, or a control character. */
-static size_t printable_char(struct str s)
-{
-    const uint8_t *p = (const uint8_t *)s.p;
-    if (p[0] < 0x80)
-        return p[0] >= 0x20 && p[0] != 0x7f ? 1 : 0;
-    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || n > s.n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    /* overlong forms, surrogates, and what lies behind U+10FFFF show in the second byte */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 static bool text_valid(struct str s, size_t max)
 {
-    if (s.n == 0 || s.n > max)
+    if (s.n == 0 || s.n > max || !utf8_valid(s))
         return false;
-    while (s.n > 0) {
-        size_t n = printable_char(s);
-        if (n == 0)
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f)
             return false;
-        s = str_skip(s, n);
-    }
     return true;
+}
+
+bool subscription_id_valid(struct str id)
+{
+    return text_valid(id, SUBSCRIPTION_ID_MAX);
 }
 
 bool subscription_path_valid(struct str path)

@@ -16,7 +16,11 @@ struct str subscription_path(struct str path);
  * characters, and not in the reserved `__ds`. */
 bool subscription_path_valid(struct str path);
 
-/* The same characters, without empty segments, at most SUBSCRIPTION_PATTERN_MAX bytes. */
+/* An id: the same characters, at most SUBSCRIPTION_ID_MAX bytes. */
+bool subscription_id_valid(struct str id);
+
+/* A pattern: the same characters, without empty segments, at most SUBSCRIPTION_PATTERN_MAX bytes.
+ */
 bool subscription_pattern_valid(struct str pattern);
 
 /* Takes time in proportion to the product of both lengths at worst. */

@@ -31,6 +31,7 @@ struct subscriptions_surface {
     struct str public_url; /* `https://streams.example.com`; n == 0: from each request's Host */
 };
 
-void subscriptions_surface_handle(struct subscriptions_surface *surface, struct exchange *x);
+/* Mounted at SUBSCRIPTIONS_PREFIX; surface is a struct subscriptions_surface. */
+void subscriptions_surface_handle(void *surface, struct exchange *x);
 
 #endif
