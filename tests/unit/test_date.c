@@ -85,6 +85,7 @@ static void test_parse_refuses(void **state)
         STR_INIT("2026-01-31T23:59:59Z+01:00"),
         STR_INIT("2026-01-31T23:59:59UTC"),
         STR_INIT("1969-12-31T23:59:59Z"),
+        STR_INIT("1969-12-31T23:59:59-01:00"), /* in 1970 by UTC, but not as written */
         STR_INIT("1970-01-01T00:59:59+01:00"),
         STR_INIT("9999-12-31T23:00:00-01:00"),
         STR_INIT("0000-01-01T00:00:00Z"),

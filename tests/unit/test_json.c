@@ -365,6 +365,22 @@ static void test_split(void **state)
     assert_events(STR("[{\"a\":\n1},{\"b\":2}]"), "{\"a\":1},|{\"b\":2},");
 }
 
+/* A lone value of every size, into buffers that are just full: its comma needs room too. */
+static void test_split_grows(void **state)
+{
+    char text[300];
+    memset(text, '1', sizeof text);
+    for (size_t n = 1; n <= sizeof text; n++) {
+        struct buf out = {0}, ends = {0};
+        size_t at;
+        assert_int_equal(json_split(str_of(text, n), &out, &ends, &at), 0);
+        assert_int_equal(out.n, n + 1);
+        assert_int_equal(out.p[n], ',');
+        buf_deinit(&out);
+        buf_deinit(&ends);
+    }
+}
+
 static void test_split_failure_changes_nothing(void **state)
 {
     static const struct str broken[] = {STR_INIT("[1,2,3"), STR_INIT("[1,2,x]"), STR_INIT("{} {}"),
@@ -438,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_grows),
         cmocka_unit_test(test_split_failure_changes_nothing),
         cmocka_unit_test(test_split_many),
         cmocka_unit_test(test_put_string),

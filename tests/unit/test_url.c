@@ -213,10 +213,11 @@ static void test_parse_refuses(void **state)
         STR_INIT("http://[::1%25eth0]/"),
         STR_INIT("http://[::1\0]/"),
         STR_INIT("http://[::1]x/"),
-        STR_INIT("http://[::1]80/"),
+        STR_INIT("http://[::1]180/"),
         STR_INIT("http://[::1]:"),
         STR_INIT("http://[1111:2222:3333:4444:5555:6666:7777:8888:9999]/"),
         STR_INIT("http://[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000]/"),
+        STR_INIT("http://[0000:0000:0000:0000:0000:ffff:255.255.255.2555]/"), /* one too long */
         STR_INIT("http://h/a b"),
         STR_INIT("http://h/a\r\nX: y"),
         STR_INIT("http://h/\0"),
