@@ -3,6 +3,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "config.h"
+#include "engine/subscription.h"
+#include "http/fetch.h"
 #include "net/listener.h"
 #include "store/store.h"
 #include "telemetry/trace.h"
@@ -54,16 +56,28 @@ static void stop_listening(struct server *s)
 
 /* ---- ending ---- */
 
-static void let_go(struct server *s)
+/* In order: connections, then what works by itself, then what those used. */
+
+static void let_go(void *ctx)
 {
+    struct server *s = ctx;
     timer_stop(&s->drain_limit);
+    webhooks_free(s->webhooks);
+    subscriptions_free(s->subscriptions);
+    fetcher_free(s->fetcher);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
 }
 
+static void stop_subscriptions(struct server *s)
+{
+    webhooks_stop(s->webhooks);
+    subscriptions_stop(s->subscriptions, let_go, s);
+}
+
 static void on_http_idle(struct http *http)
 {
-    let_go(container_of(http, struct server, http));
+    stop_subscriptions(container_of(http, struct server, http));
 }
 
 static void on_drain_limit(struct timer *t)
@@ -84,7 +98,7 @@ void server_drain(struct server *s, struct str why)
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
-        let_go(s);
+        stop_subscriptions(s);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -93,6 +107,25 @@ static void on_signal(uv_signal_t *handle, int number)
 }
 
 /* ---- the whole ---- */
+
+static void handle_subscriptions(void *surface, struct exchange *x)
+{
+    subscriptions_surface_handle(surface, x);
+}
+
+static void init_subscriptions(struct server *s)
+{
+    const struct config *c = s->config;
+    struct webhook_policy policy = {.allow_local = c->allow_loopback_targets,
+                                    .allow_private = c->allow_private_targets};
+    s->fetcher = fetcher_new(&s->loop);
+    s->subscriptions = subscriptions_new(&s->loop.sched, s->store);
+    s->webhooks = webhooks_new(&s->loop.sched, s->subscriptions, s->fetcher, policy, s->trace);
+    s->subscriptions_surface = (struct subscriptions_surface){
+        .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
+    http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), handle_subscriptions,
+               &s->subscriptions_surface);
+}
 
 static void init_surfaces(struct server *s)
 {
@@ -139,11 +172,12 @@ int server_init(struct server *s, const struct config *config, const struct trac
     feeds_init(&s->feeds, s->store);
     trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(config->store)));
     init_surfaces(s);
+    init_subscriptions(s);
     init_signals(s);
     int err = listen_all(s);
     if (err != 0) {
         stop_listening(s);
-        let_go(s);
+        stop_subscriptions(s);
         server_run(s);
         server_deinit(s);
     }

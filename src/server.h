@@ -7,10 +7,12 @@
 #include "http/http.h"
 #include "net/loop.h"
 #include "surface/durable.h"
+#include "surface/subscriptions.h"
 
 #include <uv.h>
 
 struct config;
+struct fetcher;
 struct listener;
 struct store;
 struct trace;
@@ -23,6 +25,10 @@ struct server {
     struct feeds feeds;
     struct http http;
     struct durable durable;
+    struct fetcher *fetcher;
+    struct subscriptions *subscriptions;
+    struct webhooks *webhooks;
+    struct subscriptions_surface subscriptions_surface;
     struct listener **listeners;
     size_t n_listeners;
     uv_signal_t on_term, on_int;
