@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line, as a person or a script uses it.
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { defer } from "./lib/defer.mjs";
 import { startProxy } from "./lib/proxy.mjs";
 import { randomness } from "./lib/rand.mjs";
 import { Running, tidemark } from "./lib/run.mjs";
 import { binary, startServer } from "./lib/server.mjs";
+import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
 
 const at = (server) => ["--server", server.base];
@@ -244,9 +243,7 @@ test("TIDEMARK_SERVER names the server", async (t) => {
 });
 
 test("a Unix socket is a server's address too", async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), "tidemark-e2e-"));
-    defer(t, () => rm(folder, { recursive: true, force: true }));
-    const unix = `${folder}/sock`;
+    const unix = join(await tempFolder(t), "sock");
     await startServer(t, [], { unix });
     const address = ["--server", `unix:${unix}`];
     await succeeds(t, ["append", "u", ...address], { input: "over the socket\n" });
@@ -313,6 +310,29 @@ test("serve says where it listens, and what stands in its way", async (t) => {
     assert.equal(second.code, 1);
     assert.match(second.stderr, new RegExp(`${host}:${port}`));
     assert.match(second.stderr, /in use/);
+});
+
+test("settings: a flag wins over a variable, a variable over the file", async (t) => {
+    const file = join(await tempFolder(t), "tidemark.conf");
+    await writeFile(file, "# a comment\nmax-append = 1k\n");
+    const largest = async (flags, env) => {
+        const server = await startServer(t, flags, { env });
+        await server.create("x", "text/plain");
+        let taken = 0;
+        for (const size of [500, 1500, 2500, 3500]) {
+            const body = "b".repeat(size);
+            const headers = { "content-type": "text/plain" };
+            const { status } = await server.stream("POST", "x", { headers, body });
+            assert.ok([204, 413].includes(status), `${status}`);
+            if (status === 204) taken = size;
+        }
+        return taken;
+    };
+    const env = { TIDEMARK_MAX_APPEND: "2k" };
+    assert.equal(await largest([], {}), 3500);
+    assert.equal(await largest(["--config", file], {}), 500);
+    assert.equal(await largest(["--config", file], env), 1500);
+    assert.equal(await largest(["--config", file, "--max-append", "3k"], env), 2500);
 });
 
 test("--trace json writes one JSON object a line", async (t) => {

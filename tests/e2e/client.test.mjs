@@ -61,7 +61,7 @@ test("text and bytes come back as they were given", async (t) => {
 });
 
 for (const mode of ["sse", "long-poll"]) {
-    test(`a live subscription by ${mode} sees what comes, until the stream is closed`, async (t) => {
+    test(`a live subscription by ${mode} sees what comes, until the end`, async (t) => {
         const server = await startServer(t);
         const handle = await DurableStream.create({
             url: server.url("client/live"),
@@ -99,7 +99,7 @@ function persistentFetch(counter) {
     };
 }
 
-test("an idempotent producer loses nothing and repeats nothing when answers get lost", async (t) => {
+test("an idempotent producer loses and repeats nothing when answers get lost", async (t) => {
     const COUNT = 600;
     const FAULTS = 60;
     const random = randomness(t);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a person types first: curl, over TCP and over a Unix socket.
 import assert from "node:assert/strict";
-import { mkdtemp, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { defer } from "./lib/defer.mjs";
 import { openRaw, wire } from "./lib/raw.mjs";
 import { curl, Running } from "./lib/run.mjs";
 import { startServer } from "./lib/server.mjs";
+import { tempFolder } from "./lib/temp.mjs";
 
 const TEXT = ["-H", "Content-Type: text/plain"];
 const NEXT = ["-o", "-", "-w", "\n%header{stream-next-offset}"];
@@ -182,9 +181,7 @@ test("HTTP/1.0: whole answers without chunks, live ones ended by the connection"
 });
 
 test("a Unix socket", async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), "tidemark-e2e-"));
-    defer(t, () => rm(folder, { recursive: true, force: true }));
-    const path = join(folder, "sock");
+    const path = join(await tempFolder(t), "sock");
     const server = await startServer(t, [], { unix: path });
     const unix = ["--unix-socket", path];
     const url = "http://localhost/v1/stream/local";
@@ -203,9 +200,7 @@ test("a Unix socket", async (t) => {
 });
 
 test("TCP and a Unix socket at once", async (t) => {
-    const folder = await mkdtemp(join(tmpdir(), "tidemark-e2e-"));
-    defer(t, () => rm(folder, { recursive: true, force: true }));
-    const path = join(folder, "sock");
+    const path = join(await tempFolder(t), "sock");
     const server = await startServer(t, ["--listen", `unix:${path}`]);
     await server.create("both", "text/plain", { body: "two doors" });
     assert.equal(

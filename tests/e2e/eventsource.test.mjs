@@ -57,7 +57,7 @@ test("cut at random points again and again, every message arrives once and in or
             JSON.stringify(batch.map((i) => ({ i, pad: "x".repeat(60) }))),
         );
         n += batch.length;
-        // Now and then let the reader catch up, so that cuts hit the live tail and not only replays.
+        // Now and then let the reader catch up, so that cuts also hit the live tail.
         if (random.below(8) === 0)
             await until(() => seen.length >= n || proxy.connections > CUTS, `message ${n}`);
     }
@@ -72,7 +72,7 @@ test("cut at random points again and again, every message arrives once and in or
     assert.ok(proxy.cuts > 0, "no connection was cut");
 });
 
-test("an EventSource as it is resumes by Last-Event-ID after its socket is destroyed", async (t) => {
+test("an EventSource as it is resumes after its socket is destroyed", async (t) => {
     const server = await startServer(t);
     const proxy = await startProxy(t, server, (n) => (n === 0 ? { answerBytes: 2500 } : null));
     await server.create("plain");
@@ -88,7 +88,7 @@ test("an EventSource as it is resumes by Last-Event-ID after its socket is destr
     assert.deepEqual(seen, numbers(0, n + 10));
 });
 
-test("responses that the server ends by itself are followed by the next, without a loss", async (t) => {
+test("a response that the server ends is followed by the next, without a loss", async (t) => {
     const server = await startServer(t, ["--sse-lifetime", "100ms"]);
     await server.create("lives");
     let responses = 0;

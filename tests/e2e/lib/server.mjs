@@ -179,12 +179,15 @@ class Server {
 }
 
 /** Starts `tidemark serve` with these flags; the test `t` stops it. `unix`: a socket's path. */
-export async function startServer(t, flags = [], { unix } = {}) {
+export async function startServer(t, flags = [], { unix, env } = {}) {
     const where = unix ? { path: unix } : { host: "127.0.0.1", port: await freePort() };
     const listen = unix ? `unix:${unix}` : `${where.host}:${where.port}`;
     const more = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
     const args = ["serve", "--store", "memory", "--listen", listen, ...flags, ...more];
-    const child = spawn(binary(), args, { stdio: ["ignore", "pipe", "pipe"], env: sanitizerEnv() });
+    const child = spawn(binary(), args, {
+        stdio: ["ignore", "pipe", "pipe"],
+        env: { ...sanitizerEnv(), ...env },
+    });
     const server = new Server(where, child);
     defer(t, () => server.stop());
     const deadline = Date.now() + START_MS;
