@@ -457,9 +457,11 @@ static int read_stream(struct mem *m, struct store_read *r)
         r->gap.requested = r->at;
         r->gap.earliest = (struct offset){s->life, r->info.first};
     }
-    if (err == 0)
-        r->n_slices = tape_read(&s->tape, r->start, r->max_bytes, r->slices, READ_SLICES, &r->next);
-    return err;
+    if (err != 0)
+        return err;
+    r->n_slices = tape_read(&s->tape, r->start, r->max_bytes, r->slices, READ_SLICES, &r->next);
+    r->last = r->n_slices > 0 ? tape_event_before(&s->tape, r->next) : r->next;
+    return 0;
 }
 
 static void run_read(struct task *t)
