@@ -285,11 +285,16 @@ static void fork_from(struct stream *s, struct stream *source, uint64_t at)
     s->origins[s->n_origins - 1] = (struct origin){source->life, at};
 }
 
+static struct str type_of(const struct stream_config *c, const struct stream *source)
+{
+    return c->content_type.n > 0 ? c->content_type : str_of_cstr(source->content_type);
+}
+
 static struct stream *add_stream(struct mem *m, struct str name, const struct stream_config *c,
                                  struct stream *source, uint64_t fork_at)
 {
     struct stream *s = mem_zalloc(sizeof *s);
-    struct str type = c->content_type.n > 0 ? c->content_type : str_of_cstr(source->content_type);
+    struct str type = type_of(c, source);
     s->name = (char *)(uintptr_t)own(name).p;
     s->name_n = name.n;
     s->life = ++m->lives;
@@ -353,7 +358,7 @@ static int create(struct mem *m, struct store_write *w)
             return err;
     }
     /* A stream that is to be made has no producers and no Stream-Seq yet. */
-    struct verdict_state state = {.content_type = w->content_type, .tail = fork_at};
+    struct verdict_state state = {.content_type = type_of(w->create, source), .tail = fork_at};
     int err = verdict_write(&state, w);
     if (err == VERDICT_APPLY)
         err = check_docs(m, w->docs, w->n_docs);
