@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/* chunk.h -- a run of a stream's events: their bytes, and where each of them ends.
+ *
+ * The unit of memory, of a block in a segment, and of the cache. Shared by reference count; only
+ * the tape that made it adds to it, and only while nobody else holds it. */
+#ifndef STORE_CHUNK_H
+#define STORE_CHUNK_H
+
+#include "base/block.h"
+
+#include <stdint.h>
+
+#define CHUNK_BYTES_MAX (64 * 1024) /* a larger append has a chunk of its own */
+
+/* Where an event ends, relative to the chunk; the top bit says that its append ends there too. */
+#define MARK_APPEND_END 0x80000000u
+#define MARK_END(m)     ((m) & ~MARK_APPEND_END)
+
+struct chunk {
+    uint32_t refs;
+    uint32_t n_marks, cap_marks;
+    uint64_t first;               /* position of its first byte */
+    uint64_t ordinal;             /* of its first event in the stream, from 0 */
+    int64_t oldest_ms, newest_ms; /* wall clock of its first and last append */
+    struct block *bytes;
+    uint32_t *marks;
+};
+
+struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap);
+struct chunk *chunk_ref(struct chunk *c);
+void chunk_unref(struct chunk *c); /* NULL is allowed */
+
+static inline uint64_t chunk_end(const struct chunk *c)
+{
+    return c->first + c->bytes->n;
+}
+
+/* Memory that it takes, for budgets. */
+size_t chunk_size(const struct chunk *c);
+
+/* One append; it fits. ends: as in store_write. */
+void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32_t n,
+                  int64_t now_ms);
+
+/* Index of the first mark that ends behind position pos; n_marks if there is none. */
+uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos);
+
+/* An event of it begins at pos (or pos is its end). */
+bool chunk_is_boundary(const struct chunk *c, uint64_t pos);
+
+#endif

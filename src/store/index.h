@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/* index.h -- what exists and where it rests: one LMDB file, `index.mdb`, written in one transaction
+ * a checkpoint.
+ *
+ * table     key                        value
+ * stream    life                       the stream's row (catalog's encoding)
+ * block     life, first position       where the block is, what it holds
+ * producer  life, digest of the id     id, epoch, seq
+ * doc       key                        version, value
+ * segment   id                         blocks, live blocks, bytes, live bytes
+ * meta      "checkpoint"               batches below are in here; the last life; next segment id
+ *
+ * Numbers in keys are big-endian, so that their order is the order of bytes. Every value carries
+ * its own checksum. One writer at a time; readers on any thread see the last commit. Calls block.
+ * Errors: ERR_IO, ERR_FULL, ERR_CORRUPT, ERR_NOT_FOUND. */
+#ifndef STORE_INDEX_H
+#define STORE_INDEX_H
+
+#include "base/str.h"
+#include "store/producer.h"
+#include "store/segment.h"
+
+struct index;
+struct index_write;
+
+struct index_meta {
+    uint64_t batch; /* journal batches below it are in the index */
+    uint64_t lives; /* handed out */
+    uint64_t next_segment;
+    int64_t wall_ms; /* the latest time seen: expiry never goes back behind it */
+};
+
+struct index_segment {
+    uint64_t id, blocks, live_blocks, bytes, live_bytes;
+};
+
+/* path: of the file. sync false: for tests on a simulated disk, where a commit counts as durable.
+ * Makes the file if it is missing (meta is then all zero but next_segment 1). NULL with a sentence
+ * in why. */
+struct index *index_open(const char *path, bool sync, char *why, size_t size);
+void index_close(struct index *i);
+
+/* ---- loading: everything but blocks, once, at the start ---- */
+struct index_load {
+    void *ctx;
+    int (*stream)(void *ctx, uint64_t life, struct str row);
+    int (*producer)(void *ctx, uint64_t life, const struct producer_claim *p);
+    int (*doc)(void *ctx, struct str key, uint64_t version, struct str value);
+    int (*segment)(void *ctx, const struct index_segment *s);
+};
+int index_load(struct index *i, struct index_load *load, struct index_meta *meta);
+
+/* ---- reading, on any thread ---- */
+
+/* The block that holds position pos of this life. ERR_NOT_FOUND: none does. */
+int index_find(struct index *i, uint64_t life, uint64_t pos, struct block_info *out);
+
+/* All blocks of a life from position `from` on, in order, until each() returns non-zero. */
+int index_blocks(struct index *i, uint64_t life, uint64_t from,
+                 int (*each)(void *ctx, const struct block_info *b), void *ctx);
+
+/* All blocks that rest in a segment (for rewriting it). */
+int index_segment_blocks(struct index *i, uint64_t segment,
+                         int (*each)(void *ctx, uint64_t life, const struct block_info *b),
+                         void *ctx);
+
+/* ---- one checkpoint ---- */
+
+/* Everything until commit is one transaction. An error leaves it to be aborted. Segments' live
+ * counts follow the blocks by themselves: a block row counts as one reference. */
+int index_begin(struct index *i, struct index_write **out);
+int index_put_stream(struct index_write *w, uint64_t life, struct str row);
+int index_put_block(struct index_write *w, uint64_t life, const struct block_info *b);
+int index_put_producer(struct index_write *w, uint64_t life, const struct producer_claim *p);
+int index_put_doc(struct index_write *w, struct str key, uint64_t version, struct str value);
+int index_remove_doc(struct index_write *w, struct str key);
+int index_add_segment(struct index_write *w, uint64_t id, uint64_t bytes);
+
+/* A fork: rows for all blocks of `from` below position `upto` are made for `to` as well. The last
+ * may reach beyond upto. */
+int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_t upto);
+
+/* The stream's row, blocks and producers. */
+int index_remove_stream(struct index_write *w, uint64_t life);
+
+/* Blocks of a life that end at or before pos. */
+int index_trim(struct index_write *w, uint64_t life, uint64_t pos);
+
+int index_put_meta(struct index_write *w, const struct index_meta *meta);
+
+/* Segments without a live block, after all of the above; their rows are removed. The files may be
+ * removed once the commit has succeeded. */
+int index_dead_segments(struct index_write *w, int (*each)(void *ctx, uint64_t id), void *ctx);
+
+int index_commit(struct index_write *w); /* frees w, whatever the result */
+void index_abort(struct index_write *w); /* NULL is allowed */
+
+#endif

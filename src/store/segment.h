@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/* segment.h -- where events rest: large files of blocks, written once, at a checkpoint.
+ *
+ * A block is one chunk of one stream; blocks of a stream that a checkpoint rests stand one after
+ * another. The footer lists all blocks and repeats the rows of their streams, so that the index can
+ * be made again from the segments. Calls block: for lanes, recovery and tools. segment.c draws the
+ * format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a length does not hold. */
+#ifndef STORE_SEGMENT_H
+#define STORE_SEGMENT_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct chunk;
+struct segment_writer;
+struct vfs;
+
+/* Where a block is. */
+struct place {
+    uint64_t segment; /* its number: segments/NNNNNNNN.s */
+    uint64_t offset;
+    uint32_t bytes; /* of the whole block, header and marks included */
+};
+
+/* What is known of a block without reading it. */
+struct block_info {
+    uint64_t life;       /* of the stream that it was written for */
+    uint64_t first, end; /* positions */
+    uint64_t ordinal, events;
+    int64_t oldest_ms, newest_ms;
+    struct place place;
+};
+
+/* ---- writing ---- */
+
+/* Creates the file; ids are never used twice. */
+int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
+
+/* Written from the chunk's memory, which must not change until segment_finish; buffered, so that
+ * small blocks become large writes. */
+int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
+                struct block_info *out);
+
+/* A stream's row as it is at this checkpoint; opaque here, at most SEGMENT_ROW_MAX bytes. */
+#define SEGMENT_ROW_MAX (64 * 1024)
+int segment_add_row(struct segment_writer *w, uint64_t life, struct str row);
+
+/* Footer, sync, sync of the folder. After 0 all of it is durable. */
+int segment_finish(struct segment_writer *w, uint64_t *file_bytes);
+
+/* Frees the writer; a segment that was not finished is removed. NULL is allowed. */
+void segment_close(struct segment_writer *w);
+
+/* ---- reading ---- */
+
+/* The whole block, verified; its life and first position must be those given. The chunk is the
+ * caller's. */
+int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place place,
+                 struct chunk **out);
+
+/* Everything in a finished segment, footer order: blocks, then rows. verify: reads and checks every
+ * block too; what is damaged is told through damaged() and passed over. ERR_CORRUPT: the footer is
+ * not there or not valid; then, with salvage, the blocks are looked for from the start of the file.
+ */
+struct segment_scan {
+    bool verify, salvage;
+    void *ctx;
+    int (*block)(void *ctx, const struct block_info *b);
+    int (*row)(void *ctx, uint64_t life, struct str row);
+    void (*damaged)(void *ctx, uint64_t segment, uint64_t offset, const char *what);
+};
+int segment_scan(struct vfs *v, uint64_t id, struct segment_scan *scan);
+
+int segment_remove(struct vfs *v, uint64_t id);
+
+/* The ids of all segment files there are, in order; freed by the caller. */
+int segment_list(struct vfs *v, uint64_t **ids, size_t *n);
+
+#endif
