@@ -170,17 +170,33 @@ static void measure(struct bench *b, const char *key, const char *type, unsigned
     append_close(&run);
 }
 
-void phase_append(struct bench *b)
+void phase_append_64(struct bench *b)
 {
     measure(b, "append-64", TYPE_BYTES, 64, 1);
+}
+
+void phase_append_256(struct bench *b)
+{
     measure(b, "append-256", TYPE_BYTES, 256, 1);
+}
+
+void phase_append_64x16(struct bench *b)
+{
     measure(b, "append-64x16", TYPE_BYTES, 64, 16);
 }
 
-void phase_append_json(struct bench *b)
+void phase_json_64(struct bench *b)
 {
     measure(b, "json-64", TYPE_JSON, 64, 1);
+}
+
+void phase_json_256(struct bench *b)
+{
     measure(b, "json-256", TYPE_JSON, 256, 1);
+}
+
+void phase_json_64x16(struct bench *b)
+{
     measure(b, "json-64x16", TYPE_JSON, 64, 16);
 }
 

@@ -13,16 +13,21 @@
 
 static const struct phase {
     const char *name;
+    const char *group; /* `--only GROUP` takes all of it */
     void (*run)(struct bench *b);
     const char *help;
 } phases[] = {
-    {"append", phase_append, "256-byte appends over 64 and 256 connections, and pipelined"},
-    {"append-json", phase_append_json, "the same with JSON events"},
-    {"fanout", phase_fanout, "one stream delivered to 500 SSE readers"},
-    {"tokens", phase_tokens, "64 chats, each one writer and one SSE reader"},
-    {"replay", phase_replay, "a million events read as SSE and by GET"},
-    {"resume", phase_resume, "2,000 clients come back at once, 100 events behind"},
-    {"idle", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens"},
+    {"append-64", "append", phase_append_64, "256-byte appends over 64 connections"},
+    {"append-256", "append", phase_append_256, "the same over 256"},
+    {"append-64x16", "append", phase_append_64x16, "the same over 64, pipelining 16"},
+    {"json-64", "append-json", phase_json_64, "appends of a 256-byte JSON object, 64 connections"},
+    {"json-256", "append-json", phase_json_256, "the same over 256"},
+    {"json-64x16", "append-json", phase_json_64x16, "the same over 64, pipelining 16"},
+    {"fanout", "live", phase_fanout, "one stream delivered to 500 SSE readers"},
+    {"tokens", "live", phase_tokens, "64 chats, each one writer and one SSE reader"},
+    {"replay", "read", phase_replay, "a million events read as SSE and by GET"},
+    {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind"},
+    {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens"},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 
@@ -81,25 +86,26 @@ static void usage(FILE *to)
           "  --args \"...\"    its arguments after `serve --listen ...`; default: --store memory\n"
           "  --url URL       measure a server that runs already\n"
           "  --pid PID       its process, to tell its CPU time and memory\n"
-          "  --only NAME     only this phase; may be given more than once\n"
+          "  --only NAME     only this phase or group; may be given more than once\n"
           "  --seconds N     how long to measure each figure; default 4\n"
           "  --fsync         compare with the aims of a store that syncs before it answers\n"
           "  --callgrind     count instructions per operation instead (needs valgrind)\n"
           "  --json          print the rows as JSON\n\n"
-          "Phases:\n",
+          "Phases, and their groups:\n",
           to);
     for (size_t i = 0; i < PHASES; i++)
-        fprintf(to, "  %-14s  %s\n", phases[i].name, phases[i].help);
+        fprintf(to, "  %-14s  %-12s  %s\n", phases[i].name, phases[i].group, phases[i].help);
 }
 
 static int choose(struct settings *s, const char *name)
 {
+    unsigned before = s->chosen;
     for (size_t i = 0; i < PHASES; i++)
-        if (strcmp(phases[i].name, name) == 0) {
+        if (strcmp(phases[i].name, name) == 0 || strcmp(phases[i].group, name) == 0)
             s->chosen |= 1u << i;
-            return 0;
-        }
-    fprintf(stderr, "bench: there is no phase `%s`; see --help\n", name);
+    if (s->chosen != before)
+        return 0;
+    fprintf(stderr, "bench: there is no phase `%s`, or it is chosen already; see --help\n", name);
     return -1;
 }
 

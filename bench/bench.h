@@ -19,8 +19,12 @@ struct bench {
 
 /* A phase works on a server that has no load and leaves it without load and without its streams.
  * It adds its rows to the report; what goes wrong fails the swarm. */
-void phase_append(struct bench *b);
-void phase_append_json(struct bench *b);
+void phase_append_64(struct bench *b);
+void phase_append_256(struct bench *b);
+void phase_append_64x16(struct bench *b);
+void phase_json_64(struct bench *b);
+void phase_json_256(struct bench *b);
+void phase_json_64x16(struct bench *b);
 void phase_fanout(struct bench *b);
 void phase_tokens(struct bench *b);
 void phase_replay(struct bench *b);
