@@ -274,3 +274,20 @@ test("a pipelined request waits behind a long-poll", async (t) => {
         assert.equal("stream-cursor" in answer.headers, which === "long-poll");
     }
 });
+
+test("a client that has said all it has to say still gets its answers", async (t) => {
+    const server = await startServer(t);
+    const text = { "Content-Type": "text/plain" };
+    const raw = await openRaw(t, server);
+    raw.send(wire("PUT", "half", text, "one ") + wire("POST", "half", text, "two"));
+    raw.send(wire("GET", "half"));
+    raw.finish();
+    assert.deepEqual(
+        (await raw.answersUntilClose()).map(({ status, text }) => [status, text]),
+        [
+            [201, ""],
+            [204, ""],
+            [200, "one two"],
+        ],
+    );
+});

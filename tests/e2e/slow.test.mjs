@@ -80,3 +80,19 @@ test("a catch-up reader that stops half-way holds nobody up", async (t) => {
     raw.resume();
     assert.equal((await raw.body(head)).toString(), text);
 });
+
+test("answers that nobody takes are not made in advance", async (t) => {
+    const server = await startServer(t);
+    await server.create("x", "text/plain", { body: "z".repeat(64 * 1024) });
+    await server.stream("GET", "x");
+    const before = server.rss();
+    const raw = await openRaw(t, server);
+    raw.pause();
+    for (let i = 0; i < 4000; i++) raw.send(wire("GET", "x")); // 250 MiB of answers
+    let most = 0;
+    for (let turns = 0; turns < 200; turns++) {
+        await server.stream("HEAD", "x");
+        most = Math.max(most, server.rss() - before);
+    }
+    assert.ok(most < 16 * MIB, `${most} bytes more`);
+});

@@ -99,6 +99,11 @@ const LINES = {
     "no Host": get("GET /v1/stream/victim HTTP/1.1", ""),
     "two Hosts": get("GET /v1/stream/victim HTTP/1.1", "Host: a\r\nHost: b\r\n"),
     "the same Host twice": get("GET /v1/stream/victim HTTP/1.1", "Host: e2e\r\nHost: e2e\r\n"),
+    "a Host with a space": get("GET /v1/stream/victim HTTP/1.1", "Host: a b\r\n"),
+    "a Host with a path": get("GET /v1/stream/victim HTTP/1.1", "Host: a/b\r\n"),
+    "a Host with a user": get("GET /v1/stream/victim HTTP/1.1", "Host: a@b\r\n"),
+    "a Host of two": get("GET /v1/stream/victim HTTP/1.1", "Host: a, b\r\n"),
+    "a Host with a quote": get("GET /v1/stream/victim HTTP/1.1", 'Host: a"b\r\n'),
     "two Hosts on HTTP/1.0": get("GET /v1/stream/victim HTTP/1.0", "Host: a\r\nHost: b\r\n"),
 };
 
