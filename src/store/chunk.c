@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/chunk.h"
+#include "base/err.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -84,4 +85,25 @@ bool chunk_is_boundary(const struct chunk *c, uint64_t pos)
         return true;
     uint32_t i = chunk_mark_after(c, pos);
     return i > 0 && MARK_END(c->marks[i - 1]) == pos - c->first;
+}
+
+int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                  uint64_t *out)
+{
+    uint32_t i = chunk_mark_after(c, pos), last = i;
+    while (!(c->marks[last] & MARK_APPEND_END))
+        last++;
+    uint64_t append_end = c->first + MARK_END(c->marks[last]);
+    if (append_end > end)
+        append_end = end; /* a fork may have taken only part of it */
+    uint64_t target = pos + sub;
+    if (events) {
+        if (sub > last - i + 1)
+            return ERR_FORK_OFFSET;
+        target = c->first + MARK_END(c->marks[i + sub - 1]);
+    }
+    if (target > append_end || target < pos)
+        return ERR_FORK_OFFSET;
+    *out = target;
+    return 0;
 }

@@ -48,4 +48,9 @@ uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos);
 /* An event of it begins at pos (or pos is its end). */
 bool chunk_is_boundary(const struct chunk *c, uint64_t pos);
 
+/* The position `sub` events (or bytes) past the boundary pos, within the append that begins there
+ * and not behind `end`. 0 or ERR_FORK_OFFSET. sub > 0, pos < end. */
+int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                  uint64_t *out);
+
 #endif

@@ -2,38 +2,17 @@
 #include "store/tape.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "store/chunk.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define CHUNK_MIN       512
-#define CHUNK_MAX       (64 * 1024) /* a larger append has a chunk of its own */
-
-/* Where an event ends, relative to the chunk; the top bit says that its append ends there too. */
-#define MARK_APPEND_END 0x80000000u
-#define MARK_END(m)     ((m) & ~MARK_APPEND_END)
-
-struct chunk {
-    uint32_t refs;
-    uint32_t n_marks, cap_marks;
-    uint64_t first; /* position of its first byte */
-    struct block *bytes;
-    uint32_t *marks;
-};
+#define CHUNK_MIN 512
 
 struct tape_piece {
     struct chunk *chunk;
     uint64_t end; /* position; at most that of the chunk's end */
 };
-
-static void chunk_unref(struct chunk *c)
-{
-    if (--c->refs > 0)
-        return;
-    block_unref(c->bytes);
-    free(c->marks);
-    free(c);
-}
 
 void tape_deinit(struct tape *t)
 {
@@ -53,57 +32,35 @@ static struct tape_piece *add_piece(struct tape *t, struct chunk *c, uint64_t en
     return &t->pieces[t->n++];
 }
 
-/* The last piece if n bytes fit behind it and no fork shares it, else a new one. */
+/* The last piece if n bytes fit behind it and nobody else holds it, else a new one. */
 static struct tape_piece *piece_for(struct tape *t, size_t n)
 {
     size_t cap = CHUNK_MIN;
     if (t->n > 0) {
         struct tape_piece *last = &t->pieces[t->n - 1];
         struct block *b = last->chunk->bytes;
-        if (last->chunk->refs == 1 && last->end == last->chunk->first + b->n && b->cap - b->n >= n)
+        if (last->chunk->refs == 1 && last->end == chunk_end(last->chunk) && b->cap - b->n >= n)
             return last;
         cap = b->cap * 2u;
     }
-    if (cap > CHUNK_MAX)
-        cap = CHUNK_MAX;
+    if (cap > CHUNK_BYTES_MAX)
+        cap = CHUNK_BYTES_MAX;
     if (cap < n)
         cap = n;
-    struct chunk *c = mem_zalloc(sizeof *c);
-    c->refs = 1;
-    c->first = t->tail;
-    c->bytes = block_new((uint32_t)cap);
-    return add_piece(t, c, t->tail);
+    return add_piece(t, chunk_new(t->tail, t->events, (uint32_t)cap), t->tail);
 }
 
-static void add_marks(struct chunk *c, uint32_t base, uint32_t size, const uint32_t *ends,
-                      uint32_t n)
+void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n, int64_t now_ms)
 {
-    uint32_t count = ends == NULL ? 1 : n;
-    if (c->cap_marks - c->n_marks < count) {
-        while (c->cap_marks - c->n_marks < count)
-            c->cap_marks = c->cap_marks ? c->cap_marks * 2 : 4;
-        c->marks = mem_realloc(c->marks, c->cap_marks * sizeof *c->marks);
-    }
-    for (uint32_t i = 0; i < count; i++)
-        c->marks[c->n_marks++] = base + (ends == NULL ? size : ends[i]);
-    c->marks[c->n_marks - 1] |= MARK_APPEND_END;
-}
-
-void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n)
-{
-    assert(data.n > 0 && data.n < MARK_APPEND_END);
-    assert(ends == NULL || (n > 0 && ends[n - 1] == data.n));
     struct tape_piece *p = piece_for(t, data.n);
-    struct block *b = p->chunk->bytes;
-    memcpy(b->bytes + b->n, data.p, data.n);
-    add_marks(p->chunk, b->n, (uint32_t)data.n, ends, n);
-    b->n += (uint32_t)data.n;
+    chunk_append(p->chunk, data, ends, n, now_ms);
     t->tail += data.n;
+    t->events += ends == NULL ? 1 : n;
     p->end = t->tail;
 }
 
-/* The piece that holds the byte at pos; pos < tail. */
-static uint32_t find_piece(const struct tape *t, uint64_t pos)
+/* The piece that holds the byte at pos; first <= pos < tail. */
+static const struct tape_piece *piece_at(const struct tape *t, uint64_t pos)
 {
     uint32_t low = 0, high = t->n - 1;
     while (low < high) {
@@ -113,34 +70,22 @@ static uint32_t find_piece(const struct tape *t, uint64_t pos)
         else
             low = mid + 1;
     }
-    return low;
-}
-
-/* Index of the first mark that ends behind `at` (relative); n_marks if there is none. */
-static uint32_t find_mark(const struct chunk *c, uint64_t at)
-{
-    uint32_t low = 0, high = c->n_marks;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (MARK_END(c->marks[mid]) > at)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
+    return &t->pieces[low];
 }
 
 bool tape_is_boundary(const struct tape *t, uint64_t pos)
 {
-    if (pos == t->tail)
-        return true;
-    if (pos > t->tail)
-        return false;
-    const struct chunk *c = t->pieces[find_piece(t, pos)].chunk;
-    if (pos == c->first)
-        return true;
-    uint32_t i = find_mark(c, pos - c->first);
-    return i > 0 && MARK_END(c->marks[i - 1]) == pos - c->first;
+    if (pos >= t->tail)
+        return pos == t->tail;
+    return chunk_is_boundary(piece_at(t, pos)->chunk, pos);
+}
+
+uint64_t tape_ordinal(const struct tape *t, uint64_t pos)
+{
+    if (pos >= t->tail)
+        return t->events;
+    const struct chunk *c = piece_at(t, pos)->chunk;
+    return c->ordinal + chunk_mark_after(c, pos);
 }
 
 int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, uint64_t *out)
@@ -151,63 +96,51 @@ int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, 
         *out = pos;
         return 0;
     }
-    const struct tape_piece *p = &t->pieces[find_piece(t, pos)];
-    const struct chunk *c = p->chunk;
-    uint32_t i = find_mark(c, pos - c->first), last = i;
-    while (!(c->marks[last] & MARK_APPEND_END))
-        last++;
-    uint64_t append_end = c->first + MARK_END(c->marks[last]);
-    if (append_end > p->end)
-        append_end = p->end; /* a fork may have taken only part of it */
-    uint64_t target = pos + sub;
-    if (events) {
-        if (sub > last - i + 1)
-            return ERR_FORK_OFFSET;
-        target = c->first + MARK_END(c->marks[i + sub - 1]);
-    }
-    if (target > append_end || target < pos)
-        return ERR_FORK_OFFSET;
-    *out = target;
-    return 0;
+    const struct tape_piece *p = piece_at(t, pos);
+    return chunk_advance(p->chunk, p->end, pos, sub, events, out);
 }
 
-void tape_fork(const struct tape *t, uint64_t at, struct tape *to)
+void tape_fork(const struct tape *t, uint64_t at, uint64_t events, struct tape *to)
 {
     assert(at <= t->tail && to->n == 0);
     for (uint32_t i = 0; i < t->n && t->pieces[i].chunk->first < at; i++) {
-        struct tape_piece *p = &t->pieces[i];
-        p->chunk->refs++;
-        add_piece(to, p->chunk, p->end < at ? p->end : at);
+        const struct tape_piece *p = &t->pieces[i];
+        add_piece(to, chunk_ref(p->chunk), p->end < at ? p->end : at);
     }
+    to->first = t->first < at ? t->first : at;
     to->tail = at;
+    to->events = events;
 }
 
-/* Where a read of about max bytes from `from` on ends within this piece. */
-static uint64_t cut(const struct tape_piece *p, uint64_t from, size_t max)
+/* Where a read of about max bytes from `from` on ends within this piece, and none behind limit. */
+static uint64_t cut(const struct tape_piece *p, uint64_t from, uint64_t limit, size_t max)
 {
-    if (p->end - from <= max)
-        return p->end;
+    uint64_t end = p->end < limit ? p->end : limit;
+    if (end - from <= max)
+        return end;
     const struct chunk *c = p->chunk;
-    uint32_t first = find_mark(c, from - c->first);
-    uint32_t behind = find_mark(c, from - c->first + max);
-    uint64_t end = c->first + MARK_END(c->marks[behind > first ? behind - 1 : first]);
-    return end < p->end ? end : p->end;
+    uint32_t first = chunk_mark_after(c, from);
+    uint32_t behind = chunk_mark_after(c, from + max);
+    uint64_t at = c->first + MARK_END(c->marks[behind > first ? behind - 1 : first]);
+    return at < end ? at : end;
 }
 
-uint32_t tape_read(const struct tape *t, uint64_t from, size_t max, struct slice *slices,
-                   uint32_t room, uint64_t *next)
+uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t max,
+                   struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last)
 {
     uint32_t n = 0;
     uint64_t pos = from;
-    uint32_t i = pos < t->tail ? find_piece(t, pos) : t->n;
-    for (; i < t->n && n < room; i++) {
+    *last = from;
+    const struct tape_piece *p = pos < t->tail ? piece_at(t, pos) : t->pieces + t->n;
+    for (; p < t->pieces + t->n && n < room && pos < limit; p++) {
         size_t left = max - (size_t)(pos - from);
-        const struct tape_piece *p = &t->pieces[i];
-        uint64_t end = cut(p, pos, left);
+        uint64_t end = cut(p, pos, limit, left);
         if (n > 0 && end - pos > left)
             break; /* one event more than asked for is only taken when it is the first */
         slices[n] = slice_of(p->chunk->bytes, pos - p->chunk->first, end - p->chunk->first);
         block_ref(slices[n++].owner);
+        uint32_t mark = chunk_mark_after(p->chunk, end - 1);
+        *last = p->chunk->first + (mark == 0 ? 0 : MARK_END(p->chunk->marks[mark - 1]));
         pos = end;
         if (end < p->end || (size_t)(pos - from) >= max)
             break;
@@ -216,9 +149,33 @@ uint32_t tape_read(const struct tape *t, uint64_t from, size_t max, struct slice
     return n;
 }
 
-uint64_t tape_event_before(const struct tape *t, uint64_t end)
+void tape_seal(struct tape *t)
 {
-    const struct chunk *c = t->pieces[find_piece(t, end - 1)].chunk;
-    uint32_t i = find_mark(c, end - 1 - c->first);
-    return c->first + (i == 0 ? 0 : MARK_END(c->marks[i - 1]));
+    if (t->n == 0)
+        return;
+    struct block *b = t->pieces[t->n - 1].chunk->bytes;
+    b->cap = b->n;
+}
+
+void tape_drop(struct tape *t, uint64_t upto)
+{
+    uint32_t gone = 0;
+    while (gone < t->n && t->pieces[gone].end <= upto)
+        chunk_unref(t->pieces[gone++].chunk);
+    t->n -= gone;
+    if (t->n == 0) {
+        free(t->pieces);
+        t->pieces = NULL;
+        t->cap = 0;
+    } else if (gone > 0) {
+        memmove(t->pieces, t->pieces + gone, t->n * sizeof *t->pieces);
+    }
+    if (upto > t->first)
+        t->first = upto;
+}
+
+struct chunk *tape_chunk(const struct tape *t, uint32_t i, uint64_t *end)
+{
+    *end = t->pieces[i].end;
+    return t->pieces[i].chunk;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tape.h -- the events of one stream in memory.
+/* tape.h -- the events of one stream that are in memory.
  *
- * A tape is a row of pieces; a piece is a reference to a chunk (bytes, and where their events end)
- * and the position up to which the chunk counts for this tape. A fork takes references to the
- * chunks of its source up to the fork point, so that nothing is copied and nothing that happens to
- * the source later reaches it. Only the tape that made a chunk adds to it. */
+ * A tape is a row of pieces; a piece is a reference to a chunk and the position up to which the
+ * chunk counts for this tape. A fork takes references to the chunks of its source up to the fork
+ * point, so that nothing is copied and nothing that happens to the source later reaches it. Only
+ * the tape that made a chunk adds to it. What is dropped from the front rests elsewhere, or has
+ * been trimmed. */
 #ifndef STORE_TAPE_H
 #define STORE_TAPE_H
 
@@ -12,34 +13,49 @@
 
 #include <stdint.h>
 
+struct chunk;
+
 struct tape {
     struct tape_piece *pieces;
     uint32_t n, cap;
+    uint64_t first; /* position of the first byte held; == tail: nothing is */
     uint64_t tail;
+    uint64_t events; /* appended in all: the ordinal of the next */
 };
 
 void tape_deinit(struct tape *t); /* zero-initialised is empty */
 
 /* data.n > 0. ends: where each of the n events ends in data (the last is data.n); NULL: one event.
  * They are one append. data.n < 2^31. */
-void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n);
+void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n, int64_t now_ms);
 
-/* *to is empty and becomes a fork of t up to position `at`. */
-void tape_fork(const struct tape *t, uint64_t at, struct tape *to);
+/* *to is empty and becomes a fork of t up to position `at`, whose event's ordinal is `events`. What
+ * t does not hold, neither does it. */
+void tape_fork(const struct tape *t, uint64_t at, uint64_t events, struct tape *to);
 
-/* An event begins there, or it is the tail. */
+/* An event begins there, or it is the tail. pos >= first. */
 bool tape_is_boundary(const struct tape *t, uint64_t pos);
 
+/* Ordinal of the event that begins at this boundary (or would). pos >= first. */
+uint64_t tape_ordinal(const struct tape *t, uint64_t pos);
+
 /* The position `sub` events (or bytes) past the boundary `pos`, within the append that begins
- * there. 0 or ERR_FORK_OFFSET. */
+ * there. 0 or ERR_FORK_OFFSET. pos >= first. */
 int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, uint64_t *out);
 
-/* Whole events from the boundary `from` on: about max bytes, at least one event unless at the tail.
- * Fills up to `room` slices with references; returns how many, and where they end in *next. */
-uint32_t tape_read(const struct tape *t, uint64_t from, size_t max, struct slice *slices,
-                   uint32_t room, uint64_t *next);
+/* Whole events from the boundary `from` (>= first) on, none behind `limit`: about max bytes, at
+ * least one event if there is any. Fills up to `room` slices with references; returns how many,
+ * where they end in *next, and where the last event begins in *last. */
+uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t max,
+                   struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last);
 
-/* Where the event that ends at the boundary `end` begins; end > 0. */
-uint64_t tape_event_before(const struct tape *t, uint64_t end);
+/* Nothing is added to the chunks that are there; the next append begins a new one. */
+void tape_seal(struct tape *t);
+
+/* Lets go of everything before position `upto`: whole pieces, and then first == upto. */
+void tape_drop(struct tape *t, uint64_t upto);
+
+/* The pieces held, in order; each as a chunk and where it ends for this tape. i < n. */
+struct chunk *tape_chunk(const struct tape *t, uint32_t i, uint64_t *end);
 
 #endif

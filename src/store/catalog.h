@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* catalog.h -- the streams and documents of a store that one process owns, with the rules for
+ * changing them; for engines that keep them in memory (mem.c) and on disk (embedded.c).
+ *
+ * A change is judged against what has been applied so far, then applied. Readers are shown the
+ * *settled* part: what a crash cannot take back. mem.c settles at once, the store on disk when the
+ * journal has. Loop thread only. */
+#ifndef STORE_CATALOG_H
+#define STORE_CATALOG_H
+
+#include "base/map.h"
+#include "store/store.h"
+#include "store/tape.h"
+#include "store/watchers.h"
+
+/* A life whose positions below `upto` are this stream's too: the streams it was forked from. */
+struct origin {
+    uint64_t life, upto;
+};
+
+struct stream {
+    struct str name; /* owned, as all texts here */
+    uint64_t life;
+    struct tape tape;            /* what has been applied and is in memory */
+    uint64_t first;              /* trimmed up to here */
+    struct stream_config config; /* as asked for */
+    struct str content_type;
+    int64_t ttl_s, expires_ms; /* in force */
+    int64_t touched_ms;
+    struct link expiring; /* in catalog->expiring, if it can expire */
+    enum end_reason end;
+    struct producer_claim closed_by;
+    struct map *producers; /* of struct producer; NULL: none yet */
+    struct str last_seq;
+    struct origin *origins;
+    uint32_t n_origins;
+    struct stream *source; /* of a fork: counted in its forks */
+    uint32_t forks;
+    bool deleted; /* only forks keep it */
+
+    /* settled */
+    uint64_t settled_tail;
+    enum end_reason settled_end;
+    bool settled; /* its creation is */
+
+    struct link dirty; /* the engine's: changed since it was written out */
+    uint32_t pins;     /* the engine's: keep the memory although it has been removed */
+    bool removed;
+};
+
+struct producer {
+    struct producer_state state;
+    struct link dirty; /* the engine's */
+    size_t n;
+    char id[];
+};
+
+struct doc {
+    struct str key, value; /* owned; value.p == NULL: removed, kept for the engine */
+    uint64_t version;
+    struct link dirty; /* the engine's */
+};
+
+struct catalog {
+    struct sched *sched;
+    struct map streams; /* by name */
+    struct map docs;    /* by key */
+    struct watchers watchers;
+    struct link expiring;
+    struct timer sweep;
+    uint64_t lives;         /* handed out so far */
+    int64_t wall_ms;        /* never goes back, whatever the clock does */
+    bool keep_removed_docs; /* the engine has yet to hear of them, and drops them itself */
+    /* Told before a stream's row and data go (also when only forks keep the name). May be NULL. */
+    void (*removing)(struct catalog *c, struct stream *s);
+};
+
+void catalog_init(struct catalog *c, struct sched *sched);
+void catalog_deinit(struct catalog *c);
+
+/* From now on expired streams are removed by themselves. */
+void catalog_start_sweep(struct catalog *c);
+
+int64_t catalog_wall_ms(struct catalog *c);
+
+/* ERR_NOT_FOUND, ERR_DELETED, or 0 and a live stream. One that has expired is removed by this. */
+int catalog_find(struct catalog *c, struct str name, struct stream **out);
+
+void stream_touch(struct catalog *c, struct stream *s);
+struct stream_info stream_info_of(const struct stream *s); /* settled */
+
+/* The position that an offset means in this stream: ERR_GAP with *reason, or 0. Whether an event
+ * begins there is not looked at. */
+int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos,
+                   enum gap_reason *reason);
+
+/* ---- writes ---- */
+
+/* What a write comes to. */
+struct judgement {
+    struct stream *stream;         /* that exists; NULL: it is to be created */
+    struct stream *source;         /* of a fork */
+    uint64_t fork_anchor;          /* the position that fork_at means */
+    uint64_t fork_at, fork_events; /* the fork point, and the ordinal there; see catalog_judge */
+};
+
+/* VERDICT_APPLY, VERDICT_DUPLICATE, or the error; nothing has changed (but what expired). Fills the
+ * results of w. For a fork whose point lies before what the source's tape holds, `place_fork` says
+ * where it is: it has been called with *j filled up to fork_anchor, and sets fork_at and
+ * fork_events. NULL: the tapes hold everything. */
+int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
+                  int (*place_fork)(void *ctx, struct judgement *j), void *ctx);
+
+/* Applies what was judged VERDICT_APPLY. Returns the stream; w->info shows what was applied. */
+struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j);
+
+/* What has been applied up to this tail is safe: readers may see it, watchers are told. */
+void catalog_settle(struct catalog *c, struct stream *s, uint64_t tail, enum end_reason end);
+
+/* Takes the stream away. While forks of it live, its name is not free. */
+void catalog_remove(struct catalog *c, struct stream *s);
+
+/* Lets go of a pinned stream. */
+void stream_unpin(struct stream *s);
+
+/* ---- documents ---- */
+
+int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n);
+void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n);
+
+/* ---- listings: fill the operation and call its done() ---- */
+
+void catalog_list(struct catalog *c, struct store_list *l);
+void catalog_docs(struct catalog *c, struct store_docs *d);
+
+/* ---- loading what an engine has kept ---- */
+
+/* A stream as it was, settled; all but texts is set by the caller afterwards. Texts are copied. */
+struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
+                           const struct stream_config *config, struct str content_type);
+void stream_set_producer(struct stream *s, const struct producer_claim *claim);
+
+#endif
