@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 /* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
- * is the stream's tail, and no change was told since the read that said so began; only then may
- * anybody wait there, except for a shared read that is under way. */
+ * is the tail of an open stream, and no change was told since the read that said so began; only
+ * then may anybody wait there, except for a shared read that is under way. While somebody waits,
+ * the tail moves by shared reads alone: they begin where those who wait are. */
 struct feed {
     struct feeds *feeds;
     struct store_watch watch;
@@ -130,38 +131,62 @@ static bool has_news(const struct store_read *r)
     return r->next > r->start || r->info.end != END_NONE;
 }
 
-/* Takes over what a read has found out about the tail, unless it may have moved since. */
-static void learn_tail(struct load *l)
+/* Is the tail that a read has seen still the tail of an open stream, for all we were told? */
+static bool is_fresh(const struct load *l)
 {
-    struct feed *f = l->feed;
-    if (l->read.next != l->read.info.tail || f->changes != l->changes)
-        return;
-    f->fresh = true;
-    f->life = l->read.info.life;
-    f->tail = l->read.next;
+    return l->feed->changes == l->changes && l->read.info.end == END_NONE;
 }
 
 static void shared_loaded(struct load *l, int err)
 {
     struct feed *f = l->feed;
+    const struct store_read *r = &l->read;
     f->loading = false;
     if (err != 0) {
         wake_waiting(f); /* each finds out by a read of its own */
         return;
     }
-    f->life = l->read.info.life;
-    f->tail = l->read.next;
-    learn_tail(l);
+    bool up_to_date = r->next == r->info.tail;
+    f->life = r->info.life;
+    f->tail = r->next;
+    f->fresh = up_to_date && is_fresh(l);
+    bool over = up_to_date && r->info.end != END_NONE;
     /* More is there already: read on while those who wait are served with this. */
-    if (!f->fresh && !list_empty(&f->waiting))
+    if (!f->fresh && !over && !list_empty(&f->waiting))
         start_load(f, NULL, (struct offset){f->life, f->tail});
-    if (!has_news(&l->read))
+    if (!has_news(r))
         return;
     struct batch *b = batch_take(&l->read);
     f->last = b;
     wake_waiting(f);
     f->last = NULL;
     batch_unref(b);
+}
+
+/* What one subscriber's read has found out is good for all: who waits at a place that is no longer
+ * the tail gets a shared read, since the notice of it may find the feed up to date and keep quiet.
+ */
+static void share_tail(struct load *l)
+{
+    struct feed *f = l->feed;
+    const struct stream_info *info = &l->read.info;
+    if (f->loading || f->changes != l->changes)
+        return;
+    bool moved = info->life != f->life || info->tail != f->tail || info->end != END_NONE;
+    if (moved && !list_empty(&f->waiting)) {
+        f->fresh = false;
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+        return;
+    }
+    f->fresh = is_fresh(l);
+    f->life = info->life;
+    f->tail = info->tail;
+}
+
+/* Nothing but what this subscriber gave back? */
+static bool only_held(const struct subscriber *s, const struct store_read *r)
+{
+    return s->held && r->info.tail == s->held_tail && r->info.end == END_NONE;
 }
 
 static void own_loaded(struct load *l, int err)
@@ -174,9 +199,9 @@ static void own_loaded(struct load *l, int err)
         *s->gap = l->read.gap;
     }
     if (err == 0) {
-        if (!l->feed->loading)
-            learn_tail(l);
-        if (has_news(&l->read))
+        share_tail(l);
+        s->life = l->read.info.life; /* it may have come with an alias of its position */
+        if (has_news(&l->read) && !only_held(s, &l->read))
             s->own = batch_take(&l->read);
     }
     s->ready(s); /* without news it asks again, and then waits */
@@ -249,6 +274,7 @@ static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
 {
     s->life = b->info.life;
     s->pos = b->next;
+    s->held = false;
     *out = b;
     return NEXT_BATCH;
 }
@@ -256,6 +282,7 @@ static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
 enum next subscriber_next(struct subscriber *s, struct batch **batch)
 {
     struct feed *f = s->feed;
+    list_remove(&s->link); /* who asks anew may get something now, and is not told to ask for it */
     if (s->err != 0)
         return NEXT_FAILED;
     if (s->own != NULL) {
@@ -265,18 +292,16 @@ enum next subscriber_next(struct subscriber *s, struct batch **batch)
     }
     if (s->load != NULL)
         return NEXT_WAIT;
-    if (f->last != NULL && f->last->info.life == s->life && f->last->start == s->pos) {
+    if (f->last != NULL && f->last->info.life == s->life && f->last->start == s->pos && !s->held) {
         f->last->refs++;
         return give(s, f->last, batch);
     }
     bool at_tail = f->life == s->life && s->pos == f->tail;
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;
     if ((f->fresh && (at_tail || held)) || (f->loading && at_tail)) {
-        if (list_empty(&s->link))
-            list_push(&f->waiting, &s->link);
+        list_push(&f->waiting, &s->link);
         return NEXT_WAIT;
     }
-    s->held = false;
     start_load(f, s, (struct offset){s->life, s->pos});
     return NEXT_WAIT;
 }
