@@ -15,6 +15,7 @@ struct delay {
     bool one_by_one;
     struct timer tick;
     struct link items; /* what is held */
+    struct link due;   /* what is held no longer */
     size_t n_items, n_under_way, n_watches, watches_max;
     uint64_t n_reads;
     void (*passed_on)(void *ctx, const void *op);
@@ -65,16 +66,14 @@ static struct item *any_of(struct rng *r, struct link *items)
 static void tick(struct timer *t)
 {
     struct delay *d = container_of(t, struct delay, tick);
-    struct link due;
-    list_init(&due);
     list_each_safe (l, &d->items) {
         if (--list_item(l, struct item, link)->turns > 0)
             continue;
         list_remove(l);
-        list_push(&due, l);
+        list_push(&d->due, l);
     }
-    while (!list_empty(&due)) {
-        struct item *i = any_of(&d->rng, &due);
+    while (!list_empty(&d->due)) {
+        struct item *i = any_of(&d->rng, &d->due);
         let_go(d, i);
         i->run(i);
     }
@@ -475,6 +474,7 @@ struct store *delay_store_new(struct store *inner, uint64_t seed, unsigned max_t
     d->rng.state = seed;
     d->max_turns = max_turns;
     list_init(&d->items);
+    list_init(&d->due);
     timer_init(&d->tick, tick);
     return &d->store;
 }
