@@ -130,8 +130,10 @@ uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t m
 {
     uint32_t n = 0;
     uint64_t pos = from;
-    *last = from;
-    const struct tape_piece *p = pos < t->tail ? piece_at(t, pos) : t->pieces + t->n;
+    *next = *last = from;
+    if (from >= t->tail) /* also: no pieces to point at */
+        return 0;
+    const struct tape_piece *p = piece_at(t, pos);
     for (; p < t->pieces + t->n && n < room && pos < limit; p++) {
         size_t left = max - (size_t)(pos - from);
         uint64_t end = cut(p, pos, limit, left);
