@@ -199,15 +199,27 @@ ssize_t conn_read(struct conn *c, char *into, size_t n)
     return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
 }
 
+/* A full queue: where half of it has been sent there is room, and a queue that never runs empty
+ * stays as small as what is in it. */
+static struct outq *make_room(struct outq *q)
+{
+    if (q->first < q->cap / 2) {
+        q->cap *= 2;
+        return mem_realloc(q, sizeof *q + q->cap * sizeof *q->items);
+    }
+    q->n -= q->first;
+    memmove(q->items, q->items + q->first, q->n * sizeof *q->items);
+    q->first = 0;
+    return q;
+}
+
 static void push(struct conn *c, struct slice s)
 {
     struct outq *q = c->out;
-    if (q == NULL) {
+    if (q == NULL)
         q = c->out = outq_new(c->loop);
-    } else if (q->n == q->cap) {
-        q->cap *= 2;
-        q = c->out = mem_realloc(q, sizeof *q + q->cap * sizeof *q->items);
-    }
+    else if (q->n == q->cap)
+        q = c->out = make_room(q);
     q->items[q->n++] = s;
 }
 
