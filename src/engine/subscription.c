@@ -173,9 +173,10 @@ static void start_looks(struct subscriptions *s)
 void sub_want_look(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
-    if (s->stopping || sub->looking || !list_empty(&sub->want_look))
+    if (s->stopping || sub->looking)
         return;
-    list_push(&s->want_look, &sub->want_look);
+    if (list_empty(&sub->want_look))
+        list_push(&s->want_look, &sub->want_look);
     start_looks(s);
 }
 
@@ -228,6 +229,7 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     struct subscriptions *s = mem_zalloc(sizeof *s);
     s->sched = sched;
     s->store = store;
+    s->hints_max = SUB_HINTS_MAX;
     map_init(&s->by_id);
     sub_index_init(s);
     list_init(&s->want_look);

@@ -47,7 +47,8 @@ struct subscriptions {
     struct link want_look;   /* waiting for their turn */
     uint32_t n_looks;
     size_t n_active;
-    uint64_t n_jobs; /* queued or running */
+    uint64_t n_jobs;  /* queued or running */
+    size_t hints_max; /* SUB_HINTS_MAX, or less to test what then happens */
 
     struct signer *signer;
     struct mac *tokens;
@@ -163,6 +164,8 @@ void sub_load_free(struct subscriptions *s);
 bool sub_load_busy(const struct subscriptions *s);
 void sub_load_again(struct subscriptions *s, uint64_t delay_ms);
 void sub_load_stop(struct subscriptions *s);
+/* Somebody waits: if the last load failed, the next is due now. */
+void sub_load_kick(struct subscriptions *s);
 
 /* ---- jobs (subscription_job.c) ---- */
 
@@ -243,7 +246,8 @@ void subjob_cancel_all(struct subscription *sub, int result);
 void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t limit,
                  subjob_step *then);
 void subjob_stat(struct subjob *j, struct str name, subjob_step *then);
-void subjob_list(struct subjob *j, struct str prefix, struct str after, subjob_step *then);
+void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
+                 subjob_step *then);
 void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_step *then);
 void subjob_write(struct subjob *j, struct str stream, struct str event, const struct doc_put *docs,
                   size_t n, subjob_step *then);

@@ -264,7 +264,8 @@ static void on_existing(struct subjob *j, int err)
 
 static void list_existing(struct subjob *j)
 {
-    subjob_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), on_existing);
+    subjob_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), SUB_PAGE,
+                on_existing);
 }
 
 /* ---- links by name, of create and of link ---- */

@@ -134,7 +134,7 @@ void sub_hint(struct subscription *sub, struct str name, struct link *to)
         hint->changed = true;
         return;
     }
-    if (sub->hint_map.n >= SUB_HINTS_MAX) {
+    if (sub->hint_map.n >= sub->all->hints_max) {
         sub->behind = true;
         return;
     }

@@ -87,6 +87,7 @@ void subjob_add(struct subscription *sub, struct subscription_call *call, subjob
     task_init(&j->task, start);
     list_push(&sub->jobs, &j->link);
     sub->all->n_jobs++;
+    sub_load_kick(sub->all);
     subjob_run(sub);
 }
 
@@ -199,11 +200,12 @@ static void list_done(struct store_list *l, int err)
     finished(container_of(l, struct subjob, op.list), err);
 }
 
-void subjob_list(struct subjob *j, struct str prefix, struct str after, subjob_step *then)
+void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
+                 subjob_step *then)
 {
     j->then = then;
     j->op.list =
-        (struct store_list){.prefix = prefix, .after = after, .limit = SUB_PAGE, .done = list_done};
+        (struct store_list){.prefix = prefix, .after = after, .limit = limit, .done = list_done};
     store_list(j->sub->all->store, &j->op.list);
 }
 

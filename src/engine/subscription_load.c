@@ -247,6 +247,14 @@ void sub_load_again(struct subscriptions *s, uint64_t delay_ms)
     sched_start(s->sched, &s->load->timer, delay_ms);
 }
 
+void sub_load_kick(struct subscriptions *s)
+{
+    if (!s->ready && !s->stopping && timer_running(&s->load->timer)) {
+        timer_stop(&s->load->timer);
+        begin(&s->load->timer);
+    }
+}
+
 bool sub_load_busy(const struct subscriptions *s)
 {
     return s->load->busy;

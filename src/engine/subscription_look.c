@@ -157,10 +157,13 @@ static void next_page(struct subjob *j)
 {
     struct subscription *sub = j->sub;
     struct str after = buf_str(&j->after);
+    /* Not more rows than there is room for hints: what does not find room is not looked at. */
+    size_t room = sub->all->hints_max - sub->hint_map.n;
+    room = room < SUB_PAGE ? room : SUB_PAGE;
     if (j->pages == SUBJOB_LINKS)
-        subjob_docs(j, sub->link_prefix, after, SUB_PAGE, on_links);
+        subjob_docs(j, sub->link_prefix, after, room, on_links);
     else
-        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, on_streams);
+        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, room, on_streams);
 }
 
 static void next_hint(struct subjob *j)
@@ -173,7 +176,7 @@ static void next_hint(struct subjob *j)
         subjob_read_link(j, j->hint->stream.path, on_hint_link);
         return;
     }
-    if (j->pages != SUBJOB_NO_PAGES && sub->hint_map.n >= SUB_HINTS_MAX) {
+    if (j->pages != SUBJOB_NO_PAGES && sub->hint_map.n >= sub->all->hints_max) {
         sub->behind = true; /* the rest when these are done with */
         j->pages = SUBJOB_NO_PAGES;
     }
