@@ -35,7 +35,7 @@ endif
 ifdef FUZZ
 CC        := clang
 SAN_FLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fPIE
-override CFLAGS := -O1 -g
+override CFLAGS := -O2 -g
 endif
 
 # `make V=1` shows the commands.
@@ -97,7 +97,7 @@ $(O)/bench/bench: $(patsubst %.c,$(O)/%.o,$(sort $(wildcard bench/*.c))) $(O)/li
 LLHTTP_DIR := /usr/share/llhttp
 $(O)/llhttp/%.o: $(LLHTTP_DIR)/%.c
 	@mkdir -p $(@D)
-	$(CC) -O1 -g -w -DLLHTTP_STRICT_MODE=1 -I/usr/share/include/llhttp -I$(LLHTTP_DIR) -c -o $@ $<
+	$(CC) -O2 -g -w -DLLHTTP_STRICT_MODE=1 -I/usr/share/include/llhttp -I$(LLHTTP_DIR) -c -o $@ $<
 
 $(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
 	$(CC) $(ALL_CFLAGS) -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
