@@ -522,12 +522,15 @@ static void next_request(struct h1 *h)
 {
     h->parsing = true;
     while (h->x == NULL && !h->conn.closing && !h->close_when_sent) {
+        if (conn_pending(&h->conn) > PIPELINE_BYTES) {
+            wait_for(h, WAIT_NOTHING, 0);
+            conn_want_read(&h->conn, false);
+            break; /* drained() goes on */
+        }
         if (h->in == NULL || h->at == h->in->n) {
             park(h);
             break;
         }
-        if (conn_pending(&h->conn) > PIPELINE_BYTES)
-            break; /* drained() goes on */
         struct header headers[H1_HEADERS_MAX];
         struct request req = {.headers = headers};
         struct h1_framing framing;
