@@ -22,8 +22,8 @@
 #define PIPELINE_BYTES (64 * 1024) /* unsent responses that keep the next request waiting */
 #define REFUSED_SPARE  64 /* connections over the limit that are told so; more are just closed */
 
-/* What is being waited for, and so what its timeout means. */
-enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_WRITE, WAIT_LINGER };
+/* What the peer is to send, and so what its timeout means. */
+enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_LINGER };
 
 /* A request body that has not been read to its end. Lives in the exchange's arena. */
 struct body {
@@ -39,7 +39,8 @@ struct h1 {
     struct conn conn;
     struct http *http;
     struct link link; /* in http->connections */
-    struct timer timer;
+    struct timer timer; /* of `wait` */
+    struct timer stall; /* runs while the peer takes nothing, whatever else is waited for */
     struct block *in; /* bytes read; from `at` on not taken yet. NULL: none */
     uint32_t at;
     struct h1_head_state head;
@@ -87,6 +88,7 @@ static void end_connection(struct h1 *h)
     h->x = NULL;
     h->body = NULL;
     timer_stop(&h->timer);
+    timer_stop(&h->stall);
     conn_close(&h->conn);
     if (x != NULL)
         exchange_finish(x, true);
@@ -124,6 +126,7 @@ static void discard(struct h1 *h)
 static void close_later(struct h1 *h)
 {
     h->close_when_sent = true;
+    wait_for(h, WAIT_NOTHING, 0);
     conn_want_read(&h->conn, false);
     conn_flush_later(&h->conn);
 }
@@ -146,7 +149,6 @@ static void refuse(struct h1 *h, int status, const char *why)
                                                             .close = true}));
     conn_put_take(&h->conn, block_of(buf_str(&body)));
     buf_deinit(&body);
-    wait_for(h, WAIT_WRITE, h->http->limits.write_timeout_ms);
     close_later(h);
 }
 
@@ -640,8 +642,7 @@ static void on_drained(struct conn *c)
 {
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
-    if (h->wait == WAIT_WRITE)
-        wait_for(h, WAIT_NOTHING, 0);
+    timer_stop(&h->stall);
     if (h->close_when_sent) {
         linger(h);
     } else if (h->x != NULL && h->x->streaming && h->pull_again) {
@@ -657,8 +658,7 @@ static void on_drained(struct conn *c)
 static void on_stalled(struct conn *c)
 {
     struct h1 *h = h1_of(c);
-    if (h->wait != WAIT_BODY)
-        wait_for(h, WAIT_WRITE, h->http->limits.write_timeout_ms);
+    sched_start(&h->http->loop->sched, &h->stall, h->http->limits.write_timeout_ms);
 }
 
 static void on_failed(struct conn *c)
@@ -702,10 +702,17 @@ static void on_timeout(struct timer *t)
     struct h1 *h = container_of(t, struct h1, timer);
     if (h->wait == WAIT_HEAD)
         refuse(h, 408, "the request head took too long");
-    else if (h->wait == WAIT_BODY && h->body != NULL)
+    else if (h->wait == WAIT_BODY)
         check_body_rate(h);
+    else if (h->wait == WAIT_IDLE && timer_running(&h->stall))
+        wait_for(h, WAIT_IDLE, h->http->limits.idle_timeout_ms); /* it is busy with an answer */
     else
         end_connection(h);
+}
+
+static void on_stall_timeout(struct timer *t)
+{
+    end_connection(container_of(t, struct h1, stall));
 }
 
 void h1_accept(struct http *http, int fd)
@@ -718,6 +725,7 @@ void h1_accept(struct http *http, int fd)
     }
     h->http = http;
     timer_init(&h->timer, on_timeout);
+    timer_init(&h->stall, on_stall_timeout);
     list_push(&http->connections, &h->link);
     http->n_connections++;
     if (http->n_connections > http->limits.connections + REFUSED_SPARE) {
