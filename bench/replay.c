@@ -47,20 +47,36 @@ static void replay_sse(struct bench *b, struct name stream)
     row_spent(report_add(&b->report, "replay-sse", rate), b, &spent, (double)events);
 }
 
-/* ---- plain GETs: what is measured counts bytes only; one reading before it counts events ---- */
+/* ---- plain GETs: what is measured counts bytes only; one reading before it counts events ----
+ *
+ * Several read at a time, or the server would wait for each one's next request. */
+
+#define GETTERS 4
+
+struct getting;
 
 struct getter {
     struct peer peer;
-    struct name stream;
+    struct getting *run;
     struct buf request;
     uint64_t bytes; /* of body, since the start of the stream */
-    bool done;
+    bool answered;
+};
+
+struct getting {
+    struct bench *bench;
+    struct name stream;
+    uint64_t want; /* bytes in one reading of the whole */
+    uint64_t total, until_ns;
+    unsigned reading; /* getters that have not stopped */
+    struct getter getters[GETTERS];
 };
 
 static void getter_ask(struct getter *g, const char *offset)
 {
+    g->answered = false;
     g->request.n = 0;
-    request_read(&g->request, g->stream, offset, false);
+    request_read(&g->request, g->run->stream, offset, false);
     peer_send(&g->peer, buf_str(&g->request));
 }
 
@@ -72,25 +88,43 @@ static void getter_body(struct peer *p, struct str piece)
 static void getter_end(struct peer *p)
 {
     peer_expect(p, 200, "reading a stream");
-    container_of(p, struct getter, peer)->done = true;
+    container_of(p, struct getter, peer)->answered = true;
+}
+
+/* One has read the whole: again, or no more. */
+static void getter_whole(struct getter *g)
+{
+    struct getting *run = g->run;
+    if (g->bytes != run->want)
+        swarm_fail(&run->bench->swarm, "a reading by GET had %llu bytes, an earlier one %llu",
+                   (unsigned long long)g->bytes, (unsigned long long)run->want);
+    run->total += g->bytes;
+    g->bytes = 0;
+    if (clock_mono_ns() < run->until_ns)
+        getter_ask(g, "-1");
+    else
+        run->reading--;
 }
 
 static void getter_after(struct peer *p)
 {
     struct getter *g = container_of(p, struct getter, peer);
-    if (!g->done || p->answer.up_to_date)
+    if (!g->answered)
         return;
-    g->done = false;
-    getter_ask(g, p->answer.next_offset);
-}
-
-static bool getter_done(void *arg)
-{
-    return ((const struct getter *)arg)->done;
+    g->answered = false;
+    if (p->answer.up_to_date)
+        getter_whole(g);
+    else
+        getter_ask(g, p->answer.next_offset);
 }
 
 static const struct peer_ops getter_ops = {
     .body = getter_body, .end = getter_end, .after = getter_after};
+
+static bool none_reading(void *arg)
+{
+    return ((const struct getting *)arg)->reading == 0;
+}
 
 static void verify(struct bench *b, struct name stream, uint64_t *bytes)
 {
@@ -105,28 +139,24 @@ static void verify(struct bench *b, struct name stream, uint64_t *bytes)
 
 static void replay_get(struct bench *b, struct name stream)
 {
-    struct getter g = {.stream = stream};
-    uint64_t total = 0, want = 0;
-    verify(b, stream, &want);
-    progress("replay: GET from the start, again and again");
-    peer_open(&g.peer, &b->swarm, &getter_ops);
-    uint64_t until = clock_mono_ns() + (uint64_t)(b->seconds * 1e9);
+    struct getting run = {.bench = b, .stream = stream, .reading = GETTERS};
+    verify(b, stream, &run.want);
+    progress("replay: GET from the start, again and again, %d at a time", GETTERS);
     struct spent spent = spent_begin(b);
-    do {
-        g.done = false;
-        g.bytes = 0;
-        getter_ask(&g, "-1");
-        swarm_run(&b->swarm, "all events by GET", getter_done, &g);
-        if (g.bytes != want)
-            swarm_fail(&b->swarm, "a reading by GET had %llu bytes, an earlier one %llu",
-                       (unsigned long long)g.bytes, (unsigned long long)want);
-        total += g.bytes;
-    } while (!b->swarm.failed && clock_mono_ns() < until);
+    run.until_ns = spent.start_ns + (uint64_t)(b->seconds * 1e9);
+    for (unsigned i = 0; i < GETTERS; i++) {
+        run.getters[i].run = &run;
+        peer_open(&run.getters[i].peer, &b->swarm, &getter_ops);
+        getter_ask(&run.getters[i], "-1");
+    }
+    swarm_run(&b->swarm, "all events by GET", none_reading, &run);
     spent_end(b, &spent);
-    double rate = (double)total / spent.seconds;
-    row_spent(report_add(&b->report, "replay-get", rate), b, &spent, (double)total / 1e6);
-    peer_close(&g.peer);
-    buf_deinit(&g.request);
+    double rate = (double)run.total / spent.seconds;
+    row_spent(report_add(&b->report, "replay-get", rate), b, &spent, (double)run.total / 1e6);
+    for (unsigned i = 0; i < GETTERS; i++) {
+        peer_close(&run.getters[i].peer);
+        buf_deinit(&run.getters[i].request);
+    }
 }
 
 void phase_replay(struct bench *b)
