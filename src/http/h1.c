@@ -38,10 +38,10 @@ struct body {
 struct h1 {
     struct conn conn;
     struct http *http;
-    struct link link; /* in http->connections */
+    struct link link;   /* in http->connections */
     struct timer timer; /* of `wait` */
     struct timer stall; /* runs while the peer takes nothing, whatever else is waited for */
-    struct block *in; /* bytes read; from `at` on not taken yet. NULL: none */
+    struct block *in;   /* bytes read; from `at` on not taken yet. NULL: none */
     uint32_t at;
     struct h1_head_state head;
     struct exchange *x; /* under way; NULL: between requests */
@@ -258,6 +258,8 @@ static bool deliver_body(struct h1 *h, char *bytes, size_t n, bool in_block)
     if (data.n == 0 && !end)
         return false;
     exchange_deliver(h->x, data, end, in_block);
+    if (h->body != NULL && h->x->on_body == NULL)
+        wait_for(h, WAIT_NOTHING, 0); /* the handler is busy: that is no fault of the peer's */
     return true;
 }
 
@@ -295,8 +297,10 @@ static void via_want(struct exchange *x)
         conn_put(&h->conn, slice_static(STR("HTTP/1.1 100 Continue\r\n\r\n")));
     }
     h->body->expect_continue = false;
-    h->body->seen_at_timer = h->body->seen;
-    wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+    if (h->wait != WAIT_BODY) { /* else it goes on: a byte now and then must not start it anew */
+        h->body->seen_at_timer = h->body->seen;
+        wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+    }
     conn_want_read(&h->conn, true);
 }
 
