@@ -293,7 +293,7 @@ static void via_want(struct exchange *x)
     if (h->in != NULL && h->at < h->in->n) {
         if (deliver_body(h, h->in->bytes + h->at, h->in->n - h->at, true))
             return;
-    } else if (h->body->expect_continue) {
+    } else if (h->body->expect_continue && !x->begun) {
         conn_put(&h->conn, slice_static(STR("HTTP/1.1 100 Continue\r\n\r\n")));
     }
     h->body->expect_continue = false;
