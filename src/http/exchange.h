@@ -127,7 +127,7 @@ void exchange_problem(struct exchange *x, int status, struct str code, struct st
 /* A body that ops->pull gives. */
 void exchange_stream(struct exchange *x);
 void exchange_put(struct exchange *x, struct slice s); /* within pull */
-void exchange_wake(struct exchange *x);
+void exchange_wake(struct exchange *x);                /* from anywhere, any pull included */
 /* Ends a streamed response so that the peer notices that it is not complete. */
 void exchange_abort(struct exchange *x);
 /* Before the PULL_END that ends a streamed response. */

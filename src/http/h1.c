@@ -54,7 +54,6 @@ struct h1 {
     bool chunked_out : 1;
     bool chunk_queued : 1; /* size_line is in use */
     bool pull_again : 1;   /* woken, or there was more */
-    bool pulling : 1;
     bool close_when_sent : 1;
 };
 
@@ -339,8 +338,8 @@ static void via_put(struct exchange *x, struct slice s)
         conn_put(&h->conn, s);
         return;
     }
-    assert(h->pulling);
     struct http_gather *g = &h->http->gather;
+    assert(g->from == x);
     if (g->n == g->cap) {
         g->cap = g->cap ? g->cap * 2 : 32;
         g->items = mem_realloc(g->items, g->cap * sizeof *g->items);
@@ -412,20 +411,21 @@ static void via_end(struct exchange *x)
 static void pull(struct h1 *h)
 {
     struct exchange *x = h->x;
+    struct http_gather *g = &h->http->gather;
     enum pull result;
-    assert(h->http->gather.n == 0);
+    assert(g->from == NULL && g->n == 0);
     exchange_hold(x);
     h->pull_again = false;
-    h->pulling = true;
+    g->from = x;
     do
         result = x->ops->pull(x);
-    while (result == PULL_MORE && h->http->gather.bytes < EXCHANGE_PULL && h->x == x);
-    h->pulling = false;
+    while (result == PULL_MORE && g->bytes < EXCHANGE_PULL && h->x == x);
+    g->from = NULL;
     put_chunk(h);
     if (h->x == x && result == PULL_END) {
         put_last_chunk(h);
         via_end(x);
-    } else if (result == PULL_MORE) {
+    } else if (result == PULL_MORE || h->pull_again) { /* or woken meanwhile */
         h->pull_again = true;
         conn_flush_later(&h->conn);
     }
@@ -436,8 +436,12 @@ static void via_wake(struct exchange *x)
 {
     struct h1 *h = x->transport;
     h->pull_again = true;
-    if (!h->pulling && !h->chunk_queued && !h->conn.blocked && !h->conn.closing)
+    if (h->chunk_queued || h->conn.blocked || h->conn.closing)
+        return; /* drained() pulls */
+    if (h->http->gather.from == NULL)
         pull(h);
+    else if (h->http->gather.from != x)
+        conn_flush_later(&h->conn); /* not within the pull of another */
 }
 
 static void via_abort(struct exchange *x)

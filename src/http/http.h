@@ -29,8 +29,9 @@ struct http_route {
 };
 #define HTTP_ROUTES_MAX 16
 
-/* What one pull of a response body gave, before it is framed. */
+/* What one pull of a response body gave, before it is framed. One is made at a time. */
 struct http_gather {
+    struct exchange *from; /* NULL: no pull is under way */
     struct slice *items;
     size_t n, cap, bytes;
 };
