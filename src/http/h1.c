@@ -321,12 +321,14 @@ static void via_begin(struct exchange *x, int64_t length)
     h->chunked_out = length < 0 && !h->version_10 && !x->head_only;
     if (has_no_body(x->status) || (x->head_only && length == 0))
         length = -1;
-    conn_put_take(&h->conn, h1_head_block(&(struct h1_head){.status = x->status,
-                                                            .date = http_date(h->http),
-                                                            .headers = x->headers,
-                                                            .length = length,
-                                                            .chunked = h->chunked_out,
-                                                            .close = !h->keep_alive}));
+    conn_put_take(&h->conn,
+                  h1_head_block(&(struct h1_head){.status = x->status,
+                                                  .date = http_date(h->http),
+                                                  .headers = x->headers,
+                                                  .length = length,
+                                                  .chunked = h->chunked_out,
+                                                  .close = !h->keep_alive,
+                                                  .keep_alive = h->keep_alive && h->version_10}));
 }
 
 static void via_put(struct exchange *x, struct slice s)

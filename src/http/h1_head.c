@@ -57,6 +57,8 @@ struct block *h1_head_block(const struct h1_head *head)
     }
     if (head->close)
         to = put(to, STR("Connection: close\r\n"));
+    if (head->keep_alive)
+        to = put(to, STR("Connection: keep-alive\r\n"));
     to = put(to, STR("\r\n"));
     b->n = (uint32_t)(to - b->bytes);
     return b;

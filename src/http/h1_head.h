@@ -12,6 +12,7 @@ struct h1_head {
     const struct exchange_header *headers;
     int64_t length; /* Content-Length; < 0: none is said */
     bool chunked, close;
+    bool keep_alive; /* says so, as HTTP/1.0 needs to hear it */
 };
 
 /* A new block with the whole head, empty line included. */
