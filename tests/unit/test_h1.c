@@ -4,11 +4,13 @@
 #include "base/mem.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "net/conn.h"
 #include "net/loop.h"
 #include "telemetry/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +31,10 @@ struct bench {
     char got[1 << 20];
     size_t n_got;
     bool peer_closed;
-    int gone; /* exchanges whose peer went away */
+    int gone;   /* exchanges whose peer went away */
+    int served; /* answers of /big */
     struct exchange *held;
+    struct exchange *sleeper; /* of /sleep */
 };
 
 /* ---- handlers ---- */
@@ -38,7 +42,7 @@ struct bench {
 /* /echo: full duplex; what arrives goes back as it arrives, with a trailer that counts it. */
 struct echo {
     struct block *piece;
-    bool ended;
+    bool ended, asleep;
     uint64_t total;
 };
 
@@ -146,6 +150,120 @@ static void endless(void *ctx, struct exchange *x)
     exchange_stream(x);
 }
 
+/* /big: an answer of many bytes. */
+static char big_answer[100000];
+static void big(void *ctx, struct exchange *x)
+{
+    struct bench *b = ctx;
+    struct slice s = slice_static(str_of(big_answer, sizeof big_answer));
+    b->served++;
+    exchange_send_slices(x, &s, 1);
+}
+
+/* /both: a body without end out, while what comes in is read to its end. */
+static void both_body(struct exchange *x, struct str data, bool end)
+{
+    if (!end)
+        exchange_want(x, both_body);
+}
+
+static void both(void *ctx, struct exchange *x)
+{
+    endless(ctx, x);
+    exchange_want(x, both_body);
+}
+
+/* /piece: takes what comes with the head, and then waits for the test. */
+static void piece_body(struct exchange *x, struct str data, bool end)
+{
+    if (end)
+        exchange_send(x, STR("whole"));
+}
+
+static void piece(void *ctx, struct exchange *x)
+{
+    later(ctx, x);
+    exchange_want(x, piece_body);
+}
+
+/* /ask: once it is awake, asks for the body when it is asked for a response. */
+static void ask_body(struct exchange *x, struct str data, bool end)
+{
+    struct echo *e = x->state;
+    e->piece = block_of(data);
+    e->ended = end;
+    exchange_wake(x);
+}
+
+static enum pull ask_pull(struct exchange *x)
+{
+    struct echo *e = x->state;
+    if (e->piece == NULL) {
+        if (!e->asleep)
+            exchange_want(x, ask_body);
+        return PULL_WAIT;
+    }
+    exchange_put(x, slice_of(e->piece, 0, e->piece->n));
+    block_unref(e->piece);
+    e->piece = NULL;
+    if (!e->ended)
+        return PULL_MORE;
+    free(e);
+    return PULL_END;
+}
+
+static const struct exchange_ops ask_ops = {.pull = ask_pull, .gone = echo_gone};
+
+static void ask(void *ctx, struct exchange *x)
+{
+    struct bench *b = ctx;
+    struct echo *e = mem_zalloc(sizeof *e);
+    e->asleep = true;
+    x->ops = &ask_ops;
+    x->state = e;
+    b->held = x;
+    exchange_stream(x);
+}
+
+/* /sleep: one word once it is woken; /rouse: wakes it from within its own pull. */
+static enum pull sleep_pull(struct exchange *x)
+{
+    struct bench *b = x->state;
+    if (b->sleeper != NULL)
+        return PULL_WAIT;
+    exchange_put(x, slice_static(STR("awake")));
+    return PULL_END;
+}
+static const struct exchange_ops sleep_ops = {.pull = sleep_pull};
+
+static void sleeping(void *ctx, struct exchange *x)
+{
+    struct bench *b = ctx;
+    x->ops = &sleep_ops;
+    x->state = b;
+    b->sleeper = x;
+    exchange_stream(x);
+}
+
+static enum pull rouse_pull(struct exchange *x)
+{
+    struct bench *b = x->state;
+    struct exchange *sleeper = b->sleeper;
+    b->sleeper = NULL;
+    exchange_put(x, slice_static(STR("good ")));
+    exchange_wake(sleeper);
+    exchange_put(x, slice_static(STR("morning")));
+    return PULL_END;
+}
+static const struct exchange_ops rouse_ops = {.pull = rouse_pull};
+
+static void rouse(void *ctx, struct exchange *x)
+{
+    x->ops = &rouse_ops;
+    x->state = ctx;
+    exchange_stream(x);
+}
+
 /* ---- driving ---- */
 
 static const struct http_limits limits = {.connections = 3,
@@ -164,6 +282,16 @@ static void connect_peer(struct bench *b, int *peer)
     http_accept(&b->http, fds[0]);
 }
 
+/* As connect_peer, for a peer whose network takes little at once. */
+static void connect_narrow(struct bench *b, int *peer)
+{
+    int fds[2], bytes = 4096;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+    *peer = fds[1];
+    http_accept(&b->http, fds[0]);
+}
+
 static void on_alive(uv_timer_t *t)
 {
 }
@@ -175,12 +303,18 @@ static int set_up(void **state)
     b->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
     http_init(&b->http, &b->loop, &b->trace, &limits);
     uv_timer_init(&b->loop.uv, &b->alive);
-    uv_timer_start(&b->alive, on_alive, 1 << 30, 0);
+    uv_timer_start(&b->alive, on_alive, 10, 10);
     http_route(&b->http, STR("/echo"), echo, b);
     http_route(&b->http, STR("/size"), size, b);
     http_route(&b->http, STR("/early"), early, b);
     http_route(&b->http, STR("/later"), later, b);
     http_route(&b->http, STR("/endless"), endless, b);
+    http_route(&b->http, STR("/big"), big, b);
+    http_route(&b->http, STR("/both"), both, b);
+    http_route(&b->http, STR("/piece"), piece, b);
+    http_route(&b->http, STR("/ask"), ask, b);
+    http_route(&b->http, STR("/sleep"), sleeping, b);
+    http_route(&b->http, STR("/rouse"), rouse, b);
     connect_peer(b, &b->peer);
     *state = b;
     return 0;
@@ -247,6 +381,14 @@ static void wait_closed(struct bench *b)
         uv_run(&b->loop.uv, UV_RUN_ONCE);
         read_peer(b);
     }
+}
+
+/* Time passes for real; what is hoped for has long come by the end of it. */
+static void run_ms(struct bench *b, uint64_t ms)
+{
+    uint64_t until = uv_hrtime() / 1000000 + ms;
+    while (uv_hrtime() / 1000000 < until)
+        uv_run(&b->loop.uv, UV_RUN_ONCE);
 }
 
 static int count(const char *in, const char *what)
@@ -533,6 +675,194 @@ static void test_drain(void **state)
     assert_got(b, "done");
 }
 
+static void test_unread_answers_stop_the_requests(void **state)
+{
+    /* One request at a time, each seen alone, and no answer is ever read. */
+    struct bench *b = *state;
+    const char *request = "GET /big HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
+        turns(b, 3);
+    }
+    assert_true(b->served > 0 && b->served < 10);
+    while (b->served < 200 || b->n_got > 0) { /* and who reads at last gets them all */
+        b->n_got = 0;
+        turns(b, 3);
+        read_peer(b);
+    }
+    assert_int_equal(b->served, 200);
+}
+
+static void test_stalled_while_the_body_comes(void **state)
+{
+    /* The body is waited for, then read to its end; all that time nobody reads the response. */
+    struct bench *b = *state;
+    const char *request = "POST /both HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n";
+    assert_true(write(b->peer, request, strlen(request)) > 0);
+    turns(b, 10);
+    assert_true(write(b->peer, "0123456789012345678901234567890123456789", 40) == 40);
+    run_ms(b, 1000);
+    assert_int_equal(b->gone, 1);
+}
+
+static void test_stalled_before_a_request(void **state)
+{
+    /* What is queued is little enough to serve the next request; that must not let it off. */
+    struct bench *b = *state;
+    int peer;
+    connect_narrow(b, &peer);
+    const char *request = "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
+                          "GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (int i = 0; i < 40; i++) { /* fill the way out */
+        const char *one = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_true(write(peer, one, strlen(one)) > 0);
+        turns(b, 2);
+    }
+    assert_true(write(peer, request, strlen(request)) > 0);
+    turns(b, 5);
+    assert_non_null(b->sleeper);
+    run_ms(b, 1000);
+    assert_int_equal(b->http.n_connections, 1); /* only the one that has nothing to do with it */
+    close(peer);
+}
+
+static void test_slow_reader_is_not_idle(void **state)
+{
+    struct bench *b = *state;
+    int narrow, n_got = 0;
+    b->http.limits.idle_timeout_ms = 50;
+    b->http.limits.write_timeout_ms = 10000;
+    connect_narrow(b, &narrow);
+    close(b->peer);
+    b->peer = narrow;
+    for (int i = 0; i < 100; i++) {
+        const char *one = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
+        assert_true(write(narrow, one, strlen(one)) > 0);
+        turns(b, 2);
+    }
+    char some[1000];
+    for (int i = 0; i < 100; i++) {
+        run_ms(b, 20);
+        ssize_t n = read(narrow, some, sizeof some);
+        if (n <= 0)
+            break;
+        n_got += (int)n;
+    }
+    assert_true(n_got > 100 * 100); /* and not only what had been sent already */
+}
+
+static void test_trickled_body_is_408(void **state)
+{
+    /* Each byte comes in time, all of them together do not. */
+    struct bench *b = *state;
+    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+    for (int i = 0; i < 100 && b->n_got == 0; i++) {
+        (void)!write(b->peer, "x", 1);
+        run_ms(b, 20);
+        read_peer(b);
+    }
+    assert_got(b, "HTTP/1.1 408 ");
+}
+
+static void test_body_that_nobody_wants_is_not_slow(void **state)
+{
+    struct bench *b = *state;
+    say_text(b, "POST /piece HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n");
+    say_text(b, "abc");
+    run_ms(b, 400); /* the handler is busy for longer than a body may take */
+    assert_int_equal(b->gone, 0);
+    exchange_want(b->held, piece_body);
+    exchange_release(b->held);
+    say_text(b, "def");
+    assert_got(b, "whole");
+}
+
+static void test_no_continue_within_a_response(void **state)
+{
+    struct bench *b = *state;
+    say_text(b, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+                "Expect: 100-continue\r\n\r\n");
+    say_text(b, "abc");
+    assert_got(b, "HTTP/1.1 200 OK\r\n");
+    assert_null(strstr(b->got, "100 Continue"));
+    assert_got(b, "\r\n\r\n3\r\nabc\r\n0\r\n");
+}
+
+static void test_woken_within_its_own_pull(void **state)
+{
+    /* The body is there already, and is handed over within the pull that asks for it. */
+    struct bench *b = *state;
+    say_text(b, "POST /ask HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+    struct echo *e = b->held->state;
+    e->asleep = false;
+    exchange_wake(b->held);
+    turns(b, 3);
+    read_peer(b);
+    assert_got(b, "\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+}
+
+static void test_woken_within_the_pull_of_another(void **state)
+{
+    struct bench *b = *state;
+    int other;
+    connect_peer(b, &other);
+    const char *request = "GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n";
+    assert_true(write(other, request, strlen(request)) > 0);
+    turns(b, 3);
+    say_text(b, "GET /rouse HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_got(b, "\r\n\r\nc\r\ngood morning\r\n0\r\n\r\n");
+    char got[1024] = "";
+    assert_true(read(other, got, sizeof got - 1) > 0);
+    assert_non_null(strstr(got, "\r\n\r\n5\r\nawake\r\n0\r\n\r\n"));
+    close(other);
+}
+
+static void test_http_10_keep_alive(void **state)
+{
+    struct bench *b = *state;
+    const char *asks = "GET /early HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    say_text(b, asks);
+    say_text(b, asks);
+    assert_int_equal(count(b->got, "Connection: keep-alive\r\n"), 2); /* or it waits for the end */
+    say_text(b, "GET /early HTTP/1.0\r\n\r\n");
+    assert_got(b, "Connection: close\r\n");
+    wait_closed(b);
+}
+
+/* ---- connections by themselves ---- */
+
+static void ignore(struct conn *c)
+{
+}
+
+static void test_queue_that_is_never_empty(void **state)
+{
+    /* What has been sent is forgotten, even if there is always something left to send. */
+    struct bench *b = *state;
+    const struct conn_ops ops = {ignore, ignore, ignore, ignore, ignore};
+    static char some[500];
+    struct conn c;
+    int fds[2], bytes = 4096;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+    assert_int_equal(conn_init(&c, &b->loop, fds[0], &ops), 0);
+    size_t put = 0, taken = 0;
+    for (int i = 0; i < 2000; i++) {
+        for (; put - taken < 60000; put += sizeof some)
+            conn_put(&c, slice_static(str_of(some, sizeof some)));
+        turns(b, 1);
+        char got[1000];
+        ssize_t n = read(fds[1], got, sizeof got);
+        taken += n > 0 ? (size_t)n : 0;
+    }
+    size_t queue_bytes = malloc_usable_size(c.out);
+    conn_close(&c);
+    turns(b, 2);
+    close(fds[1]);
+    assert_true(taken > 500000);
+    assert_in_range(queue_bytes, 1, 20000);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -558,6 +888,17 @@ int main(void)
         T(test_streaming_to_a_peer_that_left),
         T(test_peer_that_reads_nothing_is_cut_off),
         T(test_drain),
+        T(test_unread_answers_stop_the_requests),
+        T(test_stalled_while_the_body_comes),
+        T(test_stalled_before_a_request),
+        T(test_slow_reader_is_not_idle),
+        T(test_trickled_body_is_408),
+        T(test_body_that_nobody_wants_is_not_slow),
+        T(test_no_continue_within_a_response),
+        T(test_woken_within_its_own_pull),
+        T(test_woken_within_the_pull_of_another),
+        T(test_http_10_keep_alive),
+        T(test_queue_that_is_never_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
