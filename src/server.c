@@ -65,8 +65,8 @@ static void let_go(void *ctx)
     webhooks_free(s->webhooks);
     subscriptions_free(s->subscriptions);
     fetcher_free(s->fetcher);
-    uv_close((uv_handle_t *)&s->on_term, NULL);
-    uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
+    uv_unref((uv_handle_t *)&s->on_int);
 }
 
 static void stop_subscriptions(struct server *s)
@@ -194,6 +194,8 @@ void server_deinit(struct server *s)
     http_deinit(&s->http);
     feeds_deinit(&s->feeds);
     store_free(s->store);
+    uv_close((uv_handle_t *)&s->on_term, NULL);
+    uv_close((uv_handle_t *)&s->on_int, NULL);
     loop_deinit(&s->loop);
     free(s->listeners);
 }

@@ -5,7 +5,18 @@
 #include "server.h"
 #include "telemetry/trace.h"
 
+#include <signal.h>
 #include <stdio.h>
+
+/* A second SIGTERM while the last things are put away must not kill what has ended well. */
+static void block_signals(void)
+{
+    sigset_t ending;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGINT);
+    sigprocmask(SIG_BLOCK, &ending, NULL);
+}
 
 int cmd_serve(int argc, char **argv)
 {
@@ -25,6 +36,7 @@ int cmd_serve(int argc, char **argv)
     err = server_init(&server, &config, &t);
     if (err == 0) {
         server_run(&server);
+        block_signals();
         server_deinit(&server);
         trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
     }

@@ -82,6 +82,7 @@ struct exchange {
     exchange_body_fn *on_body;
     struct exchange_header *headers, **last_header; /* of the response, then its trailers */
     struct collect *collect;
+    uint64_t body_length; /* as the request says; 0 also when it does not */
     uint32_t holds;
     uint16_t status;
     bool over;      /* response complete or peer gone: calls do nothing */

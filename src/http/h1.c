@@ -135,7 +135,9 @@ static void refuse(struct h1 *h, int status, const char *why)
 {
     trace(h->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
     struct buf body = {0};
-    buf_put(&body, STR("{\"error\":{\"code\":\"BAD_REQUEST\",\"message\":"));
+    buf_put(&body, STR("{\"error\":{\"code\":\""));
+    buf_put(&body, status_code(status));
+    buf_put(&body, STR("\",\"message\":"));
     json_put_string(&body, str_of_cstr(why));
     buf_put(&body, STR("}}\n"));
     struct exchange_header retry = {{STR("Retry-After"), STR("1")}, NULL};
@@ -485,6 +487,7 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     struct exchange *x = h->x = exchange_new(h->http, &via_h1, h);
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
+    x->body_length = framing->content_length;
     h->version_10 = parsed->version == 10;
     h->keep_alive = framing->keep_alive;
     h->pull_again = false;

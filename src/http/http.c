@@ -45,11 +45,15 @@ void http_dispatch(struct http *http, struct exchange *x)
 {
     const struct http_route *r = route_of(http, x->request->path);
     exchange_hold(x);
-    if (r != NULL)
+    if (r != NULL) {
         r->handle(r->ctx, x);
-    else
+    } else if (str_eq(x->request->path, STR("*"))) { /* OPTIONS *: is anybody there? */
+        exchange_status(x, 204);
+        exchange_send(x, STR_NONE);
+    } else {
         exchange_problem(x, 404, STR("NO_ROUTE"),
                          STR("nothing is served under this path; streams are under /v1/stream/"));
+    }
     exchange_release(x);
 }
 

@@ -50,3 +50,20 @@ struct str status_reason(int status)
             return reasons[i].reason;
     return STR("Unknown");
 }
+
+struct str status_code(int status)
+{
+    static const struct {
+        int status;
+        struct str code;
+    } codes[] = {
+        {408, STR_INIT("TIMEOUT")},           {414, STR_INIT("TARGET_TOO_LONG")},
+        {417, STR_INIT("EXPECTATION")},       {431, STR_INIT("HEAD_TOO_LARGE")},
+        {501, STR_INIT("TRANSFER_ENCODING")}, {503, STR_INIT("BUSY")},
+        {505, STR_INIT("VERSION")},
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].status == status)
+            return codes[i].code;
+    return STR("BAD_REQUEST");
+}

@@ -7,6 +7,9 @@
 
 struct str status_reason(int status);
 
+/* What the body of an answer made by the transport itself calls it: "TIMEOUT". */
+struct str status_code(int status);
+
 /* Browsers must neither guess types nor be kept from reading a response they asked for. */
 #define RESPONSE_COMMON_HEADERS 2
 extern const struct header response_common[RESPONSE_COMMON_HEADERS];
