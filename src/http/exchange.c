@@ -135,7 +135,7 @@ void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *col
     if (x->over)
         return;
     /* What is said to be too much is not waited for. */
-    if (x->body_length > max || x->body_length > x->http->limits.inflight_bytes) {
+    if (x->body_length > max) {
         collected(x, STR_NONE, ERR_TOO_LARGE);
         return;
     }
