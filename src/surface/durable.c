@@ -24,6 +24,11 @@ bool durable_wants_close(const struct exchange *x)
     return str_eq_nocase(request_header(x->request, STR("Stream-Closed")), STR("true"));
 }
 
+bool durable_from_browser(const struct exchange *x)
+{
+    return request_header(x->request, STR("Origin")).p != NULL;
+}
+
 static bool name_allowed(struct str name)
 {
     if (name.n == 0 || name.n > STORE_NAME_MAX || !utf8_valid(name))
@@ -98,6 +103,17 @@ uint64_t durable_cursor(const struct sched *sched, uint64_t client)
      * cached answer. */
     uint64_t jitter_ms = (1 + rand_u64() % CURSOR_JITTER_S) * 1000;
     return client + (jitter_ms + CURSOR_MS - 1) / CURSOR_MS;
+}
+
+void durable_put_cors(struct exchange *x)
+{
+    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
+    exchange_header(x, STR("Access-Control-Expose-Headers"),
+                    STR("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
+                        "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
+                        "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
+                        "Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, "
+                        "Stream-Up-To-Date"));
 }
 
 /* ---- HEAD, DELETE, listing, OPTIONS ---- */
@@ -245,20 +261,6 @@ static void options(struct exchange *x)
     exchange_send(x, STR_NONE);
 }
 
-/* Only a browser on another site needs these, and it says so. */
-static void put_cors(struct exchange *x)
-{
-    if (request_header(x->request, STR("Origin")).p == NULL && x->request->method != METHOD_OPTIONS)
-        return;
-    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
-    exchange_header(x, STR("Access-Control-Expose-Headers"),
-                    STR("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
-                        "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
-                        "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
-                        "Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, "
-                        "Stream-Up-To-Date"));
-}
-
 static void no_such_method(struct exchange *x)
 {
     exchange_header(x, STR("Allow"), STR("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
@@ -270,7 +272,8 @@ void durable_handle(void *durable, struct exchange *x)
     struct durable *d = durable;
     enum method method = x->request->method;
     struct str path = x->request->path, name;
-    put_cors(x);
+    if (durable_from_browser(x) || method == METHOD_OPTIONS)
+        durable_put_cors(x);
     if (method == METHOD_OPTIONS) {
         options(x);
     } else if (path.n == sizeof DURABLE_PREFIX - 1) {

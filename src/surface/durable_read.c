@@ -157,6 +157,8 @@ static void answer_catch_up(struct read_request *r)
         exchange_header(x, STR("ETag"), tag);
         exchange_header(x, STR("Cache-Control"),
                         STR("public, max-age=60, stale-while-revalidate=300"));
+        if (!durable_from_browser(x))
+            durable_put_cors(x); /* a cache may give this to one later */
         if (matches(request_header(x->request, STR("If-None-Match")), tag)) {
             exchange_status(x, 304);
             exchange_send(x, STR_NONE);
