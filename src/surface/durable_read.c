@@ -57,7 +57,6 @@ static bool take_query(struct read_request *r)
 {
     struct exchange *x = r->x;
     struct str offset, live, cursor, query = x->request->query;
-    struct str last = request_header(x->request, STR("Last-Event-ID"));
     int has_offset = url_query(&x->arena, query, STR("offset"), &offset);
     int has_live = url_query(&x->arena, query, STR("live"), &live);
     int has_cursor = url_query(&x->arena, query, STR("cursor"), &cursor);
@@ -65,7 +64,10 @@ static bool take_query(struct read_request *r)
         return refuse(x, STR("offset and live may be given once each"));
     if (has_live && take_live(r, live) != 0)
         return refuse(x, STR("live must be long-poll or sse"));
-    if (last.n > 0) { /* what a browser sends when it reconnects: newer than its URL */
+    /* What a browser sends when it reconnects is newer than its URL. Elsewhere it must not count: a
+     * cache would keep the answer under that URL. */
+    struct str last = request_header(x->request, STR("Last-Event-ID"));
+    if (r->live == LIVE_SSE && last.n > 0) {
         offset = last;
         has_offset = 1;
     }
