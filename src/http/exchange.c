@@ -42,6 +42,11 @@ void exchange_release(struct exchange *x)
     free(x);
 }
 
+bool exchange_draining(const struct exchange *x)
+{
+    return x->http->draining;
+}
+
 void exchange_finish(struct exchange *x, bool peer_gone)
 {
     if (x->over)

@@ -102,6 +102,10 @@ void exchange_finish(struct exchange *x, bool peer_gone); /* then it is over */
 void exchange_hold(struct exchange *x);
 void exchange_release(struct exchange *x);
 
+/* The server is shutting down; drain() was called for those that were there then. What would begin
+ * to wait answers at once. */
+bool exchange_draining(const struct exchange *x);
+
 static inline bool exchange_over(const struct exchange *x)
 {
     return x->over;

@@ -337,6 +337,7 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->x = x;
     s->kind = (uint8_t)content_kind(r->info.content_type);
     s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
+    s->over = exchange_draining(x);
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},
