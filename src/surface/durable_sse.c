@@ -20,6 +20,16 @@
 
 #include <stdlib.h>
 
+#define PIECE_BYTES (16 * 1024) /* of a large event: a pull is some of them */
+
+/* The data of one event, written piece by piece: what the end of one piece means for the next. */
+struct writer {
+    uint8_t kind;              /* enum content_kind */
+    bool line_start, after_cr; /* of text */
+    uint8_t n_carry;           /* of base64: bytes that wait for a third */
+    char carry[3];
+};
+
 struct sse {
     struct durable *durable;
     struct exchange *x;
@@ -27,6 +37,9 @@ struct sse {
     struct timer timer;   /* heartbeat or lifetime, whichever is next */
     uint64_t ends_at_ms;  /* the client reconnects then */
     uint64_t cursor_from; /* a cursor handed out must not be lower: the client was ahead */
+    struct batch *large;  /* being written piece by piece; NULL: none */
+    uint64_t large_at;    /* up to this position */
+    struct writer writer; /* of it */
     uint8_t kind;         /* enum content_kind */
     bool over, beat;
 };
@@ -71,83 +84,86 @@ static void put_control(struct buf *out, const struct frame *f)
     buf_put(out, f->up_to_date ? STR(",\"upToDate\":true}\n\n") : STR("}\n\n"));
 }
 
-static void put_json(struct buf *out, const struct frame *f)
+static void begin_data(struct writer *w, struct buf *out, uint8_t kind, struct offset next)
 {
-    buf_put(out, STR("data:["));
-    for (size_t i = 0; i < f->n; i++)
-        buf_put(out, f->slices[i].bytes);
-    out->p[out->n - 1] = ']'; /* in place of the last event's comma */
-    buf_putc(out, '\n');
+    *w = (struct writer){.kind = kind, .line_start = true};
+    put_id(out, next);
+    buf_put(out, STR("event: data\ndata:"));
+    if (kind == CONTENT_JSON)
+        buf_putc(out, '[');
 }
 
-/* Base64 of all slices as one text: what is left over of one goes before the next. */
-static void put_base64(struct buf *out, const struct frame *f)
+static void put_base64(struct writer *w, struct buf *out, struct str s)
 {
-    char carry[3];
-    size_t n_carry = 0;
-    buf_put(out, STR("data:"));
-    for (size_t i = 0; i < f->n; i++) {
-        struct str s = f->slices[i].bytes;
-        while (n_carry > 0 && n_carry < 3 && s.n > 0) {
-            carry[n_carry++] = s.p[0];
-            s = str_skip(s, 1);
-        }
-        if (n_carry == 3) {
-            b64_put(out, str_of(carry, 3));
-            n_carry = 0;
-        }
-        size_t whole = s.n - s.n % 3;
-        b64_put(out, str_of(s.p, whole));
-        for (size_t k = whole; k < s.n; k++)
-            carry[n_carry++] = s.p[k];
+    while (w->n_carry > 0 && w->n_carry < 3 && s.n > 0) {
+        w->carry[w->n_carry++] = s.p[0];
+        s = str_skip(s, 1);
     }
-    b64_put(out, str_of(carry, n_carry));
-    buf_putc(out, '\n');
+    if (w->n_carry == 3) {
+        b64_put(out, str_of(w->carry, 3));
+        w->n_carry = 0;
+    }
+    size_t whole = s.n - s.n % 3;
+    b64_put(out, str_of(s.p, whole));
+    for (size_t i = whole; i < s.n; i++)
+        w->carry[w->n_carry++] = s.p[i];
 }
 
 /* A line break of any kind begins a new data line, so that no payload can forge an event. A
  * leading space is doubled, since a reader drops one. */
-static void put_text(struct buf *out, const struct frame *f)
+static void put_text(struct writer *w, struct buf *out, struct str s)
 {
-    bool line_start = true, after_cr = false;
-    buf_put(out, STR("data:"));
-    for (size_t i = 0; i < f->n; i++) {
-        struct str s = f->slices[i].bytes;
-        for (size_t from = 0, at = 0; from < s.n; from = at) {
-            if (after_cr && s.p[at] == '\n') {
-                after_cr = false;
-                at++;
-                continue;
-            }
-            if (line_start && s.p[at] == ' ')
-                buf_putc(out, ' ');
-            while (at < s.n && s.p[at] != '\r' && s.p[at] != '\n')
-                at++;
-            buf_put(out, str_of(s.p + from, at - from));
-            line_start = at < s.n;
-            after_cr = at < s.n && s.p[at] == '\r';
-            if (at < s.n) {
-                buf_put(out, STR("\ndata:"));
-                at++;
-            }
+    for (size_t from = 0, at = 0; from < s.n; from = at) {
+        if (w->after_cr && s.p[at] == '\n') {
+            w->after_cr = false;
+            at++;
+            continue;
+        }
+        if (w->line_start && s.p[at] == ' ')
+            buf_putc(out, ' ');
+        while (at < s.n && s.p[at] != '\r' && s.p[at] != '\n')
+            at++;
+        buf_put(out, str_of(s.p + from, at - from));
+        w->line_start = at < s.n;
+        w->after_cr = at < s.n && s.p[at] == '\r';
+        if (at < s.n) {
+            buf_put(out, STR("\ndata:"));
+            at++;
         }
     }
-    buf_putc(out, '\n');
 }
 
-static struct block *frame_block(const struct frame *f, enum content_kind kind)
+static void put_data(struct writer *w, struct buf *out, struct str piece)
 {
-    static void (*const put_data[])(struct buf *, const struct frame *) = {
-        [CONTENT_BINARY] = put_base64,
-        [CONTENT_TEXT] = put_text,
-        [CONTENT_JSON] = put_json,
-    };
+    if (w->kind == CONTENT_BINARY)
+        put_base64(w, out, piece);
+    else if (w->kind == CONTENT_TEXT)
+        put_text(w, out, piece);
+    else
+        buf_put(out, piece);
+}
+
+/* Right behind the last piece, in the same buffer. */
+static void end_data(struct writer *w, struct buf *out)
+{
+    if (w->kind == CONTENT_BINARY)
+        b64_put(out, str_of(w->carry, w->n_carry));
+    if (w->kind == CONTENT_JSON)
+        out->p[out->n - 1] = ']'; /* in place of the last event's comma */
+    buf_put(out, STR("\n\n"));
+}
+
+static struct block *frame_block(const struct frame *f, uint8_t kind)
+{
     struct buf out = {0};
-    put_id(&out, f->next);
-    if (f->n > 0) {
-        buf_put(&out, STR("event: data\n"));
-        put_data[kind](&out, f);
-        buf_putc(&out, '\n');
+    struct writer w;
+    if (f->n == 0) {
+        put_id(&out, f->next);
+    } else {
+        begin_data(&w, &out, kind, f->next);
+        for (size_t i = 0; i < f->n; i++)
+            put_data(&w, &out, f->slices[i].bytes);
+        end_data(&w, &out);
     }
     put_control(&out, f);
     struct block *b = block_of(buf_str(&out));
@@ -169,21 +185,69 @@ static void put_block(struct sse *s, struct block *b)
     s->beat = false;
 }
 
+/* As put_block, of bytes made for this; *out is empty afterwards. */
+static void put_buf(struct sse *s, struct buf *out)
+{
+    struct block *b = block_of(buf_str(out));
+    put_block(s, b);
+    block_unref(b);
+    buf_deinit(out);
+}
+
+static struct frame frame_of(const struct sse *s, const struct batch *b)
+{
+    bool up_to_date = b->next == b->info.tail;
+    return (struct frame){.slices = b->slices,
+                          .n = b->n_slices,
+                          .next = {b->info.life, b->next},
+                          .cursor = cursor_of(s),
+                          .up_to_date = up_to_date,
+                          .end = up_to_date ? b->info.end : END_NONE};
+}
+
 /* All readers that have got this far share one encoding. */
 static void put_batch(struct sse *s, struct batch *b)
 {
-    struct frame f = {.slices = b->slices,
-                      .n = b->n_slices,
-                      .next = {b->info.life, b->next},
-                      .cursor = cursor_of(s),
-                      .up_to_date = b->next == b->info.tail};
-    f.end = f.up_to_date ? b->info.end : END_NONE;
+    struct frame f = frame_of(s, b);
     if (b->frame == NULL || b->frame_key != f.cursor) {
         block_unref(b->frame);
         b->frame = frame_block(&f, s->kind);
         b->frame_key = f.cursor;
     }
     put_block(s, b->frame);
+}
+
+/* The bytes of a batch from position `at` on, as far as they lie together. */
+static struct str run_at(const struct batch *b, uint64_t at)
+{
+    const struct slice *s = b->slices;
+    uint64_t skip = at - b->start;
+    for (; skip >= s->bytes.n; s++)
+        skip -= s->bytes.n;
+    return str_skip(s->bytes, (size_t)skip);
+}
+
+/* An event larger than a pull is written as the peer takes it: whole, it would lie in memory once
+ * for every slow reader. True: that was the rest of it. */
+static bool put_large(struct sse *s)
+{
+    struct batch *b = s->large;
+    struct frame f = frame_of(s, b);
+    struct buf out = {0};
+    if (s->large_at == b->start)
+        begin_data(&s->writer, &out, s->kind, f.next);
+    struct str piece = run_at(b, s->large_at);
+    if (piece.n > PIECE_BYTES)
+        piece.n = PIECE_BYTES;
+    put_data(&s->writer, &out, piece);
+    s->large_at += piece.n;
+    bool done = s->large_at == b->next;
+    if (done) {
+        end_data(&s->writer, &out);
+        put_control(&out, &f);
+    }
+    put_buf(s, &out);
+    return done;
 }
 
 /* Of a batch, only what comes before position `end`. */
@@ -250,16 +314,14 @@ static void put_failure(struct sse *s)
         durable_gap_json(&out, &gap);
     }
     buf_put(&out, STR("\n\n"));
-    struct block *b = block_of(buf_str(&out));
-    put_block(s, b);
-    block_unref(b);
-    buf_deinit(&out);
+    put_buf(s, &out);
 }
 
 static void sse_free(struct sse *s)
 {
     timer_stop(&s->timer);
     subscriber_deinit(&s->subscriber);
+    batch_unref(s->large);
     free(s);
 }
 
@@ -269,9 +331,27 @@ static enum pull end(struct sse *s)
     return PULL_END;
 }
 
+static enum pull after_batch(struct sse *s, struct batch *b)
+{
+    bool last = b->info.end != END_NONE && b->next == b->info.tail;
+    batch_unref(b);
+    return last ? end(s) : PULL_MORE;
+}
+
+static enum pull pull_large(struct sse *s)
+{
+    struct batch *b = s->large;
+    if (!put_large(s))
+        return PULL_MORE;
+    s->large = NULL;
+    return after_batch(s, b);
+}
+
 static enum pull sse_pull(struct exchange *x)
 {
     struct sse *s = x->state;
+    if (s->large != NULL)
+        return pull_large(s); /* even when over: a slow reader would never get to its end */
     if (s->over)
         return end(s);
     struct batch *b;
@@ -286,11 +366,15 @@ static enum pull sse_pull(struct exchange *x)
         put_failure(s);
         return end(s);
     }
-    bool last = b->info.end != END_NONE && b->next == b->info.tail;
-    if (!held_back(s, b))
+    if (!held_back(s, b)) {
+        if (b->next - b->start > BATCH_BYTES) {
+            s->large = b;
+            s->large_at = b->start;
+            return pull_large(s);
+        }
         put_batch(s, b);
-    batch_unref(b);
-    return last ? end(s) : PULL_MORE;
+    }
+    return after_batch(s, b);
 }
 
 static void sse_ready(struct subscriber *subscriber)
