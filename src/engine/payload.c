@@ -23,6 +23,8 @@ void payload_prepare(struct payload *p, struct store_write *w, struct str conten
                      struct str body, bool empty_allowed)
 {
     w->data_err = 0;
+    w->ends = NULL;
+    w->n_events = 0;
     if (body.n > 0 && content_kind(content_type) == CONTENT_JSON)
         prepare_json(p, w, body);
     else
