@@ -65,8 +65,8 @@ void subscriber_prime(struct subscriber *s, struct store_read *r);
 
 enum next subscriber_next(struct subscriber *s, struct batch **batch);
 
-/* Gives the tail of a batch back: the next one begins at `pos` again, and comes only when there is
- * more than there was. */
+/* Gives the tail of a batch back: the next one begins at `pos` again, and comes only when the
+ * stream's tail is another than `tail`. */
 void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail);
 
 #endif

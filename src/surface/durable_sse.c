@@ -42,6 +42,8 @@ struct sse {
     struct writer writer; /* of it */
     uint8_t kind;         /* enum content_kind */
     bool over, beat;
+    bool greeted;   /* the control event that comes at once has been put */
+    bool impatient; /* what was held back was not completed */
 };
 
 /* ---- frames ---- */
@@ -183,6 +185,7 @@ static void put_block(struct sse *s, struct block *b)
 {
     exchange_put(s->x, slice_of(b, 0, b->n));
     s->beat = false;
+    s->greeted = true;
 }
 
 /* As put_block, of bytes made for this; *out is empty afterwards. */
@@ -269,15 +272,16 @@ static void put_part(struct sse *s, const struct batch *b, uint64_t end)
     block_unref(frame);
 }
 
-/* The last bytes before position `end`, enough to see whether a character is cut in two. */
+/* Does a character begin before position `end` and go on behind it? */
 static bool cut_in_two(const struct batch *b, uint64_t end)
 {
     char last[4];
     size_t n = 0;
     uint64_t at = b->start;
-    for (uint32_t i = 0; i < b->n_slices; i++) {
+    for (uint32_t i = 0; i < b->n_slices && at < end; i++) {
         struct str s = b->slices[i].bytes;
-        for (size_t k = s.n > 4 ? s.n - 4 : 0; k < s.n && at + k < end; k++) {
+        size_t upto = s.n < end - at ? s.n : (size_t)(end - at);
+        for (size_t k = upto > 4 ? upto - 4 : 0; k < upto; k++) {
             if (n == 4)
                 memmove(last, last + 1, --n);
             last[n++] = s.p[k];
@@ -287,17 +291,21 @@ static bool cut_in_two(const struct batch *b, uint64_t end)
     return utf8_incomplete_tail(str_of(last, n)) > 0;
 }
 
-/* Text whose last append stops inside a character: a reader would see a broken one. That append
- * waits for the next, which completes it. True: dealt with. */
+/* Text that stops inside a character, where more of it is to come: a reader would see two broken
+ * ones. What belongs to it comes with the next batch, or as it is when nothing completes it for a
+ * while. True: dealt with. */
 static bool held_back(struct sse *s, struct batch *b)
 {
-    if (s->kind != CONTENT_TEXT || b->n_slices == 0 || b->info.end != END_NONE ||
-        b->next != b->info.tail || !cut_in_two(b, b->next))
+    bool at_tail = b->next == b->info.tail;
+    if (s->kind != CONTENT_TEXT || s->impatient || (at_tail && b->info.end != END_NONE) ||
+        !cut_in_two(b, b->next))
         return false;
-    if (b->last > b->start && cut_in_two(b, b->last))
-        return false; /* over several appends: the bytes as they are are better than none */
-    put_part(s, b, b->last);
-    subscriber_hold(&s->subscriber, b->last, b->info.tail);
+    uint64_t keep = cut_in_two(b, b->last) ? b->start : b->last;
+    if (keep == b->start && !at_tail)
+        return false; /* longer than a batch */
+    if (keep > b->start || !s->greeted)
+        put_part(s, b, keep);
+    subscriber_hold(&s->subscriber, keep, b->next);
     return true;
 }
 
@@ -367,6 +375,7 @@ static enum pull sse_pull(struct exchange *x)
         return end(s);
     }
     if (!held_back(s, b)) {
+        s->impatient = false;
         if (b->next - b->start > BATCH_BYTES) {
             s->large = b;
             s->large_at = b->start;
@@ -395,6 +404,10 @@ static void on_timer(struct timer *t)
     struct sse *s = container_of(t, struct sse, timer);
     s->over = s->durable->sched->now_ms >= s->ends_at_ms;
     s->beat = !s->over;
+    if (s->subscriber.held) {
+        s->impatient = true;
+        subscriber_hold(&s->subscriber, s->subscriber.pos, 0);
+    }
     if (!s->over)
         start_timer(s);
     exchange_wake(s->x);
