@@ -309,18 +309,18 @@ static bool held_back(struct sse *s, struct batch *b)
     return true;
 }
 
+/* Says what is gone for good. After any other failure the client asks again, at the same place. */
 static void put_failure(struct sse *s)
 {
+    const struct subscriber *sub = &s->subscriber;
+    struct gap gap = {.requested = {sub->life, sub->pos}, .reason = GAP_EXPIRED};
+    if (sub->err == ERR_GAP)
+        gap = *sub->gap;
+    else if (sub->err != ERR_NOT_FOUND && sub->err != ERR_DELETED)
+        return;
     struct buf out = {0};
-    if (s->subscriber.err == ERR_GAP) {
-        buf_put(&out, STR("event: gap\ndata:"));
-        durable_gap_json(&out, s->subscriber.gap);
-    } else {
-        struct gap gap = {.requested = {s->subscriber.life, s->subscriber.pos},
-                          .reason = GAP_EXPIRED};
-        buf_put(&out, STR("event: gap\ndata:"));
-        durable_gap_json(&out, &gap);
-    }
+    buf_put(&out, STR("event: gap\ndata:"));
+    durable_gap_json(&out, &gap);
     buf_put(&out, STR("\n\n"));
     put_buf(s, &out);
 }
