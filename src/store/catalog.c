@@ -183,6 +183,12 @@ static void free_doc(struct doc *d)
     free(d);
 }
 
+void catalog_forget_doc(struct catalog *c, struct doc *d)
+{
+    map_remove(&c->docs, d->key);
+    free_doc(d);
+}
+
 static uint64_t doc_version(struct catalog *c, struct str key)
 {
     const struct doc *d = map_get(&c->docs, key);
@@ -202,7 +208,7 @@ static void put_doc(struct catalog *c, const struct doc_put *put)
     struct doc *d = map_get(&c->docs, put->key);
     if (put->value.p == NULL && !c->keep_removed_docs) {
         if (d != NULL)
-            free_doc(map_remove(&c->docs, d->key));
+            catalog_forget_doc(c, d);
         return;
     }
     if (d == NULL) {
@@ -334,10 +340,11 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
 
 /* ---- applying it ---- */
 
-static void fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events)
+void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events)
 {
     tape_fork(&source->tape, at, events, &s->tape);
     s->first = source->first < at ? source->first : at;
+    s->rest_life = source->rest_life;
     s->source = source;
     source->forks++;
     s->n_origins = source->n_origins + 1;
@@ -355,7 +362,7 @@ struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
 {
     struct stream *s = mem_zalloc(sizeof *s);
     s->name = own(name);
-    s->life = life;
+    s->life = s->rest_life = life;
     s->config = *config;
     s->config.content_type = own(config->content_type);
     s->config.fork_of = own(config->fork_of);
@@ -382,7 +389,7 @@ static struct stream *create(struct catalog *c, const struct store_write *w,
     if (s->ttl_s >= 0 || s->expires_ms >= 0)
         list_push(&c->expiring, &s->expiring);
     if (j->source != NULL)
-        fork_from(s, j->source, j->fork_at, j->fork_events);
+        stream_fork_from(s, j->source, j->fork_at, j->fork_events);
     return s;
 }
 
@@ -395,12 +402,12 @@ void stream_set_producer(struct stream *s, const struct producer_claim *claim)
     struct producer *p = map_get(s->producers, claim->id);
     if (p == NULL) {
         p = mem_alloc(sizeof *p + claim->id.n);
-        list_init(&p->dirty);
         p->n = claim->id.n;
         memcpy(p->id, claim->id.p, claim->id.n);
         map_put(s->producers, str_of(p->id, p->n), p);
     }
     p->state = (struct producer_state){claim->epoch, claim->seq};
+    p->dirty = true;
 }
 
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j)

@@ -43,14 +43,17 @@ struct stream {
     enum end_reason settled_end;
     bool settled; /* its creation is */
 
-    struct link dirty; /* the engine's: changed since it was written out */
-    uint32_t pins;     /* the engine's: keep the memory although it has been removed */
+    /* the engine's */
+    struct link dirty;   /* changed since it was written out */
+    uint64_t rest_life;  /* the life under which what is not on the tape is found */
+    uint64_t last_batch; /* of the journal that changed it */
+    uint32_t pins;       /* keep the memory although it has been removed */
     bool removed;
 };
 
 struct producer {
     struct producer_state state;
-    struct link dirty; /* the engine's */
+    bool dirty; /* the engine's */
     size_t n;
     char id[];
 };
@@ -125,6 +128,9 @@ void stream_unpin(struct stream *s);
 
 /* ---- documents ---- */
 
+/* Drops a removed document that was kept for the engine. */
+void catalog_forget_doc(struct catalog *c, struct doc *d);
+
 int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 
@@ -139,5 +145,6 @@ void catalog_docs(struct catalog *c, struct store_docs *d);
 struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
                            const struct stream_config *config, struct str content_type);
 void stream_set_producer(struct stream *s, const struct producer_claim *claim);
+void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events);
 
 #endif

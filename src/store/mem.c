@@ -13,6 +13,9 @@
 struct mem {
     struct store store;
     struct catalog catalog;
+    struct task stop;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
 };
 
 static struct catalog *catalog_of(struct store *s)
@@ -162,6 +165,21 @@ static void mem_unwatch(struct store *s, struct store_watch *w)
     watchers_remove(&catalog_of(s)->watchers, w);
 }
 
+/* Behind all operations that were started before. */
+static void run_stop(struct task *t)
+{
+    struct mem *m = container_of(t, struct mem, stop);
+    m->stopped(m->stopped_ctx);
+}
+
+static void mem_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+{
+    struct mem *m = container_of(s, struct mem, store);
+    m->stopped = stopped;
+    m->stopped_ctx = ctx;
+    sched_post(s->sched, &m->stop);
+}
+
 static void mem_free(struct store *s)
 {
     struct mem *m = container_of(s, struct mem, store);
@@ -179,6 +197,7 @@ static const struct store_ops ops = {
     .put = mem_put,
     .watch = mem_watch,
     .unwatch = mem_unwatch,
+    .stop = mem_stop,
     .free = mem_free,
 };
 
@@ -186,6 +205,7 @@ struct store *mem_store_new(struct sched *sched)
 {
     struct mem *m = mem_zalloc(sizeof *m);
     m->store = (struct store){&ops, sched};
+    task_init(&m->stop, run_stop);
     catalog_init(&m->catalog, sched);
     catalog_start_sweep(&m->catalog);
     return &m->store;

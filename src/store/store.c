@@ -38,6 +38,11 @@ void store_free(struct store *s)
         s->ops->free(s);
 }
 
+void store_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+{
+    s->ops->stop(s, stopped, ctx);
+}
+
 void store_write(struct store *s, struct store_write *w)
 {
     s->ops->write(s, w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* store.h -- where streams rest. Engines: mem.c.
+/* store.h -- where streams rest. Engines: mem.c, embedded.c.
  *
  * Loop thread only. Each operation completes exactly once, through its done(), and never before the
  * call that started it has returned. The caller embeds the operation in its own struct and keeps
@@ -69,6 +69,11 @@ struct store;
 struct store_call {
     struct task task;
     struct store *store;
+    struct link link; /* among those that wait for the same */
+    void (*finish)(struct store_call *c);
+    struct stream *stream; /* pinned */
+    uint64_t batch;
+    int result;
 };
 
 /* One atomic change of one stream. Preconditions are looked at in this order; the first that fails
@@ -209,6 +214,7 @@ struct store_ops {
     void (*put)(struct store *s, struct store_put *p);
     void (*watch)(struct store *s, struct store_watch *w);
     void (*unwatch)(struct store *s, struct store_watch *w);
+    void (*stop)(struct store *s, void (*stopped)(void *ctx), void *ctx);
     void (*free)(struct store *s);
 };
 
@@ -220,7 +226,11 @@ struct store {
 
 struct store *mem_store_new(struct sched *sched);
 
-/* No operation may be under way. */
+/* Puts away what is under way; no operation may be started any more. stopped() comes from the
+ * schedule; store_free is due then. */
+void store_stop(struct store *s, void (*stopped)(void *ctx), void *ctx);
+
+/* Stopped, or with no operation under way. NULL is allowed. */
 void store_free(struct store *s);
 
 void store_write(struct store *s, struct store_write *w);

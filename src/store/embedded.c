@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/embedded.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "store/embedded_core.h"
+#include "store/record.h"
+#include "store/verdict.h"
+#include "store/vfs.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RETRY_MS       10
+#define DELETE_RESERVE (64 * 1024) /* room in the journal that data leaves for deletes */
+#define NEEDS_PLACE    1000        /* private verdict: the fork point must be looked up first */
+
+void lives_add(struct lives *l, uint64_t life)
+{
+    if (l->n == l->cap) {
+        l->cap = l->cap ? l->cap * 2 : 16;
+        l->items = mem_realloc(l->items, l->cap * sizeof *l->items);
+    }
+    l->items[l->n++] = life;
+}
+
+void embedded_mark_dirty(struct embedded *e, struct stream *s)
+{
+    if (list_empty(&s->dirty))
+        list_push(&e->dirty, &s->dirty);
+}
+
+void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct doc *d = map_get(&e->catalog.docs, docs[i].key);
+        if (d != NULL && list_empty(&d->dirty))
+            list_push(&e->dirty_docs, &d->dirty);
+    }
+}
+
+/* ---- waiting for the journal ---- */
+
+struct batch_waiter {
+    struct journal_waiter waiter;
+    struct embedded *embedded;
+    uint64_t batch;
+};
+
+static void complete(struct store_call *c)
+{
+    struct stream *s = c->stream;
+    c->finish(c); /* c may be gone then */
+    if (s != NULL)
+        stream_unpin(s);
+}
+
+static void retry_stalled(struct embedded *e);
+
+static void on_batch(struct journal_waiter *jw, int err)
+{
+    struct batch_waiter *bw = container_of(jw, struct batch_waiter, waiter);
+    struct embedded *e = bw->embedded;
+    while (!list_empty(&e->waiting)) {
+        struct store_call *c = list_item(e->waiting.next, struct store_call, link);
+        if (c->batch > bw->batch)
+            break;
+        list_remove(&c->link);
+        if (err != 0)
+            c->result = err;
+        complete(c);
+    }
+    free(bw);
+    retry_stalled(e);
+}
+
+/* Answers when the batch is durable: not before what the answer speaks of is. */
+static void finish_after(struct embedded *e, struct store_call *c, struct stream *s, uint64_t batch)
+{
+    c->batch = batch;
+    c->stream = s;
+    if (s != NULL)
+        s->pins++;
+    list_init(&c->link);
+    if (batch <= journal_durable(e->journal)) {
+        complete(c);
+        return;
+    }
+    /* A failed or duplicate write may wait for an older batch than the last call does. */
+    struct link *before = &e->waiting;
+    while (before->prev != &e->waiting &&
+           list_item(before->prev, struct store_call, link)->batch > batch)
+        before = before->prev;
+    list_push(before, &c->link);
+    if (batch <= e->awaited)
+        return;
+    e->awaited = batch;
+    struct batch_waiter *bw = mem_alloc(sizeof *bw);
+    *bw = (struct batch_waiter){.waiter = {.done = on_batch}, .embedded = e, .batch = batch};
+    journal_wait(e->journal, batch, &bw->waiter);
+}
+
+static uint64_t put_record(struct embedded *e)
+{
+    uint64_t batch = journal_put(e->journal, buf_str(&e->scratch), NULL);
+    e->scratch.n = 0;
+    return batch;
+}
+
+/* ---- write ---- */
+
+struct fork_wait {
+    struct store_write *write;
+    struct fork_place place;
+};
+
+/* An upper bound of the record's size. */
+static size_t record_bound(const struct store_write *w)
+{
+    size_t n = 4096 + w->name.n + w->data.n + w->n_events * 5u;
+    for (size_t i = 0; i < w->n_docs; i++)
+        n += w->docs[i].key.n + w->docs[i].value.n + 32;
+    return n;
+}
+
+static int check_room(struct embedded *e, size_t n, bool data)
+{
+    if (data && e->unrested > e->config.unrested_max)
+        return ERR_BUSY;
+    if (data && e->config.disk_cap > 0 &&
+        e->segment_bytes + journal_file_bytes(e->journal) + n > e->config.disk_cap)
+        return ERR_FULL;
+    return journal_room(e->journal, n + (data ? DELETE_RESERVE : 0));
+}
+
+static void finish_write(struct store_call *c)
+{
+    struct store_write *w = container_of(c, struct store_write, call);
+    w->done(w, c->result);
+}
+
+static void finish_applied(struct store_call *c)
+{
+    struct store_write *w = container_of(c, struct store_write, call);
+    struct embedded *e = embedded_of(c->store);
+    if (c->result == 0)
+        catalog_settle(&e->catalog, c->stream, w->info.tail, w->info.end);
+    w->done(w, c->result);
+}
+
+static void apply(struct embedded *e, struct store_write *w, const struct judgement *j)
+{
+    int64_t now_ms = catalog_wall_ms(&e->catalog);
+    struct stream *s = catalog_apply(&e->catalog, w, j);
+    record_put_write(&e->scratch, s, w, j, now_ms);
+    s->last_batch = put_record(e);
+    e->unrested += w->data.n;
+    embedded_mark_dirty(e, s);
+    embedded_mark_docs(e, w->docs, w->n_docs);
+    w->call.result = 0;
+    w->call.finish = finish_applied;
+    finish_after(e, &w->call, s, s->last_batch);
+    if (e->unrested >= e->config.checkpoint_bytes)
+        embedded_rest_start(e);
+}
+
+static int place_fork(void *ctx, struct judgement *j)
+{
+    struct fork_place *p = ctx;
+    if (!p->known || p->source_life != j->source->life || p->anchor != j->fork_anchor)
+        return NEEDS_PLACE;
+    j->fork_at = p->at;
+    j->fork_events = p->events;
+    return p->err;
+}
+
+static void judge(struct embedded *e, struct store_write *w, struct fork_place *place);
+
+static void on_fork_placed(void *ctx)
+{
+    struct fork_wait *f = ctx;
+    f->place.known = true;
+    judge(embedded_of(f->write->call.store), f->write, &f->place);
+    free(f);
+}
+
+static void look_up_fork(struct embedded *e, struct store_write *w, const struct judgement *j)
+{
+    struct fork_wait *f = mem_zalloc(sizeof *f);
+    f->write = w;
+    f->place = (struct fork_place){
+        .source_life = j->source->life, .anchor = j->fork_anchor, .sub = w->create->fork_sub};
+    embedded_place_fork(e, j->source, &f->place, on_fork_placed, f);
+}
+
+static void judge(struct embedded *e, struct store_write *w, struct fork_place *place)
+{
+    struct judgement j;
+    struct fork_place none = {0};
+    int v = catalog_judge(&e->catalog, w, &j, place_fork, place != NULL ? place : &none);
+    if (v == NEEDS_PLACE) {
+        look_up_fork(e, w, &j);
+        return;
+    }
+    if (v == VERDICT_APPLY) {
+        int err = check_room(e, record_bound(w), w->data.n > 0 || w->create != NULL);
+        if (err == 0) {
+            apply(e, w, &j);
+            return;
+        }
+        if (err == ERR_BUSY && e->unrested <= e->config.unrested_max) {
+            list_push(&e->stalled, &w->call.link);
+            sched_start(e->store.sched, &e->retry, RETRY_MS);
+            return;
+        }
+        v = err;
+    }
+    if (w->duplicate)
+        stream_touch(&e->catalog, j.stream);
+    w->call.result = v > 0 ? 0 : v;
+    w->call.finish = finish_write;
+    finish_after(e, &w->call, j.stream, j.stream != NULL ? j.stream->last_batch : 0);
+}
+
+static void run_write(struct task *t)
+{
+    struct store_write *w = container_of(t, struct store_write, call.task);
+    struct embedded *e = embedded_of(w->call.store);
+    list_init(&w->call.link);
+    if (!list_empty(&e->stalled))
+        list_push(&e->stalled, &w->call.link); /* behind those that came before */
+    else
+        judge(e, w, NULL);
+}
+
+/* One after the other, until the journal has no room again. */
+static void retry_stalled(struct embedded *e)
+{
+    struct link now;
+    list_init(&now);
+    list_splice(&now, &e->stalled);
+    while (!list_empty(&now) && list_empty(&e->stalled)) {
+        struct store_call *c = list_item(now.next, struct store_call, link);
+        list_remove(&c->link);
+        judge(e, container_of(c, struct store_write, call), NULL);
+    }
+    list_splice(&e->stalled, &now);
+}
+
+static void on_retry(struct timer *t)
+{
+    retry_stalled(container_of(t, struct embedded, retry));
+}
+
+/* ---- remove ---- */
+
+/* The catalog takes a stream away: asked for, expired, or because its last fork is gone. */
+static void on_removing(struct catalog *c, struct stream *s)
+{
+    struct embedded *e = container_of(c, struct embedded, catalog);
+    bool again = s->deleted; /* its name goes now; the rest has gone before */
+    list_remove(&s->dirty);
+    if (s->forks > 0) {
+        embedded_mark_dirty(e, s);
+    } else {
+        lives_add(&e->removed, s->life);
+    }
+    if (e->replaying || again || journal_room(e->journal, 64) != 0)
+        return; /* without a record an expired stream is there after a crash, and expires again */
+    record_put_remove(&e->scratch, s->life);
+    s->last_batch = put_record(e);
+}
+
+static void finish_remove(struct store_call *c)
+{
+    struct store_remove *r = container_of(c, struct store_remove, call);
+    r->done(r, c->result);
+}
+
+static void run_remove(struct task *t)
+{
+    struct store_remove *r = container_of(t, struct store_remove, call.task);
+    struct embedded *e = embedded_of(r->call.store);
+    struct stream *s = NULL;
+    int err = catalog_find(&e->catalog, r->name, &s);
+    if (err == 0)
+        err = check_room(e, 64, false);
+    uint64_t batch = 0;
+    if (err == 0) {
+        s->pins++;
+        catalog_remove(&e->catalog, s);
+        batch = s->last_batch;
+        stream_unpin(s);
+    }
+    r->call.result = err;
+    r->call.finish = finish_remove;
+    finish_after(e, &r->call, NULL, batch);
+}
+
+/* ---- the others ---- */
+
+static void run_stat(struct task *t)
+{
+    struct store_stat *st = container_of(t, struct store_stat, call.task);
+    struct stream *s;
+    int err = catalog_find(&embedded_of(st->call.store)->catalog, st->name, &s);
+    if (err == 0 && !s->settled)
+        err = ERR_NOT_FOUND;
+    if (err == 0)
+        st->info = stream_info_of(s);
+    st->done(st, err);
+}
+
+static void run_list(struct task *t)
+{
+    struct store_list *l = container_of(t, struct store_list, call.task);
+    catalog_list(&embedded_of(l->call.store)->catalog, l);
+}
+
+static void run_docs(struct task *t)
+{
+    struct store_docs *d = container_of(t, struct store_docs, call.task);
+    catalog_docs(&embedded_of(d->call.store)->catalog, d);
+}
+
+static void finish_put(struct store_call *c)
+{
+    struct store_put *p = container_of(c, struct store_put, call);
+    p->done(p, c->result);
+}
+
+static void run_put(struct task *t)
+{
+    struct store_put *p = container_of(t, struct store_put, call.task);
+    struct embedded *e = embedded_of(p->call.store);
+    size_t n = 64;
+    for (size_t i = 0; i < p->n_docs; i++)
+        n += p->docs[i].key.n + p->docs[i].value.n + 32;
+    int err = catalog_check_docs(&e->catalog, p->docs, p->n_docs);
+    if (err == 0)
+        err = check_room(e, n, false);
+    uint64_t batch = 0;
+    if (err == 0) {
+        catalog_put_docs(&e->catalog, p->docs, p->n_docs);
+        embedded_mark_docs(e, p->docs, p->n_docs);
+        record_put_docs(&e->scratch, p->docs, p->n_docs);
+        batch = put_record(e);
+    }
+    p->call.result = err;
+    p->call.finish = finish_put;
+    finish_after(e, &p->call, NULL, batch);
+}
+
+static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))
+{
+    call->store = s;
+    call->stream = NULL;
+    task_init(&call->task, run);
+    sched_post(s->sched, &call->task);
+}
+
+static void embedded_write(struct store *s, struct store_write *w)
+{
+    w->created = w->duplicate = false;
+    post(s, &w->call, run_write);
+}
+
+static void embedded_remove(struct store *s, struct store_remove *r)
+{
+    post(s, &r->call, run_remove);
+}
+
+static void embedded_stat(struct store *s, struct store_stat *st)
+{
+    post(s, &st->call, run_stat);
+}
+
+static void embedded_list(struct store *s, struct store_list *l)
+{
+    post(s, &l->call, run_list);
+}
+
+static void embedded_docs(struct store *s, struct store_docs *d)
+{
+    post(s, &d->call, run_docs);
+}
+
+static void embedded_put(struct store *s, struct store_put *p)
+{
+    post(s, &p->call, run_put);
+}
+
+static void embedded_watch(struct store *s, struct store_watch *w)
+{
+    watchers_add(&embedded_of(s)->catalog.watchers, w);
+}
+
+static void embedded_unwatch(struct store *s, struct store_watch *w)
+{
+    watchers_remove(&embedded_of(s)->catalog.watchers, w);
+}
+
+/* ---- ending ---- */
+
+static void on_journal_stopped(void *ctx)
+{
+    struct embedded *e = ctx;
+    e->stopped(e->stopped_ctx);
+}
+
+void embedded_check_stopped(struct embedded *e)
+{
+    if (e->stopping && e->checkpoint == NULL && e->reads == 0)
+        journal_stop(e->journal, on_journal_stopped, e);
+}
+
+static void embedded_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+{
+    struct embedded *e = embedded_of(s);
+    e->stopping = true;
+    e->stopped = stopped;
+    e->stopped_ctx = ctx;
+    timer_stop(&e->checkpoint_timer);
+    embedded_check_stopped(e);
+}
+
+static void embedded_free(struct store *s)
+{
+    struct embedded *e = embedded_of(s);
+    assert(list_empty(&e->waiting) && list_empty(&e->stalled) && e->checkpoint == NULL);
+    timer_stop(&e->retry);
+    timer_stop(&e->checkpoint_timer);
+    journal_free(e->journal);
+    cache_deinit(&e->cache);
+    catalog_deinit(&e->catalog);
+    if (e->index != NULL)
+        index_close(e->index);
+    free(e->removed.items);
+    buf_deinit(&e->scratch);
+    free(e);
+}
+
+static const struct store_ops ops = {
+    .write = embedded_write,
+    .remove = embedded_remove,
+    .stat = embedded_stat,
+    .read = embedded_read,
+    .list = embedded_list,
+    .docs = embedded_docs,
+    .put = embedded_put,
+    .watch = embedded_watch,
+    .unwatch = embedded_unwatch,
+    .stop = embedded_stop,
+    .free = embedded_free,
+};
+
+/* ---- opening ---- */
+
+static int make_folders(struct vfs *v)
+{
+    static const char *const folders[] = {"journal", "segments"};
+    for (int i = 0; i < 2; i++) {
+        int err = vfs_make_dir(v, folders[i]);
+        if (err != 0 && err != ERR_EXISTS)
+            return err;
+    }
+    return vfs_sync_dir(v, "");
+}
+
+static void on_journal_started(void *ctx, int err)
+{
+    retry_stalled(ctx); /* with an error they are told so, or wait on */
+}
+
+static int open_all(struct embedded *e, const char *index_path, char *why, size_t size)
+{
+    int err = make_folders(e->vfs);
+    if (err != 0) {
+        snprintf(why, size, "cannot make the folders of the store: %s", err_text(err));
+        return err;
+    }
+    e->index = index_open(index_path, e->config.index_sync, why, size);
+    if (e->index == NULL)
+        return ERR_IO;
+    struct journal_scan scan = {0};
+    err = embedded_recover(e, &scan, why, size);
+    if (err != 0)
+        return err;
+    e->journal = journal_new(e->vfs, e->store.sched, e->lanes.journal, e->lanes.prepare,
+                             &e->config.journal, scan.next, scan.next_file);
+    journal_release(e->journal, scan.next); /* all of it has come to rest */
+    journal_start(e->journal, on_journal_started, e);
+    return 0;
+}
+
+struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *index_path,
+                            const struct embedded_lanes *lanes,
+                            const struct embedded_config *config, char *why, size_t size)
+{
+    struct embedded *e = mem_zalloc(sizeof *e);
+    e->store = (struct store){&ops, sched};
+    e->vfs = vfs;
+    e->lanes = *lanes;
+    e->config = *config;
+    catalog_init(&e->catalog, sched);
+    e->catalog.removing = on_removing;
+    e->catalog.keep_removed_docs = true;
+    cache_init(&e->cache, config->cache_bytes);
+    list_init(&e->waiting);
+    list_init(&e->stalled);
+    list_init(&e->dirty);
+    list_init(&e->dirty_docs);
+    timer_init(&e->retry, on_retry);
+    embedded_rest_init(e);
+    if (open_all(e, index_path, why, size) != 0) {
+        embedded_free(&e->store);
+        return NULL;
+    }
+    catalog_start_sweep(&e->catalog);
+    return &e->store;
+}
+
+void embedded_checkpoint(struct store *s)
+{
+    embedded_rest_start(embedded_of(s));
+}
+
+uint64_t embedded_unrested(const struct store *s)
+{
+    return container_of(s, const struct embedded, store)->unrested;
+}
+
+int embedded_error(const struct store *s)
+{
+    return journal_error(container_of(s, const struct embedded, store)->journal);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/* embedded_core.h -- what the parts of the embedded store share. */
+#ifndef STORE_EMBEDDED_CORE_H
+#define STORE_EMBEDDED_CORE_H
+
+#include "store/cache.h"
+#include "store/catalog.h"
+#include "store/embedded.h"
+#include "store/rest.h"
+
+struct lives {
+    uint64_t *items;
+    size_t n, cap;
+};
+void lives_add(struct lives *l, uint64_t life);
+
+struct embedded {
+    struct store store;
+    struct catalog catalog;
+    struct cache cache;
+    struct vfs *vfs;
+    struct index *index;
+    struct journal *journal;
+    struct embedded_lanes lanes;
+    struct embedded_config config;
+    struct buf scratch; /* a record being made */
+
+    struct link waiting; /* calls, in the order of the batches they wait for */
+    struct link stalled; /* calls that the journal had no room for, in order */
+    struct timer retry;
+    uint64_t awaited; /* the last batch that the journal was asked to tell of */
+
+    /* since the last checkpoint */
+    struct link dirty; /* streams */
+    struct link dirty_docs;
+    struct lives removed;
+    uint64_t unrested; /* bytes of events, those of a checkpoint under way included */
+
+    struct checkpoint *checkpoint; /* under way */
+    struct timer checkpoint_timer;
+    struct index_meta meta;
+    uint64_t segment_bytes;
+    uint32_t reads; /* under way */
+    bool replaying, stopping;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+static inline struct embedded *embedded_of(struct store *s)
+{
+    return container_of(s, struct embedded, store);
+}
+
+void embedded_mark_dirty(struct embedded *e, struct stream *s);
+void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n);
+
+/* embedded_rest.c: checkpoints. */
+void embedded_rest_init(struct embedded *e);
+void embedded_rest_start(struct embedded *e); /* unless one is under way, or nothing has changed */
+int embedded_rest_now(struct embedded *e, uint64_t batch); /* blocking, at the start */
+bool embedded_anything_to_rest(const struct embedded *e);
+
+/* embedded_recover.c: loading and replay, blocking. */
+int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
+
+/* embedded_read.c */
+void embedded_read(struct store *s, struct store_read *r);
+
+/* A block of a stream's past is needed to place a fork: loads it, then calls done on the loop. */
+struct fork_place {
+    uint64_t source_life, anchor, sub;
+    uint64_t at, events;
+    int err;
+    bool known;
+};
+void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
+                         void (*done)(void *ctx), void *ctx);
+
+/* A checkpoint or a read has ended: is that what stopping waited for? */
+void embedded_check_stopped(struct embedded *e);
+
+#endif

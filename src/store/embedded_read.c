@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/* embedded_read.c -- reads: from the tape, from the cache, or by a lane from the segments. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "store/chunk.h"
+#include "store/content.h"
+#include "store/embedded_core.h"
+#include "store/vfs.h"
+
+#include <stdlib.h>
+
+/* Blocks of one stream from a position on, loaded by the read lane. */
+struct load {
+    struct job job;
+    struct embedded *embedded;
+    /* in */
+    uint64_t
+        lives[2]; /* where to look: before and after a checkpoint that makes a fork's own rows */
+    uint64_t pos, limit;
+    size_t max_bytes;
+    /* out */
+    struct chunk *chunks[READ_SLICES];
+    uint64_t ends[READ_SLICES], written_for[READ_SLICES];
+    uint32_t n;
+    int err;
+    void (*done)(struct load *l);
+};
+
+static int load_block(struct load *l, uint64_t pos)
+{
+    struct block_info b;
+    int err = ERR_NOT_FOUND;
+    for (int i = 0; i < 2 && err == ERR_NOT_FOUND; i++)
+        err = index_find(l->embedded->index, l->lives[i], pos, &b);
+    if (err != 0)
+        return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
+    err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
+    if (err != 0)
+        return err;
+    l->ends[l->n] = b.end;
+    l->written_for[l->n++] = b.life;
+    return 0;
+}
+
+static void run_load(struct job *j)
+{
+    struct load *l = container_of(j, struct load, job);
+    uint64_t pos = l->pos;
+    while (pos < l->limit && l->n < READ_SLICES && pos - l->pos < l->max_bytes) {
+        l->err = load_block(l, pos);
+        if (l->err != 0)
+            break;
+        pos = l->ends[l->n - 1];
+    }
+    if (l->n > 0)
+        l->err = 0; /* the rest is told when it is asked for */
+}
+
+static void on_loaded(struct job *j)
+{
+    struct load *l = container_of(j, struct load, job);
+    struct embedded *e = l->embedded;
+    for (uint32_t i = 0; i < l->n; i++)
+        cache_put(&e->cache, l->written_for[i], l->chunks[i]);
+    l->done(l);
+    for (uint32_t i = 0; i < l->n; i++)
+        chunk_unref(l->chunks[i]);
+    free(l);
+    e->reads--;
+    embedded_check_stopped(e);
+}
+
+static void start_load(struct embedded *e, struct load *l, const struct stream *s, uint64_t pos)
+{
+    l->job = (struct job){.run = run_load, .done = on_loaded};
+    l->embedded = e;
+    l->lives[0] = s->rest_life;
+    l->lives[1] = s->life;
+    l->pos = pos;
+    l->limit = s->tape.first;
+    e->reads++;
+    lane_submit(e->lanes.read, &l->job);
+}
+
+/* ---- read ---- */
+
+struct read_load {
+    struct load load;
+    struct store_read *read;
+    struct stream *stream; /* pinned: the answer lends its texts */
+};
+
+/* The life that the byte at pos was written for. */
+static uint64_t writer_of(const struct stream *s, uint64_t pos)
+{
+    for (uint32_t i = 0; i < s->n_origins; i++)
+        if (pos < s->origins[i].upto)
+            return s->origins[i].life;
+    return s->life;
+}
+
+/* What of a chunk a read takes: whole events from r->next on, and where that ends. */
+static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end, uint64_t start)
+{
+    size_t left = r->max_bytes - (size_t)(r->next - start);
+    uint64_t upto = end;
+    if (upto - r->next > left) {
+        uint32_t first = chunk_mark_after(c, r->next), behind = chunk_mark_after(c, r->next + left);
+        upto = c->first + MARK_END(c->marks[behind > first ? behind - 1 : first]);
+        if (upto > end)
+            upto = end;
+        if (r->n_slices > 0 && upto - r->next > left)
+            return false;
+    }
+    r->slices[r->n_slices] = slice_of(c->bytes, r->next - c->first, upto - c->first);
+    block_ref(r->slices[r->n_slices++].owner);
+    uint32_t mark = chunk_mark_after(c, upto - 1);
+    r->last = c->first + (mark == 0 ? 0 : MARK_END(c->marks[mark - 1]));
+    r->next = upto;
+    return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
+}
+
+static void on_read_loaded(struct load *l)
+{
+    struct read_load *rl = container_of(l, struct read_load, load);
+    struct store_read *r = rl->read;
+    struct stream *s = rl->stream;
+    int err = l->err;
+    if (err != 0 && (s->removed || s->deleted)) /* its blocks went while they were looked for */
+        err = s->deleted ? ERR_DELETED : ERR_NOT_FOUND;
+    r->next = r->last = r->start;
+    if (err == 0 && !chunk_is_boundary(l->chunks[0], r->start))
+        err = ERR_OFFSET;
+    for (uint32_t i = 0; err == 0 && i < l->n; i++)
+        if (!take_chunk(r, l->chunks[i], l->ends[i], r->start))
+            break;
+    r->done(r, err);
+    stream_unpin(s);
+}
+
+/* A reader that goes on from chunk to chunk finds the next one here. */
+static bool read_cached(struct embedded *e, const struct stream *s, struct store_read *r)
+{
+    uint64_t start = r->start;
+    r->next = r->last = start;
+    while (r->next < s->tape.first && r->n_slices < READ_SLICES) {
+        struct chunk *c = cache_get(&e->cache, writer_of(s, r->next), r->next);
+        if (c == NULL)
+            break;
+        uint64_t end = chunk_end(c) < s->tape.first ? chunk_end(c) : s->tape.first;
+        if (!take_chunk(r, c, end, start))
+            break;
+    }
+    return r->n_slices > 0;
+}
+
+static void read_rested(struct embedded *e, struct stream *s, struct store_read *r)
+{
+    if (read_cached(e, s, r)) {
+        r->done(r, 0);
+        return;
+    }
+    struct read_load *rl = mem_zalloc(sizeof *rl);
+    rl->read = r;
+    rl->load.max_bytes = r->max_bytes;
+    rl->load.done = on_read_loaded;
+    rl->stream = s;
+    s->pins++;
+    start_load(e, &rl->load, s, r->start);
+}
+
+static void run_read(struct task *t)
+{
+    struct store_read *r = container_of(t, struct store_read, call.task);
+    struct embedded *e = embedded_of(r->call.store);
+    struct stream *s;
+    int err = catalog_find(&e->catalog, r->name, &s);
+    if (err == 0 && !s->settled)
+        err = ERR_NOT_FOUND;
+    if (err != 0) {
+        r->done(r, err);
+        return;
+    }
+    r->info = stream_info_of(s);
+    if (r->touch)
+        stream_touch(&e->catalog, s);
+    r->start = r->from == READ_TAIL ? s->settled_tail : s->first;
+    if (r->from == READ_AT)
+        err = stream_resolve(s, r->at, &r->start, &r->gap.reason);
+    if (err == ERR_GAP) {
+        r->gap.requested = r->at;
+        r->gap.earliest = (struct offset){s->life, s->first};
+    }
+    if (err == 0 && r->start < s->tape.first) {
+        read_rested(e, s, r);
+        return;
+    }
+    if (err == 0 && !tape_is_boundary(&s->tape, r->start))
+        err = ERR_OFFSET;
+    if (err == 0)
+        r->n_slices = tape_read(&s->tape, r->start, s->settled_tail, r->max_bytes, r->slices,
+                                READ_SLICES, &r->next, &r->last);
+    r->done(r, err);
+}
+
+void embedded_read(struct store *s, struct store_read *r)
+{
+    r->n_slices = 0;
+    r->call.store = s;
+    task_init(&r->call.task, run_read);
+    sched_post(s->sched, &r->call.task);
+}
+
+/* ---- placing a fork ---- */
+
+struct place_load {
+    struct load load;
+    struct fork_place *place;
+    bool events;
+    void (*done)(void *ctx);
+    void *ctx;
+};
+
+static void on_place_loaded(struct load *l)
+{
+    struct place_load *pl = container_of(l, struct place_load, load);
+    struct fork_place *p = pl->place;
+    p->err = l->err;
+    if (p->err == 0) {
+        const struct chunk *c = l->chunks[0];
+        if (!chunk_is_boundary(c, p->anchor))
+            p->err = ERR_FORK_OFFSET;
+        else if (p->sub > 0)
+            p->err = chunk_advance(c, l->ends[0], p->anchor, p->sub, pl->events, &p->at);
+        else
+            p->at = p->anchor;
+        if (p->err == 0)
+            p->events =
+                c->ordinal + chunk_mark_after(c, p->at) + (chunk_is_boundary(c, p->at) ? 0 : 1);
+    }
+    pl->done(pl->ctx);
+}
+
+void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
+                         void (*done)(void *ctx), void *ctx)
+{
+    struct place_load *pl = mem_zalloc(sizeof *pl);
+    pl->place = place;
+    pl->events = content_kind(source->content_type) == CONTENT_JSON;
+    pl->done = done;
+    pl->ctx = ctx;
+    pl->load.max_bytes = 1;
+    pl->load.done = on_place_loaded;
+    start_load(e, &pl->load, source, place->anchor);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+/* embedded_recover.c -- from what is on disk to a catalog: the index first, then the journal's
+ * records since the last checkpoint, which then come to rest before anything new is taken. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "store/embedded_core.h"
+#include "store/record.h"
+#include "store/vfs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Streams by life, needed while loading only. */
+struct recovery {
+    struct embedded *embedded;
+    struct map by_life;
+    struct arena arena; /* of one row or record */
+};
+
+static struct str life_key(const uint64_t *life)
+{
+    return str_of((const char *)life, sizeof *life);
+}
+
+static struct stream *by_life(struct recovery *r, uint64_t life)
+{
+    return map_get(&r->by_life, life_key(&life));
+}
+
+static struct str own(struct str s)
+{
+    return s.p == NULL ? s : str_of(memcpy(mem_alloc(s.n + 1), s.p, s.n), s.n);
+}
+
+static void set_settled(struct stream *s)
+{
+    s->settled = true;
+    s->settled_tail = s->tape.tail;
+    s->settled_end = s->end;
+}
+
+static void can_expire(struct embedded *e, struct stream *s)
+{
+    stream_touch(&e->catalog, s); /* opening counts as a touch: nothing expires early */
+    if ((s->ttl_s >= 0 || s->expires_ms >= 0) && !s->deleted)
+        list_push(&e->catalog.expiring, &s->expiring);
+}
+
+/* ---- the index ---- */
+
+static int load_stream(void *ctx, uint64_t life, struct str bytes)
+{
+    struct recovery *r = ctx;
+    struct embedded *e = r->embedded;
+    struct row row;
+    int err = row_take(bytes, &r->arena, &row);
+    if (err != 0)
+        return err;
+    struct stream *s = catalog_add(&e->catalog, row.name, life, &row.config, row.content_type);
+    s->ttl_s = row.ttl_s;
+    s->expires_ms = row.expires_ms;
+    s->first = row.first;
+    s->tape.first = s->tape.tail = row.tail;
+    s->tape.events = row.events;
+    s->end = row.end;
+    s->closed_by = row.closed_by;
+    s->closed_by.id = own(row.closed_by.id);
+    s->last_seq = own(row.last_seq);
+    s->deleted = row.deleted;
+    s->n_origins = row.n_origins;
+    if (row.n_origins > 0) {
+        s->origins = mem_alloc(row.n_origins * sizeof *s->origins);
+        memcpy(s->origins, row.origins, row.n_origins * sizeof *s->origins);
+    }
+    /* Sources have lower lives, and rows come in their order. */
+    s->source = row.source_life == 0 ? NULL : by_life(r, row.source_life);
+    if (s->source != NULL)
+        s->source->forks++;
+    can_expire(e, s);
+    set_settled(s);
+    map_put(&r->by_life, life_key(&s->life), s);
+    arena_deinit(&r->arena);
+    return 0;
+}
+
+static int load_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+{
+    struct stream *s = by_life(ctx, life);
+    if (s == NULL)
+        return 0;
+    stream_set_producer(s, p);
+    ((struct producer *)map_get(s->producers, p->id))->dirty = false;
+    return 0;
+}
+
+static int load_doc(void *ctx, struct str key, uint64_t version, struct str value)
+{
+    struct recovery *r = ctx;
+    struct doc_put put = {.key = key, .value = value, .expect_version = version - 1};
+    catalog_put_docs(&r->embedded->catalog, &put, 1);
+    return 0;
+}
+
+static int load_segment(void *ctx, const struct index_segment *s)
+{
+    struct recovery *r = ctx;
+    r->embedded->segment_bytes += s->bytes;
+    return 0;
+}
+
+/* ---- the journal ---- */
+
+static struct stream *replay_create(struct recovery *r, const struct record *rec)
+{
+    struct embedded *e = r->embedded;
+    struct stream *old = map_get(&e->catalog.streams, rec->name);
+    if (old != NULL) { /* it had expired, and that was not written down */
+        map_remove(&r->by_life, life_key(&old->life));
+        catalog_remove(&e->catalog, old);
+    }
+    struct stream *s =
+        catalog_add(&e->catalog, rec->name, rec->life, &rec->config, rec->content_type);
+    s->ttl_s = rec->ttl_s;
+    s->expires_ms = rec->expires_ms;
+    struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
+    if (source != NULL)
+        stream_fork_from(s, source, rec->fork_at, rec->fork_events);
+    can_expire(e, s);
+    map_put(&r->by_life, life_key(&s->life), s);
+    return s;
+}
+
+static int replay_write(struct recovery *r, const struct record *rec)
+{
+    struct embedded *e = r->embedded;
+    struct stream *s = rec->create ? replay_create(r, rec) : by_life(r, rec->life);
+    if (s == NULL)
+        return ERR_CORRUPT;
+    if (rec->data.n > 0)
+        tape_append(&s->tape, rec->data, rec->ends, rec->n_events, rec->now_ms);
+    e->unrested += rec->data.n;
+    if (rec->claim.id.n > 0)
+        stream_set_producer(s, &rec->claim);
+    if (rec->seq.p != NULL) {
+        free((char *)(uintptr_t)s->last_seq.p);
+        s->last_seq = own(rec->seq);
+    }
+    if (rec->end != END_NONE) {
+        s->end = rec->end;
+        s->closed_by = rec->claim;
+        s->closed_by.id = own(rec->claim.id);
+    }
+    catalog_put_docs(&e->catalog, rec->docs, rec->n_docs);
+    embedded_mark_docs(e, rec->docs, rec->n_docs);
+    embedded_mark_dirty(e, s);
+    set_settled(s);
+    if (rec->now_ms > e->catalog.wall_ms)
+        e->catalog.wall_ms = rec->now_ms;
+    return 0;
+}
+
+static int replay(void *ctx, uint64_t batch, struct str bytes)
+{
+    struct recovery *r = ctx;
+    struct embedded *e = r->embedded;
+    struct record rec;
+    int err = record_take(bytes, &r->arena, &rec);
+    if (err == 0 && rec.type == RECORD_WRITE) {
+        err = replay_write(r, &rec);
+    } else if (err == 0 && rec.type == RECORD_REMOVE) {
+        struct stream *s = by_life(r, rec.life);
+        if (s != NULL && s->forks == 0)
+            map_remove(&r->by_life, life_key(&rec.life));
+        if (s != NULL && !s->deleted)
+            catalog_remove(&e->catalog, s);
+    } else if (err == 0) {
+        catalog_put_docs(&e->catalog, rec.docs, rec.n_docs);
+        embedded_mark_docs(e, rec.docs, rec.n_docs);
+    }
+    arena_deinit(&r->arena);
+    return err;
+}
+
+/* ---- segments that no checkpoint knows ---- */
+
+/* Written, but the crash came before the commit: the journal has it all. */
+static int remove_orphans(struct embedded *e)
+{
+    uint64_t *ids;
+    size_t n;
+    int err = segment_list(e->vfs, &ids, &n);
+    if (err != 0)
+        return err;
+    for (size_t i = 0; i < n && err == 0; i++)
+        if (ids[i] >= e->meta.next_segment)
+            err = segment_remove(e->vfs, ids[i]);
+    free(ids);
+    return err;
+}
+
+int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size)
+{
+    struct recovery r = {.embedded = e};
+    map_init(&r.by_life);
+    struct index_load load = {.ctx = &r,
+                              .stream = load_stream,
+                              .producer = load_producer,
+                              .doc = load_doc,
+                              .segment = load_segment};
+    e->replaying = true;
+    int err = index_load(e->index, &load, &e->meta);
+    if (err != 0)
+        snprintf(why, size, "the index cannot be read: %s", err_text(err));
+    e->catalog.lives = e->meta.lives;
+    e->catalog.wall_ms = e->meta.wall_ms;
+    *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
+    if (err == 0) {
+        err = remove_orphans(e);
+        if (err == 0)
+            err = journal_scan(e->vfs, scan);
+        if (err != 0)
+            snprintf(why, size, "the journal cannot be replayed: %s",
+                     scan->damage[0] != '\0' ? scan->damage : err_text(err));
+    }
+    if (err == 0 && embedded_anything_to_rest(e)) {
+        err = embedded_rest_now(e, scan->next);
+        if (err != 0)
+            snprintf(why, size, "what the journal holds cannot be brought to rest: %s",
+                     err_text(err));
+    }
+    e->replaying = false;
+    map_deinit(&r.by_life);
+    arena_deinit(&r.arena);
+    return err;
+}

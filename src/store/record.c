@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A record: its type, then
+ *
+ *   WRITE   flags, life, time
+ *           CREATE    name, content type, config, ttl and expiry in force,
+ *                     life of the source (0: none), fork point, ordinal at the fork point
+ *           DATA      number of events; the length of each but the last; all bytes
+ *           PRODUCER  id, epoch, seq
+ *           SEQ       text
+ *           CLOSE     end reason
+ *           DOCS      documents
+ *   REMOVE  life
+ *   DOCS    documents
+ *
+ * documents: how many; each its key, the version before, whether there is a value, the value
+ * config: content type as asked for, ttl, expiry, name of the source, at its tail?, offset (life,
+ * position), sub-offset
+ *
+ * A row: version 1, name, content type, config, ttl, expiry, first, tail, events, end reason,
+ * closing claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source, how many
+ * origins, each its life and position, deleted? */
+#include "store/record.h"
+#include "base/err.h"
+#include "base/pack.h"
+
+enum {
+    FLAG_CREATE = 1,
+    FLAG_DATA = 2,
+    FLAG_PRODUCER = 4,
+    FLAG_SEQ = 8,
+    FLAG_CLOSE = 16,
+    FLAG_DOCS = 32,
+    FLAGS_ALL = 63,
+};
+#define ROW_VERSION 1
+
+/* ---- parts ---- */
+
+static void put_config(struct buf *out, const struct stream_config *c)
+{
+    pack_str(out, c->content_type);
+    pack_i64(out, c->ttl_s);
+    pack_i64(out, c->expires_ms);
+    pack_str(out, c->fork_of);
+    pack_u64(out, c->fork_at_tail);
+    pack_u64(out, c->fork_at.life);
+    pack_u64(out, c->fork_at.pos);
+    pack_u64(out, c->fork_sub);
+}
+
+static void take_config(struct unpack *u, struct stream_config *c)
+{
+    c->content_type = unpack_str(u);
+    c->ttl_s = unpack_i64(u);
+    c->expires_ms = unpack_i64(u);
+    c->fork_of = unpack_str(u);
+    c->fork_at_tail = unpack_bool(u);
+    c->fork_at.life = unpack_u64(u);
+    c->fork_at.pos = unpack_u64(u);
+    c->fork_sub = unpack_u64(u);
+}
+
+static void put_docs(struct buf *out, const struct doc_put *docs, size_t n)
+{
+    pack_u64(out, n);
+    for (size_t i = 0; i < n; i++) {
+        pack_str(out, docs[i].key);
+        pack_u64(out, docs[i].expect_version);
+        pack_u64(out, docs[i].value.p != NULL);
+        pack_str(out, docs[i].value);
+    }
+}
+
+static void take_docs(struct unpack *u, struct arena *a, struct record *r)
+{
+    r->n_docs = unpack_u64_max(u, u->rest.n); /* each takes more than a byte */
+    r->docs = arena_alloc(a, r->n_docs * sizeof *r->docs);
+    for (size_t i = 0; i < r->n_docs; i++) {
+        struct doc_put *d = &r->docs[i];
+        d->key = unpack_str(u);
+        d->expect_version = unpack_u64(u);
+        bool there = unpack_bool(u);
+        d->value = unpack_str(u);
+        if (!there)
+            d->value = STR_NONE;
+    }
+}
+
+static void put_data(struct buf *out, const struct store_write *w)
+{
+    uint32_t n = w->ends == NULL ? 1 : w->n_events;
+    pack_u64(out, n);
+    for (uint32_t i = 0; i + 1 < n; i++)
+        pack_u64(out, w->ends[i] - (i == 0 ? 0 : w->ends[i - 1]));
+    pack_str(out, w->data);
+}
+
+static void take_data(struct unpack *u, struct arena *a, struct record *r)
+{
+    r->n_events = (uint32_t)unpack_u64_max(u, u->rest.n);
+    if (r->n_events > 1)
+        r->ends = arena_alloc(a, r->n_events * sizeof *r->ends);
+    uint64_t at = 0;
+    for (uint32_t i = 0; i + 1 < r->n_events; i++) {
+        at += unpack_u64_max(u, UINT32_MAX / 2);
+        r->ends[i] = (uint32_t)at;
+    }
+    r->data = unpack_str(u);
+    if (r->n_events > 1)
+        r->ends[r->n_events - 1] = (uint32_t)r->data.n;
+    if (r->n_events == 0 || r->data.n == 0 || r->data.n > UINT32_MAX / 2 || at > r->data.n)
+        u->err = ERR_CORRUPT;
+}
+
+static void put_claim(struct buf *out, const struct producer_claim *c)
+{
+    pack_str(out, c->id);
+    pack_u64(out, c->epoch);
+    pack_u64(out, c->seq);
+}
+
+static void take_claim(struct unpack *u, struct producer_claim *c)
+{
+    c->id = unpack_str(u);
+    c->epoch = unpack_u64(u);
+    c->seq = unpack_u64(u);
+}
+
+/* ---- records ---- */
+
+static void put_create(struct buf *out, const struct stream *s, const struct store_write *w,
+                       const struct judgement *j)
+{
+    pack_str(out, s->name);
+    pack_str(out, s->content_type);
+    put_config(out, w->create);
+    pack_i64(out, s->ttl_s);
+    pack_i64(out, s->expires_ms);
+    pack_u64(out, j->source == NULL ? 0 : j->source->life);
+    pack_u64(out, j->fork_at);
+    pack_u64(out, j->fork_events);
+}
+
+void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
+                      const struct judgement *j, int64_t now_ms)
+{
+    unsigned flags = (w->created ? FLAG_CREATE : 0) | (w->data.n > 0 ? FLAG_DATA : 0) |
+                     (w->claim.id.n > 0 ? FLAG_PRODUCER : 0) | (w->seq.p != NULL ? FLAG_SEQ : 0) |
+                     (w->close ? FLAG_CLOSE : 0) | (w->n_docs > 0 ? FLAG_DOCS : 0);
+    buf_putc(out, RECORD_WRITE);
+    buf_putc(out, (char)flags);
+    pack_u64(out, s->life);
+    pack_i64(out, now_ms);
+    if (flags & FLAG_CREATE)
+        put_create(out, s, w, j);
+    if (flags & FLAG_DATA)
+        put_data(out, w);
+    if (flags & FLAG_PRODUCER)
+        put_claim(out, &w->claim);
+    if (flags & FLAG_SEQ)
+        pack_str(out, w->seq);
+    if (flags & FLAG_CLOSE)
+        pack_u64(out, w->end);
+    if (flags & FLAG_DOCS)
+        put_docs(out, w->docs, w->n_docs);
+}
+
+void record_put_remove(struct buf *out, uint64_t life)
+{
+    buf_putc(out, RECORD_REMOVE);
+    pack_u64(out, life);
+}
+
+void record_put_docs(struct buf *out, const struct doc_put *docs, size_t n)
+{
+    buf_putc(out, RECORD_DOCS);
+    put_docs(out, docs, n);
+}
+
+static void take_create(struct unpack *u, struct record *r)
+{
+    r->create = true;
+    r->name = unpack_str(u);
+    r->content_type = unpack_str(u);
+    take_config(u, &r->config);
+    r->ttl_s = unpack_i64(u);
+    r->expires_ms = unpack_i64(u);
+    r->source_life = unpack_u64(u);
+    r->fork_at = unpack_u64(u);
+    r->fork_events = unpack_u64(u);
+    if (r->name.n == 0 || r->name.n > STORE_NAME_MAX)
+        u->err = ERR_CORRUPT;
+}
+
+static void take_write(struct unpack *u, struct arena *a, struct record *r)
+{
+    uint64_t flags = unpack_u64_max(u, FLAGS_ALL);
+    r->life = unpack_u64(u);
+    r->now_ms = unpack_i64(u);
+    if (flags & FLAG_CREATE)
+        take_create(u, r);
+    if (flags & FLAG_DATA)
+        take_data(u, a, r);
+    if (flags & FLAG_PRODUCER)
+        take_claim(u, &r->claim);
+    if (flags & FLAG_SEQ)
+        r->seq = unpack_str(u);
+    if (flags & FLAG_CLOSE)
+        r->end = (enum end_reason)unpack_u64_max(u, END_EXPIRED);
+    if (flags & FLAG_DOCS)
+        take_docs(u, a, r);
+}
+
+int record_take(struct str bytes, struct arena *a, struct record *out)
+{
+    struct unpack u = {.rest = bytes};
+    *out = (struct record){.type = (enum record_type)unpack_u64(&u)};
+    switch (out->type) {
+    case RECORD_WRITE: take_write(&u, a, out); break;
+    case RECORD_REMOVE: out->life = unpack_u64(&u); break;
+    case RECORD_DOCS: take_docs(&u, a, out); break;
+    default: return ERR_CORRUPT;
+    }
+    return unpack_end(&u);
+}
+
+/* ---- rows ---- */
+
+void row_put(struct buf *out, const struct stream *s)
+{
+    pack_u64(out, ROW_VERSION);
+    pack_str(out, s->name);
+    pack_str(out, s->content_type);
+    put_config(out, &s->config);
+    pack_i64(out, s->ttl_s);
+    pack_i64(out, s->expires_ms);
+    pack_u64(out, s->first);
+    pack_u64(out, s->tape.tail);
+    pack_u64(out, s->tape.events);
+    pack_u64(out, s->end);
+    put_claim(out, &s->closed_by);
+    pack_u64(out, s->last_seq.p != NULL);
+    pack_str(out, s->last_seq);
+    pack_u64(out, s->source == NULL ? 0 : s->source->life);
+    pack_u64(out, s->n_origins);
+    for (uint32_t i = 0; i < s->n_origins; i++) {
+        pack_u64(out, s->origins[i].life);
+        pack_u64(out, s->origins[i].upto);
+    }
+    pack_u64(out, s->deleted);
+}
+
+int row_take(struct str bytes, struct arena *a, struct row *r)
+{
+    struct unpack u = {.rest = bytes};
+    *r = (struct row){0};
+    unpack_u64_max(&u, ROW_VERSION);
+    r->name = unpack_str(&u);
+    r->content_type = unpack_str(&u);
+    take_config(&u, &r->config);
+    r->ttl_s = unpack_i64(&u);
+    r->expires_ms = unpack_i64(&u);
+    r->first = unpack_u64(&u);
+    r->tail = unpack_u64(&u);
+    r->events = unpack_u64(&u);
+    r->end = (enum end_reason)unpack_u64_max(&u, END_EXPIRED);
+    take_claim(&u, &r->closed_by);
+    bool has_seq = unpack_bool(&u);
+    r->last_seq = unpack_str(&u);
+    if (!has_seq)
+        r->last_seq = STR_NONE;
+    r->source_life = unpack_u64(&u);
+    r->n_origins = (uint32_t)unpack_u64_max(&u, u.rest.n);
+    r->origins = arena_alloc(a, r->n_origins * sizeof *r->origins);
+    for (uint32_t i = 0; i < r->n_origins; i++) {
+        r->origins[i].life = unpack_u64(&u);
+        r->origins[i].upto = unpack_u64(&u);
+    }
+    r->deleted = unpack_bool(&u);
+    return unpack_end(&u);
+}
