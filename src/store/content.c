@@ -18,7 +18,7 @@ enum content_kind content_kind(struct str content_type)
 
 bool content_same(struct str a, struct str b)
 {
-    return str_eq_nocase(media_type(a), media_type(b));
+    return str_eq(a, b) || str_eq_nocase(media_type(a), media_type(b));
 }
 
 static bool is_token(struct str s)

@@ -21,9 +21,11 @@ int offset_parse(struct str s, struct offset *out)
     return 0;
 }
 
+/* Most digits are leading zeros. */
 static void put_part(char *to, uint64_t v)
 {
-    for (int i = PART_TEXT - 1; i >= 0; i--, v /= 10)
+    memset(to, '0', PART_TEXT);
+    for (int i = PART_TEXT - 1; v > 0; i--, v /= 10)
         to[i] = (char)('0' + v % 10);
 }
 
