@@ -371,14 +371,12 @@ static void put_chunk(struct h1 *h)
     if (g->n > 0 && h->chunked_out) {
         assert(g->bytes <= UINT32_MAX);
         size_t n = format_size(h->size_line, g->bytes);
-        conn_put(&h->conn, slice_static(str_of(h->size_line, n)));
+        conn_give(&h->conn, slice_static(str_of(h->size_line, n)));
     }
-    for (size_t i = 0; i < g->n; i++) {
-        conn_put(&h->conn, g->items[i]);
-        block_unref(g->items[i].owner);
-    }
+    for (size_t i = 0; i < g->n; i++)
+        conn_give(&h->conn, g->items[i]);
     if (g->n > 0 && h->chunked_out)
-        conn_put(&h->conn, slice_static(STR("\r\n")));
+        conn_give(&h->conn, slice_static(STR("\r\n")));
     h->chunk_queued = g->n > 0;
     g->n = g->bytes = 0;
 }

@@ -201,7 +201,7 @@ ssize_t conn_read(struct conn *c, char *into, size_t n)
 
 /* A full queue: where half of it has been sent there is room, and a queue that never runs empty
  * stays as small as what is in it. */
-static struct outq *make_room(struct outq *q)
+__attribute__((noinline)) static struct outq *make_room(struct outq *q)
 {
     if (q->first < q->cap / 2) {
         q->cap *= 2;
@@ -225,20 +225,22 @@ static void push(struct conn *c, struct slice s)
 
 void conn_put(struct conn *c, struct slice s)
 {
-    if (c->closing || s.bytes.n == 0)
-        return;
     block_ref(s.owner);
-    push(c, s);
-    conn_flush_later(c);
+    conn_give(c, s);
 }
 
 void conn_put_take(struct conn *c, struct block *b)
 {
-    if (!c->closing) {
-        push(c, slice_of(b, 0, b->n));
+    conn_give(c, slice_of(b, 0, b->n));
+}
+
+void conn_give(struct conn *c, struct slice s)
+{
+    if (!c->closing && s.bytes.n > 0) {
+        push(c, s);
         conn_flush_later(c);
     } else {
-        block_unref(b);
+        block_unref(s.owner);
     }
 }
 

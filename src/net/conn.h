@@ -53,7 +53,8 @@ ssize_t conn_read(struct conn *c, char *into, size_t n);
  * it (they are sent or dropped before closed()). */
 void conn_put(struct conn *c, struct slice s);
 
-/* As conn_put, for a block made for this: takes the caller's reference. */
+/* As conn_put, but these take the caller's reference. */
+void conn_give(struct conn *c, struct slice s);
 void conn_put_take(struct conn *c, struct block *b);
 
 /* Calls drained() at the end of the turn even if nothing has been put. */

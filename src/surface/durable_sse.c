@@ -197,13 +197,13 @@ static void put_buf(struct sse *s, struct buf *out)
     buf_deinit(out);
 }
 
-static struct frame frame_of(const struct sse *s, const struct batch *b)
+static struct frame frame_of(const struct batch *b, uint64_t cursor)
 {
     bool up_to_date = b->next == b->info.tail;
     return (struct frame){.slices = b->slices,
                           .n = b->n_slices,
                           .next = {b->info.life, b->next},
-                          .cursor = cursor_of(s),
+                          .cursor = cursor,
                           .up_to_date = up_to_date,
                           .end = up_to_date ? b->info.end : END_NONE};
 }
@@ -211,11 +211,12 @@ static struct frame frame_of(const struct sse *s, const struct batch *b)
 /* All readers that have got this far share one encoding. */
 static void put_batch(struct sse *s, struct batch *b)
 {
-    struct frame f = frame_of(s, b);
-    if (b->frame == NULL || b->frame_key != f.cursor) {
+    uint64_t cursor = cursor_of(s);
+    if (b->frame == NULL || b->frame_key != cursor) {
+        struct frame f = frame_of(b, cursor);
         block_unref(b->frame);
         b->frame = frame_block(&f, s->kind);
-        b->frame_key = f.cursor;
+        b->frame_key = cursor;
     }
     put_block(s, b->frame);
 }
@@ -235,7 +236,7 @@ static struct str run_at(const struct batch *b, uint64_t at)
 static bool put_large(struct sse *s)
 {
     struct batch *b = s->large;
-    struct frame f = frame_of(s, b);
+    struct frame f = frame_of(b, cursor_of(s));
     struct buf out = {0};
     if (s->large_at == b->start)
         begin_data(&s->writer, &out, s->kind, f.next);
