@@ -59,7 +59,8 @@ PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
 
 SRC   := $(sort $(shell find src -name '*.c'))
 CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
-UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c)))
+UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c tests/fault/test_*.c)))
+SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
 .PHONY: all run test unit asan deps install format clean hunt fuzz bench help
@@ -79,10 +80,19 @@ $(O)/src/%.o: src/%.c Makefile VERSION
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/tests/%: tests/%.c $(O)/libcore.a
+# The simulated disk and its company, for the tests that want them.
+$(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -c -o $@ $<
+
+$(O)/libsim.a: $(SIMS)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(O)/tests/%: tests/%.c $(O)/libsim.a $(O)/libcore.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libcore.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libsim.a $(O)/libcore.a $(LDLIBS) -lcmocka
 
 $(O)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
@@ -99,9 +109,9 @@ $(O)/llhttp/%.o: $(LLHTTP_DIR)/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -w -DLLHTTP_STRICT_MODE=1 -I/usr/share/include/llhttp -I$(LLHTTP_DIR) -c -o $@ $<
 
-$(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
-	$(CC) $(ALL_CFLAGS) -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
-	    $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
+$(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
+	$(CC) $(ALL_CFLAGS) -Itests -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
+	    $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
 
 unit-bins: $(UNITS)
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/thread_lane.h"
+#include "base/mem.h"
+#include "net/loop.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct thread_lane {
+    struct lane lane;
+    char name[16]; /* what Linux keeps of it */
+    uv_thread_t thread;
+    uv_async_t wake; /* sent by the thread when a job has run */
+
+    /* Shared, under the lock. */
+    uv_mutex_t lock;
+    uv_cond_t filled;
+    struct link waiting, ran;
+    bool ending;
+
+    /* The loop thread's. */
+    struct loop *loop;
+    struct task tell;
+    size_t under_way; /* submitted, and done() not called yet */
+};
+
+/* ---- the lane's thread ---- */
+
+static struct job *next_job(struct thread_lane *l)
+{
+    struct job *j = NULL;
+    uv_mutex_lock(&l->lock);
+    while (list_empty(&l->waiting) && !l->ending)
+        uv_cond_wait(&l->filled, &l->lock);
+    if (!list_empty(&l->waiting)) {
+        j = list_item(l->waiting.next, struct job, link);
+        list_remove(&j->link);
+    }
+    uv_mutex_unlock(&l->lock);
+    return j;
+}
+
+static void hand_back(struct thread_lane *l, struct job *j)
+{
+    uv_mutex_lock(&l->lock);
+    list_push(&l->ran, &j->link);
+    uv_mutex_unlock(&l->lock);
+    uv_async_send(&l->wake);
+}
+
+static void work(void *arg)
+{
+    struct thread_lane *l = arg;
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), l->name);
+#endif
+    for (struct job *j; (j = next_job(l)) != NULL;) {
+        j->run(j);
+        hand_back(l, j);
+    }
+}
+
+/* ---- the loop's thread ---- */
+
+static void on_wake(uv_async_t *a)
+{
+    struct thread_lane *l = a->data;
+    sched_post(&l->loop->sched, &l->tell);
+}
+
+/* The last done() may free the lane, so it is not looked at after that. */
+static void tell(struct task *t)
+{
+    struct thread_lane *l = container_of(t, struct thread_lane, tell);
+    struct link ran;
+    list_init(&ran);
+    uv_mutex_lock(&l->lock);
+    list_splice(&ran, &l->ran);
+    uv_mutex_unlock(&l->lock);
+    while (!list_empty(&ran)) {
+        struct job *j = list_item(ran.next, struct job, link);
+        list_remove(&j->link);
+        if (--l->under_way == 0)
+            uv_unref((uv_handle_t *)&l->wake);
+        j->done(j);
+    }
+}
+
+static void thread_lane_submit(struct lane *lane, struct job *j)
+{
+    struct thread_lane *l = container_of(lane, struct thread_lane, lane);
+    if (l->under_way++ == 0)
+        uv_ref((uv_handle_t *)&l->wake);
+    uv_mutex_lock(&l->lock);
+    list_push(&l->waiting, &j->link);
+    uv_cond_signal(&l->filled);
+    uv_mutex_unlock(&l->lock);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct thread_lane *l = h->data;
+    uv_cond_destroy(&l->filled);
+    uv_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static void close_wake(struct thread_lane *l)
+{
+    task_cancel(&l->tell);
+    uv_close((uv_handle_t *)&l->wake, on_closed);
+}
+
+static void thread_lane_free(struct lane *lane)
+{
+    struct thread_lane *l = container_of(lane, struct thread_lane, lane);
+    assert(l->under_way == 0);
+    uv_mutex_lock(&l->lock);
+    l->ending = true;
+    uv_cond_signal(&l->filled);
+    uv_mutex_unlock(&l->lock);
+    uv_thread_join(&l->thread);
+    close_wake(l);
+}
+
+/* Signals are for the loop's thread: the new one starts with all of them blocked. */
+static int start_thread(struct thread_lane *l)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = uv_thread_create(&l->thread, work, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+struct lane *thread_lane_new(struct loop *loop, const char *name)
+{
+    struct thread_lane *l = mem_zalloc(sizeof *l);
+    l->lane.submit = thread_lane_submit;
+    l->lane.free = thread_lane_free;
+    l->loop = loop;
+    snprintf(l->name, sizeof l->name, "%s", name);
+    list_init(&l->waiting);
+    list_init(&l->ran);
+    task_init(&l->tell, tell);
+    if (uv_async_init(&loop->uv, &l->wake, on_wake) != 0) {
+        free(l);
+        return NULL;
+    }
+    l->wake.data = l;
+    uv_unref((uv_handle_t *)&l->wake);
+    if (uv_mutex_init(&l->lock) != 0 || uv_cond_init(&l->filled) != 0)
+        abort(); /* needs memory only */
+    if (start_thread(l) != 0) {
+        close_wake(l);
+        return NULL;
+    }
+    return &l->lane;
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/* thread_lane.h -- a lane (base/lane.h) with a thread of its own.
+ *
+ * It keeps the loop alive while a job is under way, and not otherwise. Free it on the loop thread
+ * when no job is under way, from a done() if one likes; the loop has to run once more after that.
+ */
+#ifndef NET_THREAD_LANE_H
+#define NET_THREAD_LANE_H
+
+#include "base/lane.h"
+
+struct loop;
+
+/* name: of the thread, for people; 15 bytes of it count. NULL: no thread could be had. */
+struct lane *thread_lane_new(struct loop *loop, const char *name);
+
+#endif
