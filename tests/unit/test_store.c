@@ -19,11 +19,22 @@
 #define SWEEP_MS   3000 /* by then what has expired is gone */
 #define CHAIN      500
 
+struct watcher {
+    struct store_watch watch;
+    bool on;
+    int n_told;
+    struct watcher *also_unwatch; /* when told */
+    struct watcher *also_watch;
+    struct str last;
+    char text[16];
+};
+
 struct bench {
     struct sched sched;
     struct store *store;
     int64_t wall_ms;
     uint64_t mono_ms;
+    struct watcher watchers[4];
 };
 
 static int bench_setup(void **state)
@@ -40,6 +51,9 @@ static int bench_setup(void **state)
 static int bench_teardown(void **state)
 {
     struct bench *b = *state;
+    for (size_t i = 0; i < COUNT(b->watchers); i++)
+        if (b->watchers[i].on) /* the test failed on its way */
+            store_unwatch(b->store, &b->watchers[i].watch);
     store_free(b->store);
     free(b);
     return 0;
@@ -564,19 +578,14 @@ static void test_puts_are_all_or_nothing(void **state)
 
 /* ---- watches ---- */
 
-struct watcher {
-    struct store_watch watch;
-    struct bench *bench;
-    int n_told;
-    struct watcher *also_unwatch; /* when told */
-    struct watcher *also_watch;
-    struct str last;
-    char text[16];
-};
+static struct bench *bench_now; /* of on_changed */
 
-static void unwatch(struct watcher *w)
+static void start_watch(struct bench *b, struct watcher *w, struct str name);
+
+static void unwatch(struct bench *b, struct watcher *w)
 {
-    store_unwatch(w->bench->store, &w->watch);
+    store_unwatch(b->store, &w->watch);
+    w->on = false;
 }
 
 static void on_changed(struct store_watch *watch, struct str name)
@@ -586,107 +595,102 @@ static void on_changed(struct store_watch *watch, struct str name)
     assert_true(name.n <= sizeof w->text);
     w->last = str_of(memcpy(w->text, name.p, name.n), name.n);
     if (w->also_unwatch != NULL)
-        unwatch(w->also_unwatch);
+        unwatch(bench_now, w->also_unwatch);
     if (w->also_watch != NULL)
-        store_watch(w->bench->store, &w->also_watch->watch);
+        start_watch(bench_now, w->also_watch, w->watch.name);
     w->also_unwatch = w->also_watch = NULL;
 }
 
-static struct watcher watcher_of(struct bench *b, struct str name)
+static void start_watch(struct bench *b, struct watcher *w, struct str name)
 {
-    return (struct watcher){.watch = {.name = name, .changed = on_changed}, .bench = b};
-}
-
-static void start_watch(struct watcher *w)
-{
-    store_watch(w->bench->store, &w->watch);
+    bench_now = b;
+    w->watch = (struct store_watch){.name = name, .changed = on_changed};
+    w->on = true;
+    store_watch(b->store, &w->watch);
 }
 
 static void test_watch_tells_of_every_kind_of_change(void **state)
 {
     struct bench *b = *state;
-    struct watcher one = watcher_of(b, STR("s")), other = watcher_of(b, STR("t")),
-                   all = watcher_of(b, STR_NONE);
-    start_watch(&one); /* of a stream that is yet to come */
-    start_watch(&other);
-    start_watch(&all);
+    struct watcher *one = &b->watchers[0], *other = &b->watchers[1], *all = &b->watchers[2];
+    start_watch(b, one, STR("s")); /* of a stream that is yet to come */
+    start_watch(b, other, STR("t"));
+    start_watch(b, all, STR_NONE);
     create_ttl(b, "s", 10);
-    assert_int_equal(one.n_told, 1);
+    assert_int_equal(one->n_told, 1);
     assert_int_equal(append(b, "s", "x"), 0);
-    assert_int_equal(one.n_told, 2);
+    assert_int_equal(one->n_told, 2);
     struct store_write close = {.name = STR("s"), .close = true, .end = END_COMPLETED};
     assert_int_equal(do_write(b, &close), 0);
-    assert_int_equal(one.n_told, 3);
+    assert_int_equal(one->n_told, 3);
     assert_int_equal(do_remove(b, "s"), 0);
-    assert_int_equal(one.n_told, 4);
-    assert_int_equal(all.n_told, 4);
-    assert_int_equal(other.n_told, 0);
-    assert_true(str_eq(all.last, STR("s")));
-    unwatch(&one);
+    assert_int_equal(one->n_told, 4);
+    assert_int_equal(all->n_told, 4);
+    assert_int_equal(other->n_told, 0);
+    assert_true(str_eq(all->last, STR("s")));
+    unwatch(b, one);
     create(b, "s");
-    assert_int_equal(one.n_told, 4);
-    assert_int_equal(all.n_told, 5);
-    unwatch(&other);
-    unwatch(&all);
+    assert_int_equal(one->n_told, 4);
+    assert_int_equal(all->n_told, 5);
+    unwatch(b, other);
+    unwatch(b, all);
 }
 
 static void test_watch_tells_of_expiry(void **state)
 {
     struct bench *b = *state;
-    struct watcher w = watcher_of(b, STR("s")), source = watcher_of(b, STR("source"));
+    struct watcher *w = &b->watchers[0], *source = &b->watchers[1];
     create_ttl(b, "source", 1);
     fork_stream(b, "s", "source"); /* takes the TTL over */
-    start_watch(&w);
-    start_watch(&source);
+    start_watch(b, w, STR("s"));
+    start_watch(b, source, STR("source"));
     pass_s(b, 2);
-    assert_int_equal(w.n_told, 0);
+    assert_int_equal(w->n_told, 0);
     let_sweep(b); /* nobody asks for it */
-    assert_true(w.n_told > 0);
-    assert_true(source.n_told > 0);
-    unwatch(&w);
-    unwatch(&source);
+    assert_true(w->n_told > 0);
+    assert_true(source->n_told > 0);
+    unwatch(b, w);
+    unwatch(b, source);
 }
 
 static void test_watch_keeps_quiet_when_nothing_changed(void **state)
 {
     struct bench *b = *state;
-    struct watcher w = watcher_of(b, STR("s"));
+    struct watcher *w = &b->watchers[0];
     create(b, "s");
-    start_watch(&w);
+    start_watch(b, w, STR("s"));
     struct store_write bad = {.name = STR("s"), .data = STR("x"), .content_type = STR("a/b")};
     assert_int_equal(do_write(b, &bad), ERR_TYPE_MISMATCH);
     struct store_write again = {.name = STR("s"), .create = &text_config};
     assert_int_equal(do_write(b, &again), 0);
     assert_int_equal(touch_err(b, "s"), 0);
-    assert_int_equal(w.n_told, 0);
-    unwatch(&w);
+    assert_int_equal(w->n_told, 0);
+    unwatch(b, w);
 }
 
 static void test_changes_of_one_turn_are_one_call(void **state)
 {
     struct bench *b = *state;
-    struct watcher w = watcher_of(b, STR("s"));
+    struct watcher *w = &b->watchers[0];
     create(b, "s");
-    start_watch(&w);
+    start_watch(b, w, STR("s"));
     struct write_call calls[20] = {0};
     for (size_t i = 0; i < COUNT(calls); i++) {
         calls[i].w = (struct store_write){.name = STR("s"), .data = STR("x"), .done = on_write};
         store_write(b->store, &calls[i].w);
     }
     sched_drain(&b->sched);
-    assert_int_equal(w.n_told, 1);
-    unwatch(&w);
+    assert_int_equal(w->n_told, 1);
+    unwatch(b, w);
 }
 
 static void test_unwatch_from_changed(void **state)
 {
     struct bench *b = *state;
-    struct watcher w[4];
-    for (size_t i = 0; i < COUNT(w); i++)
-        w[i] = watcher_of(b, STR("s"));
+    struct watcher *w = b->watchers;
     create(b, "s");
     for (size_t i = 0; i < 3; i++)
-        start_watch(&w[i]);
+        start_watch(b, &w[i], STR("s"));
     w[0].also_unwatch = &w[0]; /* itself */
     w[1].also_unwatch = &w[2]; /* one that is yet to be told */
     w[1].also_watch = &w[3];
@@ -708,9 +712,9 @@ static void test_unwatch_from_changed(void **state)
 static void test_free_with_a_notice_pending(void **state)
 {
     struct bench *b = *state;
-    struct watcher w = watcher_of(b, STR("s"));
+    struct watcher *w = &b->watchers[0];
     create(b, "s");
-    start_watch(&w);
+    start_watch(b, w, STR("s"));
     struct write_call c = {.w = {.name = STR("s"), .data = STR("x"), .done = on_write}};
     store_write(b->store, &c.w);
     while (c.n == 0) { /* up to the write, not up to the notice behind it */
@@ -718,8 +722,8 @@ static void test_free_with_a_notice_pending(void **state)
         task_cancel(t);
         t->run(t);
     }
-    unwatch(&w);
-    assert_int_equal(w.n_told, 0);
+    unwatch(b, w);
+    assert_int_equal(w->n_told, 0);
 }
 
 /* ---- texts ---- */

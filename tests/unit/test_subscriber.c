@@ -32,6 +32,7 @@ struct rig {
 
 static void rig_init(struct rig *g, uint64_t seed, unsigned max_turns)
 {
+    alarm(SEED_PATIENCE_S); /* asking in vain without end is one way to fail */
     *g = (struct rig){.mono_ms = START_MONO, .delayed = max_turns > 0};
     sched_init(&g->sched, g->mono_ms, START_WALL);
     g->store = mem_store_new(&g->sched);
@@ -60,6 +61,7 @@ static void rig_deinit(struct rig *g)
     settle(g);
     feeds_deinit(&g->feeds);
     store_free(g->store);
+    alarm(0);
 }
 
 /* A write or a removal that must succeed. */

@@ -405,12 +405,28 @@ static void test_small_appends_share_a_chunk(void **state)
     tape_deinit(&t);
 }
 
+/* Who holds a chunk may read it on another thread. */
+static void test_held_chunk_is_left_alone(void **state)
+{
+    struct tape t = {0};
+    uint64_t end;
+    tape_append(&t, STR("held"), NULL, 0, 1);
+    struct chunk *c = chunk_ref(tape_chunk(&t, 0, &end));
+    tape_append(&t, STR("more"), NULL, 0, 1);
+    assert_int_equal(chunk_end(c), 4);
+    assert_int_equal(c->n_marks, 1);
+    assert_int_equal(t.n, 2);
+    chunk_unref(c);
+    tape_deinit(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_random, seeds_teardown),
         cmocka_unit_test(test_fork_copies_nothing),
         cmocka_unit_test(test_small_appends_share_a_chunk),
+        cmocka_unit_test(test_held_chunk_is_left_alone),
     };
     return cmocka_run_group_tests_name("unit/tape", tests, NULL, NULL);
 }
