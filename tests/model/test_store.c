@@ -786,7 +786,7 @@ static void many_at_once(const struct engine *engine, const struct rng *rng)
 {
     struct run *run = begin(engine, rng, true);
     delay_observe(run->store, note_order, run);
-    if (!engine->in_order)
+    if (!engine->in_order || rng_one_in(&run->rng, 4))
         delay_one_by_one(run->store);
     while (run->step < STEPS) {
         all_at_once(run, rng_between(&run->rng, 1, ROUND_MAX));
