@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "engine/subscriber.h"
 #include "http/http.h"
+#include "model/delay.c"
+#include "model/seeds.h"
 #include "net/loop.h"
 #include "store/store.h"
 #include "surface/durable.h"
@@ -36,6 +38,7 @@ struct site {
     struct http http;
     struct trace trace;
     struct store *store;
+    bool delayed; /* by model/delay.h */
     struct feeds feeds;
     struct durable durable;
     uv_timer_t alive; /* a loop without active handles would not turn */
@@ -83,6 +86,8 @@ static int tear_down(void **state)
 {
     struct site *s = *state;
     http_close_all(&s->http);
+    while (s->delayed && delay_pending(s->store) > 0)
+        uv_run(&s->loop.uv, UV_RUN_ONCE);
     uv_close((uv_handle_t *)&s->alive, NULL);
     uv_run(&s->loop.uv, UV_RUN_DEFAULT);
     assert_int_equal(s->http.n_connections, 0);
@@ -909,6 +914,114 @@ static void test_sse_large_event_outlasts_its_response(void **state)
     heard_deinit(&h);
 }
 
+/* ---- anything at any time ---- */
+
+/* What a peer may say, whole or cut anywhere, one behind the other. */
+static const char *const sayings[] = {
+    "PUT /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n\r\n",
+    "PUT /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\r\n",
+    "DELETE /v1/stream/a HTTP/1.1\r\nHost: h\r\n\r\n",
+    "POST /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: "
+    "12\r\n\r\n12345\xE2\x82\r\n890",
+    "POST /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nTransfer-Encoding: "
+    "chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n",
+    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: "
+    "100-continue\r\nContent-Length: 9\r\n\r\n[1,2,3,4]",
+    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nStream-Closed: true\r\nContent-Length: 0\r\n\r\n",
+    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    "Content-Length: 4000\r\n\r\n[",
+    "DELETE /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz",
+    "GET /v1/stream/a HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "HEAD /v1/stream/a?live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/a?offset=now&live=long-poll HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\nOrigin: o\r\n\r\n",
+    "GET /v1/stream/large?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/large HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/b?offset=-1&live=sse HTTP/1.0\r\n\r\n",
+    "GET /v1/stream/b?offset=now&live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/ HTTP/1.1\r\nHost: h\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET / HTTP/1.1\r\n\r\n",
+};
+
+static void say_something(struct peer *p, struct rng *r)
+{
+    const char *text = sayings[rng_below(r, sizeof sayings / sizeof *sayings)];
+    size_t n = strlen(text);
+    if (rng_one_in(r, 8))
+        n = rng_between(r, 1, n);
+    (void)!send(p->fd, text, n, MSG_NOSIGNAL);
+}
+
+static void do_something(struct site *s, struct rng *r)
+{
+    struct peer *p = &s->peers[rng_below(r, s->n_peers)];
+    char some[5000];
+    switch (rng_below(r, 16)) {
+    case 0:
+    case 1:
+        if (s->n_peers < PEERS_MAX)
+            connect_peer(s);
+        break;
+    case 2: shutdown(p->fd, rng_one_in(r, 2) ? SHUT_WR : SHUT_RDWR); break;
+    case 3:
+    case 4:
+    case 5: (void)!read(p->fd, some, rng_below(r, sizeof some)); break;
+    case 6: turns(s, (int)rng_below(r, 5)); break;
+    default: say_something(p, r);
+    }
+    if (rng_one_in(r, 3))
+        turns(s, 1);
+}
+
+static void put_large(struct site *s)
+{
+    static char large[300000];
+    struct peer *w = connect_peer(s);
+    memset(large, '\n', sizeof large);
+    create(w, "large", "text/plain");
+    append_n(w, "large", "text/plain", large, 9000);
+    append_n(w, "large", "text/plain", large, sizeof large);
+}
+
+/* Whatever peers do and leave undone, when they do nothing more the server is rid of them all. */
+static void live_and_let_go(struct rng *r)
+{
+    void *state;
+    set_up(&state);
+    struct site *s = state;
+    put_large(s);
+    if (rng_one_in(r, 2))
+        s->store = delay_store_new(s->store, rng_next(r), 2);
+    s->delayed = s->store != s->durable.store;
+    s->durable.store = s->feeds.store = s->store;
+    s->http.limits = (struct http_limits){.connections = PEERS_MAX / 2,
+                                          .inflight_bytes = 10000,
+                                          .head_timeout_ms = 30,
+                                          .idle_timeout_ms = 40,
+                                          .body_timeout_ms = 30,
+                                          .write_timeout_ms = 50,
+                                          .body_min_bytes = 1};
+    s->durable.long_poll_ms = 30;
+    s->durable.heartbeat_ms = 20;
+    s->durable.sse_lifetime_ms = 70;
+    for (int i = 0; i < 600; i++)
+        do_something(s, r);
+    if (rng_one_in(r, 2))
+        http_drain(&s->http);
+    uint64_t until = uv_hrtime() + UINT64_C(20000000000);
+    while (s->http.n_connections > 0 && uv_hrtime() < until)
+        uv_run(&s->loop.uv, UV_RUN_ONCE);
+    assert_int_equal(s->http.n_connections, 0);
+    tear_down(&state);
+}
+
+static void test_nobody_stays_for_ever(void **state)
+{
+    seeds_run(6, live_and_let_go);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -939,6 +1052,7 @@ int main(void)
         T(test_sse_large_events),
         T(test_sse_large_event_costs_a_slow_reader_little),
         T(test_sse_large_event_outlasts_its_response),
+        cmocka_unit_test_teardown(test_nobody_stays_for_ever, seeds_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
