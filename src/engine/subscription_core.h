@@ -211,7 +211,7 @@ struct subjob {
     subjob_next *next; /* when through */
     struct link batch; /* of hints */
     struct sub_hint *hint;
-    enum { SUBJOB_NO_PAGES, SUBJOB_LINKS, SUBJOB_STREAMS } pages;
+    enum { SUBJOB_NO_PAGES, SUBJOB_LINKS, SUBJOB_TIES, SUBJOB_STREAMS } pages;
     struct buf after; /* the last row of the page */
     struct arena page;
     struct store_row *rows; /* of the page, in its arena */

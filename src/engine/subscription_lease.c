@@ -145,11 +145,15 @@ static bool ack_fits(struct subjob *j, const struct subscription_ack *ack,
 {
     struct offset to, tail = {info->life, info->tail};
     *link = j->link_doc;
+    if (offset_parse(ack->offset, &to) != 0)
+        return false;
+    if (sub_offset_cmp(to, link->acked) == 0) /* as we told it ourselves */
+        return true;
     if (link->life != info->life) /* born again since it was linked */
         link->acked = (struct offset){0};
     link->life = info->life;
-    if (offset_parse(ack->offset, &to) || (!offset_is_zero(to) && to.life != info->life) ||
-        sub_offset_cmp(to, link->acked) < 0 || sub_offset_cmp(to, tail) > 0)
+    if ((!offset_is_zero(to) && to.life != info->life) || sub_offset_cmp(to, link->acked) < 0 ||
+        sub_offset_cmp(to, tail) > 0)
         return false;
     link->acked = to;
     return true;
@@ -183,7 +187,7 @@ static void on_ack_stream(struct subjob *j, int err)
     }
     struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
     struct subscription_link link;
-    if (err != 0 || !ack_fits(j, &j->acks[j->at], &info, &link)) {
+    if (!ack_fits(j, &j->acks[j->at], &info, &link)) {
         skip_or_refuse(j);
         return;
     }

@@ -102,38 +102,42 @@ static void on_hint_link(struct subjob *j, int err)
         subjob_stat(j, j->hint->stream.path, on_hint_stream);
 }
 
-/* ---- pages of links, then of streams ---- */
+/* ---- pages of links, then of streams ----
+ *
+ * Not more rows at a time than there is room for hints. When that is used up by streams that have
+ * something pending, the rest is left for later (`behind`); only the names of links are still
+ * gone through, since notices of those are looked up by name. */
 
-static void keep_after(struct subjob *j, struct str last)
+static void end_page(struct subjob *j, bool more, struct str last)
 {
+    bool links = j->pages == SUBJOB_LINKS;
     j->after.n = 0;
-    buf_put(&j->after, last);
+    if (more)
+        buf_put(&j->after, last);
+    else
+        j->pages = links && j->sub->pattern.n > 0 ? SUBJOB_STREAMS : SUBJOB_NO_PAGES;
+    next_hint(j);
 }
 
 static void on_links(struct subjob *j, int err)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
-    for (size_t i = 0; i < d->n_rows && err == 0; i++) {
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    for (size_t i = 0; i < d->n_rows; i++) {
         struct subscription_link link;
         struct str name = str_skip(d->rows[i].key, sub->link_prefix.n);
         if (subscription_link_parse(d->rows[i].value, &link) != 0 || link.birth != j->head.birth)
             continue;
         if (link.is_explicit)
             sub_tie(sub, name, false);
-        sub_hint(sub, name, &j->batch);
+        if (j->pages == SUBJOB_LINKS)
+            sub_hint(sub, name, &j->batch);
     }
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
-    if (d->more)
-        keep_after(j, d->rows[d->n_rows - 1].key);
-    else
-        j->after.n = 0;
-    if (!d->more)
-        j->pages = sub->pattern.n > 0 ? SUBJOB_STREAMS : SUBJOB_NO_PAGES;
-    next_hint(j);
+    end_page(j, d->more, d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
 }
 
 static void on_streams(struct subjob *j, int err)
@@ -146,44 +150,37 @@ static void on_streams(struct subjob *j, int err)
     for (size_t i = 0; i < l->n_rows; i++)
         if (sub_matches(j->sub, l->rows[i].name))
             sub_hint(j->sub, l->rows[i].name, &j->batch);
-    if (l->more)
-        keep_after(j, l->rows[l->n_rows - 1].name);
-    else
-        j->pages = SUBJOB_NO_PAGES;
-    next_hint(j);
+    end_page(j, l->more, l->n_rows > 0 ? l->rows[l->n_rows - 1].name : STR_NONE);
 }
 
 static void next_page(struct subjob *j)
 {
     struct subscription *sub = j->sub;
     struct str after = buf_str(&j->after);
-    /* Not more rows than there is room for hints: what does not find room is not looked at. */
-    size_t room = sub->all->hints_max - sub->hint_map.n;
-    room = room < SUB_PAGE ? room : SUB_PAGE;
-    if (j->pages == SUBJOB_LINKS)
-        subjob_docs(j, sub->link_prefix, after, room, on_links);
+    size_t max = sub->all->hints_max, n = sub->hint_map.n, room = n < max ? max - n : 0;
+    if (j->pages != SUBJOB_TIES && (room == 0 || (room < SUB_PAGE && !list_empty(&sub->pending)))) {
+        sub->behind = true;
+        j->pages = j->pages == SUBJOB_LINKS ? SUBJOB_TIES : SUBJOB_NO_PAGES;
+    }
+    size_t limit = j->pages == SUBJOB_TIES || room > SUB_PAGE ? SUB_PAGE : room;
+    if (j->pages == SUBJOB_NO_PAGES)
+        j->next(j);
+    else if (j->pages == SUBJOB_STREAMS)
+        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, limit, on_streams);
     else
-        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, room, on_streams);
+        subjob_docs(j, sub->link_prefix, after, limit, on_links);
 }
 
 static void next_hint(struct subjob *j)
 {
-    struct subscription *sub = j->sub;
-    if (!list_empty(&j->batch)) {
-        j->hint = list_item(j->batch.next, struct sub_hint, link);
-        list_remove(&j->hint->link);
-        j->hint->changed = false;
-        subjob_read_link(j, j->hint->stream.path, on_hint_link);
+    if (list_empty(&j->batch)) {
+        next_page(j);
         return;
     }
-    if (j->pages != SUBJOB_NO_PAGES && sub->hint_map.n >= sub->all->hints_max) {
-        sub->behind = true; /* the rest when these are done with */
-        j->pages = SUBJOB_NO_PAGES;
-    }
-    if (j->pages != SUBJOB_NO_PAGES)
-        next_page(j);
-    else
-        j->next(j);
+    j->hint = list_item(j->batch.next, struct sub_hint, link);
+    list_remove(&j->hint->link);
+    j->hint->changed = false;
+    subjob_read_link(j, j->hint->stream.path, on_hint_link);
 }
 
 void subjob_look(struct subjob *j, subjob_next *next)

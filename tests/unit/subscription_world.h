@@ -147,7 +147,7 @@ static inline void world_on_read(struct store_read *r, int err)
 /* All of a stream, NUL-terminated, until the next call. */
 static inline const char *world_text(struct world *w, const char *name)
 {
-    static char text[4096];
+    static char text[64 * 1024];
     struct store_read r = {.name = str_of_cstr(name),
                            .from = READ_START,
                            .max_bytes = sizeof text,

@@ -363,6 +363,40 @@ static void test_ack_offsets(void **state)
     world_forget(&claim);
 }
 
+/* A worker may ack whatever it was told, even where there is nothing to ack. */
+static void test_ack_of_quiet_streams(void **state)
+{
+    struct world *w = *state;
+    struct str names[] = {STR("none"), STR("quiet")};
+    struct subscription_config c = world_pull("events/*");
+    c.streams = names;
+    c.n_streams = 2;
+    world_append(w, "wakes", "");
+    world_append(w, "quiet", "1");
+    assert_int_equal(world_create(w, "s", &c), 201);
+    world_append(w, "events/a", "1");
+    struct world_call claim;
+    assert_int_equal(world_claim(w, "s", "me", &claim), 0);
+    assert_int_equal(claim.call.view.n_streams, 3);
+    const struct subscription_stream *none = world_stream(&claim, "none");
+    const struct subscription_stream *quiet = world_stream(&claim, "quiet");
+    assert_int_equal(world_ack(w, &claim, "none", none->tail, false, NULL), 0);
+    assert_int_equal(world_ack(w, &claim, "quiet", quiet->tail, false, NULL), 0);
+    world_remove(w, "quiet");
+    world_append(w, "quiet", "1"); /* another stream by now */
+    assert_int_equal(world_ack(w, &claim, "quiet", quiet->tail, false, NULL), 0);
+    bool next_wake = false;
+    assert_int_equal(
+        world_ack(w, &claim, "events/a", world_stream(&claim, "events/a")->tail, true, &next_wake),
+        0);
+    assert_true(next_wake);
+    world_forget(&claim);
+    assert_int_equal(world_claim(w, "s", "me", &claim), 0);
+    assert_true(world_stream(&claim, "quiet")->has_pending);
+    assert_true(offset_is_zero(world_stream(&claim, "quiet")->acked));
+    world_forget(&claim);
+}
+
 static void test_acks_are_taken_together(void **state)
 {
     struct world *w = *state;
@@ -691,6 +725,7 @@ int main(void)
         T(test_done_with_more),
         T(test_fencing),
         T(test_ack_offsets),
+        T(test_ack_of_quiet_streams),
         T(test_acks_are_taken_together),
         T(test_lease_runs_out),
         T(test_lease_of_finished_work_runs_out_quietly),

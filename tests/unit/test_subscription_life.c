@@ -519,6 +519,43 @@ static void test_takeover(void **state)
     w->subs = a;
 }
 
+/* ---- what an earlier one of the same id left behind ---- */
+
+static void on_put_stale(struct store_put *p, int err)
+{
+    assert_int_equal(err, 0);
+}
+
+static void test_stale_links(void **state)
+{
+    struct world *w = *state;
+    struct offset tail = world_append(w, "events/a", "123");
+    struct subscription_link stale = {.is_explicit = true, .birth = 1, .life = tail.life};
+    char text[SUBSCRIPTION_LINK_TEXT];
+    subscription_link_format(&stale, text);
+    struct str value = str_of(text, sizeof text);
+    struct doc_put docs[] = {{.key = STR("sub/link/s/events/a"), .value = value},
+                             {.key = STR("sub/link/s/events/new"), .value = value},
+                             {.key = STR("sub/link/s/named"), .value = value},
+                             {.key = STR("sub/link/s/other"), .value = value}};
+    struct store_put put = {.docs = docs, .n_docs = 4, .done = on_put_stale};
+    store_put(w->store, &put);
+    sched_drain(&w->sched);
+    struct str names[] = {STR("named")};
+    struct subscription_config c = world_hook("events/*");
+    c.streams = names;
+    c.n_streams = 1;
+    assert_int_equal(world_create(w, "s", &c), 201);
+    world_append(w, "events/new", "1");
+    world_same(world_linked(w, "s", "events/a").stream.acked, tail);
+    assert_false(world_linked(w, "s", "events/a").stream.is_explicit);
+    assert_false(world_linked(w, "s", "events/new").stream.is_explicit);
+    assert_true(world_linked(w, "s", "named").stream.is_explicit);
+    assert_false(world_linked(w, "s", "other").ok);
+    world_restart(w);
+    assert_false(world_linked(w, "s", "other").ok);
+}
+
 /* ---- bounds ---- */
 
 static void test_more_than_memory_holds(void **state)
@@ -534,9 +571,8 @@ static void test_more_than_memory_holds(void **state)
         world_append(w, name, "1");
     }
     int wakes = 0, seen = 0;
-    for (bool more = true; more; wakes++) {
-        struct world_call claim;
-        assert_int_equal(world_claim(w, "s", "me", &claim), 0);
+    struct world_call claim;
+    for (; world_claim(w, "s", "me", &claim) == 0; wakes++) {
         size_t n = claim.call.view.n_streams, last = 0;
         for (size_t i = 0; i < n; i++)
             if (claim.call.view.streams[i].has_pending)
@@ -544,7 +580,7 @@ static void test_more_than_memory_holds(void **state)
         for (size_t i = 0; i <= last; i++) {
             const struct subscription_stream *s = &claim.call.view.streams[i];
             snprintf(name, sizeof name, "%.*s", (int)s->path.n, s->path.p);
-            assert_int_equal(world_ack(w, &claim, name, s->tail, i == last, &more), 0);
+            assert_int_equal(world_ack(w, &claim, name, s->tail, i == last, NULL), 0);
             seen++;
         }
         world_forget(&claim);
@@ -604,6 +640,7 @@ int main(void)
         T(test_load_fails),
         T(test_two_processes),
         T(test_takeover),
+        T(test_stale_links),
         T(test_more_than_memory_holds),
         T(test_limits),
         T(test_calls_after_stop),
