@@ -241,10 +241,13 @@ void exchange_stream(struct exchange *x)
         return;
     assert(x->ops != NULL && x->ops->pull != NULL);
     begin(x, -1);
-    if (x->head_only)
-        x->via->end(x);
-    else
+    if (!x->head_only) {
         x->via->wake(x);
+        return;
+    }
+    if (x->ops->gone != NULL)
+        x->ops->gone(x);
+    x->via->end(x);
 }
 
 void exchange_put(struct exchange *x, struct slice s)

@@ -6,10 +6,10 @@
  * time.
  *
  * Lifetime: the transport makes an exchange and ends it when the response is complete or the peer
- * is gone; gone() tells the handler in the second case only. Whoever waits for something else
- * with an exchange in hand holds it (exchange_hold) until that is over. On an exchange whose peer
- * is gone every call below is allowed and does nothing, so that a completion needs no special
- * case: answer, release. */
+ * is gone; gone() tells the handler when it has not ended the response itself. Whoever waits for
+ * something else with an exchange in hand holds it (exchange_hold) until that is over. On an
+ * exchange whose peer is gone every call below is allowed and does nothing, so that a completion
+ * needs no special case: answer, release. */
 #ifndef HTTP_EXCHANGE_H
 #define HTTP_EXCHANGE_H
 
@@ -36,7 +36,8 @@ enum pull {
 struct exchange_ops {
     /* The peer can take more: exchange_put what there is, up to about EXCHANGE_PULL bytes. */
     enum pull (*pull)(struct exchange *x);
-    /* The peer went away before the response was complete. Nothing more is called. */
+    /* The peer went away before the response was complete, or wants no more than the head of a
+     * streamed one (HEAD). Nothing more is called. */
     void (*gone)(struct exchange *x);
     /* The server is shutting down: finish soon. */
     void (*drain)(struct exchange *x);

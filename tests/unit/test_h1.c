@@ -535,6 +535,16 @@ static void test_head_has_no_body(void **state)
     assert_null(strstr(b->got, "early"));
 }
 
+static void test_head_of_a_stream(void **state)
+{
+    struct bench *b = *state;
+    say_text(b, "HEAD /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_got(b, "HTTP/1.1 200 OK\r\n");
+    assert_int_equal(b->gone, 1); /* the handler will not be asked, and must know */
+    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_got(b, "\r\n\r\nearly");
+}
+
 static void test_http_10(void **state)
 {
     struct bench *b = *state;
@@ -876,6 +886,7 @@ int main(void)
         T(test_answer_before_the_body_closes),
         T(test_expect_continue),
         T(test_head_has_no_body),
+        T(test_head_of_a_stream),
         T(test_http_10),
         T(test_every_answer_is_safe_for_browsers),
         T(test_malformed_is_refused_and_closed),
