@@ -74,19 +74,28 @@ static int open_socket(const struct addr *a)
     return fd;
 }
 
+static void pause_after(struct listener *l, int error)
+{
+    l->ops->failed(l->ctx, error);
+    uv_poll_stop(&l->poll);
+    sched_start(&l->loop->sched, &l->pause, PAUSE_MS);
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct listener *l = container_of(poll, struct listener, poll);
-    for (int i = 0; status == 0 && i < ACCEPTS_AT_ONCE; i++) {
+    if (status < 0) {
+        pause_after(l, -status);
+        return;
+    }
+    for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0) {
-            l->ops->failed(l->ctx, errno);
-            uv_poll_stop(&l->poll);
-            sched_start(&l->loop->sched, &l->pause, PAUSE_MS);
+            pause_after(l, errno);
             return;
         }
         int one = 1;
@@ -124,9 +133,15 @@ struct listener *listener_new(struct loop *loop, struct str address, const struc
     }
     struct listener *l = mem_zalloc(sizeof *l);
     *l = (struct listener){.loop = loop, .ops = ops, .ctx = ctx, .addr = addr, .fd = fd};
+    int err = uv_poll_init_socket(&loop->uv, &l->poll, fd);
+    if (err != 0) {
+        snprintf(why, size, "%s", uv_strerror(err));
+        close(fd);
+        free(l);
+        return NULL;
+    }
     timer_init(&l->pause, on_pause_over);
     learn_address(l);
-    uv_poll_init_socket(&loop->uv, &l->poll, fd);
     uv_poll_start(&l->poll, UV_READABLE, on_connection);
     return l;
 }
