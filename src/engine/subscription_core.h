@@ -150,6 +150,7 @@ bool sub_matches(const struct subscription *sub, struct str name);
 /* Remembers a name; once or again. */
 void sub_tie(struct subscription *sub, struct str name, bool is_wake_stream);
 void sub_untie(struct subscription *sub, struct str name);
+bool sub_is_tied(struct subscription *sub, struct str name); /* linked by name */
 
 /* Puts the stream among those to be checked: in `to`, unless it is on some list already. */
 void sub_hint(struct subscription *sub, struct str name, struct link *to);
@@ -216,6 +217,7 @@ struct subjob {
     struct arena page;
     struct store_row *rows; /* of the page, in its arena */
     size_t n_rows, at;
+    bool clean; /* there are no links yet but those this job writes */
 
     /* what will be written */
     struct doc_put *puts;

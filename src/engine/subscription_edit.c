@@ -209,6 +209,13 @@ static void on_existing_put(struct subjob *j, int err)
     }
 }
 
+static void link_existing(struct subjob *j, const struct store_row *row)
+{
+    struct subscription_link link = {
+        .birth = j->head.birth, .life = row->info.life, .acked = {row->info.life, row->info.tail}};
+    subjob_put_link(j, &j->page, row->name, &link);
+}
+
 static void on_existing_link(struct subjob *j, int err)
 {
     if (err != 0) {
@@ -216,17 +223,24 @@ static void on_existing_link(struct subjob *j, int err)
         return;
     }
     const struct store_row *row = &j->rows[j->at++];
-    if (!j->linked) {
-        struct subscription_link link = {.birth = j->head.birth,
-                                         .life = row->info.life,
-                                         .acked = {row->info.life, row->info.tail}};
-        subjob_put_link(j, &j->page, row->name, &link);
-    }
+    if (!j->linked)
+        link_existing(j, row);
     next_existing(j);
+}
+
+/* Nearly always there can be no links yet, and a hundred thousand need not be looked up. */
+static void link_unseen(struct subjob *j)
+{
+    j->link_version = 0;
+    for (; j->at < j->n_rows && j->n_puts < SUB_PUT_DOCS; j->at++)
+        if (!sub_is_tied(j->sub, j->rows[j->at].name))
+            link_existing(j, &j->rows[j->at]);
 }
 
 static void next_existing(struct subjob *j)
 {
+    if (j->clean)
+        link_unseen(j);
     bool through = j->at == j->n_rows;
     if (j->n_puts > 0 && (through || j->n_puts == SUB_PUT_DOCS))
         subjob_put(j, j->puts, j->n_puts, on_existing_put);
@@ -360,11 +374,21 @@ static void create_named(struct subjob *j)
         create_patterns(j);
 }
 
+static void on_any_link(struct subjob *j, int err)
+{
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    j->clean = j->op.docs.n_rows == 0;
+    link_named(j, j->call->config->streams, j->call->config->n_streams, create_named);
+}
+
 /* From now on notices are kept, so that what happens to streams meanwhile is not missed. */
 static void create_links(struct subjob *j)
 {
     sub_activate(j->sub, &j->head);
-    link_named(j, j->call->config->streams, j->call->config->n_streams, create_named);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, on_any_link);
 }
 
 static void on_head_put(struct subjob *j, int err)

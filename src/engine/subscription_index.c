@@ -125,6 +125,11 @@ void sub_untie(struct subscription *sub, struct str name)
         free_tie(t);
 }
 
+bool sub_is_tied(struct subscription *sub, struct str name)
+{
+    return find_tie(sub, name) != NULL;
+}
+
 /* ---- hints ---- */
 
 void sub_hint(struct subscription *sub, struct str name, struct link *to)

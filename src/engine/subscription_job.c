@@ -18,7 +18,7 @@ static void reset_try(struct subjob *j)
     arena_deinit(&j->page);
     j->arena = j->page = (struct arena){0};
     j->after.n = j->head_text.n = j->event.n = 0;
-    j->exists = j->linked = j->woke = j->changed = j->lenient = false;
+    j->exists = j->linked = j->woke = j->changed = j->lenient = j->clean = false;
     j->head = (struct subscription_head){0};
     j->version = j->link_version = 0;
     j->hint = NULL;
