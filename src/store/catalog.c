@@ -173,6 +173,14 @@ int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum
     return 0;
 }
 
+struct origin stream_writer(const struct stream *s, uint64_t pos)
+{
+    for (uint32_t i = 0; i < s->n_origins; i++)
+        if (pos < s->origins[i].upto)
+            return s->origins[i];
+    return (struct origin){s->life, UINT64_MAX};
+}
+
 /* ---- documents ---- */
 
 static void free_doc(struct doc *d)

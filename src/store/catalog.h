@@ -97,6 +97,9 @@ struct stream_info stream_info_of(const struct stream *s); /* settled */
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos,
                    enum gap_reason *reason);
 
+/* The life that the byte at pos was written for, and up to where that is so. */
+struct origin stream_writer(const struct stream *s, uint64_t pos);
+
 /* ---- writes ---- */
 
 /* What a write comes to. */

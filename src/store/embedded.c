@@ -176,6 +176,26 @@ static int place_fork(void *ctx, struct judgement *j)
 
 static void judge(struct embedded *e, struct store_write *w, struct fork_place *place);
 
+/* The journal has no room yet: everything that changes something waits, in order. */
+static bool stall(struct embedded *e, struct store_call *c, int err)
+{
+    if (err != ERR_BUSY || e->unrested > e->config.unrested_max)
+        return false;
+    list_push(&e->stalled, &c->link);
+    sched_start(e->store.sched, &e->retry, RETRY_MS);
+    return true;
+}
+
+/* Behind those that came before. */
+static bool must_queue(struct embedded *e, struct store_call *c)
+{
+    list_init(&c->link);
+    if (e->retrying || list_empty(&e->stalled))
+        return false;
+    list_push(&e->stalled, &c->link);
+    return true;
+}
+
 static void on_fork_placed(void *ctx)
 {
     struct fork_wait *f = ctx;
@@ -208,11 +228,8 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
             apply(e, w, &j);
             return;
         }
-        if (err == ERR_BUSY && e->unrested <= e->config.unrested_max) {
-            list_push(&e->stalled, &w->call.link);
-            sched_start(e->store.sched, &e->retry, RETRY_MS);
+        if (stall(e, &w->call, err))
             return;
-        }
         v = err;
     }
     if (w->duplicate)
@@ -226,10 +243,7 @@ static void run_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
     struct embedded *e = embedded_of(w->call.store);
-    list_init(&w->call.link);
-    if (!list_empty(&e->stalled))
-        list_push(&e->stalled, &w->call.link); /* behind those that came before */
-    else
+    if (!must_queue(e, &w->call))
         judge(e, w, NULL);
 }
 
@@ -239,11 +253,13 @@ static void retry_stalled(struct embedded *e)
     struct link now;
     list_init(&now);
     list_splice(&now, &e->stalled);
+    e->retrying = true;
     while (!list_empty(&now) && list_empty(&e->stalled)) {
         struct store_call *c = list_item(now.next, struct store_call, link);
         list_remove(&c->link);
-        judge(e, container_of(c, struct store_write, call), NULL);
+        c->task.run(&c->task);
     }
+    e->retrying = false;
     list_splice(&e->stalled, &now);
 }
 
@@ -282,9 +298,13 @@ static void run_remove(struct task *t)
     struct store_remove *r = container_of(t, struct store_remove, call.task);
     struct embedded *e = embedded_of(r->call.store);
     struct stream *s = NULL;
+    if (must_queue(e, &r->call))
+        return;
     int err = catalog_find(&e->catalog, r->name, &s);
     if (err == 0)
         err = check_room(e, 64, false);
+    if (stall(e, &r->call, err))
+        return;
     uint64_t batch = 0;
     if (err == 0) {
         s->pins++;
@@ -336,9 +356,13 @@ static void run_put(struct task *t)
     size_t n = 64;
     for (size_t i = 0; i < p->n_docs; i++)
         n += p->docs[i].key.n + p->docs[i].value.n + 32;
+    if (must_queue(e, &p->call))
+        return;
     int err = catalog_check_docs(&e->catalog, p->docs, p->n_docs);
     if (err == 0)
         err = check_room(e, n, false);
+    if (stall(e, &p->call, err))
+        return;
     uint64_t batch = 0;
     if (err == 0) {
         catalog_put_docs(&e->catalog, p->docs, p->n_docs);

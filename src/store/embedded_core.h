@@ -41,7 +41,7 @@ struct embedded {
     struct index_meta meta;
     uint64_t segment_bytes;
     uint32_t reads; /* under way */
-    bool replaying, stopping;
+    bool replaying, retrying, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };

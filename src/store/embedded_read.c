@@ -37,7 +37,7 @@ static int load_block(struct load *l, uint64_t pos)
     err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
     if (err != 0)
         return err;
-    l->ends[l->n] = b.end;
+    l->ends[l->n] = b.end < l->limit ? b.end : l->limit; /* its source may go on there */
     l->written_for[l->n++] = b.life;
     return 0;
 }
@@ -46,12 +46,12 @@ static void run_load(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     uint64_t pos = l->pos;
-    while (pos < l->limit && l->n < READ_SLICES && pos - l->pos < l->max_bytes) {
+    do {
         l->err = load_block(l, pos);
         if (l->err != 0)
             break;
         pos = l->ends[l->n - 1];
-    }
+    } while (pos < l->limit && l->n < READ_SLICES && pos - l->pos < l->max_bytes);
     if (l->n > 0)
         l->err = 0; /* the rest is told when it is asked for */
 }
@@ -89,15 +89,6 @@ struct read_load {
     struct store_read *read;
     struct stream *stream; /* pinned: the answer lends its texts */
 };
-
-/* The life that the byte at pos was written for. */
-static uint64_t writer_of(const struct stream *s, uint64_t pos)
-{
-    for (uint32_t i = 0; i < s->n_origins; i++)
-        if (pos < s->origins[i].upto)
-            return s->origins[i].life;
-    return s->life;
-}
 
 /* What of a chunk a read takes: whole events from r->next on, and where that ends. */
 static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end, uint64_t start)
@@ -144,10 +135,15 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
     uint64_t start = r->start;
     r->next = r->last = start;
     while (r->next < s->tape.first && r->n_slices < READ_SLICES) {
-        struct chunk *c = cache_get(&e->cache, writer_of(s, r->next), r->next);
+        struct origin writer = stream_writer(s, r->next);
+        struct chunk *c = cache_get(&e->cache, writer.life, r->next);
         if (c == NULL)
             break;
-        uint64_t end = chunk_end(c) < s->tape.first ? chunk_end(c) : s->tape.first;
+        uint64_t end = chunk_end(c);
+        if (end > writer.upto) /* the source went on where this stream branched off */
+            end = writer.upto;
+        if (end > s->tape.first)
+            end = s->tape.first;
         if (!take_chunk(r, c, end, start))
             break;
     }

@@ -64,7 +64,7 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
     s->tape.events = row.events;
     s->end = row.end;
     s->closed_by = row.closed_by;
-    s->closed_by.id = own(row.closed_by.id);
+    s->closed_by.id = row.closed_by.id.n > 0 ? own(row.closed_by.id) : STR_NONE;
     s->last_seq = own(row.last_seq);
     s->deleted = row.deleted;
     s->n_origins = row.n_origins;

@@ -93,7 +93,8 @@ static void snap_streams(struct checkpoint *c)
         list_remove(&s->dirty);
         snap_stream(c, &r->streams[r->n_streams++], s);
     }
-    qsort(r->streams, r->n_streams, sizeof *r->streams, by_life);
+    if (r->n_streams > 1)
+        qsort(r->streams, r->n_streams, sizeof *r->streams, by_life);
 }
 
 static void snap_docs(struct checkpoint *c)
@@ -140,7 +141,8 @@ static void settle_stream(struct embedded *e, struct rest_stream *rs)
         tape_drop(&s->tape, rs->tail);
         s->rest_life = s->life;
         for (size_t i = 0; i < rs->n_pieces; i++)
-            cache_put(&e->cache, s->life, rs->pieces[i].chunk);
+            cache_put(&e->cache, stream_writer(s, rs->pieces[i].chunk->first).life,
+                      rs->pieces[i].chunk);
     }
 }
 

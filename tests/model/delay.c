@@ -453,6 +453,11 @@ static void delay_free(struct store *s)
     free(d);
 }
 
+static void delay_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+{
+    store_stop(delay_of(s)->inner, stopped, ctx);
+}
+
 static const struct store_ops delay_ops = {
     .write = delay_write,
     .remove = delay_remove,
@@ -463,6 +468,7 @@ static const struct store_ops delay_ops = {
     .put = delay_put,
     .watch = delay_watch,
     .unwatch = delay_unwatch,
+    .stop = delay_stop,
     .free = delay_free,
 };
 

@@ -3,18 +3,109 @@
 #ifndef MODEL_ENGINES_H
 #define MODEL_ENGINES_H
 
+#include "fault/simfs.h"
+#include "fault/simlane.h"
+#include "store/embedded.h"
 #include "store/store.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 struct engine {
     const char *name;
-    struct store *(*make)(struct sched *sched);
+    /* ctx: what it stands on, for the others. */
+    struct store *(*make)(struct sched *sched, uint64_t seed, void **ctx);
+    /* Something that changes nothing a caller can see, such as a checkpoint. NULL: nothing to do.
+     */
+    void (*stir)(void *ctx);
+    /* The store has been stopped and freed: opens it again. NULL: what it held is gone. */
+    struct store *(*reopen)(void *ctx);
+    void (*release)(void *ctx);
     /* Operations take effect in the order of the calls. Otherwise they are made one by one where
      * the order counts. */
     bool in_order;
 };
 
+static inline struct store *mem_make(struct sched *sched, uint64_t seed, void **ctx)
+{
+    return mem_store_new(sched);
+}
+
+/* ---- the embedded store on a simulated disk ---- */
+
+struct disk {
+    struct sched *sched;
+    struct simfs *fs;
+    struct embedded_lanes lanes;
+    struct store *store;
+    char index[64];
+};
+
+static inline struct store *disk_reopen(void *ctx)
+{
+    struct disk *d = ctx;
+    struct embedded_config config = EMBEDDED_DEFAULTS;
+    char why[512];
+    config.journal.file_bytes = JOURNAL_FILE_MIN;
+    config.checkpoint_bytes = 8 * 1024;
+    config.checkpoint_age_ms = 100000;
+    config.cache_bytes = 16 * 1024;
+    config.index_sync = false;
+    d->store =
+        embedded_open(d->sched, simfs_vfs(d->fs), d->index, &d->lanes, &config, why, sizeof why);
+    if (d->store == NULL)
+        fprintf(stderr, "cannot open: %s\n", why);
+    assert(d->store != NULL);
+    return d->store;
+}
+
+static inline struct store *disk_make(struct sched *sched, uint64_t seed, void **ctx)
+{
+    struct disk *d = calloc(1, sizeof *d);
+    unsigned turns = seed % 4;
+    d->sched = sched;
+    d->fs = simfs_new(seed);
+    d->lanes = (struct embedded_lanes){
+        simlane_new(sched, seed + 1, turns), simlane_new(sched, seed + 2, turns),
+        simlane_new(sched, seed + 3, turns), simlane_new(sched, seed + 4, turns)};
+    snprintf(d->index, sizeof d->index, "/tmp/tidemark-model-XXXXXX");
+    int fd = mkstemp(d->index);
+    assert(fd >= 0);
+    close(fd);
+    unlink(d->index);
+    *ctx = d;
+    return disk_reopen(d);
+}
+
+static inline void disk_stir(void *ctx)
+{
+    embedded_checkpoint(((struct disk *)ctx)->store);
+}
+
+static inline void disk_release(void *ctx)
+{
+    struct disk *d = ctx;
+    char lock[80];
+    lane_free(d->lanes.journal);
+    lane_free(d->lanes.prepare);
+    lane_free(d->lanes.rest);
+    lane_free(d->lanes.read);
+    simfs_free(d->fs);
+    unlink(d->index);
+    snprintf(lock, sizeof lock, "%s-lock", d->index);
+    unlink(lock);
+    free(d);
+}
+
 static const struct engine engines[] = {
-    {"mem", mem_store_new, true},
+    {.name = "mem", .make = mem_make, .in_order = true},
+    {.name = "embedded",
+     .make = disk_make,
+     .stir = disk_stir,
+     .reopen = disk_reopen,
+     .release = disk_release},
 };
 #define N_ENGINES (sizeof engines / sizeof *engines)
 

@@ -833,3 +833,10 @@ uint64_t oracle_changes(const struct oracle *o, struct str name)
     const struct oracle_name *n = name_of(o, name);
     return n == NULL ? 0 : n->changes;
 }
+
+void oracle_touch_all(struct oracle *o)
+{
+    for (struct oracle_stream *s = o->streams; s != NULL; s = s->next)
+        if (!s->expired && !s->deleted)
+            s->touched_ms = o->now_ms;
+}

@@ -103,4 +103,7 @@ const struct producer_state *oracle_producer(const struct oracle_stream *s, stru
 uint64_t oracle_doc_version(const struct oracle *o, struct str key); /* 0: not there */
 uint64_t oracle_changes(const struct oracle *o, struct str name);
 
+/* Every stream that is there has just been accessed. */
+void oracle_touch_all(struct oracle *o);
+
 #endif

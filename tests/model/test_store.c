@@ -72,7 +72,8 @@ struct run {
     const struct engine *engine;
     struct sched sched;
     struct store *store;
-    bool delayed;
+    void *ctx; /* the engine's */
+    bool delayed, stopped;
     struct oracle oracle;
     uint64_t mono_ms;
     int64_t wall_ms;
@@ -696,6 +697,50 @@ static void on_any_changed(struct store_watch *w, struct str name)
 /* A run that failed stays reachable, so that no report of leaks buries the reason. */
 static struct run *volatile running;
 
+static void watch_all(struct run *run)
+{
+    for (size_t i = 0; i < N_NAMES; i++) {
+        run->watchers[i].watch = (struct store_watch){.name = names[i], .changed = on_changed};
+        store_watch(run->store, &run->watchers[i].watch);
+    }
+    run->all.changed = on_any_changed;
+    store_watch(run->store, &run->all);
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct run *)ctx)->stopped = true;
+}
+
+static void stop(struct run *run)
+{
+    for (size_t i = 0; i < N_NAMES; i++)
+        store_unwatch(run->store, &run->watchers[i].watch);
+    store_unwatch(run->store, &run->all);
+    run->stopped = false;
+    store_stop(run->store, on_stopped, run);
+    for (int i = 0; !run->stopped; i++) {
+        assert_true(i < TURNS_MAX);
+        turn(run, SCHED_TICK_MS);
+    }
+    store_free(run->store);
+}
+
+/* A store that keeps what it holds is left and entered again; nobody may notice. */
+static void restart(struct run *run)
+{
+    for (int ms = 0; ms < SWEEP_MS; ms += 500) /* what has expired must not be there again */
+        turn(run, 500);
+    settle(run);
+    oracle_swept(&run->oracle);
+    stop(run);
+    run->store = run->engine->reopen(run->ctx);
+    watch_all(run);
+    oracle_touch_all(&run->oracle); /* opening counts as a touch */
+    for (size_t i = 0; i < N_NAMES; i++)
+        run->watchers[i].n_told = run->n_all[i] = 0;
+}
+
 static struct run *begin(const struct engine *engine, const struct rng *rng, bool delayed)
 {
     struct run *run = mem_zalloc(sizeof *run);
@@ -706,28 +751,22 @@ static struct run *begin(const struct engine *engine, const struct rng *rng, boo
     run->mono_ms = START_MONO;
     run->wall_ms = START_WALL;
     sched_init(&run->sched, run->mono_ms, run->wall_ms);
-    run->store = engine->make(&run->sched);
+    run->store = engine->make(&run->sched, rng_next(&run->rng), &run->ctx);
     run->delayed = delayed;
     if (delayed)
         run->store = delay_store_new(run->store, rng_next(&run->rng),
                                      (unsigned)rng_between(&run->rng, 1, 6));
     oracle_init(&run->oracle);
     oracle_clock(&run->oracle, run->wall_ms);
-    for (size_t i = 0; i < N_NAMES; i++) {
-        run->watchers[i].watch = (struct store_watch){.name = names[i], .changed = on_changed};
-        store_watch(run->store, &run->watchers[i].watch);
-    }
-    run->all.changed = on_any_changed;
-    store_watch(run->store, &run->all);
+    watch_all(run);
     return run;
 }
 
 static void end(struct run *run)
 {
-    for (size_t i = 0; i < N_NAMES; i++)
-        store_unwatch(run->store, &run->watchers[i].watch);
-    store_unwatch(run->store, &run->all);
-    store_free(run->store);
+    stop(run);
+    if (run->engine->release != NULL)
+        run->engine->release(run->ctx);
     oracle_deinit(&run->oracle);
     running = run->before;
     free(run);
@@ -744,6 +783,10 @@ static void one_after_the_other(const struct engine *engine, const struct rng *r
         free_op(op);
         if (rng_one_in(&run->rng, 15))
             pass_time(run);
+        if (run->engine->stir != NULL && rng_one_in(&run->rng, 20))
+            run->engine->stir(run->ctx);
+        if (run->engine->reopen != NULL && rng_one_in(&run->rng, 40))
+            restart(run);
     }
     end(run);
 }
