@@ -63,8 +63,9 @@ static struct arena_chunk *new_chunk(struct arena *a, size_t n)
 
 void *arena_alloc(struct arena *a, size_t n)
 {
+    assert(n <= SIZE_MAX / 2); /* or rounding up would wrap */
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
-    if ((size_t)(a->end - a->at) < n) {
+    if (a->chunks == NULL || (size_t)(a->end - a->at) < n) {
         struct arena_chunk *c = new_chunk(a, n);
         c->next = a->chunks;
         a->chunks = c;

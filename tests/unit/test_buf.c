@@ -113,10 +113,33 @@ static void test_arena_texts(void **state)
     assert_true(str_eq(copy, STR("a\0b")));
     struct str printed = arena_printf(&a, "%s/%d", "stream", 42);
     assert_true(str_eq(printed, STR("stream/42")));
-    assert_int_equal(arena_printf(&a, "%*d", 3000, 1).n, 3000); /* more than a chunk */
+    assert_int_equal(arena_printf(&a, "%*d", 9000, 1).n, 9000); /* more than a chunk */
     assert_true(str_eq(printed, STR("stream/42")));
     assert_true(str_eq(copy, STR("a\0b")));
     arena_deinit(&a);
+}
+
+static void test_arena_cache(void **state)
+{
+    struct arena_cache cache = {0};
+    struct arena a = {.cache = &cache};
+    void *first = arena_alloc(&a, 100);
+    arena_alloc(&a, 1000000); /* too large to be worth keeping */
+    arena_deinit(&a);
+    assert_int_equal(cache.n, 1);
+    assert_ptr_equal(a.cache, &cache); /* it is for the next round too */
+    assert_ptr_equal(arena_alloc(&a, 100), first);
+    assert_int_equal(cache.n, 0);
+    memset(arena_alloc(&a, 100000), 'x', 100000); /* must not come from a cached chunk */
+    for (int i = 0; i < 3 * ARENA_CACHE_MAX; i++)
+        memset(arena_alloc(&a, 3000), 'y', 3000);
+    arena_deinit(&a);
+    assert_int_equal(cache.n, ARENA_CACHE_MAX);
+    memset(arena_alloc(&a, 100000), 'z', 100000);
+    assert_int_equal(cache.n, ARENA_CACHE_MAX);
+    arena_deinit(&a);
+    arena_cache_deinit(&cache);
+    assert_true(cache.n == 0 && cache.chunks == NULL);
 }
 
 /* -- block ------------------------------------------------------------------------------------ */
