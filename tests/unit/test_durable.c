@@ -1006,10 +1006,12 @@ static void live_and_let_go(struct rng *r)
     s->durable.long_poll_ms = 30;
     s->durable.heartbeat_ms = 20;
     s->durable.sse_lifetime_ms = 70;
-    for (int i = 0; i < 600; i++)
+    uint64_t drain_at = rng_below(r, 1200); /* in every other run, at any time */
+    for (uint64_t i = 0; i < 600; i++) {
+        if (i == drain_at)
+            http_drain(&s->http);
         do_something(s, r);
-    if (rng_one_in(r, 2))
-        http_drain(&s->http);
+    }
     uint64_t until = uv_hrtime() + UINT64_C(20000000000);
     while (s->http.n_connections > 0 && uv_hrtime() < until)
         uv_run(&s->loop.uv, UV_RUN_ONCE);
