@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
 #include "base/err.h"
+#include "base/num.h"
 #include "http/url.h"
 #include "net/addr.h"
+#include "store/journal.h"
 #include "telemetry/trace.h"
 
 #include <errno.h>
@@ -29,13 +31,38 @@ static int check_listen(struct str value, char *reason, size_t size)
 /* The one place that knows which stores are built in. */
 static int check_store(struct str value, char *reason, size_t size)
 {
-    if (str_eq(value, STR("memory")))
+    if (str_eq(value, STR("memory")) || str_eq(value, STR("embedded")))
         return 0;
-    bool planned = str_eq(value, STR("embedded")) || str_starts(value, STR("redis://")) ||
-                   str_starts(value, STR("rediss://"));
-    if (planned)
-        snprintf(reason, size, "this build has only the memory store; expected memory");
+    if (str_starts(value, STR("redis://")) || str_starts(value, STR("rediss://")))
+        snprintf(reason, size, "this build has no Redis store; expected embedded or memory");
     return ERR_SYNTAX;
+}
+
+/* `always`, `never`, or `interval:` and a time. */
+static int parse_sync(struct str value, int *sync, uint64_t *interval_ms)
+{
+    *sync = JOURNAL_SYNC_ALWAYS;
+    if (str_eq(value, STR("always")))
+        return 0;
+    *sync = JOURNAL_SYNC_NEVER;
+    if (str_eq(value, STR("never")))
+        return 0;
+    *sync = JOURNAL_SYNC_INTERVAL;
+    struct str kind = str_cut(&value, ':');
+    if (!str_eq(kind, STR("interval")))
+        return ERR_SYNTAX;
+    /* A plain number is milliseconds. */
+    if (num_parse(value, HOUR_MS, interval_ms) != 0 &&
+        num_parse_duration_ms(value, interval_ms) != 0)
+        return ERR_SYNTAX;
+    return *interval_ms == 0 || *interval_ms > HOUR_MS ? ERR_SYNTAX : 0;
+}
+
+static int check_sync(struct str value, char *reason, size_t size)
+{
+    int sync;
+    uint64_t interval_ms;
+    return parse_sync(value, &sync, &interval_ms);
 }
 
 static int check_public_url(struct str value, char *reason, size_t size)
@@ -60,10 +87,23 @@ static const struct option_row rows[] = {
      .help = "Where to listen; may be given many times. Port 0 takes any free port."},
     {ROW("data", OPTION_TEXT, data), .fallback = "./tidemark-data", .value = "DIR",
      .help = "Where data is kept."},
-    {ROW("store", OPTION_TEXT, store), .fallback = "memory", .value = "memory",
+    {ROW("store", OPTION_TEXT, store), .fallback = "memory", .value = "memory|embedded",
      .check = check_store,
-     .help = "What keeps the events. This build has one store, memory: what it holds is gone when "
-             "the server stops."},
+     .help =
+         "What keeps the events. memory: what it holds is gone when the server stops. embedded: "
+         "on disk, in the data directory."},
+    {ROW("sync", OPTION_TEXT, sync_text), .fallback = "always", .value = "always|interval:MS|never",
+     .check = check_sync,
+     .help = "When the embedded store makes the disk write. always: before an append is answered. "
+             "interval: a power cut may take what was answered in the last so many milliseconds. "
+             "never: as much as the system likes to hold back. A crash of the server alone loses "
+             "nothing in any of them."},
+    {ROW("cache-bytes", OPTION_SIZE, cache_bytes), .fallback = "64m", .value = "SIZE",
+     BETWEEN(MIB, 1024 * GIB), .help = "Memory for events that rest on disk and were read lately."},
+    {ROW("disk-cap", OPTION_SIZE, disk_cap_bytes), .fallback = "0", .value = "SIZE",
+     BETWEEN(64 * MIB, 1024 * 1024 * GIB), .zero_is_off = true,
+     .help = "The most that the embedded store may take of the disk; appends beyond it are "
+             "answered 507. 0 sets no bound."},
     {ROW("public-url", OPTION_TEXT, public_url), .value = "http://HOST|https://HOST",
      .check = check_public_url,
      .help = "How clients reach this server, if not by the address they ask at, as behind a "
@@ -209,6 +249,7 @@ static int check_together(struct config *c, char *why, size_t size)
                  "full size could never be taken");
         return ERR_SYNTAX;
     }
+    parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);
     for (size_t n = c->public_url ? strlen(c->public_url) : 0; n > 0 && c->public_url[n - 1] == '/';
          n--)
         c->public_url[n - 1] = '\0';

@@ -20,6 +20,10 @@ struct config {
     char *file;                /* --config; NULL: none */
     struct option_list listen; /* each of them is a valid address to listen on */
     char *data, *store;
+    int sync;                  /* enum journal_sync */
+    uint64_t sync_interval_ms; /* with JOURNAL_SYNC_INTERVAL */
+    char *sync_text;
+    uint64_t cache_bytes, disk_cap_bytes; /* disk cap 0: none */
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
     uint64_t max_connections;
     uint64_t max_append_bytes;

@@ -62,17 +62,23 @@ static void let_go(void *ctx)
 {
     struct server *s = ctx;
     timer_stop(&s->drain_limit);
+    uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
+    uv_unref((uv_handle_t *)&s->on_int);
+}
+
+static void stop_store(void *ctx)
+{
+    struct server *s = ctx;
     webhooks_free(s->webhooks);
     subscriptions_free(s->subscriptions);
     fetcher_free(s->fetcher);
-    uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
-    uv_unref((uv_handle_t *)&s->on_int);
+    store_stop(s->store, let_go, s);
 }
 
 static void stop_subscriptions(struct server *s)
 {
     webhooks_stop(s->webhooks);
-    subscriptions_stop(s->subscriptions, let_go, s);
+    subscriptions_stop(s->subscriptions, stop_store, s);
 }
 
 static void on_http_idle(struct http *http)
@@ -168,7 +174,14 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (loop_init(&s->loop) != 0)
         return ERR_IO;
     timer_init(&s->drain_limit, on_drain_limit);
-    s->store = mem_store_new(&s->loop.sched);
+    char why[512];
+    if (storage_open(&s->storage, &s->loop, config, why, sizeof why) != 0) {
+        trace(s->trace, STORE_FAILED, TRACE_STR("store", str_of_cstr(config->store)),
+              TRACE_STR("error", str_of_cstr(why)));
+        loop_deinit(&s->loop);
+        return ERR_IO;
+    }
+    s->store = s->storage.store;
     feeds_init(&s->feeds, s->store);
     trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(config->store)));
     init_surfaces(s);
@@ -189,13 +202,14 @@ void server_run(struct server *s)
     loop_run(&s->loop);
 }
 
-void server_deinit(struct server *s)
+int server_deinit(struct server *s)
 {
     http_deinit(&s->http);
     feeds_deinit(&s->feeds);
-    store_free(s->store);
+    int err = storage_close(&s->storage);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
     loop_deinit(&s->loop);
     free(s->listeners);
+    return err;
 }

@@ -6,6 +6,7 @@
 #include "engine/subscriber.h"
 #include "http/http.h"
 #include "net/loop.h"
+#include "storage.h"
 #include "surface/durable.h"
 #include "surface/subscriptions.h"
 
@@ -21,7 +22,8 @@ struct server {
     const struct config *config;
     const struct trace *trace;
     struct loop loop;
-    struct store *store;
+    struct storage storage;
+    struct store *store; /* storage.store */
     struct feeds feeds;
     struct http http;
     struct durable durable;
@@ -45,6 +47,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
 void server_run(struct server *s);
 void server_drain(struct server *s, struct str why);
 
-void server_deinit(struct server *s);
+/* 0, or why the store had stopped taking anything. */
+int server_deinit(struct server *s);
 
 #endif

@@ -37,7 +37,7 @@ int cmd_serve(int argc, char **argv)
     if (err == 0) {
         server_run(&server);
         block_signals();
-        server_deinit(&server);
+        err = server_deinit(&server);
         trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
     }
     config_deinit(&config);

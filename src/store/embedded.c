@@ -261,6 +261,7 @@ static void retry_stalled(struct embedded *e)
     }
     e->retrying = false;
     list_splice(&e->stalled, &now);
+    embedded_check_stopped(e);
 }
 
 static void on_retry(struct timer *t)
@@ -432,20 +433,31 @@ static void on_journal_stopped(void *ctx)
     e->stopped(e->stopped_ctx);
 }
 
+/* Operations that wait for the journal are told when it has written what is open. */
 void embedded_check_stopped(struct embedded *e)
 {
-    if (e->stopping && e->checkpoint == NULL && e->reads == 0)
+    bool quiet = e->checkpoint == NULL && e->reads == 0 && list_empty(&e->stalled);
+    if (e->stopping && quiet && !e->journal_stopping) {
+        e->journal_stopping = true;
         journal_stop(e->journal, on_journal_stopped, e);
+    }
+}
+
+/* Behind all operations that were started before. */
+static void run_stop(struct task *t)
+{
+    struct embedded *e = container_of(t, struct embedded, stop);
+    e->stopping = true;
+    timer_stop(&e->checkpoint_timer);
+    embedded_check_stopped(e);
 }
 
 static void embedded_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
     struct embedded *e = embedded_of(s);
-    e->stopping = true;
     e->stopped = stopped;
     e->stopped_ctx = ctx;
-    timer_stop(&e->checkpoint_timer);
-    embedded_check_stopped(e);
+    sched_post(s->sched, &e->stop);
 }
 
 static void embedded_free(struct store *s)
@@ -535,6 +547,7 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     list_init(&e->dirty);
     list_init(&e->dirty_docs);
     timer_init(&e->retry, on_retry);
+    task_init(&e->stop, run_stop);
     embedded_rest_init(e);
     if (open_all(e, index_path, why, size) != 0) {
         embedded_free(&e->store);

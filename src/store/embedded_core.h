@@ -41,7 +41,8 @@ struct embedded {
     struct index_meta meta;
     uint64_t segment_bytes;
     uint32_t reads; /* under way */
-    bool replaying, retrying, stopping;
+    bool replaying, retrying, stopping, journal_stopping;
+    struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };

@@ -33,6 +33,7 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(LISTENING, TRACE_INFO, "listening on {}")                                                    \
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
     X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
+    X(STORE_FAILED, TRACE_ERROR, "cannot open the store {}: {}")                                   \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
     X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "config.h"
+#include "net/loop.h"
+#include "net/thread_lane.h"
+#include "store/embedded.h"
+#include "store/vfs.h"
+
+#include <stdio.h>
+
+static void close_all(struct storage *s)
+{
+    store_free(s->store);
+    for (int i = 0; i < STORAGE_LANES; i++)
+        lane_free(s->lanes[i]);
+    vfs_free(s->vfs);
+    *s = (struct storage){0};
+}
+
+static int open_embedded(struct storage *s, struct loop *loop, const struct config *c, char *why,
+                         size_t size)
+{
+    static const char *const names[STORAGE_LANES] = {"journal", "prepare", "rest", "read"};
+    char index_path[4096];
+    s->vfs = vfs_posix_new(c->data, why, size);
+    if (s->vfs == NULL)
+        return ERR_IO;
+    for (int i = 0; i < STORAGE_LANES; i++) {
+        s->lanes[i] = thread_lane_new(loop, names[i]);
+        if (s->lanes[i] == NULL) {
+            snprintf(why, size, "cannot start a thread");
+            return ERR_IO;
+        }
+    }
+    struct embedded_lanes lanes = {s->lanes[0], s->lanes[1], s->lanes[2], s->lanes[3]};
+    struct embedded_config config = EMBEDDED_DEFAULTS;
+    config.journal.sync = (enum journal_sync)c->sync;
+    config.journal.sync_interval_ms = c->sync_interval_ms;
+    config.cache_bytes = c->cache_bytes;
+    config.disk_cap = c->disk_cap_bytes;
+    snprintf(index_path, sizeof index_path, "%s/index.mdb", c->data);
+    s->store = embedded_open(&loop->sched, s->vfs, index_path, &lanes, &config, why, size);
+    return s->store == NULL ? ERR_IO : 0;
+}
+
+int storage_open(struct storage *s, struct loop *loop, const struct config *config, char *why,
+                 size_t size)
+{
+    *s = (struct storage){0};
+    if (str_eq(str_of_cstr(config->store), STR("memory"))) {
+        s->store = mem_store_new(&loop->sched);
+        return 0;
+    }
+    int err = open_embedded(s, loop, config, why, size);
+    if (err != 0)
+        close_all(s);
+    return err;
+}
+
+int storage_close(struct storage *s)
+{
+    int err = s->vfs == NULL ? 0 : embedded_error(s->store);
+    close_all(s);
+    return err;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/* storage.h -- the store that the configuration asks for, with what it stands on. */
+#ifndef STORAGE_H
+#define STORAGE_H
+
+#include <stddef.h>
+
+struct config;
+struct lane;
+struct loop;
+struct store;
+struct vfs;
+
+#define STORAGE_LANES 4
+
+struct storage {
+    struct store *store;
+    struct vfs *vfs; /* NULL in memory, as the lanes */
+    struct lane *lanes[STORAGE_LANES];
+};
+
+/* Blocks while a store on disk recovers. 0, or ERR_IO with a sentence in why; then there is nothing
+ * to close. */
+int storage_open(struct storage *s, struct loop *loop, const struct config *config, char *why,
+                 size_t size);
+
+/* After store_stop has ended; the loop has to run once more. 0, or why the store had stopped taking
+ * anything: the process should not end as if all were well. */
+int storage_close(struct storage *s);
+
+#endif
