@@ -4,7 +4,8 @@
  * A block is one chunk of one stream; blocks of a stream that a checkpoint rests stand one after
  * another. The footer lists all blocks and repeats the rows of their streams, so that the index can
  * be made again from the segments. Calls block: for lanes, recovery and tools. segment.c draws the
- * format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a length does not hold. */
+ * format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a length does not hold.
+ * ERR_NOT_FOUND: there is no such file. */
 #ifndef STORE_SEGMENT_H
 #define STORE_SEGMENT_H
 
@@ -35,11 +36,16 @@ struct block_info {
 
 /* ---- writing ---- */
 
-/* Creates the file; ids are never used twice. */
+/* Creates the file, and the folder if need be; ids are never used twice. ERR_EXISTS: a crash may
+ * have left one behind that the index does not know; segment_remove it, or take the next id. */
 int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
 
-/* Written from the chunk's memory, which must not change until segment_finish; buffered, so that
- * small blocks become large writes. */
+/* A block, header and marks included, has at most this; larger: ERR_TOO_LARGE. An append of the
+ * journal's greatest record stays below, whatever its events are. */
+#define SEGMENT_BLOCK_MAX (512u * 1024 * 1024)
+
+/* The chunk has been copied or written when this returns; small blocks become large writes. Any
+ * other error than ERR_TOO_LARGE ends the segment: all further calls return it. */
 int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
                 struct block_info *out);
 
@@ -47,7 +53,7 @@ int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
 #define SEGMENT_ROW_MAX (64 * 1024)
 int segment_add_row(struct segment_writer *w, uint64_t life, struct str row);
 
-/* Footer, sync, sync of the folder. After 0 all of it is durable. */
+/* Footer, sync, sync of the folder. After 0 all of it is durable; only segment_close may follow. */
 int segment_finish(struct segment_writer *w, uint64_t *file_bytes);
 
 /* Frees the writer; a segment that was not finished is removed. NULL is allowed. */
@@ -55,17 +61,26 @@ void segment_close(struct segment_writer *w);
 
 /* ---- reading ---- */
 
-/* The whole block, verified; its life and first position must be those given. The chunk is the
- * caller's. */
+/* The whole block, verified; its life and first position must be those given (block_info.life,
+ * which for a fork is not the life of its own). The chunk is the caller's. It may reach beyond the
+ * end that a row of the index tells: see index_copy_blocks. */
 int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place place,
                  struct chunk **out);
 
-/* Everything in a finished segment, footer order: blocks, then rows. verify: reads and checks every
- * block too; what is damaged is told through damaged() and passed over. ERR_CORRUPT: the footer is
- * not there or not valid; then, with salvage, the blocks are looked for from the start of the file.
- */
+/* Everything in a finished segment: all blocks, then all rows, each in the order they were added.
+ * Rows are always checked; verify: every block is read and checked too. What is damaged or cannot
+ * be read is told through damaged() and passed over.
+ *
+ * ERR_CORRUPT: the footer is not there or not valid. With salvage, blocks and rows are then looked
+ * for from the start of the file, each read and checked, up to the first that does not verify, and
+ * told in the order of the file; the result is 0, and `salvaged` says so. ERR_VERSION: written by a
+ * later version of this code, so leave it alone.
+ *
+ * block() and row() stop the scan by returning non-zero, which becomes the result. Each of the
+ * three may be NULL. A row is lent until row() returns. */
 struct segment_scan {
     bool verify, salvage;
+    bool salvaged; /* out */
     void *ctx;
     int (*block)(void *ctx, const struct block_info *b);
     int (*row)(void *ctx, uint64_t life, struct str row);
@@ -73,9 +88,10 @@ struct segment_scan {
 };
 int segment_scan(struct vfs *v, uint64_t id, struct segment_scan *scan);
 
+/* Not synced: one that comes back after a crash is unknown to the index. */
 int segment_remove(struct vfs *v, uint64_t id);
 
-/* The ids of all segment files there are, in order; freed by the caller. */
+/* The ids of all segment files there are, in order; freed by the caller. No folder: none. */
 int segment_list(struct vfs *v, uint64_t **ids, size_t *n);
 
 #endif
