@@ -37,7 +37,7 @@ export function assertNoReport(stderr) {
 
 // Ports below the range the kernel hands out to outgoing connections, so that none of those can
 // take the port between our looking and the server's binding.
-async function freePort() {
+export async function freePort() {
     for (;;) {
         const port = 10_000 + Math.floor(Math.random() * 22_000);
         const probe = createServer();
@@ -67,11 +67,13 @@ class Server {
     stderr = "";
     stdout = "";
     #sent = new Set();
+    #killed = false;
     #agent = new Agent({ pipelining: 1, connections: 64 });
 
-    constructor(where, child) {
+    constructor(where, child, args) {
         this.where = where; // what net.connect takes: { host, port } or { path }
         this.child = child;
+        this.args = args;
         this.base = where.path ? "http://localhost" : `http://${where.host}:${where.port}`;
         this.ended = once(child, "close").then(([code, signal]) => ({ code, signal }));
         child.stderr.setEncoding("utf8").on("data", (text) => (this.stderr += text));
@@ -84,6 +86,17 @@ class Server {
 
     get running() {
         return this.child.exitCode === null && this.child.signalCode === null;
+    }
+
+    /** Waits until it accepts connections. */
+    async ready() {
+        const deadline = Date.now() + START_MS;
+        while (!(await accepts(this.where))) {
+            const said = `${this.args.join(" ")}\n${this.stdout}${this.stderr}`;
+            assert.ok(this.running, `the server ended at once: ${said}`);
+            assert.ok(Date.now() < deadline, `the server does not accept connections: ${said}`);
+            await delay(20);
+        }
     }
 
     url(name, query = "") {
@@ -163,6 +176,13 @@ class Server {
         this.#sent.add(name);
     }
 
+    /** Ends it without a warning, as a crash would. */
+    async kill() {
+        this.#killed = this.running;
+        this.signal("SIGKILL");
+        await this.stop();
+    }
+
     /** Asks the server to end and checks how it does; may be called more than once. */
     async stop() {
         await this.#agent.destroy();
@@ -170,6 +190,7 @@ class Server {
         try {
             const { code, signal } = await within(this.ended, "the server to end", STOP_MS);
             assertNoReport(this.stderr);
+            if (this.#killed && signal === "SIGKILL") return;
             assert.equal(signal, null, `the server died of ${signal}\n${this.stderr}`);
             assert.equal(code, 0, `exit code\n${this.stderr}`);
         } finally {
@@ -178,24 +199,29 @@ class Server {
     }
 }
 
-/** Starts `tidemark serve` with these flags; the test `t` stops it. `unix`: a socket's path. */
-export async function startServer(t, flags = [], { unix, env } = {}) {
-    const where = unix ? { path: unix } : { host: "127.0.0.1", port: await freePort() };
+/**
+ * Starts `tidemark serve` with these flags; the test `t` stops it. `unix`: a socket's path; `port`:
+ * this one instead of any; `data`: on disk, in this folder.
+ */
+export async function startServer(t, flags = [], options = {}) {
+    const server = await spawnServer(t, flags, options);
+    await server.ready();
+    return server;
+}
+
+/** The same without waiting until it accepts connections; ready() does. */
+export async function spawnServer(t, flags = [], { unix, port, data, env } = {}) {
+    const where = unix ? { path: unix } : { host: "127.0.0.1", port: port ?? (await freePort()) };
     const listen = unix ? `unix:${unix}` : `${where.host}:${where.port}`;
     const more = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
-    const args = ["serve", "--store", "memory", "--listen", listen, ...flags, ...more];
+    // A test that names its data is about what the disk keeps: no other store will do.
+    const store = data ? ["--store", "embedded", "--data", data] : [];
+    const args = ["serve", "--store", "memory", "--listen", listen, ...flags, ...more, ...store];
     const child = spawn(binary(), args, {
         stdio: ["ignore", "pipe", "pipe"],
         env: { ...sanitizerEnv(), ...env },
     });
-    const server = new Server(where, child);
+    const server = new Server(where, child, args);
     defer(t, () => server.stop());
-    const deadline = Date.now() + START_MS;
-    while (!(await accepts(where))) {
-        const said = `${args.join(" ")}\n${server.stdout}${server.stderr}`;
-        assert.ok(server.running, `the server ended at once: ${said}`);
-        assert.ok(Date.now() < deadline, `the server does not accept connections: ${said}`);
-        await delay(20);
-    }
     return server;
 }
