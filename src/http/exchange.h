@@ -112,7 +112,8 @@ static inline bool exchange_over(const struct exchange *x)
     return x->over;
 }
 
-/* The request body, piece by piece or whole (at most max bytes). One at a time. */
+/* The request body, piece by piece or whole (at most max bytes). One at a time. The callback may
+ * come before these return, and may end the exchange: they are the last thing a handler does. */
 void exchange_want(struct exchange *x, exchange_body_fn *on_body);
 void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected);
 

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+/* What a connection is doing, by its fields:
+ *
+ *   between requests         x == NULL, wait == IDLE (nothing of the next one is there) or HEAD
+ *   unsent responses first   x == NULL, wait == NOTHING: drained() goes on with the next request
+ *   a request's body         x, body, wait == BODY while the handler wants it, else NOTHING
+ *   its response             x; streaming: pulled when woken and nothing of the last pull is queued
+ *   ending                   close_when_sent until all is sent, then wait == LINGER
+ *
+ * A response may begin while the body is still being read. `stall` runs beside all of it. */
 #include "http/h1.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/h1_body.h"
 #include "http/h1_head.h"
 #include "http/h1_parse.h"
 #include "http/http.h"
@@ -25,16 +35,6 @@
 /* What the peer is to send, and so what its timeout means. */
 enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_LINGER };
 
-/* A request body that has not been read to its end. Lives in the exchange's arena. */
-struct body {
-    uint64_t left; /* of a Content-Length */
-    bool chunked;
-    bool expect_continue; /* the peer waits for 100 */
-    struct h1_chunked decoder;
-    struct str ready; /* all of it, where it came with the head: in the exchange's arena */
-    uint64_t seen, seen_at_timer; /* payload bytes: for the rate */
-};
-
 struct h1 {
     struct conn conn;
     struct http *http;
@@ -44,9 +44,9 @@ struct h1 {
     struct block *in;   /* bytes read; from `at` on not taken yet. NULL: none */
     uint32_t at;
     struct h1_head_state head;
-    struct exchange *x; /* under way; NULL: between requests */
-    struct body *body;  /* NULL: no body, or read to its end */
-    char size_line[12]; /* of the chunk in the queue */
+    struct exchange *x;   /* under way; NULL: between requests */
+    struct h1_body *body; /* of the exchange's arena; NULL: no body, or read to its end */
+    char size_line[H1_CHUNK_SIZE_MAX]; /* of the chunk in the queue */
     uint8_t wait, pulls;
     bool parsing : 1;    /* within next_request: a response must not enter it again */
     bool keep_alive : 1; /* after the response under way */
@@ -182,40 +182,6 @@ static void finish_exchange(struct h1 *h)
 
 /* ---- request bodies ---- */
 
-/* Takes body bytes from bytes[0..n). *data may lie anywhere in them: chunks are joined in place, so
- * that one read is one delivery. -1: malformed. */
-static int take_body(struct body *b, char *bytes, size_t n, size_t *used, struct str *data,
-                     bool *end)
-{
-    if (!b->chunked) {
-        size_t take = n < b->left ? n : (size_t)b->left;
-        b->left -= take;
-        *used = take;
-        *data = str_of(bytes, take);
-        *end = b->left == 0;
-        return 0;
-    }
-    size_t filled = 0;
-    *used = 0;
-    *end = false;
-    while (*used < n && !*end) {
-        size_t step;
-        struct str piece;
-        int rc = h1_chunked_decode(&b->decoder, bytes + *used, n - *used, &step, &piece);
-        if (rc < 0)
-            return -1;
-        if (piece.n > 0)
-            memmove(bytes + filled, piece.p, piece.n);
-        filled += piece.n;
-        *used += step;
-        *end = rc == 1;
-        if (step == 0 && rc == 0)
-            break;
-    }
-    *data = str_of(bytes, filled);
-    return 0;
-}
-
 static void body_ended(struct h1 *h)
 {
     h->body = NULL;
@@ -242,7 +208,7 @@ static bool deliver_body(struct h1 *h, char *bytes, size_t n, bool in_block)
     size_t used;
     struct str data;
     bool end;
-    if (take_body(h->body, bytes, n, &used, &data, &end) != 0) {
+    if (h1_body_take(h->body, bytes, n, &used, &data, &end) != 0) {
         fail_exchange(h, 400, "malformed chunked body");
         return true;
     }
@@ -353,24 +319,12 @@ static void via_put(struct exchange *x, struct slice s)
     g->bytes += s.bytes.n;
 }
 
-/* The size of a chunk in hex, and CRLF; printf is too slow for what every delivery does. */
-static size_t format_size(char *out, size_t bytes)
-{
-    int digits = 1;
-    while (bytes >> (4 * digits) != 0)
-        digits++;
-    for (int i = 0; i < digits; i++)
-        out[i] = "0123456789abcdef"[bytes >> (4 * (digits - 1 - i)) & 15];
-    memcpy(out + digits, "\r\n", 2);
-    return (size_t)digits + 2;
-}
-
 static void put_chunk(struct h1 *h)
 {
     struct http_gather *g = &h->http->gather;
     if (g->n > 0 && h->chunked_out) {
         assert(g->bytes <= UINT32_MAX);
-        size_t n = format_size(h->size_line, g->bytes);
+        size_t n = h1_chunk_size(h->size_line, g->bytes);
         conn_give(&h->conn, slice_static(str_of(h->size_line, n)));
     }
     for (size_t i = 0; i < g->n; i++)
@@ -389,17 +343,7 @@ static void put_last_chunk(struct h1 *h)
         conn_put(&h->conn, slice_static(STR("0\r\n\r\n")));
         return;
     }
-    struct buf b = {0};
-    buf_put(&b, STR("0\r\n"));
-    for (const struct exchange_header *t = h->x->headers; t != NULL; t = t->next) {
-        buf_put(&b, t->header.name);
-        buf_put(&b, STR(": "));
-        buf_put(&b, t->header.value);
-        buf_put(&b, STR("\r\n"));
-    }
-    buf_put(&b, STR("\r\n"));
-    conn_put_take(&h->conn, block_of(buf_str(&b)));
-    buf_deinit(&b);
+    conn_put_take(&h->conn, h1_last_chunk_block(h->x->headers));
 }
 
 static void via_end(struct exchange *x)
@@ -491,9 +435,9 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     h->pull_again = false;
     if (framing->chunked || framing->content_length > 0) {
         h->body = arena_alloc(&x->arena, sizeof *h->body);
-        *h->body = (struct body){.left = framing->content_length,
-                                 .chunked = framing->chunked,
-                                 .expect_continue = framing->expect_continue};
+        *h->body = (struct h1_body){.left = framing->content_length,
+                                    .chunked = framing->chunked,
+                                    .expect_continue = framing->expect_continue};
         if (bytes.n > head_n)
             h->body->ready = str_of(x->request->method_text.p + head_n, bytes.n - head_n);
         conn_want_read(&h->conn, false); /* until the handler wants it */
@@ -699,7 +643,7 @@ static const struct conn_ops ops = {
 
 static void check_body_rate(struct h1 *h)
 {
-    struct body *b = h->body;
+    struct h1_body *b = h->body;
     if (b->seen - b->seen_at_timer < h->http->limits.body_min_bytes) {
         fail_exchange(h, 408, "the request body came too slowly");
         return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/h1_head.h"
+#include "base/buf.h"
 #include "base/num.h"
 #include "http/status.h"
 
@@ -62,4 +63,32 @@ struct block *h1_head_block(const struct h1_head *head)
     to = put(to, STR("\r\n"));
     b->n = (uint32_t)(to - b->bytes);
     return b;
+}
+
+/* By hand: printf is too slow for what every delivery does. */
+size_t h1_chunk_size(char out[H1_CHUNK_SIZE_MAX], size_t bytes)
+{
+    int digits = 1;
+    while (bytes >> (4 * digits) != 0)
+        digits++;
+    for (int i = 0; i < digits; i++)
+        out[i] = "0123456789abcdef"[bytes >> (4 * (digits - 1 - i)) & 15];
+    memcpy(out + digits, "\r\n", 2);
+    return (size_t)digits + 2;
+}
+
+struct block *h1_last_chunk_block(const struct exchange_header *trailers)
+{
+    struct buf b = {0};
+    buf_put(&b, STR("0\r\n"));
+    for (const struct exchange_header *t = trailers; t != NULL; t = t->next) {
+        buf_put(&b, t->header.name);
+        buf_put(&b, STR(": "));
+        buf_put(&b, t->header.value);
+        buf_put(&b, STR("\r\n"));
+    }
+    buf_put(&b, STR("\r\n"));
+    struct block *last = block_of(buf_str(&b));
+    buf_deinit(&b);
+    return last;
 }
