@@ -92,8 +92,8 @@ static void finish_after(struct embedded *e, struct store_call *c, struct stream
            list_item(before->prev, struct store_call, link)->batch > batch)
         before = before->prev;
     list_push(before, &c->link);
-    if (batch <= e->awaited)
-        return;
+    if (batch <= e->awaited && journal_error(e->journal) == 0)
+        return; /* with an error those who waited have been told already */
     e->awaited = batch;
     struct batch_waiter *bw = mem_alloc(sizeof *bw);
     *bw = (struct batch_waiter){.waiter = {.done = on_batch}, .embedded = e, .batch = batch};
