@@ -182,7 +182,8 @@ int main(void)
         cmocka_unit_test(test_buf_puts),        cmocka_unit_test(test_buf_grows),
         cmocka_unit_test(test_buf_reserve),     cmocka_unit_test(test_buf_printf_at_the_edge),
         cmocka_unit_test(test_arena_keeps_all), cmocka_unit_test(test_arena_texts),
-        cmocka_unit_test(test_block),           cmocka_unit_test(test_block_of),
+        cmocka_unit_test(test_arena_cache),     cmocka_unit_test(test_block),
+        cmocka_unit_test(test_block_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
