@@ -484,7 +484,7 @@ static int by_key(const void *a, const void *b)
     return str_cmp(((const struct doc_row *)a)->key, ((const struct doc_row *)b)->key);
 }
 
-void catalog_docs(struct catalog *c, struct store_docs *q)
+void catalog_find_docs(struct catalog *c, struct store_docs *q)
 {
     struct doc_row *rows = mem_alloc((c->docs.n + 1) * sizeof *rows);
     size_t n = 0, at = 0;
@@ -495,6 +495,12 @@ void catalog_docs(struct catalog *c, struct store_docs *q)
     q->rows = rows;
     q->n_rows = n < q->limit ? n : q->limit;
     q->more = n > q->limit;
+}
+
+void catalog_docs(struct catalog *c, struct store_docs *q)
+{
+    catalog_find_docs(c, q);
+    struct doc_row *rows = q->rows;
     q->done(q, 0);
     free(rows);
 }

@@ -142,6 +142,9 @@ void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 void catalog_list(struct catalog *c, struct store_list *l);
 void catalog_docs(struct catalog *c, struct store_docs *d);
 
+/* Fills it only. The rows are the caller's to free, their texts lent until the next change. */
+void catalog_find_docs(struct catalog *c, struct store_docs *d);
+
 /* ---- loading what an engine has kept ---- */
 
 /* A stream as it was, settled; all but texts is set by the caller afterwards. Texts are copied. */

@@ -154,6 +154,8 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
     struct stream *s = catalog_apply(&e->catalog, w, j);
     record_put_write(&e->scratch, s, w, j, now_ms);
     s->last_batch = put_record(e);
+    if (w->n_docs > 0)
+        e->docs_batch = s->last_batch;
     e->unrested += w->data.n;
     embedded_mark_dirty(e, s);
     embedded_mark_docs(e, w->docs, w->n_docs);
@@ -213,6 +215,13 @@ static void look_up_fork(struct embedded *e, struct store_write *w, const struct
     embedded_place_fork(e, j->source, &f->place, on_fork_placed, f);
 }
 
+/* The batch without which the answer could have been another. */
+static uint64_t batch_behind(const struct embedded *e, const struct stream *s, int err)
+{
+    uint64_t batch = s != NULL ? s->last_batch : e->removed_batch;
+    return err == ERR_VERSION && e->docs_batch > batch ? e->docs_batch : batch;
+}
+
 static void judge(struct embedded *e, struct store_write *w, struct fork_place *place)
 {
     struct judgement j;
@@ -236,7 +245,7 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
         stream_touch(&e->catalog, j.stream);
     w->call.result = v > 0 ? 0 : v;
     w->call.finish = finish_write;
-    finish_after(e, &w->call, j.stream, j.stream != NULL ? j.stream->last_batch : 0);
+    finish_after(e, &w->call, j.stream, batch_behind(e, j.stream, v));
 }
 
 static void run_write(struct task *t)
@@ -285,7 +294,7 @@ static void on_removing(struct catalog *c, struct stream *s)
     if (e->replaying || again || journal_room(e->journal, 64) != 0)
         return; /* without a record an expired stream is there after a crash, and expires again */
     record_put_remove(&e->scratch, s->life);
-    s->last_batch = put_record(e);
+    s->last_batch = e->removed_batch = put_record(e);
 }
 
 static void finish_remove(struct store_call *c)
@@ -306,7 +315,7 @@ static void run_remove(struct task *t)
         err = check_room(e, 64, false);
     if (stall(e, &r->call, err))
         return;
-    uint64_t batch = 0;
+    uint64_t batch = batch_behind(e, NULL, err);
     if (err == 0) {
         s->pins++;
         catalog_remove(&e->catalog, s);
@@ -338,10 +347,41 @@ static void run_list(struct task *t)
     catalog_list(&embedded_of(l->call.store)->catalog, l);
 }
 
+static void finish_docs(struct store_call *c)
+{
+    struct store_docs *d = container_of(c, struct store_docs, call);
+    struct doc_row *rows = d->rows;
+    d->done(d, c->result);
+    free(rows);
+}
+
+/* The documents may change while the answer waits: it gets texts of its own. */
+static void keep_rows(struct store_docs *d)
+{
+    size_t n = d->n_rows * sizeof *d->rows;
+    for (size_t i = 0; i < d->n_rows; i++)
+        n += d->rows[i].key.n + d->rows[i].value.n;
+    d->rows = mem_realloc(d->rows, n + 1);
+    char *to = (char *)(d->rows + d->n_rows);
+    for (size_t i = 0; i < d->n_rows; i++) {
+        struct doc_row *row = &d->rows[i];
+        row->key = str_of(memcpy(to, row->key.p, row->key.n), row->key.n);
+        to += row->key.n;
+        row->value = str_of(memcpy(to, row->value.p, row->value.n), row->value.n);
+        to += row->value.n;
+    }
+}
+
 static void run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
-    catalog_docs(&embedded_of(d->call.store)->catalog, d);
+    struct embedded *e = embedded_of(d->call.store);
+    catalog_find_docs(&e->catalog, d);
+    if (e->docs_batch > journal_durable(e->journal))
+        keep_rows(d);
+    d->call.result = 0;
+    d->call.finish = finish_docs;
+    finish_after(e, &d->call, NULL, e->docs_batch);
 }
 
 static void finish_put(struct store_call *c)
@@ -364,16 +404,15 @@ static void run_put(struct task *t)
         err = check_room(e, n, false);
     if (stall(e, &p->call, err))
         return;
-    uint64_t batch = 0;
     if (err == 0) {
         catalog_put_docs(&e->catalog, p->docs, p->n_docs);
         embedded_mark_docs(e, p->docs, p->n_docs);
         record_put_docs(&e->scratch, p->docs, p->n_docs);
-        batch = put_record(e);
+        e->docs_batch = put_record(e);
     }
     p->call.result = err;
     p->call.finish = finish_put;
-    finish_after(e, &p->call, NULL, batch);
+    finish_after(e, &p->call, NULL, e->docs_batch);
 }
 
 static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))

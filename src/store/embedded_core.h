@@ -28,7 +28,8 @@ struct embedded {
     struct link waiting; /* calls, in the order of the batches they wait for */
     struct link stalled; /* calls that the journal had no room for, in order */
     struct timer retry;
-    uint64_t awaited; /* the last batch that the journal was asked to tell of */
+    uint64_t awaited;                   /* the last batch that the journal was asked to tell of */
+    uint64_t removed_batch, docs_batch; /* the last that a stream was removed by, a document put */
 
     /* since the last checkpoint */
     struct link dirty; /* streams */
