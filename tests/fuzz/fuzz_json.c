@@ -33,7 +33,9 @@ void json_put_string(struct buf *out, struct str s);
 #include <stdlib.h>
 
 #define QUOTED_MAX 48 /* quoting has no state: more bytes cost time and find nothing */
-#define FLAGS      (JSON_DECODE_ANY | JSON_ALLOW_NUL)
+#define SIDE_ONE                                                                                   \
+    8 /* inputs of every eighth length also go to the portable scanner and the quoter */
+#define FLAGS (JSON_DECODE_ANY | JSON_ALLOW_NUL)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -63,6 +65,8 @@ static void check_agreement(struct str text, const struct verdict *v)
     struct verdict portable = {0};
     size_t at = 0;
     check(json_check(text, &at) == v->err && at == v->at, "json_check and json_split differ");
+    if (text.n % SIDE_ONE != 0)
+        return;
     portable.err = portable_json_split(text, &portable.out, &portable.ends, &portable.at);
     check(portable.err == v->err && portable.at == v->at &&
               str_eq(buf_str(&portable.out), buf_str(&v->out)) &&
@@ -186,7 +190,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             check_refusal(text, v.at);
     }
     json_decref(value);
-    check_quoting(str_of(text.p, n < QUOTED_MAX ? n : QUOTED_MAX));
+    if (n % SIDE_ONE == 0)
+        check_quoting(str_of(text.p, n < QUOTED_MAX ? n : QUOTED_MAX));
     verdict_deinit(&v);
     return 0;
 }
