@@ -396,3 +396,58 @@ export class Teller {
         return `${this.prefix}: ${this.told.length} streams closed`;
     }
 }
+
+/** Appends a mebibyte at a time, so that the store soon has to bring events to rest. */
+export class Ballast {
+    sent = 0;
+
+    constructor(site, random, name) {
+        Object.assign(this, { site, random, name });
+    }
+
+    async run(going) {
+        for (; going(); this.sent++) {
+            const answer = await this.site.insist("POST", this.name, {
+                headers: {
+                    "content-type": "application/octet-stream",
+                    "producer-id": "ballast",
+                    "producer-epoch": "0",
+                    "producer-seq": String(this.sent),
+                },
+                body: Ballast.block(this.sent),
+            });
+            const expected = answer.repeated ? [200, 204] : [200];
+            assert.ok(expected.includes(answer.status), `${answer.status} ${answer.text}`);
+        }
+    }
+
+    static block(n) {
+        return Buffer.alloc(1 << 20, `block ${n}, `);
+    }
+
+    audit() {}
+
+    async check(server) {
+        let offset = "-1";
+        let n = 0;
+        for (let upToDate = false; !upToDate;) {
+            const { status, headers, bytes } = await server.stream(
+                "GET",
+                `${this.name}?offset=${offset}`,
+            );
+            assert.equal(status, 200);
+            for (let at = 0; at < bytes.length; at += 1 << 20) {
+                const block = bytes.subarray(at, at + (1 << 20));
+                assert.ok(block.equals(Ballast.block(n)), `block ${n} is another`);
+                n++;
+            }
+            offset = headers["stream-next-offset"];
+            upToDate = headers["stream-up-to-date"] === "true";
+        }
+        assert.equal(n, this.sent);
+    }
+
+    summary() {
+        return `${this.name}: ${this.sent} MiB`;
+    }
+}
