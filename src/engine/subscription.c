@@ -40,6 +40,20 @@ static struct str key_of(struct str prefix, struct str id, struct str suffix)
     return buf_str(&key); /* the buffer's memory becomes the key's */
 }
 
+/* Every change of every stream is told, which costs each append something: only while there is
+ * anybody it could matter to. */
+static void watch_if_needed(struct subscriptions *s)
+{
+    bool needed = s->by_id.n > 0 && !s->stopping;
+    if (needed == s->watching)
+        return;
+    s->watching = needed;
+    if (needed)
+        store_watch(s->store, &s->watch);
+    else
+        store_unwatch(s->store, &s->watch);
+}
+
 struct subscription *sub_of(struct subscriptions *s, struct str id)
 {
     struct subscription *sub = map_get(&s->by_id, id);
@@ -59,6 +73,7 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     map_init(&sub->hint_map);
     timer_init(&sub->timer, on_timer);
     map_put(&s->by_id, sub->id, sub);
+    watch_if_needed(s);
     return sub;
 }
 
@@ -103,8 +118,10 @@ void sub_activate(struct subscription *sub, const struct subscription_head *h)
 
 static void free_sub(struct subscription *sub)
 {
+    struct subscriptions *s = sub->all;
     deactivate(sub);
-    map_remove(&sub->all->by_id, sub->id);
+    map_remove(&s->by_id, sub->id);
+    watch_if_needed(s);
     map_deinit(&sub->hint_map);
     disown(&sub->head_key);
     disown(&sub->link_prefix);
@@ -235,7 +252,6 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     list_init(&s->want_look);
     task_init(&s->stop, run_stop);
     s->watch.changed = sub_index_changed;
-    store_watch(store, &s->watch);
     sub_load_new(s);
     return s;
 }
@@ -252,7 +268,7 @@ void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), voi
     s->stopping = true;
     s->stopped = stopped;
     s->stopped_ctx = ctx;
-    store_unwatch(s->store, &s->watch);
+    watch_if_needed(s);
     sub_load_stop(s);
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
@@ -270,8 +286,6 @@ void subscriptions_free(struct subscriptions *s)
     if (s == NULL)
         return;
     assert(s->n_jobs == 0);
-    if (!s->stopping)
-        store_unwatch(s->store, &s->watch);
     task_cancel(&s->stop);
     sub_load_free(s);
     for (size_t at = 0; s->by_id.n > 0; at = 0)

@@ -41,6 +41,7 @@ struct subscriptions {
     struct store *store;
     struct store_watch watch;
     struct map by_id;        /* of struct subscription */
+    bool watching;           /* every stream: while there is any subscription */
     struct map by_segment;   /* first segment of patterns -> struct sub_bucket */
     struct map by_name;      /* stream -> struct sub_bucket of ties */
     struct sub_bucket *wild; /* patterns whose first segment says nothing */
