@@ -14,8 +14,8 @@ struct load {
     struct job job;
     struct embedded *embedded;
     /* in */
-    uint64_t
-        lives[2]; /* where to look: before and after a checkpoint that makes a fork's own rows */
+    struct origin *lives; /* where to look, up to where, one after the other */
+    uint32_t n_lives;
     uint64_t pos, limit;
     size_t max_bytes;
     /* out */
@@ -29,15 +29,19 @@ struct load {
 static int load_block(struct load *l, uint64_t pos)
 {
     struct block_info b;
+    uint64_t upto = 0;
     int err = ERR_NOT_FOUND;
-    for (int i = 0; i < 2 && err == ERR_NOT_FOUND; i++)
-        err = index_find(l->embedded->index, l->lives[i], pos, &b);
+    for (uint32_t i = 0; i < l->n_lives && err == ERR_NOT_FOUND; i++) {
+        upto = l->lives[i].upto;
+        if (pos < upto)
+            err = index_find(l->embedded->index, l->lives[i].life, pos, &b);
+    }
     if (err != 0)
         return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
     err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
     if (err != 0)
         return err;
-    l->ends[l->n] = b.end < l->limit ? b.end : l->limit; /* its source may go on there */
+    l->ends[l->n] = b.end < upto ? b.end : upto; /* its source may go on there */
     l->written_for[l->n++] = b.life;
     return 0;
 }
@@ -63,6 +67,7 @@ static void on_loaded(struct job *j)
     for (uint32_t i = 0; i < l->n; i++)
         cache_put(&e->cache, l->written_for[i], l->chunks[i]);
     l->done(l);
+    free(l->lives);
     for (uint32_t i = 0; i < l->n; i++)
         chunk_unref(l->chunks[i]);
     free(l);
@@ -70,14 +75,26 @@ static void on_loaded(struct job *j)
     embedded_check_stopped(e);
 }
 
+/* A checkpoint may be about to give the stream, or one that it was forked from, rows of its own,
+ * and to take away those that it has been found by. */
+static void list_lives(struct load *l, const struct stream *s)
+{
+    l->lives = mem_alloc((s->n_origins + 2) * sizeof *l->lives);
+    l->lives[l->n_lives++] = (struct origin){s->rest_life, l->limit};
+    l->lives[l->n_lives++] = (struct origin){s->life, l->limit};
+    for (uint32_t i = s->n_origins; i-- > 0;) {
+        struct origin o = s->origins[i];
+        l->lives[l->n_lives++] = (struct origin){o.life, o.upto < l->limit ? o.upto : l->limit};
+    }
+}
+
 static void start_load(struct embedded *e, struct load *l, const struct stream *s, uint64_t pos)
 {
     l->job = (struct job){.run = run_load, .done = on_loaded};
     l->embedded = e;
-    l->lives[0] = s->rest_life;
-    l->lives[1] = s->life;
     l->pos = pos;
     l->limit = s->tape.first;
+    list_lives(l, s);
     e->reads++;
     lane_submit(e->lanes.read, &l->job);
 }

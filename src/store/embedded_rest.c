@@ -137,12 +137,27 @@ static struct checkpoint *snapshot(struct embedded *e, uint64_t batch)
 static void settle_stream(struct embedded *e, struct rest_stream *rs)
 {
     struct stream *s = rs->stream;
-    if (!s->removed && !s->deleted) {
+    if (s->removed || rs->drop_blocks)
+        return;
+    s->rest_life = s->life;
+    if (!s->deleted) {
         tape_drop(&s->tape, rs->tail);
-        s->rest_life = s->life;
         for (size_t i = 0; i < rs->n_pieces; i++)
             cache_put(&e->cache, stream_writer(s, rs->pieces[i].chunk->first).life,
                       rs->pieces[i].chunk);
+    }
+}
+
+/* Forks that were made meanwhile looked for their past where their source had its own; now that the
+ * source has rows under its own life, those may be the only ones left. */
+static void follow_sources(struct embedded *e)
+{
+    list_each (l, &e->dirty) {
+        struct stream *s = list_item(l, struct stream, dirty);
+        const struct stream *at = s;
+        while (at->rest_life != at->life && at->source != NULL)
+            at = at->source;
+        s->rest_life = at->rest_life;
     }
 }
 
@@ -183,6 +198,7 @@ static void end_checkpoint(struct checkpoint *c)
     if (r->err == 0) {
         for (size_t i = 0; i < r->n_streams; i++)
             settle_stream(e, &r->streams[i]);
+        follow_sources(e);
         forget_docs(e, r);
         e->unrested -= c->bytes;
         e->meta = r->meta;
