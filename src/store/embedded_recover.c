@@ -14,7 +14,8 @@
 struct recovery {
     struct embedded *embedded;
     struct map by_life;
-    struct arena arena; /* of one row or record */
+    struct arena arena;    /* of one row or record */
+    struct lives segments; /* that the index knows, in order */
 };
 
 static struct str life_key(const uint64_t *life)
@@ -105,6 +106,7 @@ static int load_segment(void *ctx, const struct index_segment *s)
 {
     struct recovery *r = ctx;
     r->embedded->segment_bytes += s->bytes;
+    lives_add(&r->segments, s->id);
     return 0;
 }
 
@@ -183,17 +185,21 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
 
 /* ---- segments that no checkpoint knows ---- */
 
-/* Written, but the crash came before the commit: the journal has it all. */
-static int remove_orphans(struct embedded *e)
+/* Written, but the crash came before the commit: the journal has it all. Or dead, and the crash
+ * came before the file was removed. */
+static int remove_orphans(struct recovery *r)
 {
     uint64_t *ids;
-    size_t n;
-    int err = segment_list(e->vfs, &ids, &n);
+    size_t n, known = 0;
+    int err = segment_list(r->embedded->vfs, &ids, &n);
     if (err != 0)
         return err;
-    for (size_t i = 0; i < n && err == 0; i++)
-        if (ids[i] >= e->meta.next_segment)
-            err = segment_remove(e->vfs, ids[i]);
+    for (size_t i = 0; i < n && err == 0; i++) {
+        while (known < r->segments.n && r->segments.items[known] < ids[i])
+            known++;
+        if (known == r->segments.n || r->segments.items[known] != ids[i])
+            err = segment_remove(r->embedded->vfs, ids[i]);
+    }
     free(ids);
     return err;
 }
@@ -215,7 +221,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     e->catalog.wall_ms = e->meta.wall_ms;
     *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
     if (err == 0) {
-        err = remove_orphans(e);
+        err = remove_orphans(&r);
         if (err == 0)
             err = journal_scan(e->vfs, scan);
         if (err != 0)
@@ -231,5 +237,6 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     e->replaying = false;
     map_deinit(&r.by_life);
     arena_deinit(&r.arena);
+    free(r.segments.items);
     return err;
 }

@@ -62,7 +62,11 @@ static int write_segment(struct rest *r, struct places *p)
     if (!any)
         return 0;
     struct segment_writer *w;
-    int err = segment_create(r->vfs, r->meta.next_segment, &w);
+    int err;
+    /* One that an earlier attempt left behind stays: whether a commit that failed reached the disk
+     * is not known before the next start. */
+    while ((err = segment_create(r->vfs, r->meta.next_segment, &w)) == ERR_EXISTS)
+        r->meta.next_segment++;
     if (err != 0)
         return err;
     for (size_t i = 0; i < r->n_streams && err == 0; i++)
