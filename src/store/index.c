@@ -7,7 +7,7 @@
  * LMDB maps the file, and a map has a size. A transaction writes no page that the last commit uses,
  * so one that touches everything needs as much again as there is. The map is kept at four times
  * what the file uses, which is address space and not disk; it is made larger between transactions,
- * while no reader is at it. */
+ * while no reader is at it. Space on the disk is kept ahead too, a little of it. */
 #include "store/index_core.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -18,12 +18,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAP_BYTES ((size_t)1 << 30)
-#define MAP_SPARE 4 /* times what is used */
-#define MODE      0600
-#define PATH_SIZE 4096
+#define MAP_BYTES     ((size_t)1 << 30)
+#define MAP_SPARE     4                   /* times what is used */
+#define FULL_BYTES    (16u * 1024 * 1024) /* a disk with less space than this counts as full */
+#define RESERVE_BYTES (16u * 1024 * 1024)
+#define MODE          0600
+#define PATH_SIZE     4096
 
 static const char *const table_names[TABLES] = {
     [TABLE_META] = "meta",         [TABLE_STREAM] = "stream", [TABLE_BLOCK] = "block",
@@ -44,6 +47,40 @@ int index_err(int lmdb_error)
     case MDB_INVALID: return ERR_CORRUPT;
     default: return ERR_IO;
     }
+}
+
+/* A write that ran out of space half way is EIO to LMDB. That it was no broken disk shows in the
+ * space there is. */
+static bool is_disk_full(MDB_env *env)
+{
+    struct statvfs st;
+    int fd;
+    return mdb_env_get_fd(env, &fd) == 0 && fstatvfs(fd, &st) == 0 &&
+           (uint64_t)st.f_bavail * st.f_frsize < FULL_BYTES;
+}
+
+/* LMDB writes nothing more once it has failed to write the page that makes a commit count. */
+static bool is_over(MDB_env *env)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(env, NULL, 0, &txn);
+    if (rc == 0)
+        mdb_txn_abort(txn);
+    return rc != 0;
+}
+
+int index_note_failure(struct index *i, int lmdb_error, bool ended)
+{
+    int err = index_err(lmdb_error);
+    if (lmdb_error == MDB_MAP_FULL)
+        i->cramped = true;
+    if (lmdb_error == EIO && is_disk_full(i->env))
+        err = ERR_FULL;
+    if (err == ERR_FULL && ended && is_over(i->env))
+        err = ERR_IO;
+    if (err == ERR_IO) /* nobody knows what the disk has: no second try on the same file */
+        i->failed = true;
+    return err;
 }
 
 /* ---- making the file ---- */
@@ -268,6 +305,7 @@ struct index *index_open_sized(const char *path, bool sync, size_t map_bytes, ch
 {
     struct index *i = mem_zalloc(sizeof *i);
     init_lock(&i->map);
+    i->sync = sync;
     if (open_all(i, path, sync, map_bytes, why, size))
         return i;
     index_close(i);
@@ -315,6 +353,20 @@ static int enlarge(struct index *i, size_t n)
     return index_err(rc);
 }
 
+/* Blocks of the disk for what the file does not use yet. Without, nothing could be deleted from a
+ * full disk, for a transaction that removes rows writes new pages before old ones become free. A
+ * file system that does not know how, or has no space left, is taken as it is. */
+static void keep_reserve(struct index *i, uint64_t used)
+{
+#ifdef FALLOC_FL_KEEP_SIZE
+    int fd;
+    if (!i->sync || used + RESERVE_BYTES / 2 <= i->reserved || mdb_env_get_fd(i->env, &fd) != 0)
+        return;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)(used + RESERVE_BYTES)) == 0)
+        i->reserved = used + RESERVE_BYTES;
+#endif
+}
+
 int index_make_room(struct index *i)
 {
     MDB_envinfo info;
@@ -325,6 +377,7 @@ int index_make_room(struct index *i)
     size_t want = i->cramped ? info.me_mapsize * 2 : info.me_mapsize;
     while (want < used * MAP_SPARE)
         want *= 2;
+    keep_reserve(i, used);
     int err = want == info.me_mapsize ? 0 : enlarge(i, want);
     return i->cramped || i->unmapped ? err : 0; /* otherwise it may well fit as it is */
 }

@@ -14,7 +14,8 @@
  * Numbers in keys are big-endian, so that their order is the order of bytes; digests are SHA-256,
  * for LMDB's keys are short and peers choose the names. Every value carries its own checksum, which
  * covers its key and table too. One writer at a time; readers on any thread see the last commit.
- * Calls block. The file grows as it must; it never shrinks, but room in it is used again.
+ * Calls block. The file grows as it must; it never shrinks, but room in it is used again. Some
+ * space is kept for it on the disk, so that rows can be removed when that is full.
  * Errors: ERR_IO, ERR_FULL, ERR_CORRUPT, ERR_NOT_FOUND.
  *
  * The functions that are passed in are called with a transaction open: they are short, and call

@@ -28,6 +28,8 @@ enum table {
 struct index {
     MDB_env *env;
     MDB_dbi tables[TABLES];
+    bool sync;
+    uint64_t reserved;    /* the file has its blocks on the disk up to here */
     pthread_rwlock_t map; /* held for reading by every read: the map does not move then */
     bool cramped;         /* the last transaction did not fit into the map */
     bool unmapped;        /* the map was lost on the way to a larger one: nothing works any more */
@@ -39,6 +41,10 @@ struct index *index_open_sized(const char *path, bool sync, size_t map_bytes, ch
                                size_t size);
 
 int index_err(int lmdb_error);
+
+/* As index_err, of an error (not 0) in a transaction that writes. ended: it is over, and another
+ * may be begun. Remembers what the next transaction has to know. */
+int index_note_failure(struct index *i, int lmdb_error, bool ended);
 
 /* Makes room for the next transaction; no other is being written. */
 int index_make_room(struct index *i);

@@ -86,12 +86,7 @@ void index_abort(struct index_write *w)
 
 static int lmdb_result(struct index_write *w, int rc)
 {
-    int err = index_err(rc);
-    if (rc == MDB_MAP_FULL)
-        w->index->cramped = true;
-    if (err == ERR_IO) /* nobody knows what the disk has: no second try on the same file */
-        w->index->failed = true;
-    return err;
+    return rc == 0 || rc == MDB_NOTFOUND ? index_err(rc) : index_note_failure(w->index, rc, false);
 }
 
 /* Puts what was packed into w->value. */
@@ -472,7 +467,8 @@ int index_commit(struct index_write *w)
         index_abort(w);
         return err;
     }
-    err = lmdb_result(w, mdb_txn_commit(w->txn));
+    int rc = mdb_txn_commit(w->txn);
+    err = rc == 0 ? 0 : index_note_failure(w->index, rc, true);
     free_write(w);
     return err;
 }

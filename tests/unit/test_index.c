@@ -1092,6 +1092,39 @@ static void test_failed_commit(void **state)
     site_deinit(&s);
 }
 
+static bool can_reserve(const char *dir)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/probe", dir);
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    bool can = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 65536) == 0;
+    close(fd);
+    assert_int_equal(unlink(path), 0);
+    return can;
+}
+
+/* The disk's blocks are taken before they are needed, and more when they are used up. */
+static void test_reserve(void **state)
+{
+    struct site s;
+    struct stat st;
+    site_init(&s, true);
+    bool can = can_reserve(s.dir);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fill_docs(&s, 100 * i, 100), 0);
+        index_abort(begin(&s));
+        assert_int_equal(stat(s.path, &st), 0);
+        uint64_t ahead = (uint64_t)st.st_blocks * 512 - (uint64_t)st.st_size;
+        assert_true(!can || ahead >= 7 * 1024 * 1024);
+    }
+    assert_true(st.st_size >= 17 * 1024 * 1024); /* so it was not the first reserve that lasted */
+    index_close(s.index);
+    site_open(&s, true);
+    assert_int_equal(count_docs(&s), 300);
+    site_deinit(&s);
+}
+
 /* ---- readers beside a writer ---- */
 
 #define ROWS    200
@@ -1223,6 +1256,7 @@ int main(void)
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_map_grows),
         cmocka_unit_test(test_failed_commit),
+        cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_readers_see_one_commit),
     };
     return cmocka_run_group_tests_name("store/index", tests, NULL, NULL);
