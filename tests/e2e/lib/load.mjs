@@ -63,10 +63,16 @@ async function assertTail(server, name, atLeast) {
     assert.ok(!isBefore(tail, atLeast), `${name} ends at ${tail}, before acknowledged ${atLeast}`);
 }
 
+function claimOf({ headers }) {
+    const sent = new Headers(headers);
+    return { epoch: Number(sent.get("producer-epoch")), seq: Number(sent.get("producer-seq")) };
+}
+
 /** An IdempotentProducer of the public client that numbers its values. Streams may be shared. */
 export class Producer {
     sent = 0;
     acked = 0;
+    known = { epoch: 0, seq: -1 }; // the last claim that was acknowledged
     restarts = 0;
     repeats = 0; // batches that had to be sent again
     duplicates = 0; // of those, the ones that had been stored the first time
@@ -79,7 +85,7 @@ export class Producer {
             contentType: json ? JSON_TYPE : TEXT_TYPE,
         });
         this.producer = new IdempotentProducer(handle, id, {
-            fetch: site.fetch((...answer) => this.#answered(...answer)),
+            fetch: (url, init) => this.#send(url, init),
             lingerMs: 1,
             maxBatchBytes: 600,
             maxInFlight: 4,
@@ -91,11 +97,24 @@ export class Producer {
         await site.server.create(name, json ? JSON_TYPE : TEXT_TYPE);
     }
 
+    /** Sends until it is answered. The client would wait for ever on a server that forgot. */
+    async #send(url, init) {
+        const { epoch, seq } = this.known;
+        const fetch = this.site.fetch((...answer) => this.#answered(...answer));
+        const answer = await fetch(url, init);
+        const expected = Number(answer.headers.get("producer-expected-seq") ?? Infinity);
+        if (claimOf(init).epoch === epoch)
+            assert.ok(expected > seq, `${this.id}: ${seq} was acknowledged, not ${expected}?`);
+        return answer;
+    }
+
     #answered(answer, init, attempts) {
         if (answer.status !== 200 && answer.status !== 204) return;
         const text = typeof init.body === "string" ? init.body : new TextDecoder().decode(init.body);
         const last = decode(this.json, text).at(-1);
         this.acked = Math.max(this.acked, last.n + 1);
+        const { epoch, seq } = claimOf(init);
+        if (epoch > this.known.epoch || seq > this.known.seq) this.known = { epoch, seq };
         if (attempts > 1) this.repeats++;
         if (answer.status === 204) this.duplicates++;
     }
