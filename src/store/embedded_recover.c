@@ -186,14 +186,17 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
 /* ---- segments that no checkpoint knows ---- */
 
 /* Written, but the crash came before the commit: the journal has it all. Or dead, and the crash
- * came before the file was removed. */
-static int remove_orphans(struct recovery *r)
+ * came before the file was removed. But where nothing has ever been committed, and the journal has
+ * nothing either, it is the index that is missing. */
+static int remove_orphans(struct recovery *r, const struct journal_scan *scan)
 {
     uint64_t *ids;
     size_t n, known = 0;
     int err = segment_list(r->embedded->vfs, &ids, &n);
     if (err != 0)
         return err;
+    if (n > 0 && r->embedded->meta.batch == 0 && scan->batches == 0)
+        err = ERR_CORRUPT;
     for (size_t i = 0; i < n && err == 0; i++) {
         while (known < r->segments.n && r->segments.items[known] < ids[i])
             known++;
@@ -219,16 +222,22 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
         snprintf(why, size, "the index cannot be read: %s", err_text(err));
     e->catalog.lives = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
-    *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
+    /* Without a checkpoint the journal must be there from its first batch on. */
+    *scan = (struct journal_scan){
+        .from = e->meta.batch > 0 ? e->meta.batch : 1, .ctx = &r, .record = replay};
     if (err == 0) {
-        err = remove_orphans(&r);
-        if (err == 0)
-            err = journal_scan(e->vfs, scan);
+        err = journal_scan(e->vfs, scan);
         if (err != 0)
             snprintf(why, size, "the journal cannot be replayed: %s",
                      scan->damage[0] != '\0' ? scan->damage : err_text(err));
     }
-    if (err == 0 && embedded_anything_to_rest(e)) {
+    if (err == 0) {
+        err = remove_orphans(&r, scan);
+        if (err != 0)
+            snprintf(why, size, "there are segments that the index does not know: %s",
+                     err_text(err));
+    }
+    if (err == 0 && scan->batches > 0) {
         err = embedded_rest_now(e, scan->next);
         if (err != 0)
             snprintf(why, size, "what the journal holds cannot be brought to rest: %s",
