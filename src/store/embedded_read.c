@@ -36,12 +36,11 @@ static int load_block(struct load *l, uint64_t pos)
         if (pos < upto)
             err = index_find(l->embedded->index, l->lives[i].life, pos, &b);
     }
+    if (err == 0)
+        err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
     if (err != 0)
         return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
-    err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
-    if (err != 0)
-        return err;
-    l->ends[l->n] = b.end < upto ? b.end : upto; /* its source may go on there */
+    l->ends[l->n] = b.end < upto ? b.end : upto;         /* its source may go on there */
     l->written_for[l->n++] = b.life;
     return 0;
 }
