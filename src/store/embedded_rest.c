@@ -203,6 +203,7 @@ static void end_checkpoint(struct checkpoint *c)
         e->unrested -= c->bytes;
         e->meta = r->meta;
         e->segment_bytes += r->segment_bytes;
+        e->segment_bytes -= r->dead_bytes;
     } else {
         take_back(e, c);
     }

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/chunk.h"
+#include "store/segment_format.h"
 #include "store/vfs.h"
 
 #include <stdlib.h>
@@ -165,10 +166,27 @@ void rest_run(struct rest *r)
     free(p.slots);
 }
 
+static uint64_t file_bytes(struct vfs *v, uint64_t id)
+{
+    char name[SEGMENT_NAME_MAX];
+    struct file *f;
+    uint64_t size = 0;
+    segment_name(id, name);
+    if (vfs_open(v, name, VFS_READ, &f) != 0)
+        return 0;
+    if (vfs_size(f, &size) != 0)
+        size = 0;
+    vfs_close(f);
+    return size;
+}
+
 void rest_remove_dead(struct rest *r)
 {
-    for (size_t i = 0; r->err == 0 && i < r->n_dead; i++)
-        segment_remove(r->vfs, r->dead[i]); /* one that stays is found again at the next start */
+    for (size_t i = 0; r->err == 0 && i < r->n_dead; i++) {
+        uint64_t bytes = file_bytes(r->vfs, r->dead[i]);
+        if (segment_remove(r->vfs, r->dead[i]) == 0) /* or it is found at the next start */
+            r->dead_bytes += bytes;
+    }
     free(r->dead);
     r->dead = NULL;
     r->n_dead = r->cap_dead = 0;

@@ -52,6 +52,7 @@ struct rest {
     uint64_t segment_bytes; /* of the new segment; 0: none was needed */
     uint64_t *dead;         /* segments that hold nothing any more: to be removed */
     size_t n_dead, cap_dead;
+    uint64_t dead_bytes; /* of the files that were removed */
     int err;
 };
 
