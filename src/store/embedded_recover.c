@@ -115,6 +115,9 @@ static int load_segment(void *ctx, const struct index_segment *s)
 static struct stream *replay_create(struct recovery *r, const struct record *rec)
 {
     struct embedded *e = r->embedded;
+    struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
+    if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
+        return NULL; /* what it was forked from is not there */
     struct stream *old = map_get(&e->catalog.streams, rec->name);
     if (old != NULL) { /* it had expired, and that was not written down */
         map_remove(&r->by_life, life_key(&old->life));
@@ -124,7 +127,6 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
         catalog_add(&e->catalog, rec->name, rec->life, &rec->config, rec->content_type);
     s->ttl_s = rec->ttl_s;
     s->expires_ms = rec->expires_ms;
-    struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
     if (source != NULL)
         stream_fork_from(s, source, rec->fork_at, rec->fork_events);
     can_expire(e, s);
