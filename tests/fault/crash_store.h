@@ -35,7 +35,7 @@ static void note_checked(const struct doc_put *docs);
 static void note_written(struct store_write *w);
 static void note_removed(void); /* the one looked up last */
 static void note_put(const struct doc_put *docs);
-static bool may_commit(void);
+static int may_commit(void);
 static void note_committed(void);
 
 /* ---- deciding ---- */
@@ -132,11 +132,12 @@ static void faulty_put_remove(struct buf *out, uint64_t life)
 
 static int heard_commit(struct index_write *w)
 {
-    if (!may_commit()) {
+    int err = may_commit();
+    if (err != 0) {
         index_abort(w);
-        return ERR_IO;
+        return err;
     }
-    int err = index_commit(w);
+    err = index_commit(w);
     note_committed();
     return err;
 }
