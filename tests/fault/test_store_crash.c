@@ -251,6 +251,7 @@ static void close_store(struct run *r)
     lane_free(r->lanes.prepare);
     lane_free(r->lanes.rest);
     lane_free(r->lanes.read);
+    r->lanes = (struct embedded_lanes){0};
 }
 
 /* The power may go while the store is being opened, any number of times. */
@@ -377,10 +378,7 @@ static struct run *run_seed(const struct rng *rng)
         live(r);
         recover(r);
     }
-    if (r->store != NULL) {
-        wait_for_all(r);
-        close_store(r);
-    }
+    close_store(r);
     return r;
 }
 
