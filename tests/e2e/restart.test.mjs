@@ -351,7 +351,8 @@ for (const signal of SIGNALS) {
     test(`a webhook subscription works on after ${signal}`, async (t) => {
         const site = await startSite(t);
         const receiver = await startReceiver(t);
-        const configuration = { type: "webhook", pattern: "jobs/*", webhook: { url: receiver.url } };
+        const webhook = { url: receiver.url };
+        const configuration = { type: "webhook", pattern: "jobs/*", webhook };
         const put = () => site.server.request("PUT", subscription("s"), jsonBody(configuration));
         assert.equal((await put()).status, 201);
         const keys = (await site.server.request("GET", "/v1/stream/__ds/jwks.json")).text;

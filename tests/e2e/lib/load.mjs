@@ -110,7 +110,8 @@ export class Producer {
 
     #answered(answer, init, attempts) {
         if (answer.status !== 200 && answer.status !== 204) return;
-        const text = typeof init.body === "string" ? init.body : new TextDecoder().decode(init.body);
+        const { body } = init;
+        const text = typeof body === "string" ? body : new TextDecoder().decode(body);
         const last = decode(this.json, text).at(-1);
         this.acked = Math.max(this.acked, last.n + 1);
         const { epoch, seq } = claimOf(init);
@@ -194,7 +195,8 @@ export class Producer {
 
     summary() {
         const { id, sent, repeats, duplicates, restarts } = this;
-        return `${id}: ${sent} values, ${repeats} repeats, ${duplicates} duplicates, epoch ${restarts}`;
+        const again = `${repeats} repeats, ${duplicates} duplicates`;
+        return `${id}: ${sent} values, ${again}, epoch ${restarts}`;
     }
 }
 
