@@ -112,6 +112,27 @@ static int load_segment(void *ctx, const struct index_segment *s)
 
 /* ---- the journal ---- */
 
+static struct stream *any_fork_of(const struct embedded *e, const struct stream *s)
+{
+    size_t at = 0;
+    for (struct stream *f; s->forks > 0 && (f = map_next(&e->catalog.streams, &at)) != NULL;)
+        if (f->source == s)
+            return f;
+    return NULL;
+}
+
+/* A name that is taken again was free: its stream had expired, and so had the forks that kept the
+ * name, and that was not written down. */
+static void remove_expired(struct recovery *r, struct stream *s)
+{
+    bool kept = s->deleted; /* goes with the last fork */
+    map_remove(&r->by_life, life_key(&s->life));
+    for (uint32_t left = s->forks; left > 0; left--)
+        remove_expired(r, any_fork_of(r->embedded, s));
+    if (!kept)
+        catalog_remove(&r->embedded->catalog, s);
+}
+
 static struct stream *replay_create(struct recovery *r, const struct record *rec)
 {
     struct embedded *e = r->embedded;
@@ -119,10 +140,8 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
     if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
         return NULL; /* what it was forked from is not there */
     struct stream *old = map_get(&e->catalog.streams, rec->name);
-    if (old != NULL) { /* it had expired, and that was not written down */
-        map_remove(&r->by_life, life_key(&old->life));
-        catalog_remove(&e->catalog, old);
-    }
+    if (old != NULL)
+        remove_expired(r, old);
     struct stream *s =
         catalog_add(&e->catalog, rec->name, rec->life, &rec->config, rec->content_type);
     s->ttl_s = rec->ttl_s;
