@@ -22,6 +22,7 @@
 #define TURNS_MAX  2000
 #define FILE_BYTES (160 * 1024)
 #define EVENT_MAX  5000
+#define PUTS       40000
 
 struct bench {
     struct simfs *fs;
@@ -142,14 +143,19 @@ static int await(struct bench *b, const int *err)
     return *err;
 }
 
+static int create_with(struct bench *b, const char *name, const struct stream_config *config)
+{
+    struct writing w = {.op = {.name = str_of_cstr(name), .create = config, .done = on_written},
+                        .err = PENDING};
+    store_write(b->store, &w.op);
+    return await(b, &w.err);
+}
+
 static int create(struct bench *b, const char *name)
 {
     struct stream_config config = {
         .content_type = STR("text/plain"), .ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
-    struct writing w = {.op = {.name = str_of_cstr(name), .create = &config, .done = on_written},
-                        .err = PENDING};
-    store_write(b->store, &w.op);
-    return await(b, &w.err);
+    return create_with(b, name, &config);
 }
 
 static int append(struct bench *b, const char *name, struct str data)
@@ -393,6 +399,62 @@ static void test_disk_cap(void **state)
     assert_int_equal(append(b, "b", STR("two")), 0);
 }
 
+/* ---- a journal that has no room ---- */
+
+struct putting {
+    struct store_put op;
+    struct doc_put doc;
+    char key[12];
+    int err;
+};
+
+static void on_put(struct store_put *p, int err)
+{
+    container_of(p, struct putting, op)->err = err;
+}
+
+/* A fork that held a removed name expires while that cannot be written down; the name is used
+ * again; a crash. The new stream must not go with what the fork had held. */
+static void test_expiry_that_is_not_written_down(void **state)
+{
+    struct bench *b = *state;
+    struct putting *puts = mem_zalloc(PUTS * sizeof *puts), *last = &puts[PUTS - 1];
+    struct stream_config fork = {.fork_of = STR("a"),
+                                 .fork_at_tail = true,
+                                 .ttl_s = STORE_TTL_NONE,
+                                 .expires_ms = b->sched.wall_ms + 6000};
+    assert_int_equal(create(b, "a"), 0);
+    assert_int_equal(create_with(b, "fork", &fork), 0);
+    assert_int_equal(remove_stream(b, "a"), 0);
+    assert_int_equal(create(b, "a"), ERR_EXISTS);
+    checkpoint(b);
+
+    simlane_hold(b->lanes.prepare, true);
+    for (unsigned i = 0; i < PUTS; i++) {
+        struct putting *p = &puts[i];
+        snprintf(p->key, sizeof p->key, "%u", i);
+        p->doc = (struct doc_put){str_of_cstr(p->key), STR("value"), 0};
+        p->op = (struct store_put){.docs = &p->doc, .n_docs = 1, .done = on_put};
+        p->err = PENDING;
+        store_put(b->store, &p->op);
+    }
+    while (b->sched.wall_ms < fork.expires_ms + 3000)
+        pass_turns(b, 1);
+    assert_int_equal(last->err, PENDING); /* there was no room */
+    simlane_hold(b->lanes.prepare, false);
+    assert_int_equal(await(b, &last->err), 0);
+    assert_int_equal(create(b, "a"), 0);
+    free(puts);
+
+    restart(b);
+    assert_int_equal(append(b, "a", STR("one")), 0);
+    pass_turns(b, 300);
+    assert_int_equal(append(b, "a", STR("two")), 0);
+    expect_content(b, "a", "onetwo");
+    restart(b);
+    expect_content(b, "a", "onetwo");
+}
+
 /* ---- rot ---- */
 
 /* Every file of a folder of segments, one bit in each kilobyte. */
@@ -504,6 +566,7 @@ int main(void)
         TEST(test_full_disk),
         TEST(test_removing_makes_room),
         TEST(test_disk_cap),
+        TEST(test_expiry_that_is_not_written_down),
         TEST(test_unreadable_block),
         TEST(test_missing_segment),
         TEST(test_missing_index),
