@@ -413,6 +413,40 @@ static void on_put(struct store_put *p, int err)
     container_of(p, struct putting, op)->err = err;
 }
 
+/* More than there is room for; no file is made meanwhile. */
+static void fill_journal(struct bench *b, struct putting *puts)
+{
+    simlane_hold(b->lanes.prepare, true);
+    for (unsigned i = 0; i < PUTS; i++) {
+        struct putting *p = &puts[i];
+        snprintf(p->key, sizeof p->key, "%u", i);
+        p->doc = (struct doc_put){str_of_cstr(p->key), STR("value"), 0};
+        p->op = (struct store_put){.docs = &p->doc, .n_docs = 1, .done = on_put};
+        p->err = PENDING;
+        store_put(b->store, &p->op);
+    }
+}
+
+/* Those who wait for room are answered when the store stops. */
+static void test_stop_while_there_is_no_room(void **state)
+{
+    struct bench *b = *state;
+    struct putting *puts = mem_zalloc(PUTS * sizeof *puts);
+    fill_journal(b, puts);
+    pass_turns(b, 100);
+    assert_int_equal(puts[PUTS - 1].err, PENDING);
+    store_stop(b->store, note_stopped, &b->stopped);
+    pass_turns(b, 10);
+    simlane_hold(b->lanes.prepare, false);
+    pass_turns(b, TURNS_MAX);
+    assert_true(b->stopped);
+    for (unsigned i = 0; i < PUTS; i++)
+        assert_int_not_equal(puts[i].err, PENDING);
+    free(puts);
+    store_free(b->store);
+    b->store = NULL;
+}
+
 /* A fork that held a removed name expires while that cannot be written down; the name is used
  * again; a crash. The new stream must not go with what the fork had held. */
 static void test_expiry_that_is_not_written_down(void **state)
@@ -429,15 +463,7 @@ static void test_expiry_that_is_not_written_down(void **state)
     assert_int_equal(create(b, "a"), ERR_EXISTS);
     checkpoint(b);
 
-    simlane_hold(b->lanes.prepare, true);
-    for (unsigned i = 0; i < PUTS; i++) {
-        struct putting *p = &puts[i];
-        snprintf(p->key, sizeof p->key, "%u", i);
-        p->doc = (struct doc_put){str_of_cstr(p->key), STR("value"), 0};
-        p->op = (struct store_put){.docs = &p->doc, .n_docs = 1, .done = on_put};
-        p->err = PENDING;
-        store_put(b->store, &p->op);
-    }
+    fill_journal(b, puts);
     while (b->sched.wall_ms < fork.expires_ms + 3000)
         pass_turns(b, 1);
     assert_int_equal(last->err, PENDING); /* there was no room */
@@ -567,6 +593,7 @@ int main(void)
         TEST(test_removing_makes_room),
         TEST(test_disk_cap),
         TEST(test_expiry_that_is_not_written_down),
+        TEST(test_stop_while_there_is_no_room),
         TEST(test_unreadable_block),
         TEST(test_missing_segment),
         TEST(test_missing_index),
