@@ -216,7 +216,7 @@ static void make_create(struct op *op)
         op->config.ttl_s = LONG_TTL_S;
     else if (rng_one_in(rng, 4))
         op->config.expires_ms = START_WALL + LONG_TTL_S * 1000ll;
-    if (rng_one_in(rng, 3))
+    if (rng_percent(rng, op->run->restless ? 80 : 30))
         make_fork(op);
     if (rng_percent(rng, 40))
         add_events_to(op);
@@ -299,7 +299,7 @@ static void start_something(struct run *r)
     uint64_t at = rng_below(&r->rng, 100);
     if (r->n_under_way >= UNDER_WAY)
         return;
-    if (at < 62)
+    if (at < (r->restless ? 53 : 62))
         start_write(r);
     else if (at < 65)
         start_remove(r);

@@ -55,8 +55,9 @@ struct run {
     uint64_t n_changes;    /* made by the store so far */
     uint64_t commits_left; /* until the power goes at one; 0: it does not */
     bool cut_after_commit;
-    bool alone;  /* one operation at a time: the oracle knows the answer to each */
-    bool faulty; /* a call has been made to fail */
+    bool alone;    /* one operation at a time: the oracle knows the answer to each */
+    bool restless; /* streams come and go, mostly as forks */
+    bool faulty;   /* a call has been made to fail */
     bool stopped;
     bool failed;
     char verdict[512]; /* what was found to be wrong */

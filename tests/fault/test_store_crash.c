@@ -333,6 +333,7 @@ static struct run *run_new(const struct rng *rng)
     struct run *r = mem_zalloc(sizeof *r);
     r->rng = *rng;
     r->fs = simfs_new(rng_next(&r->rng));
+    r->restless = rng_one_in(&r->rng, 3);
     list_init(&r->changes);
     list_init(&r->under_way);
     list_init(&r->retries);
