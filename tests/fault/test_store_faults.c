@@ -582,6 +582,33 @@ static void test_failing_checkpoint(void **state)
     buf_deinit(&expected);
 }
 
+/* A fork that is made while a checkpoint is under way, which takes away what its source was forked
+ * from: its past must be found under its source then. */
+static void test_fork_beside_a_checkpoint(void **state)
+{
+    struct bench *b = *state;
+    struct stream_config fork = {
+        .fork_of = STR("a"), .fork_at_tail = true, .ttl_s = STORE_TTL_NONE, .expires_ms = -1};
+    begin(b);
+    checkpoint(b);
+    assert_int_equal(create_with(b, "f", &fork), 0);
+    assert_int_equal(append(b, "f", STR("three")), 0);
+    assert_int_equal(remove_stream(b, "a"), 0);
+    simlane_hold(b->lanes.rest, true);
+    checkpoint(b);
+    fork.fork_of = STR("f");
+    assert_int_equal(create_with(b, "g", &fork), 0);
+    simlane_hold(b->lanes.rest, false);
+    pass_turns(b, 100);
+    expect_content(b, "g", "onetwothree");
+    checkpoint(b);
+    expect_content(b, "g", "onetwothree");
+    assert_int_equal(remove_stream(b, "f"), 0);
+    checkpoint(b);
+    restart(b);
+    expect_content(b, "g", "onetwothree");
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -598,6 +625,7 @@ int main(void)
         TEST(test_missing_segment),
         TEST(test_missing_index),
         TEST(test_failing_checkpoint),
+        TEST(test_fork_beside_a_checkpoint),
     };
     return cmocka_run_group_tests_name("fault/store_faults", tests, NULL, NULL);
 }
