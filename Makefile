@@ -63,7 +63,7 @@ UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test unit asan deps install format clean hunt fuzz bench help
+.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark
@@ -119,28 +119,42 @@ fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 deps:
 	scripts/deps
 
+# Both cores, unless told otherwise.
+JOBS ?= -j$(shell nproc)
+
 run: deps
-	$(MAKE) all
+	$(MAKE) $(JOBS) all
 	$(O)/tidemark serve
 
 asan:
-	$(MAKE) O=build/asan SAN=1 all unit-bins
+	$(MAKE) $(JOBS) O=build/asan SAN=1 all unit-bins
 
 test: deps
-	$(MAKE) all
+	$(MAKE) $(JOBS) all
 	$(MAKE) asan
 	scripts/test
 
 # The long runs. FUZZ_RUNS executions per target; see docs/testing.md for the rest.
 FUZZ_RUNS ?= 100000000
 fuzz: deps
-	$(MAKE) O=build/fuzz FUZZ=1 fuzz-bins
+	$(MAKE) $(JOBS) O=build/fuzz FUZZ=1 fuzz-bins
 	scripts/fuzz --runs $(FUZZ_RUNS)
 
-hunt: fuzz
+# Simulated crashes and kills of the real server, with full counts.
+CRASH_SEEDS ?= 5000
+crash:
+	$(MAKE) $(JOBS) all unit-bins
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_journal_crash
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_store_crash
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/model/test_store
+
+kills: all
+	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node kill-hunt.mjs
+
+hunt: fuzz crash kills
 
 bench: deps
-	$(MAKE) all $(O)/bench/bench
+	$(MAKE) $(JOBS) all $(O)/bench/bench
 	scripts/bench
 
 install: all

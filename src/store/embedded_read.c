@@ -127,6 +127,18 @@ static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
 }
 
+/* Where the rested events end, those in memory follow in the same answer. */
+static void read_on(const struct stream *s, struct store_read *r)
+{
+    size_t had = (size_t)(r->next - r->start);
+    if (s->removed || s->deleted || r->next < s->tape.first || r->next >= r->info.tail ||
+        had >= r->max_bytes || r->n_slices == READ_SLICES)
+        return;
+    r->n_slices +=
+        tape_read(&s->tape, r->next, r->info.tail, r->max_bytes - had, r->slices + r->n_slices,
+                  READ_SLICES - r->n_slices, &r->next, &r->last);
+}
+
 static void on_read_loaded(struct load *l)
 {
     struct read_load *rl = container_of(l, struct read_load, load);
@@ -141,6 +153,8 @@ static void on_read_loaded(struct load *l)
     for (uint32_t i = 0; err == 0 && i < l->n; i++)
         if (!take_chunk(r, l->chunks[i], l->ends[i], r->start))
             break;
+    if (err == 0)
+        read_on(s, r);
     r->done(r, err);
     stream_unpin(s);
 }
@@ -169,6 +183,7 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
 static void read_rested(struct embedded *e, struct stream *s, struct store_read *r)
 {
     if (read_cached(e, s, r)) {
+        read_on(s, r);
         r->done(r, 0);
         return;
     }

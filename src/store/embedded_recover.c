@@ -207,17 +207,14 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
 /* ---- segments that no checkpoint knows ---- */
 
 /* Written, but the crash came before the commit: the journal has it all. Or dead, and the crash
- * came before the file was removed. But where nothing has ever been committed, and the journal has
- * nothing either, it is the index that is missing. */
-static int remove_orphans(struct recovery *r, const struct journal_scan *scan)
+ * came before the file was removed. */
+static int remove_orphans(struct recovery *r)
 {
     uint64_t *ids;
     size_t n, known = 0;
     int err = segment_list(r->embedded->vfs, &ids, &n);
     if (err != 0)
         return err;
-    if (n > 0 && r->embedded->meta.batch == 0 && scan->batches == 0)
-        err = ERR_CORRUPT;
     for (size_t i = 0; i < n && err == 0; i++) {
         while (known < r->segments.n && r->segments.items[known] < ids[i])
             known++;
@@ -226,6 +223,27 @@ static int remove_orphans(struct recovery *r, const struct journal_scan *scan)
     }
     free(ids);
     return err;
+}
+
+/* A new index says so before there is anything that it could not know. Where there are segments
+ * already, it is the old index that is missing. */
+static int begin_index(struct embedded *e)
+{
+    struct index_write *w;
+    uint64_t *ids;
+    size_t n;
+    int err = segment_list(e->vfs, &ids, &n);
+    if (err != 0)
+        return err;
+    free(ids);
+    if (n > 0)
+        return ERR_CORRUPT;
+    err = index_begin(e->index, &w);
+    if (err != 0)
+        return err;
+    e->meta.batch = 1;
+    index_put_meta(w, &e->meta);
+    return index_commit(w);
 }
 
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size)
@@ -241,11 +259,14 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     int err = index_load(e->index, &load, &e->meta);
     if (err != 0)
         snprintf(why, size, "the index cannot be read: %s", err_text(err));
+    if (err == 0 && e->meta.batch == 0) {
+        err = begin_index(e);
+        if (err != 0)
+            snprintf(why, size, "the index is missing or cannot be made: %s", err_text(err));
+    }
     e->catalog.lives = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
-    /* Without a checkpoint the journal must be there from its first batch on. */
-    *scan = (struct journal_scan){
-        .from = e->meta.batch > 0 ? e->meta.batch : 1, .ctx = &r, .record = replay};
+    *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
     if (err == 0) {
         err = journal_scan(e->vfs, scan);
         if (err != 0)
@@ -253,10 +274,9 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
                      scan->damage[0] != '\0' ? scan->damage : err_text(err));
     }
     if (err == 0) {
-        err = remove_orphans(&r, scan);
+        err = remove_orphans(&r);
         if (err != 0)
-            snprintf(why, size, "there are segments that the index does not know: %s",
-                     err_text(err));
+            snprintf(why, size, "segments of no use cannot be removed: %s", err_text(err));
     }
     if (err == 0 && scan->batches > 0) {
         err = embedded_rest_now(e, scan->next);

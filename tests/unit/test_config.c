@@ -195,11 +195,11 @@ static void values_are_checked(void **state)
     static const struct {
         const char *arg, *why;
     } cases[] = {
-        {"--store=embedded",
-         "--store 'embedded': this build has only the memory store; expected memory"},
+        {"--store=disk", "--store: expected memory or embedded, got 'disk'"},
+        {"--sync=sometimes", "--sync: expected always, interval:MS or never, got 'sometimes'"},
+        {"--sync=interval:0", "--sync: expected always, interval:MS or never, got 'interval:0'"},
         {"--store=redis://localhost",
-         "--store 'redis://localhost': this build has only the memory store; expected memory"},
-        {"--store=disk", "--store: expected memory, got 'disk'"},
+         "--store 'redis://localhost': this build has no Redis store; expected embedded or memory"},
         {"--public-url=example.org",
          "--public-url: expected http://HOST or https://HOST, got 'example.org'"},
         {"--public-url=http://a/?b",
