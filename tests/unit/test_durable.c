@@ -272,7 +272,9 @@ static struct heard parse_sse(const struct peer *p)
     struct buf body = dechunk(p), data = {0};
     struct heard h = {0};
     char type[16] = "";
-    for (char *line = body.p, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    const char *stop = body.p + body.n;
+    for (char *line = body.p, *end; (end = memchr(line, '\n', (size_t)(stop - line))) != NULL;
+         line = end + 1) {
         *end = '\0';
         assert_int_equal(strlen(line), end - line);
         assert_null(strchr(line, '\r'));
