@@ -256,9 +256,26 @@ static void run_write(struct task *t)
         judge(e, w, NULL);
 }
 
+/* Expiries that had no room come before everything that waits: names they freed may be among it. */
+static void record_removals(struct embedded *e)
+{
+    size_t n = 0;
+    if (e->journal_stopping)
+        return;
+    while (n < e->unrecorded.n && journal_room(e->journal, 64) == 0) {
+        record_put_remove(&e->scratch, e->unrecorded.items[n++]);
+        e->removed_batch = put_record(e);
+    }
+    e->unrecorded.n -= n;
+    if (n > 0)
+        memmove(e->unrecorded.items, e->unrecorded.items + n,
+                e->unrecorded.n * sizeof *e->unrecorded.items);
+}
+
 /* One after the other, until the journal has no room again. */
 static void retry_stalled(struct embedded *e)
 {
+    record_removals(e);
     struct link now;
     list_init(&now);
     list_splice(&now, &e->stalled);
@@ -275,7 +292,10 @@ static void retry_stalled(struct embedded *e)
 
 static void on_retry(struct timer *t)
 {
-    retry_stalled(container_of(t, struct embedded, retry));
+    struct embedded *e = container_of(t, struct embedded, retry);
+    retry_stalled(e);
+    if (e->unrecorded.n > 0 && !e->stopping)
+        sched_start(e->store.sched, &e->retry, RETRY_MS);
 }
 
 /* ---- remove ---- */
@@ -291,8 +311,14 @@ static void on_removing(struct catalog *c, struct stream *s)
     } else {
         lives_add(&e->removed, s->life);
     }
-    if (e->replaying || again || journal_room(e->journal, 64) != 0)
-        return; /* without a record an expired stream is there after a crash, and expires again */
+    if (e->replaying || again)
+        return;
+    if (journal_room(e->journal, 64) != 0) {
+        /* Until it is written down, an expired stream is there after a crash, and expires again. */
+        lives_add(&e->unrecorded, s->life);
+        sched_start(e->store.sched, &e->retry, RETRY_MS);
+        return;
+    }
     record_put_remove(&e->scratch, s->life);
     s->last_batch = e->removed_batch = put_record(e);
 }
@@ -476,6 +502,12 @@ static void on_journal_stopped(void *ctx)
 void embedded_check_stopped(struct embedded *e)
 {
     bool quiet = e->checkpoint == NULL && e->reads == 0 && list_empty(&e->stalled);
+    if (quiet && e->stopping)
+        record_removals(e);
+    if (quiet && e->stopping && e->unrecorded.n > 0 && journal_room(e->journal, 64) == ERR_BUSY) {
+        sched_start(e->store.sched, &e->retry, RETRY_MS); /* comes back here */
+        return;
+    }
     if (e->stopping && quiet && !e->journal_stopping) {
         e->journal_stopping = true;
         journal_stop(e->journal, on_journal_stopped, e);
@@ -511,6 +543,7 @@ static void embedded_free(struct store *s)
     if (e->index != NULL)
         index_close(e->index);
     free(e->removed.items);
+    free(e->unrecorded.items);
     buf_deinit(&e->scratch);
     free(e);
 }

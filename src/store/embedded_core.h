@@ -35,7 +35,8 @@ struct embedded {
     struct link dirty; /* streams */
     struct link dirty_docs;
     struct lives removed;
-    uint64_t unrested; /* bytes of events, those of a checkpoint under way included */
+    struct lives unrecorded; /* expired while the journal had no room */
+    uint64_t unrested;       /* bytes of events, those of a checkpoint under way included */
 
     struct checkpoint *checkpoint; /* under way */
     struct timer checkpoint_timer;
