@@ -114,11 +114,6 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- the whole ---- */
 
-static void handle_subscriptions(void *surface, struct exchange *x)
-{
-    subscriptions_surface_handle(surface, x);
-}
-
 static void init_subscriptions(struct server *s)
 {
     const struct config *c = s->config;
@@ -129,7 +124,7 @@ static void init_subscriptions(struct server *s)
     s->webhooks = webhooks_new(&s->loop.sched, s->subscriptions, s->fetcher, policy, s->trace);
     s->subscriptions_surface = (struct subscriptions_surface){
         .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
-    http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), handle_subscriptions,
+    http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle,
                &s->subscriptions_surface);
 }
 

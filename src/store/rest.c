@@ -110,8 +110,6 @@ static int index_docs(struct index_write *w, const struct rest *r)
         const struct rest_doc *d = &r->docs[i];
         err = d->value.p == NULL ? index_remove_doc(w, d->key)
                                  : index_put_doc(w, d->key, d->version, d->value);
-        if (err == ERR_NOT_FOUND)
-            err = 0; /* made and removed since the last checkpoint */
     }
     return err;
 }
