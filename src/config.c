@@ -11,14 +11,20 @@
 #include <ini.h>
 #include <stdlib.h>
 
-#define KIB       ((uint64_t)1 << 10)
-#define MIB       ((uint64_t)1 << 20)
-#define GIB       ((uint64_t)1 << 30)
+#define KIB                 ((uint64_t)1 << 10)
+#define MIB                 ((uint64_t)1 << 20)
+#define GIB                 ((uint64_t)1 << 30)
 
-#define SECOND_MS ((uint64_t)1000)
-#define MINUTE_MS (60 * SECOND_MS)
-#define HOUR_MS   (60 * MINUTE_MS)
-#define DAY_MS    (24 * HOUR_MS)
+#define SECOND_MS           ((uint64_t)1000)
+#define MINUTE_MS           (60 * SECOND_MS)
+#define HOUR_MS             (60 * MINUTE_MS)
+#define DAY_MS              (24 * HOUR_MS)
+
+#define RETAIN_EVENTS_MAX   1000000000000
+
+/* What a record of the journal holds besides an append's bytes: names, a claim, documents. */
+#define RECORD_HEAD_MAX     MIB
+#define EMBEDDED_APPEND_MAX (JOURNAL_RECORD_MAX - RECORD_HEAD_MAX)
 
 /* ---- checks ---- */
 
@@ -109,6 +115,17 @@ static const struct option_row rows[] = {
      .help = "How clients reach this server, if not by the address they ask at, as behind a "
              "proxy. Links in answers and webhooks begin with it. Without it they follow the "
              "request's Host."},
+
+    {ROW("retain-events", OPTION_NUMBER, retain_events), .heading = "Retention", .fallback = "0",
+     .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
+     .help = "At least so many of a stream's newest events are kept, and older ones are trimmed "
+             "from its front, unless the stream asks for something else. 0 keeps all."},
+    {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .fallback = "0", .value = "SIZE",
+     BETWEEN(0, 1024 * 1024 * GIB),
+     .help = "The same by bytes: at least so many of the newest are kept. 0 sets no bound."},
+    {ROW("retain-age", OPTION_DURATION, retain_age_ms), .fallback = "0", .value = "TIME",
+     BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
+     .help = "The same by age: an event is kept for at least this time. 0 sets no bound."},
 
     {ROW("max-connections", OPTION_NUMBER, max_connections), .heading = "Limits",
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
@@ -243,6 +260,14 @@ static int load_file(struct config *c, const char *path, char *why, size_t size)
 
 static int check_together(struct config *c, char *why, size_t size)
 {
+    bool embedded = str_eq(str_of_cstr(c->store), STR("embedded"));
+    if (embedded && c->max_append_bytes > EMBEDDED_APPEND_MAX) {
+        snprintf(why, size,
+                 "max-append must be at most %llum with the embedded store, whose journal takes "
+                 "no larger append",
+                 (unsigned long long)(EMBEDDED_APPEND_MAX / MIB));
+        return ERR_SYNTAX;
+    }
     if (c->max_inflight_bytes < c->max_append_bytes) {
         snprintf(why, size,
                  "max-inflight-bytes must be at least max-append, or an append of the "

@@ -23,7 +23,8 @@ struct config {
     int sync;                  /* enum journal_sync */
     uint64_t sync_interval_ms; /* with JOURNAL_SYNC_INTERVAL */
     char *sync_text;
-    uint64_t cache_bytes, disk_cap_bytes; /* disk cap 0: none */
+    uint64_t cache_bytes, disk_cap_bytes;                /* disk cap 0: none */
+    uint64_t retain_events, retain_bytes, retain_age_ms; /* of streams that ask for none; 0: off */
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
     uint64_t max_connections;
     uint64_t max_append_bytes;

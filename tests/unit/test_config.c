@@ -76,6 +76,9 @@ static void defaults_are_these(void **state)
     assert_string_equal(c->listen.items[0], "127.0.0.1:4437");
     assert_string_equal(c->data, "./tidemark-data");
     assert_string_equal(c->store, "memory");
+    assert_int_equal(c->retain_events, 0);
+    assert_int_equal(c->retain_bytes, 0);
+    assert_int_equal(c->retain_age_ms, 0);
     assert_null(c->public_url);
     assert_int_equal(c->max_connections, 10000);
     assert_int_equal(c->max_append_bytes, 64 << 20);
@@ -212,6 +215,10 @@ static void values_are_checked(void **state)
          "--long-poll-timeout: expected a duration between 100ms and 5m, got '6m'"},
         {"--max-append=512m", "max-inflight-bytes must be at least max-append, or an append of "
                               "the full size could never be taken"},
+        {"--retain-events=-1", "--retain-events: expected a number up to 1000000000000, got '-1'"},
+        {"--retain-bytes=some", "--retain-bytes: expected a size up to 1048576g, got 'some'"},
+        {"--retain-age=999ms",
+         "--retain-age: expected 0 or a duration between 1s and 3650d, got '999ms'"},
         {"elsewhere", "unexpected argument 'elsewhere'"},
     };
     struct fixture *f = *state;
@@ -221,6 +228,32 @@ static void values_are_checked(void **state)
     }
     assert_int_equal(LOAD(f, "--listen=nowhere"), ERR_SYNTAX);
     assert_int_equal(strncmp(f->why, "--listen 'nowhere': ", 20), 0);
+}
+
+static void retention_is_read_from_any_source(void **state)
+{
+    struct fixture *f = *state;
+    FILE *to = fopen(f->path, "w");
+    fputs("retain-events = 1000\nretain-bytes = 1\n", to);
+    fclose(to);
+    setenv("TIDEMARK_RETAIN_BYTES", "8m", 1);
+    int err = LOAD(f, "--config", f->path, "--retain-age", "7d");
+    unsetenv("TIDEMARK_RETAIN_BYTES");
+    assert_int_equal(err, 0);
+    assert_int_equal(f->c.retain_events, 1000);
+    assert_int_equal(f->c.retain_bytes, 8 << 20);
+    assert_int_equal(f->c.retain_age_ms, 7 * 86400000);
+}
+
+static void an_append_of_the_full_size_fits_the_journal(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(LOAD(f, "--store=embedded", "--max-append=96m"), ERR_SYNTAX);
+    assert_string_equal(f->why, "max-append must be at most 95m with the embedded store, whose "
+                                "journal takes no larger append");
+    assert_int_equal(LOAD(f, "--store=embedded", "--max-append=95m"), 0);
+    config_deinit(&f->c);
+    assert_int_equal(LOAD(f, "--store=memory", "--max-append=96m"), 0);
 }
 
 static void the_public_url_ends_without_a_slash(void **state)
@@ -270,6 +303,8 @@ int main(void)
         TEST(broken_lines_are_refused),
         TEST(a_file_that_cannot_be_read_is_named),
         TEST(values_are_checked),
+        TEST(retention_is_read_from_any_source),
+        TEST(an_append_of_the_full_size_fits_the_journal),
         TEST(the_public_url_ends_without_a_slash),
         TEST(misspelt_variables_are_traced),
         TEST(help_names_every_setting),
