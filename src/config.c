@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/num.h"
+#include "base/units.h"
+#include "caller_config.h"
+#include "config_file.h"
 #include "http/url.h"
 #include "net/addr.h"
+#include "route_config.h"
 #include "store/journal.h"
 #include "telemetry/trace.h"
 
-#include <errno.h>
-#include <ini.h>
 #include <stdlib.h>
 
-#define KIB                 ((uint64_t)1 << 10)
-#define MIB                 ((uint64_t)1 << 20)
-#define GIB                 ((uint64_t)1 << 30)
-
-#define SECOND_MS           ((uint64_t)1000)
-#define MINUTE_MS           (60 * SECOND_MS)
-#define HOUR_MS             (60 * MINUTE_MS)
-#define DAY_MS              (24 * HOUR_MS)
-
 #define RETAIN_EVENTS_MAX   1000000000000
+#define PREFIX_MAX          64 /* bytes of telemetry-prefix */
 
 /* What a record of the journal holds besides an append's bytes: names, a claim, documents. */
 #define RECORD_HEAD_MAX     MIB
@@ -78,6 +73,20 @@ static int check_public_url(struct str value, char *reason, size_t size)
     return query || url_parse(value, &url) != 0 ? ERR_SYNTAX : 0;
 }
 
+static int check_route(struct str value, char *reason, size_t size)
+{
+    struct str path, url;
+    return route_parse(value, &path, &url, reason, size);
+}
+
+static int check_prefix(struct str value, char *reason, size_t size)
+{
+    if (value.n <= PREFIX_MAX && option_is_word(value, "-._"))
+        return 0;
+    snprintf(reason, size, "expected up to %d letters, digits and -._", PREFIX_MAX);
+    return ERR_SYNTAX;
+}
+
 /* ---- the table ---- */
 
 #define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct config, member)
@@ -131,7 +140,9 @@ static const struct option_row rows[] = {
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
      .help = "Connections open at the same time; further ones are answered 503."},
     {ROW("max-append", OPTION_SIZE, max_append_bytes), .fallback = "64m", .value = "SIZE",
-     BETWEEN(KIB, GIB), .help = "The largest body of one append; a larger one is answered 413."},
+     BETWEEN(KIB, GIB),
+     .help = "The largest body of one append; a larger one is answered 413. At most 95m with the "
+             "embedded store."},
     {ROW("max-inflight-bytes", OPTION_SIZE, max_inflight_bytes), .fallback = "256m",
      .value = "SIZE", BETWEEN(KIB, 1024 * GIB),
      .help = "Request bodies held in memory at the same time, all together; beyond it requests "
@@ -169,6 +180,15 @@ static const struct option_row rows[] = {
      .help = "After this time a live SSE answer ends and the client connects again from where it "
              "was."},
 
+    {ROW("route", OPTION_LIST, route), .heading = "Routes", .value = "PATH=URL",
+     .check = check_route,
+     .help = "Send requests to this path on to this URL and make the answers resumable; may be "
+             "given many times. [route PATH] in the file is the long form; where both name a path, "
+             "the section's URL gives way."},
+    {ROW("telemetry-prefix", OPTION_TEXT, telemetry_prefix), .fallback = "assist.sse",
+     .value = "PREFIX", .check = check_prefix,
+     .help = "What the names of the routes' telemetry events begin with."},
+
     {ROW("allow-private-targets", OPTION_BOOL, allow_private_targets),
      .heading = "Outgoing requests", .fallback = "no",
      .help = "Whether webhooks and the like may reach addresses of private networks."},
@@ -185,75 +205,112 @@ static const struct options options = {rows, sizeof rows / sizeof *rows};
 static const struct options file_options = {rows + FILE_ROWS_FROM,
                                             sizeof rows / sizeof *rows - FILE_ROWS_FROM};
 
-/* ---- the file ---- */
+/* ---- sections ---- */
 
-struct file_load {
-    struct config *config;
-    const char *path;
-    FILE *from;
-    unsigned line;
-    int err; /* the first one; nothing is read after it */
-    char *why;
-    size_t size;
+#define KIND(type, list, its_name)                                                                 \
+    .size = sizeof(struct type), .name_field = offsetof(struct type, its_name),                    \
+    .list_field = offsetof(struct config, list)
+
+enum { KIND_ROUTE, KIND_CALLER };
+static const struct section_kind kind_rows[] = {
+    [KIND_ROUTE] = {.word = "route",
+                    .name = "PATH",
+                    KIND(route_config, routes, path),
+                    .options = &route_options,
+                    .check_name = route_check_path,
+                    .finish = route_finish,
+                    .help = "A path whose requests are sent on to an upstream, and whose answers "
+                            "are resumable."},
+    [KIND_CALLER] = {.word = "caller",
+                     .name = "NAME",
+                     KIND(caller_config, callers, name),
+                     .options = &caller_options,
+                     .check_name = caller_check_name,
+                     .finish = caller_finish,
+                     .help = "A program that is known by its token, and what it may do."},
 };
+static const struct section_kinds kinds = {kind_rows, sizeof kind_rows / sizeof *kind_rows};
 
-static void fail_at_line(struct file_load *l, const char *reason)
+static struct str short_path(const struct config *c, size_t i)
 {
-    snprintf(l->why, l->size, "%s:%u: %s", l->path, l->line, reason);
-    l->err = ERR_SYNTAX;
+    struct str rest = str_of_cstr(c->route.items[i]);
+    return str_trim(str_cut(&rest, '='));
 }
 
-/* fgets for inih, which would split a line that is longer than its buffer, take an indented one
- * for a continuation of the last value, and not tell of a section that is empty. */
-static char *read_line(char *out, int size, void *user)
+static bool is_given_before(const struct config *c, size_t i)
 {
-    struct file_load *l = user;
-    if (l->err != 0 || fgets(out, size, l->from) == NULL)
-        return NULL;
-    l->line++;
-    size_t n = strlen(out);
-    if ((n == 0 || out[n - 1] != '\n') && getc(l->from) != EOF) {
-        fail_at_line(l, "the line is too long or holds a NUL byte");
-        return NULL;
-    }
-    size_t blank = strspn(out, " \t");
-    memmove(out, out + blank, n - blank + 1);
-    if (out[0] == '[') {
-        fail_at_line(l, "unknown section; settings stand outside of any section");
-        return NULL;
-    }
-    return out;
+    struct str path = short_path(c, i);
+    for (size_t j = 0; j < i; j++)
+        if (str_eq(short_path(c, j), path))
+            return true;
+    return false;
 }
 
-static int take_setting(void *user, const char *section, const char *name, const char *value)
+/* The i-th `PATH=URL`: another URL for a section of the file, or a route with defaults. */
+static int apply_route(struct config *c, size_t i, char *why, size_t size)
 {
-    struct file_load *l = user;
-    char reason[256];
-    if (l->err == 0 && options_set(&file_options, l->config, str_of_cstr(name), str_of_cstr(value),
-                                   reason, sizeof reason) != 0)
-        fail_at_line(l, reason);
-    return 1;
-}
-
-static int load_file(struct config *c, const char *path, char *why, size_t size)
-{
-    struct file_load l = {.config = c, .path = path, .why = why, .size = size};
-    l.from = fopen(path, "re");
-    if (l.from == NULL) {
-        snprintf(why, size, "cannot read %s: %s", path, strerror(errno));
+    const struct section_kind *kind = &kinds.rows[KIND_ROUTE];
+    struct str path, url;
+    route_parse(str_of_cstr(c->route.items[i]), &path, &url, why, size);
+    struct section s = {kind, sections_find(kind, c, path)};
+    if (is_given_before(c, i) || (s.settings && c->route.source == OPTION_FROM_FILE)) {
+        snprintf(why, size, "the route %.*s is given twice", (int)path.n, path.p);
         return ERR_SYNTAX;
     }
-    int bad_line = ini_parse_stream(read_line, &l, take_setting, &l);
-    if (l.err == 0 && ferror(l.from)) {
-        snprintf(why, size, "cannot read %s: %s", path, strerror(errno));
-        l.err = ERR_SYNTAX;
-    }
-    if (l.err == 0 && bad_line != 0) {
-        l.line = (unsigned)bad_line;
-        fail_at_line(&l, "expected `name = value`");
-    }
-    fclose(l.from);
-    return l.err;
+    int err = s.settings ? 0 : sections_add(kind, c, path, &s, why, size);
+    if (err == 0)
+        err = options_set(&route_options, s.settings, STR("upstream"), url, why, size);
+    return err == 0 ? section_finish(&s, why, size) : err;
+}
+
+static int apply_routes(struct config *c, char *why, size_t size)
+{
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < c->route.n; i++)
+        err = apply_route(c, i, why, size);
+    return err;
+}
+
+/* A token has to tell who calls. */
+static int check_callers(const struct config *c, char *why, size_t size)
+{
+    const struct caller_config *callers = c->callers.items;
+    for (size_t i = 0; i < c->callers.n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (memcmp(callers[i].token_sha256, callers[j].token_sha256, CALLER_DIGEST_N) == 0) {
+                snprintf(why, size, "the callers %s and %s have the same token-sha256",
+                         callers[j].name, callers[i].name);
+                return ERR_SYNTAX;
+            }
+    return 0;
+}
+
+/* ---- secrets ---- */
+
+/* Flags and files show them to more eyes than the environment does. */
+static char *secret_of_env(const char *name)
+{
+    const char *value = getenv(name);
+    if (value == NULL || value[0] == '\0')
+        return NULL;
+    size_t n = strlen(value) + 1;
+    return memcpy(mem_alloc(n), value, n);
+}
+
+static void load_secrets(struct config *c)
+{
+    c->resume_secret = secret_of_env("SSE_RESUME_SECRET");
+    if (c->resume_secret == NULL)
+        c->resume_secret = secret_of_env("HMAC_SECRET");
+    c->resume_secret_previous = secret_of_env("SSE_RESUME_SECRET_PREVIOUS");
+}
+
+static void forget_secret(char **secret)
+{
+    if (*secret)
+        explicit_bzero(*secret, strlen(*secret));
+    free(*secret);
+    *secret = NULL;
 }
 
 /* ---- all sources ---- */
@@ -274,6 +331,11 @@ static int check_together(struct config *c, char *why, size_t size)
                  "full size could never be taken");
         return ERR_SYNTAX;
     }
+    int err = apply_routes(c, why, size);
+    if (err == 0)
+        err = check_callers(c, why, size);
+    if (err != 0)
+        return err;
     parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);
     for (size_t n = c->public_url ? strlen(c->public_url) : 0; n > 0 && c->public_url[n - 1] == '/';
          n--)
@@ -286,9 +348,10 @@ static int load_sources(struct config *c, const char *path, int argc, char **arg
                         size_t size)
 {
     int positional = 0;
+    *c = (struct config){0};
     int err = options_defaults(&options, c, why, size);
     if (err == 0 && path)
-        err = load_file(c, path, why, size);
+        err = config_file_read(path, &file_options, &kinds, c, why, size);
     if (err == 0)
         err = options_env(&options, c, why, size);
     if (err == 0)
@@ -328,6 +391,7 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
         config_deinit(c);
         return err;
     }
+    load_secrets(c);
     t->json = c->trace_form == CONFIG_TRACE_JSON;
     t->level = (enum trace_level)c->trace_level;
     warn_of_typos(t);
@@ -337,6 +401,19 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
 void config_deinit(struct config *c)
 {
     options_free(&options, c);
+    sections_free(&kinds, c);
+    forget_secret(&c->resume_secret);
+    forget_secret(&c->resume_secret_previous);
+}
+
+const struct options *config_options(void)
+{
+    return &options;
+}
+
+const struct section_kinds *config_sections(void)
+{
+    return &kinds;
 }
 
 void config_help(FILE *to)
@@ -351,6 +428,19 @@ void config_help(FILE *to)
     fputs("\n"
           "Every flag is also a setting of the --config file and a variable: --data DIR is\n"
           "`data = DIR` there and TIDEMARK_DATA=DIR in the environment, where commas\n"
-          "separate the items of a list. A variable wins over the file, a flag over both.\n",
+          "separate the items of a list. A variable wins over the file, a flag over both.\n"
+          "\n"
+          "Sections of the file stand below its other settings:\n",
+          to);
+    sections_help(&kinds, to);
+    fputs("\n"
+          "For example:\n"
+          "  store = embedded\n"
+          "  [route /chat]\n"
+          "  upstream = http://127.0.0.1:8000/v1/chat/completions\n"
+          "  dialect = openai\n"
+          "\n"
+          "Resume tokens are signed with SSE_RESUME_SECRET or else HMAC_SECRET, which are\n"
+          "read from the environment only. docs/configuration.md explains all of it.\n",
           to);
 }

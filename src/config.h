@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.h -- the settings of `tidemark serve`. config.c holds their table, from which come the
- * flags, the variables, the keys of the file and the help.
+ * flags, the variables, the keys of the file and the help, and the table of the file's sections.
  *
- * The file is INI: `name = value` lines, `#` and `;` begin comments, a list is a setting written
- * many times. Sections are reserved: there are none yet. */
+ * What there may be many of is a section of the file: `[route /chat]`, `[caller ci]`. A new kind
+ * takes a struct with its table of options, a list in struct config and a row in config.c.
+ * docs/configuration.md describes all settings; a test compares it with the tables. */
 #ifndef CONFIG_H
 #define CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,20 +36,30 @@ struct config {
     uint64_t long_poll_timeout_ms;
     uint64_t heartbeat_ms; /* 0: none */
     uint64_t sse_lifetime_ms;
+    struct option_list route; /* the short form; routes holds these, too */
+    char *telemetry_prefix;
+    struct section_list routes;   /* struct route_config; their paths differ */
+    struct section_list callers;  /* struct caller_config; their names and tokens differ */
+    char *resume_secret;          /* SSE_RESUME_SECRET, else HMAC_SECRET; NULL: none */
+    char *resume_secret_previous; /* SSE_RESUME_SECRET_PREVIOUS; NULL: none */
     bool allow_private_targets, allow_loopback_targets;
     int trace_form;  /* enum config_trace */
     int trace_level; /* enum trace_level */
 };
 
-/* Defaults, then the file of --config, then the environment, then flags. argv without the program
- * and command names; it may be reordered. From here on *t speaks as configured; it is also told of
- * variables that look misspelt. 0; ERR_CANCELLED when --help was asked for; ERR_SYNTAX with a
- * sentence in `why` (size bytes), also when the file cannot be read. On failure there is nothing to
- * deinit and *t is as it was. */
+/* Defaults, then the file of --config, then the environment, then flags; secrets come from the
+ * environment alone. argv without the program and command names; it may be reordered. From here on
+ * *t speaks as configured; it is also told of variables that look misspelt. 0; ERR_CANCELLED when
+ * --help was asked for; ERR_SYNTAX with a sentence in `why` (size bytes), also when the file cannot
+ * be read. On failure there is nothing to deinit and *t is as it was. */
 int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size);
 void config_deinit(struct config *c);
 
 /* What `tidemark serve --help` prints. */
 void config_help(FILE *to);
+
+/* The tables, for those who check documents against them. */
+const struct options *config_options(void);
+const struct section_kinds *config_sections(void);
 
 #endif

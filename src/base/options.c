@@ -6,11 +6,13 @@
 #include "base/num.h"
 #include "base/suggest.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define ENV_PREFIX  "TIDEMARK_"
-#define NAME_MAX_N  64 /* bytes of a setting's name */
+#define NAME_MAX_N  64                               /* bytes of a setting's name */
+#define LABEL_MAX   (NAME_MAX_N + sizeof ENV_PREFIX) /* of a name with what goes before it */
 #define REASON_MAX  256
 #define SHOWN_MAX   60 /* bytes of a refused value that an error repeats */
 #define HELP_WIDTH  80
@@ -26,6 +28,11 @@ static const struct option_row *find(const struct options *o, struct str name)
     return NULL;
 }
 
+bool options_has(const struct options *o, struct str name)
+{
+    return find(o, name) != NULL;
+}
+
 static const char *nearest(const struct options *o, struct str name)
 {
     struct suggest s = {.word = name};
@@ -34,7 +41,7 @@ static const char *nearest(const struct options *o, struct str name)
     return s.best;
 }
 
-static void env_name(const char *name, char out[NAME_MAX_N + sizeof ENV_PREFIX])
+static void env_name(const char *name, char out[LABEL_MAX])
 {
     memcpy(out, ENV_PREFIX, sizeof ENV_PREFIX);
     size_t at = sizeof ENV_PREFIX - 1;
@@ -99,7 +106,7 @@ static void put_expected_quantity(struct buf *out, const struct option_row *r)
                 r->type == OPTION_SIZE ? STR(" such as 64k or 16m") : STR(" such as 250ms or 10s"));
 }
 
-static void put_expected(struct buf *out, const struct option_row *r)
+void option_expected(const struct option_row *r, struct buf *out)
 {
     if (r->type == OPTION_BOOL)
         buf_put(out, STR("yes or no"));
@@ -135,6 +142,12 @@ static int parse_choice(const char *words, struct str value, int *out)
     return ERR_SYNTAX;
 }
 
+static bool in_bounds(const struct option_row *r, uint64_t v)
+{
+    bool off = v == 0 && r->zero_is_off;
+    return off || (v >= r->min && (r->max == 0 || v <= r->max));
+}
+
 static int parse_quantity(const struct option_row *r, struct str value, uint64_t *out)
 {
     uint64_t v = 0;
@@ -142,13 +155,21 @@ static int parse_quantity(const struct option_row *r, struct str value, uint64_t
               : r->type == OPTION_DURATION ? num_parse_duration_ms(value, &v)
                                            : num_parse(value, UINT64_MAX, &v);
     /* A bare 0 means the same in every unit. */
-    if (err != 0 && num_parse(value, 0, &v) != 0)
-        return ERR_SYNTAX;
-    bool off = v == 0 && r->zero_is_off;
-    if (!off && (v < r->min || (r->max > 0 && v > r->max)))
+    if ((err != 0 && num_parse(value, 0, &v) != 0) || !in_bounds(r, v))
         return ERR_SYNTAX;
     *out = v;
     return 0;
+}
+
+bool option_is_word(struct str value, const char *others)
+{
+    for (size_t i = 0; i < value.n; i++) {
+        char c = value.p[i];
+        bool alnum = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+        if (!alnum && (c == '\0' || strchr(others, c) == NULL))
+            return false;
+    }
+    return value.n > 0;
 }
 
 static int check_text(const struct option_row *r, struct str value, char *reason)
@@ -193,6 +214,10 @@ static int add_item(const struct option_row *r, enum option_source from, struct 
         return err;
     if (l->source != from)
         list_clear(l);
+    if (l->n == OPTION_ITEMS_MAX) {
+        snprintf(reason, REASON_MAX, "more than %d are given", OPTION_ITEMS_MAX);
+        return ERR_SYNTAX;
+    }
     l->source = from;
     l->items = mem_realloc(l->items, (l->n + 1) * sizeof *l->items);
     l->items[l->n++] = copy(value);
@@ -212,45 +237,56 @@ static int assign(const struct option_row *r, void *target, enum option_source f
     }
 }
 
-/* The sentence names the setting as the user wrote it: as a key, a variable or a flag. */
-static void explain(const struct option_row *r, enum option_source from, struct str value,
+/* name: the setting as the user wrote it, as a key, a variable or a flag. */
+static void explain(const struct option_row *r, const char *name, struct str value,
                     const char *reason, char *why, size_t size)
 {
-    char env[NAME_MAX_N + sizeof ENV_PREFIX];
-    env_name(r->name, env);
-    struct buf expected = {0};
-    put_expected(&expected, r);
-    const char *dashes = from == OPTION_FROM_FLAG ? "--" : "";
-    const char *name = from == OPTION_FROM_ENV ? env : r->name;
+    struct buf text = {0};
     int shown = value.n > SHOWN_MAX ? SHOWN_MAX : (int)value.n;
-    if (reason[0] != '\0')
-        snprintf(why, size, "%s%s '%.*s': %s", dashes, name, shown, value.p, reason);
+    buf_put(&text, str_of_cstr(name));
+    if (reason[0] != '\0') {
+        if (!r->secret)
+            buf_printf(&text, " '%.*s'", shown, value.p);
+        buf_printf(&text, ": %s", reason);
+    } else {
+        buf_put(&text, STR(": expected "));
+        option_expected(r, &text);
+        if (!r->secret)
+            buf_printf(&text, ", got '%.*s%s'", shown, value.n > 0 ? value.p : "",
+                       value.n > SHOWN_MAX ? "..." : "");
+    }
+    snprintf(why, size, "%.*s", (int)text.n, text.p);
+    buf_deinit(&text);
+}
+
+static void name_at(const struct option_row *r, enum option_source from, char out[LABEL_MAX])
+{
+    if (from == OPTION_FROM_ENV)
+        env_name(r->name, out);
     else
-        snprintf(why, size, "%s%s: expected %.*s, got '%.*s%s'", dashes, name, (int)expected.n,
-                 expected.p, shown, value.n > 0 ? value.p : "", value.n > SHOWN_MAX ? "..." : "");
-    buf_deinit(&expected);
+        snprintf(out, LABEL_MAX, "%s%s", from == OPTION_FROM_FLAG ? "--" : "", r->name);
+}
+
+static int take_one(const struct option_row *r, void *target, enum option_source from,
+                    struct str value, char *why, size_t size)
+{
+    char reason[REASON_MAX] = "", name[LABEL_MAX];
+    if (assign(r, target, from, value, reason) == 0)
+        return 0;
+    name_at(r, from, name);
+    explain(r, name, value, reason, why, size);
+    return ERR_SYNTAX;
 }
 
 static int take(const struct option_row *r, void *target, enum option_source from, struct str value,
                 char *why, size_t size)
 {
-    char reason[REASON_MAX] = "";
-    if (assign(r, target, from, value, reason) == 0)
-        return 0;
-    explain(r, from, value, reason, why, size);
-    return ERR_SYNTAX;
-}
-
-/* As take, for the sources in which commas separate the items of a list. */
-static int take_all(const struct option_row *r, void *target, enum option_source from,
-                    const char *text, char *why, size_t size)
-{
-    struct str rest = str_of_cstr(text);
-    if (r->type != OPTION_LIST)
-        return take(r, target, from, rest, why, size);
+    bool by_commas = r->commas || from == OPTION_FROM_DEFAULT || from == OPTION_FROM_ENV;
+    if (r->type != OPTION_LIST || !by_commas)
+        return take_one(r, target, from, value, why, size);
     int err = 0;
-    while (err == 0 && rest.p)
-        err = take(r, target, from, str_trim(str_cut(&rest, ',')), why, size);
+    while (err == 0 && value.p)
+        err = take_one(r, target, from, str_trim(str_cut(&value, ',')), why, size);
     return err;
 }
 
@@ -263,9 +299,36 @@ static void clear(const struct option_row *r, void *target)
     case OPTION_BOOL: *(bool *)field = false; break;
     case OPTION_TEXT: *(char **)field = NULL; break;
     case OPTION_LIST: *(struct option_list *)field = (struct option_list){0}; break;
-    case OPTION_CHOICE: *(int *)field = 0; break;
+    case OPTION_CHOICE: *(int *)field = -1; break;
     default: *(uint64_t *)field = 0;
     }
+}
+
+/* The number in the row's fallback_env, in its own unit; 0: there is none. */
+static double number_in_env(const struct option_row *r)
+{
+    const char *text = r->fallback_env ? getenv(r->fallback_env) : NULL;
+    if (text == NULL)
+        return 0;
+    char *end;
+    double v = strtod(text, &end);
+    bool whole = end != text && end[strspn(end, " \t\r\n")] == '\0';
+    return whole && isfinite(v) && v > 0 ? v : 0;
+}
+
+static int take_fallback(const struct option_row *r, void *target, char *why, size_t size)
+{
+    double v = number_in_env(r) * (double)r->fallback_unit;
+    if (v < 1)
+        return r->fallback == NULL
+                   ? 0
+                   : take(r, target, OPTION_FROM_DEFAULT, str_of_cstr(r->fallback), why, size);
+    if (v > (double)NUM_SAFE_MAX || !in_bounds(r, (uint64_t)v)) {
+        explain(r, r->fallback_env, str_of_cstr(getenv(r->fallback_env)), "", why, size);
+        return ERR_SYNTAX;
+    }
+    *(uint64_t *)(void *)((char *)target + r->field) = (uint64_t)v;
+    return 0;
 }
 
 int options_defaults(const struct options *o, void *target, char *why, size_t size)
@@ -274,21 +337,19 @@ int options_defaults(const struct options *o, void *target, char *why, size_t si
         clear(&o->rows[i], target);
     int err = 0;
     for (size_t i = 0; err == 0 && i < o->n; i++)
-        if (o->rows[i].fallback)
-            err =
-                take_all(&o->rows[i], target, OPTION_FROM_DEFAULT, o->rows[i].fallback, why, size);
+        err = take_fallback(&o->rows[i], target, why, size);
     return err;
 }
 
 int options_env(const struct options *o, void *target, char *why, size_t size)
 {
     for (size_t i = 0; i < o->n; i++) {
-        char name[NAME_MAX_N + sizeof ENV_PREFIX];
+        char name[LABEL_MAX];
         env_name(o->rows[i].name, name);
         const char *value = getenv(name);
         if (value == NULL || value[0] == '\0')
             continue;
-        int err = take_all(&o->rows[i], target, OPTION_FROM_ENV, value, why, size);
+        int err = take(&o->rows[i], target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
         if (err != 0)
             return err;
     }
@@ -343,6 +404,20 @@ int options_set(const struct options *o, void *target, struct str key, struct st
         return take(r, target, OPTION_FROM_FILE, value, why, size);
     unknown(o, "setting", "", key, why, size);
     return ERR_NOT_FOUND;
+}
+
+const struct option_row *options_missing(const struct options *o, const void *target)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        const struct option_row *r = &o->rows[i];
+        const void *field = (const char *)target + r->field;
+        bool given = r->type == OPTION_TEXT
+                         ? *(char *const *)field != NULL
+                         : r->type != OPTION_LIST || ((const struct option_list *)field)->n > 0;
+        if (r->required && !given)
+            return r;
+    }
+    return NULL;
 }
 
 /* ---- flags ---- */
@@ -440,6 +515,19 @@ static void put_word(struct str word, size_t *column, FILE *to)
     *column += (size_t)space + word.n;
 }
 
+static void put_words(const char *text, size_t *column, FILE *to)
+{
+    for (struct str rest = str_of_cstr(text); rest.p;)
+        put_word(str_cut(&rest, ' '), column, to);
+}
+
+void options_help_text(const char *text, FILE *to)
+{
+    size_t column = 0;
+    put_words(text, &column, to);
+    fputc('\n', to);
+}
+
 static void put_row(const struct option_row *r, FILE *to)
 {
     if (r->type == OPTION_BOOL)
@@ -447,8 +535,7 @@ static void put_row(const struct option_row *r, FILE *to)
     else
         fprintf(to, "  --%s %s\n", r->name, r->value ? r->value : "VALUE");
     size_t column = 0;
-    for (struct str rest = str_of_cstr(r->help); rest.p;)
-        put_word(str_cut(&rest, ' '), &column, to);
+    put_words(r->help, &column, to);
     const char *fallback = r->fallback == NULL && r->type == OPTION_BOOL ? "no" : r->fallback;
     if (fallback) {
         struct buf text = {0};

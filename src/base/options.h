@@ -3,7 +3,8 @@
  * (TIDEMARK_ and the name in capitals, `-` as `_`), its flag (--name), its default and its help.
  *
  * Later sources win: defaults, file, environment, flags. The target struct is the caller's; texts
- * put there are owned by it and freed by options_free. */
+ * put there are owned by it and freed by options_free. A table may be used without flags and
+ * variables: those of a file's sections are (base/sections.h). */
 #ifndef BASE_OPTIONS_H
 #define BASE_OPTIONS_H
 
@@ -12,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct buf;
+
 enum option_type {
     OPTION_BOOL,     /* bool: --name, --no-name, --name=yes|no */
     OPTION_TEXT,     /* char *: owned; NULL when unset */
@@ -19,13 +22,15 @@ enum option_type {
     OPTION_NUMBER,   /* uint64_t */
     OPTION_SIZE,     /* uint64_t bytes: 64k, 16m */
     OPTION_DURATION, /* uint64_t milliseconds: 250ms, 10s */
-    OPTION_CHOICE,   /* int: which of the row's value words, "human|json", from 0 */
+    OPTION_CHOICE,   /* int: which of the row's value words, "human|json", from 0; -1: unset */
 };
 
 enum option_source { OPTION_FROM_DEFAULT, OPTION_FROM_FILE, OPTION_FROM_ENV, OPTION_FROM_FLAG };
 
-/* All that one source gives; a later source starts over. The file and the command line repeat the
- * setting; the default and the environment variable separate items with commas. */
+/* All that one source gives, OPTION_ITEMS_MAX items at most; a later source starts over. The file
+ * and the command line repeat the setting; the default and the environment variable separate items
+ * with commas. */
+#define OPTION_ITEMS_MAX 1000
 struct option_list {
     char **items;
     size_t n;
@@ -38,11 +43,19 @@ struct option_row {
     enum option_type type;
     size_t field;         /* offsetof in the target */
     const char *fallback; /* the default, as a user would write it; NULL: unset, 0 or no */
-    uint64_t min, max;    /* numbers, sizes and durations only; max 0: no bound */
-    const char *value;    /* what help and errors call the value: "HOST:PORT|unix:PATH" */
-    const char *help;     /* one or two sentences */
-    bool zero_is_off;     /* 0 is taken although it is below min */
-    const char *heading;  /* help begins a new group with this row */
+    /* Numbers, sizes and durations only: a variable of another program's making that goes before
+     * the fallback, and how much its 1 means. It may hold a fraction; what is no positive number is
+     * as good as unset. */
+    const char *fallback_env;
+    uint64_t fallback_unit;
+    uint64_t min, max;   /* numbers, sizes and durations only; max 0: no bound */
+    const char *value;   /* what help and errors call the value: "HOST:PORT|unix:PATH" */
+    const char *help;    /* one or two sentences */
+    bool zero_is_off;    /* 0 is taken although it is below min */
+    bool required;       /* texts and lists: see options_missing */
+    bool commas;         /* lists: commas separate items in the file and in flags, too */
+    bool secret;         /* errors do not repeat its value */
+    const char *heading; /* help begins a new group with this row */
     /* Texts and list items only: 0, or ERR_SYNTAX, which is reported as "expected <value>" unless
      * the check put a reason of its own in `reason` (size bytes). */
     int (*check)(struct str value, char *reason, size_t size);
@@ -68,6 +81,12 @@ int options_env(const struct options *o, void *target, char *why, size_t size);
 int options_set(const struct options *o, void *target, struct str key, struct str value, char *why,
                 size_t size);
 
+/* Whether the table has a setting of this name. */
+bool options_has(const struct options *o, struct str name);
+
+/* The first required setting that nobody gave; NULL: none is missing. */
+const struct option_row *options_missing(const struct options *o, const void *target);
+
 /* argv without the program and command names. Flags may stand anywhere; `--` ends them and a lone
  * `-` is none. The others are moved to the front of argv and counted in *positional, the flags
  * follow in their order. A value that itself starts with `--` is written --name=VALUE. --help and
@@ -82,6 +101,15 @@ struct str options_env_typo(const struct options *o, size_t *at);
 
 /* The flags with their values, defaults and help, wrapped for a terminal. */
 void options_help(const struct options *o, FILE *to);
+
+/* For help that says more: a paragraph, indented and wrapped as there. */
+void options_help_text(const char *text, FILE *to);
+
+/* What the setting takes, in words: "a size between 1k and 1g", "human or json". */
+void option_expected(const struct option_row *r, struct buf *out);
+
+/* For checks: one or more ASCII letters, digits and these others. */
+bool option_is_word(struct str value, const char *others);
 
 /* Leaves texts NULL and lists empty; may be called twice. */
 void options_free(const struct options *o, void *target);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
+#include "base/buf.h"
 #include "base/err.h"
+#include "caller_config.h"
+#include "route_config.h"
 #include "telemetry/trace.h"
 
 #include <setjmp.h>
@@ -155,33 +158,347 @@ static void errors_in_a_file_name_file_and_line(void **state)
     assert_refused(f, STR("heartbeat = 1x\n"),
                    "1: heartbeat: expected 0 or a duration between 100ms and 1h, got '1x'");
     assert_refused(f, STR("data = x\njust words\n"), "2: expected `name = value`");
+    assert_refused(f, STR("data = x\n = y\n"), "2: expected `name = value`");
     assert_refused(f, STR("data =\n"), "1: data: expected DIR, got ''");
 }
 
-static void sections_are_refused(void **state)
+#define DIGEST "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+#define UPPER  "9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A09"
+#define UP     "upstream = http://u\n"
+
+static const struct route_config *route(const struct fixture *f, size_t i)
 {
-    static const char *const why = "2: unknown section; settings stand outside of any section";
+    assert_in_range(i, 0, f->c.routes.n - 1);
+    return (const struct route_config *)f->c.routes.items + i;
+}
+
+static void a_route_has_these_defaults(void **state)
+{
     struct fixture *f = *state;
-    assert_refused(f, STR("\n[server]\ndata = x\n"), why);
-    assert_refused(f, STR("data = x\n  [empty]\n"), why);
-    assert_refused(f, STR("data = x\n[open\n"), why);
+    assert_int_equal(load_file(f, STR("data = d\n[route /a/b]\n" UP)), 0);
+    assert_string_equal(f->c.data, "d");
+    assert_int_equal(f->c.routes.n, 1);
+    const struct route_config *r = route(f, 0);
+    assert_string_equal(r->path, "/a/b");
+    assert_string_equal(r->upstream, "http://u");
+    assert_int_equal(r->dialect, ROUTE_DIALECT_SSE);
+    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_LAST);
+    assert_int_equal(r->trim, ROUTE_TRIM_LENIENT);
+    assert_int_equal(r->forward.n, 0);
+    assert_string_equal(r->step, "DRAFTING");
+    assert_int_equal(r->requests_per_minute, 0);
+    assert_int_equal(r->parallel, 0);
+    assert_int_equal(r->max_body_bytes, 16 << 20);
+    assert_int_equal(r->connect_timeout_ms, 10000);
+    assert_int_equal(r->first_byte_timeout_ms, 60000);
+    assert_int_equal(r->idle_timeout_ms, 60000);
+    assert_int_equal(r->total_timeout_ms, 3600000);
+    assert_int_equal(r->key_lifetime_ms, 86400000);
+    assert_int_equal(r->buffer_max_events, 256);
+    assert_int_equal(r->buffer_max_bytes, 1572864);
+    assert_int_equal(r->state_ttl_ms, 900000);
+    assert_int_equal(r->snapshot_ttl_ms, 60000);
+    assert_int_equal(r->resume_ttl_ms, 900000);
+    assert_string_equal(f->c.telemetry_prefix, "assist.sse");
+}
+
+static void a_route_takes_every_setting(void **state)
+{
+    struct fixture *f = *state;
+    struct str text = STR("\xef\xbb\xbf[route /chat] ; a comment\r\n"
+                          "  upstream = https://h.example:8443/v1/x?y=z ; another\n"
+                          "dialect = ui-message\n"
+                          "trim = strict\n"
+                          "forward = X-One, x-two\n"
+                          "forward = X-Three\n"
+                          "step = WRITING\n"
+                          "requests-per-minute = 20\n"
+                          "parallel = 3\n"
+                          "total-timeout = 0\n"
+                          "buffer-max-bytes = 2m\n"
+                          "\t[route /plain]# no settings of the first\n"
+                          "upstream = http://[::1]:1\n"
+                          "dialect = openai\n"
+                          "[route /bare]\n"
+                          "snapshot = none\n"
+                          "dialect = openai\n" UP);
+    assert_int_equal(load_file(f, text), 0);
+    assert_int_equal(f->c.routes.n, 3);
+    const struct route_config *r = route(f, 0);
+    assert_string_equal(r->upstream, "https://h.example:8443/v1/x?y=z");
+    assert_int_equal(r->dialect, ROUTE_DIALECT_UI_MESSAGE);
+    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_UI_MESSAGE);
+    assert_int_equal(r->trim, ROUTE_TRIM_STRICT);
+    assert_int_equal(r->forward.n, 3);
+    assert_string_equal(r->forward.items[1], "x-two");
+    assert_string_equal(r->step, "WRITING");
+    assert_int_equal(r->requests_per_minute, 20);
+    assert_int_equal(r->parallel, 3);
+    assert_int_equal(r->total_timeout_ms, 0);
+    assert_int_equal(r->buffer_max_bytes, 2 << 20);
+    assert_int_equal(route(f, 1)->forward.n, 0);
+    assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_OPENAI);
+    assert_int_equal(route(f, 2)->snapshot, ROUTE_SNAPSHOT_NONE);
+}
+
+static void the_sse_variables_give_defaults_of_routes(void **state)
+{
+    static const char *const variables[][2] = {
+        {"SSE_BUFFER_MAX_EVENTS", "10"}, {"SSE_BUFFER_MAX_SIZE_MB", "0.5"},
+        {"SSE_STATE_TTL_SEC", "30"},     {"SSE_SNAPSHOT_TTL_SEC", "0"},
+        {"SSE_RESUME_TTL_MS", "1500"},
+    };
+    enum { N = sizeof variables / sizeof *variables };
+    struct fixture *f = *state;
+    for (int i = 0; i < N; i++)
+        setenv(variables[i][0], variables[i][1], 1);
+    int err = load_file(f, STR("[route /a]\n" UP "[route /b]\nstate-ttl = 5s\n" UP));
+    for (int i = 0; i < N; i++)
+        unsetenv(variables[i][0]);
+    assert_int_equal(err, 0);
+    assert_int_equal(route(f, 0)->buffer_max_events, 10);
+    assert_int_equal(route(f, 0)->buffer_max_bytes, 512 << 10);
+    assert_int_equal(route(f, 0)->state_ttl_ms, 30000);
+    assert_int_equal(route(f, 0)->snapshot_ttl_ms, 60000);
+    assert_int_equal(route(f, 0)->resume_ttl_ms, 1500);
+    assert_int_equal(route(f, 1)->state_ttl_ms, 5000);
+}
+
+static void routes_have_a_short_form(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(LOAD(f, "--route", "/a=http://x/?k=v", "--route=/b=https://y"), 0);
+    assert_int_equal(f->c.routes.n, 2);
+    assert_string_equal(route(f, 0)->path, "/a");
+    assert_string_equal(route(f, 0)->upstream, "http://x/?k=v");
+    assert_int_equal(route(f, 0)->buffer_max_events, 256);
+    assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_LAST);
+    config_deinit(&f->c);
+
+    setenv("TIDEMARK_ROUTE", "/c=http://x, /d=http://y", 1);
+    int err = load_file(f, STR("[route /c]\nparallel = 2\n" UP));
+    unsetenv("TIDEMARK_ROUTE");
+    assert_int_equal(err, 0);
+    assert_int_equal(f->c.routes.n, 2);
+    assert_string_equal(route(f, 0)->upstream, "http://x");
+    assert_int_equal(route(f, 0)->parallel, 2);
+    assert_string_equal(route(f, 1)->path, "/d");
+    config_deinit(&f->c);
+
+    assert_int_equal(load_file(f, STR("route = /e=http://x\nroute = /f=http://y\n")), 0);
+    assert_int_equal(f->c.routes.n, 2);
+    config_deinit(&f->c);
+    assert_int_equal(load_file(f, STR("route = /e=http://x\n[route /e]\n" UP)), ERR_SYNTAX);
+    assert_string_equal(f->why, "the route /e is given twice");
+    assert_int_equal(LOAD(f, "--route=/a=http://x", "--route=/b=http://x", "--route=/a=http://x"),
+                     ERR_SYNTAX);
+    assert_string_equal(f->why, "the route /a is given twice");
+}
+
+static void paths_of_routes_are_checked(void **state)
+{
+    static const char *const good[] = {"/a", "/a.b/c-d_e~f:g@h+i", "/v1x", "/metricsx", "/x/v1"};
+    static const struct {
+        const char *path, *why;
+    } bad[] = {
+        {"a", "a path begins with `/`"},
+        {"http://x", "a path begins with `/`"},
+        {"/", "a route's path does not end with `/`"},
+        {"/a/", "a route's path does not end with `/`"},
+        {"/a b", "a route's path is made of letters, digits and /-._~:@+"},
+        {"/a%62", "a route's path is made of letters, digits and /-._~:@+"},
+        {"/a?b", "a route's path is made of letters, digits and /-._~:@+"},
+        {"/\xc3\xa4", "a route's path is made of letters, digits and /-._~:@+"},
+        {"/a//b", "a route's path has no empty, `.` or `..` segment"},
+        {"/a/../b", "a route's path has no empty, `.` or `..` segment"},
+        {"/a/.", "a route's path has no empty, `.` or `..` segment"},
+        {"/v1", "the server answers under this path itself"},
+        {"/v1/stream/x", "the server answers under this path itself"},
+        {"/metrics", "the server answers under this path itself"},
+        {"/healthz", "the server answers under this path itself"},
+        {"/readyz/x", "the server answers under this path itself"},
+    };
+    struct fixture *f = *state;
+    char text[128], why[160];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(text, sizeof text, "[route %s]\n" UP, good[i]);
+        assert_int_equal(load_file(f, str_of_cstr(text)), 0);
+        config_deinit(&f->c);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, "[route %s]\n" UP, bad[i].path);
+        snprintf(why, sizeof why, "1: [route %s]: %s", bad[i].path, bad[i].why);
+        assert_refused(f, str_of_cstr(text), why);
+    }
+    assert_int_equal(LOAD(f, "--route=/v1/x=http://u"), ERR_SYNTAX);
+    assert_string_equal(f->why,
+                        "--route '/v1/x=http://u': the server answers under this path itself");
+    assert_int_equal(LOAD(f, "--route=/x"), ERR_SYNTAX);
+    assert_string_equal(f->why, "--route: expected PATH=URL, got '/x'");
+    assert_int_equal(LOAD(f, "--route=/x=ftp://u"), ERR_SYNTAX);
+    assert_string_equal(f->why,
+                        "--route '/x=ftp://u': what stands behind the `=` is no http or https URL");
+}
+
+static void settings_of_sections_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_refused(f, STR("data = x\n\n[route /a]\n\n[route /b]\n" UP),
+                   "3: [route /a] needs a line `upstream = http://HOST/PATH|https://HOST/PATH`");
+    assert_refused(f, STR("[route /a]"),
+                   "1: [route /a] needs a line `upstream = http://HOST/PATH|https://HOST/PATH`");
+    assert_refused(f, STR("[route /a]\n" UP "[route /a]\n"),
+                   "3: there is a section [route /a] already");
+    assert_refused(f, STR("[route /a]\nupstrem = x\n"),
+                   "2: [route /a]: unknown setting upstrem; did you mean upstream?");
+    assert_refused(f, STR("[route /a]\n" UP "data = x\n"),
+                   "3: data is no setting of [route /a] but of the server; it goes above the first "
+                   "section");
+    assert_refused(f, STR("[route /a]\nconfig = x\n"), "2: [route /a]: unknown setting config");
+    assert_refused(f, STR("[route /a]\nupstream = ftp://x\n"),
+                   "2: upstream: expected http://HOST/PATH or https://HOST/PATH, got 'ftp://x'");
+    assert_refused(f, STR("[route /a]\ndialect = openia\n"),
+                   "2: dialect: expected sse, openai or ui-message, got 'openia'");
+    assert_refused(f, STR("[route /a]\nforward = X-A, Host\n"),
+                   "2: forward 'Host': this header is never forwarded; the server sets it itself");
+    assert_refused(f, STR("[route /a]\nforward = X A\n"), "2: forward: expected HEADER, got 'X A'");
+    assert_refused(f, STR("[route /a]\nstep = A:B\n"),
+                   "2: step 'A:B': expected up to 64 letters, digits and -._");
+    assert_refused(f, STR("[route /a]\nparallel = -1\n"),
+                   "2: parallel: expected a number up to 1000000, got '-1'");
+    assert_refused(f, STR("[route /a]\njust words\n"), "2: expected `name = value`");
+}
+
+static void callers_are_read(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("[caller ci-bot]\n"
+                                      "token-sha256 = " DIGEST "\n"
+                                      "capabilities = worker, tool\n"
+                                      "[caller ann@example.org]\n"
+                                      "capabilities = admin\n"
+                                      "capabilities = notes:read\n"
+                                      "token-sha256 = " UPPER "\n")),
+                     0);
+    assert_int_equal(f->c.callers.n, 2);
+    const struct caller_config *c = f->c.callers.items;
+    assert_string_equal(c[0].name, "ci-bot");
+    assert_int_equal(c[0].token_sha256[0], 0x9f);
+    assert_int_equal(c[0].token_sha256[31], 0x08);
+    assert_int_equal(c[1].token_sha256[1], 0x86);
+    assert_int_equal(c[1].token_sha256[31], 0x09);
+    assert_int_equal(c[0].capabilities.n, 2);
+    assert_string_equal(c[0].capabilities.items[1], "tool");
+    assert_string_equal(c[1].capabilities.items[1], "notes:read");
+}
+
+static void callers_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    /* Somebody wrote the token itself: it must not get into a terminal or a log. */
+    assert_refused(f, STR("[caller a]\ntoken-sha256 = hunter2\n"),
+                   "2: token-sha256: expected 64 hex digits");
+    assert_refused(f, STR("[caller a]\ntoken-sha256 = " DIGEST "00\n"),
+                   "2: token-sha256: expected 64 hex digits");
+    assert_refused(f, STR("[caller a]\n"),
+                   "1: [caller a] needs a line `token-sha256 = 64 hex digits`");
+    assert_refused(f, STR("[caller a b]\n"),
+                   "1: [caller a b]: a caller's name is made of letters, digits and -._@");
+    assert_refused(f, STR("[caller a]\ncapabilities = wroker\n"),
+                   "2: capabilities 'wroker': no such capability; did you mean worker?");
+    assert_refused(f, STR("[caller a]\ncapabilities = everything\n"),
+                   "2: capabilities: expected worker, tool, admin or NAME:NAME, got 'everything'");
+    assert_int_equal(load_file(f, STR("[caller a]\ntoken-sha256 = " DIGEST "\n"
+                                      "[caller b]\ntoken-sha256 = " DIGEST "\n")),
+                     ERR_SYNTAX);
+    assert_string_equal(f->why, "the callers a and b have the same token-sha256");
+}
+
+static void headers_of_sections_are_checked(void **state)
+{
+    static const char *const form = "2: a section is written `[KIND NAME]` on a line of its own";
+    struct fixture *f = *state;
+    assert_refused(f, STR("\n[server]\ndata = x\n"),
+                   "2: unknown section [server]; there are [route PATH] and [caller NAME]");
+    assert_refused(f, STR("data = x\n  [routes /a]\n"),
+                   "2: unknown section [routes]; did you mean [route PATH]?");
+    assert_refused(f, STR("data = x\n[route]\n"), "2: the section needs a name: [route PATH]");
+    assert_refused(f, STR("data = x\n[route /a\n"), form);
+    assert_refused(f, STR("data = x\n[route /a] x = y\n"), form);
+    assert_refused(f, STR("data = x\n\v\f[route /a] x\n"), form);
 }
 
 static void broken_lines_are_refused(void **state)
 {
-    static const char *const why = "1: the line is too long or holds a NUL byte";
     struct fixture *f = *state;
     char text[1000];
     memset(text, 'x', sizeof text);
     memcpy(text, "data = ", 7);
-    assert_refused(f, str_of(text, sizeof text), why);
-    assert_refused(f, STR("data = a\0b\nstore = memory\n"), why);
-    /* One that just fits inih's buffer is whole, if no end of line follows. */
+    assert_refused(f, str_of(text, sizeof text), "1: the line is longer than 199 bytes");
+    assert_refused(f, str_of(text, 200), "1: the line is longer than 199 bytes");
+    assert_refused(f, STR("store = memory\ndata = a\0b\n"), "2: the line holds a NUL byte");
+    assert_refused(f, STR("store = memory\n[route /a\0b]\n"), "2: the line holds a NUL byte");
+    assert_refused(f, STR("\0"), "1: the line holds a NUL byte");
+    /* One that just fits is whole, with and without an end. */
     for (size_t n = 190; n < 200; n++) {
-        assert_int_equal(load_file(f, str_of(text, n)), 0);
-        assert_int_equal(strlen(f->c.data), n - 7);
-        config_deinit(&f->c);
+        text[n] = '\n';
+        for (size_t end = 0; end < 2; end++) {
+            assert_int_equal(load_file(f, str_of(text, n + end)), 0);
+            assert_int_equal(strlen(f->c.data), n - 7);
+            config_deinit(&f->c);
+        }
+        text[n] = 'x';
     }
+    memcpy(text, "[route /", 8);
+    assert_refused(f, str_of(text, 1000), "1: the line is longer than 199 bytes");
+    text[180] = ']';
+    assert_int_equal(load_file(f, str_of(text, 181)), ERR_SYNTAX);
+    assert_non_null(strstr(f->why, ":1: [route /xxx"));
+    assert_non_null(strstr(f->why, "]: the name is longer than 128 bytes"));
+}
+
+static void ten_thousand_sections_are_too_many(void **state)
+{
+    struct fixture *f = *state;
+    struct buf text = {0};
+    for (int i = 0; i < 10000; i++)
+        buf_printf(&text, "[route /r%d]\n" UP, i);
+    assert_refused(f, buf_str(&text), "2001: there are more than 1000 sections [route]");
+    text.n = 0;
+    buf_put(&text, STR("[route /r]\n" UP));
+    for (int i = 0; i < 10000; i++)
+        buf_put(&text, STR("forward = X-A\n"));
+    assert_refused(f, buf_str(&text), "1003: forward 'X-A': more than 1000 are given");
+    buf_deinit(&text);
+}
+
+static void secrets_come_from_the_environment_alone(void **state)
+{
+    struct fixture *f = *state;
+    const char *none[] = {NULL};
+    assert_int_equal(load(f, none), 0);
+    assert_null(f->c.resume_secret);
+    assert_null(f->c.resume_secret_previous);
+    config_deinit(&f->c);
+
+    setenv("SSE_RESUME_SECRET", "", 1);
+    setenv("HMAC_SECRET", "general", 1);
+    setenv("SSE_RESUME_SECRET_PREVIOUS", "before", 1);
+    assert_int_equal(load_file(f, STR("data = x\n")), 0);
+    assert_string_equal(f->c.resume_secret, "general");
+    assert_string_equal(f->c.resume_secret_previous, "before");
+    config_deinit(&f->c);
+    assert_null(f->c.resume_secret);
+
+    setenv("SSE_RESUME_SECRET", "special", 1);
+    int err = load(f, none);
+    unsetenv("SSE_RESUME_SECRET");
+    unsetenv("HMAC_SECRET");
+    unsetenv("SSE_RESUME_SECRET_PREVIOUS");
+    assert_int_equal(err, 0);
+    assert_string_equal(f->c.resume_secret, "special");
+    config_deinit(&f->c);
+    assert_int_equal(LOAD(f, "--resume-secret=x"), ERR_SYNTAX);
 }
 
 static void a_file_that_cannot_be_read_is_named(void **state)
@@ -219,6 +536,8 @@ static void values_are_checked(void **state)
         {"--retain-bytes=some", "--retain-bytes: expected a size up to 1048576g, got 'some'"},
         {"--retain-age=999ms",
          "--retain-age: expected 0 or a duration between 1s and 3650d, got '999ms'"},
+        {"--telemetry-prefix=a b",
+         "--telemetry-prefix 'a b': expected up to 64 letters, digits and -._"},
         {"elsewhere", "unexpected argument 'elsewhere'"},
     };
     struct fixture *f = *state;
@@ -286,9 +605,113 @@ static void help_names_every_setting(void **state)
     assert_non_null(strstr(text, "--config FILE"));
     assert_non_null(strstr(text, "--[no-]allow-loopback-targets"));
     assert_non_null(strstr(text, "--trace-level error|warn|info|debug"));
+    assert_non_null(strstr(text, "  [route PATH]\n"));
+    assert_non_null(strstr(text, "  [caller NAME]\n"));
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         assert_in_range(strlen(line), 1, 80);
     free(text);
+}
+
+/* ---- docs/configuration.md ---- */
+
+static void put_cell(struct buf *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '|')
+            buf_putc(out, '\\');
+        buf_putc(out, *text);
+    }
+}
+
+/* The row that the document has for a setting: name, what it takes, default, what it does. */
+static void put_doc_row(struct buf *out, const struct option_row *r)
+{
+    struct buf expected = {0};
+    option_expected(r, &expected);
+    buf_putc(&expected, '\0');
+    const char *fallback = r->fallback ? r->fallback : r->type == OPTION_BOOL ? "no" : NULL;
+    buf_printf(out, "| `%s` | ", r->name);
+    put_cell(out, expected.p);
+    buf_put(out, STR(" | "));
+    if (r->fallback_env)
+        buf_printf(out, "`%s`, else ", r->fallback_env);
+    if (fallback)
+        buf_printf(out, "`%s`", fallback);
+    else
+        buf_put(out, r->required ? STR("required") : STR("not set"));
+    buf_put(out, STR(" | "));
+    put_cell(out, r->help);
+    buf_put(out, STR(" |\n"));
+    buf_deinit(&expected);
+}
+
+/* Prints the rows that are missing, so that they can be put there. */
+static int missing_rows(const struct options *o, const char *document)
+{
+    int missing = 0;
+    for (size_t i = 0; i < o->n; i++) {
+        struct buf row = {0};
+        put_doc_row(&row, &o->rows[i]);
+        buf_putc(&row, '\0');
+        if (strstr(document, row.p) == NULL) {
+            missing++;
+            print_error("missing in docs/configuration.md:\n%s", row.p);
+        }
+        buf_deinit(&row);
+    }
+    return missing;
+}
+
+/* Freed by the caller. */
+static char *read_document(void)
+{
+    FILE *from = fopen("docs/configuration.md", "r"); /* tests run at the top of the tree */
+    assert_non_null(from);
+    struct buf text = {0};
+    size_t n;
+    while ((n = fread(buf_reserve(&text, 4096), 1, 4096, from)) > 0)
+        text.n += n;
+    fclose(from);
+    buf_putc(&text, '\0');
+    return text.p;
+}
+
+static void the_document_has_every_setting(void **state)
+{
+    char *document = read_document();
+    int missing = missing_rows(config_options(), document);
+    const struct section_kinds *kinds = config_sections();
+    size_t settings = config_options()->n, rows = 0;
+    for (size_t i = 0; i < kinds->n; i++) {
+        char heading[64];
+        const char *name = kinds->rows[i].name;
+        snprintf(heading, sizeof heading, "\n### `[%s%s%s]`\n", kinds->rows[i].word,
+                 name ? " " : "", name ? name : "");
+        assert_non_null(strstr(document, heading));
+        missing += missing_rows(kinds->rows[i].options, document);
+        settings += kinds->rows[i].options->n;
+    }
+    assert_int_equal(missing, 0);
+    for (const char *at = document; (at = strstr(at, "\n| `")) != NULL; at++)
+        rows++;
+    free(document);
+    assert_int_equal(rows, settings); /* more: one stayed behind that is no setting any more */
+}
+
+/* The file between ```ini and ``` is one that works. */
+static void the_example_of_the_document_loads(void **state)
+{
+    struct fixture *f = *state;
+    char *document = read_document();
+    char *start = strstr(document, "```ini\n");
+    assert_non_null(start);
+    start += 7;
+    char *end = strstr(start, "```");
+    assert_non_null(end);
+    assert_int_equal(load_file(f, str_of(start, (size_t)(end - start))), 0);
+    free(document);
+    assert_in_range(f->c.routes.n, 1, 10);
+    assert_in_range(f->c.callers.n, 1, 10);
 }
 
 int main(void)
@@ -299,7 +722,17 @@ int main(void)
         TEST(a_file_is_read),
         TEST(flags_win_over_variables_over_the_file),
         TEST(errors_in_a_file_name_file_and_line),
-        TEST(sections_are_refused),
+        TEST(a_route_has_these_defaults),
+        TEST(a_route_takes_every_setting),
+        TEST(the_sse_variables_give_defaults_of_routes),
+        TEST(routes_have_a_short_form),
+        TEST(paths_of_routes_are_checked),
+        TEST(settings_of_sections_are_checked),
+        TEST(callers_are_read),
+        TEST(callers_are_checked),
+        TEST(headers_of_sections_are_checked),
+        TEST(ten_thousand_sections_are_too_many),
+        TEST(secrets_come_from_the_environment_alone),
         TEST(broken_lines_are_refused),
         TEST(a_file_that_cannot_be_read_is_named),
         TEST(values_are_checked),
@@ -308,6 +741,8 @@ int main(void)
         TEST(the_public_url_ends_without_a_slash),
         TEST(misspelt_variables_are_traced),
         TEST(help_names_every_setting),
+        TEST(the_document_has_every_setting),
+        TEST(the_example_of_the_document_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

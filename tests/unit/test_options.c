@@ -352,6 +352,155 @@ static void help_shows_every_flag_within_80_columns(void **state)
     free(text);
 }
 
+/* A table with what sections of a file use besides. */
+struct more {
+    char *key, *secret;
+    struct option_list words;
+    int form;
+    uint64_t count, size, ttl_ms;
+};
+#define MORE(f) .field = offsetof(struct more, f)
+static int refuse(struct str value, char *reason, size_t size)
+{
+    snprintf(reason, size, "it is not right");
+    return str_eq(value, STR("right")) ? 0 : ERR_SYNTAX;
+}
+static const struct option_row more_rows[] = {
+    {.name = "key", .type = OPTION_TEXT, MORE(key), .required = true, .help = "A key."},
+    {.name = "secret",
+     .type = OPTION_TEXT,
+     MORE(secret),
+     .secret = true,
+     .check = refuse,
+     .help = "A secret."},
+    {.name = "words",
+     .type = OPTION_LIST,
+     MORE(words),
+     .commas = true,
+     .required = true,
+     .help = "Words."},
+    {.name = "form", .type = OPTION_CHOICE, MORE(form), .value = "a|b", .help = "A form."},
+    {.name = "count",
+     .type = OPTION_NUMBER,
+     MORE(count),
+     .fallback = "256",
+     .min = 1,
+     .max = 1000,
+     .fallback_env = "T_COUNT",
+     .fallback_unit = 1,
+     .help = "A count."},
+    {.name = "size",
+     .type = OPTION_SIZE,
+     MORE(size),
+     .fallback = "1536k",
+     .max = 64 << 20,
+     .fallback_env = "T_SIZE_MB",
+     .fallback_unit = 1 << 20,
+     .help = "A size."},
+    {.name = "ttl",
+     .type = OPTION_DURATION,
+     MORE(ttl_ms),
+     .fallback = "900s",
+     .min = 1,
+     .max = 86400000,
+     .fallback_env = "T_TTL_SEC",
+     .fallback_unit = 1000,
+     .help = "A time."},
+};
+static const struct options more_options = {more_rows, sizeof more_rows / sizeof *more_rows};
+
+static int set_more(struct more *m, const char *key, const char *value, char why[256])
+{
+    return options_set(&more_options, m, str_of_cstr(key), str_of_cstr(value), why, 256);
+}
+
+static void required_settings_are_missed(void **state)
+{
+    struct fixture *f = *state;
+    struct more m;
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), 0);
+    assert_int_equal(m.form, -1);
+    assert_ptr_equal(options_missing(&more_options, &m), &more_rows[0]);
+    assert_int_equal(set_more(&m, "key", "k", f->why), 0);
+    assert_ptr_equal(options_missing(&more_options, &m), &more_rows[2]);
+    assert_int_equal(set_more(&m, "words", "w", f->why), 0);
+    assert_null(options_missing(&more_options, &m));
+    assert_null(options_missing(&options, &f->s));
+    assert_true(options_has(&more_options, STR("words")));
+    assert_false(options_has(&more_options, STR("word")));
+    options_free(&more_options, &m);
+}
+
+static void commas_separate_items_where_the_row_says_so(void **state)
+{
+    struct fixture *f = *state;
+    struct more m;
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), 0);
+    assert_int_equal(set_more(&m, "words", "a , b", f->why), 0);
+    assert_int_equal(set_more(&m, "words", "c", f->why), 0);
+    assert_int_equal(m.words.n, 3);
+    assert_string_equal(m.words.items[0], "a");
+    assert_string_equal(m.words.items[1], "b");
+    assert_int_equal(set_more(&m, "words", "d,,e", f->why), ERR_SYNTAX);
+    options_free(&more_options, &m);
+    assert_int_equal(set(f, "listen", "a:1,b:2"), 0);
+    assert_int_equal(f->s.listen.n, 1);
+}
+
+static void a_list_has_a_greatest_length(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < OPTION_ITEMS_MAX; i++)
+        assert_int_equal(set(f, "listen", "a:1"), 0);
+    assert_int_equal(set(f, "listen", "b:2"), ERR_SYNTAX);
+    assert_string_equal(f->why, "listen 'b:2': more than 1000 are given");
+    assert_int_equal(f->s.listen.n, OPTION_ITEMS_MAX);
+}
+
+static void errors_do_not_repeat_a_secret(void **state)
+{
+    struct fixture *f = *state;
+    struct more m;
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), 0);
+    assert_int_equal(set_more(&m, "secret", "hunter2", f->why), ERR_SYNTAX);
+    assert_string_equal(f->why, "secret: it is not right");
+    assert_int_equal(set_more(&m, "secret", "right", f->why), 0);
+    options_free(&more_options, &m);
+}
+
+static void other_variables_may_give_a_default(void **state)
+{
+    static const struct {
+        const char *value;
+        uint64_t count;
+    } cases[] = {
+        {"7", 7},    {" 7 ", 7}, {"7.9", 7},  {"1e2", 100}, {"0", 256},   {"0.5", 256},
+        {"-7", 256}, {"x", 256}, {"7x", 256}, {"", 256},    {"nan", 256}, {"inf", 256},
+    };
+    struct fixture *f = *state;
+    struct more m;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("T_COUNT", cases[i].value, 1);
+        assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), 0);
+        assert_int_equal(m.count, cases[i].count);
+    }
+    unsetenv("T_COUNT");
+    assert_int_equal(m.size, 1536 << 10);
+    assert_int_equal(m.ttl_ms, 900000);
+    setenv("T_SIZE_MB", "2.25", 1);
+    setenv("T_TTL_SEC", "0.25", 1);
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), 0);
+    assert_int_equal(m.size, (2 << 20) + (256 << 10));
+    assert_int_equal(m.ttl_ms, 250);
+    setenv("T_SIZE_MB", "1e300", 1);
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), ERR_SYNTAX);
+    assert_string_equal(f->why, "T_SIZE_MB: expected a size up to 64m, got '1e300'");
+    setenv("T_SIZE_MB", "65", 1);
+    assert_int_equal(options_defaults(&more_options, &m, f->why, sizeof f->why), ERR_SYNTAX);
+    unsetenv("T_SIZE_MB");
+    unsetenv("T_TTL_SEC");
+}
+
 static const char *guess(const char *word)
 {
     static const char *const names[] = {"serve", "append", "tail", "ls", "rm", "version", "help"};
@@ -395,6 +544,11 @@ int main(void)
         TEST(the_environment_is_read_and_empty_is_unset),
         TEST(misspelt_variables_are_found),
         TEST(keys_of_a_file_are_set_and_unset),
+        TEST(required_settings_are_missed),
+        TEST(commas_separate_items_where_the_row_says_so),
+        TEST(a_list_has_a_greatest_length),
+        TEST(errors_do_not_repeat_a_secret),
+        TEST(other_variables_may_give_a_default),
         TEST(help_shows_every_flag_within_80_columns),
         TEST(the_nearest_name_is_suggested),
     };
