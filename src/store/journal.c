@@ -4,9 +4,9 @@
  *
  *     file   | head | batch | batch | ... | zeros, or what is left of an earlier life
  *
- * A file has its whole size from the beginning. Its head takes one sector, which a disk writes
- * whole or not at all; each batch begins at a sector, so that a write never touches one that an
- * acknowledged batch is in. Sectors have 512 bytes. Numbers are little-endian.
+ * A file has its whole size before it gets its head, and sizes differ. The head takes one sector,
+ * which a disk writes whole or not at all; each batch begins at a sector, so that a write never
+ * touches one that an acknowledged batch is in. Sectors have 512 bytes. Numbers are little-endian.
  *
  *     head      0  8  "tmjourn\n"
  *               8  4  version, 1
@@ -301,10 +301,10 @@ static void write_done(struct job *job)
         if (j->left != NULL)
             j->synced = b->number;
     }
+    kick(j); /* before those who are told: the disk need not wait until their answers are sent */
     if (b != NULL)
         batch_done(j);
     journal_files_reclaim(&j->files, j->durable, is_quiet(j));
-    kick(j);
 }
 
 static void submit(struct journal *j)
@@ -363,6 +363,7 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
                             uint64_t next, uint64_t next_file)
 {
     assert(next > 0 && next_file > 0 && config->file_bytes >= JOURNAL_FILE_MIN);
+    assert(config->first_bytes == 0 || config->first_bytes > JOURNAL_FILE_HEAD);
     struct journal *j = mem_zalloc(sizeof *j);
     j->config = *config;
     j->sched = sched;
@@ -371,7 +372,7 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
     j->durable = next - 1;
     j->job.run = write_run;
     j->job.done = write_done;
-    journal_files_init(&j->files, v, sched, preparer, config->file_bytes, next_file, next);
+    journal_files_init(&j->files, v, sched, preparer, config, next_file, next);
     j->files.changed = files_changed;
     for (int i = 0; i < BATCHES; i++)
         list_init(&j->batches[i].waiters);

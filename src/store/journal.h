@@ -11,7 +11,8 @@
  * put, and 0 again once a file could be prepared.
  *
  * Files `journal/NNNNNNNN.j` are made, zeroed and synced ahead of need by a second lane, and used
- * again when a checkpoint has made their batches dispensable. journal.c draws the format. */
+ * again when a checkpoint has made their batches dispensable. The first one is small, so that it is
+ * ready soon after the start. journal.c draws the format. */
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
 
@@ -33,16 +34,18 @@ enum journal_sync {
 };
 
 struct journal_config {
-    uint64_t file_bytes; /* of one file: at least JOURNAL_FILE_MIN */
+    uint64_t file_bytes; /* of one file, but for the first ones: at least JOURNAL_FILE_MIN */
     enum journal_sync sync;
     uint64_t sync_interval_ms;
+    uint64_t first_bytes; /* of the first file, which is waited for; 0: JOURNAL_FIRST_BYTES */
 };
-#define JOURNAL_FILE_MIN   (16 * 1024)
-#define JOURNAL_FILE_BYTES (64u * 1024 * 1024)
+#define JOURNAL_FILE_MIN    (16 * 1024)
+#define JOURNAL_FILE_BYTES  (64u * 1024 * 1024)
+#define JOURNAL_FIRST_BYTES (4u * 1024 * 1024) /* or file_bytes, if that is less */
 
 /* A record is 1 byte to this; a batch holds at least one, and one that is larger than a file gets a
  * file of its own size (journal_room says ERR_BUSY until that is there). */
-#define JOURNAL_RECORD_MAX (96u * 1024 * 1024)
+#define JOURNAL_RECORD_MAX  (96u * 1024 * 1024)
 
 /* ---- recovery: blocking, before the journal is opened ---- */
 

@@ -10,10 +10,16 @@
 
 #define SPARES_KEPT   2   /* files taken back are prepared again up to this; the rest is removed */
 #define RETRY_MS      500 /* until another attempt after a file could not be prepared */
+#define GROWTH        4   /* a file has so many times the size of the one that was made before it */
 #define ZEROS_BYTES   (64 * 1024)
 #define ZEROS_AT_ONCE 16
-/* A new file is synced in steps, or one large burst would hold up the syncs of batches. */
-#define SYNC_STEP     (8u * 1024 * 1024)
+
+/* Of a new file, written and synced at a time: for one batch that is synced meanwhile, this is what
+ * it waits for. Tests take less. */
+#ifndef JOURNAL_STEP_BYTES
+#define JOURNAL_STEP_BYTES (1024u * 1024)
+#endif
+#define HURRIED_STEPS 8 /* taken at once if there is no place left and all wait */
 
 static void prepare(struct journal_files *s);
 
@@ -56,18 +62,6 @@ static int write_zeros(struct file *f, uint64_t from, uint64_t to)
     return 0;
 }
 
-static int fill(struct journal_file *f)
-{
-    int err = 0;
-    for (uint64_t at = JOURNAL_FILE_HEAD; at < f->size && err == 0; at += SYNC_STEP) {
-        uint64_t to = f->size - at < SYNC_STEP ? f->size : at + SYNC_STEP;
-        err = write_zeros(f->file, at, to);
-        if (err == 0 && to < f->size)
-            err = vfs_sync(f->file);
-    }
-    return err;
-}
-
 static int write_head(struct journal_file *f)
 {
     char head[JOURNAL_FILE_HEAD];
@@ -76,13 +70,14 @@ static int write_head(struct journal_file *f)
     return err != 0 ? err : vfs_sync(f->file);
 }
 
-/* What the journal holds has to fit into segments as well, or it could never be released. */
+/* What the journal holds has to fit into segments as well, or it could never be released. A small
+ * file needs as much as an ordinary one, or a disk would be filled up with small ones. */
 static int check_space(struct journal_file *f)
 {
-    uint64_t free_bytes;
+    uint64_t free_bytes, size = f->size > f->set->file_bytes ? f->size : f->set->file_bytes;
     if (vfs_free_bytes(f->set->vfs, &free_bytes) != 0)
         return 0; /* then we shall see */
-    return free_bytes / 2 < f->size ? ERR_FULL : 0;
+    return free_bytes / 2 < size ? ERR_FULL : 0;
 }
 
 static void discard(struct journal_file *f)
@@ -94,29 +89,41 @@ static void discard(struct journal_file *f)
     vfs_remove(f->set->vfs, name); /* if it stays, the next server removes it */
 }
 
-static int make_file(struct journal_file *f)
+static int create(struct journal_file *f)
 {
     char name[JOURNAL_NAME_MAX];
     journal_name(f->name, name);
     int err = check_space(f);
-    if (err == 0)
-        err = vfs_open(f->set->vfs, name, VFS_CREATE, &f->file);
-    if (err != 0)
-        return err;
-    err = fill(f);
-    if (err == 0)
-        err = write_head(f);
+    return err != 0 ? err : vfs_open(f->set->vfs, name, VFS_CREATE, &f->file);
+}
+
+/* It can be used from now on: all of it is on the disk, and its name. */
+static int finish(struct journal_file *f)
+{
+    int err = write_head(f);
     if (err == 0 && JOURNAL_BROKEN != JOURNAL_FORGETS_NAMES)
         err = vfs_sync_dir(f->set->vfs, JOURNAL_DIR);
-    if (err != 0)
-        discard(f);
     return err;
 }
 
-static void make_run(struct job *j)
+static int make_step(struct journal_file *f)
+{
+    int err = write_zeros(f->file, f->made, f->until);
+    if (err != 0)
+        return err;
+    f->made = f->until;
+    return f->made < f->size ? vfs_sync(f->file) : finish(f);
+}
+
+static void step_run(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
-    f->err = make_file(f);
+    f->err = f->file == NULL ? create(f) : 0;
+    if (f->err != 0)
+        return;
+    f->err = make_step(f);
+    if (f->err != 0)
+        discard(f);
 }
 
 /* The stale batches behind the new head verify no more. */
@@ -135,15 +142,29 @@ static void discard_run(struct job *j)
 
 /* ---- files that become ready and go again ---- */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static struct journal_file *file_of(struct link *l)
+{
+    return list_item(l, struct journal_file, link);
+}
+
 static void file_ready(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
     struct journal_files *s = f->set;
     s->err = f->err;
+    list_remove(&f->link);
     if (f->err == 0) {
         f->used = JOURNAL_FILE_HEAD;
         f->last = 0;
         list_push(&s->spares, &f->link);
+        s->awaited = false;
+        if (f->size >= s->wanted)
+            s->wanted = 0;
         timer_stop(&s->retry);
         return;
     }
@@ -153,11 +174,17 @@ static void file_ready(struct job *j)
     free(f);
 }
 
-static void make_done(struct job *j)
+static void step_done(struct job *j)
 {
-    struct journal_files *s = container_of(j, struct journal_file, job)->set;
-    s->creating = false;
-    file_ready(j);
+    struct journal_file *f = container_of(j, struct journal_file, job);
+    struct journal_files *s = f->set;
+    s->stepping = false;
+    if (f->err != 0 || f->made == f->size) {
+        s->making = NULL;
+        if (f->err == 0 && f->size >= s->next_bytes)
+            s->next_bytes = least(s->next_bytes * GROWTH, s->file_bytes);
+        file_ready(j);
+    }
     end_job(s);
 }
 
@@ -183,23 +210,59 @@ static struct journal_identity new_identity(struct journal_files *s)
         .id = s->next_id++, .salt = rand_u64(), .epoch = s->epoch, .first = s->first_number};
 }
 
-static void make(struct journal_files *s, uint64_t size)
+/* One that is larger than ordinary comes after one that is not: the disk may have no room for it,
+ * and who needs less must not suffer from that. */
+static uint64_t size_of_next(const struct journal_files *s)
+{
+    bool later = s->wanted > s->file_bytes && s->n_spares == 0;
+    return s->wanted > s->next_bytes && !later ? s->wanted : s->next_bytes;
+}
+
+static void make(struct journal_files *s)
 {
     struct journal_file *f = mem_zalloc(sizeof *f);
-    list_init(&f->link);
     f->set = s;
-    f->size = size;
+    f->size = size_of_next(s);
+    f->made = JOURNAL_FILE_HEAD;
     f->who = new_identity(s);
     f->name = f->who.id;
-    s->creating = true;
-    s->bytes += size;
+    list_push(&s->preparing, &f->link);
+    s->making = f;
+    if (f->size >= s->wanted)
+        s->wanted = 0;
+    s->bytes += f->size;
     s->n_spares++;
-    begin_job(s, &f->job, make_run, make_done);
+}
+
+/* How much of the new file should be there by now: all of it when three quarters of the one that is
+ * being filled are used, and before that in proportion. */
+static uint64_t due(const struct journal_files *s)
+{
+    if (s->awaited || list_empty(&s->used))
+        return s->making->size;
+    const struct journal_file *filling = file_of(s->used.prev);
+    uint64_t by = filling->size / 4 * 3;
+    return filling->used < by ? s->making->size * filling->used / by : s->making->size;
+}
+
+static void step(struct journal_files *s)
+{
+    struct journal_file *f = s->making;
+    if (f == NULL || s->stepping || f->made >= due(s))
+        return;
+    bool hurry = s->awaited || list_empty(&s->used);
+    f->until = least(f->made + (hurry ? HURRIED_STEPS : 1) * JOURNAL_STEP_BYTES, f->size);
+    /* Files are filled in the order of their ids, and others may be renewed between two steps. */
+    if (f->until == f->size && f->who.id + 1 != s->next_id)
+        f->who = new_identity(s);
+    s->stepping = true;
+    begin_job(s, &f->job, step_run, step_done);
 }
 
 static void renew(struct journal_files *s, struct journal_file *f)
 {
     f->who = new_identity(s);
+    list_push(&s->preparing, &f->link);
     s->n_spares++;
     begin_job(s, &f->job, renew_run, renew_done);
 }
@@ -289,19 +352,17 @@ static void remove_old(struct journal_files *s)
 
 static void prepare(struct journal_files *s)
 {
-    if (s->stopping || s->creating || s->opening || timer_running(&s->retry))
+    bool waits = s->opening || timer_running(&s->retry);
+    if (s->stopping)
         return;
-    if (!s->opened) {
+    if (!waits && !s->opened) {
         s->opening = true;
         begin_job(s, &s->open_job, open_run, open_done);
         return;
     }
-    if (s->n_spares == 0) {
-        make(s, s->file_bytes);
-    } else if (s->wanted > 0) {
-        make(s, s->wanted);
-        s->wanted = 0;
-    }
+    if (!waits && s->making == NULL && (s->n_spares == 0 || s->wanted > 0))
+        make(s);
+    step(s);
     remove_old(s);
 }
 
@@ -311,18 +372,21 @@ static void try_again(struct timer *t)
 }
 
 void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sched,
-                        struct lane *lane, uint64_t file_bytes, uint64_t next_id,
+                        struct lane *lane, const struct journal_config *config, uint64_t next_id,
                         uint64_t first_number)
 {
+    uint64_t first_bytes = config->first_bytes != 0 ? config->first_bytes : JOURNAL_FIRST_BYTES;
     *s = (struct journal_files){
         .vfs = v,
         .sched = sched,
         .lane = lane,
-        .file_bytes = journal_span(file_bytes),
+        .file_bytes = journal_span(config->file_bytes),
+        .next_bytes = journal_span(least(first_bytes, config->file_bytes)),
         .next_id = next_id,
         .epoch = next_id,
         .first_number = first_number,
     };
+    list_init(&s->preparing);
     list_init(&s->spares);
     list_init(&s->used);
     timer_init(&s->retry, try_again);
@@ -331,11 +395,6 @@ void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sc
 void journal_files_start(struct journal_files *s)
 {
     prepare(s);
-}
-
-static struct journal_file *file_of(struct link *l)
-{
-    return list_item(l, struct journal_file, link);
 }
 
 static uint64_t left_in(const struct journal_files *s)
@@ -363,11 +422,22 @@ bool journal_probe_place(struct journal_probe *p, uint64_t span)
     return true;
 }
 
+/* The largest that will be ready without anybody's asking for it. */
+static uint64_t coming(struct journal_files *s)
+{
+    uint64_t size = 0;
+    list_each (l, &s->preparing)
+        if (file_of(l)->size > size)
+            size = file_of(l)->size;
+    return size;
+}
+
 int journal_files_lack(struct journal_files *s, uint64_t span)
 {
     uint64_t size = JOURNAL_FILE_HEAD + span;
-    if (size > s->file_bytes && size > s->wanted)
+    if (size > coming(s) && size > s->wanted)
         s->wanted = size;
+    s->awaited = true;
     prepare(s);
     return s->err != 0 ? s->err : ERR_BUSY;
 }
@@ -405,11 +475,18 @@ static struct journal_file *dispensable(struct journal_files *s, uint64_t durabl
     return !filling || (quiet && s->err != 0) ? f : NULL;
 }
 
+/* Others than ordinary ones are not kept, unless a small one is all that can be had. */
+static bool is_worth_keeping(const struct journal_files *s, const struct journal_file *f)
+{
+    bool fits = f->size == s->file_bytes || (f->size < s->file_bytes && s->err != 0);
+    return fits && s->n_spares < SPARES_KEPT;
+}
+
 void journal_files_reclaim(struct journal_files *s, uint64_t durable, bool quiet)
 {
     for (struct journal_file *f; (f = dispensable(s, durable, quiet)) != NULL;) {
         list_remove(&f->link);
-        if (f->size == s->file_bytes && s->n_spares < SPARES_KEPT)
+        if (is_worth_keeping(s, f))
             renew(s, f);
         else
             begin_job(s, &f->job, discard_run, discard_done);
@@ -436,6 +513,7 @@ void journal_files_deinit(struct journal_files *s)
 {
     assert(s->n_jobs == 0);
     timer_stop(&s->retry);
+    close_all(&s->preparing); /* half made: the next server removes it */
     close_all(&s->spares);
     close_all(&s->used);
     buf_deinit(&s->old);

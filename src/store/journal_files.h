@@ -5,6 +5,10 @@
  * Everything is called on the loop thread; the work is done on the preparer's lane. A place is
  * given only in a file that is ready, so that one who has a place cannot run out of space.
  *
+ * The first file is a small one, for everybody waits for it; those that follow grow up to the
+ * ordinary size. A new file is zeroed in small steps, as fast as the one before it fills: batches
+ * are synced on the same disk, and would have to wait behind one large burst.
+ *
  * Files that were there before are never written to. They are removed when everything in them has
  * been released and a file of our own is ready, so that the highest id is always on the disk and
  * none is given twice. */
@@ -26,10 +30,12 @@ struct journal_file {
     struct journal_identity who;
     uint64_t name, size;
     struct file *file;
-    uint64_t used; /* bytes given away, the head included */
-    uint64_t last; /* number of the last batch that was given a place; 0: none */
-    bool held;     /* the writer's lane may be at it */
-    int err;       /* of the job */
+    uint64_t made;  /* bytes that are there, the head's place included, while it is being made */
+    uint64_t until; /* ... after the step under way */
+    uint64_t used;  /* bytes given away, the head included */
+    uint64_t last;  /* number of the last batch that was given a place; 0: none */
+    bool held;      /* the writer's lane may be at it */
+    int err;        /* of the job */
 };
 
 struct journal_files {
@@ -37,12 +43,17 @@ struct journal_files {
     struct sched *sched;
     struct lane *lane;
     uint64_t file_bytes; /* of an ordinary file */
+    uint64_t next_bytes; /* of the next one that is made */
     uint64_t next_id, epoch, first_number;
-    struct link spares; /* ready, in the order of their ids */
-    struct link used;   /* the last one is being filled */
-    unsigned n_spares;  /* ready or being prepared */
+    struct link preparing;       /* not ready yet */
+    struct link spares;          /* ready, in the order of their ids */
+    struct link used;            /* the last one is being filled */
+    unsigned n_spares;           /* ready or being prepared */
+    struct journal_file *making; /* one of `preparing`, new; NULL: none */
+    bool stepping;               /* a step of that is under way */
     unsigned n_jobs;
-    bool opened, creating, stopping;
+    bool opened, stopping;
+    bool awaited;      /* somebody found no place since a file has become ready */
     uint64_t wanted;   /* bytes of a larger file that somebody needs; 0: none */
     int err;           /* why the last file could not be prepared */
     uint64_t bytes;    /* of all files, old ones included */
@@ -61,7 +72,7 @@ struct journal_files {
 
 /* first_number: of the first batch that will get a place. */
 void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sched,
-                        struct lane *lane, uint64_t file_bytes, uint64_t next_id,
+                        struct lane *lane, const struct journal_config *config, uint64_t next_id,
                         uint64_t first_number);
 
 /* Makes the folder, finds old files, prepares the first. changed() follows. Tries again for ever.

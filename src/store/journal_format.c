@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/journal_format.h"
 #include "base/err.h"
+#include "base/le.h"
 #include "base/num.h"
 
 #include <assert.h>
@@ -29,31 +30,6 @@ enum {
 static const char head_magic[8] = {'t', 'm', 'j', 'o', 'u', 'r', 'n', '\n'};
 static const char batch_magic[4] = {'t', 'm', 'b', '\n'};
 
-static void put_u32(char *out, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (char)(v >> (8 * i));
-}
-
-static void put_u64(char *out, uint64_t v)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (char)(v >> (8 * i));
-}
-
-static uint32_t get_u32(const char *p)
-{
-    uint32_t v = 0;
-    for (int i = 0; i < 4; i++)
-        v |= (uint32_t)(unsigned char)p[i] << (8 * i);
-    return v;
-}
-
-static uint64_t get_u64(const char *p)
-{
-    return get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
-}
-
 /* ---- names ---- */
 
 void journal_name(uint64_t n, char *out)
@@ -75,26 +51,26 @@ void journal_head_write(char *out, const struct journal_identity *who)
 {
     memset(out, 0, JOURNAL_FILE_HEAD);
     memcpy(out, head_magic, sizeof head_magic);
-    put_u32(out + HEAD_VERSION, JOURNAL_VERSION);
-    put_u64(out + HEAD_ID, who->id);
-    put_u64(out + HEAD_EPOCH, who->epoch);
-    put_u64(out + HEAD_FIRST, who->first);
-    put_u64(out + HEAD_SALT, who->salt);
-    put_u64(out + HEAD_SUM, XXH3_64bits(out, HEAD_SUM));
+    le_put_u32(out + HEAD_VERSION, JOURNAL_VERSION);
+    le_put_u64(out + HEAD_ID, who->id);
+    le_put_u64(out + HEAD_EPOCH, who->epoch);
+    le_put_u64(out + HEAD_FIRST, who->first);
+    le_put_u64(out + HEAD_SALT, who->salt);
+    le_put_u64(out + HEAD_SUM, XXH3_64bits(out, HEAD_SUM));
 }
 
 int journal_head_read(const char *head, struct journal_identity *out)
 {
     if (memcmp(head, head_magic, sizeof head_magic) != 0 ||
-        get_u64(head + HEAD_SUM) != XXH3_64bits(head, HEAD_SUM))
+        le_get_u64(head + HEAD_SUM) != XXH3_64bits(head, HEAD_SUM))
         return ERR_CORRUPT;
-    if (get_u32(head + HEAD_VERSION) != JOURNAL_VERSION)
+    if (le_get_u32(head + HEAD_VERSION) != JOURNAL_VERSION)
         return ERR_VERSION;
     struct journal_identity who = {
-        .id = get_u64(head + HEAD_ID),
-        .salt = get_u64(head + HEAD_SALT),
-        .epoch = get_u64(head + HEAD_EPOCH),
-        .first = get_u64(head + HEAD_FIRST),
+        .id = le_get_u64(head + HEAD_ID),
+        .salt = le_get_u64(head + HEAD_SALT),
+        .epoch = le_get_u64(head + HEAD_EPOCH),
+        .first = le_get_u64(head + HEAD_FIRST),
     };
     if (who.id == 0 || who.id > JOURNAL_NUMBER_MAX || who.epoch > who.id || who.first == 0)
         return ERR_CORRUPT;
@@ -112,36 +88,36 @@ static uint64_t sum_of(const void *p, size_t n, const struct journal_identity *w
 void journal_record_head_write(char *out, size_t n)
 {
     assert(n > 0 && n <= JOURNAL_RECORD_MAX);
-    put_u32(out, (uint32_t)n);
+    le_put_u32(out, (uint32_t)n);
 }
 
 void journal_batch_write(char *batch, const struct journal_identity *who,
                          const struct journal_batch_head *h)
 {
     memcpy(batch, batch_magic, sizeof batch_magic);
-    put_u32(batch + BATCH_COUNT, h->count);
-    put_u64(batch + BATCH_FILE, who->id);
-    put_u64(batch + BATCH_NUMBER, h->number);
-    put_u64(batch + BATCH_SYNCED, h->synced);
-    put_u64(batch + BATCH_LENGTH, h->length);
-    put_u64(batch + BATCH_RECORDS_SUM, sum_of(batch + JOURNAL_BATCH_HEAD, h->length, who));
-    put_u64(batch + BATCH_SUM, sum_of(batch, BATCH_SUM, who));
+    le_put_u32(batch + BATCH_COUNT, h->count);
+    le_put_u64(batch + BATCH_FILE, who->id);
+    le_put_u64(batch + BATCH_NUMBER, h->number);
+    le_put_u64(batch + BATCH_SYNCED, h->synced);
+    le_put_u64(batch + BATCH_LENGTH, h->length);
+    le_put_u64(batch + BATCH_RECORDS_SUM, sum_of(batch + JOURNAL_BATCH_HEAD, h->length, who));
+    le_put_u64(batch + BATCH_SUM, sum_of(batch, BATCH_SUM, who));
 }
 
 bool journal_batch_head_read(const char *at, const struct journal_identity *who,
                              struct journal_batch_head *out)
 {
     if (memcmp(at, batch_magic, sizeof batch_magic) != 0 ||
-        get_u64(at + BATCH_SUM) != sum_of(at, BATCH_SUM, who))
+        le_get_u64(at + BATCH_SUM) != sum_of(at, BATCH_SUM, who))
         return false;
-    if (get_u64(at + BATCH_FILE) != who->id && JOURNAL_BROKEN != JOURNAL_FORGETS_IDENTITY)
+    if (le_get_u64(at + BATCH_FILE) != who->id && JOURNAL_BROKEN != JOURNAL_FORGETS_IDENTITY)
         return false;
     struct journal_batch_head h = {
-        .count = get_u32(at + BATCH_COUNT),
-        .number = get_u64(at + BATCH_NUMBER),
-        .synced = get_u64(at + BATCH_SYNCED),
-        .length = get_u64(at + BATCH_LENGTH),
-        .sum = get_u64(at + BATCH_RECORDS_SUM),
+        .count = le_get_u32(at + BATCH_COUNT),
+        .number = le_get_u64(at + BATCH_NUMBER),
+        .synced = le_get_u64(at + BATCH_SYNCED),
+        .length = le_get_u64(at + BATCH_LENGTH),
+        .sum = le_get_u64(at + BATCH_RECORDS_SUM),
     };
     if (h.number == 0 || h.number > JOURNAL_NUMBER_MAX || h.synced > h.number || h.count == 0 ||
         h.length > journal_length_max() || h.length / (JOURNAL_RECORD_HEAD + 1) < h.count)
@@ -154,7 +130,7 @@ bool journal_record_next(struct str *records, struct str *out)
 {
     if (records->n < JOURNAL_RECORD_HEAD)
         return false;
-    size_t n = get_u32(records->p);
+    size_t n = le_get_u32(records->p);
     if (n == 0 || n > JOURNAL_RECORD_MAX || n > records->n - JOURNAL_RECORD_HEAD)
         return false;
     *out = str_of(records->p + JOURNAL_RECORD_HEAD, n);

@@ -11,7 +11,8 @@
  * them has to be found, or the test itself is worth nothing. See model/seeds.h for how to repeat a
  * run. */
 static int fault_in_journal;
-#define JOURNAL_BROKEN fault_in_journal
+#define JOURNAL_BROKEN     fault_in_journal
+#define JOURNAL_STEP_BYTES 4096 /* so that a file is made in several */
 #include "store/journal.c"
 #include "store/journal_files.c"
 #include "store/journal_format.c"
@@ -195,9 +196,11 @@ static void begin_life(struct run *r)
     static const enum journal_sync syncs[] = {JOURNAL_SYNC_ALWAYS,   JOURNAL_SYNC_ALWAYS,
                                               JOURNAL_SYNC_ALWAYS,   JOURNAL_SYNC_ALWAYS,
                                               JOURNAL_SYNC_INTERVAL, JOURNAL_SYNC_NEVER};
+    static const uint64_t first_bytes[] = {1024, 3072, JOURNAL_FILE_MIN};
     unsigned turns = (unsigned)rng_between(&r->rng, 0, LANE_TURNS);
     r->config = (struct journal_config){
         .file_bytes = JOURNAL_FILE_MIN,
+        .first_bytes = first_bytes[rng_below(&r->rng, sizeof first_bytes / sizeof *first_bytes)],
         .sync = syncs[rng_below(&r->rng, sizeof syncs / sizeof *syncs)],
         .sync_interval_ms = INTERVAL_MS,
     };
@@ -382,7 +385,7 @@ static void run_free(struct run *r)
 
 static void fill_files(struct run *r)
 {
-    struct journal_config config = {JOURNAL_FILE_MIN, JOURNAL_SYNC_ALWAYS, INTERVAL_MS};
+    struct journal_config config = {.file_bytes = JOURNAL_FILE_MIN};
     r->writer = simlane_new(&r->sched, 1, 0);
     r->preparer = simlane_new(&r->sched, 1, 0);
     r->journal =

@@ -47,8 +47,8 @@ static size_t make_record(char *out, uint64_t batch, uint64_t index)
 {
     size_t n = RECORD_BYTES - (size_t)(batch + index) % 7;
     memset(out, (int)('a' + (batch * RECORDS + index) % 26), n);
-    put_u64(out, batch);
-    put_u64(out + 8, index);
+    le_put_u64(out, batch);
+    le_put_u64(out + 8, index);
     return n;
 }
 
@@ -129,13 +129,13 @@ static void change(struct buf *a, struct buf *b, struct input *in)
 static void repair_batch(char *at, size_t rest, const struct journal_identity *who)
 {
     memcpy(at, batch_magic, sizeof batch_magic);
-    put_u64(at + BATCH_FILE, who->id);
-    put_u64(at + BATCH_NUMBER, get_u64(at + BATCH_NUMBER) % 16);
-    put_u64(at + BATCH_LENGTH, get_u64(at + BATCH_LENGTH) % 2048);
-    uint64_t length = get_u64(at + BATCH_LENGTH);
+    le_put_u64(at + BATCH_FILE, who->id);
+    le_put_u64(at + BATCH_NUMBER, le_get_u64(at + BATCH_NUMBER) % 16);
+    le_put_u64(at + BATCH_LENGTH, le_get_u64(at + BATCH_LENGTH) % 2048);
+    uint64_t length = le_get_u64(at + BATCH_LENGTH);
     if (length <= rest - JOURNAL_BATCH_HEAD)
-        put_u64(at + BATCH_RECORDS_SUM, sum_of(at + JOURNAL_BATCH_HEAD, length, who));
-    put_u64(at + BATCH_SUM, sum_of(at, BATCH_SUM, who));
+        le_put_u64(at + BATCH_RECORDS_SUM, sum_of(at + JOURNAL_BATCH_HEAD, length, who));
+    le_put_u64(at + BATCH_SUM, sum_of(at, BATCH_SUM, who));
 }
 
 /* From the end: a batch's sum covers what is behind it. */
@@ -143,8 +143,8 @@ static void repair(struct buf *b, uint64_t id)
 {
     if (b->n < JOURNAL_FILE_HEAD)
         return;
-    struct journal_identity who = {.id = id, .salt = id, .epoch = 1 + get_u64(b->p) % id};
-    who.first = 1 + get_u64(b->p + 8) % 4;
+    struct journal_identity who = {.id = id, .salt = id, .epoch = 1 + le_get_u64(b->p) % id};
+    who.first = 1 + le_get_u64(b->p + 8) % 4;
     journal_head_write(b->p, &who);
     for (size_t at = b->n / JOURNAL_SECTOR * JOURNAL_SECTOR; at > JOURNAL_SECTOR;) {
         at -= JOURNAL_SECTOR;

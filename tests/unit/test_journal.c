@@ -106,7 +106,7 @@ static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     w->fs = simfs_new(1);
-    w->config = (struct journal_config){FILE_BYTES, JOURNAL_SYNC_ALWAYS, INTERVAL_MS};
+    w->config = (struct journal_config){.file_bytes = FILE_BYTES, .sync_interval_ms = INTERVAL_MS};
     sched_init(&w->sched, 0, 0);
     w->writer = simlane_new(&w->sched, 1, 0);
     w->preparer = simlane_new(&w->sched, 1, 0);
@@ -183,14 +183,18 @@ static uint64_t calls(struct world *w, enum simfs_op op)
     return simfs_calls(w->fs, op);
 }
 
+static struct str file_content(struct world *w, unsigned n)
+{
+    char name[JOURNAL_NAME_MAX];
+    journal_name(n, name);
+    return simfs_content(w->fs, name);
+}
+
 static unsigned count_files(struct world *w)
 {
     unsigned n = 0;
-    for (unsigned i = 1; i < 200; i++) {
-        char name[JOURNAL_NAME_MAX];
-        journal_name(i, name);
-        n += simfs_content(w->fs, name).p != NULL;
-    }
+    for (unsigned i = 1; i < 200; i++)
+        n += file_content(w, i).p != NULL;
     return n;
 }
 
@@ -464,13 +468,238 @@ static void test_old_files_are_removed_when_released(void **state)
     assert_replays(w, 41, 40, 41);
 }
 
+/* -- small files first ------------------------------------------------------------------------- */
+
+#define FIRST_BYTES 2048
+
+static void start_small(struct world *w)
+{
+    w->config.first_bytes = FIRST_BYTES;
+    start(w);
+}
+
+static void test_first_files_are_small(void **state)
+{
+    struct world *w = *state;
+    const size_t sizes[] = {FIRST_BYTES, 4 * FIRST_BYTES, FILE_BYTES, FILE_BYTES};
+    uint64_t sum = 0;
+    unsigned n = 0;
+    start_small(w);
+    assert_int_equal(journal_file_bytes(w->journal), FIRST_BYTES);
+    while (count_files(w) < 4) {
+        put_sized(w, n++, 1000);
+        turn(w);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(file_content(w, 1 + i).n, sizes[i]);
+        sum += sizes[i];
+    }
+    assert_int_equal(journal_file_bytes(w->journal), sum);
+    assert_int_equal(simfs_bytes(w->fs), sum);
+    assert_replays(w, 1, 0, n);
+}
+
+/* It gets a file that it fits in, and the small one is left as it is. */
+static void test_record_larger_than_the_first_file(void **state)
+{
+    struct world *w = *state;
+    const size_t sizes[] = {FIRST_BYTES, 5000, 4 * FIRST_BYTES, FILE_BYTES - 1000, 3 * FILE_BYTES};
+    start_small(w);
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        put_sized(w, 2 * i, 100); /* so that something is before it in the batch */
+        if (journal_room(w->journal, sizes[i]) != 0)
+            turn(w);
+        if (journal_room(w->journal, sizes[i]) != 0)
+            turn(w); /* one for which an ordinary file had to come first */
+        put_sized(w, 2 * i + 1, sizes[i]);
+    }
+    turn(w);
+    assert_replays(w, 1, 0, 10);
+    assert_int_equal(simfs_bytes(w->fs), journal_file_bytes(w->journal));
+}
+
+static void test_small_files_are_not_kept(void **state)
+{
+    struct world *w = *state;
+    unsigned n = 0;
+    start_small(w);
+    while (count_files(w) < 5) {
+        put_sized(w, n++, 1000);
+        turn(w);
+    }
+    uint64_t from = journal_cut(w->journal);
+    journal_release(w->journal, from);
+    turn(w);
+    assert_null(file_content(w, 1).p);
+    assert_null(file_content(w, 2).p);
+    assert_int_equal(journal_file_bytes(w->journal), count_files(w) * (uint64_t)FILE_BYTES);
+    put_sized(w, n, 1000);
+    turn(w);
+    assert_replays(w, from, n, n + 1);
+}
+
+/* The disk takes the small file and no other: it is used over and over. */
+static void test_full_disk_with_a_small_file(void **state)
+{
+    struct world *w = *state;
+    simfs_set_capacity(w->fs, 2 * FILE_BYTES);
+    start_small(w);
+    unsigned n = 0;
+    for (int i = 0; i < 5; i++) {
+        unsigned end = n;
+        for (; journal_room(w->journal, 400) == 0; end++) {
+            put_sized(w, end, 400);
+            turn(w);
+        }
+        assert_int_equal(journal_room(w->journal, 400), ERR_FULL);
+        assert_int_equal(end - n, (FIRST_BYTES - JOURNAL_FILE_HEAD) / JOURNAL_SECTOR);
+        assert_replays(w, n + 1, n, end);
+        journal_release(w->journal, journal_cut(w->journal));
+        turn(w);
+        n = end;
+    }
+    assert_int_equal(journal_file_bytes(w->journal), FIRST_BYTES);
+    simfs_set_capacity(w->fs, 10 * FILE_BYTES);
+    sleep_ms(w, 1000);
+    assert_int_equal(journal_room(w->journal, FILE_BYTES / 2), ERR_BUSY);
+    turn(w);
+    put_sized(w, n, FILE_BYTES / 2);
+    turn(w);
+    assert_replays(w, n + 1, n, n + 1);
+}
+
+/* -- preparing in steps ------------------------------------------------------------------------ */
+
+#define MIB (1024u * 1024)
+
+/* Files of so many steps that each can be seen. */
+static void start_large(struct world *w)
+{
+    w->config.file_bytes = w->config.first_bytes = 8 * MIB;
+    start(w);
+}
+
+static void test_next_file_grows_with_use(void **state)
+{
+    struct world *w = *state;
+    size_t before = 0;
+    start_large(w);
+    turn(w);
+    assert_int_equal(count_files(w), 1);
+    uint64_t syncs = calls(w, SIMFS_SYNC);
+    for (unsigned i = 0; i < 24; i++) {
+        put_sized(w, i, MIB / 4);
+        turn(w);
+        size_t made = file_content(w, 2).n, used = (i + 1) * MIB / 4;
+        assert_true(made >= used && made <= 2 * used + MIB);
+        assert_true(made - before <= MIB + JOURNAL_FILE_HEAD);
+        before = made;
+    }
+    assert_int_equal(calls(w, SIMFS_SYNC) - syncs, 24 + 8); /* no burst was left for the end */
+    assert_int_equal(file_content(w, 2).n, 8 * MIB);
+    assert_int_equal(count_files(w), 2);
+    simlane_hold(w->preparer, true);
+    for (unsigned i = 24; i < 60; i++) { /* it was ready */
+        put_sized(w, i, MIB / 4);
+        turn(w);
+    }
+    assert_replays(w, 1, 0, 60);
+    simlane_hold(w->preparer, false);
+}
+
+static void test_who_waits_hurries_the_next_file(void **state)
+{
+    struct world *w = *state;
+    start_large(w);
+    put_sized(w, 0, 1000);
+    turn(w);
+    assert_int_equal(file_content(w, 2).n, MIB + JOURNAL_FILE_HEAD);
+    put_sized(w, 1, 2 * MIB);
+    assert_int_equal(journal_room(w->journal, 7 * MIB), ERR_BUSY);
+    turn(w);
+    assert_int_equal(file_content(w, 2).n, 8 * MIB);
+    put_sized(w, 2, 7 * MIB);
+    turn(w);
+    assert_replays(w, 1, 0, 3);
+}
+
+/* What is half made when the journal stops is no file, and goes with the old ones. */
+static void test_stop_between_two_steps(void **state)
+{
+    struct world *w = *state;
+    start_large(w);
+    put_sized(w, 0, 1000);
+    turn(w);
+    stop(w);
+    assert_int_equal(file_content(w, 2).n, MIB + JOURNAL_FILE_HEAD);
+    assert_replays(w, 1, 0, 1);
+    assert_int_equal(w->scan.next_file, 3);
+    open_journal(w, w->scan.next, w->scan.next_file);
+    turn(w);
+    assert_int_equal(journal_file_bytes(w->journal), 17 * MIB + JOURNAL_FILE_HEAD);
+    journal_release(w->journal, w->scan.next);
+    turn(w);
+    assert_null(file_content(w, 1).p);
+    assert_null(file_content(w, 2).p);
+    assert_int_equal(journal_file_bytes(w->journal), 8 * MIB);
+}
+
+/* A file is half made when another becomes free and ready before it: both are used in the order of
+ * their ids. */
+static void test_renewed_file_overtakes_a_new_one(void **state)
+{
+    struct world *w = *state;
+    unsigned n = 0;
+    start_large(w);
+    for (; file_content(w, 3).p == NULL; n++) {
+        put_sized(w, n, MIB);
+        turn(w);
+    }
+    assert_true(file_content(w, 3).n < 8 * MIB);
+    uint64_t from = journal_cut(w->journal);
+    unsigned first = n;
+    journal_release(w->journal, from); /* of the first file */
+    turn(w);
+    for (; n < first + 30; n++) {
+        put_sized(w, n, MIB);
+        turn(w);
+        assert_replays(w, from, first, n + 1);
+    }
+    struct journal_identity one, three;
+    assert_int_equal(journal_head_read(file_content(w, 1).p, &one), 0);
+    assert_int_equal(journal_head_read(file_content(w, 3).p, &three), 0);
+    assert_true(three.id > one.id && one.id > 3);
+}
+
+static void test_full_between_two_steps(void **state)
+{
+    struct world *w = *state;
+    start_large(w);
+    put_sized(w, 0, 1000);
+    turn(w);
+    simfs_set_capacity(w->fs, simfs_bytes(w->fs) + MIB);
+    unsigned n = 1;
+    for (; journal_room(w->journal, MIB / 2) == 0; n++) {
+        put_sized(w, n, MIB / 2);
+        turn(w);
+    }
+    assert_int_equal(journal_room(w->journal, MIB / 2), ERR_FULL);
+    assert_null(file_content(w, 2).p);
+    assert_int_equal(journal_file_bytes(w->journal), 8 * MIB);
+    simfs_set_capacity(w->fs, UINT64_MAX);
+    sleep_ms(w, 1000);
+    put_sized(w, n, MIB / 2);
+    turn(w);
+    assert_replays(w, 1, 0, n + 1);
+}
+
 /* -- room -------------------------------------------------------------------------------------- */
 
 static void test_busy_while_the_disk_is_slow(void **state)
 {
     struct world *w = *state;
     size_t put_bytes = 0;
-    w->config.file_bytes = JOURNAL_FILE_BYTES;
+    w->config.file_bytes = w->config.first_bytes = JOURNAL_FILE_BYTES;
     start(w);
     turn(w);
     simlane_hold(w->writer, true);
@@ -773,6 +1002,18 @@ static void test_sync_never(void **state)
     assert_string_equal(w->replayed.p, "1:a 2:b ");
 }
 
+/* -- the format -------------------------------------------------------------------------------- */
+
+static void test_numbers_are_little_endian(void **state)
+{
+    char head[JOURNAL_FILE_HEAD], record[JOURNAL_RECORD_HEAD];
+    journal_head_write(head, &(struct journal_identity){.id = 0x0102030405060708, .first = 1});
+    assert_memory_equal(head + 8, "\1\0\0\0", 4);
+    assert_memory_equal(head + 16, "\10\7\6\5\4\3\2\1", 8);
+    journal_record_head_write(record, 0x010203);
+    assert_memory_equal(record, "\3\2\1\0", 4);
+}
+
 /* -- scanning ---------------------------------------------------------------------------------- */
 
 /* Ten batches of one record in two files, all durable. */
@@ -1010,6 +1251,15 @@ int main(void)
         TEST(test_large_record),
         TEST(test_largest_that_fits_an_ordinary_file),
         TEST(test_old_files_are_removed_when_released),
+        TEST(test_first_files_are_small),
+        TEST(test_record_larger_than_the_first_file),
+        TEST(test_small_files_are_not_kept),
+        TEST(test_full_disk_with_a_small_file),
+        TEST(test_next_file_grows_with_use),
+        TEST(test_who_waits_hurries_the_next_file),
+        TEST(test_stop_between_two_steps),
+        TEST(test_renewed_file_overtakes_a_new_one),
+        TEST(test_full_between_two_steps),
         TEST(test_busy_while_the_disk_is_slow),
         TEST(test_busy_while_a_file_is_prepared),
         TEST(test_full_disk),
@@ -1025,6 +1275,7 @@ int main(void)
         TEST(test_sync_interval_when_files_change),
         TEST(test_sync_error_in_an_interval),
         TEST(test_sync_never),
+        TEST(test_numbers_are_little_endian),
         TEST(test_nothing_there),
         TEST(test_last_batch_damaged_is_torn),
         TEST(test_other_batch_damaged_is_corruption),
