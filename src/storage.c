@@ -19,6 +19,11 @@ static void close_all(struct storage *s)
     *s = (struct storage){0};
 }
 
+static struct retain retain_of(const struct config *c)
+{
+    return (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
+}
+
 static int open_embedded(struct storage *s, struct loop *loop, const struct config *c, char *why,
                          size_t size)
 {
@@ -40,6 +45,7 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.journal.sync_interval_ms = c->sync_interval_ms;
     config.cache_bytes = c->cache_bytes;
     config.disk_cap = c->disk_cap_bytes;
+    config.retain = retain_of(c);
     snprintf(index_path, sizeof index_path, "%s/index.mdb", c->data);
     s->store = embedded_open(&loop->sched, s->vfs, index_path, &lanes, &config, why, size);
     return s->store == NULL ? ERR_IO : 0;
@@ -51,6 +57,7 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
     *s = (struct storage){0};
     if (str_eq(str_of_cstr(config->store), STR("memory"))) {
         s->store = mem_store_new(&loop->sched);
+        s->store->retain = retain_of(config);
         return 0;
     }
     int err = open_embedded(s, loop, config, why, size);

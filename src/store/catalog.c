@@ -8,8 +8,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define SWEEP_MS      1000
-#define SWEEP_AT_ONCE 1024
+#define SWEEP_MS       1000
+#define SWEEP_AT_LEAST 1024
+#define SWEEP_ROUND    16 /* all streams have had their turn after so many sweeps */
+#define SLACK(n)       ((n) / 8)
+#define AGE_STEPS      16 /* an age is told apart to this part of it */
 
 static struct str own(struct str s)
 {
@@ -35,13 +38,54 @@ int64_t catalog_wall_ms(struct catalog *c)
 
 struct stream_info stream_info_of(const struct stream *s)
 {
+    const struct stream_term *t = s->term;
     return (struct stream_info){.life = s->life,
-                                .first = s->first,
+                                .first = s->settled_first,
                                 .tail = s->settled_tail,
                                 .content_type = s->content_type,
-                                .ttl_s = s->ttl_s,
-                                .expires_ms = s->expires_ms,
+                                .ttl_s = t == NULL ? STORE_TTL_NONE : t->ttl_s,
+                                .expires_ms = t == NULL ? STORE_TTL_NONE : t->expires_ms,
+                                .retain = t == NULL ? (struct retain){0} : t->retain,
                                 .end = s->settled_end};
+}
+
+struct stream_config stream_config_of(const struct stream *s)
+{
+    if (s->fork != NULL)
+        return s->fork->config;
+    struct stream_info info = stream_info_of(s);
+    return (struct stream_config){
+        .ttl_s = info.ttl_s, .expires_ms = info.expires_ms, .retain = info.retain};
+}
+
+/* Most streams have one of a few content types. */
+struct type_text {
+    struct catalog *catalog;
+    size_t refs, n;
+    char bytes[];
+};
+
+static struct str type_ref(struct catalog *c, struct str text)
+{
+    struct type_text *t = map_get(&c->types, text);
+    if (t == NULL) {
+        t = mem_alloc(sizeof *t + text.n);
+        *t = (struct type_text){.catalog = c, .n = text.n};
+        memcpy(t->bytes, text.p, text.n);
+        map_put(&c->types, str_of(t->bytes, t->n), t);
+    }
+    t->refs++;
+    return str_of(t->bytes, t->n);
+}
+
+static void type_unref(struct str text)
+{
+    struct type_text *t =
+        (struct type_text *)((uintptr_t)text.p - offsetof(struct type_text, bytes));
+    if (--t->refs > 0)
+        return;
+    map_remove(&t->catalog->types, text);
+    free(t);
 }
 
 static void free_producers(struct stream *s)
@@ -55,19 +99,41 @@ static void free_producers(struct stream *s)
     free(s->producers);
 }
 
+static void free_term(struct stream *s)
+{
+    if (s->term == NULL)
+        return;
+    list_remove(&s->term->link);
+    free(s->term);
+}
+
+static void free_fork(struct stream *s)
+{
+    if (s->fork == NULL)
+        return;
+    disown(&s->fork->config.fork_of);
+    free(s->fork->origins);
+    free(s->fork);
+}
+
+static void free_guard(struct stream *s)
+{
+    if (s->guard == NULL)
+        return;
+    disown(&s->guard->closed_by.id);
+    disown(&s->guard->last_seq);
+    free(s->guard);
+}
+
 static void free_stream(struct stream *s)
 {
     tape_deinit(&s->tape);
     free_producers(s);
-    list_remove(&s->expiring);
+    free_term(s);
+    free_fork(s);
+    free_guard(s);
     list_remove(&s->dirty);
-    disown(&s->config.content_type);
-    disown(&s->config.fork_of);
-    disown(&s->closed_by.id);
-    disown(&s->last_seq);
-    disown(&s->content_type);
-    disown(&s->name);
-    free(s->origins);
+    type_unref(s->content_type);
     free(s);
 }
 
@@ -78,10 +144,18 @@ void stream_unpin(struct stream *s)
         free_stream(s);
 }
 
+void catalog_end_term(struct catalog *c, struct stream *s)
+{
+    if (s->term == NULL || list_empty(&s->term->link))
+        return;
+    list_remove(&s->term->link);
+    c->n_terms--;
+}
+
 static void take_out(struct catalog *c, struct stream *s)
 {
     map_remove(&c->streams, s->name);
-    list_remove(&s->expiring);
+    catalog_end_term(c, s);
     s->removed = true;
     s->pins++;
     stream_unpin(s);
@@ -95,10 +169,10 @@ void catalog_remove(struct catalog *c, struct stream *s)
     if (s->forks > 0) {
         s->deleted = true;
         tape_deinit(&s->tape); /* forks hold what is theirs */
-        list_remove(&s->expiring);
+        catalog_end_term(c, s);
         return;
     }
-    struct stream *source = s->source;
+    struct stream *source = s->fork == NULL ? NULL : s->fork->source;
     take_out(c, s);
     if (source != NULL && --source->forks == 0 && source->deleted)
         catalog_remove(c, source);
@@ -106,9 +180,12 @@ void catalog_remove(struct catalog *c, struct stream *s)
 
 static bool expired(struct catalog *c, const struct stream *s)
 {
+    const struct stream_term *t = s->term;
+    if (t == NULL)
+        return false;
     int64_t now = catalog_wall_ms(c);
-    return (s->ttl_s >= 0 && now >= s->touched_ms + s->ttl_s * 1000) ||
-           (s->expires_ms >= 0 && now >= s->expires_ms);
+    return (t->ttl_s >= 0 && now >= t->touched_ms + t->ttl_s * 1000) ||
+           (t->expires_ms >= 0 && now >= t->expires_ms);
 }
 
 int catalog_find(struct catalog *c, struct str name, struct stream **out)
@@ -128,18 +205,24 @@ int catalog_find(struct catalog *c, struct str name, struct stream **out)
 
 void stream_touch(struct catalog *c, struct stream *s)
 {
-    s->touched_ms = catalog_wall_ms(c);
+    if (s->term != NULL)
+        s->term->touched_ms = catalog_wall_ms(c);
 }
 
 static void sweep(struct timer *t)
 {
     struct catalog *c = container_of(t, struct catalog, sweep);
-    for (int i = 0; i < SWEEP_AT_ONCE && !list_empty(&c->expiring); i++) {
-        struct stream *s = list_item(c->expiring.next, struct stream, expiring);
-        list_remove(&s->expiring);
-        list_push(&c->expiring, &s->expiring);
-        if (expired(c, s))
-            catalog_remove(c, s);
+    size_t n = c->n_terms / SWEEP_ROUND + SWEEP_AT_LEAST;
+    if (n > c->n_terms)
+        n = c->n_terms;
+    for (; n > 0 && !list_empty(&c->terms); n--) {
+        struct stream_term *term = list_item(c->terms.next, struct stream_term, link);
+        list_remove(&term->link);
+        list_push(&c->terms, &term->link);
+        if (expired(c, term->stream))
+            catalog_remove(c, term->stream);
+        else
+            c->trim(c, term->stream);
     }
     sched_start(c->sched, &c->sweep, SWEEP_MS);
 }
@@ -149,23 +232,27 @@ void catalog_start_sweep(struct catalog *c)
     sched_start(c->sched, &c->sweep, SWEEP_MS);
 }
 
+static const struct origin *origin_of(const struct stream *s, uint64_t life)
+{
+    for (uint32_t i = 0; s->fork != NULL && i < s->fork->n_origins; i++)
+        if (s->fork->origins[i].life == life)
+            return &s->fork->origins[i];
+    return NULL;
+}
+
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum gap_reason *reason)
 {
     if (offset_is_zero(at)) {
-        *pos = s->first;
+        *pos = s->settled_first;
         return 0;
     }
-    uint64_t upto = s->settled_tail;
-    bool known = at.life == s->life;
-    for (uint32_t i = 0; i < s->n_origins && !known; i++) {
-        known = at.life == s->origins[i].life;
-        upto = s->origins[i].upto;
-    }
-    if (!known || at.pos > upto) {
+    const struct origin *o = at.life == s->life ? NULL : origin_of(s, at.life);
+    bool known = at.life == s->life || o != NULL;
+    if (!known || at.pos > (o == NULL ? s->settled_tail : o->upto)) {
         *reason = !known && at.life < s->life ? GAP_REBORN : GAP_UNKNOWN;
         return ERR_GAP;
     }
-    if (at.pos < s->first) {
+    if (at.pos < s->settled_first) {
         *reason = GAP_TRIMMED;
         return ERR_GAP;
     }
@@ -175,9 +262,9 @@ int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum
 
 struct origin stream_writer(const struct stream *s, uint64_t pos)
 {
-    for (uint32_t i = 0; i < s->n_origins; i++)
-        if (pos < s->origins[i].upto)
-            return s->origins[i];
+    for (uint32_t i = 0; s->fork != NULL && i < s->fork->n_origins; i++)
+        if (pos < s->fork->origins[i].upto)
+            return s->fork->origins[i];
     return (struct origin){s->life, UINT64_MAX};
 }
 
@@ -269,6 +356,8 @@ static int judge_fork(struct catalog *c, struct store_write *w, struct judgement
     if (!config->fork_at_tail &&
         stream_resolve(j->source, config->fork_at, &j->fork_anchor, &reason) != 0)
         return ERR_FORK_OFFSET;
+    if (j->fork_anchor < j->source->first)
+        return ERR_FORK_OFFSET; /* about to be trimmed */
     if (config->content_type.n > 0 && !content_same(config->content_type, j->source->content_type))
         return ERR_TYPE_MISMATCH;
     if (j->fork_anchor < j->source->tape.first)
@@ -293,6 +382,7 @@ static int judge_create(struct catalog *c, struct store_write *w, struct judgeme
 static struct stream_info applied_info(const struct stream *s)
 {
     struct stream_info info = stream_info_of(s);
+    info.first = s->first;
     info.tail = s->tape.tail;
     info.end = s->end;
     return info;
@@ -301,13 +391,16 @@ static struct stream_info applied_info(const struct stream *s)
 /* The same PUT again: a success that changes nothing. */
 static int judge_confirm(struct store_write *w, const struct stream *s)
 {
-    bool same = verdict_same_config(&s->config, w->create, s->content_type) &&
+    struct stream_config config = stream_config_of(s);
+    bool same = verdict_same_config(&config, w->create, s->content_type) &&
                 w->close == (s->end != END_NONE);
     return same ? VERDICT_DUPLICATE : ERR_EXISTS;
 }
 
 static int judge_append(struct store_write *w, struct stream *s)
 {
+    static const struct stream_guard no_guard;
+    const struct stream_guard *guard = s->guard == NULL ? &no_guard : s->guard;
     struct producer *p = NULL;
     if (w->claim.id.n > 0 && s->producers != NULL)
         p = map_get(s->producers, w->claim.id);
@@ -315,9 +408,9 @@ static int judge_append(struct store_write *w, struct stream *s)
                                   .life = s->life,
                                   .tail = s->tape.tail,
                                   .closed = s->end != END_NONE,
-                                  .closed_by = s->closed_by,
+                                  .closed_by = guard->closed_by,
                                   .producer = p == NULL ? NULL : &p->state,
-                                  .last_seq = s->last_seq};
+                                  .last_seq = guard->last_seq};
     int v = verdict_write(&state, w);
     bool new_producer = w->claim.id.n > 0 && p == NULL && s->producers != NULL;
     if (v == VERDICT_APPLY && new_producer && s->producers->n >= STORE_PRODUCERS_MAX)
@@ -346,59 +439,181 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
     return v;
 }
 
+/* ---- retention ---- */
+
+static bool retains(const struct retain *r)
+{
+    return r->events > 0 || r->bytes > 0 || r->age_ms > 0;
+}
+
+static struct retain retain_of(const struct catalog *c, const struct stream *s)
+{
+    struct retain r = s->term == NULL ? (struct retain){0} : s->term->retain;
+    return (struct retain){.events = r.events > 0 ? r.events : c->retain->events,
+                           .bytes = r.bytes > 0 ? r.bytes : c->retain->bytes,
+                           .age_ms = r.age_ms > 0 ? r.age_ms : c->retain->age_ms};
+}
+
+void stream_trim(struct stream *s, uint64_t pos, uint64_t event)
+{
+    s->first = pos;
+    s->first_event = event;
+}
+
+void stream_settle_trim(struct stream *s, uint64_t first)
+{
+    if (first <= s->settled_first)
+        return;
+    s->settled_first = first;
+    if (!s->deleted && first > s->tape.first)
+        tape_drop(&s->tape, first);
+}
+
+/* Is it worth to look at what rests? Not for each event by itself. */
+static bool is_overdue(const struct stream *s, const struct retain *r, const struct keep *k)
+{
+    return (k->event > s->first_event && k->event - s->first_event > SLACK(r->events)) ||
+           (k->pos > s->first && k->pos - s->first > SLACK(r->bytes)) ||
+           (r->age_ms > 0 && s->term != NULL && s->term->front_ms < k->ms);
+}
+
+enum trim catalog_trim(struct catalog *c, struct stream *s, struct keep *k)
+{
+    struct retain r = retain_of(c, s);
+    const struct tape *t = &s->tape;
+    *k = (struct keep){.tail = t->tail, .ms = INT64_MIN};
+    if (!retains(&r) || s->first == t->tail)
+        return TRIM_NONE;
+    if (r.events > 0 && t->events > r.events)
+        k->event = t->events - r.events;
+    if (r.bytes > 0 && t->tail > r.bytes)
+        k->pos = t->tail - r.bytes;
+    if (r.age_ms > 0)
+        k->ms = catalog_wall_ms(c) - (int64_t)r.age_ms;
+    if (s->first < t->first && k->pos < t->first && k->event < tape_ordinal(t, t->first))
+        return is_overdue(s, &r, k) ? TRIM_LOOK : TRIM_NONE;
+    uint64_t event, pos = tape_keep_from(t, k, &event);
+    if (pos <= s->first)
+        return TRIM_NONE;
+    stream_trim(s, pos, event);
+    return TRIM_DONE;
+}
+
 /* ---- applying it ---- */
+
+void stream_set_fork(struct stream *s, const struct stream_config *config)
+{
+    struct stream_fork *f = s->fork = mem_zalloc(sizeof *f);
+    f->config = *config;
+    f->config.content_type = STR_NONE;
+    f->config.fork_of = own(config->fork_of);
+    f->rest_life = s->life;
+}
 
 void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events)
 {
+    struct stream_fork *f = s->fork;
     tape_fork(&source->tape, at, events, &s->tape);
-    s->first = source->first < at ? source->first : at;
-    s->rest_life = source->rest_life;
-    s->source = source;
+    bool empty = source->first >= at;
+    stream_trim(s, empty ? at : source->first, empty ? events : source->first_event);
+    s->settled_first = s->first;
+    f->rest_life = stream_rest_life(source);
+    f->source = source;
     source->forks++;
-    s->n_origins = source->n_origins + 1;
-    s->origins = mem_alloc(s->n_origins * sizeof *s->origins);
-    for (uint32_t i = 0; i < source->n_origins; i++) {
-        s->origins[i] = source->origins[i];
-        if (s->origins[i].upto > at)
-            s->origins[i].upto = at;
+    uint32_t n = source->fork == NULL ? 0 : source->fork->n_origins;
+    f->origins = mem_alloc((n + 1) * sizeof *f->origins);
+    for (uint32_t i = 0; i < n; i++) {
+        f->origins[i] = source->fork->origins[i];
+        if (f->origins[i].upto > at)
+            f->origins[i].upto = at;
     }
-    s->origins[s->n_origins - 1] = (struct origin){source->life, at};
+    f->origins[n] = (struct origin){source->life, at};
+    f->n_origins = n + 1;
+}
+
+static void add_term(struct catalog *c, struct stream *s, const struct stream_config *config)
+{
+    if (config->ttl_s < 0 && config->expires_ms < 0 && !retains(&config->retain) &&
+        !retains(c->retain))
+        return;
+    struct stream_term *t = s->term = mem_zalloc(sizeof *t);
+    t->stream = s;
+    t->ttl_s = config->ttl_s;
+    t->expires_ms = config->expires_ms;
+    t->retain = config->retain;
+    list_push(&c->terms, &t->link);
+    c->n_terms++;
+    stream_touch(c, s);
 }
 
 struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
-                           const struct stream_config *config, struct str content_type)
+                           const struct stream_config *term, struct str content_type)
 {
-    struct stream *s = mem_zalloc(sizeof *s);
-    s->name = own(name);
-    s->life = s->rest_life = life;
-    s->config = *config;
-    s->config.content_type = own(config->content_type);
-    s->config.fork_of = own(config->fork_of);
-    s->content_type = own(content_type);
-    s->ttl_s = config->ttl_s;
-    s->expires_ms = config->expires_ms;
-    list_init(&s->expiring);
+    struct stream *s = mem_zalloc(sizeof *s + name.n);
+    memcpy(s->name_bytes, name.p, name.n);
+    s->name = str_of(s->name_bytes, name.n);
+    s->life = life;
+    s->content_type = type_ref(c, content_type);
     list_init(&s->dirty);
+    add_term(c, s, term);
     map_put(&c->streams, s->name, s);
     if (life > c->lives)
         c->lives = life;
     return s;
 }
 
+/* A fork takes over from its source what it does not ask for. */
+static struct stream_config term_of(const struct stream_config *config, const struct stream *source)
+{
+    struct stream_config term = *config;
+    if (source == NULL)
+        return term;
+    struct stream_info info = stream_info_of(source);
+    if (config->ttl_s < 0 && config->expires_ms < 0) {
+        term.ttl_s = info.ttl_s;
+        term.expires_ms = info.expires_ms;
+    }
+    if (!retains(&config->retain))
+        term.retain = info.retain;
+    return term;
+}
+
 static struct stream *create(struct catalog *c, const struct store_write *w,
                              const struct judgement *j)
 {
     const struct stream_config *config = w->create;
-    struct stream *s = catalog_add(c, w->name, c->lives + 1, config, type_of(config, j->source));
-    if (config->ttl_s < 0 && config->expires_ms < 0 && j->source != NULL) {
-        s->ttl_s = j->source->ttl_s;
-        s->expires_ms = j->source->expires_ms;
-    }
-    if (s->ttl_s >= 0 || s->expires_ms >= 0)
-        list_push(&c->expiring, &s->expiring);
-    if (j->source != NULL)
+    struct stream_config term = term_of(config, j->source);
+    struct stream *s = catalog_add(c, w->name, c->lives + 1, &term, type_of(config, j->source));
+    if (j->source != NULL) {
+        stream_set_fork(s, config);
         stream_fork_from(s, j->source, j->fork_at, j->fork_events);
+    }
     return s;
+}
+
+static struct stream_guard *guard_of(struct stream *s)
+{
+    if (s->guard == NULL)
+        s->guard = mem_zalloc(sizeof *s->guard);
+    return s->guard;
+}
+
+void stream_set_seq(struct stream *s, struct str seq)
+{
+    struct stream_guard *g = guard_of(s);
+    disown(&g->last_seq);
+    g->last_seq = own(seq);
+}
+
+void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by)
+{
+    s->end = end;
+    if (by->id.n == 0)
+        return;
+    struct stream_guard *g = guard_of(s);
+    disown(&g->closed_by.id);
+    g->closed_by = *by;
+    g->closed_by.id = own(by->id);
 }
 
 void stream_set_producer(struct stream *s, const struct producer_claim *claim)
@@ -418,34 +633,43 @@ void stream_set_producer(struct stream *s, const struct producer_claim *claim)
     p->dirty = true;
 }
 
+/* So that what has aged can be told from what has not. */
+static void split_by_age(struct catalog *c, struct stream *s, int64_t now_ms)
+{
+    uint64_t age_ms = retain_of(c, s).age_ms;
+    if (age_ms > 0 && tape_open_since(&s->tape) < now_ms - (int64_t)(age_ms / AGE_STEPS))
+        tape_seal(&s->tape);
+}
+
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j)
 {
     struct stream *s = j->stream != NULL ? j->stream : create(c, w, j);
+    int64_t now_ms = catalog_wall_ms(c);
     w->created = j->stream == NULL;
-    if (w->data.n > 0)
-        tape_append(&s->tape, w->data, w->ends, w->n_events, catalog_wall_ms(c));
+    if (w->data.n > 0) {
+        split_by_age(c, s, now_ms);
+        tape_append(&s->tape, w->data, w->ends, w->n_events, now_ms);
+    }
     if (w->claim.id.n > 0)
         stream_set_producer(s, &w->claim);
-    if (w->seq.p != NULL) {
-        disown(&s->last_seq);
-        s->last_seq = own(w->seq);
-    }
-    if (w->close) {
-        s->end = w->end;
-        s->closed_by = w->claim;
-        s->closed_by.id = own(w->claim.id);
-    }
+    if (w->seq.p != NULL)
+        stream_set_seq(s, w->seq);
+    if (w->close)
+        stream_set_end(s, w->end, &w->claim);
     catalog_put_docs(c, w->docs, w->n_docs);
     stream_touch(c, s);
+    struct keep keep;
+    w->call.trimmed = catalog_trim(c, s, &keep) == TRIM_DONE;
     w->info = applied_info(s);
     return s;
 }
 
-void catalog_settle(struct catalog *c, struct stream *s, uint64_t tail, enum end_reason end)
+void catalog_settle(struct catalog *c, struct stream *s, const struct stream_info *applied)
 {
     s->settled = true;
-    s->settled_tail = tail;
-    s->settled_end = end;
+    s->settled_tail = applied->tail;
+    s->settled_end = applied->end;
+    stream_settle_trim(s, applied->first);
     if (!s->removed)
         watchers_changed(&c->watchers, s->name);
 }
@@ -507,13 +731,14 @@ void catalog_docs(struct catalog *c, struct store_docs *q)
 
 /* ---- the whole ---- */
 
-void catalog_init(struct catalog *c, struct sched *sched)
+void catalog_init(struct catalog *c, struct sched *sched, const struct retain *retain)
 {
-    *c = (struct catalog){.sched = sched};
+    *c = (struct catalog){.sched = sched, .retain = retain};
     map_init(&c->streams);
     map_init(&c->docs);
+    map_init(&c->types);
     watchers_init(&c->watchers, sched);
-    list_init(&c->expiring);
+    list_init(&c->terms);
     timer_init(&c->sweep, sweep);
 }
 
@@ -528,5 +753,6 @@ void catalog_deinit(struct catalog *c)
         free_doc(d);
     map_deinit(&c->streams);
     map_deinit(&c->docs);
+    map_deinit(&c->types);
     watchers_deinit(&c->watchers);
 }

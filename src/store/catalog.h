@@ -9,6 +9,7 @@
 #define STORE_CATALOG_H
 
 #include "base/map.h"
+#include "store/chunk.h"
 #include "store/store.h"
 #include "store/tape.h"
 #include "store/watchers.h"
@@ -18,37 +19,55 @@ struct origin {
     uint64_t life, upto;
 };
 
+/* How long a stream is kept, and how much of it. Most streams have no such thing. */
+struct stream_term {
+    struct stream *stream;
+    struct link link;          /* in catalog->terms */
+    int64_t ttl_s, expires_ms; /* in force */
+    int64_t touched_ms;
+    struct retain retain; /* of its own */
+
+    /* the engine's */
+    int64_t front_ms; /* no event of the block that the stream begins in is younger; 0: unknown */
+    bool looking;     /* for how far it can be trimmed */
+};
+
+/* What a stream that was forked has besides. */
+struct stream_fork {
+    struct stream *source;       /* counts it in its forks */
+    struct stream_config config; /* as asked for; without the content type */
+    struct origin *origins;
+    uint32_t n_origins;
+    uint64_t rest_life; /* the engine's: the life under which what is not on the tape is found */
+};
+
+/* What later writes are held against. */
+struct stream_guard {
+    struct producer_claim closed_by;
+    struct str last_seq; /* p == NULL: none yet */
+};
+
+/* There may be millions that nobody looks at: what few have is kept apart. */
 struct stream {
     struct str name; /* owned, as all texts here */
     uint64_t life;
     struct tape tape;            /* what has been applied and is in memory */
-    uint64_t first;              /* trimmed up to here */
-    struct stream_config config; /* as asked for */
-    struct str content_type;
-    int64_t ttl_s, expires_ms; /* in force */
-    int64_t touched_ms;
-    struct link expiring; /* in catalog->expiring, if it can expire */
-    enum end_reason end;
-    struct producer_claim closed_by;
-    struct map *producers; /* of struct producer; NULL: none yet */
-    struct str last_seq;
-    struct origin *origins;
-    uint32_t n_origins;
-    struct stream *source; /* of a fork: counted in its forks */
+    uint64_t first, first_event; /* trimmed up to here */
+    struct str content_type;     /* shared */
+    struct stream_term *term;    /* NULL: kept for ever */
+    struct stream_fork *fork;    /* NULL: is none */
+    struct stream_guard *guard;  /* NULL: nothing in it */
+    struct map *producers;       /* of struct producer; NULL: none yet */
+    uint64_t settled_first, settled_tail;
+    struct link dirty;   /* the engine's: changed since it was written out */
+    uint64_t last_batch; /* the engine's: of the journal that changed it */
     uint32_t forks;
-    bool deleted; /* only forks keep it */
-
-    /* settled */
-    uint64_t settled_tail;
-    enum end_reason settled_end;
+    uint32_t pins; /* keep the memory although it has been removed */
+    enum end_reason end : 8, settled_end : 8;
     bool settled; /* its creation is */
-
-    /* the engine's */
-    struct link dirty;   /* changed since it was written out */
-    uint64_t rest_life;  /* the life under which what is not on the tape is found */
-    uint64_t last_batch; /* of the journal that changed it */
-    uint32_t pins;       /* keep the memory although it has been removed */
+    bool deleted; /* only forks keep it */
     bool removed;
+    char name_bytes[];
 };
 
 struct producer {
@@ -68,20 +87,25 @@ struct catalog {
     struct sched *sched;
     struct map streams; /* by name */
     struct map docs;    /* by key */
+    struct map types;   /* content types in use */
     struct watchers watchers;
-    struct link expiring;
+    struct link terms;
+    size_t n_terms;
+    const struct retain *retain; /* for streams that have none of their own */
     struct timer sweep;
     uint64_t lives;         /* handed out so far */
     int64_t wall_ms;        /* never goes back, whatever the clock does */
     bool keep_removed_docs; /* the engine has yet to hear of them, and drops them itself */
     /* Told before a stream's row and data go (also when only forks keep the name). May be NULL. */
     void (*removing)(struct catalog *c, struct stream *s);
+    /* Called now and then for streams that may hold more than they retain. */
+    void (*trim)(struct catalog *c, struct stream *s);
 };
 
-void catalog_init(struct catalog *c, struct sched *sched);
+void catalog_init(struct catalog *c, struct sched *sched, const struct retain *retain);
 void catalog_deinit(struct catalog *c);
 
-/* From now on expired streams are removed by themselves. */
+/* From now on expired streams are removed by themselves, and aged events. */
 void catalog_start_sweep(struct catalog *c);
 
 int64_t catalog_wall_ms(struct catalog *c);
@@ -91,6 +115,13 @@ int catalog_find(struct catalog *c, struct str name, struct stream **out);
 
 void stream_touch(struct catalog *c, struct stream *s);
 struct stream_info stream_info_of(const struct stream *s); /* settled */
+struct stream_config stream_config_of(const struct stream *s);
+
+/* The life under which what is not on its tape is found. */
+static inline uint64_t stream_rest_life(const struct stream *s)
+{
+    return s->fork == NULL ? s->life : s->fork->rest_life;
+}
 
 /* The position that an offset means in this stream: ERR_GAP with *reason, or 0. Whether an event
  * begins there is not looked at. */
@@ -117,11 +148,30 @@ struct judgement {
 int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
                   int (*place_fork)(void *ctx, struct judgement *j), void *ctx);
 
-/* Applies what was judged VERDICT_APPLY. Returns the stream; w->info shows what was applied. */
+/* Applies what was judged VERDICT_APPLY, and trims the stream as far as its tape can tell. Returns
+ * the stream; w->info shows what was applied. */
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j);
 
-/* What has been applied up to this tail is safe: readers may see it, watchers are told. */
-void catalog_settle(struct catalog *c, struct stream *s, uint64_t tail, enum end_reason end);
+/* What has been applied is safe: readers may see it, watchers are told. */
+void catalog_settle(struct catalog *c, struct stream *s, const struct stream_info *applied);
+
+/* ---- retention ---- */
+
+enum trim {
+    TRIM_NONE, /* nothing to do */
+    TRIM_DONE, /* first has moved */
+    TRIM_LOOK, /* the stream begins before its tape: *keep says what of the rest has to stay */
+};
+enum trim catalog_trim(struct catalog *c, struct stream *s, struct keep *keep);
+
+/* The stream begins here from now on. */
+void stream_trim(struct stream *s, uint64_t pos, uint64_t event);
+
+/* A trim up to here is safe. */
+void stream_settle_trim(struct stream *s, uint64_t first);
+
+/* It does not expire any more by itself, nor is it trimmed. */
+void catalog_end_term(struct catalog *c, struct stream *s);
 
 /* Takes the stream away. While forks of it live, its name is not free. */
 void catalog_remove(struct catalog *c, struct stream *s);
@@ -147,10 +197,16 @@ void catalog_find_docs(struct catalog *c, struct store_docs *d);
 
 /* ---- loading what an engine has kept ---- */
 
-/* A stream as it was, settled; all but texts is set by the caller afterwards. Texts are copied. */
+/* A stream of this name and type, with the term that a config asks for; the rest is set by the
+ * caller afterwards. Texts are copied. */
 struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
-                           const struct stream_config *config, struct str content_type);
+                           const struct stream_config *term, struct str content_type);
+void stream_set_seq(struct stream *s, struct str seq);
+void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by);
 void stream_set_producer(struct stream *s, const struct producer_claim *claim);
+
+/* Makes it a fork, as was asked for, of a source that has to be filled in still. */
+void stream_set_fork(struct stream *s, const struct stream_config *config);
 void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events);
 
 #endif

@@ -107,3 +107,33 @@ int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t su
     *out = target;
     return 0;
 }
+
+static uint64_t event_start(const struct chunk *c, uint32_t i)
+{
+    return c->first + (i == 0 ? 0 : MARK_END(c->marks[i - 1]));
+}
+
+/* Index of the first event that begins at pos or behind it. */
+static uint32_t event_from(const struct chunk *c, uint64_t pos)
+{
+    if (pos <= c->first)
+        return 0;
+    uint32_t i = chunk_mark_after(c, pos);
+    return i < c->n_marks && event_start(c, i) < pos ? i + 1 : i;
+}
+
+uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k, uint64_t *event)
+{
+    uint32_t all = chunk_mark_after(c, end - 1) + 1; /* a part of an event counts as one */
+    uint32_t from = event_from(c, k->pos);
+    if (from >= all && end == k->tail)
+        from = all - 1;
+    if (k->event > c->ordinal && k->event - c->ordinal > from)
+        from = k->event - c->ordinal < all ? (uint32_t)(k->event - c->ordinal) : all;
+    if (c->newest_ms < k->ms)
+        from = all;
+    if (from > all)
+        from = all;
+    *event = c->ordinal + from;
+    return from == all ? end : event_start(c, from);
+}

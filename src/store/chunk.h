@@ -53,4 +53,17 @@ bool chunk_is_boundary(const struct chunk *c, uint64_t pos);
 int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
                   uint64_t *out);
 
+/* What has to be kept of a stream: events from this ordinal, this position and this time on, but in
+ * any case the last event before `tail`. */
+struct keep {
+    uint64_t event, pos;
+    int64_t ms;
+    uint64_t tail;
+};
+
+/* Where, between its first position and `end` (up to which it counts), that begins; `end`: nothing
+ * of it has to be kept. Its time is looked at as a whole. *event: the ordinal there. */
+uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k,
+                         uint64_t *event);
+
 #endif

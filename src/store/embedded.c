@@ -144,7 +144,7 @@ static void finish_applied(struct store_call *c)
     struct store_write *w = container_of(c, struct store_write, call);
     struct embedded *e = embedded_of(c->store);
     if (c->result == 0)
-        catalog_settle(&e->catalog, c->stream, w->info.tail, w->info.end);
+        catalog_settle(&e->catalog, c->stream, &w->info);
     w->done(w, c->result);
 }
 
@@ -159,6 +159,8 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
     e->unrested += w->data.n;
     embedded_mark_dirty(e, s);
     embedded_mark_docs(e, w->docs, w->n_docs);
+    if (!w->call.trimmed && w->data.n > 0)
+        embedded_trim(&e->catalog, s);
     w->call.result = 0;
     w->call.finish = finish_applied;
     finish_after(e, &w->call, s, s->last_batch);
@@ -351,6 +353,70 @@ static void run_remove(struct task *t)
     r->call.result = err;
     r->call.finish = finish_remove;
     finish_after(e, &r->call, NULL, batch);
+}
+
+/* ---- retention ---- */
+
+struct trim_call {
+    struct store_call call;
+    uint64_t first;
+};
+
+static void finish_trim(struct store_call *c)
+{
+    struct trim_call *t = container_of(c, struct trim_call, call);
+    if (c->result == 0)
+        stream_settle_trim(c->stream, t->first);
+    free(t);
+}
+
+/* Where there is no room for it in the journal, it is found out again that it is due. */
+static void record_trim(struct embedded *e, struct stream *s, uint64_t first, uint64_t event)
+{
+    if (e->journal_stopping || journal_room(e->journal, 64 + DELETE_RESERVE) != 0)
+        return;
+    stream_trim(s, first, event);
+    record_put_trim(&e->scratch, s);
+    s->last_batch = put_record(e);
+    embedded_mark_dirty(e, s);
+    struct trim_call *t = mem_zalloc(sizeof *t);
+    t->first = first;
+    t->call.store = &e->store;
+    t->call.finish = finish_trim;
+    finish_after(e, &t->call, s, s->last_batch);
+}
+
+static void on_looked(struct embedded *e, struct keep_look *look)
+{
+    struct stream *s = look->stream;
+    s->term->looking = false;
+    if (look->err == 0 && !s->removed && !s->deleted) {
+        s->term->front_ms = look->front_ms;
+        if (look->first > s->first)
+            record_trim(e, s, look->first, look->event);
+    }
+    stream_unpin(s);
+    free(look);
+}
+
+void embedded_trim(struct catalog *c, struct stream *s)
+{
+    struct embedded *e = container_of(c, struct embedded, catalog);
+    uint64_t first = s->first, event = s->first_event;
+    struct keep keep;
+    enum trim trim = catalog_trim(c, s, &keep);
+    if (trim == TRIM_DONE) {
+        uint64_t to = s->first, to_event = s->first_event;
+        stream_trim(s, first, event);
+        record_trim(e, s, to, to_event);
+    }
+    if (trim != TRIM_LOOK || s->term == NULL || s->term->looking || e->stopping)
+        return;
+    s->term->looking = true;
+    struct keep_look *look = mem_zalloc(sizeof *look);
+    *look = (struct keep_look){.keep = keep, .stream = s};
+    s->pins++;
+    embedded_look(e, look, on_looked);
 }
 
 /* ---- the others ---- */
@@ -606,12 +672,13 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
                             const struct embedded_config *config, char *why, size_t size)
 {
     struct embedded *e = mem_zalloc(sizeof *e);
-    e->store = (struct store){&ops, sched};
+    e->store = (struct store){.ops = &ops, .sched = sched, .retain = config->retain};
     e->vfs = vfs;
     e->lanes = *lanes;
     e->config = *config;
-    catalog_init(&e->catalog, sched);
+    catalog_init(&e->catalog, sched, &e->store.retain);
     e->catalog.removing = on_removing;
+    e->catalog.trim = embedded_trim;
     e->catalog.keep_removed_docs = true;
     cache_init(&e->cache, config->cache_bytes);
     list_init(&e->waiting);

@@ -21,8 +21,9 @@ struct embedded_config {
     uint64_t checkpoint_age_ms; /* ... or after so long */
     uint64_t unrested_max;      /* ... and beyond this writes are answered ERR_BUSY */
     uint64_t cache_bytes;
-    uint64_t disk_cap; /* bytes of all files, then ERR_FULL; 0: none */
-    bool index_sync;   /* false: for tests whose disk is simulated */
+    struct retain retain; /* for streams that have no bounds of their own */
+    uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
+    bool index_sync;      /* false: for tests whose disk is simulated */
 };
 #define EMBEDDED_DEFAULTS                                                                          \
     ((struct embedded_config){.journal = {.file_bytes = JOURNAL_FILE_BYTES},                       \

@@ -66,6 +66,9 @@ bool embedded_anything_to_rest(const struct embedded *e);
 /* embedded_recover.c: loading and replay, blocking. */
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
 
+/* Trims the stream if it holds more than it retains, now or after a look at what rests. */
+void embedded_trim(struct catalog *c, struct stream *s);
+
 /* embedded_read.c */
 void embedded_read(struct store *s, struct store_read *r);
 
@@ -78,6 +81,18 @@ struct fork_place {
 };
 void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
                          void (*done)(void *ctx), void *ctx);
+
+/* What of a stream's past has to be kept: finds where that begins, then calls done on the loop. err
+ * != 0: it could not be found out. front_ms: as in struct stream_term. */
+struct keep_look {
+    struct keep keep;
+    struct stream *stream; /* pinned */
+    uint64_t first, event;
+    int64_t front_ms;
+    int err;
+};
+void embedded_look(struct embedded *e, struct keep_look *look,
+                   void (*done)(struct embedded *e, struct keep_look *look));
 
 /* A checkpoint or a read has ended: is that what stopping waited for? */
 void embedded_check_stopped(struct embedded *e);

@@ -26,21 +26,30 @@ struct load {
     void (*done)(struct load *l);
 };
 
-static int load_block(struct load *l, uint64_t pos)
+/* The block that holds this position; it ends where it ends for the stream. */
+static int find_block(const struct load *l, uint64_t pos, struct block_info *b)
 {
-    struct block_info b;
     uint64_t upto = 0;
     int err = ERR_NOT_FOUND;
     for (uint32_t i = 0; i < l->n_lives && err == ERR_NOT_FOUND; i++) {
         upto = l->lives[i].upto;
         if (pos < upto)
-            err = index_find(l->embedded->index, l->lives[i].life, pos, &b);
+            err = index_find(l->embedded->index, l->lives[i].life, pos, b);
     }
+    if (err == 0 && b->end > upto)
+        b->end = upto; /* its source goes on there */
+    return err;
+}
+
+static int load_block(struct load *l, uint64_t pos)
+{
+    struct block_info b;
+    int err = find_block(l, pos, &b);
     if (err == 0)
         err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
     if (err != 0)
         return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
-    l->ends[l->n] = b.end < upto ? b.end : upto;         /* its source may go on there */
+    l->ends[l->n] = b.end;
     l->written_for[l->n++] = b.life;
     return 0;
 }
@@ -78,18 +87,20 @@ static void on_loaded(struct job *j)
  * and to take away those that it has been found by. */
 static void list_lives(struct load *l, const struct stream *s)
 {
-    l->lives = mem_alloc((s->n_origins + 2) * sizeof *l->lives);
-    l->lives[l->n_lives++] = (struct origin){s->rest_life, l->limit};
+    uint32_t n = s->fork == NULL ? 0 : s->fork->n_origins;
+    l->lives = mem_alloc((n + 2) * sizeof *l->lives);
+    l->lives[l->n_lives++] = (struct origin){stream_rest_life(s), l->limit};
     l->lives[l->n_lives++] = (struct origin){s->life, l->limit};
-    for (uint32_t i = s->n_origins; i-- > 0;) {
-        struct origin o = s->origins[i];
+    while (n-- > 0) {
+        struct origin o = s->fork->origins[n];
         l->lives[l->n_lives++] = (struct origin){o.life, o.upto < l->limit ? o.upto : l->limit};
     }
 }
 
-static void start_load(struct embedded *e, struct load *l, const struct stream *s, uint64_t pos)
+static void start_load(struct embedded *e, struct load *l, const struct stream *s, uint64_t pos,
+                       void (*run)(struct job *j))
 {
-    l->job = (struct job){.run = run_load, .done = on_loaded};
+    l->job = (struct job){.run = run, .done = on_loaded};
     l->embedded = e;
     l->pos = pos;
     l->limit = s->tape.first;
@@ -127,6 +138,13 @@ static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
 }
 
+static int gap(struct store_read *r, const struct stream *s, enum gap_reason reason)
+{
+    r->gap =
+        (struct gap){.requested = r->at, .earliest = {s->life, s->settled_first}, .reason = reason};
+    return ERR_GAP;
+}
+
 /* Where the rested events end, those in memory follow in the same answer. */
 static void read_on(const struct stream *s, struct store_read *r)
 {
@@ -147,6 +165,8 @@ static void on_read_loaded(struct load *l)
     int err = l->err;
     if (err != 0 && (s->removed || s->deleted)) /* its blocks went while they were looked for */
         err = s->deleted ? ERR_DELETED : ERR_NOT_FOUND;
+    else if (err != 0 && r->start < s->settled_first)
+        err = gap(r, s, GAP_TRIMMED);
     r->next = r->last = r->start;
     if (err == 0 && !chunk_is_boundary(l->chunks[0], r->start))
         err = ERR_OFFSET;
@@ -193,7 +213,7 @@ static void read_rested(struct embedded *e, struct stream *s, struct store_read 
     rl->load.done = on_read_loaded;
     rl->stream = s;
     s->pins++;
-    start_load(e, &rl->load, s, r->start);
+    start_load(e, &rl->load, s, r->start, run_load);
 }
 
 static void run_read(struct task *t)
@@ -211,13 +231,10 @@ static void run_read(struct task *t)
     r->info = stream_info_of(s);
     if (r->touch)
         stream_touch(&e->catalog, s);
-    r->start = r->from == READ_TAIL ? s->settled_tail : s->first;
-    if (r->from == READ_AT)
-        err = stream_resolve(s, r->at, &r->start, &r->gap.reason);
-    if (err == ERR_GAP) {
-        r->gap.requested = r->at;
-        r->gap.earliest = (struct offset){s->life, s->first};
-    }
+    r->start = r->from == READ_TAIL ? s->settled_tail : s->settled_first;
+    enum gap_reason reason;
+    if (r->from == READ_AT && stream_resolve(s, r->at, &r->start, &reason) != 0)
+        err = gap(r, s, reason);
     if (err == 0 && r->start < s->tape.first) {
         read_rested(e, s, r);
         return;
@@ -278,5 +295,54 @@ void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_
     pl->ctx = ctx;
     pl->load.max_bytes = 1;
     pl->load.done = on_place_loaded;
-    start_load(e, &pl->load, source, place->anchor);
+    start_load(e, &pl->load, source, place->anchor, run_load);
+}
+
+/* ---- looking for how far to trim ---- */
+
+struct look_load {
+    struct load load;
+    struct keep_look *look;
+    void (*done)(struct embedded *e, struct keep_look *look);
+};
+
+/* Nothing of it has to be kept, as far as its row tells. */
+static bool may_go(const struct block_info *b, const struct keep *k)
+{
+    return b->end < k->tail &&
+           (b->newest_ms < k->ms || b->end <= k->pos || b->ordinal + b->events <= k->event);
+}
+
+/* Only the block in which the rest begins is read. */
+static void run_look(struct job *j)
+{
+    struct load *l = container_of(j, struct load, job);
+    struct keep_look *look = container_of(l, struct look_load, load)->look;
+    struct block_info b;
+    uint64_t pos = l->pos;
+    while ((l->err = find_block(l, pos, &b)) == 0 && may_go(&b, &look->keep) && b.end < l->limit)
+        pos = b.end;
+    if (l->err == 0)
+        l->err = load_block(l, pos);
+    if (l->err != 0)
+        return;
+    look->first = chunk_keep_from(l->chunks[0], l->ends[0], &look->keep, &look->event);
+    look->front_ms = l->chunks[0]->newest_ms;
+}
+
+static void on_looked(struct load *l)
+{
+    struct look_load *ll = container_of(l, struct look_load, load);
+    ll->look->err = l->err;
+    ll->done(l->embedded, ll->look);
+}
+
+void embedded_look(struct embedded *e, struct keep_look *look,
+                   void (*done)(struct embedded *e, struct keep_look *look))
+{
+    struct look_load *ll = mem_zalloc(sizeof *ll);
+    ll->look = look;
+    ll->done = done;
+    ll->load.done = on_looked;
+    start_load(e, &ll->load, look->stream, look->stream->first, run_look);
 }

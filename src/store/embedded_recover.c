@@ -28,26 +28,28 @@ static struct stream *by_life(struct recovery *r, uint64_t life)
     return map_get(&r->by_life, life_key(&life));
 }
 
-static struct str own(struct str s)
-{
-    return s.p == NULL ? s : str_of(memcpy(mem_alloc(s.n + 1), s.p, s.n), s.n);
-}
-
 static void set_settled(struct stream *s)
 {
     s->settled = true;
+    stream_settle_trim(s, s->first);
     s->settled_tail = s->tape.tail;
     s->settled_end = s->end;
 }
 
-static void can_expire(struct embedded *e, struct stream *s)
-{
-    stream_touch(&e->catalog, s); /* opening counts as a touch: nothing expires early */
-    if ((s->ttl_s >= 0 || s->expires_ms >= 0) && !s->deleted)
-        list_push(&e->catalog.expiring, &s->expiring);
-}
-
 /* ---- the index ---- */
+
+/* Sources have lower lives, and rows come in their order. */
+static void load_fork(struct recovery *r, struct stream *s, const struct row *row)
+{
+    stream_set_fork(s, &row->config);
+    struct stream_fork *f = s->fork;
+    f->origins = mem_alloc(row->n_origins * sizeof *f->origins);
+    memcpy(f->origins, row->origins, row->n_origins * sizeof *f->origins);
+    f->n_origins = row->n_origins;
+    f->source = by_life(r, row->source_life);
+    if (f->source != NULL)
+        f->source->forks++;
+}
 
 static int load_stream(void *ctx, uint64_t life, struct str bytes)
 {
@@ -57,27 +59,19 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
     int err = row_take(bytes, &r->arena, &row);
     if (err != 0)
         return err;
-    struct stream *s = catalog_add(&e->catalog, row.name, life, &row.config, row.content_type);
-    s->ttl_s = row.ttl_s;
-    s->expires_ms = row.expires_ms;
-    s->first = row.first;
+    /* Opening counts as a touch: nothing expires early. */
+    struct stream *s = catalog_add(&e->catalog, row.name, life, &row.term, row.content_type);
+    stream_trim(s, row.first, row.first_event);
     s->tape.first = s->tape.tail = row.tail;
     s->tape.events = row.events;
-    s->end = row.end;
-    s->closed_by = row.closed_by;
-    s->closed_by.id = row.closed_by.id.n > 0 ? own(row.closed_by.id) : STR_NONE;
-    s->last_seq = own(row.last_seq);
     s->deleted = row.deleted;
-    s->n_origins = row.n_origins;
-    if (row.n_origins > 0) {
-        s->origins = mem_alloc(row.n_origins * sizeof *s->origins);
-        memcpy(s->origins, row.origins, row.n_origins * sizeof *s->origins);
-    }
-    /* Sources have lower lives, and rows come in their order. */
-    s->source = row.source_life == 0 ? NULL : by_life(r, row.source_life);
-    if (s->source != NULL)
-        s->source->forks++;
-    can_expire(e, s);
+    if (s->deleted)
+        catalog_end_term(&e->catalog, s);
+    stream_set_end(s, row.end, &row.closed_by);
+    if (row.last_seq.p != NULL)
+        stream_set_seq(s, row.last_seq);
+    if (row.source_life != 0)
+        load_fork(r, s, &row);
     set_settled(s);
     map_put(&r->by_life, life_key(&s->life), s);
     arena_deinit(&r->arena);
@@ -116,7 +110,7 @@ static struct stream *any_fork_of(const struct embedded *e, const struct stream 
 {
     size_t at = 0;
     for (struct stream *f; s->forks > 0 && (f = map_next(&e->catalog.streams, &at)) != NULL;)
-        if (f->source == s)
+        if (f->fork != NULL && f->fork->source == s)
             return f;
     return NULL;
 }
@@ -143,12 +137,11 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
     if (old != NULL)
         remove_expired(r, old);
     struct stream *s =
-        catalog_add(&e->catalog, rec->name, rec->life, &rec->config, rec->content_type);
-    s->ttl_s = rec->ttl_s;
-    s->expires_ms = rec->expires_ms;
-    if (source != NULL)
+        catalog_add(&e->catalog, rec->name, rec->life, &rec->term, rec->content_type);
+    if (source != NULL) {
+        stream_set_fork(s, &rec->config);
         stream_fork_from(s, source, rec->fork_at, rec->fork_events);
-    can_expire(e, s);
+    }
     map_put(&r->by_life, life_key(&s->life), s);
     return s;
 }
@@ -164,15 +157,12 @@ static int replay_write(struct recovery *r, const struct record *rec)
     e->unrested += rec->data.n;
     if (rec->claim.id.n > 0)
         stream_set_producer(s, &rec->claim);
-    if (rec->seq.p != NULL) {
-        free((char *)(uintptr_t)s->last_seq.p);
-        s->last_seq = own(rec->seq);
-    }
-    if (rec->end != END_NONE) {
-        s->end = rec->end;
-        s->closed_by = rec->claim;
-        s->closed_by.id = own(rec->claim.id);
-    }
+    if (rec->seq.p != NULL)
+        stream_set_seq(s, rec->seq);
+    if (rec->end != END_NONE)
+        stream_set_end(s, rec->end, &rec->claim);
+    if (rec->trim)
+        stream_trim(s, rec->first, rec->first_event);
     catalog_put_docs(&e->catalog, rec->docs, rec->n_docs);
     embedded_mark_docs(e, rec->docs, rec->n_docs);
     embedded_mark_dirty(e, s);
@@ -180,6 +170,16 @@ static int replay_write(struct recovery *r, const struct record *rec)
     if (rec->now_ms > e->catalog.wall_ms)
         e->catalog.wall_ms = rec->now_ms;
     return 0;
+}
+
+static void replay_trim(struct recovery *r, const struct record *rec)
+{
+    struct stream *s = by_life(r, rec->life);
+    if (s == NULL || s->deleted)
+        return; /* removed before the trim was written down */
+    stream_trim(s, rec->first, rec->first_event);
+    stream_settle_trim(s, rec->first);
+    embedded_mark_dirty(r->embedded, s);
 }
 
 static int replay(void *ctx, uint64_t batch, struct str bytes)
@@ -196,6 +196,8 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
             map_remove(&r->by_life, life_key(&rec.life));
         if (s != NULL && !s->deleted)
             catalog_remove(&e->catalog, s);
+    } else if (err == 0 && rec.type == RECORD_TRIM) {
+        replay_trim(r, &rec);
     } else if (err == 0) {
         catalog_put_docs(&e->catalog, rec.docs, rec.n_docs);
         embedded_mark_docs(e, rec.docs, rec.n_docs);

@@ -60,9 +60,11 @@ static void snap_stream(struct checkpoint *c, struct rest_stream *rs, struct str
     rs->drop_blocks = s->deleted;
     if (s->deleted)
         return;
-    if (s->rest_life != s->life) {
-        rs->copy_from = s->rest_life;
-        rs->copy_upto = s->tape.first;
+    rs->first = s->first;
+    if (stream_rest_life(s) != s->life) {
+        uint64_t branch = s->fork->origins[s->fork->n_origins - 1].upto;
+        rs->copy_from = stream_rest_life(s);
+        rs->copy_upto = s->tape.first < branch ? s->tape.first : branch; /* trimmed beyond it */
     }
     snap_pieces(c, rs, s);
     snap_producers(c, rs, s);
@@ -139,7 +141,8 @@ static void settle_stream(struct embedded *e, struct rest_stream *rs)
     struct stream *s = rs->stream;
     if (s->removed || rs->drop_blocks)
         return;
-    s->rest_life = s->life;
+    if (s->fork != NULL)
+        s->fork->rest_life = s->life;
     if (!s->deleted) {
         tape_drop(&s->tape, rs->tail);
         for (size_t i = 0; i < rs->n_pieces; i++)
@@ -155,9 +158,10 @@ static void follow_sources(struct embedded *e)
     list_each (l, &e->dirty) {
         struct stream *s = list_item(l, struct stream, dirty);
         const struct stream *at = s;
-        while (at->rest_life != at->life && at->source != NULL)
-            at = at->source;
-        s->rest_life = at->rest_life;
+        while (stream_rest_life(at) != at->life && at->fork->source != NULL)
+            at = at->fork->source;
+        if (s->fork != NULL)
+            s->fork->rest_life = stream_rest_life(at);
     }
 }
 

@@ -31,7 +31,7 @@ static void run_write(struct task *t)
     int v = catalog_judge(c, w, &j, NULL, NULL);
     if (v == VERDICT_APPLY) {
         struct stream *s = catalog_apply(c, w, &j);
-        catalog_settle(c, s, s->tape.tail, s->end);
+        catalog_settle(c, s, &w->info);
     } else if (w->duplicate) {
         stream_touch(c, j.stream);
     }
@@ -68,12 +68,12 @@ static int read_stream(struct catalog *c, struct store_read *r)
     r->info = stream_info_of(s);
     if (r->touch)
         stream_touch(c, s);
-    r->start = r->from == READ_TAIL ? s->settled_tail : s->first;
+    r->start = r->from == READ_TAIL ? s->settled_tail : s->settled_first;
     if (r->from == READ_AT)
         err = stream_resolve(s, r->at, &r->start, &r->gap.reason);
     if (err == ERR_GAP) {
         r->gap.requested = r->at;
-        r->gap.earliest = (struct offset){s->life, s->first};
+        r->gap.earliest = (struct offset){s->life, s->settled_first};
     }
     if (err == 0 && !tape_is_boundary(&s->tape, r->start))
         err = ERR_OFFSET;
@@ -187,6 +187,14 @@ static void mem_free(struct store *s)
     free(m);
 }
 
+/* All of it is on the tape. */
+static void trim(struct catalog *c, struct stream *s)
+{
+    struct keep keep;
+    if (catalog_trim(c, s, &keep) == TRIM_DONE)
+        stream_settle_trim(s, s->first);
+}
+
 static const struct store_ops ops = {
     .write = mem_write,
     .remove = mem_remove,
@@ -204,9 +212,10 @@ static const struct store_ops ops = {
 struct store *mem_store_new(struct sched *sched)
 {
     struct mem *m = mem_zalloc(sizeof *m);
-    m->store = (struct store){&ops, sched};
+    m->store = (struct store){.ops = &ops, .sched = sched};
     task_init(&m->stop, run_stop);
-    catalog_init(&m->catalog, sched);
+    catalog_init(&m->catalog, sched, &m->store.retain);
+    m->catalog.trim = trim;
     catalog_start_sweep(&m->catalog);
     return &m->store;
 }

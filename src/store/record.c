@@ -2,23 +2,25 @@
 /* A record: its type, then
  *
  *   WRITE   flags, life, time
- *           CREATE    name, content type, config, ttl and expiry in force,
- *                     life of the source (0: none), fork point, ordinal at the fork point
+ *           CREATE    name, content type, term,
+ *                     life of the source (0: none); with one: config, fork point, ordinal there
  *           DATA      number of events; the length of each but the last; all bytes
  *           PRODUCER  id, epoch, seq
  *           SEQ       text
  *           CLOSE     end reason
+ *           TRIM      first position, ordinal there
  *           DOCS      documents
  *   REMOVE  life
  *   DOCS    documents
+ *   TRIM    life, first position, ordinal there
  *
  * documents: how many; each its key, the version before, whether there is a value, the value
- * config: content type as asked for, ttl, expiry, name of the source, at its tail?, offset (life,
- * position), sub-offset
+ * term: ttl, expiry, events, bytes and age to retain
+ * config: term as asked for, name of the source, at its tail?, offset (life, position), sub-offset
  *
- * A row: version 1, name, content type, config, ttl, expiry, first, tail, events, end reason,
- * closing claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source, how many
- * origins, each its life and position, deleted? */
+ * A row: version 1, name, content type, term, first, ordinal there, tail, events, end reason,
+ * closing claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source (0: none);
+ * with one: config, how many origins, each its life and position; deleted? */
 #include "store/record.h"
 #include "base/err.h"
 #include "base/pack.h"
@@ -30,17 +32,41 @@ enum {
     FLAG_SEQ = 8,
     FLAG_CLOSE = 16,
     FLAG_DOCS = 32,
-    FLAGS_ALL = 63,
+    FLAG_TRIM = 64,
+    FLAGS_ALL = 127,
 };
 #define ROW_VERSION 1
 
 /* ---- parts ---- */
 
-static void put_config(struct buf *out, const struct stream_config *c)
+static void put_term(struct buf *out, const struct stream_config *c)
 {
-    pack_str(out, c->content_type);
     pack_i64(out, c->ttl_s);
     pack_i64(out, c->expires_ms);
+    pack_u64(out, c->retain.events);
+    pack_u64(out, c->retain.bytes);
+    pack_u64(out, c->retain.age_ms);
+}
+
+static void take_term(struct unpack *u, struct stream_config *c)
+{
+    c->ttl_s = unpack_i64(u);
+    c->expires_ms = unpack_i64(u);
+    c->retain.events = unpack_u64(u);
+    c->retain.bytes = unpack_u64(u);
+    c->retain.age_ms = unpack_u64_max(u, INT64_MAX);
+}
+
+static struct stream_config term_of(const struct stream *s)
+{
+    struct stream_info info = stream_info_of(s);
+    return (struct stream_config){
+        .ttl_s = info.ttl_s, .expires_ms = info.expires_ms, .retain = info.retain};
+}
+
+static void put_config(struct buf *out, const struct stream_config *c)
+{
+    put_term(out, c);
     pack_str(out, c->fork_of);
     pack_u64(out, c->fork_at_tail);
     pack_u64(out, c->fork_at.life);
@@ -50,9 +76,7 @@ static void put_config(struct buf *out, const struct stream_config *c)
 
 static void take_config(struct unpack *u, struct stream_config *c)
 {
-    c->content_type = unpack_str(u);
-    c->ttl_s = unpack_i64(u);
-    c->expires_ms = unpack_i64(u);
+    take_term(u, c);
     c->fork_of = unpack_str(u);
     c->fork_at_tail = unpack_bool(u);
     c->fork_at.life = unpack_u64(u);
@@ -126,17 +150,32 @@ static void take_claim(struct unpack *u, struct producer_claim *c)
     c->seq = unpack_u64(u);
 }
 
+static void put_first(struct buf *out, const struct stream *s)
+{
+    pack_u64(out, s->first);
+    pack_u64(out, s->first_event);
+}
+
+static void take_first(struct unpack *u, struct record *r)
+{
+    r->trim = true;
+    r->first = unpack_u64(u);
+    r->first_event = unpack_u64(u);
+}
+
 /* ---- records ---- */
 
 static void put_create(struct buf *out, const struct stream *s, const struct store_write *w,
                        const struct judgement *j)
 {
     pack_str(out, s->name);
+    struct stream_config term = term_of(s);
     pack_str(out, s->content_type);
-    put_config(out, w->create);
-    pack_i64(out, s->ttl_s);
-    pack_i64(out, s->expires_ms);
+    put_term(out, &term);
     pack_u64(out, j->source == NULL ? 0 : j->source->life);
+    if (j->source == NULL)
+        return;
+    put_config(out, w->create);
     pack_u64(out, j->fork_at);
     pack_u64(out, j->fork_events);
 }
@@ -146,7 +185,8 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
 {
     unsigned flags = (w->created ? FLAG_CREATE : 0) | (w->data.n > 0 ? FLAG_DATA : 0) |
                      (w->claim.id.n > 0 ? FLAG_PRODUCER : 0) | (w->seq.p != NULL ? FLAG_SEQ : 0) |
-                     (w->close ? FLAG_CLOSE : 0) | (w->n_docs > 0 ? FLAG_DOCS : 0);
+                     (w->close ? FLAG_CLOSE : 0) | (w->call.trimmed ? FLAG_TRIM : 0) |
+                     (w->n_docs > 0 ? FLAG_DOCS : 0);
     buf_putc(out, RECORD_WRITE);
     buf_putc(out, (char)flags);
     pack_u64(out, s->life);
@@ -161,6 +201,8 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
         pack_str(out, w->seq);
     if (flags & FLAG_CLOSE)
         pack_u64(out, w->end);
+    if (flags & FLAG_TRIM)
+        put_first(out, s);
     if (flags & FLAG_DOCS)
         put_docs(out, w->docs, w->n_docs);
 }
@@ -169,6 +211,13 @@ void record_put_remove(struct buf *out, uint64_t life)
 {
     buf_putc(out, RECORD_REMOVE);
     pack_u64(out, life);
+}
+
+void record_put_trim(struct buf *out, const struct stream *s)
+{
+    buf_putc(out, RECORD_TRIM);
+    pack_u64(out, s->life);
+    put_first(out, s);
 }
 
 void record_put_docs(struct buf *out, const struct doc_put *docs, size_t n)
@@ -182,12 +231,13 @@ static void take_create(struct unpack *u, struct record *r)
     r->create = true;
     r->name = unpack_str(u);
     r->content_type = unpack_str(u);
-    take_config(u, &r->config);
-    r->ttl_s = unpack_i64(u);
-    r->expires_ms = unpack_i64(u);
+    take_term(u, &r->term);
     r->source_life = unpack_u64(u);
-    r->fork_at = unpack_u64(u);
-    r->fork_events = unpack_u64(u);
+    if (r->source_life != 0) {
+        take_config(u, &r->config);
+        r->fork_at = unpack_u64(u);
+        r->fork_events = unpack_u64(u);
+    }
     if (r->name.n == 0 || r->name.n > STORE_NAME_MAX)
         u->err = ERR_CORRUPT;
 }
@@ -207,6 +257,8 @@ static void take_write(struct unpack *u, struct arena *a, struct record *r)
         r->seq = unpack_str(u);
     if (flags & FLAG_CLOSE)
         r->end = (enum end_reason)unpack_u64_max(u, END_EXPIRED);
+    if (flags & FLAG_TRIM)
+        take_first(u, r);
     if (flags & FLAG_DOCS)
         take_docs(u, a, r);
 }
@@ -219,6 +271,10 @@ int record_take(struct str bytes, struct arena *a, struct record *out)
     case RECORD_WRITE: take_write(&u, a, out); break;
     case RECORD_REMOVE: out->life = unpack_u64(&u); break;
     case RECORD_DOCS: take_docs(&u, a, out); break;
+    case RECORD_TRIM:
+        out->life = unpack_u64(&u);
+        take_first(&u, out);
+        break;
     default: return ERR_CORRUPT;
     }
     return unpack_end(&u);
@@ -226,28 +282,58 @@ int record_take(struct str bytes, struct arena *a, struct record *out)
 
 /* ---- rows ---- */
 
+static void put_guard(struct buf *out, const struct stream *s)
+{
+    static const struct stream_guard none;
+    const struct stream_guard *g = s->guard == NULL ? &none : s->guard;
+    put_claim(out, &g->closed_by);
+    pack_u64(out, g->last_seq.p != NULL);
+    pack_str(out, g->last_seq);
+}
+
+static void put_fork(struct buf *out, const struct stream_fork *f)
+{
+    pack_u64(out, f == NULL ? 0 : f->origins[f->n_origins - 1].life);
+    if (f == NULL)
+        return;
+    put_config(out, &f->config);
+    pack_u64(out, f->n_origins);
+    for (uint32_t i = 0; i < f->n_origins; i++) {
+        pack_u64(out, f->origins[i].life);
+        pack_u64(out, f->origins[i].upto);
+    }
+}
+
 void row_put(struct buf *out, const struct stream *s)
 {
+    struct stream_config term = term_of(s);
     pack_u64(out, ROW_VERSION);
     pack_str(out, s->name);
     pack_str(out, s->content_type);
-    put_config(out, &s->config);
-    pack_i64(out, s->ttl_s);
-    pack_i64(out, s->expires_ms);
-    pack_u64(out, s->first);
+    put_term(out, &term);
+    put_first(out, s);
     pack_u64(out, s->tape.tail);
     pack_u64(out, s->tape.events);
     pack_u64(out, s->end);
-    put_claim(out, &s->closed_by);
-    pack_u64(out, s->last_seq.p != NULL);
-    pack_str(out, s->last_seq);
-    pack_u64(out, s->source == NULL ? 0 : s->source->life);
-    pack_u64(out, s->n_origins);
-    for (uint32_t i = 0; i < s->n_origins; i++) {
-        pack_u64(out, s->origins[i].life);
-        pack_u64(out, s->origins[i].upto);
-    }
+    put_guard(out, s);
+    put_fork(out, s->fork);
     pack_u64(out, s->deleted);
+}
+
+static void take_fork(struct unpack *u, struct arena *a, struct row *r)
+{
+    r->source_life = unpack_u64(u);
+    if (r->source_life == 0)
+        return;
+    take_config(u, &r->config);
+    r->n_origins = (uint32_t)unpack_u64_max(u, u->rest.n);
+    r->origins = arena_alloc(a, r->n_origins * sizeof *r->origins);
+    for (uint32_t i = 0; i < r->n_origins; i++) {
+        r->origins[i].life = unpack_u64(u);
+        r->origins[i].upto = unpack_u64(u);
+    }
+    if (r->n_origins == 0 || r->origins[r->n_origins - 1].life != r->source_life)
+        u->err = ERR_CORRUPT;
 }
 
 int row_take(struct str bytes, struct arena *a, struct row *r)
@@ -257,10 +343,9 @@ int row_take(struct str bytes, struct arena *a, struct row *r)
     unpack_u64_max(&u, ROW_VERSION);
     r->name = unpack_str(&u);
     r->content_type = unpack_str(&u);
-    take_config(&u, &r->config);
-    r->ttl_s = unpack_i64(&u);
-    r->expires_ms = unpack_i64(&u);
+    take_term(&u, &r->term);
     r->first = unpack_u64(&u);
+    r->first_event = unpack_u64(&u);
     r->tail = unpack_u64(&u);
     r->events = unpack_u64(&u);
     r->end = (enum end_reason)unpack_u64_max(&u, END_EXPIRED);
@@ -269,13 +354,7 @@ int row_take(struct str bytes, struct arena *a, struct row *r)
     r->last_seq = unpack_str(&u);
     if (!has_seq)
         r->last_seq = STR_NONE;
-    r->source_life = unpack_u64(&u);
-    r->n_origins = (uint32_t)unpack_u64_max(&u, u.rest.n);
-    r->origins = arena_alloc(a, r->n_origins * sizeof *r->origins);
-    for (uint32_t i = 0; i < r->n_origins; i++) {
-        r->origins[i].life = unpack_u64(&u);
-        r->origins[i].upto = unpack_u64(&u);
-    }
+    take_fork(&u, a, r);
     r->deleted = unpack_bool(&u);
     return unpack_end(&u);
 }

@@ -14,6 +14,7 @@ enum record_type {
     RECORD_WRITE = 1, /* create, append, close, producer, Stream-Seq, documents */
     RECORD_REMOVE,    /* a stream: deleted or expired */
     RECORD_DOCS,      /* documents alone */
+    RECORD_TRIM,      /* a stream, from the front, without a write */
 };
 
 struct record {
@@ -25,7 +26,7 @@ struct record {
     bool create;
     struct str name, content_type; /* with create, as the rest of this block */
     struct stream_config config;
-    int64_t ttl_s, expires_ms;
+    struct stream_config term;                  /* in force */
     uint64_t source_life, fork_at, fork_events; /* source_life 0: not a fork */
     struct str data;
     uint32_t *ends; /* NULL: one event */
@@ -34,6 +35,10 @@ struct record {
     struct str seq;      /* p == NULL: none */
     enum end_reason end; /* END_NONE: not closed by it */
 
+    /* RECORD_WRITE, RECORD_TRIM: where the stream begins from now on */
+    bool trim;
+    uint64_t first, first_event;
+
     struct doc_put *docs; /* expect_version is the one before */
     size_t n_docs;
 };
@@ -41,6 +46,7 @@ struct record {
 void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
                       const struct judgement *j, int64_t now_ms);
 void record_put_remove(struct buf *out, uint64_t life);
+void record_put_trim(struct buf *out, const struct stream *s);
 void record_put_docs(struct buf *out, const struct doc_put *docs, size_t n);
 
 /* Arrays are put into the arena, texts are slices of bytes. 0 or ERR_CORRUPT. */
@@ -49,9 +55,8 @@ int record_take(struct str bytes, struct arena *a, struct record *out);
 /* A stream without its events, producers and documents. */
 struct row {
     struct str name, content_type;
-    struct stream_config config;
-    int64_t ttl_s, expires_ms;
-    uint64_t first, tail, events;
+    struct stream_config config, term; /* as asked for, and what of it is in force */
+    uint64_t first, first_event, tail, events;
     enum end_reason end;
     struct producer_claim closed_by;
     struct str last_seq;

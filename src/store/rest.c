@@ -98,6 +98,8 @@ static int index_stream(struct index_write *w, const struct places *p, const str
         err = index_put_stream(w, s->life, s->row);
     if (err == 0)
         err = index_pieces(w, p, s);
+    if (err == 0 && s->first > 0)
+        err = index_trim(w, s->life, s->first);
     for (size_t i = 0; i < s->n_producers && err == 0; i++)
         err = index_put_producer(w, s->life, &s->producers[i]);
     return err;

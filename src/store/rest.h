@@ -21,6 +21,7 @@ struct rest_piece {
 struct rest_stream {
     uint64_t life;
     struct str row;
+    uint64_t first;                /* what ends before it has been trimmed */
     uint64_t copy_from, copy_upto; /* a new fork: blocks of that life below there are its own too */
     bool drop_blocks;              /* only its name is kept, for its forks */
     struct rest_piece *pieces;

@@ -35,11 +35,20 @@ enum end_reason {
 };
 struct str end_reason_text(enum end_reason reason);
 
+/* The most that is kept of a stream; what is older is trimmed from the front. 0: no bound. The
+ * newest event is always kept, of the others at least as many as the bounds allow; how soon the
+ * rest goes is the engine's: at most an eighth more stays, and no event for much longer than its
+ * age. */
+struct retain {
+    uint64_t events, bytes, age_ms;
+};
+
 /* What a stream is created with; kept as asked, so that the same PUT again is recognised. */
 struct stream_config {
     struct str content_type; /* n == 0: as the source of the fork */
     int64_t ttl_s;           /* sliding, reset by reads and appends; STORE_TTL_NONE */
     int64_t expires_ms;      /* Unix time; STORE_TTL_NONE */
+    struct retain retain;    /* bounds of its own, instead of the store's */
     struct str fork_of;      /* name of the source; n == 0: not a fork */
     bool fork_at_tail;       /* no fork offset was asked for */
     struct offset fork_at;
@@ -51,7 +60,8 @@ struct stream_info {
     uint64_t first, tail; /* positions: the earliest that can be read, and the end */
     struct str content_type;
     int64_t ttl_s, expires_ms;
-    enum end_reason end; /* END_NONE: open */
+    struct retain retain; /* of its own */
+    enum end_reason end;  /* END_NONE: open */
 };
 
 /* A small versioned value beside the streams: subscriptions, keys. */
@@ -74,6 +84,7 @@ struct store_call {
     struct stream *stream; /* pinned */
     uint64_t batch;
     int result;
+    bool trimmed; /* by a write */
 };
 
 /* One atomic change of one stream. Preconditions are looked at in this order; the first that fails
@@ -222,6 +233,7 @@ struct store_ops {
 struct store {
     const struct store_ops *ops;
     struct sched *sched;
+    struct retain retain; /* bounds for streams that have none of their own; set before its use */
 };
 
 struct store *mem_store_new(struct sched *sched);

@@ -159,6 +159,22 @@ void tape_seal(struct tape *t)
     b->cap = b->n;
 }
 
+int64_t tape_open_since(const struct tape *t)
+{
+    return t->n == 0 ? INT64_MAX : t->pieces[t->n - 1].chunk->oldest_ms;
+}
+
+uint64_t tape_keep_from(const struct tape *t, const struct keep *k, uint64_t *event)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        uint64_t pos = chunk_keep_from(t->pieces[i].chunk, t->pieces[i].end, k, event);
+        if (pos < t->pieces[i].end)
+            return pos;
+    }
+    *event = t->events;
+    return t->tail;
+}
+
 void tape_drop(struct tape *t, uint64_t upto)
 {
     uint32_t gone = 0;

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct chunk;
+struct keep;
 
 struct tape {
     struct tape_piece *pieces;
@@ -51,6 +52,13 @@ uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t m
 
 /* Nothing is added to the chunks that are there; the next append begins a new one. */
 void tape_seal(struct tape *t);
+
+/* When the first event of the chunk that the next append may go to was appended; INT64_MAX: there
+ * is none. */
+int64_t tape_open_since(const struct tape *t);
+
+/* Where what has to be kept begins, and the ordinal there; the tail if all of it may go. */
+uint64_t tape_keep_from(const struct tape *t, const struct keep *k, uint64_t *event);
 
 /* Lets go of everything before position `upto`: whole pieces, and then first == upto. */
 void tape_drop(struct tape *t, uint64_t upto);

@@ -60,6 +60,9 @@ bool verdict_same_config(const struct stream_config *kept, const struct stream_c
     bool same_fork = str_eq(kept->fork_of, asked->fork_of) &&
                      kept->fork_at_tail == asked->fork_at_tail &&
                      kept->fork_sub == asked->fork_sub && kept->fork_at.pos == asked->fork_at.pos;
-    return same_type && same_fork && kept->ttl_s == asked->ttl_s &&
+    bool same_retain = kept->retain.events == asked->retain.events &&
+                       kept->retain.bytes == asked->retain.bytes &&
+                       kept->retain.age_ms == asked->retain.age_ms;
+    return same_type && same_fork && same_retain && kept->ttl_s == asked->ttl_s &&
            kept->expires_ms == asked->expires_ms;
 }

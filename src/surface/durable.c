@@ -112,7 +112,8 @@ void durable_put_cors(struct exchange *x)
                     STR("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
                         "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
                         "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
-                        "Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, "
+                        "Stream-Next-Offset, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-SSE-Data-Encoding, Stream-TTL, "
                         "Stream-Up-To-Date"));
 }
 
@@ -123,8 +124,15 @@ struct stat_request {
     struct exchange *x;
 };
 
-static void put_times(struct exchange *x, const struct stream_info *info)
+static void put_term(struct exchange *x, const struct stream_info *info)
 {
+    const struct retain *r = &info->retain;
+    if (r->events > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Events"), r->events);
+    if (r->bytes > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Bytes"), r->bytes);
+    if (r->age_ms > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Age"), r->age_ms / 1000);
     if (info->ttl_s >= 0)
         exchange_header_u64(x, STR("Stream-TTL"), (uint64_t)info->ttl_s);
     if (info->expires_ms >= 0) {
@@ -143,7 +151,7 @@ static void on_stat(struct store_stat *stat, int err)
         exchange_header(x, STR("Content-Type"), arena_dup(&x->arena, stat->info.content_type));
         durable_put_offset(x, STR("Stream-Next-Offset"),
                            (struct offset){stat->info.life, stat->info.tail});
-        put_times(x, &stat->info);
+        put_term(x, &stat->info);
         durable_put_end(x, stat->info.end);
         exchange_header(x, STR("Cache-Control"), STR("no-store"));
         exchange_send(x, STR_NONE);
@@ -256,7 +264,8 @@ static void options(struct exchange *x)
                     STR("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
                         "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
                         "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
-                        "Stream-Forked-From, Stream-Seq, Stream-TTL"));
+                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"));
     exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
     exchange_send(x, STR_NONE);
 }

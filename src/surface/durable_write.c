@@ -55,6 +55,25 @@ static int set_expires(struct write_request *r, struct str value)
     return r->config.ttl_s >= 0 ? ERR_SYNTAX : date_parse_rfc3339(value, &r->config.expires_ms);
 }
 
+static int set_retain_events(struct write_request *r, struct str value)
+{
+    return num_parse_canonical(value, INT64_MAX, &r->config.retain.events);
+}
+
+static int set_retain_bytes(struct write_request *r, struct str value)
+{
+    return num_parse_canonical(value, INT64_MAX, &r->config.retain.bytes);
+}
+
+static int set_retain_age(struct write_request *r, struct str value)
+{
+    uint64_t s;
+    int err = num_parse_canonical(value, INT64_MAX / 1000000, &s);
+    if (err == 0)
+        r->config.retain.age_ms = s * 1000;
+    return err;
+}
+
 static int set_forked_from(struct write_request *r, struct str value)
 {
     r->config.fork_at_tail = true;
@@ -108,6 +127,10 @@ static const struct header_row put_rows[] = {
     {STR_INIT("Stream-TTL"), set_ttl, "seconds as a plain decimal number"},
     {STR_INIT("Stream-Expires-At"), set_expires,
      "an RFC 3339 time such as 2030-01-31T12:00:00Z, and not beside Stream-TTL"},
+    {STR_INIT("Stream-Retain-Events"), set_retain_events, "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Bytes"), set_retain_bytes, "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Age"), set_retain_age,
+     "seconds as a plain decimal number; 0: no bound"},
     {STR_INIT("Stream-Forked-From"), set_forked_from, "the path of a stream"},
     {STR_INIT("Stream-Fork-Offset"), set_fork_offset,
      "an offset of the source, beside Stream-Forked-From"},

@@ -52,7 +52,7 @@ static struct stream *heard_apply(struct catalog *c, struct store_write *w,
 {
     struct stream *s = catalog_apply(c, w, j);
     if (crash_fault == CRASH_SHOWS_EARLY)
-        catalog_settle(c, s, w->info.tail, w->info.end);
+        catalog_settle(c, s, &w->info);
     note_written(w);
     return s;
 }

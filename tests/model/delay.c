@@ -475,7 +475,7 @@ static const struct store_ops delay_ops = {
 struct store *delay_store_new(struct store *inner, uint64_t seed, unsigned max_turns)
 {
     struct delay *d = mem_zalloc(sizeof *d);
-    d->store = (struct store){&delay_ops, inner->sched};
+    d->store = (struct store){.ops = &delay_ops, .sched = inner->sched};
     d->inner = inner;
     d->rng.state = seed;
     d->max_turns = max_turns;

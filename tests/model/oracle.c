@@ -197,25 +197,25 @@ static uint64_t tail_of(const struct oracle_stream *s)
     return s->bytes.n;
 }
 
-static void add_event(struct oracle_stream *s, uint64_t end, bool ends_append)
+static void add_event(struct oracle_stream *s, uint64_t end, bool ends_append, int64_t at_ms)
 {
     if (s->n_events == s->cap_events) {
         s->cap_events = s->cap_events * 2 + 8;
         s->events = mem_realloc(s->events, s->cap_events * sizeof *s->events);
     }
-    s->events[s->n_events++] = (struct oracle_event){end, ends_append};
+    s->events[s->n_events++] = (struct oracle_event){end, ends_append, at_ms};
 }
 
-static void add_events(struct oracle_stream *s, const struct store_write *w)
+static void add_events(struct oracle_stream *s, const struct store_write *w, int64_t now_ms)
 {
     uint64_t base = tail_of(s);
     if (w->data.n == 0)
         return;
     buf_put(&s->bytes, w->data);
     if (w->ends == NULL)
-        add_event(s, base + w->data.n, true);
+        add_event(s, base + w->data.n, true, now_ms);
     for (uint32_t i = 0; w->ends != NULL && i < w->n_events; i++)
-        add_event(s, base + w->ends[i], i + 1 == w->n_events);
+        add_event(s, base + w->ends[i], i + 1 == w->n_events, now_ms);
 }
 
 /* Index of the event that begins at pos; n_events at the tail; SIZE_MAX if none does. */
@@ -235,11 +235,74 @@ static uint64_t event_start(const struct oracle_stream *s, size_t i)
     return i == 0 ? 0 : s->events[i - 1].end;
 }
 
+/* ---- retention ---- */
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Notes how far it may be trimmed by now. */
+static void allow_trim(const struct oracle *o, struct oracle_stream *s)
+{
+    const struct retain *r = &s->retain;
+    size_t n = s->n_events;
+    if (n == 0)
+        return;
+    if (r->events > 0 && n > r->events)
+        s->may = later(s->may, event_start(s, n - r->events));
+    if (r->bytes > 0 && tail_of(s) > r->bytes) {
+        size_t i = 0;
+        while (i < n - 1 && event_start(s, i) < tail_of(s) - r->bytes)
+            i++;
+        s->may = later(s->may, event_start(s, i));
+    }
+    if (r->age_ms > 0) {
+        size_t i = 0;
+        while (i < n && s->events[i].at_ms < o->now_ms - (int64_t)r->age_ms)
+            i++;
+        s->may = later(s->may, i < n ? event_start(s, i) : tail_of(s));
+    }
+}
+
+/* The engine says that the stream begins there. */
+static const char *check_first(struct oracle *o, struct oracle_stream *s, uint64_t first)
+{
+    allow_trim(o, s);
+    DEMAND(first >= s->first, "began at %" PRIu64 " and now at %" PRIu64, s->first, first);
+    DEMAND(first <= s->may, "begins at %" PRIu64 ", must be there from %" PRIu64, first, s->may);
+    DEMAND(event_at(s, first) != SIZE_MAX, "begins at %" PRIu64 ", within an event", first);
+    s->first = first;
+    return NULL;
+}
+
+const char *oracle_trimmed(struct oracle *o)
+{
+    for (struct oracle_stream *s = o->streams; s != NULL; s = s->next) {
+        const struct retain *r = &s->retain;
+        if (standing(o, s) != LIVE || s->n_events == 0)
+            continue;
+        uint64_t bytes = tail_of(s) - s->first;
+        size_t events = s->n_events - event_at(s, s->first);
+        DEMAND(r->events == 0 || events <= r->events + r->events / 8,
+               "'%.*s' has %zu events, should keep %" PRIu64, (int)s->name->text.n, s->name->text.p,
+               events, r->events);
+        DEMAND(r->bytes == 0 || events == 1 || bytes <= r->bytes + r->bytes / 8,
+               "'%.*s' has %" PRIu64 " bytes, should keep %" PRIu64, (int)s->name->text.n,
+               s->name->text.p, bytes, r->bytes);
+    }
+    return NULL;
+}
+
 /* 0 and the position, ERR_OFFSET, or ERR_GAP. */
 static int locate(const struct oracle_stream *s, struct offset at, uint64_t *pos)
 {
     uint64_t upto = 0;
-    bool known = offset_is_zero(at);
+    bool known = false;
+    if (offset_is_zero(at)) {
+        *pos = s->first;
+        return 0;
+    }
     if (at.life == s->life) {
         known = true;
         upto = tail_of(s);
@@ -249,7 +312,7 @@ static int locate(const struct oracle_stream *s, struct offset at, uint64_t *pos
             known = true;
             upto = s->origins[i].upto;
         }
-    if (!known || at.pos > upto)
+    if (!known || at.pos > upto || at.pos < s->first)
         return ERR_GAP;
     if (event_at(s, at.pos) == SIZE_MAX)
         return ERR_OFFSET;
@@ -259,11 +322,10 @@ static int locate(const struct oracle_stream *s, struct offset at, uint64_t *pos
 
 /* ---- comparing ---- */
 
-static const char *check_info(struct oracle *o, const struct oracle_stream *s,
+static const char *check_info(struct oracle *o, struct oracle_stream *s,
                               const struct stream_info *info)
 {
     DEMAND(info->life == s->life, "life %" PRIu64 ", expected %" PRIu64, info->life, s->life);
-    DEMAND(info->first == 0, "first %" PRIu64 ", expected 0", info->first);
     DEMAND(info->tail == tail_of(s), "tail %" PRIu64 ", expected %" PRIu64, info->tail, tail_of(s));
     DEMAND(str_eq(info->content_type, s->type), "content type '%.*s', expected '%.*s'",
            (int)info->content_type.n, info->content_type.p, (int)s->type.n, s->type.p);
@@ -271,7 +333,10 @@ static const char *check_info(struct oracle *o, const struct oracle_stream *s,
     DEMAND(info->expires_ms == s->expires_ms, "expires %" PRId64 ", expected %" PRId64,
            info->expires_ms, s->expires_ms);
     DEMAND(info->end == s->end, "end %d, expected %d", info->end, s->end);
-    return NULL;
+    DEMAND(info->retain.events == s->retain.events && info->retain.bytes == s->retain.bytes &&
+               info->retain.age_ms == s->retain.age_ms,
+           "retains something else");
+    return check_first(o, s, info->first);
 }
 
 /* ---- documents ---- */
@@ -397,7 +462,7 @@ static void note_claim(struct oracle_stream *s, const struct producer_claim *c)
 
 static void apply(struct oracle *o, struct oracle_stream *s, const struct store_write *w)
 {
-    add_events(s, w);
+    add_events(s, w, o->now_ms);
     if (w->claim.id.n > 0)
         note_claim(s, &w->claim);
     if (w->seq.p != NULL) {
@@ -450,14 +515,15 @@ static const char *append(struct oracle *o, struct oracle_stream *s, const struc
 
 /* The same stream, asked for in the same words? A fork may leave out the type it shares with its
  * source; the life in its offset can be written in several ways and is not told apart here. */
-static const char *confirm(struct oracle *o, const struct oracle_stream *s,
-                           const struct store_write *w, int err)
+static const char *confirm(struct oracle *o, struct oracle_stream *s, const struct store_write *w,
+                           int err)
 {
     const struct stream_config *kept = &s->config, *c = w->create;
     bool same = str_eq(kept->fork_of, c->fork_of) && kept->fork_at_tail == c->fork_at_tail &&
                 kept->fork_sub == c->fork_sub && kept->ttl_s == c->ttl_s &&
-                kept->expires_ms == c->expires_ms && w->close == (s->end != END_NONE) &&
-                kept->fork_at.pos == c->fork_at.pos &&
+                kept->expires_ms == c->expires_ms && kept->retain.events == c->retain.events &&
+                kept->retain.bytes == c->retain.bytes && kept->retain.age_ms == c->retain.age_ms &&
+                w->close == (s->end != END_NONE) && kept->fork_at.pos == c->fork_at.pos &&
                 (c->content_type.n == 0 || same_type(c->content_type, s->type));
     bool same_words = kept->fork_at.life == c->fork_at.life;
     if (!same || same_words || err != ERR_EXISTS)
@@ -494,7 +560,8 @@ static void copy_events(struct oracle_stream *s, const struct oracle_stream *sou
     buf_put(&s->bytes, str_of(source->bytes.p, upto));
     for (size_t i = 0; i < source->n_events && event_start(source, i) < upto; i++) {
         bool whole = source->events[i].end <= upto;
-        add_event(s, whole ? source->events[i].end : upto, whole && source->events[i].ends_append);
+        add_event(s, whole ? source->events[i].end : upto, whole && source->events[i].ends_append,
+                  source->events[i].at_ms);
     }
     if (s->n_events > 0) /* a fork's first append never continues one of its source */
         s->events[s->n_events - 1].ends_append = true;
@@ -522,9 +589,15 @@ static struct oracle_stream *make(struct oracle *o, const struct store_write *w,
     s->type = copy(c->content_type.n > 0 || source == NULL ? c->content_type : source->type);
     s->ttl_s = inherits ? source->ttl_s : c->ttl_s;
     s->expires_ms = inherits ? source->expires_ms : c->expires_ms;
+    bool own = c->retain.events > 0 || c->retain.bytes > 0 || c->retain.age_ms > 0;
+    s->retain = own || source == NULL ? c->retain : source->retain;
     s->source = source;
-    if (source != NULL)
+    if (source != NULL) {
+        allow_trim(o, source);
         copy_events(s, source, upto);
+        s->first = source->first < upto ? source->first : upto;
+        s->may = source->may < upto ? source->may : upto;
+    }
     s->next = o->streams;
     o->streams = s;
     return s;
@@ -557,6 +630,9 @@ static const char *create(struct oracle *o, const struct store_write *w, int err
         }
         bool mismatch = c->content_type.n > 0 && !same_type(c->content_type, source->type);
         bool nowhere = fork_point(source, c, &upto) != 0;
+        allow_trim(o, source);
+        if (!nowhere && err == ERR_FORK_OFFSET && !c->fork_at_tail && c->fork_at.pos < source->may)
+            return NULL; /* trimmed, which nobody has seen yet */
         if (mismatch && nowhere && err == ERR_TYPE_MISMATCH)
             return NULL;
         if (mismatch || nowhere) {
@@ -621,17 +697,26 @@ const char *oracle_stat(struct oracle *o, const struct store_stat *st, int err)
     return is == LIVE ? check_info(o, s, &st->info) : NULL;
 }
 
-static const char *check_gap(struct oracle *o, const struct oracle_stream *s,
-                             const struct store_read *r)
+static const char *check_gap(struct oracle *o, struct oracle_stream *s, const struct store_read *r)
 {
     const struct gap *g = &r->gap;
     DEMAND(g->requested.life == r->at.life && g->requested.pos == r->at.pos,
            "the gap is of another request");
-    DEMAND(g->earliest.life == s->life && g->earliest.pos == 0, "earliest is not the start");
+    DEMAND(g->earliest.life == s->life, "earliest is of another life");
+    const char *why = check_first(o, s, g->earliest.pos);
+    uint64_t pos;
+    if (why != NULL)
+        return why;
+    DEMAND(locate(s, r->at, &pos) == ERR_GAP, "a gap where there is none");
     bool ours = r->at.life == s->life;
-    for (size_t i = 0; i < s->n_origins; i++)
-        ours = ours || r->at.life == s->origins[i].life;
-    if (!ours && was_life_of(s->name, r->at.life))
+    uint64_t upto = tail_of(s);
+    for (size_t i = 0; i < s->n_origins && !ours; i++) {
+        ours = r->at.life == s->origins[i].life;
+        upto = s->origins[i].upto;
+    }
+    if (ours && r->at.pos < s->first && r->at.pos <= upto)
+        DEMAND(g->reason == GAP_TRIMMED, "gap %d instead of trimmed", g->reason);
+    else if (!ours && was_life_of(s->name, r->at.life))
         DEMAND(g->reason == GAP_REBORN, "gap %d instead of reborn", g->reason);
     else if (ours || r->at.life > s->life)
         DEMAND(g->reason == GAP_UNKNOWN, "gap %d instead of unknown", g->reason);
@@ -677,15 +762,19 @@ const char *oracle_read(struct oracle *o, const struct store_read *r, int err)
     }
     if (r->touch)
         s->touched_ms = o->now_ms;
-    uint64_t start = r->from == READ_TAIL ? tail_of(s) : 0;
+    if (err == ERR_GAP && r->from == READ_AT)
+        return check_gap(o, s, r);
+    const char *why = err == 0 ? check_info(o, s, &r->info) : NULL;
+    if (why != NULL)
+        return why;
+    uint64_t start = r->from == READ_TAIL ? tail_of(s) : s->first;
     int expected = r->from == READ_AT ? locate(s, r->at, &start) : 0;
     DEMAND_ERR(err, expected);
     if (err != 0)
-        return err == ERR_GAP ? check_gap(o, s, r) : NULL;
+        return NULL;
     DEMAND(r->start == start, "start %" PRIu64 ", expected %" PRIu64, r->start, start);
-    const char *why = check_extent(o, s, r);
-    why = why != NULL ? why : check_bytes(o, s, r);
-    return why != NULL ? why : check_info(o, s, &r->info);
+    why = check_extent(o, s, r);
+    return why != NULL ? why : check_bytes(o, s, r);
 }
 
 /* ---- listings ---- */
@@ -696,11 +785,11 @@ static bool listed(struct str key, struct str prefix, struct str after)
 }
 
 /* The live stream with the lowest name behind `after`. */
-static const struct oracle_stream *next_stream(const struct oracle *o, struct str prefix,
-                                               struct str after)
+static struct oracle_stream *next_stream(const struct oracle *o, struct str prefix,
+                                         struct str after)
 {
-    const struct oracle_stream *best = NULL;
-    for (const struct oracle_stream *s = o->streams; s != NULL; s = s->next)
+    struct oracle_stream *best = NULL;
+    for (struct oracle_stream *s = o->streams; s != NULL; s = s->next)
         if (standing(o, s) == LIVE && listed(s->name->text, prefix, after) &&
             (best == NULL || str_cmp(s->name->text, best->name->text) < 0))
             best = s;
@@ -713,7 +802,7 @@ const char *oracle_list(struct oracle *o, const struct store_list *l, int err)
     DEMAND_ERR(err, 0);
     struct str after = l->after;
     for (size_t i = 0; i < l->n_rows; i++) {
-        const struct oracle_stream *s = next_stream(o, l->prefix, after);
+        struct oracle_stream *s = next_stream(o, l->prefix, after);
         DEMAND(s != NULL && str_eq(l->rows[i].name, s->name->text), "row %zu is '%.*s'", i,
                (int)l->rows[i].name.n, l->rows[i].name.p);
         const char *why = check_info(o, s, &l->rows[i].info);

@@ -6,8 +6,8 @@
  * they took effect, says of each whether the contract allows that result, and takes on its effect.
  *
  * Where the contract leaves a choice, the oracle follows the engine: the number of a new life, how
- * much a read brings, which of two faults of a fork is named, and when an expired stream whose name
- * is of no use to anybody is really gone. */
+ * much a read brings, which of two faults of a fork is named, when an expired stream whose name is
+ * of no use to anybody is really gone, and when what need not be retained is. */
 #ifndef MODEL_ORACLE_H
 #define MODEL_ORACLE_H
 
@@ -17,6 +17,7 @@
 struct oracle_event {
     uint64_t end;
     bool ends_append;
+    int64_t at_ms;
 };
 
 struct oracle_producer {
@@ -40,6 +41,8 @@ struct oracle_stream {
     struct str type;             /* owned */
     int64_t ttl_s, expires_ms;   /* in force */
     int64_t touched_ms;
+    struct retain retain; /* in force */
+    uint64_t first, may;  /* it was seen to begin at, and may have been trimmed up to */
     enum end_reason end;
     struct producer_claim closed_by; /* id owned */
     struct str last_seq;             /* owned; p == NULL: none yet */
@@ -96,6 +99,10 @@ bool oracle_at_deadline(const struct oracle *o, int64_t wall_ms);
 
 /* The engine has had its time to clear expired streams away. */
 void oracle_swept(struct oracle *o);
+
+/* The engine has had its time to trim, and was asked where each stream begins: NULL, or what has
+ * been kept for too long. */
+const char *oracle_trimmed(struct oracle *o);
 
 /* For those who make up operations. NULL: no live stream has that name. */
 const struct oracle_stream *oracle_find(const struct oracle *o, struct str name);

@@ -285,6 +285,12 @@ static void set_lifetime(struct run *run, struct stream_config *c)
         c->ttl_s = (int64_t)rng_between(rng, 1, 20);
     else if (ONLY_SOME(15))
         c->expires_ms = run->wall_ms - 1001 + (int64_t)rng_below(rng, 20) * 1000;
+    if (ONLY_SOME(25))
+        c->retain.events = rng_between(rng, 1, 30);
+    if (ONLY_SOME(15))
+        c->retain.bytes = rng_between(rng, 1, ONLY_SOME(80) ? 400 : 2 * BIG_EVENT);
+    if (ONLY_SOME(15))
+        c->retain.age_ms = rng_between(rng, 1, 20) * 1000;
 }
 
 /* Mostly within the append behind the anchor, and a little beyond it. */
@@ -336,7 +342,8 @@ static void make_create(struct op *op)
         *c = s->config;
         if (s->end != END_NONE)
             set_close(op);
-        c->fork_sub += ONLY_SOME(10);
+        c->fork_sub += c->fork_of.n > 0 && ONLY_SOME(10);
+        c->retain.events += ONLY_SOME(5);
         c->ttl_s += ONLY_SOME(10);
     }
     c->content_type = c->content_type.n > 0 ? arena_dup(&op->arena, c->content_type) : STR_NONE;
@@ -559,6 +566,8 @@ static void settle(struct run *run)
     } while (run->n_waiting > 0 || (run->delayed && delay_pending(run->store) > 0));
 }
 
+static void check_trimmed(struct run *run);
+
 static void pass_time(struct run *run)
 {
     struct rng *rng = &run->rng;
@@ -573,6 +582,7 @@ static void pass_time(struct run *run)
         turn(run, 500);
     settle(run);
     oracle_swept(&run->oracle);
+    check_trimmed(run);
 }
 
 /* ---- checking ---- */
@@ -665,6 +675,24 @@ static void check_op(struct op *op)
         fail();
     }
     learn(op);
+}
+
+/* What need not be retained has been trimmed. */
+static void check_trimmed(struct run *run)
+{
+    struct op *op = mem_zalloc(sizeof *op);
+    *op = (struct op){.kind = OP_LIST,
+                      .run = run,
+                      .u.list = {.limit = SIZE_MAX, .done = on_list},
+                      .returned = true};
+    run->n_waiting++;
+    call_store(op);
+    settle(run);
+    check_op(op);
+    const char *why = oracle_trimmed(&run->oracle);
+    if (why != NULL)
+        fail_msg("%s, near step %u: %s", run->engine->name, run->step, why);
+    free_op(op);
 }
 
 /* Whatever changed has been told to who watches it. */

@@ -496,6 +496,70 @@ static void test_clock_that_goes_back(void **state)
 }
 
 /* A chain of forks that all go with the last one. */
+/* ---- retention ---- */
+
+static uint64_t first_of(struct bench *b, const char *name)
+{
+    struct stat_call c = {.st = {.name = str_of_cstr(name), .done = on_stat}};
+    store_stat(b->store, &c.st);
+    sched_drain(&b->sched);
+    assert_int_equal(c.err, 0);
+    return c.st.info.first;
+}
+
+static void create_retaining(struct bench *b, const char *name, struct retain retain)
+{
+    struct stream_config config = text_config;
+    config.retain = retain;
+    create_as(b, name, &config);
+}
+
+static void test_age_is_told_apart_within_a_stream(void **state)
+{
+    struct bench *b = *state;
+    create_retaining(b, "s", (struct retain){.age_ms = 32000});
+    for (int i = 0; i < 10; i++) { /* one byte every 4 s */
+        assert_int_equal(append(b, "s", "x"), 0);
+        pass_s(b, 4);
+    }
+    let_sweep(b); /* 40 s after the first: those of 0 s and 4 s are more than 32 s old */
+    assert_int_equal(first_of(b, "s"), 2);
+    pass_s(b, 100);
+    let_sweep(b);
+    assert_int_equal(first_of(b, "s"), 10);
+    struct store_read r = {.name = STR("s"), .from = READ_START, .max_bytes = 100};
+    assert_int_equal(do_read(b, &r), 0);
+    assert_int_equal(r.n_slices, 0);
+    assert_int_equal(append(b, "s", "y"), 0);
+    assert_int_equal(first_of(b, "s"), 10);
+}
+
+static void test_bounds_hold_together(void **state)
+{
+    struct bench *b = *state;
+    create_retaining(b, "s", (struct retain){.events = 3, .bytes = 10});
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(append(b, "s", "ab"), 0);
+    assert_int_equal(first_of(b, "s"), 4); /* three events */
+    assert_int_equal(append(b, "s", "abcdefgh"), 0);
+    assert_int_equal(first_of(b, "s"), 8); /* ten bytes */
+}
+
+static void test_a_fork_inherits_bounds(void **state)
+{
+    struct bench *b = *state;
+    create_retaining(b, "s", (struct retain){.events = 2});
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(append(b, "s", "x"), 0);
+    fork_stream(b, "f", "s");
+    assert_int_equal(first_of(b, "f"), 1);
+    assert_int_equal(append(b, "s", "x"), 0);
+    assert_int_equal(first_of(b, "s"), 2);
+    assert_int_equal(first_of(b, "f"), 1);
+    assert_int_equal(append(b, "f", "y"), 0);
+    assert_int_equal(first_of(b, "f"), 2);
+}
+
 static void test_last_fork_takes_its_sources_along(void **state)
 {
     struct bench *b = *state;
@@ -753,6 +817,9 @@ int main(void)
         BENCH_TEST(test_rejected_write_is_no_access),
         BENCH_TEST(test_expires_at_stays),
         BENCH_TEST(test_clock_that_goes_back),
+        BENCH_TEST(test_age_is_told_apart_within_a_stream),
+        BENCH_TEST(test_bounds_hold_together),
+        BENCH_TEST(test_a_fork_inherits_bounds),
         BENCH_TEST(test_last_fork_takes_its_sources_along),
         BENCH_TEST(test_slices_outlive_the_stream),
         BENCH_TEST(test_in_the_order_of_the_calls),

@@ -354,7 +354,7 @@ static void run(uint64_t seed)
     state_of_random = seed * 0x9e3779b97f4a7c15u + 1;
     sched_init(&w->sched, 1000, 1800000000000);
     w->store = mem_store_new(&w->sched);
-    p->slow = (struct slow){{&slow_ops, &w->sched}, w->store};
+    p->slow = (struct slow){{.ops = &slow_ops, .sched = &w->sched}, w->store};
     world_append(w, "wakes", "");
     p->n_processes = 1 + (int)pick(2);
     for (int i = 0; i < p->n_processes; i++) {
