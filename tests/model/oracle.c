@@ -617,6 +617,24 @@ static const char *made(struct oracle *o, struct oracle_stream *s, const struct 
     return why != NULL ? why : check_info(o, s, &w->info);
 }
 
+/* A fork from the start begins where its source does: it may have been trimmed since that was last
+ * seen, and the tail of the fork tells. */
+static void see_start(struct oracle *o, struct oracle_stream *source, const struct store_write *w)
+{
+    uint64_t seen = source->first, at;
+    allow_trim(o, source);
+    if (w->create->fork_at_tail || !offset_is_zero(w->create->fork_at))
+        return;
+    for (size_t i = event_at(source, seen); i <= source->n_events; i++) {
+        source->first = event_start(source, i);
+        if (source->first > source->may)
+            break;
+        if (fork_point(source, w->create, &at) == 0 && at + w->data.n == w->info.tail)
+            return;
+    }
+    source->first = seen;
+}
+
 static const char *create(struct oracle *o, const struct store_write *w, int err)
 {
     const struct stream_config *c = w->create;
@@ -629,6 +647,8 @@ static const char *create(struct oracle *o, const struct store_write *w, int err
             return NULL;
         }
         bool mismatch = c->content_type.n > 0 && !same_type(c->content_type, source->type);
+        if (err == 0)
+            see_start(o, source, w);
         bool nowhere = fork_point(source, c, &upto) != 0;
         allow_trim(o, source);
         if (!nowhere && err == ERR_FORK_OFFSET && !c->fork_at_tail && c->fork_at.pos < source->may)

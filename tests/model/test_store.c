@@ -685,6 +685,8 @@ static void check_trimmed(struct run *run)
                       .run = run,
                       .u.list = {.limit = SIZE_MAX, .done = on_list},
                       .returned = true};
+    for (int i = 0; i < 100; i++) /* what the last sweep has begun */
+        turn(run, SCHED_TICK_MS);
     run->n_waiting++;
     call_store(op);
     settle(run);
