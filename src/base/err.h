@@ -62,7 +62,13 @@ enum {
     X(REFUSED, -28, 502, GRPC_UNAVAILABLE, "could not connect")                                    \
     X(FORBIDDEN_ADDR, -29, 403, GRPC_PERMISSION_DENIED,                                            \
       "this address is in a private or loopback range that is not allowed")                        \
-    X(CORRUPT, -30, 500, GRPC_INTERNAL, "stored data failed its checksum")
+    X(CORRUPT, -30, 500, GRPC_INTERNAL, "stored data failed its checksum")                         \
+    X(UPSTREAM, -31, 502, GRPC_UNAVAILABLE,                                                        \
+      "the upstream could not be reached or broke off its answer")                                 \
+    X(UPSTREAM_TIMEOUT, -32, 504, GRPC_DEADLINE_EXCEEDED, "the upstream did not answer in time")   \
+    X(DENIED, -33, 403, GRPC_PERMISSION_DENIED, "these credentials do not allow this")             \
+    X(UNAUTHENTICATED, -34, 401, GRPC_UNAUTHENTICATED,                                             \
+      "credentials are missing, wrong or expired; send valid ones")
 
 enum {
 #define X(name, code, http, grpc, text) ERR_##name = code,
