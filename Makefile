@@ -63,7 +63,7 @@ UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills bench help
+.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills powercut bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark
@@ -113,6 +113,13 @@ $(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp
 	$(CC) $(ALL_CFLAGS) -Itests -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
 	    $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
 
+# The disk under the power cuts is no part of the product either; libfuse3 is for it alone.
+$(O)/tests/powercut/disk: tests/powercut/disk.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests $$(pkg-config --cflags fuse3) -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
+	    $$(pkg-config --libs fuse3)
+
 unit-bins: $(UNITS)
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 
@@ -151,7 +158,12 @@ crash:
 kills: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node kill-hunt.mjs
 
-hunt: fuzz crash kills
+# Power cuts below a real file system; skipped where that cannot be had.
+CUTS ?= 100
+powercut: all
+	O=$(O) CUTS=$(CUTS) tests/powercut/run
+
+hunt: fuzz crash kills powercut
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench

@@ -10,7 +10,7 @@ import { tempFolder } from "./temp.mjs";
 
 const RETRY_MS = 5;
 
-class Site {
+export class Site {
     #t;
     #flags;
 
