@@ -127,14 +127,14 @@ static const struct option_row rows[] = {
 
     {ROW("retain-events", OPTION_NUMBER, retain_events), .heading = "Retention", .fallback = "0",
      .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
-     .help = "At least so many of a stream's newest events are kept, and older ones are trimmed "
-             "from its front, unless the stream asks for something else. 0 keeps all."},
+     .help = "So many of a stream's newest events are kept, and older ones are trimmed from its "
+             "front, unless the stream asks for something else. 0 keeps all."},
     {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .fallback = "0", .value = "SIZE",
      BETWEEN(0, 1024 * 1024 * GIB),
-     .help = "The same by bytes: at least so many of the newest are kept. 0 sets no bound."},
+     .help = "The same by bytes; the newest event is kept whatever its size. 0 sets no bound."},
     {ROW("retain-age", OPTION_DURATION, retain_age_ms), .fallback = "0", .value = "TIME",
      BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
-     .help = "The same by age: an event is kept for at least this time. 0 sets no bound."},
+     .help = "The same by age: an event is kept for this time. 0 sets no bound."},
 
     {ROW("max-connections", OPTION_NUMBER, max_connections), .heading = "Limits",
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
