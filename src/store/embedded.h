@@ -11,6 +11,7 @@
 #define STORE_EMBEDDED_H
 
 #include "store/journal.h"
+#include "store/rest.h"
 #include "store/store.h"
 
 struct vfs;
@@ -23,7 +24,8 @@ struct embedded_config {
     uint64_t cache_bytes;
     struct retain retain; /* for streams that have no bounds of their own */
     uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
-    bool index_sync;      /* false: for tests whose disk is simulated */
+    struct rest_limits rest;
+    bool index_sync; /* false: for tests whose disk is simulated */
 };
 #define EMBEDDED_DEFAULTS                                                                          \
     ((struct embedded_config){.journal = {.file_bytes = JOURNAL_FILE_BYTES},                       \
@@ -31,6 +33,7 @@ struct embedded_config {
                               .checkpoint_age_ms = 60000,                                          \
                               .unrested_max = 128u << 20,                                          \
                               .cache_bytes = 64u << 20,                                            \
+                              .rest = REST_LIMITS,                                                 \
                               .index_sync = true})
 
 /* Not owned; freed by the caller after the store. */

@@ -41,7 +41,9 @@ struct embedded {
     struct checkpoint *checkpoint; /* under way */
     struct timer checkpoint_timer;
     struct index_meta meta;
-    uint64_t segment_bytes;
+    uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
+    uint64_t reserve_bytes;
+    bool untidy;    /* the last checkpoint has left something to do */
     uint32_t reads; /* under way */
     bool replaying, retrying, stopping, journal_stopping;
     struct task stop;

@@ -4,11 +4,14 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/embedded_core.h"
+#include "store/rebuild.h"
 #include "store/record.h"
 #include "store/vfs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#define PATH_SIZE 4096
 
 /* Streams by life, needed while loading only. */
 struct recovery {
@@ -208,8 +211,7 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
 
 /* ---- segments that no checkpoint knows ---- */
 
-/* Written, but the crash came before the commit: the journal has it all. Or dead, and the crash
- * came before the file was removed. */
+/* Dead, and the crash came before the file was removed. */
 static int remove_orphans(struct recovery *r)
 {
     uint64_t *ids;
@@ -227,25 +229,61 @@ static int remove_orphans(struct recovery *r)
     return err;
 }
 
-/* A new index says so before there is anything that it could not know. Where there are segments
- * already, it is the old index that is missing. */
+/* A new index says so before there is anything that it could not know. */
 static int begin_index(struct embedded *e)
 {
     struct index_write *w;
-    uint64_t *ids;
-    size_t n;
-    int err = segment_list(e->vfs, &ids, &n);
-    if (err != 0)
-        return err;
-    free(ids);
-    if (n > 0)
-        return ERR_CORRUPT;
-    err = index_begin(e->index, &w);
+    int err = index_begin(e->index, &w);
     if (err != 0)
         return err;
     e->meta.batch = 1;
     index_put_meta(w, &e->meta);
     return index_commit(w);
+}
+
+static void point_to_doctor(int err, char *why, size_t size)
+{
+    size_t n = strlen(why);
+    if (err == ERR_CORRUPT)
+        snprintf(why + n, size - n, "; `tidemark doctor DIR --repair` keeps what is sound");
+}
+
+static int rebuild_index(struct embedded *e, char *why, size_t size)
+{
+    struct rebuild r = {0};
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s", index_path(e->index));
+    index_close(e->index);
+    e->index = NULL;
+    int err = index_rebuild(e->vfs, path, e->config.index_sync, &r, why, size);
+    if (err != 0)
+        return err;
+    e->index = index_open(path, e->config.index_sync, why, size);
+    return e->index == NULL ? ERR_IO : 0;
+}
+
+/* Where there are segments, a new index is one that was lost, and is made again from them. One
+ * that has not heard of the last of them catches up. */
+static int prepare_index(struct embedded *e, char *why, size_t size)
+{
+    struct index_load nothing = {0};
+    struct rebuild r = {0};
+    uint64_t *ids = NULL;
+    size_t n = 0;
+    int err = index_load(e->index, &nothing, &e->meta);
+    if (err == 0)
+        err = segment_list(e->vfs, &ids, &n);
+    free(ids);
+    if (err == 0 && e->meta.batch == 0 && n > 0)
+        return rebuild_index(e, why, size);
+    if (err == 0 && e->meta.batch == 0)
+        err = begin_index(e);
+    else if (err == 0)
+        err = index_catch_up(e->vfs, e->index, &r);
+    if (err != 0)
+        snprintf(why, size, "the index cannot be made ready: %s",
+                 r.damage[0] != '\0' ? r.damage : err_text(err));
+    return err;
 }
 
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size)
@@ -258,14 +296,13 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
                               .doc = load_doc,
                               .segment = load_segment};
     e->replaying = true;
-    int err = index_load(e->index, &load, &e->meta);
-    if (err != 0)
-        snprintf(why, size, "the index cannot be read: %s", err_text(err));
-    if (err == 0 && e->meta.batch == 0) {
-        err = begin_index(e);
+    int err = prepare_index(e, why, size);
+    if (err == 0) {
+        err = index_load(e->index, &load, &e->meta);
         if (err != 0)
-            snprintf(why, size, "the index is missing or cannot be made: %s", err_text(err));
+            snprintf(why, size, "the index cannot be read: %s", err_text(err));
     }
+    point_to_doctor(err, why, size);
     e->catalog.lives = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
     *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define RETRY_MS 1000
+#define TIDY_MS  200 /* between checkpoints that are there for the sake of the disk */
 
 struct checkpoint {
     struct job job;
@@ -20,7 +21,7 @@ struct checkpoint {
 
 bool embedded_anything_to_rest(const struct embedded *e)
 {
-    return !list_empty(&e->dirty) || !list_empty(&e->dirty_docs) || e->removed.n > 0;
+    return !list_empty(&e->dirty) || !list_empty(&e->dirty_docs) || e->removed.n > 0 || e->untidy;
 }
 
 /* ---- the snapshot ---- */
@@ -120,6 +121,7 @@ static struct checkpoint *snapshot(struct embedded *e, uint64_t batch)
     c->bytes = e->unrested;
     r->vfs = e->vfs;
     r->index = e->index;
+    r->limits = e->config.rest;
     r->meta = e->meta;
     r->meta.batch = batch;
     r->meta.lives = e->catalog.lives;
@@ -206,8 +208,10 @@ static void end_checkpoint(struct checkpoint *c)
         forget_docs(e, r);
         e->unrested -= c->bytes;
         e->meta = r->meta;
-        e->segment_bytes += r->segment_bytes;
-        e->segment_bytes -= r->dead_bytes;
+        e->segment_bytes += r->segment_bytes + r->reserve_bytes;
+        e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
+        e->reserve_bytes = r->reserve_bytes;
+        e->untidy = r->untidy;
     } else {
         take_back(e, c);
     }
@@ -241,7 +245,9 @@ static void on_checkpoint_done(struct job *j)
         journal_release(e->journal, batch);
     if (!e->stopping)
         sched_start(e->store.sched, &e->checkpoint_timer,
-                    ok ? e->config.checkpoint_age_ms : RETRY_MS);
+                    !ok         ? RETRY_MS
+                    : e->untidy ? TIDY_MS
+                                : e->config.checkpoint_age_ms);
     embedded_check_stopped(e);
 }
 

@@ -152,6 +152,13 @@ static int sync_folder_of(const char *path)
     return rc;
 }
 
+static int give_name(const char *made, const char *path, bool sync)
+{
+    if (rename(made, path) != 0)
+        return errno;
+    return sync ? sync_folder_of(path) : 0;
+}
+
 static int make_if_missing(const char *path, bool sync)
 {
     struct stat st;
@@ -163,9 +170,12 @@ static int make_if_missing(const char *path, bool sync)
     if (snprintf(made, sizeof made, "%s.new", path) >= PATH_SIZE)
         return ENAMETOOLONG;
     int rc = make_new(made, sync);
-    if (rc == 0 && rename(made, path) != 0)
-        rc = errno;
-    return rc == 0 && sync ? sync_folder_of(path) : rc;
+    return rc == 0 ? give_name(made, path, sync) : rc;
+}
+
+int index_rename(const char *from, const char *to, bool sync)
+{
+    return give_name(from, to, sync) == 0 ? 0 : ERR_IO;
 }
 
 /* ---- opening it ---- */
@@ -262,7 +272,8 @@ static const char *sentence(int rc)
     case MDB_VERSION_MISMATCH: return "it was written by another version of LMDB";
     case MDB_INVALID:
     case MDB_CORRUPTED:
-    case MDB_PAGE_NOTFOUND: return "it is damaged, or no index at all";
+    case MDB_PAGE_NOTFOUND:
+        return "it is damaged, or no index at all; `tidemark doctor DIR --repair` makes it again";
     default: return mdb_strerror(rc);
     }
 }
@@ -284,7 +295,9 @@ static bool open_all(struct index *i, const char *path, bool sync, size_t map_by
     int err = index_load(i, &nothing, &meta);
     if (err != 0)
         snprintf(why, size, "cannot open the index %s: %s", path,
-                 err == ERR_VERSION ? "it was written by a later version" : err_text(err));
+                 err == ERR_VERSION   ? "it was written by another version"
+                 : err == ERR_CORRUPT ? sentence(MDB_CORRUPTED)
+                                      : err_text(err));
     return err == 0;
 }
 
@@ -325,6 +338,13 @@ void index_close(struct index *i)
         mdb_env_close(i->env);
     pthread_rwlock_destroy(&i->map);
     free(i);
+}
+
+const char *index_path(const struct index *i)
+{
+    const char *path = NULL;
+    mdb_env_get_path(i->env, &path);
+    return path;
 }
 
 /* ---- room ---- */

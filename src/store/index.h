@@ -7,15 +7,17 @@
  * block     life, first position       where the block is, what it holds
  * producer  life, digest of the id     id, epoch, seq
  * doc       digest of the key          key, version, value
- * segment   id                         blocks, live blocks, bytes, live bytes
- * resident  segment, life, position    nothing: the block rows by where they rest
+ * segment   id                         live rows, bytes, live bytes
+ * resident  segment, offset,           nothing: the block rows by where they rest
+ *           life, position
  * meta      "checkpoint"               batches below are in here; the last life; next segment id
  *
  * Numbers in keys are big-endian, so that their order is the order of bytes; digests are SHA-256,
  * for LMDB's keys are short and peers choose the names. Every value carries its own checksum, which
  * covers its key and table too. One writer at a time; readers on any thread see the last commit.
  * Calls block. The file grows as it must; it never shrinks, but room in it is used again. Some
- * space is kept for it on the disk, so that rows can be removed when that is full.
+ * space is kept for it on the disk, so that rows can be removed when that is full. All of it can be
+ * made again from the notes of the checkpoints, which are in the segments: rebuild.h.
  * Errors: ERR_IO, ERR_FULL, ERR_CORRUPT, ERR_NOT_FOUND.
  *
  * The functions that are passed in are called with a transaction open: they are short, and call
@@ -35,16 +37,17 @@ struct index_meta {
     uint64_t batch; /* journal batches below it are in the index */
     uint64_t lives; /* handed out */
     uint64_t next_segment;
-    int64_t wall_ms; /* the latest time seen: expiry never goes back behind it */
+    int64_t wall_ms;     /* the latest time seen: expiry never goes back behind it */
+    uint64_t base;       /* the newest segment whose notes tell of everything; 0: none yet */
+    uint64_t base_bytes; /* of its notes */
+    uint64_t note_bytes; /* of those of all later segments */
 };
 
-/* A block that several rows tell of (forks) counts once for each in the live ones. */
 struct index_segment {
     uint64_t id;
-    uint64_t blocks;      /* rows ever made for it */
-    uint64_t live_blocks; /* rows there are */
-    uint64_t bytes;       /* of the file */
-    uint64_t live_bytes;  /* of the blocks of live rows */
+    uint64_t live_rows;  /* that tell of blocks in it; of one block there may be several (forks) */
+    uint64_t bytes;      /* of the file */
+    uint64_t live_bytes; /* of the blocks that rows tell of, each counted once */
 };
 
 /* path: of the file; beside it LMDB keeps path-lock. sync false: for tests on a simulated disk,
@@ -52,13 +55,19 @@ struct index_segment {
  * next_segment 1). NULL with a sentence in why. */
 struct index *index_open(const char *path, bool sync, char *why, size_t size);
 void index_close(struct index *i); /* no call is under way; NULL is allowed */
+const char *index_path(const struct index *i);
 
-/* ---- loading: everything but blocks, once, at the start ---- */
+/* Closed, with its lock file gone: gives it the name `to`, in place of what has it. After 0 that is
+ * durable (with sync). 0 or ERR_IO. */
+int index_rename(const char *from, const char *to, bool sync);
+
+/* ---- loading: all tables, or some of them ---- */
 
 /* Functions that are NULL are passed over. The order within a table is that of its keys. */
 struct index_load {
     void *ctx;
     int (*stream)(void *ctx, uint64_t life, struct str row);
+    int (*block)(void *ctx, uint64_t life, const struct block_info *b);
     int (*producer)(void *ctx, uint64_t life, const struct producer_claim *p);
     int (*doc)(void *ctx, struct str key, uint64_t version, struct str value);
     int (*segment)(void *ctx, const struct index_segment *s);
@@ -74,8 +83,9 @@ int index_find(struct index *i, uint64_t life, uint64_t pos, struct block_info *
 int index_blocks(struct index *i, uint64_t life, uint64_t from,
                  int (*each)(void *ctx, const struct block_info *b), void *ctx);
 
-/* All rows of blocks that rest in a segment (for rewriting it), by life and position. `life` is the
- * row's; b->life, that of the stream which the block was written for, may be another. */
+/* All rows of blocks that rest in a segment (for rewriting it), in the order of the file; those
+ * that tell of the same block come one after another. `life` is the row's; b->life, that of the
+ * stream which the block was written for, may be another. */
 int index_segment_blocks(struct index *i, uint64_t segment,
                          int (*each)(void *ctx, uint64_t life, const struct block_info *b),
                          void *ctx);
@@ -87,6 +97,7 @@ int index_segment_blocks(struct index *i, uint64_t segment,
  * themselves: a block row counts as one reference. What is put replaces what is there; to remove
  * what is not there is no error. */
 int index_begin(struct index *i, struct index_write **out);
+#define INDEX_ROW_MAX (SEGMENT_NOTE_MAX - 64) /* a row goes into a note too */
 int index_put_stream(struct index_write *w, uint64_t life, struct str row);
 
 /* The row is (life, b->first). When a segment is rewritten, put the rows of its blocks again with
@@ -113,9 +124,16 @@ int index_trim(struct index_write *w, uint64_t life, uint64_t pos);
 
 int index_put_meta(struct index_write *w, const struct index_meta *meta);
 
-/* Segments without a live block, after all of the above; their rows are removed. The files may be
- * removed once the commit has succeeded. */
-int index_dead_segments(struct index_write *w, int (*each)(void *ctx, uint64_t id), void *ctx);
+/* Removes everything but the meta. */
+int index_clear(struct index_write *w);
+
+/* As index_load, of what the transaction has made of the tables so far; without segments. */
+int index_load_written(struct index_write *w, struct index_load *load);
+
+/* Segments with an id below `below` and without a live block, after all of the above; their rows
+ * are removed. The files may be removed once the commit has succeeded. */
+int index_dead_segments(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
+                        void *ctx);
 
 /* Frees w, whatever the result. 0: it is durable. ERR_FULL: nothing has changed, and it may be
  * tried again. ERR_IO: the last commit is still what readers see, but nothing is written any more

@@ -6,13 +6,13 @@
 #ifndef STORE_INDEX_CORE_H
 #define STORE_INDEX_CORE_H
 
-#include "base/buf.h"
+#include "base/pack.h"
 #include "store/index.h"
 
 #include <lmdb.h>
 #include <pthread.h>
 
-#define INDEX_FORMAT 1
+#define INDEX_FORMAT 2
 
 enum table {
     TABLE_META,
@@ -49,6 +49,10 @@ int index_note_failure(struct index *i, int lmdb_error, bool ended);
 /* Makes room for the next transaction; no other is being written. */
 int index_make_room(struct index *i);
 
+/* One that is being written, for reading what it has made so far. */
+struct index *index_of_write(struct index_write *w);
+MDB_txn *index_txn_of_write(struct index_write *w);
+
 /* ---- rows ---- */
 
 /* Big-endian numbers of a key, one behind the other. */
@@ -74,7 +78,10 @@ void row_seal(struct buf *value, enum table t, struct str key);
 /* What was packed, if it belongs to that key. ERR_CORRUPT. */
 int row_open(enum table t, struct str key, struct str value, struct str *payload);
 
+/* A block without its first position. ERR_CORRUPT. */
 void row_pack_block(struct buf *value, const struct block_info *b);
+int row_unpack_block(struct unpack *u, uint64_t first, struct block_info *out);
+
 void row_pack_segment(struct buf *value, const struct index_segment *s);
 void row_pack_meta(struct buf *value, const struct index_meta *m);
 

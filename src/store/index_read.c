@@ -3,6 +3,8 @@
 #include "store/index_core.h"
 #include "base/err.h"
 
+#include <assert.h>
+
 struct reader {
     struct index *index;
     MDB_txn *txn;
@@ -69,6 +71,13 @@ static int load_stream(struct reader *r, struct index_load *load)
     return err != 0 ? err : load->stream(load->ctx, key_u64(r->key, 0), row);
 }
 
+static int load_block(struct reader *r, struct index_load *load)
+{
+    struct block_info b;
+    int err = row_read_block(r->key, r->value, &b);
+    return err != 0 ? err : load->block(load->ctx, key_u64(r->key, 0), &b);
+}
+
 static int load_producer(struct reader *r, struct index_load *load)
 {
     struct producer_claim p;
@@ -117,6 +126,32 @@ static int load_meta(struct reader *r, struct index_meta *meta)
     return row_read_meta(key, r->value, meta);
 }
 
+static int load_tables(struct reader *r, struct index_load *load)
+{
+    int err = 0;
+    if (load->stream != NULL)
+        err = load_table(r, TABLE_STREAM, load, load_stream);
+    if (err == 0 && load->block != NULL)
+        err = load_table(r, TABLE_BLOCK, load, load_block);
+    if (err == 0 && load->producer != NULL)
+        err = load_table(r, TABLE_PRODUCER, load, load_producer);
+    if (err == 0 && load->doc != NULL)
+        err = load_table(r, TABLE_DOC, load, load_doc);
+    if (err == 0 && load->segment != NULL)
+        err = load_table(r, TABLE_SEGMENT, load, load_segment);
+    return err;
+}
+
+int index_load_written(struct index_write *w, struct index_load *load)
+{
+    struct reader r = {.index = index_of_write(w), .txn = index_txn_of_write(w)};
+    assert(load->segment == NULL); /* their counts are not in the table yet */
+    int err = load_tables(&r, load);
+    if (r.cursor != NULL)
+        mdb_cursor_close(r.cursor);
+    return err;
+}
+
 int index_load(struct index *i, struct index_load *load, struct index_meta *meta)
 {
     struct index_meta m;
@@ -124,14 +159,8 @@ int index_load(struct index *i, struct index_load *load, struct index_meta *meta
     int err = reader_begin(&r, i);
     if (err == 0)
         err = load_meta(&r, &m);
-    if (err == 0 && load->stream != NULL)
-        err = load_table(&r, TABLE_STREAM, load, load_stream);
-    if (err == 0 && load->producer != NULL)
-        err = load_table(&r, TABLE_PRODUCER, load, load_producer);
-    if (err == 0 && load->doc != NULL)
-        err = load_table(&r, TABLE_DOC, load, load_doc);
-    if (err == 0 && load->segment != NULL)
-        err = load_table(&r, TABLE_SEGMENT, load, load_segment);
+    if (err == 0)
+        err = load_tables(&r, load);
     reader_end(&r);
     if (err == 0)
         *meta = m;
@@ -223,11 +252,11 @@ int index_blocks(struct index *i, uint64_t life, uint64_t from,
 /* The block row that the row of `resident` at the cursor names, if it is one of this segment. */
 static int resident_here(struct reader *r, uint64_t segment, uint64_t *life, struct block_info *out)
 {
-    if (r->key.n != 24)
+    if (r->key.n != 32)
         return ERR_CORRUPT;
     if (key_u64(r->key, 0) != segment)
         return ERR_NOT_FOUND;
-    struct str key = str_skip(r->key, 8);
+    struct str key = str_skip(r->key, 16);
     MDB_val k = {key.n, (void *)key.p}, v;
     int err = index_err(mdb_get(r->txn, r->index->tables[TABLE_BLOCK], &k, &v));
     if (err == 0)
@@ -235,7 +264,8 @@ static int resident_here(struct reader *r, uint64_t segment, uint64_t *life, str
     if (err != 0)
         return err == ERR_NOT_FOUND ? ERR_CORRUPT : err;
     *life = key_u64(key, 0);
-    return out->place.segment == segment ? 0 : ERR_CORRUPT;
+    bool there = out->place.segment == segment && out->place.offset == key_u64(r->key, 8);
+    return there ? 0 : ERR_CORRUPT;
 }
 
 int index_segment_blocks(struct index *i, uint64_t segment,

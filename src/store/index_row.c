@@ -3,20 +3,20 @@
  *
  * A value is 8 bytes of checksum and then, packed (base/pack.h):
  *
- *     meta      format, batch, lives, next segment, wall clock
+ *     meta      format, batch, lives, next segment, wall clock, base, bytes of its notes, bytes
+ *               of the notes since
  *     stream    the row, as it came
  *     block     life it was written for, length in positions, ordinal, events, first time,
  *               last time, segment, offset, bytes
  *     producer  id, epoch, seq
  *     doc       key, version, value
- *     segment   blocks, live blocks, bytes, live bytes
+ *     segment   live rows, bytes, live bytes
  *
  * Rows of `resident` have no value: what they name is checked when it is looked up. The checksum
  * is XXH3-64 of the packed bytes, little-endian; its seed is XXH3-64 of the key, seed of that: the
  * number of the table. So a value that is found under another key does not pass. */
 #include "store/index_core.h"
 #include "base/err.h"
-#include "base/pack.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
@@ -112,32 +112,41 @@ void row_pack_block(struct buf *value, const struct block_info *b)
     pack_u64(value, b->place.bytes);
 }
 
-int row_read_block(struct str key, struct str value, struct block_info *out)
+int row_unpack_block(struct unpack *u, uint64_t first, struct block_info *out)
 {
-    struct unpack u;
-    int err = unpack_row(TABLE_BLOCK, key, 16, value, &u);
-    if (err != 0)
-        return err;
-    struct block_info b = {.life = unpack_u64(&u), .first = key_u64(key, 8)};
-    uint64_t length = unpack_u64(&u);
+    struct block_info b = {.life = unpack_u64(u), .first = first};
+    uint64_t length = unpack_u64(u);
     b.end = b.first + length;
-    b.ordinal = unpack_u64(&u);
-    b.events = unpack_u64(&u);
-    b.oldest_ms = unpack_i64(&u);
-    b.newest_ms = unpack_i64(&u);
-    b.place.segment = unpack_u64(&u);
-    b.place.offset = unpack_u64(&u);
-    b.place.bytes = (uint32_t)unpack_u64_max(&u, UINT32_MAX);
-    if (unpack_end(&u) != 0 || b.end <= b.first)
+    b.ordinal = unpack_u64(u);
+    b.events = unpack_u64(u);
+    b.oldest_ms = unpack_i64(u);
+    b.newest_ms = unpack_i64(u);
+    b.place.segment = unpack_u64(u);
+    b.place.offset = unpack_u64(u);
+    b.place.bytes = (uint32_t)unpack_u64_max(u, UINT32_MAX);
+    if (u->err != 0 || b.end <= b.first)
         return ERR_CORRUPT;
     *out = b;
     return 0;
 }
 
+int row_read_block(struct str key, struct str value, struct block_info *out)
+{
+    struct unpack u;
+    struct block_info b;
+    int err = unpack_row(TABLE_BLOCK, key, 16, value, &u);
+    if (err == 0)
+        err = row_unpack_block(&u, key_u64(key, 8), &b);
+    if (err == 0)
+        err = unpack_end(&u);
+    if (err == 0)
+        *out = b;
+    return err;
+}
+
 void row_pack_segment(struct buf *value, const struct index_segment *s)
 {
-    pack_u64(value, s->blocks);
-    pack_u64(value, s->live_blocks);
+    pack_u64(value, s->live_rows);
     pack_u64(value, s->bytes);
     pack_u64(value, s->live_bytes);
 }
@@ -149,8 +158,7 @@ int row_read_segment(struct str key, struct str value, struct index_segment *out
     if (err != 0)
         return err;
     struct index_segment s = {.id = key_u64(key, 0)};
-    s.blocks = unpack_u64(&u);
-    s.live_blocks = unpack_u64(&u);
+    s.live_rows = unpack_u64(&u);
     s.bytes = unpack_u64(&u);
     s.live_bytes = unpack_u64(&u);
     if (unpack_end(&u) != 0)
@@ -166,6 +174,9 @@ void row_pack_meta(struct buf *value, const struct index_meta *m)
     pack_u64(value, m->lives);
     pack_u64(value, m->next_segment);
     pack_i64(value, m->wall_ms);
+    pack_u64(value, m->base);
+    pack_u64(value, m->base_bytes);
+    pack_u64(value, m->note_bytes);
 }
 
 int row_read_meta(struct str key, struct str value, struct index_meta *out)
@@ -180,6 +191,9 @@ int row_read_meta(struct str key, struct str value, struct index_meta *out)
     m.lives = unpack_u64(&u);
     m.next_segment = unpack_u64(&u);
     m.wall_ms = unpack_i64(&u);
+    m.base = unpack_u64(&u);
+    m.base_bytes = unpack_u64(&u);
+    m.note_bytes = unpack_u64(&u);
     if (unpack_end(&u) != 0)
         return ERR_CORRUPT;
     *out = m;

@@ -8,7 +8,6 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/pack.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 /* A change of one segment's row. Differences wrap around, as unsigned numbers do. */
 struct tally {
     uint64_t id; /* the key in the map */
-    uint64_t made, live, live_bytes;
+    uint64_t live_rows, live_bytes;
     bool has_bytes;
     uint64_t bytes;
 };
@@ -175,8 +174,7 @@ static int settle_tally(struct index_write *w, const struct tally *t)
         err = 0;
     if (err != 0)
         return err;
-    if (!add(&s.blocks, t->made) || !add(&s.live_blocks, t->live) ||
-        !add(&s.live_bytes, t->live_bytes))
+    if (!add(&s.live_rows, t->live_rows) || !add(&s.live_bytes, t->live_bytes))
         return ERR_CORRUPT; /* more were removed than it had */
     if (t->has_bytes)
         s.bytes = t->bytes;
@@ -215,12 +213,13 @@ static int bury(struct index_write *w, struct str key, struct str value, uint64_
     if (err != 0)
         return err;
     *id = s.id;
-    *dead = s.live_blocks == 0;
+    *dead = s.live_rows == 0;
     struct key k = key_of(s.id);
     return *dead ? remove_row(w, TABLE_SEGMENT, key_str(&k)) : 0;
 }
 
-static int bury_all(struct index_write *w, int (*each)(void *ctx, uint64_t id), void *ctx)
+static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
+                    void *ctx)
 {
     struct key at = key_of(0);
     struct str key, value;
@@ -228,19 +227,20 @@ static int bury_all(struct index_write *w, int (*each)(void *ctx, uint64_t id), 
     while (err == 0 && (err = next_row(w, TABLE_SEGMENT, key_str(&at), &key, &value)) == 0) {
         uint64_t id = 0;
         bool dead;
+        if (key.n == 8 && key_u64(key, 0) >= below)
+            return 0;
         err = bury(w, key, value, &id, &dead);
         if (err == 0 && dead && (err = each(ctx, id)) != 0)
-            return err;
-        if (id == UINT64_MAX)
             return err;
         at = key_of(id + 1);
     }
     return err == ERR_NOT_FOUND ? 0 : err;
 }
 
-int index_dead_segments(struct index_write *w, int (*each)(void *ctx, uint64_t id), void *ctx)
+int index_dead_segments(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
+                        void *ctx)
 {
-    return w->err != 0 ? w->err : note(w, bury_all(w, each, ctx));
+    return w->err != 0 ? w->err : note(w, bury_all(w, below, each, ctx));
 }
 
 /* ---- blocks ---- */
@@ -252,21 +252,41 @@ static struct key block_key(uint64_t life, uint64_t first)
     return k;
 }
 
+static struct key place_key(const struct place *p)
+{
+    struct key k = key_of(p->segment);
+    key_put_u64(&k, p->offset);
+    return k;
+}
+
 static struct key resident_key(uint64_t life, const struct block_info *b)
 {
-    struct key k = key_of(b->place.segment);
+    struct key k = place_key(&b->place);
     key_put_u64(&k, life);
     key_put_u64(&k, b->first);
     return k;
+}
+
+/* Whether any row tells of the block that is there. */
+static int is_inhabited(struct index_write *w, const struct place *p, bool *out)
+{
+    struct key k = place_key(p);
+    struct str key, value;
+    int err = next_row(w, TABLE_RESIDENT, key_str(&k), &key, &value);
+    *out = err == 0 && str_starts(key, key_str(&k));
+    return err == ERR_NOT_FOUND ? 0 : err;
 }
 
 static int take_residence(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     struct key key = resident_key(life, b);
     struct tally *t = tally_of(w, b->place.segment);
-    t->made++;
-    t->live++;
-    t->live_bytes += b->place.bytes;
+    bool shared;
+    int err = is_inhabited(w, &b->place, &shared);
+    if (err != 0)
+        return err;
+    t->live_rows++;
+    t->live_bytes += shared ? 0 : b->place.bytes;
     MDB_val k = {key.n, key.bytes}, nothing = {0, (void *)""};
     return lmdb_result(w, mdb_put(w->txn, w->index->tables[TABLE_RESIDENT], &k, &nothing, 0));
 }
@@ -276,9 +296,12 @@ static int give_up_residence(struct index_write *w, uint64_t life, const struct 
 {
     struct key key = resident_key(life, b);
     struct tally *t = tally_of(w, b->place.segment);
-    t->live--;
-    t->live_bytes -= b->place.bytes;
+    bool shared = false;
     int err = remove_row(w, TABLE_RESIDENT, key_str(&key));
+    if (err == 0)
+        err = is_inhabited(w, &b->place, &shared);
+    t->live_rows--;
+    t->live_bytes -= shared ? 0 : b->place.bytes;
     return err == ERR_NOT_FOUND ? ERR_CORRUPT : err;
 }
 
@@ -369,7 +392,7 @@ int index_trim(struct index_write *w, uint64_t life, uint64_t pos)
 
 int index_put_stream(struct index_write *w, uint64_t life, struct str row)
 {
-    assert(row.n <= SEGMENT_ROW_MAX);
+    assert(row.n <= INDEX_ROW_MAX);
     if (w->err != 0)
         return w->err;
     struct key k = key_of(life);
@@ -454,6 +477,26 @@ int index_put_meta(struct index_write *w, const struct index_meta *meta)
     row_begin(&w->value);
     row_pack_meta(&w->value, meta);
     return note(w, put_row(w, TABLE_META, str_of_cstr(index_meta_key)));
+}
+
+int index_clear(struct index_write *w)
+{
+    for (int t = 0; w->err == 0 && t < TABLES; t++)
+        if (t != TABLE_META)
+            note(w, lmdb_result(w, mdb_drop(w->txn, w->index->tables[t], 0)));
+    drop_tallies(w);
+    map_init(&w->tallies);
+    return w->err;
+}
+
+struct index *index_of_write(struct index_write *w)
+{
+    return w->index;
+}
+
+MDB_txn *index_txn_of_write(struct index_write *w)
+{
+    return w->txn;
 }
 
 /* ---- the end ---- */

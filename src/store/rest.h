@@ -2,9 +2,15 @@
 /* rest.h -- one checkpoint: brings what has changed since the last one to its resting place.
  *
  * Filled on the loop thread with a snapshot that no later change touches; run on a lane (or, at the
- * start, in place): the events into a new segment, synced; then rows, blocks, producers and
- * documents into the index, in one transaction with the journal's position. A crash before the
- * commit leaves the last checkpoint in force, and the journal has all that came after it. */
+ * start, in place): the events go into a new segment; rows, blocks, producers and documents into
+ * the index, in one transaction with the journal's position, and as notes (note.h) into the same
+ * segment. That is synced before the commit, so that whatever the index says can be made again from
+ * the segments. A crash before the commit leaves the last checkpoint in force, and the journal has
+ * all that came after it.
+ *
+ * Each checkpoint makes one segment, and their ids follow one another. A segment without a live
+ * block is still needed for its notes, until a later one is a *base*: its notes tell of all there
+ * is, and those before it count no more. */
 #ifndef STORE_REST_H
 #define STORE_REST_H
 
@@ -12,6 +18,21 @@
 #include "base/buf.h"
 #include "store/catalog.h"
 #include "store/index.h"
+
+/* When more is done than what has to be. */
+struct rest_limits {
+    /* A base is due when the notes since the last one, or the files that are kept for theirs alone,
+     * have more than twice the bytes of its own notes, and so many; or when more than so many files
+     * are kept. */
+    uint64_t base_bytes, base_files;
+    /* At least so many bytes are kept in a file, and given up when the disk is full: without them
+     * nothing could be removed from it, for removing takes space first. 0: none are. */
+    uint64_t reserve_bytes;
+};
+#define REST_LIMITS                                                                                \
+    {                                                                                              \
+        .base_bytes = 1u << 20, .base_files = 64, .reserve_bytes = 1u << 20                        \
+    }
 
 struct rest_piece {
     struct chunk *chunk; /* referenced */
@@ -21,7 +42,7 @@ struct rest_piece {
 struct rest_stream {
     uint64_t life;
     struct str row;
-    uint64_t first;                /* what ends before it has been trimmed */
+    uint64_t first;                /* what ends at or before it has been trimmed */
     uint64_t copy_from, copy_upto; /* a new fork: blocks of that life below there are its own too */
     bool drop_blocks;              /* only its name is kept, for its forks */
     struct rest_piece *pieces;
@@ -40,6 +61,7 @@ struct rest_doc {
 struct rest {
     struct vfs *vfs;
     struct index *index;
+    struct rest_limits limits;
     struct arena arena; /* of everything here */
     struct rest_stream *streams;
     size_t n_streams;
@@ -50,7 +72,10 @@ struct rest {
     struct index_meta meta;
 
     /* out */
-    uint64_t segment_bytes; /* of the new segment; 0: none was needed */
+    uint64_t segment_bytes; /* of the new segment */
+    uint64_t reserve_bytes; /* in the reserve now */
+    bool is_base;           /* it is one */
+    bool untidy;            /* another checkpoint would be of use, even if it had nothing to rest */
     uint64_t *dead;         /* segments that hold nothing any more: to be removed */
     size_t n_dead, cap_dead;
     uint64_t dead_bytes; /* of the files that were removed */

@@ -4,7 +4,7 @@
  *
  *     file   | head | item | item | ... | footer | trailer |
  *
- * An item is a block or a row. Nothing stands between items, and nothing is aligned. Numbers are
+ * An item is a block or a note. Nothing stands between items, and nothing is aligned. Numbers are
  * little-endian. The id is the number in the file's name; it is never given twice.
  *
  *     head      0  8  "tmsegmt\n"
@@ -27,15 +27,14 @@
  *                  n  the events
  *                  8  XXH3-64 of all of the block before it, seed: id
  *
- *     row       0  4  "tmr\n"
- *               4  4  n, at most SEGMENT_ROW_MAX
- *               8  8  life of the stream
- *              16  n  the stream's row, as it was at that checkpoint
- *                  8  XXH3-64 of all of the row before it, seed: id
+ *     note      0  4  "tmn\n"
+ *               4  4  n, at most SEGMENT_NOTE_MAX
+ *               8  n  the note
+ *                  8  XXH3-64 of all of the note before it, seed: id
  *
  *     footer          for each item in the order of the file, as pack.h has it:
  *                     a block: m, n, life, position, ordinal, first time, last time
- *                     a row: 0, n, life
+ *                     a note: 0, n
  *
  *     trailer   0  8  offset of the footer, which ends where the trailer begins
  *               8  8  XXH3-64 of the footer, seed: salt
@@ -49,8 +48,8 @@
  * The sum of a block covers its life and position, and by its seed the segment it belongs to: a
  * block that a disk wrote to the wrong place, or did not write over an older one, is not taken for
  * another. The salt keeps events that look like a trailer from ending a file that was cut off
- * there. Rows are items of their own and no part of the footer, so that the footer stays small
- * enough to be kept in memory while the segment is written, and so that the rows are found even if
+ * there. Notes are items of their own and no part of the footer, so that the footer stays small
+ * enough to be kept in memory while the segment is written, and so that the notes are found even if
  * the footer is not. */
 #include "store/segment.h"
 #include "base/err.h"
@@ -77,6 +76,7 @@ struct segment_writer {
     struct buf footer; /* of the items so far */
     XXH3_state_t *sum; /* of the item that is being written */
     int err;           /* the first; nothing is written after it */
+    bool named;        /* it has its own name, and not that of one being written */
     bool finished;
     char buffer[BUFFER_BYTES];
 };
@@ -195,14 +195,14 @@ int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
     return 0;
 }
 
-int segment_add_row(struct segment_writer *w, uint64_t life, struct str row)
+int segment_add_note(struct segment_writer *w, struct str note)
 {
-    assert(!w->finished && row.n <= SEGMENT_ROW_MAX);
-    struct segment_item item = {.offset = position(w), .n = (uint32_t)row.n, .life = life};
+    assert(!w->finished && note.n <= SEGMENT_NOTE_MAX);
+    struct segment_item item = {.offset = position(w), .n = (uint32_t)note.n};
     if (w->err != 0)
         return w->err;
     begin_item(w, &item);
-    put_summed(w, row.p, row.n);
+    put_summed(w, note.p, note.n);
     return end_item(w, &item);
 }
 
@@ -219,12 +219,27 @@ static int create_file(struct vfs *v, const char *name, struct file **out)
     return err == 0 || err == ERR_EXISTS ? vfs_open(v, name, VFS_CREATE, out) : err;
 }
 
+static bool is_there(struct vfs *v, uint64_t id)
+{
+    char name[SEGMENT_NAME_MAX];
+    struct file *f;
+    segment_name(id, name);
+    if (vfs_open(v, name, VFS_READ, &f) != 0)
+        return false;
+    vfs_close(f);
+    return true;
+}
+
 int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
 {
     char name[SEGMENT_NAME_MAX], head[SEGMENT_FILE_HEAD];
     struct file *file;
-    segment_name(id, name);
+    if (is_there(v, id))
+        return ERR_EXISTS;
+    segment_new_name(id, name);
     int err = create_file(v, name, &file);
+    if (err == ERR_EXISTS && (err = vfs_remove(v, name)) == 0) /* what a crash has left */
+        err = create_file(v, name, &file);
     if (err != 0)
         return err;
     struct segment_writer *w = mem_alloc(sizeof *w);
@@ -236,12 +251,23 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
     w->footer = (struct buf){0};
     w->sum = XXH3_createState();
     w->err = 0;
-    w->finished = false;
+    w->named = w->finished = false;
     assert(w->sum != NULL); /* out of memory */
     segment_head_write(head, id, w->salt);
     put(w, head, sizeof head);
     *out = w;
     return 0;
+}
+
+/* Everything in it is on the disk: only then does it get its name. */
+static int give_name(struct segment_writer *w)
+{
+    char made[SEGMENT_NAME_MAX], name[SEGMENT_NAME_MAX];
+    segment_new_name(w->id, made);
+    segment_name(w->id, name);
+    int err = vfs_rename(w->vfs, made, name);
+    w->named = err == 0;
+    return err == 0 ? vfs_sync_dir(w->vfs, SEGMENT_DIR) : err;
 }
 
 int segment_finish(struct segment_writer *w, uint64_t *file_bytes)
@@ -255,12 +281,22 @@ int segment_finish(struct segment_writer *w, uint64_t *file_bytes)
     if (w->err == 0)
         w->err = vfs_sync(w->file);
     if (w->err == 0)
-        w->err = vfs_sync_dir(w->vfs, SEGMENT_DIR);
+        w->err = give_name(w);
     if (w->err != 0)
         return w->err;
     w->finished = true;
     *file_bytes = w->written;
     return 0;
+}
+
+static void remove_unfinished(struct segment_writer *w)
+{
+    char made[SEGMENT_NAME_MAX];
+    segment_new_name(w->id, made);
+    if (w->named)
+        segment_remove(w->vfs, w->id);
+    else
+        vfs_remove(w->vfs, made); /* or the next attempt does */
 }
 
 void segment_close(struct segment_writer *w)
@@ -269,7 +305,7 @@ void segment_close(struct segment_writer *w)
         return;
     vfs_close(w->file);
     if (!w->finished)
-        segment_remove(w->vfs, w->id);
+        remove_unfinished(w);
     buf_deinit(&w->footer);
     XXH3_freeState(w->sum);
     free(w);

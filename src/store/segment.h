@@ -2,10 +2,10 @@
 /* segment.h -- where events rest: large files of blocks, written once, at a checkpoint.
  *
  * A block is one chunk of one stream; blocks of a stream that a checkpoint rests stand one after
- * another. The footer lists all blocks and repeats the rows of their streams, so that the index can
- * be made again from the segments. Calls block: for lanes, recovery and tools. segment.c draws the
- * format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a length does not hold.
- * ERR_NOT_FOUND: there is no such file. */
+ * another. Behind them stand the checkpoint's notes (note.h): what it changes in the index, so that
+ * the index can be made again from the segments. Calls block: for lanes, recovery and tools.
+ * segment.c draws the format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a
+ * length does not hold. ERR_NOT_FOUND: there is no such file. */
 #ifndef STORE_SEGMENT_H
 #define STORE_SEGMENT_H
 
@@ -36,8 +36,9 @@ struct block_info {
 
 /* ---- writing ---- */
 
-/* Creates the file, and the folder if need be; ids are never used twice. ERR_EXISTS: a crash may
- * have left one behind that the index does not know; segment_remove it, or take the next id. */
+/* Creates the file, and the folder if need be. Until it is finished it has another name, so that
+ * what is found under its own is whole, whatever has happened; what a crash leaves of one that is
+ * not is gone when the same id is used next. ERR_EXISTS: there is a finished one with this id. */
 int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
 
 /* A block, header and marks included, has at most this; larger: ERR_TOO_LARGE. An append of the
@@ -49,11 +50,12 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
 int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
                 struct block_info *out);
 
-/* A stream's row as it is at this checkpoint; opaque here, at most SEGMENT_ROW_MAX bytes. */
-#define SEGMENT_ROW_MAX (64 * 1024)
-int segment_add_row(struct segment_writer *w, uint64_t life, struct str row);
+/* Opaque here, at most SEGMENT_NOTE_MAX bytes; small notes become large writes too. */
+#define SEGMENT_NOTE_MAX (1024 * 1024)
+int segment_add_note(struct segment_writer *w, struct str note);
 
-/* Footer, sync, sync of the folder. After 0 all of it is durable; only segment_close may follow. */
+/* Footer, sync, the name, sync of the folder. After 0 all of it is durable; only segment_close may
+ * follow. */
 int segment_finish(struct segment_writer *w, uint64_t *file_bytes);
 
 /* Frees the writer; a segment that was not finished is removed. NULL is allowed. */
@@ -67,23 +69,23 @@ void segment_close(struct segment_writer *w);
 int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place place,
                  struct chunk **out);
 
-/* Everything in a finished segment: all blocks, then all rows, each in the order they were added.
- * Rows are always checked; verify: every block is read and checked too. What is damaged or cannot
- * be read is told through damaged() and passed over.
+/* Everything in a finished segment: all blocks, then all notes, each in the order they were added.
+ * Notes that are told are always checked; verify: everything is read and checked. What is damaged
+ * or cannot be read is told through damaged() and passed over.
  *
- * ERR_CORRUPT: the footer is not there or not valid. With salvage, blocks and rows are then looked
+ * ERR_CORRUPT: the footer is not there or not valid. With salvage, blocks and notes are then looked
  * for from the start of the file, each read and checked, up to the first that does not verify, and
  * told in the order of the file; the result is 0, and `salvaged` says so. ERR_VERSION: written by a
  * later version of this code, so leave it alone.
  *
- * block() and row() stop the scan by returning non-zero, which becomes the result. Each of the
- * three may be NULL. A row is lent until row() returns. */
+ * block() and note() stop the scan by returning non-zero, which becomes the result. Each of the
+ * three may be NULL. A note is lent until note() returns. */
 struct segment_scan {
     bool verify, salvage;
     bool salvaged; /* out */
     void *ctx;
     int (*block)(void *ctx, const struct block_info *b);
-    int (*row)(void *ctx, uint64_t life, struct str row);
+    int (*note)(void *ctx, struct str note);
     void (*damaged)(void *ctx, uint64_t segment, uint64_t offset, const char *what);
 };
 int segment_scan(struct vfs *v, uint64_t id, struct segment_scan *scan);

@@ -23,8 +23,7 @@ enum {
     BLOCK_OLDEST = 40,
     BLOCK_NEWEST = 48,
 
-    ROW_N = 4,
-    ROW_LIFE = 8,
+    NOTE_N = 4,
 
     TRAILER_FOOTER_SUM = 8,
     TRAILER_SUM = 16,
@@ -33,7 +32,7 @@ enum {
 
 static const char head_magic[8] = {'t', 'm', 's', 'e', 'g', 'm', 't', '\n'};
 static const char block_magic[4] = {'t', 'm', 'k', '\n'};
-static const char row_magic[4] = {'t', 'm', 'r', '\n'};
+static const char note_magic[4] = {'t', 'm', 'n', '\n'};
 static const char trailer_magic[8] = {'t', 'm', 's', 'e', 'g', 'e', 'n', 'd'};
 
 void segment_put_u32(char *out, uint32_t v)
@@ -66,6 +65,11 @@ uint64_t segment_get_u64(const char *p)
 void segment_name(uint64_t id, char *out)
 {
     snprintf(out, SEGMENT_NAME_MAX, SEGMENT_DIR "/%08" PRIu64 ".s", id);
+}
+
+void segment_new_name(uint64_t id, char *out)
+{
+    snprintf(out, SEGMENT_NAME_MAX, SEGMENT_DIR "/%08" PRIu64 ".s.new", id);
 }
 
 bool segment_name_parse(const char *name, uint64_t *id)
@@ -107,7 +111,7 @@ int segment_head_read(const char *head, uint64_t id, uint64_t *salt)
     return 0;
 }
 
-/* ---- blocks and rows ---- */
+/* ---- blocks and notes ---- */
 
 uint64_t segment_item_bytes(const struct segment_item *item)
 {
@@ -116,14 +120,14 @@ uint64_t segment_item_bytes(const struct segment_item *item)
 
 size_t segment_item_head(const struct segment_item *item)
 {
-    return item->marks == 0 ? SEGMENT_ROW_HEAD : SEGMENT_BLOCK_HEAD;
+    return item->marks == 0 ? SEGMENT_NOTE_HEAD : SEGMENT_BLOCK_HEAD;
 }
 
 /* Whether the numbers make sense together; all that follows relies on it. */
 static bool is_possible(const struct segment_item *item)
 {
     if (item->marks == 0)
-        return item->n <= SEGMENT_ROW_MAX;
+        return item->n <= SEGMENT_NOTE_MAX;
     return item->n > 0 && segment_item_bytes(item) <= SEGMENT_BLOCK_MAX &&
            item->first <= UINT64_MAX - item->n && item->ordinal <= UINT64_MAX - item->marks;
 }
@@ -131,9 +135,8 @@ static bool is_possible(const struct segment_item *item)
 void segment_item_write(char *out, const struct segment_item *item)
 {
     if (item->marks == 0) {
-        memcpy(out, row_magic, sizeof row_magic);
-        segment_put_u32(out + ROW_N, item->n);
-        segment_put_u64(out + ROW_LIFE, item->life);
+        memcpy(out, note_magic, sizeof note_magic);
+        segment_put_u32(out + NOTE_N, item->n);
         return;
     }
     memcpy(out, block_magic, sizeof block_magic);
@@ -160,9 +163,8 @@ int segment_item_read(const char *at, size_t n, struct segment_item *item)
         it.newest_ms = (int64_t)segment_get_u64(at + BLOCK_NEWEST);
         if (it.marks == 0)
             return ERR_CORRUPT;
-    } else if (n >= SEGMENT_ROW_HEAD && memcmp(at, row_magic, sizeof row_magic) == 0) {
-        it.n = segment_get_u32(at + ROW_N);
-        it.life = segment_get_u64(at + ROW_LIFE);
+    } else if (n >= SEGMENT_NOTE_HEAD && memcmp(at, note_magic, sizeof note_magic) == 0) {
+        it.n = segment_get_u32(at + NOTE_N);
     } else {
         return ERR_CORRUPT;
     }
@@ -185,9 +187,9 @@ void segment_footer_put(struct buf *footer, const struct segment_item *item)
 {
     pack_u64(footer, item->marks);
     pack_u64(footer, item->n);
-    pack_u64(footer, item->life);
     if (item->marks == 0)
         return;
+    pack_u64(footer, item->life);
     pack_u64(footer, item->first);
     pack_u64(footer, item->ordinal);
     pack_i64(footer, item->oldest_ms);
@@ -201,8 +203,8 @@ int segment_footer_next(struct unpack *footer, uint64_t *offset, struct segment_
     struct segment_item it = {.offset = *offset};
     it.marks = (uint32_t)unpack_u64_max(footer, UINT32_MAX);
     it.n = (uint32_t)unpack_u64_max(footer, UINT32_MAX);
-    it.life = unpack_u64(footer);
     if (it.marks > 0) {
+        it.life = unpack_u64(footer);
         it.first = unpack_u64(footer);
         it.ordinal = unpack_u64(footer);
         it.oldest_ms = unpack_i64(footer);

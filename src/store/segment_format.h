@@ -9,20 +9,20 @@
 #include "store/segment.h"
 
 #define SEGMENT_DIR        "segments"
-#define SEGMENT_NAME_MAX   40 /* of `segments/N.s`, NUL included */
+#define SEGMENT_NAME_MAX   40 /* of `segments/N.s.new`, NUL included */
 #define SEGMENT_VERSION    1
 #define SEGMENT_FILE_HEAD  40
 #define SEGMENT_BLOCK_HEAD 56
-#define SEGMENT_ROW_HEAD   16
-#define SEGMENT_SUM        8 /* behind every block and row */
+#define SEGMENT_NOTE_HEAD  8
+#define SEGMENT_SUM        8 /* behind every block and note */
 #define SEGMENT_TRAILER    32
 #define SEGMENT_MARK       4
 
-/* A block or a row, as its own head and the footer tell of it. */
+/* A block or a note, as its own head and the footer tell of it. */
 struct segment_item {
     uint64_t offset;
-    uint32_t marks; /* 0: a row, and of the rest only life and n count */
-    uint32_t n;     /* bytes of events, or of the row */
+    uint32_t marks; /* 0: a note, and of the rest only n counts */
+    uint32_t n;     /* bytes of events, or of the note */
     uint64_t life;
     uint64_t first, ordinal;
     int64_t oldest_ms, newest_ms;
@@ -36,6 +36,9 @@ struct segment_trailer {
 
 /* `segments/00000012.s`; out holds SEGMENT_NAME_MAX. */
 void segment_name(uint64_t id, char *out);
+
+/* The name of one that is being written: `segments/00000012.s.new`. */
+void segment_new_name(uint64_t id, char *out);
 
 /* The id of a name without its folder; false if it is not the name of a segment. */
 bool segment_name_parse(const char *name, uint64_t *id);
@@ -52,7 +55,7 @@ uint64_t segment_item_bytes(const struct segment_item *item);
 /* Bytes of its head. */
 size_t segment_item_head(const struct segment_item *item);
 
-/* Fills SEGMENT_BLOCK_HEAD bytes, or SEGMENT_ROW_HEAD of a row. */
+/* Fills SEGMENT_BLOCK_HEAD bytes, or SEGMENT_NOTE_HEAD of a note. */
 void segment_item_write(char *out, const struct segment_item *item);
 
 /* What head stands there; n: bytes that can be looked at, the more than a head is ignored. The

@@ -199,7 +199,7 @@ struct walk {
     uint64_t id, size;
     struct buf footer;
     uint64_t footer_at;
-    char row[SEGMENT_ROW_MAX + SEGMENT_SUM];
+    struct buf note; /* and its sum */
 };
 
 static void tell_damage(struct walk *w, uint64_t offset, const char *what)
@@ -223,23 +223,27 @@ static int tell_block(struct walk *w, const struct segment_item *item)
     return w->scan->block == NULL ? 0 : w->scan->block(w->scan->ctx, &b);
 }
 
-static int tell_row(struct walk *w, const struct segment_item *item)
+static int tell_note(struct walk *w, const struct segment_item *item)
 {
-    struct str row = {w->row, item->n};
-    return w->scan->row == NULL ? 0 : w->scan->row(w->scan->ctx, item->life, row);
+    struct str note = {w->note.p, item->n};
+    return w->scan->note == NULL ? 0 : w->scan->note(w->scan->ctx, note);
 }
 
-/* Into w->row. */
-static int take_row(struct walk *w, struct source *s, const struct segment_item *item)
+/* Into w->note. */
+static int take_note(struct walk *w, struct source *s, const struct segment_item *item)
 {
-    int err = source_take(s, w->row, (size_t)item->n + SEGMENT_SUM);
+    size_t n = (size_t)item->n + SEGMENT_SUM;
+    if (n > s->end - s->at)
+        return ERR_CORRUPT;
+    w->note.n = 0;
+    int err = source_take(s, buf_reserve(&w->note, n), n);
     if (err != 0)
         return err;
-    const struct str parts[] = {{s->window, SEGMENT_ROW_HEAD}, {w->row, item->n}};
-    return sum_of(w->id, parts, 2) == segment_get_u64(w->row + item->n) ? 0 : ERR_CORRUPT;
+    const struct str parts[] = {{s->window, SEGMENT_NOTE_HEAD}, {w->note.p, item->n}};
+    return sum_of(w->id, parts, 2) == segment_get_u64(w->note.p + item->n) ? 0 : ERR_CORRUPT;
 }
 
-/* Reads and checks the item that begins there and ends not behind `end`. The row is kept, the
+/* Reads and checks the item that begins there and ends not behind `end`. The note is kept, the
  * events of a block are let go of. */
 static int read_item(struct walk *w, uint64_t offset, uint64_t end, struct segment_item *item)
 {
@@ -247,14 +251,14 @@ static int read_item(struct walk *w, uint64_t offset, uint64_t end, struct segme
     struct chunk *c = NULL;
     int err = open_item(&s, w->file, offset, end, item);
     if (err == 0)
-        err = item->marks == 0 ? take_row(w, &s, item) : take_block(&s, w->id, item, &c);
+        err = item->marks == 0 ? take_note(w, &s, item) : take_block(&s, w->id, item, &c);
     chunk_unref(c);
     return err;
 }
 
 static int tell_item(struct walk *w, const struct segment_item *item)
 {
-    return item->marks == 0 ? tell_row(w, item) : tell_block(w, item);
+    return item->marks == 0 ? tell_note(w, item) : tell_block(w, item);
 }
 
 /* ---- by the footer ---- */
@@ -316,7 +320,7 @@ static int check_item(struct walk *w, const struct segment_item *listed)
         err = ERR_CORRUPT;
     if (err == ERR_CORRUPT)
         tell_damage(w, listed->offset,
-                    listed->marks == 0 ? "a row failed its checksum"
+                    listed->marks == 0 ? "a note failed its checksum"
                                        : "a block failed its checksum");
     else if (err != 0)
         tell_damage(w, listed->offset, "cannot be read");
@@ -325,18 +329,18 @@ static int check_item(struct walk *w, const struct segment_item *listed)
 
 static int visit(struct walk *w, const struct segment_item *item)
 {
-    bool is_read = item->marks == 0 || w->scan->verify;
+    bool is_read = w->scan->verify || (item->marks == 0 && w->scan->note != NULL);
     return is_read && check_item(w, item) != 0 ? 0 : tell_item(w, item);
 }
 
-static int walk_footer(struct walk *w, bool rows)
+static int walk_footer(struct walk *w, bool notes)
 {
     struct unpack u = {.rest = buf_str(&w->footer)};
     uint64_t offset = SEGMENT_FILE_HEAD;
     struct segment_item item;
     int err = 0;
     while (err == 0 && segment_footer_next(&u, &offset, &item) > 0)
-        if ((item.marks == 0) == rows)
+        if ((item.marks == 0) == notes)
             err = visit(w, &item);
     return err;
 }
@@ -393,6 +397,7 @@ int segment_scan(struct vfs *v, uint64_t id, struct segment_scan *scan)
     w->id = id;
     err = walk(w);
     buf_deinit(&w->footer);
+    buf_deinit(&w->note);
     free(w);
     vfs_close(f);
     return err;

@@ -220,6 +220,9 @@ static void open_store(struct run *r)
     config.checkpoint_age_ms = 1000;
     config.unrested_max = config.checkpoint_bytes * rng_between(&r->rng, 2, 100) + 100000;
     config.cache_bytes = 16 * 1024;
+    config.rest.base_bytes = rng_between(&r->rng, 1, 8) * 1024;
+    config.rest.base_files = rng_below(&r->rng, 6);
+    config.rest.reserve_bytes = rng_below(&r->rng, 3) * 4096;
     config.index_sync = false;
     r->lanes = (struct embedded_lanes){simlane_new(&r->sched, rng_next(&r->rng), turns),
                                        simlane_new(&r->sched, rng_next(&r->rng), turns * 2),
@@ -258,9 +261,22 @@ static void close_store(struct run *r)
     r->lanes = (struct embedded_lanes){0};
 }
 
+/* With the power the index may go, which is then made again from the segments. */
+static void lose_index(struct run *r)
+{
+    char lock[80];
+    snprintf(lock, sizeof lock, "%s-lock", r->index);
+    if (!rng_one_in(&r->rng, 4))
+        return;
+    unlink(r->index);
+    unlink(lock);
+    r->n_rebuilt++;
+}
+
 /* The power may go while the store is being opened, any number of times. */
 static void recover(struct run *r)
 {
+    lose_index(r);
     while (rng_one_in(&r->rng, 3) && !r->failed) {
         simfs_cut_power_at(r->fs, rng_between(&r->rng, 1, 30));
         open_store(r);
@@ -271,6 +287,7 @@ static void recover(struct run *r)
             simfs_kill(r->fs);
         else
             simfs_crash(r->fs, rng_next(&r->rng));
+        lose_index(r);
     }
     open_store(r);
     if (r->store != NULL)
@@ -390,7 +407,8 @@ static struct run *run_seed(const struct rng *rng)
 
 /* ---- the tests ---- */
 
-static uint64_t total_acks, total_kept, total_lost, total_duplicates, total_reads, total_refused;
+static uint64_t total_acks, total_kept, total_lost, total_duplicates, total_reads, total_refused,
+    total_rebuilt;
 
 static void sound_body(struct rng *rng)
 {
@@ -404,6 +422,7 @@ static void sound_body(struct rng *rng)
     total_duplicates += r->n_duplicates;
     total_reads += r->n_reads;
     total_refused += r->n_refused;
+    total_rebuilt += r->n_rebuilt;
     run_free(r);
     if (failed)
         fail_msg("%s", verdict);
@@ -413,10 +432,11 @@ static void test_what_was_acknowledged_is_there_once(void **state)
 {
     seeds_run(SEEDS, sound_body);
     print_message("%llu acknowledged; %llu not, of which %llu were kept; %llu duplicates, %llu "
-                  "refused, %llu reads\n",
+                  "refused, %llu reads; %llu times the index was lost\n",
                   (unsigned long long)total_acks, (unsigned long long)(total_kept + total_lost),
                   (unsigned long long)total_kept, (unsigned long long)total_duplicates,
-                  (unsigned long long)total_refused, (unsigned long long)total_reads);
+                  (unsigned long long)total_refused, (unsigned long long)total_reads,
+                  (unsigned long long)total_rebuilt);
     if (seeds_env("TIDEMARK_SEED") == 0) /* or the disk was too kind */
         assert_true(total_kept > 0 && total_lost > 0 && total_duplicates > 0);
 }

@@ -82,6 +82,8 @@ static int set_up(void **state)
     b->config.journal.file_bytes = FILE_BYTES;
     b->config.checkpoint_age_ms = 1000000;
     b->config.cache_bytes = 0;
+    b->config.rest.base_bytes = 16 * 1024;
+    b->config.rest.reserve_bytes = 4096;
     b->config.index_sync = false;
     snprintf(b->index, sizeof b->index, "/tmp/tidemark-faults-XXXXXX");
     int fd = mkstemp(b->index);
@@ -534,7 +536,7 @@ static void test_missing_segment(void **state)
     buf_deinit(&got);
 }
 
-/* Without its index a store is not empty: nothing is thrown away. */
+/* Without its index a store is not empty: it is made again from the segments. */
 static void test_missing_index(void **state)
 {
     struct bench *b = *state;
@@ -544,9 +546,58 @@ static void test_missing_index(void **state)
     assert_true(bench_open(b)); /* the journal is empty now */
     bench_close(b);
     forget_index(b);
+    assert_true(bench_open(b));
+    expect_content(b, "a", "onetwo");
+    assert_int_equal(append(b, "a", STR("three")), 0);
+    bench_close(b);
+    forget_index(b);
+    assert_true(bench_open(b)); /* with something in the journal */
+    expect_content(b, "a", "onetwothree");
+}
+
+/* What is not complete is not made up: the store does not open, and says what to do. */
+static void test_missing_index_and_notes(void **state)
+{
+    static const char first[] = "segments/00000001.s";
+    struct bench *b = *state;
+    begin(b);
+    checkpoint(b);
+    bench_close(b);
+    forget_index(b);
+    struct buf kept = {0};
+    buf_put(&kept, simfs_content(b->fs, first));
+    vfs_remove(simfs_vfs(b->fs), first);
     assert_false(bench_open(b));
-    assert_non_null(strstr(b->why, "index"));
-    assert_non_null(simfs_content(b->fs, "segments/00000001.s").p);
+    assert_non_null(strstr(b->why, "segment 2"));
+    assert_non_null(strstr(b->why, "tidemark doctor DIR --repair"));
+    bench_close(b);
+    simfs_put(b->fs, first, buf_str(&kept));
+    buf_deinit(&kept);
+    assert_true(bench_open(b));
+    expect_content(b, "a", "onetwo");
+}
+
+/* Nothing can be written any more, not even a few bytes; what is removed makes room all the same.
+ */
+static void test_removing_from_a_disk_without_a_byte(void **state)
+{
+    struct bench *b = *state;
+    static char big[EVENT_MAX];
+    memset(big, 'x', sizeof big);
+    assert_int_equal(create(b, "a"), 0);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(append(b, "a", str_of(big, sizeof big)), 0);
+    checkpoint(b);
+    assert_int_equal(create(b, "b"), 0);
+    checkpoint(b);
+    checkpoint(b); /* the journal has its files */
+    uint64_t full = simfs_bytes(b->fs);
+    simfs_set_capacity(b->fs, full);
+    assert_int_equal(remove_stream(b, "a"), 0);
+    checkpoint(b);
+    assert_true(simfs_bytes(b->fs) < full - 20 * EVENT_MAX);
+    assert_int_equal(append(b, "a", STR("x")), ERR_NOT_FOUND);
+    assert_int_equal(append(b, "b", STR("x")), 0);
 }
 
 /* ---- checkpoints that fail ---- */
@@ -557,6 +608,8 @@ static void test_failing_checkpoint(void **state)
     static const int errs[] = {ERR_IO, ERR_FULL};
     struct bench *b = *state;
     struct buf expected = {0};
+    b->config.rest.reserve_bytes = 0; /* or a full disk is none */
+    restart(b);
     assert_int_equal(create(b, "a"), 0);
     for (size_t i = 0; i < 8; i++) {
         assert_int_equal(append(b, "a", STR("event ")), 0);
@@ -624,6 +677,8 @@ int main(void)
         TEST(test_unreadable_block),
         TEST(test_missing_segment),
         TEST(test_missing_index),
+        TEST(test_missing_index_and_notes),
+        TEST(test_removing_from_a_disk_without_a_byte),
         TEST(test_failing_checkpoint),
         TEST(test_fork_beside_a_checkpoint),
     };

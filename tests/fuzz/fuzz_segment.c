@@ -3,12 +3,14 @@
  *
  * It stops on anything the sanitizers see, on memory taken that the file could not fill, on a block
  * told of that does not lie in the file or that does not read back, and on a chunk whose marks do
- * not fit it. Most inputs get their checksums put right first, or nothing would pass them.
+ * not fit it, on a note that is not the same when it is packed again. Most inputs get their
+ * checksums put right first, or nothing would pass them.
  *
  * Input: a byte of flags, 4 bytes of offset and 4 of length for a read of its own, the file. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/chunk.h"
+#include "store/note.h"
 #include "store/segment.h"
 #include "store/segment_format.h"
 #include "store/vfs.h"
@@ -22,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define ID         12
 #define INPUT_HEAD 9
-#define SLACK      (512u * 1024) /* what may be taken for any file: a row, a window, a state */
+#define SLACK      (512u * 1024) /* what may be taken for any file: a note, a window, a state */
 
 enum { FLAG_VERIFY = 1, FLAG_SALVAGE = 2, FLAG_AS_IS = 4, FLAG_NO_FOOTER = 8 };
 
@@ -146,11 +148,30 @@ static int on_block(void *ctx, const struct block_info *b)
     return 0;
 }
 
-static int on_row(void *ctx, uint64_t life, struct str row)
+/* A note that is taken can be packed again, and is the same then. */
+static void check_note(struct str bytes)
+{
+    struct note n, again;
+    struct buf first = {0}, second = {0};
+    int err = note_unpack(bytes, &n);
+    check(err == 0 || err == ERR_CORRUPT, "another error of a note");
+    if (err != 0)
+        return;
+    note_pack(&first, &n);
+    check(note_unpack(buf_str(&first), &again) == 0 && again.type == n.type, "a note taken once");
+    note_pack(&second, &again);
+    check(str_eq(buf_str(&first), buf_str(&second)), "a note that is not what it was");
+    check(first.n <= bytes.n, "a note that grows"); /* numbers have one shortest form */
+    buf_deinit(&first);
+    buf_deinit(&second);
+}
+
+static int on_note(void *ctx, struct str note)
 {
     struct disk *d = ctx;
-    check(row.n <= SEGMENT_ROW_MAX && row.n <= d->n, "a row that cannot be");
-    return row.n > 0 && row.p[0] == '!' && row.p[row.n - 1] == '!' ? ERR_CANCELLED : 0;
+    check(note.n <= SEGMENT_NOTE_MAX && note.n <= d->n, "a note that cannot be");
+    check_note(note);
+    return note.n > 0 && note.p[0] == '!' && note.p[note.n - 1] == '!' ? ERR_CANCELLED : 0;
 }
 
 static void on_damage(void *ctx, uint64_t segment, uint64_t offset, const char *what)
@@ -166,7 +187,7 @@ static void scan_all(struct disk *d, uint8_t flags)
                              .salvage = flags & FLAG_SALVAGE,
                              .ctx = d,
                              .block = on_block,
-                             .row = on_row,
+                             .note = on_note,
                              .damaged = on_damage};
     d->verify = s.verify;
     if (s.salvage) { /* what is salvaged is always verified, so look first whether it will be */
@@ -196,6 +217,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct disk d = {.vfs = {&disk_ops}, .bytes = file, .n = size};
     d.file.vfs = &d.vfs;
     allowance = 2 * size + SLACK;
+    if (size <= SEGMENT_NOTE_MAX)
+        check_note(str_of((const char *)data + INPUT_HEAD, size)); /* as if all of it were one */
     scan_all(&d, data[0]);
     struct place place = {ID, segment_get_u32((const char *)data + 1),
                           segment_get_u32((const char *)data + 5)};

@@ -5,6 +5,7 @@
 
 #include "fault/simfs.h"
 #include "fault/simlane.h"
+#include "model/index_dump.h"
 #include "store/embedded.h"
 #include "store/store.h"
 
@@ -41,7 +42,19 @@ struct disk {
     struct embedded_lanes lanes;
     struct store *store;
     char index[64];
+    unsigned opened;
 };
+
+/* Every other time the index is lost: it must come back as it was. */
+static inline void disk_lose_index(struct disk *d)
+{
+    struct rebuild r = {0};
+    if (d->opened++ % 2 == 0)
+        return;
+    bool same = index_is_rebuilt(simfs_vfs(d->fs), d->index, &r);
+    assert(same);
+    index_forget(d->index);
+}
 
 static inline struct store *disk_reopen(void *ctx)
 {
@@ -52,7 +65,11 @@ static inline struct store *disk_reopen(void *ctx)
     config.checkpoint_bytes = 8 * 1024;
     config.checkpoint_age_ms = 100000;
     config.cache_bytes = 16 * 1024;
+    config.rest.base_bytes = 2 * 1024;
+    config.rest.base_files = 6;
+    config.rest.reserve_bytes = 1024;
     config.index_sync = false;
+    disk_lose_index(d);
     d->store =
         embedded_open(d->sched, simfs_vfs(d->fs), d->index, &d->lanes, &config, why, sizeof why);
     if (d->store == NULL)
@@ -87,15 +104,12 @@ static inline void disk_stir(void *ctx)
 static inline void disk_release(void *ctx)
 {
     struct disk *d = ctx;
-    char lock[80];
     lane_free(d->lanes.journal);
     lane_free(d->lanes.prepare);
     lane_free(d->lanes.rest);
     lane_free(d->lanes.read);
     simfs_free(d->fs);
-    unlink(d->index);
-    snprintf(lock, sizeof lock, "%s-lock", d->index);
-    unlink(lock);
+    index_forget(d->index);
     free(d);
 }
 

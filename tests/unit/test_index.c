@@ -71,7 +71,7 @@ static struct block_info block(uint64_t life, uint64_t first, uint64_t end, uint
         .events = 1 + (end - first) / 3,
         .oldest_ms = (int64_t)(1700000000000 + first),
         .newest_ms = (int64_t)(1700000000000 + end),
-        .place = {segment, 40 + first * 2, (uint32_t)(64 + (end - first))},
+        .place = {segment, life * 1000000 + first * 2, (uint32_t)(64 + (end - first))},
     };
 }
 
@@ -107,7 +107,7 @@ struct naive_stream {
 
 struct naive_segment {
     bool there;
-    uint64_t made, bytes;
+    uint64_t bytes;
 };
 
 /* No pointers in it: a copy is a snapshot. */
@@ -128,7 +128,7 @@ struct world {
 
     /* what a comparison has seen */
     size_t seen_streams, seen_producers, seen_docs, seen_segments, seen_blocks;
-    uint64_t life, segment, from;
+    uint64_t life, segment, from, below;
 };
 
 static uint64_t draw_life(struct world *w)
@@ -197,10 +197,8 @@ static void do_put_stream(struct world *w)
 static void naive_put_block(struct world *w, uint64_t i, const struct block_info *b)
 {
     struct naive_stream *s = &w->now.streams[i];
-    struct naive_segment *g = &w->now.segments[b->place.segment];
     size_t at = 0;
-    g->there = true;
-    g->made++;
+    w->now.segments[b->place.segment].there = true;
     while (at < s->n_blocks && s->blocks[at].first < b->first)
         at++;
     if (at == s->n_blocks || s->blocks[at].first != b->first) {
@@ -218,6 +216,7 @@ static void do_put_block(struct world *w)
         return;
     uint64_t n = rng_between(&w->rng, 1, 500);
     struct block_info b = block(life_of(i), s->tail, s->tail + n, draw_segment(w));
+    b.place.offset = ++w->version << 40;              /* where no other is */
     s->tail += n + (rng_one_in(&w->rng, 10) ? 5 : 0); /* sometimes a hole */
     assert_int_equal(index_put_block(w->write, life_of(i), &b), 0);
     naive_put_block(w, i, &b);
@@ -232,7 +231,7 @@ static void do_move_block(struct world *w)
         return;
     struct block_info b = s->blocks[rng_below(&w->rng, s->n_blocks)];
     b.place.segment = draw_segment(w);
-    b.place.offset += 17;
+    b.place.offset = ++w->version << 40;
     assert_int_equal(index_put_block(w->write, life_of(i), &b), 0);
     naive_put_block(w, i, &b);
 }
@@ -314,20 +313,40 @@ static void do_add_segment(struct world *w)
 
 static void do_meta(struct world *w)
 {
-    w->now.meta = (struct index_meta){rng_next(&w->rng), rng_next(&w->rng), rng_next(&w->rng),
-                                      (int64_t)rng_next(&w->rng)};
+    w->now.meta = (struct index_meta){.batch = rng_next(&w->rng),
+                                      .lives = rng_next(&w->rng),
+                                      .next_segment = rng_next(&w->rng),
+                                      .wall_ms = (int64_t)rng_next(&w->rng),
+                                      .base = rng_next(&w->rng),
+                                      .base_bytes = rng_next(&w->rng),
+                                      .note_bytes = rng_next(&w->rng)};
     assert_int_equal(index_put_meta(w->write, &w->now.meta), 0);
+}
+
+static bool same_place(const struct block_info *a, const struct block_info *b)
+{
+    return a->place.segment == b->place.segment && a->place.offset == b->place.offset;
+}
+
+/* Whether a row that comes before this one tells of the same block. */
+static bool seen_before(const struct naive *n, size_t stream, size_t row)
+{
+    const struct block_info *b = &n->streams[stream].blocks[row];
+    for (size_t i = 0; i <= stream; i++)
+        for (size_t k = 0; k < n->streams[i].n_blocks && (i < stream || k < row); k++)
+            if (same_place(&n->streams[i].blocks[k], b))
+                return true;
+    return false;
 }
 
 static struct index_segment count_segment(const struct naive *n, uint64_t id)
 {
-    struct index_segment g = {
-        .id = id, .blocks = n->segments[id].made, .bytes = n->segments[id].bytes};
+    struct index_segment g = {.id = id, .bytes = n->segments[id].bytes};
     for (size_t i = 0; i < LIVES; i++)
         for (size_t b = 0; b < n->streams[i].n_blocks; b++)
             if (n->streams[i].blocks[b].place.segment == id) {
-                g.live_blocks++;
-                g.live_bytes += n->streams[i].blocks[b].place.bytes;
+                g.live_rows++;
+                g.live_bytes += seen_before(n, i, b) ? 0 : n->streams[i].blocks[b].place.bytes;
             }
     return g;
 }
@@ -335,18 +354,26 @@ static struct index_segment count_segment(const struct naive *n, uint64_t id)
 static int on_dead(void *ctx, uint64_t id)
 {
     struct world *w = ctx;
-    assert_true(id < SEGMENTS && w->now.segments[id].there);
-    assert_int_equal(count_segment(&w->now, id).live_blocks, 0);
+    assert_true(id < w->below && w->now.segments[id].there);
+    assert_int_equal(count_segment(&w->now, id).live_rows, 0);
     w->now.segments[id] = (struct naive_segment){0};
     return 0;
 }
 
 static void do_bury(struct world *w)
 {
-    assert_int_equal(index_dead_segments(w->write, on_dead, w), 0);
-    for (uint64_t id = 0; id < SEGMENTS; id++)
+    w->below = rng_one_in(&w->rng, 2) ? SEGMENTS : rng_below(&w->rng, SEGMENTS);
+    assert_int_equal(index_dead_segments(w->write, w->below, on_dead, w), 0);
+    for (uint64_t id = 0; id < w->below; id++)
         if (w->now.segments[id].there)
-            assert_true(count_segment(&w->now, id).live_blocks > 0);
+            assert_true(count_segment(&w->now, id).live_rows > 0);
+}
+
+static void do_clear(struct world *w)
+{
+    struct index_meta meta = w->now.meta;
+    assert_int_equal(index_clear(w->write), 0);
+    w->now = (struct naive){.meta = meta};
 }
 
 /* ---- both are compared ---- */
@@ -402,8 +429,7 @@ static int see_segment(void *ctx, const struct index_segment *s)
     struct world *w = ctx;
     assert_true(s->id < SEGMENTS && w->committed.segments[s->id].there);
     struct index_segment expected = count_segment(&w->committed, s->id);
-    assert_int_equal(s->blocks, expected.blocks);
-    assert_int_equal(s->live_blocks, expected.live_blocks);
+    assert_int_equal(s->live_rows, expected.live_rows);
     assert_int_equal(s->bytes, expected.bytes);
     assert_int_equal(s->live_bytes, expected.live_bytes);
     w->seen_segments++;
@@ -412,7 +438,11 @@ static int see_segment(void *ctx, const struct index_segment *s)
 
 static void compare_tables(struct world *w)
 {
-    struct index_load load = {w, see_stream, see_producer, see_doc, see_segment};
+    struct index_load load = {.ctx = w,
+                              .stream = see_stream,
+                              .producer = see_producer,
+                              .doc = see_doc,
+                              .segment = see_segment};
     struct index_meta meta;
     size_t streams = 0, producers = 0, docs = 0, segments = 0;
     w->seen_streams = w->seen_producers = w->seen_docs = w->seen_segments = 0;
@@ -434,6 +464,9 @@ static void compare_tables(struct world *w)
     assert_int_equal(meta.lives, w->committed.meta.lives);
     assert_int_equal(meta.next_segment, w->committed.meta.next_segment);
     assert_int_equal(meta.wall_ms, w->committed.meta.wall_ms);
+    assert_int_equal(meta.base, w->committed.meta.base);
+    assert_int_equal(meta.base_bytes, w->committed.meta.base_bytes);
+    assert_int_equal(meta.note_bytes, w->committed.meta.note_bytes);
 }
 
 static int see_block(void *ctx, const struct block_info *b)
@@ -511,8 +544,56 @@ static void compare(struct world *w)
     for (w->segment = 0; w->segment < SEGMENTS; w->segment++) {
         w->seen_blocks = 0;
         assert_int_equal(index_segment_blocks(w->site.index, w->segment, see_resident, w), 0);
-        assert_int_equal(w->seen_blocks, count_segment(&w->committed, w->segment).live_blocks);
+        assert_int_equal(w->seen_blocks, count_segment(&w->committed, w->segment).live_rows);
     }
+}
+
+static int count_row(struct world *w, uint64_t life)
+{
+    assert_true(index_of(life) < LIVES);
+    w->seen_streams++;
+    return 0;
+}
+
+static int count_written_stream(void *ctx, uint64_t life, struct str row)
+{
+    return count_row(ctx, life);
+}
+
+static int count_written_block(void *ctx, uint64_t life, const struct block_info *b)
+{
+    return count_row(ctx, life);
+}
+
+static int count_written_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+{
+    return count_row(ctx, life);
+}
+
+static int count_written_doc(void *ctx, struct str key, uint64_t version, struct str value)
+{
+    return count_row(ctx, life_of(0));
+}
+
+/* What is not committed yet can be read by who has written it. */
+static void look_at_written(struct world *w)
+{
+    struct index_load load = {.ctx = w,
+                              .stream = count_written_stream,
+                              .block = count_written_block,
+                              .producer = count_written_producer,
+                              .doc = count_written_doc};
+    size_t expected = 0;
+    for (size_t i = 0; i < LIVES; i++) {
+        expected += (w->now.streams[i].version > 0) + w->now.streams[i].n_blocks;
+        for (size_t p = 0; p < PRODUCERS; p++)
+            expected += w->now.streams[i].producers[p].epoch > 0;
+    }
+    for (size_t i = 0; i < DOCS; i++)
+        expected += w->now.docs[i] > 0;
+    w->seen_streams = 0;
+    assert_int_equal(index_load_written(w->write, &load), 0);
+    assert_int_equal(w->seen_streams, expected);
 }
 
 static void random_checkpoint(struct world *w)
@@ -530,12 +611,16 @@ static void random_checkpoint(struct world *w)
             do_trim(w);
         else if (rng_one_in(&w->rng, 30))
             do_bury(w);
+        else if (rng_one_in(&w->rng, 200))
+            do_clear(w);
         else
             steps[rng_below(&w->rng, COUNT(steps))](w);
     }
     do_meta(w);
     if (rng_one_in(&w->rng, 2))
         do_bury(w);
+    if (rng_one_in(&w->rng, 3))
+        look_at_written(w);
     if (rng_one_in(&w->rng, 5)) {
         index_abort(w->write);
         w->now = w->committed;
@@ -589,7 +674,7 @@ static void test_new(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(st.st_nlink, 1);
     struct index_write *w = begin(&s);
-    meta = (struct index_meta){5, 6, 7, -8};
+    meta = (struct index_meta){.batch = 5, .lives = 6, .next_segment = 7, .wall_ms = -8};
     assert_int_equal(index_put_meta(w, &meta), 0);
     assert_int_equal(index_commit(w), 0);
     index_close(s.index);
@@ -697,13 +782,14 @@ static void test_callbacks_stop(void **state)
 
     w = begin(&s);
     assert_int_equal(index_add_segment(w, 9, 100), 0);
-    assert_int_equal(index_dead_segments(w, stop_at_dead, NULL), ERR_CANCELLED);
+    assert_int_equal(index_dead_segments(w, UINT64_MAX, stop_at_dead, NULL), ERR_CANCELLED);
     assert_int_equal(index_put_stream(w, 77, STR("row")), ERR_CANCELLED);
     assert_int_equal(index_commit(w), ERR_CANCELLED); /* and nothing of it has happened */
     n = 0;
     load.stream = NULL;
     w = begin(&s);
-    assert_int_equal(index_dead_segments(w, stop_at_dead, NULL), 0); /* there is no segment 9 */
+    assert_int_equal(index_dead_segments(w, UINT64_MAX, stop_at_dead, NULL),
+                     0); /* there is no segment 9 */
     index_abort(w);
     site_deinit(&s);
 }
@@ -877,7 +963,10 @@ static void fill_tables(struct site *s)
 /* The first error that reading everything meets. */
 static int read_all(struct site *s)
 {
-    struct index_load load = {NULL, accept_stream, accept_producer, accept_doc, accept_segment};
+    struct index_load load = {.stream = accept_stream,
+                              .producer = accept_producer,
+                              .doc = accept_doc,
+                              .segment = accept_segment};
     struct index_meta meta;
     int err = index_load(s->index, &load, &meta);
     if (err == 0)
