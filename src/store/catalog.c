@@ -36,12 +36,23 @@ int64_t catalog_wall_ms(struct catalog *c)
 
 /* ---- streams ---- */
 
+/* The tape holds all that is not settled. A trim that is not makes no difference worth a field. */
+static uint64_t settled_events(const struct stream *s)
+{
+    if (!s->settled)
+        return 0;
+    return s->settled_tail >= s->tape.tail ? s->tape.events
+                                           : tape_ordinal(&s->tape, s->settled_tail);
+}
+
 struct stream_info stream_info_of(const struct stream *s)
 {
     const struct stream_term *t = s->term;
     return (struct stream_info){.life = s->life,
                                 .first = s->settled_first,
                                 .tail = s->settled_tail,
+                                .first_event = s->first_event,
+                                .events = settled_events(s),
                                 .content_type = s->content_type,
                                 .ttl_s = t == NULL ? STORE_TTL_NONE : t->ttl_s,
                                 .expires_ms = t == NULL ? STORE_TTL_NONE : t->expires_ms,
@@ -232,7 +243,7 @@ void catalog_start_sweep(struct catalog *c)
     sched_start(c->sched, &c->sweep, SWEEP_MS);
 }
 
-static const struct origin *origin_of(const struct stream *s, uint64_t life)
+const struct origin *stream_origin(const struct stream *s, uint64_t life)
 {
     for (uint32_t i = 0; s->fork != NULL && i < s->fork->n_origins; i++)
         if (s->fork->origins[i].life == life)
@@ -246,7 +257,7 @@ int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum
         *pos = s->settled_first;
         return 0;
     }
-    const struct origin *o = at.life == s->life ? NULL : origin_of(s, at.life);
+    const struct origin *o = at.life == s->life ? NULL : stream_origin(s, at.life);
     bool known = at.life == s->life || o != NULL;
     if (!known || at.pos > (o == NULL ? s->settled_tail : o->upto)) {
         *reason = !known && at.life < s->life ? GAP_REBORN : GAP_UNKNOWN;
@@ -257,6 +268,19 @@ int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum
         return ERR_GAP;
     }
     *pos = at.pos;
+    return 0;
+}
+
+int stream_seek(const struct stream *s, uint64_t event, uint64_t *pos, enum gap_reason *reason)
+{
+    uint64_t events = settled_events(s), ignored;
+    *reason = event > events ? GAP_UNKNOWN : GAP_TRIMMED;
+    if (event > events || event < s->first_event)
+        return ERR_GAP;
+    if (s->first < s->tape.first && event < tape_ordinal(&s->tape, s->tape.first))
+        return STREAM_LOOK;
+    struct keep keep = {.event = event, .ms = INT64_MIN, .tail = s->tape.tail};
+    *pos = event == events ? s->settled_tail : tape_keep_from(&s->tape, &keep, &ignored);
     return 0;
 }
 
@@ -384,6 +408,7 @@ static struct stream_info applied_info(const struct stream *s)
     struct stream_info info = stream_info_of(s);
     info.first = s->first;
     info.tail = s->tape.tail;
+    info.events = s->tape.events;
     info.end = s->end;
     return info;
 }

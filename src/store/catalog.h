@@ -128,6 +128,14 @@ static inline uint64_t stream_rest_life(const struct stream *s)
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos,
                    enum gap_reason *reason);
 
+/* Where the event of this ordinal begins (or the next one will): 0; ERR_GAP with *reason; or
+ * STREAM_LOOK: before what its tape holds. */
+#define STREAM_LOOK 1
+int stream_seek(const struct stream *s, uint64_t event, uint64_t *pos, enum gap_reason *reason);
+
+/* The life that it was forked from; NULL: it was not. */
+const struct origin *stream_origin(const struct stream *s, uint64_t life);
+
 /* The life that the byte at pos was written for, and up to where that is so. */
 struct origin stream_writer(const struct stream *s, uint64_t pos);
 

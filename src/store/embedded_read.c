@@ -68,6 +68,40 @@ static void run_load(struct job *j)
         l->err = 0; /* the rest is told when it is asked for */
 }
 
+/* Nothing of it has to be kept, as far as its row tells. */
+static bool may_go(const struct block_info *b, const struct keep *k)
+{
+    return b->end < k->tail &&
+           (b->newest_ms < k->ms || b->end <= k->pos || b->ordinal + b->events <= k->event);
+}
+
+/* The first block that may hold something which has to be kept. */
+static int load_kept(struct load *l, const struct keep *k, uint64_t at)
+{
+    struct block_info b;
+    int err;
+    while ((err = find_block(l, at, &b)) == 0 && may_go(&b, k) && b.end < l->limit)
+        at = b.end;
+    return err == 0 ? load_block(l, at) : err;
+}
+
+/* Where what has to be kept begins. The rows tell, but for blocks that a fork has only a part of.
+ */
+static int seek(struct load *l, const struct keep *k, uint64_t *pos, uint64_t *event)
+{
+    uint64_t at = l->pos;
+    for (;;) {
+        int err = load_kept(l, k, at);
+        if (err != 0)
+            return err;
+        at = l->ends[0];
+        *pos = chunk_keep_from(l->chunks[0], at, k, event);
+        if (*pos < at || at >= l->limit)
+            return 0;
+        chunk_unref(l->chunks[--l->n]);
+    }
+}
+
 static void on_loaded(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
@@ -138,6 +172,21 @@ static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
 }
 
+/* By its ordinal: finds where that event begins, and reads on from there. */
+static void run_seek(struct job *j)
+{
+    struct load *l = container_of(j, struct load, job);
+    struct store_read *r = container_of(l, struct read_load, load)->read;
+    struct keep keep = {.event = r->event, .ms = INT64_MIN, .tail = UINT64_MAX};
+    uint64_t ignored;
+    l->err = seek(l, &keep, &r->start, &ignored);
+    if (l->err != 0)
+        return;
+    l->pos = r->start;
+    chunk_unref(l->chunks[--l->n]);
+    run_load(j);
+}
+
 static int gap(struct store_read *r, const struct stream *s, enum gap_reason reason)
 {
     r->gap =
@@ -200,6 +249,18 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
     return r->n_slices > 0;
 }
 
+static void load_rested(struct embedded *e, struct stream *s, struct store_read *r,
+                        void (*run)(struct job *j))
+{
+    struct read_load *rl = mem_zalloc(sizeof *rl);
+    rl->read = r;
+    rl->load.max_bytes = r->max_bytes;
+    rl->load.done = on_read_loaded;
+    rl->stream = s;
+    s->pins++;
+    start_load(e, &rl->load, s, r->start, run);
+}
+
 static void read_rested(struct embedded *e, struct stream *s, struct store_read *r)
 {
     if (read_cached(e, s, r)) {
@@ -207,13 +268,7 @@ static void read_rested(struct embedded *e, struct stream *s, struct store_read 
         r->done(r, 0);
         return;
     }
-    struct read_load *rl = mem_zalloc(sizeof *rl);
-    rl->read = r;
-    rl->load.max_bytes = r->max_bytes;
-    rl->load.done = on_read_loaded;
-    rl->stream = s;
-    s->pins++;
-    start_load(e, &rl->load, s, r->start, run_load);
+    load_rested(e, s, r, run_load);
 }
 
 static void run_read(struct task *t)
@@ -233,7 +288,15 @@ static void run_read(struct task *t)
         stream_touch(&e->catalog, s);
     r->start = r->from == READ_TAIL ? s->settled_tail : s->settled_first;
     enum gap_reason reason;
-    if (r->from == READ_AT && stream_resolve(s, r->at, &r->start, &reason) != 0)
+    if (r->from == READ_AT)
+        err = stream_resolve(s, r->at, &r->start, &reason);
+    if (r->from == READ_EVENT)
+        err = stream_seek(s, r->event, &r->start, &reason);
+    if (err == STREAM_LOOK) {
+        load_rested(e, s, r, run_seek);
+        return;
+    }
+    if (err != 0)
         err = gap(r, s, reason);
     if (err == 0 && r->start < s->tape.first) {
         read_rested(e, s, r);
@@ -306,28 +369,13 @@ struct look_load {
     void (*done)(struct embedded *e, struct keep_look *look);
 };
 
-/* Nothing of it has to be kept, as far as its row tells. */
-static bool may_go(const struct block_info *b, const struct keep *k)
-{
-    return b->end < k->tail &&
-           (b->newest_ms < k->ms || b->end <= k->pos || b->ordinal + b->events <= k->event);
-}
-
-/* Only the block in which the rest begins is read. */
 static void run_look(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     struct keep_look *look = container_of(l, struct look_load, load)->look;
-    struct block_info b;
-    uint64_t pos = l->pos;
-    while ((l->err = find_block(l, pos, &b)) == 0 && may_go(&b, &look->keep) && b.end < l->limit)
-        pos = b.end;
+    l->err = seek(l, &look->keep, &look->first, &look->event);
     if (l->err == 0)
-        l->err = load_block(l, pos);
-    if (l->err != 0)
-        return;
-    look->first = chunk_keep_from(l->chunks[0], l->ends[0], &look->keep, &look->event);
-    look->front_ms = l->chunks[0]->newest_ms;
+        look->front_ms = l->chunks[0]->newest_ms;
 }
 
 static void on_looked(struct load *l)

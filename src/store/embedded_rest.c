@@ -63,9 +63,9 @@ static void snap_stream(struct checkpoint *c, struct rest_stream *rs, struct str
         return;
     rs->first = s->first;
     if (stream_rest_life(s) != s->life) {
-        uint64_t branch = s->fork->origins[s->fork->n_origins - 1].upto;
+        uint64_t shared = stream_origin(s, stream_rest_life(s))->upto;
         rs->copy_from = stream_rest_life(s);
-        rs->copy_upto = s->tape.first < branch ? s->tape.first : branch; /* trimmed beyond it */
+        rs->copy_upto = s->tape.first < shared ? s->tape.first : shared; /* trimmed beyond it */
     }
     snap_pieces(c, rs, s);
     snap_producers(c, rs, s);

@@ -71,6 +71,8 @@ static int read_stream(struct catalog *c, struct store_read *r)
     r->start = r->from == READ_TAIL ? s->settled_tail : s->settled_first;
     if (r->from == READ_AT)
         err = stream_resolve(s, r->at, &r->start, &r->gap.reason);
+    if (r->from == READ_EVENT)
+        err = stream_seek(s, r->event, &r->start, &r->gap.reason);
     if (err == ERR_GAP) {
         r->gap.requested = r->at;
         r->gap.earliest = (struct offset){s->life, s->settled_first};

@@ -57,7 +57,8 @@ struct stream_config {
 
 struct stream_info {
     uint64_t life;
-    uint64_t first, tail; /* positions: the earliest that can be read, and the end */
+    uint64_t first, tail;         /* positions: the earliest that can be read, and the end */
+    uint64_t first_event, events; /* ordinals there, from 0: events == all that ever were */
     struct str content_type;
     int64_t ttl_s, expires_ms;
     struct retain retain; /* of its own */
@@ -141,7 +142,7 @@ struct gap {
     enum gap_reason reason;
 };
 
-enum read_from { READ_AT, READ_START, READ_TAIL };
+enum read_from { READ_AT, READ_START, READ_TAIL, READ_EVENT };
 #define READ_SLICES 16
 
 /* Whole events from a position on, up to about max_bytes (at least one event if there is any).
@@ -150,6 +151,7 @@ struct store_read {
     struct str name;
     enum read_from from;
     struct offset at; /* with READ_AT */
+    uint64_t event;   /* with READ_EVENT: the ordinal of the first; that of the tail is allowed */
     size_t max_bytes;
     bool touch; /* counts as an access for the TTL */
 

@@ -336,7 +336,13 @@ static const char *check_info(struct oracle *o, struct oracle_stream *s,
     DEMAND(info->retain.events == s->retain.events && info->retain.bytes == s->retain.bytes &&
                info->retain.age_ms == s->retain.age_ms,
            "retains something else");
-    return check_first(o, s, info->first);
+    DEMAND(info->events == s->n_events, "%" PRIu64 " events, expected %zu", info->events,
+           s->n_events);
+    const char *why = check_first(o, s, info->first);
+    if (why == NULL)
+        DEMAND(info->first_event >= event_at(s, s->first), "its first event is %" PRIu64,
+               info->first_event);
+    return why;
 }
 
 /* ---- documents ---- */
@@ -745,6 +751,19 @@ static const char *check_gap(struct oracle *o, struct oracle_stream *s, const st
     return NULL;
 }
 
+static const char *check_no_event(struct oracle *o, struct oracle_stream *s,
+                                  const struct store_read *r)
+{
+    bool beyond = r->event > s->n_events;
+    const char *why = check_first(o, s, r->gap.earliest.pos);
+    if (why != NULL)
+        return why;
+    allow_trim(o, s);
+    DEMAND(beyond || r->event < event_at(s, s->may), "event %" PRIu64 " should be there", r->event);
+    DEMAND(r->gap.reason == (beyond ? GAP_UNKNOWN : GAP_TRIMMED), "gap %d", r->gap.reason);
+    return NULL;
+}
+
 static const char *check_bytes(struct oracle *o, const struct oracle_stream *s,
                                const struct store_read *r)
 {
@@ -784,11 +803,17 @@ const char *oracle_read(struct oracle *o, const struct store_read *r, int err)
         s->touched_ms = o->now_ms;
     if (err == ERR_GAP && r->from == READ_AT)
         return check_gap(o, s, r);
+    if (err == ERR_GAP && r->from == READ_EVENT)
+        return check_no_event(o, s, r);
     const char *why = err == 0 ? check_info(o, s, &r->info) : NULL;
     if (why != NULL)
         return why;
     uint64_t start = r->from == READ_TAIL ? tail_of(s) : s->first;
     int expected = r->from == READ_AT ? locate(s, r->at, &start) : 0;
+    if (r->from == READ_EVENT && r->event >= event_at(s, s->first) && r->event <= s->n_events)
+        start = event_start(s, r->event);
+    else if (r->from == READ_EVENT)
+        expected = ERR_GAP;
     DEMAND_ERR(err, expected);
     if (err != 0)
         return NULL;

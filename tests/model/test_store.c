@@ -376,6 +376,11 @@ static void make_read(struct op *op)
     struct store_read *r = &op->u.read;
     r->from = ONLY_SOME(70) ? READ_AT : ONLY_SOME(60) ? READ_START : READ_TAIL;
     r->at = any_offset(run, r->name);
+    if (ONLY_SOME(15)) {
+        const struct oracle_stream *s = oracle_find(&run->oracle, r->name);
+        r->from = READ_EVENT;
+        r->event = rng_below(rng, (s == NULL ? 0 : s->n_events) + 3);
+    }
     r->max_bytes = ONLY_SOME(20) ? SIZE_MAX : rng_below(rng, READ_MAX);
     r->touch = ONLY_SOME(40);
 }
