@@ -10,7 +10,7 @@
 struct name stream_name(const char *phase, unsigned number)
 {
     struct name name;
-    snprintf(name.text, sizeof name.text, "bench-%d-%s-%u", (int)getpid(), phase, number);
+    snprintf(name.text, sizeof name.text, "bench-%d-%s-%05u", (int)getpid(), phase, number);
     return name;
 }
 
@@ -18,6 +18,19 @@ static void put_start(struct buf *out, const char *method, struct name stream, c
 {
     buf_printf(out, "%s /v1/stream/%s%s HTTP/1.1\r\nHost: 127.0.0.1\r\n", method, stream.text,
                query);
+}
+
+void request_create(struct buf *out, struct name stream, const char *type, struct str body)
+{
+    put_start(out, "PUT", stream, "");
+    buf_printf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n", type, body.n);
+    buf_put(out, body);
+}
+
+void request_delete(struct buf *out, struct name stream)
+{
+    put_start(out, "DELETE", stream, "");
+    buf_put(out, STR("\r\n"));
 }
 
 void request_append(struct buf *out, struct name stream, const char *type, struct str body)
@@ -77,8 +90,7 @@ void ask_create(struct bench *b, struct name stream, const char *type)
 {
     struct asker a = {0};
     struct buf request = {0};
-    put_start(&request, "PUT", stream, "");
-    buf_printf(&request, "Content-Type: %s\r\nContent-Length: 0\r\n\r\n", type);
+    request_create(&request, stream, type, STR_NONE);
     ask(b, &a, &request, 201, "creating a stream");
 }
 
@@ -86,8 +98,7 @@ void ask_delete(struct bench *b, struct name stream)
 {
     struct asker a = {0};
     struct buf request = {0};
-    put_start(&request, "DELETE", stream, "");
-    buf_put(&request, STR("\r\n"));
+    request_delete(&request, stream);
     ask(b, &a, &request, 204, "deleting a stream");
 }
 
@@ -100,6 +111,14 @@ void ask_append(struct bench *b, struct name stream, const char *type, struct st
     ask(b, &a, &request, 204, "appending");
     if (next)
         memcpy(next, a.peer.answer.next_offset, ANSWER_OFFSET_MAX);
+}
+
+void ask_read(struct bench *b, struct name stream, int status)
+{
+    struct asker a = {0};
+    struct buf request = {0};
+    request_read(&request, stream, "-1", false);
+    ask(b, &a, &request, status, "reading a stream");
 }
 
 void ask_all(struct bench *b, struct name stream, struct tally *into)

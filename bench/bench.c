@@ -23,22 +23,26 @@ static const struct phase {
     {"json-64", "append-json", phase_json_64, "appends of a 256-byte JSON object, 64 connections"},
     {"json-256", "append-json", phase_json_256, "the same over 256"},
     {"json-64x16", "append-json", phase_json_64x16, "the same over 64, pipelining 16"},
+    {"spread", "store", phase_spread, "appends over 64 and 10,000 streams; checkpoints"},
+    {"create", "store", phase_create, "new streams over 64 connections"},
     {"fanout", "live", phase_fanout, "one stream delivered to 500 SSE readers"},
     {"tokens", "live", phase_tokens, "64 chats, each one writer and one SSE reader"},
     {"replay", "read", phase_replay, "a million events read as SSE and by GET"},
+    {"catchup", "store", phase_catchup, "256 MB by GET, from where they rest"},
     {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind"},
     {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens"},
+    {"streams", "store", phase_streams, "100,000 streams: restart, memory"},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 
 struct settings {
     struct server_plan plan;
-    const char *url;
+    const char *url, *data;
     pid_t pid;
     unsigned chosen; /* bit i: phases[i] */
+    unsigned stores; /* bit i: store_names[i] */
     double seconds;
-    enum aims aims;
-    bool callgrind, json;
+    bool json;
 };
 
 void progress(const char *fmt, ...)
@@ -78,21 +82,77 @@ void row_spent(struct row *row, const struct bench *b, const struct spent *s, do
     row->others = s->others > 0 ? s->others : 0; /* the clocks differ in grain */
 }
 
+/* ---- servers of ours ---- */
+
+int bench_begin(struct bench *b)
+{
+    b->plan.store = store_names[b->report.store];
+    b->plan.data = NULL;
+    if (b->report.store == STORE_EMBEDDED) {
+        if (data_make(b->data_under, b->data) != 0)
+            return -1;
+        b->plan.data = b->data;
+    }
+    int failed = server_start(&b->server, &b->plan);
+    b->swarm.to = b->server.at;
+    return failed;
+}
+
+int bench_end(struct bench *b, uint64_t *instructions)
+{
+    int failed = server_stop(&b->server, instructions);
+    if (*b->data)
+        data_remove(b->data);
+    b->data[0] = '\0';
+    return failed;
+}
+
+void bench_stop(struct bench *b, bool by_kill)
+{
+    if (!b->server.ours)
+        return;
+    if (by_kill)
+        server_kill(&b->server);
+    else if (server_stop(&b->server, NULL) != 0)
+        swarm_fail(&b->swarm, "the server did not end as it should");
+}
+
+void bench_start(struct bench *b)
+{
+    if (!b->server.ours || b->swarm.failed)
+        return;
+    if (server_start(&b->server, &b->plan) != 0)
+        swarm_fail(&b->swarm, "the server did not start again");
+    b->swarm.to = b->server.at;
+}
+
+void bench_renew(struct bench *b)
+{
+    if (!b->server.ours || b->swarm.failed)
+        return;
+    if (bench_end(b, NULL) != 0 || bench_begin(b) != 0)
+        swarm_fail(&b->swarm, "the server did not end, or another did not start");
+}
+
+/* ---- settings ---- */
+
 static void usage(FILE *to)
 {
-    fputs("usage: bench --server PATH [--args \"...\"] [options]\n"
-          "       bench --url http://ADDRESS:PORT [--pid PID] [options]\n\n"
-          "  --server PATH   start this server for each phase, and stop it\n"
-          "  --args \"...\"    its arguments after `serve --listen ...`; default: --store memory\n"
-          "  --url URL       measure a server that runs already\n"
-          "  --pid PID       its process, to tell its CPU time and memory\n"
-          "  --only NAME     only this phase or group; may be given more than once\n"
-          "  --seconds N     how long to measure each figure; default 4\n"
-          "  --fsync         compare with the aims of a store that syncs before it answers\n"
-          "  --callgrind     count instructions per operation instead (needs valgrind)\n"
-          "  --json          print the rows as JSON\n\n"
-          "Phases, and their groups:\n",
-          to);
+    fputs(
+        "usage: bench --server PATH [--args \"...\"] [options]\n"
+        "       bench --url http://ADDRESS:PORT [--pid PID] [options]\n\n"
+        "  --server PATH   start this server for each phase, and stop it\n"
+        "  --store NAME    memory or embedded; default: each phase with both, in turn\n"
+        "  --data DIR      where the embedded store makes its folder; default: $TMPDIR, /var/tmp\n"
+        "  --args \"...\"    further arguments for the server\n"
+        "  --url URL       measure a server that runs already\n"
+        "  --pid PID       its process, to tell its CPU time and memory; --store: which aims hold\n"
+        "  --only NAME     only this phase or group; may be given more than once\n"
+        "  --seconds N     how long to measure each figure; default 4\n"
+        "  --callgrind     count instructions per operation instead (needs valgrind)\n"
+        "  --json          print the rows as JSON\n\n"
+        "Phases, and their groups:\n",
+        to);
     for (size_t i = 0; i < PHASES; i++)
         fprintf(to, "  %-14s  %-12s  %s\n", phases[i].name, phases[i].group, phases[i].help);
 }
@@ -106,6 +166,17 @@ static int choose(struct settings *s, const char *name)
     if (s->chosen != before)
         return 0;
     fprintf(stderr, "bench: there is no phase `%s`, or it is chosen already; see --help\n", name);
+    return -1;
+}
+
+static int choose_store(struct settings *s, const char *name)
+{
+    for (unsigned i = 0; i < STORES; i++)
+        if (strcmp(store_names[i], name) == 0) {
+            s->stores |= 1u << i;
+            return 0;
+        }
+    fprintf(stderr, "bench: --store takes memory or embedded\n");
     return -1;
 }
 
@@ -124,29 +195,25 @@ static int take_seconds(struct settings *s, const char *text)
 static int parse(struct settings *s, int argc, char **argv)
 {
     static const struct option flags[] = {
-        {"server", required_argument, NULL, 's'},
-        {"args", required_argument, NULL, 'a'},
-        {"url", required_argument, NULL, 'u'},
-        {"pid", required_argument, NULL, 'p'},
-        {"only", required_argument, NULL, 'o'},
-        {"seconds", required_argument, NULL, 'n'},
-        {"fsync", no_argument, NULL, 'f'},
-        {"callgrind", no_argument, NULL, 'c'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"server", required_argument, NULL, 's'}, {"store", required_argument, NULL, 't'},
+        {"data", required_argument, NULL, 'd'},   {"args", required_argument, NULL, 'a'},
+        {"url", required_argument, NULL, 'u'},    {"pid", required_argument, NULL, 'p'},
+        {"only", required_argument, NULL, 'o'},   {"seconds", required_argument, NULL, 'n'},
+        {"callgrind", no_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     int bad = 0;
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
         switch (flag) {
         case 's': s->plan.path = optarg; break;
+        case 't': bad |= choose_store(s, optarg); break;
+        case 'd': s->data = optarg; break;
         case 'a': s->plan.args = optarg; break;
         case 'u': s->url = optarg; break;
         case 'p': s->pid = (pid_t)atoi(optarg); break;
         case 'o': bad |= choose(s, optarg); break;
         case 'n': bad |= take_seconds(s, optarg); break;
-        case 'f': s->aims = AIMS_FSYNC; break;
-        case 'c': s->callgrind = true; break;
+        case 'c': s->plan.callgrind = true; break;
         case 'j': s->json = true; break;
         case 'h': usage(stdout); return 1;
         default: return -1;
@@ -154,10 +221,12 @@ static int parse(struct settings *s, int argc, char **argv)
     }
     if (bad)
         return -1;
-    if (optind < argc || !s->url == !s->plan.path || (s->callgrind && s->url)) {
+    if (optind < argc || !s->url == !s->plan.path || (s->plan.callgrind && s->url)) {
         usage(stderr);
         return -1;
     }
+    if (s->stores == 0)
+        s->stores = s->url ? 1u << STORE_MEMORY : (1u << STORES) - 1;
     return 0;
 }
 
@@ -176,48 +245,78 @@ static size_t raise_file_limit(void)
 /* A server that we start is new for each phase, so that none inherits another's memory. */
 static int run_phase(struct bench *b, const struct settings *s, const struct phase *phase)
 {
-    int failed = s->url ? server_attach(&b->server, s->url, s->pid, s->plan.cpu)
-                        : server_start(&b->server, &s->plan);
-    if (failed)
-        return -1;
+    int failed = s->url ? server_attach(&b->server, s->url, s->pid, b->plan.cpu) : bench_begin(b);
     unsigned rows = b->report.n;
     b->swarm.to = b->server.at;
-    phase->run(b);
-    failed = server_stop(&b->server, NULL) != 0 || b->swarm.failed;
-    if (failed)
-        b->report.n = rows; /* what went wrong was not measured */
-    return failed ? -1 : 0;
+    if (!failed)
+        phase->run(b);
+    failed |= bench_end(b, NULL);
+    if (!failed && !b->swarm.failed)
+        return 0;
+    b->report.n = rows; /* what went wrong was not measured */
+    return -1;
 }
 
-static int run(struct bench *b, const struct settings *s)
+static int run_stores(struct bench *b, const struct settings *s, const struct phase *phase)
 {
-    if (s->callgrind)
-        return count_instructions(b, &s->plan);
-    for (size_t i = 0; i < PHASES; i++) {
-        if (s->chosen && !(s->chosen & 1u << i))
+    for (unsigned i = 0; i < STORES; i++) {
+        if (!(s->stores & 1u << i))
             continue;
-        if (run_phase(b, s, &phases[i]) != 0)
+        b->report.store = (enum store)i;
+        if (!s->url)
+            progress("%s store:", store_names[i]);
+        if ((phase ? run_phase(b, s, phase) : count_instructions(b)) != 0)
             return -1;
     }
     return 0;
 }
 
+static int run(struct bench *b, const struct settings *s)
+{
+    if (s->plan.callgrind)
+        return run_stores(b, s, NULL);
+    for (size_t i = 0; i < PHASES; i++) {
+        if (s->chosen && !(s->chosen & 1u << i))
+            continue;
+        if (run_stores(b, s, &phases[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static const char *default_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/var/tmp";
+}
+
+static void say_where(const struct bench *b, FILE *to)
+{
+    bool memory;
+    const char *name = data_file_system(b->data_under, &memory);
+    fprintf(to, "embedded store: in %s, on %s%s\n", b->data_under, name,
+            memory ? ", which is memory and no disk: a sync costs nothing there" : "");
+}
+
 int main(int argc, char **argv)
 {
-    struct settings s = {.plan.args = "--store memory", .seconds = 4};
+    struct settings s = {.seconds = 4, .data = default_folder()};
     int wrong = parse(&s, argc, argv);
     if (wrong != 0)
         return wrong > 0 ? 0 : 2;
 
-    struct bench b = {.seconds = s.seconds, .report.aims = s.aims, .sockets = raise_file_limit()};
-    s.plan.cpu = server_split_cpus();
-    if (s.plan.cpu < 0)
+    struct bench b = {
+        .plan = s.plan, .seconds = s.seconds, .sockets = raise_file_limit(), .data_under = s.data};
+    b.plan.cpu = server_split_cpus();
+    if (b.plan.cpu < 0)
         progress("only one processor: server and load share it, so rates are not comparable");
     if (swarm_init(&b.swarm, (struct sockaddr_in){0}) != 0) {
         fprintf(stderr, "bench: cannot create an epoll\n");
         return 1;
     }
     int failed = run(&b, &s);
+    if (!s.url && s.stores & 1u << STORE_EMBEDDED)
+        say_where(&b, s.json ? stderr : stdout);
     if (s.json)
         report_print_json(&b.report, stdout);
     else

@@ -4,17 +4,21 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
+#include "data.h"
 #include "report.h"
 #include "server.h"
 #include "swarm.h"
 #include "tally.h"
 
 struct bench {
+    struct server_plan plan; /* of a server of ours */
     struct server server;
     struct swarm swarm; /* its failure is the run's */
     struct report report;
     double seconds; /* to measure each figure for */
     size_t sockets; /* that we may open */
+    const char *data_under;
+    char data[DATA_PATH_MAX]; /* of the server now; empty: it keeps nothing, or it is not ours */
 };
 
 /* A phase works on a server that has no load and leaves it without load and without its streams.
@@ -25,19 +29,34 @@ void phase_append_64x16(struct bench *b);
 void phase_json_64(struct bench *b);
 void phase_json_256(struct bench *b);
 void phase_json_64x16(struct bench *b);
+void phase_spread(struct bench *b);
+void phase_create(struct bench *b);
 void phase_fanout(struct bench *b);
 void phase_tokens(struct bench *b);
 void phase_replay(struct bench *b);
+void phase_catchup(struct bench *b);
 void phase_resume(struct bench *b);
 void phase_idle(struct bench *b);
+void phase_streams(struct bench *b);
+
+/* A server of ours with no data; its end, and that of its data. 0, or -1 (said on stderr).
+ * instructions: as for server_stop. */
+int bench_begin(struct bench *b);
+int bench_end(struct bench *b, uint64_t *instructions);
+
+/* For phases that want another server of the same kind than the one they got. Each fails the swarm
+ * if the server does not start or not end; all leave one alone that is not ours. */
+void bench_stop(struct bench *b, bool by_kill);
+void bench_start(struct bench *b); /* on the same data */
+void bench_renew(struct bench *b); /* ends it and starts one that has no data */
 
 /* `count` appends over 64 connections; `count` deliveries to each of `readers`. For phases that
  * count instructions: nothing is reported. */
 void run_appends(struct bench *b, uint64_t count);
 void run_deliveries(struct bench *b, unsigned readers, uint64_t count);
 
-/* Counts instructions with servers of its own (under valgrind). Each adds one row. 0 or -1. */
-int count_instructions(struct bench *b, const struct server_plan *plan);
+/* Counts instructions with servers of its own (plan.callgrind is set). Adds two rows. 0 or -1. */
+int count_instructions(struct bench *b);
 
 /* A line on stderr that says what goes on. */
 void progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -62,6 +81,8 @@ struct name {
 };
 struct name stream_name(const char *phase, unsigned number);
 
+void request_create(struct buf *out, struct name stream, const char *type, struct str body);
+void request_delete(struct buf *out, struct name stream);
 void request_append(struct buf *out, struct name stream, const char *type, struct str body);
 void request_read(struct buf *out, struct name stream, const char *offset, bool sse);
 
@@ -72,6 +93,7 @@ void ask_delete(struct bench *b, struct name stream);
 /* next (may be NULL): the offset behind what was appended. */
 void ask_append(struct bench *b, struct name stream, const char *type, struct str body,
                 char next[ANSWER_OFFSET_MAX]);
+void ask_read(struct bench *b, struct name stream, int status);
 /* All that the stream holds, by plain GETs. */
 void ask_all(struct bench *b, struct name stream, struct tally *into);
 

@@ -19,30 +19,27 @@ static void deliveries(struct bench *b, uint64_t count)
     run_deliveries(b, READERS, count);
 }
 
-static int total(struct bench *b, const struct server_plan *plan,
-                 void (*work)(struct bench *b, uint64_t count), uint64_t count, uint64_t *out)
+static int total(struct bench *b, void (*work)(struct bench *b, uint64_t count), uint64_t count,
+                 uint64_t *out)
 {
-    struct server_plan counted = *plan;
-    counted.callgrind = true;
-    if (server_start(&b->server, &counted) != 0)
+    *out = 0;
+    if (bench_begin(b) != 0)
         return -1;
-    b->swarm.to = b->server.at;
     work(b, count);
-    if (server_stop(&b->server, out) != 0)
+    if (bench_end(b, out) != 0)
         return -1;
     if (*out == 0)
         swarm_fail(&b->swarm, "valgrind did not say how many instructions it counted");
     return b->swarm.failed ? -1 : 0;
 }
 
-static int compare(struct bench *b, const struct server_plan *plan, const char *key,
-                   void (*work)(struct bench *b, uint64_t count), uint64_t few, uint64_t many,
-                   double per_count)
+static int compare(struct bench *b, const char *key, void (*work)(struct bench *b, uint64_t count),
+                   uint64_t few, uint64_t many, double per_count)
 {
     uint64_t low, high;
     progress("%s: under callgrind, %llu and %llu times", key, (unsigned long long)few,
              (unsigned long long)many);
-    if (total(b, plan, work, few, &low) != 0 || total(b, plan, work, many, &high) != 0)
+    if (total(b, work, few, &low) != 0 || total(b, work, many, &high) != 0)
         return -1;
     double each = ((double)high - (double)low) / (double)(many - few) / per_count;
     report_add(&b->report, key, each);
@@ -50,9 +47,9 @@ static int compare(struct bench *b, const struct server_plan *plan, const char *
 }
 
 /* A delivery bears its part, one 500th, of the append that caused it. */
-int count_instructions(struct bench *b, const struct server_plan *plan)
+int count_instructions(struct bench *b)
 {
-    if (compare(b, plan, "instructions-append", appends, APPENDS_FEW, APPENDS_MANY, 1) != 0)
+    if (compare(b, "instructions-append", appends, APPENDS_FEW, APPENDS_MANY, 1) != 0)
         return -1;
-    return compare(b, plan, "instructions-delivery", deliveries, EVENTS_FEW, EVENTS_MANY, READERS);
+    return compare(b, "instructions-delivery", deliveries, EVENTS_FEW, EVENTS_MANY, READERS);
 }

@@ -7,30 +7,38 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define REPORT_ROWS_MAX 64
+#define REPORT_ROWS_MAX 128
+#define REPORT_NOTE_MAX 96
 
-/* Which column of aims holds: for the memory store, or for one that syncs before it answers. */
-enum aims { AIMS_MEMORY, AIMS_FSYNC };
+/* What the server keeps events in, and so which aims hold: memory, or the embedded store, which
+ * syncs before it answers. */
+enum store { STORE_MEMORY, STORE_EMBEDDED };
+#define STORES 2
+extern const char *const store_names[STORES];
 
 struct row {
     const struct figure *figure;
+    enum store store;
     double value;
-    bool measured; /* what follows is known */
-    double cpu_us; /* server CPU per operation */
-    double busy;   /* part of the time (0 to 1) that the server was on a processor */
-    double others; /* part of the machine (0 to 1) that other processes took */
+    char note[REPORT_NOTE_MAX]; /* what one has to know to read the value; may be empty */
+    bool measured;              /* what follows is known */
+    double cpu_us;              /* server CPU per operation */
+    double busy;                /* part of the time (0 to 1) that the server was on a processor */
+    double others;              /* part of the machine (0 to 1) that other processes took */
     double growth_mb;
 };
 
 struct report {
-    enum aims aims;
+    enum store store; /* of the rows that are added */
     unsigned n;
     struct row rows[REPORT_ROWS_MAX];
 };
 
 /* Adds a row; `key` names a figure of the table in report.c. The caller fills in the rest. */
 struct row *report_add(struct report *r, const char *key, double value);
+void row_note(struct row *row, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* In the order of the figures; what the stores do stands side by side. */
 void report_print(const struct report *r, FILE *to);
 void report_print_json(const struct report *r, FILE *to);
 

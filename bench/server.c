@@ -106,6 +106,12 @@ static void become_server(const struct server *s, const struct server_plan *plan
     argv[n++] = "serve";
     argv[n++] = "--listen";
     argv[n++] = listen;
+    argv[n++] = "--store";
+    argv[n++] = plan->store;
+    if (plan->data) {
+        argv[n++] = "--data";
+        argv[n++] = plan->data;
+    }
     for (char *word = strtok(args, " "); word && n < ARGS_MAX - 1; word = strtok(NULL, " "))
         argv[n++] = word;
     argv[n] = NULL;
@@ -133,6 +139,13 @@ static void rest_ms(long ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
+static void forget(struct server *s)
+{
+    fclose(s->output);
+    s->pid = 0;
+    s->timed = false;
+}
+
 static int wait_until_up(struct server *s)
 {
     uint64_t until = clock_mono_ms() + START_LIMIT_MS;
@@ -140,7 +153,7 @@ static int wait_until_up(struct server *s)
         if (waitpid(s->pid, NULL, WNOHANG) == s->pid) {
             fprintf(stderr, "bench: the server ended before it accepted connections\n");
             show_output(s->output);
-            fclose(s->output);
+            forget(s);
             return -1;
         }
         if (clock_mono_ms() > until) {
@@ -148,7 +161,7 @@ static int wait_until_up(struct server *s)
             server_stop(s, NULL);
             return -1;
         }
-        rest_ms(10);
+        rest_ms(1);
     }
     return 0;
 }
@@ -161,6 +174,7 @@ int server_start(struct server *s, const struct server_plan *plan)
         fprintf(stderr, "bench: no temporary file or no free port: %s\n", strerror(errno));
         goto failed;
     }
+    s->started_ns = clock_mono_ns();
     pid_t pid = fork();
     if (pid < 0) {
         fprintf(stderr, "bench: cannot start a process: %s\n", strerror(errno));
@@ -249,10 +263,17 @@ int server_stop(struct server *s, uint64_t *instructions)
     }
     if (instructions)
         *instructions = callgrind_total(s->output);
-    fclose(s->output);
-    s->pid = 0;
-    s->timed = false;
+    forget(s);
     return clean ? 0 : -1;
+}
+
+void server_kill(struct server *s)
+{
+    if (!s->ours || s->pid <= 0)
+        return;
+    kill(s->pid, SIGKILL);
+    waitpid(s->pid, NULL, 0);
+    forget(s);
 }
 
 uint64_t server_cpu_ns(const struct server *s)
@@ -281,30 +302,84 @@ uint64_t server_others_ns(const struct server *s)
     return all > ours ? all - ours : 0;
 }
 
-static uint64_t kib_field(const char *path, const char *field)
+static FILE *open_proc(const struct server *s, const char *name)
 {
-    FILE *f = fopen(path, "re");
+    char path[64];
+    if (s->pid <= 0)
+        return NULL;
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)s->pid, name);
+    return fopen(path, "re");
+}
+
+/* The number behind `field` in such a file; 0 if there is none. */
+static uint64_t proc_field(const struct server *s, const char *name, const char *field)
+{
+    FILE *f = open_proc(s, name);
     if (!f)
         return 0;
     char line[256];
-    unsigned long long kib = 0;
+    unsigned long long value = 0;
     size_t n = strlen(field);
     while (fgets(line, sizeof line, f))
         if (strncmp(line, field, n) == 0)
-            kib = strtoull(line + n, NULL, 10);
+            value = strtoull(line + n, NULL, 10);
     fclose(f);
-    return kib * 1024;
+    return value;
 }
 
 uint64_t server_memory(const struct server *s)
 {
-    char path[64];
-    if (s->pid <= 0)
-        return 0;
-    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)s->pid);
-    uint64_t exact = kib_field(path, "Anonymous:");
+    uint64_t exact = proc_field(s, "smaps_rollup", "Anonymous:");
     if (exact > 0)
-        return exact;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)s->pid); /* lags behind by some pages */
-    return kib_field(path, "RssAnon:");
+        return exact * 1024;
+    return proc_field(s, "status", "RssAnon:") * 1024; /* lags behind by some pages */
+}
+
+uint64_t server_mapped(const struct server *s, const char *file)
+{
+    FILE *f = open_proc(s, "smaps");
+    if (!f)
+        return 0;
+    char line[4096];
+    unsigned long long kib = 0, from, to, size;
+    bool inside = false;
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        size_t n = strlen(line), tail = strlen(file);
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+            inside = n >= tail && strcmp(line + n - tail, file) == 0;
+        else if (inside && sscanf(line, "Rss: %llu", &size) == 1)
+            kib += size;
+    }
+    fclose(f);
+    return kib * 1024;
+}
+
+static unsigned proc_entries(const struct server *s, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)s->pid, name);
+    DIR *dir = s->pid > 0 ? opendir(path) : NULL;
+    unsigned n = 0;
+    if (!dir)
+        return 0;
+    for (struct dirent *e; (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+unsigned server_files(const struct server *s)
+{
+    return proc_entries(s, "fd");
+}
+
+unsigned server_threads(const struct server *s)
+{
+    return proc_entries(s, "task");
+}
+
+struct server_io server_written(const struct server *s)
+{
+    return (struct server_io){proc_field(s, "io", "write_bytes:"), proc_field(s, "io", "wchar:")};
 }

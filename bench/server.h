@@ -16,7 +16,8 @@ struct server {
     pid_t pid; /* 0: not known, so neither time nor memory can be told */
     bool ours, timed;
     clockid_t cpu_clock;
-    FILE *output; /* of a server of ours: both its output streams */
+    uint64_t started_ns; /* when a server of ours was: just before it was executed */
+    FILE *output;        /* of a server of ours: both its output streams */
 };
 
 /* Moves this process to the second processor that it may use and returns the first, for the
@@ -25,13 +26,15 @@ int server_split_cpus(void);
 
 struct server_plan {
     const char *path;
-    const char *args; /* split at spaces */
-    int cpu;          /* from server_split_cpus */
-    bool callgrind;   /* under valgrind, counting instructions */
+    const char *store; /* "memory", "embedded" */
+    const char *data;  /* NULL: none */
+    const char *args;  /* further ones, split at spaces; may be NULL */
+    int cpu;           /* from server_split_cpus */
+    bool callgrind;    /* under valgrind, counting instructions */
 };
 
-/* Runs `path serve --listen 127.0.0.1:PORT args...` on a free port and waits until it accepts
- * connections. On failure returns -1 and says why on stderr; nothing is left running. */
+/* Runs `path serve --listen 127.0.0.1:PORT --store STORE args...` on a free port and waits until it
+ * accepts connections. On failure returns -1 and says why on stderr; nothing is left running. */
 int server_start(struct server *s, const struct server_plan *plan);
 
 /* Uses the server at http://ADDRESS:PORT; pid may be 0. -1: the URL is malformed (said on stderr).
@@ -43,6 +46,9 @@ int server_attach(struct server *s, const char *url, pid_t pid, int cpu);
  * callgrind counted, or 0. */
 int server_stop(struct server *s, uint64_t *instructions);
 
+/* Ends a server of ours with SIGKILL. */
+void server_kill(struct server *s);
+
 /* Processor time of all its threads. 0 if not known. */
 uint64_t server_cpu_ns(const struct server *s);
 
@@ -52,5 +58,19 @@ uint64_t server_others_ns(const struct server *s);
 
 /* Its private memory in bytes, without mapped files and without the kernel's. 0 if not known. */
 uint64_t server_memory(const struct server *s);
+
+/* Bytes that it has in memory of the mapped files whose names end so. 0 if not known. */
+uint64_t server_mapped(const struct server *s, const char *file);
+
+/* Open descriptors; threads. 0 if not known. */
+unsigned server_files(const struct server *s);
+unsigned server_threads(const struct server *s);
+
+/* Bytes that it made the disk write so far, as the kernel counts them: some file systems do not
+ * count, and with large folios far too much is. And what it has passed to write(). */
+struct server_io {
+    uint64_t disk, calls;
+};
+struct server_io server_written(const struct server *s);
 
 #endif
