@@ -11,7 +11,7 @@
 #include "client/client.h"
 #include "client/json_values.h"
 #include "client/request.h"
-#include "client/sse_parse.h"
+#include "http/sse_parse.h"
 #include "store/content.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
 /* fuzz_sse.c -- the events, the last id, the retry time and the verdict must not depend on how the
  * bytes were cut. The first byte says how small the limits are and how the pieces are cut. */
 #include "base/buf.h"
-#include "client/sse_parse.h"
+#include "http/sse_parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "client/backoff.h"
 #include "client/json_values.h"
-#include "client/sse_parse.h"
+#include "http/sse_parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

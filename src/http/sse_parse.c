@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/sse_parse.h"
+#include "http/sse_parse.h"
 #include "base/err.h"
 #include "base/num.h"
 

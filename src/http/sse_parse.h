@@ -5,8 +5,8 @@
  * come first, several data lines are joined with LF, an unknown field or a comment is passed over,
  * and an event that no blank line ended is never seen. How the bytes are cut into pieces changes
  * nothing. Text is not checked to be UTF-8. */
-#ifndef CLIENT_SSE_PARSE_H
-#define CLIENT_SSE_PARSE_H
+#ifndef HTTP_SSE_PARSE_H
+#define HTTP_SSE_PARSE_H
 
 #include "base/buf.h"
 #include "base/str.h"
