@@ -3,11 +3,11 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/num.h"
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -299,13 +299,6 @@ void subscription_config_hash(const struct subscription_config *c, char out[SUBS
     put_part(&text, c->description);
     buf_printf(&text, "%" PRIu64 ";", c->lease_ttl_ms);
     put_names(&text, c->streams, c->n_streams);
-    unsigned char digest[32];
-    unsigned int n = 0;
-    if (!EVP_Digest(text.p, text.n, digest, &n, EVP_sha256(), NULL))
-        abort();
+    sha256_hex(buf_str(&text), out);
     buf_deinit(&text);
-    for (size_t i = 0; i < sizeof digest; i++) {
-        out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
-    }
 }

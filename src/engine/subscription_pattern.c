@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/subscription_pattern.h"
+#include "store/store.h"
 #include "base/utf8.h"
 #include "engine/subscription.h"
 #include "store/store.h"
@@ -76,6 +77,8 @@ bool subscription_pattern_match(struct str pattern, struct str path)
      * earlier one that took more would leave less for the same rest. So one point to go back to
      * is enough. */
     struct str back_pattern = STR_NONE, back_path = STR_NONE;
+    if (store_reserved(path))
+        return false;
     for (;;) {
         struct str rest = path;
         struct str want = str_cut(&pattern, '/'); /* p == NULL behind the last */

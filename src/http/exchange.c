@@ -10,8 +10,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-const struct principal principal_anonymous = {STR_INIT("anonymous")};
-
 struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport)
 {
     struct exchange *x = mem_alloc(sizeof *x);

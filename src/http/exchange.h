@@ -16,15 +16,10 @@
 #include "base/arena.h"
 #include "base/block.h"
 #include "http/message.h"
+#include "http/principal.h"
 
 struct exchange;
 struct http;
-
-/* Who is asking. One for all so far. */
-struct principal {
-    struct str name;
-};
-extern const struct principal principal_anonymous;
 
 enum pull {
     PULL_MORE, /* call again as soon as the peer can take more */

@@ -2,6 +2,7 @@
 #include "http/http.h"
 #include "base/date.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "http/exchange.h"
 #include "http/h1.h"
 #include "net/loop.h"
@@ -20,13 +21,14 @@ void http_deinit(struct http *http)
 {
     assert(http->n_connections == 0);
     free(http->gather.items);
+    free(http->routes);
     arena_cache_deinit(&http->arenas);
 }
 
 void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
                 void *ctx)
 {
-    assert(http->n_routes < HTTP_ROUTES_MAX);
+    http->routes = mem_realloc(http->routes, (http->n_routes + 1) * sizeof *http->routes);
     http->routes[http->n_routes++] = (struct http_route){prefix, handle, ctx};
 }
 
@@ -45,6 +47,8 @@ void http_dispatch(struct http *http, struct exchange *x)
 {
     const struct http_route *r = route_of(http, x->request->path);
     exchange_hold(x);
+    if (http->principals != NULL)
+        x->principal = principals_find(http->principals, x->request);
     if (r != NULL) {
         r->handle(r->ctx, x);
     } else if (str_eq(x->request->path, STR("*"))) { /* OPTIONS *: is anybody there? */

@@ -12,6 +12,7 @@
 
 struct exchange;
 struct loop;
+struct principals;
 struct trace;
 
 struct http_limits {
@@ -27,7 +28,6 @@ struct http_route {
     void (*handle)(void *ctx, struct exchange *x);
     void *ctx;
 };
-#define HTTP_ROUTES_MAX 16
 
 /* What one pull of a response body gave, before it is framed. One is made at a time. */
 struct http_gather {
@@ -40,9 +40,10 @@ struct http {
     struct loop *loop;
     const struct trace *trace;
     struct http_limits limits;
-    struct http_route routes[HTTP_ROUTES_MAX];
+    struct http_route *routes;
     size_t n_routes;
-    struct link connections; /* of struct h1 */
+    const struct principals *principals; /* NULL: everybody is anonymous */
+    struct link connections;             /* of struct h1 */
     uint64_t n_connections;
     uint64_t inflight_bytes;
     struct http_gather gather;

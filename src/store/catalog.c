@@ -718,7 +718,8 @@ void catalog_list(struct catalog *c, struct store_list *l)
     struct store_row *rows = mem_alloc((c->streams.n + 1) * sizeof *rows);
     size_t n = 0, at = 0;
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
-        if (!s->deleted && s->settled && !expired(c, s) && listed(s->name, l->prefix, l->after))
+        if (!s->deleted && s->settled && !expired(c, s) && listed(s->name, l->prefix, l->after) &&
+            (l->reserved || !store_reserved(s->name)))
             rows[n++] = (struct store_row){s->name, stream_info_of(s)};
     qsort(rows, n, sizeof *rows, by_name);
     l->rows = rows;

@@ -24,6 +24,13 @@
 #define STORE_SEQ_MAX       255   /* bytes of a Stream-Seq; the caller checks */
 #define STORE_TTL_NONE      (-1)
 
+/* Names of streams that the server makes for itself begin so: nobody is shown them unasked. */
+#define STORE_RESERVED      ".route/"
+static inline bool store_reserved(struct str name)
+{
+    return str_starts(name, STR(STORE_RESERVED));
+}
+
 /* Why a stream ended: durable state. */
 enum end_reason {
     END_NONE, /* still open */
@@ -176,6 +183,7 @@ struct store_row {
 struct store_list {
     struct str prefix, after; /* after.n == 0: from the first */
     size_t limit;
+    bool reserved;          /* those with reserved names too */
     struct store_row *rows; /* out, lent */
     size_t n_rows;
     bool more;

@@ -251,6 +251,7 @@ static void list(struct durable *d, struct exchange *x)
         return;
     }
     r->list.limit = n;
+    r->list.reserved = principal_can(x->principal, STR("worker"));
     exchange_hold(x);
     store_list(d->store, &r->list);
 }
@@ -294,6 +295,8 @@ void durable_handle(void *durable, struct exchange *x)
         exchange_problem(x, 400, STR("BAD_NAME"),
                          STR("a stream's name is 1 to 480 bytes of UTF-8 without control "
                              "characters, percent-encoded in the path, and not under __ds/"));
+    } else if (store_reserved(name) && !principal_can(x->principal, STR("worker"))) {
+        exchange_error(x, ERR_NOT_FOUND);
     } else {
         switch (method) {
         case METHOD_PUT: durable_put(d, x, name); break;

@@ -77,7 +77,11 @@ static int set_retain_age(struct write_request *r, struct str value)
 static int set_forked_from(struct write_request *r, struct str value)
 {
     r->config.fork_at_tail = true;
-    return durable_name(r->x, value, &r->config.fork_of);
+    int err = durable_name(r->x, value, &r->config.fork_of);
+    if (err == 0 && store_reserved(r->config.fork_of) &&
+        !principal_can(r->x->principal, STR("worker")))
+        err = ERR_SYNTAX;
+    return err;
 }
 
 static int set_fork_offset(struct write_request *r, struct str value)

@@ -2,6 +2,7 @@
 #include "token/signer.h"
 #include "base/b64.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/num.h"
 
 #include <assert.h>
@@ -17,13 +18,11 @@ struct signer {
 static void put_thumbprint(struct buf *out, struct str x)
 {
     struct buf json = {0};
-    uint8_t digest[32];
+    uint8_t digest[SHA256_SIZE];
     buf_put(&json, STR("{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\""));
     buf_put(&json, x);
     buf_put(&json, STR("\"}"));
-    int ok = EVP_Digest(json.p, json.n, digest, NULL, EVP_sha256(), NULL);
-    assert(ok == 1);
-    (void)ok;
+    sha256(buf_str(&json), digest);
     b64url_put(out, str_of((const char *)digest, sizeof digest));
     buf_deinit(&json);
 }
