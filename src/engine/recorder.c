@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/recorder.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define RETRY_MIN_MS 50
+#define RETRY_MAX_MS 1000
+#define KEEP_BYTES   (16 * 1024) /* of an empty buffer; thousands of generations are idle */
+
+/* Stored events in a row, as a write wants them. */
+struct run {
+    struct buf bytes, ends;
+    uint64_t n; /* without a notice */
+};
+
+enum step { STEP_NONE, STEP_CREATE, STEP_APPEND, STEP_SNAPSHOT, STEP_CLOSE };
+
+/* `going` is what the current step writes. It stays until the store has taken it, or was asked
+ * long enough. */
+struct recorder {
+    struct sched *sched;
+    struct store *store;
+    struct recorder_config config;
+    struct arena texts; /* of config */
+    struct stream_config stream, snapshot;
+    struct str snapshot_name;
+    struct fold *fold; /* of the durable events; may be NULL */
+    struct buf lines;  /* of an event on its way to the fold */
+
+    struct run pending, going;
+    uint64_t taken;                  /* number of the last event in either */
+    uint64_t seq;                    /* ... and of the last that is durable */
+    struct offset tail;              /* that the next write must find */
+    uint64_t first_pos, first_event; /* of the stream */
+
+    enum step step;
+    struct store_write write;
+    struct task kick;
+    struct timer retry;
+    unsigned tries;      /* in vain, since the last success */
+    uint64_t trouble_ms; /* when the first of them failed */
+    uint64_t began_ms;   /* the write under way */
+
+    enum end_reason end; /* to come; END_NONE: not yet asked for */
+    struct buf message;
+    bool created, snapshot_due, over;
+    bool full;      /* room() is due */
+    bool under_way; /* the write */
+    bool busy;      /* callbacks are being called */
+    bool freed;     /* goes as soon as neither holds */
+};
+
+/* ---- runs ---- */
+
+static void run_clear(struct run *u)
+{
+    u->bytes.n = u->ends.n = 0;
+    u->n = 0;
+    if (u->bytes.cap > KEEP_BYTES)
+        buf_deinit(&u->bytes);
+    if (u->ends.cap > KEEP_BYTES)
+        buf_deinit(&u->ends);
+}
+
+static void run_deinit(struct run *u)
+{
+    buf_deinit(&u->bytes);
+    buf_deinit(&u->ends);
+}
+
+/* What was put into u->bytes since the last one is an event. */
+static void run_end_event(struct run *u)
+{
+    assert(u->bytes.n <= UINT32_MAX);
+    uint32_t end = (uint32_t)u->bytes.n;
+    buf_put(&u->ends, str_of((const char *)&end, sizeof end));
+}
+
+/* ---- the format ---- */
+
+/* Takes the first line off *rest, which is not NULL. Behind a last line end comes one more, empty
+ * line; behind the last line *rest is NULL. */
+static struct str cut_line(struct str *rest)
+{
+    size_t n = 0;
+    while (n < rest->n && rest->p[n] != '\n' && rest->p[n] != '\r')
+        n++;
+    struct str line = str_of(rest->p, n);
+    bool crlf = n + 1 < rest->n && rest->p[n] == '\r' && rest->p[n + 1] == '\n';
+    *rest = n == rest->n ? STR_NONE : str_skip(*rest, n + (crlf ? 2 : 1));
+    return line;
+}
+
+static struct str or_empty(struct str s)
+{
+    return s.p == NULL ? STR("") : s;
+}
+
+#define ID    STR("id: ")
+#define EVENT STR("event: ")
+#define DATA  STR("data: ")
+
+/* An upper bound of the stored event's size; stops counting beyond max. */
+static size_t stored_bound(struct str type, struct str data, size_t max)
+{
+    size_t n = ID.n + NUM_TEXT_MAX + EVENT.n + type.n + 3;
+    if (data.n > max)
+        return data.n;
+    for (struct str rest = or_empty(data); rest.p != NULL && n <= max;)
+        n += DATA.n + cut_line(&rest).n + 1;
+    return n;
+}
+
+static void put_field(struct buf *out, struct str name, struct str value)
+{
+    buf_put(out, name);
+    buf_put(out, value);
+    buf_putc(out, '\n');
+}
+
+static void put_event(struct run *u, uint64_t number, struct str type, struct str data)
+{
+    struct buf *out = &u->bytes;
+    buf_put(out, ID);
+    buf_put_u64(out, number);
+    buf_putc(out, '\n');
+    if (type.n > 0 && !str_eq(type, STR("message")))
+        put_field(out, EVENT, type);
+    for (struct str rest = or_empty(data); rest.p != NULL;)
+        put_field(out, DATA, cut_line(&rest));
+    buf_putc(out, '\n');
+    run_end_event(u);
+    u->n++;
+}
+
+static void put_notice(struct run *u, struct str message)
+{
+    put_field(&u->bytes, STR(": "), message);
+    buf_putc(&u->bytes, '\n');
+    run_end_event(u);
+}
+
+struct str recorder_notice(struct str stored)
+{
+    if (!str_starts(stored, STR(": ")))
+        return STR_NONE;
+    struct str rest = str_skip(stored, 2);
+    return cut_line(&rest);
+}
+
+/* One line, of a size that a notice may have, and not nothing. */
+static void set_message(struct recorder *r, struct str message)
+{
+    if (message.n == 0)
+        message = STR("the generation failed");
+    if (message.n > RECORDER_MESSAGE_MAX) {
+        message.n = RECORDER_MESSAGE_MAX;
+        message.n -= utf8_incomplete_tail(message);
+    }
+    r->message.n = 0;
+    for (size_t i = 0; i < message.n; i++) {
+        unsigned char c = (unsigned char)message.p[i];
+        buf_putc(&r->message, c < 0x20 || c == 0x7f ? ' ' : (char)c);
+    }
+}
+
+/* ---- the fold ---- */
+
+/* A stored event back into its type and data; one line of data, the rule, is not copied. */
+static void feed_stored(struct recorder *r, struct str stored)
+{
+    struct str type = STR_NONE, data = STR_NONE;
+    size_t n_lines = 0;
+    r->lines.n = 0;
+    for (struct str rest = stored; rest.n > 1;) {
+        struct str line = cut_line(&rest);
+        if (str_starts(line, EVENT))
+            type = str_skip(line, EVENT.n);
+        if (!str_starts(line, DATA))
+            continue;
+        if (n_lines == 1)
+            buf_put(&r->lines, data);
+        data = str_skip(line, DATA.n);
+        if (n_lines++ == 0)
+            continue;
+        buf_putc(&r->lines, '\n');
+        buf_put(&r->lines, data);
+    }
+    fold_feed(r->fold, type, n_lines > 1 ? buf_str(&r->lines) : data);
+    if (r->lines.cap > KEEP_BYTES)
+        buf_deinit(&r->lines);
+}
+
+static void feed_run(struct recorder *r, const struct run *u)
+{
+    uint32_t start = 0, end;
+    for (uint64_t i = 0; i < u->n; i++, start = end) {
+        memcpy(&end, u->ends.p + i * sizeof end, sizeof end);
+        feed_stored(r, str_of(u->bytes.p + start, end - start));
+    }
+}
+
+int recorder_snapshot(const struct recorder *r, struct buf *out, uint64_t *seq)
+{
+    if (r->fold == NULL)
+        return ERR_NOT_FOUND;
+    int err = fold_put(r->fold, out);
+    if (err == 0)
+        *seq = r->seq;
+    return err;
+}
+
+/* ---- writing ---- */
+
+static void on_written(struct store_write *w, int err);
+
+static void put_going(struct recorder *r)
+{
+    r->write.data = buf_str(&r->going.bytes);
+    r->write.ends = (const uint32_t *)r->going.ends.p;
+    r->write.n_events = (uint32_t)(r->going.ends.n / sizeof(uint32_t));
+    r->write.if_match = true;
+    r->write.match = r->tail;
+}
+
+static void set_write(struct recorder *r, enum step step)
+{
+    struct store_write *w = &r->write;
+    *w = (struct store_write){.name = r->config.name, .done = on_written};
+    switch (step) {
+    case STEP_NONE: break; /* nothing is written */
+    case STEP_CREATE:
+        w->create = &r->stream;
+        w->docs = r->config.docs;
+        w->n_docs = r->config.n_docs;
+        break;
+    case STEP_APPEND:
+    case STEP_CLOSE: put_going(r); break;
+    case STEP_SNAPSHOT:
+        w->name = r->snapshot_name;
+        w->create = &r->snapshot;
+        w->data = buf_str(&r->going.bytes);
+        w->n_events = 1;
+        break;
+    }
+    w->close = step == STEP_SNAPSHOT || step == STEP_CLOSE;
+    w->end = w->close ? r->end : END_NONE;
+}
+
+static void take_pending(struct recorder *r)
+{
+    struct run empty = r->going;
+    r->going = r->pending;
+    r->pending = empty;
+}
+
+/* What comes next; with what it writes in `going`. */
+static enum step next_step(struct recorder *r)
+{
+    if (!r->created)
+        return STEP_CREATE;
+    if (r->going.bytes.n > 0)
+        return r->step; /* again */
+    if (r->pending.n > 0 && (r->end == END_NONE || r->snapshot_due)) {
+        take_pending(r);
+        return STEP_APPEND;
+    }
+    if (r->end == END_NONE)
+        return STEP_NONE;
+    if (r->snapshot_due && fold_put(r->fold, &r->going.bytes) == 0) {
+        buf_putc(&r->going.bytes, ',');
+        return STEP_SNAPSHOT;
+    }
+    r->snapshot_due = false;
+    take_pending(r);
+    if (r->end == END_FAILED)
+        put_notice(&r->going, buf_str(&r->message));
+    return STEP_CLOSE;
+}
+
+static void go_on(struct recorder *r)
+{
+    if (r->under_way || r->over || timer_running(&r->retry))
+        return;
+    r->step = next_step(r);
+    if (r->step == STEP_NONE)
+        return;
+    set_write(r, r->step);
+    r->began_ms = r->sched->now_ms;
+    r->under_way = true;
+    store_write(r->store, &r->write);
+}
+
+/* What was pending is mostly on its way now. */
+static void tell_room(struct recorder *r)
+{
+    bool wanted = r->full && r->end == END_NONE && !r->over;
+    if (!wanted || r->pending.bytes.n >= r->config.pending_max / 2)
+        return;
+    r->full = false;
+    if (r->config.on.room != NULL)
+        r->config.on.room(r->config.ctx);
+}
+
+static void destroy(struct recorder *r)
+{
+    task_cancel(&r->kick);
+    timer_stop(&r->retry);
+    fold_free(r->fold);
+    run_deinit(&r->pending);
+    run_deinit(&r->going);
+    buf_deinit(&r->lines);
+    buf_deinit(&r->message);
+    arena_deinit(&r->texts);
+    free(r);
+}
+
+/* The end of every call from outside: the owner may have let go in one of its callbacks. */
+static void leave(struct recorder *r)
+{
+    if (!r->freed) {
+        go_on(r);
+        tell_room(r);
+    }
+    r->busy = false;
+    if (r->freed && !r->under_way)
+        destroy(r);
+}
+
+/* ---- the store's answers ---- */
+
+static void finish(struct recorder *r, enum end_reason end, int err)
+{
+    r->over = true;
+    run_clear(&r->pending);
+    run_clear(&r->going);
+    r->config.on.ended(r->config.ctx, end, err);
+}
+
+/* Events are missing, so it cannot end as anything else. The store is in trouble, or the stream is
+ * not ours alone: no snapshot either. */
+static void lose(struct recorder *r, const char *why)
+{
+    run_clear(&r->pending);
+    run_clear(&r->going);
+    r->snapshot_due = false;
+    r->end = END_FAILED;
+    set_message(r, str_of_cstr(why));
+}
+
+static void give_up(struct recorder *r, int err)
+{
+    if (r->step == STEP_SNAPSHOT) {
+        run_clear(&r->going);
+        r->snapshot_due = false;
+    } else if (r->going.n > 0) {
+        lose(r, err_text(err));
+    } else if (r->going.bytes.n > 0) {
+        run_clear(&r->going); /* a close that stores nothing may find room where this does not */
+        r->end = END_ORPHANED;
+    } else {
+        finish(r, END_FAILED, err);
+    }
+}
+
+/* Doubled each time; the time since the first failure bounds them all. */
+static void try_again(struct recorder *r, int err)
+{
+    uint64_t now_ms = r->sched->now_ms;
+    if (r->tries == 0)
+        r->trouble_ms = now_ms;
+    if (now_ms - r->trouble_ms >= RECORDER_PATIENCE_MS) {
+        give_up(r, err);
+        return;
+    }
+    uint64_t delay_ms = r->tries < 5 ? RETRY_MIN_MS << r->tries : RETRY_MAX_MS;
+    r->tries++;
+    sched_start(r->sched, &r->retry, delay_ms);
+}
+
+static void on_failed(struct recorder *r, int err)
+{
+    const struct stream_info *info = &r->write.info;
+    if (err == ERR_BUSY || err == ERR_FULL) {
+        try_again(r, err);
+    } else if (r->step == STEP_SNAPSHOT) {
+        give_up(r, err);
+    } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life) {
+        r->tail.pos = info->tail;
+        lose(r, "somebody else has written to the stream of this generation");
+    } else if (err == ERR_TAIL_MOVED) {
+        finish(r, END_FAILED, ERR_NOT_FOUND); /* another life of the name */
+    } else {
+        finish(r, err == ERR_CLOSED ? info->end : END_FAILED, err);
+    }
+}
+
+static void on_created(struct recorder *r, int err)
+{
+    if (err == 0 && !r->write.created)
+        err = ERR_EXISTS;
+    r->created = err == 0;
+    r->over = err != 0;
+    r->tail = (struct offset){r->write.info.life, r->write.info.tail};
+    r->first_pos = r->write.info.first;
+    r->config.on.started(r->config.ctx, err);
+}
+
+static void note_trim(struct recorder *r, const struct stream_info *info)
+{
+    struct recorder_trim t = {.events = info->first_event - r->first_event,
+                              .bytes = info->first - r->first_pos,
+                              .first_event = info->first_event,
+                              .kept_events = info->events - info->first_event,
+                              .kept_bytes = info->tail - info->first};
+    if (info->first_event <= r->first_event)
+        return;
+    r->first_event = info->first_event;
+    r->first_pos = info->first;
+    if (!r->freed && r->config.on.trimmed != NULL)
+        r->config.on.trimmed(r->config.ctx, &t);
+}
+
+static void on_recorded(struct recorder *r)
+{
+    uint64_t n = r->going.n, bytes = r->going.bytes.n;
+    struct stream_info info = r->write.info;
+    if (r->fold != NULL)
+        feed_run(r, &r->going);
+    run_clear(&r->going);
+    r->seq += n;
+    r->tail.pos = info.tail;
+    if (n > 0 && r->config.on.recorded != NULL)
+        r->config.on.recorded(r->config.ctx, n, bytes, r->sched->now_ms - r->began_ms);
+    note_trim(r, &info);
+}
+
+static void on_snapshot(struct recorder *r)
+{
+    uint64_t bytes = r->going.bytes.n - 1; /* without the comma */
+    r->snapshot_due = false;
+    run_clear(&r->going);
+    if (r->config.on.snapshot != NULL)
+        r->config.on.snapshot(r->config.ctx, bytes);
+}
+
+static void on_done(struct recorder *r, int err)
+{
+    if (r->step == STEP_CREATE) {
+        on_created(r, err);
+        return;
+    }
+    if (err != 0) {
+        on_failed(r, err);
+        return;
+    }
+    r->tries = 0;
+    if (r->step == STEP_SNAPSHOT) {
+        on_snapshot(r);
+        return;
+    }
+    enum end_reason end = r->write.info.end; /* somebody else may have closed it before */
+    on_recorded(r);
+    if (r->step == STEP_CLOSE && !r->freed)
+        finish(r, end, 0);
+}
+
+static void on_written(struct store_write *w, int err)
+{
+    struct recorder *r = container_of(w, struct recorder, write);
+    r->under_way = false;
+    r->busy = true;
+    if (!r->freed)
+        on_done(r, err);
+    leave(r);
+}
+
+/* ---- from outside ---- */
+
+static void on_kick(struct task *t)
+{
+    struct recorder *r = container_of(t, struct recorder, kick);
+    r->busy = true;
+    leave(r);
+}
+
+static void on_retry(struct timer *t)
+{
+    struct recorder *r = container_of(t, struct recorder, retry);
+    r->busy = true;
+    leave(r);
+}
+
+static void copy_docs(struct recorder *r)
+{
+    struct doc_put *docs = arena_alloc(&r->texts, (r->config.n_docs + 1) * sizeof *docs);
+    for (size_t i = 0; i < r->config.n_docs; i++) {
+        docs[i] = r->config.docs[i];
+        docs[i].key = arena_dup(&r->texts, docs[i].key);
+        if (docs[i].value.p != NULL)
+            docs[i].value = arena_dup(&r->texts, docs[i].value);
+    }
+    r->config.docs = docs;
+}
+
+static void copy_config(struct recorder *r, const struct recorder_config *config)
+{
+    struct recorder_config *c = &r->config;
+    assert(config->name.n <= RECORDER_NAME_MAX);
+    *c = *config;
+    c->fold_max = c->fold_max > 0 ? c->fold_max : RECORDER_FOLD_MAX;
+    c->event_max = c->event_max > 0 ? c->event_max : RECORDER_EVENT_MAX;
+    c->pending_max = c->pending_max > 0 ? c->pending_max : RECORDER_PENDING_MAX;
+    c->name = arena_dup(&r->texts, config->name);
+    r->snapshot_name = arena_printf(&r->texts, "%.*s" RECORDER_SNAPSHOT_SUFFIX, (int)config->name.n,
+                                    config->name.p);
+    copy_docs(r);
+    r->stream = (struct stream_config){.content_type = STR(RECORDER_CONTENT_TYPE),
+                                       .ttl_s = c->ttl_s,
+                                       .expires_ms = STORE_TTL_NONE,
+                                       .retain = c->retain};
+    r->snapshot = (struct stream_config){
+        .content_type = STR("application/json"), .ttl_s = c->ttl_s, .expires_ms = STORE_TTL_NONE};
+    if (c->ttl_s != STORE_TTL_NONE)
+        r->snapshot.ttl_s += c->snapshot_ttl_s;
+}
+
+struct recorder *recorder_new(struct sched *sched, struct store *store,
+                              const struct recorder_config *config)
+{
+    struct recorder *r = mem_zalloc(sizeof *r);
+    r->sched = sched;
+    r->store = store;
+    copy_config(r, config);
+    task_init(&r->kick, on_kick);
+    timer_init(&r->retry, on_retry);
+    if (config->folds)
+        r->fold = fold_new(config->fold, r->config.fold_max);
+    r->snapshot_due = config->folds;
+    go_on(r);
+    return r;
+}
+
+void recorder_free(struct recorder *r)
+{
+    if (r == NULL)
+        return;
+    r->freed = true;
+    task_cancel(&r->kick);
+    timer_stop(&r->retry);
+    if (!r->busy && !r->under_way)
+        destroy(r);
+}
+
+static bool type_is_plain(struct str type)
+{
+    for (size_t i = 0; i < type.n; i++)
+        if (type.p[i] == '\0' || type.p[i] == '\r' || type.p[i] == '\n')
+            return false;
+    return true;
+}
+
+int recorder_event(struct recorder *r, struct str type, struct str data)
+{
+    if (r->over || r->end != END_NONE)
+        return ERR_CLOSED;
+    if (type.n > RECORDER_TYPE_MAX ||
+        stored_bound(type, data, r->config.event_max) > r->config.event_max)
+        return ERR_TOO_LARGE;
+    if (!type_is_plain(type))
+        return ERR_SYNTAX;
+    put_event(&r->pending, ++r->taken, type, data);
+    sched_post(r->sched, &r->kick); /* with what else comes in this turn */
+    if (r->pending.bytes.n >= r->config.pending_max)
+        r->full = true;
+    return r->full ? 0 : 1;
+}
+
+void recorder_end(struct recorder *r, enum end_reason reason, struct str message)
+{
+    assert(reason != END_NONE);
+    if (r->over || r->end != END_NONE)
+        return;
+    r->end = reason;
+    set_message(r, message);
+    sched_post(r->sched, &r->kick);
+}
+
+uint64_t recorder_seq(const struct recorder *r)
+{
+    return r->seq;
+}
