@@ -43,7 +43,7 @@ struct embedded_lanes {
 
 /* Opens or makes the store; blocks while it recovers: what the journal holds beyond the last
  * checkpoint is replayed and brought to rest. index_path is where the index's file is (LMDB goes
- * past the vfs). NULL with a sentence in why. */
+ * past the vfs); if it is lost it is made again from the segments. NULL with a sentence in why. */
 struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *index_path,
                             const struct embedded_lanes *lanes,
                             const struct embedded_config *config, char *why, size_t size);
@@ -53,6 +53,9 @@ void embedded_checkpoint(struct store *s);
 
 /* Bytes of events that have not come to rest. */
 uint64_t embedded_unrested(const struct store *s);
+
+/* Blocks that have been moved out of segments in which little was live, since it was opened. */
+uint64_t embedded_rewritten(const struct store *s);
 
 /* 0, or why nothing is acknowledged any more: the process should end with a failure. */
 int embedded_error(const struct store *s);

@@ -43,8 +43,9 @@ struct embedded {
     struct index_meta meta;
     uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
     uint64_t reserve_bytes;
-    bool untidy;    /* the last checkpoint has left something to do */
-    uint32_t reads; /* under way */
+    bool untidy;        /* the last checkpoint has left something to do */
+    uint64_t rewritten; /* blocks that have been moved out of old segments */
+    uint32_t reads;     /* under way */
     bool replaying, retrying, stopping, journal_stopping;
     struct task stop;
     void (*stopped)(void *ctx);

@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#define MOVES_MAX 5 /* of a block while one read looks for it; more are no coincidence */
+
 /* Blocks of one stream from a position on, loaded by the read lane. */
 struct load {
     struct job job;
@@ -41,12 +43,23 @@ static int find_block(const struct load *l, uint64_t pos, struct block_info *b)
     return err;
 }
 
+/* It may move to another segment between the look at the index and that into the file. */
+static int read_block(struct load *l, uint64_t pos, struct block_info *b)
+{
+    int err = ERR_NOT_FOUND;
+    for (int tries = 0; tries < MOVES_MAX && err == ERR_NOT_FOUND; tries++) {
+        err = find_block(l, pos, b);
+        if (err != 0)
+            break;
+        err = segment_read(l->embedded->vfs, b->life, b->first, b->place, &l->chunks[l->n]);
+    }
+    return err;
+}
+
 static int load_block(struct load *l, uint64_t pos)
 {
     struct block_info b;
-    int err = find_block(l, pos, &b);
-    if (err == 0)
-        err = segment_read(l->embedded->vfs, b.life, b.first, b.place, &l->chunks[l->n]);
+    int err = read_block(l, pos, &b);
     if (err != 0)
         return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
     l->ends[l->n] = b.end;

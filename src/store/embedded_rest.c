@@ -212,7 +212,9 @@ static void end_checkpoint(struct checkpoint *c)
         e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
         e->reserve_bytes = r->reserve_bytes;
         e->untidy = r->untidy;
+        e->rewritten += r->rewritten;
     } else {
+        e->untidy = false; /* it is seen again after the next one that succeeds */
         take_back(e, c);
     }
     for (size_t i = 0; i < r->n_streams; i++) {
@@ -302,4 +304,9 @@ int embedded_rest_now(struct embedded *e, uint64_t batch)
     int err = c->rest.err;
     end_checkpoint(c);
     return err;
+}
+
+uint64_t embedded_rewritten(const struct store *s)
+{
+    return container_of(s, const struct embedded, store)->rewritten;
 }

@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "store/chunk.h"
 #include "store/note.h"
+#include "store/reserve.h"
+#include "store/rewrite.h"
 #include "store/segment_format.h"
 #include "store/vfs.h"
 
@@ -39,6 +41,56 @@ static void places_init(struct places *p, const struct rest *r)
     p->slots = mem_zalloc(p->cap * sizeof *p->slots);
 }
 
+/* ---- what the segments look like ---- */
+
+struct survey {
+    const struct index_meta *meta;
+    uint64_t kept;       /* segments that are there for their notes alone */
+    uint64_t kept_bytes; /* that the notes keep, in those and in sparse ones, beyond their own */
+    uint64_t largest;    /* bytes of a file */
+    struct buf sparse;   /* ids of those that may be rewritten */
+};
+
+static int survey_segment(void *ctx, const struct index_segment *s)
+{
+    struct survey *v = ctx;
+    if (s->bytes > v->largest)
+        v->largest = s->bytes;
+    if (s->live_rows > 0 && !rewrite_is_due(s))
+        return 0;
+    if (s->id >= v->meta->base) {
+        v->kept += s->id > v->meta->base && s->live_rows == 0;
+        v->kept_bytes += s->bytes - s->live_bytes;
+    } else if (s->live_rows > 0) {
+        buf_put(&v->sparse, str_of((const char *)&s->id, sizeof s->id));
+    }
+    return 0;
+}
+
+static int survey(const struct rest *r, struct survey *v)
+{
+    struct index_load load = {.ctx = v, .segment = survey_segment};
+    struct index_meta meta;
+    uint64_t notes = r->meta.base_bytes + r->meta.note_bytes;
+    *v = (struct survey){.meta = &r->meta};
+    int err = index_load(r->index, &load, &meta);
+    v->kept_bytes -= v->kept_bytes < notes ? v->kept_bytes : notes;
+    return err;
+}
+
+static bool is_base_due(const struct rest *r, const struct survey *v)
+{
+    uint64_t enough = 2 * r->meta.base_bytes + r->limits.base_bytes;
+    return r->meta.base == 0 || r->meta.note_bytes > enough || v->kept_bytes > enough ||
+           v->kept > r->limits.base_files;
+}
+
+/* A row of a block that is now in this checkpoint's segment. */
+struct moved {
+    uint64_t life;
+    struct block_info block;
+};
+
 /* What one checkpoint is made with. */
 struct making {
     struct rest *rest;
@@ -47,7 +99,8 @@ struct making {
     struct places places;
     struct buf note;     /* that is being written */
     uint64_t note_bytes; /* of those so far */
-    bool modest;         /* the disk is full: only what has to be */
+    struct survey found; /* before it */
+    struct buf moved;    /* of struct moved */
     bool base;           /* the notes are to tell of everything, at the end */
 };
 
@@ -104,30 +157,41 @@ static int tell_everything(struct making *m)
     return err == 0 ? index_load_written(m->index, &all) : err;
 }
 
-struct survey {
-    const struct index_meta *meta;
-    uint64_t kept, kept_bytes; /* segments that are there for their notes alone */
-};
+/* ---- rewriting ---- */
 
-static int survey_segment(void *ctx, const struct index_segment *s)
+static void keep_moved(void *ctx, uint64_t life, const struct block_info *b)
 {
-    struct survey *v = ctx;
-    if (s->live_rows > 0 || s->id < v->meta->base)
-        return 0;
-    v->kept += s->id > v->meta->base;
-    v->kept_bytes += s->bytes;
-    return 0;
+    struct making *m = ctx;
+    struct moved row = {life, *b};
+    buf_put(&m->moved, str_of((const char *)&row, sizeof row));
 }
 
-static int is_base_due(const struct rest *r, bool *due)
+static int rewrite_sparse(struct making *m)
 {
-    struct survey v = {.meta = &r->meta};
-    struct index_load load = {.ctx = &v, .segment = survey_segment};
-    struct index_meta meta;
-    uint64_t enough = 2 * r->meta.base_bytes + r->limits.base_bytes;
-    int err = index_load(r->index, &load, &meta);
-    *due = r->meta.base == 0 || r->meta.note_bytes > enough || v.kept_bytes > enough ||
-           v.kept > r->limits.base_files;
+    struct rest *r = m->rest;
+    const uint64_t *ids = (const uint64_t *)(const void *)m->found.sparse.p;
+    struct rewrite w = {.vfs = r->vfs,
+                        .index = r->index,
+                        .to = m->segment,
+                        .budget = r->limits.rewrite_bytes,
+                        .moved = keep_moved,
+                        .ctx = m};
+    int err = 0;
+    for (size_t i = 0; i < m->found.sparse.n / sizeof *ids && w.budget > 0 && err == 0; i++)
+        err = rewrite_segment(&w, ids[i]);
+    r->rewritten = w.blocks;
+    return err;
+}
+
+/* Before anything else is changed: what is trimmed or removed by this checkpoint must not come back
+ * by a row that was read before, and forks take over rows that tell of the new places. */
+static int change_places(struct making *m)
+{
+    const struct moved *rows = (const struct moved *)(const void *)m->moved.p;
+    int err = 0;
+    for (size_t i = 0; i < m->moved.n / sizeof *rows && err == 0; i++)
+        err = change(
+            m, &(struct note){.type = NOTE_BLOCK, .life = rows[i].life, .block = rows[i].block});
     return err;
 }
 
@@ -240,7 +304,9 @@ static int change_meta(struct making *m)
 
 static int change_all(struct making *m)
 {
-    int err = change_streams(m);
+    int err = change_places(m);
+    if (err == 0)
+        err = change_streams(m);
     if (err == 0)
         err = change_docs(m);
     if (err == 0 && m->base)
@@ -288,14 +354,13 @@ static int make_checkpoint(struct making *m)
 {
     struct rest *r = m->rest;
     uint64_t id = r->meta.next_segment;
-    int err = is_base_due(r, &m->base);
-    m->base &= !m->modest || r->meta.base == 0;
-    if (err == 0)
-        err = index_begin(r->index, &m->index);
+    int err = index_begin(r->index, &m->index);
     if (err == 0)
         err = create_segment(m);
     if (err == 0)
         err = write_events(m);
+    if (err == 0)
+        err = rewrite_sparse(m);
     if (err == 0)
         err = change_all(m);
     if (err == 0)
@@ -309,88 +374,71 @@ static int make_checkpoint(struct making *m)
     return err;
 }
 
-static int attempt(struct rest *r, bool modest, bool *was_modest)
+/* modest: only what has to be. Says whether it was. */
+static int attempt(struct rest *r, bool *modest)
 {
-    struct making m = {.rest = r, .modest = modest};
+    struct making m = {.rest = r};
     const struct index_meta before = r->meta;
     places_init(&m.places, r);
     r->n_dead = 0;
-    int err = make_checkpoint(&m);
+    int err = survey(r, &m.found);
+    m.base = r->meta.base == 0 || (!*modest && is_base_due(r, &m.found));
+    if (*modest)
+        m.found.sparse.n = 0;
+    *modest = (!m.base || r->meta.base == 0) && m.found.sparse.n == 0;
+    if (err == 0)
+        err = make_checkpoint(&m);
     if (err != 0)
         r->meta = before;
     r->is_base = m.base;
-    *was_modest = !m.base;
+    r->untidy = m.found.sparse.n == 0 || r->rewritten > 0; /* otherwise another is of no use */
     index_abort(m.index);
     segment_close(m.segment);
     buf_deinit(&m.note);
+    buf_deinit(&m.found.sparse);
+    buf_deinit(&m.moved);
     free(m.places.slots);
     return err;
 }
 
-/* ---- the reserve ---- */
-
-#define RESERVE_NAME SEGMENT_DIR "/reserve"
-
-/* A base can be written with it: until there is one, files that are dead are not removed. */
-static uint64_t reserve_wanted(const struct rest *r)
+/* With the reserve a base can be written, and a segment rewritten: until then dead files stay. */
+static uint64_t reserve_wanted(const struct rest *r, const struct survey *v)
 {
-    uint64_t want = r->limits.reserve_bytes;
-    while (want > 0 && want < r->meta.base_bytes + r->meta.note_bytes)
+    uint64_t want = r->limits.reserve_bytes, need = v->largest / 3;
+    if (need > r->limits.rewrite_bytes)
+        need = r->limits.rewrite_bytes;
+    if (need < r->meta.base_bytes + r->meta.note_bytes)
+        need = r->meta.base_bytes + r->meta.note_bytes;
+    while (want > 0 && want < need)
         want *= 2;
     return want;
 }
 
-static int resize_reserve(struct file *f, uint64_t want, uint64_t *size)
+/* What the next one could do. */
+static void look_ahead(struct rest *r, bool tight)
 {
-    static const char zeros[64 * 1024];
-    int err = vfs_size(f, size);
-    if (err == 0 && *size > 2 * want) {
-        err = vfs_truncate(f, want);
-        *size = want;
-    }
-    if (*size >= want)
-        return err;
-    while (err == 0 && *size < want) {
-        uint64_t n = want - *size < sizeof zeros ? want - *size : sizeof zeros;
-        err = vfs_write(f, *size, str_of(zeros, (size_t)n));
-        *size += n;
-    }
-    return err == 0 ? vfs_sync(f) : err;
+    struct survey v;
+    int err = survey(r, &v);
+    bool base = !r->is_base && is_base_due(r, &v), sparse = v.sparse.n > 0 && r->untidy;
+    r->untidy = err == 0 && !tight && (base || sparse);
+    r->reserve_wanted = reserve_wanted(r, &v);
+    buf_deinit(&v.sparse);
 }
-
-/* Without success it is tried again with the next checkpoint. */
-static void keep_reserve(struct rest *r)
-{
-    struct file *f;
-    uint64_t want = reserve_wanted(r);
-    if (want == 0)
-        return;
-    int err = vfs_open(r->vfs, RESERVE_NAME, VFS_WRITE, &f);
-    if (err == ERR_NOT_FOUND)
-        err = vfs_open(r->vfs, RESERVE_NAME, VFS_CREATE, &f);
-    if (err != 0)
-        return;
-    err = resize_reserve(f, want, &r->reserve_bytes);
-    vfs_close(f);
-    if (err == 0 || vfs_remove(r->vfs, RESERVE_NAME) != 0)
-        return;
-    r->reserve_bytes = 0;
-}
-
-/* ---- the whole ---- */
 
 void rest_run(struct rest *r)
 {
-    bool modest, tight = false;
-    r->err = attempt(r, false, &modest);
-    if (r->err == ERR_FULL && vfs_remove(r->vfs, RESERVE_NAME) == 0)
-        r->err = attempt(r, false, &modest);
-    if (r->err == ERR_FULL && !modest) {
-        tight = true;
-        r->err = attempt(r, true, &modest);
+    bool modest = false, tight = false;
+    r->err = attempt(r, &modest);
+    if (r->err == ERR_FULL && reserve_give_up(r->vfs)) {
+        modest = false;
+        r->err = attempt(r, &modest);
     }
-    if (r->err == 0 && !r->is_base && !tight && is_base_due(r, &r->untidy) != 0)
-        r->untidy = false;
+    if (r->err == ERR_FULL && !modest) {
+        modest = tight = true;
+        r->err = attempt(r, &modest);
+    }
+    if (r->err == 0)
+        look_ahead(r, tight);
 }
 
 static uint64_t file_bytes(struct vfs *v, uint64_t id)
@@ -415,7 +463,7 @@ void rest_remove_dead(struct rest *r)
             r->dead_bytes += bytes;
     }
     if (r->err == 0)
-        keep_reserve(r);
+        r->reserve_bytes = reserve_keep(r->vfs, r->reserve_wanted);
     free(r->dead);
     r->dead = NULL;
     r->n_dead = r->cap_dead = 0;

@@ -10,7 +10,9 @@
  *
  * Each checkpoint makes one segment, and their ids follow one another. A segment without a live
  * block is still needed for its notes, until a later one is a *base*: its notes tell of all there
- * is, and those before it count no more. */
+ * is, and those before it count no more. From then on it is of use for its live blocks only; when
+ * few are left, a checkpoint takes them into its own segment (rewrite.h), and the file is removed.
+ */
 #ifndef STORE_REST_H
 #define STORE_REST_H
 
@@ -21,17 +23,17 @@
 
 /* When more is done than what has to be. */
 struct rest_limits {
-    /* A base is due when the notes since the last one, or the files that are kept for theirs alone,
-     * have more than twice the bytes of its own notes, and so many; or when more than so many files
-     * are kept. */
+    /* A base is due when the notes since the last one, or what it would let go of, have more than
+     * twice the bytes of its own notes, and so many; or when more than so many files are kept for
+     * their notes alone. */
     uint64_t base_bytes, base_files;
-    /* At least so many bytes are kept in a file, and given up when the disk is full: without them
-     * nothing could be removed from it, for removing takes space first. 0: none are. */
-    uint64_t reserve_bytes;
+    uint64_t rewrite_bytes; /* of live blocks that are moved out of old segments at a time */
+    uint64_t reserve_bytes; /* at least; see reserve.h. 0: none are kept */
 };
 #define REST_LIMITS                                                                                \
     {                                                                                              \
-        .base_bytes = 1u << 20, .base_files = 64, .reserve_bytes = 1u << 20                        \
+        .base_bytes = 1u << 20, .base_files = 64, .rewrite_bytes = 32u << 20,                      \
+        .reserve_bytes = 1u << 20                                                                  \
     }
 
 struct rest_piece {
@@ -72,11 +74,12 @@ struct rest {
     struct index_meta meta;
 
     /* out */
-    uint64_t segment_bytes; /* of the new segment */
-    uint64_t reserve_bytes; /* in the reserve now */
-    bool is_base;           /* it is one */
-    bool untidy;            /* another checkpoint would be of use, even if it had nothing to rest */
-    uint64_t *dead;         /* segments that hold nothing any more: to be removed */
+    uint64_t segment_bytes;                 /* of the new segment */
+    uint64_t reserve_wanted, reserve_bytes; /* that is to be, and is kept in reserve */
+    uint64_t rewritten;                     /* blocks that were moved out of old segments */
+    bool is_base;                           /* it is one */
+    bool untidy;    /* another checkpoint would be of use, even if it had nothing to rest */
+    uint64_t *dead; /* segments that hold nothing any more: to be removed */
     size_t n_dead, cap_dead;
     uint64_t dead_bytes; /* of the files that were removed */
     int err;

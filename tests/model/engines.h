@@ -43,7 +43,10 @@ struct disk {
     struct store *store;
     char index[64];
     unsigned opened;
+    uint64_t counted; /* in disk_rewritten */
 };
+
+static uint64_t disk_rewritten; /* blocks, by all of them */
 
 /* Every other time the index is lost: it must come back as it was. */
 static inline void disk_lose_index(struct disk *d)
@@ -67,8 +70,10 @@ static inline struct store *disk_reopen(void *ctx)
     config.cache_bytes = 16 * 1024;
     config.rest.base_bytes = 2 * 1024;
     config.rest.base_files = 6;
+    config.rest.rewrite_bytes = 3000;
     config.rest.reserve_bytes = 1024;
     config.index_sync = false;
+    d->counted = 0;
     disk_lose_index(d);
     d->store =
         embedded_open(d->sched, simfs_vfs(d->fs), d->index, &d->lanes, &config, why, sizeof why);
@@ -98,7 +103,10 @@ static inline struct store *disk_make(struct sched *sched, uint64_t seed, void *
 
 static inline void disk_stir(void *ctx)
 {
-    embedded_checkpoint(((struct disk *)ctx)->store);
+    struct disk *d = ctx;
+    disk_rewritten += embedded_rewritten(d->store) - d->counted;
+    d->counted = embedded_rewritten(d->store);
+    embedded_checkpoint(d->store);
 }
 
 static inline void disk_release(void *ctx)
