@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_dialect.h -- what the gateway itself has to say, in the words that a route's clients
+ * know.
+ *
+ * notice     sse                      openai                     ui-message
+ * resume     event: resume            comment                    comment
+ * gap        event: gap               chunk                      data part
+ * snapshot   id: and event: snapshot  chunk                      data part
+ * complete   event: complete          chunk, [DONE]              data part, [DONE]
+ * error      event: error             {"error":{..}}             {"type":"error",..}
+ * end        event: end, behind an    chunk, then the error, or  data part, then the error, or
+ *            error if it failed       [DONE] if it was cancelled an abort if it was cancelled
+ *
+ * comment    `: resume TOKEN`. Clients pass over comments.
+ * chunk      {"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[],
+ *            "tidemark":{..}}: complete for who wants every member, and with an id that keeps the
+ *            accumulator of the openai package from taking over the other members.
+ * data part  {"type":"data-tidemark","data":{..},"transient":true}: known to the AI SDK by its
+ *            prefix, given to onData, and no part of the message.
+ *
+ * In both, {..} is {"gap":{..}}, {"snapshot":PAYLOAD,"seq":N}, {"complete":PAYLOAD} or
+ * {"end":{..}}. Clients of these two dialects do not look at our notices, so an answer that lacks
+ * its end must fail in their own form, whatever the reason; that comes last, as it makes them stop.
+ *
+ * Everything is appended to *out as whole SSE events. Texts may be anything; messages that are not
+ * UTF-8 are mended. Pure. */
+#ifndef SURFACE_GATEWAY_DIALECT_H
+#define SURFACE_GATEWAY_DIALECT_H
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "route_config.h"
+#include "store/store.h"
+
+/* The token is base64url. */
+void dialect_put_resume(struct buf *out, enum route_dialect d, struct str token);
+
+/* Event numbers: what was asked for, and the first that is there. */
+struct dialect_gap {
+    uint64_t requested, earliest;
+    enum gap_reason reason;
+    struct str snapshot; /* where one can be had; n == 0: nowhere */
+};
+void dialect_put_gap(struct buf *out, enum route_dialect d, const struct dialect_gap *gap);
+
+/* The gap as JSON: {"gap":{"requested","earliest","reason","snapshot"}}. */
+void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap);
+
+/* The fold of events 1 to seq, as JSON text; the next event is seq + 1. */
+void dialect_put_snapshot(struct buf *out, enum route_dialect d, struct str payload, uint64_t seq);
+
+struct dialect_diagnostics {
+    uint64_t resumes, trims, recovered_events;
+    struct str correlation_id;
+};
+
+/* For who came too late for the events: what they amounted to, as JSON text. */
+void dialect_put_complete(struct buf *out, enum route_dialect d, struct str payload,
+                          const struct dialect_diagnostics *diagnostics);
+
+/* The payload on one line, with a member "diagnostics" in place of any that it had; if it is no
+ * JSON object, as it is. */
+void dialect_put_payload(struct buf *out, struct str payload,
+                         const struct dialect_diagnostics *diagnostics);
+
+/* Something went wrong while this answer was sent. code: a word in capitals. */
+void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, struct str message);
+
+/* The end of a stream that did not complete; nothing for one that did. */
+void dialect_put_end(struct buf *out, enum route_dialect d, enum end_reason reason,
+                     struct str message);
+
+/* An error as a body: {"schema":"error.v1","code":..,"message":..,"details":{..}}, in this order.
+ * details: JSON text; n == 0: left out. */
+void dialect_put_error_body(struct buf *out, struct str code, struct str message,
+                            struct str details);
+
+#endif
