@@ -128,6 +128,27 @@ static void init_subscriptions(struct server *s)
                &s->subscriptions_surface);
 }
 
+static const char *unready(void *ctx)
+{
+    const struct server *s = ctx;
+    if (s->draining)
+        return "draining: the server is being stopped";
+    if (storage_error(&s->storage) != 0)
+        return "the store takes nothing any more: a write or sync has failed";
+    return NULL;
+}
+
+static void init_status(struct server *s)
+{
+    metrics_init(&s->metrics);
+    s->status = (struct status){.http = &s->http,
+                                .metrics = &s->metrics,
+                                .embedded = s->storage.vfs != NULL ? s->store : NULL,
+                                .unready = unready,
+                                .ctx = s};
+    status_init(&s->status);
+}
+
 static void init_surfaces(struct server *s)
 {
     const struct config *c = s->config;
@@ -140,6 +161,7 @@ static void init_surfaces(struct server *s)
                                     .write_timeout_ms = c->write_timeout_ms,
                                     .body_min_bytes = c->body_rate_min});
     s->http.idle = on_http_idle;
+    init_status(s);
     s->durable = (struct durable){.store = s->store,
                                   .feeds = &s->feeds,
                                   .sched = &s->loop.sched,
@@ -200,6 +222,7 @@ void server_run(struct server *s)
 int server_deinit(struct server *s)
 {
     http_deinit(&s->http);
+    metrics_deinit(&s->metrics);
     feeds_deinit(&s->feeds);
     int err = storage_close(&s->storage);
     uv_close((uv_handle_t *)&s->on_term, NULL);

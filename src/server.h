@@ -8,6 +8,7 @@
 #include "net/loop.h"
 #include "storage.h"
 #include "surface/durable.h"
+#include "surface/status.h"
 #include "surface/subscriptions.h"
 
 #include <uv.h>
@@ -22,10 +23,12 @@ struct server {
     const struct config *config;
     const struct trace *trace;
     struct loop loop;
+    struct metrics metrics;
     struct storage storage;
     struct store *store; /* storage.store */
     struct feeds feeds;
     struct http http;
+    struct status status;
     struct durable durable;
     struct fetcher *fetcher;
     struct subscriptions *subscriptions;

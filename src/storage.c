@@ -66,9 +66,14 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
     return err;
 }
 
+int storage_error(const struct storage *s)
+{
+    return s->vfs == NULL ? 0 : embedded_error(s->store);
+}
+
 int storage_close(struct storage *s)
 {
-    int err = s->vfs == NULL ? 0 : embedded_error(s->store);
+    int err = storage_error(s);
     close_all(s);
     return err;
 }

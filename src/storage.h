@@ -24,6 +24,9 @@ struct storage {
 int storage_open(struct storage *s, struct loop *loop, const struct config *config, char *why,
                  size_t size);
 
+/* 0, or why nothing is acknowledged any more. */
+int storage_error(const struct storage *s);
+
 /* After store_stop has ended; the loop has to run once more. 0, or why the store had stopped taking
  * anything: the process should not end as if all were well. */
 int storage_close(struct storage *s);

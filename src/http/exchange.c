@@ -176,6 +176,7 @@ static void begin(struct exchange *x, int64_t length)
     assert(!x->begun);
     x->begun = true;
     x->streaming = length < 0;
+    http_count_response(x->http, x->status);
     x->via->begin(x, length);
     x->headers = NULL; /* what comes now are trailers */
     x->last_header = &x->headers;

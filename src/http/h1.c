@@ -134,6 +134,7 @@ static void close_later(struct h1 *h)
 static void refuse(struct h1 *h, int status, const char *why)
 {
     trace(h->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
+    http_count_response(h->http, status);
     struct buf body = {0};
     buf_put(&body, STR("{\"error\":{\"code\":\""));
     buf_put(&body, status_code(status));

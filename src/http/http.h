@@ -36,6 +36,8 @@ struct http_gather {
     size_t n, cap, bytes;
 };
 
+#define HTTP_CLASSES 5 /* of statuses: 1xx to 5xx */
+
 struct http {
     struct loop *loop;
     const struct trace *trace;
@@ -46,6 +48,7 @@ struct http {
     struct link connections;             /* of struct h1 */
     uint64_t n_connections;
     uint64_t inflight_bytes;
+    uint64_t responses[HTTP_CLASSES]; /* begun so far */
     struct http_gather gather;
     struct arena_cache arenas; /* of exchanges */
     bool draining;
@@ -61,6 +64,13 @@ void http_deinit(struct http *http);
 
 void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
                 void *ctx);
+
+/* For whoever begins a response. */
+static inline void http_count_response(struct http *http, int status)
+{
+    if (status >= 100 && status < 100 * (HTTP_CLASSES + 1))
+        http->responses[status / 100 - 1]++;
+}
 
 /* For transports: gives a request with its head complete to its handler (or answers 404). */
 void http_dispatch(struct http *http, struct exchange *x);

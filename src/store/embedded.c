@@ -706,6 +706,15 @@ uint64_t embedded_unrested(const struct store *s)
     return container_of(s, const struct embedded, store)->unrested;
 }
 
+void embedded_use(const struct store *s, struct embedded_use *out)
+{
+    const struct embedded *e = container_of(s, const struct embedded, store);
+    *out = (struct embedded_use){.unrested = e->unrested,
+                                 .cache = e->cache.bytes,
+                                 .journal = journal_file_bytes(e->journal),
+                                 .segments = e->segment_bytes};
+}
+
 int embedded_error(const struct store *s)
 {
     return journal_error(container_of(s, const struct embedded, store)->journal);
