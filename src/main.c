@@ -15,6 +15,7 @@ static const struct command {
     {"tail", cmd_tail, "print a stream and follow it as it grows"},
     {"ls", cmd_ls, "list streams"},
     {"rm", cmd_rm, "delete streams"},
+    {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
     {"version", cmd_version, "print the version"},
     {"help", cmd_help, "explain a command"},
 };
@@ -30,7 +31,7 @@ static void print_overview(FILE *to)
           "Commands:\n",
           to);
     for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-9s %s\n", commands[i].name, commands[i].summary);
+        fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
     fputs("\n"
           "Examples:\n"
           "  tidemark serve                          a server on 127.0.0.1:4437\n"

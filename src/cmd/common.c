@@ -29,7 +29,7 @@ static int read_sources(const struct common_command *command, void *target, int 
                         int *n_args, char *why, size_t size)
 {
     const struct options *flags = &command->flags;
-    struct options environment = {.rows = flags->rows, .n = 1};
+    struct options environment = {.rows = flags->rows, .n = command->takes_no_environment ? 0 : 1};
     int err = options_defaults(flags, target, why, size);
     if (err == 0)
         err = options_env(&environment, target, why, size);

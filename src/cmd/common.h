@@ -27,6 +27,7 @@ struct common_command {
     const char *about;          /* some lines for somebody new */
     const char *examples;       /* lines */
     const struct options flags; /* rows[0] is COMMON_SERVER_ROW */
+    bool takes_no_environment;  /* ... unless this says that it is a flag like all others */
 };
 
 /* Fills target from defaults, environment and flags; the arguments are left at the front of
