@@ -102,11 +102,11 @@ static const struct option_row rows[] = {
      .help = "Where to listen; may be given many times. Port 0 takes any free port."},
     {ROW("data", OPTION_TEXT, data), .fallback = "./tidemark-data", .value = "DIR",
      .help = "Where data is kept."},
-    {ROW("store", OPTION_TEXT, store), .fallback = "memory", .value = "memory|embedded",
+    {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory",
      .check = check_store,
-     .help =
-         "What keeps the events. memory: what it holds is gone when the server stops. embedded: "
-         "on disk, in the data directory."},
+     .help = "What keeps the events. embedded: on disk, in the data directory. memory: what it "
+             "holds is "
+             "gone when the server stops."},
     {ROW("sync", OPTION_TEXT, sync_text), .fallback = "always", .value = "always|interval:MS|never",
      .check = check_sync,
      .help = "When the embedded store makes the disk write. always: before an append is answered. "

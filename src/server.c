@@ -192,7 +192,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         return ERR_IO;
     timer_init(&s->drain_limit, on_drain_limit);
     char why[512];
-    if (storage_open(&s->storage, &s->loop, config, why, sizeof why) != 0) {
+    if (storage_open(&s->storage, &s->loop, config, trace_to, why, sizeof why) != 0) {
         trace(s->trace, STORE_FAILED, TRACE_STR("store", str_of_cstr(config->store)),
               TRACE_STR("error", str_of_cstr(why)));
         loop_deinit(&s->loop);

@@ -7,6 +7,7 @@
 #include "net/thread_lane.h"
 #include "store/embedded.h"
 #include "store/vfs.h"
+#include "telemetry/trace.h"
 
 #include <stdio.h>
 
@@ -24,8 +25,13 @@ static struct retain retain_of(const struct config *c)
     return (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
 }
 
-static int open_embedded(struct storage *s, struct loop *loop, const struct config *c, char *why,
-                         size_t size)
+static void on_failed(void *ctx, int err)
+{
+    trace((const struct trace *)ctx, STORE_STOPPED, TRACE_STR("error", str_of_cstr(err_text(err))));
+}
+
+static int open_embedded(struct storage *s, struct loop *loop, const struct config *c,
+                         const struct trace *t, char *why, size_t size)
 {
     static const char *const names[STORAGE_LANES] = {"journal", "prepare", "rest", "read"};
     char index_path[4096];
@@ -46,13 +52,15 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.cache_bytes = c->cache_bytes;
     config.disk_cap = c->disk_cap_bytes;
     config.retain = retain_of(c);
+    config.failed = on_failed;
+    config.failed_ctx = (void *)(uintptr_t)t;
     snprintf(index_path, sizeof index_path, "%s/index.mdb", c->data);
     s->store = embedded_open(&loop->sched, s->vfs, index_path, &lanes, &config, why, size);
     return s->store == NULL ? ERR_IO : 0;
 }
 
-int storage_open(struct storage *s, struct loop *loop, const struct config *config, char *why,
-                 size_t size)
+int storage_open(struct storage *s, struct loop *loop, const struct config *config,
+                 const struct trace *trace, char *why, size_t size)
 {
     *s = (struct storage){0};
     if (str_eq(str_of_cstr(config->store), STR("memory"))) {
@@ -60,7 +68,7 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
         s->store->retain = retain_of(config);
         return 0;
     }
-    int err = open_embedded(s, loop, config, why, size);
+    int err = open_embedded(s, loop, config, trace, why, size);
     if (err != 0)
         close_all(s);
     return err;

@@ -9,6 +9,7 @@ struct config;
 struct lane;
 struct loop;
 struct store;
+struct trace;
 struct vfs;
 
 #define STORAGE_LANES 4
@@ -20,9 +21,9 @@ struct storage {
 };
 
 /* Blocks while a store on disk recovers. 0, or ERR_IO with a sentence in why; then there is nothing
- * to close. */
-int storage_open(struct storage *s, struct loop *loop, const struct config *config, char *why,
-                 size_t size);
+ * to close. Should the disk fail later, the trace is told. */
+int storage_open(struct storage *s, struct loop *loop, const struct config *config,
+                 const struct trace *trace, char *why, size_t size);
 
 /* 0, or why nothing is acknowledged any more. */
 int storage_error(const struct storage *s);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define RETRY_MS       10
-#define DELETE_RESERVE (64 * 1024) /* room in the journal that data leaves for deletes */
+#define DELETE_RESERVE (64 * 1024) /* room in the journal that data leaves for deletes, at most */
 #define NEEDS_PLACE    1000        /* private verdict: the fork point must be looked up first */
 
 void lives_add(struct lives *l, uint64_t life)
@@ -61,6 +61,9 @@ static void on_batch(struct journal_waiter *jw, int err)
 {
     struct batch_waiter *bw = container_of(jw, struct batch_waiter, waiter);
     struct embedded *e = bw->embedded;
+    if (err != 0 && !e->told_failure && e->config.failed != NULL)
+        e->config.failed(e->config.failed_ctx, err);
+    e->told_failure = e->told_failure || err != 0;
     while (!list_empty(&e->waiting)) {
         struct store_call *c = list_item(e->waiting.next, struct store_call, link);
         if (c->batch > bw->batch)
@@ -114,13 +117,21 @@ struct fork_wait {
     struct fork_place place;
 };
 
-/* An upper bound of the record's size. */
+/* An upper bound of the record's size. The length of an event takes a byte, or up to five if there
+ * are 128 bytes of it. */
 static size_t record_bound(const struct store_write *w)
 {
-    size_t n = 4096 + w->name.n + w->data.n + w->n_events * 5u;
+    size_t n = 4096 + w->name.n + w->data.n + w->n_events + w->data.n / 128 * 4;
     for (size_t i = 0; i < w->n_docs; i++)
         n += w->docs[i].key.n + w->docs[i].value.n + 32;
     return n;
+}
+
+/* Small files are a test's. */
+static size_t reserve(const struct embedded *e)
+{
+    uint64_t part = e->config.journal.file_bytes / 16;
+    return part < DELETE_RESERVE ? (size_t)part : DELETE_RESERVE;
 }
 
 static int check_room(struct embedded *e, size_t n, bool data)
@@ -130,7 +141,7 @@ static int check_room(struct embedded *e, size_t n, bool data)
     if (data && e->config.disk_cap > 0 &&
         e->segment_bytes + journal_file_bytes(e->journal) + n > e->config.disk_cap)
         return ERR_FULL;
-    return journal_room(e->journal, n + (data ? DELETE_RESERVE : 0));
+    return journal_room(e->journal, n + (data ? reserve(e) : 0));
 }
 
 static void finish_write(struct store_call *c)
@@ -373,7 +384,7 @@ static void finish_trim(struct store_call *c)
 /* Where there is no room for it in the journal, it is found out again that it is due. */
 static void record_trim(struct embedded *e, struct stream *s, uint64_t first, uint64_t event)
 {
-    if (e->journal_stopping || journal_room(e->journal, 64 + DELETE_RESERVE) != 0)
+    if (e->journal_stopping || journal_room(e->journal, 64 + reserve(e)) != 0)
         return;
     stream_trim(s, first, event);
     record_put_trim(&e->scratch, s);

@@ -26,6 +26,9 @@ struct embedded_config {
     uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
     struct rest_limits rest;
     bool index_sync; /* false: for tests whose disk is simulated */
+    /* Told once, when nothing is acknowledged any more. May be NULL. */
+    void (*failed)(void *ctx, int err);
+    void *failed_ctx;
 };
 #define EMBEDDED_DEFAULTS                                                                          \
     ((struct embedded_config){.journal = {.file_bytes = JOURNAL_FILE_BYTES},                       \

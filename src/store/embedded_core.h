@@ -46,7 +46,7 @@ struct embedded {
     bool untidy;        /* the last checkpoint has left something to do */
     uint64_t rewritten; /* blocks that have been moved out of old segments */
     uint32_t reads;     /* under way */
-    bool replaying, retrying, stopping, journal_stopping;
+    bool replaying, retrying, stopping, journal_stopping, told_failure;
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -34,6 +34,8 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
     X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
     X(STORE_FAILED, TRACE_ERROR, "cannot open the store {}: {}")                                   \
+    X(STORE_STOPPED, TRACE_ERROR,                                                                  \
+      "the disk failed: nothing is written any more, reads go on; restart when it works: {}")      \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
     X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \

@@ -78,7 +78,7 @@ static void defaults_are_these(void **state)
     assert_int_equal(c->listen.n, 1);
     assert_string_equal(c->listen.items[0], "127.0.0.1:4437");
     assert_string_equal(c->data, "./tidemark-data");
-    assert_string_equal(c->store, "memory");
+    assert_string_equal(c->store, "embedded");
     assert_int_equal(c->retain_events, 0);
     assert_int_equal(c->retain_bytes, 0);
     assert_int_equal(c->retain_age_ms, 0);
@@ -515,7 +515,7 @@ static void values_are_checked(void **state)
     static const struct {
         const char *arg, *why;
     } cases[] = {
-        {"--store=disk", "--store: expected memory or embedded, got 'disk'"},
+        {"--store=disk", "--store: expected embedded or memory, got 'disk'"},
         {"--sync=sometimes", "--sync: expected always, interval:MS or never, got 'sometimes'"},
         {"--sync=interval:0", "--sync: expected always, interval:MS or never, got 'interval:0'"},
         {"--store=redis://localhost",
