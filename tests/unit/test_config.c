@@ -530,8 +530,8 @@ static void values_are_checked(void **state)
         {"--max-append=2g", "--max-append: expected a size between 1k and 1g, got '2g'"},
         {"--long-poll-timeout=6m",
          "--long-poll-timeout: expected a duration between 100ms and 5m, got '6m'"},
-        {"--max-append=512m", "max-inflight-bytes must be at least max-append, or an append of "
-                              "the full size could never be taken"},
+        {"--max-inflight-bytes=8m", "max-inflight-bytes must be at least max-append, or an append "
+                                    "of the full size could never be taken"},
         {"--retain-events=-1", "--retain-events: expected a number up to 1000000000000, got '-1'"},
         {"--retain-bytes=some", "--retain-bytes: expected a size up to 1048576g, got 'some'"},
         {"--retain-age=999ms",
