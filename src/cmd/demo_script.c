@@ -77,7 +77,7 @@ static void put_stage_drafting(const struct demo_script *s, struct buf *out)
 
 static void put_sse_token(const struct demo_script *s, uint64_t i, struct buf *out)
 {
-    buf_put(out, STR("event: token\ndata: {\"token\":"));
+    buf_put(out, STR("event: token\ndata: {\"text\":"));
     put_token_json(i, out);
     buf_putc(out, '}');
 }

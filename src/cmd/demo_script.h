@@ -2,7 +2,7 @@
 /* demo_script.h -- what the demo backend says: a text, one word an event, as a backend of each
  * dialect would send it.
  *
- *     sse          event: stage {"stage":"DRAFTING"}, event: token {"token":".."} ..., event: stage
+ *     sse          event: stage {"stage":"DRAFTING"}, event: token {"text":".."} ..., event: stage
  *                  {"stage":"COMPLETE","payload":{"text":"..","tokens":N}}
  *     openai       chunks of a chat completion, and [DONE]
  *     ui-message   a UI message stream of the AI SDK, and [DONE]

@@ -32,7 +32,7 @@ test("an answer, word by word, with its whole text at the end", async (t) => {
     assert.deepEqual(events[0], { stage: "DRAFTING" });
     const { stage, payload } = events.at(-1);
     assert.equal(stage, "COMPLETE");
-    const tokens = events.slice(1, -1).map((event) => event.token);
+    const tokens = events.slice(1, -1).map((event) => event.text);
     assert.equal(tokens.length, 30);
     assert.deepEqual(payload, { text: tokens.join(""), tokens: 30 });
     await backend.output(/^answer 1: complete$/m);

@@ -89,8 +89,8 @@ static void test_sse_in_full(void **state)
     put_all(&s, &all);
     buf_putc(&all, '\0');
     assert_string_equal(all.p, "event: stage\ndata: {\"stage\":\"DRAFTING\"}\n\n"
-                               "event: token\ndata: {\"token\":\"The\"}\n\n"
-                               "event: token\ndata: {\"token\":\" tide\"}\n\n"
+                               "event: token\ndata: {\"text\":\"The\"}\n\n"
+                               "event: token\ndata: {\"text\":\" tide\"}\n\n"
                                "event: stage\ndata: {\"stage\":\"COMPLETE\",\"payload\":"
                                "{\"text\":\"The tide\",\"tokens\":2}}\n\n");
     buf_deinit(&all);
