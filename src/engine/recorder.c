@@ -552,8 +552,6 @@ void recorder_free(struct recorder *r)
     if (r == NULL)
         return;
     r->freed = true;
-    task_cancel(&r->kick);
-    timer_stop(&r->retry);
     if (!r->busy && !r->under_way)
         destroy(r);
 }

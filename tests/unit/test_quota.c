@@ -118,7 +118,28 @@ static void test_extremes(void **state)
     quota_deinit(&q);
 }
 
+/* A product of the time and the limit that wraps to nothing. */
+static void test_long_absence(void **state)
+{
+    struct quota q;
+    quota_init(&q, 2, 0);
+    assert_int_equal(burst(&q, "a", 0), 2);
+    assert_int_equal(burst(&q, "a", (uint64_t)1 << 63), 2);
+    quota_deinit(&q);
+}
+
 /* ---- many callers ---- */
+
+static void test_crowd_from_the_start(void **state)
+{
+    struct quota q;
+    quota_init(&q, 2, 1);
+    assert_int_equal(burst(&q, "a", 0), 2);
+    assert_int_equal(burst(&q, "b", 0), 2);
+    assert_int_equal(burst(&q, "c", 0), 0);
+    assert_int_equal(q.by_key.n, 1);
+    quota_deinit(&q);
+}
 
 static bool take_number(struct quota *q, unsigned caller, uint64_t now_ms)
 {
@@ -203,6 +224,8 @@ int main(void)
         cmocka_unit_test(test_long_keys),
         cmocka_unit_test(test_clock_goes_back),
         cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_long_absence),
+        cmocka_unit_test(test_crowd_from_the_start),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_forgets_only_full_ones),
         cmocka_unit_test_teardown(test_random, seeds_teardown),

@@ -574,6 +574,21 @@ static void test_no_room_after_the_end(void **state)
     assert_ended(&g, END_CANCELLED, 0);
     assert_int_equal(g.told[TOLD_ROOM], 0);
     rig_deinit(&g);
+
+    rig_prepare(&g, NULL);
+    g.config.pending_max = 24; /* the second event, not the first */
+    begin(&g);
+    sched_drain(&g.sched);
+    g.moody->hold = true;
+    event(&g, "", "x");
+    sched_drain(&g.sched);
+    assert_int_equal(event(&g, "", "0123456789"), 0);
+    other_remove(&g);
+    moody_let_go(g.moody);
+    sched_drain(&g.sched);
+    assert_ended(&g, END_FAILED, ERR_NOT_FOUND);
+    assert_int_equal(g.told[TOLD_ROOM], 0);
+    rig_deinit(&g);
 }
 
 /* ---- start ---- */
@@ -1083,6 +1098,26 @@ static void test_free_in_each_callback(void **state)
     }
 }
 
+/* Of several that one write gives rise to, the first; the rest is not told. */
+static void test_free_in_the_first_of_many(void **state)
+{
+    struct rig g;
+    rig_prepare(&g, NULL);
+    g.free_in = TOLD_RECORDED;
+    g.config.retain.events = 1;
+    begin(&g);
+    for (int i = 0; i < 50; i++)
+        event(&g, "", "x");
+    end(&g, END_COMPLETED, "");
+    sched_drain(&g.sched);
+    assert_null(g.r);
+    assert_int_equal(info_of(&g, NAME).end, END_COMPLETED);
+    assert_true(info_of(&g, NAME).first_event > 0);
+    assert_int_equal(g.told[TOLD_TRIMMED], 0);
+    assert_int_equal(g.told[TOLD_ENDED], 0);
+    rig_deinit(&g);
+}
+
 static void test_free_in_the_end_of_trouble(void **state)
 {
     struct rig g;
@@ -1245,6 +1280,7 @@ int main(void)
         cmocka_unit_test(test_free_while_under_way),
         cmocka_unit_test(test_free_while_it_waits),
         cmocka_unit_test(test_free_in_each_callback),
+        cmocka_unit_test(test_free_in_the_first_of_many),
         cmocka_unit_test(test_free_in_the_end_of_trouble),
         cmocka_unit_test_teardown(test_random, seeds_teardown),
         cmocka_unit_test_teardown(test_random_free, seeds_teardown),
