@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The recorder over the store in memory, through a front that refuses or holds writes as told, and
- * through the one that delays. */
+ * through the one that delays; and over the embedded store. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "engine/recorder.h"
 #include "model/delay.c"
+#include "model/engines.h"
 #include "model/seeds.h"
 
 #define NAME       "gen/1"
@@ -302,7 +303,6 @@ static void refuse(struct rig *g, int err, int64_t writes)
 
 struct seen {
     struct stream_info info;
-    char content_type[64];
     int err;
     char text[64 * 1024];
 };
@@ -1171,39 +1171,50 @@ static void random_events(struct rig *g, struct rng *r, struct buf *want)
     }
 }
 
-static void random_generation(struct rng *r)
+/* A whole generation, with its end; *want is what must be stored. */
+static enum end_reason random_generation(struct rig *g, struct rng *r, struct buf *want)
+{
+    struct doc_put doc = {.key = STR("key"), .value = STR("v")};
+    g->moody->rng = r;
+    g->config.docs = &doc;
+    g->config.n_docs = 1;
+    g->config.pending_max = rng_between(r, 1, 2000);
+    g->config.folds = rng_one_in(r, 2);
+    begin(g);
+    random_events(g, r, want);
+    enum end_reason reason = rng_one_in(r, 2) ? END_FAILED : END_COMPLETED;
+    end(g, reason, "it broke");
+    for (unsigned turns = 0; g->told[TOLD_ENDED] == 0; turns++) {
+        assert_true(turns < TURNS_MAX);
+        pass(g, SCHED_TICK_MS);
+    }
+    assert_ended(g, reason, 0);
+    if (reason == END_FAILED)
+        buf_put(want, STR(": it broke\n\n"));
+    drop(g);
+    return reason;
+}
+
+static void assert_stored(const struct seen *s, enum end_reason reason, const struct buf *want)
+{
+    assert_int_equal(s->err, 0);
+    assert_int_equal(s->info.end, reason);
+    assert_int_equal(s->info.tail, want->n);
+    if (want->n > 0)
+        assert_memory_equal(s->text, want->p, want->n);
+}
+
+static void random_delayed(struct rng *r)
 {
     struct rig g;
     struct buf want = {0};
     wrap_seed = rng_next(r);
     rig_prepare(&g, wrap_delay);
-    g.moody->rng = r;
-    struct doc_put doc = {.key = STR("key"), .value = STR("v")};
-    g.config.docs = &doc;
-    g.config.n_docs = 1;
-    g.config.pending_max = rng_between(r, 1, 2000);
-    g.config.folds = rng_one_in(r, 2);
-    begin(&g);
-    random_events(&g, r, &want);
-    enum end_reason reason = rng_one_in(r, 2) ? END_FAILED : END_COMPLETED;
-    end(&g, reason, "it broke");
-    for (unsigned turns = 0; g.told[TOLD_ENDED] == 0; turns++) {
-        assert_true(turns < TURNS_MAX);
-        pass(&g, SCHED_TICK_MS);
-    }
-    assert_ended(&g, reason, 0);
-    if (reason == END_FAILED)
-        buf_put(&want, STR(": it broke\n\n"));
-    drop(&g);
-    struct store *outer = g.moody->inner;
-    g.moody->inner = delay_of(outer)->inner; /* to look without delay */
-    const struct seen *s = look(&g, NAME);
-    assert_int_equal(s->info.end, reason);
-    assert_int_equal(s->info.tail, want.n);
-    if (want.n > 0)
-        assert_memory_equal(s->text, want.p, want.n);
-    g.moody->inner = outer;
-    while (delay_pending(outer) > 0)
+    enum end_reason reason = random_generation(&g, r, &want);
+    g.moody->inner = delay_of(g.delay)->inner; /* to look without delay */
+    assert_stored(look(&g, NAME), reason, &want);
+    g.moody->inner = g.delay;
+    while (delay_pending(g.delay) > 0)
         pass(&g, SCHED_TICK_MS);
     buf_deinit(&want);
     rig_deinit(&g);
@@ -1211,7 +1222,87 @@ static void random_generation(struct rng *r)
 
 static void test_random(void **state)
 {
-    seeds_run(300, random_generation);
+    seeds_run(300, random_delayed);
+}
+
+static void on_stopped(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void stop_store(struct rig *g)
+{
+    bool stopped = false;
+    store_stop(g->moody->inner, on_stopped, &stopped);
+    for (unsigned turns = 0; !stopped; turns++) {
+        assert_true(turns < TURNS_MAX);
+        pass(g, SCHED_TICK_MS);
+    }
+    store_free(g->moody->inner);
+}
+
+struct piece {
+    struct store_read read;
+    struct buf *text;
+    bool done;
+};
+
+static void on_piece(struct store_read *r, int err)
+{
+    struct piece *p = container_of(r, struct piece, read);
+    assert_int_equal(err, 0);
+    for (uint32_t i = 0; i < r->n_slices; i++)
+        buf_put(p->text, r->slices[i].bytes);
+    p->done = true;
+    store_read_release(r);
+}
+
+/* In pieces, since a small cache does not give all at once. */
+static enum end_reason read_all(struct rig *g, struct buf *text)
+{
+    struct piece p = {.text = text};
+    struct store_read *r = &p.read;
+    *r = (struct store_read){
+        .name = STR(NAME), .from = READ_START, .max_bytes = 4096, .done = on_piece};
+    do {
+        p.done = false;
+        store_read(g->moody->inner, r);
+        for (unsigned turns = 0; !p.done; turns++) {
+            assert_true(turns < TURNS_MAX);
+            pass(g, SCHED_TICK_MS);
+        }
+        r->from = READ_AT;
+        r->at = (struct offset){r->info.life, r->next};
+    } while (r->next < r->info.tail);
+    return r->info.end;
+}
+
+static void random_embedded(struct rng *r)
+{
+    struct rig g;
+    struct buf want = {0}, text = {0};
+    void *ctx;
+    rig_prepare(&g, NULL);
+    store_free(g.moody->inner);
+    g.moody->inner = disk_make(&g.sched, rng_next(r), &ctx);
+    enum end_reason reason = random_generation(&g, r, &want);
+    stop_store(&g);
+    g.moody->inner = disk_reopen(ctx);
+    assert_int_equal(read_all(&g, &text), reason);
+    assert_int_equal(text.n, want.n);
+    if (want.n > 0)
+        assert_memory_equal(text.p, want.p, want.n);
+    stop_store(&g);
+    g.moody->inner = NULL;
+    rig_deinit(&g);
+    disk_release(ctx);
+    buf_deinit(&want);
+    buf_deinit(&text);
+}
+
+static void test_random_embedded(void **state)
+{
+    seeds_run(30, random_embedded);
 }
 
 /* Whenever it is let go of, nothing is told any more and nothing is left behind. */
@@ -1283,6 +1374,7 @@ int main(void)
         cmocka_unit_test(test_free_in_the_first_of_many),
         cmocka_unit_test(test_free_in_the_end_of_trouble),
         cmocka_unit_test_teardown(test_random, seeds_teardown),
+        cmocka_unit_test_teardown(test_random_embedded, seeds_teardown),
         cmocka_unit_test_teardown(test_random_free, seeds_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
