@@ -159,6 +159,7 @@ struct rig {
     uint64_t recorded, trimmed, trimmed_bytes, snapshot_bytes;
     struct recorder_trim trim;
     bool in_call; /* of a function of the recorder: no callback may come */
+    bool stopped; /* the store */
     int free_in;  /* the callback that lets go of the recorder; -1: none */
 };
 
@@ -1227,14 +1228,14 @@ static void test_random(void **state)
 
 static void on_stopped(void *ctx)
 {
-    *(bool *)ctx = true;
+    ((struct rig *)ctx)->stopped = true;
 }
 
 static void stop_store(struct rig *g)
 {
-    bool stopped = false;
-    store_stop(g->moody->inner, on_stopped, &stopped);
-    for (unsigned turns = 0; !stopped; turns++) {
+    g->stopped = false;
+    store_stop(g->moody->inner, on_stopped, g);
+    for (unsigned turns = 0; !g->stopped; turns++) {
         assert_true(turns < TURNS_MAX);
         pass(g, SCHED_TICK_MS);
     }
