@@ -601,7 +601,7 @@ static struct oracle_stream *make(struct oracle *o, const struct store_write *w,
     if (source != NULL) {
         allow_trim(o, source);
         copy_events(s, source, upto);
-        s->first = source->first < upto ? source->first : upto;
+        /* Where it begins is seen below; its source may have been seen trimmed since. */
         s->may = source->may < upto ? source->may : upto;
     }
     s->next = o->streams;
