@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "http/fetch.h"
-#include "base/err.h"
-#include "base/list.h"
 #include "base/mem.h"
 #include "http/curl_loop.h"
-#include "http/url.h"
+#include "http/fetch_core.h"
+#include "net/loop.h"
 
-#include <assert.h>
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,32 +20,12 @@
  */
 struct fetcher {
     struct curl_loop curl;
+    struct loop *loop;
     struct link todo; /* of struct fetch_job */
     size_t in_flight;
     char *ca_file;
     bool busy;    /* in drive() */
     bool closing; /* freed while busy */
-};
-
-/* One request. Outlives its struct fetch when that is cancelled, until the list is attended to. */
-struct fetch_job {
-    struct link link; /* in todo, or in no list */
-    struct fetcher *owner;
-    struct fetch *fetch; /* NULL: cancelled, every callback gives up */
-    struct addr_policy policy;
-    CURL *easy; /* NULL: not begun */
-    struct curl_slist *headers;
-    struct buf answer;
-    size_t sent;     /* of the request's body */
-    size_t received; /* of the answer's body */
-    size_t head;     /* bytes of status lines and headers so far */
-    bool follow;     /* redirects are libcurl's to follow */
-    bool headed;     /* the final answer's head is complete */
-    bool paused;
-    bool stuck;    /* libcurl cannot go on with it */
-    int err;       /* why we ended it, if we did */
-    char why[128]; /* in words */
-    char curl_why[CURL_ERROR_SIZE];
 };
 
 /* -- jobs ------------------------------------------------------------------------------------ */
@@ -65,15 +41,24 @@ static void job_later(struct fetch_job *job)
 
 static void job_detach(struct fetch_job *job)
 {
+    timer_stop(&job->patience);
     job->fetch->job = NULL;
     job->fetch = NULL;
     job->owner->in_flight--;
+}
+
+/* The rest of the answer may still come on this connection: it is for nobody else. */
+static void forbid_reuse(struct fetch_job *job)
+{
+    FETCH_SET(job, CURLOPT_FORBID_REUSE, 1L);
 }
 
 static void job_free(struct fetch_job *job)
 {
     list_remove(&job->link);
     if (job->easy != NULL) {
+        if (!job->over)
+            forbid_reuse(job);
         curl_multi_remove_handle(job->owner->curl.multi, job->easy); /* harmless if never added */
         curl_easy_cleanup(job->easy);
     }
@@ -84,22 +69,74 @@ static void job_free(struct fetch_job *job)
 
 /* Calls done(), in which the fetch may go away or start anew; the answer and the header values lent
  * to it belong to the job and go after it. */
-static void job_complete(struct fetch_job *job, int err)
+static void job_complete(struct fetch_job *job, enum fetch_cause cause)
 {
     struct fetch *fetch = job->fetch;
     if (fetch != NULL) {
         job_detach(job);
         fetch->answer = job->answer;
-        snprintf(fetch->error, sizeof fetch->error, "%s", err != 0 ? job->why : "");
-        fetch->done(fetch, err);
+        fetch->cause = cause;
+        snprintf(fetch->error, sizeof fetch->error, "%s", cause != FETCH_NONE ? job->why : "");
+        fetch->done(fetch, fetch_cause_err(cause));
     }
     job_free(job);
 }
 
-static void job_blame(struct fetch_job *job, int err, const char *why)
+static void job_blame(struct fetch_job *job, enum fetch_cause cause, const char *why)
 {
-    job->err = err;
+    job->cause = cause;
     snprintf(job->why, sizeof job->why, "%.*s", (int)sizeof job->why - 1, why);
+}
+
+/* Ends it without libcurl, in the next round. */
+static void job_end(struct fetch_job *job, enum fetch_cause cause, const char *why)
+{
+    job_blame(job, cause, why);
+    job->ended = true;
+    job_later(job);
+}
+
+/* -- patience ----------------------------------------------------------------------------------
+ */
+
+static uint64_t now_ms(const struct fetch_job *job)
+{
+    return uv_now(&job->owner->loop->uv);
+}
+
+/* With a silent peer; 0: for ever. While we hold it up the silence is ours. */
+static uint32_t patience_ms(const struct fetch_job *job)
+{
+    if (!job->asked || job->paused)
+        return 0;
+    return job->headed ? job->fetch->idle_timeout_ms : job->fetch->first_byte_timeout_ms;
+}
+
+/* From now on it is for the peer to do something, and another limit may hold than before. */
+static void expect_peer(struct fetch_job *job)
+{
+    uint32_t ms = patience_ms(job);
+    job->heard_ms = now_ms(job);
+    if (ms > 0)
+        sched_start(&job->owner->loop->sched, &job->patience, ms);
+}
+
+/* Bytes only write down when they came; the timer looks there before it believes itself. */
+static void on_silence(struct timer *t)
+{
+    struct fetch_job *job = container_of(t, struct fetch_job, patience);
+    uint32_t ms = patience_ms(job);
+    uint64_t silent_ms = now_ms(job) - job->heard_ms;
+    if (ms == 0)
+        return;
+    if (silent_ms < ms) {
+        sched_start(&job->owner->loop->sched, t, ms - silent_ms);
+        return;
+    }
+    enum fetch_cause cause = job->headed ? FETCH_IDLE_TIMEOUT : FETCH_FIRST_BYTE_TIMEOUT;
+    char why[64];
+    snprintf(why, sizeof why, "%s for %u ms", job->headed ? "silent" : "no answer", ms);
+    job_end(job, cause, why);
 }
 
 /* -- what libcurl asks while it runs a transfer ---------------------------------------------- */
@@ -109,11 +146,12 @@ static bool check_address(struct fetch_job *job, const struct sockaddr *sa, size
 {
     enum addr_class class = addr_classify(sa, size);
     if (addr_allowed(class, job->policy)) {
-        job->err = 0; /* another address of the same host was forbidden, this one will do */
+        /* Another address of the same host may have been forbidden: this one will do. */
+        job->cause = FETCH_NONE;
         return true;
     }
     /* Without the address itself: a name server's private answers are not for everyone. */
-    job->err = ERR_FORBIDDEN_ADDR;
+    job->cause = FETCH_FORBIDDEN;
     snprintf(job->why, sizeof job->why, "the host has a %s address, which is not allowed",
              addr_class_name(class));
     return false;
@@ -127,7 +165,8 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
-/* A kept connection is opened by nobody: it may be one that another policy allowed. */
+/* Before every request, redirected and repeated ones included. A kept connection is opened by
+ * nobody: it may be one that another policy allowed. */
 static int on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
 {
     struct fetch_job *job = arg;
@@ -135,6 +174,11 @@ static int on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
     if (job->fetch == NULL || addr_parse_ip(str_of_cstr(ip), &sa) != 0 ||
         !check_address(job, (struct sockaddr *)&sa, sizeof sa))
         return CURL_PREREQFUNC_ABORT;
+    /* libcurl may begin again, as after a stream that was refused, without saying that it wants the
+     * body from its start. */
+    job->sent = 0;
+    job->asked = true;
+    expect_peer(job);
     return CURL_PREREQFUNC_OK;
 }
 
@@ -148,6 +192,7 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
     if (part > 0)
         memcpy(out, rest.p, part);
     job->sent += part;
+    job->heard_ms = now_ms(job);
     return part;
 }
 
@@ -160,6 +205,13 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
         return CURL_SEEKFUNC_FAIL;
     job->sent = (size_t)offset;
     return CURL_SEEKFUNC_OK;
+}
+
+/* What a callback returns that wants no more of the transfer. */
+static size_t give_up(struct fetch_job *job)
+{
+    forbid_reuse(job);
+    return CURL_WRITEFUNC_ERROR;
 }
 
 static struct str answer_header(struct fetch_job *job, const char *name)
@@ -176,17 +228,44 @@ static bool will_follow(struct fetch_job *job, long status)
     return job->follow && status >= 300 && status < 400 && answer_header(job, "location").n > 0;
 }
 
+/* See fetch.end_marked. */
+static bool has_marked_end(struct fetch_job *job)
+{
+    const struct fetch *fetch = job->fetch;
+    if (fetch->status == 204 || fetch->status == 304 || str_eq(fetch->method, STR("HEAD")))
+        return true;
+    if (answer_header(job, "content-length").p != NULL)
+        return true;
+    if (fetch->http_version >= 20)
+        return curl_version_info(CURLVERSION_NOW)->version_num >= 0x080000;
+    return str_eq_nocase(answer_header(job, "transfer-encoding"), STR("chunked"));
+}
+
+static int http_version(struct fetch_job *job)
+{
+    long v = 0;
+    curl_easy_getinfo(job->easy, CURLINFO_HTTP_VERSION, &v);
+    return v == CURL_HTTP_VERSION_1_0 ? 10 : v == CURL_HTTP_VERSION_1_1 ? 11 : 20;
+}
+
 /* At the empty line behind a head. False: cancelled. */
 static bool head_complete(struct fetch_job *job)
 {
     struct fetch *fetch = job->fetch;
     long status = 0;
     curl_easy_getinfo(job->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status < 200 || will_follow(job, status))
+    if (status < 200)
         return true;
+    if (will_follow(job, status)) {
+        job->asked = false;
+        return true;
+    }
     job->headed = true;
     fetch->status = (int)status;
+    fetch->http_version = http_version(job);
+    fetch->end_marked = has_marked_end(job);
     fetch->content_type = answer_header(job, "content-type");
+    expect_peer(job);
     if (fetch->on_head != NULL)
         fetch->on_head(fetch);
     return job->fetch != NULL;
@@ -197,15 +276,15 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL)
-        return CURL_WRITEFUNC_ERROR;
+        return give_up(job);
     job->head += n;
     if (job->head > FETCH_HEAD_MAX) {
-        job_blame(job, ERR_TOO_LARGE, "the answer's headers are too large");
-        return CURL_WRITEFUNC_ERROR;
+        job_blame(job, FETCH_TOO_LARGE, "the answer's headers are too large");
+        return give_up(job);
     }
     bool last = n == 0 || line[0] == '\r' || line[0] == '\n';
     if (last && !job->headed && !head_complete(job))
-        return CURL_WRITEFUNC_ERROR;
+        return give_up(job);
     return n;
 }
 
@@ -221,230 +300,72 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL)
-        return CURL_WRITEFUNC_ERROR;
+        return give_up(job);
     if (!fits(job, n)) {
-        job_blame(job, ERR_TOO_LARGE, "the answer is larger than the limit");
-        return CURL_WRITEFUNC_ERROR;
+        job_blame(job, FETCH_TOO_LARGE, "the answer is larger than the limit");
+        return give_up(job);
     }
+    job->heard_ms = now_ms(job);
     if (job->fetch->on_data == NULL) {
         buf_put(&job->answer, str_of(p, n));
     } else if (!job->fetch->on_data(job->fetch, str_of(p, n))) {
         job->paused = true;
-        return job->fetch != NULL ? CURL_WRITEFUNC_PAUSE : CURL_WRITEFUNC_ERROR;
+        return job->fetch != NULL ? CURL_WRITEFUNC_PAUSE : give_up(job);
     }
     job->received += n;
-    return job->fetch != NULL ? n : CURL_WRITEFUNC_ERROR;
-}
-
-/* -- the request ------------------------------------------------------------------------------ */
-
-/* Fails for lack of memory or a libcurl older than the one we were built for. Going on without,
- * say, the check of addresses would be worse than not going on. */
-#define SET(job, option, value)                                                                    \
-    do {                                                                                           \
-        CURLcode set_code = curl_easy_setopt((job)->easy, option, value);                          \
-        assert(set_code == CURLE_OK);                                                              \
-        (void)set_code;                                                                            \
-    } while (0)
-
-static bool is_token(struct str s)
-{
-    static const char tchars[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
-                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    for (size_t i = 0; i < s.n; i++)
-        if (memchr(tchars, s.p[i], sizeof tchars - 1) == NULL)
-            return false;
-    return s.n > 0;
-}
-
-static bool is_field_value(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == '\r' || s.p[i] == '\n' || s.p[i] == '\0')
-            return false;
-    return true;
-}
-
-static void add_line(struct fetch_job *job, const char *line)
-{
-    struct curl_slist *longer = curl_slist_append(job->headers, line);
-    assert(longer != NULL);
-    job->headers = longer;
-}
-
-static void add_header(struct fetch_job *job, const struct header *h)
-{
-    struct buf line = {0};
-    buf_put(&line, h->name);
-    /* To libcurl `name:` means to leave a header out and `name;` to send an empty one. */
-    buf_put(&line, h->value.n > 0 ? STR(": ") : STR(";"));
-    buf_put(&line, h->value);
-    buf_putc(&line, '\0');
-    add_line(job, line.p);
-    buf_deinit(&line);
-}
-
-static bool set_headers(struct fetch_job *job)
-{
-    const struct fetch *fetch = job->fetch;
-    bool typed = false;
-    for (size_t i = 0; i < fetch->n_headers; i++) {
-        const struct header *h = &fetch->headers[i];
-        if (!is_token(h->name) || !is_field_value(h->value))
-            return false;
-        add_header(job, h);
-        typed = typed || str_eq_nocase(h->name, STR("content-type"));
-    }
-    if (!typed)
-        add_line(job, "Content-Type:"); /* libcurl would call the body a form */
-    add_line(job, "Expect:");           /* and would wait a second for leave to send a large one */
-    SET(job, CURLOPT_HTTPHEADER, job->headers);
-    return true;
-}
-
-static bool set_text(struct fetch_job *job, CURLoption option, struct str s)
-{
-    struct buf z = {0};
-    buf_put(&z, s);
-    buf_putc(&z, '\0');
-    CURLcode code = curl_easy_setopt(job->easy, option, z.p); /* copies it */
-    buf_deinit(&z);
-    return code == CURLE_OK;
-}
-
-static void set_body(struct fetch_job *job)
-{
-    SET(job, CURLOPT_POST, 1L);
-    SET(job, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)job->fetch->body.n);
-    SET(job, CURLOPT_READFUNCTION, on_read);
-    SET(job, CURLOPT_READDATA, job);
-    SET(job, CURLOPT_SEEKFUNCTION, on_seek);
-    SET(job, CURLOPT_SEEKDATA, job);
-}
-
-/* libcurl knows three methods. It would keep any other across a redirect that asks for a GET, so
- * those are not redirected. */
-static bool set_method(struct fetch_job *job)
-{
-    const struct fetch *fetch = job->fetch;
-    bool known = true;
-    if (!is_token(fetch->method))
-        return false;
-    if (str_eq(fetch->method, STR("GET"))) {
-        SET(job, CURLOPT_HTTPGET, 1L);
-    } else if (str_eq(fetch->method, STR("HEAD"))) {
-        SET(job, CURLOPT_NOBODY, 1L);
-    } else {
-        set_body(job);
-        known = str_eq(fetch->method, STR("POST"));
-        if (!known && !set_text(job, CURLOPT_CUSTOMREQUEST, fetch->method))
-            return false;
-    }
-    job->follow = known && fetch->max_redirects > 0;
-    SET(job, CURLOPT_FOLLOWLOCATION, job->follow ? 1L : 0L);
-    SET(job, CURLOPT_MAXREDIRS, (long)fetch->max_redirects);
-    return true;
-}
-
-static bool set_url(struct fetch_job *job)
-{
-    struct url parts;
-    return url_parse(job->fetch->url, &parts) == 0 && set_text(job, CURLOPT_URL, job->fetch->url);
+    return job->fetch != NULL ? n : give_up(job);
 }
 
 static void set_callbacks(struct fetch_job *job)
 {
-    SET(job, CURLOPT_PRIVATE, job);
-    SET(job, CURLOPT_ERRORBUFFER, job->curl_why);
-    SET(job, CURLOPT_OPENSOCKETFUNCTION, on_open);
-    SET(job, CURLOPT_OPENSOCKETDATA, job);
-    SET(job, CURLOPT_PREREQFUNCTION, on_request);
-    SET(job, CURLOPT_PREREQDATA, job);
-    SET(job, CURLOPT_HEADERFUNCTION, on_header);
-    SET(job, CURLOPT_HEADERDATA, job);
-    SET(job, CURLOPT_WRITEFUNCTION, on_body);
-    SET(job, CURLOPT_WRITEDATA, job);
-}
-
-static void set_transport(struct fetch_job *job)
-{
-    const struct fetch *fetch = job->fetch;
-    uint32_t connect_ms = fetch->connect_timeout_ms;
-    SET(job, CURLOPT_PROTOCOLS_STR, "http,https");
-    SET(job, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-    SET(job, CURLOPT_PROXY, "");
-    SET(job, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
-    SET(job, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
-    SET(job, CURLOPT_USERAGENT, "tidemark");
-    SET(job, CURLOPT_NOSIGNAL, 1L);
-    /* A name server that does not answer would otherwise hold up the loop when the lookup is given
-     * up: libcurl would wait for its thread. This way the thread cleans up after itself. */
-    SET(job, CURLOPT_QUICK_EXIT, 1L);
-    SET(job, CURLOPT_TCP_KEEPALIVE, 1L);
-    SET(job, CURLOPT_SSL_VERIFYPEER, 1L);
-    SET(job, CURLOPT_SSL_VERIFYHOST, 2L);
-    SET(job, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    if (job->owner->ca_file != NULL) {
-        SET(job, CURLOPT_CAINFO, job->owner->ca_file);
-        SET(job, CURLOPT_CAPATH, NULL);
-    }
-    /* No HTTP/2. libcurl 7.88 shares a kept HTTP/1.1 connection among several requests at once when
-     * another connection to that host speaks HTTP/2, and so hands one the answer of another; and
-     * to pause a stream holds nobody back: it keeps what still comes, up to 32 MiB. */
-    SET(job, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(job, CURLOPT_CONNECTTIMEOUT_MS, (long)(connect_ms ? connect_ms : FETCH_CONNECT_TIMEOUT_MS));
-    SET(job, CURLOPT_TIMEOUT_MS, (long)fetch->total_timeout_ms);
-}
-
-static const char *prepare(struct fetch_job *job)
-{
-    set_callbacks(job);
-    set_transport(job);
-    if (!set_url(job))
-        return "this is not an http or https URL";
-    if (!set_method(job))
-        return "this is not an HTTP method";
-    return set_headers(job) ? NULL : "a header's name or value has characters it may not have";
+    FETCH_SET(job, CURLOPT_PRIVATE, job);
+    FETCH_SET(job, CURLOPT_ERRORBUFFER, job->curl_why);
+    FETCH_SET(job, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    FETCH_SET(job, CURLOPT_OPENSOCKETDATA, job);
+    FETCH_SET(job, CURLOPT_PREREQFUNCTION, on_request);
+    FETCH_SET(job, CURLOPT_PREREQDATA, job);
+    FETCH_SET(job, CURLOPT_READFUNCTION, on_read);
+    FETCH_SET(job, CURLOPT_READDATA, job);
+    FETCH_SET(job, CURLOPT_SEEKFUNCTION, on_seek);
+    FETCH_SET(job, CURLOPT_SEEKDATA, job);
+    FETCH_SET(job, CURLOPT_HEADERFUNCTION, on_header);
+    FETCH_SET(job, CURLOPT_HEADERDATA, job);
+    FETCH_SET(job, CURLOPT_WRITEFUNCTION, on_body);
+    FETCH_SET(job, CURLOPT_WRITEDATA, job);
 }
 
 static void job_begin(struct fetch_job *job)
 {
     job->easy = curl_easy_init();
     assert(job->easy != NULL);
-    const char *wrong = prepare(job);
-    if (wrong != NULL) {
-        job_blame(job, ERR_SYNTAX, wrong);
-    } else if (curl_multi_add_handle(job->owner->curl.multi, job->easy) != CURLM_OK) {
-        job_blame(job, ERR_IO, "libcurl takes no more transfers");
-    }
-    if (job->err != 0)
-        job_complete(job, job->err);
+    set_callbacks(job);
+    const char *wrong = fetch_set_request(job, job->owner->ca_file);
+    if (wrong != NULL)
+        job_blame(job, FETCH_MALFORMED, wrong);
+    else if (curl_multi_add_handle(job->owner->curl.multi, job->easy) != CURLM_OK)
+        job_blame(job, FETCH_BUSY, "libcurl takes no more transfers");
+    if (job->cause != FETCH_NONE)
+        job_complete(job, job->cause);
 }
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-static int error_of(CURLcode code)
+static void job_blame_curl(struct fetch_job *job, CURLcode code)
 {
-    switch (code) {
-    case CURLE_OK: return 0;
-    case CURLE_OPERATION_TIMEDOUT: return ERR_TIMEOUT;
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_PEER_FAILED_VERIFICATION: return ERR_REFUSED;
-    default: return ERR_IO;
-    }
+    enum fetch_cause cause = fetch_cause_of(job, code);
+    const char *why = job->curl_why[0] ? job->curl_why : curl_easy_strerror(code);
+    job_blame(job, cause, cause == FETCH_TOO_LARGE ? "the answer has too long a header line" : why);
 }
 
 static void job_ended(struct fetch_job *job, CURLcode code)
 {
-    if (code == CURLE_OUT_OF_MEMORY && !job->headed)
-        job_blame(job, ERR_TOO_LARGE, "the answer has too long a header line"); /* it means that */
-    else if (code != CURLE_OK && job->err == 0)
-        job_blame(job, error_of(code), job->curl_why[0] ? job->curl_why : curl_easy_strerror(code));
-    job_complete(job, code == CURLE_OK ? 0 : job->err);
+    if (code == CURLE_OK && !job->headed) /* it finds nothing wrong with half a head */
+        job_blame(job, FETCH_CUT, "the answer ended within its head");
+    else if (code == CURLE_OK)
+        job->cause = FETCH_NONE;
+    else if (job->cause == FETCH_NONE)
+        job_blame_curl(job, code);
+    job_complete(job, job->cause);
 }
 
 /* libcurl hands over what it kept from within curl_easy_pause, and does not end the transfer when
@@ -452,6 +373,7 @@ static void job_ended(struct fetch_job *job, CURLcode code)
 static void job_resume(struct fetch_job *job)
 {
     job->paused = false;
+    expect_peer(job);
     CURLcode code = curl_easy_pause(job->easy, CURLPAUSE_CONT);
     if (code != CURLE_OK)
         job_ended(job, code);
@@ -464,8 +386,8 @@ static void attend(struct fetch_job *job)
         job_free(job);
     else if (job->easy == NULL)
         job_begin(job);
-    else if (job->stuck)
-        job_complete(job, job->err);
+    else if (job->ended)
+        job_complete(job, job->cause);
     else if (job->paused)
         job_resume(job);
 }
@@ -488,6 +410,7 @@ static void collect(struct fetcher *f)
     while ((m = curl_multi_info_read(f->curl.multi, &left)) != NULL) {
         struct fetch_job *job = NULL;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &job);
+        job->over = true;
         job_ended(job, m->data.result);
     }
 }
@@ -521,9 +444,7 @@ static void on_stuck(struct curl_loop *c, CURL *easy)
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &job);
     if (job == NULL)
         return; /* one of libcurl's own, that closes a connection */
-    job_blame(job, ERR_IO, "the system lets us watch no more sockets");
-    job->stuck = true;
-    job_later(job);
+    job_end(job, FETCH_BUSY, "the system lets us watch no more sockets");
 }
 
 /* -- the public face -------------------------------------------------------------------------- */
@@ -539,11 +460,18 @@ struct fetcher *fetcher_new(struct loop *loop)
 {
     struct fetcher *f = mem_zalloc(sizeof *f);
     list_init(&f->todo);
+    f->loop = loop;
     f->curl.ready = drive;
     f->curl.stuck = on_stuck;
     f->curl.closed = on_closed;
     curl_loop_init(&f->curl, loop);
     curl_multi_setopt(f->curl.multi, CURLMOPT_MAXCONNECTS, (long)KEPT_CONNECTIONS);
+    /* One request on a connection at a time. A libcurl before 8.5 that may put several on one does
+     * so with connections that speak HTTP/1.1, too, once another connection to that host speaks
+     * HTTP/2, and hands one the answer of another. */
+    CURLMcode code = curl_multi_setopt(f->curl.multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    assert(code == CURLM_OK);
+    (void)code;
     return f;
 }
 
@@ -571,11 +499,14 @@ void fetch_start(struct fetcher *f, struct fetch *fetch)
     assert(!f->closing && fetch->job == NULL);
     struct fetch_job *job = mem_zalloc(sizeof *job);
     list_init(&job->link);
+    timer_init(&job->patience, on_silence);
     job->owner = f;
     job->fetch = fetch;
     job->policy = fetch->policy;
     fetch->job = job;
-    fetch->status = 0;
+    fetch->status = fetch->http_version = 0;
+    fetch->end_marked = false;
+    fetch->cause = FETCH_NONE;
     fetch->content_type = STR_NONE;
     fetch->answer = (struct buf){0};
     fetch->error[0] = '\0';
@@ -603,4 +534,16 @@ struct str fetch_header(const struct fetch *fetch, const char *name)
     if (fetch->job == NULL || !fetch->job->headed)
         return STR_NONE;
     return answer_header(fetch->job, name);
+}
+
+bool fetch_next_header(const struct fetch *fetch, void **at, struct header *out)
+{
+    if (fetch->job == NULL || !fetch->job->headed)
+        return false;
+    struct curl_header *h = curl_easy_nextheader(fetch->job->easy, CURLH_HEADER, -1, *at);
+    if (h == NULL)
+        return false;
+    *at = h;
+    *out = (struct header){str_of_cstr(h->name), str_of_cstr(h->value)};
+    return true;
 }

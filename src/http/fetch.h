@@ -7,13 +7,17 @@
  * TLS certificates are verified. The address of every connection is checked when it is made, after
  * name resolution and after each redirect, and again when a kept connection is used: private,
  * loopback, link-local and other special ranges are refused with ERR_FORBIDDEN_ADDR unless the
- * policy allows them. HTTP/1.1 and nothing else is spoken, with TLS or without. Nothing is taken
- * from the environment (no proxy, no .netrc), no cookies are kept, and compressed bodies are left
- * as they came. */
+ * policy allows them. Nothing is taken from the environment (no proxy, no .netrc), no cookies are
+ * kept, and compressed bodies are left as they came.
+ *
+ * A connection carries one request at a time, over HTTP/2 too, and one whose answer was not read to
+ * its end is not used again. A request sent on a kept connection that turns out to be dead is sent
+ * once more on a new one, whatever its method, provided that nothing was heard of it. */
 #ifndef HTTP_FETCH_H
 #define HTTP_FETCH_H
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/str.h"
 #include "http/message.h"
 #include "net/addr.h"
@@ -36,6 +40,42 @@ void fetcher_trust(struct fetcher *f, const char *ca_file);
 #define FETCH_HEAD_MAX           (64 * 1024) /* of an answer's status line and headers */
 #define FETCH_CONNECT_TIMEOUT_MS 30000       /* where none is given */
 
+enum fetch_version {
+    FETCH_HTTP1,     /* HTTP/1.1, with TLS or without */
+    FETCH_HTTP_AUTO, /* https: HTTP/2 if the server chooses it (ALPN); else HTTP/1.1 */
+    FETCH_HTTP2,     /* http: HTTP/2 from the first byte on, by prior knowledge; https: as AUTO */
+};
+
+/* Why a fetch failed: name, what done() is given, and a sentence that end users may read. */
+#define FETCH_CAUSES(X)                                                                            \
+    X(NONE, 0, "the upstream answered")                                                            \
+    X(MALFORMED, ERR_SYNTAX, "the request to the upstream cannot be sent as it is")                \
+    X(FORBIDDEN, ERR_FORBIDDEN_ADDR, "the upstream's address is not allowed")                      \
+    X(BUSY, ERR_BUSY, "this server can make no more connections at present; retry later")          \
+    X(UNRESOLVED, ERR_UPSTREAM, "the upstream's name is unknown")                                  \
+    X(REFUSED, ERR_UPSTREAM, "the upstream refused the connection")                                \
+    X(UNREACHABLE, ERR_UPSTREAM, "the upstream cannot be reached")                                 \
+    X(TLS, ERR_UPSTREAM, "no secure connection to the upstream could be made")                     \
+    X(CERTIFICATE, ERR_UPSTREAM, "the upstream's certificate is not to be trusted")                \
+    X(CONNECT_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not take the connection in time")   \
+    X(FIRST_BYTE_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not begin to answer in time")    \
+    X(IDLE_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream fell silent in the middle of its answer")  \
+    X(TOTAL_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not finish its answer in time")       \
+    X(NO_ANSWER, ERR_UPSTREAM, "the upstream hung up without an answer")                           \
+    X(CUT, ERR_UPSTREAM, "the upstream broke off in the middle of its answer")                     \
+    X(NOT_HTTP, ERR_UPSTREAM, "the upstream's answer is not valid HTTP")                           \
+    X(REDIRECTS, ERR_UPSTREAM, "the upstream redirects in a circle or to nowhere")                 \
+    X(TOO_LARGE, ERR_TOO_LARGE, "the upstream's answer is too large")
+
+enum fetch_cause {
+#define X(name, err, text) FETCH_##name,
+    FETCH_CAUSES(X)
+#undef X
+};
+
+/* Static. */
+const char *fetch_cause_text(enum fetch_cause cause);
+
 /* The caller embeds this and keeps it, and all it points to, alive until done() or fetch_cancel. In
  * done() it may free it, or start it again. */
 struct fetch {
@@ -46,31 +86,42 @@ struct fetch {
     size_t n_headers;
     struct str body; /* n > 0: sent with any method but GET and HEAD */
     struct addr_policy policy;
+    enum fetch_version version;
     uint32_t connect_timeout_ms; /* name, TCP and TLS together; 0: as above */
-    uint32_t total_timeout_ms;   /* 0: no limit */
+    /* From the request's last byte to the answer's head; 0: no limit. */
+    uint32_t first_byte_timeout_ms;
+    /* Without a byte of the answer's body; 0: no limit. The time that on_data holds the answer up
+     * does not count. */
+    uint32_t idle_timeout_ms;
+    uint32_t total_timeout_ms; /* 0: no limit */
     /* 0, or any method but GET, HEAD and POST: a redirect is the answer. More redirects than these:
-     * ERR_IO. On the way to another host Authorization and Cookie are left out, no others. */
+     * FETCH_REDIRECTS. On the way to another host Authorization and Cookie are left out, no
+     * others. */
     uint32_t max_redirects;
-    size_t max_answer; /* a larger body: ERR_TOO_LARGE; 0 with on_data: no limit */
+    size_t max_answer; /* a larger body: FETCH_TOO_LARGE; 0 with on_data: no limit */
     /* If given, the answer's body goes here as it arrives and is not collected; false pauses until
-     * fetch_resume (the same bytes come again, perhaps with more behind them). */
+     * fetch_resume (the same bytes come again, perhaps with more behind them). While paused the
+     * peer is held back: what it goes on sending stays in the sockets' buffers. */
     bool (*on_data)(struct fetch *f, struct str data);
-    /* If given, called once, when the final answer's status and headers are there. */
+    /* If given, called once, when the final answer's status and headers are there and before any of
+     * its body. */
     void (*on_head)(struct fetch *f);
-    /* 0: an HTTP answer came, whatever its status. Otherwise
-     *   ERR_SYNTAX          the URL, method or a header cannot be sent
-     *   ERR_FORBIDDEN_ADDR  the policy does not allow the host's address
-     *   ERR_REFUSED         no connection: unknown name, nobody there, TLS not to be trusted
-     *   ERR_TIMEOUT         not connected, or not finished, in time
-     *   ERR_TOO_LARGE       the answer's head or body exceeds its limit
-     *   ERR_IO              the connection failed on the way, what came is not HTTP, or a redirect
-     *                       leads nowhere */
+    /* 0: an HTTP answer came, whatever its status, and all of it. Otherwise cause says what went
+     * wrong and err is its code. An answer that ended before its length, its last chunk or the end
+     * of its stream is FETCH_CUT; see end_marked for what has no such end. */
     void (*done)(struct fetch *f, int err);
-    /* out, from on_head on; all but status and error are lent until done() returns */
+    /* out, from on_head on; all but numbers, cause and error are lent until done() returns */
     int status;
+    int http_version; /* 10, 11, 20 */
+    /* The answer says where it ends, so that err == 0 means that all of it came. False for an
+     * HTTP/1 answer without length and chunks, which ends with its connection, and for an HTTP/2
+     * answer without length where libcurl (before 8.0) takes a reset of the stream without an error
+     * code, as some proxies send it for a broken answer, for its end. */
+    bool end_marked;
     struct str content_type; /* p == NULL: none */
     struct buf answer;       /* in done() only */
-    char error[128];         /* for people, when err != 0 */
+    enum fetch_cause cause;  /* in done() only */
+    char error[128];         /* for operators, when err != 0: with names, addresses and numbers */
     struct fetch_job *job;   /* private; NULL: not in flight, so it starts as NULL */
 };
 
@@ -87,5 +138,9 @@ void fetch_cancel(struct fetch *fetch);
 /* The first header of that name (any case) of the final answer; p == NULL: none. From on_head on
  * while in flight, so no longer in done(); lent until the next callback of this fetch. */
 struct str fetch_header(const struct fetch *fetch, const char *name);
+
+/* Each header of the final answer, in no promised order: *at is NULL for the first and is left
+ * alone in between. False: there are no more. When and for how long: as fetch_header. */
+bool fetch_next_header(const struct fetch *fetch, void **at, struct header *out);
 
 #endif

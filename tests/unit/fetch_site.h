@@ -33,6 +33,8 @@
 
 #define COUNT(a)    (sizeof(a) / sizeof *(a))
 #define BIG         300000
+#define DRIPS       20
+#define DRIP_MS     10
 #define PATIENCE_S  60 /* a test that hangs is killed by SIGALRM */
 #define LOOPBACK_OK ((struct addr_policy){.allow_loopback = true})
 
@@ -87,6 +89,8 @@ struct site {
 
 struct peer {
     uv_tcp_t tcp;
+    uv_timer_t drip;
+    int drips; /* still to come */
     struct link link;
     struct site *site;
     struct buf in;
@@ -98,11 +102,17 @@ struct reply {
     bool close;
 };
 
-static void on_peer_closed(uv_handle_t *h)
+static void on_drip_closed(uv_handle_t *h)
 {
     struct peer *p = h->data;
     buf_deinit(&p->in);
     free(p);
+}
+
+static void on_peer_closed(uv_handle_t *h)
+{
+    struct peer *p = h->data;
+    uv_close((uv_handle_t *)&p->drip, on_drip_closed);
 }
 
 static void peer_close(struct peer *p)
@@ -183,9 +193,21 @@ static const struct {
     {"/to-zero", "HTTP/1.1 301 M\r\nLocation: http://0.0.0.0:1/\r\nContent-Length: 0\r\n\r\n",
      false},
     {"/short", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nnot fifty", true},
+    {"/short-chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true},
+    {"/cut-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc", true},
+    {"/half-head", "HTTP/1.1 200 OK\r\nContent-", true},
+    {"/half-line", "HTTP/1.1 2", true},
     {"/garbage", "what is this\r\n\r\n", true},
     {"/hang-up", "", true},
-    /* /never, /head-only: no end; /big, /echo, /huge-head: below */
+    {"/no-end", "HTTP/1.1 200 OK\r\n\r\nuntil it closes", true},
+    {"/old", "HTTP/1.0 200 OK\r\n\r\nuntil it closes", true},
+    {"/many-headers",
+     "HTTP/1.1 103 Early Hints\r\nX-Early: 1\r\n\r\nHTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\n"
+     "X-Request-Id: 7\r\nSet-Cookie: b=2\r\nContent-Length: 0\r\n\r\n",
+     false},
+    /* /never, and these: no end; /big, /echo, /huge-head, /drip: below */
+    {"/hints-only", "HTTP/1.1 103 Early Hints\r\nX-Early: 1\r\n\r\n", false},
+    {"/stall", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nnot", false},
     {"/head-only", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", false},
 };
 
@@ -195,6 +217,27 @@ static void answer_big(struct peer *p)
     buf_printf(&out, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BIG);
     put_body(&out, BIG);
     reply(p, out, false);
+}
+
+static void on_drip(uv_timer_t *t)
+{
+    struct peer *p = t->data;
+    struct buf out = {0};
+    if (uv_is_closing((uv_handle_t *)&p->tcp) || --p->drips == 0)
+        uv_timer_stop(t);
+    if (uv_is_closing((uv_handle_t *)&p->tcp))
+        return;
+    buf_putc(&out, '.');
+    reply(p, out, false);
+}
+
+static void answer_drip(struct peer *p)
+{
+    struct buf out = {0};
+    buf_printf(&out, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", DRIPS);
+    reply(p, out, false);
+    p->drips = DRIPS;
+    uv_timer_start(&p->drip, on_drip, DRIP_MS, DRIP_MS);
 }
 
 static void answer_huge_head(struct peer *p, int lines, size_t size)
@@ -231,6 +274,8 @@ static void answer(struct peer *p, struct str request)
         return answer_huge_head(p, 80, 1000);
     if (str_eq(path, STR("/huge-line")))
         return answer_huge_head(p, 1, 200000);
+    if (str_eq(path, STR("/drip")))
+        return answer_drip(p);
     if (str_eq(path, STR("/echo")))
         return answer_echo(p, request);
     for (size_t i = 0; i < COUNT(pages); i++)
@@ -288,6 +333,8 @@ static void on_connection(uv_stream_t *listener, int status)
     site->connections++;
     list_push(&site->peers, &p->link);
     assert_int_equal(uv_tcp_init(&site->loop.uv, &p->tcp), 0);
+    uv_timer_init(&site->loop.uv, &p->drip);
+    p->drip.data = p;
     p->tcp.data = p;
     assert_int_equal(uv_accept(listener, (uv_stream_t *)&p->tcp), 0);
     uv_read_start((uv_stream_t *)&p->tcp, on_alloc, on_bytes);
@@ -476,6 +523,13 @@ static void assert_body(const struct seen *s, const char *text)
 {
     assert_int_equal(s->body.n, strlen(text));
     assert_memory_equal(s->body.p, text, s->body.n);
+}
+
+static void assert_failed(const struct seen *s, enum fetch_cause cause)
+{
+    if (s->fetch.cause != cause)
+        fail_msg("%s: %s (%s)", s->url, fetch_cause_text(s->fetch.cause), s->fetch.error);
+    assert_int_equal(s->dones, 1);
 }
 
 static bool last_request_has(const struct site *site, const char *text)

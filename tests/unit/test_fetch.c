@@ -60,6 +60,52 @@ static void test_head_comes_before_the_body(void **state)
     fetch_cancel(&s->fetch);
 }
 
+static void list_headers(struct fetch *f)
+{
+    struct seen *s = container_of(f, struct seen, fetch);
+    struct header h;
+    for (void *at = NULL; fetch_next_header(f, &at, &h);) {
+        buf_put(&s->body, h.name);
+        buf_putc(&s->body, '=');
+        buf_put(&s->body, h.value);
+        buf_putc(&s->body, ';');
+    }
+}
+
+/* All of them, repeated ones too, and of the final answer only. */
+static void test_headers_can_be_walked(void **state)
+{
+    struct seen *s = prepare(*state, "/many-headers");
+    s->fetch.on_head = list_headers;
+    s->fetch.on_data = on_data;
+    start(s);
+    run_until_done(s);
+    assert_int_equal(s->err, 0);
+    assert_body(s, "Set-Cookie=a=1;X-Request-Id=7;Set-Cookie=b=2;Content-Length=0;");
+    void *at = NULL;
+    struct header h;
+    assert_false(fetch_next_header(&s->fetch, &at, &h)); /* over */
+}
+
+static void test_whether_the_end_is_marked(void **state)
+{
+    static const struct {
+        const char *path;
+        int version;
+        bool marked;
+    } cases[] = {{"/hello", 11, true},
+                 {"/trailers", 11, true},
+                 {"/nothing", 11, true},
+                 {"/no-end", 11, false},
+                 {"/old", 10, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct seen *s = get(*state, cases[i].path);
+        assert_int_equal(s->err, 0);
+        assert_int_equal(s->fetch.http_version, cases[i].version);
+        assert_int_equal(s->fetch.end_marked, cases[i].marked);
+    }
+}
+
 static void test_connection_is_kept(void **state)
 {
     struct site *site = *state;
@@ -327,18 +373,18 @@ static void test_head_too_large(void **state)
     }
 }
 
-static void test_timeout(void **state)
+static void test_total_timeout(void **state)
 {
     struct seen *s = prepare(*state, "/never");
     s->fetch.total_timeout_ms = 50;
     start(s);
     run_until_done(s);
-    assert_int_equal(s->err, ERR_TIMEOUT);
+    assert_failed(s, FETCH_TOTAL_TIMEOUT);
     assert_int_equal(s->site->requests, 1);
     assert_int_equal(s->heads, 0);
 }
 
-static void test_timeout_while_paused(void **state)
+static void test_total_timeout_while_paused(void **state)
 {
     struct seen *s = prepare(*state, "/big");
     s->fetch.on_data = on_data;
@@ -347,9 +393,95 @@ static void test_timeout_while_paused(void **state)
     s->stay_paused = true;
     start(s);
     run_until_done(s);
-    assert_int_equal(s->err, ERR_TIMEOUT);
+    assert_failed(s, FETCH_TOTAL_TIMEOUT);
     assert_int_equal(s->pauses, 0);
     assert_int_equal(s->body.n, 0);
+}
+
+/* Nobody takes the connection from a queue that is full. */
+static void test_connect_timeout(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), fill[4];
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(fd, 0), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    for (size_t i = 0; i < COUNT(fill); i++) {
+        fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(fill[i], (struct sockaddr *)&at, size);
+    }
+    struct seen *s = prepare(*state, "");
+    snprintf(s->url, sizeof s->url, "http://127.0.0.1:%d/", ntohs(at.sin_port));
+    s->fetch.url = str_of_cstr(s->url);
+    s->fetch.connect_timeout_ms = 50;
+    start(s);
+    run_until_done(s);
+    assert_failed(s, FETCH_CONNECT_TIMEOUT);
+    for (size_t i = 0; i < COUNT(fill); i++)
+        close(fill[i]);
+    close(fd);
+}
+
+static void test_first_byte_timeout(void **state)
+{
+    /* the second says something, but not the answer */
+    static const char *const paths[] = {"/never", "/hints-only"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct seen *s = prepare(*state, paths[i]);
+        s->fetch.first_byte_timeout_ms = 50;
+        s->fetch.idle_timeout_ms = 1;
+        start(s);
+        run_until_done(s);
+        assert_failed(s, FETCH_FIRST_BYTE_TIMEOUT);
+        assert_int_equal(s->site->requests, i + 1);
+        assert_int_equal(s->heads, 0);
+    }
+}
+
+static void test_idle_timeout(void **state)
+{
+    static const char *const paths[] = {"/head-only", "/stall"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct seen *s = prepare(*state, paths[i]);
+        s->fetch.on_data = on_data;
+        s->fetch.first_byte_timeout_ms = 60000;
+        s->fetch.idle_timeout_ms = 50;
+        start(s);
+        run_until_done(s);
+        assert_failed(s, FETCH_IDLE_TIMEOUT);
+        assert_int_equal(s->heads, 1);
+        assert_int_equal(s->body.n, i == 0 ? 0 : 3);
+    }
+}
+
+/* Each byte comes in time, all of them together take longer. */
+static void test_slow_is_not_idle(void **state)
+{
+    struct seen *s = prepare(*state, "/drip");
+    s->fetch.on_data = on_data;
+    s->fetch.idle_timeout_ms = DRIP_MS * 4;
+    start(s);
+    run_until_done(s);
+    assert_int_equal(s->err, 0);
+    assert_int_equal(s->body.n, DRIPS);
+}
+
+/* It is us who are silent. */
+static void test_paused_is_not_idle(void **state)
+{
+    struct seen *s = prepare(*state, "/big");
+    s->fetch.on_data = on_data;
+    s->fetch.idle_timeout_ms = 20;
+    s->pauses = 1;
+    s->stay_paused = true;
+    start(s);
+    while (s->pauses > 0)
+        uv_run(&s->site->loop.uv, UV_RUN_ONCE);
+    uv_timer_start(&s->later, on_later, 100, 0); /* resumes */
+    run_until_done(s);
+    assert_int_equal(s->err, 0);
+    assert_true(is_big_body(buf_str(&s->body), BIG));
 }
 
 /* -- failures ---------------------------------------------------------------------------------- */
@@ -364,7 +496,7 @@ static void test_refused(void **state)
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(at.sin_port));
     struct seen *s = get_url(*state, LOOPBACK_OK, url);
-    assert_int_equal(s->err, ERR_REFUSED);
+    assert_failed(s, FETCH_REFUSED);
     assert_non_null(strstr(s->fetch.error, "127.0.0.1"));
     close(fd);
 }
@@ -372,18 +504,33 @@ static void test_refused(void **state)
 static void test_unknown_name(void **state)
 {
     struct seen *s = get_url(*state, LOOPBACK_OK, "http://unknown.test/");
-    assert_int_equal(s->err, ERR_REFUSED);
+    assert_failed(s, FETCH_UNRESOLVED);
     assert_non_null(strstr(s->fetch.error, "unknown.test"));
 }
 
 static void test_broken_answers(void **state)
 {
-    static const char *const paths[] = {"/short", "/garbage", "/hang-up"};
-    for (size_t i = 0; i < COUNT(paths); i++) {
-        struct seen *s = get(*state, paths[i]);
-        assert_int_equal(s->err, ERR_IO);
-        assert_int_equal(s->dones, 1);
-    }
+    static const struct {
+        const char *path;
+        enum fetch_cause cause;
+    } cases[] = {
+        {"/short", FETCH_CUT},           {"/short-chunks", FETCH_CUT}, {"/cut-chunk", FETCH_CUT},
+        {"/hang-up", FETCH_NO_ANSWER},   {"/garbage", FETCH_NOT_HTTP}, {"/half-head", FETCH_CUT},
+        {"/half-line", FETCH_NO_ANSWER},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int streaming = 0; streaming < 2; streaming++) {
+            struct seen *s = prepare(*state, cases[i].path);
+            s->fetch.on_data = streaming ? on_data : NULL;
+            start(s);
+            run_until_done(s);
+            if (s->fetch.cause != cases[i].cause)
+                fail_msg("%s: %s (%s)", cases[i].path, fetch_cause_text(s->fetch.cause),
+                         s->fetch.error);
+            assert_int_equal(s->err, ERR_UPSTREAM);
+            assert_int_equal(s->heads, s->fetch.status != 0);
+            assert_int_equal(s->dones, 1);
+        }
 }
 
 /* One transfer pays for it, and the next one finds everything in order. */
@@ -394,7 +541,7 @@ static void test_no_watches_left(void **state)
     start(s);
     run_until_done(s);
     assert_int_equal(watches_to_refuse, 0);
-    assert_int_equal(s->err, ERR_IO);
+    assert_failed(s, FETCH_BUSY);
     assert_non_null(strstr(s->fetch.error, "sockets"));
     s = get(*state, "/hello");
     assert_int_equal(s->err, 0);
@@ -408,6 +555,8 @@ int main(void)
         SITE_TEST(test_interim_answers_are_passed_over),
         SITE_TEST(test_trailers_are_passed_over),
         SITE_TEST(test_head_comes_before_the_body),
+        SITE_TEST(test_headers_can_be_walked),
+        SITE_TEST(test_whether_the_end_is_marked),
         SITE_TEST(test_connection_is_kept),
         SITE_TEST(test_many_at_once),
         SITE_TEST(test_post),
@@ -424,8 +573,13 @@ int main(void)
         SITE_TEST(test_too_large),
         SITE_TEST(test_too_large_after_a_pause),
         SITE_TEST(test_head_too_large),
-        SITE_TEST(test_timeout),
-        SITE_TEST(test_timeout_while_paused),
+        SITE_TEST(test_total_timeout),
+        SITE_TEST(test_total_timeout_while_paused),
+        SITE_TEST(test_connect_timeout),
+        SITE_TEST(test_first_byte_timeout),
+        SITE_TEST(test_idle_timeout),
+        SITE_TEST(test_slow_is_not_idle),
+        SITE_TEST(test_paused_is_not_idle),
         SITE_TEST(test_refused),
         SITE_TEST(test_unknown_name),
         SITE_TEST(test_broken_answers),

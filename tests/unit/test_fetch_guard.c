@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whom a fetch may talk to: redirects, addresses, names, certificates. */
 #include "unit/fetch_site.h"
+#include "unit/fetch_tls_site.h"
 
 #include <dirent.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <pthread.h>
-#include <signal.h>
 
 /* -- redirects and addresses ------------------------------------------------------------------- */
 
@@ -46,7 +42,7 @@ static void test_redirect_is_followed(void **state)
 static void test_too_many_redirects(void **state)
 {
     struct seen *s = get_following(*state, "/to-itself", 3);
-    assert_int_equal(s->err, ERR_IO);
+    assert_failed(s, FETCH_REDIRECTS);
     assert_int_equal(s->heads, 0);
     assert_int_equal(s->site->requests, 4);
 }
@@ -81,7 +77,7 @@ static void test_redirect_to_a_forbidden_address(void **state)
 static void test_redirect_to_another_protocol(void **state)
 {
     struct seen *s = get_following(*state, "/to-file", 5);
-    assert_int_equal(s->err, ERR_IO);
+    assert_failed(s, FETCH_REDIRECTS);
     assert_int_equal(s->body.n, 0);
 }
 
@@ -163,7 +159,7 @@ static void test_slow_lookup_holds_up_nobody(void **state)
             uv_run(&site->loop.uv, UV_RUN_NOWAIT);
         if (timeout) {
             run_until_done(slow);
-            assert_int_equal(slow->err, ERR_TIMEOUT);
+            assert_failed(slow, FETCH_CONNECT_TIMEOUT);
         } else {
             fetch_cancel(&slow->fetch);
         }
@@ -176,96 +172,6 @@ static void test_slow_lookup_holds_up_nobody(void **state)
 /* -- TLS ----------------------------------------------------------------------------------------
  */
 
-struct tls_site {
-    SSL_CTX *ctx;
-    int fd, port;
-    pthread_t thread;
-    char ca_file[64];
-    char offered[64]; /* protocols, each behind its length */
-};
-
-static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_n,
-                           const unsigned char *in, unsigned in_n, void *arg)
-{
-    struct tls_site *t = arg;
-    snprintf(t->offered, sizeof t->offered, "%.*s", (int)in_n, (const char *)in);
-    *out = (const unsigned char *)"http/1.1";
-    *out_n = 8;
-    return SSL_TLSEXT_ERR_OK;
-}
-
-static X509 *self_signed(EVP_PKEY *key)
-{
-    X509 *x = X509_new();
-    X509_set_version(x, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-    X509_gmtime_adj(X509_getm_notBefore(x), -60);
-    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-    X509_NAME *name = X509_get_subject_name(x);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
-    X509_set_issuer_name(x, name);
-    X509_set_pubkey(x, key);
-    X509_EXTENSION *san = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, "DNS:inner.test");
-    X509_add_ext(x, san, -1);
-    X509_EXTENSION_free(san);
-    assert_true(X509_sign(x, key, EVP_sha256()) > 0);
-    return x;
-}
-
-/* Serves one connection after the other until its socket is shut. */
-static void *serve_tls(void *arg)
-{
-    static const char page[] = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret";
-    struct tls_site *t = arg;
-    sigset_t pipe;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE); /* a client that trusts us not hangs up; ours must do without */
-    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
-    for (int fd; (fd = accept(t->fd, NULL, NULL)) >= 0; close(fd)) {
-        SSL *ssl = SSL_new(t->ctx);
-        char in[4096];
-        SSL_set_fd(ssl, fd);
-        if (SSL_accept(ssl) == 1 && SSL_read(ssl, in, sizeof in) > 0)
-            SSL_write(ssl, page, sizeof page - 1);
-        SSL_shutdown(ssl);
-        SSL_free(ssl);
-    }
-    return NULL;
-}
-
-static void tls_site_init(struct tls_site *t)
-{
-    *t = (struct tls_site){.ca_file = "/tmp/test_fetch_ca_XXXXXX"};
-    EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *x = self_signed(key);
-    t->ctx = SSL_CTX_new(TLS_server_method());
-    SSL_CTX_use_certificate(t->ctx, x);
-    SSL_CTX_use_PrivateKey(t->ctx, key);
-    SSL_CTX_set_alpn_select_cb(t->ctx, choose_protocol, t);
-    FILE *ca = fdopen(mkstemp(t->ca_file), "w");
-    PEM_write_X509(ca, x);
-    fclose(ca);
-    X509_free(x);
-    EVP_PKEY_free(key);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    t->fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(t->fd, (struct sockaddr *)&at, size), 0);
-    assert_int_equal(listen(t->fd, 8), 0);
-    assert_int_equal(getsockname(t->fd, (struct sockaddr *)&at, &size), 0);
-    t->port = ntohs(at.sin_port);
-    pthread_create(&t->thread, NULL, serve_tls, t);
-}
-
-static void tls_site_deinit(struct tls_site *t)
-{
-    shutdown(t->fd, SHUT_RDWR);
-    pthread_join(t->thread, NULL);
-    close(t->fd);
-    unlink(t->ca_file);
-    SSL_CTX_free(t->ctx);
-}
-
 static struct seen *get_tls(struct site *site, struct tls_site *t, const char *host)
 {
     char url[64];
@@ -277,16 +183,34 @@ static void test_certificates_are_verified(void **state)
 {
     struct site *site = *state;
     struct tls_site t;
-    tls_site_init(&t);
+    tls_site_init(&t, "http/1.1", STR("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret"));
     struct seen *s = get_tls(site, &t, "inner.test"); /* signed by nobody we know */
-    assert_int_equal(s->err, ERR_REFUSED);
+    assert_failed(s, FETCH_CERTIFICATE);
     fetcher_trust(site->fetcher, t.ca_file);
     s = get_tls(site, &t, "127.0.0.1"); /* known, but another's */
-    assert_int_equal(s->err, ERR_REFUSED);
+    assert_failed(s, FETCH_CERTIFICATE);
     s = get_tls(site, &t, "inner.test");
     assert_int_equal(s->err, 0);
     assert_body(s, "secret");
-    assert_string_equal(t.offered, "\x08http/1.1"); /* why: see fetch.c */
+    assert_string_equal(t.offered, "\x08http/1.1"); /* HTTP/2 is for those who ask for it */
+    tls_site_deinit(&t);
+}
+
+static void test_no_tls_where_there_is_none(void **state)
+{
+    struct site *site = *state;
+    char url[64];
+    snprintf(url, sizeof url, "https://127.0.0.1:%d/hello", site->port);
+    struct seen *s = prepare(site, "");
+    s->fetch.url = str_of_cstr(url);
+    s->fetch.connect_timeout_ms = 50; /* our site waits for more of what it takes for a request */
+    start(s);
+    run_until_done(s);
+    assert_failed(s, FETCH_CONNECT_TIMEOUT);
+    struct tls_site t;
+    tls_site_init(&t, NULL, STR(""));
+    s = get_tls(site, &t, "inner.test"); /* hangs up on the greeting */
+    assert_failed(s, FETCH_TLS);
     tls_site_deinit(&t);
 }
 
@@ -304,6 +228,7 @@ int main(void)
         SITE_TEST(test_kept_connection_is_checked),
         SITE_TEST(test_slow_lookup_holds_up_nobody),
         SITE_TEST(test_certificates_are_verified),
+        SITE_TEST(test_no_tls_where_there_is_none),
     };
     return cmocka_run_group_tests(tests, site_once, NULL);
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fetch_core.h -- one request on its way, as the parts of fetch know it. For http/fetch*.c only. */
+#ifndef HTTP_FETCH_CORE_H
+#define HTTP_FETCH_CORE_H
+
+#include "base/list.h"
+#include "base/sched.h"
+#include "http/fetch.h"
+
+#include <assert.h>
+#include <curl/curl.h>
+
+/* Outlives its struct fetch when that is cancelled, until the fetcher attends to it. */
+struct fetch_job {
+    struct link link; /* in the fetcher's list of things to do, or in no list */
+    struct fetcher *owner;
+    struct fetch *fetch; /* NULL: cancelled, every callback gives up */
+    struct addr_policy policy;
+    CURL *easy; /* NULL: not begun */
+    struct curl_slist *headers;
+    struct buf answer;
+    size_t sent;           /* of the request's body */
+    size_t received;       /* of the answer's body */
+    size_t head;           /* bytes of status lines and headers so far */
+    struct timer patience; /* with a silent peer */
+    uint64_t heard_ms;     /* when the peer last took or gave something */
+    bool follow;           /* redirects are libcurl's to follow */
+    bool asked;            /* connected, and the request is on its way */
+    bool headed;           /* the final answer's head is complete */
+    bool paused;
+    bool over;              /* libcurl is through with it */
+    bool ended;             /* by us: libcurl is not */
+    enum fetch_cause cause; /* why we ended it, or will */
+    char why[128];          /* in words */
+    char curl_why[CURL_ERROR_SIZE];
+};
+
+/* Fails for lack of memory or a libcurl older than the one we were built for. Going on without,
+ * say, the check of addresses would be worse than not going on. */
+#define FETCH_SET(job, option, value)                                                              \
+    do {                                                                                           \
+        CURLcode set_code = curl_easy_setopt((job)->easy, option, value);                          \
+        assert(set_code == CURLE_OK);                                                              \
+        (void)set_code;                                                                            \
+    } while (0)
+
+/* Tells job->easy what to ask and of whom, all but the callbacks. NULL: done, otherwise what is
+ * wrong with the request. ca_file as in fetcher_trust. */
+const char *fetch_set_request(struct fetch_job *job, const char *ca_file);
+
+/* What libcurl's verdict (not CURLE_OK) on this job comes from. */
+enum fetch_cause fetch_cause_of(const struct fetch_job *job, CURLcode code);
+
+int fetch_cause_err(enum fetch_cause cause);
+
+#endif
