@@ -2,11 +2,14 @@
 #include "server.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "caller_config.h"
 #include "config.h"
 #include "engine/subscription.h"
 #include "http/fetch.h"
+#include "http/principal.h"
 #include "net/listener.h"
 #include "store/store.h"
+#include "surface/gateway.h"
 #include "telemetry/trace.h"
 
 #include <signal.h>
@@ -81,9 +84,21 @@ static void stop_subscriptions(struct server *s)
     subscriptions_stop(s->subscriptions, stop_store, s);
 }
 
+static void on_gateway_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    gateway_free(s->gateway);
+    stop_subscriptions(s);
+}
+
+static void stop_surfaces(struct server *s)
+{
+    gateway_stop(s->gateway, on_gateway_stopped, s);
+}
+
 static void on_http_idle(struct http *http)
 {
-    stop_subscriptions(container_of(http, struct server, http));
+    stop_surfaces(container_of(http, struct server, http));
 }
 
 static void on_drain_limit(struct timer *t)
@@ -104,7 +119,7 @@ void server_drain(struct server *s, struct str why)
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
-        stop_subscriptions(s);
+        stop_surfaces(s);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -126,6 +141,57 @@ static void init_subscriptions(struct server *s)
         .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
     http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle,
                &s->subscriptions_surface);
+}
+
+static void init_principals(struct server *s)
+{
+    const struct section_list *callers = &s->config->callers;
+    const struct caller_config *c = callers->items;
+    size_t n = 0;
+    if (callers->n == 0)
+        return;
+    for (size_t i = 0; i < callers->n; i++)
+        n += c[i].capabilities.n;
+    struct str *texts = s->capabilities = mem_alloc((n + 1) * sizeof *texts);
+    s->http.principals = s->principals = principals_new();
+    for (size_t i = 0; i < callers->n; i++) {
+        const struct option_list *words = &c[i].capabilities;
+        struct principal p = {str_of_cstr(c[i].name), texts, words->n};
+        for (size_t k = 0; k < words->n; k++)
+            *texts++ = str_of_cstr(words->items[k]);
+        principals_add(s->principals, c[i].token_sha256, p);
+    }
+}
+
+static struct str text_or_none(const char *text)
+{
+    return text == NULL ? STR_NONE : str_of_cstr(text);
+}
+
+static int init_gateway(struct server *s)
+{
+    const struct config *c = s->config;
+    struct gateway_setup setup = {.sched = &s->loop.sched,
+                                  .store = s->store,
+                                  .feeds = &s->feeds,
+                                  .fetcher = s->fetcher,
+                                  .metrics = &s->metrics,
+                                  .trace = s->trace,
+                                  .routes = c->routes.items,
+                                  .n_routes = c->routes.n,
+                                  .store_is_memory = s->storage.vfs == NULL,
+                                  .secret = text_or_none(c->resume_secret),
+                                  .previous_secret = text_or_none(c->resume_secret_previous),
+                                  .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
+                                  .heartbeat_ms = c->heartbeat_ms};
+    char why[256];
+    s->gateway = gateway_new(&setup, why, sizeof why);
+    if (s->gateway == NULL) {
+        trace(s->trace, GATEWAY_FAILED, TRACE_STR("error", str_of_cstr(why)));
+        return ERR_SYNTAX;
+    }
+    gateway_mount(s->gateway, &s->http);
+    return 0;
 }
 
 static const char *unready(void *ctx)
@@ -203,11 +269,17 @@ int server_init(struct server *s, const struct config *config, const struct trac
     trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(config->store)));
     init_surfaces(s);
     init_subscriptions(s);
+    init_principals(s);
     init_signals(s);
-    int err = listen_all(s);
+    int err = init_gateway(s);
+    if (err == 0)
+        err = listen_all(s);
     if (err != 0) {
         stop_listening(s);
-        stop_subscriptions(s);
+        if (s->gateway != NULL)
+            stop_surfaces(s);
+        else
+            stop_subscriptions(s);
         server_run(s);
         server_deinit(s);
     }
@@ -229,5 +301,7 @@ int server_deinit(struct server *s)
     uv_close((uv_handle_t *)&s->on_int, NULL);
     loop_deinit(&s->loop);
     free(s->listeners);
+    principals_free(s->principals);
+    free(s->capabilities);
     return err;
 }

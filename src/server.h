@@ -15,7 +15,9 @@
 
 struct config;
 struct fetcher;
+struct gateway;
 struct listener;
+struct principals;
 struct store;
 struct trace;
 
@@ -34,6 +36,9 @@ struct server {
     struct subscriptions *subscriptions;
     struct webhooks *webhooks;
     struct subscriptions_surface subscriptions_surface;
+    struct principals *principals; /* NULL: no callers are configured */
+    struct str *capabilities;      /* of all of them */
+    struct gateway *gateway;
     struct listener **listeners;
     size_t n_listeners;
     uv_signal_t on_term, on_int;

@@ -42,7 +42,9 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
     X(BAD_REQUEST, TRACE_DEBUG, "refused a request: {}")                                           \
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
-    X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")
+    X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
+    X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
+    X(GATEWAY, TRACE_INFO, "{}")
 
 enum trace_kind {
 #define X(name, level, text) TRACE_KIND_##name,

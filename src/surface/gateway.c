@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "surface/gateway.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "http/http.h"
+#include "http/url.h"
+#include "surface/gateway_core.h"
+#include "surface/gateway_dialect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SWEEP_MS         (60 * 60 * 1000)
+#define IGNORED_BODY_MAX (64 * 1024)
+
+/* ---- small things that all parts use ---- */
+
+/* STORE_RESERVED ends with a slash, and a path begins with one. */
+struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
+                          const char *suffix)
+{
+    return arena_printf(a, STORE_RESERVED "%.*s/%.*s%s", (int)r->path.n - 1, r->path.p + 1,
+                        (int)request_id.n, request_id.p, suffix);
+}
+
+bool gateway_is_request_id(struct str text)
+{
+    if (text.n != REQUEST_ID_TEXT)
+        return false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+            return false;
+    }
+    return true;
+}
+
+void gateway_error(struct exchange *x, int status, struct str code, struct str message,
+                   struct str details)
+{
+    struct buf body = {0};
+    dialect_put_error_body(&body, code, message, details);
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    gateway_put_cors(x);
+    exchange_send(x, buf_str(&body));
+    buf_deinit(&body);
+}
+
+void gateway_put_cors(struct exchange *x)
+{
+    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
+    exchange_header(x, STR("Access-Control-Expose-Headers"),
+                    STR("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
+                        "X-Resume-Token"));
+}
+
+void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end)
+{
+    struct str status = end == END_NONE ? STR("running") : end_reason_text(end);
+    exchange_status(x, 200);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    gateway_put_cors(x);
+    exchange_send(x, arena_printf(&x->arena, "{\"request_id\":\"%.*s\",\"status\":\"%.*s\"}\n",
+                                  (int)request_id.n, request_id.p, (int)status.n, status.p));
+}
+
+/* ---- stop: POST PATH/{id}/stop, DELETE PATH/{id} ---- */
+
+struct stop_request {
+    struct store_stat stat;
+    struct exchange *x;
+    struct str id;
+};
+
+/* It has ended already, maybe of itself: that is what was wanted. */
+static void on_stop_stat(struct store_stat *stat, int err)
+{
+    struct stop_request *r = container_of(stat, struct stop_request, stat);
+    if (err != 0)
+        exchange_error(r->x, err);
+    else
+        gateway_send_status(r->x, r->id, stat->info.end);
+    exchange_release(r->x);
+}
+
+static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id)
+{
+    struct generation *gen = generation_find(r->gateway, id);
+    if (gen != NULL) {
+        generation_cancel(gen, x);
+        return;
+    }
+    struct stop_request *s = arena_alloc(&x->arena, sizeof *s);
+    *s = (struct stop_request){
+        .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = on_stop_stat},
+        .x = x,
+        .id = id};
+    exchange_hold(x);
+    store_stat(r->gateway->setup.store, &s->stat);
+}
+
+/* ---- reading: GET PATH/{id} ---- */
+
+static void read_generation(struct gateway_route *r, struct exchange *x, struct str id)
+{
+    struct str from = STR_NONE;
+    struct read_order *o = arena_alloc(&x->arena, sizeof *o);
+    url_query(&x->arena, x->request->query, STR("from"), &from);
+    *o = (struct read_order){.route = r,
+                             .x = x,
+                             .request_id = id,
+                             .seq = gateway_last_event_id(x),
+                             .from_snapshot = str_eq(from, STR("snapshot")),
+                             .polite = request_header(x->request, STR("Last-Event-ID")).p != NULL};
+    exchange_hold(x);
+    gateway_read(o);
+}
+
+/* The AI SDK's way to come back to a chat: 204 when nothing is under way. */
+static void read_chat(struct gateway_route *r, struct exchange *x, struct str encoded)
+{
+    struct str chat;
+    struct generation *gen = NULL;
+    if (url_decode(&x->arena, encoded, false, &chat) == 0)
+        gen = generation_of_chat(r, chat);
+    if (gen == NULL) {
+        exchange_status(x, 204);
+        gateway_put_cors(x);
+        exchange_send(x, STR_NONE);
+        return;
+    }
+    read_generation(r, x, arena_dup(&x->arena, generation_id(gen)));
+}
+
+/* ---- what is asked for ---- */
+
+static void allow(struct exchange *x, const char *methods)
+{
+    exchange_header(x, STR("Allow"), str_of_cstr(methods));
+    gateway_error(x, 405, STR("METHOD"), arena_printf(&x->arena, "This path takes %s", methods),
+                  STR_NONE);
+}
+
+static void options(struct exchange *x)
+{
+    exchange_status(x, 204);
+    gateway_put_cors(x);
+    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, POST, DELETE, OPTIONS"));
+    struct str asked = request_header(x->request, STR("Access-Control-Request-Headers"));
+    if (asked.p != NULL) /* what the upstream takes is not ours to say */
+        exchange_header(x, STR("Access-Control-Allow-Headers"), asked);
+    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
+    exchange_send(x, STR_NONE);
+}
+
+static void nowhere(struct exchange *x)
+{
+    exchange_problem(x, 404, STR("NO_ROUTE"), STR("this route has nothing under this path"));
+}
+
+static void handle_member(struct gateway_route *r, struct exchange *x, struct str id,
+                          struct str what)
+{
+    enum method m = x->request->method;
+    bool chat = str_eq(what, STR("stream")) && r->config->dialect == ROUTE_DIALECT_UI_MESSAGE;
+    if (chat && m == METHOD_GET)
+        read_chat(r, x, id);
+    else if (chat)
+        allow(x, "GET");
+    else if (!gateway_is_request_id(id) || (what.p != NULL && !str_eq(what, STR("stop"))))
+        nowhere(x);
+    else if (what.p != NULL && m != METHOD_POST)
+        allow(x, "POST");
+    else if (what.p != NULL || m == METHOD_DELETE)
+        stop_generation(r, x, id);
+    else if (m == METHOD_GET)
+        read_generation(r, x, id);
+    else
+        allow(x, "GET, DELETE");
+}
+
+/* Below the route's own path bodies say nothing: what comes is not looked at. */
+static void on_ignored_body(struct exchange *x, struct str body, int err)
+{
+    struct gateway_route *r = x->state;
+    struct str rest = str_skip(x->request->path, r->path.n + 1);
+    struct str id = str_cut(&rest, '/');
+    if (err != 0)
+        exchange_error(x, err);
+    else if (!str_eq(id, STR("resume")) || rest.p != NULL)
+        handle_member(r, x, id, rest);
+    else if (x->request->method == METHOD_POST)
+        gateway_resume(r, x);
+    else
+        allow(x, "POST");
+}
+
+static void handle(void *ctx, struct exchange *x)
+{
+    struct gateway_route *r = ctx;
+    enum method m = x->request->method;
+    struct str rest = str_skip(x->request->path, r->path.n);
+    x->state = r;
+    if (m == METHOD_OPTIONS)
+        options(x);
+    else if (rest.n > 0 && rest.p[0] != '/')
+        nowhere(x);
+    else if (rest.n > 0)
+        exchange_collect(x, IGNORED_BODY_MAX, on_ignored_body);
+    else if (m == METHOD_POST)
+        gateway_start(r, x);
+    else
+        allow(x, "POST");
+}
+
+/* ---- what an earlier process left ---- */
+
+/* Streams that are still open belong to nobody any more: each is closed, so that its readers know.
+ */
+struct orphan {
+    struct store_write write;
+    struct gateway *gateway;
+    char name[];
+};
+
+struct orphan_list {
+    struct store_list list;
+    struct gateway *gateway;
+};
+
+static void background_done(struct gateway *g)
+{
+    g->background--;
+    gateway_check_stopped(g);
+}
+
+static void on_orphan_closed(struct store_write *w, int err)
+{
+    struct orphan *o = container_of(w, struct orphan, write);
+    background_done(o->gateway);
+    free(o);
+}
+
+static void close_orphan(struct gateway *g, struct str name)
+{
+    struct orphan *o = mem_zalloc(sizeof *o + name.n);
+    memcpy(o->name, name.p, name.n);
+    o->gateway = g;
+    o->write = (struct store_write){.name = str_of(o->name, name.n),
+                                    .close = true,
+                                    .end = END_ORPHANED,
+                                    .done = on_orphan_closed};
+    g->background++;
+    store_write(g->setup.store, &o->write);
+}
+
+static void on_orphans(struct store_list *l, int err)
+{
+    struct orphan_list *o = container_of(l, struct orphan_list, list);
+    struct gateway *g = o->gateway;
+    for (size_t i = 0; err == 0 && i < l->n_rows; i++)
+        if (l->rows[i].info.end == END_NONE)
+            close_orphan(g, l->rows[i].name);
+    background_done(g);
+    free(o);
+}
+
+/* Before anything is served: what is open now is not ours. */
+static void find_orphans(struct gateway *g)
+{
+    struct orphan_list *o = mem_zalloc(sizeof *o);
+    o->gateway = g;
+    o->list = (struct store_list){
+        .prefix = STR(STORE_RESERVED), .limit = SIZE_MAX, .reserved = true, .done = on_orphans};
+    g->background++;
+    store_list(g->setup.store, &o->list);
+}
+
+/* ---- the whole ---- */
+
+static void on_sweep(struct timer *t)
+{
+    struct gateway *g = container_of(t, struct gateway, sweep);
+    gateway_sweep_keys(g);
+    sched_start(g->setup.sched, &g->sweep, SWEEP_MS);
+}
+
+void gateway_check_stopped(struct gateway *g)
+{
+    if (g->stopping && g->background == 0 && g->running.n == 0)
+        sched_post(g->setup.sched, &g->stop);
+}
+
+static void run_stop(struct task *t)
+{
+    struct gateway *g = container_of(t, struct gateway, stop);
+    g->stopped(g->stopped_ctx);
+}
+
+static int add_metrics(struct gateway *g)
+{
+    static const struct metric_info info = {.name = "gateway_generations",
+                                            .help = "Generations under way",
+                                            .labels = {"route"},
+                                            .series_max = METRIC_SERIES_MAX};
+    struct metric_family *family;
+    int err = gateway_events_init(&g->events, g->setup.metrics, g->setup.trace,
+                                  g->setup.telemetry_prefix);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &info, METRIC_GAUGE, &family);
+    for (size_t i = 0; err == 0 && i < g->setup.n_routes; i++)
+        g->routes[i].running = family_gauge(family, &g->routes[i].path);
+    return err;
+}
+
+struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size)
+{
+    struct gateway *g = mem_zalloc(sizeof *g);
+    g->setup = *setup;
+    g->routes = mem_zalloc((setup->n_routes + 1) * sizeof *g->routes);
+    for (size_t i = 0; i < setup->n_routes; i++) {
+        const struct route_config *c = &setup->routes[i];
+        g->routes[i] =
+            (struct gateway_route){.gateway = g, .config = c, .path = str_of_cstr(c->path)};
+        quota_init(&g->routes[i].quota, c->requests_per_minute, 0);
+    }
+    resume_keys_init(&g->keys, setup->secret, setup->previous_secret);
+    map_init(&g->running);
+    map_init(&g->chats);
+    task_init(&g->stop, run_stop);
+    timer_init(&g->sweep, on_sweep);
+    if (add_metrics(g) != 0) {
+        snprintf(why, size, "telemetry-prefix %.*s makes no names of metrics",
+                 (int)setup->telemetry_prefix.n, setup->telemetry_prefix.p);
+        gateway_free(g);
+        return NULL;
+    }
+    find_orphans(g);
+    sched_start(setup->sched, &g->sweep, SWEEP_MS);
+    return g;
+}
+
+void gateway_mount(struct gateway *g, struct http *http)
+{
+    for (size_t i = 0; i < g->setup.n_routes; i++)
+        http_route(http, g->routes[i].path, handle, &g->routes[i]);
+}
+
+void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
+{
+    g->stopping = true;
+    g->stopped = stopped;
+    g->stopped_ctx = ctx;
+    timer_stop(&g->sweep);
+    generations_orphan(g);
+    gateway_check_stopped(g);
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (g == NULL)
+        return;
+    timer_stop(&g->sweep);
+    task_cancel(&g->stop);
+    for (size_t i = 0; i < g->setup.n_routes; i++)
+        quota_deinit(&g->routes[i].quota);
+    resume_keys_deinit(&g->keys);
+    map_deinit(&g->running);
+    map_deinit(&g->chats);
+    free(g->routes);
+    free(g);
+}

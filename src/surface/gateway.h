@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway.h -- stands in front of backends that answer with server-sent events, and makes their
+ * answers resumable. See docs/protocols/gateway.md.
+ *
+ * A POST to a route starts a *generation*: one request to the upstream, whose answer is recorded
+ * into a stream (engine/recorder.h), whether or not anybody reads it. Everybody who reads it, the
+ * client that started it included, is a reader of that stream. */
+#ifndef SURFACE_GATEWAY_H
+#define SURFACE_GATEWAY_H
+
+#include "base/str.h"
+
+#include <stdint.h>
+
+struct feeds;
+struct fetcher;
+struct gateway;
+struct http;
+struct metrics;
+struct route_config;
+struct sched;
+struct store;
+struct trace;
+
+/* Kept by reference, but for the secrets. */
+struct gateway_setup {
+    struct sched *sched;
+    struct store *store;
+    struct feeds *feeds;
+    struct fetcher *fetcher;
+    struct metrics *metrics;
+    const struct trace *trace;
+    const struct route_config *routes;
+    size_t n_routes;
+    bool store_is_memory; /* buffers are bounded then, whatever a route says of trimming */
+    struct str secret, previous_secret; /* of resume tokens; n == 0: none */
+    struct str telemetry_prefix;
+    uint64_t heartbeat_ms; /* 0: none */
+};
+
+/* Ends what an earlier process left under way. NULL with a sentence in why. */
+struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
+void gateway_mount(struct gateway *g, struct http *http);
+
+/* Generations under way are cut off and end as orphaned. No exchange is left. stopped() comes from
+ * the schedule; gateway_free is due then. */
+void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx);
+void gateway_free(struct gateway *g); /* NULL is allowed */
+
+#endif

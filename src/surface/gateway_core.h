@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_core.h -- what the parts of the gateway share. */
+#ifndef SURFACE_GATEWAY_CORE_H
+#define SURFACE_GATEWAY_CORE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/sched.h"
+#include "engine/quota.h"
+#include "http/exchange.h"
+#include "http/fetch.h"
+#include "route_config.h"
+#include "store/store.h"
+#include "surface/gateway.h"
+#include "surface/gateway_events.h"
+#include "token/resume.h"
+
+#define REQUEST_ID_TEXT 36 /* a UUID */
+
+struct gateway_route {
+    struct gateway *gateway;
+    const struct route_config *config;
+    struct str path;
+    struct quota quota;
+    struct gauge *running; /* generations */
+};
+
+struct gateway {
+    struct gateway_setup setup;
+    struct gateway_route *routes;
+    struct resume_keys keys;
+    struct gateway_events events;
+    struct map running;  /* of struct generation, by request id */
+    struct map chats;    /* of the same, by route and chat; see gateway_generation.c */
+    struct timer sweep;  /* of keys whose time is over */
+    uint32_t background; /* operations of our own under way */
+    bool stopping;
+    struct task stop;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+/* In the arena: the name of a generation's stream, or with a suffix behind it. */
+struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
+                          const char *suffix);
+
+/* A text that can be one of our request ids. */
+bool gateway_is_request_id(struct str text);
+
+/* `{"schema":"error.v1",...}`. details: JSON text; n == 0: none. */
+void gateway_error(struct exchange *x, int status, struct str code, struct str message,
+                   struct str details);
+void gateway_put_cors(struct exchange *x);
+
+/* `{"request_id":..,"status":..}`. */
+void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
+
+/* Stopping waits for background operations. */
+void gateway_check_stopped(struct gateway *g);
+
+/* ---- gateway_start.c: POST PATH ---- */
+
+void gateway_start(struct gateway_route *r, struct exchange *x);
+
+/* Counts a request of its caller; false: one too many, and it has been answered. */
+bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
+
+/* Forgets keys whose time is over. */
+void gateway_sweep_keys(struct gateway *g);
+
+/* ---- gateway_generation.c ---- */
+
+struct generation;
+
+/* The exchange asks for a new one; its body is given. It is answered from here: as a reader, or
+ * with what the upstream says instead of events. docs: the key, written with the stream. taken():
+ * somebody else has put another version of the key meanwhile; NULL without docs. */
+struct generation_order {
+    struct gateway_route *route;
+    struct exchange *x;
+    struct str body;
+    const struct doc_put *docs;
+    size_t n_docs;
+    char request_id[REQUEST_ID_TEXT];
+    void (*taken)(struct generation_order *o);
+};
+void generation_start(struct generation_order *o);
+
+struct generation *generation_find(struct gateway *g, struct str request_id);
+struct generation *generation_of_chat(struct gateway_route *r, struct str chat);
+struct str generation_id(const struct generation *gen);
+
+/* What has been folded so far, and the number of the last event in it. */
+int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq);
+
+/* Ends it as cancelled; the exchange is answered when that is durable. */
+void generation_cancel(struct generation *gen, struct exchange *x);
+
+/* Ends all. */
+void generations_orphan(struct gateway *g);
+
+/* ---- gateway_read.c: readers of a generation ---- */
+
+struct read_order {
+    struct gateway_route *route;
+    struct exchange *x; /* held until it has been answered */
+    struct str request_id;
+    uint64_t seq;        /* the reader has events up to this one */
+    bool from_snapshot;  /* what came before is told by a snapshot */
+    bool replay_only;    /* ... and nothing waited for */
+    bool resumes;        /* by a token: ends with `complete` */
+    bool polite;         /* an EventSource: 204 when nothing will come any more */
+    bool starts;         /* issues the first token */
+    uint64_t started_ms; /* when it was asked for, with resumes */
+    /* There is no such stream any more. */
+    void (*missing)(struct read_order *o);
+};
+
+/* In the arena of its exchange. */
+void gateway_read(struct read_order *o);
+
+/* Reads the snapshot of an ended generation. */
+struct snapshot_look {
+    struct store_read read;
+    struct arena arena;
+    struct buf payload; /* out: JSON; n == 0: there is none. Freed with snapshot_look_free. */
+    enum end_reason end;
+    void (*done)(struct snapshot_look *l);
+    void *ctx;
+};
+struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str request_id,
+                                        void (*done)(struct snapshot_look *l), void *ctx);
+void snapshot_look_free(struct snapshot_look *l); /* in done() or later */
+
+/* Answers with the snapshot alone: `complete`. */
+void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
+                           struct str payload);
+
+/* Headers that every event stream of a route has. */
+void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);
+
+/* ---- gateway_resume.c: POST PATH/resume ---- */
+
+void gateway_resume(struct gateway_route *r, struct exchange *x);
+
+/* Last-Event-ID as a number: 0 if it is not there or none of ours. */
+uint64_t gateway_last_event_id(const struct exchange *x);
+
+#endif

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_start.c -- POST PATH: a new generation, or the one that an idempotency key names.
+ *
+ * A key is a document: who asked for what under it, and which generation that became. It is written
+ * together with the generation's stream, before the upstream is asked, so that no crash and no race
+ * can make one key ask twice. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/pack.h"
+#include "base/rand.h"
+#include "base/sha256.h"
+#include "surface/gateway_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEY_MAX       255
+#define KEY_PREFIX    "gateway-key/"
+#define SWEEP_AT_ONCE 256
+
+struct start {
+    struct generation_order order; /* the first, see on_taken */
+    struct read_order read;
+    struct store_docs docs;
+    struct store_stat stat;
+    struct str fingerprint;
+    struct doc_put key;
+    bool has_key, retry;
+};
+
+/* What a key's document says. */
+struct key_value {
+    struct str request_id, fingerprint;
+    int64_t expires_ms;
+};
+
+static void key_value_put(struct buf *out, const struct key_value *v)
+{
+    pack_str(out, v->request_id);
+    pack_str(out, v->fingerprint);
+    pack_i64(out, v->expires_ms);
+}
+
+static int key_value_take(struct str bytes, struct key_value *v)
+{
+    struct unpack u = {.rest = bytes};
+    v->request_id = unpack_str(&u);
+    v->fingerprint = unpack_str(&u);
+    v->expires_ms = unpack_i64(&u);
+    return u.err == 0 && v->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
+}
+
+static void make_request_id(char out[REQUEST_ID_TEXT])
+{
+    unsigned char b[16];
+    char text[REQUEST_ID_TEXT + 1];
+    rand_bytes(b, sizeof b);
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* version 4 */
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(text, sizeof text,
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+    memcpy(out, text, REQUEST_ID_TEXT);
+}
+
+static int64_t now_ms(const struct start *s)
+{
+    return s->order.route->gateway->setup.sched->wall_ms;
+}
+
+/* Who is counted and whose keys are told apart: a caller known here, or else by what it shows the
+ * upstream. */
+static struct str caller_of(struct exchange *x)
+{
+    struct str shown = request_header(x->request, STR("Authorization"));
+    if (x->principal != &principal_anonymous || shown.p == NULL)
+        return x->principal->name;
+    char *hex = arena_alloc(&x->arena, SHA256_HEX);
+    sha256_hex(shown, hex);
+    return str_of(hex, SHA256_HEX);
+}
+
+/* ---- a new generation ---- */
+
+static void refuse_limit(struct exchange *x, uint64_t retry_after_s, struct str message)
+{
+    exchange_header_u64(x, STR("Retry-After"), retry_after_s);
+    gateway_error(x, 429, STR("RATE_LIMITED"), message,
+                  arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
+                               (unsigned long long)retry_after_s));
+}
+
+static void look_up_key(struct start *s);
+
+/* Another request has put the key first: that one counts. */
+static void on_taken(struct generation_order *o)
+{
+    look_up_key(container_of(o, struct start, order));
+}
+
+static void begin(struct start *s)
+{
+    struct generation_order *o = &s->order;
+    const struct gateway_route *r = o->route;
+    struct exchange *x = o->x;
+    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+        refuse_limit(x, 1, STR("Too many answers are under way on this route"));
+        exchange_release(x);
+        return;
+    }
+    make_request_id(o->request_id);
+    if (s->has_key) {
+        struct buf value = {0};
+        key_value_put(&value, &(struct key_value){
+                                  .request_id = str_of(o->request_id, REQUEST_ID_TEXT),
+                                  .fingerprint = s->fingerprint,
+                                  .expires_ms = now_ms(s) + (int64_t)r->config->key_lifetime_ms});
+        s->key.value = arena_dup(&x->arena, buf_str(&value));
+        buf_deinit(&value);
+        o->docs = &s->key;
+        o->n_docs = 1;
+        o->taken = on_taken;
+    }
+    generation_start(o);
+}
+
+/* ---- keys ---- */
+
+static void on_late_snapshot(struct snapshot_look *l)
+{
+    struct start *s = l->ctx;
+    struct exchange *x = s->order.x;
+    if (l->payload.n > 0)
+        gateway_send_snapshot(s->order.route, x, s->read.request_id, buf_str(&l->payload));
+    else
+        gateway_error(x, 410, STR("EXPIRED"), STR("The answer under this key is no longer kept"),
+                      STR("{\"gap\":{\"requested\":\"0\",\"earliest\":null,\"reason\":\"expired\","
+                          "\"snapshot\":null}}"));
+    snapshot_look_free(l);
+    exchange_release(x);
+}
+
+static void on_missing(struct read_order *o)
+{
+    struct start *s = container_of(o, struct start, read);
+    snapshot_look_new(o->route, o->request_id, on_late_snapshot, s);
+}
+
+static void attach(struct start *s)
+{
+    s->read = (struct read_order){.route = s->order.route,
+                                  .x = s->order.x,
+                                  .request_id = s->read.request_id,
+                                  .seq = gateway_last_event_id(s->order.x),
+                                  .starts = true,
+                                  .missing = on_missing};
+    gateway_read(&s->read);
+}
+
+/* A try that came to nothing may be made anew, if the client says so. */
+static void on_stat(struct store_stat *stat, int err)
+{
+    struct start *s = container_of(stat, struct start, stat);
+    enum end_reason end = err == 0 ? stat->info.end : END_NONE;
+    if (end == END_FAILED || end == END_ORPHANED)
+        begin(s);
+    else
+        attach(s);
+}
+
+static void on_key(struct store_docs *docs, int err)
+{
+    struct start *s = container_of(docs, struct start, docs);
+    struct exchange *x = s->order.x;
+    struct key_value v = {0};
+    bool there = err == 0 && docs->n_rows == 1 && str_eq(docs->rows[0].key, s->key.key);
+    if (err == 0 && there)
+        err = key_value_take(docs->rows[0].value, &v);
+    s->key.expect_version = there ? docs->rows[0].version : 0;
+    if (err != 0) {
+        exchange_error(x, err);
+        exchange_release(x);
+    } else if (!there || v.expires_ms <= now_ms(s)) {
+        begin(s);
+    } else if (!str_eq(v.fingerprint, s->fingerprint)) {
+        gateway_error(x, 422, STR("KEY_REUSED"),
+                      STR("This Idempotency-Key was used for another request"), STR_NONE);
+        exchange_release(x);
+    } else {
+        s->read.request_id = arena_dup(&x->arena, v.request_id);
+        if (!s->retry) {
+            attach(s);
+            return;
+        }
+        s->stat = (struct store_stat){
+            .name = gateway_stream(&x->arena, s->order.route, s->read.request_id, ""),
+            .done = on_stat};
+        store_stat(s->order.route->gateway->setup.store, &s->stat);
+    }
+}
+
+static void look_up_key(struct start *s)
+{
+    s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .done = on_key};
+    store_docs(s->order.route->gateway->setup.store, &s->docs);
+}
+
+/* One behind the other, with what separates them for certain. */
+static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < n; i++)
+        pack_str(&text, parts[i]);
+    char *hex = arena_alloc(&x->arena, SHA256_HEX);
+    sha256_hex(buf_str(&text), hex);
+    buf_deinit(&text);
+    return str_of(hex, SHA256_HEX);
+}
+
+static void take_key(struct start *s, struct str key)
+{
+    struct exchange *x = s->order.x;
+    struct str who[] = {s->order.route->path, caller_of(x), key};
+    struct str digest = digest_of(x, who, 3);
+    struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
+                         s->order.body};
+    s->fingerprint = digest_of(x, what, 3);
+    s->key.key = arena_printf(&x->arena, KEY_PREFIX "%.*s", (int)digest.n, digest.p);
+    s->has_key = true;
+    s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
+    look_up_key(s);
+}
+
+/* ---- the request ---- */
+
+bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
+{
+    struct quota_answer answer;
+    if (r->config->requests_per_minute == 0)
+        return true;
+    bool ok = quota_take(&r->quota, caller_of(x), r->gateway->setup.sched->now_ms, &answer);
+    exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
+    exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
+    if (!ok)
+        refuse_limit(x, answer.retry_after_s, STR("Too many requests"));
+    return ok;
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct start *s = x->state;
+    struct str key = request_header(x->request, STR("Idempotency-Key"));
+    if (err != 0) {
+        exchange_error(x, err);
+        return;
+    }
+    if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
+        gateway_error(x, 400, STR("BAD_INPUT"), STR("Idempotency-Key takes 1 to 255 bytes"),
+                      STR_NONE);
+        return;
+    }
+    s->order.body = body;
+    exchange_hold(x);
+    if (key.p != NULL)
+        take_key(s, key);
+    else
+        begin(s);
+}
+
+void gateway_start(struct gateway_route *r, struct exchange *x)
+{
+    if (!gateway_within_quota(r, x))
+        return;
+    if (r->gateway->stopping || exchange_draining(x)) {
+        exchange_error(x, ERR_BUSY);
+        return;
+    }
+    struct start *s = arena_alloc(&x->arena, sizeof *s);
+    *s = (struct start){.order = {.route = r, .x = x}};
+    x->state = s;
+    exchange_collect(x, r->config->max_body_bytes, on_body);
+}
+
+/* ---- keys whose time is over ---- */
+
+struct sweep {
+    struct gateway *gateway;
+    struct store_docs docs;
+    struct store_put put;
+    struct doc_put removals[SWEEP_AT_ONCE];
+    size_t n;
+    struct arena arena;
+};
+
+static void sweep_free(struct sweep *s)
+{
+    struct gateway *g = s->gateway;
+    arena_deinit(&s->arena);
+    free(s);
+    g->background--;
+    gateway_check_stopped(g);
+}
+
+static void on_swept(struct store_put *put, int err)
+{
+    sweep_free(container_of(put, struct sweep, put)); /* one that changed meanwhile: next time */
+}
+
+static void on_keys(struct store_docs *docs, int err)
+{
+    struct sweep *s = container_of(docs, struct sweep, docs);
+    int64_t now = s->gateway->setup.sched->wall_ms;
+    struct key_value v;
+    for (size_t i = 0; err == 0 && i < docs->n_rows && s->n < SWEEP_AT_ONCE; i++) {
+        const struct doc_row *row = &docs->rows[i];
+        if (key_value_take(row->value, &v) == 0 && v.expires_ms <= now)
+            s->removals[s->n++] = (struct doc_put){.key = arena_dup(&s->arena, row->key),
+                                                   .expect_version = row->version};
+    }
+    if (s->n == 0) {
+        sweep_free(s);
+        return;
+    }
+    s->put = (struct store_put){.docs = s->removals, .n_docs = s->n, .done = on_swept};
+    store_put(s->gateway->setup.store, &s->put);
+}
+
+void gateway_sweep_keys(struct gateway *g)
+{
+    struct sweep *s = mem_zalloc(sizeof *s);
+    s->gateway = g;
+    s->docs = (struct store_docs){.prefix = STR(KEY_PREFIX), .limit = SIZE_MAX, .done = on_keys};
+    g->background++;
+    store_docs(g->setup.store, &s->docs);
+}
