@@ -133,6 +133,12 @@ static void on_silence(struct timer *t)
         sched_start(&job->owner->loop->sched, t, ms - silent_ms);
         return;
     }
+    /* It may have been us who slept, and what came meanwhile waits to be read. */
+    if (job->doubted_ms != job->heard_ms) {
+        job->doubted_ms = job->heard_ms;
+        sched_start(&job->owner->loop->sched, t, 1);
+        return;
+    }
     enum fetch_cause cause = job->headed ? FETCH_IDLE_TIMEOUT : FETCH_FIRST_BYTE_TIMEOUT;
     char why[64];
     snprintf(why, sizeof why, "%s for %u ms", job->headed ? "silent" : "no answer", ms);

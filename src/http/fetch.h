@@ -17,7 +17,6 @@
 #define HTTP_FETCH_H
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "base/str.h"
 #include "http/message.h"
 #include "net/addr.h"

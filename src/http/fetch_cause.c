@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
 #include "http/fetch_core.h"
 
 #include <errno.h>

@@ -24,6 +24,7 @@ struct fetch_job {
     size_t head;           /* bytes of status lines and headers so far */
     struct timer patience; /* with a silent peer */
     uint64_t heard_ms;     /* when the peer last took or gave something */
+    uint64_t doubted_ms;   /* the last heard_ms that seemed too long ago */
     bool follow;           /* redirects are libcurl's to follow */
     bool asked;            /* connected, and the request is on its way */
     bool headed;           /* the final answer's head is complete */

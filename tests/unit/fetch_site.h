@@ -33,7 +33,7 @@
 
 #define COUNT(a)    (sizeof(a) / sizeof *(a))
 #define BIG         300000
-#define DRIPS       20
+#define DRIPS       30
 #define DRIP_MS     10
 #define PATIENCE_S  60 /* a test that hangs is killed by SIGALRM */
 #define LOOPBACK_OK ((struct addr_policy){.allow_loopback = true})

@@ -460,7 +460,7 @@ static void test_slow_is_not_idle(void **state)
 {
     struct seen *s = prepare(*state, "/drip");
     s->fetch.on_data = on_data;
-    s->fetch.idle_timeout_ms = DRIP_MS * 4;
+    s->fetch.idle_timeout_ms = DRIPS * DRIP_MS / 3;
     start(s);
     run_until_done(s);
     assert_int_equal(s->err, 0);
