@@ -5,9 +5,10 @@
  *   unsent responses first   x == NULL, wait == NOTHING: drained() goes on with the next request
  *   a request's body         x, body, wait == BODY while the handler wants it, else NOTHING
  *   its response             x; streaming: pulled when woken and nothing of the last pull is queued
- *   ending                   close_when_sent until all is sent, then wait == LINGER
+ *   ending                   close_when_sent until all is sent, then the peer lingers
  *
- * A response may begin while the body is still being read. `stall` runs beside all of it. */
+ * A response may begin while the body is still being read. The stall timer runs beside all of it.
+ */
 #include "http/h1.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -17,6 +18,7 @@
 #include "http/h1_head.h"
 #include "http/h1_parse.h"
 #include "http/http.h"
+#include "http/peer.h"
 #include "http/status.h"
 #include "net/conn.h"
 #include "net/loop.h"
@@ -24,24 +26,17 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define READ_BLOCK     H1_HEAD_MAX /* a head fits in one block */
-#define LINGER_MS      1000
 #define PULLS_AT_ONCE  4           /* then the other connections have their turn */
 #define PIPELINE_BYTES (64 * 1024) /* unsent responses that keep the next request waiting */
-#define REFUSED_SPARE  64 /* connections over the limit that are told so; more are just closed */
 
 /* What the peer is to send, and so what its timeout means. */
-enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY, WAIT_LINGER };
+enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY };
 
 struct h1 {
-    struct conn conn;
-    struct http *http;
-    struct link link;   /* in http->connections */
-    struct timer timer; /* of `wait` */
-    struct timer stall; /* runs while the peer takes nothing, whatever else is waited for */
-    struct block *in;   /* bytes read; from `at` on not taken yet. NULL: none */
+    struct peer *peer; /* its timer is that of `wait` */
+    struct block *in;  /* bytes read; from `at` on not taken yet. NULL: none */
     uint32_t at;
     struct h1_head_state head;
     struct exchange *x;   /* under way; NULL: between requests */
@@ -62,16 +57,16 @@ static void pull(struct h1 *h);
 
 static struct h1 *h1_of(struct conn *c)
 {
-    return container_of(c, struct h1, conn);
+    return peer_of(c)->session;
 }
 
 static void wait_for(struct h1 *h, enum wait what, uint64_t ms)
 {
     h->wait = what;
     if (what == WAIT_NOTHING || ms == 0)
-        timer_stop(&h->timer);
+        timer_stop(&h->peer->timer);
     else
-        sched_start(&h->http->loop->sched, &h->timer, ms);
+        sched_start(&h->peer->http->loop->sched, &h->peer->timer, ms);
 }
 
 static void drop_input(struct h1 *h)
@@ -86,55 +81,26 @@ static void end_connection(struct h1 *h)
     struct exchange *x = h->x;
     h->x = NULL;
     h->body = NULL;
-    timer_stop(&h->timer);
-    timer_stop(&h->stall);
-    conn_close(&h->conn);
+    peer_close(h->peer);
     if (x != NULL)
         exchange_finish(x, true);
 }
 
 /* ---- ending ---- */
 
-/* The response is on its way, but bytes of the peer may be too: closing now could make its kernel
- * throw the response away. So the end is said, and what still comes is read for a moment. */
-static void linger(struct h1 *h)
-{
-    conn_shutdown_write(&h->conn);
-    drop_input(h);
-    if (h->conn.ended) {
-        end_connection(h);
-        return;
-    }
-    wait_for(h, WAIT_LINGER, LINGER_MS);
-    conn_want_read(&h->conn, true);
-}
-
-static void discard(struct h1 *h)
-{
-    for (int i = 0; i < 16; i++) {
-        ssize_t got = conn_read(&h->conn, h->http->loop->scratch, LOOP_SCRATCH);
-        if (got == CONN_AGAIN)
-            return;
-        if (got <= 0) {
-            end_connection(h);
-            return;
-        }
-    }
-}
-
 static void close_later(struct h1 *h)
 {
     h->close_when_sent = true;
     wait_for(h, WAIT_NOTHING, 0);
-    conn_want_read(&h->conn, false);
-    conn_flush_later(&h->conn);
+    conn_want_read(&h->peer->conn, false);
+    conn_flush_later(&h->peer->conn);
 }
 
 /* Answers outside of any exchange, and closes. */
 static void refuse(struct h1 *h, int status, const char *why)
 {
-    trace(h->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
-    http_count_response(h->http, status);
+    trace(h->peer->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
+    http_count_response(h->peer->http, status);
     struct buf body = {0};
     buf_put(&body, STR("{\"error\":{\"code\":\""));
     buf_put(&body, status_code(status));
@@ -144,12 +110,12 @@ static void refuse(struct h1 *h, int status, const char *why)
     struct exchange_header retry = {{STR("Retry-After"), STR("1")}, NULL};
     struct exchange_header type = {{STR("Content-Type"), STR("application/json")},
                                    status == 503 ? &retry : NULL};
-    conn_put_take(&h->conn, h1_head_block(&(struct h1_head){.status = status,
-                                                            .date = http_date(h->http),
-                                                            .headers = &type,
-                                                            .length = (int64_t)body.n,
-                                                            .close = true}));
-    conn_put_take(&h->conn, block_of(buf_str(&body)));
+    conn_put_take(&h->peer->conn, h1_head_block(&(struct h1_head){.status = status,
+                                                                  .date = http_date(h->peer->http),
+                                                                  .headers = &type,
+                                                                  .length = (int64_t)body.n,
+                                                                  .close = true}));
+    conn_put_take(&h->peer->conn, block_of(buf_str(&body)));
     buf_deinit(&body);
     close_later(h);
 }
@@ -187,7 +153,7 @@ static void body_ended(struct h1 *h)
 {
     h->body = NULL;
     wait_for(h, WAIT_NOTHING, 0);
-    conn_want_read(&h->conn, true); /* for the end of the peer, and pipelined requests */
+    conn_want_read(&h->peer->conn, true); /* for the end of the peer, and pipelined requests */
 }
 
 /* Keeps bytes that belong to the next request. */
@@ -222,7 +188,7 @@ static bool deliver_body(struct h1 *h, char *bytes, size_t n, bool in_block)
     if (end)
         body_ended(h);
     else if (data.n > 0)
-        conn_want_read(&h->conn, false); /* until the handler wants more */
+        conn_want_read(&h->peer->conn, false); /* until the handler wants more */
     if (data.n == 0 && !end)
         return false;
     exchange_deliver(h->x, data, end, in_block);
@@ -237,8 +203,8 @@ static void read_body(struct h1 *h)
     size_t room = READ_BLOCK;
     if (!h->body->chunked)
         room = h->body->left < LOOP_SCRATCH ? (size_t)h->body->left : LOOP_SCRATCH;
-    char *bytes = h->http->loop->scratch;
-    ssize_t got = conn_read(&h->conn, bytes, room);
+    char *bytes = h->peer->http->loop->scratch;
+    ssize_t got = conn_read(&h->peer->conn, bytes, room);
     if (got > 0)
         deliver_body(h, bytes, (size_t)got, false);
     else if (got != CONN_AGAIN)
@@ -262,14 +228,14 @@ static void via_want(struct exchange *x)
         if (deliver_body(h, h->in->bytes + h->at, h->in->n - h->at, true))
             return;
     } else if (h->body->expect_continue && !x->begun) {
-        conn_put(&h->conn, slice_static(STR("HTTP/1.1 100 Continue\r\n\r\n")));
+        conn_put(&h->peer->conn, slice_static(STR("HTTP/1.1 100 Continue\r\n\r\n")));
     }
     h->body->expect_continue = false;
     if (h->wait != WAIT_BODY) { /* else it goes on: a byte now and then must not start it anew */
         h->body->seen_at_timer = h->body->seen;
-        wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+        wait_for(h, WAIT_BODY, h->peer->http->limits.body_timeout_ms);
     }
-    conn_want_read(&h->conn, true);
+    conn_want_read(&h->peer->conn, true);
 }
 
 /* ---- responses ---- */
@@ -285,14 +251,14 @@ static void via_begin(struct exchange *x, int64_t length)
     /* A body that the handler did not want to see to its end cannot be skipped safely. */
     if (h->body != NULL && length >= 0)
         h->keep_alive = false;
-    if (h->http->draining || (length < 0 && h->version_10))
+    if (h->peer->http->draining || (length < 0 && h->version_10))
         h->keep_alive = false;
     h->chunked_out = length < 0 && !h->version_10 && !x->head_only;
     if (has_no_body(x->status) || (x->head_only && length == 0))
         length = -1;
-    conn_put_take(&h->conn,
+    conn_put_take(&h->peer->conn,
                   h1_head_block(&(struct h1_head){.status = x->status,
-                                                  .date = http_date(h->http),
+                                                  .date = http_date(h->peer->http),
                                                   .headers = x->headers,
                                                   .length = length,
                                                   .chunked = h->chunked_out,
@@ -306,10 +272,10 @@ static void via_put(struct exchange *x, struct slice s)
     if (s.bytes.n == 0)
         return;
     if (!x->streaming) {
-        conn_put(&h->conn, s);
+        conn_put(&h->peer->conn, s);
         return;
     }
-    struct http_gather *g = &h->http->gather;
+    struct http_gather *g = &h->peer->http->gather;
     assert(g->from == x);
     if (g->n == g->cap) {
         g->cap = g->cap ? g->cap * 2 : 32;
@@ -322,16 +288,16 @@ static void via_put(struct exchange *x, struct slice s)
 
 static void put_chunk(struct h1 *h)
 {
-    struct http_gather *g = &h->http->gather;
+    struct http_gather *g = &h->peer->http->gather;
     if (g->n > 0 && h->chunked_out) {
         assert(g->bytes <= UINT32_MAX);
         size_t n = h1_chunk_size(h->size_line, g->bytes);
-        conn_give(&h->conn, slice_static(str_of(h->size_line, n)));
+        conn_give(&h->peer->conn, slice_static(str_of(h->size_line, n)));
     }
     for (size_t i = 0; i < g->n; i++)
-        conn_give(&h->conn, g->items[i]);
+        conn_give(&h->peer->conn, g->items[i]);
     if (g->n > 0 && h->chunked_out)
-        conn_give(&h->conn, slice_static(STR("\r\n")));
+        conn_give(&h->peer->conn, slice_static(STR("\r\n")));
     h->chunk_queued = g->n > 0;
     g->n = g->bytes = 0;
 }
@@ -341,10 +307,10 @@ static void put_last_chunk(struct h1 *h)
     if (!h->chunked_out)
         return;
     if (h->x->headers == NULL) {
-        conn_put(&h->conn, slice_static(STR("0\r\n\r\n")));
+        conn_put(&h->peer->conn, slice_static(STR("0\r\n\r\n")));
         return;
     }
-    conn_put_take(&h->conn, h1_last_chunk_block(h->x->headers));
+    conn_put_take(&h->peer->conn, h1_last_chunk_block(h->x->headers));
 }
 
 static void via_end(struct exchange *x)
@@ -358,7 +324,7 @@ static void via_end(struct exchange *x)
 static void pull(struct h1 *h)
 {
     struct exchange *x = h->x;
-    struct http_gather *g = &h->http->gather;
+    struct http_gather *g = &h->peer->http->gather;
     enum pull result;
     assert(g->from == NULL && g->n == 0);
     exchange_hold(x);
@@ -374,7 +340,7 @@ static void pull(struct h1 *h)
         via_end(x);
     } else if (result == PULL_MORE || h->pull_again) { /* or woken meanwhile */
         h->pull_again = true;
-        conn_flush_later(&h->conn);
+        conn_flush_later(&h->peer->conn);
     }
     exchange_release(x);
 }
@@ -383,12 +349,12 @@ static void via_wake(struct exchange *x)
 {
     struct h1 *h = x->transport;
     h->pull_again = true;
-    if (h->chunk_queued || h->conn.blocked || h->conn.closing)
+    if (h->chunk_queued || h->peer->conn.blocked || h->peer->conn.closing)
         return; /* drained() pulls */
-    if (h->http->gather.from == NULL)
+    if (h->peer->http->gather.from == NULL)
         pull(h);
-    else if (h->http->gather.from != x)
-        conn_flush_later(&h->conn); /* not within the pull of another */
+    else if (h->peer->http->gather.from != x)
+        conn_flush_later(&h->peer->conn); /* not within the pull of another */
 }
 
 static void via_abort(struct exchange *x)
@@ -427,7 +393,7 @@ static void take_request(struct h1 *h, const struct request *parsed, struct str 
 static void start_exchange(struct h1 *h, const struct request *parsed,
                            const struct h1_framing *framing, struct str bytes, size_t head_n)
 {
-    struct exchange *x = h->x = exchange_new(h->http, &via_h1, h);
+    struct exchange *x = h->x = exchange_new(h->peer->http, &via_h1, h);
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
     x->body_length = framing->content_length;
@@ -441,10 +407,10 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
                                     .expect_continue = framing->expect_continue};
         if (bytes.n > head_n)
             h->body->ready = str_of(x->request->method_text.p + head_n, bytes.n - head_n);
-        conn_want_read(&h->conn, false); /* until the handler wants it */
+        conn_want_read(&h->peer->conn, false); /* until the handler wants it */
     }
     wait_for(h, WAIT_NOTHING, 0);
-    http_dispatch(h->http, x);
+    http_dispatch(h->peer->http, x);
 }
 
 /* Between requests: nothing is kept but the connection itself. */
@@ -452,12 +418,12 @@ static void park(struct h1 *h)
 {
     drop_input(h);
     h->head = (struct h1_head_state){0};
-    if (h->http->draining || h->conn.ended) {
+    if (h->peer->http->draining || h->peer->conn.ended) {
         close_later(h);
         return;
     }
-    wait_for(h, WAIT_IDLE, h->http->limits.idle_timeout_ms);
-    conn_want_read(&h->conn, true);
+    wait_for(h, WAIT_IDLE, h->peer->http->limits.idle_timeout_ms);
+    conn_want_read(&h->peer->conn, true);
 }
 
 /* The rest of an incomplete head moves to the front of a block of its own. */
@@ -479,10 +445,10 @@ static void make_room(struct h1 *h)
 static void next_request(struct h1 *h)
 {
     h->parsing = true;
-    while (h->x == NULL && !h->conn.closing && !h->close_when_sent) {
-        if (conn_pending(&h->conn) > PIPELINE_BYTES) {
+    while (h->x == NULL && !h->peer->conn.closing && !h->close_when_sent) {
+        if (conn_pending(&h->peer->conn) > PIPELINE_BYTES) {
             wait_for(h, WAIT_NOTHING, 0);
-            conn_want_read(&h->conn, false);
+            conn_want_read(&h->peer->conn, false);
             break; /* drained() goes on */
         }
         if (h->in == NULL || h->at == h->in->n) {
@@ -501,8 +467,8 @@ static void next_request(struct h1 *h)
         }
         if (n == 0) {
             if (h->wait != WAIT_HEAD)
-                wait_for(h, WAIT_HEAD, h->http->limits.head_timeout_ms);
-            conn_want_read(&h->conn, true);
+                wait_for(h, WAIT_HEAD, h->peer->http->limits.head_timeout_ms);
+            conn_want_read(&h->peer->conn, true);
             break;
         }
         h->at += (uint32_t)n;
@@ -532,13 +498,24 @@ static bool take_whole_request(struct h1 *h, struct str bytes)
     return true;
 }
 
+/* Bytes with nothing before them. */
+static void take_bytes(struct h1 *h, struct str bytes)
+{
+    if (take_whole_request(h, bytes))
+        return;
+    make_room(h);
+    memcpy(h->in->bytes, bytes.p, bytes.n);
+    h->in->n = (uint32_t)bytes.n;
+    next_request(h);
+}
+
 static void read_head(struct h1 *h)
 {
     bool fresh = h->in == NULL;
     if (!fresh)
         make_room(h);
-    char *into = fresh ? h->http->loop->scratch : h->in->bytes + h->in->n;
-    ssize_t got = conn_read(&h->conn, into, fresh ? READ_BLOCK : h->in->cap - h->in->n);
+    char *into = fresh ? h->peer->http->loop->scratch : h->in->bytes + h->in->n;
+    ssize_t got = conn_read(&h->peer->conn, into, fresh ? READ_BLOCK : h->in->cap - h->in->n);
     if (got == CONN_AGAIN)
         return;
     if (got < 0) {
@@ -549,11 +526,9 @@ static void read_head(struct h1 *h)
         close_later(h);
         return;
     }
-    if (fresh && take_whole_request(h, str_of(into, (size_t)got)))
-        return;
     if (fresh) {
-        make_room(h);
-        memcpy(h->in->bytes, into, (size_t)got);
+        take_bytes(h, str_of(into, (size_t)got));
+        return;
     }
     h->in->n += (uint32_t)got;
     next_request(h);
@@ -566,10 +541,10 @@ static void read_ahead(struct h1 *h)
         drop_input(h);
     make_room(h);
     if (h->in->n == h->in->cap) {
-        conn_want_read(&h->conn, false);
+        conn_want_read(&h->peer->conn, false);
         return;
     }
-    ssize_t got = conn_read(&h->conn, h->in->bytes + h->in->n, h->in->cap - h->in->n);
+    ssize_t got = conn_read(&h->peer->conn, h->in->bytes + h->in->n, h->in->cap - h->in->n);
     if (got > 0) {
         h->in->n += (uint32_t)got;
         return;
@@ -584,9 +559,7 @@ static void read_ahead(struct h1 *h)
 static void on_readable(struct conn *c)
 {
     struct h1 *h = h1_of(c);
-    if (h->wait == WAIT_LINGER)
-        discard(h);
-    else if (h->x == NULL)
+    if (h->x == NULL)
         read_head(h);
     else if (h->body != NULL)
         read_body(h);
@@ -598,9 +571,10 @@ static void on_drained(struct conn *c)
 {
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
-    timer_stop(&h->stall);
+    timer_stop(&h->peer->stall);
     if (h->close_when_sent) {
-        linger(h);
+        drop_input(h);
+        peer_linger(h->peer);
     } else if (h->x != NULL && h->x->streaming && h->pull_again) {
         if (++h->pulls % PULLS_AT_ONCE == 0)
             conn_yield(c);
@@ -611,92 +585,59 @@ static void on_drained(struct conn *c)
     }
 }
 
-static void on_stalled(struct conn *c)
-{
-    struct h1 *h = h1_of(c);
-    sched_start(&h->http->loop->sched, &h->stall, h->http->limits.write_timeout_ms);
-}
-
 static void on_failed(struct conn *c)
 {
     end_connection(h1_of(c));
 }
 
-static void on_closed(struct conn *c)
-{
-    struct h1 *h = h1_of(c);
-    struct http *http = h->http;
-    block_unref(h->in);
-    list_remove(&h->link);
-    free(h);
-    http->n_connections--;
-    if (http->draining && http->n_connections == 0 && http->idle != NULL)
-        http->idle(http);
-}
-
 static const struct conn_ops ops = {
     .readable = on_readable,
     .drained = on_drained,
-    .stalled = on_stalled,
+    .stalled = peer_stalled,
     .failed = on_failed,
-    .closed = on_closed,
+    .closed = peer_closed,
 };
 
 static void check_body_rate(struct h1 *h)
 {
     struct h1_body *b = h->body;
-    if (b->seen - b->seen_at_timer < h->http->limits.body_min_bytes) {
+    if (b->seen - b->seen_at_timer < h->peer->http->limits.body_min_bytes) {
         fail_exchange(h, 408, "the request body came too slowly");
         return;
     }
     b->seen_at_timer = b->seen;
-    wait_for(h, WAIT_BODY, h->http->limits.body_timeout_ms);
+    wait_for(h, WAIT_BODY, h->peer->http->limits.body_timeout_ms);
 }
 
 static void on_timeout(struct timer *t)
 {
-    struct h1 *h = container_of(t, struct h1, timer);
+    struct h1 *h = container_of(t, struct peer, timer)->session;
     if (h->wait == WAIT_HEAD)
         refuse(h, 408, "the request head took too long");
     else if (h->wait == WAIT_BODY)
         check_body_rate(h);
-    else if (h->wait == WAIT_IDLE && timer_running(&h->stall))
-        wait_for(h, WAIT_IDLE, h->http->limits.idle_timeout_ms); /* it is busy with an answer */
+    else if (h->wait == WAIT_IDLE && timer_running(&h->peer->stall))
+        wait_for(h, WAIT_IDLE,
+                 h->peer->http->limits.idle_timeout_ms); /* it is busy with an answer */
     else
         end_connection(h);
 }
 
-static void on_stall_timeout(struct timer *t)
+static void close_h1(struct peer *p)
 {
-    end_connection(container_of(t, struct h1, stall));
+    end_connection(p->session);
 }
 
-void h1_accept(struct http *http, int fd)
+static void free_h1(void *session)
 {
-    struct h1 *h = mem_zalloc(sizeof *h);
-    if (conn_init(&h->conn, http->loop, fd, &ops) != 0) {
-        close(fd);
-        free(h);
-        return;
-    }
-    h->http = http;
-    timer_init(&h->timer, on_timeout);
-    timer_init(&h->stall, on_stall_timeout);
-    list_push(&http->connections, &h->link);
-    http->n_connections++;
-    if (http->n_connections > http->limits.connections + REFUSED_SPARE) {
-        end_connection(h);
-    } else if (http->n_connections > http->limits.connections) {
-        refuse(h, 503, "too many connections; try again in a moment");
-    } else {
-        wait_for(h, WAIT_HEAD, http->limits.head_timeout_ms);
-        conn_want_read(&h->conn, true);
-    }
+    struct h1 *h = session;
+    block_unref(h->in);
+    free(h);
 }
 
-void h1_drain(struct link *l)
+static void drain_h1(struct peer *p)
 {
-    struct h1 *h = list_item(l, struct h1, link);
+    struct h1 *h = p->session;
     if (h->x == NULL) {
         if (h->in == NULL)
             close_later(h);
@@ -705,7 +646,24 @@ void h1_drain(struct link *l)
     }
 }
 
-void h1_close(struct link *l)
+static const struct protocol protocol = {.drain = drain_h1, .close = close_h1, .free = free_h1};
+
+static struct h1 *h1_new(struct peer *p)
 {
-    end_connection(list_item(l, struct h1, link));
+    struct h1 *h = mem_zalloc(sizeof *h);
+    h->peer = p;
+    peer_speaks(p, &protocol, h, &ops, on_timeout);
+    return h;
+}
+
+void h1_start(struct peer *p, struct str bytes)
+{
+    struct h1 *h = h1_new(p);
+    wait_for(h, WAIT_HEAD, p->http->limits.head_timeout_ms);
+    take_bytes(h, bytes);
+}
+
+void h1_refuse(struct peer *p, int status, const char *why)
+{
+    refuse(h1_new(p), status, why);
 }

@@ -6,15 +6,15 @@
 #ifndef HTTP_H1_H
 #define HTTP_H1_H
 
-#include "base/list.h"
+#include "base/str.h"
 
-struct http;
+struct peer;
 
-/* Takes over a connected, non-blocking socket. */
-void h1_accept(struct http *http, int fd);
+/* Takes over a connection, and at least one byte of it that has been read: lent, in memory that may
+ * be the loop's scratch, and not more than fit in a head. */
+void h1_start(struct peer *p, struct str bytes);
 
-/* Each connection by its link in http->connections. */
-void h1_drain(struct link *l);
-void h1_close(struct link *l);
+/* Answers a connection that says nothing, or is one too many, and closes it. */
+void h1_refuse(struct peer *p, int status, const char *why);
 
 #endif

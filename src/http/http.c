@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "http/exchange.h"
-#include "http/h1.h"
+#include "http/peer.h"
 #include "net/loop.h"
 
 #include <assert.h>
@@ -63,20 +63,20 @@ void http_dispatch(struct http *http, struct exchange *x)
 
 void http_accept(struct http *http, int fd)
 {
-    h1_accept(http, fd);
+    peer_accept(http, fd);
 }
 
 void http_drain(struct http *http)
 {
     http->draining = true;
     list_each_safe (l, &http->connections)
-        h1_drain(l);
+        peer_drain(l);
 }
 
 void http_close_all(struct http *http)
 {
     list_each_safe (l, &http->connections)
-        h1_close(l);
+        peer_end(l);
 }
 
 struct str http_date(struct http *http)

@@ -17,6 +17,7 @@ struct trace;
 
 struct http_limits {
     uint64_t connections;    /* more: 503 */
+    uint64_t streams;        /* at once on one HTTP/2 connection; 0: 100 */
     uint64_t inflight_bytes; /* request bodies in memory, all together; more: 503 */
     uint64_t head_timeout_ms, idle_timeout_ms, body_timeout_ms, write_timeout_ms;
     uint64_t body_min_bytes; /* a wanted body brings at least this much per body_timeout_ms */
@@ -45,7 +46,7 @@ struct http {
     struct http_route *routes;
     size_t n_routes;
     const struct principals *principals; /* NULL: everybody is anonymous */
-    struct link connections;             /* of struct h1 */
+    struct link connections;             /* of struct peer */
     uint64_t n_connections;
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
@@ -75,7 +76,7 @@ static inline void http_count_response(struct http *http, int status)
 /* For transports: gives a request with its head complete to its handler (or answers 404). */
 void http_dispatch(struct http *http, struct exchange *x);
 
-/* Takes over a connected socket; speaks HTTP/1.1 on it. */
+/* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. */
 void http_accept(struct http *http, int fd);
 
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/* peer.h -- one connection of a server: what is the same whatever it speaks.
+ *
+ * It begins without a protocol. When its first bytes come, one is chosen.
+ * From then on the protocol has the connection, its callbacks and both timers; at the end it gives
+ * it back to linger. The memory goes when the connection is closed, the protocol's with it. */
+#ifndef HTTP_PEER_H
+#define HTTP_PEER_H
+
+#include "base/list.h"
+#include "net/conn.h"
+
+struct http;
+struct peer;
+
+struct protocol {
+    void (*drain)(struct peer *p); /* see http_drain */
+    void (*close)(struct peer *p); /* now: ends what is under way, and calls peer_close */
+    void (*free)(void *session);   /* of a connection that is closed */
+};
+
+struct peer {
+    struct conn conn;
+    struct http *http;
+    struct link link;              /* in http->connections */
+    struct timer timer;            /* of what the peer is to send */
+    struct timer stall;            /* runs while the peer takes nothing */
+    const struct protocol *speaks; /* NULL: not known yet */
+    void *session;                 /* the protocol's */
+    bool lingering;
+};
+
+static inline struct peer *peer_of(struct conn *c)
+{
+    return container_of(c, struct peer, conn);
+}
+
+/* Takes over a connected, non-blocking socket. */
+void peer_accept(struct http *http, int fd);
+
+/* For protocols, when they begin. The timers are stopped. */
+void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
+                 const struct conn_ops *ops, void (*on_timeout)(struct timer *t));
+
+/* For protocols: the last thing said has been sent. Bytes of the peer may be on their way: closing
+ * now could make its kernel throw away what it got. So the end is said, and what still comes is
+ * read for a moment; then comes close(). */
+void peer_linger(struct peer *p);
+
+/* Stops the timers and closes the socket. May be called twice. */
+void peer_close(struct peer *p);
+
+/* The `stalled` and `closed` of every protocol's conn_ops. A stall that lasts for the limit's time
+ * ends in close(). */
+void peer_stalled(struct conn *c);
+void peer_closed(struct conn *c);
+
+/* Each connection by its link in http->connections. */
+void peer_drain(struct link *l);
+void peer_end(struct link *l);
+
+#endif
