@@ -100,6 +100,11 @@ static const struct option_row rows[] = {
     {ROW("listen", OPTION_LIST, listen), .fallback = "127.0.0.1:4437",
      .value = "HOST:PORT|unix:PATH", .check = check_listen,
      .help = "Where to listen; may be given many times. Port 0 takes any free port."},
+    {ROW("tls-cert", OPTION_TEXT, tls_cert), .value = "FILE",
+     .help = "Speak TLS on every TCP address, with the certificate in this file: PEM, followed by "
+             "those between it and its authority. SIGHUP reads it again."},
+    {ROW("tls-key", OPTION_TEXT, tls_key), .value = "FILE",
+     .help = "The private key of tls-cert: PEM, without a password."},
     {ROW("data", OPTION_TEXT, data), .fallback = "./tidemark-data", .value = "DIR",
      .help = "Where data is kept."},
     {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory",
@@ -329,6 +334,11 @@ static int check_together(struct config *c, char *why, size_t size)
         snprintf(why, size,
                  "max-inflight-bytes must be at least max-append, or an append of the "
                  "full size could never be taken");
+        return ERR_SYNTAX;
+    }
+    if ((c->tls_cert == NULL) != (c->tls_key == NULL)) {
+        snprintf(why, size, "%s is given without %s; TLS needs both",
+                 c->tls_cert ? "tls-cert" : "tls-key", c->tls_cert ? "tls-key" : "tls-cert");
         return ERR_SYNTAX;
     }
     int err = apply_routes(c, why, size);

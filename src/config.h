@@ -20,6 +20,7 @@ enum config_trace { CONFIG_TRACE_HUMAN, CONFIG_TRACE_JSON };
 struct config {
     char *file;                /* --config; NULL: none */
     struct option_list listen; /* each of them is a valid address to listen on */
+    char *tls_cert, *tls_key;  /* PEM files; both or neither */
     char *data, *store;
     int sync;                  /* enum journal_sync */
     uint64_t sync_interval_ms; /* with JOURNAL_SYNC_INTERVAL */

@@ -8,6 +8,7 @@
 #include "http/fetch.h"
 #include "http/principal.h"
 #include "net/listener.h"
+#include "net/tls.h"
 #include "store/store.h"
 #include "surface/gateway.h"
 #include "telemetry/trace.h"
@@ -20,7 +21,13 @@
 static void on_accepted(void *ctx, int fd)
 {
     struct server *s = ctx;
-    http_accept(&s->http, fd);
+    http_accept(&s->http, fd, s->tls);
+}
+
+static void on_local_accepted(void *ctx, int fd)
+{
+    struct server *s = ctx;
+    http_accept(&s->http, fd, NULL);
 }
 
 static void on_accept_failed(void *ctx, int error)
@@ -30,6 +37,7 @@ static void on_accept_failed(void *ctx, int error)
 }
 
 static const struct listener_ops listener_ops = {on_accepted, on_accept_failed};
+static const struct listener_ops local_ops = {on_local_accepted, on_accept_failed};
 
 static int listen_all(struct server *s)
 {
@@ -38,7 +46,9 @@ static int listen_all(struct server *s)
     for (size_t i = 0; i < addresses->n; i++) {
         struct str address = str_of_cstr(addresses->items[i]);
         char why[256];
-        struct listener *l = listener_new(&s->loop, address, &listener_ops, s, why, sizeof why);
+        bool local = str_starts(address, STR("unix:")); /* never leaves the machine: no TLS */
+        struct listener *l =
+            listener_new(&s->loop, address, local ? &local_ops : &listener_ops, s, why, sizeof why);
         if (l == NULL) {
             trace(s->trace, LISTEN_FAILED, TRACE_STR("address", address),
                   TRACE_STR("error", str_of_cstr(why)));
@@ -120,6 +130,17 @@ void server_drain(struct server *s, struct str why)
     http_drain(&s->http);
     if (s->http.n_connections == 0)
         stop_surfaces(s);
+}
+
+/* New connections only: those under way have nothing to gain. */
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    struct server *s = handle->data;
+    char why[512];
+    if (tls_reload(s->tls, why, sizeof why) == 0)
+        trace(s->trace, TLS_RELOADED, TRACE_STR("file", str_of_cstr(s->config->tls_cert)));
+    else
+        trace(s->trace, TLS_KEPT, TRACE_STR("error", str_of_cstr(why)));
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -246,22 +267,48 @@ static void init_signals(struct server *s)
     signal(SIGPIPE, SIG_IGN);
     uv_signal_init(&s->loop.uv, &s->on_term);
     uv_signal_init(&s->loop.uv, &s->on_int);
-    s->on_term.data = s->on_int.data = s;
+    uv_signal_init(&s->loop.uv, &s->on_hup);
+    s->on_term.data = s->on_int.data = s->on_hup.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
+    if (s->tls != NULL)
+        uv_signal_start(&s->on_hup, on_hangup, SIGHUP);
+    uv_unref((uv_handle_t *)&s->on_hup);
+}
+
+static int init_tls(struct server *s)
+{
+    struct tls_settings settings = {.cert = s->config->tls_cert,
+                                    .key = s->config->tls_key,
+                                    .alpn = STR(HTTP_ALPN),
+                                    .trace = s->trace};
+    char why[512];
+    if (settings.cert == NULL)
+        return 0;
+    s->tls = tls_new(&settings, why, sizeof why);
+    if (s->tls != NULL)
+        return 0;
+    trace(s->trace, TLS_REFUSED, TRACE_STR("error", str_of_cstr(why)));
+    return ERR_SYNTAX;
 }
 
 int server_init(struct server *s, const struct config *config, const struct trace *trace_to)
 {
     *s = (struct server){.config = config, .trace = trace_to};
-    if (loop_init(&s->loop) != 0)
+    int err = init_tls(s);
+    if (err != 0)
+        return err;
+    if (loop_init(&s->loop) != 0) {
+        tls_unref(s->tls);
         return ERR_IO;
+    }
     timer_init(&s->drain_limit, on_drain_limit);
     char why[512];
     if (storage_open(&s->storage, &s->loop, config, trace_to, why, sizeof why) != 0) {
         trace(s->trace, STORE_FAILED, TRACE_STR("store", str_of_cstr(config->store)),
               TRACE_STR("error", str_of_cstr(why)));
         loop_deinit(&s->loop);
+        tls_unref(s->tls);
         return ERR_IO;
     }
     s->store = s->storage.store;
@@ -271,7 +318,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     init_subscriptions(s);
     init_principals(s);
     init_signals(s);
-    int err = init_gateway(s);
+    err = init_gateway(s);
     if (err == 0)
         err = listen_all(s);
     if (err != 0) {
@@ -299,7 +346,9 @@ int server_deinit(struct server *s)
     int err = storage_close(&s->storage);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->on_hup, NULL);
     loop_deinit(&s->loop);
+    tls_unref(s->tls);
     free(s->listeners);
     principals_free(s->principals);
     free(s->capabilities);

@@ -19,6 +19,7 @@ struct gateway;
 struct listener;
 struct principals;
 struct store;
+struct tls;
 struct trace;
 
 struct server {
@@ -39,9 +40,10 @@ struct server {
     struct principals *principals; /* NULL: no callers are configured */
     struct str *capabilities;      /* of all of them */
     struct gateway *gateway;
+    struct tls *tls; /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;
-    uv_signal_t on_term, on_int;
+    uv_signal_t on_term, on_int, on_hup;
     struct timer drain_limit;
     bool draining;
 };

@@ -210,7 +210,7 @@ static void handle(void *ctx, struct exchange *x)
 
 static void on_accepted(void *ctx, int fd)
 {
-    http_accept(&((struct demo *)ctx)->http, fd);
+    http_accept(&((struct demo *)ctx)->http, fd, NULL);
 }
 
 static void on_accept_failed(void *ctx, int error)

@@ -86,6 +86,7 @@ struct exchange {
     bool streaming; /* begun with a body that is pulled */
     bool body_done; /* the request's body has been delivered to its end */
     bool head_only; /* a HEAD request: no body is sent */
+    bool secure;    /* the request came over TLS */
     bool stable;    /* what is being delivered lives as long as the request */
 };
 
@@ -101,6 +102,12 @@ void exchange_release(struct exchange *x);
 /* The server is shutting down; drain() was called for those that were there then. What would begin
  * to wait answers at once. */
 bool exchange_draining(const struct exchange *x);
+
+/* How a URL by which this peer can reach the server begins. */
+static inline struct str exchange_scheme(const struct exchange *x)
+{
+    return x->secure ? STR("https://") : STR("http://");
+}
 
 static inline bool exchange_over(const struct exchange *x)
 {

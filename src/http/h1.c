@@ -396,6 +396,7 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     struct exchange *x = h->x = exchange_new(h->peer->http, &via_h1, h);
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
+    x->secure = conn_is_secure(&h->peer->conn);
     x->body_length = framing->content_length;
     h->version_10 = parsed->version == 10;
     h->keep_alive = framing->keep_alive;
@@ -619,8 +620,10 @@ static void on_timeout(struct timer *t)
     else if (h->wait == WAIT_IDLE && timer_running(&h->peer->stall))
         wait_for(h, WAIT_IDLE,
                  h->peer->http->limits.idle_timeout_ms); /* it is busy with an answer */
-    else
+    else {
+        conn_shutdown_write(&h->peer->conn); /* it has got all there is */
         end_connection(h);
+    }
 }
 
 static void close_h1(struct peer *p)

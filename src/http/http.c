@@ -61,9 +61,9 @@ void http_dispatch(struct http *http, struct exchange *x)
     exchange_release(x);
 }
 
-void http_accept(struct http *http, int fd)
+void http_accept(struct http *http, int fd, struct tls *tls)
 {
-    peer_accept(http, fd);
+    peer_accept(http, fd, tls);
 }
 
 void http_drain(struct http *http)

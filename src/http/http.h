@@ -13,6 +13,7 @@
 struct exchange;
 struct loop;
 struct principals;
+struct tls;
 struct trace;
 
 struct http_limits {
@@ -76,8 +77,12 @@ static inline void http_count_response(struct http *http, int status)
 /* For transports: gives a request with its head complete to its handler (or answers 404). */
 void http_dispatch(struct http *http, struct exchange *x);
 
-/* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. */
-void http_accept(struct http *http, int fd);
+/* What http_accept speaks, as TLS offers it: best first, each with its length before it. */
+#define HTTP_ALPN "\x08http/1.1"
+
+/* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. tls:
+ * NULL, or what to secure it with. */
+void http_accept(struct http *http, int fd, struct tls *tls);
 
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
  * never from within this call, when no connection is left. */

@@ -155,10 +155,14 @@ static const struct conn_ops unknown = {
 
 static void on_first_timeout(struct timer *t)
 {
-    h1_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
+    struct peer *p = container_of(t, struct peer, timer);
+    if (conn_is_ready(&p->conn))
+        h1_refuse(p, 408, "the request head took too long");
+    else
+        peer_close(p); /* there is no way yet to say anything */
 }
 
-void peer_accept(struct http *http, int fd)
+void peer_accept(struct http *http, int fd, struct tls *tls)
 {
     struct peer *p = mem_zalloc(sizeof *p);
     if (conn_init(&p->conn, http->loop, fd, &unknown) != 0) {
@@ -171,7 +175,8 @@ void peer_accept(struct http *http, int fd)
     timer_init(&p->stall, on_stall_timeout);
     list_push(&http->connections, &p->link);
     http->n_connections++;
-    if (http->n_connections > http->limits.connections + REFUSED_SPARE) {
+    if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||
+        http->n_connections > http->limits.connections + REFUSED_SPARE) {
         peer_close(p);
     } else if (http->n_connections > http->limits.connections) {
         h1_refuse(p, 503, "too many connections; try again in a moment");

@@ -12,6 +12,7 @@
 
 struct http;
 struct peer;
+struct tls;
 
 struct protocol {
     void (*drain)(struct peer *p); /* see http_drain */
@@ -35,8 +36,8 @@ static inline struct peer *peer_of(struct conn *c)
     return container_of(c, struct peer, conn);
 }
 
-/* Takes over a connected, non-blocking socket. */
-void peer_accept(struct http *http, int fd);
+/* Takes over a connected, non-blocking socket. tls: NULL, or what to secure it with. */
+void peer_accept(struct http *http, int fd, struct tls *tls);
 
 /* For protocols, when they begin. The timers are stopped. */
 void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/conn.h"
+#include "base/err.h"
 #include "base/mem.h"
 #include "net/loop.h"
+#include "net/tls_channel.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +11,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define OUTQ_FIRST  8
-#define SPARES_MAX  1024
-#define IOV_AT_ONCE 64
+#define OUTQ_FIRST        8
+#define SPARES_MAX        1024
+#define IOV_AT_ONCE       64
+
+/* One costs half a millisecond: when thousands come back at once, the others still have their turn
+ * every few milliseconds. */
+#define HANDSHAKES_A_TURN 8
 
 /* Sent from `first` on. */
 struct outq {
@@ -54,7 +60,51 @@ void conn_drop_spares(struct loop *l)
     }
 }
 
+/* A TLS connection's part. `again` stands in for the poll when bytes have been taken from the
+ * socket that nobody has read. */
+struct conn_tls {
+    struct conn *conn;
+    struct tls_channel *channel;
+    struct task again;
+    bool has_more;  /* bytes that the socket will not report any more */
+    bool from_task; /* within `again`: the socket is left alone, and has its own turn */
+    bool finishing; /* nothing more is to be sent but that this was all ... */
+    bool finished;  /* ... and that has been */
+};
+
 static void set_events(struct conn *c);
+
+static bool is_shaking_hands(const struct conn *c)
+{
+    return c->tls != NULL && !tls_channel_ready(c->tls->channel);
+}
+
+/* Of what has been taken from the socket. */
+static void read_on(struct conn *c)
+{
+    if (c->tls != NULL && c->tls->has_more && c->want_read && !c->closing)
+        sched_post(&c->loop->sched, &c->tls->again);
+}
+
+/* What was left over because the budget is spent is reported by the next poll once more. */
+static void shake_hands(struct conn *c)
+{
+    if (c->loop->n_handshakes == HANDSHAKES_A_TURN)
+        return;
+    c->loop->n_handshakes++;
+    int result = tls_channel_handshake(c->tls->channel);
+    if (result == TLS_GONE) {
+        c->ops->failed(c);
+        return;
+    }
+    c->blocked = result == TLS_WANT_WRITE;
+    set_events(c);
+    if (result == 0) {
+        c->tls->has_more = tls_channel_has_more(c->tls->channel); /* the first request, say */
+        read_on(c);
+        conn_flush_later(c);
+    }
+}
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
@@ -63,9 +113,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         c->ops->failed(c);
         return;
     }
+    if (is_shaking_hands(c)) {
+        shake_hands(c);
+        return;
+    }
     if (events & UV_WRITABLE) {
         c->blocked = false;
         conn_flush_later(c); /* and then looks whether this is still wanted */
+        read_on(c);          /* which can wait for that, too */
     }
     if (!(events & UV_READABLE))
         return;
@@ -80,7 +135,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 static void set_events(struct conn *c)
 {
-    int events = (c->want_read && !c->ended ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
+    bool read = (c->want_read && !c->ended) || is_shaking_hands(c);
+    int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
     if (events == c->events || c->closing)
         return;
     c->events = (uint8_t)events;
@@ -116,7 +172,7 @@ static void advance(struct conn *c, size_t sent)
     }
 }
 
-static ssize_t write_some(struct conn *c)
+static ssize_t write_plain(struct conn *c)
 {
     struct outq *q = c->out;
     struct iovec iov[IOV_AT_ONCE];
@@ -128,17 +184,71 @@ static ssize_t write_some(struct conn *c)
     do
         sent = sendmsg(c->fd, &message, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
-    return sent;
+    if (sent >= 0)
+        return sent;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
+}
+
+/* What the next record holds: small slices are put side by side, a large one is sealed from where
+ * it is. A call that is made again finds the same bytes, since the queue only grows meanwhile. */
+static struct str gather_record(const struct conn *c)
+{
+    const struct outq *q = c->out;
+    struct str first = q->items[q->first].bytes;
+    if (first.n >= TLS_RECORD_MAX || q->first + 1 == q->n)
+        return first;
+    char *into = c->loop->scratch;
+    size_t n = 0;
+    for (uint32_t i = q->first; i < q->n && n < TLS_RECORD_MAX; i++) {
+        size_t room = TLS_RECORD_MAX - n;
+        size_t take = q->items[i].bytes.n < room ? q->items[i].bytes.n : room;
+        memcpy(into + n, q->items[i].bytes.p, take);
+        n += take;
+    }
+    return str_of(into, n);
+}
+
+static ssize_t write_some(struct conn *c)
+{
+    if (c->tls == NULL)
+        return write_plain(c);
+    ssize_t sent = tls_channel_write(c->tls->channel, gather_record(c));
+    if (sent >= 0)
+        return sent;
+    return sent == TLS_WANT_WRITE ? CONN_AGAIN : CONN_GONE;
+}
+
+/* Says that this was all; or later, when the kernel takes nothing now. */
+static void finish(struct conn *c)
+{
+    c->tls->finishing = true;
+    if (c->tls->finished)
+        return;
+    if (!is_shaking_hands(c) && tls_channel_finish(c->tls->channel) == TLS_WANT_WRITE) {
+        conn_yield(c);
+        return;
+    }
+    c->tls->finished = true;
+    shutdown(c->fd, SHUT_WR);
 }
 
 static void flush(struct task *t)
 {
     struct conn *c = container_of(t, struct conn, flush);
+    if (c->tls != NULL && c->tls->finishing) {
+        finish(c);
+        set_events(c);
+        return;
+    }
+    if (c->out != NULL && is_shaking_hands(c)) {
+        c->ops->stalled(c);
+        return;
+    }
     while (c->out != NULL && !c->blocked) {
         ssize_t sent = write_some(c);
         if (sent >= 0) {
             advance(c, (size_t)sent);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        } else if (sent == CONN_AGAIN) {
             conn_yield(c);
             c->ops->stalled(c);
         } else {
@@ -159,9 +269,45 @@ int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *
     return uv_poll_init_socket(&loop->uv, &c->poll, fd);
 }
 
+static void read_again(struct task *t)
+{
+    struct conn_tls *tls = container_of(t, struct conn_tls, again);
+    struct conn *c = tls->conn;
+    if (!c->want_read)
+        return; /* conn_want_read comes back to it */
+    tls->from_task = true;
+    c->ops->readable(c);
+    tls->from_task = false;
+}
+
+int conn_start_tls(struct conn *c, struct tls *t)
+{
+    struct tls_channel *channel = tls_channel_new(t, c->fd);
+    if (channel == NULL)
+        return ERR_NOMEM;
+    c->tls = mem_zalloc(sizeof *c->tls);
+    *c->tls = (struct conn_tls){.conn = c, .channel = channel};
+    task_init(&c->tls->again, read_again);
+    set_events(c);
+    return 0;
+}
+
+bool conn_is_ready(const struct conn *c)
+{
+    return !is_shaking_hands(c);
+}
+
+struct str conn_protocol(const struct conn *c)
+{
+    return c->tls != NULL ? tls_channel_protocol(c->tls->channel) : STR_NONE;
+}
+
 static void on_closed(uv_handle_t *h)
 {
     struct conn *c = container_of((uv_poll_t *)h, struct conn, poll);
+    if (c->tls != NULL)
+        tls_channel_free(c->tls->channel);
+    free(c->tls);
     close(c->fd);
     c->ops->closed(c);
 }
@@ -172,6 +318,8 @@ void conn_close(struct conn *c)
         return;
     c->closing = true;
     task_cancel(&c->flush);
+    if (c->tls != NULL)
+        task_cancel(&c->tls->again);
     if (c->out != NULL)
         drop(c);
     uv_close((uv_handle_t *)&c->poll, on_closed);
@@ -180,23 +328,47 @@ void conn_close(struct conn *c)
 void conn_want_read(struct conn *c, bool want)
 {
     c->want_read = want;
-    if (want)
-        set_events(c);
+    if (!want)
+        return;
+    set_events(c);
+    read_on(c);
 }
 
-ssize_t conn_read(struct conn *c, char *into, size_t n)
+static ssize_t read_plain(struct conn *c, char *into, size_t n)
 {
     ssize_t got;
     do
         got = recv(c->fd, into, n, 0);
     while (got < 0 && errno == EINTR);
+    if (got >= 0)
+        return got;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
+}
+
+static ssize_t read_tls(struct conn *c, char *into, size_t n)
+{
+    struct conn_tls *tls = c->tls;
+    if (is_shaking_hands(c))
+        return tls->finishing ? CONN_GONE : CONN_AGAIN;
+    ssize_t got = tls_channel_read(tls->channel, into, n, tls->from_task);
+    tls->has_more = (got > 0 && tls_channel_has_more(tls->channel)) || got == TLS_WANT_WRITE;
+    if (got == TLS_WANT_WRITE)
+        conn_yield(c);
+    else
+        read_on(c);
+    if (got >= 0)
+        return got;
+    return got == TLS_GONE ? CONN_GONE : CONN_AGAIN;
+}
+
+ssize_t conn_read(struct conn *c, char *into, size_t n)
+{
+    ssize_t got = c->tls == NULL ? read_plain(c, into, n) : read_tls(c, into, n);
     if (got == 0) {
         c->ended = true;
         set_events(c);
     }
-    if (got >= 0)
-        return got;
-    return errno == EAGAIN || errno == EWOULDBLOCK ? CONN_AGAIN : CONN_GONE;
+    return got;
 }
 
 /* A full queue: where half of it has been sent there is room, and a queue that never runs empty
@@ -267,6 +439,10 @@ size_t conn_pending(const struct conn *c)
 
 void conn_shutdown_write(struct conn *c)
 {
-    if (!c->closing)
+    if (c->closing)
+        return;
+    if (c->tls != NULL)
+        finish(c);
+    else
         shutdown(c->fd, SHUT_WR);
 }

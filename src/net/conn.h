@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* conn.h -- one connected socket (TCP or Unix) on the loop.
+/* conn.h -- one connected socket (TCP or Unix) on the loop, plain or with TLS.
  *
  * Reading: the owner is told when bytes can be read and reads them itself, into memory of its
  * choice. Writing: the owner puts slices, which are sent with one system call when the turn ends;
  * it puts more only after drained(), so that a peer that takes nothing holds a bounded queue.
+ *
+ * With TLS all of this is the same. The handshake comes first, by itself: what is put waits for it,
+ * as for a peer that takes nothing, and nothing is readable before; how long it may take is up to
+ * the owner. A peer that ends without saying so is gone, and not at its end.
  *
  * Lifetime: conn_init ... conn_close ... closed(). The memory goes in closed() and nowhere else;
  * conn_close may be called twice and from any callback. */
@@ -18,6 +22,7 @@
 
 struct conn;
 struct loop;
+struct tls;
 
 struct conn_ops {
     void (*readable)(struct conn *c); /* bytes, the end or an error can be had from conn_read */
@@ -32,7 +37,8 @@ struct conn {
     const struct conn_ops *ops;
     struct loop *loop;
     struct task flush;
-    struct outq *out; /* what has been put and not been sent; NULL: nothing */
+    struct outq *out;     /* what has been put and not been sent; NULL: nothing */
+    struct conn_tls *tls; /* of conn.c; NULL: plain */
     int fd;
     uint8_t events;                          /* what the poll handle is set to */
     bool want_read, blocked, closing, ended; /* ended: the peer sends no more */
@@ -41,6 +47,20 @@ struct conn {
 /* Takes over fd (non-blocking). 0 or a negative libuv code; then fd is still the caller's. */
 int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *ops);
 void conn_close(struct conn *c);
+
+/* Right after conn_init: speaks TLS as the server, and keeps t. 0 or ERR_NOMEM; then the connection
+ * is fit for nothing but conn_close. */
+int conn_start_tls(struct conn *c, struct tls *t);
+static inline bool conn_is_secure(const struct conn *c)
+{
+    return c->tls != NULL;
+}
+
+/* Whether bytes can pass: false during the handshake of TLS. */
+bool conn_is_ready(const struct conn *c);
+
+/* What the handshake agreed on, `h2` say; nothing when it did not, or there is none. Lent. */
+struct str conn_protocol(const struct conn *c);
 
 void conn_want_read(struct conn *c, bool want);
 
@@ -69,7 +89,8 @@ size_t conn_pending(const struct conn *c);
 /* What connections of this loop keep for each other; at its end. */
 void conn_drop_spares(struct loop *loop);
 
-/* No more will be sent: the peer sees the end after what was put. Only when nothing is pending. */
+/* No more will be sent: the peer sees the end after what was put. Only when nothing is pending, and
+ * nothing may be put afterwards. conn_close alone does not tell a TLS peer that it has got all. */
 void conn_shutdown_write(struct conn *c);
 
 #endif

@@ -38,7 +38,9 @@ static void on_before_poll(uv_prepare_t *p)
 
 static void on_after_poll(uv_check_t *c)
 {
-    turn(c->data);
+    struct loop *l = c->data;
+    l->n_handshakes = 0;
+    turn(l);
 }
 
 int loop_init(struct loop *l)
@@ -50,6 +52,7 @@ int loop_init(struct loop *l)
     l->alarm_at_ms = 0;
     l->spare_outqs = NULL;
     l->n_spare_outqs = 0;
+    l->n_handshakes = 0;
     l->scratch = mem_alloc(LOOP_SCRATCH);
     uv_timer_init(&l->uv, &l->alarm);
     uv_prepare_init(&l->uv, &l->before_poll);

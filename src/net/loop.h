@@ -21,6 +21,7 @@ struct loop {
     char *scratch;            /* LOOP_SCRATCH bytes for reading; valid within one callback */
     struct outq *spare_outqs; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spare_outqs;
+    uint32_t n_handshakes; /* of conn.c: steps of TLS handshakes since the last poll */
 };
 
 /* 0 or a negative libuv code. */

@@ -226,7 +226,8 @@ static struct str location(struct durable *d, struct exchange *x)
         return arena_printf(&x->arena, "%.*s%.*s", (int)base.n, base.p, (int)path.n, path.p);
     if (host.n == 0)
         return path;
-    return arena_printf(&x->arena, "http://%.*s%.*s", (int)host.n, host.p, (int)path.n, path.p);
+    return arena_printf(&x->arena, "%s%.*s%.*s", exchange_scheme(x).p, (int)host.n, host.p,
+                        (int)path.n, path.p);
 }
 
 static void on_put(struct store_write *w, int err)

@@ -287,7 +287,8 @@ static bool find_public_url(struct request_call *r)
     r->config.public_url = surface->public_url;
     if (surface->public_url.n > 0)
         return true;
-    r->config.public_url = arena_printf(&r->x->arena, "http://%.*s", (int)host.n, host.p);
+    r->config.public_url =
+        arena_printf(&r->x->arena, "%s%.*s", exchange_scheme(r->x).p, (int)host.n, host.p);
     if (url_parse(r->config.public_url, &url) != 0 || url.path.n > 0)
         return invalid(r, STR("the Host header is needed for the links in webhooks"));
     return true;

@@ -41,6 +41,11 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
     X(BAD_REQUEST, TRACE_DEBUG, "refused a request: {}")                                           \
+    X(TLS_REFUSED, TRACE_ERROR, "cannot speak TLS: {}")                                            \
+    X(TLS_RELOADED, TRACE_INFO, "SIGHUP: new connections get the certificate in {}")               \
+    X(TLS_KEPT, TRACE_ERROR, "SIGHUP: the certificate in use stays: {}")                           \
+    X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
+    X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \

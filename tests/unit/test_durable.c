@@ -111,7 +111,7 @@ static struct peer *connect_peer(struct site *s)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     struct peer *p = &s->peers[s->n_peers++];
     *p = (struct peer){.site = s, .fd = fds[1]};
-    http_accept(&s->http, fds[0]);
+    http_accept(&s->http, fds[0], NULL);
     return p;
 }
 

@@ -279,7 +279,7 @@ static void connect_peer(struct bench *b, int *peer)
     int fds[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     *peer = fds[1];
-    http_accept(&b->http, fds[0]);
+    http_accept(&b->http, fds[0], NULL);
 }
 
 /* As connect_peer, for a peer whose network takes little at once. */
@@ -289,7 +289,7 @@ static void connect_narrow(struct bench *b, int *peer)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
     *peer = fds[1];
-    http_accept(&b->http, fds[0]);
+    http_accept(&b->http, fds[0], NULL);
 }
 
 static void on_alive(uv_timer_t *t)

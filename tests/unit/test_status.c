@@ -55,7 +55,7 @@ static void connect_peer(struct site *s)
     int fds[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     s->fd = fds[1];
-    http_accept(&s->http, fds[0]);
+    http_accept(&s->http, fds[0], NULL);
 }
 
 static int set_up(void **state)
