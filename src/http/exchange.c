@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "http/http.h"
+#include "http/status.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -176,6 +177,7 @@ static void begin(struct exchange *x, int64_t length)
     assert(!x->begun);
     x->begun = true;
     x->streaming = length < 0;
+    x->head_only = x->head_only || status_has_no_body(x->status);
     http_count_response(x->http, x->status);
     x->via->begin(x, length);
     x->headers = NULL; /* what comes now are trailers */

@@ -31,8 +31,8 @@ enum pull {
 struct exchange_ops {
     /* The peer can take more: exchange_put what there is, up to about EXCHANGE_PULL bytes. */
     enum pull (*pull)(struct exchange *x);
-    /* The peer went away before the response was complete, or wants no more than the head of a
-     * streamed one (HEAD). Nothing more is called. */
+    /* The peer went away before the response was complete, or a streamed one has no more than its
+     * head (HEAD, 204, 304). Nothing more is called. */
     void (*gone)(struct exchange *x);
     /* The server is shutting down: finish soon. */
     void (*drain)(struct exchange *x);
@@ -85,7 +85,7 @@ struct exchange {
     bool begun;     /* the response head is out */
     bool streaming; /* begun with a body that is pulled */
     bool body_done; /* the request's body has been delivered to its end */
-    bool head_only; /* a HEAD request: no body is sent */
+    bool head_only; /* no body is sent: to a HEAD request, or with such a status */
     bool secure;    /* the request came over TLS */
     bool stable;    /* what is being delivered lives as long as the request */
 };

@@ -240,11 +240,6 @@ static void via_want(struct exchange *x)
 
 /* ---- responses ---- */
 
-static bool has_no_body(int status)
-{
-    return status == 204 || status == 304;
-}
-
 static void via_begin(struct exchange *x, int64_t length)
 {
     struct h1 *h = x->transport;
@@ -254,7 +249,7 @@ static void via_begin(struct exchange *x, int64_t length)
     if (h->peer->http->draining || (length < 0 && h->version_10))
         h->keep_alive = false;
     h->chunked_out = length < 0 && !h->version_10 && !x->head_only;
-    if (has_no_body(x->status) || (x->head_only && length == 0))
+    if (status_has_no_body(x->status) || (x->head_only && length == 0))
         length = -1;
     conn_put_take(&h->peer->conn,
                   h1_head_block(&(struct h1_head){.status = x->status,

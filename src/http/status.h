@@ -10,6 +10,12 @@ struct str status_reason(int status);
 /* What the body of an answer made by the transport itself calls it: "TIMEOUT". */
 struct str status_code(int status);
 
+/* A response with it ends with its head, whatever was asked for. */
+static inline bool status_has_no_body(int status)
+{
+    return status == 204 || status == 304;
+}
+
 /* Browsers must neither guess types nor be kept from reading a response they asked for. */
 #define RESPONSE_COMMON_HEADERS 2
 extern const struct header response_common[RESPONSE_COMMON_HEADERS];

@@ -150,6 +150,13 @@ static void endless(void *ctx, struct exchange *x)
     exchange_stream(x);
 }
 
+/* /nothing: the same with a status that has no body. */
+static void nothing(void *ctx, struct exchange *x)
+{
+    exchange_status(x, 204);
+    endless(ctx, x);
+}
+
 /* /big: an answer of many bytes. */
 static char big_answer[100000];
 static void big(void *ctx, struct exchange *x)
@@ -309,6 +316,7 @@ static int set_up(void **state)
     http_route(&b->http, STR("/early"), early, b);
     http_route(&b->http, STR("/later"), later, b);
     http_route(&b->http, STR("/endless"), endless, b);
+    http_route(&b->http, STR("/nothing"), nothing, b);
     http_route(&b->http, STR("/big"), big, b);
     http_route(&b->http, STR("/both"), both, b);
     http_route(&b->http, STR("/piece"), piece, b);
@@ -543,6 +551,20 @@ static void test_head_of_a_stream(void **state)
     assert_int_equal(b->gone, 1); /* the handler will not be asked, and must know */
     say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_got(b, "\r\n\r\nearly");
+}
+
+/* A chunk behind such a head would be taken for the beginning of the next response. */
+static void test_stream_with_a_status_that_has_no_body(void **state)
+{
+    struct bench *b = *state;
+    say_text(b, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_got(b, "HTTP/1.1 204 No Content\r\n");
+    assert_null(strstr(b->got, "chunked"));
+    assert_int_equal(b->gone, 1);
+    assert_string_equal(b->got + b->n_got - 4, "\r\n\r\n");
+    b->n_got = 0;
+    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(strncmp(b->got, "HTTP/1.1 200 OK\r\n", 17), 0);
 }
 
 static void test_http_10(void **state)
@@ -887,6 +909,7 @@ int main(void)
         T(test_expect_continue),
         T(test_head_has_no_body),
         T(test_head_of_a_stream),
+        T(test_stream_with_a_status_that_has_no_body),
         T(test_http_10),
         T(test_every_answer_is_safe_for_browsers),
         T(test_malformed_is_refused_and_closed),
