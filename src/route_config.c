@@ -141,8 +141,8 @@ static const struct option_row rows[] = {
              "nothing, its last event, or the whole message put together. Without it last for the "
              "dialect sse, and the dialect's own otherwise."},
     {ROW("trim", OPTION_CHOICE, trim), .fallback = "lenient", .value = "lenient|strict",
-     .help = "What a client gets whose position has been trimmed. lenient: what is left. strict: "
-             "the gap answer."},
+     .help = "When the bounds of the buffer hold. lenient: for the store in memory alone; on disk "
+             "a generation keeps all its events. strict: always."},
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true, .check = check_header,
      .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
              "and X-Correlation-ID; several with commas between them."},
@@ -175,7 +175,8 @@ static const struct option_row rows[] = {
      .help = "How long an idempotency key leads to the generation that it began."},
     {ROW("buffer-max-events", OPTION_NUMBER, buffer_max_events), .fallback = "256", .value = "N",
      OR_VARIABLE("SSE_BUFFER_MAX_EVENTS", 1), BETWEEN(1, 10000000),
-     .help = "Events of a generation that are kept for resuming; older ones are trimmed."},
+     .help = "Events of a generation that are kept for resuming, where trim lets this hold; older "
+             "ones are trimmed."},
     {ROW("buffer-max-bytes", OPTION_SIZE, buffer_max_bytes), .fallback = "1536k", .value = "SIZE",
      OR_VARIABLE("SSE_BUFFER_MAX_SIZE_MB", MIB), BETWEEN(1, 64 * GIB),
      .help = "The same by bytes."},
@@ -184,7 +185,7 @@ static const struct option_row rows[] = {
      .help = "How long after its last event a generation can be resumed."},
     {ROW("snapshot-ttl", OPTION_DURATION, snapshot_ttl_ms), .fallback = "60s", .value = "TIME",
      OR_VARIABLE("SSE_SNAPSHOT_TTL_SEC", SECOND_MS), BETWEEN(1, 365 * DAY_MS),
-     .help = "How long a snapshot is kept after the end."},
+     .help = "How long a snapshot is kept after the events are gone."},
     {ROW("resume-ttl", OPTION_DURATION, resume_ttl_ms), .fallback = "900s", .value = "TIME",
      OR_VARIABLE("SSE_RESUME_TTL_MS", 1), BETWEEN(1, 365 * DAY_MS),
      .help = "How long a resume token is good."},
