@@ -233,16 +233,10 @@ struct orphan_list {
     struct gateway *gateway;
 };
 
-static void background_done(struct gateway *g)
-{
-    g->background--;
-    gateway_check_stopped(g);
-}
-
 static void on_orphan_closed(struct store_write *w, int err)
 {
     struct orphan *o = container_of(w, struct orphan, write);
-    background_done(o->gateway);
+    gateway_end(o->gateway);
     free(o);
 }
 
@@ -255,7 +249,7 @@ static void close_orphan(struct gateway *g, struct str name)
                                     .close = true,
                                     .end = END_ORPHANED,
                                     .done = on_orphan_closed};
-    g->background++;
+    gateway_begin(g);
     store_write(g->setup.store, &o->write);
 }
 
@@ -266,7 +260,7 @@ static void on_orphans(struct store_list *l, int err)
     for (size_t i = 0; err == 0 && i < l->n_rows; i++)
         if (l->rows[i].info.end == END_NONE)
             close_orphan(g, l->rows[i].name);
-    background_done(g);
+    gateway_end(g);
     free(o);
 }
 
@@ -277,7 +271,7 @@ static void find_orphans(struct gateway *g)
     o->gateway = g;
     o->list = (struct store_list){
         .prefix = STR(STORE_RESERVED), .limit = SIZE_MAX, .reserved = true, .done = on_orphans};
-    g->background++;
+    gateway_begin(g);
     store_list(g->setup.store, &o->list);
 }
 
@@ -288,6 +282,17 @@ static void on_sweep(struct timer *t)
     struct gateway *g = container_of(t, struct gateway, sweep);
     gateway_sweep_keys(g);
     sched_start(g->setup.sched, &g->sweep, SWEEP_MS);
+}
+
+void gateway_begin(struct gateway *g)
+{
+    g->background++;
+}
+
+void gateway_end(struct gateway *g)
+{
+    g->background--;
+    gateway_check_stopped(g);
 }
 
 void gateway_check_stopped(struct gateway *g)

@@ -33,7 +33,7 @@ struct gateway {
     struct map running;  /* of struct generation, by request id */
     struct map chats;    /* of the same, by route and chat; see gateway_generation.c */
     struct timer sweep;  /* of keys whose time is over */
-    uint32_t background; /* operations of our own under way */
+    uint32_t background; /* operations of the store under way that come back here */
     bool stopping;
     struct task stop;
     void (*stopped)(void *ctx);
@@ -55,7 +55,11 @@ void gateway_put_cors(struct exchange *x);
 /* `{"request_id":..,"status":..}`. */
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
 
-/* Stopping waits for background operations. */
+/* Around each operation of the store whose end needs the gateway: stopping waits for it, also where
+ * the exchange that it was for is over. */
+void gateway_begin(struct gateway *g);
+void gateway_end(struct gateway *g); /* the last thing that it does */
+
 void gateway_check_stopped(struct gateway *g);
 
 /* ---- gateway_start.c: POST PATH ---- */
@@ -122,6 +126,7 @@ void gateway_read(struct read_order *o);
 /* Reads the snapshot of an ended generation. */
 struct snapshot_look {
     struct store_read read;
+    struct gateway *gateway;
     struct arena arena;
     struct buf payload; /* out: JSON; n == 0: there is none. Freed with snapshot_look_free. */
     enum end_reason end;

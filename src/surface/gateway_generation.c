@@ -211,8 +211,7 @@ struct discard {
 
 static void discard_free(struct discard *d)
 {
-    d->gateway->background--;
-    gateway_check_stopped(d->gateway);
+    gateway_end(d->gateway);
     arena_deinit(&d->arena);
     free(d);
 }
@@ -245,7 +244,7 @@ static void discard_stream(struct generation *gen)
     d->key.key = arena_dup(&d->arena, gen->key.key);
     d->remove =
         (struct store_remove){.name = arena_dup(&d->arena, gen->name), .done = on_stream_removed};
-    g->background++;
+    gateway_begin(g);
     store_remove(g->setup.store, &d->remove);
 }
 

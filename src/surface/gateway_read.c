@@ -48,6 +48,7 @@ static enum route_dialect dialect_of(const struct gateway_route *r)
 static void on_snapshot_read(struct store_read *read, int err)
 {
     struct snapshot_look *l = container_of(read, struct snapshot_look, read);
+    struct gateway *g = l->gateway;
     l->end = err == 0 ? read->info.end : END_NONE;
     for (uint32_t i = 0; err == 0 && i < read->n_slices; i++)
         buf_put(&l->payload, read->slices[i].bytes);
@@ -56,12 +57,14 @@ static void on_snapshot_read(struct store_read *read, int err)
     if (err == 0)
         store_read_release(read);
     l->done(l);
+    gateway_end(g);
 }
 
 struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str request_id,
                                         void (*done)(struct snapshot_look *l), void *ctx)
 {
     struct snapshot_look *l = mem_zalloc(sizeof *l);
+    l->gateway = r->gateway;
     l->done = done;
     l->ctx = ctx;
     l->read = (struct store_read){
@@ -69,6 +72,7 @@ struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str requ
         .from = READ_START,
         .max_bytes = SNAPSHOT_MAX,
         .done = on_snapshot_read};
+    gateway_begin(r->gateway);
     store_read(r->gateway->setup.store, &l->read);
     return l;
 }
@@ -428,9 +432,11 @@ static void begin(struct read_start *s)
 
 static void start_read(struct read_start *s, enum read_from from)
 {
+    struct gateway *g = s->order->route->gateway;
     s->read.from = from;
     s->read.event = s->order->seq;
-    store_read(s->order->route->gateway->setup.store, &s->read);
+    gateway_begin(g);
+    store_read(g->setup.store, &s->read);
 }
 
 /* What it needs is not there any more, or never was: it is told, and gets all there is. */
@@ -473,6 +479,7 @@ static void on_start_read(struct store_read *read, int err)
 {
     struct read_start *s = container_of(read, struct read_start, read);
     struct read_order *o = s->order;
+    struct gateway *g = o->route->gateway;
     uint64_t events = err == 0 ? upstream_events(&read->info) : 0;
     if (err == ERR_GAP) {
         begin_with_gap(s, read->gap.reason);
@@ -486,6 +493,7 @@ static void on_start_read(struct store_read *read, int err)
     } else {
         begin(s);
     }
+    gateway_end(g);
 }
 
 static void put_snapshot(struct read_start *s, struct str payload, uint64_t seq)

@@ -77,21 +77,28 @@ static void on_missing(struct read_order *o)
 
 /* ---- the token ---- */
 
+static void refuse(struct resume *r, int err)
+{
+    struct exchange *x = r->read.x;
+    exchange_error(x, err);
+    exchange_release(x);
+}
+
 /* A generation is in its route's step until it completes, and then in any. */
 static void on_stat(struct store_stat *stat, int err)
 {
     struct resume *r = container_of(stat, struct resume, stat);
-    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        exchange_error(r->read.x, err);
-        exchange_release(r->read.x);
-        return;
-    }
+    struct gateway *g = r->read.route->gateway;
+    bool known = err == 0 || err == ERR_NOT_FOUND || err == ERR_DELETED;
     bool fits = str_eq_nocase(r->step, str_of_cstr(r->read.route->config->step));
     r->by_step = err == 0 && !fits && stat->info.end != END_COMPLETED;
-    if (err == 0 && !r->by_step)
+    if (!known)
+        refuse(r, err);
+    else if (err == 0 && !r->by_step)
         gateway_read(&r->read);
     else
         fall_back(r);
+    gateway_end(g);
 }
 
 static void refuse_token(struct gateway_route *route, struct exchange *x, enum resume_verdict v)
@@ -157,5 +164,6 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
     }
     r->stat = (struct store_stat){.name = gateway_stream(&x->arena, route, p.request_id, ""),
                                   .done = on_stat};
+    gateway_begin(g);
     store_stat(g->setup.store, &r->stat);
 }

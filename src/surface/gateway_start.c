@@ -104,6 +104,11 @@ static void begin(struct start *s)
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = o->x;
+    if (r->gateway->stopping || exchange_draining(x)) { /* since it came */
+        exchange_error(x, ERR_BUSY);
+        exchange_release(x);
+        return;
+    }
     if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
         refuse_limit(x, 1, STR("Too many answers are under way on this route"));
         exchange_release(x);
@@ -162,16 +167,29 @@ static void attach(struct start *s)
 static void on_stat(struct store_stat *stat, int err)
 {
     struct start *s = container_of(stat, struct start, stat);
+    struct gateway *g = s->order.route->gateway;
     enum end_reason end = err == 0 ? stat->info.end : END_NONE;
     if (end == END_FAILED || end == END_ORPHANED)
         begin(s);
     else
         attach(s);
+    gateway_end(g);
+}
+
+static void look_at_stream(struct start *s)
+{
+    struct gateway *g = s->order.route->gateway;
+    s->stat = (struct store_stat){
+        .name = gateway_stream(&s->order.x->arena, s->order.route, s->read.request_id, ""),
+        .done = on_stat};
+    gateway_begin(g);
+    store_stat(g->setup.store, &s->stat);
 }
 
 static void on_key(struct store_docs *docs, int err)
 {
     struct start *s = container_of(docs, struct start, docs);
+    struct gateway *g = s->order.route->gateway;
     struct exchange *x = s->order.x;
     struct key_value v = {0};
     bool there = err == 0 && docs->n_rows == 1 && str_eq(docs->rows[0].key, s->key.key);
@@ -189,21 +207,20 @@ static void on_key(struct store_docs *docs, int err)
         exchange_release(x);
     } else {
         s->read.request_id = arena_dup(&x->arena, v.request_id);
-        if (!s->retry) {
+        if (s->retry)
+            look_at_stream(s);
+        else
             attach(s);
-            return;
-        }
-        s->stat = (struct store_stat){
-            .name = gateway_stream(&x->arena, s->order.route, s->read.request_id, ""),
-            .done = on_stat};
-        store_stat(s->order.route->gateway->setup.store, &s->stat);
     }
+    gateway_end(g);
 }
 
 static void look_up_key(struct start *s)
 {
+    struct gateway *g = s->order.route->gateway;
     s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .done = on_key};
-    store_docs(s->order.route->gateway->setup.store, &s->docs);
+    gateway_begin(g);
+    store_docs(g->setup.store, &s->docs);
 }
 
 /* One behind the other, with what separates them for certain. */
@@ -298,8 +315,7 @@ static void sweep_free(struct sweep *s)
     struct gateway *g = s->gateway;
     arena_deinit(&s->arena);
     free(s);
-    g->background--;
-    gateway_check_stopped(g);
+    gateway_end(g);
 }
 
 static void on_swept(struct store_put *put, int err)
@@ -331,6 +347,6 @@ void gateway_sweep_keys(struct gateway *g)
     struct sweep *s = mem_zalloc(sizeof *s);
     s->gateway = g;
     s->docs = (struct store_docs){.prefix = STR(KEY_PREFIX), .limit = SIZE_MAX, .done = on_keys};
-    g->background++;
+    gateway_begin(g);
     store_docs(g->setup.store, &s->docs);
 }

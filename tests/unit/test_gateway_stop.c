@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The gateway's end, with a store that answers when the test says so. */
+#include "base/mem.h"
+#include "engine/subscriber.h"
+#include "http/fetch.h"
+#include "http/http.h"
+#include "net/loop.h"
+#include "route_config.h"
+#include "store/store.h"
+#include "surface/gateway.h"
+#include "telemetry/metrics.h"
+#include "telemetry/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ID "00000000-0000-4000-8000-000000000000"
+
+/* Keeps what comes: one read, one look at the documents. */
+struct slow {
+    struct store_ops ops;
+    const struct store_ops *real;
+    struct store_read *read;
+    struct store_docs *docs;
+};
+static struct slow slow;
+
+static void slow_read(struct store *s, struct store_read *r)
+{
+    slow.read = r;
+}
+
+static void slow_docs(struct store *s, struct store_docs *d)
+{
+    slow.docs = d;
+}
+
+struct bench {
+    struct loop loop;
+    struct http http;
+    struct trace trace;
+    struct metrics metrics;
+    struct feeds feeds;
+    struct store *store;
+    struct fetcher *fetcher;
+    struct gateway *gateway;
+    uv_timer_t alive; /* a loop without active handles would not turn */
+    int peer;
+    bool stopped;
+};
+
+static void turns(struct bench *b, int n)
+{
+    while (n-- > 0)
+        uv_run(&b->loop.uv, UV_RUN_ONCE);
+}
+
+static void on_alive(uv_timer_t *t)
+{
+}
+
+static char path[] = "/a", upstream[] = "http://127.0.0.1:1/", step[] = "S";
+static const struct route_config route = {.path = path,
+                                          .upstream = upstream,
+                                          .step = step,
+                                          .max_body_bytes = 1000,
+                                          .key_lifetime_ms = 1000,
+                                          .state_ttl_ms = 1000,
+                                          .snapshot_ttl_ms = 1000,
+                                          .resume_ttl_ms = 1000};
+static const struct http_limits limits = {.connections = 3, .inflight_bytes = 10000};
+
+static int set_up(void **state)
+{
+    struct bench *b = mem_zalloc(sizeof *b);
+    char why[256];
+    assert_int_equal(loop_init(&b->loop), 0);
+    b->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
+    http_init(&b->http, &b->loop, &b->trace, &limits);
+    uv_timer_init(&b->loop.uv, &b->alive);
+    uv_timer_start(&b->alive, on_alive, 1, 1);
+    metrics_init(&b->metrics);
+    b->store = mem_store_new(&b->loop.sched);
+    slow = (struct slow){.ops = *b->store->ops, .real = b->store->ops};
+    slow.ops.read = slow_read;
+    slow.ops.docs = slow_docs;
+    b->store->ops = &slow.ops;
+    feeds_init(&b->feeds, b->store);
+    b->fetcher = fetcher_new(&b->loop);
+    b->gateway = gateway_new(&(struct gateway_setup){.sched = &b->loop.sched,
+                                                     .store = b->store,
+                                                     .feeds = &b->feeds,
+                                                     .fetcher = b->fetcher,
+                                                     .metrics = &b->metrics,
+                                                     .trace = &b->trace,
+                                                     .routes = &route,
+                                                     .n_routes = 1,
+                                                     .store_is_memory = true,
+                                                     .secret = STR("0123456789abcdef"),
+                                                     .telemetry_prefix = STR("t")},
+                             why, sizeof why);
+    assert_non_null(b->gateway);
+    gateway_mount(b->gateway, &b->http);
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    b->peer = fds[1];
+    http_accept(&b->http, fds[0], NULL);
+    *state = b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    gateway_free(b->gateway);
+    fetcher_free(b->fetcher);
+    feeds_deinit(&b->feeds);
+    store_free(b->store);
+    close(b->peer);
+    uv_close((uv_handle_t *)&b->alive, NULL);
+    turns(b, 3);
+    http_deinit(&b->http);
+    metrics_deinit(&b->metrics);
+    loop_deinit(&b->loop);
+    free(b);
+    return 0;
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct bench *)ctx)->stopped = true;
+}
+
+/* The request is there; then the time for a drain is over, and the gateway is to stop. */
+static void ask_and_stop(struct bench *b, const char *request)
+{
+    assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
+    turns(b, 5);
+    http_drain(&b->http);
+    http_close_all(&b->http);
+    turns(b, 5);
+    assert_int_equal(b->http.n_connections, 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    turns(b, 5);
+}
+
+static void assert_stops(struct bench *b)
+{
+    turns(b, 10);
+    assert_true(b->stopped);
+}
+
+static void test_a_read_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "GET /a/" ID " HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(slow.read);
+    assert_false(b->stopped);
+    slow.real->read(b->store, slow.read);
+    assert_stops(b);
+}
+
+static void test_a_snapshot_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "GET /a/" ID "?from=snapshot HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct store_read *snapshot = slow.read;
+    assert_non_null(snapshot);
+    assert_false(b->stopped);
+    slow.real->read(b->store, snapshot);
+    turns(b, 5);
+    assert_ptr_not_equal(slow.read, snapshot); /* now the events */
+    assert_false(b->stopped);
+    slow.real->read(b->store, slow.read);
+    assert_stops(b);
+}
+
+/* The key is free: nothing begins under it any more. */
+static void test_a_key_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "POST /a HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+                    "Content-Length: 2\r\n\r\n{}");
+    assert_non_null(slow.docs);
+    assert_false(b->stopped);
+    slow.real->docs(b->store, slow.docs);
+    assert_stops(b);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(test_a_read_is_waited_for),
+        T(test_a_snapshot_is_waited_for),
+        T(test_a_key_is_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
