@@ -132,6 +132,11 @@ int route_finish(void *route, char *reason, size_t size)
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
      .required = true, .check = check_upstream, .help = "Where requests to this path are sent on."},
+    {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
+     .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "
+             "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
+             "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
+             "error."},
     {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse", .value = "sse|openai|ui-message",
      .help =
          "How the upstream's events are understood. sse: any server-sent events. openai: chunks "

@@ -15,14 +15,17 @@ enum route_snapshot {
     ROUTE_SNAPSHOT_UI_MESSAGE,
 };
 
+enum route_http { ROUTE_HTTP1, ROUTE_HTTP_AUTO, ROUTE_HTTP2 };
+
 enum route_trim { ROUTE_TRIM_LENIENT, ROUTE_TRIM_STRICT };
 
 struct route_config {
-    char *path;     /* begins with `/`, does not end with one; has no escapes */
-    char *upstream; /* an http or https URL */
-    int dialect;    /* enum route_dialect */
-    int snapshot;   /* enum route_snapshot */
-    int trim;       /* enum route_trim */
+    char *path;        /* begins with `/`, does not end with one; has no escapes */
+    char *upstream;    /* an http or https URL */
+    int upstream_http; /* enum route_http */
+    int dialect;       /* enum route_dialect */
+    int snapshot;      /* enum route_snapshot */
+    int trim;          /* enum route_trim */
     /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and
      * X-Correlation-ID; spelt as in the file. */
     struct option_list forward;

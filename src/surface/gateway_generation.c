@@ -460,12 +460,15 @@ static struct str make_url(struct generation *gen, const struct request *req)
 
 static void make_fetch(struct generation *gen, const struct generation_order *o)
 {
+    static const enum fetch_version versions[] = {[ROUTE_HTTP1] = FETCH_HTTP1,
+                                                  [ROUTE_HTTP_AUTO] = FETCH_HTTP_AUTO,
+                                                  [ROUTE_HTTP2] = FETCH_HTTP2};
     const struct route_config *c = gen->route->config;
     gen->fetch = (struct fetch){.url = make_url(gen, o->x->request),
                                 .method = STR("POST"),
                                 .body = arena_dup(&gen->arena, o->body),
                                 .policy = {.allow_loopback = true, .allow_private = true},
-                                .version = FETCH_HTTP_AUTO,
+                                .version = versions[c->upstream_http],
                                 .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
                                 .first_byte_timeout_ms = (uint32_t)c->first_byte_timeout_ms,
                                 .idle_timeout_ms = (uint32_t)c->idle_timeout_ms,
