@@ -56,9 +56,12 @@ static uint64_t due_tick(const struct timer *t)
 
 void sched_start(struct sched *s, struct timer *t, uint64_t delay_ms)
 {
+    uint64_t now_ms = s->now_ms;
     timer_stop(t);
+    if (s->awake_ms != NULL && s->awake_ms(s) > now_ms)
+        now_ms = s->awake_ms(s);
     /* A delay from a setting may be huge, and a sum that wrapped would fire at once. */
-    t->due_ms = delay_ms < DUE_MAX - s->now_ms ? s->now_ms + delay_ms : DUE_MAX;
+    t->due_ms = delay_ms < DUE_MAX - now_ms ? now_ms + delay_ms : DUE_MAX;
     uint64_t tick = due_tick(t);
     if (tick <= s->tick) /* that slot may have been visited in this turn */
         tick = s->tick + 1;

@@ -35,6 +35,9 @@ struct sched {
     struct link slots[SCHED_SLOTS];
     uint64_t tick;      /* wheel position: every timer due before it has fired */
     uint64_t wake_tick; /* no slot before it holds a timer that is due; UINT64_MAX: none runs */
+    /* For a driver whose callbacks run before the turn that their round ends with: what now_ms is
+     * about to be. Delays count from there, however long it slept. NULL: now_ms is right. */
+    uint64_t (*awake_ms)(const struct sched *s);
 };
 
 void sched_init(struct sched *s, uint64_t now_ms, int64_t wall_ms);

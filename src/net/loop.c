@@ -24,6 +24,13 @@ static void turn(struct loop *l)
     sched_turn(&l->sched, clock_mono_ms(), clock_wall_ms());
 }
 
+/* libuv looks at the clock when it wakes, before it calls anybody. Without this a connection that
+ * ended a long sleep would have had its time before it could say anything. */
+static uint64_t awake_ms(const struct sched *s)
+{
+    return uv_now(&container_of(s, const struct loop, sched)->uv);
+}
+
 static void on_alarm(uv_timer_t *t)
 {
     turn(t->data);
@@ -49,6 +56,7 @@ int loop_init(struct loop *l)
     if (err != 0)
         return err;
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
+    l->sched.awake_ms = awake_ms;
     l->alarm_at_ms = 0;
     l->spare_outqs = NULL;
     l->n_spare_outqs = 0;
