@@ -11,7 +11,7 @@
 CC      ?= gcc
 O       ?= build
 PREFIX  ?= /usr/local
-PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb
+PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2
 VERSION := $(shell cat VERSION)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \

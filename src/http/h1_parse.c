@@ -157,7 +157,7 @@ static int next_line(const struct head *h, struct h1_head_state *state, const ch
 
 /* ---- the request line ---- */
 
-static enum method method_of(struct str text)
+enum method h1_method(struct str text)
 {
     static const struct {
         struct str text;
@@ -186,8 +186,7 @@ static int parse_version(const struct head *h, struct str text)
     return 0;
 }
 
-/* host[:port], as in Host and in an absolute target: a name or address, or one in brackets. */
-static bool host_ok(struct str s)
+bool h1_host_ok(struct str s)
 {
     size_t i = 0;
     if (s.n > 0 && s.p[0] == '[') {
@@ -210,6 +209,14 @@ static bool host_ok(struct str s)
     return true;
 }
 
+bool h1_target_ok(struct str s)
+{
+    size_t i = 0;
+    while (i < s.n && is(s.p[i], TARGET))
+        i++;
+    return i > 0 && i == s.n;
+}
+
 static void split_query(struct request *req, struct str target)
 {
     struct str rest = target;
@@ -224,7 +231,7 @@ static int parse_absolute(struct head *h, struct str rest)
     while (n < rest.n && rest.p[n] != '/' && rest.p[n] != '?')
         n++;
     h->authority = str_of(rest.p, n);
-    if (!host_ok(h->authority))
+    if (!h1_host_ok(h->authority))
         return refuse(h, 400, "the request target names no valid host");
     split_query(h->req, str_skip(rest, n));
     /* No path means `/`. There is one at hand: the last of the `//` before the host. */
@@ -268,7 +275,7 @@ static int parse_request_line(struct head *h, struct str line)
     if (target.n == 0 || target.p[target.n] != ' ')
         return refuse(h, 400, "the request target is missing or holds a forbidden character");
     h->req->method_text = method;
-    h->req->method = method_of(method);
+    h->req->method = h1_method(method);
     int err = parse_version(h, str_skip(line, method.n + 1 + target.n + 1));
     if (err < 0)
         return err;
@@ -382,7 +389,7 @@ static int judge_host(struct head *h)
         return refuse(h, 400, "Host is given more than once");
     if (h->hosts == 0 && h->req->version == 11)
         return refuse(h, 400, "Host is missing");
-    if (h->hosts == 1 && !host_ok(h->host))
+    if (h->hosts == 1 && !h1_host_ok(h->host))
         return refuse(h, 400, "Host is not a host name with an optional port");
     h->req->host = h->authority.n > 0 ? h->authority : h->host;
     return 0;

@@ -55,6 +55,12 @@ struct h1_framing {
 int h1_parse_head(struct h1_head_state *state, const char *bytes, size_t n, struct request *req,
                   struct h1_framing *framing, const char **why);
 
+/* For HTTP/2, which has the same words in other places. A host is host[:port]: a name or address,
+ * or one in brackets. A target is made of visible characters but `#`. */
+enum method h1_method(struct str text);
+bool h1_host_ok(struct str s);
+bool h1_target_ok(struct str s);
+
 /* The chunked coding, decoded in place as bytes arrive. Zero-initialised to begin. */
 struct h1_chunked {
     uint64_t left;     /* of the current chunk's data; in a trailer, see h1_parse.c */

@@ -78,7 +78,7 @@ static inline void http_count_response(struct http *http, int status)
 void http_dispatch(struct http *http, struct exchange *x);
 
 /* What http_accept speaks, as TLS offers it: best first, each with its length before it. */
-#define HTTP_ALPN "\x08http/1.1"
+#define HTTP_ALPN "\x02h2\x08http/1.1"
 
 /* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. tls:
  * NULL, or what to secure it with. */

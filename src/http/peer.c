@@ -2,6 +2,7 @@
 #include "http/peer.h"
 #include "base/mem.h"
 #include "http/h1.h"
+#include "http/h2.h"
 #include "http/http.h"
 #include "net/loop.h"
 
@@ -113,7 +114,7 @@ void peer_drain(struct link *l)
         return;
     if (p->speaks != NULL)
         p->speaks->drain(p);
-    else
+    else if (p->n_first == 0)
         peer_close(p);
 }
 
@@ -134,15 +135,38 @@ void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
     timer_init(&p->timer, on_timeout);
 }
 
+/* The protocol that the handshake agreed on, or else the one that the first bytes belong to. False:
+ * they might yet become the preface. */
+static bool start(struct peer *p, struct str bytes)
+{
+    struct str preface = STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    struct str agreed = conn_protocol(&p->conn);
+    if (str_eq(agreed, STR("h2")) || (agreed.n == 0 && str_starts(bytes, preface)))
+        h2_start(p, bytes);
+    else if (agreed.n == 0 && str_starts(preface, bytes))
+        return false;
+    else
+        h1_start(p, bytes);
+    return true;
+}
+
 static void on_first_bytes(struct conn *c)
 {
     struct peer *p = peer_of(c);
     char *bytes = p->http->loop->scratch;
-    ssize_t got = conn_read(c, bytes, FIRST_READ);
-    if (got > 0)
-        h1_start(p, str_of(bytes, (size_t)got));
-    else if (got != CONN_AGAIN)
+    memcpy(bytes, p->first, p->n_first);
+    ssize_t got = conn_read(c, bytes + p->n_first, FIRST_READ - p->n_first);
+    if (got == CONN_AGAIN)
+        return;
+    if (got <= 0) {
         peer_close(p);
+        return;
+    }
+    size_t n = p->n_first + (size_t)got;
+    if (start(p, str_of(bytes, n)))
+        return;
+    memcpy(p->first, bytes, n);
+    p->n_first = (uint8_t)n;
 }
 
 static const struct conn_ops unknown = {

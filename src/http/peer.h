@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* peer.h -- one connection of a server: what is the same whatever it speaks.
  *
- * It begins without a protocol. When its first bytes come, one is chosen.
+ * It begins without a protocol. What the handshake of TLS agreed on decides, or else its first
+ * bytes: those of HTTP/2's preface, or any others.
  * From then on the protocol has the connection, its callbacks and both timers; at the end it gives
  * it back to linger. The memory goes when the connection is closed, the protocol's with it. */
 #ifndef HTTP_PEER_H
@@ -20,6 +21,8 @@ struct protocol {
     void (*free)(void *session);   /* of a connection that is closed */
 };
 
+#define PEER_PREFACE 24 /* bytes that an HTTP/2 client begins with */
+
 struct peer {
     struct conn conn;
     struct http *http;
@@ -29,6 +32,8 @@ struct peer {
     const struct protocol *speaks; /* NULL: not known yet */
     void *session;                 /* the protocol's */
     bool lingering;
+    uint8_t n_first;
+    char first[PEER_PREFACE]; /* read so far, while they do not say which protocol it is */
 };
 
 static inline struct peer *peer_of(struct conn *c)

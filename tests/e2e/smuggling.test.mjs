@@ -133,7 +133,7 @@ const REQUEST_LINES = {
     "a space in the target": get("GET /v1/stream/vic tim HTTP/1.1"),
     "an unknown expectation": [post("Content-Length: 4\r\nExpect: 200-maybe\r\n"), 417],
     "a TLS hello": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    "an HTTP/2 preface": ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505],
+    "almost an HTTP/2 preface": ["PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", 505],
     "a NUL first": `\0${get("GET /v1/stream/victim HTTP/1.1")}`,
 };
 
