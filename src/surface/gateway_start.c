@@ -305,8 +305,8 @@ struct sweep {
     struct gateway *gateway;
     struct store_docs docs;
     struct store_put put;
-    struct doc_put removals[SWEEP_AT_ONCE];
-    size_t n;
+    struct buf removals; /* of struct doc_put */
+    size_t done;         /* of them */
     struct arena arena;
 };
 
@@ -314,13 +314,35 @@ static void sweep_free(struct sweep *s)
 {
     struct gateway *g = s->gateway;
     arena_deinit(&s->arena);
+    buf_deinit(&s->removals);
     free(s);
     gateway_end(g);
 }
 
+static void on_swept(struct store_put *put, int err);
+
+static void sweep_some(struct sweep *s)
+{
+    const struct doc_put *all = (const struct doc_put *)(const void *)s->removals.p;
+    size_t n = s->removals.n / sizeof *all - s->done;
+    if (n == 0 || s->gateway->stopping) {
+        sweep_free(s);
+        return;
+    }
+    if (n > SWEEP_AT_ONCE)
+        n = SWEEP_AT_ONCE;
+    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = on_swept};
+    s->done += n;
+    store_put(s->gateway->setup.store, &s->put);
+}
+
 static void on_swept(struct store_put *put, int err)
 {
-    sweep_free(container_of(put, struct sweep, put)); /* one that changed meanwhile: next time */
+    struct sweep *s = container_of(put, struct sweep, put);
+    if (err == 0 || err == ERR_VERSION) /* one of them has changed meanwhile: next time */
+        sweep_some(s);
+    else
+        sweep_free(s);
 }
 
 static void on_keys(struct store_docs *docs, int err)
@@ -328,18 +350,15 @@ static void on_keys(struct store_docs *docs, int err)
     struct sweep *s = container_of(docs, struct sweep, docs);
     int64_t now = s->gateway->setup.sched->wall_ms;
     struct key_value v;
-    for (size_t i = 0; err == 0 && i < docs->n_rows && s->n < SWEEP_AT_ONCE; i++) {
+    for (size_t i = 0; err == 0 && i < docs->n_rows; i++) {
         const struct doc_row *row = &docs->rows[i];
-        if (key_value_take(row->value, &v) == 0 && v.expires_ms <= now)
-            s->removals[s->n++] = (struct doc_put){.key = arena_dup(&s->arena, row->key),
-                                                   .expect_version = row->version};
+        if (key_value_take(row->value, &v) != 0 || v.expires_ms > now)
+            continue;
+        struct doc_put put = {.key = arena_dup(&s->arena, row->key),
+                              .expect_version = row->version};
+        buf_put(&s->removals, str_of((const char *)&put, sizeof put));
     }
-    if (s->n == 0) {
-        sweep_free(s);
-        return;
-    }
-    s->put = (struct store_put){.docs = s->removals, .n_docs = s->n, .done = on_swept};
-    store_put(s->gateway->setup.store, &s->put);
+    sweep_some(s);
 }
 
 void gateway_sweep_keys(struct gateway *g)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The gateway's end, with a store that answers when the test says so. */
+/* The gateway and its store: what it takes out again, and its end while the store is slow. */
 #include "base/mem.h"
+#include "base/pack.h"
 #include "engine/subscriber.h"
 #include "http/fetch.h"
 #include "http/http.h"
 #include "net/loop.h"
 #include "route_config.h"
 #include "store/store.h"
-#include "surface/gateway.h"
+#include "surface/gateway_core.h"
 #include "telemetry/metrics.h"
 #include "telemetry/trace.h"
 
@@ -61,6 +62,14 @@ static void turns(struct bench *b, int n)
         uv_run(&b->loop.uv, UV_RUN_ONCE);
 }
 
+/* Turns until it is so; asserts that it comes to that. */
+#define UNTIL(b, condition)                                                                        \
+    do {                                                                                           \
+        for (int left_ = 10000; !(condition) && left_ > 0; left_--)                                \
+            turns(b, 1);                                                                           \
+        assert_true(condition);                                                                    \
+    } while (0)
+
 static void on_alive(uv_timer_t *t)
 {
 }
@@ -74,7 +83,12 @@ static const struct route_config route = {.path = path,
                                           .state_ttl_ms = 1000,
                                           .snapshot_ttl_ms = 1000,
                                           .resume_ttl_ms = 1000};
-static const struct http_limits limits = {.connections = 3, .inflight_bytes = 10000};
+static const struct http_limits limits = {.connections = 3,
+                                          .inflight_bytes = 10000,
+                                          .head_timeout_ms = 60000,
+                                          .idle_timeout_ms = 60000,
+                                          .body_timeout_ms = 60000,
+                                          .write_timeout_ms = 60000};
 
 static int set_up(void **state)
 {
@@ -141,19 +155,12 @@ static void on_stopped(void *ctx)
 static void ask_and_stop(struct bench *b, const char *request)
 {
     assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
-    turns(b, 5);
+    UNTIL(b, slow.read != NULL || slow.docs != NULL);
     http_drain(&b->http);
     http_close_all(&b->http);
-    turns(b, 5);
-    assert_int_equal(b->http.n_connections, 0);
+    UNTIL(b, b->http.n_connections == 0);
     gateway_stop(b->gateway, on_stopped, b);
     turns(b, 5);
-}
-
-static void assert_stops(struct bench *b)
-{
-    turns(b, 10);
-    assert_true(b->stopped);
 }
 
 static void test_a_read_is_waited_for(void **state)
@@ -163,7 +170,7 @@ static void test_a_read_is_waited_for(void **state)
     assert_non_null(slow.read);
     assert_false(b->stopped);
     slow.real->read(b->store, slow.read);
-    assert_stops(b);
+    UNTIL(b, b->stopped);
 }
 
 static void test_a_snapshot_is_waited_for(void **state)
@@ -174,11 +181,10 @@ static void test_a_snapshot_is_waited_for(void **state)
     assert_non_null(snapshot);
     assert_false(b->stopped);
     slow.real->read(b->store, snapshot);
-    turns(b, 5);
-    assert_ptr_not_equal(slow.read, snapshot); /* now the events */
+    UNTIL(b, slow.read != snapshot); /* now the events */
     assert_false(b->stopped);
     slow.real->read(b->store, slow.read);
-    assert_stops(b);
+    UNTIL(b, b->stopped);
 }
 
 /* The key is free: nothing begins under it any more. */
@@ -190,7 +196,62 @@ static void test_a_key_is_waited_for(void **state)
     assert_non_null(slow.docs);
     assert_false(b->stopped);
     slow.real->docs(b->store, slow.docs);
-    assert_stops(b);
+    UNTIL(b, b->stopped);
+}
+
+/* ---- keys ---- */
+
+static size_t n_put, n_left;
+
+static void on_put(struct store_put *p, int err)
+{
+    assert_int_equal(err, 0);
+    n_put++;
+}
+
+static void put_key(struct bench *b, int i, int64_t expires_ms)
+{
+    struct buf value = {0};
+    pack_str(&value, STR(ID));
+    pack_str(&value, STR("a fingerprint"));
+    pack_i64(&value, expires_ms);
+    char key[32];
+    snprintf(key, sizeof key, "gateway-key/%04d", i);
+    struct doc_put put = {.key = str_of_cstr(key), .value = buf_str(&value)};
+    struct store_put op = {.docs = &put, .n_docs = 1, .done = on_put};
+    store_put(b->store, &op);
+    n_put = 0;
+    UNTIL(b, n_put == 1);
+    buf_deinit(&value);
+}
+
+static void on_count(struct store_docs *d, int err)
+{
+    assert_int_equal(err, 0);
+    n_left = d->n_rows;
+}
+
+static size_t count_keys(struct bench *b)
+{
+    struct store_docs docs = {.prefix = STR("gateway-key/"), .limit = 1000, .done = on_count};
+    n_left = SIZE_MAX;
+    store_docs(b->store, &docs);
+    UNTIL(b, n_left != SIZE_MAX);
+    return n_left;
+}
+
+static void test_all_keys_whose_time_is_over_go(void **state)
+{
+    struct bench *b = *state;
+    slow.ops.docs = slow.real->docs;
+    for (int i = 0; i < 600; i++)
+        put_key(b, i, i % 200 == 7 ? INT64_MAX : 1);
+    gateway_sweep_keys(b->gateway);
+    UNTIL(b, count_keys(b) == 3);
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    UNTIL(b, b->stopped);
 }
 
 int main(void)
@@ -200,6 +261,7 @@ int main(void)
         T(test_a_read_is_waited_for),
         T(test_a_snapshot_is_waited_for),
         T(test_a_key_is_waited_for),
+        T(test_all_keys_whose_time_is_over_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
