@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP server that answers as it is asked to: see backend-plan.mjs. `node backend-process.mjs
+// PORT` prints its port once it listens (0: any). Tests also ask it:
+//   GET /_seen          the requests so far
+//   POST /_go?name=N    lets the answers of this name pass their next gate, now or later
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
+import { eventsOf, wireOf } from "./backend-plan.mjs";
+
+const seen = [];
+const gates = new Map(); // name -> { open: how many times, waiting: [resolve] }
+
+function gateOf(name) {
+    if (!gates.has(name)) gates.set(name, { open: 0, waiting: [] });
+    return gates.get(name);
+}
+
+/** Each answer of a name passes its k-th gate with the k-th go. */
+async function passGate(name, k) {
+    const gate = gateOf(name);
+    while (gate.open < k) await new Promise((resolve) => gate.waiting.push(resolve));
+}
+
+function go(name) {
+    const gate = gateOf(name);
+    gate.open++;
+    for (const resolve of gate.waiting.splice(0)) resolve();
+}
+
+async function bodyOf(request) {
+    const pieces = [];
+    for await (const piece of request) pieces.push(piece);
+    return Buffer.concat(pieces).toString("utf8");
+}
+
+/** True if the answer is over before its end. */
+function meetsFate(plan, sent, response) {
+    if (plan.fate === undefined || sent !== plan.at) return false;
+    if (plan.fate === "cut") response.socket.destroySoon(); // what was written still leaves
+    if (plan.fate === "exit") process.exit(1);
+    return true;
+}
+
+async function sendEvents(response, plan, entry, closed) {
+    response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
+    response.flushHeaders();
+    let passed = 0;
+    if (meetsFate(plan, 0, response)) return;
+    for (const event of eventsOf(plan)) {
+        if (plan.gates?.includes(entry.sent)) await passGate(plan.name, ++passed);
+        if (plan.every && entry.sent > 0) await delay(plan.every);
+        if (response.destroyed) return;
+        const room = response.write(wireOf(event, entry.sent + 1));
+        if (!room) await Promise.race([once(response, "drain"), closed]);
+        entry.sent++;
+        if (meetsFate(plan, entry.sent, response)) return;
+    }
+    response.end();
+    entry.finished = true;
+}
+
+function sendAnswer(response, { status, type, base64 }) {
+    response.writeHead(status, type ? { "content-type": type } : {});
+    response.end(Buffer.from(base64, "base64"));
+}
+
+async function answer(request, response) {
+    const body = await bodyOf(request);
+    const { method, url, headers } = request;
+    const entry = { method, url, headers, body, sent: 0, finished: false, closed: false };
+    seen.push(entry);
+    const closed = once(response, "close").then(() => (entry.closed = true));
+    const plan = JSON.parse(body).plan;
+    if (plan.mute) return;
+    if (plan.answer) {
+        sendAnswer(response, plan.answer);
+    } else if (plan.raw !== undefined) {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.end(plan.raw);
+    } else {
+        await sendEvents(response, plan, entry, closed);
+    }
+}
+
+async function handle(request, response) {
+    const url = new URL(request.url, "http://backend");
+    if (url.pathname === "/_seen") {
+        response.end(JSON.stringify(seen));
+    } else if (url.pathname === "/_go") {
+        go(url.searchParams.get("name"));
+        response.end();
+    } else {
+        await answer(request, response);
+    }
+}
+
+const server = createServer((request, response) => {
+    response.on("error", () => {}); // a peer that went away
+    handle(request, response).catch((error) => {
+        if (error.code !== "ECONNRESET") console.error(error);
+        response.destroy();
+    });
+});
+server.keepAliveTimeout = 60_000;
+server.listen({ port: Number(process.argv[2]), host: "127.0.0.1", backlog: 2048 }, () =>
+    console.log(server.address().port),
+);
