@@ -90,7 +90,7 @@ static void on_stop_stat(struct store_stat *stat, int err)
 
 static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id)
 {
-    struct generation *gen = generation_find(r->gateway, id);
+    struct generation *gen = generation_find(r, id);
     if (gen != NULL) {
         generation_cancel(gen, x);
         return;

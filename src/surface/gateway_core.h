@@ -90,7 +90,8 @@ struct generation_order {
 };
 void generation_start(struct generation_order *o);
 
-struct generation *generation_find(struct gateway *g, struct str request_id);
+/* Of this route, under way; NULL: there is none. */
+struct generation *generation_find(struct gateway_route *r, struct str request_id);
 struct generation *generation_of_chat(struct gateway_route *r, struct str chat);
 struct str generation_id(const struct generation *gen);
 

@@ -60,9 +60,10 @@ static struct str chat_key(struct arena *a, const struct gateway_route *r, struc
     return arena_printf(a, "%.*s %.*s", (int)r->path.n, r->path.p, (int)chat.n, chat.p);
 }
 
-struct generation *generation_find(struct gateway *g, struct str request_id)
+struct generation *generation_find(struct gateway_route *r, struct str request_id)
 {
-    return map_get(&g->running, request_id);
+    struct generation *gen = map_get(&r->gateway->running, request_id);
+    return gen != NULL && gen->route == r ? gen : NULL;
 }
 
 struct generation *generation_of_chat(struct gateway_route *r, struct str chat)
@@ -216,20 +217,15 @@ static void discard_free(struct discard *d)
     free(d);
 }
 
-static void on_key_removed(struct store_put *p, int err)
-{
-    discard_free(container_of(p, struct discard, put));
-}
-
 static void on_stream_removed(struct store_remove *r, int err)
 {
-    struct discard *d = container_of(r, struct discard, remove);
-    if (d->key.key.n == 0) {
-        discard_free(d);
-        return;
-    }
-    d->put = (struct store_put){.docs = &d->key, .n_docs = 1, .done = on_key_removed};
-    store_put(d->gateway->setup.store, &d->put);
+    discard_free(container_of(r, struct discard, remove));
+}
+
+static void on_key_removed(struct store_put *p, int err)
+{
+    struct discard *d = container_of(p, struct discard, put);
+    store_remove(d->gateway->setup.store, &d->remove);
 }
 
 static void discard_stream(struct generation *gen)
@@ -244,8 +240,12 @@ static void discard_stream(struct generation *gen)
     d->key.key = arena_dup(&d->arena, gen->key.key);
     d->remove =
         (struct store_remove){.name = arena_dup(&d->arena, gen->name), .done = on_stream_removed};
+    d->put = (struct store_put){.docs = &d->key, .n_docs = 1, .done = on_key_removed};
     gateway_begin(g);
-    store_remove(g->setup.store, &d->remove);
+    if (d->key.key.n > 0) /* first: it must not lead to a stream that is gone */
+        store_put(g->setup.store, &d->put);
+    else
+        store_remove(g->setup.store, &d->remove);
 }
 
 static void pass_over(struct generation *gen)

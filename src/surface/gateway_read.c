@@ -340,6 +340,8 @@ struct read_start {
     struct read_order *order;
     struct store_read read;
     struct buf ahead;
+    struct buf snapshot;   /* that comes before the events; n == 0: none */
+    uint64_t snapshot_seq; /* number of the last event in it */
     struct arena arena;
     bool trimmed;
 };
@@ -347,6 +349,7 @@ struct read_start {
 static void start_free(struct read_start *s)
 {
     buf_deinit(&s->ahead);
+    buf_deinit(&s->snapshot);
     arena_deinit(&s->arena);
     free(s);
 }
@@ -434,7 +437,7 @@ static void start_read(struct read_start *s, enum read_from from)
 {
     struct gateway *g = s->order->route->gateway;
     s->read.from = from;
-    s->read.event = s->order->seq;
+    s->read.event = s->snapshot.n > 0 ? s->snapshot_seq : s->order->seq;
     gateway_begin(g);
     store_read(g->setup.store, &s->read);
 }
@@ -475,62 +478,64 @@ static void nothing_more(struct read_start *s)
     exchange_release(x);
 }
 
+/* Told once; the reader goes on behind it. */
+static void put_snapshot(struct read_start *s)
+{
+    struct read_order *o = s->order;
+    if (s->snapshot.n == 0)
+        return;
+    dialect_put_snapshot(&s->ahead, dialect_of(o->route), buf_str(&s->snapshot), s->snapshot_seq);
+    o->seq = s->snapshot_seq;
+    s->snapshot.n = 0;
+}
+
 static void on_start_read(struct store_read *read, int err)
 {
     struct read_start *s = container_of(read, struct read_start, read);
     struct read_order *o = s->order;
     struct gateway *g = o->route->gateway;
     uint64_t events = err == 0 ? upstream_events(&read->info) : 0;
+    if (read->from == READ_TAIL)
+        s->snapshot_seq = events;
     if (err == ERR_GAP) {
+        put_snapshot(s);
         begin_with_gap(s, read->gap.reason);
     } else if (err != 0) {
         refuse(s, err);
-    } else if (o->seq > events && read->from == READ_EVENT) { /* it counts our notice */
+    } else if (read->event > events && read->from == READ_EVENT) { /* it counts our notice */
         store_read_release(read);
         begin_with_gap(s, GAP_UNKNOWN);
     } else if (o->polite && read->info.end != END_NONE && o->seq >= events) {
         nothing_more(s);
     } else {
+        put_snapshot(s);
         begin(s);
     }
     gateway_end(g);
-}
-
-static void put_snapshot(struct read_start *s, struct str payload, uint64_t seq)
-{
-    struct read_order *o = s->order;
-    dialect_put_snapshot(&s->ahead, dialect_of(o->route), payload, seq);
-    o->seq = seq;
 }
 
 /* Of one that has ended: nothing comes behind it but how it did. */
 static void on_old_snapshot(struct snapshot_look *l)
 {
     struct read_start *s = l->ctx;
-    bool found = l->payload.n > 0;
-    if (found)
-        put_snapshot(s, buf_str(&l->payload), 0);
+    buf_put(&s->snapshot, buf_str(&l->payload));
     snapshot_look_free(l);
-    start_read(s, found ? READ_TAIL : READ_EVENT);
+    start_read(s, s->snapshot.n > 0 ? READ_TAIL : READ_EVENT);
 }
 
 void gateway_read(struct read_order *o)
 {
-    struct gateway *g = o->route->gateway;
     struct read_start *s = mem_zalloc(sizeof *s);
     s->order = o;
     s->read = (struct store_read){.name = gateway_stream(&s->arena, o->route, o->request_id, ""),
                                   .max_bytes = BATCH_BYTES,
                                   .done = on_start_read};
-    struct generation *gen = generation_find(g, o->request_id);
-    struct buf payload = {0};
-    uint64_t seq;
+    struct generation *gen = generation_find(o->route, o->request_id);
     if (o->from_snapshot && gen == NULL) {
         snapshot_look_new(o->route, o->request_id, on_old_snapshot, s);
         return;
     }
-    if (o->from_snapshot && generation_snapshot(gen, &payload, &seq) == 0)
-        put_snapshot(s, buf_str(&payload), seq);
-    buf_deinit(&payload);
+    if (o->from_snapshot && generation_snapshot(gen, &s->snapshot, &s->snapshot_seq) != 0)
+        s->snapshot.n = 0;
     start_read(s, READ_EVENT);
 }
