@@ -50,6 +50,14 @@ void gateway_error(struct exchange *x, int status, struct str code, struct str m
     buf_deinit(&body);
 }
 
+void gateway_refuse(struct exchange *x, int err)
+{
+    int status = err_http_status(err);
+    if (status == 503)
+        exchange_header(x, STR("Retry-After"), STR("1"));
+    gateway_error(x, status, str_of_cstr(err_name(err)), str_of_cstr(err_text(err)), STR_NONE);
+}
+
 void gateway_put_cors(struct exchange *x)
 {
     exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
@@ -82,7 +90,7 @@ static void on_stop_stat(struct store_stat *stat, int err)
 {
     struct stop_request *r = container_of(stat, struct stop_request, stat);
     if (err != 0)
-        exchange_error(r->x, err);
+        gateway_refuse(r->x, err);
     else
         gateway_send_status(r->x, r->id, stat->info.end);
     exchange_release(r->x);
@@ -160,7 +168,7 @@ static void options(struct exchange *x)
 
 static void nowhere(struct exchange *x)
 {
-    exchange_problem(x, 404, STR("NO_ROUTE"), STR("this route has nothing under this path"));
+    gateway_error(x, 404, STR("NO_ROUTE"), STR("This route has nothing under this path"), STR_NONE);
 }
 
 static void handle_member(struct gateway_route *r, struct exchange *x, struct str id,
@@ -191,7 +199,7 @@ static void on_ignored_body(struct exchange *x, struct str body, int err)
     struct str rest = str_skip(x->request->path, r->path.n + 1);
     struct str id = str_cut(&rest, '/');
     if (err != 0)
-        exchange_error(x, err);
+        gateway_refuse(x, err);
     else if (!str_eq(id, STR("resume")) || rest.p != NULL)
         handle_member(r, x, id, rest);
     else if (x->request->method == METHOD_POST)

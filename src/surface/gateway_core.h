@@ -50,6 +50,7 @@ bool gateway_is_request_id(struct str text);
 /* `{"schema":"error.v1",...}`. details: JSON text; n == 0: none. */
 void gateway_error(struct exchange *x, int status, struct str code, struct str message,
                    struct str details);
+void gateway_refuse(struct exchange *x, int err); /* the same, of the table of errors */
 void gateway_put_cors(struct exchange *x);
 
 /* `{"request_id":..,"status":..}`. */

@@ -142,7 +142,7 @@ static void answer_stoppers(struct generation *gen, enum end_reason end, int err
         struct stopper *s = list_item(gen->stoppers.next, struct stopper, link);
         list_remove(&s->link);
         if (err != 0)
-            exchange_error(s->x, err);
+            gateway_refuse(s->x, err);
         else
             gateway_send_status(s->x, gen->id, end);
         exchange_release(s->x);
@@ -503,7 +503,7 @@ static void on_started(void *ctx, int err)
     if (err == ERR_VERSION && o->taken != NULL) {
         o->taken(o);
     } else {
-        exchange_error(x, err);
+        gateway_refuse(x, err);
         exchange_release(x);
     }
     gateway_check_stopped(g);

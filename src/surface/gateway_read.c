@@ -463,7 +463,7 @@ static void refuse(struct read_start *s, int err)
         o->missing(o);
         return;
     }
-    exchange_error(o->x, err);
+    gateway_refuse(o->x, err);
     exchange_release(o->x);
 }
 

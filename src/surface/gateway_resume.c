@@ -80,7 +80,7 @@ static void on_missing(struct read_order *o)
 static void refuse(struct resume *r, int err)
 {
     struct exchange *x = r->read.x;
-    exchange_error(x, err);
+    gateway_refuse(x, err);
     exchange_release(x);
 }
 

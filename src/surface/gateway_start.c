@@ -105,7 +105,7 @@ static void begin(struct start *s)
     const struct gateway_route *r = o->route;
     struct exchange *x = o->x;
     if (r->gateway->stopping || exchange_draining(x)) { /* since it came */
-        exchange_error(x, ERR_BUSY);
+        gateway_refuse(x, ERR_BUSY);
         exchange_release(x);
         return;
     }
@@ -197,7 +197,7 @@ static void on_key(struct store_docs *docs, int err)
         err = key_value_take(docs->rows[0].value, &v);
     s->key.expect_version = there ? docs->rows[0].version : 0;
     if (err != 0) {
-        exchange_error(x, err);
+        gateway_refuse(x, err);
         exchange_release(x);
     } else if (!there || v.expires_ms <= now_ms(s)) {
         begin(s);
@@ -269,7 +269,7 @@ static void on_body(struct exchange *x, struct str body, int err)
     struct start *s = x->state;
     struct str key = request_header(x->request, STR("Idempotency-Key"));
     if (err != 0) {
-        exchange_error(x, err);
+        gateway_refuse(x, err);
         return;
     }
     if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
@@ -290,7 +290,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
     if (!gateway_within_quota(r, x))
         return;
     if (r->gateway->stopping || exchange_draining(x)) {
-        exchange_error(x, ERR_BUSY);
+        gateway_refuse(x, ERR_BUSY);
         return;
     }
     struct start *s = arena_alloc(&x->arena, sizeof *s);
