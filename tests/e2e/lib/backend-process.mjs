@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP server that answers as it is asked to: see backend-plan.mjs. `node backend-process.mjs
-// PORT` prints its port once it listens (0: any). Tests also ask it:
+// PORT` prints its port once it listens (0: any), and runs until its input ends. Tests also ask it:
 //   GET /_seen          the requests so far
 //   POST /_go?name=N    lets the answers of this name pass their next gate, now or later
 import { once } from "node:events";
@@ -103,6 +103,7 @@ const server = createServer((request, response) => {
     });
 });
 server.keepAliveTimeout = 60_000;
+process.stdin.on("end", () => process.exit()).resume(); // whoever started it is gone
 server.listen({ port: Number(process.argv[2]), host: "127.0.0.1", backlog: 2048 }, () =>
     console.log(server.address().port),
 );

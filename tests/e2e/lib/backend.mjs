@@ -66,7 +66,7 @@ class Backend {
 /** Starts one on this port, or any; the test `t` ends it. */
 export async function startBackend(t, { port = 0 } = {}) {
     const child = spawn(process.execPath, [PROGRAM, String(port)], {
-        stdio: ["ignore", "pipe", "pipe"],
+        stdio: ["pipe", "pipe", "pipe"], // it ends with its input
     });
     const backend = new Backend(child);
     defer(t, async () => {
