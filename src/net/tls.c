@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,27 +32,22 @@ struct tls {
 
 /* ---- reading the files ---- */
 
-/* The last thing that OpenSSL said, which names what was wrong with the content. */
-static const char *openssl_says(void)
-{
-    const char *text = ERR_reason_error_string(ERR_peek_last_error());
-    return text != NULL ? text : "unknown error";
-}
-
 static bool said(int library, int reason)
 {
     unsigned long e = ERR_peek_last_error();
     return ERR_GET_LIB(e) == library && ERR_GET_REASON(e) == reason;
 }
 
+/* OpenSSL says much about the form of a file, little of it to the point. */
 static int refuse_file(const char *what, const char *path, char *why, size_t size)
 {
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
     if (access(path, R_OK) != 0)
         snprintf(why, size, "cannot read the %s %s: %s", what, path, strerror(errno));
-    else if (said(ERR_LIB_PEM, PEM_R_NO_START_LINE) || ERR_peek_last_error() == 0)
+    else if (said(ERR_LIB_SSL, ERR_R_PEM_LIB) || reason == NULL)
         snprintf(why, size, "there is no %s in PEM form in %s", what, path);
     else
-        snprintf(why, size, "the %s in %s cannot be used: %s", what, path, openssl_says());
+        snprintf(why, size, "the %s in %s cannot be used: %s", what, path, reason);
     return ERR_SYNTAX;
 }
 
@@ -132,7 +126,9 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
 {
     struct tls *t = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     int64_t now_s = (int64_t)(clock_mono_ms() / 1000) + 1;
-    return tls_tickets_apply(&t->tickets, name, iv, cipher, mac, sealing != 0, now_s);
+    bool once =
+        SSL_version(ssl) == TLS1_3_VERSION; /* clients use a ticket once, and want another */
+    return tls_tickets_apply(&t->tickets, name, iv, cipher, mac, sealing != 0, once, now_s);
 }
 
 static bool set_up(struct tls *t, SSL_CTX *c)
@@ -157,7 +153,7 @@ int tls_reload(struct tls *t, char *why, size_t size)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     if (context == NULL || !set_up(t, context)) {
-        snprintf(why, size, "OpenSSL cannot be set up: %s", openssl_says());
+        snprintf(why, size, "OpenSSL cannot be set up as needed");
         SSL_CTX_free(context);
         ERR_clear_error();
         return ERR_SYNTAX;

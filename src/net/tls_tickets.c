@@ -53,7 +53,7 @@ static bool set_mac(const struct tls_ticket_key *k, EVP_MAC_CTX *mac)
 
 /* OpenSSL's answers: -1 an error, 0 no ticket (a full handshake), 1 go on, 2 and seal a new one. */
 int tls_tickets_apply(struct tls_tickets *t, uint8_t name[16], uint8_t *iv, EVP_CIPHER_CTX *cipher,
-                      EVP_MAC_CTX *mac, bool sealing, int64_t now_s)
+                      EVP_MAC_CTX *mac, bool sealing, bool once, int64_t now_s)
 {
     const EVP_CIPHER *aes = EVP_aes_256_cbc();
     const struct tls_ticket_key *k =
@@ -67,7 +67,7 @@ int tls_tickets_apply(struct tls_tickets *t, uint8_t name[16], uint8_t *iv, EVP_
     }
     if (EVP_CipherInit_ex(cipher, aes, NULL, k->cipher, iv, sealing) != 1 || !set_mac(k, mac))
         return -1;
-    return sealing || k == &t->keys[0] ? 1 : 2;
+    return sealing || (k == &t->keys[0] && !once) ? 1 : 2;
 }
 
 void tls_tickets_wipe(struct tls_tickets *t)

@@ -26,9 +26,10 @@ const struct tls_ticket_key *tls_tickets_sealing(struct tls_tickets *t, int64_t 
 const struct tls_ticket_key *tls_tickets_opening(const struct tls_tickets *t,
                                                  const uint8_t name[16], int64_t now_s);
 
-/* What OpenSSL's callback for ticket keys is to return. */
+/* What OpenSSL's callback for ticket keys is to return. once: whoever opens a ticket is given a new
+ * one, and not only when the key has changed since. */
 int tls_tickets_apply(struct tls_tickets *t, uint8_t name[16], uint8_t *iv, EVP_CIPHER_CTX *cipher,
-                      EVP_MAC_CTX *mac, bool sealing, int64_t now_s);
+                      EVP_MAC_CTX *mac, bool sealing, bool once, int64_t now_s);
 
 void tls_tickets_wipe(struct tls_tickets *t);
 
