@@ -63,7 +63,7 @@ UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills powercut bench help
+.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark
@@ -163,7 +163,11 @@ CUTS ?= 100
 powercut: all
 	O=$(O) CUTS=$(CUTS) tests/powercut/run
 
-hunt: fuzz crash kills powercut
+# The whole public suite over TLS; `make test` runs what does not wait for the clock.
+suite-tls: all
+	cd tests/conformance && npm ci --no-audit --no-fund && TIDEMARK_TLS=1 TIDEMARK_BIN=$(abspath $(O)/tidemark) npm test
+
+hunt: fuzz crash kills powercut suite-tls
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench

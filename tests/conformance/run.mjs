@@ -4,8 +4,9 @@
 //
 //   TIDEMARK_BIN    the binary to start
 //   TIDEMARK_ARGS   more flags of `serve`; they come last and win, so that other stores can be run
+//   TIDEMARK_TLS    set: over TLS, with a certificate made on the spot
 //   arguments       go to vitest, e.g. -t "name of a test" (the count is then not checked)
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
@@ -21,6 +22,7 @@ const STOP_MS = 15_000;
 const here = dirname(fileURLToPath(import.meta.url));
 const binary = process.env.TIDEMARK_BIN;
 const moreFlags = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
+const secure = Boolean(process.env.TIDEMARK_TLS);
 const vitestFlags = process.argv.slice(2);
 
 // Ports below the range the kernel hands out to outgoing connections, so that none of those can
@@ -48,9 +50,21 @@ function accepts(port) {
     });
 }
 
-async function startServer() {
+/** Its own authority, which the suite's processes are told to trust. */
+function makeCertificate(folder) {
+    const cert = join(folder, "cert.pem");
+    const key = join(folder, "key.pem");
+    const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    const who = ["-subj", "/CN=conformance", "-addext", "subjectAltName=IP:127.0.0.1"];
+    const files = ["-keyout", key, "-out", cert];
+    execFileSync("openssl", ["req", "-x509", ...kind, ...who, ...files], { stdio: "pipe" });
+    return { cert, flags: ["--tls-cert", cert, "--tls-key", key] };
+}
+
+async function startServer(tls) {
     const port = await freePort();
-    const args = ["serve", "--store", "memory", "--listen", `127.0.0.1:${port}`, ...moreFlags];
+    const listen = ["--listen", `127.0.0.1:${port}`, ...tls.flags];
+    const args = ["serve", "--store", "memory", ...listen, ...moreFlags];
     const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     const server = { child, port, output: "", ended: once(child, "exit") };
     server.ended.catch(() => {}); // a binary that cannot be started is reported below
@@ -78,7 +92,7 @@ async function stopServer({ child, ended, output }) {
         );
 }
 
-async function runSuite(port, folder) {
+async function runSuite(port, tls, folder) {
     const report = join(folder, "report.json");
     const args = [
         join(here, "node_modules", "vitest", "vitest.mjs"),
@@ -90,7 +104,9 @@ async function runSuite(port, folder) {
         `--outputFile.json=${report}`,
         ...vitestFlags,
     ];
-    const env = { ...process.env, CONFORMANCE_TEST_URL: `http://127.0.0.1:${port}` };
+    const scheme = secure ? "https" : "http";
+    const env = { ...process.env, CONFORMANCE_TEST_URL: `${scheme}://127.0.0.1:${port}` };
+    if (secure) env.NODE_EXTRA_CA_CERTS = tls.cert;
     const vitest = spawn(process.execPath, args, { cwd: here, env, stdio: "inherit" });
     await once(vitest, "exit");
     return JSON.parse(await readFile(report, "utf8"));
@@ -100,10 +116,11 @@ async function main() {
     if (!binary) throw new Error("set TIDEMARK_BIN to the binary to test");
     const folder = await mkdtemp(join(tmpdir(), "tidemark-conformance-"));
     try {
-        const server = await startServer();
+        const tls = secure ? makeCertificate(folder) : { flags: [] };
+        const server = await startServer(tls);
         let report;
         try {
-            report = await runSuite(server.port, folder);
+            report = await runSuite(server.port, tls, folder);
         } finally {
             await stopServer(server);
         }

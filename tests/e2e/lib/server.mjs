@@ -68,13 +68,15 @@ class Server {
     stdout = "";
     #sent = new Set();
     #killed = false;
-    #agent = new Agent({ pipelining: 1, connections: 64 });
+    #agent;
 
-    constructor(where, child, args) {
+    constructor(where, child, args, tls) {
         this.where = where; // what net.connect takes: { host, port } or { path }
         this.child = child;
         this.args = args;
-        this.base = where.path ? "http://localhost" : `http://${where.host}:${where.port}`;
+        const scheme = tls ? "https" : "http";
+        this.base = where.path ? "http://localhost" : `${scheme}://${where.host}:${where.port}`;
+        this.#agent = new Agent({ pipelining: 1, connections: 64, connect: { ca: tls?.ca } });
         this.ended = once(child, "close").then(([code, signal]) => ({ code, signal }));
         child.stderr.setEncoding("utf8").on("data", (text) => (this.stderr += text));
         child.stdout.setEncoding("utf8").on("data", (text) => (this.stdout += text));
@@ -201,7 +203,7 @@ class Server {
 
 /**
  * Starts `tidemark serve` with these flags; the test `t` stops it. `unix`: a socket's path; `port`:
- * this one instead of any; `data`: on disk, in this folder.
+ * this one instead of any; `data`: on disk, in this folder; `tls`: a certificate of tls.mjs.
  */
 export async function startServer(t, flags = [], options = {}) {
     const server = await spawnServer(t, flags, options);
@@ -210,18 +212,20 @@ export async function startServer(t, flags = [], options = {}) {
 }
 
 /** The same without waiting until it accepts connections; ready() does. */
-export async function spawnServer(t, flags = [], { unix, port, data, env } = {}) {
+export async function spawnServer(t, flags = [], { unix, port, data, env, tls } = {}) {
     const where = unix ? { path: unix } : { host: "127.0.0.1", port: port ?? (await freePort()) };
     const listen = unix ? `unix:${unix}` : `${where.host}:${where.port}`;
     const more = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
     // A test that names its data is about what the disk keeps: no other store will do.
     const store = data ? ["--store", "embedded", "--data", data] : [];
-    const args = ["serve", "--store", "memory", "--listen", listen, ...flags, ...more, ...store];
+    const secure = tls ? ["--tls-cert", tls.cert, "--tls-key", tls.key] : [];
+    const always = ["serve", "--store", "memory", "--listen", listen, ...secure];
+    const args = [...always, ...flags, ...more, ...store];
     const child = spawn(binary(), args, {
         stdio: ["ignore", "pipe", "pipe"],
         env: { ...sanitizerEnv(), ...env },
     });
-    const server = new Server(where, child, args);
+    const server = new Server(where, child, args, tls);
     defer(t, () => server.stop());
     return server;
 }
