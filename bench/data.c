@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define LOOK_EVERY_NS 2000000u
+#define COMMIT_NS     500000000u
 
 int data_make(const char *under, char path[DATA_PATH_MAX])
 {
@@ -162,12 +163,29 @@ void checkpoint_watch_close(struct checkpoint_watch *w)
     close(w->fd);
 }
 
+/* The reserve is kept in the same folder. */
+static bool is_new_segment(const struct inotify_event *e)
+{
+    const char *dot = e->len > 0 ? strrchr(e->name, '.') : NULL;
+    return dot && strcmp(dot, ".new") == 0;
+}
+
+/* The first write to the index behind the segment, and those that follow at once. The next
+ * checkpoint may begin with one that gives the index more room. */
+static bool is_commit(const struct checkpoint_watch *w, const struct inotify_event *e,
+                      uint64_t now_ns)
+{
+    uint64_t to_ns = w->spans[w->n - 1].to_ns;
+    return e->len > 0 && strcmp(e->name, "index.mdb") == 0 &&
+           (to_ns == UINT64_MAX || now_ns - to_ns < COMMIT_NS);
+}
+
 static void note(struct checkpoint_watch *w, const struct inotify_event *e, uint64_t now_ns)
 {
-    if (e->wd == w->segments && w->n < CHECKPOINTS_MAX) {
+    if (e->wd == w->segments && is_new_segment(e) && w->n < CHECKPOINTS_MAX) {
         w->spans[w->n].from_ns = now_ns;
         w->spans[w->n++].to_ns = UINT64_MAX; /* until the index is written */
-    } else if (e->wd == w->index && w->n > 0 && e->len > 0 && strcmp(e->name, "index.mdb") == 0) {
+    } else if (e->wd == w->index && w->n > 0 && is_commit(w, e, now_ns)) {
         w->spans[w->n - 1].to_ns = now_ns;
     }
 }
