@@ -292,7 +292,7 @@ static int look(struct doctor *d, const struct look *before, struct buf *held, s
 static bool needs_index(const struct look *l)
 {
     return l->footers.n > 0 || l->state != DOCTOR_INDEX_SOUND || l->stuck_at != 0 || l->twins ||
-           (l->notes_lost && l->meta.base != 0) || (l->behind && l->wrong > 0);
+           (l->notes_lost && l->meta.base != 0) || (l->behind && (l->wrong > 0 || l->outdated));
 }
 
 static int repair_index(struct look *l, char *why, size_t size)

@@ -73,14 +73,16 @@ struct look {
     /* the segments */
     uint64_t *ids; /* of the files, in order */
     size_t n_ids;
-    uint64_t last_id;    /* looked at */
-    struct buf footers;  /* ids (uint64_t) of those whose footer can be written again */
-    bool notes_lost;     /* the index could not be made again as it is */
-    uint64_t stuck_at;   /* the first segment that the index does not know and cannot take; 0 */
-    uint64_t batch;      /* the journal's that is due, as far as index and notes tell; 0: unknown */
-    bool behind;         /* there are segments that the index does not know */
-    uint64_t lossy;      /* the last segment that is missing or has lost notes; 0: none */
-    uint64_t meta_id;    /* the last one that tells where the journal goes on */
+    uint64_t last_id;   /* looked at */
+    struct buf footers; /* ids (uint64_t) of those whose footer can be written again */
+    bool notes_lost;    /* the index could not be made again as it is */
+    uint64_t stuck_at;  /* the first segment that the index does not know and cannot take; 0 */
+    uint64_t batch;     /* the journal's that is due, as far as index and notes tell; 0: unknown */
+    bool behind;        /* there are segments that the index does not know */
+    bool outdated;      /* one of those tells of everything: what the index says counts no more */
+    uint64_t absent;    /* one that is missing among those which the index does not know; 0: none */
+    uint64_t lossy;     /* the last segment that is missing or has lost notes; 0: none */
+    uint64_t meta_id;   /* the last one that tells where the journal goes on */
     uint64_t meta_lossy; /* the last that is lossy up to that */
     bool salvaged;       /* the index has been made again without those notes */
 

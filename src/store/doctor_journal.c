@@ -27,7 +27,8 @@ struct file_seen {
     int err;                     /* of reading it */
     uint64_t batches, last;      /* heads that verify, from the batch on that is due; the highest */
     uint64_t bytes;              /* of those */
-    uint64_t remains; /* where something stands that was to be the next batch; 0: nowhere */
+    uint64_t behind;             /* where the next batch would begin; 0: nowhere */
+    char next_head[JOURNAL_BATCH_HEAD]; /* what stands there */
 };
 
 struct files {
@@ -57,11 +58,12 @@ static bool is_zero(const char *p, size_t n)
 
 /* A head of a batch with one thing wrong in it: those of older batches, which may stand there too,
  * have neither the file's id nor this number. */
-static bool is_damaged_head(const char *at, const struct journal_identity *who, uint64_t number)
+static bool is_damaged_head(const struct file_seen *f, uint64_t number)
 {
+    const char *at = f->next_head;
     bool magic = memcmp(at, "tmb\n", 4) == 0;
-    bool file = le_get_u64(at + 8) == who->id, due = le_get_u64(at + 16) == number;
-    return magic + file + due >= 2;
+    bool file = le_get_u64(at + 8) == f->who.id, due = le_get_u64(at + 16) == number;
+    return f->behind != 0 && magic + file + due >= 2;
 }
 
 /* The batches in a window that begins with a sector; what is left of it is looked at next time. */
@@ -72,7 +74,7 @@ static size_t see_batches(struct file_seen *f, const char *p, size_t n, uint64_t
     while (n - at >= JOURNAL_BATCH_HEAD) {
         struct journal_batch_head h;
         if (journal_batch_head_read(p + at, &f->who, &h)) {
-            f->remains = 0;
+            f->behind = 0;
             f->last = h.number > f->last ? h.number : f->last;
             f->batches += h.number >= from;
             f->bytes += h.number >= from ? h.length : 0;
@@ -82,8 +84,10 @@ static size_t see_batches(struct file_seen *f, const char *p, size_t n, uint64_t
             at += (size_t)span;
             continue;
         }
-        if (f->remains == 0 && is_damaged_head(p + at, &f->who, f->last + 1))
-            f->remains = offset + at;
+        if (f->behind == 0) {
+            f->behind = offset + at;
+            memcpy(f->next_head, p + at, sizeof f->next_head);
+        }
         at += n - at < JOURNAL_SECTOR ? n - at : JOURNAL_SECTOR;
     }
     return n;
@@ -218,12 +222,12 @@ static void say_remains(struct look *l, const struct files *s, uint64_t next)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct file_seen *f = &s->items[i];
-        if (f->remains != 0 && f->last + 1 == next)
+        if (is_damaged_head(f, next))
             look_say(l, DOCTOR_NOTE,
                      "journal/%08" PRIu64 ".j: what stands at byte %" PRIu64
                      ", behind the last batch, does not verify; that is the rest of one that was "
                      "being written when the server died, or it is damaged",
-                     f->name, f->remains);
+                     f->name, f->behind);
     }
 }
 

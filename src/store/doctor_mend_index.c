@@ -74,13 +74,6 @@ static int keep_doc(void *ctx, struct str key, struct str value)
     return index_put_doc(m->write, d.key, d.version, d.value);
 }
 
-static int keep_segment(void *ctx, struct str key, struct str value)
-{
-    struct merge *m = ctx;
-    struct index_segment s;
-    return row_read_segment(key, value, &s) != 0 ? 0 : index_add_segment(m->write, s.id, s.bytes);
-}
-
 static int keep_rows(struct merge *m, struct lmdb_file *f)
 {
     int err = lmdb_file_table(f, "stream", keep_stream, m);
@@ -88,9 +81,7 @@ static int keep_rows(struct merge *m, struct lmdb_file *f)
         err = lmdb_file_table(f, "block", keep_block, m);
     if (err == 0)
         err = lmdb_file_table(f, "producer", keep_producer, m);
-    if (err == 0)
-        err = lmdb_file_table(f, "doc", keep_doc, m);
-    return err == 0 ? lmdb_file_table(f, "segment", keep_segment, m) : err;
+    return err == 0 ? lmdb_file_table(f, "doc", keep_doc, m) : err;
 }
 
 static int add_stream(void *ctx, uint64_t life, struct str row)
@@ -128,14 +119,27 @@ static int add_doc(void *ctx, struct str key, uint64_t version, struct str value
                                                    : 0;
 }
 
-static int add_segment(void *ctx, const struct index_segment *s)
+/* The sizes of all files that it can know: a row of one may be lost, key and all. */
+static int add_segments(struct merge *m)
 {
-    struct merge *m = ctx;
-    struct key k = {0};
-    key_put_u64(&k, s->id);
-    return is_bad(m->look, TABLE_SEGMENT, key_str(&k))
-               ? index_add_segment(m->write, s->id, s->bytes)
-               : 0;
+    const struct look *l = m->look;
+    int err = 0;
+    for (size_t i = 0; i < l->n_ids && err == 0; i++) {
+        char name[SEGMENT_NAME_MAX];
+        struct file *f;
+        uint64_t size = 0;
+        if (l->ids[i] >= l->meta.next_segment)
+            break;
+        segment_name(l->ids[i], name);
+        err = vfs_open(l->doctor->vfs, name, VFS_READ, &f);
+        if (err != 0)
+            return err;
+        err = vfs_size(f, &size);
+        vfs_close(f);
+        if (err == 0)
+            err = index_add_segment(m->write, l->ids[i], size);
+    }
+    return err;
 }
 
 static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
@@ -146,8 +150,7 @@ static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
                               .stream = add_stream,
                               .block = add_block,
                               .producer = add_producer,
-                              .doc = add_doc,
-                              .segment = add_segment};
+                              .doc = add_doc};
     struct index_meta meta;
     int err = index_begin(into, &m.write);
     if (err != 0)
@@ -155,6 +158,8 @@ static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
     err = keep_rows(&m, old);
     if (err == 0)
         err = index_load(rebuilt, &load, &meta);
+    if (err == 0)
+        err = add_segments(&m);
     if (err == 0)
         err = index_put_meta(m.write, &l->meta);
     if (err == 0)

@@ -402,16 +402,26 @@ static bool is_there(const struct look *l, uint64_t id)
     return l->n_ids > 0 && bsearch(&id, l->ids, l->n_ids, sizeof id, by_number) != NULL;
 }
 
-/* One that the index should hear of next, and that is not there. */
-static void check_order(struct look *l, uint64_t id, uint64_t due, bool is_base)
+/* One that the index should hear of next, and that is not there. A base does without. */
+static void check_order(struct look *l, const struct exam *e, uint64_t *due)
 {
-    if (id == due || is_base)
-        return;
+    if (e->is_base && e->has_meta && e->bad_notes == 0) {
+        l->absent = 0;
+        l->outdated = true;
+    } else if (e->id != *due && l->absent == 0) {
+        l->absent = *due;
+    }
+    *due = e->id + 1;
+    l->behind = true;
+}
+
+static void say_absent(struct look *l)
+{
     look_say(l, DOCTOR_WRONG, "segment %" PRIu64 " is missing, before the index has heard of it",
-             due);
+             l->absent);
     l->notes_lost = true;
     if (l->stuck_at == 0)
-        l->stuck_at = id;
+        l->stuck_at = l->absent;
 }
 
 static int examine_file(struct look *l, uint64_t id, uint64_t *due)
@@ -421,9 +431,7 @@ static int examine_file(struct look *l, uint64_t id, uint64_t *due)
     e.unknown = !indexed || id >= l->meta.next_segment;
     int err = examine(&e);
     if (err == 0 && e.unknown && indexed) {
-        check_order(l, id, *due, e.is_base);
-        *due = id + 1;
-        l->behind = true;
+        check_order(l, &e, due);
     } else if (err == 0 && e.row == NULL && indexed && l->n_bad == 0) {
         look_say(l, DOCTOR_NOTE,
                  "segment %" PRIu64 " is not needed any more; the server removes it when it starts",
@@ -454,11 +462,14 @@ int look_at_segments(struct look *l, char *why, size_t size)
         snprintf(why, size, "a segment was written by a later version of this program");
         return err;
     }
-    if (l->state <= DOCTOR_INDEX_ROWS)
+    if (l->state <= DOCTOR_INDEX_ROWS && !l->outdated)
         find_missing(l);
+    if (l->absent != 0)
+        say_absent(l);
     if (l->behind && l->stuck_at == 0)
         look_say(l, DOCTOR_NOTE,
                  "the index has not heard of the last checkpoint yet, as after a crash; it will "
-                 "when the server starts");
+                 "when the server starts%s",
+                 l->outdated ? ", and what it says then has to be verified then" : "");
     return 0;
 }

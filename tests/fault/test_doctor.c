@@ -40,25 +40,43 @@ static void test_sound_stores(void **state)
     seeds_run(3 * SEEDS, sound_store);
 }
 
-/* A crash between a segment and the index's commit: the index is behind, and nothing is wrong. */
+/* A crash between a segment and the index's commit, or an old copy that somebody has put back: the
+ * index is behind, and nothing is wrong. */
 static void test_index_that_is_behind(void **state)
 {
-    struct bench *b = bench_new(5);
-    struct buf old = {0};
-    work(b);
-    bench_close(b);
-    read_index(b, &old);
-    assert_true(bench_open(b));
-    for (size_t i = 0; i < NAMES; i++)
-        append(b, name_of(i), STR("<late>"));
-    checkpoint(b);
-    bench_close(b);
-    write_index(b, buf_str(&old));
-    assert_sound(b);
-    assert_true(says(&b->notes, "has not heard of the last checkpoint"));
-    assert_true(bench_open(b));
-    buf_deinit(&old);
-    bench_free(b);
+    for (uint64_t files = 0; files < 12; files++) {
+        struct bench *b = bench_new(files + 1);
+        struct buf old = {0};
+        struct shown before;
+        b->config.rest.base_files = files / 2;
+        work(b);
+        bench_close(b);
+        read_index(b, &old);
+        assert_true(bench_open(b));
+        for (uint64_t i = 0; i <= files; i++) {
+            for (size_t k = 0; k < NAMES; k++)
+                append(b, name_of(k), STR("<late>"));
+            checkpoint(b);
+        }
+        show(b, &before);
+        bench_close(b);
+        write_index(b, buf_str(&old));
+        assert_sound(b);
+        assert_true(says(&b->notes, "has not heard of the last checkpoint"));
+        if (files % 3 == 0) {
+            CHECK(b, consult(b, true) == 0);
+            CHECK(b, b->doctor.found == 0 && b->doctor.left == 0);
+            assert_sound(b);
+        }
+        CHECK(b, bench_open(b));
+        struct shown after;
+        show(b, &after);
+        CHECK(b, is_same(&before, &after, true));
+        shown_free(&before);
+        shown_free(&after);
+        buf_deinit(&old);
+        bench_free(b);
+    }
 }
 
 /* ---- the index ---- */
@@ -77,6 +95,29 @@ static uint64_t pick_index_byte(struct rng *rng, const struct buf *bytes)
     return at;
 }
 
+/* Something worse than a bit. */
+static void ruin(struct rng *rng, struct buf *bytes)
+{
+    const size_t page = 4096, pages = bytes->n / page;
+    char *one = bytes->p + page * rng_below(rng, pages),
+         *two = bytes->p + page * rng_below(rng, pages);
+    char kept[4096];
+    switch (rng_below(rng, 5)) {
+    case 0: bytes->n = rng_below(rng, bytes->n); break;
+    case 1: memset(one, 0, page); break;
+    case 2: memset(one, 0xff, page); break;
+    case 3:
+        memcpy(kept, one, page);
+        memmove(one, two, page);
+        memcpy(two, kept, page);
+        break;
+    default:
+        for (int i = 0; i < 100; i++)
+            bytes->p[pick_index_byte(rng, bytes)] = (char)rng_next(rng);
+        break;
+    }
+}
+
 static void damaged_index(struct rng *rng)
 {
     struct bench *b = bench_new(rng_next(rng));
@@ -93,7 +134,10 @@ static void damaged_index(struct rng *rng)
         struct buf bytes = {0};
         buf_put(&bytes, buf_str(&im.index));
         uint64_t at = rng_one_in(rng, 6) ? rng_below(rng, 160) : pick_index_byte(rng, &bytes);
-        bytes.p[at] ^= (char)(1 << rng_below(rng, 8));
+        if (rng_one_in(rng, 4))
+            ruin(rng, &bytes);
+        else
+            bytes.p[at] ^= (char)(1 << rng_below(rng, 8));
         write_index(b, buf_str(&bytes));
         buf_deinit(&bytes);
         flips++;
@@ -592,6 +636,26 @@ static void test_swapped_blocks(void **state)
     bench_free(b);
 }
 
+/* It verifies, has the same number, and is not what the index tells of. */
+static void test_segment_of_another_store(void **state)
+{
+    static const char file[] = "segments/00000001.s";
+    struct shown before;
+    struct bench *b = three_checkpoints(&before), *other = bench_new(2);
+    assert_true(bench_open(other));
+    assert_int_equal(create(other, "s/a", NULL, 0), 0);
+    assert_int_equal(append(other, "s/a", STR("<")), 0);
+    assert_int_equal(append(other, "s/a", STR("ne>")), 0);
+    checkpoint(other);
+    simfs_put(b->fs, file, simfs_content(other->fs, file));
+    bench_free(other);
+    CHECK(b, consult(b, false) == 0);
+    CHECK(b, says(&b->wrong, "stream s/a: its events from") &&
+                 says(&b->wrong, "there is another block than the index says"));
+    shown_free(&before);
+    bench_free(b);
+}
+
 static void test_missing_segment(void **state)
 {
     struct shown before;
@@ -788,6 +852,7 @@ int main(void)
         cmocka_unit_test(test_missing_index),
         cmocka_unit_test(test_damaged_block),
         cmocka_unit_test(test_swapped_blocks),
+        cmocka_unit_test(test_segment_of_another_store),
         cmocka_unit_test(test_missing_segment),
         cmocka_unit_test(test_damaged_footer),
         cmocka_unit_test(test_damaged_note),
