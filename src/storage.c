@@ -10,6 +10,9 @@
 #include "telemetry/trace.h"
 
 #include <stdio.h>
+#include <time.h>
+
+#define REST_LANE 2 /* of the checkpoints */
 
 static void close_all(struct storage *s)
 {
@@ -23,6 +26,12 @@ static void close_all(struct storage *s)
 static struct retain retain_of(const struct config *c)
 {
     return (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
+}
+
+static void pause_thread(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    nanosleep(&t, NULL); /* woken early, it was a short one */
 }
 
 static void on_failed(void *ctx, int err)
@@ -39,17 +48,19 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     if (s->vfs == NULL)
         return ERR_IO;
     for (int i = 0; i < STORAGE_LANES; i++) {
-        s->lanes[i] = thread_lane_new(loop, names[i]);
+        s->lanes[i] = i == REST_LANE ? thread_lane_new_background(loop, names[i])
+                                     : thread_lane_new(loop, names[i]);
         if (s->lanes[i] == NULL) {
             snprintf(why, size, "cannot start a thread");
             return ERR_IO;
         }
     }
-    struct embedded_lanes lanes = {s->lanes[0], s->lanes[1], s->lanes[2], s->lanes[3]};
+    struct embedded_lanes lanes = {s->lanes[0], s->lanes[1], s->lanes[REST_LANE], s->lanes[3]};
     struct embedded_config config = EMBEDDED_DEFAULTS;
     config.journal.sync = (enum journal_sync)c->sync;
     config.journal.sync_interval_ms = c->sync_interval_ms;
     config.cache_bytes = c->cache_bytes;
+    config.pause = pause_thread;
     config.disk_cap = c->disk_cap_bytes;
     config.retain = retain_of(c);
     config.failed = on_failed;

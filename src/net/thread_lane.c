@@ -8,10 +8,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#define BACKGROUND_NICE 10 /* about a tenth of what a thread at 0 gets, if both want all */
 
 struct thread_lane {
     struct lane lane;
     char name[16]; /* what Linux keeps of it */
+    bool background;
     uv_thread_t thread;
     uv_async_t wake; /* sent by the thread when a job has run */
 
@@ -56,6 +64,8 @@ static void work(void *arg)
     struct thread_lane *l = arg;
 #ifdef __linux__
     pthread_setname_np(pthread_self(), l->name);
+    if (l->background) /* it is the thread's own on Linux; without success it just competes */
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
 #endif
     for (struct job *j; (j = next_job(l)) != NULL;) {
         j->run(j);
@@ -137,12 +147,13 @@ static int start_thread(struct thread_lane *l)
     return err;
 }
 
-struct lane *thread_lane_new(struct loop *loop, const char *name)
+static struct lane *make_lane(struct loop *loop, const char *name, bool background)
 {
     struct thread_lane *l = mem_zalloc(sizeof *l);
     l->lane.submit = thread_lane_submit;
     l->lane.free = thread_lane_free;
     l->loop = loop;
+    l->background = background;
     snprintf(l->name, sizeof l->name, "%s", name);
     list_init(&l->waiting);
     list_init(&l->ran);
@@ -160,4 +171,14 @@ struct lane *thread_lane_new(struct loop *loop, const char *name)
         return NULL;
     }
     return &l->lane;
+}
+
+struct lane *thread_lane_new(struct loop *loop, const char *name)
+{
+    return make_lane(loop, name, false);
+}
+
+struct lane *thread_lane_new_background(struct loop *loop, const char *name)
+{
+    return make_lane(loop, name, true);
 }

@@ -14,4 +14,7 @@ struct loop;
 /* name: of the thread, for people; 15 bytes of it count. NULL: no thread could be had. */
 struct lane *thread_lane_new(struct loop *loop, const char *name);
 
+/* For work that nobody waits for: where processors are short, its thread leaves them to others. */
+struct lane *thread_lane_new_background(struct loop *loop, const char *name);
+
 #endif

@@ -59,7 +59,7 @@ struct stream {
     struct stream_guard *guard;  /* NULL: nothing in it */
     struct map *producers;       /* of struct producer; NULL: none yet */
     uint64_t settled_first, settled_tail;
-    struct link dirty;   /* the engine's: changed since it was written out */
+    struct link dirty;   /* the engine's: changed since it was written out; see dirty_turn */
     uint64_t last_batch; /* the engine's: of the journal that changed it */
     uint32_t forks;
     uint32_t pins; /* keep the memory although it has been removed */
@@ -67,6 +67,7 @@ struct stream {
     bool settled; /* its creation is */
     bool deleted; /* only forks keep it */
     bool removed;
+    bool dirty_turn; /* the engine's */
     char name_bytes[];
 };
 

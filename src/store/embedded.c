@@ -26,8 +26,13 @@ void lives_add(struct lives *l, uint64_t life)
 
 void embedded_mark_dirty(struct embedded *e, struct stream *s)
 {
-    if (list_empty(&s->dirty))
-        list_push(&e->dirty, &s->dirty);
+    if (!list_empty(&s->dirty)) {
+        assert(s->dirty_turn == e->dirty_turn); /* or embedded_before_change was forgotten */
+        return;
+    }
+    list_push(&e->dirty, &s->dirty);
+    s->dirty_turn = e->dirty_turn;
+    e->n_dirty++;
 }
 
 void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n)
@@ -162,6 +167,8 @@ static void finish_applied(struct store_call *c)
 static void apply(struct embedded *e, struct store_write *w, const struct judgement *j)
 {
     int64_t now_ms = catalog_wall_ms(&e->catalog);
+    if (j->stream != NULL)
+        embedded_before_change(e, j->stream);
     struct stream *s = catalog_apply(&e->catalog, w, j);
     record_put_write(&e->scratch, s, w, j, now_ms);
     s->last_batch = put_record(e);
@@ -175,8 +182,7 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
     w->call.result = 0;
     w->call.finish = finish_applied;
     finish_after(e, &w->call, s, s->last_batch);
-    if (e->unrested >= e->config.checkpoint_bytes)
-        embedded_rest_start(e);
+    embedded_rest_look(e);
 }
 
 static int place_fork(void *ctx, struct judgement *j)
@@ -318,6 +324,7 @@ static void on_removing(struct catalog *c, struct stream *s)
 {
     struct embedded *e = container_of(c, struct embedded, catalog);
     bool again = s->deleted; /* its name goes now; the rest has gone before */
+    embedded_before_change(e, s);
     list_remove(&s->dirty);
     if (s->forks > 0) {
         embedded_mark_dirty(e, s);
@@ -386,6 +393,7 @@ static void record_trim(struct embedded *e, struct stream *s, uint64_t first, ui
 {
     if (e->journal_stopping || journal_room(e->journal, 64 + reserve(e)) != 0)
         return;
+    embedded_before_change(e, s);
     stream_trim(s, first, event);
     record_put_trim(&e->scratch, s);
     s->last_batch = put_record(e);
@@ -585,6 +593,11 @@ void embedded_check_stopped(struct embedded *e)
         sched_start(e->store.sched, &e->retry, RETRY_MS); /* comes back here */
         return;
     }
+    if (quiet && e->stopping && !e->rested_last) {
+        e->rested_last = true;
+        embedded_rest_last(e);
+        quiet = e->checkpoint == NULL;
+    }
     if (e->stopping && quiet && !e->journal_stopping) {
         e->journal_stopping = true;
         journal_stop(e->journal, on_journal_stopped, e);
@@ -596,7 +609,7 @@ static void run_stop(struct task *t)
 {
     struct embedded *e = container_of(t, struct embedded, stop);
     e->stopping = true;
-    timer_stop(&e->checkpoint_timer);
+    embedded_rest_stop(e);
     embedded_check_stopped(e);
 }
 

@@ -25,7 +25,11 @@ struct embedded_config {
     struct retain retain; /* for streams that have no bounds of their own */
     uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
     struct rest_limits rest;
-    bool index_sync; /* false: for tests whose disk is simulated */
+    uint32_t rest_slice;        /* chunks that a checkpoint looks at in a turn of the loop: not much
+                                   more than so many */
+    bool rest_at_stop;          /* what is in the journal is brought to rest before the end */
+    void (*pause)(uint64_t ns); /* for checkpoints, on their lane (see pace.h); NULL: none */
+    bool index_sync;            /* false: for tests whose disk is simulated */
     /* Told once, when nothing is acknowledged any more. May be NULL. */
     void (*failed)(void *ctx, int err);
     void *failed_ctx;
@@ -37,6 +41,8 @@ struct embedded_config {
                               .unrested_max = 128u << 20,                                          \
                               .cache_bytes = 64u << 20,                                            \
                               .rest = REST_LIMITS,                                                 \
+                              .rest_slice = 512,                                                   \
+                              .rest_at_stop = true,                                                \
                               .index_sync = true})
 
 /* Not owned; freed by the caller after the store. */

@@ -6,6 +6,7 @@
 #include "store/cache.h"
 #include "store/catalog.h"
 #include "store/embedded.h"
+#include "store/pace.h"
 #include "store/rest.h"
 
 struct lives {
@@ -33,12 +34,15 @@ struct embedded {
 
     /* since the last checkpoint */
     struct link dirty; /* streams */
+    size_t n_dirty;    /* at most so many */
+    bool dirty_turn;   /* of those; a checkpoint that begins has the others in a list of its own */
     struct link dirty_docs;
     struct lives removed;
     struct lives unrecorded; /* expired while the journal had no room */
     uint64_t unrested;       /* bytes of events, those of a checkpoint under way included */
 
     struct checkpoint *checkpoint; /* under way */
+    struct pace pace;              /* of it */
     struct timer checkpoint_timer;
     struct index_meta meta;
     uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
@@ -46,7 +50,7 @@ struct embedded {
     bool untidy;        /* the last checkpoint has left something to do */
     uint64_t rewritten; /* blocks that have been moved out of old segments */
     uint32_t reads;     /* under way */
-    bool replaying, retrying, stopping, journal_stopping, told_failure;
+    bool replaying, retrying, stopping, rested_last, journal_stopping, told_failure;
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -57,12 +61,17 @@ static inline struct embedded *embedded_of(struct store *s)
     return container_of(s, struct embedded, store);
 }
 
-void embedded_mark_dirty(struct embedded *e, struct stream *s);
+/* A stream is about to be changed: a checkpoint that has yet to look at it does so now. */
+void embedded_before_change(struct embedded *e, struct stream *s);
+void embedded_mark_dirty(struct embedded *e, struct stream *s); /* it has been */
 void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n);
 
 /* embedded_rest.c: checkpoints. */
 void embedded_rest_init(struct embedded *e);
 void embedded_rest_start(struct embedded *e); /* unless one is under way, or nothing has changed */
+void embedded_rest_look(struct embedded *e);  /* there is more to rest: time to start, to hurry? */
+void embedded_rest_stop(struct embedded *e);  /* no more, but the last: one under way hurries */
+void embedded_rest_last(struct embedded *e);  /* if that is wanted, and no great deal */
 int embedded_rest_now(struct embedded *e, uint64_t batch); /* blocking, at the start */
 bool embedded_anything_to_rest(const struct embedded *e);
 

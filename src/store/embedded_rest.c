@@ -16,7 +16,9 @@ struct checkpoint {
     struct journal_waiter waiter;
     struct embedded *embedded;
     struct rest rest;
-    uint64_t bytes; /* of unrested events in it */
+    struct link unseen; /* streams that are still to go into it, as they are: by their `dirty` */
+    uint64_t bytes;     /* of unrested events in it */
+    size_t settled_streams, settled_docs; /* so many of each, at the end */
 };
 
 bool embedded_anything_to_rest(const struct embedded *e)
@@ -24,7 +26,10 @@ bool embedded_anything_to_rest(const struct embedded *e)
     return !list_empty(&e->dirty) || !list_empty(&e->dirty_docs) || e->removed.n > 0 || e->untidy;
 }
 
-/* ---- the snapshot ---- */
+/* ---- the snapshot ----
+ *
+ * It is of one moment, that of the journal's cut. There may be many streams in it, so they are
+ * looked at some at a time; one that is about to change meanwhile is looked at before it does. */
 
 static void snap_pieces(struct checkpoint *c, struct rest_stream *rs, struct stream *s)
 {
@@ -71,33 +76,37 @@ static void snap_stream(struct checkpoint *c, struct rest_stream *rs, struct str
     snap_producers(c, rs, s);
 }
 
+static void snap_next(struct checkpoint *c, struct stream *s)
+{
+    list_remove(&s->dirty);
+    snap_stream(c, &c->rest.streams[c->rest.n_streams++], s);
+}
+
+void embedded_before_change(struct embedded *e, struct stream *s)
+{
+    if (!list_empty(&s->dirty) && s->dirty_turn != e->dirty_turn)
+        snap_next(e->checkpoint, s);
+}
+
+/* false: there are more. */
+static bool snap_streams(struct checkpoint *c, size_t budget)
+{
+    for (size_t done = 0; !list_empty(&c->unseen);) {
+        struct stream *s = list_item(c->unseen.next, struct stream, dirty);
+        if (done >= budget)
+            return false;
+        done += 1 + s->tape.n;
+        snap_next(c, s);
+    }
+    return true;
+}
+
 static size_t count(const struct link *list)
 {
     size_t n = 0;
     list_each (l, list)
         n++;
     return n;
-}
-
-static int by_life(const void *a, const void *b)
-{
-    uint64_t x = ((const struct rest_stream *)a)->life, y = ((const struct rest_stream *)b)->life;
-    return (x > y) - (x < y);
-}
-
-/* By life: a stream before the forks of it. */
-static void snap_streams(struct checkpoint *c)
-{
-    struct embedded *e = c->embedded;
-    struct rest *r = &c->rest;
-    r->streams = arena_alloc(&r->arena, count(&e->dirty) * sizeof *r->streams);
-    while (!list_empty(&e->dirty)) {
-        struct stream *s = list_item(e->dirty.next, struct stream, dirty);
-        list_remove(&s->dirty);
-        snap_stream(c, &r->streams[r->n_streams++], s);
-    }
-    if (r->n_streams > 1)
-        qsort(r->streams, r->n_streams, sizeof *r->streams, by_life);
 }
 
 static void snap_docs(struct checkpoint *c)
@@ -113,7 +122,8 @@ static void snap_docs(struct checkpoint *c)
     }
 }
 
-static struct checkpoint *snapshot(struct embedded *e, uint64_t batch)
+/* All but the streams. */
+static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
 {
     struct checkpoint *c = mem_zalloc(sizeof *c);
     struct rest *r = &c->rest;
@@ -122,6 +132,7 @@ static struct checkpoint *snapshot(struct embedded *e, uint64_t batch)
     r->vfs = e->vfs;
     r->index = e->index;
     r->limits = e->config.rest;
+    r->pace = e->pace.pause == NULL ? NULL : &e->pace;
     r->meta = e->meta;
     r->meta.batch = batch;
     r->meta.lives = e->catalog.lives;
@@ -131,27 +142,20 @@ static struct checkpoint *snapshot(struct embedded *e, uint64_t batch)
     for (size_t i = 0; i < e->removed.n; i++)
         r->removed[i] = e->removed.items[i];
     e->removed.n = 0;
-    snap_streams(c);
+    r->streams = arena_alloc(&r->arena, e->n_dirty * sizeof *r->streams);
+    list_init(&c->unseen);
+    list_splice(&c->unseen, &e->dirty);
+    e->n_dirty = 0;
+    e->dirty_turn = !e->dirty_turn;
     snap_docs(c);
     return c;
 }
 
-/* ---- its end ---- */
-
-static void settle_stream(struct embedded *e, struct rest_stream *rs)
-{
-    struct stream *s = rs->stream;
-    if (s->removed || rs->drop_blocks)
-        return;
-    if (s->fork != NULL)
-        s->fork->rest_life = s->life;
-    if (!s->deleted) {
-        tape_drop(&s->tape, rs->tail);
-        for (size_t i = 0; i < rs->n_pieces; i++)
-            cache_put(&e->cache, stream_writer(s, rs->pieces[i].chunk->first).life,
-                      rs->pieces[i].chunk);
-    }
-}
+/* ---- its end ----
+ *
+ * Where streams are found from now on changes at once, as the index has. Then their chunks are let
+ * go of, some at a time, so that nobody waits for the loop long. Until that has been done with a
+ * stream it has in memory what rests already, as it had while the checkpoint ran. */
 
 /* Forks that were made meanwhile looked for their past where their source had its own; now that the
  * source has rows under its own life, those may be the only ones left. */
@@ -165,6 +169,21 @@ static void follow_sources(struct embedded *e)
         if (s->fork != NULL)
             s->fork->rest_life = stream_rest_life(at);
     }
+}
+
+/* New forks have rows of their own. One that was removed meanwhile has no use for them. */
+static void settle_lives(struct embedded *e, struct rest *r)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->n_streams; i++) {
+        struct rest_stream *rs = &r->streams[i];
+        if (rs->copy_from == 0 || rs->stream->removed)
+            continue;
+        rs->stream->fork->rest_life = rs->life;
+        any = true;
+    }
+    if (any)
+        follow_sources(e);
 }
 
 /* It came to nothing: all of it is still to be done. */
@@ -188,69 +207,148 @@ static void take_back(struct embedded *e, struct checkpoint *c)
         lives_add(&e->removed, r->removed[i]);
 }
 
-static void forget_docs(struct embedded *e, struct rest *r)
+static void settle(struct embedded *e, struct rest *r)
 {
-    for (size_t i = 0; i < r->n_docs; i++) {
-        struct doc *d = map_get(&e->catalog.docs, r->docs[i].key);
-        if (d != NULL && d->value.p == NULL && list_empty(&d->dirty))
-            catalog_forget_doc(&e->catalog, d);
+    settle_lives(e, r);
+    e->meta = r->meta;
+    e->segment_bytes += r->segment_bytes + r->reserve_bytes;
+    e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
+    e->reserve_bytes = r->reserve_bytes;
+    e->untidy = r->untidy;
+    e->rewritten += r->rewritten;
+}
+
+static void settle_stream(struct embedded *e, const struct rest_stream *rs)
+{
+    struct stream *s = rs->stream;
+    if (s->removed || s->deleted || rs->drop_blocks)
+        return;
+    tape_drop(&s->tape, rs->tail);
+    for (size_t i = 0; i < rs->n_pieces; i++)
+        cache_put(&e->cache, stream_writer(s, rs->pieces[i].chunk->first).life,
+                  rs->pieces[i].chunk);
+}
+
+static void let_go(struct checkpoint *c, const struct rest_stream *rs)
+{
+    if (c->rest.err == 0)
+        settle_stream(c->embedded, rs);
+    for (size_t i = 0; i < rs->n_pieces; i++)
+        chunk_unref(rs->pieces[i].chunk);
+    stream_unpin(rs->stream);
+}
+
+static void forget_doc(struct checkpoint *c, const struct rest_doc *rd)
+{
+    struct embedded *e = c->embedded;
+    struct doc *d = c->rest.err == 0 ? map_get(&e->catalog.docs, rd->key) : NULL;
+    if (d != NULL && d->value.p == NULL && list_empty(&d->dirty))
+        catalog_forget_doc(&e->catalog, d);
+}
+
+static void begin_end(struct checkpoint *c)
+{
+    struct embedded *e = c->embedded;
+    if (c->rest.err == 0) {
+        settle(e, &c->rest);
+        return;
     }
+    e->untidy = false; /* it is seen again after the next one that succeeds */
+    take_back(e, c);
+}
+
+/* false: there is more to let go of. */
+static bool go_on_ending(struct checkpoint *c, size_t budget)
+{
+    struct rest *r = &c->rest;
+    size_t done = 0;
+    for (; c->settled_streams < r->n_streams && done < budget; c->settled_streams++) {
+        let_go(c, &r->streams[c->settled_streams]);
+        done += 1 + r->streams[c->settled_streams].n_pieces;
+    }
+    for (; c->settled_docs < r->n_docs && done < budget; c->settled_docs++, done++)
+        forget_doc(c, &r->docs[c->settled_docs]);
+    return done < budget;
 }
 
 static void end_checkpoint(struct checkpoint *c)
 {
-    struct embedded *e = c->embedded;
-    struct rest *r = &c->rest;
-    if (r->err == 0) {
-        for (size_t i = 0; i < r->n_streams; i++)
-            settle_stream(e, &r->streams[i]);
-        follow_sources(e);
-        forget_docs(e, r);
-        e->unrested -= c->bytes;
-        e->meta = r->meta;
-        e->segment_bytes += r->segment_bytes + r->reserve_bytes;
-        e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
-        e->reserve_bytes = r->reserve_bytes;
-        e->untidy = r->untidy;
-        e->rewritten += r->rewritten;
-    } else {
-        e->untidy = false; /* it is seen again after the next one that succeeds */
-        take_back(e, c);
-    }
-    for (size_t i = 0; i < r->n_streams; i++) {
-        for (size_t k = 0; k < r->streams[i].n_pieces; k++)
-            chunk_unref(r->streams[i].pieces[k].chunk);
-        stream_unpin(r->streams[i].stream);
-    }
-    arena_deinit(&r->arena);
+    if (c->rest.err == 0)
+        c->embedded->unrested -= c->bytes;
+    arena_deinit(&c->rest.arena);
     free(c);
 }
 
 /* ---- beside traffic ---- */
 
-static void run_checkpoint(struct job *j)
+static int by_life(const void *a, const void *b)
 {
-    struct checkpoint *c = container_of(j, struct checkpoint, job);
-    rest_run(&c->rest);
-    rest_remove_dead(&c->rest);
+    uint64_t x = ((const struct rest_stream *)a)->life, y = ((const struct rest_stream *)b)->life;
+    return (x > y) - (x < y);
 }
 
-static void on_checkpoint_done(struct job *j)
+/* Blocking. By life: a stream before the forks of it. */
+static void bring_to_rest(struct rest *r)
 {
-    struct checkpoint *c = container_of(j, struct checkpoint, job);
-    struct embedded *e = c->embedded;
-    uint64_t batch = c->rest.meta.batch;
-    bool ok = c->rest.err == 0;
-    e->checkpoint = NULL;
-    end_checkpoint(c);
-    if (ok)
-        journal_release(e->journal, batch);
+    if (r->n_streams > 1)
+        qsort(r->streams, r->n_streams, sizeof *r->streams, by_life);
+    rest_run(r);
+    rest_remove_dead(r);
+}
+
+static void run_checkpoint(struct job *j)
+{
+    bring_to_rest(&container_of(j, struct checkpoint, job)->rest);
+}
+
+/* In a turn of the loop. While it stops, nobody is kept waiting. */
+static size_t slice(const struct embedded *e)
+{
+    return e->stopping ? SIZE_MAX : e->config.rest_slice;
+}
+
+/* The lane has nothing to do; but the loop goes on meanwhile. */
+static void run_nothing(struct job *j)
+{
+}
+
+static void come_back(struct checkpoint *c, void (*done)(struct job *j))
+{
+    c->job = (struct job){.run = run_nothing, .done = done};
+    lane_submit(c->embedded->lanes.rest, &c->job);
+}
+
+static void schedule_next(struct embedded *e, bool ok)
+{
     if (!e->stopping)
         sched_start(e->store.sched, &e->checkpoint_timer,
                     !ok         ? RETRY_MS
                     : e->untidy ? TIDY_MS
                                 : e->config.checkpoint_age_ms);
+}
+
+static void on_ending(struct job *j)
+{
+    struct checkpoint *c = container_of(j, struct checkpoint, job);
+    struct embedded *e = c->embedded;
+    uint64_t batch = c->rest.meta.batch;
+    bool ok = c->rest.err == 0;
+    if (!go_on_ending(c, slice(e))) {
+        come_back(c, on_ending);
+        return;
+    }
+    e->checkpoint = NULL;
+    end_checkpoint(c);
+    if (ok)
+        journal_release(e->journal, batch);
+    schedule_next(e, ok);
     embedded_check_stopped(e);
+}
+
+static void on_checkpoint_done(struct job *j)
+{
+    begin_end(container_of(j, struct checkpoint, job));
+    on_ending(j);
 }
 
 static void on_batches_durable(struct journal_waiter *w, int err)
@@ -264,22 +362,60 @@ static void on_batches_durable(struct journal_waiter *w, int err)
     }
     c->rest.err = err; /* what is not durable must not come to rest */
     e->checkpoint = NULL;
+    begin_end(c);
+    go_on_ending(c, SIZE_MAX);
     end_checkpoint(c);
     embedded_check_stopped(e);
 }
 
-void embedded_rest_start(struct embedded *e)
+static void on_snapping(struct job *j)
 {
-    if (e->checkpoint != NULL || e->stopping || !embedded_anything_to_rest(e) ||
-        journal_error(e->journal) != 0)
-        return;
-    uint64_t batch = journal_cut(e->journal);
-    struct checkpoint *c = e->checkpoint = snapshot(e, batch);
-    c->waiter.done = on_batches_durable;
-    if (batch - 1 <= journal_durable(e->journal))
+    struct checkpoint *c = container_of(j, struct checkpoint, job);
+    struct embedded *e = c->embedded;
+    if (!snap_streams(c, slice(e)))
+        come_back(c, on_snapping);
+    else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))
         on_batches_durable(&c->waiter, 0);
     else
-        journal_wait(e->journal, batch - 1, &c->waiter);
+        journal_wait(e->journal, c->rest.meta.batch - 1, &c->waiter);
+}
+
+static void start_checkpoint(struct embedded *e)
+{
+    struct checkpoint *c = e->checkpoint = begin_snapshot(e, journal_cut(e->journal));
+    c->waiter.done = on_batches_durable;
+    atomic_store(&e->pace.hurry, e->stopping);
+    on_snapping(&c->job);
+}
+
+void embedded_rest_start(struct embedded *e)
+{
+    if (e->checkpoint == NULL && !e->stopping && embedded_anything_to_rest(e) &&
+        journal_error(e->journal) == 0)
+        start_checkpoint(e);
+}
+
+void embedded_rest_look(struct embedded *e)
+{
+    uint64_t enough = e->config.checkpoint_bytes;
+    if (e->unrested >= enough)
+        embedded_rest_start(e);
+    if (e->checkpoint != NULL && e->unrested - e->checkpoint->bytes > enough / 2)
+        atomic_store(&e->pace.hurry, true);
+}
+
+void embedded_rest_stop(struct embedded *e)
+{
+    timer_stop(&e->checkpoint_timer);
+    atomic_store(&e->pace.hurry, true);
+}
+
+void embedded_rest_last(struct embedded *e)
+{
+    e->untidy = false; /* nobody waits for that */
+    if (e->config.rest_at_stop && e->unrested <= e->config.checkpoint_bytes &&
+        embedded_anything_to_rest(e) && journal_error(e->journal) == 0)
+        start_checkpoint(e);
 }
 
 static void on_timer(struct timer *t)
@@ -292,16 +428,20 @@ static void on_timer(struct timer *t)
 
 void embedded_rest_init(struct embedded *e)
 {
+    e->pace.pause = e->config.pause;
     timer_init(&e->checkpoint_timer, on_timer);
     sched_start(e->store.sched, &e->checkpoint_timer, e->config.checkpoint_age_ms);
 }
 
 int embedded_rest_now(struct embedded *e, uint64_t batch)
 {
-    struct checkpoint *c = snapshot(e, batch);
-    rest_run(&c->rest);
-    rest_remove_dead(&c->rest);
+    struct checkpoint *c = begin_snapshot(e, batch);
+    snap_streams(c, SIZE_MAX);
+    c->rest.pace = NULL; /* everybody waits for it */
+    bring_to_rest(&c->rest);
     int err = c->rest.err;
+    begin_end(c);
+    go_on_ending(c, SIZE_MAX);
     end_checkpoint(c);
     return err;
 }

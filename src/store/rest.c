@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "store/chunk.h"
 #include "store/note.h"
+#include "store/pace.h"
 #include "store/reserve.h"
 #include "store/rewrite.h"
 #include "store/segment_format.h"
@@ -97,18 +98,32 @@ struct making {
     struct index_write *index;
     struct segment_writer *segment;
     struct places places;
-    struct buf note;     /* that is being written */
-    uint64_t note_bytes; /* of those so far */
-    struct survey found; /* before it */
-    struct buf moved;    /* of struct moved */
-    bool base;           /* the notes are to tell of everything, at the end */
+    struct buf note;         /* that is being written */
+    uint64_t note_bytes;     /* of those so far */
+    struct survey found;     /* before it */
+    struct buf moved;        /* of struct moved */
+    uint64_t rows, began_ns; /* so far; the last ones */
+    bool base;               /* the notes are to tell of everything, at the end */
 };
 
 /* ---- notes ---- */
 
+#define ROWS_AT_ONCE 64
+
+/* Rows take no disk yet, but the processor. */
+static void pace_row(struct making *m)
+{
+    if (m->rows++ % ROWS_AT_ONCE > 0)
+        return;
+    if (m->rows > 1)
+        pace_rest(m->rest->pace, m->began_ns);
+    m->began_ns = pace_begin(m->rest->pace);
+}
+
 static int write_note(struct making *m, const struct note *n)
 {
     m->note.n = 0;
+    pace_row(m);
     note_pack(&m->note, n);
     if (n->type != NOTE_META)
         m->note_bytes += NOTE_SPACE(m->note.n);
@@ -118,6 +133,8 @@ static int write_note(struct making *m, const struct note *n)
 /* Every change goes through here: into the index, and into the notes. */
 static int change(struct making *m, const struct note *n)
 {
+    if (m->base)
+        pace_row(m); /* here, and not where they are written */
     int err = note_apply(m->index, n);
     return err != 0 || m->base ? err : write_note(m, n);
 }
@@ -333,10 +350,11 @@ static int create_segment(struct making *m)
 {
     const struct rest *r = m->rest;
     int err = segment_create(r->vfs, r->meta.next_segment, &m->segment);
-    if (err != ERR_EXISTS)
-        return err;
-    err = segment_remove(r->vfs, r->meta.next_segment);
-    return err == 0 ? segment_create(r->vfs, r->meta.next_segment, &m->segment) : err;
+    if (err == ERR_EXISTS && (err = segment_remove(r->vfs, r->meta.next_segment)) == 0)
+        err = segment_create(r->vfs, r->meta.next_segment, &m->segment);
+    if (err == 0)
+        segment_set_pace(m->segment, r->pace);
+    return err;
 }
 
 static int finish_segment(struct making *m, uint64_t id)

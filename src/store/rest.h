@@ -64,6 +64,7 @@ struct rest {
     struct vfs *vfs;
     struct index *index;
     struct rest_limits limits;
+    struct pace *pace;  /* of writing the segment; NULL: as fast as it goes */
     struct arena arena; /* of everything here */
     struct rest_stream *streams;
     size_t n_streams;

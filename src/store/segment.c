@@ -56,6 +56,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "store/chunk.h"
+#include "store/pace.h"
 #include "store/segment_format.h"
 #include "store/vfs.h"
 
@@ -63,15 +64,17 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#define BUFFER_BYTES  (1024u * 1024)
-#define DIRECT_BYTES  (256u * 1024) /* from this size on, copying costs more than another write */
+#define BUFFER_BYTES  PACE_STEP_BYTES
+#define DIRECT_BYTES  PACE_STEP_BYTES /* from here on, copying costs more than another write */
 #define MARKS_AT_ONCE 1024
 
 struct segment_writer {
     struct vfs *vfs;
     struct file *file;
     uint64_t id, salt;
+    struct pace *pace; /* NULL: as fast as it goes */
     uint64_t written;  /* bytes of the file that have been given to the vfs */
+    uint64_t stepped;  /* those that have been written back */
     size_t n;          /* bytes in the buffer */
     struct buf footer; /* of the items so far */
     XXH3_state_t *sum; /* of the item that is being written */
@@ -84,22 +87,29 @@ struct segment_writer {
 /* ---- bytes ---- */
 
 /* Writes what is in the buffer and, behind it, n bytes from elsewhere. */
-static int flush_with(struct segment_writer *w, const char *p, size_t n)
+static void flush_with(struct segment_writer *w, const char *p, size_t n)
 {
     struct iovec pieces[] = {{w->buffer, w->n}, {(void *)p, n}};
+    uint64_t began_ns = pace_begin(w->pace);
     if (w->err == 0 && w->n + n > 0)
         w->err = vfs_writev(w->file, w->written, pieces, n > 0 ? 2 : 1);
     if (w->err == 0)
         w->written += w->n + n;
     w->n = 0;
-    return w->err;
+    if (w->err != 0 || w->pace == NULL || w->written - w->stepped < PACE_STEP_BYTES)
+        return;
+    w->err = vfs_write_back(w->file, w->stepped, w->written - w->stepped);
+    w->stepped = w->written;
+    pace_rest(w->pace, began_ns);
 }
 
 static void put(struct segment_writer *w, const char *p, size_t n)
 {
-    if (n >= DIRECT_BYTES) {
-        flush_with(w, p, n);
-        return;
+    while (n >= DIRECT_BYTES) {
+        size_t some = n < PACE_STEP_BYTES ? n : PACE_STEP_BYTES;
+        flush_with(w, p, some);
+        p += some;
+        n -= some;
     }
     while (n > 0) {
         size_t room = BUFFER_BYTES - w->n, some = n < room ? n : room;
@@ -247,7 +257,8 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
     w->file = file;
     w->id = id;
     w->salt = rand_u64();
-    w->written = w->n = 0;
+    w->pace = NULL;
+    w->written = w->stepped = w->n = 0;
     w->footer = (struct buf){0};
     w->sum = XXH3_createState();
     w->err = 0;
@@ -257,6 +268,11 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
     put(w, head, sizeof head);
     *out = w;
     return 0;
+}
+
+void segment_set_pace(struct segment_writer *w, struct pace *pace)
+{
+    w->pace = pace;
 }
 
 /* Everything in it is on the disk: only then does it get its name. */

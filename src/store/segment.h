@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct chunk;
+struct pace;
 struct segment_writer;
 struct vfs;
 
@@ -40,6 +41,9 @@ struct block_info {
  * what is found under its own is whole, whatever has happened; what a crash leaves of one that is
  * not is gone when the same id is used next. ERR_EXISTS: there is a finished one with this id. */
 int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
+
+/* It is written in steps, with pauses; pace is lent until segment_close. */
+void segment_set_pace(struct segment_writer *w, struct pace *pace);
 
 /* A block, header and marks included, has at most this; larger: ERR_TOO_LARGE. An append of the
  * journal's greatest record stays below, whatever its events are. */

@@ -43,6 +43,11 @@ int vfs_sync(struct file *f)
     return f->vfs->ops->sync(f);
 }
 
+int vfs_write_back(struct file *f, uint64_t offset, uint64_t n)
+{
+    return f->vfs->ops->write_back == NULL ? 0 : f->vfs->ops->write_back(f, offset, n);
+}
+
 int vfs_size(struct file *f, uint64_t *out)
 {
     return f->vfs->ops->size(f, out);

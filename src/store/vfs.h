@@ -34,6 +34,9 @@ struct vfs_ops {
     /* Writes all of it, or fails; after a failure any part may have been written. */
     int (*write)(struct file *f, uint64_t offset, const struct iovec *pieces, int n);
     int (*sync)(struct file *f); /* data, and the size if that is needed to read it back */
+    /* Brings bytes that were written on their way to the disk and waits for them, so that a later
+     * sync has less to do; nothing is durable by it. NULL: does nothing. */
+    int (*write_back)(struct file *f, uint64_t offset, uint64_t n);
     int (*size)(struct file *f, uint64_t *out);
     int (*truncate)(struct file *f, uint64_t size);
     int (*remove)(struct vfs *v, const char *name);
@@ -69,6 +72,8 @@ int vfs_read_all(struct file *f, uint64_t offset, void *into, size_t n);
 int vfs_write(struct file *f, uint64_t offset, struct str bytes);
 int vfs_writev(struct file *f, uint64_t offset, const struct iovec *pieces, int n);
 int vfs_sync(struct file *f);
+/* An error is one of writing, and no sync may tell of it again. */
+int vfs_write_back(struct file *f, uint64_t offset, uint64_t n);
 int vfs_size(struct file *f, uint64_t *out);
 int vfs_truncate(struct file *f, uint64_t size);
 int vfs_remove(struct vfs *v, const char *name);

@@ -159,6 +159,20 @@ static int posix_sync(struct file *f)
 #endif
 }
 
+/* The wait takes note of what the kernel failed to write, and a later sync of this descriptor does
+ * not tell of it again: so it must not be passed over, unlike that there is no such call. */
+static int posix_write_back(struct file *f, uint64_t offset, uint64_t n)
+{
+#ifdef __linux__
+    int result = sync_file_range(fd_of(f), (off_t)offset, (off_t)n,
+                                 SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                     SYNC_FILE_RANGE_WAIT_AFTER);
+    return result == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE ? 0 : err_of(errno);
+#else
+    return 0;
+#endif
+}
+
 static int posix_size(struct file *f, uint64_t *out)
 {
     struct stat st;
@@ -264,6 +278,7 @@ static const struct vfs_ops posix_ops = {
     .read = posix_read,
     .write = posix_write,
     .sync = posix_sync,
+    .write_back = posix_write_back,
     .size = posix_size,
     .truncate = posix_truncate,
     .remove = posix_remove,

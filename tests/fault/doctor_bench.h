@@ -96,6 +96,7 @@ static inline struct bench *bench_new(uint64_t seed)
     b->config.rest.reserve_bytes = 1024;
     b->config.rest.base_bytes = rng_between(&b->rng, 1, 8) * 1000;
     b->config.rest.base_files = rng_between(&b->rng, 1, 12);
+    b->config.rest_at_stop = false; /* there is to be something in the journal */
     b->config.index_sync = false;
     strcpy(b->dir, "/tmp/tidemark-doctor-XXXXXX");
     assert_non_null(mkdtemp(b->dir));

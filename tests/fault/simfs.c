@@ -269,7 +269,7 @@ static bool has_folder(const struct link *names, const char *name)
 
 static bool changes_something(enum simfs_op op)
 {
-    return op != SIMFS_OPEN && op != SIMFS_READ && op != SIMFS_LIST;
+    return op != SIMFS_OPEN && op != SIMFS_READ && op != SIMFS_WRITE_BACK && op != SIMFS_LIST;
 }
 
 enum fate {
@@ -551,6 +551,17 @@ static int sim_sync(struct file *file)
     return err_of(fs, fate);
 }
 
+static int sim_write_back(struct file *file, uint64_t offset, uint64_t n)
+{
+    struct simfile *f = simfile_of(file);
+    struct simfs *fs = fs_of(file->vfs);
+    enum fate fate = fate_of_file(f, SIMFS_WRITE_BACK);
+    assert(offset + n <= f->node->view.n);
+    if (fate == FAILS)
+        lose(&fs->rng, f->node);
+    return err_of(fs, fate);
+}
+
 static int sim_size(struct file *file, uint64_t *out)
 {
     struct simfile *f = simfile_of(file);
@@ -670,6 +681,7 @@ static const struct vfs_ops sim_ops = {
     .read = sim_read,
     .write = sim_write,
     .sync = sim_sync,
+    .write_back = sim_write_back,
     .size = sim_size,
     .truncate = sim_truncate,
     .remove = sim_remove,

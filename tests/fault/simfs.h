@@ -8,7 +8,8 @@
  * written again since is never touched.
  *
  * After a sync that failed the disk has any part of what should have been synced, the rest is
- * forgotten, and reads still show all of it until the crash: a second sync reports success.
+ * forgotten, and reads still show all of it until the crash: a second sync reports success. The
+ * same holds after a write-back that failed; one that did not has done nothing.
  *
  * All of that is drawn from the seed, so equal calls give equal results. One thread. */
 #ifndef FAULT_SIMFS_H
@@ -27,6 +28,7 @@ enum simfs_op {
     SIMFS_READ,
     SIMFS_WRITE,
     SIMFS_SYNC,
+    SIMFS_WRITE_BACK,
     SIMFS_TRUNCATE,
     SIMFS_REMOVE,
     SIMFS_RENAME,

@@ -72,6 +72,8 @@ static inline struct store *disk_reopen(void *ctx)
     config.rest.base_files = 6;
     config.rest.rewrite_bytes = 3000;
     config.rest.reserve_bytes = 1024;
+    config.rest_slice = 2;
+    config.rest_at_stop = d->opened % 3 == 0;
     config.index_sync = false;
     d->counted = 0;
     disk_lose_index(d);

@@ -83,6 +83,7 @@ static inline struct bench *bench_new(uint64_t seed)
     b->config.cache_bytes = 0;
     b->config.rest.rewrite_bytes = 0;
     b->config.rest.reserve_bytes = 1024;
+    b->config.rest_at_stop = false; /* what a store holds when it is closed is in both places */
     b->config.index_sync = false;
     strcpy(b->dir, "/tmp/tidemark-rebuild-XXXXXX");
     assert_non_null(mkdtemp(b->dir));

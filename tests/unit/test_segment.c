@@ -12,6 +12,7 @@
 #include "fault/simfs.c"
 #include "model/seeds.h"
 #include "store/chunk.h"
+#include "store/pace.h"
 #include "store/segment.h"
 #include "store/segment_format.h"
 #include "store/vfs.h"
@@ -353,8 +354,53 @@ static void test_small_blocks_become_large_writes(void **state)
     segment_close(w);
     chunk_unref(c);
     assert_in_range(d.file_bytes, 4600000, 5500000);
-    assert_in_range(simfs_calls(d.fs, SIMFS_WRITE), 5, 6);
+    assert_in_range(simfs_calls(d.fs, SIMFS_WRITE), 18, 21);
+    assert_int_equal(simfs_calls(d.fs, SIMFS_WRITE_BACK), 0); /* not in steps: as fast as it goes */
     assert_int_equal(simfs_calls(d.fs, SIMFS_SYNC), 1);
+    desk_deinit(&d);
+}
+
+/* ---- in steps ---- */
+
+static struct {
+    unsigned n;
+    uint64_t longest_ns;
+    struct pace *hurries; /* after the third */
+} pauses;
+
+static void note_pause(uint64_t ns)
+{
+    pauses.n++;
+    pauses.longest_ns = ns > pauses.longest_ns ? ns : pauses.longest_ns;
+    if (pauses.hurries != NULL && pauses.n == 3)
+        atomic_store(&pauses.hurries->hurry, true);
+}
+
+static void write_paced(struct pace *pace, struct desk *d)
+{
+    struct segment_writer *w;
+    memset(&pauses, 0, sizeof pauses);
+    pauses.hurries = pace;
+    desk_init(d, 1);
+    assert_int_equal(segment_create(d->vfs, ID, &w), 0);
+    segment_set_pace(w, pace);
+    for (unsigned i = 0; i < 12; i++) /* small ones, and one of many steps */
+        assert_int_equal(add_block(d, w, 1 + i, i * 1000, i == 5 ? 3000000 : 100000, 777), 0);
+    assert_int_equal(segment_finish(w, &d->file_bytes), 0);
+    segment_close(w);
+}
+
+static void test_steps(void **state)
+{
+    struct pace pace = {.pause = note_pause};
+    struct desk d;
+    write_paced(&pace, &d);
+    assert_int_equal(pauses.n, 3); /* somebody began to wait then */
+    assert_in_range(pauses.longest_ns, 1, 10000000);
+    assert_in_range(simfs_calls(d.fs, SIMFS_WRITE_BACK), d.file_bytes / PACE_STEP_BYTES / 2,
+                    d.file_bytes / PACE_STEP_BYTES);
+    assert_int_equal(simfs_calls(d.fs, SIMFS_SYNC), 1); /* that is what makes it durable */
+    assert_all_there(&d);
     desk_deinit(&d);
 }
 
@@ -733,9 +779,11 @@ static void test_unreadable_block(void **state)
 static int write_something(struct desk *d)
 {
     struct segment_writer *w;
+    struct pace pace = {0};
     int err = segment_create(d->vfs, ID, &w);
     if (err != 0)
         return err;
+    segment_set_pace(w, &pace);
     for (uint64_t i = 0; err == 0 && i < 6; i++) {
         err = add_block(d, w, 1 + i, i * 1000, i == 2 ? 1500000 : 300000, 777);
         if (err == 0)
@@ -776,6 +824,7 @@ static void test_errors(void **state)
     fail_each(SIMFS_CREATE, ERR_IO);
     fail_each(SIMFS_WRITE, ERR_FULL);
     fail_each(SIMFS_WRITE, ERR_IO);
+    fail_each(SIMFS_WRITE_BACK, ERR_IO);
     fail_each(SIMFS_SYNC, ERR_IO);
     fail_each(SIMFS_RENAME, ERR_IO);
     fail_each(SIMFS_SYNC_DIR, ERR_IO);
@@ -796,10 +845,10 @@ static void test_full(void **state)
 static void test_power_cuts(void **state)
 {
     size_t absent = 0, whole = 0;
-    for (uint64_t n = 1; n < 60; n++) {
+    for (uint64_t n = 1; n < 90; n++) {
         struct desk d;
         desk_init(&d, n);
-        simfs_cut_power_at(d.fs, n % 20 + 1);
+        simfs_cut_power_at(d.fs, n % 30 + 1);
         int err = write_something(&d);
         simfs_crash(d.fs, n * 31);
         struct segment_scan silent = {0};
@@ -899,6 +948,7 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test_teardown(test_random, seeds_teardown),
         cmocka_unit_test(test_small_blocks_become_large_writes),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_wrong_questions),
         cmocka_unit_test(test_block_of_another_segment),

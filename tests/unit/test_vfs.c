@@ -17,7 +17,7 @@ static struct {
     size_t at_most;    /* bytes a call takes or gives; 0: all */
     int interruptions; /* calls that fail with EINTR first */
     int error;         /* of every call */
-    int syncs;
+    int syncs, write_backs;
 } kernel;
 
 static bool refuses(void)
@@ -63,6 +63,15 @@ static int noted_fdatasync(int fd)
     kernel.syncs++;
     return refuses() ? -1 : fdatasync(fd);
 }
+
+#ifdef __linux__
+static int noted_sync_file_range(int fd, off_t at, off_t n, unsigned flags)
+{
+    kernel.write_backs++;
+    return refuses() ? -1 : sync_file_range(fd, at, n, flags);
+}
+#define sync_file_range noted_sync_file_range
+#endif
 
 #define pread     short_pread
 #define pwritev   short_pwritev
@@ -296,6 +305,48 @@ static void test_sync_is_called_once(void **state)
     assert_int_equal(vfs_sync(f), 0);
     assert_int_equal(kernel.syncs, 2);
     vfs_close(f);
+}
+
+#ifdef __linux__
+/* The kernel tells of a write that failed once: here, or by a sync. */
+static void test_write_back(void **state)
+{
+    struct world *w = *state;
+    struct file *f = open_file(w, "a", VFS_CREATE);
+    assert_int_equal(vfs_write(f, 0, STR("some bytes")), 0);
+    assert_int_equal(vfs_write_back(f, 0, 10), 0);
+    assert_int_equal(kernel.write_backs, 1);
+    assert_int_equal(kernel.syncs, 0);
+    kernel.error = EIO;
+    assert_int_equal(vfs_write_back(f, 0, 10), ERR_IO);
+    kernel.error = ENOSPC;
+    assert_int_equal(vfs_write_back(f, 0, 10), ERR_FULL);
+    kernel.error = ENOSYS; /* there is no such call: nothing has failed */
+    assert_int_equal(vfs_write_back(f, 0, 10), 0);
+    vfs_close(f);
+}
+#endif
+
+static void test_failed_write_back(void **state)
+{
+    struct world *w = *state;
+    size_t lost = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct file *f = open_file(w, "a", VFS_CREATE);
+        vfs_sync_dir(w->vfs, "");
+        assert_int_equal(vfs_write(f, 0, STR("some bytes")), 0);
+        simfs_fail(w->sim, SIMFS_WRITE_BACK, 1, ERR_IO);
+        assert_int_equal(vfs_write_back(f, 0, 10), ERR_IO);
+        assert_int_equal(vfs_sync(f), 0); /* knows nothing of it */
+        vfs_close(f);
+        simfs_crash(w->sim, seed);
+        struct str content = simfs_content(w->sim, "a");
+        lost += !str_eq(content, STR("some bytes"));
+        simfs_free(w->sim);
+        w->sim = simfs_new(seed);
+        w->vfs = simfs_vfs(w->sim);
+    }
+    assert_in_range(lost, 1, 19);
 }
 
 static void test_second_server_is_turned_away(void **state)
@@ -583,6 +634,10 @@ int main(void)
         REAL(test_short_counts),
         REAL(test_errors),
         REAL(test_sync_is_called_once),
+#ifdef __linux__
+        REAL(test_write_back),
+#endif
+        SIM(test_failed_write_back),
         REAL(test_second_server_is_turned_away),
         REAL(test_directory_that_cannot_be_used),
         REAL(test_descriptors_are_not_inherited),
