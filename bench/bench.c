@@ -32,6 +32,8 @@ static const struct phase {
     {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind"},
     {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens"},
     {"streams", "store", phase_streams, "100,000 streams: restart, memory"},
+    {"gateway", "gateway", phase_gateway,
+     "SSE backends: what the gateway adds, how many it carries"},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 

@@ -38,6 +38,7 @@ void phase_catchup(struct bench *b);
 void phase_resume(struct bench *b);
 void phase_idle(struct bench *b);
 void phase_streams(struct bench *b);
+void phase_gateway(struct bench *b);
 
 /* A server of ours with no data; its end, and that of its data. 0, or -1 (said on stderr).
  * instructions: as for server_stop. */

@@ -32,11 +32,16 @@ void reader_body(struct peer *p, struct str piece)
 void reader_open(struct reader *r, struct bench *b, const struct peer_ops *ops, struct name stream,
                  const char *offset, uint64_t first)
 {
+    r->request.n = 0;
+    request_read(&r->request, stream, offset, true);
+    reader_ask(r, b, ops, first);
+}
+
+void reader_ask(struct reader *r, struct bench *b, const struct peer_ops *ops, uint64_t first)
+{
     r->tally = (struct tally){.next = first};
     r->ready = false;
     r->last = '\0';
-    r->request.n = 0;
-    request_read(&r->request, stream, offset, true);
     peer_open(&r->peer, &b->swarm, ops);
     peer_send(&r->peer, buf_str(&r->request));
 }

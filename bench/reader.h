@@ -21,6 +21,8 @@ void reader_body(struct peer *p, struct str piece);
 /* Connects and asks for `stream` from `offset` on; events are numbered from `first` on there. */
 void reader_open(struct reader *r, struct bench *b, const struct peer_ops *ops, struct name stream,
                  const char *offset, uint64_t first);
+/* The same with the request that the caller has put into r->request. */
+void reader_ask(struct reader *r, struct bench *b, const struct peer_ops *ops, uint64_t first);
 void reader_close(struct reader *r);
 
 /* n of them, not open yet; free() after closing them. */

@@ -43,17 +43,28 @@ void swarm_fail(struct swarm *s, const char *fmt, ...)
     va_end(args);
 }
 
-static void watch(struct peer *p, int op, bool to_write)
+static void control(struct swarm *s, int op, int fd, uint32_t events, struct source *source)
 {
-    struct epoll_event e = {.events = EPOLLIN | (to_write ? EPOLLOUT : 0u), .data.ptr = p};
-    p->waits_to_write = to_write;
-    if (epoll_ctl(p->swarm->epoll, op, p->fd, &e) != 0)
-        swarm_fail(p->swarm, "epoll refuses a connection: %s", strerror(errno));
+    struct epoll_event e = {.events = events, .data.ptr = source};
+    if (epoll_ctl(s->epoll, op, fd, &e) != 0)
+        swarm_fail(s, "epoll refuses a descriptor: %s", strerror(errno));
 }
+
+void swarm_watch(struct swarm *s, int fd, uint32_t events, struct source *source)
+{
+    control(s, EPOLL_CTL_ADD, fd, events, source);
+}
+
+void swarm_rewatch(struct swarm *s, int fd, uint32_t events, struct source *source)
+{
+    control(s, EPOLL_CTL_MOD, fd, events, source);
+}
+
+static void peer_ready(struct source *source, uint32_t events);
 
 void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops)
 {
-    *p = (struct peer){.swarm = s, .ops = ops, .fd = -1};
+    *p = (struct peer){.source.ready = peer_ready, .swarm = s, .ops = ops, .fd = -1};
     if (s->failed)
         return;
     p->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -67,7 +78,7 @@ void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops)
     setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (connect(p->fd, (struct sockaddr *)&s->to, sizeof s->to) != 0 && errno != EINPROGRESS)
         swarm_fail(s, "cannot connect: %s", strerror(errno));
-    watch(p, EPOLL_CTL_ADD, false);
+    swarm_watch(s, p->fd, EPOLLIN, &p->source);
 }
 
 void peer_close(struct peer *p)
@@ -94,7 +105,8 @@ static void push_out(struct peer *p)
     }
     bool blocked = p->out.n > 0;
     if (blocked != p->waits_to_write)
-        watch(p, EPOLL_CTL_MOD, blocked);
+        swarm_rewatch(p->swarm, p->fd, EPOLLIN | (blocked ? EPOLLOUT : 0u), &p->source);
+    p->waits_to_write = blocked;
 }
 
 void peer_send(struct peer *p, struct str bytes)
@@ -154,16 +166,22 @@ static void pull_in(struct peer *p)
         p->ops->after(p);
 }
 
+static void peer_ready(struct source *source, uint32_t events)
+{
+    struct peer *p = container_of(source, struct peer, source);
+    if (events & EPOLLOUT)
+        push_out(p);
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        pull_in(p);
+}
+
 static void turn(struct swarm *s, int timeout_ms)
 {
     struct epoll_event events[BATCH];
     int n = epoll_wait(s->epoll, events, BATCH, timeout_ms);
     for (int i = 0; i < n && !s->failed; i++) {
-        struct peer *p = events[i].data.ptr;
-        if (events[i].events & EPOLLOUT)
-            push_out(p);
-        if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-            pull_in(p);
+        struct source *source = events[i].data.ptr;
+        source->ready(source, events[i].events);
     }
 }
 

@@ -19,6 +19,12 @@ struct swarm {
     char failure[256];
 };
 
+/* Something else that the swarm's epoll waits for. It stays where it is while it is watched, and
+ * must not be closed while what another one brought is handled. */
+struct source {
+    void (*ready)(struct source *s, uint32_t events);
+};
+
 struct peer;
 
 /* Each may be NULL. `after` runs once per read, when all that it brought has been handled. */
@@ -31,6 +37,7 @@ struct peer_ops {
 
 /* One connection. Embedded in what a phase keeps per connection; stays where it is while open. */
 struct peer {
+    struct source source;
     struct swarm *swarm;
     const struct peer_ops *ops;
     int fd; /* -1: closed */
@@ -50,6 +57,10 @@ void swarm_run(struct swarm *s, const char *awaited, bool (*done)(void *arg), vo
 
 /* Handles what arrives for a while. */
 void swarm_run_for(struct swarm *s, double seconds);
+
+/* Watches a descriptor, or watches it for other events; closing it ends that. */
+void swarm_watch(struct swarm *s, int fd, uint32_t events, struct source *source);
+void swarm_rewatch(struct swarm *s, int fd, uint32_t events, struct source *source);
 
 /* Starts connecting, in the background. */
 void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops);
