@@ -144,6 +144,10 @@ static const struct option_row rows[] = {
     {ROW("max-connections", OPTION_NUMBER, max_connections), .heading = "Limits",
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
      .help = "Connections open at the same time; further ones are answered 503."},
+    {ROW("max-streams", OPTION_NUMBER, max_streams), .fallback = "100", .value = "N",
+     BETWEEN(1, 10000),
+     .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "
+             "further ones are refused."},
     {ROW("max-append", OPTION_SIZE, max_append_bytes), .fallback = "64m", .value = "SIZE",
      BETWEEN(KIB, GIB),
      .help = "The largest body of one append; a larger one is answered 413. At most 95m with the "

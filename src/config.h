@@ -29,6 +29,7 @@ struct config {
     uint64_t retain_events, retain_bytes, retain_age_ms; /* of streams that ask for none; 0: off */
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
     uint64_t max_connections;
+    uint64_t max_streams;
     uint64_t max_append_bytes;
     uint64_t max_inflight_bytes; /* at least max_append_bytes */
     uint64_t read_chunk_bytes;

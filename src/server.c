@@ -241,6 +241,7 @@ static void init_surfaces(struct server *s)
     const struct config *c = s->config;
     http_init(&s->http, &s->loop, s->trace,
               &(struct http_limits){.connections = c->max_connections,
+                                    .streams = c->max_streams,
                                     .inflight_bytes = c->max_inflight_bytes,
                                     .head_timeout_ms = c->head_timeout_ms,
                                     .idle_timeout_ms = c->idle_timeout_ms,

@@ -395,16 +395,24 @@ static const struct conn_ops ops = {
 
 /* ---- time ---- */
 
+static bool window_is_shut(const struct h2 *h, int32_t id)
+{
+    return nghttp2_session_get_stream_remote_window_size(h->session, id) <= 0 ||
+           nghttp2_session_get_remote_window_size(h->session) <= 0;
+}
+
 /* A stream whose window the peer keeps shut, though there is something to send, from one sweep to
- * the next but one. */
+ * the next is cut off. One that only waits for its turn is not: whether the peer takes anything at
+ * all, `stall` sees to. */
 static void on_sweep(struct timer *t)
 {
     struct h2 *h = container_of(t, struct h2, sweep);
     list_each (l, &h->streams) {
         struct h2_stream *s = list_item(l, struct h2_stream, link);
-        if (s->late)
+        bool shut = h2_stream_pending(s) && window_is_shut(h, s->id);
+        if (shut && s->late)
             h2_stream_cut(s, NGHTTP2_CANCEL);
-        s->late = h2_stream_pending(s);
+        s->late = shut;
     }
     settle(h);
 }

@@ -71,10 +71,19 @@ void h2_stream_fail(struct h2_stream *s, int status, const char *why)
 
 /* ---- the request ---- */
 
+/* In a duplex exchange the handler may wait for the peer's next word as long as it likes: what the
+ * peer holds is then a response, whose own limits apply. */
+static bool is_duplex(const struct h2_stream *s)
+{
+    return s->x->streaming;
+}
+
 static void on_slow(struct timer *t)
 {
     struct h2_body *b = container_of(t, struct h2_body, slow);
     const struct http_limits *limits = &h2_http(b->stream->h2)->limits;
+    if (is_duplex(b->stream))
+        return;
     if (b->seen - b->seen_at_timer < limits->body_min_bytes) {
         h2_stream_fail(b->stream, 408, "the request body came too slowly");
         return;
@@ -184,12 +193,10 @@ void h2_stream_end(struct h2_stream *s)
         s->body->ended = true;
 }
 
-/* In a duplex exchange the handler may wait for the peer's next word as long as it likes: what the
- * peer holds is then a response, whose own limits apply. */
 static void watch_rate(struct h2_stream *s)
 {
     struct h2_body *b = s->body;
-    if (timer_running(&b->slow) || s->x->streaming)
+    if (timer_running(&b->slow) || is_duplex(s))
         return;
     b->seen_at_timer = b->seen;
     struct http *http = h2_http(s->h2);

@@ -200,6 +200,15 @@ static void echo(void *ctx, struct exchange *x)
     exchange_want(x, echo_body);
 }
 
+/* /turns: as /echo, but asks for the body before it begins to answer. */
+static void turns(void *ctx, struct exchange *x)
+{
+    x->ops = &echo_ops;
+    x->state = mem_zalloc(sizeof(struct echo));
+    exchange_want(x, echo_body);
+    exchange_stream(x);
+}
+
 /* /tick: one word for each time the test wakes it; ends when the server drains. */
 struct tick {
     struct bench *b;
@@ -356,7 +365,7 @@ static int set_up(void **state)
     } routes[] = {
         {"/early", early}, {"/size", size},       {"/later", later}, {"/wait", wait_for_nothing},
         {"/slow", slow},   {"/endless", endless}, {"/big", big},     {"/echo", echo},
-        {"/tick", tick}};
+        {"/turns", turns}, {"/tick", tick}};
     struct bench *b = mem_zalloc(sizeof *b);
     assert_int_equal(loop_init(&b->loop), 0);
     b->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
@@ -606,8 +615,9 @@ static void test_many_streams(void **state)
 static void test_duplex_echo(void **state)
 {
     struct bench *b = *state;
-    struct upload u;
+    struct upload u, silent;
     start_client(b, false);
+    upload(b, &silent, "/turns", 0, false); /* wanted a body before it began to answer */
     upload(b, &u, "/echo", 5, false);
     struct reply *r = reply_of(b, u.id);
     assert_int_equal(r->status, 200); /* while the request goes on */
@@ -618,7 +628,10 @@ static void test_duplex_echo(void **state)
     uint64_t until = uv_hrtime() + 300000000u;
     while (uv_hrtime() < until)
         uv_run(&b->loop.uv, UV_RUN_ONCE);
-    assert_false(r->closed);
+    run(b);
+    assert_false(r->closed || reply_of(b, silent.id)->closed);
+    upload_more(b, &silent, 3, true);
+    assert_string_equal(reply_of(b, silent.id)->body, "uuu");
     upload_more(b, &u, 200000, true);
     assert_int_equal(r->n_body, 201005);
     assert_non_null(strstr(r->head, "echoed: 201005\n"));
