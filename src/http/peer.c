@@ -135,6 +135,21 @@ void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
     timer_init(&p->timer, on_timeout);
 }
 
+/* For a peer that has not begun. During a handshake there is no way to say anything, and one that
+ * was promised HTTP/2 would not understand. */
+static void refuse(struct peer *p, int status, const char *why)
+{
+    if (conn_is_ready(&p->conn) && !str_eq(conn_protocol(&p->conn), STR("h2")))
+        h1_refuse(p, status, why);
+    else
+        peer_close(p);
+}
+
+static void refuse_surplus(struct peer *p)
+{
+    refuse(p, 503, "too many connections; try again in a moment");
+}
+
 /* The protocol that the handshake agreed on, or else the one that the first bytes belong to. False:
  * they might yet become the preface. */
 static bool start(struct peer *p, struct str bytes)
@@ -162,6 +177,10 @@ static void on_first_bytes(struct conn *c)
         peer_close(p);
         return;
     }
+    if (p->surplus) {
+        refuse_surplus(p);
+        return;
+    }
     size_t n = p->n_first + (size_t)got;
     if (start(p, str_of(bytes, n)))
         return;
@@ -179,11 +198,7 @@ static const struct conn_ops unknown = {
 
 static void on_first_timeout(struct timer *t)
 {
-    struct peer *p = container_of(t, struct peer, timer);
-    if (conn_is_ready(&p->conn))
-        h1_refuse(p, 408, "the request head took too long");
-    else
-        peer_close(p); /* there is no way yet to say anything */
+    refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
 }
 
 void peer_accept(struct http *http, int fd, struct tls *tls)
@@ -202,9 +217,10 @@ void peer_accept(struct http *http, int fd, struct tls *tls)
     if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||
         http->n_connections > http->limits.connections + REFUSED_SPARE) {
         peer_close(p);
-    } else if (http->n_connections > http->limits.connections) {
-        h1_refuse(p, 503, "too many connections; try again in a moment");
+    } else if (http->n_connections > http->limits.connections && tls == NULL) {
+        refuse_surplus(p);
     } else {
+        p->surplus = http->n_connections > http->limits.connections;
         sched_start(&http->loop->sched, &p->timer, http->limits.head_timeout_ms);
         conn_want_read(&p->conn, true);
     }

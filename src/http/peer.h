@@ -32,6 +32,7 @@ struct peer {
     const struct protocol *speaks; /* NULL: not known yet */
     void *session;                 /* the protocol's */
     bool lingering;
+    bool surplus; /* over the limit; to be told as soon as it is known how */
     uint8_t n_first;
     char first[PEER_PREFACE]; /* read so far, while they do not say which protocol it is */
 };

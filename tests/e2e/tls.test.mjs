@@ -195,18 +195,24 @@ test("an expired certificate is a warning", async (t) => {
 });
 
 test("who shakes no hands is disconnected, and too many are told so", async (t) => {
-    const flags = ["--head-timeout", "300ms", "--max-connections", "2", "--trace-level", "debug"];
+    const flags = ["--head-timeout", "2s", "--max-connections", "2", "--trace-level", "debug"];
     const { server, tls, trust } = await startSecure(t, flags);
     const silent = connect(server.where);
     t.after(() => silent.destroy());
     await once(silent.resume(), "close"); // without a byte
     assert.equal(silent.bytesRead, 0);
     const held = [];
-    for (let i = 0; i < 2; i++) held.push(connect(server.where));
-    t.after(() => held.forEach((socket) => socket.destroy()));
-    await Promise.all(held.map((socket) => once(socket, "connect")));
+    for (let i = 0; i < 2; i++) {
+        held.push(await connectTls(t, server, { ca: tls.ca }));
+        held[i].write("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+        await once(held[i], "data");
+    }
     const answer = await run(t, "curl", ["-sSi", "--http1.1", ...trust, server.url("a")]);
     assert.match(answer.stdout, /^HTTP\/\S+ 503/);
+    const promised = await run(t, "curl", ["-sSi", "--http2", ...trust, server.url("a")]);
+    assert.notEqual(promised.code, 0); // the connection just ends
+    assert.equal(promised.stdout, "");
+    held.forEach((socket) => socket.destroy());
     const garbage = connect(server.where);
     garbage.end("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     await once(garbage.resume(), "close");
