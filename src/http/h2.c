@@ -16,14 +16,14 @@
 
 #include <stdlib.h>
 
-#define OUT_BLOCK 4096
-#define FEED      (16 * 1024) /* bytes at a time, so that who is sent away is not read on */
-#define ROUNDS    4           /* then the other connections have their turn */
-#define LEAVE_MS  500
-#define UNSENT_FRAMES                                                                              \
-    128 /* that a peer may have caused and not taken; then it is not read from                     \
-         */
-#define ACKS_MAX 64
+#define OUT_BLOCK     4096
+#define FEED          (16 * 1024) /* bytes at a time, so that who is sent away is not read on */
+#define ROUNDS        4           /* then the other connections have their turn */
+#define LEAVE_MS      500
+#define ACKS_MAX      64
+
+/* Frames that a peer may have caused and not taken; then it is not read from. */
+#define UNSENT_FRAMES 128
 
 enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_LEAVE };
 
@@ -91,11 +91,11 @@ static struct h2_stream *stream_of(struct h2 *h, int32_t id)
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct h2 *h = ctx;
-    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers are ignored */
-        return 0;
     if (h->condemned)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     h2_head_reset(&h->head);
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) /* trailers are ignored */
+        return 0;
     h->receiving = h2_stream_new(h, frame->hd.stream_id);
     return h->receiving != NULL ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
@@ -104,10 +104,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
                      size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *ctx)
 {
     struct h2 *h = ctx;
-    if (h->receiving == NULL || h->receiving->id != frame->hd.stream_id)
-        return 0;
-    h2_head_add(&h->head, &h->receiving->x->arena, str_of((const char *)name, name_n),
-                str_of((const char *)value, value_n));
+    h2_head_add(&h->head, h->receiving != NULL ? &h->receiving->x->arena : NULL,
+                str_of((const char *)name, name_n), str_of((const char *)value, value_n));
     if (h->head.size <= H2_LIST_BOMB)
         return 0;
     pay(h, H2_COST_BOMB);

@@ -49,7 +49,7 @@ void h2_head_add(struct h2_head *h, struct arena *arena, struct str name, struct
     h->size += name.n + value.n + FIELD_OVERHEAD;
     if (h->size > H2_LIST_MAX)
         refuse(h, 431, "the request's headers are too large");
-    if (h->status != 0)
+    if (h->status != 0 || arena == NULL)
         return;
     if (name.p[0] == ':') {
         struct str *to = pseudo(h, name);

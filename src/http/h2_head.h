@@ -26,7 +26,7 @@ struct h2_head {
 
 void h2_head_reset(struct h2_head *h);
 
-/* One field of the list; copied into the arena. */
+/* One field of the list; copied into the arena. NULL: of trailers, and only counted. */
 void h2_head_add(struct h2_head *h, struct arena *arena, struct str name, struct str value);
 
 /* The list is complete. Sets x->request and what goes with it; 0, or the status to refuse it with

@@ -1098,6 +1098,24 @@ static void test_more_or_less_data_than_said(void **state)
     }
 }
 
+static void test_trailers_are_ignored(void **state)
+{
+    struct bench *b = *state;
+    static struct wire w;
+    uint8_t fields[64];
+    say_hello(b, &w);
+    request(&w, 1, "/size", 0);
+    frame(&w, NGHTTP2_DATA, 0, 1, "abc", 3);
+    assert_true(say(b, &w));
+    assert_int_equal(b->frames[NGHTTP2_HEADERS], 0);
+    frame(&w, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 1, fields,
+          field(fields, "checksum", "none"));
+    assert_true(say(b, &w));
+    assert_int_equal(b->frames[NGHTTP2_HEADERS], 1);
+    assert_int_equal(b->http.responses[1], 1);
+    assert_int_equal(b->frames[NGHTTP2_RST_STREAM], 0);
+}
+
 static void test_large_heads_are_431(void **state)
 {
     struct bench *b = *state;
@@ -1261,6 +1279,23 @@ static int header_bomb(struct wire *w, uint32_t step)
     return 1;
 }
 
+static int trailer_bomb(struct wire *w, uint32_t step)
+{
+    static uint8_t fields[16000];
+    size_t n = 0;
+    if (step == 0) {
+        static const uint8_t literal[] = {0x40, 1, 'b', 0x7f, 0xa1, 0x1e};
+        memcpy(fields, literal, sizeof literal);
+        memset(fields + sizeof literal, 'b', 4000);
+        n = sizeof literal + 4000;
+    }
+    memset(fields + n, 0x80 | 62, 4000);
+    request(w, 2 * step + 1, "/wait", 0);
+    frame(w, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 2 * step + 1,
+          fields, n + 4000);
+    return 2;
+}
+
 static int oversized_frames(struct wire *w, uint32_t step)
 {
     static char payload[16385];
@@ -1310,6 +1345,7 @@ static const struct {
     {"CONTINUATION flood", continuations},
     {"empty CONTINUATION flood", empty_continuations},
     {"header bombs", header_bomb},
+    {"header bombs in trailers", trailer_bomb},
     {"oversized frames", oversized_frames},
     {"DATA beyond the window", data_beyond_the_window},
     {"DATA on a stream that was never opened", data_on_no_stream},
@@ -1465,6 +1501,7 @@ int main(void)
         TEST(test_a_careful_reader_is_no_attacker),
         TEST(test_malformed_requests),
         TEST(test_more_or_less_data_than_said),
+        TEST(test_trailers_are_ignored),
         TEST(test_large_heads_are_431),
         TEST(test_attacks_end_the_connection),
         TEST(test_who_asks_and_does_not_listen),
