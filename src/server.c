@@ -127,6 +127,7 @@ void server_drain(struct server *s, struct str why)
           TRACE_INT("connections", (int64_t)s->http.n_connections));
     stop_listening(s);
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
+    gateway_drain(s->gateway);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
         stop_surfaces(s);

@@ -321,13 +321,24 @@ static int add_metrics(struct gateway *g)
                                             .help = "Generations under way",
                                             .labels = {"route"},
                                             .series_max = METRIC_SERIES_MAX};
-    struct metric_family *family;
+    static const struct metric_info refused = {.name = "gateway_refused",
+                                               .help = "Requests beyond a route's limits",
+                                               .labels = {"route", "limit"},
+                                               .series_max = METRIC_SERIES_MAX};
+    struct metric_family *family, *refusals;
     int err = gateway_events_init(&g->events, g->setup.metrics, g->setup.trace,
                                   g->setup.telemetry_prefix);
     if (err == 0)
         err = metrics_add_family(g->setup.metrics, STR("tidemark"), &info, METRIC_GAUGE, &family);
-    for (size_t i = 0; err == 0 && i < g->setup.n_routes; i++)
-        g->routes[i].running = family_gauge(family, &g->routes[i].path);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &refused, METRIC_COUNTER,
+                                 &refusals);
+    for (size_t i = 0; err == 0 && i < g->setup.n_routes; i++) {
+        struct gateway_route *r = &g->routes[i];
+        r->running = family_gauge(family, &r->path);
+        r->refused_rate = family_counter(refusals, (struct str[]){r->path, STR("rate")});
+        r->refused_parallel = family_counter(refusals, (struct str[]){r->path, STR("parallel")});
+    }
     return err;
 }
 
@@ -362,6 +373,11 @@ void gateway_mount(struct gateway *g, struct http *http)
 {
     for (size_t i = 0; i < g->setup.n_routes; i++)
         http_route(http, g->routes[i].path, handle, &g->routes[i]);
+}
+
+void gateway_drain(struct gateway *g)
+{
+    generations_orphan(g);
 }
 
 void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)

@@ -42,6 +42,9 @@ struct gateway_setup {
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
 void gateway_mount(struct gateway *g, struct http *http);
 
+/* Ends what is under way as orphaned, so that its readers are told before they go. */
+void gateway_drain(struct gateway *g);
+
 /* Generations under way are cut off and end as orphaned. No exchange is left. stopped() comes from
  * the schedule; gateway_free is due then. */
 void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx);

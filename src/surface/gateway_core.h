@@ -22,7 +22,8 @@ struct gateway_route {
     const struct route_config *config;
     struct str path;
     struct quota quota;
-    struct gauge *running; /* generations */
+    struct gauge *running;                           /* generations */
+    struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
 };
 
 struct gateway {

@@ -315,14 +315,8 @@ static void reader_gone(struct exchange *x)
     reader_free(x->state);
 }
 
-static void reader_drain(struct exchange *x)
-{
-    struct reader *r = x->state;
-    r->over = true;
-    exchange_wake(x);
-}
-
-static const struct exchange_ops reader_ops = {reader_pull, reader_gone, reader_drain};
+/* Nothing on drain: what is under way ends as orphaned then, and readers are told. */
+static const struct exchange_ops reader_ops = {.pull = reader_pull, .gone = reader_gone};
 
 static void on_heartbeat(struct timer *t)
 {
@@ -425,8 +419,6 @@ static void begin(struct read_start *s)
     if (exchange_over(x)) {
         reader_free(r);
     } else {
-        if (exchange_draining(x))
-            r->over = true;
         exchange_stream(x);
         exchange_forget_request(x);
     }
@@ -505,7 +497,7 @@ static void on_start_read(struct store_read *read, int err)
     } else if (read->event > events && read->from == READ_EVENT) { /* it counts our notice */
         store_read_release(read);
         begin_with_gap(s, GAP_UNKNOWN);
-    } else if (o->polite && read->info.end != END_NONE && o->seq >= events) {
+    } else if (o->polite && read->info.end == END_COMPLETED && o->seq >= events) {
         nothing_more(s);
     } else {
         put_snapshot(s);

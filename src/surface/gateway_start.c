@@ -110,6 +110,7 @@ static void begin(struct start *s)
         return;
     }
     if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+        counter_inc(r->refused_parallel);
         refuse_limit(x, 1, STR("Too many answers are under way on this route"));
         exchange_release(x);
         return;
@@ -259,8 +260,10 @@ bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
     bool ok = quota_take(&r->quota, caller_of(x), r->gateway->setup.sched->now_ms, &answer);
     exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
     exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
-    if (!ok)
+    if (!ok) {
+        counter_inc(r->refused_rate);
         refuse_limit(x, answer.retry_after_s, STR("Too many requests"));
+    }
     return ok;
 }
 
@@ -268,6 +271,8 @@ static void on_body(struct exchange *x, struct str body, int err)
 {
     struct start *s = x->state;
     struct str key = request_header(x->request, STR("Idempotency-Key"));
+    if (err == 0 && exchange_draining(x))
+        err = ERR_BUSY;
     if (err != 0) {
         gateway_refuse(x, err);
         return;

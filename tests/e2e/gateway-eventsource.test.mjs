@@ -58,28 +58,24 @@ for (const disk of [false, true])
         assert.equal((await gateway.backend.seen()).length, 1);
     });
 
-test(
-    "a generation that was killed with its server ends for an EventSource too",
-    { todo: true },
-    async (t) => {
-        const gateway = await startGateway(t, { disk: true });
-        const plan = { name: "orphan", tokens: 500, every: 3 };
-        const first = await gateway.post(plan);
-        await read(first, 1);
-        const url = `${gateway.base}${PATH}/${first.headers["x-correlation-id"]}`;
-        const seen = follow(t, url);
-        const ends = [];
-        const source = new EventSource(url, { fetch: fetchWithQuickRetry });
-        defer(t, () => source.close());
-        source.addEventListener("end", ({ data }) => {
-            ends.push(JSON.parse(data));
-            source.close();
-        });
-        await until(() => seen.length >= 20, "the first events");
-        await gateway.restart("SIGKILL");
-        await until(() => ends.length > 0, "the end");
-        assert.equal(ends[0].reason, "orphaned");
-        assert.ok(seen.length >= 20);
-        assertEvents(seen, plan, 1, seen.length);
-    },
-);
+test("a generation that was killed with its server ends for an EventSource too", async (t) => {
+    const gateway = await startGateway(t, { disk: true });
+    const plan = { name: "orphan", tokens: 500, every: 3 };
+    const first = await gateway.post(plan);
+    await read(first, 1);
+    const url = `${gateway.base}${PATH}/${first.headers["x-correlation-id"]}`;
+    const seen = follow(t, url);
+    const ends = [];
+    const source = new EventSource(url, { fetch: fetchWithQuickRetry });
+    defer(t, () => source.close());
+    source.addEventListener("end", ({ data }) => {
+        ends.push(JSON.parse(data));
+        source.close();
+    });
+    await until(() => seen.length >= 20, "the first events");
+    await gateway.restart("SIGKILL");
+    await until(() => ends.length > 0, "the end");
+    assert.equal(ends[0].reason, "orphaned");
+    assert.ok(seen.length >= 20);
+    assertEvents(seen, plan, 1, seen.length);
+});

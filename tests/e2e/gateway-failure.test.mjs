@@ -97,7 +97,7 @@ test("a backend whose event is too large", async (t) => {
     await assertFailsAfter(gateway, { name: "huge", tokens: 3, pad: 1_100_000 }, 0);
 });
 
-test("who has all events, but not their end, is told it", { todo: true }, async (t) => {
+test("who has all events, but not their end, is told it", async (t) => {
     const gateway = await startGateway(t);
     const reader = await gateway.post({ name: "told", tokens: 9, fate: "cut", at: 5 });
     const { token } = await read(reader);
@@ -184,22 +184,18 @@ for (const signal of ["SIGKILL", "SIGTERM"])
         assertEvents((await read(await gateway.post(next))).events, next);
     });
 
-test(
-    "on SIGTERM readers are told, and the server does not wait for the backend",
-    { todo: true },
-    async (t) => {
-        const gateway = await startGateway(t);
-        const plan = { name: "drained", tokens: 20, gates: [5] };
-        const reader = await gateway.post(plan);
-        const story = await read(reader, 5);
-        gateway.server.signal("SIGTERM");
-        await within(read(reader, Infinity, story), "the answer to end");
-        assertEvents(story.events, plan, 1, 5);
-        assert.equal(story.named("end")?.reason, "orphaned");
-        const { code } = await within(gateway.server.ended, "the server to end");
-        assert.equal(code, 0);
-    },
-);
+test("on SIGTERM readers are told, and the server does not wait for the backend", async (t) => {
+    const gateway = await startGateway(t);
+    const plan = { name: "drained", tokens: 20, gates: [5] };
+    const reader = await gateway.post(plan);
+    const story = await read(reader, 5);
+    gateway.server.signal("SIGTERM");
+    await within(read(reader, Infinity, story), "the answer to end");
+    assertEvents(story.events, plan, 1, 5);
+    assert.equal(story.named("end")?.reason, "orphaned");
+    const { code } = await within(gateway.server.ended, "the server to end");
+    assert.equal(code, 0);
+});
 
 test("killed again and again while clients insist", async (t) => {
     const gateway = await startGateway(t, { disk: true });

@@ -135,7 +135,7 @@ test("it raises when the backend is killed", async (t) => {
     }, OpenAI.APIError);
 });
 
-test("it raises when the gateway is stopped", { todo: true }, async (t) => {
+test("it raises when the gateway is stopped", async (t) => {
     const { client, server } = await startOpenai(t);
     const plan = { name: "drained", tokens: 9, gates: [4] };
     const stream = await client.chat.completions.create(request(plan));
