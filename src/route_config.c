@@ -151,6 +151,10 @@ static const struct option_row rows[] = {
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true, .check = check_header,
      .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
              "and X-Correlation-ID; several with commas between them."},
+    {ROW("identity", OPTION_LIST, identity), .fallback = "Authorization,Cookie,X-Api-Key",
+     .value = "HEADER", .commas = true, .check = check_header,
+     .help = "Request headers that tell clients apart which are no configured callers: requests "
+             "are counted, and idempotency keys and chats kept apart, by their values."},
     {ROW("step", OPTION_TEXT, step), .fallback = "DRAFTING", .value = "WORD", .check = check_step,
      .help = "What resume tokens call a generation that is under way."},
 

@@ -29,7 +29,8 @@ struct route_config {
     /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and
      * X-Correlation-ID; spelt as in the file. */
     struct option_list forward;
-    char *step; /* what resume tokens call a generation under way; no `:` in it */
+    struct option_list identity; /* request headers that tell callers apart */
+    char *step;                  /* what resume tokens call a generation under way; no `:` in it */
 
     uint64_t requests_per_minute, parallel; /* 0: no limit */
     uint64_t max_body_bytes;

@@ -140,6 +140,7 @@ static void next_key(struct sub_load *l)
     l->docs = (struct store_docs){.prefix = l->key == 0 ? SUBSCRIPTION_KEY_SIGNING
                                                         : SUBSCRIPTION_KEY_TOKENS,
                                   .limit = 1,
+                                  .exact = true,
                                   .done = on_key};
     l->busy = true;
     store_docs(l->all->store, &l->docs);

@@ -734,8 +734,22 @@ static int by_key(const void *a, const void *b)
     return str_cmp(((const struct doc_row *)a)->key, ((const struct doc_row *)b)->key);
 }
 
+static void find_doc(struct catalog *c, struct store_docs *q)
+{
+    const struct doc *d = map_get(&c->docs, q->prefix);
+    q->rows = mem_alloc(sizeof *q->rows);
+    q->n_rows = d != NULL && d->value.p != NULL;
+    q->more = false;
+    if (q->n_rows > 0)
+        q->rows[0] = (struct doc_row){d->key, d->value, d->version};
+}
+
 void catalog_find_docs(struct catalog *c, struct store_docs *q)
 {
+    if (q->exact) {
+        find_doc(c, q);
+        return;
+    }
     struct doc_row *rows = mem_alloc((c->docs.n + 1) * sizeof *rows);
     size_t n = 0, at = 0;
     for (struct doc *d; (d = map_next(&c->docs, &at)) != NULL;)

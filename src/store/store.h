@@ -43,9 +43,9 @@ enum end_reason {
 struct str end_reason_text(enum end_reason reason);
 
 /* The most that is kept of a stream; what is older is trimmed from the front. 0: no bound. The
- * newest event is always kept, of the others at least as many as the bounds allow; how soon the
- * rest goes is the engine's: at most an eighth more stays, and no event for much longer than its
- * age. */
+ * newest event is kept whatever its size, of the others at least as many as the bounds allow; how
+ * soon the rest goes is the engine's: at most an eighth more stays, and no event for much longer
+ * than its age. */
 struct retain {
     uint64_t events, bytes, age_ms;
 };
@@ -196,10 +196,11 @@ struct doc_row {
     uint64_t version;
 };
 
-/* Keys in byte order. To get one: prefix is the key, limit 1, and compare. */
+/* Keys in byte order. */
 struct store_docs {
     struct str prefix, after;
     size_t limit;
+    bool exact;           /* only the one whose key is `prefix` */
     struct doc_row *rows; /* out, lent */
     size_t n_rows;
     bool more;

@@ -114,6 +114,22 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
 
 /* ---- reading: GET PATH/{id} ---- */
 
+static void on_late_snapshot(struct snapshot_look *l)
+{
+    struct read_order *o = l->ctx;
+    if (l->payload.n > 0)
+        gateway_send_snapshot(o->route, o->x, o->request_id, l);
+    else
+        gateway_refuse(o->x, ERR_NOT_FOUND);
+    snapshot_look_free(l);
+    exchange_release(o->x);
+}
+
+static void on_missing(struct read_order *o)
+{
+    snapshot_look_new(o->route, o->request_id, on_late_snapshot, o);
+}
+
 static void read_generation(struct gateway_route *r, struct exchange *x, struct str id)
 {
     struct str from = STR_NONE;
@@ -124,6 +140,7 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
                              .request_id = id,
                              .seq = gateway_last_event_id(x),
                              .from_snapshot = str_eq(from, STR("snapshot")),
+                             .missing = on_missing,
                              .polite = request_header(x->request, STR("Last-Event-ID")).p != NULL};
     exchange_hold(x);
     gateway_read(o);
@@ -135,7 +152,7 @@ static void read_chat(struct gateway_route *r, struct exchange *x, struct str en
     struct str chat;
     struct generation *gen = NULL;
     if (url_decode(&x->arena, encoded, false, &chat) == 0)
-        gen = generation_of_chat(r, chat);
+        gen = generation_of_chat(r, gateway_caller(r, x), chat);
     if (gen == NULL) {
         exchange_status(x, 204);
         gateway_put_cors(x);

@@ -54,6 +54,10 @@ void gateway_error(struct exchange *x, int status, struct str code, struct str m
 void gateway_refuse(struct exchange *x, int err); /* the same, of the table of errors */
 void gateway_put_cors(struct exchange *x);
 
+/* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
+ * shows the upstream. Lives as long as the request. */
+struct str gateway_caller(const struct gateway_route *r, struct exchange *x);
+
 /* `{"request_id":..,"status":..}`. */
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
 
@@ -94,7 +98,7 @@ void generation_start(struct generation_order *o);
 
 /* Of this route, under way; NULL: there is none. */
 struct generation *generation_find(struct gateway_route *r, struct str request_id);
-struct generation *generation_of_chat(struct gateway_route *r, struct str chat);
+struct generation *generation_of_chat(struct gateway_route *r, struct str caller, struct str chat);
 struct str generation_id(const struct generation *gen);
 
 /* What has been folded so far, and the number of the last event in it. */
@@ -117,7 +121,6 @@ struct read_order {
     bool replay_only;    /* ... and nothing waited for */
     bool resumes;        /* by a token: ends with `complete` */
     bool polite;         /* an EventSource: 204 when nothing will come any more */
-    bool starts;         /* issues the first token */
     uint64_t started_ms; /* when it was asked for, with resumes */
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);
@@ -140,9 +143,9 @@ struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str requ
                                         void (*done)(struct snapshot_look *l), void *ctx);
 void snapshot_look_free(struct snapshot_look *l); /* in done() or later */
 
-/* Answers with the snapshot alone: `complete`. */
+/* Answers with the snapshot alone, and how it ended. */
 void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
-                           struct str payload);
+                           const struct snapshot_look *l);
 
 /* Headers that every event stream of a route has. */
 void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);

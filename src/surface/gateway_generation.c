@@ -55,9 +55,11 @@ static void generation_free(struct generation *gen);
 
 /* ---- the maps ---- */
 
-static struct str chat_key(struct arena *a, const struct gateway_route *r, struct str chat)
+static struct str chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
+                           struct str chat)
 {
-    return arena_printf(a, "%.*s %.*s", (int)r->path.n, r->path.p, (int)chat.n, chat.p);
+    return arena_printf(a, "%.*s %.*s %.*s", (int)r->path.n, r->path.p, (int)caller.n, caller.p,
+                        (int)chat.n, chat.p);
 }
 
 struct generation *generation_find(struct gateway_route *r, struct str request_id)
@@ -66,10 +68,10 @@ struct generation *generation_find(struct gateway_route *r, struct str request_i
     return gen != NULL && gen->route == r ? gen : NULL;
 }
 
-struct generation *generation_of_chat(struct gateway_route *r, struct str chat)
+struct generation *generation_of_chat(struct gateway_route *r, struct str caller, struct str chat)
 {
     struct arena a = {0};
-    struct generation *gen = map_get(&r->gateway->chats, chat_key(&a, r, chat));
+    struct generation *gen = map_get(&r->gateway->chats, chat_key(&a, r, caller, chat));
     arena_deinit(&a);
     return gen;
 }
@@ -96,7 +98,7 @@ static void leave_maps(struct generation *gen)
 }
 
 /* The AI SDK names a chat in `id`. */
-static struct str chat_of(struct generation *gen, struct str body)
+static struct str chat_of(struct generation *gen, struct exchange *x, struct str body)
 {
     struct str chat = STR_NONE;
     if (gen->route->config->dialect != ROUTE_DIALECT_UI_MESSAGE)
@@ -105,21 +107,26 @@ static struct str chat_of(struct generation *gen, struct str body)
     json_t *id = json_object_get(root, "id");
     size_t n = json_string_length(id);
     if (json_is_string(id) && n > 0 && n <= CHAT_MAX)
-        chat = chat_key(&gen->arena, gen->route, str_of(json_string_value(id), n));
+        chat = chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x),
+                        str_of(json_string_value(id), n));
     json_decref(root);
     return chat;
 }
 
-static void enter_maps(struct generation *gen, struct str body)
+static void enter_running(struct generation *gen)
 {
-    struct gateway *g = gen->route->gateway;
-    map_put(&g->running, gen->id, gen);
+    map_put(&gen->route->gateway->running, gen->id, gen);
     gauge_add(gen->route->running, 1);
-    gen->chat = chat_of(gen, body);
+}
+
+/* Once there is something to read. */
+static void enter_chats(struct generation *gen)
+{
+    struct map *chats = &gen->route->gateway->chats;
     if (gen->chat.n == 0)
         return;
-    map_remove(&g->chats, gen->chat); /* its key goes with the older one */
-    map_put(&g->chats, gen->chat, gen);
+    map_remove(chats, gen->chat); /* its key goes with the older one */
+    map_put(chats, gen->chat, gen);
 }
 
 /* ---- its end ---- */
@@ -132,7 +139,7 @@ static void answer_starter(struct generation *gen)
     gen->starter = NULL;
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
     *o = (struct read_order){
-        .route = gen->route, .x = x, .request_id = arena_dup(&x->arena, gen->id), .starts = true};
+        .route = gen->route, .x = x, .request_id = arena_dup(&x->arena, gen->id)};
     gateway_read(o); /* takes over what holds the exchange */
 }
 
@@ -332,10 +339,12 @@ static void pass_done(struct generation *gen, int err)
 
 /* ---- the upstream's answer ---- */
 
+/* A compressed one cannot be taken apart here. */
 static bool is_event_stream(const struct fetch *f)
 {
-    struct str type = f->content_type;
+    struct str type = f->content_type, coding = fetch_header(f, "Content-Encoding");
     return f->status >= 200 && f->status < 300 && type.p != NULL &&
+           (coding.p == NULL || str_eq_nocase(coding, STR("identity"))) &&
            str_eq_nocase(str_trim(str_cut(&type, ';')), STR("text/event-stream"));
 }
 
@@ -434,9 +443,9 @@ static void make_headers(struct generation *gen, const struct exchange *x)
 {
     const struct option_list *more = &gen->route->config->forward;
     const struct request *req = x->request;
-    struct header *headers = arena_alloc(&gen->arena, (more->n + 4) * sizeof *headers);
-    static const char *const always[] = {"Content-Type", "Accept"};
-    for (int i = 0; i < 2; i++)
+    struct header *headers = arena_alloc(&gen->arena, (more->n + 5) * sizeof *headers);
+    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
+    for (int i = 0; i < 3; i++)
         add_header(gen, headers, str_of_cstr(always[i]),
                    request_header(req, str_of_cstr(always[i])));
     if (x->principal == &principal_anonymous) /* or the token was meant for us */
@@ -458,6 +467,18 @@ static struct str make_url(struct generation *gen, const struct request *req)
                         (int)req->query.n, req->query.p);
 }
 
+static int64_t ttl_s(const struct route_config *c)
+{
+    return (int64_t)(c->state_ttl_ms + 999) / 1000;
+}
+
+/* Silence ends before the stream expires under it. */
+static uint32_t patience_ms(const struct route_config *c, uint64_t timeout_ms)
+{
+    uint64_t most = (uint64_t)ttl_s(c) * 900;
+    return (uint32_t)(timeout_ms < most ? timeout_ms : most);
+}
+
 static void make_fetch(struct generation *gen, const struct generation_order *o)
 {
     static const enum fetch_version versions[] = {[ROUTE_HTTP1] = FETCH_HTTP1,
@@ -470,8 +491,8 @@ static void make_fetch(struct generation *gen, const struct generation_order *o)
                                 .policy = {.allow_loopback = true, .allow_private = true},
                                 .version = versions[c->upstream_http],
                                 .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
-                                .first_byte_timeout_ms = (uint32_t)c->first_byte_timeout_ms,
-                                .idle_timeout_ms = (uint32_t)c->idle_timeout_ms,
+                                .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),
+                                .idle_timeout_ms = patience_ms(c, c->idle_timeout_ms),
                                 .total_timeout_ms = (uint32_t)c->total_timeout_ms,
                                 .on_head = on_head,
                                 .on_data = on_data,
@@ -486,6 +507,7 @@ static void on_started(void *ctx, int err)
     struct generation_order *o = gen->order;
     if (err == 0) {
         if (gen->state == CREATING) {
+            enter_chats(gen);
             gen->state = ASKING;
             fetch_start(g->setup.fetcher, &gen->fetch);
         }
@@ -518,7 +540,7 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
     const struct gateway *g = gen->route->gateway;
     bool bounded = g->setup.store_is_memory || c->trim == ROUTE_TRIM_STRICT;
     struct recorder_config config = {.name = gen->name,
-                                     .ttl_s = (int64_t)(c->state_ttl_ms + 999) / 1000,
+                                     .ttl_s = ttl_s(c),
                                      .docs = o->docs,
                                      .n_docs = o->n_docs,
                                      .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
@@ -550,6 +572,7 @@ void generation_start(struct generation_order *o)
     if (o->n_docs > 0) /* taken back: removed from the version that it gets now */
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};
-    enter_maps(gen, o->body);
+    gen->chat = chat_of(gen, o->x, o->body);
+    enter_running(gen);
     gen->recorder = make_recorder(gen, o);
 }

@@ -98,12 +98,32 @@ void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct st
     gateway_put_cors(x);
 }
 
+static struct str end_message(enum end_reason end, struct str notice)
+{
+    static const struct str texts[] = {
+        [END_NONE] = STR_INIT(""),
+        [END_COMPLETED] = STR_INIT(""),
+        [END_CANCELLED] = STR_INIT("the answer was stopped"),
+        [END_FAILED] = STR_INIT("the upstream failed"),
+        [END_ORPHANED] = STR_INIT("the server was restarted while this answer was under way"),
+        [END_EXPIRED] = STR_INIT("this answer is no longer kept"),
+    };
+    return notice.n > 0 ? notice : texts[end];
+}
+
+/* What has not completed is not told as if it had. */
 void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
-                           struct str payload)
+                           const struct snapshot_look *l)
 {
     struct buf out = {0};
-    dialect_put_complete(&out, dialect_of(r), payload,
-                         &(struct dialect_diagnostics){.resumes = 1, .correlation_id = request_id});
+    struct str payload = buf_str(&l->payload);
+    struct dialect_diagnostics diagnostics = {.resumes = 1, .correlation_id = request_id};
+    if (l->end == END_COMPLETED) {
+        dialect_put_complete(&out, dialect_of(r), payload, &diagnostics);
+    } else {
+        dialect_put_snapshot(&out, dialect_of(r), payload, 0);
+        dialect_put_end(&out, dialect_of(r), l->end, end_message(l->end, STR_NONE));
+    }
     gateway_event_stream(r, x, request_id);
     exchange_send(x, buf_str(&out));
     buf_deinit(&out);
@@ -125,19 +145,6 @@ static enum pull end(struct reader *r)
 {
     reader_free(r);
     return PULL_END;
-}
-
-static struct str end_message(enum end_reason end, struct str notice)
-{
-    static const struct str texts[] = {
-        [END_NONE] = STR_INIT(""),
-        [END_COMPLETED] = STR_INIT(""),
-        [END_CANCELLED] = STR_INIT("the answer was stopped"),
-        [END_FAILED] = STR_INIT("the upstream failed"),
-        [END_ORPHANED] = STR_INIT("the server was restarted while this answer was under way"),
-        [END_EXPIRED] = STR_INIT("this answer is no longer kept"),
-    };
-    return notice.n > 0 ? notice : texts[end];
 }
 
 static void put_end(struct reader *r, enum end_reason end, struct str notice)
@@ -280,8 +287,13 @@ static enum pull fail(struct reader *r)
         skip_gap(r);
         return PULL_MORE;
     }
-    if (err != ERR_GAP && err != ERR_NOT_FOUND && err != ERR_DELETED)
-        return end(r); /* the client asks again, at the same place */
+    if (err != ERR_GAP && err != ERR_NOT_FOUND && err != ERR_DELETED) {
+        struct exchange *x = r->x;
+        x->ops = NULL;
+        reader_free(r);
+        exchange_abort(x); /* the client sees that there is more, and asks again */
+        return PULL_WAIT;
+    }
     put_end(r, END_EXPIRED, STR_NONE);
     return PULL_MORE;
 }

@@ -30,7 +30,7 @@ static void expired(struct gateway *g, struct str request_id, const char *reason
 
 /* ---- when the events are gone ---- */
 
-static void refuse_state(struct resume *r, enum end_reason end)
+static void refuse_state(struct resume *r)
 {
     struct exchange *x = r->read.x;
     struct gateway *g = r->read.route->gateway;
@@ -57,9 +57,9 @@ static void on_snapshot(struct snapshot_look *l)
         gateway_event(&g->events, PARTIAL_RECOVERY, 1, TRACE_STR("request_id", r->read.request_id),
                       TRACE_STR("recovery_type", r->by_step ? STR("snapshot_step_mismatch")
                                                             : STR("snapshot_fallback")));
-        gateway_send_snapshot(r->read.route, x, r->read.request_id, buf_str(&l->payload));
+        gateway_send_snapshot(r->read.route, x, r->read.request_id, l);
     } else {
-        refuse_state(r, l->end);
+        refuse_state(r);
     }
     snapshot_look_free(l);
     exchange_release(x);
@@ -158,7 +158,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
                   TRACE_INT("from_seq", (int64_t)r->read.seq), TRACE_STR("step", p.step));
     exchange_hold(x);
     if (!gateway_is_request_id(p.request_id)) { /* signed with our secret, but not by us */
-        refuse_state(r, END_NONE);
+        refuse_state(r);
         exchange_release(x);
         return;
     }

@@ -69,16 +69,30 @@ static int64_t now_ms(const struct start *s)
     return s->order.route->gateway->setup.sched->wall_ms;
 }
 
-/* Who is counted and whose keys are told apart: a caller known here, or else by what it shows the
- * upstream. */
-static struct str caller_of(struct exchange *x)
+/* One behind the other, with what separates them for certain. */
+static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
 {
-    struct str shown = request_header(x->request, STR("Authorization"));
-    if (x->principal != &principal_anonymous || shown.p == NULL)
-        return x->principal->name;
+    struct buf text = {0};
+    for (size_t i = 0; i < n; i++)
+        pack_str(&text, parts[i]);
     char *hex = arena_alloc(&x->arena, SHA256_HEX);
-    sha256_hex(shown, hex);
+    sha256_hex(buf_str(&text), hex);
+    buf_deinit(&text);
     return str_of(hex, SHA256_HEX);
+}
+
+struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
+{
+    const struct option_list *names = &r->config->identity;
+    struct str *shown = arena_alloc(&x->arena, (names->n + 1) * sizeof *shown);
+    bool any = false;
+    for (size_t i = 0; i < names->n; i++) {
+        shown[i] = request_header(x->request, str_of_cstr(names->items[i]));
+        any = any || shown[i].p != NULL;
+    }
+    if (x->principal != &principal_anonymous || !any)
+        return x->principal->name;
+    return digest_of(x, shown, names->n);
 }
 
 /* ---- a new generation ---- */
@@ -133,12 +147,23 @@ static void begin(struct start *s)
 
 /* ---- keys ---- */
 
+static bool came_to_nothing(enum end_reason end)
+{
+    return end == END_FAILED || end == END_ORPHANED;
+}
+
 static void on_late_snapshot(struct snapshot_look *l)
 {
     struct start *s = l->ctx;
     struct exchange *x = s->order.x;
+    bool anew = s->retry && came_to_nothing(l->end);
+    if (anew) {
+        snapshot_look_free(l);
+        begin(s);
+        return;
+    }
     if (l->payload.n > 0)
-        gateway_send_snapshot(s->order.route, x, s->read.request_id, buf_str(&l->payload));
+        gateway_send_snapshot(s->order.route, x, s->read.request_id, l);
     else
         gateway_error(x, 410, STR("EXPIRED"), STR("The answer under this key is no longer kept"),
                       STR("{\"gap\":{\"requested\":\"0\",\"earliest\":null,\"reason\":\"expired\","
@@ -159,7 +184,6 @@ static void attach(struct start *s)
                                   .x = s->order.x,
                                   .request_id = s->read.request_id,
                                   .seq = gateway_last_event_id(s->order.x),
-                                  .starts = true,
                                   .missing = on_missing};
     gateway_read(&s->read);
 }
@@ -170,7 +194,7 @@ static void on_stat(struct store_stat *stat, int err)
     struct start *s = container_of(stat, struct start, stat);
     struct gateway *g = s->order.route->gateway;
     enum end_reason end = err == 0 ? stat->info.end : END_NONE;
-    if (end == END_FAILED || end == END_ORPHANED)
+    if (came_to_nothing(end))
         begin(s);
     else
         attach(s);
@@ -193,7 +217,7 @@ static void on_key(struct store_docs *docs, int err)
     struct gateway *g = s->order.route->gateway;
     struct exchange *x = s->order.x;
     struct key_value v = {0};
-    bool there = err == 0 && docs->n_rows == 1 && str_eq(docs->rows[0].key, s->key.key);
+    bool there = err == 0 && docs->n_rows == 1;
     if (err == 0 && there)
         err = key_value_take(docs->rows[0].value, &v);
     s->key.expect_version = there ? docs->rows[0].version : 0;
@@ -219,27 +243,15 @@ static void on_key(struct store_docs *docs, int err)
 static void look_up_key(struct start *s)
 {
     struct gateway *g = s->order.route->gateway;
-    s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .done = on_key};
+    s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .exact = true, .done = on_key};
     gateway_begin(g);
     store_docs(g->setup.store, &s->docs);
-}
-
-/* One behind the other, with what separates them for certain. */
-static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
-{
-    struct buf text = {0};
-    for (size_t i = 0; i < n; i++)
-        pack_str(&text, parts[i]);
-    char *hex = arena_alloc(&x->arena, SHA256_HEX);
-    sha256_hex(buf_str(&text), hex);
-    buf_deinit(&text);
-    return str_of(hex, SHA256_HEX);
 }
 
 static void take_key(struct start *s, struct str key)
 {
     struct exchange *x = s->order.x;
-    struct str who[] = {s->order.route->path, caller_of(x), key};
+    struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
     struct str digest = digest_of(x, who, 3);
     struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
                          s->order.body};
@@ -257,7 +269,7 @@ bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
     struct quota_answer answer;
     if (r->config->requests_per_minute == 0)
         return true;
-    bool ok = quota_take(&r->quota, caller_of(x), r->gateway->setup.sched->now_ms, &answer);
+    bool ok = quota_take(&r->quota, gateway_caller(r, x), r->gateway->setup.sched->now_ms, &answer);
     exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
     exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
     if (!ok) {
