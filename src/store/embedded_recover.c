@@ -302,7 +302,6 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
         if (err != 0)
             snprintf(why, size, "the index cannot be read: %s", err_text(err));
     }
-    point_to_doctor(err, why, size);
     e->catalog.lives = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
     *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
@@ -323,6 +322,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
             snprintf(why, size, "what the journal holds cannot be brought to rest: %s",
                      err_text(err));
     }
+    point_to_doctor(err, why, size);
     e->replaying = false;
     map_deinit(&r.by_life);
     arena_deinit(&r.arena);

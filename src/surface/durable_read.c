@@ -298,7 +298,13 @@ static void on_read(struct store_read *read, int err)
 {
     struct read_request *r = container_of(read, struct read_request, read);
     struct exchange *x = r->x;
-    if (exchange_over(x) || err != 0)
+    if (err == ERR_CORRUPT)
+        exchange_problem(x, 500, STR("CORRUPT"),
+                         arena_printf(&x->arena,
+                                      "a part of the stream %.*s failed its checksum on disk; what "
+                                      "lies behind it can be read, and `tidemark doctor` names it",
+                                      (int)read->name.n, read->name.p));
+    else if (exchange_over(x) || err != 0)
         durable_error(x, err, &read->gap);
     else if (r->live == LIVE_SSE)
         durable_sse(r->durable, x, read, r->cursor);

@@ -137,6 +137,7 @@ test("a damaged block is named, and everything else can be read", async (t) => {
         assert.equal(await site.server.readAll(name), contents[name]);
     const broken = await site.server.stream("GET", `${victim}?offset=-1`);
     assert.equal(broken.status, 500);
+    assert.ok(broken.json().error.message.includes(victim), broken.text);
     const { headers } = await site.server.append(victim, "<more>", TEXT_TYPE);
     assert.match(headers["stream-next-offset"], /^\d{16}_\d{16}$/);
     await site.stop();
