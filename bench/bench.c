@@ -69,6 +69,8 @@ void spent_end(const struct bench *b, struct spent *s)
     s->seconds = (double)(clock_mono_ns() - s->start_ns) / 1e9;
     s->cpu_seconds = (double)(server_cpu_ns(&b->server) - s->cpu_ns) / 1e9;
     double others = ((double)server_others_ns(&b->server) - (double)s->others_ns) / 1e9;
+    if (others < 0) /* the clocks differ in grain */
+        others = 0;
     s->others = others / s->seconds / (double)sysconf(_SC_NPROCESSORS_ONLN);
     s->growth_mb = ((double)server_memory(&b->server) - (double)s->memory) / 1e6;
 }
@@ -81,7 +83,7 @@ void row_spent(struct row *row, const struct bench *b, const struct spent *s, do
     row->cpu_us = s->cpu_seconds * 1e6 / operations;
     row->busy = s->cpu_seconds / s->seconds;
     row->growth_mb = s->growth_mb > 0 ? s->growth_mb : 0;
-    row->others = s->others > 0 ? s->others : 0; /* the clocks differ in grain */
+    row->others = s->others;
 }
 
 /* ---- servers of ours ---- */

@@ -314,16 +314,16 @@ static void climb(struct climb *c)
 }
 
 /* Who set the limit. A process that is slow without being on a processor all the time waited for
- * one, unless nobody else wanted it: then the server waited for its disk. */
+ * one, unless nobody else wanted it: then for its disk, or the machine paused. */
 static const char *limit_of(const struct climb *c)
 {
     const struct round *r = &c->worst;
-    bool contended = r->spent.others > 0.2;
+    bool contended = r->spent.others > 0.05;
     if (c->direct_ms > LIMIT_MS / 2 || r->late_ms > LIMIT_MS)
         return contended ? "other processes" : "the generator";
     if (!c->bench->server.timed || server_busy(r) > 0.8)
         return "the server";
-    return contended ? "other processes" : "what the server waits for";
+    return contended ? "other processes" : "unclear";
 }
 
 static void climb_report(const struct climb *c)

@@ -286,18 +286,19 @@ uint64_t server_cpu_ns(const struct server *s)
 
 uint64_t server_others_ns(const struct server *s)
 {
-    unsigned long long user = 0, nice = 0, system = 0, idle, iowait, irq, softirq, steal = 0;
+    unsigned long long user, nice, system, idle, iowait, irq, softirq, steal, sum = 0;
     FILE *f = fopen("/proc/stat", "re");
     if (f) {
+        /* Interrupts too: a process's clock goes on while its sockets are served in one. */
         if (fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
-                   &iowait, &irq, &softirq, &steal) != 8)
-            user = nice = system = steal = 0;
+                   &iowait, &irq, &softirq, &steal) == 8)
+            sum = user + nice + system + irq + softirq + steal;
         fclose(f);
     }
     struct timespec own = {0, 0};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
     uint64_t tick_ns = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
-    uint64_t all = (user + nice + system + steal) * tick_ns;
+    uint64_t all = sum * tick_ns;
     uint64_t ours = (uint64_t)own.tv_sec * 1000000000u + (uint64_t)own.tv_nsec + server_cpu_ns(s);
     return all > ours ? all - ours : 0;
 }
