@@ -15,9 +15,9 @@
 #define SPARES_MAX        1024
 #define IOV_AT_ONCE       64
 
-/* One costs half a millisecond: when thousands come back at once, the others still have their turn
- * every few milliseconds. */
-#define HANDSHAKES_A_TURN 8
+/* A handshake costs half a millisecond: when thousands come back at once, the others still have
+ * their turn every few milliseconds. */
+#define HANDSHAKES_A_TURN 4
 
 /* Sent from `first` on. */
 struct outq {
@@ -66,10 +66,11 @@ struct conn_tls {
     struct conn *conn;
     struct tls_channel *channel;
     struct task again;
-    bool has_more;  /* bytes that the socket will not report any more */
-    bool from_task; /* within `again`: the socket is left alone, and has its own turn */
-    bool finishing; /* nothing more is to be sent but that this was all ... */
-    bool finished;  /* ... and that has been */
+    struct link waiting; /* in the loop's handshakes */
+    bool has_more;       /* bytes that the socket will not report any more */
+    bool from_task;      /* within `again`: the socket is left alone, and has its own turn */
+    bool finishing;      /* nothing more is to be sent but that this was all ... */
+    bool finished;       /* ... and that has been */
 };
 
 static void set_events(struct conn *c);
@@ -86,12 +87,8 @@ static void read_on(struct conn *c)
         sched_post(&c->loop->sched, &c->tls->again);
 }
 
-/* What was left over because the budget is spent is reported by the next poll once more. */
-static void shake_hands(struct conn *c)
+static void step_handshake(struct conn *c)
 {
-    if (c->loop->n_handshakes == HANDSHAKES_A_TURN)
-        return;
-    c->loop->n_handshakes++;
     int result = tls_channel_handshake(c->tls->channel);
     if (result == TLS_GONE) {
         c->ops->failed(c);
@@ -104,6 +101,38 @@ static void shake_hands(struct conn *c)
         read_on(c);
         conn_flush_later(c);
     }
+}
+
+static void on_shaking_hands(uv_idle_t *idle)
+{
+    struct loop *l = container_of(idle, struct loop, shaking_hands);
+    for (int i = 0; i < HANDSHAKES_A_TURN && !list_empty(&l->handshakes); i++) {
+        struct conn_tls *tls = list_item(l->handshakes.next, struct conn_tls, waiting);
+        list_remove(&tls->waiting);
+        step_handshake(tls->conn);
+    }
+    if (list_empty(&l->handshakes))
+        uv_idle_stop(idle);
+}
+
+static bool is_waiting(const struct conn *c)
+{
+    return c->tls != NULL && !list_empty(&c->tls->waiting);
+}
+
+/* Those that wait are not polled: the loop would do little else than to be told of them. */
+static void shake_hands(struct conn *c)
+{
+    struct loop *l = c->loop;
+    if (list_empty(&l->handshakes) && l->n_handshakes < HANDSHAKES_A_TURN) {
+        l->n_handshakes++;
+        step_handshake(c);
+        return;
+    }
+    uv_poll_stop(&c->poll);
+    c->events = 0;
+    list_push(&l->handshakes, &c->tls->waiting);
+    uv_idle_start(&l->shaking_hands, on_shaking_hands);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -137,7 +166,7 @@ static void set_events(struct conn *c)
 {
     bool read = (c->want_read && !c->ended) || is_shaking_hands(c);
     int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
-    if (events == c->events || c->closing)
+    if (events == c->events || c->closing || is_waiting(c))
         return;
     c->events = (uint8_t)events;
     if (events == 0)
@@ -288,6 +317,7 @@ int conn_start_tls(struct conn *c, struct tls *t)
     c->tls = mem_zalloc(sizeof *c->tls);
     *c->tls = (struct conn_tls){.conn = c, .channel = channel};
     task_init(&c->tls->again, read_again);
+    list_init(&c->tls->waiting);
     set_events(c);
     return 0;
 }
@@ -318,8 +348,10 @@ void conn_close(struct conn *c)
         return;
     c->closing = true;
     task_cancel(&c->flush);
-    if (c->tls != NULL)
+    if (c->tls != NULL) {
         task_cancel(&c->tls->again);
+        list_remove(&c->tls->waiting);
+    }
     if (c->out != NULL)
         drop(c);
     uv_close((uv_handle_t *)&c->poll, on_closed);

@@ -21,7 +21,9 @@ struct loop {
     char *scratch;            /* LOOP_SCRATCH bytes for reading; valid within one callback */
     struct outq *spare_outqs; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spare_outqs;
-    uint32_t n_handshakes; /* of conn.c: steps of TLS handshakes since the last poll */
+    struct link handshakes;  /* of conn.c: TLS handshakes that wait for their turn */
+    uv_idle_t shaking_hands; /* runs while some do, and keeps the loop from sleeping */
+    uint32_t n_handshakes;   /* steps of others since the last poll */
 };
 
 /* 0 or a negative libuv code. */

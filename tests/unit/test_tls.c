@@ -193,11 +193,12 @@ static void test_new_keys_on_the_way(void **state)
 
 static void test_others_have_their_turn(void **state)
 {
-    /* Many hellos at once are answered a few a turn. */
+    /* Many hellos at once are answered a few a turn. Some of those who wait are given up, one
+     * leaves, and all others have their turn in the end. */
     struct world *w = *state;
-    enum { N = 20 };
+    enum { N = 20, GIVEN_UP = 17, LEAVES = 18, LAST = 19 };
     struct end ends[N];
-    int peers[N], n_ready = 0;
+    int peers[N], answered = 0;
     SSL *clients[N];
     memset(ends, 0, sizeof ends);
     for (int i = 0; i < N; i++) {
@@ -206,17 +207,23 @@ static void test_others_have_their_turn(void **state)
         assert_int_equal(SSL_do_handshake(clients[i]), -1); /* its hello is out */
     }
     turns(w, 1);
-    int answered = 0;
     for (int i = 0; i < N; i++)
         answered += SSL_do_handshake(clients[i]) == 1;
     assert_in_range(answered, 1, N / 2);
+    close_end(w, &ends[GIVEN_UP]);
+    close(peers[LEAVES]);
+    conn_want_read(&ends[LAST].conn, false); /* which must not put it in line twice */
+    conn_want_read(&ends[LAST].conn, true);
     for (int i = 0; i < N; i++)
-        n_ready += shake(w, clients[i]);
-    assert_int_equal(n_ready, N);
+        assert_int_equal(i == LEAVES || shake(w, clients[i]), i != GIVEN_UP);
     for (int i = 0; i < N; i++) {
-        assert_true(conn_is_ready(&ends[i].conn));
         SSL_free(clients[i]);
-        close(peers[i]);
+        if (i != LEAVES)
+            close(peers[i]);
+        if (i == GIVEN_UP)
+            continue;
+        assert_int_equal(ends[i].failed, i == LEAVES);
+        assert_true(i == LEAVES || conn_is_ready(&ends[i].conn));
         close_end(w, &ends[i]);
     }
 }
