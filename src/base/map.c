@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -19,15 +20,22 @@ void map_deinit(struct map *m)
     *m = (struct map){0};
 }
 
-static uint64_t hash_of(const struct map *m, struct str key)
+/* Half of it is enough: a map has fewer than 2^32 slots. */
+static uint32_t hash_of(const struct map *m, struct str key)
 {
-    return XXH3_64bits_withSeed(key.p, key.n, m->seed);
+    return (uint32_t)XXH3_64bits_withSeed(key.p, key.n, m->seed);
 }
 
-static size_t find(const struct map *m, struct str key, uint64_t hash)
+static struct str key_of(const struct map_slot *s)
+{
+    return str_of(s->key, s->key_n);
+}
+
+static size_t find(const struct map *m, struct str key, uint32_t hash)
 {
     size_t i = hash & (m->cap - 1);
-    while (m->slots[i].value != NULL && !(m->slots[i].hash == hash && str_eq(m->slots[i].key, key)))
+    while (m->slots[i].value != NULL &&
+           !(m->slots[i].hash == hash && str_eq(key_of(&m->slots[i]), key)))
         i = (i + 1) & (m->cap - 1);
     return i;
 }
@@ -45,18 +53,19 @@ static void resize(struct map *m, size_t cap)
     m->cap = cap;
     for (size_t i = 0; i < old_cap; i++)
         if (old[i].value != NULL)
-            m->slots[find(m, old[i].key, old[i].hash)] = old[i];
+            m->slots[find(m, key_of(&old[i]), old[i].hash)] = old[i];
     free(old);
 }
 
 void *map_put(struct map *m, struct str key, void *value)
 {
+    assert(key.n <= UINT32_MAX);
     if ((m->n + 1) * 4 > m->cap * 3)
         resize(m, m->cap ? m->cap * 2 : 8);
-    uint64_t hash = hash_of(m, key);
+    uint32_t hash = hash_of(m, key);
     struct map_slot *slot = &m->slots[find(m, key, hash)];
     void *before = slot->value;
-    *slot = (struct map_slot){key, hash, value};
+    *slot = (struct map_slot){key.p, value, (uint32_t)key.n, hash};
     m->n += before == NULL;
     return before;
 }

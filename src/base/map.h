@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 struct map_slot {
-    struct str key;
-    uint64_t hash;
+    const char *key;
     void *value; /* NULL: free */
+    uint32_t key_n, hash;
 };
 
 struct map {
