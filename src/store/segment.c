@@ -146,7 +146,7 @@ static void begin_item(struct segment_writer *w, const struct segment_item *item
 static int end_item(struct segment_writer *w, const struct segment_item *item)
 {
     char sum[SEGMENT_SUM];
-    segment_put_u64(sum, XXH3_64bits_digest(w->sum));
+    le_put_u64(sum, XXH3_64bits_digest(w->sum));
     put(w, sum, sizeof sum);
     segment_footer_put(&w->footer, item);
     return w->err;
@@ -161,7 +161,7 @@ static void put_marks(struct segment_writer *w, const struct chunk *c)
         for (; n < sizeof some && i < c->n_marks; n += SEGMENT_MARK, i++) {
             assert(MARK_END(c->marks[i]) >= last); /* or nobody could read it back */
             last = MARK_END(c->marks[i]);
-            segment_put_u32(some + n, c->marks[i]);
+            le_put_u32(some + n, c->marks[i]);
         }
         put_summed(w, some, n);
     }

@@ -35,31 +35,6 @@ static const char block_magic[4] = {'t', 'm', 'k', '\n'};
 static const char note_magic[4] = {'t', 'm', 'n', '\n'};
 static const char trailer_magic[8] = {'t', 'm', 's', 'e', 'g', 'e', 'n', 'd'};
 
-void segment_put_u32(char *out, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (char)(v >> (8 * i));
-}
-
-void segment_put_u64(char *out, uint64_t v)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (char)(v >> (8 * i));
-}
-
-uint32_t segment_get_u32(const char *p)
-{
-    uint32_t v = 0;
-    for (int i = 0; i < 4; i++)
-        v |= (uint32_t)(unsigned char)p[i] << (8 * i);
-    return v;
-}
-
-uint64_t segment_get_u64(const char *p)
-{
-    return segment_get_u32(p) | (uint64_t)segment_get_u32(p + 4) << 32;
-}
-
 /* ---- names ---- */
 
 void segment_name(uint64_t id, char *out)
@@ -93,21 +68,21 @@ void segment_head_write(char *out, uint64_t id, uint64_t salt)
 {
     memset(out, 0, SEGMENT_FILE_HEAD);
     memcpy(out, head_magic, sizeof head_magic);
-    segment_put_u32(out + HEAD_VERSION, SEGMENT_VERSION);
-    segment_put_u64(out + HEAD_ID, id);
-    segment_put_u64(out + HEAD_SALT, salt);
-    segment_put_u64(out + HEAD_SUM, XXH3_64bits(out, HEAD_SUM));
+    le_put_u32(out + HEAD_VERSION, SEGMENT_VERSION);
+    le_put_u64(out + HEAD_ID, id);
+    le_put_u64(out + HEAD_SALT, salt);
+    le_put_u64(out + HEAD_SUM, XXH3_64bits(out, HEAD_SUM));
 }
 
 int segment_head_read(const char *head, uint64_t id, uint64_t *salt)
 {
     if (memcmp(head, head_magic, sizeof head_magic) != 0 ||
-        segment_get_u64(head + HEAD_SUM) != XXH3_64bits(head, HEAD_SUM) ||
-        segment_get_u64(head + HEAD_ID) != id)
+        le_get_u64(head + HEAD_SUM) != XXH3_64bits(head, HEAD_SUM) ||
+        le_get_u64(head + HEAD_ID) != id)
         return ERR_CORRUPT;
-    if (segment_get_u32(head + HEAD_VERSION) != SEGMENT_VERSION)
+    if (le_get_u32(head + HEAD_VERSION) != SEGMENT_VERSION)
         return ERR_VERSION;
-    *salt = segment_get_u64(head + HEAD_SALT);
+    *salt = le_get_u64(head + HEAD_SALT);
     return 0;
 }
 
@@ -136,35 +111,35 @@ void segment_item_write(char *out, const struct segment_item *item)
 {
     if (item->marks == 0) {
         memcpy(out, note_magic, sizeof note_magic);
-        segment_put_u32(out + NOTE_N, item->n);
+        le_put_u32(out + NOTE_N, item->n);
         return;
     }
     memcpy(out, block_magic, sizeof block_magic);
-    segment_put_u32(out + BLOCK_MARKS, item->marks);
-    segment_put_u32(out + BLOCK_N, item->n);
-    segment_put_u32(out + BLOCK_ZERO, 0);
-    segment_put_u64(out + BLOCK_LIFE, item->life);
-    segment_put_u64(out + BLOCK_FIRST, item->first);
-    segment_put_u64(out + BLOCK_ORDINAL, item->ordinal);
-    segment_put_u64(out + BLOCK_OLDEST, (uint64_t)item->oldest_ms);
-    segment_put_u64(out + BLOCK_NEWEST, (uint64_t)item->newest_ms);
+    le_put_u32(out + BLOCK_MARKS, item->marks);
+    le_put_u32(out + BLOCK_N, item->n);
+    le_put_u32(out + BLOCK_ZERO, 0);
+    le_put_u64(out + BLOCK_LIFE, item->life);
+    le_put_u64(out + BLOCK_FIRST, item->first);
+    le_put_u64(out + BLOCK_ORDINAL, item->ordinal);
+    le_put_u64(out + BLOCK_OLDEST, (uint64_t)item->oldest_ms);
+    le_put_u64(out + BLOCK_NEWEST, (uint64_t)item->newest_ms);
 }
 
 int segment_item_read(const char *at, size_t n, struct segment_item *item)
 {
     struct segment_item it = {.offset = item->offset};
     if (n >= SEGMENT_BLOCK_HEAD && memcmp(at, block_magic, sizeof block_magic) == 0) {
-        it.marks = segment_get_u32(at + BLOCK_MARKS);
-        it.n = segment_get_u32(at + BLOCK_N);
-        it.life = segment_get_u64(at + BLOCK_LIFE);
-        it.first = segment_get_u64(at + BLOCK_FIRST);
-        it.ordinal = segment_get_u64(at + BLOCK_ORDINAL);
-        it.oldest_ms = (int64_t)segment_get_u64(at + BLOCK_OLDEST);
-        it.newest_ms = (int64_t)segment_get_u64(at + BLOCK_NEWEST);
+        it.marks = le_get_u32(at + BLOCK_MARKS);
+        it.n = le_get_u32(at + BLOCK_N);
+        it.life = le_get_u64(at + BLOCK_LIFE);
+        it.first = le_get_u64(at + BLOCK_FIRST);
+        it.ordinal = le_get_u64(at + BLOCK_ORDINAL);
+        it.oldest_ms = (int64_t)le_get_u64(at + BLOCK_OLDEST);
+        it.newest_ms = (int64_t)le_get_u64(at + BLOCK_NEWEST);
         if (it.marks == 0)
             return ERR_CORRUPT;
     } else if (n >= SEGMENT_NOTE_HEAD && memcmp(at, note_magic, sizeof note_magic) == 0) {
-        it.n = segment_get_u32(at + NOTE_N);
+        it.n = le_get_u32(at + NOTE_N);
     } else {
         return ERR_CORRUPT;
     }
@@ -219,19 +194,19 @@ int segment_footer_next(struct unpack *footer, uint64_t *offset, struct segment_
 
 void segment_trailer_write(char *out, uint64_t salt, uint64_t footer, struct str footer_bytes)
 {
-    segment_put_u64(out, footer);
-    segment_put_u64(out + TRAILER_FOOTER_SUM,
-                    XXH3_64bits_withSeed(footer_bytes.p, footer_bytes.n, salt));
-    segment_put_u64(out + TRAILER_SUM, XXH3_64bits_withSeed(out, TRAILER_SUM, salt));
+    le_put_u64(out, footer);
+    le_put_u64(out + TRAILER_FOOTER_SUM,
+               XXH3_64bits_withSeed(footer_bytes.p, footer_bytes.n, salt));
+    le_put_u64(out + TRAILER_SUM, XXH3_64bits_withSeed(out, TRAILER_SUM, salt));
     memcpy(out + TRAILER_MAGIC, trailer_magic, sizeof trailer_magic);
 }
 
 int segment_trailer_read(const char *at, uint64_t salt, struct segment_trailer *out)
 {
     if (memcmp(at + TRAILER_MAGIC, trailer_magic, sizeof trailer_magic) != 0 ||
-        segment_get_u64(at + TRAILER_SUM) != XXH3_64bits_withSeed(at, TRAILER_SUM, salt))
+        le_get_u64(at + TRAILER_SUM) != XXH3_64bits_withSeed(at, TRAILER_SUM, salt))
         return ERR_CORRUPT;
-    *out = (struct segment_trailer){segment_get_u64(at), segment_get_u64(at + TRAILER_FOOTER_SUM)};
+    *out = (struct segment_trailer){le_get_u64(at), le_get_u64(at + TRAILER_FOOTER_SUM)};
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #ifndef STORE_SEGMENT_FORMAT_H
 #define STORE_SEGMENT_FORMAT_H
 
+#include "base/le.h"
 #include "base/pack.h"
 #include "store/segment.h"
 
@@ -75,10 +76,5 @@ int segment_footer_next(struct unpack *footer, uint64_t *offset, struct segment_
 void segment_trailer_write(char *out, uint64_t salt, uint64_t footer, struct str footer_bytes);
 int segment_trailer_read(const char *at, uint64_t salt, struct segment_trailer *out);
 bool segment_footer_verify(struct str footer_bytes, uint64_t salt, const struct segment_trailer *t);
-
-void segment_put_u32(char *out, uint32_t v);
-void segment_put_u64(char *out, uint64_t v);
-uint32_t segment_get_u32(const char *p);
-uint64_t segment_get_u64(const char *p);
 
 #endif

@@ -86,7 +86,7 @@ static bool settle_marks(uint32_t *marks, uint32_t count, uint32_t n)
 {
     uint32_t last = 0;
     for (uint32_t i = 0; i < count; i++) {
-        marks[i] = segment_get_u32((const char *)&marks[i]);
+        marks[i] = le_get_u32((const char *)&marks[i]);
         if (MARK_END(marks[i]) < last)
             return false;
         last = MARK_END(marks[i]);
@@ -109,7 +109,7 @@ static int fill(struct source *s, uint64_t id, const struct segment_item *item, 
         {(const char *)c->marks, marks_bytes},
         {c->bytes->bytes, item->n},
     };
-    if (sum_of(id, parts, 3) != segment_get_u64(c->bytes->bytes + item->n) ||
+    if (sum_of(id, parts, 3) != le_get_u64(c->bytes->bytes + item->n) ||
         !settle_marks(c->marks, item->marks, item->n))
         return ERR_CORRUPT;
     return 0;
@@ -240,7 +240,7 @@ static int take_note(struct walk *w, struct source *s, const struct segment_item
     if (err != 0)
         return err;
     const struct str parts[] = {{s->window, SEGMENT_NOTE_HEAD}, {w->note.p, item->n}};
-    return sum_of(w->id, parts, 2) == segment_get_u64(w->note.p + item->n) ? 0 : ERR_CORRUPT;
+    return sum_of(w->id, parts, 2) == le_get_u64(w->note.p + item->n) ? 0 : ERR_CORRUPT;
 }
 
 /* Reads and checks the item that begins there and ends not behind `end`. The note is kept, the

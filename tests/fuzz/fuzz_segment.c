@@ -99,7 +99,7 @@ static size_t mend_items(char *file, size_t n)
     while (at < n && segment_item_read(file + at, n - at, &item) == 0 &&
            segment_item_bytes(&item) <= n - at) {
         size_t size = (size_t)segment_item_bytes(&item) - SEGMENT_SUM;
-        segment_put_u64(file + at + size, XXH3_64bits_withSeed(file + at, size, ID));
+        le_put_u64(file + at + size, XXH3_64bits_withSeed(file + at, size, ID));
         at += size + SEGMENT_SUM;
     }
     return at;
@@ -220,8 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (size <= SEGMENT_NOTE_MAX)
         check_note(str_of((const char *)data + INPUT_HEAD, size)); /* as if all of it were one */
     scan_all(&d, data[0]);
-    struct place place = {ID, segment_get_u32((const char *)data + 1),
-                          segment_get_u32((const char *)data + 5)};
+    struct place place = {ID, le_get_u32((const char *)data + 1),
+                          le_get_u32((const char *)data + 5)};
     struct chunk *c;
     if (segment_read(&d.vfs, 1, 0, place, &c) == 0) {
         check_chunk(c);

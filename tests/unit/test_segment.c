@@ -611,8 +611,8 @@ static void test_later_version(void **state)
     write_small(&d);
     struct buf all = {0};
     buf_put(&all, simfs_content(d.fs, NAME));
-    segment_put_u32(all.p + 8, SEGMENT_VERSION + 1);
-    segment_put_u64(all.p + 32, XXH3_64bits(all.p, 32));
+    le_put_u32(all.p + 8, SEGMENT_VERSION + 1);
+    le_put_u64(all.p + 32, XXH3_64bits(all.p, 32));
     simfs_put(d.fs, NAME, buf_str(&all));
     assert_int_equal(scan(&d, true, true, &salvaged), ERR_VERSION);
     assert_false(salvaged);
@@ -632,10 +632,10 @@ static int read_marks(struct desk *d, uint32_t first, uint32_t second)
     segment_item_write(buf_reserve(&file, SEGMENT_BLOCK_HEAD), &item);
     file.n += SEGMENT_BLOCK_HEAD;
     char tail[21] = "\0\0\0\0\0\0\0\0hello";
-    segment_put_u32(tail, first);
-    segment_put_u32(tail + 4, second);
+    le_put_u32(tail, first);
+    le_put_u32(tail + 4, second);
     buf_put(&file, str_of(tail, 13));
-    segment_put_u64(tail, XXH3_64bits_withSeed(file.p + item.offset, file.n - item.offset, ID));
+    le_put_u64(tail, XXH3_64bits_withSeed(file.p + item.offset, file.n - item.offset, ID));
     buf_put(&file, str_of(tail, 8));
     simfs_put(d->fs, NAME, buf_str(&file));
     buf_deinit(&file);
@@ -677,8 +677,7 @@ static void put_with_footer(struct desk *d, const struct segment_item *listed, s
     file.n = SEGMENT_FILE_HEAD;
     segment_item_write(note, &item);
     memcpy(note + SEGMENT_NOTE_HEAD, "abc", 3);
-    segment_put_u64(note + SEGMENT_NOTE_HEAD + 3,
-                    XXH3_64bits_withSeed(note, SEGMENT_NOTE_HEAD + 3, ID));
+    le_put_u64(note + SEGMENT_NOTE_HEAD + 3, XXH3_64bits_withSeed(note, SEGMENT_NOTE_HEAD + 3, ID));
     buf_put(&file, str_of(note, sizeof note));
     for (size_t i = 0; i < gap; i++)
         buf_putc(&file, 0);
