@@ -410,8 +410,10 @@ static void test_every_operation_fails_once(void **state)
             world_end(w);
             world_append(w, "wakes", "");
             world_append(w, "events/1", "1");
-            struct fault f = {
-                .store = {&fault_ops, &w->sched}, .real = w->store, .until = until, .err = errs[e]};
+            struct fault f = {.store = {.ops = &fault_ops, .sched = &w->sched},
+                              .real = w->store,
+                              .until = until,
+                              .err = errs[e]};
             work_it_off(w, &f);
             failed = f.failed;
             world_start(w);
@@ -428,7 +430,8 @@ static void test_load_fails(void **state)
     assert_int_equal(world_create(w, "s", &c), 201);
     world_end(w);
     struct store *real = w->store;
-    struct fault f = {.store = {&fault_ops, &w->sched}, .real = real, .until = 0, .err = ERR_IO};
+    struct fault f = {
+        .store = {.ops = &fault_ops, .sched = &w->sched}, .real = real, .until = 0, .err = ERR_IO};
     w->store = &f.store;
     w->subs = subscriptions_new(&w->sched, w->store);
     struct world_call get = {.call = {.id = STR("s")}};
