@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/catalog.h"
+#include "store/catalog_core.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/content.h"
@@ -11,21 +11,6 @@
 #define SWEEP_MS       1000
 #define SWEEP_AT_LEAST 1024
 #define SWEEP_ROUND    16 /* all streams have had their turn after so many sweeps */
-#define SLACK(n)       ((n) / 8)
-#define AGE_STEPS      16 /* an age is told apart to this part of it */
-
-static struct str own(struct str s)
-{
-    if (s.p == NULL)
-        return s;
-    return str_of(memcpy(mem_alloc(s.n + 1), s.p, s.n), s.n);
-}
-
-static void disown(struct str *s)
-{
-    free((char *)(uintptr_t)s->p);
-    *s = STR_NONE;
-}
 
 int64_t catalog_wall_ms(struct catalog *c)
 {
@@ -122,7 +107,7 @@ static void free_fork(struct stream *s)
 {
     if (s->fork == NULL)
         return;
-    disown(&s->fork->config.fork_of);
+    text_disown(&s->fork->config.fork_of);
     free(s->fork->origins);
     free(s->fork);
 }
@@ -131,8 +116,8 @@ static void free_guard(struct stream *s)
 {
     if (s->guard == NULL)
         return;
-    disown(&s->guard->closed_by.id);
-    disown(&s->guard->last_seq);
+    text_disown(&s->guard->closed_by.id);
+    text_disown(&s->guard->last_seq);
     free(s->guard);
 }
 
@@ -292,61 +277,6 @@ struct origin stream_writer(const struct stream *s, uint64_t pos)
     return (struct origin){s->life, UINT64_MAX};
 }
 
-/* ---- documents ---- */
-
-static void free_doc(struct doc *d)
-{
-    list_remove(&d->dirty);
-    disown(&d->key);
-    disown(&d->value);
-    free(d);
-}
-
-void catalog_forget_doc(struct catalog *c, struct doc *d)
-{
-    map_remove(&c->docs, d->key);
-    free_doc(d);
-}
-
-static uint64_t doc_version(struct catalog *c, struct str key)
-{
-    const struct doc *d = map_get(&c->docs, key);
-    return d == NULL || d->value.p == NULL ? 0 : d->version;
-}
-
-int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (doc_version(c, puts[i].key) != puts[i].expect_version)
-            return ERR_VERSION;
-    return 0;
-}
-
-static void put_doc(struct catalog *c, const struct doc_put *put)
-{
-    struct doc *d = map_get(&c->docs, put->key);
-    if (put->value.p == NULL && !c->keep_removed_docs) {
-        if (d != NULL)
-            catalog_forget_doc(c, d);
-        return;
-    }
-    if (d == NULL) {
-        d = mem_zalloc(sizeof *d);
-        d->key = own(put->key);
-        list_init(&d->dirty);
-        map_put(&c->docs, d->key, d);
-    }
-    disown(&d->value);
-    d->value = own(put->value);
-    d->version = DOC_NEXT(put->expect_version);
-}
-
-void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        put_doc(c, &puts[i]);
-}
-
 /* ---- judging a write ---- */
 
 static struct str type_of(const struct stream_config *config, const struct stream *source)
@@ -464,66 +394,6 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
     return v;
 }
 
-/* ---- retention ---- */
-
-static bool retains(const struct retain *r)
-{
-    return r->events > 0 || r->bytes > 0 || r->age_ms > 0;
-}
-
-static struct retain retain_of(const struct catalog *c, const struct stream *s)
-{
-    struct retain r = s->term == NULL ? (struct retain){0} : s->term->retain;
-    return (struct retain){.events = r.events > 0 ? r.events : c->retain->events,
-                           .bytes = r.bytes > 0 ? r.bytes : c->retain->bytes,
-                           .age_ms = r.age_ms > 0 ? r.age_ms : c->retain->age_ms};
-}
-
-void stream_trim(struct stream *s, uint64_t pos, uint64_t event)
-{
-    s->first = pos;
-    s->first_event = event;
-}
-
-void stream_settle_trim(struct stream *s, uint64_t first)
-{
-    if (first <= s->settled_first)
-        return;
-    s->settled_first = first;
-    if (!s->deleted && first > s->tape.first)
-        tape_drop(&s->tape, first);
-}
-
-/* Is it worth to look at what rests? Not for each event by itself. */
-static bool is_overdue(const struct stream *s, const struct retain *r, const struct keep *k)
-{
-    return (k->event > s->first_event && k->event - s->first_event > SLACK(r->events)) ||
-           (k->pos > s->first && k->pos - s->first > SLACK(r->bytes)) ||
-           (r->age_ms > 0 && s->term != NULL && s->term->front_ms < k->ms);
-}
-
-enum trim catalog_trim(struct catalog *c, struct stream *s, struct keep *k)
-{
-    struct retain r = retain_of(c, s);
-    const struct tape *t = &s->tape;
-    *k = (struct keep){.tail = t->tail, .ms = INT64_MIN};
-    if (!retains(&r) || s->first == t->tail)
-        return TRIM_NONE;
-    if (r.events > 0 && t->events > r.events)
-        k->event = t->events - r.events;
-    if (r.bytes > 0 && t->tail > r.bytes)
-        k->pos = t->tail - r.bytes;
-    if (r.age_ms > 0)
-        k->ms = catalog_wall_ms(c) - (int64_t)r.age_ms;
-    if (s->first < t->first && k->pos < t->first && k->event < tape_ordinal(t, t->first))
-        return is_overdue(s, &r, k) ? TRIM_LOOK : TRIM_NONE;
-    uint64_t event, pos = tape_keep_from(t, k, &event);
-    if (pos <= s->first)
-        return TRIM_NONE;
-    stream_trim(s, pos, event);
-    return TRIM_DONE;
-}
-
 /* ---- applying it ---- */
 
 void stream_set_fork(struct stream *s, const struct stream_config *config)
@@ -531,7 +401,7 @@ void stream_set_fork(struct stream *s, const struct stream_config *config)
     struct stream_fork *f = s->fork = mem_zalloc(sizeof *f);
     f->config = *config;
     f->config.content_type = STR_NONE;
-    f->config.fork_of = own(config->fork_of);
+    f->config.fork_of = text_own(config->fork_of);
     f->rest_life = s->life;
 }
 
@@ -558,8 +428,8 @@ void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint
 
 static void add_term(struct catalog *c, struct stream *s, const struct stream_config *config)
 {
-    if (config->ttl_s < 0 && config->expires_ms < 0 && !retains(&config->retain) &&
-        !retains(c->retain))
+    if (config->ttl_s < 0 && config->expires_ms < 0 && !retain_any(&config->retain) &&
+        !retain_any(c->retain))
         return;
     struct stream_term *t = s->term = mem_zalloc(sizeof *t);
     t->stream = s;
@@ -598,7 +468,7 @@ static struct stream_config term_of(const struct stream_config *config, const st
         term.ttl_s = info.ttl_s;
         term.expires_ms = info.expires_ms;
     }
-    if (!retains(&config->retain))
+    if (!retain_any(&config->retain))
         term.retain = info.retain;
     return term;
 }
@@ -626,8 +496,8 @@ static struct stream_guard *guard_of(struct stream *s)
 void stream_set_seq(struct stream *s, struct str seq)
 {
     struct stream_guard *g = guard_of(s);
-    disown(&g->last_seq);
-    g->last_seq = own(seq);
+    text_disown(&g->last_seq);
+    g->last_seq = text_own(seq);
 }
 
 void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by)
@@ -636,9 +506,9 @@ void stream_set_end(struct stream *s, enum end_reason end, const struct producer
     if (by->id.n == 0)
         return;
     struct stream_guard *g = guard_of(s);
-    disown(&g->closed_by.id);
+    text_disown(&g->closed_by.id);
     g->closed_by = *by;
-    g->closed_by.id = own(by->id);
+    g->closed_by.id = text_own(by->id);
 }
 
 void stream_set_producer(struct stream *s, const struct producer_claim *claim)
@@ -658,21 +528,13 @@ void stream_set_producer(struct stream *s, const struct producer_claim *claim)
     p->dirty = true;
 }
 
-/* So that what has aged can be told from what has not. */
-static void split_by_age(struct catalog *c, struct stream *s, int64_t now_ms)
-{
-    uint64_t age_ms = retain_of(c, s).age_ms;
-    if (age_ms > 0 && tape_open_since(&s->tape) < now_ms - (int64_t)(age_ms / AGE_STEPS))
-        tape_seal(&s->tape);
-}
-
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j)
 {
     struct stream *s = j->stream != NULL ? j->stream : create(c, w, j);
     int64_t now_ms = catalog_wall_ms(c);
     w->created = j->stream == NULL;
     if (w->data.n > 0) {
-        split_by_age(c, s, now_ms);
+        catalog_split_by_age(c, s, now_ms);
         tape_append(&s->tape, w->data, w->ends, w->n_events, now_ms);
     }
     if (w->claim.id.n > 0)
@@ -683,8 +545,10 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
         stream_set_end(s, w->end, &w->claim);
     catalog_put_docs(c, w->docs, w->n_docs);
     stream_touch(c, s);
-    struct keep keep;
-    w->call.trimmed = catalog_trim(c, s, &keep) == TRIM_DONE;
+    struct trim trim;
+    w->call.trimmed = catalog_judge_trim(c, s, &trim) == TRIM_TO;
+    if (w->call.trimmed)
+        stream_trim(s, trim.first, trim.event);
     w->info = applied_info(s);
     return s;
 }
@@ -701,13 +565,6 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
 
 /* ---- listings ---- */
 
-/* Both gather what matches, sort it, and cut: simple, and O(streams) a call. */
-
-static bool listed(struct str key, struct str prefix, struct str after)
-{
-    return str_starts(key, prefix) && (after.n == 0 || str_cmp(key, after) > 0);
-}
-
 static int by_name(const void *a, const void *b)
 {
     return str_cmp(((const struct store_row *)a)->name, ((const struct store_row *)b)->name);
@@ -718,7 +575,8 @@ void catalog_list(struct catalog *c, struct store_list *l)
     struct store_row *rows = mem_alloc((c->streams.n + 1) * sizeof *rows);
     size_t n = 0, at = 0;
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
-        if (!s->deleted && s->settled && !expired(c, s) && listed(s->name, l->prefix, l->after) &&
+        if (!s->deleted && s->settled && !expired(c, s) &&
+            catalog_listed(s->name, l->prefix, l->after) &&
             (l->reserved || !store_reserved(s->name)))
             rows[n++] = (struct store_row){s->name, stream_info_of(s)};
     qsort(rows, n, sizeof *rows, by_name);
@@ -726,46 +584,6 @@ void catalog_list(struct catalog *c, struct store_list *l)
     l->n_rows = n < l->limit ? n : l->limit;
     l->more = n > l->limit;
     l->done(l, 0);
-    free(rows);
-}
-
-static int by_key(const void *a, const void *b)
-{
-    return str_cmp(((const struct doc_row *)a)->key, ((const struct doc_row *)b)->key);
-}
-
-static void find_doc(struct catalog *c, struct store_docs *q)
-{
-    const struct doc *d = map_get(&c->docs, q->prefix);
-    q->rows = mem_alloc(sizeof *q->rows);
-    q->n_rows = d != NULL && d->value.p != NULL;
-    q->more = false;
-    if (q->n_rows > 0)
-        q->rows[0] = (struct doc_row){d->key, d->value, d->version};
-}
-
-void catalog_find_docs(struct catalog *c, struct store_docs *q)
-{
-    if (q->exact) {
-        find_doc(c, q);
-        return;
-    }
-    struct doc_row *rows = mem_alloc((c->docs.n + 1) * sizeof *rows);
-    size_t n = 0, at = 0;
-    for (struct doc *d; (d = map_next(&c->docs, &at)) != NULL;)
-        if (d->value.p != NULL && listed(d->key, q->prefix, q->after))
-            rows[n++] = (struct doc_row){d->key, d->value, d->version};
-    qsort(rows, n, sizeof *rows, by_key);
-    q->rows = rows;
-    q->n_rows = n < q->limit ? n : q->limit;
-    q->more = n > q->limit;
-}
-
-void catalog_docs(struct catalog *c, struct store_docs *q)
-{
-    catalog_find_docs(c, q);
-    struct doc_row *rows = q->rows;
-    q->done(q, 0);
     free(rows);
 }
 
@@ -788,11 +606,8 @@ void catalog_deinit(struct catalog *c)
     size_t at = 0;
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
         free_stream(s);
-    at = 0;
-    for (struct doc *d; (d = map_next(&c->docs, &at)) != NULL;)
-        free_doc(d);
     map_deinit(&c->streams);
-    map_deinit(&c->docs);
+    catalog_free_docs(c);
     map_deinit(&c->types);
     watchers_deinit(&c->watchers);
 }

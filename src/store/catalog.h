@@ -166,12 +166,17 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
 
 /* ---- retention ---- */
 
-enum trim {
-    TRIM_NONE, /* nothing to do */
-    TRIM_DONE, /* first has moved */
-    TRIM_LOOK, /* the stream begins before its tape: *keep says what of the rest has to stay */
+/* How far a stream can be trimmed; nothing has changed. */
+enum trim_verdict {
+    TRIM_NONE, /* not at all */
+    TRIM_TO,   /* trim->first */
+    TRIM_LOOK, /* it begins before its tape: trim->keep says what of the rest has to stay */
 };
-enum trim catalog_trim(struct catalog *c, struct stream *s, struct keep *keep);
+struct trim {
+    uint64_t first, event; /* the position, and the ordinal there */
+    struct keep keep;
+};
+enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, struct trim *out);
 
 /* The stream begins here from now on. */
 void stream_trim(struct stream *s, uint64_t pos, uint64_t event);

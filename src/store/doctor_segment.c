@@ -312,19 +312,6 @@ static void check_notes(struct exam *e)
         l->stuck_at = 0; /* whatever was before counts no more */
 }
 
-static int size_of(struct look *l, uint64_t id, uint64_t *size)
-{
-    char name[SEGMENT_NAME_MAX];
-    struct file *f;
-    segment_name(id, name);
-    int err = vfs_open(l->doctor->vfs, name, VFS_READ, &f);
-    if (err != 0)
-        return err;
-    err = vfs_size(f, size);
-    vfs_close(f);
-    return err;
-}
-
 static int examine(struct exam *e)
 {
     struct look *l = e->look;
@@ -336,7 +323,7 @@ static int examine(struct exam *e)
                                 .damaged = see_harm};
     uint64_t before = l->done_bytes;
     e->items_end = SEGMENT_FILE_HEAD;
-    int err = size_of(l, e->id, &e->size);
+    int err = segment_size(l->doctor->vfs, e->id, &e->size);
     if (err == 0)
         err = segment_scan(l->doctor->vfs, e->id, &scan);
     if (err == ERR_VERSION)

@@ -82,8 +82,8 @@ static void on_batch(struct journal_waiter *jw, int err)
     retry_stalled(e);
 }
 
-/* Answers when the batch is durable: not before what the answer speaks of is. */
-static void finish_after(struct embedded *e, struct store_call *c, struct stream *s, uint64_t batch)
+void embedded_finish_after(struct embedded *e, struct store_call *c, struct stream *s,
+                           uint64_t batch)
 {
     c->batch = batch;
     c->stream = s;
@@ -108,7 +108,7 @@ static void finish_after(struct embedded *e, struct store_call *c, struct stream
     journal_wait(e->journal, batch, &bw->waiter);
 }
 
-static uint64_t put_record(struct embedded *e)
+uint64_t embedded_put_record(struct embedded *e)
 {
     uint64_t batch = journal_put(e->journal, buf_str(&e->scratch), NULL);
     e->scratch.n = 0;
@@ -133,7 +133,7 @@ static size_t record_bound(const struct store_write *w)
 }
 
 /* Small files are a test's. */
-static size_t reserve(const struct embedded *e)
+size_t embedded_reserve(const struct embedded *e)
 {
     uint64_t part = e->config.journal.file_bytes / 16;
     return part < DELETE_RESERVE ? (size_t)part : DELETE_RESERVE;
@@ -146,7 +146,7 @@ static int check_room(struct embedded *e, size_t n, bool data)
     if (data && e->config.disk_cap > 0 &&
         e->segment_bytes + journal_file_bytes(e->journal) + n > e->config.disk_cap)
         return ERR_FULL;
-    return journal_room(e->journal, n + (data ? reserve(e) : 0));
+    return journal_room(e->journal, n + (data ? embedded_reserve(e) : 0));
 }
 
 static void finish_write(struct store_call *c)
@@ -171,7 +171,7 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
         embedded_before_change(e, j->stream);
     struct stream *s = catalog_apply(&e->catalog, w, j);
     record_put_write(&e->scratch, s, w, j, now_ms);
-    s->last_batch = put_record(e);
+    s->last_batch = embedded_put_record(e);
     if (w->n_docs > 0)
         e->docs_batch = s->last_batch;
     e->unrested += w->data.n;
@@ -181,7 +181,7 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
         embedded_trim(&e->catalog, s);
     w->call.result = 0;
     w->call.finish = finish_applied;
-    finish_after(e, &w->call, s, s->last_batch);
+    embedded_finish_after(e, &w->call, s, s->last_batch);
     embedded_rest_look(e);
 }
 
@@ -264,7 +264,7 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
         stream_touch(&e->catalog, j.stream);
     w->call.result = v > 0 ? 0 : v;
     w->call.finish = finish_write;
-    finish_after(e, &w->call, j.stream, batch_behind(e, j.stream, v));
+    embedded_finish_after(e, &w->call, j.stream, batch_behind(e, j.stream, v));
 }
 
 static void run_write(struct task *t)
@@ -283,7 +283,7 @@ static void record_removals(struct embedded *e)
         return;
     while (n < e->unrecorded.n && journal_room(e->journal, 64) == 0) {
         record_put_remove(&e->scratch, e->unrecorded.items[n++]);
-        e->removed_batch = put_record(e);
+        e->removed_batch = embedded_put_record(e);
     }
     e->unrecorded.n -= n;
     if (n > 0)
@@ -340,7 +340,7 @@ static void on_removing(struct catalog *c, struct stream *s)
         return;
     }
     record_put_remove(&e->scratch, s->life);
-    s->last_batch = e->removed_batch = put_record(e);
+    s->last_batch = e->removed_batch = embedded_put_record(e);
 }
 
 static void finish_remove(struct store_call *c)
@@ -370,72 +370,7 @@ static void run_remove(struct task *t)
     }
     r->call.result = err;
     r->call.finish = finish_remove;
-    finish_after(e, &r->call, NULL, batch);
-}
-
-/* ---- retention ---- */
-
-struct trim_call {
-    struct store_call call;
-    uint64_t first;
-};
-
-static void finish_trim(struct store_call *c)
-{
-    struct trim_call *t = container_of(c, struct trim_call, call);
-    if (c->result == 0)
-        stream_settle_trim(c->stream, t->first);
-    free(t);
-}
-
-/* Where there is no room for it in the journal, it is found out again that it is due. */
-static void record_trim(struct embedded *e, struct stream *s, uint64_t first, uint64_t event)
-{
-    if (e->journal_stopping || journal_room(e->journal, 64 + reserve(e)) != 0)
-        return;
-    embedded_before_change(e, s);
-    stream_trim(s, first, event);
-    record_put_trim(&e->scratch, s);
-    s->last_batch = put_record(e);
-    embedded_mark_dirty(e, s);
-    struct trim_call *t = mem_zalloc(sizeof *t);
-    t->first = first;
-    t->call.store = &e->store;
-    t->call.finish = finish_trim;
-    finish_after(e, &t->call, s, s->last_batch);
-}
-
-static void on_looked(struct embedded *e, struct keep_look *look)
-{
-    struct stream *s = look->stream;
-    s->term->looking = false;
-    if (look->err == 0 && !s->removed && !s->deleted) {
-        s->term->front_ms = look->front_ms;
-        if (look->first > s->first)
-            record_trim(e, s, look->first, look->event);
-    }
-    stream_unpin(s);
-    free(look);
-}
-
-void embedded_trim(struct catalog *c, struct stream *s)
-{
-    struct embedded *e = container_of(c, struct embedded, catalog);
-    uint64_t first = s->first, event = s->first_event;
-    struct keep keep;
-    enum trim trim = catalog_trim(c, s, &keep);
-    if (trim == TRIM_DONE) {
-        uint64_t to = s->first, to_event = s->first_event;
-        stream_trim(s, first, event);
-        record_trim(e, s, to, to_event);
-    }
-    if (trim != TRIM_LOOK || s->term == NULL || s->term->looking || e->stopping)
-        return;
-    s->term->looking = true;
-    struct keep_look *look = mem_zalloc(sizeof *look);
-    *look = (struct keep_look){.keep = keep, .stream = s};
-    s->pins++;
-    embedded_look(e, look, on_looked);
+    embedded_finish_after(e, &r->call, NULL, batch);
 }
 
 /* ---- the others ---- */
@@ -492,7 +427,7 @@ static void run_docs(struct task *t)
         keep_rows(d);
     d->call.result = 0;
     d->call.finish = finish_docs;
-    finish_after(e, &d->call, NULL, e->docs_batch);
+    embedded_finish_after(e, &d->call, NULL, e->docs_batch);
 }
 
 static void finish_put(struct store_call *c)
@@ -519,11 +454,11 @@ static void run_put(struct task *t)
         catalog_put_docs(&e->catalog, p->docs, p->n_docs);
         embedded_mark_docs(e, p->docs, p->n_docs);
         record_put_docs(&e->scratch, p->docs, p->n_docs);
-        e->docs_batch = put_record(e);
+        e->docs_batch = embedded_put_record(e);
     }
     p->call.result = err;
     p->call.finish = finish_put;
-    finish_after(e, &p->call, NULL, e->docs_batch);
+    embedded_finish_after(e, &p->call, NULL, e->docs_batch);
 }
 
 static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))

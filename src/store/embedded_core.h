@@ -78,7 +78,19 @@ bool embedded_anything_to_rest(const struct embedded *e);
 /* embedded_recover.c: loading and replay, blocking. */
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
 
-/* Trims the stream if it holds more than it retains, now or after a look at what rests. */
+/* Puts the record in `scratch` into the journal's open batch, which is the result. */
+uint64_t embedded_put_record(struct embedded *e);
+
+/* Finishes the call when the batch is durable: not before what the answer speaks of is. Pins the
+ * stream until then; NULL: none. */
+void embedded_finish_after(struct embedded *e, struct store_call *c, struct stream *s,
+                           uint64_t batch);
+
+/* Room in the journal that data leaves for deletes. */
+size_t embedded_reserve(const struct embedded *e);
+
+/* embedded_trim.c: trims the stream if it holds more than it retains, now or after a look at what
+ * rests. */
 void embedded_trim(struct catalog *c, struct stream *s);
 
 /* embedded_read.c */

@@ -192,9 +192,11 @@ static void mem_free(struct store *s)
 /* All of it is on the tape. */
 static void trim(struct catalog *c, struct stream *s)
 {
-    struct keep keep;
-    if (catalog_trim(c, s, &keep) == TRIM_DONE)
-        stream_settle_trim(s, s->first);
+    struct trim to;
+    if (catalog_judge_trim(c, s, &to) != TRIM_TO)
+        return;
+    stream_trim(s, to.first, to.event);
+    stream_settle_trim(s, to.first);
 }
 
 static const struct store_ops ops = {

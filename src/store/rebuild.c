@@ -117,19 +117,6 @@ static void tell_damage(void *ctx, uint64_t segment, uint64_t offset, const char
     lose(a->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": %s", segment, offset, what);
 }
 
-static int size_of(struct vfs *v, uint64_t id, uint64_t *out)
-{
-    char name[SEGMENT_NAME_MAX];
-    struct file *f;
-    segment_name(id, name);
-    int err = vfs_open(v, name, VFS_READ, &f);
-    if (err != 0)
-        return err;
-    err = vfs_size(f, out);
-    vfs_close(f);
-    return err;
-}
-
 static int apply_notes(struct applying *a)
 {
     struct builder *b = a->builder;
@@ -140,7 +127,7 @@ static int apply_notes(struct applying *a)
     if (err == 0 && b->r->damaged > damaged && !b->r->salvage)
         err = ERR_CORRUPT;
     if (err == 0)
-        err = size_of(b->vfs, a->id, &bytes);
+        err = segment_size(b->vfs, a->id, &bytes);
     return err == 0 ? index_add_segment(a->write, a->id, bytes) : err;
 }
 
@@ -242,7 +229,7 @@ static int write_sizes(struct builder *b, struct index_write *w, const struct in
         uint64_t bytes = 0;
         if (rows[i].bytes > 0)
             continue;
-        err = size_of(b->vfs, rows[i].id, &bytes);
+        err = segment_size(b->vfs, rows[i].id, &bytes);
         err = err == ERR_NOT_FOUND ? 0 : err == 0 ? index_add_segment(w, rows[i].id, bytes) : err;
     }
     return err == 0 ? index_dead_segments(w, b->meta.base, no_file, NULL) : err;

@@ -459,25 +459,12 @@ void rest_run(struct rest *r)
         look_ahead(r, tight);
 }
 
-static uint64_t file_bytes(struct vfs *v, uint64_t id)
-{
-    char name[SEGMENT_NAME_MAX];
-    struct file *f;
-    uint64_t size = 0;
-    segment_name(id, name);
-    if (vfs_open(v, name, VFS_READ, &f) != 0)
-        return 0;
-    if (vfs_size(f, &size) != 0)
-        size = 0;
-    vfs_close(f);
-    return size;
-}
-
 void rest_remove_dead(struct rest *r)
 {
     for (size_t i = 0; r->err == 0 && i < r->n_dead; i++) {
-        uint64_t bytes = file_bytes(r->vfs, r->dead[i]);
-        if (segment_remove(r->vfs, r->dead[i]) == 0) /* or it is found at the next start */
+        uint64_t bytes = 0;
+        int err = segment_size(r->vfs, r->dead[i], &bytes);
+        if (segment_remove(r->vfs, r->dead[i]) == 0 && err == 0) /* or at the next start */
             r->dead_bytes += bytes;
     }
     if (r->err == 0)

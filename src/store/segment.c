@@ -329,6 +329,19 @@ void segment_close(struct segment_writer *w)
 
 /* ---- all segments ---- */
 
+int segment_size(struct vfs *v, uint64_t id, uint64_t *bytes)
+{
+    char name[SEGMENT_NAME_MAX];
+    struct file *f;
+    segment_name(id, name);
+    int err = vfs_open(v, name, VFS_READ, &f);
+    if (err != 0)
+        return err;
+    err = vfs_size(f, bytes);
+    vfs_close(f);
+    return err;
+}
+
 int segment_remove(struct vfs *v, uint64_t id)
 {
     char name[SEGMENT_NAME_MAX];

@@ -94,6 +94,9 @@ struct segment_scan {
 };
 int segment_scan(struct vfs *v, uint64_t id, struct segment_scan *scan);
 
+/* Of its file. */
+int segment_size(struct vfs *v, uint64_t id, uint64_t *bytes);
+
 /* Not synced: one that comes back after a crash is unknown to the index. */
 int segment_remove(struct vfs *v, uint64_t id);
 
