@@ -9,12 +9,13 @@
  *
  * A generation belongs to the gateway: only in PASSING does it go with the client. */
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "engine/json_view.h"
 #include "engine/recorder.h"
 #include "http/sse_parse.h"
 #include "surface/gateway_core.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 
 #define CHAT_MAX     256
@@ -43,12 +44,12 @@ struct generation {
     struct link stoppers;
 
     /* PASSING */
-    struct exchange *to; /* held; NULL: gone */
+    struct exchange *to; /* held */
     struct slice pending[PASS_SLICES];
     uint32_t n_pending;
     size_t pending_bytes;
-    bool passed, broken; /* all of it has come; it broke off */
-    struct doc_put key;  /* to be taken back */
+    bool passed;        /* all of it has come */
+    struct doc_put key; /* to be taken back */
 };
 
 static void generation_free(struct generation *gen);
@@ -97,19 +98,24 @@ static void leave_maps(struct generation *gen)
         map_remove(&g->chats, gen->chat);
 }
 
-/* The AI SDK names a chat in `id`. */
+/* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
+ * hundred times its size. */
 static struct str chat_of(struct generation *gen, struct exchange *x, struct str body)
 {
+    struct view_want id = {.name = STR("id")};
     struct str chat = STR_NONE;
-    if (gen->route->config->dialect != ROUTE_DIALECT_UI_MESSAGE)
+    struct buf text = {0};
+    size_t ignored;
+    body = view_trim(body);
+    if (gen->route->config->dialect != ROUTE_DIALECT_UI_MESSAGE ||
+        json_check(body, &ignored) != 0 || view_type(body) != VIEW_OBJECT)
         return chat;
-    json_t *root = json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, NULL);
-    json_t *id = json_object_get(root, "id");
-    size_t n = json_string_length(id);
-    if (json_is_string(id) && n > 0 && n <= CHAT_MAX)
-        chat = chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x),
-                        str_of(json_string_value(id), n));
-    json_decref(root);
+    view_pick(body, &id, 1);
+    if (view_type(id.value) == VIEW_STRING)
+        view_decode(view_inside(id.value), &text);
+    if (text.n > 0 && text.n <= CHAT_MAX)
+        chat = chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x), buf_str(&text));
+    buf_deinit(&text);
     return chat;
 }
 
