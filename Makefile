@@ -11,14 +11,14 @@
 CC      ?= gcc
 O       ?= build
 PREFIX  ?= /usr/local
-PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2
+PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2 libprotobuf-c zlib
 VERSION := $(shell cat VERSION)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wwrite-strings -Wvla -Wundef -Wno-unused-parameter
 HARDEN  := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 CFLAGS  ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc $(WARN) $(CFLAGS) \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc -I$(O)/gen $(WARN) $(CFLAGS) \
              $(SAN_FLAGS) $(PKG_CFLAGS)
 LDLIBS  = $(PKG_LIBS) -lpthread
 LDFLAGS_ALL = $(LDFLAGS) $(SAN_FLAGS) -pie -Wl,-z,relro,-z,now
@@ -47,7 +47,8 @@ endif
 # Set-up targets must work before any package is there.
 SETUP := deps clean help format
 ifeq ($(filter $(SETUP),$(MAKECMDGOALS)),)
-MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done)
+MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done; \
+             command -v protoc-c >/dev/null || echo protoc-c)
 ifneq ($(MISSING),)
 ifeq ($(filter run test hunt bench fuzz,$(MAKECMDGOALS)),)
 $(error missing libraries: $(MISSING). Run `make deps` to install them)
@@ -59,11 +60,12 @@ PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
 
 SRC   := $(sort $(shell find src -name '*.c'))
 CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
+GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(sort $(shell find src -name '*.proto')))
 UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c tests/fault/test_*.c)))
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills powercut suite-tls bench help
+.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills chaos powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark
@@ -72,13 +74,26 @@ $(O)/tidemark: $(O)/src/main.o $(O)/libcore.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
-$(O)/libcore.a: $(CORE)
+$(O)/libcore.a: $(CORE) $(addsuffix .o,$(GEN))
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(O)/src/%.o: src/%.c Makefile VERSION
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# C from .proto files, which is nobody's to read or to warn about. That the headers are there before
+# anything is compiled is all that has to be said here: who includes them is told by the .d files.
+$(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h: src/%.proto Makefile
+	@mkdir -p $(O)/gen
+	$(call say,PROTO,$@)
+	$(Q)protoc-c --proto_path=src --c_out=$(O)/gen $<
+
+$(addsuffix .o,$(GEN)): %.o: %.c Makefile
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=c11 -w -I$(O)/gen $(CFLAGS) $(SAN_FLAGS) $(PKG_CFLAGS) -c -o $@ $<
+
+$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN))
 
 # The simulated disk and its company, for the tests that want them.
 $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
@@ -153,10 +168,16 @@ crash:
 	$(MAKE) $(JOBS) all unit-bins
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_journal_crash
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_store_crash
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_session_crash
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/unit/test_session_random
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/model/test_store
 
 kills: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node kill-hunt.mjs
+
+# Sessions whose connections are cut at every turn, with full counts.
+chaos: all
+	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node session-hunt.mjs
 
 # Power cuts below a real file system; skipped where that cannot be had.
 CUTS ?= 100
@@ -167,7 +188,7 @@ powercut: all
 suite-tls: all
 	cd tests/conformance && npm ci --no-audit --no-fund && TIDEMARK_TLS=1 TIDEMARK_BIN=$(abspath $(O)/tidemark) npm test
 
-hunt: fuzz crash kills powercut suite-tls
+hunt: fuzz crash kills chaos powercut suite-tls
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench
