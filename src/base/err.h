@@ -19,8 +19,10 @@ enum {
     GRPC_FAILED_PRECONDITION = 9,
     GRPC_ABORTED = 10,
     GRPC_OUT_OF_RANGE = 11,
+    GRPC_UNIMPLEMENTED = 12,
     GRPC_INTERNAL = 13,
     GRPC_UNAVAILABLE = 14,
+    GRPC_DATA_LOSS = 15,
     GRPC_UNAUTHENTICATED = 16,
 };
 
@@ -68,7 +70,9 @@ enum {
     X(UPSTREAM_TIMEOUT, -32, 504, GRPC_DEADLINE_EXCEEDED, "the upstream did not answer in time")   \
     X(DENIED, -33, 403, GRPC_PERMISSION_DENIED, "these credentials do not allow this")             \
     X(UNAUTHENTICATED, -34, 401, GRPC_UNAUTHENTICATED,                                             \
-      "credentials are missing, wrong or expired; send valid ones")
+      "credentials are missing, wrong or expired; send valid ones")                                \
+    X(KEY_ABSENT, -35, 503, GRPC_UNAVAILABLE,                                                      \
+      "the session is sealed and its key is not here; its client must come back first")
 
 enum {
 #define X(name, code, http, grpc, text) ERR_##name = code,
