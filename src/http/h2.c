@@ -20,6 +20,8 @@
 #define FEED          (16 * 1024) /* bytes at a time, so that who is sent away is not read on */
 #define ROUNDS        4           /* then the other connections have their turn */
 #define LEAVE_MS      500
+#define REST_MS       500
+#define REST_LOOKS    2
 #define ACKS_MAX      64
 
 /* Frames that a peer may have caused and not taken; then it is not read from. */
@@ -49,6 +51,7 @@ static void let_all_go(struct h2 *h)
 {
     h->condemned = true;
     timer_stop(&h->sweep);
+    timer_stop(&h->rest);
     list_each (l, &h->streams) {
         struct h2_stream *s = list_item(l, struct h2_stream, link);
         s->cut = true;
@@ -197,7 +200,7 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
     bool answered = (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
                     (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     /* The rest of a request whose answer does not depend on it is not waited for. */
-    if (answered && s != NULL && !s->remote_done)
+    if (answered && s != NULL && !s->remote_done && !h2_stream_awaits(s))
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
     return 0;
 }
@@ -399,6 +402,36 @@ static bool window_is_shut(const struct h2 *h, int32_t id)
            nghttp2_session_get_remote_window_size(h->session) <= 0;
 }
 
+/* A body that the peer sends without asking is waited for a moment, though it was answered: some
+ * clients take a reset, or an end that comes before theirs, for a failure. */
+bool h2_stream_awaits(struct h2_stream *s)
+{
+    struct h2 *h = s->h2;
+    if (!s->small_body || s->remote_done || s->cut || s->rest_looks >= REST_LOOKS)
+        return false;
+    if (!timer_running(&h->rest))
+        sched_start(sched_of(h), &h->rest, REST_MS);
+    return true;
+}
+
+static void on_rest(struct timer *t)
+{
+    struct h2 *h = container_of(t, struct h2, rest);
+    list_each (l, &h->streams) {
+        struct h2_stream *s = list_item(l, struct h2_stream, link);
+        if (s->x != NULL || !h2_stream_awaits(s))
+            continue;
+        s->rest_looks++;
+        if (h2_stream_awaits(s))
+            continue;
+        if (s->ended && s->deferred)
+            h2_stream_resume(s);
+        else
+            nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
+    }
+    h2_kick(h);
+}
+
 /* A stream whose window the peer keeps shut, though there is something to send, from one sweep to
  * the next is cut off. One that only waits for its turn is not: whether the peer takes anything at
  * all, `stall` sees to. */
@@ -534,6 +567,7 @@ void h2_start(struct peer *p, struct str bytes)
     h->peer = p;
     list_init(&h->streams);
     timer_init(&h->sweep, on_sweep);
+    timer_init(&h->rest, on_rest);
     h2_guard_init(&h->guard, sched_of(h)->now_ms);
     h->scan.skip = PEER_PREFACE;
     peer_speaks(p, &protocol, h, &ops, on_timeout);

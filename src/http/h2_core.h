@@ -25,7 +25,8 @@ struct h2 {
     struct h2_guard guard;
     struct h2_scan scan;
     struct timer sweep; /* looks for streams whose peer takes nothing */
-    struct block *out;  /* frames; from out_from on not put yet. NULL: none */
+    struct timer rest; /* ... and for those whose small body has not come, though it was answered */
+    struct block *out; /* frames; from out_from on not put yet. NULL: none */
     uint32_t out_from;
     size_t queued;               /* bytes of this round of sending */
     struct h2_stream *receiving; /* its header list is coming in; NULL: none is */
@@ -63,12 +64,14 @@ struct h2_stream {
     struct h2_queue out;
     struct h2_trailers *trailers;
     int32_t id;
-    bool remote_done; /* the peer has sent all of the request */
-    bool pull_again;  /* woken, or there was more */
-    bool deferred;    /* nghttp2 waits to be told that there is more */
-    bool ended;       /* behind what is queued comes the end */
-    bool cut;         /* we have reset it */
-    bool late;        /* had something to send at the last sweep, and nothing was taken since */
+    bool remote_done;   /* the peer has sent all of the request */
+    bool small_body;    /* all of it is on its way, whatever the answer */
+    uint8_t rest_looks; /* so often has `rest` looked for it */
+    bool pull_again;    /* woken, or there was more */
+    bool deferred;      /* nghttp2 waits to be told that there is more */
+    bool ended;         /* behind what is queued comes the end */
+    bool cut;           /* we have reset it */
+    bool late;          /* had something to send at the last sweep, and nothing was taken since */
 };
 
 static inline struct http *h2_http(const struct h2 *h)
@@ -115,6 +118,10 @@ void h2_stream_want(struct exchange *x);
 extern const struct transport_ops h2_via;
 
 void h2_queue_drop(struct h2_queue *q);
+
+/* Is its end to be held back for the rest of a body that is on its way? */
+bool h2_stream_awaits(struct h2_stream *s);
+void h2_stream_resume(struct h2_stream *s); /* there is more to send */
 
 /* There is something to send, and the peer's window may be why it has not been. */
 bool h2_stream_pending(const struct h2_stream *s);

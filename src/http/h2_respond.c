@@ -195,7 +195,7 @@ bool h2_stream_pending(const struct h2_stream *s)
     return !s->cut && (s->out.bytes > 0 || (s->x != NULL && s->x->streaming && s->pull_again));
 }
 
-static void resume(struct h2_stream *s)
+void h2_stream_resume(struct h2_stream *s)
 {
     if (s->deferred)
         nghttp2_session_resume_data(s->h2->session, s->id);
@@ -216,7 +216,7 @@ static void via_end(struct exchange *x)
     struct h2_stream *s = x->transport;
     s->ended = true;
     h2_stream_let_go(s, false);
-    resume(s);
+    h2_stream_resume(s);
 }
 
 static void pull(struct h2_stream *s)
@@ -252,9 +252,14 @@ static ssize_t read_data(nghttp2_session *session, int32_t id, uint8_t *buf, siz
         s->h2->pull_again |= s->pull_again;
         return NGHTTP2_ERR_DEFERRED;
     }
+    bool awaits = s->ended && h2_stream_awaits(s);
+    if (s->out.bytes == 0 && awaits) {
+        s->deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
     size_t n = s->out.bytes < room ? s->out.bytes : room;
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (n == s->out.bytes && s->ended) {
+    if (n == s->out.bytes && s->ended && !awaits) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         send_trailers(s, flags);
     }
@@ -290,7 +295,7 @@ static void via_wake(struct exchange *x)
 {
     struct h2_stream *s = x->transport;
     s->pull_again = true;
-    resume(s);
+    h2_stream_resume(s);
 }
 
 static void via_abort(struct exchange *x)

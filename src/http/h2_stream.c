@@ -112,6 +112,8 @@ void h2_stream_request(struct h2_stream *s, bool has_body)
     }
     if (has_body)
         s->body = body_new(s);
+    s->small_body =
+        s->x->body_length > 0 && s->x->body_length <= H2_STREAM_WINDOW && h->head.expect.p == NULL;
     http_dispatch(h2_http(h), s->x);
 }
 
@@ -185,6 +187,8 @@ void h2_stream_data(struct h2_stream *s, struct str data)
 void h2_stream_end(struct h2_stream *s)
 {
     s->remote_done = true;
+    if (s->x == NULL)
+        h2_stream_resume(s); /* its end may have waited for this */
     if (s->body == NULL)
         return;
     if (s->x->on_body != NULL)
