@@ -37,8 +37,8 @@ void b64url_put(struct buf *out, struct str bytes)
     put(out, bytes, url_safe, false);
 }
 
-/* 0 to 63, or -1. */
-static int url_value(char c)
+/* 0 to 63, or -1. last: the two characters in which the alphabets differ. */
+static int value_of(char c, const char *last)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -46,10 +46,10 @@ static int url_value(char c)
         return c - 'a' + 26;
     if (c >= '0' && c <= '9')
         return c - '0' + 52;
-    return c == '-' ? 62 : c == '_' ? 63 : -1;
+    return c == last[0] ? 62 : c == last[1] ? 63 : -1;
 }
 
-int b64url_take(struct buf *out, struct str text)
+static int take(struct buf *out, struct str text, const char *last)
 {
     if (text.n % 4 == 1)
         return ERR_SYNTAX;
@@ -57,7 +57,7 @@ int b64url_take(struct buf *out, struct str text)
     uint32_t bits = 0;
     int n_bits = 0;
     for (size_t i = 0; i < text.n; i++) {
-        int v = url_value(text.p[i]);
+        int v = value_of(text.p[i], last);
         if (v < 0)
             return ERR_SYNTAX;
         bits = bits << 6 | (uint32_t)v;
@@ -72,4 +72,18 @@ int b64url_take(struct buf *out, struct str text)
         return ERR_SYNTAX;
     out->n += (size_t)(to - start);
     return 0;
+}
+
+int b64_take(struct buf *out, struct str text)
+{
+    if (text.n % 4 != 0)
+        return ERR_SYNTAX;
+    for (int pad = 0; pad < 2 && text.n > 0 && text.p[text.n - 1] == '='; pad++)
+        text.n--;
+    return take(out, text, standard + 62);
+}
+
+int b64url_take(struct buf *out, struct str text)
+{
+    return take(out, text, url_safe + 62);
 }

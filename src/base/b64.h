@@ -8,8 +8,9 @@
 void b64_put(struct buf *out, struct str bytes);
 void b64url_put(struct buf *out, struct str bytes);
 
-/* Strict: no padding, no other characters, unused tail bits zero, so that a value has one
- * spelling. Appends the bytes to *out; ERR_SYNTAX leaves *out as it was. */
+/* Strict: padded (the first) or not (the second), no other characters, unused tail bits zero, so
+ * that a value has one spelling. Appends the bytes to *out; ERR_SYNTAX leaves *out as it was. */
+int b64_take(struct buf *out, struct str text);
 int b64url_take(struct buf *out, struct str text);
 
 #endif

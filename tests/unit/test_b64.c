@@ -35,6 +35,9 @@ static void test_samples(void **state)
         assert_true(str_eq(buf_str(&url), samples[i].url));
         assert_int_equal(b64url_take(&back, samples[i].url), 0);
         assert_true(str_eq(buf_str(&back), samples[i].bytes));
+        back.n = 0;
+        assert_int_equal(b64_take(&back, samples[i].padded), 0);
+        assert_true(str_eq(buf_str(&back), samples[i].bytes));
         buf_deinit(&padded);
         buf_deinit(&url);
         buf_deinit(&back);
@@ -62,6 +65,25 @@ static void test_refuses(void **state)
     buf_put(&out, STR("kept"));
     for (size_t i = 0; i < COUNT(invalid); i++) {
         if (b64url_take(&out, invalid[i]) != ERR_SYNTAX)
+            fail_msg("accepted: %.*s", (int)invalid[i].n, invalid[i].p);
+        assert_true(str_eq(buf_str(&out), STR("kept")));
+    }
+    buf_deinit(&out);
+}
+
+static void test_refuses_padded(void **state)
+{
+    static const struct str invalid[] = {
+        STR_INIT("A"),    STR_INIT("="),     STR_INIT("===="),     STR_INIT("A==="),
+        STR_INIT("Zg"),   STR_INIT("Zg="),   STR_INIT("Zg==="),    STR_INIT("Zm8"),
+        STR_INIT("-_-_"), STR_INIT("Zm 9"),  STR_INIT("Zm9v\n"),   STR_INIT("Zm9v\n\n\n\n"),
+        STR_INIT("Zh=="), STR_INIT("Zm9="),  STR_INIT("Zg==Zm9v"), STR_INIT("Zm=v"),
+        STR_INIT("=Zm9"), STR_INIT("Zm9v="),
+    };
+    struct buf out = {0};
+    buf_put(&out, STR("kept"));
+    for (size_t i = 0; i < COUNT(invalid); i++) {
+        if (b64_take(&out, invalid[i]) != ERR_SYNTAX)
             fail_msg("accepted: %.*s", (int)invalid[i].n, invalid[i].p);
         assert_true(str_eq(buf_str(&out), STR("kept")));
     }
@@ -108,9 +130,8 @@ static void test_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_one_spelling),
+        cmocka_unit_test(test_samples),        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_refuses_padded), cmocka_unit_test(test_one_spelling),
         cmocka_unit_test(test_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
