@@ -167,6 +167,8 @@ struct read_load {
 /* What of a chunk a read takes: whole events from r->next on, and where that ends. */
 static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end, uint64_t start)
 {
+    if (r->n_slices == 0)
+        r->ordinal = c->ordinal + chunk_mark_after(c, start);
     size_t left = r->max_bytes - (size_t)(r->next - start);
     uint64_t upto = end;
     if (upto - r->next > left) {
@@ -317,9 +319,11 @@ static void run_read(struct task *t)
     }
     if (err == 0 && !tape_is_boundary(&s->tape, r->start))
         err = ERR_OFFSET;
-    if (err == 0)
+    if (err == 0) {
+        r->ordinal = tape_ordinal(&s->tape, r->start);
         r->n_slices = tape_read(&s->tape, r->start, s->settled_tail, r->max_bytes, r->slices,
                                 READ_SLICES, &r->next, &r->last);
+    }
     r->done(r, err);
 }
 

@@ -79,9 +79,11 @@ static int read_stream(struct catalog *c, struct store_read *r)
     }
     if (err == 0 && !tape_is_boundary(&s->tape, r->start))
         err = ERR_OFFSET;
-    if (err == 0)
+    if (err == 0) {
+        r->ordinal = tape_ordinal(&s->tape, r->start);
         r->n_slices = tape_read(&s->tape, r->start, s->settled_tail, r->max_bytes, r->slices,
                                 READ_SLICES, &r->next, &r->last);
+    }
     return err;
 }
 

@@ -24,11 +24,17 @@
 #define STORE_SEQ_MAX       255   /* bytes of a Stream-Seq; the caller checks */
 #define STORE_TTL_NONE      (-1)
 
-/* Names of streams that the server makes for itself begin so: nobody is shown them unasked. */
+/* Names of streams that the server makes for itself begin so: those of routes, and those of
+ * sessions. Nobody is shown them unasked. */
 #define STORE_RESERVED      ".route/"
+#define STORE_SESSIONS      "sessions/"
+static inline bool store_is_session(struct str name)
+{
+    return str_starts(name, STR(STORE_SESSIONS));
+}
 static inline bool store_reserved(struct str name)
 {
-    return str_starts(name, STR(STORE_RESERVED));
+    return str_starts(name, STR(STORE_RESERVED)) || store_is_session(name);
 }
 
 /* Why a stream ended: durable state. */
@@ -166,6 +172,7 @@ struct store_read {
     struct stream_info info;
     uint64_t start, next; /* positions read; next == info.tail: up to date */
     uint64_t last;        /* where the last event begins; next if there is none */
+    uint64_t ordinal;     /* of the event at start, from 0 */
     struct slice slices[READ_SLICES];
     uint32_t n_slices;
     struct gap gap; /* with GAP */

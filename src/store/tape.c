@@ -164,9 +164,23 @@ int64_t tape_open_since(const struct tape *t)
     return t->n == 0 ? INT64_MAX : t->pieces[t->n - 1].chunk->oldest_ms;
 }
 
+/* The last piece that begins with this event or one before it; else the first. */
+static uint32_t piece_of_event(const struct tape *t, uint64_t event)
+{
+    uint32_t low = 0, high = t->n > 0 ? t->n - 1 : 0;
+    while (low < high) {
+        uint32_t mid = high - (high - low) / 2;
+        if (t->pieces[mid].chunk->ordinal <= event)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    return low;
+}
+
 uint64_t tape_keep_from(const struct tape *t, const struct keep *k, uint64_t *event)
 {
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = piece_of_event(t, k->event); i < t->n; i++) {
         uint64_t pos = chunk_keep_from(t->pieces[i].chunk, t->pieces[i].end, k, event);
         if (pos < t->pieces[i].end)
             return pos;

@@ -785,6 +785,7 @@ static const char *check_extent(struct oracle *o, const struct oracle_stream *s,
     size_t first = event_at(s, r->start), behind = event_at(s, r->next);
     DEMAND(behind != SIZE_MAX && r->next >= r->start, "next %" PRIu64 " is no boundary", r->next);
     DEMAND(behind > first || first == s->n_events, "nothing although there is more");
+    DEMAND(r->ordinal == first, "ordinal %" PRIu64 ", expected %zu", r->ordinal, first);
     uint64_t last = behind == first ? r->next : event_start(s, behind - 1);
     DEMAND(r->last == last, "last %" PRIu64 ", expected %" PRIu64, r->last, last);
     DEMAND(behind - first <= 1 || last - r->start <= r->max_bytes, "more than asked for");

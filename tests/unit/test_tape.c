@@ -420,6 +420,33 @@ static void test_held_chunk_is_left_alone(void **state)
     tape_deinit(&t);
 }
 
+/* Every event is where it was put, in a tape of many pieces and in a fork that goes on by itself.
+ */
+static void test_finds_any_event(void **state)
+{
+    struct tape t = {0}, fork = {0};
+    char bytes[1000] = {0};
+    uint64_t starts[3000], event;
+    for (size_t i = 0; i < COUNT(starts); i++) {
+        starts[i] = t.tail;
+        tape_append(&t, str_of(bytes, 1 + i % sizeof bytes), NULL, 0, 1);
+        if (i == COUNT(starts) / 2)
+            tape_fork(&t, t.tail, t.events, &fork);
+    }
+    for (size_t i = fork.events; i < COUNT(starts); i++)
+        tape_append(&fork, str_of(bytes, 1 + i % sizeof bytes), NULL, 0, 1);
+    assert_true(t.n > 10 && fork.n > 10);
+    for (size_t i = 0; i < COUNT(starts); i++) {
+        struct keep k = {.event = i, .ms = INT64_MIN, .tail = t.tail};
+        assert_int_equal(tape_keep_from(&t, &k, &event), starts[i]);
+        assert_int_equal(event, i);
+        assert_int_equal(tape_keep_from(&fork, &k, &event), starts[i]);
+        assert_int_equal(event, i);
+    }
+    tape_deinit(&fork);
+    tape_deinit(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_fork_copies_nothing),
         cmocka_unit_test(test_small_appends_share_a_chunk),
         cmocka_unit_test(test_held_chunk_is_left_alone),
+        cmocka_unit_test(test_finds_any_event),
     };
     return cmocka_run_group_tests_name("unit/tape", tests, NULL, NULL);
 }
