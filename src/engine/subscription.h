@@ -78,8 +78,12 @@ struct subscription_config {
     struct str wake_stream; /* of a pull; the stream should exist */
     uint64_t lease_ttl_ms;
     struct str description; /* p == NULL: none */
-    struct str public_url;  /* where clients reach this server, `http://host:port`; may differ when
-                               the same configuration is confirmed, the first stays */
+    /* It may link streams of sessions, and is then shown to those alone who may know of them: a
+     * pull, created by one of them, whose names or pattern can mean such streams. Without it the
+     * pattern never does, and none may be among the names. */
+    bool sessions;
+    struct str public_url; /* where clients reach this server, `http://host:port`; may differ when
+                              the same configuration is confirmed, the first stays */
 };
 
 /* A linked stream. The zero offset is the start. */
@@ -101,6 +105,7 @@ struct subscription_ack {
 struct subscription_call {
     /* in, as each function below says */
     struct str id;
+    bool sees_sessions; /* the caller may know of the streams of sessions */
     const struct subscription_config *config;
     const struct str *streams;
     size_t n_streams;
@@ -163,7 +168,8 @@ void subscription_get(struct subscriptions *s, struct subscription_call *c);
 void subscription_delete(struct subscriptions *s, struct subscription_call *c);
 
 /* id, streams: to link by name, at their tails; or one to link by name no longer (it stays linked
- * if the pattern has it). */
+ * if the pattern has it). INVALID_REQUEST: a stream of a session, in a subscription not for them.
+ */
 void subscription_link(struct subscriptions *s, struct subscription_call *c);
 void subscription_unlink(struct subscriptions *s, struct subscription_call *c);
 

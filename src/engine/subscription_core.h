@@ -98,6 +98,7 @@ struct subscription {
     enum subscription_type type;
     enum subscription_state state;
     struct str pattern, wake_stream; /* owned */
+    bool sessions;
 
     struct link in_bucket; /* by pattern */
     struct sub_bucket *bucket;
@@ -279,6 +280,9 @@ void subjob_wake_if_pending(struct subjob *j, subjob_next *next);
 void subjob_commit(struct subjob *j, subjob_next *committed);
 /* Whether the event has a subscription that can be used; otherwise the job has ended. */
 bool subjob_require_active(struct subjob *j);
+/* The same, and that the caller may know of it. */
+bool subjob_require_shown(struct subjob *j);
+bool subjob_is_hidden(const struct subjob *j);
 
 void subjob_begin_look(struct subjob *j);
 void subjob_delete_rest(struct subjob *j, subjob_next *next);

@@ -100,7 +100,7 @@ static void show(struct subjob *j)
 
 static void get_begin(struct subjob *j)
 {
-    if (subjob_require_active(j))
+    if (subjob_require_shown(j))
         show(j);
 }
 
@@ -173,10 +173,12 @@ void subjob_delete_rest(struct subjob *j, subjob_next *next)
 
 static void delete_begin(struct subjob *j)
 {
-    if (j->exists)
-        subjob_delete_rest(j, end_well);
-    else
+    if (!j->exists)
         subjob_end(j, 0);
+    else if (subjob_is_hidden(j))
+        subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    else
+        subjob_delete_rest(j, end_well);
 }
 
 /* ---- create ---- */
@@ -449,11 +451,21 @@ static void link_commit(struct subjob *j)
     subjob_commit(j, end_well);
 }
 
+static bool names_session(const struct subscription_call *c)
+{
+    for (size_t i = 0; i < c->n_streams; i++)
+        if (store_is_session(c->streams[i]))
+            return true;
+    return false;
+}
+
 static void link_begin(struct subjob *j)
 {
-    if (!subjob_require_active(j))
+    if (!subjob_require_shown(j))
         return;
-    if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
+    if (!j->head.config.sessions && names_session(j->call))
+        subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+    else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
         subjob_end(j, ERR_LIMIT);
     else
         link_named(j, j->call->streams, j->call->n_streams, link_commit);
@@ -477,7 +489,7 @@ static void on_unlink(struct subjob *j, int err)
 
 static void unlink_begin(struct subjob *j)
 {
-    if (subjob_require_active(j))
+    if (subjob_require_shown(j))
         subjob_read_link(j, j->call->streams[0], on_unlink);
 }
 

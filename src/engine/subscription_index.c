@@ -85,6 +85,8 @@ void sub_index_remove(struct subscription *sub)
 
 bool sub_matches(const struct subscription *sub, struct str name)
 {
+    if (store_reserved(name) && !(sub->sessions && store_is_session(name)))
+        return false;
     /* A wake stream that woke its own subscription would never let it rest. */
     return sub->pattern.n > 0 && subscription_pattern_match(sub->pattern, name) &&
            subscription_path_valid(name) && !str_eq(name, sub->wake_stream);

@@ -204,8 +204,11 @@ void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t l
                  subjob_step *then)
 {
     j->then = then;
-    j->op.list =
-        (struct store_list){.prefix = prefix, .after = after, .limit = limit, .done = list_done};
+    j->op.list = (struct store_list){.prefix = prefix,
+                                     .after = after,
+                                     .limit = limit,
+                                     .reserved = j->sub->sessions,
+                                     .done = list_done};
     store_list(j->sub->all->store, &j->op.list);
 }
 

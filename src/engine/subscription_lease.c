@@ -97,7 +97,7 @@ static void claim_looked(struct subjob *j)
 
 static void claim_begin(struct subjob *j)
 {
-    if (!subjob_require_active(j))
+    if (!subjob_require_shown(j))
         return;
     if (j->head.config.type != SUBSCRIPTION_PULL) {
         subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/subscription_pattern.h"
-#include "store/store.h"
 #include "base/utf8.h"
 #include "engine/subscription.h"
 #include "store/store.h"
@@ -77,8 +76,6 @@ bool subscription_pattern_match(struct str pattern, struct str path)
      * earlier one that took more would leave less for the same rest. So one point to go back to
      * is enough. */
     struct str back_pattern = STR_NONE, back_path = STR_NONE;
-    if (store_reserved(path))
-        return false;
     for (;;) {
         struct str rest = path;
         struct str want = str_cut(&pattern, '/'); /* p == NULL behind the last */
@@ -115,4 +112,10 @@ struct str subscription_pattern_prefix(struct str pattern)
             return str_of(pattern.p, n);
         n++;
     }
+}
+
+bool subscription_pattern_meets(struct str pattern, struct str start)
+{
+    struct str prefix = subscription_pattern_prefix(pattern);
+    return str_starts(prefix, start) || str_starts(start, prefix);
 }

@@ -29,4 +29,7 @@ bool subscription_pattern_match(struct str pattern, struct str path);
 /* What every match begins with; n == 0 if nothing is sure. */
 struct str subscription_pattern_prefix(struct str pattern);
 
+/* Whether it may match a path that begins with `start`; false is sure. */
+bool subscription_pattern_meets(struct str pattern, struct str start);
+
 #endif

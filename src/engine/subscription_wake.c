@@ -20,6 +20,21 @@ bool subjob_require_active(struct subjob *j)
     return false;
 }
 
+bool subjob_is_hidden(const struct subjob *j)
+{
+    return j->head.config.sessions && !j->call->sees_sessions;
+}
+
+bool subjob_require_shown(struct subjob *j)
+{
+    if (!subjob_require_active(j))
+        return false;
+    if (!subjob_is_hidden(j))
+        return true;
+    subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    return false;
+}
+
 /* ---- the head, from state to state ---- */
 
 void subjob_end_wake(struct subjob *j)

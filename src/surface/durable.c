@@ -80,6 +80,11 @@ void durable_gap_json(struct buf *out, const struct gap *gap)
 
 void durable_error(struct exchange *x, int err, const struct gap *gap)
 {
+    if (err == ERR_KEY_ABSENT) { /* workers know it by this very code */
+        exchange_header(x, STR("Retry-After"), STR("1"));
+        exchange_problem(x, err_http_status(err), STR("key-absent"), str_of_cstr(err_text(err)));
+        return;
+    }
     if (err != ERR_GAP) {
         exchange_error(x, err);
         return;
@@ -253,7 +258,8 @@ static void list(struct durable *d, struct exchange *x)
     r->list.limit = n;
     r->list.reserved = principal_can(x->principal, STR("worker"));
     exchange_hold(x);
-    store_list(d->store, &r->list);
+    /* The sessions' store lists all streams, and its own as what they are read as. */
+    store_list(d->sessions != NULL ? d->sessions->store : d->store, &r->list);
 }
 
 static void options(struct exchange *x)
@@ -277,6 +283,24 @@ static void no_such_method(struct exchange *x)
     exchange_problem(x, 405, STR("METHOD"), STR("streams take GET, HEAD, POST, PUT and DELETE"));
 }
 
+static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+{
+    if (store_is_session(name))
+        d = d->sessions;
+    if (d == NULL || (store_reserved(name) && !principal_can(x->principal, STR("worker")))) {
+        exchange_error(x, ERR_NOT_FOUND);
+        return;
+    }
+    switch (x->request->method) {
+    case METHOD_PUT: durable_put(d, x, name); break;
+    case METHOD_POST: durable_post(d, x, name); break;
+    case METHOD_GET: durable_get(d, x, name); break;
+    case METHOD_HEAD: head(d, x, name); break;
+    case METHOD_DELETE: delete (d, x, name); break;
+    default: no_such_method(x);
+    }
+}
+
 void durable_handle(void *durable, struct exchange *x)
 {
     struct durable *d = durable;
@@ -295,16 +319,7 @@ void durable_handle(void *durable, struct exchange *x)
         exchange_problem(x, 400, STR("BAD_NAME"),
                          STR("a stream's name is 1 to 480 bytes of UTF-8 without control "
                              "characters, percent-encoded in the path, and not under __ds/"));
-    } else if (store_reserved(name) && !principal_can(x->principal, STR("worker"))) {
-        exchange_error(x, ERR_NOT_FOUND);
     } else {
-        switch (method) {
-        case METHOD_PUT: durable_put(d, x, name); break;
-        case METHOD_POST: durable_post(d, x, name); break;
-        case METHOD_GET: durable_get(d, x, name); break;
-        case METHOD_HEAD: head(d, x, name); break;
-        case METHOD_DELETE: delete (d, x, name); break;
-        default: no_such_method(x);
-        }
+        handle_stream(d, x, name);
     }
 }

@@ -152,7 +152,8 @@ static void answer_catch_up(struct read_request *r)
     struct exchange *x = r->x;
     struct store_read *read = &r->read;
     put_position(x, &read->info, read->next);
-    if (read->from == READ_TAIL) {
+    /* What not everybody may read must not rest in a cache that answers everybody. */
+    if (read->from == READ_TAIL || store_reserved(read->name)) {
         exchange_header(x, STR("Cache-Control"), STR("no-store"));
     } else {
         struct str tag = etag(x, &read->info, read->start, read->next);

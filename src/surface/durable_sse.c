@@ -38,7 +38,7 @@ struct sse {
     uint64_t ends_at_ms;  /* the client reconnects then */
     uint64_t cursor_from; /* a cursor handed out must not be lower: the client was ahead */
     struct batch *large;  /* being written piece by piece; NULL: none */
-    uint64_t large_at;    /* up to this position */
+    size_t large_at;      /* how many of its bytes are */
     struct writer writer; /* of it */
     uint8_t kind;         /* enum content_kind */
     bool over, beat;
@@ -221,14 +221,23 @@ static void put_batch(struct sse *s, struct batch *b)
     put_block(s, b->frame);
 }
 
-/* The bytes of a batch from position `at` on, as far as they lie together. */
-static struct str run_at(const struct batch *b, uint64_t at)
+/* The bytes of a batch are not always those between its positions: a store that opens what is
+ * sealed gives others. */
+static size_t size_of(const struct batch *b)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < b->n_slices; i++)
+        n += b->slices[i].bytes.n;
+    return n;
+}
+
+/* What lies together of a batch, behind its first `at` bytes. */
+static struct str run_at(const struct batch *b, size_t at)
 {
     const struct slice *s = b->slices;
-    uint64_t skip = at - b->start;
-    for (; skip >= s->bytes.n; s++)
-        skip -= s->bytes.n;
-    return str_skip(s->bytes, (size_t)skip);
+    for (; at >= s->bytes.n; s++)
+        at -= s->bytes.n;
+    return str_skip(s->bytes, at);
 }
 
 /* An event larger than a pull is written as the peer takes it: whole, it would lie in memory once
@@ -238,14 +247,14 @@ static bool put_large(struct sse *s)
     struct batch *b = s->large;
     struct frame f = frame_of(b, cursor_of(s));
     struct buf out = {0};
-    if (s->large_at == b->start)
+    if (s->large_at == 0)
         begin_data(&s->writer, &out, s->kind, f.next);
     struct str piece = run_at(b, s->large_at);
     if (piece.n > PIECE_BYTES)
         piece.n = PIECE_BYTES;
     put_data(&s->writer, &out, piece);
     s->large_at += piece.n;
-    bool done = s->large_at == b->next;
+    bool done = s->large_at == size_of(b);
     if (done) {
         end_data(&s->writer, &out);
         put_control(&out, &f);
@@ -377,9 +386,9 @@ static enum pull sse_pull(struct exchange *x)
     }
     if (!held_back(s, b)) {
         s->impatient = false;
-        if (b->next - b->start > BATCH_BYTES) {
+        if (size_of(b) > BATCH_BYTES) {
             s->large = b;
-            s->large_at = b->start;
+            s->large_at = 0;
             return pull_large(s);
         }
         put_batch(s, b);

@@ -78,8 +78,10 @@ static int set_forked_from(struct write_request *r, struct str value)
 {
     r->config.fork_at_tail = true;
     int err = durable_name(r->x, value, &r->config.fork_of);
-    if (err == 0 && store_reserved(r->config.fork_of) &&
-        !principal_can(r->x->principal, STR("worker")))
+    /* A session's records are sealed in their place: they mean nothing elsewhere. */
+    if (err == 0 &&
+        (store_is_session(r->config.fork_of) ||
+         (store_reserved(r->config.fork_of) && !principal_can(r->x->principal, STR("worker")))))
         err = ERR_SYNTAX;
     return err;
 }
@@ -300,7 +302,12 @@ static void post_failed(struct exchange *x, const struct store_write *w, int err
         durable_put_end(x, w->info.end);
     if (err == ERR_CLOSED || err == ERR_TAIL_MOVED)
         durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
-    durable_error(x, err, NULL);
+    if (err == ERR_SYNTAX && store_is_session(w->name))
+        exchange_problem(x, 400, STR("SYNTAX"),
+                         STR("a session takes events of the form {\"data\":\"BASE64\"}, of its own "
+                             "protocol and padded, or {\"text\":\"TEXT\"}, with nothing beside"));
+    else
+        durable_error(x, err, NULL);
 }
 
 static void on_post(struct store_write *w, int err)

@@ -7,6 +7,7 @@
 #include "engine/subscription_pattern.h"
 #include "http/exchange.h"
 #include "http/url.h"
+#include "store/store.h"
 #include "surface/subscription_json.h"
 #include "token/signer.h"
 
@@ -156,6 +157,7 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     r->route = route;
     r->stream = stream;
     r->call.id = id;
+    r->call.sees_sessions = principal_can(x->principal, STR("worker"));
     r->call.done = on_done;
     return r;
 }
@@ -249,8 +251,9 @@ static bool parse_webhook(struct request_call *r)
 static bool parse_wake_stream(struct request_call *r)
 {
     r->config.wake_stream = subscription_path(text_of(member(r->body, "wake_stream")));
-    if (!subscription_path_valid(r->config.wake_stream))
-        return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream"));
+    if (!subscription_path_valid(r->config.wake_stream) || store_reserved(r->config.wake_stream))
+        return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream "
+                              "that is not the server's own"));
     return true;
 }
 
@@ -294,11 +297,27 @@ static bool find_public_url(struct request_call *r)
     return true;
 }
 
+/* Sessions are for workers, who claim; a webhook would tell whoever has its URL. */
+static bool find_sessions(struct request_call *r)
+{
+    struct subscription_config *c = &r->config;
+    bool names = false;
+    for (size_t i = 0; i < c->n_streams; i++)
+        names = names || store_is_session(c->streams[i]);
+    bool may = c->type == SUBSCRIPTION_PULL && r->call.sees_sessions;
+    if (names && !may)
+        return invalid(r, STR("only pull-wake subscriptions of workers can have streams under "
+                              "sessions/"));
+    c->sessions = may && (names || (c->pattern.n > 0 &&
+                                    subscription_pattern_meets(c->pattern, STR(STORE_SESSIONS))));
+    return true;
+}
+
 static bool parse_create(struct request_call *r)
 {
     r->call.config = &r->config;
     return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
-           find_public_url(r);
+           find_sessions(r) && find_public_url(r);
 }
 
 static bool parse_link(struct request_call *r)

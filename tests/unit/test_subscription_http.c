@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/principal.h"
 #include "surface/subscriptions.h"
 
 #include <jansson.h>
@@ -23,6 +24,7 @@ struct site {
     struct world *w;
     struct http http;
     struct subscriptions_surface surface;
+    bool as_worker;       /* who asks is one */
     struct answer answer; /* the last */
 };
 
@@ -95,7 +97,11 @@ static struct answer *ask(struct site *s, const char *method, const char *path, 
         if (strcmp(methods[i], method) == 0)
             req.method = (enum method)i;
     struct exchange *x = exchange_new(&s->http, &via, a);
+    static const struct str capability = STR_INIT("worker");
+    static const struct principal worker = {STR_INIT("w"), &capability, 1};
     x->request = &req;
+    if (s->as_worker)
+        x->principal = &worker;
     x->head_only = req.method == METHOD_HEAD;
     exchange_hold(x);
     subscriptions_surface_handle(&s->surface, x);
@@ -368,12 +374,180 @@ static void test_claim_and_ack(void **state)
     assert_string_equal(code(a), "FENCED");
 }
 
+/* ---- sessions ---- */
+
+static struct answer *ask_as(struct site *s, bool worker, const char *method, const char *path,
+                             const char *body)
+{
+    s->as_worker = worker;
+    struct answer *a = ask(s, method, path, body, NULL);
+    s->as_worker = false;
+    return a;
+}
+
+#define SESSIONS "{" PULL ",\"pattern\":\"sessions/*/in\"}"
+
+static const char *claimed(const struct answer *a)
+{
+    const json_t *stream = json_array_get(json_object_get(a->json, "streams"), 0);
+    const char *path = json_string_value(json_object_get(stream, "path"));
+    return path != NULL ? path : code(a);
+}
+
+static void test_sessions_wake_workers(void **state)
+{
+    struct site *s = *state;
+    world_append(s->w, "wakes", "");
+    world_append(s->w, "sessions/old/in", "before");
+    assert_int_equal(ask_as(s, true, "PUT", "subscriptions/s", SESSIONS)->status, 201);
+    const struct answer *a = ask_as(s, true, "POST", "subscriptions/s/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "NO_PENDING_WORK"); /* it is linked, at its tail */
+    world_append(s->w, "sessions/old/out", "1");
+    world_append(s->w, ".route/old/in", "1");
+    a = ask_as(s, true, "POST", "subscriptions/s/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "NO_PENDING_WORK");
+    a = ask_as(s, true, "GET", "subscriptions/s", NULL);
+    assert_int_equal(json_array_size(json_object_get(a->json, "streams")), 1);
+    assert_string_equal(claimed(a), "sessions/old/in");
+
+    /* It is known again by what the store has. */
+    world_restart(s->w);
+    s->surface.subscriptions = s->w->subs;
+    struct offset tail = world_append(s->w, "sessions/new/in", "1");
+    a = ask_as(s, true, "POST", "subscriptions/s/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "sessions/new/in");
+
+    /* The wake's token stands in for the worker's. */
+    char bearer[300], body[512], at[OFFSET_TEXT];
+    offset_format(tail, at);
+    snprintf(bearer, sizeof bearer, "Bearer %s", text(a, "token"));
+    snprintf(body, sizeof body,
+             "{\"wake_id\":\"%s\",\"generation\":1,\"acks\":[{\"stream\":\"sessions/new/in\","
+             "\"offset\":\"%.*s\"}],\"done\":true}",
+             text(a, "wake_id"), OFFSET_TEXT, at);
+    assert_int_equal(ask(s, "POST", "subscriptions/s/ack", body, bearer)->status, 200);
+    a = ask_as(s, true, "POST", "subscriptions/s/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "NO_PENDING_WORK");
+    assert_int_equal(ask_as(s, true, "DELETE", "subscriptions/s", NULL)->status, 204);
+    assert_int_equal(ask_as(s, true, "GET", "subscriptions/s", NULL)->status, 404);
+}
+
+/* Whatever pattern others have, and webhooks whoever made them. */
+static void test_sessions_wake_nobody_else(void **state)
+{
+    struct site *s = *state;
+    static const char *const patterns[] = {"**", "*/*/in", "sessions/**", "sessions/a/in"};
+    world_append(s->w, "wakes", "");
+    world_append(s->w, "sessions/a/in", "before");
+    for (int i = 0; i < 4; i++) {
+        char id[64], body[256];
+        snprintf(id, sizeof id, "subscriptions/pull-%d", i);
+        snprintf(body, sizeof body, "{" PULL ",\"pattern\":\"%s\"}", patterns[i]);
+        assert_int_equal(ask_as(s, false, "PUT", id, body)->status, 201);
+        snprintf(id, sizeof id, "subscriptions/hook-%d", i);
+        snprintf(body, sizeof body, "{\"type\":\"webhook\",\"pattern\":\"%s\"," HOOK "}",
+                 patterns[i]);
+        assert_int_equal(ask_as(s, true, "PUT", id, body)->status, 201);
+    }
+    int due = s->w->due;
+    world_append(s->w, "sessions/a/in", "1");
+    world_append(s->w, "sessions/b/in", "1");
+    assert_int_equal(s->w->due, due);
+    for (int i = 0; i < 4; i++) {
+        char id[64];
+        snprintf(id, sizeof id, "subscriptions/pull-%d/claim", i);
+        const struct answer *a = ask_as(s, true, "POST", id, "{\"worker\":\"w\"}");
+        assert_string_equal(claimed(a), "NO_PENDING_WORK");
+    }
+    /* With its name it matches all that it says, but for what routes record. */
+    world_append(s->w, ".route/a/in", "1");
+    assert_int_equal(
+        ask_as(s, true, "PUT", "subscriptions/all", "{" PULL ",\"pattern\":\"*/*/in\"}")->status,
+        201);
+    world_append(s->w, ".route/a/in", "2");
+    world_append(s->w, "sessions/a/in", "2");
+    const struct answer *a =
+        ask_as(s, true, "POST", "subscriptions/all/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "sessions/a/in");
+    assert_int_equal(json_array_size(json_object_get(a->json, "streams")), 2);
+}
+
+static void test_sessions_are_hidden(void **state)
+{
+    struct site *s = *state;
+    assert_int_equal(ask_as(s, true, "PUT", "subscriptions/s", SESSIONS)->status, 201);
+    assert_int_equal(ask_as(s, true, "PUT", "subscriptions/s", SESSIONS)->status, 200);
+    world_append(s->w, "sessions/a/in", "1");
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+    } rows[] = {
+        {"PUT", "subscriptions/s", SESSIONS, 409},
+        {"GET", "subscriptions/s", NULL, 404},
+        {"DELETE", "subscriptions/s", NULL, 404},
+        {"POST", "subscriptions/s/claim", "{\"worker\":\"w\"}", 404},
+        {"POST", "subscriptions/s/streams", "{\"streams\":[\"a\"]}", 404},
+        {"DELETE", "subscriptions/s/streams/a", NULL, 404},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct answer *a = ask_as(s, false, rows[i].method, rows[i].path, rows[i].body);
+        if (a->status != rows[i].status)
+            fail_msg("%s %s: %d", rows[i].method, rows[i].path, a->status);
+        assert_null(memmem(a->body.p, a->body.n, "sessions/a", 10));
+    }
+    assert_int_equal(ask_as(s, true, "GET", "subscriptions/s", NULL)->status, 200);
+}
+
+static void test_sessions_by_name(void **state)
+{
+    struct site *s = *state;
+    static const struct {
+        bool worker;
+        const char *path, *body;
+        int status;
+    } rows[] = {
+        {false, "a", "{" PULL ",\"streams\":[\"sessions/a/in\"]}", 400},
+        {true, "b", "{\"type\":\"webhook\",\"streams\":[\"sessions/a/in\"]," HOOK "}", 400},
+        {true, "c", "{" PULL ",\"streams\":[\"x\",\"/sessions/a/in\"]}", 201},
+        {true, "d", "{" PULL ",\"streams\":[\"x\"]}", 201},
+        {false, "d", "{" PULL ",\"streams\":[\"x\"]}", 200}, /* has nothing to do with them */
+        {true, "e", "{\"type\":\"pull-wake\",\"wake_stream\":\"sessions/a/in\",\"pattern\":\"x\"}",
+         400},
+        {true, "f", "{\"type\":\"pull-wake\",\"wake_stream\":\".route/a\",\"pattern\":\"x\"}", 400},
+    };
+    world_append(s->w, "wakes", "");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "subscriptions/%s", rows[i].path);
+        const struct answer *a = ask_as(s, rows[i].worker, "PUT", path, rows[i].body);
+        if (a->status != rows[i].status)
+            fail_msg("%s: %d", rows[i].body, a->status);
+    }
+    const char *more = "{\"streams\":[\"y\",\"sessions/b/in\"]}";
+    const struct answer *a = ask_as(s, true, "POST", "subscriptions/d/streams", more);
+    assert_int_equal(a->status, 400);
+    assert_string_equal(code(a), "INVALID_REQUEST");
+    assert_int_equal(ask_as(s, true, "POST", "subscriptions/c/streams", more)->status, 204);
+    world_append(s->w, "sessions/b/in", "1");
+    a = ask_as(s, true, "POST", "subscriptions/c/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "sessions/b/in");
+    a = ask_as(s, true, "POST", "subscriptions/d/claim", "{\"worker\":\"w\"}");
+    assert_string_equal(claimed(a), "NO_PENDING_WORK");
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_bodies_of_create), T(test_bounds_of_create), T(test_view),
-        T(test_routes),           T(test_claim_and_ack),
+        T(test_bodies_of_create),
+        T(test_bounds_of_create),
+        T(test_view),
+        T(test_routes),
+        T(test_claim_and_ack),
+        T(test_sessions_wake_workers),
+        T(test_sessions_wake_nobody_else),
+        T(test_sessions_are_hidden),
+        T(test_sessions_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

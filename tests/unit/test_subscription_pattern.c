@@ -84,6 +84,22 @@ static void test_prefix(void **state)
     }
 }
 
+static void test_meets(void **state)
+{
+    static const struct {
+        const char *pattern;
+        bool meets;
+    } cases[] = {
+        {"sessions/*/in", true}, {"sessions/a/in", true}, {"sessions/**", true}, {"**", true},
+        {"*/a/in", true},        {"sessio%2Ans", true}, /* nothing is sure */
+        {"session/*", false},    {"sessionsx/*", false},  {"a/**", false},       {"a", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (subscription_pattern_meets(str_of_cstr(cases[i].pattern), STR("sessions/")) !=
+            cases[i].meets)
+            fail_msg("%s: not %d", cases[i].pattern, cases[i].meets);
+}
+
 /* Stars over a path that never matches: what a peer could choose to keep us busy. */
 static void test_match_is_cheap(void **state)
 {
@@ -133,9 +149,9 @@ static void test_pattern_valid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_match),          cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_match_is_cheap), cmocka_unit_test(test_path),
-        cmocka_unit_test(test_pattern_valid),
+        cmocka_unit_test(test_match), cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_meets), cmocka_unit_test(test_match_is_cheap),
+        cmocka_unit_test(test_path),  cmocka_unit_test(test_pattern_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
