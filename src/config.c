@@ -9,6 +9,7 @@
 #include "http/url.h"
 #include "net/addr.h"
 #include "route_config.h"
+#include "session_config.h"
 #include "store/journal.h"
 #include "telemetry/trace.h"
 
@@ -220,7 +221,7 @@ static const struct options file_options = {rows + FILE_ROWS_FROM,
     .size = sizeof(struct type), .name_field = offsetof(struct type, its_name),                    \
     .list_field = offsetof(struct config, list)
 
-enum { KIND_ROUTE, KIND_CALLER };
+enum { KIND_ROUTE, KIND_CALLER, KIND_SESSION };
 static const struct section_kind kind_rows[] = {
     [KIND_ROUTE] = {.word = "route",
                     .name = "PATH",
@@ -237,6 +238,12 @@ static const struct section_kind kind_rows[] = {
                      .check_name = caller_check_name,
                      .finish = caller_finish,
                      .help = "A program that is known by its token, and what it may do."},
+    [KIND_SESSION] = {.word = "session",
+                      .size = sizeof(struct session_config),
+                      .list_field = offsetof(struct config, session),
+                      .options = &session_options,
+                      .finish = session_finish,
+                      .help = "Who answers the clients of sessions, and how long what is kept."},
 };
 static const struct section_kinds kinds = {kind_rows, sizeof kind_rows / sizeof *kind_rows};
 
@@ -294,6 +301,15 @@ static int check_callers(const struct config *c, char *why, size_t size)
     return 0;
 }
 
+/* There are sessions without the section, too: with the defaults. */
+static int default_session(struct config *c, char *why, size_t size)
+{
+    struct section ignored;
+    if (c->session.n > 0)
+        return 0;
+    return sections_add(&kinds.rows[KIND_SESSION], c, STR_NONE, &ignored, why, size);
+}
+
 /* ---- secrets ---- */
 
 /* Flags and files show them to more eyes than the environment does. */
@@ -348,6 +364,8 @@ static int check_together(struct config *c, char *why, size_t size)
     int err = apply_routes(c, why, size);
     if (err == 0)
         err = check_callers(c, why, size);
+    if (err == 0)
+        err = default_session(c, why, size);
     if (err != 0)
         return err;
     parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);

@@ -47,6 +47,8 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
+    X(SESSION_UPSTREAM_FAILED, TRACE_WARN,                                                         \
+      "the upstream has not answered {}: {}; next try in {} ms")                                   \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
     X(GATEWAY, TRACE_INFO, "{}")

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "caller_config.h"
 #include "route_config.h"
+#include "session_config.h"
 #include "telemetry/trace.h"
 
 #include <setjmp.h>
@@ -414,12 +415,97 @@ static void callers_are_checked(void **state)
     assert_string_equal(f->why, "the callers a and b have the same token-sha256");
 }
 
+static const struct session_config *session(const struct fixture *f)
+{
+    assert_int_equal(f->c.session.n, 1);
+    return f->c.session.items;
+}
+
+static void sessions_have_these_defaults(void **state)
+{
+    static const char *const files[] = {"data = d\n", "[session]\n"};
+    struct fixture *f = *state;
+    for (int i = 0; i < 2; i++) { /* the section changes nothing if it says nothing */
+        assert_int_equal(load_file(f, str_of_cstr(files[i])), 0);
+        const struct session_config *s = session(f);
+        assert_null(s->upstream);
+        assert_int_equal(s->handler, SESSION_HANDLER_NONE);
+        assert_int_equal(s->upstream_http, ROUTE_HTTP1);
+        assert_null(s->content_type);
+        assert_int_equal(s->connect_timeout_ms, 10000);
+        assert_int_equal(s->first_byte_timeout_ms, 60000);
+        assert_int_equal(s->idle_timeout_ms, 60000);
+        assert_int_equal(s->total_timeout_ms, 3600000);
+        assert_int_equal(s->lifetime_ms, 7200000);
+        assert_int_equal(s->key_hold_ms, 600000);
+        assert_int_equal(s->max_open, 10000);
+        assert_int_equal(s->max_message_bytes, 4 << 20);
+        assert_int_equal(s->max_bytes, 256 << 20);
+        config_deinit(&f->c);
+    }
+}
+
+static void sessions_take_every_setting(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("[session]\n"
+                                      "upstream = https://h.example/answer\n"
+                                      "upstream-http = auto\n"
+                                      "content-type = text/plain; charset=\"utf-8\"\n"
+                                      "total-timeout = 0\n"
+                                      "lifetime = 30d\n"
+                                      "key-hold = 0\n"
+                                      "max-open = 1\n"
+                                      "max-message = 64m\n"
+                                      "max-bytes = 64m\n"
+                                      "[route /a]\n" UP)),
+                     0);
+    const struct session_config *s = session(f);
+    assert_string_equal(s->upstream, "https://h.example/answer");
+    assert_int_equal(s->upstream_http, ROUTE_HTTP_AUTO);
+    assert_string_equal(s->content_type, "text/plain; charset=\"utf-8\"");
+    assert_int_equal(s->total_timeout_ms, 0);
+    assert_int_equal(s->lifetime_ms, 30ULL * 86400000);
+    assert_int_equal(s->key_hold_ms, 0);
+    assert_int_equal(s->max_open, 1);
+    assert_int_equal(s->max_message_bytes, 64 << 20);
+    config_deinit(&f->c);
+    assert_int_equal(load_file(f, STR("[session]\nhandler = echo\n")), 0);
+    assert_int_equal(session(f)->handler, SESSION_HANDLER_ECHO);
+}
+
+static void settings_of_sessions_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_refused(f, STR("[session]\n" UP "handler = echo\n"),
+                   "1: [session]: upstream and handler both answer; only one of them can be given");
+    assert_refused(f, STR("[session]\nmax-bytes = 1m\n"),
+                   "1: [session]: max-bytes must be at least max-message, or a message of the full "
+                   "size could never be taken");
+    assert_refused(f, STR("[session]\n[session]\n"), "2: there is a section [session] already");
+    assert_refused(f, STR("[session a]\n"), "1: a section [session] takes no name");
+    assert_refused(f, STR("[session]\nupstream = h\n"),
+                   "2: upstream: expected http://HOST/PATH or https://HOST/PATH, got 'h'");
+    assert_refused(f, STR("[session]\nhandler = ech\n"), "2: handler: expected echo, got 'ech'");
+    assert_refused(f, STR("[session]\ncontent-type = text\n"),
+                   "2: content-type: expected TYPE/SUBTYPE, got 'text'");
+    assert_refused(f, STR("[session]\ncontent-type = text/a\x01\n"),
+                   "2: content-type: expected TYPE/SUBTYPE, got 'text/a\x01'");
+    assert_refused(f, STR("[session]\nlifetime = 500ms\n"),
+                   "2: lifetime: expected a duration between 1s and 30d, got '500ms'");
+    assert_refused(f, STR("[session]\nkey-hold = 2d\n"),
+                   "2: key-hold: expected a duration up to 1d, got '2d'");
+    assert_refused(f, STR("[session]\nmax-message = 65m\n"),
+                   "2: max-message: expected a size between 1k and 64m, got '65m'");
+}
+
 static void headers_of_sections_are_checked(void **state)
 {
     static const char *const form = "2: a section is written `[KIND NAME]` on a line of its own";
     struct fixture *f = *state;
     assert_refused(f, STR("\n[server]\ndata = x\n"),
-                   "2: unknown section [server]; there are [route PATH] and [caller NAME]");
+                   "2: unknown section [server]; there are [route PATH], [caller NAME] and "
+                   "[session]");
     assert_refused(f, STR("data = x\n  [routes /a]\n"),
                    "2: unknown section [routes]; did you mean [route PATH]?");
     assert_refused(f, STR("data = x\n[route]\n"), "2: the section needs a name: [route PATH]");
@@ -607,6 +693,7 @@ static void help_names_every_setting(void **state)
     assert_non_null(strstr(text, "--trace-level error|warn|info|debug"));
     assert_non_null(strstr(text, "  [route PATH]\n"));
     assert_non_null(strstr(text, "  [caller NAME]\n"));
+    assert_non_null(strstr(text, "  [session]\n"));
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         assert_in_range(strlen(line), 1, 80);
     free(text);
@@ -730,6 +817,9 @@ int main(void)
         TEST(settings_of_sections_are_checked),
         TEST(callers_are_read),
         TEST(callers_are_checked),
+        TEST(sessions_have_these_defaults),
+        TEST(sessions_take_every_setting),
+        TEST(settings_of_sessions_are_checked),
         TEST(headers_of_sections_are_checked),
         TEST(ten_thousand_sections_are_too_many),
         TEST(secrets_come_from_the_environment_alone),
