@@ -94,11 +94,23 @@ static void stop_subscriptions(struct server *s)
     subscriptions_stop(s->subscriptions, stop_store, s);
 }
 
+static void on_sessions_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    session_host_deinit(&s->sessions);
+    stop_subscriptions(s);
+}
+
+static void stop_sessions(struct server *s)
+{
+    session_host_stop(&s->sessions, on_sessions_stopped, s);
+}
+
 static void on_gateway_stopped(void *ctx)
 {
     struct server *s = ctx;
     gateway_free(s->gateway);
-    stop_subscriptions(s);
+    stop_sessions(s);
 }
 
 static void stop_surfaces(struct server *s)
@@ -128,6 +140,7 @@ void server_drain(struct server *s, struct str why)
     stop_listening(s);
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     gateway_drain(s->gateway);
+    session_host_drain(&s->sessions);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
         stop_surfaces(s);
@@ -214,6 +227,20 @@ static int init_gateway(struct server *s)
     }
     gateway_mount(s->gateway, &s->http);
     return 0;
+}
+
+static void init_sessions(struct server *s)
+{
+    session_host_init(&s->sessions, &(struct session_host_setup){
+                                        .config = s->config->session.items,
+                                        .sched = &s->loop.sched,
+                                        .store = s->store,
+                                        .feeds = &s->feeds,
+                                        .fetcher = s->fetcher,
+                                        .http = &s->http,
+                                        .durable = &s->durable,
+                                        .trace = s->trace,
+                                        .long_poll_ms = s->config->long_poll_timeout_ms});
 }
 
 static const char *unready(void *ctx)
@@ -319,6 +346,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     init_surfaces(s);
     init_subscriptions(s);
     init_principals(s);
+    init_sessions(s);
     init_signals(s);
     err = init_gateway(s);
     if (err == 0)
@@ -328,7 +356,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         if (s->gateway != NULL)
             stop_surfaces(s);
         else
-            stop_subscriptions(s);
+            stop_sessions(s);
         server_run(s);
         server_deinit(s);
     }

@@ -7,6 +7,7 @@
 #include "http/http.h"
 #include "net/loop.h"
 #include "storage.h"
+#include "session_host.h"
 #include "surface/durable.h"
 #include "surface/status.h"
 #include "surface/subscriptions.h"
@@ -40,6 +41,7 @@ struct server {
     struct principals *principals; /* NULL: no callers are configured */
     struct str *capabilities;      /* of all of them */
     struct gateway *gateway;
+    struct session_host sessions;
     struct tls *tls; /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;

@@ -13,6 +13,14 @@ static void set_default(uint32_t *field, uint32_t value)
         *field = value;
 }
 
+static void take_token(struct client *c, const char *token)
+{
+    struct buf value = {0};
+    buf_printf(&value, "Bearer %s", token);
+    c->authorization = client_copy(buf_str(&value));
+    buf_deinit(&value);
+}
+
 static void take_options(struct client *c, const struct client_options *options)
 {
     struct client_options *o = &c->options;
@@ -25,6 +33,9 @@ static void take_options(struct client *c, const struct client_options *options)
     set_default(&o->retry_max_ms, 10 * 1000);
     if (o->value_max == 0)
         o->value_max = 64 * 1024 * 1024;
+    if (o->token)
+        take_token(c, o->token);
+    o->token = NULL; /* it was lent */
 }
 
 static bool is_loopback(struct str host)
@@ -85,6 +96,7 @@ void client_free(struct client *c)
     free(c->server);
     free(c->base);
     free(c->socket_path);
+    free(c->authorization);
     free(c);
 }
 

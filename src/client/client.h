@@ -34,13 +34,14 @@ struct client_options {
     uint32_t retry_first_ms;     /* 100 ms: bound of the first wait before a retry; doubles... */
     uint32_t retry_max_ms;       /* 10 s: ...up to this */
     size_t value_max;            /* 64 MiB: one JSON value or one live event; ERR_TOO_LARGE */
+    const char *token;           /* NULL: none. Presented with every request, as a bearer's */
     /* Told what is retried and why, for people. NULL: nobody is told. */
     void *user;
     void (*notice)(void *user, const char *text);
 };
 
 /* server: http(s)://HOST[:PORT][/PREFIX], or unix:PATH. ERR_SYNTAX if it is neither. options may be
- * NULL; it is copied. */
+ * NULL; it is copied, with the token. */
 int client_new(const char *server, const struct client_options *options, struct client **out);
 void client_free(struct client *c); /* NULL is allowed; its producers and followers go first */
 
@@ -95,6 +96,32 @@ struct client_row {
  * ends the list, which is a success. */
 int client_list(struct client *c, const char *prefix, const char *after, uint64_t limit, void *user,
                 bool (*row)(void *user, const struct client_row *row));
+
+/* -- sessions -----------------------------------------------------------------------------------
+ * Shown to those whose token is a worker's; to others there is none (ERR_NOT_FOUND). */
+
+/* Lent for the call. */
+struct client_session {
+    const char *key;
+    const char *service; /* tidemark.v1, aiserver.v1 */
+    const char *created; /* RFC 3339 */
+    bool connected;      /* its client is there */
+    bool key_held;       /* the server can read what was said */
+    bool expired;
+    uint64_t answered; /* of the client's messages */
+    /* Of show. All 0 and empty if it has expired. */
+    uint64_t in_events, in_bytes, out_events, out_bytes;
+    bool in_closed;
+    const char *end; /* completed, cancelled, failed, ...; empty: still open */
+};
+
+/* As client_list. */
+int client_session_list(struct client *c, const char *prefix, const char *after, uint64_t limit,
+                        void *user, bool (*row)(void *user, const struct client_session *row));
+
+/* row is called once, or not at all. */
+int client_session_show(struct client *c, const char *key, void *user,
+                        void (*row)(void *user, const struct client_session *row));
 
 /* -- producer: appends that are stored exactly once, in order ----------------------------------
  *
@@ -180,7 +207,8 @@ void client_follower_free(struct client_follower *f);
 
 /* 0: the stream is closed and all of it was handed over (or, with stop_at_tail, all there is).
  * ERR_NOT_FOUND, ERR_DELETED, ERR_GAP, ERR_OFFSET, ERR_CANCELLED, ... may be followed by another
- * run, which goes on from the same place. */
+ * run, which goes on from the same place. ERR_KEY_ABSENT comes with stop_at_tail only: otherwise
+ * the key is waited for. */
 int client_follower_run(struct client_follower *f);
 
 /* What is known so far; lent as long as the follower is. next_offset: where a new follower would go

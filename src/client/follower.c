@@ -311,6 +311,10 @@ static int read_on(struct client_follower *f, uint64_t *wait_ms, bool *again)
     int err = client_request_run(&r);
     *wait_ms = r.answer.retry_after_ms;
     *again = client_request_may_retry(&r, err);
+    /* Whether the client of a sealed session comes back, nobody knows: only who follows can wait.
+     */
+    if (err == ERR_KEY_ABSENT && f->options.stop_at_tail)
+        *again = false;
     if (f->leave && err == ERR_CANCELLED)
         err = 0;
     else if (err == 0 && !sse)

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STREAMS_PATH "/v1/stream/"
-
 static bool is_control(char c)
 {
     return (unsigned char)c < 0x20 || c == 0x7f;
@@ -56,16 +54,24 @@ char *client_copy(struct str s)
 
 /* -- building --------------------------------------------------------------------------------- */
 
-void client_request_init(struct client_request *r, struct client *c, const char *method,
-                         const char *name)
+void client_request_init_at(struct client_request *r, struct client *c, const char *method,
+                            const char *path, const char *name)
 {
     *r = (struct client_request){.client = c, .method = method};
     buf_put(&r->url, str_of_cstr(c->base));
-    buf_put(&r->url, STR(STREAMS_PATH));
+    buf_put(&r->url, str_of_cstr(path));
     if (name)
         url_encode(&r->url, str_of_cstr(name), true);
     if (name && *name == '\0')
-        r->bad = client_fail(c, ERR_SYNTAX, "a stream's name cannot be empty");
+        r->bad = client_fail(c, ERR_SYNTAX, "a name cannot be empty");
+    if (c->authorization)
+        client_request_header(r, "Authorization", c->authorization);
+}
+
+void client_request_init(struct client_request *r, struct client *c, const char *method,
+                         const char *name)
+{
+    client_request_init_at(r, c, method, CLIENT_STREAMS, name);
 }
 
 void client_request_deinit(struct client_request *r)
@@ -366,6 +372,8 @@ static int status_error(const struct client_request *r)
 /* The error of that name (err_name), which a server of ours puts in its refusals; else fallback. */
 static int error_named(const char *name, int fallback)
 {
+    if (strcmp(name, "key-absent") == 0)
+        return ERR_KEY_ABSENT; /* the only one whose code is not its name */
     for (int err = -1; strcmp(err_name(err), err_name(1)) != 0; err--)
         if (strcmp(err_name(err), name) == 0)
             return err;

@@ -25,10 +25,11 @@
 struct client {
     CURLM *multi; /* keeps the connections */
     CURL *easy;
-    char *server;      /* as it was given, for messages */
-    char *base;        /* what every URL begins with */
-    char *socket_path; /* NULL: TCP */
-    bool is_near;      /* on this machine: no proxy stands between */
+    char *server;        /* as it was given, for messages */
+    char *base;          /* what every URL begins with */
+    char *socket_path;   /* NULL: TCP */
+    char *authorization; /* the header's value; NULL: none */
+    bool is_near;        /* on this machine: no proxy stands between */
     struct client_options options;
     int watch_fd;
     bool busy; /* a request is under way: no other may begin */
@@ -72,9 +73,15 @@ struct client_request {
     char curl_error[CURL_ERROR_SIZE];
 };
 
+#define CLIENT_STREAMS  "/v1/stream/"
+#define CLIENT_SESSIONS "/v1/session/"
+
 /* name NULL: the list of streams. */
 void client_request_init(struct client_request *r, struct client *c, const char *method,
                          const char *name);
+/* The same for whatever is under that path. */
+void client_request_init_at(struct client_request *r, struct client *c, const char *method,
+                            const char *path, const char *name);
 void client_request_deinit(struct client_request *r);
 
 void client_request_header(struct client_request *r, const char *name, const char *value);

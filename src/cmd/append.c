@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 struct append_flags {
-    char *server, *content_type;
+    char *server, *token_file, *content_type;
     bool json, whole, create, close, verbose;
     uint64_t retry_for_ms;
 };
 
 static const struct option_row rows[] = {
-    COMMON_SERVER_ROW(struct append_flags),
+    COMMON_SERVER_ROWS(struct append_flags),
     {.name = "json",
      .type = OPTION_BOOL,
      .field = offsetof(struct append_flags, json),
@@ -273,8 +273,9 @@ int cmd_append(int argc, char **argv)
     struct append_flags flags = {0};
     struct append a = {.flags = &flags};
     int status = CMD_USAGE, n;
-    if (common_read(&command, &flags, argc, argv, &n, &status) &&
-        common_connect(&command, flags.server, flags.verbose, &a.client) == 0) {
+    if (common_read(&command, &flags, argc, argv, &n, &status))
+        status = common_connect(&command, flags.server, flags.token_file, flags.verbose, &a.client);
+    if (a.client) {
         a.name = argv[1];
         status = run(&a);
     }

@@ -18,6 +18,7 @@ int cmd_append(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
+int cmd_session(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_demo_backend(int argc, char **argv);
 int cmd_version(int argc, char **argv);

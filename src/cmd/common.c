@@ -5,10 +5,14 @@
 #include "cmd/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#define TOKEN_SIZE 4096 /* NUL included; a request's head takes more, but not for ever */
 
 static void print_help(const struct common_command *command)
 {
@@ -65,21 +69,105 @@ static void print_notice(void *user, const char *text)
     fprintf(stderr, "tidemark %s: %s\n", command->name, text);
 }
 
-int common_connect(const struct common_command *command, const char *server, bool verbose,
-                   struct client **out)
+/* ---- the token ---- */
+
+static const char *token_of_environment(void)
 {
+    const char *token = getenv("TIDEMARK_TOKEN");
+    return token && *token ? token : NULL; /* empty is as good as unset, as with settings */
+}
+
+bool common_has_token(const char *token_file)
+{
+    return token_file != NULL || token_of_environment() != NULL;
+}
+
+/* Up to its end, or more than a token may have. */
+static int read_up_to(const char *path, char *room, size_t size, size_t *n)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : 1;
+    *n = 0;
+    while (got > 0 && *n < size) {
+        got = read(fd, room + *n, size - *n);
+        if (got > 0)
+            *n += (size_t)got;
+        else if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    int error = got < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* What can stand in a header behind `Bearer`. */
+static bool is_token(struct str text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] <= ' ' || text.p[i] > '~')
+            return false;
+    return text.n > 0 && text.n < TOKEN_SIZE;
+}
+
+/* Without the end of line that editors put there. */
+static struct str without_end(struct str text)
+{
+    while (text.n > 0 && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == '\r'))
+        text.n--;
+    return text;
+}
+
+/* token: TOKEN_SIZE bytes; empty afterwards if there is none. Errors do not repeat what is no
+ * token, for it may be one with a slip in it. */
+static int find_token(const struct common_command *command, const char *file, char *token)
+{
+    char room[TOKEN_SIZE + 2];
+    struct str text = STR_NONE;
+    const char *where = file ? file : "TIDEMARK_TOKEN";
+    *token = '\0';
+    if (file) {
+        int error = read_up_to(file, room, sizeof room, &text.n);
+        if (error)
+            return common_fail(command, "cannot read the token in %s: %s", file, strerror(error));
+        text.p = room;
+    } else if (token_of_environment()) {
+        text = str_of_cstr(token_of_environment());
+    } else {
+        return 0;
+    }
+    text = without_end(text);
+    if (!is_token(text))
+        return common_fail(command,
+                           "%s holds no token: expected one line of 1 to %d visible characters",
+                           where, TOKEN_SIZE - 1);
+    memcpy(token, text.p, text.n);
+    token[text.n] = '\0';
+    return 0;
+}
+
+/* ---- the client ---- */
+
+int common_connect(const struct common_command *command, const char *server, const char *token_file,
+                   bool verbose, struct client **out)
+{
+    char token[TOKEN_SIZE];
+    int status = find_token(command, token_file, token);
+    if (status)
+        return status;
     struct client_options options = {
         .user = (void *)command,
         .notice = verbose ? print_notice : NULL,
+        .token = *token ? token : NULL,
     };
     signal(SIGPIPE, SIG_IGN);
-    int err = client_new(server, &options, out);
-    if (err)
-        common_fail(command,
-                    "%s is no address of a server; expected http(s)://HOST:PORT or "
-                    "unix:PATH",
-                    server);
-    return err;
+    if (client_new(server, &options, out) == 0)
+        return 0;
+    common_fail(command,
+                "%s is no address of a server; expected http(s)://HOST:PORT or "
+                "unix:PATH",
+                server);
+    return CMD_USAGE;
 }
 
 int common_fail(const struct common_command *command, const char *fmt, ...)
@@ -127,4 +215,11 @@ int common_write(int fd, struct str bytes)
         }
     }
     return 0;
+}
+
+int common_written(const struct common_command *command, int error)
+{
+    if (error == 0 || error == EPIPE)
+        return CMD_OK;
+    return common_fail(command, "cannot write: %s", strerror(error));
 }

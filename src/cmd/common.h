@@ -10,14 +10,24 @@
 
 struct client;
 
-/* The first row of every such command's table. Of all rows only this one is also taken from the
- * environment (TIDEMARK_SERVER): a variable must not turn `append` into `append --close`. */
-#define COMMON_SERVER_ROW(target)                                                                  \
+/* The first rows of every such command's table. Of all rows only the very first is also taken from
+ * the environment (TIDEMARK_SERVER): a variable must not turn `append` into `append --close`. A
+ * token is never on the command line, where everybody on the machine can read it. */
+#define COMMON_SERVER_ROWS(target)                                                                 \
     {                                                                                              \
-        .name = "server", .type = OPTION_TEXT, .field = offsetof(target, server),                  \
-        .fallback = "http://127.0.0.1:4437", .value = "URL",                                       \
+        .name = "server",                                                                          \
+        .type = OPTION_TEXT,                                                                       \
+        .field = offsetof(target, server),                                                         \
+        .fallback = "http://127.0.0.1:4437",                                                       \
+        .value = "URL",                                                                            \
         .help = "The server, as http(s)://HOST:PORT or unix:PATH. TIDEMARK_SERVER says the "       \
                 "same.",                                                                           \
+    },                                                                                             \
+    {                                                                                              \
+        .name = "token-file", .type = OPTION_TEXT, .field = offsetof(target, token_file),          \
+        .value = "FILE",                                                                           \
+        .help = "Present the token in this file, for what is shown to known callers only. "        \
+                "TIDEMARK_TOKEN may hold the token itself.",                                       \
     }
 
 struct common_command {
@@ -26,7 +36,7 @@ struct common_command {
     int min_args, max_args;     /* max 0: any number */
     const char *about;          /* some lines for somebody new */
     const char *examples;       /* lines */
-    const struct options flags; /* rows[0] is COMMON_SERVER_ROW */
+    const struct options flags; /* begin with COMMON_SERVER_ROWS */
     bool takes_no_environment;  /* ... unless this says that it is a flag like all others */
 };
 
@@ -36,10 +46,14 @@ struct common_command {
 bool common_read(const struct common_command *command, void *target, int argc, char **argv,
                  int *n_args, int *status);
 
-/* A client of that server; with verbose, its notices go to standard error. Broken pipes no longer
- * end the process. 0, or ERR_SYNTAX, which has been reported. */
-int common_connect(const struct common_command *command, const char *server, bool verbose,
-                   struct client **out);
+/* A client of that server; with verbose, its notices go to standard error. The token is that in
+ * token_file, or if that is NULL the one in TIDEMARK_TOKEN; maybe none. Broken pipes no longer end
+ * the process. 0, or CMD_USAGE or CMD_FAILED when it has been reported why not. */
+int common_connect(const struct common_command *command, const char *server, const char *token_file,
+                   bool verbose, struct client **out);
+
+/* Whether common_connect has a token to present. */
+bool common_has_token(const char *token_file);
 
 /* One line on standard error, `tidemark NAME: ...`. Returns CMD_FAILED. */
 int common_fail(const struct common_command *command, const char *fmt, ...)
@@ -51,5 +65,9 @@ int common_client_failed(const struct common_command *command, const char *serve
 
 /* Writes all of it to a descriptor. 0, or the errno. */
 int common_write(int fd, struct str bytes);
+
+/* The exit status when that is how writing ended, reported if it is a failure; that nobody reads
+ * any more is none. */
+int common_written(const struct common_command *command, int error);
 
 #endif

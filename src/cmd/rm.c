@@ -4,11 +4,11 @@
 #include "cmd/common.h"
 
 struct rm_flags {
-    char *server;
+    char *server, *token_file;
 };
 
 static const struct option_row rows[] = {
-    COMMON_SERVER_ROW(struct rm_flags),
+    COMMON_SERVER_ROWS(struct rm_flags),
 };
 
 static const struct common_command command = {
@@ -37,13 +37,11 @@ int cmd_rm(int argc, char **argv)
     struct rm_flags flags = {0};
     struct client *c = NULL;
     int status = CMD_USAGE, n;
-    if (common_read(&command, &flags, argc, argv, &n, &status) &&
-        common_connect(&command, flags.server, false, &c) == 0) {
-        status = CMD_OK;
-        for (int i = 1; i <= n; i++)
-            if (remove_one(c, flags.server, argv[i]) != CMD_OK)
-                status = CMD_FAILED;
-    }
+    if (common_read(&command, &flags, argc, argv, &n, &status))
+        status = common_connect(&command, flags.server, flags.token_file, false, &c);
+    for (int i = 1; c && i <= n; i++)
+        if (remove_one(c, flags.server, argv[i]) != CMD_OK)
+            status = CMD_FAILED;
     client_free(c);
     options_free(&command.flags, &flags);
     return status;

@@ -4,17 +4,17 @@
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 #include "store/content.h"
+#include "store/store.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 struct tail_flags {
-    char *server, *from;
+    char *server, *token_file, *from;
     bool follow, verbose;
 };
 
 static const struct option_row rows[] = {
-    COMMON_SERVER_ROW(struct tail_flags),
+    COMMON_SERVER_ROWS(struct tail_flags),
     {.name = "from",
      .type = OPTION_TEXT,
      .field = offsetof(struct tail_flags, from),
@@ -99,10 +99,8 @@ static int take_gap(void *user, const struct client_gap *gap)
 
 static int report(struct tail *t, int err)
 {
-    if (t->failed == EPIPE || (err == ERR_CANCELLED && !t->failed && !t->gap))
-        return CMD_OK; /* nobody reads any more */
-    if (t->failed)
-        return common_fail(&command, "cannot write: %s", strerror(t->failed));
+    if (t->failed || (err == ERR_CANCELLED && !t->gap))
+        return common_written(&command, t->failed);
     if (t->gap)
         return CMD_FAILED;
     if (err == ERR_NOT_FOUND)
@@ -120,6 +118,11 @@ static int look(struct tail *t)
 {
     struct client_state state;
     int err = client_head(t->client, t->name, &state);
+    if (err == ERR_NOT_FOUND && store_is_session(str_of_cstr(t->name)))
+        return common_fail(&command,
+                           "no stream named %s, or none that this caller is shown: streams of "
+                           "sessions are shown to workers, by their token (--token-file)",
+                           t->name);
     if (err == ERR_NOT_FOUND)
         return common_fail(&command,
                            "no stream named %s; `tidemark append %s` makes one, `tidemark ls` "
@@ -159,8 +162,9 @@ int cmd_tail(int argc, char **argv)
     struct tail_flags flags = {0};
     struct tail t = {.flags = &flags};
     int status = CMD_USAGE, n;
-    if (common_read(&command, &flags, argc, argv, &n, &status) &&
-        common_connect(&command, flags.server, flags.verbose, &t.client) == 0) {
+    if (common_read(&command, &flags, argc, argv, &n, &status))
+        status = common_connect(&command, flags.server, flags.token_file, flags.verbose, &t.client);
+    if (t.client) {
         t.name = argv[1];
         client_watch(t.client, STDOUT_FILENO);
         status = look(&t);

@@ -225,6 +225,103 @@ static void list_follows_pages(void **state)
     script_free(s);
 }
 
+/* -- sessions --------------------------------------------------------------------------------- */
+
+static void note_session(void *user, const struct client_session *s)
+{
+    buf_printf(user, "%s %s %s %d%d%d %d in %d %d %d out %d %d %s;", s->key, s->service, s->created,
+               s->connected, s->key_held, s->expired, (int)s->answered, (int)s->in_events,
+               (int)s->in_bytes, s->in_closed, (int)s->out_events, (int)s->out_bytes, s->end);
+}
+
+static bool note_listed(void *user, const struct client_session *s)
+{
+    note_session(user, s);
+    return true;
+}
+
+#define SESSION                                                                                    \
+    "\"key\":\"k\",\"service\":\"tidemark.v1\",\"created\":\"now\",\"connected\":false,"           \
+    "\"keyHeld\":true,\"expired\":false,\"answered\":3"
+
+static void sessions_are_listed_and_shown(void **state)
+{
+    static const struct turn turns[] = {
+        {200, JSON, "{\"sessions\":[],\"next\":\"j\"}", WHOLE},
+        {200, JSON, "{\"sessions\":[{" SESSION "},{\"expired\":true}],\"next\":null}", WHOLE},
+        {200, JSON,
+         "{" SESSION ",\"in\":{\"events\":4,\"bytes\":44,\"closed\":true},"
+         "\"out\":{\"events\":5,\"bytes\":55,\"end\":\"completed\"}}",
+         WHOLE},
+        {200, JSON, "{" SESSION ",\"in\":null,\"out\":{\"events\":-1,\"end\":null}}", WHOLE},
+        {404, JSON, "{\"error\":{\"code\":\"NOT_FOUND\",\"message\":\"no such session\"}}", WHOLE},
+        {200, JSON, "{\"streams\":[]}", WHOLE},
+        {200, JSON, "[", WHOLE},
+    };
+    struct script *s = SCRIPT(turns);
+    struct client *c = client_of(s);
+    struct buf rows = {0};
+    assert_int_equal(client_session_list(c, "k", NULL, 0, &rows, note_listed), 0);
+    assert_int_equal(client_session_show(c, "a b", &rows, note_session), 0);
+    assert_int_equal(client_session_show(c, "k", &rows, note_session), 0);
+    assert_int_equal(client_session_show(c, "k", &rows, note_session), ERR_NOT_FOUND);
+    assert_non_null(strstr(client_error(c), "no such session"));
+    assert_int_equal(client_session_list(c, NULL, NULL, 0, &rows, note_listed), ERR_SYNTAX);
+    assert_int_equal(client_session_show(c, "k", &rows, note_session), ERR_SYNTAX);
+    assert_int_equal(client_session_show(c, "", &rows, note_session), ERR_SYNTAX);
+    buf_putc(&rows, '\0');
+    assert_string_equal(rows.p, "k tidemark.v1 now 010 3 in 0 0 0 out 0 0 ;"
+                                "   001 0 in 0 0 0 out 0 0 ;"
+                                "k tidemark.v1 now 010 3 in 4 44 1 out 5 55 completed;"
+                                "k tidemark.v1 now 010 3 in 0 0 0 out 0 0 ;");
+    buf_deinit(&rows);
+    client_free(c);
+    script_end(s);
+    assert_begins(s, 0, "GET /v1/session/?prefix=k&limit=1000");
+    assert_begins(s, 1, "GET /v1/session/?prefix=k&after=j&limit=1000");
+    assert_begins(s, 2, "GET /v1/session/a%20b");
+    assert_null(strcasestr(s->got[0].p, "Authorization"));
+    script_free(s);
+}
+
+/* -- the token -------------------------------------------------------------------------------- */
+
+static void the_token_goes_with_every_request(void **state)
+{
+    static const struct turn turns[] = {
+        {200, TEXT NEXT("1_0"), NULL, WHOLE},
+        {204, NEXT("1_3"), NULL, WHOLE},
+        {200, JSON, "{\"streams\":[],\"next\":null}", WHOLE},
+    };
+    struct script *s = SCRIPT(turns);
+    char token[] = "abc.DEF";
+    struct client_options options = {.token = token};
+    struct client *c;
+    struct client_state got;
+    assert_int_equal(client_new(s->url, &options, &c), 0);
+    memset(token, 'x', sizeof token - 1); /* it was copied */
+    assert_int_equal(client_head(c, "a", &got), 0);
+    assert_int_equal(client_append(c, "a", "text/plain", "x", 1, NULL), 0);
+    assert_int_equal(client_list(c, NULL, NULL, 0, NULL, note_row), 0);
+    client_free(c);
+    script_end(s);
+    for (size_t i = 0; i < 3; i++)
+        assert_header(s, i, "Authorization: Bearer abc.DEF", true);
+    script_free(s);
+}
+
+/* It would begin a header of its own. */
+static void a_token_with_a_line_break_is_not_sent(void **state)
+{
+    struct client_options options = {.token = "a\r\nX-Evil: 1"};
+    struct client *c;
+    struct client_state got;
+    assert_int_equal(client_new("http://127.0.0.1:1", &options, &c), 0);
+    assert_int_equal(client_head(c, "a", &got), ERR_SYNTAX);
+    assert_null(strstr(client_error(c), "Evil"));
+    client_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +334,9 @@ int main(void)
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(refusals_are_explained),
         cmocka_unit_test(list_follows_pages),
+        cmocka_unit_test(sessions_are_listed_and_shown),
+        cmocka_unit_test(the_token_goes_with_every_request),
+        cmocka_unit_test(a_token_with_a_line_break_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

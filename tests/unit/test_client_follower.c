@@ -320,6 +320,27 @@ static void follower_ends_at_a_gap_unless_told_otherwise(void **state)
     script_free(s);
 }
 
+/* A session's stream whose key is not there: who follows waits, who wants what there is does not.
+ */
+static void follower_waits_for_a_key_if_it_follows(void **state)
+{
+    static const struct turn turns[] = {
+        {503, NULL, "{\"error\":{\"code\":\"key-absent\",\"message\":\"sealed\"}}", WHOLE},
+        {200, JSON NEXT("1_9") CLOSED UP_TO_DATE, "[7]", WHOLE},
+    };
+    struct script *s = SCRIPT(turns);
+    struct notes t = {0};
+    struct client_follow_options options = noting(&t);
+    assert_int_equal(follow(s, &options, NULL), 0);
+    assert_notes(&t.data, "7");
+    script_free(s);
+    s = script_start(turns, 1);
+    options.stop_at_tail = true;
+    assert_int_equal(follow(s, &options, NULL), ERR_KEY_ABSENT);
+    notes_deinit(&t);
+    script_free(s);
+}
+
 static void follower_reports_what_no_retry_mends(void **state)
 {
     static const struct {
@@ -487,6 +508,7 @@ int main(void)
         cmocka_unit_test(follower_starts_and_stops_where_told),
         cmocka_unit_test(follower_reports_gaps),
         cmocka_unit_test(follower_ends_at_a_gap_unless_told_otherwise),
+        cmocka_unit_test(follower_waits_for_a_key_if_it_follows),
         cmocka_unit_test(follower_reports_what_no_retry_mends),
         cmocka_unit_test(follower_gives_up_when_told_to),
         cmocka_unit_test(follower_bounds_values),
