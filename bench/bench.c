@@ -34,6 +34,8 @@ static const struct phase {
     {"streams", "store", phase_streams, "100,000 streams: restart, memory"},
     {"gateway", "gateway", phase_gateway,
      "SSE backends: what the gateway adds, how many it carries"},
+    {"session-1", "sessions", phase_session_1, "one session: chunks to ack and event"},
+    {"session-1k", "sessions", phase_session_1k, "1,000 sessions: the same, opening, memory"},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 

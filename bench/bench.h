@@ -39,6 +39,8 @@ void phase_resume(struct bench *b);
 void phase_idle(struct bench *b);
 void phase_streams(struct bench *b);
 void phase_gateway(struct bench *b);
+void phase_session_1(struct bench *b);
+void phase_session_1k(struct bench *b);
 
 /* A server of ours with no data; its end, and that of its data. 0, or -1 (said on stderr).
  * instructions: as for server_stop. */
@@ -51,12 +53,14 @@ void bench_stop(struct bench *b, bool by_kill);
 void bench_start(struct bench *b); /* on the same data */
 void bench_renew(struct bench *b); /* ends it and starts one that has no data */
 
-/* `count` appends over 64 connections; `count` deliveries to each of `readers`. For phases that
- * count instructions: nothing is reported. */
+/* `count` appends over 64 connections; `count` deliveries to each of `readers`; `count` chunks of
+ * one session, one under way, on a new server. For phases that count instructions: nothing is
+ * reported. */
 void run_appends(struct bench *b, uint64_t count);
 void run_deliveries(struct bench *b, unsigned readers, uint64_t count);
+void run_chunks(struct bench *b, uint64_t count);
 
-/* Counts instructions with servers of its own (plan.callgrind is set). Adds two rows. 0 or -1. */
+/* Counts instructions with servers of its own (plan.callgrind is set). Adds three rows. 0 or -1. */
 int count_instructions(struct bench *b);
 
 /* A line on stderr that says what goes on. */

@@ -8,6 +8,8 @@
 #define READERS      500
 #define EVENTS_FEW   10
 #define EVENTS_MANY  60
+#define CHUNKS_FEW   500
+#define CHUNKS_MANY  2500
 
 static void appends(struct bench *b, uint64_t count)
 {
@@ -51,5 +53,7 @@ int count_instructions(struct bench *b)
 {
     if (compare(b, "instructions-append", appends, APPENDS_FEW, APPENDS_MANY, 1) != 0)
         return -1;
-    return compare(b, "instructions-delivery", deliveries, EVENTS_FEW, EVENTS_MANY, READERS);
+    if (compare(b, "instructions-delivery", deliveries, EVENTS_FEW, EVENTS_MANY, READERS) != 0)
+        return -1;
+    return compare(b, "instructions-chunk", run_chunks, CHUNKS_FEW, CHUNKS_MANY, 1);
 }

@@ -30,7 +30,8 @@ const char *const store_names[STORES] = {"memory", "embedded"};
 
 #define NONE 0.4 /* an aim of zero, for what is counted: 0 stands for no aim */
 
-/* CPU is per append, create, delivery, token, event, resuming client; for bulk GETs, per megabyte.
+/* CPU is per append, create, delivery, token, event, resuming client, chunk, session; for bulk
+ * GETs, per megabyte.
  */
 static const struct figure figures[] = {
     {"append-64", "append 256 B, 64 connections", PER_SECOND, MORE, {130e3, 55e3}, {7, 12}},
@@ -99,8 +100,32 @@ static const struct figure figures[] = {
     {"gateway-most-p99", "  p99", MILLISECONDS, LESS, {0, 0}, {0, 0}},
     {"gateway-core", "  a core's worth by CPU us", COUNT, MORE, {0, 0}, {0, 0}},
     {"gateway-memory", "  private memory of each", BYTES, LESS, {0, 0}, {0, 0}},
+    {"session-1", "1 session, a chunk under way", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"session-1-ack-p50", "  p50, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1-ack-p99", "  p99, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1-event-p50", "  p50, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1-event-p99", "  p99, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1x64", "1 session, 64 chunks under way", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"session-1x64-ack-p50", "  p50, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1x64-ack-p99", "  p99, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1x64-event-p50", "  p50, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1x64-event-p99", "  p99, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1k", "1,000 sessions, 10 chunks/s each", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"session-1k-ack-p50", "  p50, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1k-ack-p99", "  p99, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1k-event-p50", "  p50, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1k-event-p99", "  p99, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1kx4", "1,000 sessions, 4 chunks each", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"session-1kx4-ack-p50", "  p50, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1kx4-ack-p99", "  p99, chunk to ack", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1kx4-event-p50", "  p50, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-1kx4-event-p99", "  p99, chunk to event", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"session-open", "sessions opened, 950 at once", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"session-memory", "  private memory of an idle one", BYTES, LESS, {0, 0}, {0, 0}},
+    {"session-cpu", "  1,000 idle ones: CPU", PERCENT, LESS, {0, 0}, {0, 0}},
     {"instructions-append", "instructions per append", COUNT, LESS, {5000, 5000}, {0, 0}},
     {"instructions-delivery", "instructions per delivery", COUNT, LESS, {200, 200}, {0, 0}},
+    {"instructions-chunk", "instructions per session chunk", COUNT, LESS, {0, 0}, {0, 0}},
 };
 
 #define FIGURES (sizeof figures / sizeof *figures)

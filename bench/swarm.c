@@ -14,15 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SCRATCH_SIZE (256 * 1024)
-#define BATCH        512
+#define BATCH 512
 
 int swarm_init(struct swarm *s, struct sockaddr_in to)
 {
     *s = (struct swarm){.epoll = epoll_create1(EPOLL_CLOEXEC), .to = to};
     if (s->epoll < 0)
         return -1;
-    s->scratch = mem_alloc(SCRATCH_SIZE);
+    s->scratch = mem_alloc(SWARM_SCRATCH);
     return 0;
 }
 
@@ -62,23 +61,30 @@ void swarm_rewatch(struct swarm *s, int fd, uint32_t events, struct source *sour
 
 static void peer_ready(struct source *source, uint32_t events);
 
-void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops)
+int swarm_connect(struct swarm *s)
 {
-    *p = (struct peer){.source.ready = peer_ready, .swarm = s, .ops = ops, .fd = -1};
     if (s->failed)
-        return;
-    p->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (p->fd < 0) {
+        return -1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
         swarm_fail(s, "cannot open another socket: %s", strerror(errno));
-        return;
+        return -1;
     }
     int one = 1;
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    if (connect(p->fd, (struct sockaddr *)&s->to, sizeof s->to) != 0 && errno != EINPROGRESS)
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    if (connect(fd, (struct sockaddr *)&s->to, sizeof s->to) != 0 && errno != EINPROGRESS)
         swarm_fail(s, "cannot connect: %s", strerror(errno));
-    swarm_watch(s, p->fd, EPOLLIN, &p->source);
+    return fd;
+}
+
+void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops)
+{
+    *p = (struct peer){.source.ready = peer_ready, .swarm = s, .ops = ops};
+    p->fd = swarm_connect(s);
+    if (p->fd >= 0)
+        swarm_watch(s, p->fd, EPOLLIN, &p->source);
 }
 
 void peer_close(struct peer *p)
@@ -152,7 +158,7 @@ static const struct answer_sink peer_sink = {on_head, on_body, on_end};
 static void pull_in(struct peer *p)
 {
     struct swarm *s = p->swarm;
-    ssize_t n = recv(p->fd, s->scratch, SCRATCH_SIZE, 0);
+    ssize_t n = recv(p->fd, s->scratch, SWARM_SCRATCH, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {

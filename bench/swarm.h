@@ -11,6 +11,8 @@
 #include <netinet/in.h>
 #include <stdint.h>
 
+#define SWARM_SCRATCH (256 * 1024)
+
 struct swarm {
     int epoll;
     struct sockaddr_in to;
@@ -61,6 +63,10 @@ void swarm_run_for(struct swarm *s, double seconds);
 /* Watches a descriptor, or watches it for other events; closing it ends that. */
 void swarm_watch(struct swarm *s, int fd, uint32_t events, struct source *source);
 void swarm_rewatch(struct swarm *s, int fd, uint32_t events, struct source *source);
+
+/* A socket that connects in the background and resets the connection when it is closed; -1 if there
+ * is none, which fails the swarm. */
+int swarm_connect(struct swarm *s);
 
 /* Starts connecting, in the background. */
 void peer_open(struct peer *p, struct swarm *s, const struct peer_ops *ops);
