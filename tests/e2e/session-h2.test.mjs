@@ -2,10 +2,17 @@
 // What browsers could not do over HTTP/1.1: more than six event streams at once, on one connection.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { toBinary } from "@bufbuild/protobuf";
 import { Client } from "undici";
 import { defer } from "./lib/defer.mjs";
 import { startProxy } from "./lib/proxy.mjs";
+import { H2 } from "./lib/h2.mjs";
 import { startServer } from "./lib/server.mjs";
+import { startSessions } from "./lib/session-server.mjs";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { Session } from "./lib/session.mjs";
+import { envelope, envelopes, hex, serverChunks } from "./lib/session-wire.mjs";
 import { SseParser } from "./lib/sse.mjs";
 import { Authority } from "./lib/tls.mjs";
 import { until, within } from "./lib/wait.mjs";
@@ -64,4 +71,31 @@ test("undici over TLS: many live event streams on one connection", async (t) => 
     }
     for (const reader of readers) await within(reader.done, "a reader's end");
     assert.equal(proxy.connections, 1, "one connection for all of it");
+});
+
+// To Node.js a RST_STREAM, of whatever code, makes an end out of order of what it has not read yet,
+// and a client that waits for the end of a call before it ends its own part is nothing unusual.
+test("what has come of a call can be read after its end, with the request still open", async (t) => {
+    const server = await startSessions(t);
+    const h2 = new H2(t, server);
+    const session = new Session(TIDEMARK);
+    const headers = { "content-type": "application/connect+proto", ...session.headers() };
+    const request = { ":method": "POST", ":path": TIDEMARK.path("bidi"), ...headers };
+    const stream = h2.session.request(request, { endStream: false });
+    let aborted = false;
+    stream.on("aborted", () => (aborted = true));
+    stream.on("error", () => {});
+    const text = "x".repeat(40_000); // less than a window: all of it is sent, read or not
+    stream.write(envelope(toBinary(TIDEMARK.Request, session.chunk(0, text))));
+    stream.write(envelope(hex("1a00")));
+    await delay(500); // nothing is read meanwhile; the longer, the surer all has come
+    const pieces = [];
+    stream.on("data", (piece) => pieces.push(piece));
+    const ended = new Promise((resolve) => stream.once("end", resolve).once("close", resolve));
+    await within(ended, "the end of what is read late");
+    assert.equal(aborted, false, "the server cut off what it had ended well");
+    const list = envelopes(Buffer.concat(pieces));
+    assert.equal(list.at(-1).message.toString(), "{}");
+    assert.equal(serverChunks(list).length, 1);
+    stream.end();
 });

@@ -311,7 +311,7 @@ const CASES = {
         const text = randomBytes(512 << 10).toString("hex"); // 1 MiB
         for (const more of [{}, options]) {
             const call = make(more).open(new Session(service));
-            call.chunk(0, text).chunk(1, "small").chunk(2, text).close();
+            call.chunk(0, text).chunk(1, "small").chunk(2, text).close().halfClose();
             await call.endedWell();
             assert.ok(call.texts[0] === text && call.texts[2] === text);
             assert.deepEqual(call.ids, ["1", "2", "3"]);

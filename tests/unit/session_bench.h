@@ -294,7 +294,8 @@ struct front {
     void (*written)(void *ctx, const struct store_write *w, int err);
     void *ctx;
     bool hold; /* writes of data */
-    struct link held;
+    bool late; /* writes are done, but who asked for them is not told */
+    struct link held, untold;
     unsigned n_writes;
 };
 
@@ -336,22 +337,40 @@ struct front_write {
     struct store_write inner;
     struct store_write *outer;
     struct front *front;
-    struct link link; /* among those held */
+    struct link link; /* among those held, or untold */
     struct task task; /* answers a refusal */
     int err;
 };
 
+static inline void front_tell(struct front_write *fw)
+{
+    struct store_write *outer = fw->outer;
+    int err = fw->err;
+    list_remove(&fw->link);
+    free(fw);
+    outer->done(outer, err);
+}
+
+static inline void front_tell_all(struct front *f)
+{
+    f->late = false;
+    while (!list_empty(&f->untold))
+        front_tell(list_item(f->untold.next, struct front_write, link));
+}
+
 static inline void front_written(struct store_write *w, int err)
 {
     struct front_write *fw = container_of(w, struct front_write, inner);
-    struct store_write *outer = fw->outer;
     struct front *f = fw->front;
-    w->done = outer->done;
-    *outer = *w;
+    w->done = fw->outer->done;
+    *fw->outer = *w;
+    fw->err = err;
     if (f->written != NULL)
-        f->written(f->ctx, outer, err);
-    free(fw);
-    outer->done(outer, err);
+        f->written(f->ctx, fw->outer, err);
+    if (f->late)
+        list_push(&f->untold, &fw->link);
+    else
+        front_tell(fw);
 }
 
 static inline void front_refuse(struct task *t)
@@ -414,7 +433,7 @@ static inline void front_stop(struct store *s, void (*stopped)(void *ctx), void 
 static inline void front_free(struct store *s)
 {
     struct front *f = front_of(s);
-    assert_true(list_empty(&f->held));
+    assert_true(list_empty(&f->held) && list_empty(&f->untold));
     store_free(f->inner);
     free(f);
 }
@@ -437,6 +456,7 @@ static inline struct front *front_new(struct store *inner)
     f->store = (struct store){.ops = &front_ops, .sched = inner->sched};
     f->inner = inner;
     list_init(&f->held);
+    list_init(&f->untold);
     return f;
 }
 

@@ -731,6 +731,28 @@ static void test_gap(void **state)
     desk_free(d);
 }
 
+/* An event may be seen before the engine is told that it was written. */
+static void test_position_ahead_of_the_writer(void **state)
+{
+    struct desk *d = desk_new(BY_HAND);
+    struct visitor v = visit(d, "talk", RIGHT);
+    come(d, &v);
+    say(d, &v, 0, "a");
+    d->front->late = true;
+    answer(d, "x", "");
+    settle(d);
+    assert_events(&v, "1=x ");
+    come(d, &v);
+    assert_true(v.welcomed && !v.over);
+    front_tell_all(d->front);
+    answer(d, "y", "");
+    end_job(d, END_COMPLETED, "");
+    settle(d);
+    assert_events(&v, "1=x 2=y ");
+    visitor_deinit(&v);
+    desk_free(d);
+}
+
 static void test_expired(void **state)
 {
     struct desk *d = desk_new(ECHO);
@@ -1221,6 +1243,32 @@ static void test_stream_that_moved(void **state)
     assert_acks(&v, "0 1 ");
     assert_events(&v, "1=a 2=foreign 3=b ");
     buf_deinit(&record);
+    visitor_deinit(&v);
+    desk_free(d);
+}
+
+static void on_removed(struct store_remove *r, int err)
+{
+    assert_int_equal(err, 0);
+}
+
+/* Its stream is taken away under a client that waits for events. */
+static void test_stream_that_is_gone(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    struct visitor v = visit(d, "talk", RIGHT);
+    come(d, &v);
+    say(d, &v, 0, "a");
+    struct store_remove r = {.name = STR("sessions/talk/out"), .done = on_removed};
+    store_remove(d->front->inner, &r);
+    settle(d);
+    assert_over(&v, SESSION_EXPIRED);
+    leave(d, &v);
+    assert_false(look(d, "talk").row.key_held);
+    pass(d, LINGER_MS);
+    assert_int_equal(sessions_open(d->all), 0);
+    come(d, &v);
+    assert_over(&v, SESSION_EXPIRED);
     visitor_deinit(&v);
     desk_free(d);
 }
@@ -1943,6 +1991,7 @@ int main(void)
         cmocka_unit_test(test_malformed_is_let_go),
         cmocka_unit_test(test_chunk_after_close),
         cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_position_ahead_of_the_writer),
         cmocka_unit_test(test_expired),
         cmocka_unit_test(test_wrong_secret_while_expired_is_read),
         cmocka_unit_test(test_abort),
@@ -1961,6 +2010,7 @@ int main(void)
         cmocka_unit_test(test_patience_ends),
         cmocka_unit_test(test_failing_store),
         cmocka_unit_test(test_stream_that_moved),
+        cmocka_unit_test(test_stream_that_is_gone),
         cmocka_unit_test(test_last_write_is_waited_for),
         cmocka_unit_test(test_back_pressure),
         cmocka_unit_test(test_answers_that_are_none),

@@ -110,6 +110,21 @@ static void world_free(struct world *w)
     free(w);
 }
 
+/* At once, or after a while in which what is under way may come to its end. */
+static void restart_engine(struct world *w)
+{
+    struct session_model *m = &w->model;
+    if (rng_one_in(&m->rng, 2)) {
+        sessions_drain(m->all);
+        for (uint64_t n = rng_below(&m->rng, 40); n > 0 && !m->failed; n--) {
+            model_step(m, true);
+            pass_turn(w, SCHED_TICK_MS);
+        }
+    }
+    stop_engine(w);
+    m->all = sessions_new(&w->setup);
+}
+
 static void live(struct world *w)
 {
     struct session_model *m = &w->model;
@@ -122,10 +137,8 @@ static void live(struct world *w)
             pass_turn(w, MINUTE_MS);
             pass_turn(w, MINUTE_MS);
         }
-        if (rng_one_in(rng, 300)) {
-            stop_engine(w);
-            m->all = sessions_new(&w->setup);
-        }
+        if (rng_one_in(rng, 300))
+            restart_engine(w);
     }
 }
 

@@ -278,12 +278,12 @@ export class OldPeer {
         return { ...this.session.headers(position), "x-request-id": this.requestId };
     }
 
-    downlink(position) {
+    downlink(position, { Kind = Call, listener } = {}) {
         const { session, requestId } = this;
         const headers = this.headers(position);
-        return new Call(session, (_, signal) =>
-            this.calls[session.service.local("sse")]({ requestId }, { headers, signal }),
-        );
+        const begin = (_, signal) =>
+            this.calls[session.service.local("sse")]({ requestId }, { headers, signal });
+        return new Kind(session, begin, listener);
     }
 
     /** Appends a request message: hex, or as it is. */
@@ -333,5 +333,44 @@ export class OldPeer {
             });
         }
         return { items, eof };
+    }
+}
+
+/** A downlink that says what it has to say by appends. The first that fails ends it. */
+class PairCall extends Call {
+    old; // an OldPeer
+
+    #said(append) {
+        append.catch(() => this.cancel());
+        return this;
+    }
+
+    chunk(seqno, text) {
+        return this.#said(this.old.chunk(seqno, text));
+    }
+
+    close() {
+        return this.#said(this.old.close());
+    }
+}
+
+/** Like a Peer, over HTTP/1.1: each call is a downlink with appends beside it. */
+export class PairPeer {
+    #server;
+    #call = null;
+
+    constructor(t, server) {
+        this.#server = server;
+        defer(t, () => this.cut());
+    }
+
+    cut() {
+        this.#call?.cancel();
+    }
+
+    open(session, { position, listener } = {}) {
+        const old = new OldPeer(this.#server, session);
+        this.#call = Object.assign(old.downlink(position, { Kind: PairCall, listener }), { old });
+        return this.#call;
     }
 }
