@@ -58,7 +58,8 @@ struct session_backend {
 
 /* One event of the answer, copied. id: what the backend calls it, for continuing behind it; n == 0:
  * nothing. 1: taken. 0: taken, and no more should come before room(). Otherwise it was not taken:
- * ERR_SYNTAX (is_text is false and it is no such message), ERR_TOO_LARGE. */
+ * ERR_SYNTAX (is_text is false and it is no such message), ERR_TOO_LARGE, ERR_LIMIT (the session
+ * holds as much as it may). */
 int session_job_event(struct session_job *job, struct str content, bool is_text, struct str id);
 
 /* The answer is complete (END_COMPLETED), or there will be none (END_FAILED: the whole session ends
@@ -81,7 +82,7 @@ struct sessions_setup {
     uint64_t lifetime_ms; /* behind the last activity */
     uint64_t key_hold_ms; /* a worker's: how long a key is kept when its client has gone */
     uint64_t max_open;    /* sessions in memory; more run degraded */
-    uint64_t max_bytes;   /* of one session's stream; more: ERR_TOO_LARGE */
+    uint64_t max_bytes;   /* of one session's stream */
 };
 
 struct sessions *sessions_new(const struct sessions_setup *setup);

@@ -3,7 +3,7 @@
  *
  *     session.c         sessions in memory: found, kept, let go
  *     session_open.c    the document and the two streams: created, or read back
- *     session_client.c  one client's connection
+ *     session_client.c, session_say.c, session_next.c  one client's connection
  *     session_write.c   what goes into the two streams
  *     session_job.c     chunks given to the backend, and its answers
  *     session_doc.c     the document's format

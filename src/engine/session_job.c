@@ -57,9 +57,10 @@ static int try_content(enum session_service service, struct str content, bool is
 int session_job_event(struct session_job *job, struct str content, bool is_text, struct str id)
 {
     struct session *s = session_of(job);
-    if (content.n > SESSION_CONTENT_MAX ||
-        s->out.tail + s->out.pending + content.n > s->all->setup.max_bytes)
+    if (content.n > SESSION_CONTENT_MAX)
         return ERR_TOO_LARGE;
+    if (s->out.tail + s->out.pending + content.n > s->all->setup.max_bytes)
+        return ERR_LIMIT;
     int err = try_content(s->doc.service, content, is_text);
     if (err != 0)
         return err;

@@ -110,7 +110,8 @@ static int seal(struct session_write *w)
     struct str rest = buf_str(&w->contents), id, bytes;
     uint64_t ordinal = l->events;
     struct buf event = {0};
-    int err = 0;
+    bool too_much = w->asked != NULL && l->tail + w->contents.n > s->all->setup.max_bytes;
+    int err = too_much ? ERR_TOO_LARGE : 0;
     memcpy(w->mac, s->mac, sizeof w->mac);
     while (rest.n > 0 && err == 0) {
         struct session_content c = cut_content(&rest, &id, &bytes);

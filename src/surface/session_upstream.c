@@ -242,6 +242,8 @@ static void fail_of_event(struct call *c, int err)
         end(c, END_FAILED, str_of(c->message, c->message_n));
     else if (err == ERR_TOO_LARGE)
         fail(c, "the upstream sent an event that is too large");
+    else if (err == ERR_LIMIT)
+        fail(c, "the session holds as many bytes as it may");
     else
         fail(c, "the upstream sent an event that cannot be kept");
 }
