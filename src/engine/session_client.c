@@ -83,10 +83,11 @@ void session_visit_over(struct session_visit *v, enum session_over why, int err)
     session_visit_kick(v);
 }
 
-static void over_gap(struct session_visit *v, uint64_t earliest, uint64_t latest)
+static void over_gap(struct session_visit *v)
 {
-    v->client->earliest = earliest;
-    v->client->latest = latest;
+    uint64_t events = v->session->out.events;
+    v->client->earliest = events > 0 ? 1 : 0;
+    v->client->latest = events;
     session_visit_over(v, SESSION_GAP, ERR_GAP);
 }
 
@@ -183,9 +184,9 @@ static void on_opened(struct store_read *r, int err)
     if (v != NULL && err == 0)
         begin_events(v, r);
     else if (v != NULL && err == ERR_GAP)
-        over_gap(v, s->out.events + 1, s->out.events);
+        over_gap(v);
     else if (v != NULL)
-        session_visit_over(v, err == ERR_NOT_FOUND ? SESSION_EXPIRED : SESSION_FAILED, err);
+        session_visit_over(v, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
     if (err == 0)
         store_read_release(r);
     free(o);
@@ -220,7 +221,7 @@ static void admit(struct session *s, struct session_visit *v)
         session_visit_malformed(v,
                                 "this idempotency key belongs to a session of the other service");
     } else if (v->position > s->out.events && v->position > s->shown) {
-        over_gap(v, s->out.events > 0 ? 1 : 0, s->out.events);
+        over_gap(v);
     } else {
         take_keys(s, v);
         forget_secret(v);

@@ -190,6 +190,9 @@ void sessions_finish(struct sessions *all);
 /* If another of its name is dying, it is called again when that is over. */
 void session_load(struct session *s);
 
+/* A stream of it is not there any more, or not what it was. */
+bool session_is_gone(int err);
+
 /* Each record of a read, in order. Not 0: stops, and is returned. */
 typedef int session_record_fn(void *ctx, const struct session_record *r);
 int session_each_record(const struct slice *slices, size_t n, void *ctx, session_record_fn *fn);

@@ -37,8 +37,7 @@ static bool take_ack(struct session_visit *v, struct buf *out)
 static void subscriber_failed(struct session_visit *v)
 {
     int err = v->subscriber.err;
-    bool gone = err == ERR_GAP || err == ERR_NOT_FOUND || err == ERR_DELETED;
-    session_visit_over(v, gone ? SESSION_EXPIRED : SESSION_FAILED, err);
+    session_visit_over(v, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
 }
 
 /* Makes v->rest begin with a record. False: there is none now. */

@@ -184,7 +184,7 @@ int session_each_record(const struct slice *slices, size_t n, void *ctx, session
     return err;
 }
 
-static bool is_gone(int err)
+bool session_is_gone(int err)
 {
     return err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_GAP;
 }
@@ -198,7 +198,7 @@ static bool survives(struct session_load *l, int err)
     }
     if (err != 0) {
         session_check_waiting(l->session); /* some have come since the document was found */
-        fail(l, is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
+        fail(l, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
     }
     return err == 0;
 }
