@@ -187,6 +187,12 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 
 /* ---- and of what has gone out ---- */
 
+static void watch_rest(struct h2 *h)
+{
+    if (!timer_running(&h->rest))
+        sched_start(sched_of(h), &h->rest, REST_MS);
+}
+
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct h2 *h = ctx;
@@ -199,9 +205,10 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
     }
     bool answered = (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
                     (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
-    /* The rest of a request whose answer does not depend on it is not waited for. */
-    if (answered && s != NULL && !s->remote_done && !h2_stream_awaits(s))
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
+    if (answered && s != NULL && !s->remote_done) {
+        s->answered = true;
+        watch_rest(h);
+    }
     return 0;
 }
 
@@ -402,15 +409,14 @@ static bool window_is_shut(const struct h2 *h, int32_t id)
            nghttp2_session_get_remote_window_size(h->session) <= 0;
 }
 
-/* A body that the peer sends without asking is waited for a moment, though it was answered: some
- * clients take a reset, or an end that comes before theirs, for a failure. */
+/* The rest of a request whose answer does not depend on it is not waited for, or only a moment:
+ * some clients take a reset right behind the answer for a failure of it, and some an end that comes
+ * before a body which they send without asking. */
 bool h2_stream_awaits(struct h2_stream *s)
 {
-    struct h2 *h = s->h2;
-    if (!s->small_body || s->remote_done || s->cut || s->rest_looks >= REST_LOOKS)
+    if (!s->small_body || s->remote_done || s->rest_looks >= REST_LOOKS)
         return false;
-    if (!timer_running(&h->rest))
-        sched_start(sched_of(h), &h->rest, REST_MS);
+    watch_rest(s->h2);
     return true;
 }
 
@@ -419,12 +425,12 @@ static void on_rest(struct timer *t)
     struct h2 *h = container_of(t, struct h2, rest);
     list_each (l, &h->streams) {
         struct h2_stream *s = list_item(l, struct h2_stream, link);
-        if (s->x != NULL || !h2_stream_awaits(s))
+        bool held_back = s->ended && s->deferred;
+        if (s->remote_done || s->cut || (!s->answered && !held_back))
             continue;
-        s->rest_looks++;
-        if (h2_stream_awaits(s))
-            continue;
-        if (s->ended && s->deferred)
+        if (++s->rest_looks < REST_LOOKS)
+            watch_rest(h);
+        else if (held_back)
             h2_stream_resume(s);
         else
             nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);

@@ -25,8 +25,8 @@ struct h2 {
     struct h2_guard guard;
     struct h2_scan scan;
     struct timer sweep; /* looks for streams whose peer takes nothing */
-    struct timer rest; /* ... and for those whose small body has not come, though it was answered */
-    struct block *out; /* frames; from out_from on not put yet. NULL: none */
+    struct timer rest;  /* ... and for answered ones of which the peer has not sent all */
+    struct block *out;  /* frames; from out_from on not put yet. NULL: none */
     uint32_t out_from;
     size_t queued;               /* bytes of this round of sending */
     struct h2_stream *receiving; /* its header list is coming in; NULL: none is */
@@ -65,6 +65,7 @@ struct h2_stream {
     struct h2_trailers *trailers;
     int32_t id;
     bool remote_done;   /* the peer has sent all of the request */
+    bool answered;      /* we have sent all of the response, and it has not */
     bool small_body;    /* all of it is on its way, whatever the answer */
     uint8_t rest_looks; /* so often has `rest` looked for it */
     bool pull_again;    /* woken, or there was more */
