@@ -4,13 +4,17 @@
 #   make run        deps, build, serve           make hunt     the long runs: fuzzing and full counts
 #   make deps       install missing packages     make bench    measure; prints a table
 #   make install    DESTDIR= PREFIX=/usr/local   make format   clang-format over the tree
+#   make examples   the programs in examples/
 #
-# One variant lives in one folder: build/ (release), build/asan/, build/fuzz/. A variant is the
+# One variant lives in one folder: build/ (release), build/asan/, build/fuzz/, build/tsan/. A variant is the
 # same rules with another O and SAN.
 
 CC      ?= gcc
 O       ?= build
 PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR  ?= $(PREFIX)/share/man
 PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2 libprotobuf-c zlib
 VERSION := $(shell cat VERSION)
 
@@ -18,7 +22,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
            -Wwrite-strings -Wvla -Wundef -Wno-unused-parameter
 HARDEN  := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 CFLAGS  ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc -I$(O)/gen $(WARN) $(CFLAGS) \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc -Iinclude -I$(O)/gen $(WARN) $(CFLAGS) \
              $(SAN_FLAGS) $(PKG_CFLAGS)
 LDLIBS  = $(PKG_LIBS) -lpthread
 LDFLAGS_ALL = $(LDFLAGS) $(SAN_FLAGS) -pie -Wl,-z,relro,-z,now
@@ -31,6 +35,10 @@ SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-o
 override CFLAGS := -O1 -g
 else
 SAN_FLAGS := $(HARDEN)
+endif
+ifdef TSAN
+SAN_FLAGS := -fsanitize=thread -fPIE
+override CFLAGS := -O1 -g
 endif
 ifdef FUZZ
 CC        := clang
@@ -58,19 +66,20 @@ endif
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
 
-SRC   := $(sort $(shell find src -name '*.c'))
+SRC   := $(sort $(shell find src -name '*.c' -not -path 'src/client/*'))
 CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
 GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(sort $(shell find src -name '*.proto')))
 UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c tests/fault/test_*.c)))
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins deps install format clean hunt fuzz crash kills chaos powercut suite-tls bench help
+.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client chaos powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
-all: $(O)/tidemark
+all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
 
-$(O)/tidemark: $(O)/src/main.o $(O)/libcore.a
+# The commands use the library as any program does, by its header.
+$(O)/tidemark: $(O)/src/main.o $(O)/libcore.a $(O)/libtidemark.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
@@ -104,10 +113,11 @@ $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
 $(O)/libsim.a: $(SIMS)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(O)/tests/%: tests/%.c $(O)/libsim.a $(O)/libcore.a
+$(O)/tests/%: tests/%.c $(O)/libsim.a $(O)/libcore.a $(O)/libtidemark.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libsim.a $(O)/libcore.a $(LDLIBS) -lcmocka
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libsim.a $(O)/libcore.a $(O)/libtidemark.a \
+	    $(LDLIBS) -lcmocka
 
 $(O)/bench/%.o: bench/%.c Makefile
 	@mkdir -p $(@D)
@@ -135,7 +145,92 @@ $(O)/tests/powercut/disk: tests/powercut/disk.c Makefile
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests $$(pkg-config --cflags fuse3) -MMD -MP $(LDFLAGS_ALL) -o $@ $< \
 	    $$(pkg-config --libs fuse3)
 
-unit-bins: $(UNITS)
+# libtidemark: objects of their own, with everything hidden but what tidemark.h declares, and
+# without asserts. Of base/ it takes what neither allocates nor aborts.
+LIB_SRC  := $(sort $(wildcard src/client/*.c)) $(patsubst %,src/base/%.c,str num utf8 sched)
+LIB_OBJ  := $(patsubst src/%.c,$(O)/lib/%.o,$(LIB_SRC))
+LIB_PKGS := libnghttp2 openssl
+LIB_LIBS = $(shell pkg-config --libs $(LIB_PKGS))
+LIB_ABI  := $(shell sed -n 's/^.define TM_ABI  *\([0-9]*\).*/\1/p' include/tidemark.h)
+LIB_SO   := libtidemark.so.$(LIB_ABI)
+LIB_TESTS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/lib/test_*.c)))
+
+$(O)/lib/%.o: src/%.c Makefile VERSION
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -DNDEBUG -MMD -MP -c -o $@ $<
+
+# One object, in which what is hidden is made local: a program that links it may call its own
+# functions whatever it likes.
+$(O)/libtidemark.a: $(LIB_OBJ)
+	$(call say,LIB,$@)
+	$(Q)$(LD) -r -o $(O)/lib/tidemark.o $^
+	$(Q)objcopy --localize-hidden $(O)/lib/tidemark.o
+	$(Q)rm -f $@ && ar rcs $@ $(O)/lib/tidemark.o
+
+$(O)/$(LIB_SO): $(LIB_OBJ) src/client/exports.map
+	$(call say,LIB,$@)
+	$(Q)$(CC) $(LDFLAGS) $(SAN_FLAGS) -shared -Wl,-soname,$(LIB_SO) -Wl,-z,relro,-z,now \
+	    -Wl,--version-script=src/client/exports.map -o $@ $(LIB_OBJ) $(LIB_LIBS)
+
+$(O)/libtidemark.so: $(O)/$(LIB_SO)
+	$(Q)ln -sf $(LIB_SO) $@
+
+# For tests, which look inside.
+$(O)/lib/libinside.a: $(LIB_OBJ)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(O)/tests/lib/%: tests/lib/%.c $(O)/lib/libinside.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/lib/libinside.a \
+	    $(LIB_LIBS) -lpthread -lcmocka $(TEST_LIBS)
+
+# It drives the library from that loop.
+$(O)/tests/lib/test_loop: TEST_LIBS = $(shell pkg-config --libs libuv)
+
+# Fuzz targets of the library's own parsers; the shorter stem is chosen over fuzz_% above.
+$(O)/fuzz_lib_%: tests/fuzz/fuzz_lib_%.c $(O)/lib/libinside.a
+	$(CC) $(ALL_CFLAGS) -Itests -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< $(O)/lib/libinside.a $(LIB_LIBS)
+
+# Examples are built as a newcomer would, against what `make install` puts down: the header and
+# -ltidemark, with no other flag of ours. One is C++.
+EXAMPLES := $(patsubst examples/%.c,$(O)/examples/%,$(wildcard examples/*.c)) \
+            $(patsubst examples/%.cc,$(O)/examples/%,$(wildcard examples/*.cc))
+STAGE     = $(abspath $(O))/stage
+STRICT   := -Wall -Wextra -Wpedantic -Werror
+
+$(O)/stage/done: $(O)/libtidemark.a $(O)/libtidemark.so include/tidemark.h src/client/tidemark.pc.in Makefile
+	$(call say,STAGE,$(O)/stage)
+	$(Q)rm -rf $(O)/stage && $(MAKE) --no-print-directory O=$(O) DESTDIR=$(STAGE) PREFIX=/usr install-lib >/dev/null
+	$(Q)touch $@
+
+$(O)/examples/%: examples/%.c $(O)/stage/done
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -std=c11 $(STRICT) $(CFLAGS) $(EXAMPLE_SAN) -I$(STAGE)/usr/include -o $@ $< \
+	    -L$(STAGE)/usr/lib -Wl,-rpath,$(STAGE)/usr/lib -ltidemark
+
+$(O)/examples/%: examples/%.cc $(O)/stage/done
+	@mkdir -p $(@D)
+	$(call say,CXX,$@)
+	$(Q)$(CXX) -std=c++11 $(STRICT) $(CFLAGS) $(EXAMPLE_SAN) -I$(STAGE)/usr/include -o $@ $< \
+	    -L$(STAGE)/usr/lib -Wl,-rpath,$(STAGE)/usr/lib -ltidemark
+
+ifdef SAN
+EXAMPLE_SAN := $(SAN_FLAGS)
+endif
+
+examples: $(EXAMPLES)
+
+# What the public client suite talks to.
+ADAPTER := $(O)/tests/conformance/client-adapter/adapter
+$(ADAPTER): tests/conformance/client-adapter/adapter.c $(O)/libtidemark.a
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libtidemark.a $(LIB_LIBS)
+
+unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER)
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 
 deps:
@@ -175,6 +270,11 @@ crash:
 kills: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node kill-hunt.mjs
 
+# The example client killed 200 times in its conversations, with a backend and with an echo.
+kills-client: all examples
+	cd tests/e2e && npm ci --no-audit --no-fund && export TIDEMARK_BIN=$(abspath $(O)/tidemark) && \
+	    node lib-kill-hunt.mjs && TIDEMARK_KILLS=200 node --test --test-reporter=spec session-chat.test.mjs
+
 # Sessions whose connections are cut at every turn, with full counts.
 chaos: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node session-hunt.mjs
@@ -188,23 +288,36 @@ powercut: all
 suite-tls: all
 	cd tests/conformance && npm ci --no-audit --no-fund && TIDEMARK_TLS=1 TIDEMARK_BIN=$(abspath $(O)/tidemark) npm test
 
-hunt: fuzz crash kills chaos powercut suite-tls
+hunt: fuzz crash kills kills-client chaos powercut suite-tls
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench
 	scripts/bench
 
-install: all
-	install -d $(DESTDIR)$(PREFIX)/bin
+install: all install-lib
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man3
 	install -m 755 $(O)/tidemark $(DESTDIR)$(PREFIX)/bin/tidemark
+	install -m 644 man/tidemark.1 $(DESTDIR)$(MANDIR)/man1/tidemark.1
+	install -m 644 man/libtidemark.3 $(DESTDIR)$(MANDIR)/man3/libtidemark.3
+
+# What a program needs that is built with the library. The .pc file says where it went, so that it
+# is made anew each time.
+install-lib: $(O)/libtidemark.a $(O)/libtidemark.so
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 include/tidemark.h $(DESTDIR)$(INCLUDEDIR)/tidemark.h
+	install -m 644 $(O)/libtidemark.a $(DESTDIR)$(LIBDIR)/libtidemark.a
+	install -m 644 $(O)/$(LIB_SO) $(DESTDIR)$(LIBDIR)/$(LIB_SO)
+	ln -sf $(LIB_SO) $(DESTDIR)$(LIBDIR)/libtidemark.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' src/client/tidemark.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/tidemark.pc
 
 format:
-	clang-format -i $$(git ls-files -co --exclude-standard '*.c' '*.h')
+	clang-format -i $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cc')
 
 clean:
 	rm -rf build
 
 help:
-	@sed -n '3,7s/^# \{0,1\}//p' Makefile
+	@sed -n '3,8s/^# \{0,1\}//p' Makefile
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -15,7 +15,7 @@ static const struct command {
     {"tail", cmd_tail, "print a stream and follow it as it grows"},
     {"ls", cmd_ls, "list streams"},
     {"rm", cmd_rm, "delete streams"},
-    {"session", cmd_session, "look at sessions"},
+    {"session", cmd_session, "look at sessions, or hold one"},
     {"doctor", cmd_doctor, "verify a data directory, and repair it"},
     {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
     {"version", cmd_version, "print the version"},

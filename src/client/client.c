@@ -1,176 +1,358 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/client.h"
-#include "base/mem.h"
-#include "client/request.h"
-#include "http/url.h"
+/* A client: its options, its turns, its errors. */
+#include "client/core.h"
+#include "client/http.h"
+#include "client/place.h"
+#include "client/wire.h"
 
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/rand.h>
+#include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-static void set_default(uint32_t *field, uint32_t value)
+#define POLLED_AT_ONCE 64
+
+int tm_abi(void)
 {
-    if (*field == 0)
-        *field = value;
+    return TM_ABI;
 }
 
-static void take_token(struct client *c, const char *token)
+const char *tm_version(void)
 {
-    struct buf value = {0};
-    buf_printf(&value, "Bearer %s", token);
-    c->authorization = client_copy(buf_str(&value));
-    buf_deinit(&value);
+    return TIDEMARK_VERSION;
 }
 
-static void take_options(struct client *c, const struct client_options *options)
-{
-    struct client_options *o = &c->options;
-    if (options)
-        *o = *options;
-    set_default(&o->connect_timeout_ms, 10 * 1000);
-    set_default(&o->stall_timeout_s, 30);
-    set_default(&o->live_timeout_s, 90);
-    set_default(&o->retry_first_ms, 100);
-    set_default(&o->retry_max_ms, 10 * 1000);
-    if (o->value_max == 0)
-        o->value_max = 64 * 1024 * 1024;
-    if (o->token)
-        take_token(c, o->token);
-    o->token = NULL; /* it was lent */
-}
+/* ---- errors and news ---- */
 
-static bool is_loopback(struct str host)
+const char *tm_error_text(int err)
 {
-    return str_eq_nocase(host, STR("localhost")) || str_starts(host, STR("127.")) ||
-           str_eq(host, STR("::1"));
-}
-
-static int take_server(struct client *c, struct str server)
-{
-    if (str_starts(server, STR("unix:"))) {
-        struct str path = str_skip(server, 5);
-        if (path.n == 0)
-            return ERR_SYNTAX;
-        c->socket_path = client_copy(path);
-        c->base = client_copy(STR("http://localhost"));
-        c->is_near = true;
-        return 0;
+    switch (err) {
+    case 0: return "success";
+#define X(name, code, text)                                                                        \
+    case code: return text;
+        TM_ERRORS(X)
+#undef X
+    default: return "unknown error";
     }
-    struct url url;
-    if (url_parse(server, &url) != 0 || url.query.p)
-        return ERR_SYNTAX;
-    while (server.n > 0 && server.p[server.n - 1] == '/')
-        server.n--;
-    c->base = client_copy(server);
-    c->is_near = is_loopback(url.host);
-    return 0;
 }
 
-int client_new(const char *server, const struct client_options *options, struct client **out)
+const char *tm_error(const struct tm_client *c)
 {
-    struct client *c = mem_zalloc(sizeof *c);
-    c->watch_fd = -1;
-    c->server = client_copy(str_of_cstr(server));
-    take_options(c, options);
-    int err = take_server(c, str_of_cstr(server));
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        abort(); /* out of memory, as with mem_alloc */
-    c->multi = curl_multi_init();
-    c->easy = curl_easy_init();
-    if (c->multi == NULL || c->easy == NULL)
-        abort();
-    if (err) {
-        client_free(c);
+    return c == NULL ? "" : c->error;
+}
+
+/* Of valid UTF-8, the controls (U+0080 to U+009F among them); of anything else, all but ASCII. */
+void text_make_safe(char *text)
+{
+    size_t n = strlen(text);
+    n -= utf8_incomplete_tail(str_of(text, n));
+    text[n] = 0;
+    bool utf8 = utf8_valid(str_of(text, n));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char ch = (unsigned char)text[i];
+        bool c1 = ch == 0xc2 && (unsigned char)text[i + 1] < 0xa0;
+        if (ch < 0x20 || ch == 0x7f || (ch >= 0x80 && !utf8)) {
+            text[i] = '?';
+        } else if (c1) {
+            text[i] = text[i + 1] = '?';
+            i++;
+        }
+    }
+}
+
+int client_fail(struct tm_client *c, int err, const char *fmt, ...)
+{
+    va_list ap;
+    char text[ERROR_SIZE]; /* the old sentence may be an argument */
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    text_make_safe(text);
+    memcpy(c->error, text, strlen(text) + 1);
+    return err;
+}
+
+void client_notice(struct tm_client *c, const char *fmt, ...)
+{
+    va_list ap;
+    char text[ERROR_SIZE];
+    if (c->options.notice == NULL)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    text_make_safe(text);
+    c->options.notice(c->options.notice_ctx, text);
+}
+
+uint64_t client_backoff_ms(struct tm_client *c, unsigned failures)
+{
+    uint64_t bound = (uint64_t)c->options.retry_first_ms, max = (uint64_t)c->options.retry_max_ms;
+    uint32_t draw;
+    for (unsigned i = 1; i < failures && bound < max; i++)
+        bound += bound / 2 + 1;
+    if (bound > max)
+        bound = max;
+    /* Without randomness the whole wait is the safe one. */
+    if (RAND_bytes((unsigned char *)&draw, sizeof(draw)) != 1)
+        return bound;
+    return draw % (bound + 1);
+}
+
+/* ---- opening and closing ---- */
+
+static void *system_alloc(void *ctx, void *p, size_t n)
+{
+    return realloc(p, n);
+}
+
+static void system_free(void *ctx, void *p)
+{
+    free(p);
+}
+
+static const struct tm_allocator system_memory = {.alloc = system_alloc, .free = system_free};
+
+static uint64_t clock_ms(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static uint64_t awake_ms(const struct sched *s)
+{
+    return clock_ms(CLOCK_MONOTONIC);
+}
+
+static void or_default(int *setting, int standard)
+{
+    if (*setting == 0)
+        *setting = standard;
+}
+
+static void fill_in(struct tm_options *o)
+{
+    or_default(&o->connect_timeout_ms, 10000);
+    or_default(&o->request_timeout_ms, 30000);
+    or_default(&o->live_timeout_ms, 90000);
+    or_default(&o->retry_first_ms, 100);
+    or_default(&o->retry_max_ms, 10000);
+    if (o->answer_max == 0)
+        o->answer_max = (size_t)64 * 1024 * 1024;
+}
+
+static bool token_ok(const char *token)
+{
+    for (; *token != 0; token++)
+        if (*token <= 0x20 || *token >= 0x7f)
+            return false;
+    return true;
+}
+
+static bool options_ok(const struct tm_options *o)
+{
+    return o->server != NULL && (o->stream_path == NULL || *o->stream_path == '/') &&
+           (o->token == NULL || token_ok(o->token)) && o->connect_timeout_ms > 0 &&
+           o->request_timeout_ms > 0 && o->live_timeout_ms > 0 && o->retry_first_ms > 0 &&
+           o->retry_max_ms > 0 && (unsigned)o->http <= TM_HTTP_2 &&
+           (o->allocator == NULL || (o->allocator->alloc != NULL && o->allocator->free != NULL));
+}
+
+/* The caller's texts are in *text; ours replace them. */
+static int own(struct tm_client *c, const char **text)
+{
+    const char *theirs = *text;
+    if (theirs == NULL)
+        return 0;
+    *text = client_copy(c, str_of_cstr(theirs));
+    return *text == NULL ? TM_E_NOMEM : 0;
+}
+
+static int own_texts(struct tm_client *c, const struct tm_options *o)
+{
+    c->options.server = o->server;
+    if (own(c, &c->options.server) != 0)
+        return TM_E_NOMEM;
+    c->options.token = o->token;
+    if (own(c, &c->options.token) != 0)
+        return TM_E_NOMEM;
+    c->options.ca_file = o->ca_file;
+    if (own(c, &c->options.ca_file) != 0)
+        return TM_E_NOMEM;
+    c->options.stream_path = o->stream_path;
+    return own(c, &c->options.stream_path);
+}
+
+int tm_open(const struct tm_options *options, struct tm_client **out)
+{
+    struct tm_options o = {0};
+    if (options == NULL || out == NULL || options->size < offsetof(struct tm_options, token))
+        return TM_E_INVALID;
+    memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
+    o.size = sizeof(o);
+    fill_in(&o);
+    if (!options_ok(&o))
+        return TM_E_INVALID;
+
+    const struct tm_allocator *mem = o.allocator != NULL ? o.allocator : &system_memory;
+    struct tm_client *c = mem->alloc(mem->ctx, NULL, sizeof(*c));
+    if (c == NULL)
+        return TM_E_NOMEM;
+    memset(c, 0, sizeof(*c));
+    c->mem = *mem;
+    c->options = o;
+    c->options.server = c->options.token = c->options.ca_file = c->options.stream_path = NULL;
+    c->options.allocator = NULL;
+    list_init(&c->wires);
+    sched_init(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
+    c->sched.awake_ms = awake_ms;
+
+    int err = own_texts(c, &o);
+    if (err == 0)
+        err = place_parse(c, o.server, &c->place);
+    if (err == 0 && c->place.tls)
+        err = wire_tls_new(c);
+    if (err != 0) {
+        if (c->error[0] != 0)
+            client_notice(c, "%s", c->error);
+        tm_close(c);
         return err;
     }
     *out = c;
     return 0;
 }
 
-void client_free(struct client *c)
+void tm_close(struct tm_client *c)
 {
     if (c == NULL)
         return;
-    curl_easy_cleanup(c->easy);
-    curl_multi_cleanup(c->multi);
-    curl_global_cleanup();
-    free(c->server);
-    free(c->base);
-    free(c->socket_path);
-    free(c->authorization);
-    free(c);
+    http_close_all(c);
+    wire_tls_free(c);
+    place_free(c, &c->place);
+    client_free(c, (char *)c->options.server);
+    if (c->options.token != NULL)
+        client_free_secret(c, (char *)c->options.token, strlen(c->options.token));
+    client_free(c, (char *)c->options.ca_file);
+    client_free(c, (char *)c->options.stream_path);
+    struct tm_allocator mem = c->mem;
+    mem.free(mem.ctx, c);
 }
 
-const char *client_error(const struct client *c)
+/* ---- turns ---- */
+
+static void turn(struct tm_client *c)
 {
-    return c->error;
+    http_turn(c);
+    sched_turn(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
+    http_flush(c);
 }
 
-void client_watch(struct client *c, int fd)
+int tm_turn(struct tm_client *c)
 {
-    c->watch_fd = fd;
+    turn(c);
+    int news = c->happened;
+    c->happened = false;
+    return news;
 }
 
-int client_create(struct client *c, const char *name, const struct client_config *config,
-                  bool *created)
+size_t tm_descriptors(const struct tm_client *c, struct tm_descriptor *out, size_t max)
 {
-    struct client_request r;
-    client_request_init(&r, c, "PUT", name);
-    if (config->content_type)
-        client_request_header(&r, "Content-Type", config->content_type);
-    if (config->ttl_s)
-        client_request_header_u64(&r, "Stream-TTL", config->ttl_s);
-    if (config->closed)
-        client_request_header(&r, "Stream-Closed", "true");
-    int err = client_request_run(&r);
-    if (err == 0 && created)
-        *created = r.answer.status == 201;
-    client_request_deinit(&r);
-    return err;
+    return http_descriptors(c, out, max);
 }
 
-int client_head(struct client *c, const char *name, struct client_state *out)
+/* Until a turn has something to do; UINT64_MAX: nothing is planned. */
+static uint64_t wait_ms(const struct tm_client *c)
 {
-    struct client_request r;
-    client_request_init(&r, c, "HEAD", name);
-    int err = client_request_run(&r);
-    if (err == 0 && *r.answer.state.next_offset == '\0')
-        err = client_fail(c, ERR_SYNTAX, "%s does not answer as a stream server does", c->server);
-    if (err == 0)
-        *out = r.answer.state;
-    client_request_deinit(&r);
-    return err;
+    if (!list_empty(&c->sched.tasks) || !list_empty(&c->sched.flushes))
+        return 0;
+    uint64_t wait = sched_wait_ms(&c->sched);
+    if (wait == UINT64_MAX)
+        return wait;
+    uint64_t passed = clock_ms(CLOCK_MONOTONIC) - c->sched.now_ms;
+    return wait > passed ? wait - passed : 0;
 }
 
-int client_append(struct client *c, const char *name, const char *content_type, const void *data,
-                  size_t n, char *next_offset)
+int tm_deadline_ms(const struct tm_client *c)
 {
-    struct client_request r;
-    client_request_init(&r, c, "POST", name);
-    client_request_header(&r, "Content-Type", content_type);
-    r.body = str_of(data, n);
-    r.once = true;
-    int err = client_request_run(&r);
-    if (err == 0 && next_offset)
-        memcpy(next_offset, r.answer.state.next_offset, CLIENT_OFFSET_SIZE);
-    client_request_deinit(&r);
-    return err;
+    uint64_t wait = c->happened ? 0 : wait_ms(c);
+    if (wait == UINT64_MAX)
+        return TM_FOREVER;
+    return wait < INT_MAX ? (int)wait : INT_MAX;
 }
 
-int client_close(struct client *c, const char *name)
+/* Sleeps until a descriptor is ready or the time is over. Interrupted: wakes early. */
+static void wait_for_descriptors(struct tm_client *c, uint64_t ms)
 {
-    struct client_request r;
-    client_request_init(&r, c, "POST", name);
-    client_request_header(&r, "Stream-Closed", "true");
-    int err = client_request_run(&r);
-    client_request_deinit(&r);
-    return err;
+    struct tm_descriptor wanted[POLLED_AT_ONCE];
+    struct pollfd polled[POLLED_AT_ONCE];
+    size_t n = tm_descriptors(c, wanted, POLLED_AT_ONCE);
+    /* More than are looked at: nothing may be overlooked for long. */
+    if (n > POLLED_AT_ONCE) {
+        n = POLLED_AT_ONCE;
+        ms = ms < 10 ? ms : 10;
+    }
+    for (size_t i = 0; i < n; i++)
+        polled[i] = (struct pollfd){
+            .fd = wanted[i].fd,
+            .events =
+                (short)((wanted[i].readable ? POLLIN : 0) | (wanted[i].writable ? POLLOUT : 0)),
+        };
+    poll(polled, n, ms < INT_MAX ? (int)ms : ms == UINT64_MAX ? -1 : INT_MAX);
 }
 
-int client_delete(struct client *c, const char *name)
+struct limit {
+    bool ever;
+    uint64_t at_ms;
+};
+
+static struct limit limit_of(int timeout_ms)
 {
-    struct client_request r;
-    client_request_init(&r, c, "DELETE", name);
-    int err = client_request_run(&r);
-    client_request_deinit(&r);
-    return err;
+    if (timeout_ms < 0)
+        return (struct limit){0};
+    return (struct limit){true, clock_ms(CLOCK_MONOTONIC) + (uint64_t)timeout_ms};
+}
+
+/* Sleeps for no longer than there is to wait; false: the time is over. */
+static bool sleep_within(struct tm_client *c, struct limit limit)
+{
+    uint64_t now = clock_ms(CLOCK_MONOTONIC), wait = wait_ms(c);
+    if (limit.ever && now >= limit.at_ms)
+        return false;
+    if (limit.ever && limit.at_ms - now < wait)
+        wait = limit.at_ms - now;
+    wait_for_descriptors(c, wait);
+    return true;
+}
+
+int tm_wait(struct tm_client *c, int timeout_ms)
+{
+    struct limit limit = limit_of(timeout_ms);
+    for (;;) {
+        if (tm_turn(c))
+            return 1;
+        if (!sleep_within(c, limit))
+            return 0;
+    }
+}
+
+/* News of others stay news for the next tm_turn. */
+int client_wait_for(struct tm_client *c, bool (*done)(void *ctx), void *ctx, int timeout_ms)
+{
+    struct limit limit = limit_of(timeout_ms);
+    for (;;) {
+        if (done(ctx))
+            return 0;
+        turn(c);
+        if (done(ctx))
+            return 0;
+        if (!sleep_within(c, limit))
+            return client_fail(c, TM_E_TIMEOUT, "%s", tm_error_text(TM_E_TIMEOUT));
+    }
 }

@@ -1,424 +1,317 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A follower makes one request after another, each from the last position it knows: catch-up reads
- * until the tail, then live ones. What it hands over is counted from that position on, in values
- * (JSON) or bytes; when a connection breaks half-way, the next answer begins at the same position
- * again, and just as much of it is passed over. */
-#include "base/b64.h"
-#include "base/clock.h"
-#include "base/mem.h"
-#include "base/rand.h"
-#include "client/backoff.h"
-#include "client/client.h"
-#include "client/json_values.h"
-#include "client/request.h"
-#include "http/sse_parse.h"
-#include "store/content.h"
+ * until the tail, then live ones. What an answer brings is held back until the position behind it
+ * is known as well: the end of a plain answer, the control event of a live one. So nothing is
+ * handed out that a later request would bring again, wherever a connection breaks.
+ *
+ * What was brought waits in a queue of pieces, and nothing more is asked for until it was taken.
+ * Only a live answer under way goes on; when more than answer_max has gathered it is left, and
+ * asked for again from there. */
+#include "client/follower.h"
 
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* An answer that came sooner, with nothing new, is not asked for again at once. */
 #define SOON_MS 200
 
-struct client_follower {
-    struct client *client;
-    char *name;
-    struct client_follow_options options; /* but for `from` */
-    struct client_state state;            /* next_offset: the position */
-    char cursor[CLIENT_CURSOR_SIZE];
-    enum content_kind kind; /* as of the first answer */
-    bool live;              /* caught up once */
-    bool polls;             /* live by long-polling, not SSE */
-    bool at_tail;
-    uint64_t handed; /* values or bytes handed over past the position */
-    uint64_t seen;   /* of this answer, past the position */
-    bool moved;      /* this answer brought something */
-    bool leave;      /* this answer has done its work: its end is no failure */
-    struct json_values values;
-    struct sse_parser sse;
-    struct buf decoded, scratch;
-    struct backoff backoff;
-    uint64_t last_good_ms; /* when the server last answered well */
-};
-
-/* -- handing over ----------------------------------------------------------------------------- */
-
-static int call_data(struct client_follower *f, struct str data)
+/* For good, with the message that is set. */
+static void give_up(struct tm_follower *f, int err)
 {
-    f->moved = true;
-    return f->options.data(f->options.user, data.p, data.n) == 0 ? 0 : ERR_CANCELLED;
+    f->err = err;
+    client_happened(f->client);
 }
 
-static int hand_value(void *user, struct str value)
+/* -- asking ----------------------------------------------------------------------------------- */
+
+/* The next request is due when the last is over and all it brought was taken. */
+static void go_on(struct tm_follower *f)
 {
-    struct client_follower *f = user;
-    if (f->seen++ < f->handed)
-        return 0;
-    f->handed++;
-    return call_data(f, value);
+    if (!f->err && !f->ended && !f->nomem && !f->under_way && !timer_running(&f->retry) &&
+        list_empty(&f->queue))
+        sched_post(&f->client->sched, &f->go);
 }
 
-static int hand_bytes(struct client_follower *f, struct str bytes)
+static enum follower_mode next_mode(const struct tm_follower *f)
 {
-    uint64_t known = f->handed - f->seen;
-    f->seen += bytes.n;
-    if (bytes.n <= known)
-        return 0;
-    f->handed = f->seen;
-    return call_data(f, str_skip(bytes, known));
+    if (!f->live)
+        return CATCH_UP;
+    return f->polls ? LONG_POLL : LIVE_SSE;
 }
 
-/* All before `next` is handed over, and maybe more, if the answer before this one broke off. */
-static int advance(struct client_follower *f, const char *next, bool up_to_date)
+static int make_path(struct tm_follower *f)
 {
-    struct client *c = f->client;
-    if (*next == '\0' || strlen(next) >= sizeof f->state.next_offset)
-        return client_fail(c, ERR_SYNTAX, "%s does not answer as a stream server does", c->server);
-    f->handed -= f->seen;
-    f->seen = 0;
-    f->moved = f->moved || strcmp(next, f->state.next_offset) != 0;
-    f->at_tail = up_to_date;
-    snprintf(f->state.next_offset, sizeof f->state.next_offset, "%s", next);
-    if (f->options.position && f->options.position(f->options.user, next, up_to_date) != 0)
-        return ERR_CANCELLED;
-    return 0;
-}
-
-/* -- gaps ------------------------------------------------------------------------------------- */
-
-static const char *text_in(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
-static int go_on_from(struct client_follower *f, const char *earliest)
-{
-    /* To be sent where we were just sent away from would go on for ever. */
-    if (strcmp(earliest, f->state.next_offset) == 0)
-        return client_fail(f->client, ERR_GAP, "%s cannot read its own earliest position %s",
-                           f->client->server, earliest);
-    snprintf(f->state.next_offset, sizeof f->state.next_offset, "%s", earliest);
-    f->handed = f->seen = 0;
-    *f->cursor = '\0';
-    f->live = f->at_tail = false;
-    f->moved = f->leave = true;
-    return 0;
-}
-
-/* ERR_SYNTAX: this is no gap, and the error text is left as it is. */
-static int take_gap(struct client_follower *f, struct str text)
-{
-    json_t *doc = json_loadb(text.p ? text.p : "", text.n, 0, NULL);
-    json_t *object = json_object_get(doc, "gap");
-    struct client_gap gap = {
-        .requested = text_in(object, "requested"),
-        .earliest = text_in(object, "earliest"),
-        .reason = text_in(object, "reason"),
-        .snapshot = text_in(object, "snapshot"),
-    };
-    int err = ERR_SYNTAX;
-    if (gap.requested && gap.earliest && gap.reason &&
-        strlen(gap.earliest) < sizeof f->state.next_offset) {
-        err = client_fail(f->client, ERR_GAP,
-                          "what stood at %s can no longer be read (%s); the earliest position is "
-                          "now %s",
-                          gap.requested, gap.reason, gap.earliest);
-        if (f->options.gap)
-            err = f->options.gap(f->options.user, &gap) == 0 ? go_on_from(f, gap.earliest)
-                                                             : ERR_CANCELLED;
-    }
-    json_decref(doc);
+    struct tm_client *c = f->client;
+    f->path.n = 0;
+    int err = stream_path(c, &f->path, f->name);
+    if (err == 0)
+        err = stream_param(c, &f->path, true, "offset", f->offset);
+    if (err == 0 && f->mode != CATCH_UP)
+        err = stream_param(c, &f->path, false, "live", f->mode == LIVE_SSE ? "sse" : "long-poll");
+    if (err == 0 && f->mode != CATCH_UP && f->cursor[0])
+        err = stream_param(c, &f->path, false, "cursor", f->cursor);
     return err;
 }
 
-/* -- live events ------------------------------------------------------------------------------ */
-
-/* Padded base64 over any number of lines into f->decoded. The decoder of the unpadded alphabet is
- * the strict one, so the text is brought to that form. */
-static int decode(struct client_follower *f, struct str text)
+static void out_of_memory(struct tm_follower *f)
 {
-    struct buf *plain = &f->scratch;
-    plain->n = f->decoded.n = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        if (c == '-' || c == '_')
-            return ERR_SYNTAX;
-        if (c != '\n')
-            buf_putc(plain, c == '+' ? '-' : c == '/' ? '_' : c);
-    }
-    if (plain->n % 4 != 0)
-        return ERR_SYNTAX;
-    for (int i = 0; i < 2 && plain->n > 0 && plain->p[plain->n - 1] == '='; i++)
-        plain->n--;
-    return b64url_take(&f->decoded, buf_str(plain));
+    f->nomem = true;
+    client_happened(f->client);
 }
 
-static int take_data_event(struct client_follower *f, struct str data)
+static void on_go(struct task *t)
 {
-    if (f->kind != CONTENT_JSON) {
-        if (decode(f, data) != 0)
-            return client_fail(f->client, ERR_SYNTAX, "%s sent broken base64", f->client->server);
-        return hand_bytes(f, buf_str(&f->decoded));
-    }
-    json_values_reset(&f->values);
-    int err = json_values_feed(&f->values, data);
-    return err ? err : json_values_end(&f->values);
-}
-
-static void keep_end(struct client_follower *f, const char *reason)
-{
-    f->state.closed = true;
-    snprintf(f->state.end_reason, sizeof f->state.end_reason, "%s", reason ? reason : "");
-}
-
-static int take_control_event(struct client_follower *f, struct str data)
-{
-    json_t *doc = json_loadb(data.p ? data.p : "", data.n, 0, NULL);
-    const char *next = text_in(doc, "streamNextOffset");
-    const char *cursor = text_in(doc, "streamCursor");
-    bool closed = json_is_true(json_object_get(doc, "streamClosed"));
-    if (cursor)
-        snprintf(f->cursor, sizeof f->cursor, "%s", cursor);
-    if (closed)
-        keep_end(f, text_in(doc, "endReason"));
-    int err =
-        advance(f, next ? next : "", closed || json_is_true(json_object_get(doc, "upToDate")));
-    json_decref(doc);
-    f->leave = f->leave || (err == 0 && closed);
-    return err;
-}
-
-static int take_gap_event(struct client_follower *f, struct str data)
-{
-    int err = take_gap(f, data);
-    if (err == ERR_SYNTAX)
-        return client_fail(f->client, ERR_GAP, "%s reports a gap that cannot be understood",
-                           f->client->server);
-    return err;
-}
-
-static int take_event(void *user, const struct sse_event *event)
-{
-    struct client_follower *f = user;
-    int err = 0;
-    if (str_eq(event->type, STR("data")))
-        err = take_data_event(f, event->data);
-    else if (str_eq(event->type, STR("control")))
-        err = take_control_event(f, event->data);
-    else if (str_eq(event->type, STR("gap")))
-        err = take_gap_event(f, event->data);
-    return err == 0 && f->leave ? ERR_CANCELLED : err;
-}
-
-/* -- one request ------------------------------------------------------------------------------ */
-
-static bool is_sse(const struct client_follower *f)
-{
-    return f->live && !f->polls;
-}
-
-/* The content type is the stream's own in all answers but SSE. */
-static void learn_type(struct client_follower *f, const struct client_answer *a)
-{
-    if (*f->state.content_type || *a->state.content_type == '\0' || is_sse(f))
-        return;
-    memcpy(f->state.content_type, a->state.content_type, sizeof f->state.content_type);
-    f->kind = content_kind(str_of_cstr(f->state.content_type));
-    f->polls = f->kind == CONTENT_TEXT;
-}
-
-static int take_sse(struct client_follower *f, const struct client_answer *a, struct str bytes)
-{
-    if (f->kind != CONTENT_JSON && !a->base64) {
-        f->polls = true; /* bytes as bare text do not survive SSE */
-        f->leave = true;
-        return ERR_CANCELLED;
-    }
-    return sse_parser_feed(&f->sse, bytes);
-}
-
-static int take_body(struct client_request *r, struct str bytes)
-{
-    struct client_follower *f = r->user;
-    int err;
-    learn_type(f, &r->answer);
-    if (is_sse(f))
-        err = take_sse(f, &r->answer, bytes);
-    else if (f->kind == CONTENT_JSON)
-        err = json_values_feed(&f->values, bytes);
+    struct tm_follower *f = container_of(t, struct tm_follower, go);
+    struct http_request *r = &f->request;
+    f->mode = next_mode(f);
+    f->moved = f->leave = false;
+    f->body.n = 0;
+    f->head_err = 0;
+    f->message[0] = '\0';
+    follower_drop_held(f);
+    sse_reset(&f->sse);
+    stream_answer_init(&f->answer);
+    f->began_ms = stream_now_ms(f->client);
+    int err = make_path(f);
+    r->path = bytes_str(&f->path);
+    r->live = f->mode != CATCH_UP;
+    r->n_headers = 0;
+    if (f->mode == LIVE_SSE)
+        stream_header(r, STR("accept"), STR("text/event-stream"));
+    if (err == 0)
+        err = http_start(r);
+    if (err == 0)
+        f->under_way = true;
+    else if (err == TM_E_NOMEM)
+        out_of_memory(f);
     else
-        err = hand_bytes(f, bytes);
-    if (err == ERR_JSON || err == ERR_TOO_LARGE)
-        client_fail(f->client, err, "%s sent what cannot be used: %s", f->client->server,
-                    err == ERR_JSON ? "this is not JSON" : "a value above the limit");
-    return err;
+        give_up(f, follower_complain(f, err, "the path cannot be sent"));
 }
 
-static void prepare(struct client_follower *f, struct client_request *r)
+static void on_retry(struct timer *t)
 {
-    client_request_init(r, f->client, "GET", f->name);
-    client_request_param(r, "offset", str_of_cstr(f->state.next_offset));
-    if (f->live)
-        client_request_param(r, "live", is_sse(f) ? STR("sse") : STR("long-poll"));
-    if (f->live && *f->cursor)
-        client_request_param(r, "cursor", str_of_cstr(f->cursor));
-    r->live = f->live;
-    r->user = f;
-    r->on_body = take_body;
-    f->seen = 0;
-    f->moved = f->leave = f->at_tail = false;
-    json_values_reset(&f->values);
-    sse_parser_reset(&f->sse);
+    go_on(container_of(t, struct tm_follower, retry));
 }
 
-/* A whole answer that is not SSE: its headers say where it ends. */
-static int finish_read(struct client_follower *f, const struct client_answer *a)
+static void wait_then_go(struct tm_follower *f, uint64_t ms)
 {
-    learn_type(f, a);
-    if (!a->framed)
-        return client_fail(f->client, ERR_SYNTAX, "%s does not say where its answers end",
-                           f->client->server);
-    bool is_empty = f->values.state == JSON_VALUES_BEFORE;
-    if (f->kind == CONTENT_JSON && !is_empty && json_values_end(&f->values) != 0)
-        return client_fail(f->client, ERR_JSON, "%s sent half a JSON array", f->client->server);
-    if (*a->cursor)
-        memcpy(f->cursor, a->cursor, sizeof f->cursor);
-    if (a->state.closed)
-        keep_end(f, a->state.end_reason);
-    int err = advance(f, a->state.next_offset, a->up_to_date || a->state.closed);
-    /* An answer with nothing new is at the tail, whether it says so or not. */
-    f->at_tail = f->at_tail || !f->moved;
-    return err;
+    sched_start(&f->client->sched, &f->retry, ms);
 }
 
-static int refused(struct client_follower *f, const struct client_answer *a, int err)
+static void note_good(struct tm_follower *f)
 {
-    if (a->status == 410) {
-        int gap = take_gap(f, buf_str(&a->body));
-        return gap == ERR_SYNTAX ? err : gap;
-    }
-    /* Of what a follower sends, only the offset can be wrong. */
-    return a->status == 400 && err == ERR_SYNTAX ? ERR_OFFSET : err;
+    f->failures = 0;
+    follower_note_life(f);
 }
 
-/* One request from the position on. *again: it failed in a way that may pass. */
-static int read_on(struct client_follower *f, uint64_t *wait_ms, bool *again)
+/* What failed may pass. */
+static void wait_to_retry(struct tm_follower *f, int err)
 {
-    struct client_request r;
-    prepare(f, &r);
-    bool sse = is_sse(f);
-    int err = client_request_run(&r);
-    *wait_ms = r.answer.retry_after_ms;
-    *again = client_request_may_retry(&r, err);
-    /* Whether the client of a sealed session comes back, nobody knows: only who follows can wait.
-     */
-    if (err == ERR_KEY_ABSENT && f->options.stop_at_tail)
-        *again = false;
-    if (f->leave && err == ERR_CANCELLED)
-        err = 0;
-    else if (err == 0 && !sse)
-        err = finish_read(f, &r.answer);
-    else if (err && r.answer.status >= 400)
-        err = refused(f, &r.answer, err);
-    client_request_deinit(&r);
-    return err;
-}
-
-/* -- the run ---------------------------------------------------------------------------------- */
-
-/* After an answer: closed streams end, and a reader who has caught up goes live. */
-static bool is_over(struct client_follower *f)
-{
-    if (f->state.closed && f->at_tail)
-        return true;
-    if (f->options.stop_at_tail)
-        return f->at_tail;
-    f->live = f->live || f->at_tail;
-    return false;
-}
-
-static void note_good(struct client_follower *f)
-{
-    f->last_good_ms = clock_mono_ms();
-    backoff_reset(&f->backoff);
-}
-
-static int wait_after_failure(struct client_follower *f, int err, uint64_t least_ms)
-{
-    struct client *c = f->client;
+    struct tm_client *c = f->client;
     if (f->moved)
         note_good(f);
-    uint64_t wait = backoff_next(&f->backoff, least_ms, rand_u64());
-    uint64_t limit = f->options.retry_for_ms;
-    if (limit && clock_mono_ms() - f->last_good_ms + wait > limit)
-        return client_fail(c, err, "%s; gave up after %llu s", c->error,
-                           (unsigned long long)limit / 1000);
-    client_notice(c, "%s; trying again in %.1f s", c->error, (double)wait / 1000);
-    return client_wait(c, wait);
+    uint64_t ms = stream_retry_ms(c, ++f->failures, &f->answer);
+    if (f->retry_for_ms && stream_now_ms(c) - f->good_ms + ms > f->retry_for_ms) {
+        size_t n = strlen(f->message);
+        snprintf(f->message + n, sizeof f->message - n, "; gave up after %llu s",
+                 (unsigned long long)f->retry_for_ms / 1000);
+        give_up(f, err);
+        return;
+    }
+    client_notice(c, "%s; trying again in %.1f s", f->message, (double)ms / 1000);
+    wait_then_go(f, ms);
 }
 
-/* An answer that brought nothing, and that soon, must not be asked for in a tight loop. */
-static int pace(struct client_follower *f, uint64_t began_ms)
+/* -- answered --------------------------------------------------------------------------------- */
+
+/* The answer is dealt with. An answer that brought nothing, and that soon, must not be asked for in
+ * a tight loop. */
+static void succeeded(struct tm_follower *f)
 {
-    if (!f->moved && f->live && clock_mono_ms() - began_ms < SOON_MS) {
-        f->last_good_ms = clock_mono_ms();
-        return client_wait(f->client, backoff_next(&f->backoff, 0, rand_u64()));
-    }
+    bool is_soon = stream_now_ms(f->client) - f->began_ms < SOON_MS;
+    bool is_idle = !f->moved && f->mode != CATCH_UP && f->mode == next_mode(f) && is_soon;
+    is_idle = is_idle || f->gaps > 1; /* sent from one gap to the next */
     note_good(f);
+    f->idle = is_idle ? f->idle + 1 : 0;
+    if (is_idle && !f->ended)
+        wait_then_go(f, client_backoff_ms(f->client, f->idle));
+    else
+        go_on(f);
+}
+
+static void failed(struct tm_follower *f, int err, bool may_pass)
+{
+    if (f->message[0] == '\0')
+        follower_complain(f, err, "%s",
+                          f->request.message[0] ? f->request.message : tm_error_text(err));
+    if (err == TM_E_NOMEM)
+        out_of_memory(f);
+    else if (may_pass)
+        wait_to_retry(f, err);
+    else
+        give_up(f, err);
+}
+
+static void on_over(struct http_request *r, int err)
+{
+    struct tm_follower *f = container_of(r, struct tm_follower, request);
+    bool may_pass = false;
+    f->under_way = false;
+    err = follower_end(f, err, &may_pass);
+    if (err == 0)
+        succeeded(f);
+    else
+        failed(f, err, may_pass);
+}
+
+/* -- handing out ------------------------------------------------------------------------------ */
+
+static struct piece *first_piece(struct tm_follower *f)
+{
+    return list_empty(&f->queue) ? NULL : list_item(f->queue.next, struct piece, link);
+}
+
+static void hand_out(struct tm_follower *f, struct piece *p, struct tm_batch *out)
+{
+    struct str data = bytes_str(&p->data);
+    p->done = true;
+    if (p->is_split) {
+        json_array_next(&p->values, &data);
+        p->done = json_array_ended(&p->values);
+    }
+    if (p->done)
+        memcpy(f->told, p->next_offset, sizeof f->told);
+    *out = (struct tm_batch){
+        .data = data.n ? data.p : "",
+        .n = data.n,
+        .next_offset = f->told,
+        .up_to_date = p->done && p->up_to_date,
+        .closed = p->done && p->closed,
+        .gap = p->gap,
+        .content_type = f->content_type,
+        .end_reason = p->done && p->closed ? f->end_reason : "",
+    };
+    p->gap = false;
+}
+
+static void drop_done(struct tm_follower *f)
+{
+    struct piece *p = first_piece(f);
+    if (p == NULL || !p->done)
+        return;
+    f->queued -= p->data.n;
+    follower_free_piece(f, p);
+}
+
+int tm_follower_next(struct tm_follower *f, struct tm_batch *out)
+{
+    drop_done(f);
+    struct piece *p = first_piece(f);
+    if (p) {
+        hand_out(f, p, out);
+        return 1;
+    }
+    if (f->nomem) {
+        f->nomem = false;
+        go_on(f);
+        return client_fail(f->client, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
+    }
+    if (f->err)
+        return client_fail(f->client, f->err, "%s", f->message);
+    if (f->ended)
+        return client_fail(f->client, TM_E_CLOSED, "all of the stream was handed out");
+    go_on(f);
     return 0;
 }
 
-int client_follower_run(struct client_follower *f)
+static bool has_news(void *ctx)
 {
-    f->last_good_ms = clock_mono_ms();
-    for (;;) {
-        uint64_t began = clock_mono_ms(), least_ms;
-        bool again, was_live = f->live;
-        int err = read_on(f, &least_ms, &again);
-        if (err == 0 && is_over(f))
-            return 0;
-        if (err == 0 && was_live == f->live)
-            err = pace(f, began);
-        else if (again)
-            err = wait_after_failure(f, err, least_ms);
-        if (err)
-            return err;
-    }
+    struct tm_follower *f = ctx;
+    return !list_empty(&f->queue) || f->nomem || f->err || f->ended;
 }
 
-struct client_follower *client_follower_new(struct client *c, const char *name,
-                                            const struct client_follow_options *options)
+int tm_follower_wait(struct tm_follower *f, struct tm_batch *out, int timeout_ms)
 {
-    struct client_follower *f = mem_zalloc(sizeof *f);
-    const char *from = options->from ? options->from : "start";
+    int got = tm_follower_next(f, out);
+    if (got != 0)
+        return got;
+    int err = client_wait_for(f->client, has_news, f, timeout_ms);
+    if (err)
+        return err == TM_E_TIMEOUT ? 0 : err;
+    return tm_follower_next(f, out);
+}
+
+/* -- making one ------------------------------------------------------------------------------- */
+
+static int check_options(struct tm_client *c, const char *name, const struct tm_follow_options *o)
+{
+    if (name == NULL || *name == '\0')
+        return client_fail(c, TM_E_INVALID, "a stream's name cannot be empty");
+    if (o->offset && (*o->offset == '\0' || strlen(o->offset) >= STREAM_OFFSET_SIZE))
+        return client_fail(c, TM_E_INVALID, "this cannot be an offset");
+    if ((unsigned)o->live > TM_LIVE_LONG_POLL || o->retry_for_ms < 0)
+        return client_fail(c, TM_E_INVALID, "an option is not valid");
+    return 0;
+}
+
+static void init_follower(struct tm_follower *f, struct tm_client *c,
+                          const struct tm_follow_options *o)
+{
+    const char *offset = o->offset ? o->offset : "-1";
     f->client = c;
-    f->name = client_copy(str_of_cstr(name));
-    f->options = *options;
-    f->options.from = NULL;
-    /* An offset too long for the buffer is cut, and the server will not know it either. */
-    snprintf(f->state.next_offset, sizeof f->state.next_offset, "%s",
-             strcmp(from, "start") == 0 ? "-1" : from);
-    f->backoff =
-        (struct backoff){.first_ms = c->options.retry_first_ms, .max_ms = c->options.retry_max_ms};
-    json_values_init(&f->values, c->options.value_max, f, hand_value);
-    sse_parser_init(&f->sse, c->options.value_max, f, take_event);
-    return f;
+    f->live_option = o->live;
+    f->skip_gap = o->skip_gap;
+    f->json_values = o->json_values;
+    f->retry_for_ms = (uint64_t)o->retry_for_ms;
+    f->polls = o->live == TM_LIVE_LONG_POLL;
+    f->live = follower_starts_live(f);
+    f->good_ms = stream_now_ms(c);
+    memcpy(f->offset, offset, strlen(offset) + 1);
+    memcpy(f->told, f->offset, sizeof f->told);
+    list_init(&f->queue);
+    task_init(&f->go, on_go);
+    timer_init(&f->retry, on_retry);
+    sse_init(&f->sse, c, c->options.answer_max, f, follower_event);
+    f->request.client = c;
+    f->request.method = STR("GET");
+    f->request.head = follower_head;
+    f->request.data = follower_data;
+    f->request.over = on_over;
 }
 
-void client_follower_free(struct client_follower *f)
+int tm_follower_new(struct tm_client *c, const char *name, const struct tm_follow_options *options,
+                    struct tm_follower **out)
+{
+    struct tm_follow_options o = TM_FOLLOW_INIT;
+    STREAM_OPTIONS(o, options);
+    int err = check_options(c, name, &o);
+    if (err)
+        return err;
+    struct tm_follower *f = client_zalloc(c, sizeof *f);
+    if (f)
+        init_follower(f, c, &o);
+    if (f == NULL || (f->name = client_copy(c, str_of_cstr(name))) == NULL) {
+        client_free(c, f);
+        return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
+    }
+    go_on(f);
+    *out = f;
+    return 0;
+}
+
+void tm_follower_free(struct tm_follower *f)
 {
     if (f == NULL)
         return;
-    json_values_deinit(&f->values);
-    sse_parser_deinit(&f->sse);
-    buf_deinit(&f->decoded);
-    buf_deinit(&f->scratch);
-    free(f->name);
-    free(f);
-}
-
-const struct client_state *client_follower_state(const struct client_follower *f)
-{
-    return &f->state;
+    struct tm_client *c = f->client;
+    http_cancel(&f->request);
+    task_cancel(&f->go);
+    timer_stop(&f->retry);
+    list_each_safe (l, &f->queue)
+        follower_free_piece(f, list_item(l, struct piece, link));
+    follower_drop_held(f);
+    sse_deinit(&f->sse);
+    bytes_free(c, &f->path);
+    bytes_free(c, &f->body);
+    client_free(c, f->name);
+    client_free(c, f);
 }

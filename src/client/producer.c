@@ -1,230 +1,586 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/clock.h"
-#include "base/json.h"
-#include "base/mem.h"
-#include "base/rand.h"
-#include "client/backoff.h"
-#include "client/client.h"
-#include "client/request.h"
-#include "store/content.h"
+/* A producer keeps its batches in the order of their numbers until they are acknowledged: first
+ * those that are under way or wait to be sent (again), last the open one, which still grows.
+ *
+ *     pump    sends what may be sent, in order, from a task of the turn
+ *     over    an answer: the batch is gone, or waits for the timer, for those before it, or for a
+ *             new epoch
+ *
+ * A number means the same bytes for ever once it was sent: a batch that was sealed never changes,
+ * and only a new epoch gives it another number. */
+#include "client/stream.h"
+#include "base/num.h"
+#include "client/json.h"
 
+#include <openssl/rand.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-struct client_producer {
-    struct client *client;
-    char *name, *content_type, *id;
-    bool is_json, claim;
-    uint32_t linger_ms;
-    size_t batch_bytes;
-    uint64_t retry_for_ms;
+#define MIB (1024 * 1024)
 
-    uint64_t epoch, seq; /* of the batch below */
-    struct buf batch;    /* the body so far; of JSON without the last bracket */
-    uint64_t since_ms;   /* when its first piece came */
-    /* The batch was sent and may be stored under its number: it must not change any more, and the
-     * same number must not be used for anything else. */
-    bool frozen;
-    bool closes; /* the frozen batch closes the stream; it may be empty */
-    bool closed; /* the stream is closed by us */
-    char offset[CLIENT_OFFSET_SIZE];
+enum batch_state {
+    BATCH_READY,
+    BATCH_FLYING,
+    BATCH_BEHIND, /* it arrived before its predecessors: ready when one of them is stored */
 };
 
-static char *random_id(void)
+struct batch {
+    struct link link;
+    struct tm_producer *producer;
+    struct http_request request;
+    enum batch_state state;
+    struct bytes body;
+    size_t n_data; /* bytes that were appended, framing not counted */
+    uint64_t seq;
+    char epoch_text[NUM_TEXT_MAX + 1], seq_text[NUM_TEXT_MAX + 1];
+    bool closes;
+    bool sent_first; /* nothing was before it when it was sent */
+    struct stream_answer answer;
+    struct bytes refusal; /* what explains one */
+};
+
+struct tm_producer {
+    struct tm_client *client;
+    struct bytes path;
+    char *content_type, *id;
+    bool is_json, claim;
+    int linger_ms;
+    size_t batch_bytes, pending_max;
+    unsigned in_flight;
+    uint64_t retry_for_ms;
+
+    uint64_t epoch, next_seq;
+    bool is_known; /* a batch of this epoch was stored: the next ones need not wait for it */
+    struct link batches;
+    struct batch *open; /* NULL: none; not among the batches */
+    unsigned flying;
+    size_t pending;
+    struct task pump;
+    struct timer linger, retry;
+
+    unsigned failures; /* in a row */
+    uint64_t failing_since_ms;
+    bool fenced; /* a new epoch is taken when nothing is flying any more */
+    uint64_t fenced_by;
+    unsigned claims; /* epochs taken since something was stored */
+    bool closing, closed;
+    int err;
+    char message[STREAM_MESSAGE_SIZE];
+    char offset[STREAM_OFFSET_SIZE];
+    uint64_t offset_seq; /* of the batch that it stands behind */
+};
+
+/* -- batches ---------------------------------------------------------------------------------- */
+
+static void free_batch(struct batch *b)
 {
-    char id[24];
-    snprintf(id, sizeof id, "%016llx", (unsigned long long)rand_u64());
-    return client_copy(str_of_cstr(id));
+    struct tm_client *c = b->producer->client;
+    http_cancel(&b->request);
+    list_remove(&b->link);
+    bytes_free(c, &b->body);
+    bytes_free(c, &b->refusal);
+    client_free(c, b);
 }
 
-struct client_producer *client_producer_new(struct client *c, const char *name,
-                                            const struct client_producer_options *o)
+static struct batch *first_batch(struct tm_producer *p)
 {
-    struct client_producer *p = mem_zalloc(sizeof *p);
-    const char *type = o->content_type ? o->content_type : "application/octet-stream";
-    p->client = c;
-    p->name = client_copy(str_of_cstr(name));
-    p->content_type = client_copy(str_of_cstr(type));
-    p->id = o->id ? client_copy(str_of_cstr(o->id)) : random_id();
-    p->is_json = content_kind(str_of_cstr(type)) == CONTENT_JSON;
-    p->claim = o->claim;
-    p->linger_ms = o->linger_ms ? o->linger_ms : 5;
-    p->batch_bytes = o->batch_bytes ? o->batch_bytes : 1024 * 1024;
-    p->retry_for_ms = o->retry_for_ms;
-    p->epoch = o->epoch;
-    return p;
+    return list_empty(&p->batches) ? NULL : list_item(p->batches.next, struct batch, link);
 }
 
-void client_producer_free(struct client_producer *p)
+static int on_data(struct http_request *r, struct str bytes);
+static void on_over(struct http_request *r, int err);
+
+static struct batch *new_batch(struct tm_producer *p)
 {
-    if (p == NULL)
+    struct batch *b = client_zalloc(p->client, sizeof *b);
+    if (b == NULL)
+        return NULL;
+    list_init(&b->link);
+    b->producer = p;
+    b->request.client = p->client;
+    b->request.method = STR("POST");
+    b->request.data = on_data;
+    b->request.over = on_over;
+    return b;
+}
+
+/* The open batch gets its number and takes its place behind the others. */
+static void seal(struct tm_producer *p)
+{
+    struct batch *b = p->open;
+    if (b == NULL)
         return;
-    buf_deinit(&p->batch);
-    free(p->name);
-    free(p->content_type);
-    free(p->id);
-    free(p);
+    p->open = NULL;
+    timer_stop(&p->linger);
+    b->seq = p->next_seq++;
+    list_push(&p->batches, &b->link);
+    sched_post(&p->client->sched, &p->pump);
 }
 
-const char *client_producer_offset(const struct client_producer *p)
+/* -- the end ---------------------------------------------------------------------------------- */
+
+static void fail_producer(struct tm_producer *p, int err, const char *message)
 {
-    return p->offset;
+    if (p->err)
+        return;
+    p->err = err;
+    snprintf(p->message, sizeof p->message, "%s", message);
+    timer_stop(&p->linger);
+    timer_stop(&p->retry);
+    list_each (l, &p->batches) {
+        struct batch *b = list_item(l, struct batch, link);
+        http_cancel(&b->request);
+        b->state = BATCH_READY;
+    }
+    p->flying = 0;
+    client_happened(p->client);
+}
+
+static int report(struct tm_producer *p)
+{
+    return client_fail(p->client, p->err, "%s", p->message);
 }
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static void stored(struct client_producer *p, const struct client_answer *a)
+static void put_headers(struct tm_producer *p, struct batch *b)
 {
-    if (*a->state.next_offset) /* some servers say nothing to a duplicate */
-        memcpy(p->offset, a->state.next_offset, sizeof p->offset);
-    p->closed = p->closes;
-    p->batch.n = 0;
-    p->frozen = p->closes = false;
-    p->seq++;
+    struct http_request *r = &b->request;
+    b->epoch_text[num_format(p->epoch, b->epoch_text)] = '\0';
+    b->seq_text[num_format(b->seq, b->seq_text)] = '\0';
+    r->n_headers = 0;
+    if (b->body.n > 0)
+        stream_header(r, STR("content-type"), str_of_cstr(p->content_type));
+    stream_header(r, STR("producer-id"), str_of_cstr(p->id));
+    stream_header(r, STR("producer-epoch"), str_of_cstr(b->epoch_text));
+    stream_header(r, STR("producer-seq"), str_of_cstr(b->seq_text));
+    if (b->closes)
+        stream_header(r, STR("stream-closed"), STR("true"));
 }
 
-/* A newer epoch holds the id. The number starts over with ours, as the protocol demands. */
-static int take_epoch(struct client_producer *p, const struct client_answer *a)
+static void wait_to_retry(struct tm_producer *p, int err, const char *why,
+                          const struct stream_answer *a);
+
+static bool send_batch(struct tm_producer *p, struct batch *b)
 {
-    if (!p->claim || a->epoch < p->epoch)
-        return ERR_FENCED;
-    client_notice(p->client, "producer %s: taking epoch %llu", p->id,
-                  (unsigned long long)a->epoch + 1);
-    p->epoch = a->epoch + 1;
-    p->seq = 0;
-    return 0;
+    put_headers(p, b);
+    b->request.path = bytes_str(&p->path);
+    b->request.body = bytes_str(&b->body);
+    b->refusal.n = 0;
+    stream_answer_init(&b->answer);
+    b->sent_first = b == first_batch(p);
+    int err = http_start(&b->request);
+    if (err == 0) {
+        b->state = BATCH_FLYING;
+        p->flying++;
+        return true;
+    }
+    if (err == TM_E_NOMEM)
+        wait_to_retry(p, err, tm_error_text(err), &b->answer); /* there may be some later */
+    else
+        fail_producer(p, err, "a header or the path cannot be sent");
+    return false;
 }
 
-/* One try. *wait_ms is what the server asks to wait, *again whether to try again at all. */
-static int try_batch(struct client_producer *p, uint64_t *wait_ms, bool *again)
+/* What is flying has the old epoch, and some of it may be stored; only what is left when all
+ * answers are there is numbered anew. */
+static void take_epoch(struct tm_producer *p)
 {
-    struct client_request r;
-    client_request_init(&r, p->client, "POST", p->name);
-    if (p->batch.n > 0)
-        client_request_header(&r, "Content-Type", p->content_type);
-    client_request_header(&r, "Producer-Id", p->id);
-    client_request_header_u64(&r, "Producer-Epoch", p->epoch);
-    client_request_header_u64(&r, "Producer-Seq", p->seq);
-    if (p->closes)
-        client_request_header(&r, "Stream-Closed", "true");
-    r.body = buf_str(&p->batch);
-    int err = client_request_run(&r);
-    *wait_ms = r.answer.retry_after_ms;
-    *again = client_request_may_retry(&r, err);
-    if (err == 0)
-        stored(p, &r.answer);
-    if (err == ERR_FENCED)
-        *again = take_epoch(p, &r.answer) == 0;
-    client_request_deinit(&r);
-    return err;
+    p->epoch = p->fenced_by + 1;
+    p->fenced = p->is_known = false;
+    p->next_seq = 0;
+    list_each (l, &p->batches) {
+        struct batch *b = list_item(l, struct batch, link);
+        b->seq = p->next_seq++;
+        b->state = BATCH_READY;
+    }
+    p->offset_seq = 0;
+    client_notice(p->client, "producer %s: taking epoch %llu", p->id, (unsigned long long)p->epoch);
 }
 
-static int give_up(struct client_producer *p, int err)
+/* A new epoch must begin with its number 0, so that the first goes alone. */
+static bool may_send(const struct tm_producer *p, const struct batch *b, bool is_first)
 {
-    return client_fail(p->client, err, "%s; gave up after %llu s", p->client->error,
-                       (unsigned long long)p->retry_for_ms / 1000);
+    unsigned limit = p->is_known ? p->in_flight : 1;
+    return p->flying < limit && (b->state == BATCH_READY || is_first);
 }
 
-/* The frozen batch, until it is stored or cannot be. */
-static int send_frozen(struct client_producer *p)
+static void pump(struct tm_producer *p)
 {
-    struct client *c = p->client;
-    struct backoff backoff = {.first_ms = c->options.retry_first_ms,
-                              .max_ms = c->options.retry_max_ms};
-    uint64_t began = clock_mono_ms();
-    for (bool claimed = false;;) {
-        uint64_t wait;
-        bool again;
-        int err = try_batch(p, &wait, &again);
-        if (err == 0 || !again)
-            return err;
-        if (err == ERR_FENCED && !claimed) {
-            claimed = true; /* with the new epoch at once; if that is fenced too, not so fast */
+    if (p->err || timer_running(&p->retry))
+        return;
+    if (p->fenced && p->flying > 0)
+        return;
+    if (p->fenced)
+        take_epoch(p);
+    list_each (l, &p->batches) {
+        struct batch *b = list_item(l, struct batch, link);
+        if (b->state == BATCH_FLYING)
             continue;
-        }
-        wait = backoff_next(&backoff, wait, rand_u64());
-        if (p->retry_for_ms && clock_mono_ms() - began + wait > p->retry_for_ms)
-            return give_up(p, err);
-        client_notice(c, "%s; trying again in %.1f s", c->error, (double)wait / 1000);
-        err = client_wait(c, wait);
-        if (err)
-            return err;
+        /* In order: one that has to wait holds back those behind it. */
+        if (!may_send(p, b, l == p->batches.next) || !send_batch(p, b))
+            return;
     }
 }
 
-static int send_batch(struct client_producer *p, bool closes)
+static void on_pump(struct task *t)
 {
-    if (!p->frozen) {
-        if (p->is_json && p->batch.n > 0)
-            buf_putc(&p->batch, ']');
-        p->frozen = true;
-        p->closes = closes;
+    pump(container_of(t, struct tm_producer, pump));
+}
+
+static void on_retry(struct timer *t)
+{
+    pump(container_of(t, struct tm_producer, retry));
+}
+
+static void on_linger(struct timer *t)
+{
+    seal(container_of(t, struct tm_producer, linger));
+}
+
+/* -- answers ---------------------------------------------------------------------------------- */
+
+static void wait_to_retry(struct tm_producer *p, int err, const char *why,
+                          const struct stream_answer *a)
+{
+    struct tm_client *c = p->client;
+    uint64_t now = stream_now_ms(c);
+    if (timer_running(&p->retry))
+        return; /* several were under way when it began */
+    if (p->failures == 0)
+        p->failing_since_ms = now;
+    uint64_t ms = stream_retry_ms(c, ++p->failures, a);
+    if (p->retry_for_ms && now - p->failing_since_ms + ms > p->retry_for_ms) {
+        char text[STREAM_MESSAGE_SIZE];
+        snprintf(text, sizeof text, "%.240s; gave up after %llu s", why,
+                 (unsigned long long)p->retry_for_ms / 1000);
+        fail_producer(p, err, text);
+        return;
     }
-    return send_frozen(p);
+    client_notice(c, "%s; trying again in %.1f s", why, (double)ms / 1000);
+    sched_start(&c->sched, &p->retry, ms);
+}
+
+static void stored(struct tm_producer *p, struct batch *b)
+{
+    /* Answers may overtake each other, and some servers say nothing to a duplicate. */
+    if (b->answer.next_offset[0] && (b->seq >= p->offset_seq || p->offset[0] == '\0')) {
+        memcpy(p->offset, b->answer.next_offset, sizeof p->offset);
+        p->offset_seq = b->seq;
+    }
+    p->failures = p->claims = 0;
+    p->is_known = true;
+    p->closed = p->closed || b->closes;
+    p->pending -= b->n_data;
+    free_batch(b);
+    list_each (l, &p->batches) {
+        struct batch *later = list_item(l, struct batch, link);
+        if (later->state == BATCH_BEHIND)
+            later->state = BATCH_READY;
+    }
+    client_happened(p->client);
+}
+
+/* Another holds the id. Twice in a row, and it is a fight: not so fast. */
+static void was_fenced(struct tm_producer *p, const struct stream_answer *a,
+                       const struct stream_refusal *why)
+{
+    if (!p->claim || a->epoch < p->epoch || a->epoch >= NUM_SAFE_MAX) {
+        fail_producer(p, TM_E_FENCED, why->message);
+        return;
+    }
+    if (!p->fenced && p->claims++ > 0)
+        wait_to_retry(p, TM_E_FENCED, why->message, a);
+    p->fenced = true;
+    p->fenced_by = a->epoch > p->fenced_by ? a->epoch : p->fenced_by;
+}
+
+static void was_refused(struct tm_producer *p, struct batch *b)
+{
+    struct stream_refusal why;
+    stream_refusal_read(&why, &b->request, &b->answer, bytes_str(&b->refusal));
+    int status = b->request.status;
+    if (stream_may_retry(why.err, status))
+        wait_to_retry(p, why.err, why.message, &b->answer);
+    else if (status == 403 && b->answer.has_epoch)
+        was_fenced(p, &b->answer, &why);
+    else if (status == 409 && b->answer.has_expected_seq && !b->sent_first &&
+             b->answer.expected_seq < b->seq)
+        b->state = BATCH_BEHIND;
+    else
+        fail_producer(p, why.err, why.message);
+}
+
+static int on_data(struct http_request *r, struct str bytes)
+{
+    struct batch *b = container_of(r, struct batch, request);
+    size_t room = STREAM_REFUSAL_MAX - b->refusal.n;
+    return bytes_put(b->producer->client, &b->refusal,
+                     str_of(bytes.p, bytes.n < room ? bytes.n : room));
+}
+
+static void on_over(struct http_request *r, int err)
+{
+    struct batch *b = container_of(r, struct batch, request);
+    struct tm_producer *p = b->producer;
+    p->flying--;
+    b->state = BATCH_READY;
+    if (err == 0)
+        err = stream_answer_read(&b->answer, r);
+    else
+        r->status = 0; /* half an answer is none */
+    if (err == TM_E_NOMEM || (err && stream_may_retry(err, r->status)))
+        wait_to_retry(p, err, r->message[0] ? r->message : tm_error_text(err), &b->answer);
+    else if (err)
+        fail_producer(p, err, r->message[0] ? r->message : tm_error_text(err));
+    else if (stream_is_success(r->status))
+        stored(p, b);
+    else
+        was_refused(p, b);
+    sched_post(&p->client->sched, &p->pump);
 }
 
 /* -- gathering -------------------------------------------------------------------------------- */
 
-uint64_t client_producer_due_ms(const struct client_producer *p)
+/* On JSON streams a batch is one array, whole at any time: [ piece , piece ]. All room is taken
+ * before anything is changed. */
+static int put_piece(struct tm_producer *p, struct str piece)
 {
-    if (p->frozen)
-        return 0;
-    if (p->batch.n == 0)
-        return UINT64_MAX;
-    uint64_t waited = clock_mono_ms() - p->since_ms;
-    bool is_full = p->batch.n >= p->batch_bytes;
-    return is_full || waited >= p->linger_ms ? 0 : p->linger_ms - waited;
-}
-
-static void put_piece(struct client_producer *p, struct str piece)
-{
-    if (p->batch.n == 0)
-        p->since_ms = clock_mono_ms();
+    struct bytes *body = &p->open->body;
+    if (bytes_room(p->client, body, piece.n + 2) == NULL)
+        return TM_E_NOMEM;
+    char *to = body->p + body->n;
+    if (p->is_json) {
+        if (body->n == 0)
+            *to++ = '[';
+        else
+            to[-1] = ','; /* where the bracket was */
+    }
+    memcpy(to, piece.p, piece.n);
+    to += piece.n;
     if (p->is_json)
-        buf_putc(&p->batch, p->batch.n == 0 ? '[' : ',');
-    buf_put(&p->batch, piece);
-}
-
-static int check_piece(struct client_producer *p, struct str piece)
-{
-    size_t at;
-    if (p->closed)
-        return client_fail(p->client, ERR_CLOSED, "this producer has closed the stream");
-    if (piece.n == 0)
-        return client_fail(p->client, ERR_EMPTY, "%s", err_text(ERR_EMPTY));
-    if (p->is_json && json_check(piece, &at) != 0)
-        return client_fail(p->client, ERR_JSON, "not a JSON value (at byte %zu)", at + 1);
+        *to++ = ']';
+    body->n = (size_t)(to - body->p);
+    p->open->n_data += piece.n;
+    p->pending += piece.n;
     return 0;
 }
 
-int client_producer_append(struct client_producer *p, const void *data, size_t n)
+static int check_piece(struct tm_producer *p, struct str piece)
+{
+    struct tm_client *c = p->client;
+    if (p->err)
+        return report(p);
+    if (p->closing)
+        return client_fail(c, TM_E_CLOSED, "this producer has closed the stream");
+    if (piece.p == NULL || piece.n == 0)
+        return client_fail(c, TM_E_INVALID, "an append needs at least one byte");
+    if (p->is_json && !json_valid(piece))
+        return client_fail(c, TM_E_INVALID, "this is not a JSON value");
+    if (piece.n > p->pending_max)
+        return client_fail(c, TM_E_TOO_LARGE, "one append is larger than pending_max");
+    if (piece.n > p->pending_max - p->pending) {
+        seal(p); /* a batch that cannot grow is full, and may be all that is waited for */
+        return client_fail(c, TM_E_BUSY, "%zu bytes are not acknowledged yet", p->pending);
+    }
+    return 0;
+}
+
+static int take_piece(struct tm_producer *p, struct str piece)
+{
+    struct tm_client *c = p->client;
+    bool is_new = p->open == NULL;
+    if (is_new)
+        p->open = new_batch(p);
+    int err = p->open ? put_piece(p, piece) : TM_E_NOMEM;
+    if (err == 0) {
+        if (is_new && p->linger_ms >= 0)
+            sched_start(&c->sched, &p->linger, (uint64_t)p->linger_ms);
+        return 0;
+    }
+    if (is_new && p->open) {
+        free_batch(p->open);
+        p->open = NULL;
+    }
+    return client_fail(c, err, "%s", tm_error_text(err));
+}
+
+int tm_producer_append(struct tm_producer *p, const void *data, size_t n)
 {
     struct str piece = str_of(data, n);
     int err = check_piece(p, piece);
     if (err)
         return err;
-    /* What is due goes first, so that a failure never leaves the piece half taken. */
-    bool is_full = p->batch.n > 0 && p->batch.n + n > p->batch_bytes;
-    if (is_full || client_producer_due_ms(p) == 0)
-        err = send_batch(p, false);
-    if (err == 0)
-        put_piece(p, piece);
+    /* Larger than a batch alone is a batch of its own. */
+    if (p->open && p->open->body.n + n + 1 > p->batch_bytes)
+        seal(p);
+    err = take_piece(p, piece);
+    if (err == 0 && p->open->body.n >= p->batch_bytes)
+        seal(p);
     return err;
 }
 
-int client_producer_flush(struct client_producer *p)
+static bool is_idle(void *ctx)
 {
-    return p->batch.n > 0 || p->frozen ? send_batch(p, false) : 0;
+    const struct tm_producer *p = ctx;
+    return p->err || list_empty(&p->batches);
 }
 
-int client_producer_close(struct client_producer *p)
+static int wait_until_idle(struct tm_producer *p, int timeout_ms)
 {
-    if (p->closed)
-        return 0;
-    if (p->frozen && !p->closes) {
-        int err = send_frozen(p); /* it was sent without closing: so it must be sent again */
+    int err = client_wait_for(p->client, is_idle, p, timeout_ms);
+    return err == 0 && p->err ? report(p) : err;
+}
+
+int tm_producer_flush(struct tm_producer *p, int timeout_ms)
+{
+    if (p->err)
+        return report(p);
+    seal(p);
+    return wait_until_idle(p, timeout_ms);
+}
+
+/* The last batch closes the stream; without data it is empty and only does that. */
+static int seal_last(struct tm_producer *p, const void *data, size_t n)
+{
+    struct tm_client *c = p->client;
+    if (n > 0) {
+        int err = check_piece(p, str_of(data, n));
+        if (err == 0)
+            err = take_piece(p, str_of(data, n));
         if (err)
             return err;
     }
-    return send_batch(p, true);
+    if (p->open == NULL)
+        p->open = new_batch(p);
+    if (p->open == NULL)
+        return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
+    p->open->closes = p->closing = true;
+    seal(p);
+    return 0;
+}
+
+int tm_producer_close(struct tm_producer *p, const void *data, size_t n, int timeout_ms)
+{
+    if (p->err)
+        return report(p);
+    if (!p->closing) {
+        int err = seal_last(p, data, n);
+        if (err)
+            return err;
+    }
+    return wait_until_idle(p, timeout_ms);
+}
+
+/* -- making one ------------------------------------------------------------------------------- */
+
+static char *random_id(struct tm_client *c)
+{
+    uint64_t number;
+    if (RAND_bytes((unsigned char *)&number, sizeof number) != 1)
+        return NULL;
+    char id[24];
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)number);
+    return client_copy(c, str_of_cstr(id));
+}
+
+static int check_options(struct tm_client *c, const struct tm_producer_options *o)
+{
+    if (o->epoch > NUM_SAFE_MAX)
+        return client_fail(c, TM_E_INVALID, "the epoch is above 2^53 - 1");
+    if (o->id && (*o->id == '\0' || !stream_header_ok(o->id)))
+        return client_fail(c, TM_E_INVALID, "the producer's id cannot be sent");
+    if (o->content_type && (*o->content_type == '\0' || !stream_header_ok(o->content_type)))
+        return client_fail(c, TM_E_INVALID, "the content type cannot be sent");
+    if (o->batch_bytes > SIZE_MAX / 4 || o->pending_max > SIZE_MAX / 4)
+        return client_fail(c, TM_E_INVALID, "more bytes than there can be");
+    if (o->in_flight < 0 || o->retry_for_ms < 0 || o->linger_ms < TM_FOREVER)
+        return client_fail(c, TM_E_INVALID, "a number cannot be negative");
+    return 0;
+}
+
+static void take_options(struct tm_producer *p, const struct tm_producer_options *o)
+{
+    p->claim = o->claim;
+    p->epoch = o->epoch;
+    p->linger_ms = o->linger_ms ? o->linger_ms : 5;
+    p->batch_bytes = o->batch_bytes ? o->batch_bytes : MIB;
+    p->pending_max = o->pending_max ? o->pending_max : 16 * MIB;
+    p->in_flight = o->in_flight ? (unsigned)o->in_flight : 5;
+    p->retry_for_ms = (uint64_t)o->retry_for_ms;
+}
+
+static int copy_texts(struct tm_producer *p, const char *name, const struct tm_producer_options *o)
+{
+    struct tm_client *c = p->client;
+    const char *type = o->content_type ? o->content_type : "application/octet-stream";
+    p->content_type = client_copy(c, str_of_cstr(type));
+    p->id = o->id ? client_copy(c, str_of_cstr(o->id)) : random_id(c);
+    if (p->content_type == NULL || p->id == NULL)
+        return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
+    p->is_json = stream_kind(str_of_cstr(type)) == STREAM_JSON;
+    return stream_path(c, &p->path, name);
+}
+
+int tm_producer_new(struct tm_client *c, const char *name,
+                    const struct tm_producer_options *options, struct tm_producer **out)
+{
+    struct tm_producer_options o = TM_PRODUCER_INIT;
+    STREAM_OPTIONS(o, options);
+    int err = check_options(c, &o);
+    if (err)
+        return err;
+    struct tm_producer *p = client_zalloc(c, sizeof *p);
+    if (p == NULL)
+        return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
+    p->client = c;
+    list_init(&p->batches);
+    task_init(&p->pump, on_pump);
+    timer_init(&p->linger, on_linger);
+    timer_init(&p->retry, on_retry);
+    take_options(p, &o);
+    err = copy_texts(p, name, &o);
+    if (err) {
+        tm_producer_free(p);
+        return err;
+    }
+    *out = p;
+    return 0;
+}
+
+void tm_producer_free(struct tm_producer *p)
+{
+    if (p == NULL)
+        return;
+    struct tm_client *c = p->client;
+    if (p->open)
+        free_batch(p->open);
+    list_each_safe (l, &p->batches)
+        free_batch(list_item(l, struct batch, link));
+    task_cancel(&p->pump);
+    timer_stop(&p->linger);
+    timer_stop(&p->retry);
+    bytes_free(c, &p->path);
+    client_free(c, p->content_type);
+    client_free(c, p->id);
+    client_free(c, p);
+}
+
+size_t tm_producer_pending(const struct tm_producer *p)
+{
+    return p->pending;
+}
+
+int tm_producer_error(const struct tm_producer *p)
+{
+    return p->err;
+}
+
+const char *tm_producer_offset(const struct tm_producer *p)
+{
+    return p->offset;
+}
+
+uint64_t tm_producer_epoch(const struct tm_producer *p)
+{
+    return p->epoch;
 }

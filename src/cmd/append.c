@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buf.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "client/client.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 #include "store/content.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -74,17 +74,17 @@ static const struct common_command command = {
 
 #define READ_BYTES  (64 * 1024)
 #define BATCH_BYTES (1024 * 1024)
+#define AHEAD_BYTES (16 * 1024 * 1024)   /* read, and not yet stored */
 #define PIECE_MAX   (1024 * 1024 * 1024) /* of --whole, and one line of JSON */
 /* A slow trickle that never pauses is still sent this often. */
 #define LINGER_MS   20
 
 struct append {
-    struct client *client;
-    struct client_producer *producer;
+    struct tm_client *client;
+    struct tm_producer *producer;
     const struct append_flags *flags;
     const char *name;
-    char content_type[CLIENT_TYPE_SIZE];
-    char offset[CLIENT_OFFSET_SIZE]; /* the tail when we came */
+    struct tm_call *head; /* the stream as it was when we came */
     bool json;
     struct buf held; /* a line, or all, that has not ended */
     uint64_t line;   /* number of the line that held begins */
@@ -94,8 +94,11 @@ struct append {
 
 static int client_failed(const struct append *a, int err)
 {
-    if (err == ERR_NOT_FOUND)
+    if (err == TM_E_NOT_FOUND)
         return common_fail(&command, "%s is gone: it was deleted or has expired", a->name);
+    if (err == TM_E_PROTOCOL)
+        return common_fail(&command, "%s does not answer as a stream server does",
+                           a->flags->server);
     return common_client_failed(&command, a->flags->server, a->client, err);
 }
 
@@ -110,57 +113,68 @@ static int create(struct append *a)
 {
     if (!a->flags->create)
         return common_fail(&command, "no stream named %s, and --no-create was given", a->name);
-    struct client_config config = {.content_type = type_of_new(a->flags)};
-    int err = client_create(a->client, a->name, &config, NULL);
+    struct tm_create_options options = TM_CREATE_INIT;
+    options.content_type = type_of_new(a->flags);
+    struct tm_call *call = NULL;
+    int err = tm_create(a->client, a->name, &options, &call);
+    err = common_call(err, call);
+    tm_call_free(call);
     /* Somebody else made it just now: it will do if it suits. */
-    return err && err != ERR_EXISTS ? client_failed(a, err) : CMD_OK;
+    return err && err != TM_E_EXISTS ? client_failed(a, err) : CMD_OK;
 }
 
-static int suits(struct append *a, const struct client_state *s)
+static int suits(struct append *a, const struct tm_result *head)
 {
     const char *wanted = a->flags->content_type;
-    struct str type = str_of_cstr(s->content_type);
-    if (s->closed)
+    struct str type = str_of_cstr(head->content_type);
+    if (head->closed)
         return common_fail(&command, "%s is closed: nothing can be added to it", a->name);
     if (wanted && !content_same(str_of_cstr(wanted), type))
-        return common_fail(&command, "%s holds %s, not %s", a->name, s->content_type, wanted);
+        return common_fail(&command, "%s holds %s, not %s", a->name, head->content_type, wanted);
     a->json = content_kind(type) == CONTENT_JSON;
     if (a->json && !a->flags->json && !a->flags->whole)
         return common_fail(&command, "%s holds JSON: add --json, and give one value a line",
                            a->name);
     if (!a->json && a->flags->json)
         return common_fail(&command, "%s holds %s, and --json is for streams of application/json",
-                           a->name, s->content_type);
-    memcpy(a->content_type, s->content_type, sizeof a->content_type);
-    memcpy(a->offset, s->next_offset, sizeof a->offset);
+                           a->name, head->content_type);
     return CMD_OK;
 }
 
 static int open_stream(struct append *a)
 {
-    struct client_state state;
-    int err = client_head(a->client, a->name, &state);
-    if (err == ERR_NOT_FOUND) {
+    int err = common_head(a->client, a->name, &a->head);
+    if (err == TM_E_NOT_FOUND) {
         int status = create(a);
         if (status != CMD_OK)
             return status;
-        err = client_head(a->client, a->name, &state);
+        tm_call_free(a->head);
+        a->head = NULL;
+        err = common_head(a->client, a->name, &a->head);
     }
-    return err ? client_failed(a, err) : suits(a, &state);
+    return err ? client_failed(a, err) : suits(a, tm_call_result(a->head));
 }
 
 /* -- input ------------------------------------------------------------------------------------ */
 
-static int put(struct append *a, struct str piece)
+static int not_json(struct append *a)
 {
-    int err = client_producer_append(a->producer, piece.p, piece.n);
-    if (err != ERR_JSON)
-        return err ? client_failed(a, err) : CMD_OK;
-    client_producer_flush(a->producer); /* the lines before it are good */
+    tm_producer_flush(a->producer, TM_FOREVER); /* the lines before it are good */
     if (a->flags->whole)
         return common_fail(&command, "the input is not one JSON value");
     return common_fail(&command, "line %" PRIu64 " is not a JSON value; those before it are stored",
                        a->line);
+}
+
+static int put(struct append *a, struct str piece)
+{
+    size_t at;
+    if (a->json && json_check(piece, &at) != 0)
+        return not_json(a);
+    while (tm_producer_pending(a->producer) > AHEAD_BYTES && tm_producer_error(a->producer) == 0)
+        tm_wait(a->client, TM_FOREVER);
+    int err = tm_producer_append(a->producer, piece.p, piece.n);
+    return err ? client_failed(a, err) : CMD_OK;
 }
 
 static bool is_blank(struct str line)
@@ -235,7 +249,8 @@ static int take_input(struct append *a, char *room)
         int status = a->flags->whole ? hold(a, bytes) : take_lines(a, bytes);
         if (status != CMD_OK)
             return status;
-        int err = has_input() ? 0 : client_producer_flush(a->producer);
+        tm_turn(a->client);
+        int err = has_input() ? 0 : tm_producer_flush(a->producer, TM_FOREVER);
         if (err)
             return client_failed(a, err);
     }
@@ -246,25 +261,27 @@ static int run(struct append *a)
     int status = open_stream(a);
     if (status != CMD_OK)
         return status;
-    struct client_producer_options options = {
-        .content_type = a->content_type,
-        .linger_ms = LINGER_MS,
-        .batch_bytes = BATCH_BYTES,
-        .retry_for_ms = a->flags->retry_for_ms,
-    };
-    a->producer = client_producer_new(a->client, a->name, &options);
+    struct tm_producer_options options = TM_PRODUCER_INIT;
+    options.content_type = tm_call_result(a->head)->content_type;
+    options.linger_ms = LINGER_MS;
+    options.batch_bytes = BATCH_BYTES;
+    options.pending_max = (size_t)PIECE_MAX + AHEAD_BYTES;
+    options.retry_for_ms = a->flags->retry_for_ms < INT_MAX ? (int)a->flags->retry_for_ms : INT_MAX;
+    int err = tm_producer_new(a->client, a->name, &options, &a->producer);
+    if (err)
+        return client_failed(a, err);
     char *room = mem_alloc(READ_BYTES);
     status = take_input(a, room);
     free(room);
     if (status != CMD_OK)
         return status;
-    int err =
-        a->flags->close ? client_producer_close(a->producer) : client_producer_flush(a->producer);
+    err = a->flags->close ? tm_producer_close(a->producer, NULL, 0, TM_FOREVER)
+                          : tm_producer_flush(a->producer, TM_FOREVER);
     if (err)
         return client_failed(a, err);
-    const char *offset = client_producer_offset(a->producer);
+    const char *offset = tm_producer_offset(a->producer);
     if (a->flags->verbose)
-        puts(*offset ? offset : a->offset);
+        puts(*offset ? offset : tm_call_result(a->head)->next_offset);
     return CMD_OK;
 }
 
@@ -279,9 +296,10 @@ int cmd_append(int argc, char **argv)
         a.name = argv[1];
         status = run(&a);
     }
-    client_producer_free(a.producer);
+    tm_producer_free(a.producer);
+    tm_call_free(a.head);
     buf_deinit(&a.held);
-    client_free(a.client);
+    tm_close(a.client);
     options_free(&command.flags, &flags);
     return status;
 }

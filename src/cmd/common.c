@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common.h"
 #include "base/err.h"
-#include "client/client.h"
 #include "cmd/cmd.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define TOKEN_SIZE 4096 /* NUL included; a request's head takes more, but not for ever */
+#define TURN_FDS   32
+#define CROWDED_MS 50
 
 static void print_help(const struct common_command *command)
 {
@@ -149,20 +150,24 @@ static int find_token(const struct common_command *command, const char *file, ch
 /* ---- the client ---- */
 
 int common_connect(const struct common_command *command, const char *server, const char *token_file,
-                   bool verbose, struct client **out)
+                   bool verbose, struct tm_client **out)
 {
     char token[TOKEN_SIZE];
     int status = find_token(command, token_file, token);
     if (status)
         return status;
-    struct client_options options = {
-        .user = (void *)command,
-        .notice = verbose ? print_notice : NULL,
-        .token = *token ? token : NULL,
-    };
+    struct tm_options options = TM_OPTIONS_INIT;
+    options.server = server;
+    options.token = *token ? token : NULL;
+    options.notice_ctx = (void *)command;
+    options.notice = verbose ? print_notice : NULL;
     signal(SIGPIPE, SIG_IGN);
-    if (client_new(server, &options, out) == 0)
+    int err = tm_open(&options, out);
+    OPENSSL_cleanse(token, sizeof token);
+    if (err == 0)
         return 0;
+    if (err != TM_E_INVALID)
+        return common_fail(command, "%s", tm_error_text(err));
     common_fail(command,
                 "%s is no address of a server; expected http(s)://HOST:PORT or "
                 "unix:PATH",
@@ -181,24 +186,52 @@ int common_fail(const struct common_command *command, const char *fmt, ...)
     return CMD_FAILED;
 }
 
-/* The reason alone, out of `cannot reach SERVER: reason`. */
-static const char *reason_of(const char *error, const char *server)
-{
-    static const char begin[] = "cannot reach ";
-    size_t n = sizeof begin - 1 + strlen(server);
-    bool has_both = strncmp(error, begin, sizeof begin - 1) == 0 && strlen(error) > n + 2;
-    return has_both ? error + n + 2 : error;
-}
-
 int common_client_failed(const struct common_command *command, const char *server,
-                         const struct client *c, int err)
+                         const struct tm_client *c, int err)
 {
-    if (err == ERR_REFUSED)
+    if (err == TM_E_NETWORK)
         return common_fail(command,
                            "cannot reach %s: is `tidemark serve` running? --server URL or "
                            "TIDEMARK_SERVER names another server. (%s)",
-                           server, reason_of(client_error(c), server));
-    return common_fail(command, "%s", client_error(c));
+                           server, tm_error(c));
+    return common_fail(command, "%s", tm_error(c));
+}
+
+/* ---- calls and turns ---- */
+
+int common_call(int started, struct tm_call *call)
+{
+    return started ? started : tm_call_wait(call, TM_FOREVER);
+}
+
+int common_head(struct tm_client *c, const char *name, struct tm_call **out)
+{
+    int err = tm_head(c, name, out);
+    err = common_call(err, *out);
+    return err == 0 && *tm_call_result(*out)->next_offset == '\0' ? TM_E_PROTOCOL : err;
+}
+
+void common_turn(struct tm_client *c, struct pollfd *others, size_t n)
+{
+    struct tm_descriptor ours[TURN_FDS];
+    struct pollfd fds[TURN_FDS];
+    size_t n_ours = tm_descriptors(c, ours, TURN_FDS - n), n_fds = 0;
+    int timeout_ms = tm_deadline_ms(c);
+    if (n_ours > TURN_FDS - n) {
+        /* More than a command ever has: those that do not fit are looked at soon. */
+        n_ours = TURN_FDS - n;
+        timeout_ms = timeout_ms < 0 || timeout_ms > CROWDED_MS ? CROWDED_MS : timeout_ms;
+    }
+    for (; n_fds < n_ours; n_fds++)
+        fds[n_fds] = (struct pollfd){.fd = ours[n_fds].fd,
+                                     .events = (short)((ours[n_fds].readable ? POLLIN : 0) |
+                                                       (ours[n_fds].writable ? POLLOUT : 0))};
+    memcpy(fds + n_fds, others, n * sizeof *others);
+    if (poll(fds, (nfds_t)(n_fds + n), timeout_ms) < 0)
+        for (size_t i = 0; i < n; i++) /* a signal: nothing is known of any of them */
+            fds[n_fds + i].revents = 0;
+    memcpy(others, fds + n_fds, n * sizeof *others);
+    tm_turn(c);
 }
 
 int common_write(int fd, struct str bytes)

@@ -5,10 +5,10 @@
 #define CMD_COMMON_H
 
 #include "base/options.h"
+#include "tidemark.h"
 
+#include <poll.h>
 #include <stdbool.h>
-
-struct client;
 
 /* The first rows of every such command's table. Of all rows only the very first is also taken from
  * the environment (TIDEMARK_SERVER): a variable must not turn `append` into `append --close`. A
@@ -50,7 +50,7 @@ bool common_read(const struct common_command *command, void *target, int argc, c
  * token_file, or if that is NULL the one in TIDEMARK_TOKEN; maybe none. Broken pipes no longer end
  * the process. 0, or CMD_USAGE or CMD_FAILED when it has been reported why not. */
 int common_connect(const struct common_command *command, const char *server, const char *token_file,
-                   bool verbose, struct client **out);
+                   bool verbose, struct tm_client **out);
 
 /* Whether common_connect has a token to present. */
 bool common_has_token(const char *token_file);
@@ -61,7 +61,18 @@ int common_fail(const struct common_command *command, const char *fmt, ...)
 
 /* The same for a client's error, with what to do about it where one can tell. */
 int common_client_failed(const struct common_command *command, const char *server,
-                         const struct client *c, int err);
+                         const struct tm_client *c, int err);
+
+/* Waits for a call that was started with `started` (what tm_head and its like returned) and returns
+ * its error. tm_call_free is due either way. */
+int common_call(int started, struct tm_call *call);
+
+/* What tm_head finds out. A server that does not answer as one of streams does is an error. */
+int common_head(struct tm_client *c, const char *name, struct tm_call **out);
+
+/* Waits until the client, or one of the others (with revents as poll sets them), has something to
+ * do, and turns the client. */
+void common_turn(struct tm_client *c, struct pollfd *others, size_t n);
 
 /* Writes all of it to a descriptor. 0, or the errno. */
 int common_write(int fd, struct str bytes);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buf.h"
 #include "base/json.h"
-#include "client/client.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
+#include "cmd/pages.h"
 #include "cmd/table.h"
 
 struct ls_flags {
@@ -36,38 +36,46 @@ struct listing {
     struct table table;
 };
 
-static void put_json(struct buf *out, const struct client_row *row)
+static void put_json(struct buf *out, const json_t *stream)
 {
     buf_put(out, STR("{\"name\":"));
-    json_put_string(out, str_of_cstr(row->name));
+    json_put_string(out, str_of_cstr(pages_text(stream, "name")));
     buf_put(out, STR(",\"contentType\":"));
-    json_put_string(out, str_of_cstr(row->content_type));
+    json_put_string(out, str_of_cstr(pages_text(stream, "contentType")));
     buf_put(out, STR(",\"nextOffset\":"));
-    json_put_string(out, str_of_cstr(row->next_offset));
-    buf_printf(out, ",\"closed\":%s}\n", row->closed ? "true" : "false");
+    json_put_string(out, str_of_cstr(pages_text(stream, "nextOffset")));
+    buf_printf(out, ",\"closed\":%s}\n", pages_truth(stream, "closed") ? "true" : "false");
 }
 
-static bool take_row(void *user, const struct client_row *row)
+static bool take_stream(void *user, const json_t *stream)
 {
     struct listing *l = user;
     if (l->flags->json) {
-        put_json(table_line(&l->table), row);
+        put_json(table_line(&l->table), stream);
     } else {
-        table_cell(&l->table, row->name);
-        table_cell(&l->table, row->content_type);
-        table_cell(&l->table, row->next_offset);
-        table_cell(&l->table, row->closed ? "closed" : "open");
+        table_cell(&l->table, pages_text(stream, "name"));
+        table_cell(&l->table, pages_text(stream, "contentType"));
+        table_cell(&l->table, pages_text(stream, "nextOffset"));
+        table_cell(&l->table, pages_truth(stream, "closed") ? "closed" : "open");
     }
     return l->table.failed == 0;
 }
 
-static int list(struct client *c, const struct ls_flags *flags, const char *prefix)
+static int list(struct tm_client *c, const struct ls_flags *flags, const char *prefix)
 {
     struct listing l = {.flags = flags, .table = {.columns = 4}};
-    int err = client_list(c, prefix, NULL, 0, &l, take_row);
+    struct pages pages = {.path = "/v1/stream/",
+                          .member = "streams",
+                          .prefix = prefix,
+                          .user = &l,
+                          .item = take_stream};
+    char why[PAGES_WHY];
+    int err = pages_walk(c, &pages, why);
     table_end(&l.table);
-    if (err == ERR_NOT_FOUND)
+    if (err == TM_E_NOT_FOUND)
         return common_fail(&command, "%s does not list its streams", flags->server);
+    if (err && *why)
+        return common_fail(&command, "%s %s", flags->server, why);
     return err ? common_client_failed(&command, flags->server, c, err)
                : common_written(&command, l.table.failed);
 }
@@ -75,13 +83,13 @@ static int list(struct client *c, const struct ls_flags *flags, const char *pref
 int cmd_ls(int argc, char **argv)
 {
     struct ls_flags flags = {0};
-    struct client *c = NULL;
+    struct tm_client *c = NULL;
     int status = CMD_USAGE, n;
     if (common_read(&command, &flags, argc, argv, &n, &status))
         status = common_connect(&command, flags.server, flags.token_file, false, &c);
     if (c)
         status = list(c, &flags, n > 0 ? argv[1] : NULL);
-    client_free(c);
+    tm_close(c);
     options_free(&command.flags, &flags);
     return status;
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/client.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 
@@ -22,27 +21,31 @@ static const struct common_command command = {
     .flags = {rows, sizeof rows / sizeof *rows},
 };
 
-static int remove_one(struct client *c, const char *server, const char *name)
+static int remove_one(struct tm_client *c, const char *server, const char *name)
 {
-    int err = client_delete(c, name);
-    if (err == 0)
-        return CMD_OK;
-    if (err == ERR_NOT_FOUND)
-        return common_fail(&command, "no stream named %s; `tidemark ls` lists what is there", name);
-    return common_client_failed(&command, server, c, err);
+    struct tm_call *call = NULL;
+    int err = tm_delete(c, name, &call), status = CMD_OK;
+    err = common_call(err, call);
+    if (err == TM_E_NOT_FOUND)
+        status =
+            common_fail(&command, "no stream named %s; `tidemark ls` lists what is there", name);
+    else if (err)
+        status = common_client_failed(&command, server, c, err);
+    tm_call_free(call);
+    return status;
 }
 
 int cmd_rm(int argc, char **argv)
 {
     struct rm_flags flags = {0};
-    struct client *c = NULL;
+    struct tm_client *c = NULL;
     int status = CMD_USAGE, n;
     if (common_read(&command, &flags, argc, argv, &n, &status))
         status = common_connect(&command, flags.server, flags.token_file, false, &c);
     for (int i = 1; c && i <= n; i++)
         if (remove_one(c, flags.server, argv[i]) != CMD_OK)
             status = CMD_FAILED;
-    client_free(c);
+    tm_close(c);
     options_free(&command.flags, &flags);
     return status;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session.c -- `tidemark session ls` and `tidemark session show`: what a server tells those who
- * look after its sessions. */
+ * look after its sessions. `session chat` is in session_chat.c. */
 #include "base/json.h"
-#include "client/client.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
+#include "cmd/pages.h"
+#include "cmd/session_chat.h"
 #include "cmd/table.h"
 
 #include <inttypes.h>
@@ -63,10 +64,43 @@ static const struct common_command show_command = {
 
 /* ---- what both print ---- */
 
+#define SESSIONS "/v1/session/"
+
+/* As surface/session_status.h has it. Texts are lent by the document. */
+struct session_row {
+    const char *key, *service, *created;
+    bool connected, key_held, expired;
+    uint64_t answered;
+    /* Of show. All 0 and empty if it has expired. */
+    uint64_t in_events, in_bytes, out_events, out_bytes;
+    bool in_closed;
+    const char *end;
+};
+
+static struct session_row row_of(const json_t *session)
+{
+    const json_t *in = json_object_get(session, "in"), *out = json_object_get(session, "out");
+    return (struct session_row){
+        .key = pages_text(session, "key"),
+        .service = pages_text(session, "service"),
+        .created = pages_text(session, "created"),
+        .connected = pages_truth(session, "connected"),
+        .key_held = pages_truth(session, "keyHeld"),
+        .expired = pages_truth(session, "expired"),
+        .answered = pages_number(session, "answered"),
+        .in_events = pages_number(in, "events"),
+        .in_bytes = pages_number(in, "bytes"),
+        .in_closed = pages_truth(in, "closed"),
+        .out_events = pages_number(out, "events"),
+        .out_bytes = pages_number(out, "bytes"),
+        .end = pages_text(out, "end"),
+    };
+}
+
 struct view {
     const struct common_command *command;
     const struct session_flags *flags;
-    struct client *client;
+    struct tm_client *client;
     struct table table;
     uint64_t n; /* sessions seen */
 };
@@ -76,13 +110,13 @@ static const char *truth(bool b)
     return b ? "true" : "false";
 }
 
-static const char *state_of(const struct client_session *s)
+static const char *state_of(const struct session_row *s)
 {
     return s->expired ? "expired" : s->connected ? "connected" : "away";
 }
 
 /* Without the brace that ends it. */
-static void put_json(struct buf *out, const struct client_session *s)
+static void put_json(struct buf *out, const struct session_row *s)
 {
     buf_put(out, STR("{\"key\":"));
     json_put_string(out, str_of_cstr(s->key));
@@ -108,8 +142,9 @@ static int not_shown(const struct view *v)
 
 /* ---- ls ---- */
 
-static bool take_row(void *user, const struct client_session *s)
+static bool take_row(void *user, const json_t *session)
 {
+    struct session_row row = row_of(session), *s = &row;
     struct view *v = user;
     char answered[48];
     v->n++;
@@ -129,13 +164,28 @@ static bool take_row(void *user, const struct client_session *s)
     return v->table.failed == 0;
 }
 
+static int walk(struct view *v, const char *prefix, uint64_t limit,
+                bool (*item)(void *user, const json_t *item), char why[PAGES_WHY])
+{
+    struct pages pages = {.path = SESSIONS,
+                          .member = "sessions",
+                          .prefix = prefix,
+                          .limit = limit,
+                          .user = v,
+                          .item = item};
+    return pages_walk(v->client, &pages, why);
+}
+
 static int list(struct view *v, const char *prefix)
 {
+    char why[PAGES_WHY];
     v->table.columns = LS_COLUMNS;
-    int err = client_session_list(v->client, prefix, NULL, 0, v, take_row);
+    int err = walk(v, prefix, 0, take_row, why);
     table_end(&v->table);
-    if (err == ERR_NOT_FOUND)
+    if (err == TM_E_NOT_FOUND)
         return not_shown(v);
+    if (err && *why)
+        return common_fail(v->command, "%s %s", v->flags->server, why);
     if (err)
         return common_client_failed(v->command, v->flags->server, v->client, err);
     if (v->n == 0 && prefix && *prefix)
@@ -147,7 +197,7 @@ static int list(struct view *v, const char *prefix)
 
 /* ---- show ---- */
 
-static void put_streams(struct buf *out, const struct client_session *s)
+static void put_streams(struct buf *out, const struct session_row *s)
 {
     if (s->expired) {
         buf_put(out, STR(",\"in\":null,\"out\":null"));
@@ -179,7 +229,7 @@ static void put_stream(struct view *v, const char *name, uint64_t events, uint64
     line(v, name, text);
 }
 
-static void put_lines(struct view *v, const struct client_session *s)
+static void put_lines(struct view *v, const struct session_row *s)
 {
     char answered[24];
     snprintf(answered, sizeof answered, "%" PRIu64, s->answered);
@@ -195,40 +245,52 @@ static void put_lines(struct view *v, const struct client_session *s)
     line(v, "answered", answered);
 }
 
-static void take_session(void *user, const struct client_session *s)
+static void put_session(struct view *v, const json_t *session)
 {
-    struct view *v = user;
+    struct session_row row = row_of(session);
     if (v->flags->json) {
         struct buf *out = table_line(&v->table);
-        put_json(out, s);
-        put_streams(out, s);
+        put_json(out, &row);
+        put_streams(out, &row);
         buf_put(out, STR("}\n"));
     } else {
-        put_lines(v, s);
+        put_lines(v, &row);
     }
 }
 
-static bool take_none(void *user, const struct client_session *s)
+static bool take_none(void *user, const json_t *session)
 {
     return false;
 }
 
+static int not_there(struct view *v, const char *key)
+{
+    char why[PAGES_WHY];
+    if (walk(v, NULL, 1, take_none, why) == TM_E_NOT_FOUND)
+        return not_shown(v);
+    return common_fail(
+        v->command, "no session with the key %s; `tidemark session ls` lists what is there", key);
+}
+
 static int show(struct view *v, const char *key)
 {
+    json_t *session = NULL;
+    int err = pages_get(v->client, SESSIONS, key, &session), status;
     v->table.columns = SHOW_COLUMNS;
-    int err = client_session_show(v->client, key, v, take_session);
-    table_end(&v->table);
-    if (err == ERR_NOT_FOUND) {
-        int listed = client_session_list(v->client, NULL, NULL, 1, v, take_none);
-        return listed == ERR_NOT_FOUND
-                   ? not_shown(v)
-                   : common_fail(v->command,
-                                 "no session with the key %s; `tidemark session ls` lists what is "
-                                 "there",
-                                 key);
+    if (err == TM_E_NOT_FOUND) {
+        status = not_there(v, key);
+    } else if (err) {
+        status = common_client_failed(v->command, v->flags->server, v->client, err);
+    } else if (*pages_text(session, "key") == '\0') {
+        status =
+            common_fail(v->command, "%s does not show a session as expected", v->flags->server);
+    } else {
+        put_session(v, session);
+        table_end(&v->table);
+        status = common_written(v->command, v->table.failed);
     }
-    return err ? common_client_failed(v->command, v->flags->server, v->client, err)
-               : common_written(v->command, v->table.failed);
+    json_decref(session);
+    return status;
 }
 
 /* ---- the command ---- */
@@ -243,7 +305,7 @@ static int run(const struct common_command *command, int (*act)(struct view *v, 
         status = common_connect(command, flags.server, flags.token_file, false, &v.client);
     if (v.client)
         status = act(&v, n > 0 ? argv[1] : NULL);
-    client_free(v.client);
+    tm_close(v.client);
     options_free(&command->flags, &flags);
     return status;
 }
@@ -251,9 +313,11 @@ static int run(const struct common_command *command, int (*act)(struct view *v, 
 static const char usage[] =
     "Usage: tidemark session ls [flags] [PREFIX]\n"
     "       tidemark session show [flags] KEY\n"
+    "       tidemark session chat [flags]\n"
     "\n"
-    "Looks at the sessions of a server: which there are, and how far each has got.\n"
-    "`tidemark session ls --help` and `tidemark session show --help` show the flags.\n";
+    "ls and show look at the sessions of a server: which there are, and how far each has got.\n"
+    "chat is the client of one: it sends lines and prints what is answered.\n"
+    "`tidemark session ls --help`, and so on, shows the flags.\n";
 
 int cmd_session(int argc, char **argv)
 {
@@ -262,12 +326,14 @@ int cmd_session(int argc, char **argv)
         return run(&ls_command, list, argc - 1, argv + 1);
     if (strcmp(what, "show") == 0)
         return run(&show_command, show, argc - 1, argv + 1);
+    if (strcmp(what, "chat") == 0)
+        return session_chat(argc - 1, argv + 1);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         fputs(usage, stdout);
         return CMD_OK;
     }
     if (*what)
-        fprintf(stderr, "tidemark session: expected ls or show, not %s\n", what);
+        fprintf(stderr, "tidemark session: expected ls, show or chat, not %s\n", what);
     fputs(usage, stderr);
     return CMD_USAGE;
 }

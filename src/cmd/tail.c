@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buf.h"
-#include "client/client.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 #include "store/content.h"
@@ -47,114 +46,159 @@ static const struct common_command command = {
 };
 
 #define OUT_BYTES (64 * 1024)
+/* Whether the client of a sealed session comes back, nobody knows: only who follows can wait. */
+#define SEALED_MS 2000
 
 struct tail {
-    struct client *client;
+    struct tm_client *client;
+    struct tm_follower *follower;
     const struct tail_flags *flags;
     const char *name;
-    bool json;      /* each value a line */
-    struct buf out; /* JSON values that are not written yet */
-    int failed;     /* errno of writing */
-    bool gap;       /* reported */
+    struct buf position; /* a text: where a new follower would go on */
+    bool json;           /* each value a line */
+    struct buf out;      /* JSON values that are not written yet */
+    int failed;          /* errno of writing */
+    bool left;           /* nobody reads what we write */
 };
 
-static int write_out(struct tail *t, struct str bytes)
+static void write_out(struct tail *t, struct str bytes)
 {
     t->failed = common_write(STDOUT_FILENO, bytes);
-    return t->failed;
 }
 
-static int flush(struct tail *t)
+static void flush(struct tail *t)
 {
-    int err = write_out(t, buf_str(&t->out));
+    if (t->failed == 0)
+        write_out(t, buf_str(&t->out));
     t->out.n = 0;
-    return err;
 }
 
-static int take_data(void *user, const void *data, size_t n)
+static void keep_position(struct tail *t, const char *offset)
 {
-    struct tail *t = user;
-    if (!t->json)
-        return write_out(t, str_of(data, n));
-    buf_put(&t->out, str_of(data, n));
-    buf_putc(&t->out, '\n');
-    return t->out.n >= OUT_BYTES ? flush(t) : 0;
+    t->position.n = 0;
+    buf_put(&t->position, str_of(offset, strlen(offset) + 1));
 }
 
-static int take_position(void *user, const char *next_offset, bool up_to_date)
+static void take(struct tail *t, const struct tm_batch *b)
 {
-    return flush(user);
+    if (b->n > 0 && t->json) {
+        buf_put(&t->out, str_of(b->data, b->n));
+        buf_putc(&t->out, '\n');
+    } else if (b->n > 0) {
+        write_out(t, str_of(b->data, b->n));
+    }
+    if (t->out.n >= OUT_BYTES)
+        flush(t);
+    keep_position(t, b->next_offset);
+    if (b->closed && t->flags->verbose)
+        fprintf(stderr, "tidemark tail: %s is closed%s%s\n", t->name, *b->end_reason ? ": " : "",
+                b->end_reason);
 }
 
-static int take_gap(void *user, const struct client_gap *gap)
+/* What the follower only says in a sentence, a read tells in its parts. */
+static int report_gap(struct tail *t)
 {
-    struct tail *t = user;
-    t->gap = true;
-    common_fail(&command,
-                "what stood at %s can no longer be read (%s); `--from %s` begins with the "
-                "earliest there is",
-                gap->requested, gap->reason, gap->earliest);
-    return ERR_GAP;
+    struct tm_call *call = NULL;
+    int err = tm_read(t->client, t->name, t->position.p, TM_LIVE_NO, &call);
+    err = common_call(err, call);
+    int status = CMD_FAILED;
+    if (err == TM_E_GAP) {
+        const struct tm_result *r = tm_call_result(call);
+        common_fail(&command,
+                    "what stood at %s can no longer be read (%s); `--from %s` begins with the "
+                    "earliest there is",
+                    r->gap_requested, r->gap_reason, r->gap_earliest);
+    } else {
+        common_fail(&command, "%s", tm_error_text(TM_E_GAP));
+    }
+    tm_call_free(call);
+    return status;
 }
 
 static int report(struct tail *t, int err)
 {
-    if (t->failed || (err == ERR_CANCELLED && !t->gap))
+    if (t->failed || t->left)
         return common_written(&command, t->failed);
-    if (t->gap)
-        return CMD_FAILED;
-    if (err == ERR_NOT_FOUND)
+    switch (err) {
+    case TM_E_GAP: return report_gap(t);
+    case TM_E_NOT_FOUND:
         return common_fail(&command, "%s is gone: it was deleted or has expired", t->name);
-    if (err == ERR_OFFSET)
+    case TM_E_OFFSET:
         return common_fail(&command,
                            "%s is not an offset of %s; --from takes start, now, or an "
                            "offset that the server gave",
                            t->flags->from, t->name);
-    return common_client_failed(&command, t->flags->server, t->client, err);
+    default: return common_client_failed(&command, t->flags->server, t->client, err);
+    }
+}
+
+static int not_there(const struct tail *t)
+{
+    if (store_is_session(str_of_cstr(t->name)))
+        return common_fail(&command,
+                           "no stream named %s, or none that this caller is shown: streams of "
+                           "sessions are shown to workers, by their token (--token-file)",
+                           t->name);
+    return common_fail(&command,
+                       "no stream named %s; `tidemark append %s` makes one, `tidemark ls` "
+                       "lists what is there",
+                       t->name, t->name);
 }
 
 /* The stream must be there now: a server that comes up later, or a stream, is not waited for. */
 static int look(struct tail *t)
 {
-    struct client_state state;
-    int err = client_head(t->client, t->name, &state);
-    if (err == ERR_NOT_FOUND && store_is_session(str_of_cstr(t->name)))
-        return common_fail(&command,
-                           "no stream named %s, or none that this caller is shown: streams of "
-                           "sessions are shown to workers, by their token (--token-file)",
-                           t->name);
-    if (err == ERR_NOT_FOUND)
-        return common_fail(&command,
-                           "no stream named %s; `tidemark append %s` makes one, `tidemark ls` "
-                           "lists what is there",
-                           t->name, t->name);
-    if (err)
-        return report(t, err);
-    t->json = content_kind(str_of_cstr(state.content_type)) == CONTENT_JSON;
-    return CMD_OK;
+    struct tm_call *call = NULL;
+    int err = common_head(t->client, t->name, &call), status = CMD_OK;
+    if (err == TM_E_NOT_FOUND)
+        status = not_there(t);
+    else if (err == TM_E_PROTOCOL)
+        status =
+            common_fail(&command, "%s does not answer as a stream server does", t->flags->server);
+    else if (err)
+        status = report(t, err);
+    else
+        t->json = content_kind(str_of_cstr(tm_call_result(call)->content_type)) == CONTENT_JSON;
+    tm_call_free(call);
+    return status;
+}
+
+/* Returns what the follower ended with, or 0 when nobody reads what we write. */
+static int print_all(struct tail *t)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO}; /* says when the other side is gone */
+    struct tm_batch batch;
+    while (t->failed == 0 && !t->left) {
+        int got = tm_follower_next(t->follower, &batch);
+        if (got < 0)
+            return got;
+        if (got > 0) {
+            take(t, &batch);
+            continue;
+        }
+        flush(t);
+        if (t->failed == 0)
+            common_turn(t->client, &out, 1);
+        t->left = out.revents & (POLLERR | POLLHUP | POLLNVAL);
+    }
+    return 0;
 }
 
 static int follow(struct tail *t)
 {
-    struct client_follow_options options = {
-        .from = t->flags->from,
-        .stop_at_tail = !t->flags->follow,
-        .user = t,
-        .data = take_data,
-        .position = take_position,
-        .gap = take_gap,
-    };
-    struct client_follower *f = client_follower_new(t->client, t->name, &options);
-    int err = client_follower_run(f);
-    if (t->failed == 0)
-        flush(t); /* what came before a failure is good */
-    const struct client_state *state = client_follower_state(f);
-    if (err == 0 && state->closed && t->flags->verbose)
-        fprintf(stderr, "tidemark tail: %s is closed%s%s\n", t->name,
-                *state->end_reason ? ": " : "", state->end_reason);
-    int status = err || t->failed ? report(t, err) : CMD_OK;
-    client_follower_free(f);
-    return status;
+    struct tm_follow_options options = TM_FOLLOW_INIT;
+    const char *from = strcmp(t->flags->from, "start") == 0 ? "-1" : t->flags->from;
+    options.offset = from;
+    options.live = t->flags->follow ? TM_LIVE_AUTO : TM_LIVE_NO;
+    options.json_values = t->json;
+    if (!t->flags->follow && store_is_session(str_of_cstr(t->name)))
+        options.retry_for_ms = SEALED_MS;
+    keep_position(t, from);
+    int err = tm_follower_new(t->client, t->name, &options, &t->follower);
+    if (err == 0)
+        err = print_all(t);
+    flush(t); /* what came before a failure is good */
+    return t->failed || (err && err != TM_E_CLOSED) ? report(t, err) : CMD_OK;
 }
 
 int cmd_tail(int argc, char **argv)
@@ -166,13 +210,14 @@ int cmd_tail(int argc, char **argv)
         status = common_connect(&command, flags.server, flags.token_file, flags.verbose, &t.client);
     if (t.client) {
         t.name = argv[1];
-        client_watch(t.client, STDOUT_FILENO);
         status = look(&t);
         if (status == CMD_OK)
             status = follow(&t);
     }
     buf_deinit(&t.out);
-    client_free(t.client);
+    buf_deinit(&t.position);
+    tm_follower_free(t.follower);
+    tm_close(t.client);
     options_free(&command.flags, &flags);
     return status;
 }

@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/state.h"
+#include "base/utf8.h"
+#include "client/codec.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+
+/* Behind what the MAC covers. */
+#define TAIL_SIZE (sizeof ",\"mac\":\"" - 1 + 2 * MAC_SIZE + sizeof "\"}\n" - 1)
+
+static const char *const service_names[] = {
+    [TM_SERVICE_TIDEMARK] = "tidemark.v1",
+    [TM_SERVICE_AISERVER] = "aiserver.v1",
+};
+static const char *const chunk_members[] = {
+    [TM_SERVICE_TIDEMARK] = "clientChunk",
+    [TM_SERVICE_AISERVER] = "clientChunkBytes",
+};
+
+/* ---- in memory ---- */
+
+void state_init(struct saved_state *s)
+{
+    *s = (struct saved_state){.event_id = "0"};
+    list_init(&s->chunks);
+    list_init(&s->results);
+}
+
+void state_deinit(struct tm_client *c, struct saved_state *s)
+{
+    list_each_safe (l, &s->chunks) {
+        struct state_chunk *chunk = list_item(l, struct state_chunk, item.link);
+        client_free_secret(c, chunk, sizeof *chunk + chunk->n);
+    }
+    state_clear_results(c, s);
+    client_free(c, s->key);
+    client_free(c, s->generation);
+    OPENSSL_cleanse(s->secret, sizeof s->secret);
+    state_init(s);
+}
+
+struct state_chunk *state_add_chunk(struct tm_client *c, struct saved_state *s, uint32_t seqno,
+                                    struct str bytes)
+{
+    struct state_chunk *chunk = client_alloc(c, sizeof *chunk + bytes.n);
+    if (chunk == NULL)
+        return NULL;
+    chunk->item.kind = TM_EVENT_ACK;
+    chunk->seqno = seqno;
+    chunk->n = bytes.n;
+    if (bytes.n > 0)
+        memcpy(chunk->bytes, bytes.p, bytes.n);
+    list_push(&s->chunks, &chunk->item.link);
+    s->n_chunks++;
+    s->chunk_bytes += bytes.n;
+    return chunk;
+}
+
+struct state_chunk *state_take_chunk(struct saved_state *s, uint32_t seqno)
+{
+    list_each (l, &s->chunks) {
+        struct state_chunk *chunk = list_item(l, struct state_chunk, item.link);
+        if (chunk->seqno == seqno) {
+            list_remove(l);
+            s->n_chunks--;
+            s->chunk_bytes -= chunk->n;
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+static struct state_result *find_result(const struct saved_state *s, struct str id)
+{
+    list_each (l, &s->results) {
+        struct state_result *r = list_item(l, struct state_result, link);
+        if (str_eq(str_of(r->bytes, r->id_n), id))
+            return r;
+    }
+    return NULL;
+}
+
+const struct state_result *state_get_result(const struct saved_state *s, struct str id)
+{
+    return find_result(s, id);
+}
+
+static void free_result(struct tm_client *c, struct saved_state *s, struct state_result *r)
+{
+    list_remove(&r->link);
+    s->result_bytes -= r->id_n + r->n;
+    client_free_secret(c, r, sizeof *r + r->id_n + 1 + r->n);
+}
+
+int state_put_result(struct tm_client *c, struct saved_state *s, struct str id, struct str result)
+{
+    struct state_result *before = find_result(s, id);
+    size_t held = s->result_bytes - (before == NULL ? 0 : before->id_n + before->n);
+    if (id.n > STATE_RESULTS_MAX || result.n > STATE_RESULTS_MAX ||
+        held + id.n + result.n > STATE_RESULTS_MAX)
+        return TM_E_TOO_LARGE;
+    struct state_result *r = client_alloc(c, sizeof *r + id.n + 1 + result.n);
+    if (r == NULL)
+        return TM_E_NOMEM;
+    if (before != NULL)
+        free_result(c, s, before);
+    r->id_n = id.n;
+    r->n = result.n;
+    memcpy(r->bytes, id.p, id.n);
+    r->bytes[id.n] = '\0';
+    if (result.n > 0)
+        memcpy(r->bytes + id.n + 1, result.p, result.n);
+    list_push(&s->results, &r->link);
+    s->result_bytes += id.n + result.n;
+    return 0;
+}
+
+void state_clear_results(struct tm_client *c, struct saved_state *s)
+{
+    while (!list_empty(&s->results))
+        free_result(c, s, list_item(s->results.next, struct state_result, link));
+}
+
+/* ---- writing ---- */
+
+/* More than the text takes, so that the secret in it is never moved by a growing buffer. */
+static size_t format_size(const struct saved_state *s)
+{
+    size_t n = 2048 + 6 * (strlen(s->key) + strlen(s->generation)); /* \u0001 */
+    list_each (l, &s->results) {
+        const struct state_result *r = list_item(l, struct state_result, link);
+        n += 64 + 6 * r->id_n + r->n / 3 * 4;
+    }
+    return n + s->n_chunks * 96 + s->chunk_bytes / 3 * 4;
+}
+
+static int put_member(struct tm_client *c, struct bytes *out, const char *name, const char *value)
+{
+    int err = bytes_printf(c, out, "%s\"%s\":", out->n == 0 ? "{" : ",", name);
+    return err != 0 ? err : codec_put_json(c, out, str_of_cstr(value));
+}
+
+static int put_chunks(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+{
+    int err = bytes_put(c, out, STR(",\"playbackChunks\":["));
+    list_each (l, &s->chunks) {
+        const struct state_chunk *chunk = list_item(l, struct state_chunk, item.link);
+        if (err == 0)
+            err = bytes_printf(c, out, "%s[%u,\"{\\\"%s\\\":\\\"", l == s->chunks.next ? "" : ",",
+                               (unsigned)chunk->seqno, chunk_members[s->service]);
+        if (err == 0)
+            err = codec_put_base64(c, out, str_of(chunk->bytes, chunk->n));
+        if (err == 0)
+            err = bytes_printf(c, out, "\\\",\\\"seqno\\\":%u}\"]", (unsigned)chunk->seqno);
+    }
+    return err != 0 ? err : bytes_put(c, out, STR("]"));
+}
+
+static int put_results(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+{
+    int err = bytes_put(c, out, STR(",\"toolCallResultCache\":{"));
+    list_each (l, &s->results) {
+        const struct state_result *r = list_item(l, struct state_result, link);
+        if (err == 0 && l != s->results.next)
+            err = bytes_put(c, out, STR(","));
+        if (err == 0)
+            err = codec_put_json(c, out, str_of(r->bytes, r->id_n));
+        if (err == 0)
+            err = bytes_put(c, out, STR(":\""));
+        if (err == 0)
+            err = codec_put_base64(c, out, str_of(r->bytes + r->id_n + 1, r->n));
+        if (err == 0)
+            err = bytes_put(c, out, STR("\""));
+    }
+    return err != 0 ? err : bytes_put(c, out, STR("}"));
+}
+
+static int put_identity(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+{
+    int err = put_member(c, out, "idempotencyKey", s->key);
+    if (err == 0)
+        err = put_member(c, out, "idempotencyEventId", s->event_id);
+    if (err == 0)
+        err = bytes_put(c, out, STR(",\"idempotentEncryptionKey\":\""));
+    if (err == 0)
+        err = codec_put_base64url(c, out, str_of((const char *)s->secret, SECRET_SIZE));
+    if (err == 0)
+        err = bytes_printf(c, out, "\",\"nextSeqno\":%llu", (unsigned long long)s->next_seqno);
+    return err;
+}
+
+static int put_event_mac(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+{
+    int err = bytes_put(c, out, STR(",\"eventMac\":\""));
+    if (err == 0 && s->has_mac)
+        err = codec_put_hex(c, out, str_of((const char *)s->mac, MAC_SIZE));
+    if (err == 0)
+        err = bytes_printf(c, out, "\",\"finished\":%s", s->finished ? "true" : "false");
+    return err;
+}
+
+static int put_body(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+{
+    int err = put_identity(c, out, s);
+    if (err == 0)
+        err = put_chunks(c, out, s);
+    if (err == 0)
+        err = put_member(c, out, "chatGenerationUUID", s->generation);
+    if (err == 0)
+        err = bytes_printf(c, out, ",\"createdAt\":%lld,\"lastUpdatedAt\":%lld",
+                           (long long)s->created_ms, (long long)s->updated_ms);
+    if (err == 0)
+        err = put_results(c, out, s);
+    if (err == 0)
+        err = put_member(c, out, "service", service_names[s->service]);
+    return err != 0 ? err : put_event_mac(c, out, s);
+}
+
+int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct saved_state *s,
+                 struct bytes *out)
+{
+    uint8_t mac[MAC_SIZE];
+    if (bytes_room(c, out, format_size(s)) == NULL)
+        return TM_E_NOMEM;
+    int err = put_body(c, out, s);
+    if (err == 0)
+        err = smac_sign(key, bytes_str(out), mac);
+    if (err == 0)
+        err = bytes_put(c, out, STR(",\"mac\":\""));
+    if (err == 0)
+        err = codec_put_hex(c, out, str_of((const char *)mac, MAC_SIZE));
+    if (err == 0)
+        err = bytes_put(c, out, STR("\"}\n"));
+    return err == 0 && out->n > STATE_FILE_MAX ? TM_E_TOO_LARGE : err;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    struct tm_client *c;
+    struct json_read r;
+    struct saved_state *s;
+    struct bytes text; /* the last string; holds the secret for a while */
+    unsigned dropped;
+};
+
+static int read_text(struct reading *x)
+{
+    x->text.n = 0;
+    int err = json_read_string(x->c, &x->r, &x->text);
+    if (err == 0 && memchr(x->text.p, '\0', x->text.n) != NULL)
+        err = TM_E_PROTOCOL;
+    return err;
+}
+
+static int read_owned(struct reading *x, char **out)
+{
+    int err = read_text(x);
+    if (err != 0)
+        return err;
+    *out = client_copy(x->c, bytes_str(&x->text));
+    return *out == NULL ? TM_E_NOMEM : 0;
+}
+
+static int read_key(struct reading *x)
+{
+    return read_owned(x, &x->s->key);
+}
+
+static int read_generation(struct reading *x)
+{
+    return read_owned(x, &x->s->generation);
+}
+
+static int read_event_id(struct reading *x)
+{
+    int err = read_text(x);
+    if (err == 0 && (x->text.n == 0 || x->text.n > SWIRE_EVENT_ID_MAX))
+        err = TM_E_PROTOCOL;
+    if (err == 0)
+        memcpy(x->s->event_id, x->text.p, x->text.n + 1);
+    return err;
+}
+
+static int read_secret(struct reading *x)
+{
+    int err = read_text(x);
+    return err != 0 ? err : codec_take_base64url(bytes_str(&x->text), x->s->secret, SECRET_SIZE);
+}
+
+static int read_next_seqno(struct reading *x)
+{
+    return json_read_number(&x->r, (uint64_t)UINT32_MAX + 1, &x->s->next_seqno);
+}
+
+static int read_time(struct reading *x, int64_t *out)
+{
+    uint64_t v;
+    int err = json_read_number(&x->r, INT64_MAX, &v);
+    if (err == 0)
+        *out = (int64_t)v;
+    return err;
+}
+
+static int read_created(struct reading *x)
+{
+    return read_time(x, &x->s->created_ms);
+}
+
+static int read_updated(struct reading *x)
+{
+    return read_time(x, &x->s->updated_ms);
+}
+
+static int read_service(struct reading *x)
+{
+    int err = read_text(x);
+    if (err != 0)
+        return err;
+    for (int i = 0; i < 2; i++)
+        if (strcmp(x->text.p, service_names[i]) == 0) {
+            x->s->service = (enum tm_service)i;
+            return 0;
+        }
+    return TM_E_PROTOCOL;
+}
+
+static int read_event_mac(struct reading *x)
+{
+    int err = read_text(x);
+    x->s->has_mac = x->text.n > 0;
+    return err != 0 || !x->s->has_mac ? err
+                                      : codec_take_hex(bytes_str(&x->text), x->s->mac, MAC_SIZE);
+}
+
+static int read_finished(struct reading *x)
+{
+    return json_read_bool(&x->r, &x->s->finished);
+}
+
+/* The chunk out of its own JSON, decoded in place: text becomes its bytes. Which of the two members
+ * it must have is not known yet, since the service comes later; either is taken. */
+static int read_inner(struct tm_client *c, struct bytes *text, uint64_t seqno)
+{
+    struct json_read r = {bytes_str(text)};
+    struct bytes part = {0};
+    uint64_t said = 0;
+    size_t n = 0;
+    int err = json_read_char(&r, '{');
+    if (err == 0)
+        err = json_read_string(c, &r, &part);
+    if (err == 0 && strcmp(part.p, chunk_members[0]) != 0 && strcmp(part.p, chunk_members[1]) != 0)
+        err = TM_E_PROTOCOL;
+    part.n = 0;
+    if (err == 0)
+        err = json_read_char(&r, ':');
+    if (err == 0)
+        err = json_read_string(c, &r, &part);
+    struct bytes name = {0};
+    if (err == 0)
+        err = json_read_char(&r, ',');
+    if (err == 0)
+        err = json_read_string(c, &r, &name);
+    if (err == 0 && strcmp(name.p, "seqno") != 0)
+        err = TM_E_PROTOCOL;
+    if (err == 0)
+        err = json_read_char(&r, ':');
+    if (err == 0)
+        err = json_read_number(&r, UINT32_MAX, &said);
+    if (err == 0 && (said != seqno || json_read_char(&r, '}') != 0 || json_read_end(&r) != 0))
+        err = TM_E_PROTOCOL;
+    if (err == 0)
+        err = codec_take_base64(bytes_str(&part), text->p, &n);
+    if (err == 0)
+        text->n = n;
+    bytes_free(c, &name);
+    client_free_secret(c, part.p, part.cap);
+    return err;
+}
+
+/* A chunk that cannot be read is left out, and the others are not. */
+static int read_chunk(struct reading *x)
+{
+    uint64_t seqno = 0;
+    int err = json_read_char(&x->r, '[');
+    if (err == 0)
+        err = json_read_number(&x->r, UINT32_MAX, &seqno);
+    if (err == 0)
+        err = json_read_char(&x->r, ',');
+    if (err == 0)
+        err = read_text(x);
+    if (err == 0)
+        err = json_read_char(&x->r, ']');
+    if (err != 0)
+        return err;
+    err = read_inner(x->c, &x->text, seqno);
+    if (err == TM_E_PROTOCOL) {
+        x->dropped++;
+        return 0;
+    }
+    if (err == 0 && state_add_chunk(x->c, x->s, (uint32_t)seqno, bytes_str(&x->text)) == NULL)
+        err = TM_E_NOMEM;
+    return err;
+}
+
+static int read_chunks(struct reading *x)
+{
+    size_t n = 0;
+    int more, err = json_read_char(&x->r, '[');
+    while (err == 0 && (more = json_read_item(&x->r, ']', &n)) != 0)
+        err = more < 0 ? more : read_chunk(x);
+    return err;
+}
+
+static int read_result(struct reading *x, struct bytes *id)
+{
+    size_t n = 0;
+    id->n = 0;
+    int err = json_read_string(x->c, &x->r, id);
+    if (err == 0)
+        err = json_read_char(&x->r, ':');
+    if (err == 0)
+        err = read_text(x);
+    if (err == 0)
+        err = codec_take_base64(bytes_str(&x->text), x->text.p, &n);
+    if (err == 0)
+        err = state_put_result(x->c, x->s, bytes_str(id), str_of(x->text.p, n));
+    return err;
+}
+
+static int read_results(struct reading *x)
+{
+    struct bytes id = {0};
+    size_t n = 0;
+    int more, err = json_read_char(&x->r, '{');
+    while (err == 0 && (more = json_read_item(&x->r, '}', &n)) != 0)
+        err = more < 0 ? more : read_result(x, &id);
+    bytes_free(x->c, &id);
+    return err;
+}
+
+static const struct member {
+    const char *name;
+    int (*read)(struct reading *x);
+} members[] = {
+    {"idempotencyKey", read_key},
+    {"idempotencyEventId", read_event_id},
+    {"idempotentEncryptionKey", read_secret},
+    {"nextSeqno", read_next_seqno},
+    {"playbackChunks", read_chunks},
+    {"chatGenerationUUID", read_generation},
+    {"createdAt", read_created},
+    {"lastUpdatedAt", read_updated},
+    {"toolCallResultCache", read_results},
+    {"service", read_service},
+    {"eventMac", read_event_mac},
+    {"finished", read_finished},
+};
+
+/* All of them, in their order, and nothing else. */
+static int read_members(struct reading *x)
+{
+    int err = json_read_char(&x->r, '{');
+    for (size_t i = 0; i < sizeof members / sizeof *members && err == 0; i++) {
+        if (i > 0)
+            err = json_read_char(&x->r, ',');
+        if (err == 0)
+            err = read_text(x);
+        if (err == 0 && strcmp(x->text.p, members[i].name) != 0)
+            err = TM_E_PROTOCOL;
+        if (err == 0)
+            err = json_read_char(&x->r, ':');
+        if (err == 0)
+            err = members[i].read(x);
+    }
+    return err != 0 ? err : json_read_end(&x->r);
+}
+
+/* Splits off the MAC and checks it. */
+static int check_mac(const uint8_t key[MAC_SIZE], struct str text, struct str *covered)
+{
+    uint8_t said[MAC_SIZE], right[MAC_SIZE];
+    if (text.n <= TAIL_SIZE)
+        return TM_E_TAMPERED;
+    struct str tail = str_skip(text, text.n - TAIL_SIZE);
+    struct str body = str_of(text.p, text.n - TAIL_SIZE);
+    if (!str_starts(tail, STR(",\"mac\":\"")) || memcmp(tail.p + tail.n - 3, "\"}\n", 3) != 0)
+        return TM_E_TAMPERED;
+    struct str hex = str_of(tail.p + sizeof ",\"mac\":\"" - 1, 2 * MAC_SIZE);
+    if (codec_take_hex(hex, said, MAC_SIZE) != 0)
+        return TM_E_TAMPERED;
+    int err = smac_sign(key, body, right);
+    if (err == 0 && !smac_same(said, right))
+        err = TM_E_TAMPERED;
+    OPENSSL_cleanse(right, sizeof right);
+    if (err == 0)
+        *covered = body;
+    return err;
+}
+
+int state_parse(struct tm_client *c, const uint8_t key[MAC_SIZE], struct str text,
+                struct saved_state *out, unsigned *dropped)
+{
+    struct str body;
+    state_init(out);
+    int err = check_mac(key, text, &body);
+    if (err != 0)
+        return err;
+    struct reading x = {.c = c, .r = {body}, .s = out};
+    err = read_members(&x);
+    client_free_secret(c, x.text.p, x.text.cap);
+    if (err != 0) {
+        state_deinit(c, out);
+        return err == TM_E_NOMEM ? err : TM_E_TAMPERED;
+    }
+    *dropped = x.dropped;
+    return 0;
+}
