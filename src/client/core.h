@@ -33,6 +33,7 @@ struct tm_client {
     struct sched sched;
     struct link wires; /* connections: wire.h */
     void *tls;         /* SSL_CTX; NULL: the server is not https:// */
+    bool tls_worked;   /* a handshake has succeeded: the server and we understand each other */
     bool happened;     /* since the last turn: the caller has something to look at */
     char error[ERROR_SIZE];
 };

@@ -198,7 +198,7 @@ static void drop_done(struct tm_follower *f)
     struct piece *p = first_piece(f);
     if (p == NULL || !p->done)
         return;
-    f->queued -= p->data.n;
+    f->queued -= sizeof *p + p->data.n;
     follower_free_piece(f, p);
 }
 

@@ -66,7 +66,7 @@ static void put_in_queue(struct tm_follower *f, const char *next, bool up_to_dat
     /* Its bytes do not move any more, so that values can point into them. */
     p->is_split = f->json_values && p->data.n > 0 && is_json(f) &&
                   json_array_begin(&p->values, bytes_str(&p->data));
-    f->queued += p->data.n;
+    f->queued += sizeof *p + p->data.n;
     list_push(&f->queue, &p->link);
     client_happened(f->client);
 }

@@ -274,14 +274,14 @@ static int on_message(struct slink *l, struct str bytes)
 
 /* ---- a connection is over ---- */
 
-/* Answers that another attempt would get again. A session that has worked before waits: what is in
- * between may be being replaced. */
+/* Answers that another attempt would get again, redirections among them. A session that has worked
+ * before waits: what is in between may be being replaced. */
 static bool refused_for_good(const struct tm_session *s, int status)
 {
     if (s->welcomed || status == 0)
         return false;
-    return (status >= 400 && status < 500 && status != 408 && status != 425 && status != 429) ||
-           status == 501 || status == 505;
+    return (status < 500 && status != 408 && status != 425 && status != 429) || status == 501 ||
+           status == 505;
 }
 
 static int status_code(int status)
@@ -373,8 +373,8 @@ static void lost(struct tm_session *s, int err, const char *why)
         end_session(s, err, why);
         return;
     }
-    /* A server that has nothing to say is silent. */
-    bool idle = s->connected && err == TM_E_TIMEOUT;
+    /* A server that has nothing to say is silent, and over HTTP/1.1 it cannot be asked. */
+    bool idle = s->http1 && s->connected && err == TM_E_TIMEOUT;
     s->failures++;
     alone(s);
     sched_start(&s->client->sched, &s->retry, idle ? 0 : retry_ms(s));

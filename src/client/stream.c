@@ -9,7 +9,8 @@
 #define STREAMS_PATH    "/v1/stream/"
 #define RETRY_AFTER_MAX 86400 /* seconds: a day is as good as never */
 
-/* -- requests --------------------------------------------------------------------------------- */
+/* -- requests ---------------------------------------------------------------------------------
+ */
 
 /* Unreserved characters stand for themselves, and `/` does in a path. */
 static bool is_plain(char c, bool in_path)

@@ -133,12 +133,17 @@ int tls_handshake(struct wire *w, char *reason, size_t size)
 {
     ERR_clear_error();
     int r = SSL_do_handshake(w->ssl);
-    if (r == 1)
+    if (r == 1) {
+        w->client->tls_worked = true;
         return 0;
+    }
     if (SSL_get_error(w->ssl, r) == SSL_ERROR_WANT_READ)
         return TLS_AGAIN;
     explain(w, reason, size);
-    return TM_E_TLS;
+    /* Bytes were spoilt on the way, if it is not about who the server is and what it speaks. */
+    bool spoilt =
+        w->client->tls_worked && !w->alpn_refused && SSL_get_verify_result(w->ssl) == X509_V_OK;
+    return spoilt ? TM_E_NETWORK : TM_E_TLS;
 }
 
 int tls_read(struct wire *w, char *buf, size_t size, size_t *n, char *reason, size_t reason_size)

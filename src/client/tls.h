@@ -19,7 +19,7 @@ int tls_put(struct wire *w, struct str encrypted); /* 0 or TM_E_NOMEM */
 int tls_take(struct wire *w);                      /* into w->out; 0 or TM_E_NOMEM */
 size_t tls_pending(const struct wire *w);          /* bytes that tls_take would take */
 
-/* 0: done. TLS_AGAIN, or TM_E_TLS with a reason. */
+/* 0: done. TLS_AGAIN, or with a reason TM_E_TLS, or TM_E_NETWORK where it has worked before. */
 int tls_handshake(struct wire *w, char *reason, size_t size);
 /* 0: *n bytes were read. TLS_AGAIN, TLS_ENDED or TM_E_NETWORK with a reason. */
 int tls_read(struct wire *w, char *buf, size_t size, size_t *n, char *reason, size_t reason_size);

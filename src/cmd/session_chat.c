@@ -52,11 +52,13 @@ static const struct option_row rows[] = {
 static const struct common_command command = {
     .name = "session chat",
     .arguments = "",
-    .about = "Holds a session: sends each line of standard input, and prints each answer as a\n"
-             "line. Every line reaches the backend once and every answer comes once, whatever\n"
-             "happens to the connection and to the server; with --state also when this command\n"
-             "is killed and started again. At the end of input it waits for the last answers.\n"
-             "Empty lines are passed over.\n",
+    .about =
+        "Holds a session: sends each line of standard input, and prints each answer as a\n"
+        "line. Every line reaches the backend once and every answer comes once, whatever\n"
+        "happens to the connection and to the server. With --state it goes on where it was\n"
+        "when it is killed and started again; answers of the last moment may then be printed\n"
+        "twice, and only --transcript knows. At the end of input it waits for the last answers.\n"
+        "Empty lines are passed over.\n",
     .examples = "  echo hello | tidemark session chat\n"
                 "  tidemark session chat --state ~/.local/state/chat --transcript chat.jsonl\n",
     .flags = {rows, sizeof rows / sizeof *rows},

@@ -471,6 +471,12 @@ static void test_statuses(void **state)
     x = begin(w);
     answer_status(x, 401, "{\"code\":\"unauthenticated\",\"message\":\"a token, please\"}");
     assert_end(w, TM_E_DENIED);
+    tm_session_free(w->s);
+    w->s = NULL;
+
+    x = begin(w);
+    answer_status(x, 301, ""); /* nobody goes there, and the next time it is the same */
+    assert_end(w, TM_E_REFUSED);
 }
 
 static void test_tampered(void **state)
@@ -810,12 +816,26 @@ static void test_give_up(void **state)
 static void test_idle(void **state)
 {
     struct world *w = *state;
+    tm_close(w->client);
+    open_client(w, TM_HTTP_1);
     struct http_exchange *x = begin(w);
     welcome(x);
     fake_over(x, TM_E_TIMEOUT, "silent");
     request(w, 1);
     event(w, TM_EVENT_WELCOME);
     assert_nothing(w);
+}
+
+/* Over HTTP/2 it has been asked, and did not answer. */
+static void test_dead(void **state)
+{
+    struct world *w = *state;
+    struct http_exchange *x = begin(w);
+    welcome(x);
+    fake_over(x, TM_E_TIMEOUT, "silent");
+    event(w, TM_EVENT_WELCOME);
+    assert_string_equal(event(w, TM_EVENT_RECONNECT).text, "silent");
+    request(w, 1);
 }
 
 /* ---- without HTTP/2 ---- */
@@ -1014,16 +1034,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_headers),         TEST(test_replay),      TEST(test_position),
-        TEST(test_chat_position),   TEST(test_no_event_id), TEST(test_degraded),
-        TEST(test_errors),          TEST(test_statuses),    TEST(test_tampered),
-        TEST(test_unsigned),        TEST(test_saved),       TEST(test_state_at_end),
-        TEST(test_state_conflicts), TEST(test_save_fails),  TEST(test_gates),
-        TEST(test_invalid),         TEST(test_limits),      TEST(test_full),
-        TEST(test_abort),           TEST(test_wiped),       TEST(test_abort_alone),
-        TEST(test_give_up),         TEST(test_idle),        TEST(test_fallback),
-        TEST(test_refused_append),  TEST(test_resume_all),  TEST(test_resume_refused),
-        TEST(test_resume_invalid),
+        TEST(test_headers),         TEST(test_replay),         TEST(test_position),
+        TEST(test_chat_position),   TEST(test_no_event_id),    TEST(test_degraded),
+        TEST(test_errors),          TEST(test_statuses),       TEST(test_tampered),
+        TEST(test_unsigned),        TEST(test_saved),          TEST(test_state_at_end),
+        TEST(test_state_conflicts), TEST(test_save_fails),     TEST(test_gates),
+        TEST(test_invalid),         TEST(test_limits),         TEST(test_full),
+        TEST(test_abort),           TEST(test_wiped),          TEST(test_abort_alone),
+        TEST(test_give_up),         TEST(test_dead),           TEST(test_idle),
+        TEST(test_fallback),        TEST(test_refused_append), TEST(test_resume_all),
+        TEST(test_resume_refused),  TEST(test_resume_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

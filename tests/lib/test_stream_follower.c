@@ -351,6 +351,33 @@ static void bounds_what_it_holds(void **state)
     fake_close(c);
 }
 
+/* Positions take memory, too, when nobody takes them. */
+static void bounds_positions_that_nobody_takes(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_follow_options o = TM_FOLLOW_INIT;
+    char event[128];
+    int i = 0;
+    (void)state;
+    o.live = TM_LIVE_SSE;
+    struct tm_follower *f = follower(c, &o);
+    struct http_request *r = asked(c, "offset=-1&live=sse");
+    fake_head(r, 200, SSE);
+    do {
+        assert_true(++i < 100);
+        snprintf(event, sizeof event, CONTROL("0_%d"), i);
+    } while (fake_data(r, event) == 0);
+    for (int k = 1; k <= i; k++) {
+        snprintf(event, sizeof event, "0_%d", k);
+        expect(f, "", event);
+    }
+    expect_none(f, 0);
+    snprintf(event, sizeof event, "offset=0_%d&live=sse", i);
+    asked(c, event); /* and on from there */
+    tm_follower_free(f);
+    fake_close(c);
+}
+
 static void gives_up_when_it_is_told_to(void **state)
 {
     struct tm_client *c = fake_client();
@@ -425,6 +452,7 @@ int main(void)
         cmocka_unit_test(tells_final_failures_from_others),
         cmocka_unit_test(takes_no_half_answer),
         cmocka_unit_test(bounds_what_it_holds),
+        cmocka_unit_test(bounds_positions_that_nobody_takes),
         cmocka_unit_test(gives_up_when_it_is_told_to),
         cmocka_unit_test(survives_the_lack_of_memory),
     };
