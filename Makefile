@@ -24,7 +24,7 @@ HARDEN  := -fstack-protector-strong -fPIE -D_FORTIFY_SOURCE=2
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDEMARK_VERSION='"$(VERSION)"' -Isrc -Iinclude -I$(O)/gen $(WARN) $(CFLAGS) \
              $(SAN_FLAGS) $(PKG_CFLAGS)
-LDLIBS  = $(PKG_LIBS) -lpthread
+LDLIBS  = $(PKG_LIBS) -lpthread -lm
 LDFLAGS_ALL = $(LDFLAGS) $(SAN_FLAGS) -pie -Wl,-z,relro,-z,now
 
 ifdef CI
@@ -73,7 +73,7 @@ UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client chaos powercut suite-tls bench help
+.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client chaos torn powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
@@ -102,7 +102,14 @@ $(addsuffix .o,$(GEN)): %.o: %.c Makefile
 	$(call say,CC,$@)
 	$(Q)$(CC) -std=c11 -w -I$(O)/gen $(CFLAGS) $(SAN_FLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
-$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN))
+# The Lab's page is part of the program.
+LAB_PAGE := $(sort $(wildcard src/surface/lab_page/*))
+$(O)/gen/lab_page.h: scripts/embed $(LAB_PAGE) Makefile
+	@mkdir -p $(O)/gen
+	$(call say,EMBED,$@)
+	$(Q)scripts/embed $(LAB_PAGE) >$@
+
+$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h
 
 # The simulated disk and its company, for the tests that want them.
 $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
@@ -247,6 +254,7 @@ asan:
 	$(MAKE) $(JOBS) O=build/asan SAN=1 all unit-bins
 
 test: deps
+	@scripts/deps browser || echo 'there is no browser to be had: the tests of the page /lab will be skipped'
 	$(MAKE) $(JOBS) all
 	$(MAKE) asan
 	scripts/test
@@ -288,7 +296,11 @@ powercut: all
 suite-tls: all
 	cd tests/conformance && npm ci --no-audit --no-fund && TIDEMARK_TLS=1 TIDEMARK_BIN=$(abspath $(O)/tidemark) npm test
 
-hunt: fuzz crash kills kills-client chaos powercut suite-tls
+# Logs whose writers are killed, with full counts.
+torn: all
+	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node log-hunt.mjs
+
+hunt: fuzz crash kills kills-client chaos torn powercut suite-tls
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench

@@ -7,6 +7,8 @@
 #include "caller_config.h"
 #include "config_file.h"
 #include "http/url.h"
+#include "lab_config.h"
+#include "log_config.h"
 #include "net/addr.h"
 #include "route_config.h"
 #include "session_config.h"
@@ -221,7 +223,7 @@ static const struct options file_options = {rows + FILE_ROWS_FROM,
     .size = sizeof(struct type), .name_field = offsetof(struct type, its_name),                    \
     .list_field = offsetof(struct config, list)
 
-enum { KIND_ROUTE, KIND_CALLER, KIND_SESSION };
+enum { KIND_ROUTE, KIND_CALLER, KIND_SESSION, KIND_LOG, KIND_LAB };
 static const struct section_kind kind_rows[] = {
     [KIND_ROUTE] = {.word = "route",
                     .name = "PATH",
@@ -244,6 +246,20 @@ static const struct section_kind kind_rows[] = {
                       .options = &session_options,
                       .finish = session_finish,
                       .help = "Who answers the clients of sessions, and how long what is kept."},
+    [KIND_LOG] = {.word = "log",
+                  .name = "NAME",
+                  KIND(log_config, logs, name),
+                  .options = &log_options,
+                  .check_name = log_check_name,
+                  .help = "A file of JSON objects, one a line, that is read, followed and appended "
+                          "to at /v1/log/NAME."},
+    [KIND_LAB] = {.word = "lab",
+                  .size = sizeof(struct lab_config),
+                  .list_field = offsetof(struct config, lab),
+                  .options = &lab_options,
+                  .finish = lab_config_finish,
+                  .help = "A Lab under /lab and /api/, where people look at runs and say what they "
+                          "think of them."},
 };
 static const struct section_kinds kinds = {kind_rows, sizeof kind_rows / sizeof *kind_rows};
 

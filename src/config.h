@@ -2,10 +2,10 @@
 /* config.h -- the settings of `tidemark serve`. config.c holds their table, from which come the
  * flags, the variables, the keys of the file and the help, and the table of the file's sections.
  *
- * What there may be many of is a section of the file: `[route /chat]`, `[caller ci]`; so is what
- * belongs together: `[session]`. A new kind takes a struct with its table of options, a list in
- * struct config and a row in config.c.
- * docs/configuration.md describes all settings; a test compares it with the tables. */
+ * What there may be many of is a section of the file: `[route /chat]`, `[caller ci]`, `[log
+ * feedback]`; so is what belongs together: `[session]`. A new kind takes a struct with its table of
+ * options, a list in struct config and a row in config.c. docs/configuration.md describes all
+ * settings; a test compares it with the tables. */
 #ifndef CONFIG_H
 #define CONFIG_H
 
@@ -44,6 +44,8 @@ struct config {
     struct section_list routes;   /* struct route_config; their paths differ */
     struct section_list callers;  /* struct caller_config; their names and tokens differ */
     struct section_list session;  /* struct session_config; always one */
+    struct section_list logs;     /* struct log_config; their names differ */
+    struct section_list lab;      /* struct lab_config; at most one. None: there is no Lab */
     char *resume_secret;          /* SSE_RESUME_SECRET, else HMAC_SECRET; NULL: none */
     char *resume_secret_previous; /* SSE_RESUME_SECRET_PREVIOUS; NULL: none */
     bool allow_private_targets, allow_loopback_targets;

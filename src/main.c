@@ -16,6 +16,8 @@ static const struct command {
     {"ls", cmd_ls, "list streams"},
     {"rm", cmd_rm, "delete streams"},
     {"session", cmd_session, "look at sessions, or hold one"},
+    {"lab", cmd_lab, "look at runs in a browser, and collect feedback"},
+    {"feedback", cmd_feedback, "add feedback from the command line"},
     {"doctor", cmd_doctor, "verify a data directory, and repair it"},
     {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
     {"version", cmd_version, "print the version"},

@@ -7,6 +7,7 @@
 #include "engine/subscription.h"
 #include "http/fetch.h"
 #include "http/principal.h"
+#include "lab_config.h"
 #include "net/listener.h"
 #include "net/tls.h"
 #include "store/store.h"
@@ -106,16 +107,35 @@ static void stop_sessions(struct server *s)
     session_host_stop(&s->sessions, on_sessions_stopped, s);
 }
 
+static void on_logs_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    log_host_deinit(&s->logs);
+    stop_sessions(s);
+}
+
 static void on_gateway_stopped(void *ctx)
 {
     struct server *s = ctx;
     gateway_free(s->gateway);
-    stop_sessions(s);
+    log_host_stop(&s->logs, on_logs_stopped, s);
+}
+
+static void stop_others(void *ctx)
+{
+    struct server *s = ctx;
+    if (s->gateway != NULL)
+        gateway_stop(s->gateway, on_gateway_stopped, s);
+    else
+        stop_sessions(s);
 }
 
 static void stop_surfaces(struct server *s)
 {
-    gateway_stop(s->gateway, on_gateway_stopped, s);
+    if (s->lab.lab != NULL)
+        lab_host_stop(&s->lab, stop_others, s);
+    else
+        stop_others(s);
 }
 
 static void on_http_idle(struct http *http)
@@ -243,6 +263,35 @@ static void init_sessions(struct server *s)
                                         .long_poll_ms = s->config->long_poll_timeout_ms});
 }
 
+static int init_logs(struct server *s)
+{
+    int err = log_host_init(&s->logs, s->config, &s->loop, &s->http);
+    if (err != 0)
+        trace(s->trace, LOGS_FAILED, TRACE_STR("error", STR("no thread for their files")));
+    return err;
+}
+
+static void on_lab_finished(void *ctx)
+{
+    server_drain(ctx, STR("the Lab's task is done"));
+}
+
+static int init_lab(struct server *s)
+{
+    char why[600];
+    if (s->config->lab.n == 0)
+        return 0;
+    struct lab_host_setup setup = {.config = s->config->lab.items,
+                                   .loop = &s->loop,
+                                   .http = &s->http,
+                                   .finished = on_lab_finished,
+                                   .ctx = s};
+    int err = lab_host_init(&s->lab, &setup, why, sizeof why);
+    if (err != 0)
+        trace(s->trace, LAB_FAILED, TRACE_STR("error", str_of_cstr(why)));
+    return err;
+}
+
 static const char *unready(void *ctx)
 {
     const struct server *s = ctx;
@@ -350,13 +399,14 @@ int server_init(struct server *s, const struct config *config, const struct trac
     init_signals(s);
     err = init_gateway(s);
     if (err == 0)
+        err = init_logs(s);
+    if (err == 0)
+        err = init_lab(s);
+    if (err == 0)
         err = listen_all(s);
     if (err != 0) {
         stop_listening(s);
-        if (s->gateway != NULL)
-            stop_surfaces(s);
-        else
-            stop_sessions(s);
+        stop_surfaces(s);
         server_run(s);
         server_deinit(s);
     }

@@ -6,7 +6,9 @@
 #include "engine/subscriber.h"
 #include "http/http.h"
 #include "net/loop.h"
+#include "log_host.h"
 #include "storage.h"
+#include "lab_host.h"
 #include "session_host.h"
 #include "surface/durable.h"
 #include "surface/status.h"
@@ -42,7 +44,9 @@ struct server {
     struct str *capabilities;      /* of all of them */
     struct gateway *gateway;
     struct session_host sessions;
-    struct tls *tls; /* for TCP listeners; NULL: plain */
+    struct log_host logs;
+    struct lab_host lab; /* lab.lab == NULL: none */
+    struct tls *tls;     /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;
     uv_signal_t on_term, on_int, on_hup;

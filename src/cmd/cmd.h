@@ -19,6 +19,8 @@ int cmd_tail(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_session(int argc, char **argv);
+int cmd_lab(int argc, char **argv);
+int cmd_feedback(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_demo_backend(int argc, char **argv);
 int cmd_version(int argc, char **argv);

@@ -172,11 +172,11 @@ void exchange_header_u64(struct exchange *x, struct str name, uint64_t value)
     exchange_header(x, name, str_of(text, num_format(value, text)));
 }
 
-static void begin(struct exchange *x, int64_t length)
+static void begin(struct exchange *x, int64_t length, bool streaming)
 {
     assert(!x->begun);
     x->begun = true;
-    x->streaming = length < 0;
+    x->streaming = streaming;
     x->head_only = x->head_only || status_has_no_body(x->status);
     http_count_response(x->http, x->status);
     x->via->begin(x, length);
@@ -205,7 +205,7 @@ void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t
     int64_t length = 0;
     for (size_t i = 0; i < n; i++)
         length += (int64_t)slices[i].bytes.n;
-    begin(x, length);
+    begin(x, length, false);
     for (size_t i = 0; i < n && !x->head_only; i++)
         x->via->put(x, slices[i]);
     x->via->end(x);
@@ -236,12 +236,12 @@ void exchange_error(struct exchange *x, int err)
     exchange_problem(x, status, str_of_cstr(err_name(err)), str_of_cstr(err_text(err)));
 }
 
-void exchange_stream(struct exchange *x)
+static void stream(struct exchange *x, int64_t length)
 {
     if (x->over)
         return;
     assert(x->ops != NULL && x->ops->pull != NULL);
-    begin(x, -1);
+    begin(x, length, true);
     if (!x->head_only) {
         x->via->wake(x);
         return;
@@ -249,6 +249,17 @@ void exchange_stream(struct exchange *x)
     if (x->ops->gone != NULL)
         x->ops->gone(x);
     x->via->end(x);
+}
+
+void exchange_stream(struct exchange *x)
+{
+    stream(x, -1);
+}
+
+void exchange_stream_sized(struct exchange *x, uint64_t length)
+{
+    assert(length > 0);
+    stream(x, (int64_t)length);
 }
 
 void exchange_put(struct exchange *x, struct slice s)

@@ -135,6 +135,8 @@ void exchange_problem(struct exchange *x, int status, struct str code, struct st
 
 /* A body that ops->pull gives. */
 void exchange_stream(struct exchange *x);
+/* The same, of so many bytes, at least one: exactly these are put before PULL_END. */
+void exchange_stream_sized(struct exchange *x, uint64_t length);
 void exchange_put(struct exchange *x, struct slice s); /* within pull */
 void exchange_wake(struct exchange *x);                /* from anywhere, any pull included */
 /* Ends a streamed response so that the peer notices that it is not complete. */

@@ -50,7 +50,9 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(SESSION_UPSTREAM_FAILED, TRACE_WARN,                                                         \
       "the upstream has not answered {}: {}; next try in {} ms")                                   \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
+    X(LOGS_FAILED, TRACE_ERROR, "cannot serve logs: {}")                                           \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
+    X(LAB_FAILED, TRACE_ERROR, "cannot set up the Lab: {}")                                        \
     X(GATEWAY, TRACE_INFO, "{}")
 
 enum trace_kind {

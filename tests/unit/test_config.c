@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "caller_config.h"
 #include "route_config.h"
+#include "log_config.h"
 #include "session_config.h"
 #include "telemetry/trace.h"
 
@@ -415,6 +416,36 @@ static void callers_are_checked(void **state)
     assert_string_equal(f->why, "the callers a and b have the same token-sha256");
 }
 
+static void logs_are_read(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("[log feedback]\npath = /var/f.jsonl\n"
+                                      "[log a.b-c_1]\npath = x\nread-only = yes\n"
+                                      "max-append = 4m\n")),
+                     0);
+    assert_int_equal(f->c.logs.n, 2);
+    const struct log_config *l = f->c.logs.items;
+    assert_string_equal(l[0].name, "feedback");
+    assert_string_equal(l[0].path, "/var/f.jsonl");
+    assert_false(l[0].read_only);
+    assert_int_equal(l[0].max_append_bytes, 1024 * 1024);
+    assert_string_equal(l[1].name, "a.b-c_1");
+    assert_true(l[1].read_only);
+    assert_int_equal(l[1].max_append_bytes, 4 * 1024 * 1024);
+}
+
+static void settings_of_logs_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_refused(f, STR("[log a]\n"), "1: [log a] needs a line `path = FILE`");
+    assert_refused(f, STR("[log a/b]\n"),
+                   "1: [log a/b]: a log's name is made of letters, digits and -._");
+    assert_refused(f, STR("[log a]\npath = /tmp/\n"), "2: path: expected FILE, got '/tmp/'");
+    assert_refused(f, STR("[log a]\npath = x\nmax-append = 5m\n"),
+                   "3: max-append: expected a size between 1k and 4m, got '5m'");
+    assert_refused(f, STR("[log a]\npath = x\n[log a]\n"), "3: there is a section [log a] already");
+}
+
 static const struct session_config *session(const struct fixture *f)
 {
     assert_int_equal(f->c.session.n, 1);
@@ -504,8 +535,8 @@ static void headers_of_sections_are_checked(void **state)
     static const char *const form = "2: a section is written `[KIND NAME]` on a line of its own";
     struct fixture *f = *state;
     assert_refused(f, STR("\n[server]\ndata = x\n"),
-                   "2: unknown section [server]; there are [route PATH], [caller NAME] and "
-                   "[session]");
+                   "2: unknown section [server]; there are [route PATH], [caller NAME], [session], "
+                   "[log NAME] and [lab]");
     assert_refused(f, STR("data = x\n  [routes /a]\n"),
                    "2: unknown section [routes]; did you mean [route PATH]?");
     assert_refused(f, STR("data = x\n[route]\n"), "2: the section needs a name: [route PATH]");
@@ -820,6 +851,8 @@ int main(void)
         TEST(sessions_have_these_defaults),
         TEST(sessions_take_every_setting),
         TEST(settings_of_sessions_are_checked),
+        TEST(logs_are_read),
+        TEST(settings_of_logs_are_checked),
         TEST(headers_of_sections_are_checked),
         TEST(ten_thousand_sections_are_too_many),
         TEST(secrets_come_from_the_environment_alone),

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log_host.h"
+#include "base/err.h"
+#include "base/lane.h"
+#include "config.h"
+#include "net/thread_lane.h"
+#include "surface/logs.h"
+
+int log_host_init(struct log_host *h, const struct config *config, struct loop *loop,
+                  struct http *http)
+{
+    *h = (struct log_host){NULL, NULL};
+    if (config->logs.n == 0)
+        return 0;
+    h->lane = thread_lane_new(loop, "logs");
+    if (h->lane == NULL)
+        return ERR_IO;
+    h->logs = logs_new(&(struct logs_setup){.loop = loop,
+                                            .lane = h->lane,
+                                            .configs = config->logs.items,
+                                            .n_configs = config->logs.n,
+                                            .long_poll_ms = config->long_poll_timeout_ms,
+                                            .heartbeat_ms = config->heartbeat_ms,
+                                            .sse_lifetime_ms = config->sse_lifetime_ms});
+    logs_mount(h->logs, http);
+    return 0;
+}
+
+void log_host_stop(struct log_host *h, void (*stopped)(void *ctx), void *ctx)
+{
+    if (h->logs == NULL)
+        stopped(ctx);
+    else
+        logs_stop(h->logs, stopped, ctx);
+}
+
+void log_host_deinit(struct log_host *h)
+{
+    logs_free(h->logs);
+    lane_free(h->lane);
+    *h = (struct log_host){NULL, NULL};
+}

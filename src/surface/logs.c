@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/* logs.c -- which log is meant, and POST. */
+#include "surface/logs.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "http/http.h"
+#include "log_config.h"
+#include "net/file_watch.h"
+#include "net/loop.h"
+#include "surface/logs_core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* ---- what the parts share ---- */
+
+void logs_begin(struct logs *l)
+{
+    l->under_way++;
+}
+
+void logs_end(struct logs *l)
+{
+    assert(l->under_way > 0);
+    if (--l->under_way == 0 && l->stopped != NULL)
+        l->stopped(l->ctx);
+}
+
+void logs_put_identity(struct exchange *x, const struct log_id *id)
+{
+    char *text = arena_alloc(&x->arena, LOG_ID_TEXT);
+    log_id_format(id, text);
+    exchange_header(x, STR("Log-Identity"), str_of(text, LOG_ID_TEXT));
+}
+
+/* ---- POST ---- */
+
+struct append_request {
+    struct log_append append;
+    struct log_entry *entry;
+    struct exchange *x;
+    struct buf lines;
+};
+
+static void on_appended(struct log_append *a, int err)
+{
+    struct append_request *r = container_of(a, struct append_request, append);
+    struct logs *l = r->entry->logs;
+    struct exchange *x = r->x;
+    if (err != 0) {
+        exchange_error(x, err);
+    } else {
+        logs_put_identity(x, &a->id);
+        exchange_header(x, STR("Content-Type"), STR("application/json"));
+        exchange_header(x, STR("Cache-Control"), STR("no-store"));
+        exchange_send(x, arena_printf(&x->arena, "{\"cursor\":\"%llu\",\"nextCursor\":\"%llu\"}\n",
+                                      (unsigned long long)a->start, (unsigned long long)a->next));
+    }
+    buf_deinit(&r->lines);
+    exchange_release(x);
+    free(r);
+    logs_end(l);
+}
+
+/* Makes lines of a body in *out. On failure *why says what is wrong with it, unless that is said
+ * by the error alone. */
+static int lines_of(struct str body, struct buf *out, struct str *why)
+{
+    struct buf ends = {0};
+    size_t at, start = 0;
+    int err = json_split(body, out, &ends, &at);
+    size_t n = ends.n / sizeof(uint32_t);
+    if (err == 0 && n == 0)
+        err = ERR_EMPTY;
+    for (size_t i = 0; err == 0 && i < n; i++) {
+        uint32_t end;
+        memcpy(&end, ends.p + i * sizeof end, sizeof end);
+        if (out->p[start] != '{') {
+            *why = STR("a log takes one JSON object, or an array of them");
+            err = ERR_SYNTAX;
+        } else if (end - start > LOG_LINE_MAX) {
+            err = ERR_TOO_LARGE;
+        }
+        out->p[end - 1] = '\n'; /* in place of its comma */
+        start = end;
+    }
+    buf_deinit(&ends);
+    return err;
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct log_entry *e = x->state;
+    struct str why = STR_NONE;
+    struct buf lines = {0};
+    if (err == 0)
+        err = lines_of(body, &lines, &why);
+    if (err != 0) {
+        buf_deinit(&lines);
+        if (why.n > 0)
+            exchange_problem(x, 400, STR("INVALID_ARGUMENT"), why);
+        else
+            exchange_error(x, err);
+        return;
+    }
+    struct append_request *r = mem_zalloc(sizeof *r);
+    *r = (struct append_request){.entry = e, .x = x, .lines = lines};
+    r->append.log = &e->log;
+    r->append.lines = buf_str(&r->lines);
+    r->append.done = on_appended;
+    exchange_hold(x);
+    logs_begin(e->logs);
+    log_append(&r->append);
+}
+
+/* A page of another site can make a browser POST; it must not write into somebody's files. */
+static bool from_elsewhere(const struct exchange *x)
+{
+    struct str origin = request_header(x->request, STR("Origin"));
+    const char *host = origin.p == NULL ? NULL : memmem(origin.p, origin.n, "://", 3);
+    if (origin.p == NULL || host == NULL)
+        return origin.p != NULL;
+    return !str_eq_nocase(str_skip(origin, (size_t)(host + 3 - origin.p)), x->request->host);
+}
+
+static void post(struct log_entry *e, struct exchange *x)
+{
+    if (from_elsewhere(x)) {
+        exchange_problem(x, 403, STR("FORBIDDEN"),
+                         STR("pages of other sites may not append to logs"));
+        return;
+    }
+    if (e->config->read_only) {
+        exchange_problem(x, 403, STR("FORBIDDEN"), STR("this log is read-only"));
+        return;
+    }
+    x->state = e;
+    exchange_collect(x, e->config->max_append_bytes, on_body);
+}
+
+/* ---- routes ---- */
+
+static struct log_entry *find(struct logs *l, struct str name)
+{
+    for (size_t i = 0; i < l->setup.n_configs; i++)
+        if (str_eq(str_of_cstr(l->entries[i].config->name), name))
+            return &l->entries[i];
+    return NULL;
+}
+
+static void handle(void *ctx, struct exchange *x)
+{
+    struct log_entry *e = find(ctx, str_skip(x->request->path, sizeof LOGS_PREFIX - 1));
+    enum method method = x->request->method;
+    if (e == NULL) {
+        exchange_problem(x, 404, STR("NOT_FOUND"), STR("no such log"));
+    } else if (method == METHOD_GET || method == METHOD_HEAD) {
+        logs_get(e, x);
+    } else if (method == METHOD_POST) {
+        post(e, x);
+    } else {
+        exchange_header(x, STR("Allow"), STR("GET, HEAD, POST"));
+        exchange_problem(x, 405, STR("METHOD"), STR("logs take GET, HEAD and POST"));
+    }
+}
+
+void logs_mount(struct logs *l, struct http *http)
+{
+    http_route(http, STR(LOGS_PREFIX), handle, l);
+}
+
+/* ---- the whole ---- */
+
+struct logs *logs_new(const struct logs_setup *setup)
+{
+    struct logs *l = mem_zalloc(sizeof *l);
+    l->setup = *setup;
+    l->sched = &setup->loop->sched;
+    l->entries = mem_zalloc((setup->n_configs + 1) * sizeof *l->entries);
+    for (size_t i = 0; i < setup->n_configs; i++) {
+        struct log_entry *e = &l->entries[i];
+        e->logs = l;
+        e->config = &setup->configs[i];
+        e->log = (struct log){.lane = setup->lane, .path = e->config->path};
+        list_init(&e->readers);
+    }
+    return l;
+}
+
+void logs_stop(struct logs *l, void (*stopped)(void *ctx), void *ctx)
+{
+    if (l->under_way == 0) {
+        stopped(ctx);
+        return;
+    }
+    l->stopped = stopped;
+    l->ctx = ctx;
+}
+
+void logs_free(struct logs *l)
+{
+    if (l == NULL)
+        return;
+    free(l->entries);
+    free(l);
+}
