@@ -71,6 +71,7 @@ CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
 GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(sort $(shell find src -name '*.proto')))
 UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c tests/fault/test_*.c)))
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
+ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
 .PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client chaos torn powercut suite-tls bench help
@@ -237,7 +238,7 @@ $(ADAPTER): tests/conformance/client-adapter/adapter.c $(O)/libtidemark.a
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libtidemark.a $(LIB_LIBS)
 
-unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER)
+unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER) $(ASKED)
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 
 deps:
