@@ -37,6 +37,7 @@ static const struct phase {
     {"session-1", "sessions", phase_session_1, "one session: chunks to ack and event"},
     {"session-1k", "sessions", phase_session_1k, "1,000 sessions: the same, opening, memory"},
     {"logs", "logs", phase_logs, "polls near the end of a log of 1 MB and of 1 GB"},
+    {"cursors", "pages", phase_cursors, "cursors issued and verified; no server"},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 

@@ -42,6 +42,7 @@ void phase_gateway(struct bench *b);
 void phase_session_1(struct bench *b);
 void phase_session_1k(struct bench *b);
 void phase_logs(struct bench *b);
+void phase_cursors(struct bench *b);
 
 /* A server of ours with no data; its end, and that of its data. 0, or -1 (said on stderr).
  * instructions: as for server_stop. */

@@ -126,6 +126,8 @@ static const struct figure figures[] = {
     {"log-1m", "poll a log of 1 MB, 100 new: p50", MICROSECONDS, LESS, {0, 0}, {0, 0}},
     {"log-1g", "  of 1 GB, the same", MICROSECONDS, LESS, {0, 0}, {0, 0}},
     {"log-times", "  1 GB : 1 MB", TIMES, LESS, {2, 0}, {0, 0}},
+    {"cursors-issue", "cursors issued, one core", PER_SECOND, MORE, {400e3, 0}, {0, 0}},
+    {"cursors-verify", "cursors verified, one core", PER_SECOND, MORE, {400e3, 0}, {0, 0}},
     {"instructions-append", "instructions per append", COUNT, LESS, {5000, 5000}, {0, 0}},
     {"instructions-delivery", "instructions per delivery", COUNT, LESS, {200, 200}, {0, 0}},
     {"instructions-chunk", "instructions per session chunk", COUNT, LESS, {0, 0}, {0, 0}},

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "token/cbor.h"
+#include "base/err.h"
+#include "base/utf8.h"
+
+/* The top three bits of an item's first byte. The other five are the number itself up to 23, or
+ * say in how many bytes it follows: 24 in one, 25 in two, 26 in four, 27 in eight. */
+enum type { TYPE_UINT = 0, TYPE_BYTES = 2, TYPE_TEXT = 3, TYPE_MAP = 5 };
+
+#define INFO_BITS   5
+#define INFO_INLINE 23
+#define INFO_ONE    24
+#define INFO_EIGHT  27
+
+size_t cbor_head_size(uint64_t v)
+{
+    if (v <= INFO_INLINE)
+        return 1;
+    if (v <= UINT8_MAX)
+        return 2;
+    if (v <= UINT16_MAX)
+        return 3;
+    return v <= UINT32_MAX ? 5 : CBOR_HEAD_MAX;
+}
+
+static void put_head(struct buf *out, enum type type, uint64_t v)
+{
+    size_t n = cbor_head_size(v) - 1;
+    unsigned char *to = (unsigned char *)buf_reserve(out, CBOR_HEAD_MAX);
+    unsigned info = n == 0 ? (unsigned)v : INFO_ONE + (unsigned)__builtin_ctzll(n);
+    to[0] = (unsigned char)((unsigned)type << INFO_BITS | info);
+    for (size_t i = n; i > 0; i--, v >>= 8)
+        to[i] = (unsigned char)v;
+    out->n += 1 + n;
+}
+
+void cbor_put_uint(struct buf *out, uint64_t v)
+{
+    put_head(out, TYPE_UINT, v);
+}
+
+void cbor_put_bytes(struct buf *out, struct str s)
+{
+    put_head(out, TYPE_BYTES, s.n);
+    buf_put(out, s);
+}
+
+void cbor_put_text(struct buf *out, struct str s)
+{
+    put_head(out, TYPE_TEXT, s.n);
+    buf_put(out, s);
+}
+
+void cbor_put_map(struct buf *out, uint64_t n)
+{
+    put_head(out, TYPE_MAP, n);
+}
+
+/* ---- reading ---- */
+
+static uint64_t fail(struct cbor_in *in)
+{
+    in->err = ERR_SYNTAX;
+    in->rest.n = 0;
+    return 0;
+}
+
+static uint64_t take_head(struct cbor_in *in, enum type type)
+{
+    const unsigned char *p = (const unsigned char *)in->rest.p;
+    if (in->rest.n == 0 || (unsigned)p[0] >> INFO_BITS != (unsigned)type)
+        return fail(in);
+    unsigned info = p[0] & ((1u << INFO_BITS) - 1);
+    size_t n = info >= INFO_ONE ? (size_t)1 << (info - INFO_ONE) : 0;
+    if (info > INFO_EIGHT || in->rest.n <= n)
+        return fail(in);
+    uint64_t v = info;
+    if (n > 0)
+        v = 0;
+    for (size_t i = 1; i <= n; i++)
+        v = v << 8 | p[i];
+    if (cbor_head_size(v) != 1 + n)
+        return fail(in);
+    in->rest = str_skip(in->rest, 1 + n);
+    return v;
+}
+
+static struct str take_string(struct cbor_in *in, enum type type)
+{
+    uint64_t n = take_head(in, type);
+    if (n > in->rest.n)
+        n = fail(in);
+    struct str s = str_of(in->rest.p, (size_t)n);
+    in->rest = str_skip(in->rest, (size_t)n);
+    return s;
+}
+
+uint64_t cbor_take_uint(struct cbor_in *in)
+{
+    return take_head(in, TYPE_UINT);
+}
+
+struct str cbor_take_bytes(struct cbor_in *in)
+{
+    return take_string(in, TYPE_BYTES);
+}
+
+struct str cbor_take_text(struct cbor_in *in)
+{
+    struct str s = take_string(in, TYPE_TEXT);
+    if (!utf8_valid(s)) {
+        fail(in);
+        s.n = 0;
+    }
+    return s;
+}
+
+uint64_t cbor_take_map(struct cbor_in *in)
+{
+    return take_head(in, TYPE_MAP);
+}
+
+int cbor_end(const struct cbor_in *in)
+{
+    if (in->err != 0)
+        return in->err;
+    return in->rest.n == 0 ? 0 : ERR_SYNTAX;
+}
