@@ -178,19 +178,18 @@ static uint32_t objects_now(const struct canon *c)
 /* The members that were opened from `first` on are all that this object has. */
 static int close_object(struct canon *c, uint32_t number, size_t first)
 {
+    struct object *o = object_at(c, number);
+    o->members = (uint32_t)(c->members.n / sizeof(struct member));
+    o->n = (uint32_t)(c->open.n / sizeof(struct member) - first);
+    o->object = objects_now(c);
+    if (o->n == 0)
+        return 0;
     struct member *all = members_at(&c->open, first);
-    size_t n = c->open.n / sizeof *all - first;
-    if (n > 1)
-        qsort(all, n, sizeof *all, by_name);
-    for (size_t i = 1; i < n; i++)
+    qsort(all, o->n, sizeof *all, by_name);
+    for (size_t i = 1; i < o->n; i++)
         if (str_eq(all[i - 1].name, all[i].name))
             return ERR_JSON;
-    struct object *o = object_at(c, number);
-    o->members = (uint32_t)(c->members.n / sizeof *all);
-    o->n = (uint32_t)n;
-    o->object = objects_now(c);
-    if (n > 0)
-        buf_put(&c->members, str_of((const char *)all, n * sizeof *all));
+    buf_put(&c->members, str_of((const char *)all, o->n * sizeof *all));
     c->open.n = first * sizeof *all;
     return 0;
 }
