@@ -7,14 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DIGITS_MAX      17   /* always enough to tell a double from all others */
-#define DIGITS_SAFE     15   /* a decimal of so many digits is its double's shortest one */
-#define POINT_SAFE      300  /* unless it is as large or as small as doubles hardly are */
-#define POINT_MOST      310  /* beyond all doubles */
-#define POINT_LEAST     -330 /* below all of them */
-#define EXPONENT_MOST   100000000
-#define FRACTION_BITS   52
-#define EXPONENT_DIGITS 12 /* an `e`, a sign and the digits */
+#define DIGITS_MAX       17   /* always enough to tell a double from all others */
+#define DIGITS_SAFE      15   /* a decimal of so many digits is its double's shortest one */
+#define POINT_SAFE_MOST  308  /* if it is below 1e308 */
+#define POINT_SAFE_LEAST -306 /* and no less than 1e-307: a double with all its bits */
+#define POINT_MOST       310  /* beyond all doubles */
+#define POINT_LEAST      -330 /* below all of them */
+#define EXPONENT_MOST    100000000
+#define FRACTION_BITS    52
+#define EXPONENT_DIGITS  12 /* an `e`, a sign and the digits */
 
 /* 0.DIGITS times 10 to the power of `point`. The first and the last digit are not zero; without
  * digits it is zero. */
@@ -190,7 +191,7 @@ static int read_decimal(const struct spelled *s, struct decimal *d)
         return 0;
     if (s->point > POINT_MOST)
         return ERR_JSON;
-    if (s->n <= DIGITS_SAFE && labs(s->point) <= POINT_SAFE) {
+    if (s->n <= DIGITS_SAFE && s->point >= POINT_SAFE_LEAST && s->point <= POINT_SAFE_MOST) {
         memcpy(d->digits, s->first, s->n);
         d->n = (int)s->n;
         d->point = (int)s->point;

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import canonicalize from "canonicalize";
@@ -16,11 +17,13 @@ const DOCUMENTS = 4_000;
 /** Our canonical form of each text; `!` and a name for one that has none. */
 async function ours(texts) {
     const program = join(dirname(binary()), "tests/e2e/canonical");
+    assert.ok(existsSync(program), `there is no ${program}; make unit-bins builds it`);
     const child = spawn(program, { stdio: "pipe", env: sanitizerEnv() });
     const chunks = [];
     let stderr = "";
     child.stdout.on("data", (chunk) => chunks.push(chunk));
     child.stderr.setEncoding("utf8").on("data", (text) => (stderr += text));
+    child.stdin.on("error", () => {}); // it may end early; its exit code tells
     child.stdin.end(texts.map((text) => `${text}\0`).join(""));
     const [code] = await within(once(child, "close"), "canonical to end", 60_000);
     assertNoReport(stderr);

@@ -142,6 +142,9 @@ static void test_numbers(void **state)
         {STR_INIT("2.2250738585072014e-308"), STR_INIT("2.2250738585072014e-308")},
         /* The nearest decimal of 16 digits, ..801e-14, means the double below this power of two. */
         {STR_INIT("5.684341886080801486968994140625e-14"), STR_INIT("5.684341886080802e-14")},
+        {STR_INIT("2.22507385850721e-308"), STR_INIT("2.22507385850721e-308")},
+        {STR_INIT("0.123456789012345e-306"), STR_INIT("1.23456789012345e-307")},
+        {STR_INIT("9.99999999999999e307"), STR_INIT("9.99999999999999e+307")},
         {STR_INIT("1.7976931348623158e308"), STR_INIT("1.7976931348623157e+308")},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
