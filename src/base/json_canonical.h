@@ -5,17 +5,17 @@
  * escapes; numbers as ECMAScript prints the double that is nearest to them. So 1.0, 1e0 and 1 are
  * the same, and so are integers above 2^53 that share a double.
  *
- * Takes time and memory in proportion to the text, but for the sorting: about 20 ms for a text of
- * JSON_CANONICAL_MAX bytes, up to ten times that if it is nothing but numbers of 17 digits or so near
- * to zero that a double loses bits. */
+ * Takes time and memory in proportion to the text, but for the sorting: about 20 ms for the longest
+ * text, up to ten times that if it is nothing but numbers of 17 digits, or so near to zero that a
+ * double loses bits. */
 #ifndef BASE_JSON_CANONICAL_H
 #define BASE_JSON_CANONICAL_H
 
 #include "base/buf.h"
 #include "base/str.h"
 
-#define JSON_CANONICAL_MAX (1u << 20) /* bytes of a text; what comes of it may be 5 times as long  \
-                                       */
+/* Bytes of a text; what comes of it may be five times as long. */
+#define JSON_CANONICAL_MAX (1u << 20)
 
 /* Appends the canonical form of the JSON text. A member `without` of the outermost object is left
  * out, as if it were not there; STR_NONE: none is. ERR_TOO_LARGE, or ERR_JSON: not JSON
