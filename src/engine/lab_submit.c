@@ -8,6 +8,7 @@
 #include "engine/lab_json.h"
 #include "engine/lab_schema.h"
 #include "engine/lab_store.h"
+#include "engine/log_query.h"
 
 #include <stdlib.h>
 #include <xxhash.h>
@@ -145,11 +146,17 @@ static enum lab_code find_earlier(struct submission *b)
     if (err != 0)
         return failed(b, err, requests->log.path);
     const struct lab_record *r = lab_index_find(requests, key_of(b->type, b->request, room));
-    json_t *record = r != NULL ? lab_index_read(requests, r) : NULL;
-    if (record == NULL)
+    if (r == NULL)
         return LAB_FINE;
+    json_t *record = lab_index_read(requests, r);
+    if (record == NULL) /* there was one: to do it all again could store a second entry */
+        return failed(b, ERR_IO, requests->log.path);
     json_t *plan = json_object_get(record, "intent");
-    if (plan != NULL) {
+    if (plan != NULL && !str_eq(lab_json_get(plan, "experimentId"), b->experiment)) {
+        /* Its entries must not count as those of this one. */
+        lab_problem_set(b->problem, LAB_INVALID_ARGUMENT,
+                        "Request id is in use for another experiment");
+    } else if (plan != NULL) {
         json_int_t cursor = json_integer_value(json_object_get(plan, "feedbackCursor"));
         take_ids(b, json_incref(json_object_get(plan, "entityIds")), (uint64_t)cursor, true);
     } else {
@@ -210,14 +217,18 @@ static struct str id_at(const struct submission *b, size_t i)
     return str_of(json_string_value(id), json_string_length(id));
 }
 
-/* Takes the entry over. */
+/* Takes the entry over. One that readers would pass over must not be said to be stored. */
 static enum lab_code put_entry(struct submission *b, struct buf *lines, json_t *entry)
 {
+    size_t before = lines->n;
     if (entry == NULL)
         return lab_problem_set(b->problem, LAB_INVALID_ARGUMENT, "Feedback is not valid");
     lab_json_put(lines, entry);
-    buf_putc(lines, '\n');
     json_decref(entry);
+    if (!log_scan_takes(str_skip(buf_str(lines), before)))
+        return lab_problem_set(b->problem, LAB_INVALID_ARGUMENT,
+                               "Feedback is too large or nested too deep");
+    buf_putc(lines, '\n');
     if (lines->n > LAB_SUBMIT_MAX)
         return lab_problem_set(b->problem, LAB_INVALID_ARGUMENT, "Submission is too large");
     return LAB_FINE;

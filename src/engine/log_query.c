@@ -194,6 +194,11 @@ static bool is_object(struct str line)
     return line.n > 0 && *line.p == '{' && json_check(line, &at) == 0;
 }
 
+bool log_scan_takes(struct str line)
+{
+    return line.n < LOG_LINE_MAX && is_object(line);
+}
+
 bool log_scan_item(struct log_scan *s, struct str *rest, struct str *item)
 {
     struct str line;

@@ -73,6 +73,9 @@ void log_scan_init(struct log_scan *s, const struct log_query *q);
  * or the limit has been reached. */
 bool log_scan_item(struct log_scan *s, struct str *rest, struct str *item);
 
+/* Whether readers would take this text, as a line of its own, for an object. */
+bool log_scan_takes(struct str line);
+
 /* The item given last does not count: its reader wants none of it. */
 void log_scan_reject(struct log_scan *s);
 

@@ -227,6 +227,53 @@ static void kinds_of_submissions_do_not_share_their_ids(void **state)
     free(id);
 }
 
+static enum lab_code submit_body(struct bench *b, const json_t *body, const char *request)
+{
+    struct lab_problem p = {0};
+    json_t *response = NULL;
+    enum lab_code code = lab_submit_feedback(b->store, body, str_of_cstr(request), &response, &p);
+    json_decref(response);
+    lab_problem_deinit(&p);
+    return code;
+}
+
+/* A failing disk, say: whoever takes it for a request that was never made stores it again. */
+static void a_record_that_cannot_be_read_stores_nothing_again(void **state)
+{
+    struct bench *b = *state;
+    const char *path = b->store->requests.log.path;
+    json_t *body = lab_json_load(STR("{\"notes\":\"n\"}"));
+    free(submit(b, "r"));
+    long size = size_of(path);
+    FILE *to = fopen(path, "r+");
+    assert_non_null(to);
+    fseek(to, size - 3, SEEK_SET); /* of the answer, the last line */
+    fputs("??", to);
+    fclose(to);
+    assert_int_equal(submit_body(b, body, "r"), LAB_INTERNAL);
+    assert_int_equal(count_lines_with(b->feedback, "\"notes\":\"n\""), 1);
+    json_decref(body);
+}
+
+/* What readers of the log pass over would be lost, though its id was given. */
+static void an_entry_that_nobody_could_read_is_refused(void **state)
+{
+    struct bench *b = *state;
+    json_t *deep = json_object(), *body = json_object();
+    for (int i = 0; i < 600; i++)
+        deep = json_pack("{s:o}", "a", deep);
+    json_object_set_new(body, "answers", deep);
+    assert_int_equal(submit_body(b, body, "deep"), LAB_INVALID_ARGUMENT);
+    char *long_text = malloc(LOG_LINE_MAX);
+    memset(long_text, 'n', LOG_LINE_MAX);
+    json_object_clear(body);
+    json_object_set_new(body, "notes", json_stringn(long_text, LOG_LINE_MAX));
+    assert_int_equal(submit_body(b, body, "long"), LAB_INVALID_ARGUMENT);
+    free(long_text);
+    json_decref(body);
+    assert_int_equal(size_of(b->feedback), 0);
+}
+
 /* ---- experiments ---- */
 
 static json_t *import_run(struct bench *b, const char *name)
@@ -321,6 +368,21 @@ static void a_decision_whose_answer_alone_is_missing_is_answered(void **state)
     free(experiment);
 }
 
+static void an_id_of_another_experiment_decides_nothing(void **state)
+{
+    struct bench *b = *state;
+    json_t *body, *response = NULL;
+    char *experiment = make_experiment(b, &body);
+    add_intent(b, "experiment_submit", "r", "\"first\",\"second\"", 0, "exp_other");
+    add_entry(b, "first");
+    add_entry(b, "second");
+    reopen(b);
+    assert_int_equal(decide(b, experiment, body, "r", &response), LAB_INVALID_ARGUMENT);
+    assert_int_equal(count_lines_with(b->store->experiments.log.path, "\"status\":\"done\""), 0);
+    json_decref(body);
+    free(experiment);
+}
+
 static void of_two_decisions_the_one_with_entries_stands(void **state)
 {
     struct bench *b = *state;
@@ -384,8 +446,11 @@ int main(void)
         TEST(the_cursor_of_an_intent_is_behind_a_line_though_the_file_ends_within_one),
         TEST(the_end_is_found_behind_a_long_line_without_one),
         TEST(kinds_of_submissions_do_not_share_their_ids),
+        TEST(a_record_that_cannot_be_read_stores_nothing_again),
+        TEST(an_entry_that_nobody_could_read_is_refused),
         TEST(a_decision_goes_on_where_it_was),
         TEST(a_decision_whose_answer_alone_is_missing_is_answered),
+        TEST(an_id_of_another_experiment_decides_nothing),
         TEST(of_two_decisions_the_one_with_entries_stands),
         TEST(a_decision_that_left_nothing_gives_way),
         TEST(a_file_that_was_replaced_is_read_anew),
