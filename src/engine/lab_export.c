@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define RECORDS_A_STEP 100
+#define BYTES_A_STEP   (1024 * 1024) /* after which no further record is put */
 
 /* Feedback is read twice: first for the runs that it is about, which stand before it. */
 enum phase { MENTIONS, EXPERIMENTS_MENTION, HEAD, RUNS, EXPERIMENTS, FEEDBACK, DONE };
@@ -173,7 +174,7 @@ static bool is_wanted(const struct lab_export *e, const json_t *record)
 /* False: the list has ended. */
 static bool step_list(struct lab_export *e, struct lab_index *x, struct buf *out)
 {
-    for (int i = 0; i < RECORDS_A_STEP && e->at < e->n; i++) {
+    for (int i = 0; i < RECORDS_A_STEP && out->n < BYTES_A_STEP && e->at < e->n; i++) {
         json_t *record = lab_index_read_at(x, e->places[e->at++]);
         if (record != NULL && is_wanted(e, record)) {
             if (e->phase == EXPERIMENTS_MENTION)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define PRETTY_MAX      16 /* levels; what is nested deeper would be white space mostly */
 #define NUMBER_TEXT_MAX 64 /* bytes of a text that may be a number */
 
 /* Numbers that no integer can hold are still numbers. */
@@ -43,10 +44,15 @@ static void put_break(struct buf *out, int level)
 
 static void put(struct buf *out, const json_t *v, int level);
 
+static int inner_level(int level)
+{
+    return level < 0 ? -1 : level + 1;
+}
+
 static void put_array(struct buf *out, const json_t *v, int level)
 {
     size_t n = json_array_size(v);
-    int inner = level < 0 ? -1 : level + 1;
+    int inner = inner_level(level);
     buf_putc(out, '[');
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
@@ -61,7 +67,7 @@ static void put_array(struct buf *out, const json_t *v, int level)
 
 static void put_object(struct buf *out, const json_t *v, int level)
 {
-    int inner = level < 0 ? -1 : level + 1;
+    int inner = inner_level(level);
     const char *key;
     json_t *member;
     bool first = true;
@@ -84,6 +90,8 @@ static void put_object(struct buf *out, const json_t *v, int level)
 /* level < 0: in one line. As deep as the parser allows. */
 static void put(struct buf *out, const json_t *v, int level)
 {
+    if (level >= PRETTY_MAX)
+        level = -1;
     switch (json_typeof(v)) {
     case JSON_OBJECT: put_object(out, v, level); break;
     case JSON_ARRAY: put_array(out, v, level); break;

@@ -39,6 +39,32 @@ static void assert_applied(const struct lab_schema *schema, const char *line, co
     free(text);
 }
 
+/* Each level would add two spaces to every line: a small text could become a huge file. */
+static void what_is_nested_deep_is_not_indented_further(void **state)
+{
+    struct buf text = {0}, out = {0};
+    for (int i = 0; i < 500; i++)
+        buf_putc(&text, '[');
+    for (int i = 0; i < 1000; i++)
+        buf_put(&text, i > 0 ? STR(",1") : STR("1"));
+    for (int i = 0; i < 500; i++)
+        buf_putc(&text, ']');
+    json_t *v = lab_json_load(buf_str(&text)), *flat = lab_json_load(STR("{\"a\":[1,{}]}"));
+    lab_json_put_pretty(&out, v, 2);
+    assert_in_range(out.n, text.n, text.n + 1000);
+    json_t *again = lab_json_load(buf_str(&out));
+    assert_true(json_equal(v, again));
+    out.n = 0;
+    lab_json_put_pretty(&out, flat, 2);
+    buf_putc(&out, '\0');
+    assert_string_equal(out.p, "{\n      \"a\": [\n        1,\n        {}\n      ]\n    }");
+    json_decref(v);
+    json_decref(flat);
+    json_decref(again);
+    buf_deinit(&text);
+    buf_deinit(&out);
+}
+
 #define BASE  "\"id\":\"a\",\"createdAt\":\"2026-02-06T10:00:00.000Z\""
 #define ENTRY "\"schemaVersion\":1," BASE
 
@@ -288,6 +314,7 @@ static void fingerprints_are_compared_without_their_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_nested_deep_is_not_indented_further),
         cmocka_unit_test(feedback_gets_its_order_and_its_version),
         cmocka_unit_test(feedback_that_is_not_as_it_should_be_is_invalid),
         cmocka_unit_test(experiments_have_parts_with_rules_of_their_own),
