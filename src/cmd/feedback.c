@@ -9,6 +9,7 @@
 #include "engine/lab_schema.h"
 #include "engine/lab_store.h"
 #include "engine/log.h"
+#include "engine/log_query.h"
 #include "lab_config.h"
 
 #include <errno.h>
@@ -32,12 +33,13 @@ static int check_rating(struct str value, char *reason, size_t size)
     for (size_t i = 0; (known = lab_rating_name(i)) != NULL; i++)
         if (str_eq(str_of_cstr(known), name))
             break;
-    if (known == NULL) {
-        snprintf(reason, size,
-                 "ratings are overall, hook, pacing, script, visuals, motion, captions and sync");
-        return ERR_SYNTAX;
-    }
-    return num_parse(number, 100, &n);
+    if (known != NULL && num_parse(number, 100, &n) == 0)
+        return 0;
+    snprintf(
+        reason, size,
+        "expected KEY=N, where KEY is overall, hook, pacing, script, visuals, motion, captions "
+        "or sync, and N a whole number from 0 to 100");
+    return ERR_SYNTAX;
 }
 
 #define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct settings, member)
@@ -150,6 +152,10 @@ static int append(const char *path, const json_t *entry)
 {
     struct buf line = {0};
     lab_json_put(&line, entry);
+    if (!log_scan_takes(buf_str(&line))) {
+        buf_deinit(&line);
+        return common_fail(&command, "the entry is too large or nested too deep");
+    }
     buf_putc(&line, '\n');
     int err = log_append_now(path, buf_str(&line), NULL);
     buf_deinit(&line);

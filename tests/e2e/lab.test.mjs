@@ -376,6 +376,10 @@ test("the command line appends to the same file", async (t) => {
     ];
     for (const args of wrong)
         assert.equal((await tidemark(t, ["feedback", ...args], { env })).code, 2, args.join(" "));
+    const rated = await tidemark(t, ["feedback", "--rating", "overall=900"], { env });
+    assert.match(rated.stderr, /overall, hook, .* or sync, .*from 0 to 100/);
+    const deep = `{"extra":{"a":${"[".repeat(600)}${"]".repeat(600)}}}`; // readers take 512 levels
+    assert.equal((await tidemark(t, ["feedback"], { env, input: deep })).code, 1);
     for (const input of ["", "[]", "{", '{"unknown":1}', '{"ratings":{"sync":101}}'])
         assert.equal((await tidemark(t, ["feedback"], { env, input })).code, 1, input);
     assert.equal((await lab.folder.entries()).length, 2);
