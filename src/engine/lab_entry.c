@@ -64,7 +64,8 @@ static void put(json_t *entry, const char *key, json_t *v)
         json_object_set_new_nocheck(entry, key, v);
 }
 
-/* As the folder is now: it may have got reports since the import. */
+/* As the folder is now: it may have got reports since the import. The video that was imported stays
+ * the one that is meant, whatever others there are. */
 static void put_run(json_t *entry, const struct lab_said *said)
 {
     struct lab_artifacts a;
@@ -74,7 +75,8 @@ static void put_run(json_t *entry, const struct lab_said *said)
     lab_artifacts_find(&a, folder.p);
     json_t *video = json_object_get(said->record, "videoPath");
     json_t *summary = lab_artifacts_summary(&a, &reach);
-    put(entry, "videoPath", a.video != NULL ? json_string(a.video) : json_incref(video));
+    put(entry, "videoPath",
+        video == NULL && a.video != NULL ? json_string(a.video) : json_incref(video));
     put(entry, "artifactsDir", lab_json_text(folder));
     put(entry, "autoMetricsSnapshot", lab_summary_snapshot(summary));
     put(entry, "reports", lab_artifacts_reports(&a));

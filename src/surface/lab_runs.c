@@ -106,7 +106,7 @@ static json_t *artifacts_of(const struct lab_artifacts *a)
                      a->caption_report != NULL);
 }
 
-/* As its folder is now. */
+/* As its folder is now, but for the video that it was imported with. */
 void lab_get_run(struct lab_call *c, struct lab_store *s)
 {
     struct lab_artifacts a;
@@ -117,7 +117,7 @@ void lab_get_run(struct lab_call *c, struct lab_store *s)
     reach.own = lab_json_get(run, "artifactsDirRealpath").p;
     lab_artifacts_find(&a, lab_json_get(run, "artifactsDir").p);
     c->answer = brief(run);
-    if (a.video != NULL)
+    if (a.video != NULL && json_object_get(run, "videoPath") == NULL)
         json_object_set_new(c->answer, "videoPath", json_string_nocheck(a.video));
     json_object_set_new(c->answer, "artifacts", artifacts_of(&a));
     json_object_set_new(c->answer, "autoMetricsSummary", lab_artifacts_summary(&a, &reach));

@@ -74,6 +74,17 @@ test("the same folder is the same run until video or script change", async (t) =
     assert.equal(nextCursor, null);
 });
 
+test("a run is about the video that was imported, whatever others there are", async (t) => {
+    const lab = await startLab(t);
+    const folder = await lab.folder.artifacts("r", { "video.mp4": "other", "clip.mp4": "meant" });
+    const clip = join(folder, "clip.mp4");
+    const runId = await lab.import(clip);
+    assert.equal((await lab.get(`/api/runs/${runId}/video`)).text, "meant");
+    assert.equal((await lab.get(`/api/runs/${runId}`)).json().videoPath, clip);
+    await lab.submit({ runId, notes: "n" });
+    assert.equal((await lab.folder.entries())[0].videoPath, clip);
+});
+
 test("a run has its topic, its metrics as they are now, and what it is made of", async (t) => {
     const lab = await startLab(t);
     const folder = await lab.folder.artifacts("r", {
