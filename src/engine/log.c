@@ -397,16 +397,17 @@ static int ends_open(int fd)
 /* What one call has written. */
 struct piece {
     off_t from, to;
+    bool closes; /* it begins with the newline that closes off what was there */
 };
 
 /* Takes it back if it is still the file's last. Somebody may append between the question and the
  * cut; but nobody who failed to write can do better, and a torn line that stays would spoil the
  * next of a writer that does not look. */
-static void take_back(int fd, const struct piece *p)
+static void take_back(int fd, const struct piece *p, off_t keep)
 {
     struct stat st;
-    if (p->to > p->from && fstat(fd, &st) == 0 && st.st_size == p->to &&
-        ftruncate(fd, p->from) != 0)
+    if (p->to > p->from + keep && fstat(fd, &st) == 0 && st.st_size == p->to &&
+        ftruncate(fd, p->from + keep) != 0)
         return; /* the next append closes it off */
 }
 
@@ -416,7 +417,7 @@ static int write_lines(int fd, bool close_off, struct str lines, struct piece *o
 {
     struct iovec pieces[] = {{(char *)"\n", close_off ? 1 : 0}, {(char *)lines.p, lines.n}};
     ssize_t n;
-    *out = (struct piece){0, 0};
+    *out = (struct piece){0, 0, false};
     do {
         n = writev(fd, pieces, 2);
     } while (n < 0 && errno == EINTR);
@@ -425,7 +426,7 @@ static int write_lines(int fd, bool close_off, struct str lines, struct piece *o
     off_t end = lseek(fd, 0, SEEK_CUR); /* behind what this descriptor has written */
     if (end < n)
         return ERR_IO;
-    *out = (struct piece){end - n, end};
+    *out = (struct piece){end - n, end, close_off && n > 0};
     return (size_t)n == pieces[0].iov_len + lines.n ? 0 : ERR_FULL;
 }
 
@@ -469,7 +470,7 @@ static int write_whole(int fd, struct str lines, struct piece wrote[2])
 
 static int append_locked(struct log_append *a, int fd, const struct stat *st)
 {
-    struct piece wrote[2] = {{0, 0}, {0, 0}};
+    struct piece wrote[2] = {{0}, {0}};
     int err = write_whole(fd, a->lines, wrote);
     if (err == 0 && fdatasync(fd) != 0)
         err = err_of(errno);
@@ -478,8 +479,9 @@ static int append_locked(struct log_append *a, int fd, const struct stat *st)
     if (err == 0)
         err = id_of(fd, st, &a->id);
     if (err != 0) {
-        take_back(fd, &wrote[1]);
-        take_back(fd, &wrote[0]);
+        take_back(fd, &wrote[1], 0);
+        /* A reader may be behind the line that was closed off: its cursor has to stay one. */
+        take_back(fd, &wrote[0], wrote[0].closes);
         return err;
     }
     bool twice = wrote[1].to > 0;

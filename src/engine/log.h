@@ -67,7 +67,7 @@ void log_read(struct log_read *r);
  * closed off first; if that comes at the very moment of writing and spoils the first line, that one
  * is appended once more, behind the others. The file and its folders are made if need be (0600,
  * 0700). 0: it is on the disk. Errors: FULL, IO, BUSY (somebody held the file's lock all the time);
- * then what was written has been taken back, unless somebody has appended behind it meanwhile. */
+ * then the lines have been taken back, unless somebody has appended behind them meanwhile. */
 struct log_append {
     struct log *log;
     struct str lines;

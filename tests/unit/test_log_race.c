@@ -164,7 +164,7 @@ static void test_a_short_write_is_taken_back(void **state)
     somebody_appends("{\"x\":1}\n{\"torn");
     world.at_most[0] = 5;
     assert_int_equal(append_lines("{\"a\":1}\n", &a), ERR_FULL);
-    assert_file("{\"x\":1}\n{\"torn");
+    assert_file("{\"x\":1}\n{\"torn\n"); /* a reader may be behind that newline already */
     assert_int_equal(append_lines("{\"a\":1}\n", &a), 0);
     assert_file("{\"x\":1}\n{\"torn\n{\"a\":1}\n");
 }
