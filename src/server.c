@@ -284,6 +284,7 @@ static int init_lab(struct server *s)
     struct lab_host_setup setup = {.config = s->config->lab.items,
                                    .loop = &s->loop,
                                    .http = &s->http,
+                                   .public_url = s->config->public_url,
                                    .finished = on_lab_finished,
                                    .ctx = s};
     int err = lab_host_init(&s->lab, &setup, why, sizeof why);

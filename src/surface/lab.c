@@ -353,7 +353,8 @@ static bool is_for_us(const struct lab *lab, struct str host)
     } else {
         host = str_cut(&host, ':');
     }
-    return str_eq_nocase(host, STR("localhost")) || addr_parse_ip(host, &ignored) == 0;
+    return str_eq_nocase(host, STR("localhost")) || addr_parse_ip(host, &ignored) == 0 ||
+           str_eq_nocase(host, lab->setup.public_host);
 }
 
 static void handle_api(void *ctx, struct exchange *x)
@@ -362,8 +363,9 @@ static void handle_api(void *ctx, struct exchange *x)
     struct str ids[2];
     x->state = lab;
     if (!is_for_us(lab, x->request->host))
-        refuse(x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
-               "Use http://127.0.0.1 or http://localhost.");
+        refuse(
+            x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
+            "Use http://127.0.0.1 or http://localhost; another name is the server's public-url.");
     else if (find_route(x->request, ids) == NULL)
         send_not_found(x);
     else if (x->request->method != METHOD_POST)

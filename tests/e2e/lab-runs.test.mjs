@@ -652,3 +652,16 @@ test("a server with [lab] has the Lab, too", async (t) => {
     const without = await startServer(t);
     assert.equal((await without.request("GET", "/api/config")).status, 404);
 });
+
+test("within a server the Lab answers to local names and to that of public-url", async (t) => {
+    const folder = await labFolder(t);
+    const config = join(folder.top, "conf");
+    await writeFile(config, `[lab]\nroot = ${folder.root}\nfeedback = ${folder.feedback}\n`);
+    const flags = ["--config", config, "--public-url", "https://lab.example"];
+    const server = await startServer(t, flags);
+    const status = async (host) =>
+        (await server.request("GET", "/api/config", { headers: { host } })).status;
+    assert.equal(await status("lab.example"), 200);
+    assert.equal(await status("localhost"), 200);
+    assert.equal(await status("evil.example"), 403);
+});
