@@ -3,6 +3,8 @@
 // duplicates. Everything arrives, exactly once. Bytes that come twice are noticed by TLS, and of
 // sessions by their MACs; streams without TLS have nothing that would.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { ENDS, mischief, PLAIN_ENDS, startFaults, total } from "./lib/faults.mjs";
@@ -20,6 +22,50 @@ const BYTES = 2000; // of a connection, within which something happens
 // Bytes of TLS before anything is said. Only who has understood a server once can tell a broken
 // network from a server that is not the right one, so that the first of these pass.
 const HELLOS = 2500;
+
+const PIECES = Array.from({ length: 20 }, (_, n) => `piece ${n}\n`);
+const ALL = PIECES.join("");
+
+async function sendPieces(socket) {
+    for (const piece of PIECES) {
+        socket.write(piece);
+        await delay(3); // each comes by itself, and many of them while the network waits
+    }
+    socket.end();
+}
+
+/** What arrives when the PIECES are sent from this side and these faults are met. */
+async function arriving(t, side, faults) {
+    const listener = createServer();
+    listener.listen(0, "127.0.0.1");
+    await once(listener, "listening");
+    const accepted = once(listener, "connection");
+    const sided = faults.map((fault) => ({ ...fault, side }));
+    const proxy = await startFaults(t, listener.address(), () => sided);
+    const client = connect(new URL(proxy.base).port, "127.0.0.1");
+    const [server] = await accepted;
+    listener.close();
+    for (const socket of [client, server]) socket.on("error", () => {}); // as is to be expected
+    const [from, to] = side === "request" ? [client, server] : [server, client];
+    let got = "";
+    to.on("data", (bytes) => (got += bytes));
+    const closed = new Promise((resolve) => to.on("close", resolve));
+    await Promise.all([sendPieces(from), within(closed, "the end")]);
+    assert.equal(total(proxy), faults.length, "a fault did not come about");
+    return got;
+}
+
+for (const side of ["request", "answer"])
+    test(`the network loses no bytes but the last of the ${side}`, async (t) => {
+        const wait = { kind: "delay", at: 20, ms: 100 };
+        const at = 45; // in the middle of a piece, and others wait behind it
+        assert.equal(await arriving(t, side, [wait, { kind: "cut", at }]), ALL.slice(0, at));
+        assert.equal(await arriving(t, side, [wait, { kind: "truncate", at }]), ALL.slice(0, at));
+        const reset = await arriving(t, side, [wait, { kind: "reset", at }]);
+        assert.equal(reset, ALL.slice(0, Math.min(reset.length, at)));
+        assert.equal(await arriving(t, side, [wait, { ...wait, at: 60 }]), ALL);
+        assert.equal(await arriving(t, side, [{ ...wait, at: ALL.length - 1 }]), ALL);
+    });
 
 async function secure(t) {
     const authority = await Authority.create(t);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP proxy that does to bytes what networks, and boxes on the way, do.
+// A TCP proxy that does to bytes what networks, and boxes on the way, do. Unless some are to come
+// twice, what arrives is a prefix of what was sent: TCP loses an end, but nothing in the middle.
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { defer } from "./defer.mjs";
@@ -57,6 +58,7 @@ class Connection {
     #meet({ kind, ms, length }, { from, to, pass }, bytes, at) {
         const [head, rest] = [bytes.subarray(0, at), bytes.subarray(at)];
         if (kind === "cut") {
+            from.silenced = true; // or what comes before the head is written would follow it
             to.write(head, () => this.destroy());
         } else if (kind === "reset") {
             for (const socket of this.#sockets) socket.resetAndDestroy();
@@ -66,10 +68,8 @@ class Connection {
         } else if (kind === "delay") {
             to.write(head);
             from.pause();
-            setTimeout(() => {
-                from.resume();
-                pass(rest); // which may meet the next delay, and pause again
-            }, ms);
+            from.unshift(rest); // before all that comes meanwhile, an end included
+            setTimeout(() => from.resume(), ms);
         } else {
             to.write(head);
             to.write(bytes.subarray(Math.max(0, at - length), Math.max(at, length)));
