@@ -38,3 +38,28 @@ int err_grpc_status(int err)
 {
     return row_of(err)->grpc;
 }
+
+const char *err_grpc_name(int grpc_status)
+{
+    static const char *const names[] = {
+        [0] = "ok",
+        [GRPC_CANCELLED] = "canceled",
+        [GRPC_UNKNOWN] = "unknown",
+        [GRPC_INVALID_ARGUMENT] = "invalid_argument",
+        [GRPC_DEADLINE_EXCEEDED] = "deadline_exceeded",
+        [GRPC_NOT_FOUND] = "not_found",
+        [GRPC_ALREADY_EXISTS] = "already_exists",
+        [GRPC_PERMISSION_DENIED] = "permission_denied",
+        [GRPC_RESOURCE_EXHAUSTED] = "resource_exhausted",
+        [GRPC_FAILED_PRECONDITION] = "failed_precondition",
+        [GRPC_ABORTED] = "aborted",
+        [GRPC_OUT_OF_RANGE] = "out_of_range",
+        [GRPC_UNIMPLEMENTED] = "unimplemented",
+        [GRPC_INTERNAL] = "internal",
+        [GRPC_UNAVAILABLE] = "unavailable",
+        [GRPC_DATA_LOSS] = "data_loss",
+        [GRPC_UNAUTHENTICATED] = "unauthenticated",
+    };
+    size_t i = (size_t)grpc_status;
+    return names[grpc_status >= 0 && i < sizeof names / sizeof *names ? i : GRPC_UNKNOWN];
+}

@@ -23,7 +23,7 @@ enum {
     GRPC_INTERNAL = 13,
     GRPC_UNAVAILABLE = 14,
     GRPC_DATA_LOSS = 15,
-    GRPC_UNAUTHENTICATED = 16,
+    GRPC_UNAUTHENTICATED = 16, /* the last one */
 };
 
 /* name, code, HTTP status, gRPC status, sentence */
@@ -85,5 +85,9 @@ const char *err_name(int err);
 const char *err_text(int err);
 int err_http_status(int err);
 int err_grpc_status(int err);
+
+/* The name of a gRPC status as peers write it, "failed_precondition"; 0 is "ok". Of a number that
+ * is none: "unknown". Static. */
+const char *err_grpc_name(int grpc_status);
 
 #endif

@@ -27,3 +27,18 @@ uint64_t rand_u64(void)
     rand_bytes(&v, sizeof v);
     return v;
 }
+
+void rand_uuid(char out[RAND_UUID + 1])
+{
+    uint8_t b[16];
+    rand_bytes(b, sizeof b);
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    for (int i = 0, at = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            out[at++] = '-';
+        out[at++] = "0123456789abcdef"[b[i] >> 4];
+        out[at++] = "0123456789abcdef"[b[i] & 15];
+    }
+    out[RAND_UUID] = '\0';
+}

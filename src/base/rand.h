@@ -9,4 +9,8 @@
 void rand_bytes(void *out, size_t n);
 uint64_t rand_u64(void);
 
+/* A UUID (version 4) in lower case, with a NUL behind it. */
+#define RAND_UUID 36
+void rand_uuid(char out[RAND_UUID + 1]);
+
 #endif

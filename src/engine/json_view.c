@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/json_view.h"
+#include "base/arena.h"
 
 #include <stdint.h>
 
@@ -201,6 +202,15 @@ void view_decode(struct str inside, struct buf *out)
     }
 }
 
+struct str view_text(struct arena *a, struct str value)
+{
+    struct buf decoded = {0};
+    view_decode(view_inside(value), &decoded);
+    struct str text = decoded.n > 0 ? arena_dup(a, buf_str(&decoded)) : STR("");
+    buf_deinit(&decoded);
+    return text;
+}
+
 static bool is_escaped(struct str inside)
 {
     return inside.n > 0 && memchr(inside.p, '\\', inside.n) != NULL;
@@ -218,12 +228,16 @@ static bool decodes_to(struct str inside, struct str text)
     return same;
 }
 
+bool view_name_is(struct str name, struct str text)
+{
+    return is_escaped(name) ? decodes_to(name, text) : str_eq(name, text);
+}
+
 bool view_text_is(struct str value, struct str text)
 {
     if (view_type(value) != VIEW_STRING)
         return false;
-    struct str inside = view_inside(value);
-    return is_escaped(inside) ? decodes_to(inside, text) : str_eq(inside, text);
+    return view_name_is(view_inside(value), text);
 }
 
 void view_pick(struct str object, struct view_want *wants, size_t n)

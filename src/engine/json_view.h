@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "base/str.h"
 
+struct arena;
+
 enum view_type {
     VIEW_NONE, /* not there */
     VIEW_NULL,
@@ -46,8 +48,12 @@ void view_pick(struct str object, struct view_want *wants, size_t n);
  * that UTF-8 would have for it if it had any, so that different strings stay different. */
 void view_decode(struct str inside, struct buf *out);
 
-/* Is the value the string `text`? */
+/* The characters of a string, in the arena or, without any, static. */
+struct str view_text(struct arena *a, struct str value);
+
+/* Is the value the string `text`? And is that what a name says, as view_member gives it? */
 bool view_text_is(struct str value, struct str text);
+bool view_name_is(struct str name, struct str text);
 
 /* The same value without raw CR and LF, which stand between tokens only. */
 void view_put_unbroken(struct buf *out, struct str value);

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "engine/lab_json.h"
 #include "engine/lab_schema.h"
 #include "engine/lab_store.h"
@@ -98,8 +99,8 @@ static enum lab_code open_path(struct lab_export *e, const char *root, struct st
     e->folder = open_folder(root, e->path);
     if (e->folder < 0)
         return refuse(p, LAB_FORBIDDEN, "Export path leads elsewhere", root);
-    char uuid[LAB_UUID + 1];
-    lab_uuid(uuid);
+    char uuid[RAND_UUID + 1];
+    rand_uuid(uuid);
     snprintf(e->draft, sizeof e->draft, ".%s.new", uuid);
     e->fd = openat(e->folder, e->draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (e->fd < 0)

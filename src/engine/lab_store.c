@@ -23,25 +23,10 @@
 
 /* ---- ids and times ---- */
 
-void lab_uuid(char out[LAB_UUID + 1])
-{
-    uint8_t b[16];
-    rand_bytes(b, sizeof b);
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    for (int i = 0, at = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            out[at++] = '-';
-        out[at++] = "0123456789abcdef"[b[i] >> 4];
-        out[at++] = "0123456789abcdef"[b[i] & 15];
-    }
-    out[LAB_UUID] = '\0';
-}
-
 json_t *lab_new_id(const char *prefix)
 {
-    char uuid[LAB_UUID + 1];
-    lab_uuid(uuid);
+    char uuid[RAND_UUID + 1];
+    rand_uuid(uuid);
     return json_sprintf("%s%s", prefix, uuid);
 }
 
@@ -136,10 +121,10 @@ static int write_session(const struct lab_store *s, const char *path)
 
 static int open_session(struct lab_store *s, bool new_session)
 {
-    char *path = below(s->root, "session.json"), uuid[LAB_UUID + 1];
+    char *path = below(s->root, "session.json"), uuid[RAND_UUID + 1];
     int err = 0;
     if (new_session || !read_session(s, path)) {
-        lab_uuid(uuid);
+        rand_uuid(uuid);
         snprintf(s->session, sizeof s->session, "lab_%s", uuid);
         err = write_session(s, path);
     }

@@ -18,8 +18,6 @@
 #include "engine/lab_path.h"
 #include "engine/lab_problem.h"
 
-#define LAB_UUID 36 /* bytes of its text */
-
 struct lab_store {
     char *root, *feedback, *folder; /* absolute; folder: what relative paths begin at */
     char session[64];
@@ -52,8 +50,6 @@ enum lab_code lab_store_experiment(struct lab_store *s, struct str id, json_t **
 enum lab_code lab_store_import(struct lab_store *s, struct str path, json_t **id,
                                struct lab_problem *p);
 
-/* Random, of version 4. NUL-terminated. */
-void lab_uuid(char out[LAB_UUID + 1]);
 json_t *lab_new_id(const char *prefix); /* "run_" and a UUID */
 json_t *lab_now(void);                  /* as a text */
 

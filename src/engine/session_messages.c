@@ -5,18 +5,12 @@
 #include "base/num.h"
 #include "base/utf8.h"
 #include "engine/session_wire.pb-c.h"
+#include "engine/wire_message.h"
 
 #include <assert.h>
 
 #define MAC_FIELD_TIDEMARK  (1 + 1 + SESSION_MAC_SIZE) /* tag, length, MAC */
 #define MAC_FIELD_AISERVER  (3 + 1 + SESSION_MAC_SIZE)
-
-/* Memory for reading a message: so many times its size, and what every one may take. protobuf-c
- * notes each field that it meets (32 bytes, in arrays that double) and keeps a copy of it even if
- * it is unknown, so that two bytes on the wire could become a hundred. */
-#define READ_TIMES          8
-#define READ_FIXED          (64 << 10)
-#define READ_ALIGN          _Alignof(max_align_t) /* as the arena does */
 
 #define TAG_MAX             ((1 << 29) - 1) /* the largest number that a field can have */
 
@@ -24,89 +18,20 @@
 #define CHAT_RESPONSE_FIELD 2
 #define CHAT_MESSAGES_END   6 /* fields up to this one are messages */
 
-struct reading {
-    struct arena *arena;
-    size_t left;
-    bool exhausted;
-    ProtobufCAllocator allocator;
-};
-
-/* ---- reading with a budget ---- */
-
-static void *reading_alloc(void *ctx, size_t n)
-{
-    struct reading *r = ctx;
-    n = (n + READ_ALIGN - 1) / READ_ALIGN * READ_ALIGN;
-    if (n > r->left) {
-        r->exhausted = true;
-        return NULL;
-    }
-    r->left -= n;
-    return arena_alloc(r->arena, n);
-}
-
-/* The arena gives it back. What was freed still counts, so that the budget holds at any time. */
-static void reading_free(void *ctx, void *p)
-{
-    (void)ctx;
-    (void)p;
-}
-
-static void reading_init(struct reading *r, struct arena *a, size_t message_size)
-{
-    assert(message_size <= SIZE_MAX / (2 * READ_TIMES));
-    *r = (struct reading){
-        .arena = a,
-        .left = READ_TIMES * message_size + READ_FIXED,
-        .allocator = {reading_alloc, reading_free, r},
-    };
-}
-
-/* *out is a message of that type, in the arena. */
-static int reading_unpack(struct reading *r, const ProtobufCMessageDescriptor *type,
-                          struct str bytes, void *out)
-{
-    ProtobufCMessage *m =
-        protobuf_c_message_unpack(type, &r->allocator, bytes.n, (const uint8_t *)bytes.p);
-    if (m == NULL)
-        return r->exhausted ? ERR_TOO_LARGE : ERR_SYNTAX;
-    *(ProtobufCMessage **)out = m;
-    return 0;
-}
-
-static struct str bytes_str(ProtobufCBinaryData b)
-{
-    return str_of((const char *)b.data, b.len);
-}
-
 /* p != NULL even if it is empty. */
 static struct str present(ProtobufCBinaryData b)
 {
-    return b.len > 0 ? bytes_str(b) : STR("");
-}
-
-/* ---- writing ---- */
-
-static ProtobufCBinaryData str_bytes(struct str s)
-{
-    return (ProtobufCBinaryData){s.n, (uint8_t *)s.p}; /* only read from there */
-}
-
-static void put(struct buf *out, const void *message)
-{
-    size_t n = protobuf_c_message_get_packed_size(message);
-    protobuf_c_message_pack(message, (uint8_t *)buf_reserve(out, n));
-    out->n += n;
+    return b.len > 0 ? wire_str(b) : STR("");
 }
 
 /* ---- what clients send ---- */
 
 int session_request_read(struct arena *a, struct str bytes, struct session_request *out)
 {
-    struct reading r;
+    struct wire_reading r;
     Wire__Request *m;
-    reading_init(&r, a, bytes.n);
-    int err = reading_unpack(&r, &wire__request__descriptor, bytes, &m);
+    wire_reading_init(&r, a, bytes.n);
+    int err = wire_unpack(&r, &wire__request__descriptor, bytes, &m);
     if (err != 0)
         return err;
     struct session_request q = {0};
@@ -132,21 +57,21 @@ int session_request_read(struct arena *a, struct str bytes, struct session_reque
 
 static int last_conversation_text(struct arena *a, struct str chunk, struct str *out)
 {
-    struct reading r;
+    struct wire_reading r;
     Wire__ChatRequestWithTools *with_tools;
     Wire__ChatRequest *request;
     Wire__ConversationMessage *message;
-    reading_init(&r, a, chunk.n);
-    int err = reading_unpack(&r, &wire__chat_request_with_tools__descriptor, chunk, &with_tools);
+    wire_reading_init(&r, a, chunk.n);
+    int err = wire_unpack(&r, &wire__chat_request_with_tools__descriptor, chunk, &with_tools);
     if (err == 0)
-        err = reading_unpack(&r, &wire__chat_request__descriptor,
-                             bytes_str(with_tools->stream_unified_chat_request), &request);
+        err = wire_unpack(&r, &wire__chat_request__descriptor,
+                          wire_str(with_tools->stream_unified_chat_request), &request);
     if (err == 0)
-        err = reading_unpack(&r, &wire__conversation_message__descriptor,
-                             bytes_str(request->conversation), &message);
+        err = wire_unpack(&r, &wire__conversation_message__descriptor,
+                          wire_str(request->conversation), &message);
     if (err != 0)
         return err;
-    struct str text = bytes_str(message->text);
+    struct str text = wire_str(message->text);
     if (!utf8_valid(text))
         return ERR_SYNTAX;
     *out = text;
@@ -168,13 +93,13 @@ void session_put_welcome(struct buf *out, struct str message, bool degraded)
 {
     Wire__Welcome welcome;
     wire__welcome__init(&welcome);
-    welcome.message = str_bytes(message);
+    welcome.message = wire_bytes(message);
     welcome.is_degraded_mode = degraded;
     Wire__Response m;
     wire__response__init(&m);
     m.response_case = WIRE__RESPONSE__RESPONSE_WELCOME_MESSAGE;
     m.welcome_message = &welcome;
-    put(out, &m);
+    wire_put(out, &m);
 }
 
 void session_put_ack(struct buf *out, uint32_t seqno)
@@ -183,7 +108,7 @@ void session_put_ack(struct buf *out, uint32_t seqno)
     wire__response__init(&m);
     m.response_case = WIRE__RESPONSE__RESPONSE_SEQNO_ACK;
     m.seqno_ack = seqno;
-    put(out, &m);
+    wire_put(out, &m);
 }
 
 void session_put_event(struct buf *out, struct str chunk)
@@ -191,8 +116,8 @@ void session_put_event(struct buf *out, struct str chunk)
     Wire__Response m;
     wire__response__init(&m);
     m.response_case = WIRE__RESPONSE__RESPONSE_SERVER_CHUNK;
-    m.server_chunk = str_bytes(chunk);
-    put(out, &m);
+    m.server_chunk = wire_bytes(chunk);
+    wire_put(out, &m);
 }
 
 /* An unknown field holds a message's bytes with their length in front; the value behind it. */
@@ -209,7 +134,7 @@ static int field_message(const ProtobufCMessageUnknownField *f, struct str *out)
 
 /* A client that cannot read an event would ask for it again for ever. What is looked at: that what
  * must be a message is one as far as lengths go, and that the text is text. */
-static int check_chat_field(struct reading *r, const ProtobufCMessageUnknownField *f)
+static int check_chat_field(struct wire_reading *r, const ProtobufCMessageUnknownField *f)
 {
     struct str message;
     Wire__ChatResponse *response;
@@ -220,10 +145,10 @@ static int check_chat_field(struct reading *r, const ProtobufCMessageUnknownFiel
     int err = field_message(f, &message);
     if (err != 0 || f->tag != CHAT_RESPONSE_FIELD)
         return err;
-    err = reading_unpack(r, &wire__chat_response__descriptor, message, &response);
+    err = wire_unpack(r, &wire__chat_response__descriptor, message, &response);
     if (err != 0)
         return err;
-    return utf8_valid(bytes_str(response->text)) ? 0 : ERR_SYNTAX;
+    return utf8_valid(wire_str(response->text)) ? 0 : ERR_SYNTAX;
 }
 
 /* All of the content but an event id and a MAC: both are fields of the message that it is read as,
@@ -231,10 +156,10 @@ static int check_chat_field(struct reading *r, const ProtobufCMessageUnknownFiel
 static int put_chat_content(struct buf *out, struct str content)
 {
     struct arena a = {0};
-    struct reading r;
+    struct wire_reading r;
     Wire__ChatChunk *m;
-    reading_init(&r, &a, content.n);
-    int err = reading_unpack(&r, &wire__chat_chunk__descriptor, content, &m);
+    wire_reading_init(&r, &a, content.n);
+    int err = wire_unpack(&r, &wire__chat_chunk__descriptor, content, &m);
     if (err != 0)
         goto done;
     for (size_t i = 0; i < m->base.n_unknown_fields && err == 0; i++)
@@ -242,7 +167,7 @@ static int put_chat_content(struct buf *out, struct str content)
     if (err != 0)
         goto done;
     m->event_id = m->tidemark_mac = (ProtobufCBinaryData){0};
-    put(out, m);
+    wire_put(out, m);
 done:
     arena_deinit(&a);
     return err;
@@ -258,7 +183,7 @@ static int put_chat_chunk(struct buf *out, struct str content, bool is_text,
     if (is_text) {
         if (!utf8_valid(content))
             return ERR_SYNTAX;
-        response.text = str_bytes(content);
+        response.text = wire_bytes(content);
         m.stream_unified_chat_response = &response;
     } else {
         int err = put_chat_content(out, content);
@@ -267,7 +192,7 @@ static int put_chat_chunk(struct buf *out, struct str content, bool is_text,
     }
     m.event_id = event_id;
     m.tidemark_mac = mac;
-    put(out, &m);
+    wire_put(out, &m);
     return 0;
 }
 
@@ -277,7 +202,7 @@ int session_put_chunk(struct buf *out, enum session_service service, struct str 
     size_t start = out->n;
     char id[NUM_TEXT_MAX];
     uint8_t zeros[SESSION_MAC_SIZE] = {0};
-    ProtobufCBinaryData id_bytes = str_bytes(str_of(id, num_format(event_id, id)));
+    ProtobufCBinaryData id_bytes = wire_bytes(str_of(id, num_format(event_id, id)));
     ProtobufCBinaryData mac = {sizeof zeros, zeros};
     if (service == SESSION_AISERVER) {
         int err = put_chat_chunk(out, content, is_text, id_bytes, mac);
@@ -288,10 +213,10 @@ int session_put_chunk(struct buf *out, enum session_service service, struct str 
     }
     Wire__ServerChunk m;
     wire__server_chunk__init(&m);
-    m.payload = str_bytes(content);
+    m.payload = wire_bytes(content);
     m.event_id = id_bytes;
     m.mac = mac;
-    put(out, &m);
+    wire_put(out, &m);
     *covered = out->n - start - MAC_FIELD_TIDEMARK;
     return 0;
 }
@@ -312,13 +237,13 @@ int session_get_mac(struct str chunk, uint8_t out[SESSION_MAC_SIZE])
 
 /* ---- beside HTTP/2: a downlink and appends ---- */
 
-static int read_request_id(struct reading *r, struct str bytes, struct str *out)
+static int read_request_id(struct wire_reading *r, struct str bytes, struct str *out)
 {
     Wire__RequestId *m;
-    int err = reading_unpack(r, &wire__request_id__descriptor, bytes, &m);
+    int err = wire_unpack(r, &wire__request_id__descriptor, bytes, &m);
     if (err != 0)
         return err;
-    struct str id = bytes_str(m->request_id);
+    struct str id = wire_str(m->request_id);
     if (id.n == 0 || !utf8_valid(id))
         return ERR_SYNTAX;
     *out = id;
@@ -327,8 +252,8 @@ static int read_request_id(struct reading *r, struct str bytes, struct str *out)
 
 int session_request_id_read(struct arena *a, struct str bytes, struct str *request_id)
 {
-    struct reading r;
-    reading_init(&r, a, bytes.n);
+    struct wire_reading r;
+    wire_reading_init(&r, a, bytes.n);
     return read_request_id(&r, bytes, request_id);
 }
 
@@ -361,13 +286,13 @@ static int hex_decode(struct arena *a, struct str hex, struct str *out)
 
 int session_append_read(struct arena *a, struct str bytes, struct session_append *out)
 {
-    struct reading r;
+    struct wire_reading r;
     Wire__AppendRequest *m;
     struct session_append q;
-    reading_init(&r, a, bytes.n);
-    int err = reading_unpack(&r, &wire__append_request__descriptor, bytes, &m);
+    wire_reading_init(&r, a, bytes.n);
+    int err = wire_unpack(&r, &wire__append_request__descriptor, bytes, &m);
     if (err == 0)
-        err = read_request_id(&r, bytes_str(m->request_id), &q.request_id);
+        err = read_request_id(&r, wire_str(m->request_id), &q.request_id);
     if (err != 0)
         return err;
     q.seqno = m->append_seqno;
@@ -375,7 +300,7 @@ int session_append_read(struct arena *a, struct str bytes, struct session_append
     if (q.seqno < 0 || (m->data.len > 0 && m->data_binary.len > 0))
         return ERR_SYNTAX;
     if (m->data.len > 0)
-        err = hex_decode(a, bytes_str(m->data), &q.data);
+        err = hex_decode(a, wire_str(m->data), &q.data);
     if (err == 0)
         *out = q;
     return err;
@@ -383,13 +308,13 @@ int session_append_read(struct arena *a, struct str bytes, struct session_append
 
 int session_poll_read(struct arena *a, struct str bytes, struct session_poll *out)
 {
-    struct reading r;
+    struct wire_reading r;
     Wire__PollRequest *m;
     struct session_poll q;
-    reading_init(&r, a, bytes.n);
-    int err = reading_unpack(&r, &wire__poll_request__descriptor, bytes, &m);
+    wire_reading_init(&r, a, bytes.n);
+    int err = wire_unpack(&r, &wire__poll_request__descriptor, bytes, &m);
     if (err == 0)
-        err = read_request_id(&r, bytes_str(m->request_id), &q.request_id);
+        err = read_request_id(&r, wire_str(m->request_id), &q.request_id);
     if (err != 0)
         return err;
     q.start = m->start_request;
@@ -415,9 +340,9 @@ void session_put_poll(struct buf *out, int64_t seqno, struct str data, bool eof)
     Wire__PollResponse m;
     wire__poll_response__init(&m);
     m.seqno = seqno;
-    m.data = str_bytes(buf_str(&hex));
+    m.data = wire_bytes(buf_str(&hex));
     m.eof = eof;
-    put(out, &m);
+    wire_put(out, &m);
     buf_deinit(&hex);
 }
 
@@ -427,23 +352,23 @@ void session_put_error_details(struct buf *out, const struct session_error_detai
 {
     Wire__CustomErrorDetails details;
     wire__custom_error_details__init(&details);
-    details.title = str_bytes(e->title);
-    details.detail = str_bytes(e->detail);
+    details.title = wire_bytes(e->title);
+    details.detail = wire_bytes(e->detail);
     details.has_retryable_case = WIRE__CUSTOM_ERROR_DETAILS__HAS_RETRYABLE_IS_RETRYABLE;
     details.is_retryable = e->is_retryable;
     Wire__ErrorDetails m;
     wire__error_details__init(&m);
     m.error = (int32_t)e->code;
     m.details = &details;
-    put(out, &m);
+    wire_put(out, &m);
 }
 
 void session_put_gap(struct buf *out, struct str requested, struct str earliest, struct str reason)
 {
     Wire__Gap m;
     wire__gap__init(&m);
-    m.requested = str_bytes(requested);
-    m.earliest = str_bytes(earliest);
-    m.reason = str_bytes(reason);
-    put(out, &m);
+    m.requested = wire_bytes(requested);
+    m.earliest = wire_bytes(earliest);
+    m.reason = wire_bytes(reason);
+    wire_put(out, &m);
 }

@@ -5,42 +5,35 @@
 #include "base/json.h"
 #include "http/rpc_frame.h"
 
-static const struct {
-    struct str text;
-    int http;
-} codes[] = {
-    [0] = {STR_INIT("ok"), 200},
-    [GRPC_CANCELLED] = {STR_INIT("canceled"), 499},
-    [GRPC_UNKNOWN] = {STR_INIT("unknown"), 500},
-    [GRPC_INVALID_ARGUMENT] = {STR_INIT("invalid_argument"), 400},
-    [GRPC_DEADLINE_EXCEEDED] = {STR_INIT("deadline_exceeded"), 504},
-    [GRPC_NOT_FOUND] = {STR_INIT("not_found"), 404},
-    [GRPC_ALREADY_EXISTS] = {STR_INIT("already_exists"), 409},
-    [GRPC_PERMISSION_DENIED] = {STR_INIT("permission_denied"), 403},
-    [GRPC_RESOURCE_EXHAUSTED] = {STR_INIT("resource_exhausted"), 429},
-    [GRPC_FAILED_PRECONDITION] = {STR_INIT("failed_precondition"), 400},
-    [GRPC_ABORTED] = {STR_INIT("aborted"), 409},
-    [GRPC_OUT_OF_RANGE] = {STR_INIT("out_of_range"), 400},
-    [GRPC_UNIMPLEMENTED] = {STR_INIT("unimplemented"), 501},
-    [GRPC_INTERNAL] = {STR_INIT("internal"), 500},
-    [GRPC_UNAVAILABLE] = {STR_INIT("unavailable"), 503},
-    [GRPC_DATA_LOSS] = {STR_INIT("data_loss"), 500},
-    [GRPC_UNAUTHENTICATED] = {STR_INIT("unauthenticated"), 401},
+static const int codes_http[] = {
+    [0] = 200,
+    [GRPC_CANCELLED] = 499,
+    [GRPC_UNKNOWN] = 500,
+    [GRPC_INVALID_ARGUMENT] = 400,
+    [GRPC_DEADLINE_EXCEEDED] = 504,
+    [GRPC_NOT_FOUND] = 404,
+    [GRPC_ALREADY_EXISTS] = 409,
+    [GRPC_PERMISSION_DENIED] = 403,
+    [GRPC_RESOURCE_EXHAUSTED] = 429,
+    [GRPC_FAILED_PRECONDITION] = 400,
+    [GRPC_ABORTED] = 409,
+    [GRPC_OUT_OF_RANGE] = 400,
+    [GRPC_UNIMPLEMENTED] = 501,
+    [GRPC_INTERNAL] = 500,
+    [GRPC_UNAVAILABLE] = 503,
+    [GRPC_DATA_LOSS] = 500,
+    [GRPC_UNAUTHENTICATED] = 401,
 };
-
-static size_t row_of(int code)
-{
-    return code >= 0 && (size_t)code < sizeof codes / sizeof *codes ? (size_t)code : GRPC_UNKNOWN;
-}
 
 struct str rpc_code_text(int code)
 {
-    return codes[row_of(code)].text;
+    return str_of_cstr(err_grpc_name(code));
 }
 
 int rpc_code_http(int code)
 {
-    return codes[row_of(code)].http;
+    bool known = code >= 0 && (size_t)code < sizeof codes_http / sizeof *codes_http;
+    return codes_http[known ? code : GRPC_UNKNOWN];
 }
 
 static void put_unpadded(struct buf *out, struct str bytes)

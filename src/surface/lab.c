@@ -2,6 +2,7 @@
 #include "surface/lab.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "base/utf8.h"
 #include "engine/lab_json.h"
 #include "engine/lab_store.h"
@@ -423,10 +424,10 @@ static void on_stopping(struct task *t)
 struct lab *lab_new(const struct lab_setup *setup)
 {
     struct lab *lab = mem_zalloc(sizeof *lab);
-    char uuid[LAB_UUID + 1];
+    char uuid[RAND_UUID + 1];
     lab->setup = *setup;
     lab->store = setup->store;
-    lab_uuid(uuid);
+    rand_uuid(uuid);
     snprintf(lab->token, sizeof lab->token, "tok_%s", uuid);
     timer_init(&lab->exit_soon, on_exit_soon);
     task_init(&lab->stopping, on_stopping);

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/secret.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void *secret_alloc(size_t n)
+{
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || madvise(p, n, MADV_DONTDUMP) != 0 || madvise(p, n, MADV_DONTFORK) != 0) {
+        fputs("tidemark: no memory for a secret\n", stderr);
+        abort();
+    }
+    mlock(p, n); /* as far as the limits allow */
+    return p;
+}
+
+void secret_free(void *p, size_t n)
+{
+    if (p == NULL)
+        return;
+    explicit_bzero(p, n);
+    munmap(p, n);
+}

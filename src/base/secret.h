@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* secret.h -- memory for what must not be found elsewhere: it is left out of core files and of
+ * forked processes, kept from the swap where the system allows it, and wiped before it is given
+ * back. Whole pages: for few and small things. */
+#ifndef BASE_SECRET_H
+#define BASE_SECRET_H
+
+#include <stddef.h>
+
+/* Zeroed, never NULL. */
+void *secret_alloc(size_t n);
+void secret_free(void *p, size_t n); /* n as it was asked for; NULL is fine */
+
+#endif
