@@ -309,17 +309,33 @@ static void read_again(struct task *t)
     tls->from_task = false;
 }
 
-int conn_start_tls(struct conn *c, struct tls *t)
+static int start_tls(struct conn *c, struct tls *t, const char *host)
 {
-    struct tls_channel *channel = tls_channel_new(t, c->fd);
+    struct tls_channel *channel = tls_channel_new(t, c->fd, host);
     if (channel == NULL)
         return ERR_NOMEM;
     c->tls = mem_zalloc(sizeof *c->tls);
     *c->tls = (struct conn_tls){.conn = c, .channel = channel};
     task_init(&c->tls->again, read_again);
     list_init(&c->tls->waiting);
+    c->blocked = host != NULL; /* a client speaks first, as soon as it can */
     set_events(c);
     return 0;
+}
+
+int conn_start_tls(struct conn *c, struct tls *t)
+{
+    return start_tls(c, t, NULL);
+}
+
+int conn_start_tls_to(struct conn *c, struct tls *t, const char *host)
+{
+    return start_tls(c, t, host);
+}
+
+const char *conn_tls_why(const struct conn *c)
+{
+    return c->tls != NULL ? tls_channel_why(c->tls->channel) : NULL;
 }
 
 bool conn_is_ready(const struct conn *c)

@@ -51,6 +51,10 @@ void conn_close(struct conn *c);
 /* Right after conn_init: speaks TLS as the server, and keeps t. 0 or ERR_NOMEM; then the connection
  * is fit for nothing but conn_close. */
 int conn_start_tls(struct conn *c, struct tls *t);
+
+/* The same as the client (t of tls_new_client), for a peer that has to prove to be host, a name or
+ * an IP address. */
+int conn_start_tls_to(struct conn *c, struct tls *t, const char *host);
 static inline bool conn_is_secure(const struct conn *c)
 {
     return c->tls != NULL;
@@ -61,6 +65,9 @@ bool conn_is_ready(const struct conn *c);
 
 /* What the handshake agreed on, `h2` say; nothing when it did not, or there is none. Lent. */
 struct str conn_protocol(const struct conn *c);
+
+/* Of a peer that is gone: what was wrong with its TLS; NULL: nothing is known. Static. */
+const char *conn_tls_why(const struct conn *c);
 
 void conn_want_read(struct conn *c, bool want);
 

@@ -133,22 +133,27 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     return tls_tickets_apply(&t->tickets, name, iv, cipher, mac, sealing != 0, once, now_s);
 }
 
-static bool set_up(struct tls *t, SSL_CTX *c)
+/* What holds on either side. */
+static bool set_up_both(struct tls *t, SSL_CTX *c)
 {
-    static const unsigned char id[] = "tidemark";
     SSL_CTX_set_app_data(c, t);
-    SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                               SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                             SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(c, 1); /* a record's head and body with one system call */
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF); /* tickets do it, without memory */
-    SSL_CTX_set_timeout(c, TLS_TICKET_LIFE_S);
-    SSL_CTX_set_alpn_select_cb(c, choose_protocol, t);
     return SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION) == 1 &&
            SSL_CTX_set_cipher_list(c, CIPHERS_12) == 1 &&
-           SSL_CTX_set_ciphersuites(c, CIPHERS_13) == 1 && SSL_CTX_set_num_tickets(c, 1) == 1 &&
-           SSL_CTX_set1_groups_list(c, GROUPS) == 1 &&
+           SSL_CTX_set_ciphersuites(c, CIPHERS_13) == 1 && SSL_CTX_set1_groups_list(c, GROUPS) == 1;
+}
+
+static bool set_up(struct tls *t, SSL_CTX *c)
+{
+    static const unsigned char id[] = "tidemark";
+    SSL_CTX_set_options(c, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_timeout(c, TLS_TICKET_LIFE_S);
+    SSL_CTX_set_alpn_select_cb(c, choose_protocol, t);
+    return set_up_both(t, c) && SSL_CTX_set_num_tickets(c, 1) == 1 &&
            SSL_CTX_set_session_id_context(c, id, sizeof id - 1) == 1 &&
            SSL_CTX_set_tlsext_ticket_key_evp_cb(c, on_ticket) == 1;
 }
@@ -193,6 +198,41 @@ struct tls *tls_new(const struct tls_settings *settings, char *why, size_t size)
     memcpy(t->alpn, settings->alpn.p, settings->alpn.n);
     t->socket = tls_channel_socket();
     if (tls_reload(t, why, size) != 0) {
+        tls_unref(t);
+        return NULL;
+    }
+    return t;
+}
+
+static int trust(SSL_CTX *context, const char *ca, char *why, size_t size)
+{
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    ERR_clear_error();
+    if (ca != NULL && SSL_CTX_load_verify_file(context, ca) != 1)
+        return refuse_file("certificate", ca, why, size);
+    if (ca == NULL && SSL_CTX_set_default_verify_paths(context) != 1) {
+        snprintf(why, size, "the system's certificates cannot be found");
+        return ERR_SYNTAX;
+    }
+    return 0;
+}
+
+struct tls *tls_new_client(const char *ca, const struct trace *trace, char *why, size_t size)
+{
+    struct tls *t = mem_zalloc(sizeof *t);
+    t->refs = 1;
+    t->trace = trace;
+    t->socket = tls_channel_socket();
+    t->context = SSL_CTX_new(TLS_client_method());
+    int err = 0;
+    if (t->context == NULL || !set_up_both(t, t->context)) {
+        snprintf(why, size, "OpenSSL cannot be set up as needed");
+        err = ERR_SYNTAX;
+    }
+    if (err == 0)
+        err = trust(t->context, ca, why, size);
+    ERR_clear_error();
+    if (err != 0) {
         tls_unref(t);
         return NULL;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tls.h -- what all TLS connections of a server share: the certificate and its key, the protocols
- * to choose from, and the keys of session tickets.
+ * to choose from, and the keys of session tickets. And what those to others share: whom to trust.
  *
  * TLS 1.2 and 1.3, ciphers with forward secrecy only, no renegotiation, no compression, no early
  * data (it could be replayed). A ticket lets a client come back without the costly part of a
@@ -28,8 +28,12 @@ struct tls_settings {
 /* Settings are copied. NULL with a sentence in why. */
 struct tls *tls_new(const struct tls_settings *settings, char *why, size_t size);
 
-/* Reads the files again. Connections that exist, and on failure new ones, too, go on with what they
- * had. 0, or ERR_SYNTAX with a sentence in why. */
+/* For connections that we make: the peer's certificate has to be good for the host that was asked
+ * for, under a CA of the file ca, or of the system (ca == NULL). trace may be NULL. */
+struct tls *tls_new_client(const char *ca, const struct trace *trace, char *why, size_t size);
+
+/* Of a server: reads the files again. Connections that exist, and on failure new ones, too, go on
+ * with what they had. 0, or ERR_SYNTAX with a sentence in why. */
 int tls_reload(struct tls *t, char *why, size_t size);
 
 struct tls *tls_ref(struct tls *t);
@@ -38,6 +42,6 @@ void tls_unref(struct tls *t); /* NULL is allowed */
 /* For tls_channel.c: the present context; its application data is the struct tls. */
 SSL_CTX *tls_context(const struct tls *t);
 const BIO_METHOD *tls_socket(const struct tls *t);
-const struct trace *tls_trace(const struct tls *t);
+const struct trace *tls_trace(const struct tls *t); /* NULL: nobody is told */
 
 #endif

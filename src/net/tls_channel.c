@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/tls_channel.h"
 #include "base/mem.h"
+#include "net/addr.h"
 #include "net/tls.h"
 #include "net/tls_hello.h"
 #include "telemetry/trace.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -20,8 +22,10 @@ struct tls_channel {
     bool buffered_only; /* the socket is left alone for the moment */
     bool ended;         /* the socket has no more */
     bool gone;          /* it has failed, and was traced */
-    struct tls_hello hello;
-    const char *refused; /* why we hung up; NULL: we did not */
+    bool is_client;
+    struct tls_hello hello; /* of a client, for the server's side */
+    const char *refused;    /* why we hung up; NULL: we did not */
+    const char *why;        /* once gone */
 };
 
 /* ---- the socket, as OpenSSL sees it ---- */
@@ -47,7 +51,7 @@ static int socket_read(BIO *b, char *into, int n)
         BIO_set_retry_read(b);
     if (got == 0)
         c->ended = true;
-    if (got > 0 && !c->ready) {
+    if (got > 0 && !c->ready && !c->is_client) {
         bool tls12 = SSL_version(c->ssl) == TLS1_2_VERSION;
         c->refused = tls_hello_take(&c->hello, str_of(into, (size_t)got), tls12);
         if (c->refused != NULL)
@@ -88,22 +92,34 @@ BIO_METHOD *tls_channel_socket(void)
 
 /* ---- a channel ---- */
 
-struct tls_channel *tls_channel_new(struct tls *t, int fd)
+/* Whom the peer has to prove to be, and for servers of many names, which of them we mean. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    struct sockaddr_storage sa;
+    SSL_set_connect_state(ssl);
+    if (addr_parse_ip(str_of_cstr(host), &sa) == 0)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+struct tls_channel *tls_channel_new(struct tls *t, int fd, const char *host)
 {
     SSL *ssl = SSL_new(tls_context(t));
     BIO *b = BIO_new(tls_socket(t));
-    if (ssl == NULL || b == NULL) {
+    if (ssl == NULL || b == NULL || (host != NULL && !expect_host(ssl, host))) {
         SSL_free(ssl);
         BIO_free(b);
         ERR_clear_error();
         return NULL;
     }
     struct tls_channel *c = mem_zalloc(sizeof *c);
-    *c = (struct tls_channel){.ssl = ssl, .tls = tls_ref(t), .fd = fd};
+    *c = (struct tls_channel){.ssl = ssl, .tls = tls_ref(t), .fd = fd, .is_client = host != NULL};
     BIO_set_data(b, c);
     BIO_set_init(b, 1);
     SSL_set_bio(ssl, b, b);
-    SSL_set_accept_state(ssl);
+    if (host == NULL)
+        SSL_set_accept_state(ssl);
     return c;
 }
 
@@ -116,14 +132,17 @@ void tls_channel_free(struct tls_channel *c)
     free(c);
 }
 
-static void trace_failure(const struct tls_channel *c, int error, int system)
+static const char *failure(const struct tls_channel *c, int error, int system)
 {
+    long verdict = SSL_get_verify_result(c->ssl);
     const char *why = c->refused;
+    if (why == NULL && c->is_client && verdict != X509_V_OK)
+        why = X509_verify_cert_error_string(verdict);
     if (why == NULL && error == SSL_ERROR_SSL)
         why = ERR_reason_error_string(ERR_peek_error());
     if (why == NULL)
         why = system != 0 ? strerror(system) : "it left without a word";
-    trace(tls_trace(c->tls), TLS_FAILED, TRACE_STR("error", str_of_cstr(why)));
+    return why;
 }
 
 /* What the caller is to wait for after a call that returned `result`. */
@@ -135,7 +154,9 @@ static int outcome(struct tls_channel *c, int result)
         return TLS_WANT_READ;
     if (error == SSL_ERROR_WANT_WRITE)
         return TLS_WANT_WRITE;
-    trace_failure(c, error, system);
+    c->why = failure(c, error, system);
+    if (tls_trace(c->tls) != NULL)
+        trace(tls_trace(c->tls), TLS_FAILED, TRACE_STR("error", str_of_cstr(c->why)));
     ERR_clear_error();
     c->gone = true;
     return TLS_GONE;
@@ -150,6 +171,11 @@ int tls_channel_handshake(struct tls_channel *c)
         return outcome(c, result);
     c->ready = true;
     return 0;
+}
+
+const char *tls_channel_why(const struct tls_channel *c)
+{
+    return c->why;
 }
 
 bool tls_channel_ready(const struct tls_channel *c)

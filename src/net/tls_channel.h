@@ -21,13 +21,17 @@ struct tls_channel;
 #define TLS_WANT_WRITE (-2)
 #define TLS_GONE       (-3) /* the peer left, cut its answer short or broke the rules; traced */
 
-/* Keeps t. fd: connected and non-blocking. NULL: out of memory. */
-struct tls_channel *tls_channel_new(struct tls *t, int fd);
+/* Keeps t. fd: connected and non-blocking. host: NULL as the server; as the client, whom the peer
+ * has to prove to be, a name or an IP address. NULL: out of memory. */
+struct tls_channel *tls_channel_new(struct tls *t, int fd, const char *host);
 void tls_channel_free(struct tls_channel *c); /* NULL is allowed */
 
 /* 0: done; or one of the above. */
 int tls_channel_handshake(struct tls_channel *c);
 bool tls_channel_ready(const struct tls_channel *c);
+
+/* After TLS_GONE: what was wrong. Static. */
+const char *tls_channel_why(const struct tls_channel *c);
 
 /* What was agreed on, `h2` say; nothing if the client did not ask. Once ready; lent. */
 struct str tls_channel_protocol(const struct tls_channel *c);
