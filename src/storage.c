@@ -2,10 +2,13 @@
 #include "storage.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "config.h"
 #include "net/loop.h"
+#include "net/redis.h"
 #include "net/thread_lane.h"
 #include "store/embedded.h"
+#include "store/redis_store.h"
 #include "store/vfs.h"
 #include "telemetry/trace.h"
 
@@ -13,6 +16,9 @@
 #include <time.h>
 
 #define REST_LANE 2 /* of the checkpoints */
+#define REDIS_SPARE                                                                                \
+    (16 * MIB) /* beyond what clients may send at a time: for reads, and the keys                  \
+                */
 
 static void close_all(struct storage *s)
 {
@@ -20,6 +26,7 @@ static void close_all(struct storage *s)
     for (int i = 0; i < STORAGE_LANES; i++)
         lane_free(s->lanes[i]);
     vfs_free(s->vfs);
+    redis_url_free(s->url);
     *s = (struct storage){0};
 }
 
@@ -70,6 +77,31 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     return s->store == NULL ? ERR_IO : 0;
 }
 
+static void on_redis(void *ctx, bool up, struct str why)
+{
+    const struct trace *t = ctx;
+    if (up)
+        trace(t, STORE_REDIS_UP, TRACE_STR("redis", why));
+    else
+        trace(t, STORE_REDIS_DOWN, TRACE_STR("error", why));
+}
+
+static int open_redis(struct storage *s, struct loop *loop, const struct config *c,
+                      const struct trace *t, char *why, size_t size)
+{
+    int err = redis_url_parse(str_of_cstr(c->store), &s->url, why, size);
+    if (err != 0)
+        return err;
+    s->store = redis_store_new(
+        &(struct redis_store_setup){.loop = loop,
+                                    .url = s->url,
+                                    .pending_max = c->max_inflight_bytes + REDIS_SPARE,
+                                    .retain = retain_of(c),
+                                    .changed = on_redis,
+                                    .ctx = (void *)(uintptr_t)t});
+    return 0;
+}
+
 int storage_open(struct storage *s, struct loop *loop, const struct config *config,
                  const struct trace *trace, char *why, size_t size)
 {
@@ -79,10 +111,24 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
         s->store->retain = retain_of(config);
         return 0;
     }
-    int err = open_embedded(s, loop, config, trace, why, size);
+    bool embedded = str_eq(str_of_cstr(config->store), STR("embedded"));
+    int err = embedded ? open_embedded(s, loop, config, trace, why, size)
+                       : open_redis(s, loop, config, trace, why, size);
     if (err != 0)
         close_all(s);
     return err;
+}
+
+void storage_name(const struct config *config, char *out, size_t size)
+{
+    struct redis_url *url = NULL;
+    struct str name = str_of_cstr(config->store);
+    bool local = str_eq(name, STR("memory")) || str_eq(name, STR("embedded"));
+    if (!local && redis_url_parse(name, &url, out, size) != 0)
+        return;
+    struct str shown = local ? name : redis_url_shown(url);
+    snprintf(out, size, "%.*s", (int)shown.n, shown.p);
+    redis_url_free(url);
 }
 
 int storage_error(const struct storage *s)

@@ -8,6 +8,7 @@
 struct config;
 struct lane;
 struct loop;
+struct redis_url;
 struct store;
 struct trace;
 struct vfs;
@@ -16,14 +17,19 @@ struct vfs;
 
 struct storage {
     struct store *store;
-    struct vfs *vfs; /* NULL in memory, as the lanes */
+    struct vfs *vfs; /* NULL if it is not on this disk, as the lanes */
     struct lane *lanes[STORAGE_LANES];
+    struct redis_url *url; /* NULL: not in Redis */
 };
 
-/* Blocks while a store on disk recovers. 0, or ERR_IO with a sentence in why; then there is nothing
- * to close. Should the disk fail later, the trace is told. */
+/* Blocks while a store on disk recovers; whether there is a Redis turns out later. 0, or ERR_IO
+ * with a sentence in why; then there is nothing to close. Should the disk fail later, or Redis not
+ * answer, the trace is told. */
 int storage_open(struct storage *s, struct loop *loop, const struct config *config,
                  const struct trace *trace, char *why, size_t size);
+
+/* The store as it may be shown: without a password. Of size bytes at most. */
+void storage_name(const struct config *config, char *out, size_t size);
 
 /* 0, or why nothing is acknowledged any more. */
 int storage_error(const struct storage *s);

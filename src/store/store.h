@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* store.h -- where streams rest. Engines: mem.c, embedded.c.
+/* store.h -- where streams rest. Engines: mem.c, embedded.c, redis_store.c.
  *
  * Loop thread only. Each operation completes exactly once, through its done(), and never before the
  * call that started it has returned. The caller embeds the operation in its own struct and keeps
@@ -24,17 +24,27 @@
 #define STORE_SEQ_MAX       255   /* bytes of a Stream-Seq; the caller checks */
 #define STORE_TTL_NONE      (-1)
 
-/* Names of streams that the server makes for itself begin so: those of routes, and those of
- * sessions. Nobody is shown them unasked. */
+/* Names of streams that the server makes for itself begin so: those of routes, those of tools'
+ * results, and those of sessions. Nobody is shown them unasked. */
 #define STORE_RESERVED      ".route/"
+#define STORE_TOOLS         ".tool/"
 #define STORE_SESSIONS      "sessions/"
 static inline bool store_is_session(struct str name)
 {
     return str_starts(name, STR(STORE_SESSIONS));
 }
+/* Which of these it begins with; n == 0: with none. */
+static inline struct str store_reserved_as(struct str name)
+{
+    if (str_starts(name, STR(STORE_RESERVED)))
+        return STR(STORE_RESERVED);
+    if (str_starts(name, STR(STORE_TOOLS)))
+        return STR(STORE_TOOLS);
+    return store_is_session(name) ? STR(STORE_SESSIONS) : STR_NONE;
+}
 static inline bool store_reserved(struct str name)
 {
-    return str_starts(name, STR(STORE_RESERVED)) || store_is_session(name);
+    return store_reserved_as(name).n > 0;
 }
 
 /* Why a stream ended: durable state. */
@@ -252,6 +262,7 @@ struct store {
     const struct store_ops *ops;
     struct sched *sched;
     struct retain retain; /* bounds for streams that have none of their own; set before its use */
+    bool shared;          /* other processes may write it */
 };
 
 struct store *mem_store_new(struct sched *sched);

@@ -103,12 +103,23 @@ void watchers_remove(struct watchers *ws, struct store_watch *w)
         drop_if_unused(ws, of);
 }
 
-void watchers_changed(struct watchers *ws, struct str name)
+static void mark(struct watchers *ws, struct watched *w)
 {
-    struct watched *w = list_empty(&ws->everything) ? map_get(&ws->names, name) : entry(ws, name);
-    if (w == NULL)
-        return;
     if (list_empty(&w->dirty))
         list_push(&ws->dirty, &w->dirty);
     sched_post(ws->sched, &ws->notify);
+}
+
+void watchers_changed(struct watchers *ws, struct str name)
+{
+    struct watched *w = list_empty(&ws->everything) ? map_get(&ws->names, name) : entry(ws, name);
+    if (w != NULL)
+        mark(ws, w);
+}
+
+void watchers_all_changed(struct watchers *ws)
+{
+    size_t at = 0;
+    for (struct watched *w; (w = map_next(&ws->names, &at)) != NULL;)
+        mark(ws, w);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* watchers.h -- who wants to know of which stream; for engines that see all changes themselves. */
+/* watchers.h -- who wants to know of which stream; whoever sees the changes. */
 #ifndef STORE_WATCHERS_H
 #define STORE_WATCHERS_H
 
@@ -22,5 +22,8 @@ void watchers_remove(struct watchers *ws, struct store_watch *w);
 
 /* Tells those who watch it, later in this turn and once for all changes until then. */
 void watchers_changed(struct watchers *ws, struct str name);
+
+/* Any stream may have changed. Those who watch every stream are told of the watched ones only. */
+void watchers_all_changed(struct watchers *ws);
 
 #endif

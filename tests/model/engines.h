@@ -6,7 +6,11 @@
 #include "fault/simfs.h"
 #include "fault/simlane.h"
 #include "model/index_dump.h"
+#include "model/redis_cluster.h"
+#include "net/loop.h"
+#include "net/redis.h"
 #include "store/embedded.h"
+#include "store/redis_core.h"
 #include "store/store.h"
 
 #include <assert.h>
@@ -24,6 +28,11 @@ struct engine {
     /* The store has been stopped and freed: opens it again. NULL: what it held is gone. */
     struct store *(*reopen)(void *ctx);
     void (*release)(void *ctx);
+    /* Opening counts as an access to every stream. */
+    bool touches;
+    /* NULL: can be had anywhere. */
+    bool (*available)(void);
+    unsigned every; /* so many seeds; 0: each */
     /* Operations take effect in the order of the calls. Otherwise they are made one by one where
      * the order counts. */
     bool in_order;
@@ -123,13 +132,135 @@ static inline void disk_release(void *ctx)
     free(d);
 }
 
+/* ---- the store on Redis, with a real one ---- */
+
+/* Its loop turns whenever the test's schedule does, and sleeps for a moment where that would only
+ * wait for Redis. */
+struct remote {
+    struct sched *sched;
+    struct loop loop;
+    uv_timer_t moment;
+    struct timer pump;
+    struct redis_url *url;
+    struct redis_store *store;
+};
+
+static struct redis_server remote_server; /* of all of them, each with keys of its own */
+static struct redis_cluster_of remote_cluster;
+static unsigned remote_serial;
+
+static inline bool remote_available(void)
+{
+    static int installed = -1;
+    if (installed < 0) {
+        installed = redis_server_installed();
+        if (!installed)
+            fprintf(stderr, "redis-server is not installed: the store on Redis is not tested\n");
+    }
+    return installed;
+}
+
+static inline void remote_end(void)
+{
+    redis_server_clean(&remote_server);
+    redis_cluster_end(&remote_cluster);
+}
+
+static inline void remote_pump(struct timer *t)
+{
+    struct remote *r = container_of(t, struct remote, pump);
+    bool busy = r->store->n_ops > 0 || r->store->stopping;
+    uv_run(&r->loop.uv, busy ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+    sched_start(r->sched, t, 1);
+}
+
+static inline void remote_moment(uv_timer_t *t)
+{
+}
+
+static inline struct store *remote_reopen(void *ctx)
+{
+    struct remote *r = ctx;
+    struct store *s = redis_store_new(&(struct redis_store_setup){
+        .loop = &r->loop, .url = r->url, .pending_max = 64u << 20, .sched = r->sched});
+    r->store = container_of(s, struct redis_store, store);
+    return s;
+}
+
+static inline struct store *remote_open(struct sched *sched, const char *url, void **ctx)
+{
+    struct remote *r = calloc(1, sizeof *r);
+    char text[160], why[160];
+    r->sched = sched;
+    int err = loop_init(&r->loop);
+    assert(err == 0);
+    snprintf(text, sizeof text, "%s?prefix=m%u", url, ++remote_serial);
+    err = redis_url_parse(str_of_cstr(text), &r->url, why, sizeof why);
+    assert(err == 0);
+    uv_timer_init(&r->loop.uv, &r->moment);
+    uv_timer_start(&r->moment, remote_moment, 1, 1);
+    timer_init(&r->pump, remote_pump);
+    sched_start(sched, &r->pump, 1);
+    *ctx = r;
+    return remote_reopen(r);
+}
+
+static inline struct store *remote_make(struct sched *sched, uint64_t seed, void **ctx)
+{
+    char url[64];
+    if (remote_server.pid == 0) {
+        bool started = redis_server_start(&remote_server, NULL);
+        assert(started);
+        atexit(remote_end);
+    }
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u", (unsigned)remote_server.port);
+    return remote_open(sched, url, ctx);
+}
+
+/* The same, where names seldom share a slot. */
+static inline struct store *cluster_make(struct sched *sched, uint64_t seed, void **ctx)
+{
+    char url[64];
+    if (remote_cluster.servers[0].pid == 0) {
+        bool started = redis_cluster_start(&remote_cluster);
+        assert(started);
+        atexit(remote_end);
+    }
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%u",
+             (unsigned)remote_cluster.servers[0].port);
+    return remote_open(sched, url, ctx);
+}
+
+static inline void remote_release(void *ctx)
+{
+    struct remote *r = ctx;
+    timer_stop(&r->pump);
+    uv_close((uv_handle_t *)&r->moment, NULL);
+    loop_run(&r->loop);
+    loop_deinit(&r->loop);
+    redis_url_free(r->url);
+    free(r);
+}
+
 static const struct engine engines[] = {
     {.name = "mem", .make = mem_make, .in_order = true},
     {.name = "embedded",
      .make = disk_make,
      .stir = disk_stir,
      .reopen = disk_reopen,
-     .release = disk_release},
+     .release = disk_release,
+     .touches = true},
+    {.name = "redis",
+     .make = remote_make,
+     .reopen = remote_reopen,
+     .release = remote_release,
+     .available = remote_available},
+    {.name = "cluster",
+     .make = cluster_make,
+     .reopen = remote_reopen,
+     .release = remote_release,
+     .available = remote_available,
+     .every = 5},
 };
 #define N_ENGINES (sizeof engines / sizeof *engines)
 

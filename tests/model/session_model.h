@@ -60,7 +60,9 @@ struct talk {
     bool finished;
     /* below the engine */
     size_t arrived[CHUNKS_MAX], n_arrived;
-    uint64_t answered;
+    uint64_t n_in;     /* records of `in` */
+    struct buf moved;  /* uint64_t: which of them say that another process has it */
+    uint64_t answered; /* chunks */
     /* the backend's */
     struct session_job *job;
     size_t job_chunk, job_event;
@@ -82,12 +84,14 @@ struct session_model {
     unsigned serial;
     bool creates; /* the write that came last */
     bool harsh;   /* the store may fail: clients may be sent away, or degraded */
+    bool shared;  /* by several processes: an older connection to another may win */
     bool (*is_off)(const struct session_model *m); /* nobody hears anything any more */
     struct map nonces;                             /* of struct nonce */
     struct arena arena;
     bool failed;
     char verdict[400];
-    uint64_t n_acks, n_events, n_again, n_finished, n_replaced, n_dropped, n_degraded, n_failed;
+    uint64_t n_acks, n_events, n_again, n_finished, n_replaced, n_dropped, n_degraded, n_failed,
+        n_moved;
 };
 
 static void blame(struct session_model *m, const char *fmt, ...)
@@ -160,6 +164,11 @@ static struct str key_in(struct str name, bool *is_in)
 
 static void note_arrival(struct talk *t, const struct session_record *r)
 {
+    uint64_t ordinal = t->n_in++;
+    if (r->type == SESSION_RECORD_MOVED) {
+        buf_put(&t->moved, str_of((const char *)&ordinal, sizeof ordinal));
+        t->m->n_moved++;
+    }
     if (r->type != SESSION_RECORD_CHUNK)
         return;
     struct talk_chunk *c = chunk_of(t, (uint32_t)r->a);
@@ -183,6 +192,16 @@ static void on_asked(void *ctx, const struct store_write *w)
         note_nonce(m, w->name, &r);
 }
 
+static uint64_t moved_before(const struct talk *t, uint64_t ordinal)
+{
+    uint64_t n = 0, at;
+    for (size_t i = 0; i < t->moved.n; i += sizeof at) {
+        memcpy(&at, t->moved.p + i, sizeof at);
+        n += at < ordinal;
+    }
+    return n;
+}
+
 static void on_stored(void *ctx, const struct store_write *w, int err)
 {
     struct session_model *m = ctx;
@@ -196,7 +215,7 @@ static void on_stored(void *ctx, const struct store_write *w, int err)
     while (is_in && rest.n > 0 && session_record_cut(&rest, &r) == 0)
         note_arrival(t, &r);
     if (w->n_docs > 0 && session_doc_read(w->docs[0].value, &doc) == 0)
-        t->answered = doc.answered;
+        t->answered = doc.answered - moved_before(t, doc.answered);
 }
 
 /* ---- the backend ---- */
@@ -473,6 +492,7 @@ static void talk_free(struct talk *t)
     visitor_deinit(&t->now);
     visitor_deinit(&t->old);
     visitor_deinit(&t->thief);
+    buf_deinit(&t->moved);
     free(t);
 }
 
@@ -631,7 +651,7 @@ static void talk_over(struct talk *t)
         check_idle(t);
     else if ((why == SESSION_FAILED && m->harsh) || (why == SESSION_MALFORMED && m->all->failed))
         m->n_failed++; /* malformed: a degraded one does not know what was acknowledged elsewhere */
-    else if (why != SESSION_DRAINING)
+    else if (why != SESSION_DRAINING && !(why == SESSION_REPLACED && m->shared))
         blame(m, "%s: over: %d (%d), with %" PRIu64 " seen", t->key, (int)why, t->now.client.err,
               t->seen);
     visitor_disconnect(&t->now);
