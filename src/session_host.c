@@ -40,6 +40,7 @@ void session_host_init(struct session_host *s, const struct session_host_setup *
     s->sessions = sessions_new(&(struct sessions_setup){.sched = setup->sched,
                                                         .store = setup->store,
                                                         .feeds = setup->feeds,
+                                                        .instances = setup->instances,
                                                         .trace = setup->trace,
                                                         .backend = backend_of(s, setup),
                                                         .lifetime_ms = c->lifetime_ms,

@@ -10,6 +10,7 @@
 
 struct fetcher;
 struct http;
+struct instances;
 struct session_config;
 struct session_upstream;
 
@@ -28,6 +29,7 @@ struct session_host_setup {
     struct store *store;
     struct feeds *feeds;
     struct fetcher *fetcher;
+    const struct instances *instances; /* NULL: the store is ours alone */
     struct http *http;
     struct durable *durable; /* gets the workers' view */
     const struct trace *trace;

@@ -295,6 +295,7 @@ static void let_go(struct session *s)
     s->state = SESSION_DEAD;
     map_remove(&s->all->by_key, s->key);
     timer_stop(&s->idle_timer);
+    session_own_unwatch(s);
     list_remove(&s->idle_link);
     if (s->operations > 0)
         list_push(&s->all->dying, &s->idle_link);

@@ -19,6 +19,7 @@
 #include "store/store.h"
 
 struct feeds;
+struct instances;
 struct session;
 struct session_view_ops;
 struct sessions;
@@ -76,6 +77,7 @@ struct sessions_setup {
     struct sched *sched;
     struct store *store;
     struct feeds *feeds;
+    const struct instances *instances; /* NULL: the store is ours alone */
     const struct trace *trace;
     /* NULL: workers read `in` and write `out` (session_view.h). */
     const struct session_backend *backend;
@@ -106,7 +108,7 @@ extern const struct session_view_ops sessions_view_ops;
 enum session_over {
     SESSION_ENDED,        /* the session has ended: `end` says how, `message` maybe why */
     SESSION_IDLE,         /* the client sends no more, and has been told all there is */
-    SESSION_REPLACED,     /* a newer connection has the session now */
+    SESSION_REPLACED,     /* a newer connection has the session now, maybe to another process */
     SESSION_WRONG_SECRET, /* of a session that exists, or existed */
     SESSION_UNKNOWN,      /* it names a position, but there is no such session */
     SESSION_EXPIRED,      /* there was one, longer ago than a session lasts */

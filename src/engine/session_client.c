@@ -271,7 +271,7 @@ void session_connect(struct sessions *all, struct session_client *c,
     list_push(&s->waiting, &v->link);
     session_settle(s);
     if (s->state == SESSION_READY)
-        sched_post(v->sched, &s->admit);
+        session_own_admit(s);
     else if (s->load == NULL)
         session_load(s);
 }

@@ -3,6 +3,7 @@
  *
  *     session.c         sessions in memory: found, kept, let go
  *     session_open.c    the document and the two streams: created, or read back
+ *     session_own.c     which of several processes has a session
  *     session_client.c, session_say.c, session_next.c  one client's connection
  *     session_write.c   what goes into the two streams
  *     session_job.c     chunks given to the backend, and its answers
@@ -150,6 +151,16 @@ struct session {
 
     struct store_read touch[2];
     bool touching[2];
+
+    /* session_own.c */
+    struct store_watch watch;
+    bool watching, doubt; /* somebody may have taken it away */
+    struct store_stat stat;
+    uint64_t stat_tail; /* ours when it began */
+    bool looking;
+    struct store_docs check;
+    bool checking;
+
     struct str key, doc_key;
     struct buf names; /* these, and the streams' */
 };
@@ -196,6 +207,25 @@ bool session_is_gone(int err);
 /* Each record of a read, in order. Not 0: stops, and is returned. */
 typedef int session_record_fn(void *ctx, const struct session_record *r);
 int session_each_record(const struct slice *slices, size_t n, void *ctx, session_record_fn *fn);
+
+/* ---- session_own.c ---- */
+
+/* Several processes share the store, and this session is not degraded. */
+bool session_is_shared(const struct session *s);
+/* By the document, as far as we know: it has to be taken over first. */
+bool session_is_anothers(const struct session *s);
+
+/* From before it is read until it is let go of: whether another process takes it over. */
+void session_own_watch(struct session *s);
+void session_own_unwatch(struct session *s);
+/* It was: the connection it had is replaced. Who waits to be let in may be newer than that, and
+ * comes back. */
+void session_taken(struct session *s);
+/* Something may have happened to `in`, and no write of ours is under way there. */
+void session_own_look(struct session *s);
+
+/* Who waits is let in if the session is still ours. */
+void session_own_admit(struct session *s);
 
 /* ---- session_client.c ---- */
 

@@ -3,11 +3,12 @@
 #include "base/err.h"
 #include "base/pack.h"
 
-#define VERSION 1
+#define VERSION       2
+#define VERSION_ALONE 1 /* without an owner */
 
 void session_doc_put(struct buf *out, const struct session_doc *d)
 {
-    pack_u64(out, VERSION);
+    pack_u64(out, d->owner != 0 ? VERSION : VERSION_ALONE);
     pack_u64(out, d->service);
     pack_i64(out, d->created_ms);
     pack_str(out, str_of((const char *)d->salt, sizeof d->salt));
@@ -16,6 +17,8 @@ void session_doc_put(struct buf *out, const struct session_doc *d)
     pack_u64(out, d->answered);
     pack_i64(out, d->gone_ms);
     pack_str(out, d->message);
+    if (d->owner != 0)
+        pack_u64(out, d->owner);
 }
 
 static void take_bytes(struct unpack *u, uint8_t *out, size_t n)
@@ -40,7 +43,9 @@ int session_doc_read(struct str text, struct session_doc *out)
     d.answered = unpack_u64(&u);
     d.gone_ms = unpack_i64(&u);
     d.message = unpack_str(&u);
-    if (unpack_end(&u) != 0 || version != VERSION || d.service == 0)
+    if (version == VERSION)
+        d.owner = unpack_u64(&u);
+    if (unpack_end(&u) != 0 || version < VERSION_ALONE || version > VERSION || d.service == 0)
         return ERR_CORRUPT;
     *out = d;
     return 0;

@@ -5,9 +5,12 @@
  * there, or were. It outlives them for a while, so that a client that comes back too late is told
  * so. In the clear, for it says nothing of what was said:
  *
- *     u64 version (1) | u64 service | i64 created, Unix ms | text salt | text check |
+ *     u64 version | u64 service | i64 created, Unix ms | text salt | text check |
  *     u64 life of `out` | u64 `in` records answered | i64 gone, Unix ms; 0: not known to be |
- *     text message: how it failed, a sealed record; empty: none */
+ *     text message: how it failed, a sealed record; empty: none |
+ *     u64 owner: which of several processes has it, see session_own.c
+ *
+ * The version is 2, or 1 without the owner, where one process has the store for itself. */
 #ifndef ENGINE_SESSION_DOC_H
 #define ENGINE_SESSION_DOC_H
 
@@ -22,6 +25,7 @@ struct session_doc {
     int64_t created_ms, gone_ms;
     uint8_t salt[SESSION_SALT_SIZE], check[SESSION_CHECK_SIZE];
     uint64_t out_life, answered;
+    uint64_t owner;     /* an instance; 0: nobody needs to know */
     struct str message; /* when read: lent by the text it was read from */
 };
 

@@ -119,6 +119,8 @@ static void take_next(struct session *s, enum session_record_type type, uint64_t
         start_job(s, (uint32_t)a);
         return;
     }
+    if (type == SESSION_RECORD_MOVED && s->doc.answered == s->next)
+        s->doc.answered++; /* there is nothing to answer, and so nothing to wait for */
     s->next++;
     if (type == SESSION_RECORD_CLOSE)
         session_put_end(s, END_COMPLETED, STR_NONE);

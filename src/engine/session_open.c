@@ -2,7 +2,9 @@
 /* session_open.c -- the beginning of a session in memory: created, or read back from the store.
  *
  *     look for the document
- *       it is there:  its key fits? -> read all of `in` -> the last event of `out` -> ready
+ *       it is there:  its key fits? -> read all of `in` -> [take it over] -> the last event of
+ * `out`
+ *                     -> ready
  *       it is not:    a new one? -> create `out` -> create `in` and the document -> ready
  *
  * `out` is created first, and `in` together with the document: so whatever a crash leaves behind, a
@@ -11,12 +13,15 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "engine/instances.h"
 #include "engine/session_core.h"
 #include "token/mac.h"
 
 #include <stdlib.h>
 
-#define READ_BYTES (64 * 1024)
+#define READ_BYTES  (64 * 1024)
+#define TRIES       5   /* while others change it */
+#define HANDOVER_MS 250 /* in which another process lets go of what it was at */
 
 struct session_load {
     struct session *session;
@@ -24,19 +29,27 @@ struct session_load {
     struct store_read read;
     struct store_write write;
     struct store_remove remove;
+    struct store_put take;
     struct stream_config config;
     struct doc_put put;
     struct buf doc;
     struct session_lane *lane; /* that is being created */
     bool cleared;              /* what was left of its name has been removed */
     uint64_t ordinal;          /* of the next record of `in` */
+    unsigned tries;
+    uint64_t owner;            /* at the first look */
+    struct buf message, moved; /* taking over: the document's sealed message, and our record */
+    struct timer handover;
 };
 
 static void load_free(struct session_load *l)
 {
     struct session *s = l->session;
     s->load = NULL;
+    timer_stop(&l->handover);
     buf_deinit(&l->doc);
+    buf_deinit(&l->message);
+    buf_deinit(&l->moved);
     free(l);
     session_release(s);
 }
@@ -54,6 +67,7 @@ static void ready(struct session_load *l)
     s->next = s->doc.answered;
     s->in_queued = s->in.events;
     load_free(l);
+    session_own_look(s);
     session_admit(s);
     if (s->aborted && s->end == END_NONE)
         session_put_end(s, END_CANCELLED, STR_NONE);
@@ -86,18 +100,36 @@ static void on_removed(struct store_remove *r, int err)
         create(l, l->lane);
 }
 
-/* A stream of this name is there, of a session that nobody knows any more. */
+static void on_docs_again(struct store_docs *d, int err)
+{
+    struct session_load *l = container_of(d, struct session_load, docs);
+    if (l->session->state == SESSION_DEAD)
+        load_free(l);
+    else if (err != 0)
+        go_degraded(l, err);
+    else if (d->n_rows > 0)
+        fail(l, SESSION_FAILED, ERR_VERSION); /* somebody else was faster, as below */
+    else
+        store_remove(l->session->home->store, &l->remove);
+}
+
+/* A stream of this name is there, of a session that nobody knows any more; unless another process
+ * has made it since we looked. */
 static void clear(struct session_load *l)
 {
     l->cleared = true;
+    l->docs = (struct store_docs){
+        .prefix = l->session->doc_key, .limit = 1, .exact = true, .done = on_docs_again};
     l->remove = (struct store_remove){.name = l->lane->name, .done = on_removed};
-    store_remove(l->session->home->store, &l->remove);
+    store_docs(l->session->home->store, &l->docs);
 }
 
-static bool is_left_over(const struct store_write *w, int err)
+/* With an `in` that was there the document was not written. */
+static bool is_left_over(const struct session_load *l, int err)
 {
-    return err == ERR_EXISTS || err == ERR_CLOSED ||
-           (err == 0 && !w->created && (w->info.events > 0 || w->info.end != END_NONE));
+    const struct store_write *w = &l->write;
+    bool used = l->lane == &l->session->in || w->info.events > 0 || w->info.end != END_NONE;
+    return err == ERR_EXISTS || err == ERR_CLOSED || (err == 0 && !w->created && used);
 }
 
 static void take_lane(struct session_lane *lane, const struct stream_info *info)
@@ -113,7 +145,7 @@ static void on_created(struct store_write *w, int err)
     struct session *s = l->session;
     if (s->state == SESSION_DEAD) {
         load_free(l);
-    } else if (is_left_over(w, err) && !l->cleared) {
+    } else if (is_left_over(l, err) && !l->cleared) {
         clear(l);
     } else if (err == ERR_VERSION) {
         fail(l, SESSION_FAILED, err); /* somebody else was faster; the client finds theirs */
@@ -138,6 +170,8 @@ static void set_doc(struct session_load *l)
     s->doc = (struct session_doc){.service = session_visit_service(v),
                                   .created_ms = s->all->setup.sched->wall_ms,
                                   .out_life = s->out.life};
+    if (session_is_shared(s))
+        s->doc.owner = instances_id(s->all->setup.instances);
     rand_bytes(s->doc.salt, sizeof s->doc.salt);
     session_check(session_visit_secret(v), s->doc.salt, s->doc.check);
     l->doc.n = 0;
@@ -270,18 +304,138 @@ static void on_out_read(struct store_read *r, int err)
         ready(l);
 }
 
+/* Nobody answers it: what comes behind it is next, if it was. */
+static void skip_moved(struct session_load *l, uint64_t ordinal)
+{
+    if (l->session->doc.answered == ordinal)
+        l->session->doc.answered++;
+}
+
 static int take_in(void *ctx, const struct session_record *r)
 {
     struct session_load *l = ctx;
     struct session *s = l->session;
-    l->ordinal++;
+    uint64_t ordinal = l->ordinal++;
     switch (r->type) {
     case SESSION_RECORD_CHUNK: return ranges_add(&s->seen, (uint32_t)r->a) < 0 ? ERR_LIMIT : 0;
     case SESSION_RECORD_ABORT: s->aborted = true; return 0;
     case SESSION_RECORD_CLOSE: s->closed = true; return 0;
+    case SESSION_RECORD_MOVED: skip_moved(l, ordinal); return 0;
     case SESSION_RECORD_EVENT: break;
     }
     return ERR_CORRUPT;
+}
+
+static void read_out(struct session_load *l)
+{
+    l->read = (struct store_read){.name = l->session->out.name,
+                                  .from = READ_TAIL,
+                                  .max_bytes = 1,
+                                  .touch = true,
+                                  .done = on_out_read};
+    store_read(l->session->home->store, &l->read);
+}
+
+/* ---- taking it over ----
+ *
+ * A record in `in` and the document, in one write: from then on nothing that the other one writes
+ * to `in` is taken, and nothing that it has answered in full. It watches `in`, stops its backend,
+ * and has a moment for that, in which what it had under way to `out` gets there. Should it be
+ * slower than that, a write of ours finds the tail moved, and all of this is done again.
+ *
+ * Workers read `in` themselves, and would not know what to make of the record; there is no backend
+ * to be stopped for them either. */
+
+static void look_again(struct session_load *l);
+
+/* The client may have been elsewhere meanwhile, and be back. */
+static void on_still_ours(struct store_docs *d, int err)
+{
+    struct session_load *l = container_of(d, struct session_load, docs);
+    struct session_doc doc = {0};
+    if (err == 0)
+        err = d->n_rows == 0 ? ERR_NOT_FOUND : session_doc_read(d->rows[0].value, &doc);
+    if (err == 0 && doc.owner != l->session->doc.owner)
+        err = ERR_VERSION;
+    if (survives(l, err))
+        read_out(l);
+}
+
+static void on_handover(struct timer *t)
+{
+    struct session_load *l = container_of(t, struct session_load, handover);
+    l->docs = (struct store_docs){
+        .prefix = l->session->doc_key, .limit = 1, .exact = true, .done = on_still_ours};
+    store_docs(l->session->home->store, &l->docs);
+}
+
+static void on_taken(struct session_load *l, int err)
+{
+    struct session *s = l->session;
+    const struct instances *in = s->all->setup.instances;
+    uint64_t before = s->doc.owner;
+    bool overtaken = err == ERR_VERSION || err == ERR_TAIL_MOVED;
+    if (s->state != SESSION_DEAD && overtaken && ++l->tries < TRIES) {
+        look_again(l);
+        return;
+    }
+    if (!survives(l, err))
+        return;
+    s->doc.owner = instances_id(in);
+    s->doc_version = DOC_NEXT(s->doc_version);
+    if (before != 0 && !instances_is_dead(in, before))
+        sched_start(s->all->setup.sched, &l->handover, HANDOVER_MS);
+    else
+        read_out(l);
+}
+
+static void on_moved(struct store_write *w, int err)
+{
+    struct session_load *l = container_of(w, struct session_load, write);
+    if (err == 0) {
+        take_lane(&l->session->in, &w->info);
+        skip_moved(l, l->ordinal);
+    }
+    on_taken(l, err);
+}
+
+static void on_doc_taken(struct store_put *p, int err)
+{
+    on_taken(container_of(p, struct session_load, take), err);
+}
+
+static void set_owner(struct session_load *l)
+{
+    struct session *s = l->session;
+    struct session_doc doc = s->doc;
+    doc.owner = instances_id(s->all->setup.instances);
+    doc.message = buf_str(&l->message);
+    l->doc.n = 0;
+    session_doc_put(&l->doc, &doc);
+    l->put = (struct doc_put){
+        .key = s->doc_key, .value = buf_str(&l->doc), .expect_version = s->doc_version};
+}
+
+static void take_over(struct session_load *l)
+{
+    struct session *s = l->session;
+    set_owner(l);
+    if (s->all->setup.backend == NULL) {
+        l->take = (struct store_put){.docs = &l->put, .n_docs = 1, .done = on_doc_taken};
+        store_put(s->home->store, &l->take);
+        return;
+    }
+    l->moved.n = 0;
+    session_seal(s->keys, SESSION_IN, s->in.events, SESSION_RECORD_MOVED, 0, STR_NONE, &l->moved);
+    l->write = (struct store_write){.name = s->in.name,
+                                    .data = buf_str(&l->moved),
+                                    .n_events = 1,
+                                    .if_match = true,
+                                    .match = {s->in.life, s->in.tail},
+                                    .docs = &l->put,
+                                    .n_docs = 1,
+                                    .done = on_moved};
+    store_write(s->home->store, &l->write);
 }
 
 static void read_in(struct session_load *l, struct offset at);
@@ -304,9 +458,12 @@ static void on_in_read(struct store_read *r, int err)
         read_in(l, next);
         return;
     }
-    l->read = (struct store_read){
-        .name = s->out.name, .from = READ_TAIL, .max_bytes = 1, .touch = true, .done = on_out_read};
-    store_read(s->home->store, &l->read);
+    if (!session_is_anothers(s))
+        read_out(l);
+    else if (!list_empty(&s->waiting))
+        take_over(l);
+    else
+        fail(l, SESSION_FAILED, ERR_CANCELLED); /* whoever came has gone, maybe to its owner */
 }
 
 static void read_in(struct session_load *l, struct offset at)
@@ -327,16 +484,22 @@ static void found(struct session_load *l, const struct doc_row *row)
     struct session *s = l->session;
     int err = session_doc_read(row->value, &s->doc);
     struct str message = s->doc.message;
+    l->message.n = 0;
+    buf_put(&l->message, message);
     s->doc.message = STR_NONE;
     s->doc_version = row->version;
     if (err != 0) {
         fail(l, SESSION_FAILED, err);
         return;
     }
+    if (l->tries == 0)
+        l->owner = s->doc.owner;
     /* Who cannot open it is not told what has become of it. */
     session_check_waiting(s);
     if (s->keys == NULL) {
         fail(l, SESSION_WRONG_SECRET, 0);
+    } else if (s->doc.owner != l->owner) { /* taken over meanwhile, for one that may be newer */
+        fail(l, SESSION_FAILED, ERR_VERSION);
     } else if (s->crowded) {
         fail(l, SESSION_BUSY, 0);
     } else if (s->all->failed) {
@@ -373,14 +536,36 @@ static void on_docs(struct store_docs *d, int err)
         not_found(l);
 }
 
+static void look_for_doc(struct session_load *l)
+{
+    struct session *s = l->session;
+    l->docs = (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = on_docs};
+    store_docs(s->home->store, &l->docs);
+}
+
+/* With nothing that was read before. */
+static void look_again(struct session_load *l)
+{
+    struct session *s = l->session;
+    session_keys_free(s->keys);
+    s->keys = NULL;
+    s->aborted = s->closed = false;
+    s->message.n = 0;
+    ranges_deinit(&s->seen);
+    ranges_init(&s->seen, SESSION_RANGES_MAX);
+    l->ordinal = 0;
+    look_for_doc(l);
+}
+
 void session_load(struct session *s)
 {
     if (session_is_dying(s->all, s->key)) /* what its last writes leave is not known yet */
         return;
     struct session_load *l = mem_zalloc(sizeof *l);
     l->session = s;
-    l->docs = (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = on_docs};
+    timer_init(&l->handover, on_handover);
     s->load = l;
     session_hold(s);
-    store_docs(s->home->store, &l->docs);
+    session_own_watch(s);
+    look_for_doc(l);
 }

@@ -173,7 +173,7 @@ int session_record_cut(struct str *rest, struct session_record *out)
     size_t n = le_get_u32(rest->p);
     uint8_t type = (uint8_t)rest->p[4];
     if (n < SESSION_SEAL_EXTRA - 4 || n > rest->n - 4 || type < SESSION_RECORD_CHUNK ||
-        type > SESSION_RECORD_EVENT)
+        type > SESSION_RECORD_MOVED)
         return ERR_CORRUPT;
     out->type = type;
     out->a = le_get_u64(rest->p + 5);

@@ -54,6 +54,7 @@ enum session_record_type {
     SESSION_RECORD_ABORT = 2,
     SESSION_RECORD_CLOSE = 3,
     SESSION_RECORD_EVENT = 4, /* out */
+    SESSION_RECORD_MOVED = 5, /* in: from here on another process has the session; no content */
 };
 
 /* The secret as header text: 43 characters of base64url without padding, strictly. ERR_SYNTAX. */

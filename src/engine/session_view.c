@@ -267,6 +267,7 @@ static int put_record(struct buf *out, const struct session_record *r,
         return 0;
     case SESSION_RECORD_ABORT: buf_put(out, STR("{\"type\":\"abort\"},")); return 0;
     case SESSION_RECORD_CLOSE: buf_put(out, STR("{\"type\":\"close\"},")); return 0;
+    case SESSION_RECORD_MOVED: buf_put(out, STR("{\"type\":\"moved\"},")); return 0;
     case SESSION_RECORD_EVENT: return put_event(out, ordinal, content);
     }
     return ERR_CORRUPT;

@@ -309,6 +309,7 @@ static void done_with(struct session_write *w)
     if (l == &s->out)
         session_job_room(s);
     go_on(l);
+    session_own_look(s);
     session_pump(s); /* before a client goes away who needs no more than this */
     if (l == &s->in)
         session_tell_settled(s, by, said);
@@ -327,6 +328,9 @@ static void failed(struct session_write *w, int err, bool workers_fault)
         l->going = NULL;
     } else if (err == ERR_CLOSED && l == &s->out) {
         s->end = w->write.info.end; /* a worker was faster */
+        done_with(w);
+    } else if (err == ERR_TAIL_MOVED && l == &s->in && s->watching) {
+        session_taken(s);
         done_with(w);
     } else {
         s->all->failed |= err == ERR_IO;

@@ -97,7 +97,7 @@ static void deactivate(struct subscription *sub)
     disown(&sub->pattern);
     disown(&sub->wake_stream);
     sub->state = SUBSCRIPTION_IDLE;
-    sub->behind = sub->blocked = sub->paused = sub->lost = false;
+    sub->behind = sub->blocked = sub->paused = sub->lost = sub->ours = false;
 }
 
 void sub_activate(struct subscription *sub, const struct subscription_head *h)
@@ -165,6 +165,7 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
     sub->state = h->state;
     sub->paused = false;
     if (news) { /* somebody else has been at it, and what we know may be old */
+        sub->ours = false;
         sub_doubt(sub);
         for (size_t i = 0; i < h->n_streams; i++)
             sub_hint(sub, h->streams[i].path, &sub->hints);

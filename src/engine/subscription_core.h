@@ -111,6 +111,7 @@ struct subscription {
     bool blocked; /* the wake stream cannot take a wake; until something changes */
     bool paused;  /* the store failed; the timer tries again */
     bool lost;    /* a delivery may have died with an earlier process */
+    bool ours;    /* the wake began here, and its delivery has not been given away yet */
     bool seen;    /* by the scan of heads under way */
 
     struct timer timer; /* lease, retry, pause */

@@ -313,13 +313,15 @@ static void attempt_begin(struct subjob *j)
     if (!subjob_require_active(j))
         return;
     bool due = h->until_ms <= subjob_now(j);
-    bool fresh = h->attempts == 0; /* and until_ms was set for it when the wake began */
+    /* Its time was set when the wake began, for who began it; nobody else tries before it is over.
+     */
+    bool fresh = h->attempts == 0 && (j->sub->ours || j->sub->lost);
     if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING ||
         (!due && !fresh)) {
         subjob_end(j, SUBSCRIPTION_NO_PENDING_WORK);
         return;
     }
-    j->sub->lost = false;
+    j->sub->lost = j->sub->ours = false;
     if (!due) {
         tell_wake(j);
         return;

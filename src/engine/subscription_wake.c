@@ -178,8 +178,10 @@ static void on_commit(struct subjob *j, int err)
     j->version = DOC_NEXT(j->version);
     sub->version = j->version; /* our own change gives no cause for doubt */
     sub_adopt(sub, &j->head, j->version);
-    if (j->woke && j->head.config.type == SUBSCRIPTION_WEBHOOK)
+    if (j->woke && j->head.config.type == SUBSCRIPTION_WEBHOOK) {
+        sub->ours = true;
         sub_deliver(sub);
+    }
     j->committed(j);
 }
 

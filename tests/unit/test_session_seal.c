@@ -199,7 +199,7 @@ static void test_types(void **state)
 {
     struct session_keys *k = keys();
     struct buf out = {0}, content = {0};
-    for (int type = SESSION_RECORD_CHUNK; type <= SESSION_RECORD_EVENT; type++) {
+    for (int type = SESSION_RECORD_CHUNK; type <= SESSION_RECORD_MOVED; type++) {
         out.n = 0;
         session_seal(k, SESSION_IN, 0, (enum session_record_type)type, 0, STR_NONE, &out);
         struct str rest = buf_str(&out);
@@ -316,7 +316,7 @@ static void test_no_records(void **state)
         assert_int_equal(session_record_cut(&rest, &r), ERR_CORRUPT);
     }
     le_put_u32(record.p, (uint32_t)record.n - 4);
-    static const unsigned char types[] = {0, 5, 128, 255};
+    static const unsigned char types[] = {0, 6, 128, 255};
     for (size_t i = 0; i < COUNT(types); i++) {
         record.p[4] = (char)types[i];
         struct str rest = buf_str(&record);

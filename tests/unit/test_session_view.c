@@ -295,6 +295,7 @@ static void put_dialogue(struct world *w)
     put_record(w, IN, 1, SESSION_RECORD_CHUNK, UINT32_MAX, STR(""));
     put_record(w, IN, 2, SESSION_RECORD_ABORT, 0, STR(""));
     put_record(w, IN, 3, SESSION_RECORD_CLOSE, 0, STR(""));
+    put_record(w, IN, 4, SESSION_RECORD_MOVED, 0, STR(""));
     put_record(w, OUT, 0, SESSION_RECORD_EVENT, 0, STR("\0one"));
     put_record(w, OUT, 1, SESSION_RECORD_EVENT, 0, STR("\3idxtwo"));
     put_record(w, OUT, 2, SESSION_RECORD_EVENT, 1, STR("\3idx"));
@@ -308,7 +309,7 @@ static void test_read(void **state)
     assert_reads(w, IN,
                  "{\"type\":\"chunk\",\"seqno\":0,\"data\":\"aGVsbG8=\"},"
                  "{\"type\":\"chunk\",\"seqno\":4294967295,\"data\":\"\"},"
-                 "{\"type\":\"abort\"},{\"type\":\"close\"},");
+                 "{\"type\":\"abort\"},{\"type\":\"close\"},{\"type\":\"moved\"},");
     assert_reads(w, OUT,
                  "{\"id\":\"1\",\"data\":\"b25l\"},{\"id\":\"2\",\"data\":\"dHdv\"},"
                  "{\"id\":\"3\",\"data\":\"\"},");

@@ -522,6 +522,52 @@ static void test_takeover(void **state)
     w->subs = a;
 }
 
+static int attempt(struct world *w, struct subscriptions *by, struct world_call *c)
+{
+    *c = (struct world_call){.call = {.id = STR("h")}};
+    w->subs = by;
+    return world_do(w, subscription_attempt, c);
+}
+
+/* Who began a wake delivers it; another process does not before its time is over, and neither
+ * does it twice. */
+static void test_one_delivers(void **state)
+{
+    struct world *w = *state;
+    struct subscriptions *a = w->subs;
+    subscriptions_set_refresh(a, 5000);
+    struct subscription_config h = world_hook("hooked/*");
+    assert_int_equal(world_create(w, "h", &h), 201);
+    world_start(w);
+    struct subscriptions *b = w->subs;
+    subscriptions_set_refresh(b, 5000);
+    w->due = 0;
+    world_append(w, "hooked/a", "1");
+    assert_int_equal(w->due, 1); /* one of them began it */
+    struct subscription *at_a = map_get(&a->by_id, STR("h"));
+    struct subscriptions *first = at_a->ours ? a : b, *other = at_a->ours ? b : a;
+    struct str names[] = {STR("named")};
+    struct world_call c, edit = {.call = {.id = STR("h"), .streams = names, .n_streams = 1}};
+    assert_int_equal(attempt(w, other, &c), SUBSCRIPTION_NO_PENDING_WORK);
+    w->subs = first;
+    assert_int_equal(world_do(w, subscription_link, &edit), 0); /* changes nothing about that */
+    world_forget(&edit);
+    assert_int_equal(attempt(w, first, &c), 0);
+    world_forget(&c);
+    assert_int_equal(attempt(w, first, &c), SUBSCRIPTION_NO_PENDING_WORK);
+    assert_int_equal(attempt(w, other, &c), SUBSCRIPTION_NO_PENDING_WORK);
+
+    /* It has died with it: when the time is over, one of those that are left goes on. */
+    for (int i = 0; i < 40; i++)
+        world_pass(w, 1000);
+    assert_int_equal(attempt(w, other, &c), 0);
+    world_forget(&c);
+    assert_int_equal(attempt(w, first, &c), SUBSCRIPTION_NO_PENDING_WORK);
+    w->subs = b;
+    world_end(w);
+    w->subs = a;
+}
+
 /* ---- what an earlier one of the same id left behind ---- */
 
 static void on_put_stale(struct store_put *p, int err)
@@ -643,6 +689,7 @@ int main(void)
         T(test_load_fails),
         T(test_two_processes),
         T(test_takeover),
+        T(test_one_delivers),
         T(test_stale_links),
         T(test_more_than_memory_holds),
         T(test_limits),
