@@ -124,17 +124,23 @@ static void put_field(struct buf *out, struct str name, struct str value)
     buf_putc(out, '\n');
 }
 
-static void put_event(struct run *u, uint64_t number, struct str type, struct str data)
+void recorder_put_event(struct buf *out, uint64_t number, struct str type, struct str data)
 {
-    struct buf *out = &u->bytes;
-    buf_put(out, ID);
-    buf_put_u64(out, number);
-    buf_putc(out, '\n');
+    if (number > 0) {
+        buf_put(out, ID);
+        buf_put_u64(out, number);
+        buf_putc(out, '\n');
+    }
     if (type.n > 0 && !str_eq(type, STR("message")))
         put_field(out, EVENT, type);
     for (struct str rest = or_empty(data); rest.p != NULL;)
         put_field(out, DATA, cut_line(&rest));
     buf_putc(out, '\n');
+}
+
+static void put_event(struct run *u, uint64_t number, struct str type, struct str data)
+{
+    recorder_put_event(&u->bytes, number, type, data);
     run_end_event(u);
     u->n++;
 }
@@ -384,11 +390,22 @@ static void try_again(struct recorder *r, int err)
     sched_start(r->sched, &r->retry, delay_ms);
 }
 
+/* Somebody else has ended it. What it did not take is no part of it; its snapshot is made all the
+ * same, and closing it once more finds out how it ended. */
+static void leave_closed(struct recorder *r, enum end_reason end)
+{
+    run_clear(&r->pending);
+    run_clear(&r->going);
+    r->end = end;
+}
+
 static void on_failed(struct recorder *r, int err)
 {
     const struct stream_info *info = &r->write.info;
     if (err == ERR_BUSY || err == ERR_FULL) {
         try_again(r, err);
+    } else if (err == ERR_CLOSED && r->step == STEP_APPEND && r->snapshot_due) {
+        leave_closed(r, info->end);
     } else if (r->step == STEP_SNAPSHOT) {
         give_up(r, err);
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life) {

@@ -13,7 +13,8 @@
  * At most one write of the store is under way; what comes meanwhile goes into the next one, so a
  * fast upstream makes larger writes, not more of them. A write expects the tail that the last one
  * left: should anybody else append to the stream, the numbers would not hold any more, and the
- * generation fails instead.
+ * generation fails instead. Should anybody else close it, it ends as it was closed, with the events
+ * that it has.
  *
  * With a fold (fold.h) the durable events are folded as well, and when the generation ends the
  * result is written to a stream of its own before the generation's is closed: NAME `.snapshot`,
@@ -112,6 +113,9 @@ uint64_t recorder_seq(const struct recorder *r);
 /* Appends the fold of the durable events, with the number of the last of them. ERR_NOT_FOUND: no
  * fold was asked for; otherwise as fold_put. */
 int recorder_snapshot(const struct recorder *r, struct buf *out, uint64_t *seq);
+
+/* One event as it is stored, of a valid type; number 0: without a number. */
+void recorder_put_event(struct buf *out, uint64_t number, struct str type, struct str data);
 
 /* The message in a stored event that is a notice; empty if it is none. */
 struct str recorder_notice(struct str stored);

@@ -72,6 +72,11 @@ void feeds_deinit(struct feeds *fs)
     map_deinit(&fs->by_name);
 }
 
+bool feeds_has(const struct feeds *fs, struct str name)
+{
+    return map_get(&fs->by_name, name) != NULL;
+}
+
 static void feed_release(struct feed *f)
 {
     if (--f->users > 0)

@@ -35,6 +35,9 @@ struct feeds {
 void feeds_init(struct feeds *fs, struct store *store);
 void feeds_deinit(struct feeds *fs); /* no subscriber is left */
 
+/* Does anybody follow the stream of this name? */
+bool feeds_has(const struct feeds *fs, struct str name);
+
 enum next {
     NEXT_BATCH,  /* *batch is the caller's reference; the position has moved behind it */
     NEXT_WAIT,   /* ready() will be called */

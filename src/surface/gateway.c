@@ -24,6 +24,11 @@ struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct
                         (int)request_id.n, request_id.p, suffix);
 }
 
+int64_t gateway_ttl_s(const struct route_config *c)
+{
+    return (int64_t)(c->state_ttl_ms + 999) / 1000;
+}
+
 bool gateway_is_request_id(struct str text)
 {
     if (text.n != REQUEST_ID_TEXT)
@@ -63,7 +68,7 @@ void gateway_put_cors(struct exchange *x)
     exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
     exchange_header(x, STR("Access-Control-Expose-Headers"),
                     STR("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
-                        "X-Resume-Token"));
+                        "X-Resume-Token, X-Tidemark-Degraded"));
 }
 
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end)
@@ -81,6 +86,7 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 
 struct stop_request {
     struct store_stat stat;
+    struct store_write close;
     struct exchange *x;
     struct str id;
 };
@@ -96,6 +102,24 @@ static void on_stop_stat(struct store_stat *stat, int err)
     exchange_release(r->x);
 }
 
+static void on_stop_closed(struct store_write *w, int err)
+{
+    struct stop_request *r = container_of(w, struct stop_request, close);
+    if (err != 0)
+        gateway_refuse(r->x, err);
+    else
+        gateway_send_status(r->x, r->id, w->info.end); /* it may have ended before */
+    exchange_release(r->x);
+}
+
+/* Another process may run it: it lets go when it finds its stream closed. */
+static void stop_elsewhere(struct gateway_route *r, struct stop_request *s)
+{
+    s->close = (struct store_write){
+        .name = s->stat.name, .close = true, .end = END_CANCELLED, .done = on_stop_closed};
+    store_write(r->gateway->setup.store, &s->close);
+}
+
 static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id)
 {
     struct generation *gen = generation_find(r, id);
@@ -109,7 +133,10 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
         .x = x,
         .id = id};
     exchange_hold(x);
-    store_stat(r->gateway->setup.store, &s->stat);
+    if (r->gateway->setup.instances != NULL)
+        stop_elsewhere(r, s);
+    else
+        store_stat(r->gateway->setup.store, &s->stat);
 }
 
 /* ---- reading: GET PATH/{id} ---- */
@@ -147,19 +174,29 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
 }
 
 /* The AI SDK's way to come back to a chat: 204 when nothing is under way. */
-static void read_chat(struct gateway_route *r, struct exchange *x, struct str encoded)
+static void on_chat_found(struct gateway_route *r, struct exchange *x, struct str request_id)
 {
-    struct str chat;
-    struct generation *gen = NULL;
-    if (url_decode(&x->arena, encoded, false, &chat) == 0)
-        gen = generation_of_chat(r, gateway_caller(r, x), chat);
-    if (gen == NULL) {
-        exchange_status(x, 204);
-        gateway_put_cors(x);
-        exchange_send(x, STR_NONE);
+    if (request_id.n > 0) {
+        read_generation(r, x, request_id);
         return;
     }
-    read_generation(r, x, arena_dup(&x->arena, generation_id(gen)));
+    exchange_status(x, 204);
+    gateway_put_cors(x);
+    exchange_send(x, STR_NONE);
+}
+
+static void read_chat(struct gateway_route *r, struct exchange *x, struct str encoded)
+{
+    struct str chat, caller = gateway_caller(r, x);
+    struct generation *gen = NULL;
+    bool valid = url_decode(&x->arena, encoded, false, &chat) == 0;
+    if (valid && r->gateway->setup.instances != NULL) {
+        presence_find_chat(r, x, generation_chat_key(&x->arena, r, caller, chat), on_chat_found);
+        return;
+    }
+    if (valid)
+        gen = generation_of_chat(r, caller, chat);
+    on_chat_found(r, x, gen == NULL ? STR_NONE : arena_dup(&x->arena, generation_id(gen)));
 }
 
 /* ---- what is asked for ---- */
@@ -171,7 +208,7 @@ static void allow(struct exchange *x, const char *methods)
                   STR_NONE);
 }
 
-static void options(struct exchange *x)
+void gateway_preflight(struct exchange *x)
 {
     exchange_status(x, 204);
     gateway_put_cors(x);
@@ -231,8 +268,10 @@ static void handle(void *ctx, struct exchange *x)
     enum method m = x->request->method;
     struct str rest = str_skip(x->request->path, r->path.n);
     x->state = r;
+    if (r->source.admit != NULL && !r->source.admit(r->source.ctx, x))
+        return;
     if (m == METHOD_OPTIONS)
-        options(x);
+        gateway_preflight(x);
     else if (rest.n > 0 && rest.p[0] != '/')
         nowhere(x);
     else if (rest.n > 0)
@@ -350,7 +389,7 @@ static int add_metrics(struct gateway *g)
     if (err == 0)
         err = metrics_add_family(g->setup.metrics, STR("tidemark"), &refused, METRIC_COUNTER,
                                  &refusals);
-    for (size_t i = 0; err == 0 && i < g->setup.n_routes; i++) {
+    for (size_t i = 0; err == 0 && i < g->n_routes; i++) {
         struct gateway_route *r = &g->routes[i];
         r->running = family_gauge(family, &r->path);
         r->refused_rate = family_counter(refusals, (struct str[]){r->path, STR("rate")});
@@ -359,36 +398,45 @@ static int add_metrics(struct gateway *g)
     return err;
 }
 
+static void add_route(struct gateway *g, const struct route_config *c, struct source_kind source)
+{
+    struct gateway_route *r = &g->routes[g->n_routes++];
+    *r = (struct gateway_route){
+        .gateway = g, .config = c, .source = source, .path = str_of_cstr(c->path)};
+    quota_init(&r->quota, c->requests_per_minute, 0);
+}
+
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size)
 {
     struct gateway *g = mem_zalloc(sizeof *g);
     g->setup = *setup;
     g->routes = mem_zalloc((setup->n_routes + 1) * sizeof *g->routes);
-    for (size_t i = 0; i < setup->n_routes; i++) {
-        const struct route_config *c = &setup->routes[i];
-        g->routes[i] =
-            (struct gateway_route){.gateway = g, .config = c, .path = str_of_cstr(c->path)};
-        quota_init(&g->routes[i].quota, c->requests_per_minute, 0);
-    }
+    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
+    for (size_t i = 0; i < setup->n_routes; i++)
+        add_route(g, &setup->routes[i], upstream);
+    if (setup->local.config != NULL)
+        add_route(g, setup->local.config, setup->local.source);
     resume_keys_init(&g->keys, setup->secret, setup->previous_secret);
     map_init(&g->running);
     map_init(&g->chats);
     task_init(&g->stop, run_stop);
     timer_init(&g->sweep, on_sweep);
+    gateway_presence_init(g);
     if (add_metrics(g) != 0) {
         snprintf(why, size, "telemetry-prefix %.*s makes no names of metrics",
                  (int)setup->telemetry_prefix.n, setup->telemetry_prefix.p);
         gateway_free(g);
         return NULL;
     }
-    find_orphans(g);
+    if (setup->instances == NULL)
+        find_orphans(g);
     sched_start(setup->sched, &g->sweep, SWEEP_MS);
     return g;
 }
 
 void gateway_mount(struct gateway *g, struct http *http)
 {
-    for (size_t i = 0; i < g->setup.n_routes; i++)
+    for (size_t i = 0; i < g->n_routes; i++)
         http_route(http, g->routes[i].path, handle, &g->routes[i]);
 }
 
@@ -403,6 +451,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     g->stopped = stopped;
     g->stopped_ctx = ctx;
     timer_stop(&g->sweep);
+    gateway_presence_stop(g);
     generations_orphan(g);
     gateway_check_stopped(g);
 }
@@ -412,8 +461,9 @@ void gateway_free(struct gateway *g)
     if (g == NULL)
         return;
     timer_stop(&g->sweep);
+    gateway_presence_stop(g);
     task_cancel(&g->stop);
-    for (size_t i = 0; i < g->setup.n_routes; i++)
+    for (size_t i = 0; i < g->n_routes; i++)
         quota_deinit(&g->routes[i].quota);
     resume_keys_deinit(&g->keys);
     map_deinit(&g->running);

@@ -9,6 +9,7 @@
 #define SURFACE_GATEWAY_H
 
 #include "base/str.h"
+#include "surface/gateway_source.h"
 
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ struct feeds;
 struct fetcher;
 struct gateway;
 struct http;
+struct instances;
 struct metrics;
 struct route_config;
 struct sched;
@@ -28,17 +30,24 @@ struct gateway_setup {
     struct store *store;
     struct feeds *feeds;
     struct fetcher *fetcher;
+    struct instances *instances; /* NULL: the store is ours alone */
     struct metrics *metrics;
     const struct trace *trace;
     const struct route_config *routes;
     size_t n_routes;
+    /* One more, whose answers are not fetched from its upstream; config == NULL: none. */
+    struct {
+        const struct route_config *config;
+        struct source_kind source;
+    } local;
     bool store_is_memory; /* buffers are bounded then, whatever a route says of trimming */
     struct str secret, previous_secret; /* of resume tokens; n == 0: none */
     struct str telemetry_prefix;
     uint64_t heartbeat_ms; /* 0: none */
 };
 
-/* Ends what an earlier process left under way. NULL with a sentence in why. */
+/* Ends what an earlier process left under way; where others share the store, what those leave that
+ * die. NULL with a sentence in why. */
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
 void gateway_mount(struct gateway *g, struct http *http);
 

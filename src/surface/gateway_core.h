@@ -6,13 +6,14 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/sched.h"
+#include "engine/instances.h"
 #include "engine/quota.h"
 #include "http/exchange.h"
-#include "http/fetch.h"
 #include "route_config.h"
 #include "store/store.h"
 #include "surface/gateway.h"
 #include "surface/gateway_events.h"
+#include "surface/gateway_source.h"
 #include "token/resume.h"
 
 #define REQUEST_ID_TEXT 36 /* a UUID */
@@ -20,6 +21,7 @@
 struct gateway_route {
     struct gateway *gateway;
     const struct route_config *config;
+    struct source_kind source;
     struct str path;
     struct quota quota;
     struct gauge *running;                           /* generations */
@@ -29,12 +31,18 @@ struct gateway_route {
 struct gateway {
     struct gateway_setup setup;
     struct gateway_route *routes;
+    size_t n_routes;
     struct resume_keys keys;
     struct gateway_events events;
-    struct map running;  /* of struct generation, by request id */
-    struct map chats;    /* of the same, by route and chat; see gateway_generation.c */
-    struct timer sweep;  /* of keys whose time is over */
-    uint32_t background; /* operations of the store under way that come back here */
+    struct map running; /* of struct generation, by request id */
+    struct map chats;   /* of the same, by route and chat; see gateway_generation.c */
+    struct timer sweep; /* of keys whose time is over */
+    struct instance_heir heir;
+    unsigned leftovers;       /* beats until they are looked for; 0: there should be none */
+    struct link inheritances; /* under way */
+    bool failing, probing;    /* the store took no stream lately; one is tried all the same */
+    uint64_t failed_ms;       /* when it last did not */
+    uint32_t background;      /* operations of the store under way that come back here */
     bool stopping;
     struct task stop;
     void (*stopped)(void *ctx);
@@ -45,6 +53,9 @@ struct gateway {
 struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
                           const char *suffix);
 
+/* How long a generation's stream outlives its last event. */
+int64_t gateway_ttl_s(const struct route_config *c);
+
 /* A text that can be one of our request ids. */
 bool gateway_is_request_id(struct str text);
 
@@ -53,6 +64,7 @@ void gateway_error(struct exchange *x, int status, struct str code, struct str m
                    struct str details);
 void gateway_refuse(struct exchange *x, int err); /* the same, of the table of errors */
 void gateway_put_cors(struct exchange *x);
+void gateway_preflight(struct exchange *x); /* answers OPTIONS */
 
 /* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
  * shows the upstream. Lives as long as the request. */
@@ -75,7 +87,16 @@ void gateway_start(struct gateway_route *r, struct exchange *x);
 /* Counts a request of its caller; false: one too many, and it has been answered. */
 bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
 
-/* Forgets keys whose time is over. */
+/* What a key's document says; a chat's has no fingerprint. */
+struct gateway_key {
+    struct str request_id, fingerprint;
+    int64_t expires_ms;
+};
+void gateway_key_put(struct buf *out, const struct gateway_key *k);
+int gateway_key_take(struct str bytes, struct gateway_key *k); /* ERR_CORRUPT */
+
+/* Forgets keys and chats whose time is over. */
+#define GATEWAY_CHATS "gateway-chat/"
 void gateway_sweep_keys(struct gateway *g);
 
 /* ---- gateway_generation.c ---- */
@@ -89,6 +110,7 @@ struct generation_order {
     struct gateway_route *route;
     struct exchange *x;
     struct str body;
+    bool whole; /* it is answered when all is there, as gateway_read_whole does */
     const struct doc_put *docs;
     size_t n_docs;
     char request_id[REQUEST_ID_TEXT];
@@ -110,6 +132,69 @@ void generation_cancel(struct generation *gen, struct exchange *x);
 /* Ends all. */
 void generations_orphan(struct gateway *g);
 
+/* How chats are told apart: by route and caller. */
+struct str generation_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
+                               struct str chat);
+
+/* ---- gateway_presence.c: generations where several processes share the store ---- */
+
+struct presence;
+
+struct presence_order {
+    struct gateway_route *route;
+    struct str request_id, name, chat; /* chat.n == 0: none */
+    /* Another process has ended it. */
+    void (*ended)(void *ctx, enum end_reason end);
+    void *ctx;
+};
+struct presence *presence_new(const struct presence_order *o);
+
+/* To be written with the stream. */
+const struct doc_put *presence_doc(const struct presence *p);
+
+/* The stream is there, and the document with it. */
+void presence_started(struct presence *p);
+/* It took something of ours: it was open. */
+void presence_wrote(struct presence *p);
+/* Its stream could not be closed: that is left to who looks for leftovers. */
+void presence_abandon(struct presence *p);
+/* The generation is over. What others were told of it is taken back in the background. NULL is
+ * fine. */
+void presence_free(struct presence *p);
+
+/* The generation under way of a chat, by its key; found() with no request id: there is none. An
+ * error has been answered. */
+void presence_find_chat(struct gateway_route *r, struct exchange *x, struct str chat,
+                        void (*found)(struct gateway_route *r, struct exchange *x,
+                                      struct str request_id));
+
+/* A stream may have been made that nobody runs: it is looked for soon. */
+void gateway_look_for_leftovers(struct gateway *g);
+
+void gateway_presence_init(struct gateway *g);
+void gateway_presence_stop(struct gateway *g);
+
+/* ---- gateway_forward.c: an answer that is not recorded ---- */
+
+struct forward;
+
+/* Called from the exchange, never from within the functions below. */
+struct forward_ops {
+    void (*room)(void *ctx); /* forward_event said to wait, and need not any more */
+    void (*gone)(void *ctx); /* the client; the forward is gone as well */
+};
+
+/* Begins to answer with events; takes over what holds the exchange. NULL: the client has gone. */
+struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
+                            const struct forward_ops *ops, void *ctx);
+/* 1: taken. 0: taken, and no more should come before room(). */
+int forward_event(struct forward *f, struct str type, struct str data);
+/* That is all; how it ended is told. It goes by itself. */
+void forward_end(struct forward *f, enum end_reason end, struct str message);
+
+/* Says that an answer cannot be resumed. */
+void gateway_put_degraded(struct exchange *x);
+
 /* ---- gateway_read.c: readers of a generation ---- */
 
 struct read_order {
@@ -121,6 +206,7 @@ struct read_order {
     bool replay_only;    /* ... and nothing waited for */
     bool resumes;        /* by a token: ends with `complete` */
     bool polite;         /* an EventSource: 204 when nothing will come any more */
+    bool whole;          /* of these nothing counts: gateway_read_whole */
     uint64_t started_ms; /* when it was asked for, with resumes */
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);
@@ -128,6 +214,14 @@ struct read_order {
 
 /* In the arena of its exchange. */
 void gateway_read(struct read_order *o);
+
+/* ---- gateway_whole.c: those who want no events ----
+ *
+ * Waits until the generation has ended and answers with its snapshot, as JSON; what did not
+ * complete is an error as OpenAI's API has them. Of the order route, x and request_id count. */
+void gateway_read_whole(struct read_order *o);
+
+/* ---- gateway_read.c: snapshots ---- */
 
 /* Reads the snapshot of an ended generation. */
 struct snapshot_look {
@@ -146,6 +240,9 @@ void snapshot_look_free(struct snapshot_look *l); /* in done() or later */
 /* Answers with the snapshot alone, and how it ended. */
 void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
                            const struct snapshot_look *l);
+
+/* How an end is told; notice: in words of the upstream's, if there are any. */
+struct str gateway_end_message(enum end_reason end, struct str notice);
 
 /* Headers that every event stream of a route has. */
 void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);

@@ -92,6 +92,17 @@ void dialect_put_error_body(struct buf *out, struct str code, struct str message
     buf_putc(out, '}');
 }
 
+void dialect_put_openai_body(struct buf *out, struct str type, struct str code, struct str message)
+{
+    buf_put(out, STR("{\"error\":{"));
+    put_member(out, "message", message);
+    buf_putc(out, ',');
+    put_member(out, "type", type);
+    buf_put(out, STR(",\"param\":null,"));
+    put_member(out, "code", code);
+    buf_put(out, STR("}}"));
+}
+
 /* ---- frames ---- */
 
 /* What goes around a notice. On `sse` routes it has a name, on the others it is a member of what
@@ -180,11 +191,8 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
         dialect_put_error_body(out, code, message, STR_NONE);
         break;
     case ROUTE_DIALECT_OPENAI:
-        buf_put(out, STR("data: {\"error\":{"));
-        put_member(out, "message", message);
-        buf_put(out, STR(",\"type\":\"upstream_error\",\"param\":null,"));
-        put_member(out, "code", code);
-        buf_put(out, STR("}}"));
+        buf_put(out, STR("data: "));
+        dialect_put_openai_body(out, STR("upstream_error"), code, message);
         break;
     case ROUTE_DIALECT_UI_MESSAGE:
         buf_put(out, STR("data: {\"type\":\"error\","));

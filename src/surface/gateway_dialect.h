@@ -70,6 +70,9 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
 void dialect_put_end(struct buf *out, enum route_dialect d, enum end_reason reason,
                      struct str message);
 
+/* An error as a body of OpenAI's API: {"error":{"message","type","param":null,"code"}}. */
+void dialect_put_openai_body(struct buf *out, struct str type, struct str code, struct str message);
+
 /* An error as a body: {"schema":"error.v1","code":..,"message":..,"details":{..}}, in this order.
  * details: JSON text; n == 0: left out. */
 void dialect_put_error_body(struct buf *out, struct str code, struct str message,

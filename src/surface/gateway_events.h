@@ -16,7 +16,8 @@
     X(RESUME_REPLAY_COUNT, "resume_replay_count", "Events replayed by resumes")                    \
     X(PARTIAL_RECOVERY, "partial_recovery", "Resumes answered with a snapshot")                    \
     X(BUFFER_TRIMMED, "buffer_trimmed", "Events trimmed from the front of a generation")           \
-    X(SNAPSHOT_CREATED, "snapshot_created", "Snapshots written")
+    X(SNAPSHOT_CREATED, "snapshot_created", "Snapshots written")                                   \
+    X(DEGRADED, "degraded", "Answers passed on without being recorded")
 
 enum gateway_event {
 #define X(name, text, help) GATEWAY_##name,

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gateway_generation.c -- one request to an upstream and what becomes of its answer.
+/* gateway_generation.c -- one request and what becomes of its answer.
  *
  * CREATING  the stream (and key) is being made; nobody has been asked yet
- * ASKING    the upstream has been asked; its head has not come
+ * ASKING    its source has been started; the head has not come
  * RECORDING it answers with events, which go into the stream
  * PASSING   it answers with something else, which goes to who asked and nowhere else
  * ENDING    the stream is being closed
  *
- * A generation belongs to the gateway: only in PASSING does it go with the client. */
+ * A generation belongs to the gateway: only in PASSING does it go with the client, and if it is
+ * degraded: the store did not take its stream, and there is no recorder. */
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/json_view.h"
 #include "engine/recorder.h"
-#include "http/sse_parse.h"
 #include "surface/gateway_core.h"
+#include "surface/gateway_source.h"
 
 #include <stdlib.h>
 
 #define CHAT_MAX     256
 #define PASS_PENDING (256 * 1024)
 #define PASS_SLICES  64
+#define PROBE_MS     1000 /* after a failure of the store, before it is tried again */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
 
@@ -37,10 +39,10 @@ struct generation {
     struct generation_order *order; /* until it has been started */
     struct exchange *starter;       /* held until it is answered */
     struct recorder *recorder;
-    struct fetch fetch;
-    struct sse_parser parser;
+    struct presence *presence;        /* NULL: nobody else shares the store */
+    struct generation_source *source; /* NULL: no more is wanted of it */
     enum state state;
-    bool full; /* no more events before room() */
+    bool whole; /* as the order says */
     struct link stoppers;
 
     /* PASSING */
@@ -50,14 +52,19 @@ struct generation {
     size_t pending_bytes;
     bool passed;        /* all of it has come */
     struct doc_put key; /* to be taken back */
+
+    bool degraded, probes; /* probes: it tries whether the store takes something again */
+    struct forward *forward;
+    struct task over; /* with how it ended */
+    enum end_reason end;
 };
 
 static void generation_free(struct generation *gen);
 
 /* ---- the maps ---- */
 
-static struct str chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
-                           struct str chat)
+struct str generation_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
+                               struct str chat)
 {
     return arena_printf(a, "%.*s %.*s %.*s", (int)r->path.n, r->path.p, (int)caller.n, caller.p,
                         (int)chat.n, chat.p);
@@ -72,7 +79,7 @@ struct generation *generation_find(struct gateway_route *r, struct str request_i
 struct generation *generation_of_chat(struct gateway_route *r, struct str caller, struct str chat)
 {
     struct arena a = {0};
-    struct generation *gen = map_get(&r->gateway->chats, chat_key(&a, r, caller, chat));
+    struct generation *gen = map_get(&r->gateway->chats, generation_chat_key(&a, r, caller, chat));
     arena_deinit(&a);
     return gen;
 }
@@ -114,7 +121,8 @@ static struct str chat_of(struct generation *gen, struct exchange *x, struct str
     if (view_type(id.value) == VIEW_STRING)
         view_decode(view_inside(id.value), &text);
     if (text.n > 0 && text.n <= CHAT_MAX)
-        chat = chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x), buf_str(&text));
+        chat = generation_chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x),
+                                   buf_str(&text));
     buf_deinit(&text);
     return chat;
 }
@@ -144,8 +152,10 @@ static void answer_starter(struct generation *gen)
         return;
     gen->starter = NULL;
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
-    *o = (struct read_order){
-        .route = gen->route, .x = x, .request_id = arena_dup(&x->arena, gen->id)};
+    *o = (struct read_order){.route = gen->route,
+                             .x = x,
+                             .request_id = arena_dup(&x->arena, gen->id),
+                             .whole = gen->whole};
     gateway_read(o); /* takes over what holds the exchange */
 }
 
@@ -163,31 +173,59 @@ static void answer_stoppers(struct generation *gen, enum end_reason end, int err
     }
 }
 
+/* Its stream is still open, or may be. */
+static bool is_unclosed(int err)
+{
+    return err != 0 && err != ERR_CLOSED && err != ERR_NOT_FOUND && err != ERR_DELETED;
+}
+
 static void on_ended(void *ctx, enum end_reason end, int err)
 {
     struct generation *gen = ctx;
     struct gateway *g = gen->route->gateway;
     leave_maps(gen);
-    answer_stoppers(gen, end, err);
+    if (is_unclosed(err) && gen->presence != NULL)
+        presence_abandon(gen->presence);
+    answer_stoppers(gen, end, err == ERR_CLOSED ? 0 : err);
     generation_free(gen);
     gateway_check_stopped(g);
 }
 
+static void end_degraded(struct generation *gen, enum end_reason reason, struct str message);
+
+static void drop_source(struct generation *gen)
+{
+    if (gen->source != NULL)
+        gen->source->ops->free(gen->source);
+    gen->source = NULL;
+}
+
+/* The message may belong to the source. */
 static void end(struct generation *gen, enum end_reason reason, struct str message)
 {
     if (gen->state == ENDING)
         return;
     gen->state = ENDING;
-    fetch_cancel(&gen->fetch);
+    if (gen->degraded) {
+        end_degraded(gen, reason, message);
+        return;
+    }
     recorder_end(gen->recorder, reason, message);
+    drop_source(gen);
     answer_starter(gen);
+}
+
+static void on_ended_elsewhere(void *ctx, enum end_reason reason)
+{
+    end(ctx, reason, STR_NONE);
 }
 
 static void generation_free(struct generation *gen)
 {
-    fetch_cancel(&gen->fetch);
+    drop_source(gen);
     recorder_free(gen->recorder);
-    sse_parser_deinit(&gen->parser);
+    presence_free(gen->presence);
+    task_cancel(&gen->over);
     for (uint32_t i = 0; i < gen->n_pending; i++)
         block_unref(gen->pending[i].owner);
     if (gen->starter != NULL)
@@ -247,6 +285,8 @@ static void discard_stream(struct generation *gen)
     struct discard *d = mem_zalloc(sizeof *d);
     recorder_free(gen->recorder);
     gen->recorder = NULL;
+    presence_free(gen->presence);
+    gen->presence = NULL;
     leave_maps(gen);
     d->gateway = g;
     d->key = gen->key;
@@ -277,7 +317,7 @@ static enum pull pass_pull(struct exchange *x)
     gen->n_pending = 0;
     gen->pending_bytes = 0;
     if (!gen->passed) {
-        fetch_resume(&gen->fetch);
+        gen->source->ops->resume(gen->source);
         return PULL_WAIT;
     }
     pass_over(gen);
@@ -291,26 +331,25 @@ static void pass_gone(struct exchange *x)
 
 static const struct exchange_ops pass_ops = {.pull = pass_pull, .gone = pass_gone};
 
-static void begin_passing(struct generation *gen)
+static void begin_passing(struct generation *gen, const struct source_head *head)
 {
-    static const char *const kept[] = {
-        "Content-Type", "Content-Encoding", "Content-Language", "Cache-Control",
-        "Retry-After",  "Location",         "WWW-Authenticate", "ETag",
-        "Vary"};
     struct exchange *x = gen->starter;
     gen->state = PASSING;
-    discard_stream(gen);
+    if (gen->degraded)
+        leave_maps(gen);
+    else
+        discard_stream(gen);
     gen->starter = NULL;
     gen->to = x;
     x->ops = &pass_ops;
     x->state = gen;
-    exchange_status(x, gen->fetch.status);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        struct str value = fetch_header(&gen->fetch, kept[i]);
-        if (value.p != NULL)
-            exchange_header(x, str_of_cstr(kept[i]), arena_dup(&x->arena, value));
-    }
+    exchange_status(x, head->status);
+    for (size_t i = 0; i < head->n_headers; i++)
+        exchange_header(x, arena_dup(&x->arena, head->headers[i].name),
+                        arena_dup(&x->arena, head->headers[i].value));
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, gen->id));
+    if (gen->degraded)
+        gateway_put_degraded(x);
     gateway_put_cors(x);
     if (exchange_over(x))
         pass_over(gen); /* the client has gone while the upstream thought */
@@ -343,67 +382,153 @@ static void pass_done(struct generation *gen, int err)
     pass_over(gen);
 }
 
-/* ---- the upstream's answer ---- */
+/* ---- an answer that the store does not take ---- */
 
-/* A compressed one cannot be taken apart here. */
-static bool is_event_stream(const struct fetch *f)
+static void on_degraded_over(struct task *t)
 {
-    struct str type = f->content_type, coding = fetch_header(f, "Content-Encoding");
-    return f->status >= 200 && f->status < 300 && type.p != NULL &&
-           (coding.p == NULL || str_eq_nocase(coding, STR("identity"))) &&
-           str_eq_nocase(str_trim(str_cut(&type, ';')), STR("text/event-stream"));
+    struct generation *gen = container_of(t, struct generation, over);
+    on_ended(gen, gen->end, 0);
 }
 
-static void on_head(struct fetch *f)
+static void on_forward_room(void *ctx)
 {
-    struct generation *gen = container_of(f, struct generation, fetch);
-    if (!is_event_stream(f)) {
-        begin_passing(gen);
+    struct generation *gen = ctx;
+    if (gen->source != NULL)
+        gen->source->ops->resume(gen->source);
+}
+
+/* Nobody takes it any more. The source may be in the middle of an event: it is freed a task later.
+ */
+static void leave_degraded(struct generation *gen)
+{
+    if (gen->state == ENDING)
+        return;
+    gen->state = ENDING;
+    gen->end = END_CANCELLED;
+    sched_post(gen->route->gateway->setup.sched, &gen->over);
+}
+
+static void on_forward_gone(void *ctx)
+{
+    struct generation *gen = ctx;
+    gen->forward = NULL;
+    leave_degraded(gen);
+}
+
+static void begin_forward(struct generation *gen)
+{
+    static const struct forward_ops forward_ops = {on_forward_room, on_forward_gone};
+    struct exchange *x = gen->starter;
+    gen->starter = NULL;
+    gen->forward = forward_new(gen->route, x, gen->id, &forward_ops, gen);
+    if (gen->forward == NULL) /* the client has gone while the upstream thought */
+        leave_degraded(gen);
+}
+
+static void end_degraded(struct generation *gen, enum end_reason reason, struct str message)
+{
+    gen->end = reason;
+    if (gen->starter != NULL) /* there was no head, and what comes is all that there is */
+        begin_forward(gen);
+    if (gen->forward != NULL)
+        forward_end(gen->forward, reason, message);
+    gen->forward = NULL;
+    drop_source(gen);
+    sched_post(gen->route->gateway->setup.sched, &gen->over);
+}
+
+/* Nothing of it will be kept, and whoever asked is told so with the answer. */
+static void degrade(struct generation *gen)
+{
+    struct gateway *g = gen->route->gateway;
+    recorder_free(gen->recorder);
+    gen->recorder = NULL;
+    presence_free(gen->presence);
+    gen->presence = NULL;
+    gen->degraded = true;
+    gen->state = ASKING;
+    gateway_event(&g->events, DEGRADED, 1, TRACE_STR("request_id", gen->id),
+                  TRACE_STR("route", gen->route->path));
+    gen->source->ops->start(gen->source);
+}
+
+static bool is_trouble(int err)
+{
+    return err == ERR_BUSY || err == ERR_IO || err == ERR_FULL || err == ERR_UPSTREAM;
+}
+
+/* May an upstream be asked although the store does not take the stream? Not under a key: it could
+ * have been there, and would ask twice. Nor for a whole answer, which is what was recorded. */
+static bool may_degrade(const struct generation *gen)
+{
+    return gen->key.key.n == 0 && !gen->whole;
+}
+
+/* While the store takes nothing, one request a second finds out whether that has changed; the
+ * others do not wait for what it says. */
+static bool is_worth_trying(const struct gateway *g)
+{
+    return !g->failing || (!g->probing && g->setup.sched->now_ms - g->failed_ms >= PROBE_MS);
+}
+
+static void note_try(struct generation *gen, int err)
+{
+    struct gateway *g = gen->route->gateway;
+    if (gen->probes)
+        g->probing = false;
+    g->failing = is_trouble(err);
+    if (!g->failing)
+        return;
+    g->failed_ms = g->setup.sched->now_ms;
+    gateway_look_for_leftovers(g);
+}
+
+/* ---- the source's answer ---- */
+
+static void on_head(void *ctx, const struct source_head *head)
+{
+    struct generation *gen = ctx;
+    if (!head->events) {
+        begin_passing(gen, head);
         return;
     }
     gen->state = RECORDING;
-    answer_starter(gen);
+    if (gen->degraded)
+        begin_forward(gen);
+    else
+        answer_starter(gen);
 }
 
-static int on_event(void *user, const struct sse_event *event)
+static int on_event(void *ctx, struct str type, struct str data)
 {
-    struct generation *gen = user;
-    int taken = recorder_event(gen->recorder, event->type, event->data);
-    gen->full = gen->full || taken == 0;
-    return taken < 0 ? taken : 0;
+    struct generation *gen = ctx;
+    if (!gen->degraded)
+        return recorder_event(gen->recorder, type, data);
+    return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
 }
 
-static bool on_data(struct fetch *f, struct str data)
+static bool on_data(void *ctx, struct str data)
 {
-    struct generation *gen = container_of(f, struct generation, fetch);
+    return pass_data(ctx, data);
+}
+
+static void on_end(void *ctx, int err, struct str message)
+{
+    struct generation *gen = ctx;
     if (gen->state == PASSING)
-        return pass_data(gen, data);
-    if (gen->full)
-        return false;
-    int err = sse_parser_feed(&gen->parser, data);
-    if (err != 0)
-        end(gen, END_FAILED,
-            err == ERR_TOO_LARGE ? STR("the upstream sent an event that is too large")
-                                 : STR("the upstream sent an event that cannot be kept"));
-    return true;
+        pass_done(gen, err);
+    else
+        end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
 }
+
+static const struct source_events source_events = {
+    .head = on_head, .event = on_event, .data = on_data, .end = on_end};
 
 static void on_room(void *ctx)
 {
     struct generation *gen = ctx;
-    gen->full = false;
-    fetch_resume(&gen->fetch);
-}
-
-static void on_fetched(struct fetch *f, int err)
-{
-    struct generation *gen = container_of(f, struct generation, fetch);
-    if (gen->state == PASSING)
-        pass_done(gen, err);
-    else if (err == 0)
-        end(gen, END_COMPLETED, STR_NONE);
-    else
-        end(gen, END_FAILED, str_of_cstr(fetch_cause_text(f->cause)));
+    if (gen->source != NULL)
+        gen->source->ops->resume(gen->source);
 }
 
 /* ---- telling ---- */
@@ -412,6 +537,8 @@ static void on_recorded(void *ctx, uint64_t n_events, uint64_t bytes, uint64_t t
 {
     struct generation *gen = ctx;
     histogram_observe(&gen->route->gateway->events.append, took_ms * 1000);
+    if (gen->presence != NULL)
+        presence_wrote(gen->presence);
 }
 
 static void on_trimmed(void *ctx, const struct recorder_trim *t)
@@ -437,86 +564,25 @@ static void on_snapshot(void *ctx, uint64_t bytes)
 
 /* ---- its beginning ---- */
 
-static void add_header(struct generation *gen, struct header *headers, struct str name,
-                       struct str value)
-{
-    if (value.p != NULL)
-        headers[gen->fetch.n_headers++] =
-            (struct header){arena_dup(&gen->arena, name), arena_dup(&gen->arena, value)};
-}
-
-static void make_headers(struct generation *gen, const struct exchange *x)
-{
-    const struct option_list *more = &gen->route->config->forward;
-    const struct request *req = x->request;
-    struct header *headers = arena_alloc(&gen->arena, (more->n + 5) * sizeof *headers);
-    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
-    for (int i = 0; i < 3; i++)
-        add_header(gen, headers, str_of_cstr(always[i]),
-                   request_header(req, str_of_cstr(always[i])));
-    if (x->principal == &principal_anonymous) /* or the token was meant for us */
-        add_header(gen, headers, STR("Authorization"), request_header(req, STR("Authorization")));
-    for (size_t i = 0; i < more->n; i++)
-        add_header(gen, headers, str_of_cstr(more->items[i]),
-                   request_header(req, str_of_cstr(more->items[i])));
-    add_header(gen, headers, STR("X-Correlation-ID"), gen->id);
-    gen->fetch.headers = headers;
-}
-
-static struct str make_url(struct generation *gen, const struct request *req)
-{
-    struct str url = str_of_cstr(gen->route->config->upstream);
-    if (req->query.n == 0)
-        return url;
-    bool has = memchr(url.p, '?', url.n) != NULL;
-    return arena_printf(&gen->arena, "%.*s%c%.*s", (int)url.n, url.p, has ? '&' : '?',
-                        (int)req->query.n, req->query.p);
-}
-
-static int64_t ttl_s(const struct route_config *c)
-{
-    return (int64_t)(c->state_ttl_ms + 999) / 1000;
-}
-
-/* Silence ends before the stream expires under it. */
-static uint32_t patience_ms(const struct route_config *c, uint64_t timeout_ms)
-{
-    uint64_t most = (uint64_t)ttl_s(c) * 900;
-    return (uint32_t)(timeout_ms < most ? timeout_ms : most);
-}
-
-static void make_fetch(struct generation *gen, const struct generation_order *o)
-{
-    static const enum fetch_version versions[] = {[ROUTE_HTTP1] = FETCH_HTTP1,
-                                                  [ROUTE_HTTP_AUTO] = FETCH_HTTP_AUTO,
-                                                  [ROUTE_HTTP2] = FETCH_HTTP2};
-    const struct route_config *c = gen->route->config;
-    gen->fetch = (struct fetch){.url = make_url(gen, o->x->request),
-                                .method = STR("POST"),
-                                .body = arena_dup(&gen->arena, o->body),
-                                .policy = {.allow_loopback = true, .allow_private = true},
-                                .version = versions[c->upstream_http],
-                                .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
-                                .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),
-                                .idle_timeout_ms = patience_ms(c, c->idle_timeout_ms),
-                                .total_timeout_ms = (uint32_t)c->total_timeout_ms,
-                                .on_head = on_head,
-                                .on_data = on_data,
-                                .done = on_fetched};
-    make_headers(gen, o->x);
-}
-
 static void on_started(void *ctx, int err)
 {
     struct generation *gen = ctx;
     struct gateway *g = gen->route->gateway;
     struct generation_order *o = gen->order;
+    note_try(gen, err);
+    if (err == 0 && gen->presence != NULL)
+        presence_started(gen->presence);
     if (err == 0) {
         if (gen->state == CREATING) {
             enter_chats(gen);
             gen->state = ASKING;
-            fetch_start(g->setup.fetcher, &gen->fetch);
+            gen->source->ops->start(gen->source);
         }
+        return;
+    }
+    bool wanted = gen->state == CREATING && gen->starter != NULL;
+    if (wanted && is_trouble(err) && may_degrade(gen)) {
+        degrade(gen);
         return;
     }
     struct exchange *x = gen->starter;
@@ -545,10 +611,16 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
     const struct route_config *c = gen->route->config;
     const struct gateway *g = gen->route->gateway;
     bool bounded = g->setup.store_is_memory || c->trim == ROUTE_TRIM_STRICT;
+    struct doc_put docs[2];
+    size_t n_docs = 0;
+    if (o->n_docs > 0)
+        docs[n_docs++] = o->docs[0];
+    if (gen->presence != NULL)
+        docs[n_docs++] = *presence_doc(gen->presence);
     struct recorder_config config = {.name = gen->name,
-                                     .ttl_s = ttl_s(c),
-                                     .docs = o->docs,
-                                     .n_docs = o->n_docs,
+                                     .ttl_s = gateway_ttl_s(c),
+                                     .docs = docs,
+                                     .n_docs = n_docs,
                                      .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
                                      .fold = kinds[c->snapshot],
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
@@ -570,15 +642,36 @@ void generation_start(struct generation_order *o)
     gen->route = o->route;
     gen->order = o;
     gen->starter = o->x;
+    gen->whole = o->whole;
     gen->id = arena_dup(&gen->arena, str_of(o->request_id, REQUEST_ID_TEXT));
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
     list_init(&gen->stoppers);
-    sse_parser_init(&gen->parser, RECORDER_EVENT_MAX, gen, on_event);
-    make_fetch(gen, o);
+    gen->source =
+        o->route->source.open(o->route->source.ctx, &(struct source_order){.route = o->route,
+                                                                           .x = o->x,
+                                                                           .body = o->body,
+                                                                           .request_id = gen->id,
+                                                                           .on = &source_events,
+                                                                           .ctx = gen});
     if (o->n_docs > 0) /* taken back: removed from the version that it gets now */
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};
     gen->chat = chat_of(gen, o->x, o->body);
+    task_init(&gen->over, on_degraded_over);
     enter_running(gen);
+    struct gateway *g = o->route->gateway;
+    if (!is_worth_trying(g) && may_degrade(gen)) {
+        degrade(gen);
+        return;
+    }
+    gen->probes = g->failing && !g->probing;
+    g->probing |= gen->probes;
+    if (g->setup.instances != NULL)
+        gen->presence = presence_new(&(struct presence_order){.route = o->route,
+                                                              .request_id = gen->id,
+                                                              .name = gen->name,
+                                                              .chat = gen->chat,
+                                                              .ended = on_ended_elsewhere,
+                                                              .ctx = gen});
     gen->recorder = make_recorder(gen, o);
 }

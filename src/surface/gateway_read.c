@@ -98,7 +98,7 @@ void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct st
     gateway_put_cors(x);
 }
 
-static struct str end_message(enum end_reason end, struct str notice)
+struct str gateway_end_message(enum end_reason end, struct str notice)
 {
     static const struct str texts[] = {
         [END_NONE] = STR_INIT(""),
@@ -122,7 +122,7 @@ void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct s
         dialect_put_complete(&out, dialect_of(r), payload, &diagnostics);
     } else {
         dialect_put_snapshot(&out, dialect_of(r), payload, 0);
-        dialect_put_end(&out, dialect_of(r), l->end, end_message(l->end, STR_NONE));
+        dialect_put_end(&out, dialect_of(r), l->end, gateway_end_message(l->end, STR_NONE));
     }
     gateway_event_stream(r, x, request_id);
     exchange_send(x, buf_str(&out));
@@ -149,7 +149,7 @@ static enum pull end(struct reader *r)
 
 static void put_end(struct reader *r, enum end_reason end, struct str notice)
 {
-    dialect_put_end(&r->ahead, dialect_of(r->route), end, end_message(end, notice));
+    dialect_put_end(&r->ahead, dialect_of(r->route), end, gateway_end_message(end, notice));
     r->over = true;
 }
 
@@ -529,6 +529,10 @@ static void on_old_snapshot(struct snapshot_look *l)
 
 void gateway_read(struct read_order *o)
 {
+    if (o->whole) {
+        gateway_read_whole(o);
+        return;
+    }
     struct read_start *s = mem_zalloc(sizeof *s);
     s->order = o;
     s->read = (struct store_read){.name = gateway_stream(&s->arena, o->route, o->request_id, ""),

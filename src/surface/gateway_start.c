@@ -28,26 +28,20 @@ struct start {
     bool has_key, retry;
 };
 
-/* What a key's document says. */
-struct key_value {
-    struct str request_id, fingerprint;
-    int64_t expires_ms;
-};
-
-static void key_value_put(struct buf *out, const struct key_value *v)
+void gateway_key_put(struct buf *out, const struct gateway_key *k)
 {
-    pack_str(out, v->request_id);
-    pack_str(out, v->fingerprint);
-    pack_i64(out, v->expires_ms);
+    pack_str(out, k->request_id);
+    pack_str(out, k->fingerprint);
+    pack_i64(out, k->expires_ms);
 }
 
-static int key_value_take(struct str bytes, struct key_value *v)
+int gateway_key_take(struct str bytes, struct gateway_key *k)
 {
     struct unpack u = {.rest = bytes};
-    v->request_id = unpack_str(&u);
-    v->fingerprint = unpack_str(&u);
-    v->expires_ms = unpack_i64(&u);
-    return u.err == 0 && v->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
+    k->request_id = unpack_str(&u);
+    k->fingerprint = unpack_str(&u);
+    k->expires_ms = unpack_i64(&u);
+    return u.err == 0 && k->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
 }
 
 static void make_request_id(char out[REQUEST_ID_TEXT])
@@ -132,10 +126,10 @@ static void begin(struct start *s)
     make_request_id(o->request_id);
     if (s->has_key) {
         struct buf value = {0};
-        key_value_put(&value, &(struct key_value){
-                                  .request_id = str_of(o->request_id, REQUEST_ID_TEXT),
-                                  .fingerprint = s->fingerprint,
-                                  .expires_ms = now_ms(s) + (int64_t)r->config->key_lifetime_ms});
+        gateway_key_put(&value, &(struct gateway_key){
+                                    .request_id = str_of(o->request_id, REQUEST_ID_TEXT),
+                                    .fingerprint = s->fingerprint,
+                                    .expires_ms = now_ms(s) + (int64_t)r->config->key_lifetime_ms});
         s->key.value = arena_dup(&x->arena, buf_str(&value));
         buf_deinit(&value);
         o->docs = &s->key;
@@ -184,6 +178,7 @@ static void attach(struct start *s)
                                   .x = s->order.x,
                                   .request_id = s->read.request_id,
                                   .seq = gateway_last_event_id(s->order.x),
+                                  .whole = s->order.whole,
                                   .missing = on_missing};
     gateway_read(&s->read);
 }
@@ -216,10 +211,10 @@ static void on_key(struct store_docs *docs, int err)
     struct start *s = container_of(docs, struct start, docs);
     struct gateway *g = s->order.route->gateway;
     struct exchange *x = s->order.x;
-    struct key_value v = {0};
+    struct gateway_key v = {0};
     bool there = err == 0 && docs->n_rows == 1;
     if (err == 0 && there)
-        err = key_value_take(docs->rows[0].value, &v);
+        err = gateway_key_take(docs->rows[0].value, &v);
     s->key.expect_version = there ? docs->rows[0].version : 0;
     if (err != 0) {
         gateway_refuse(x, err);
@@ -295,6 +290,7 @@ static void on_body(struct exchange *x, struct str body, int err)
         return;
     }
     s->order.body = body;
+    s->order.whole = s->order.route->source.whole != NULL && s->order.route->source.whole(body);
     exchange_hold(x);
     if (key.p != NULL)
         take_key(s, key);
@@ -366,10 +362,10 @@ static void on_keys(struct store_docs *docs, int err)
 {
     struct sweep *s = container_of(docs, struct sweep, docs);
     int64_t now = s->gateway->setup.sched->wall_ms;
-    struct key_value v;
+    struct gateway_key v;
     for (size_t i = 0; err == 0 && i < docs->n_rows; i++) {
         const struct doc_row *row = &docs->rows[i];
-        if (key_value_take(row->value, &v) != 0 || v.expires_ms > now)
+        if (gateway_key_take(row->value, &v) != 0 || v.expires_ms > now)
             continue;
         struct doc_put put = {.key = arena_dup(&s->arena, row->key),
                               .expect_version = row->version};
@@ -378,11 +374,18 @@ static void on_keys(struct store_docs *docs, int err)
     sweep_some(s);
 }
 
-void gateway_sweep_keys(struct gateway *g)
+static void sweep(struct gateway *g, struct str prefix)
 {
     struct sweep *s = mem_zalloc(sizeof *s);
     s->gateway = g;
-    s->docs = (struct store_docs){.prefix = STR(KEY_PREFIX), .limit = SIZE_MAX, .done = on_keys};
+    s->docs = (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = on_keys};
     gateway_begin(g);
     store_docs(g->setup.store, &s->docs);
+}
+
+void gateway_sweep_keys(struct gateway *g)
+{
+    sweep(g, STR(KEY_PREFIX));
+    if (g->setup.instances != NULL)
+        sweep(g, STR(GATEWAY_CHATS));
 }

@@ -991,6 +991,26 @@ static void test_closed_by_another(void **state)
     rig_deinit(&g);
 }
 
+/* What it had is folded all the same, and nothing of what came too late. */
+static void test_closed_by_another_has_a_snapshot(void **state)
+{
+    struct rig g;
+    rig_prepare(&g, NULL);
+    g.config.folds = true;
+    begin(&g);
+    event(&g, "", "x");
+    sched_drain(&g.sched);
+    other_write(&g, (struct store_write){.close = true, .end = END_CANCELLED});
+    event(&g, "", "y");
+    sched_drain(&g.sched);
+    assert_ended(&g, END_CANCELLED, 0);
+    assert_string_equal(look(&g, NAME)->text, "id: 1\ndata: x\n\n");
+    assert_string_equal(look(&g, SNAPSHOT)->text, "\"x\",");
+    assert_int_equal(info_of(&g, SNAPSHOT).end, END_CANCELLED);
+    assert_int_equal(event(&g, "", "z"), ERR_CLOSED);
+    rig_deinit(&g);
+}
+
 static void test_written_by_another(void **state)
 {
     struct rig g;
@@ -1367,6 +1387,7 @@ int main(void)
         cmocka_unit_test(test_removed),
         cmocka_unit_test(test_reborn),
         cmocka_unit_test(test_closed_by_another),
+        cmocka_unit_test(test_closed_by_another_has_a_snapshot),
         cmocka_unit_test(test_written_by_another),
         cmocka_unit_test(test_trimmed),
         cmocka_unit_test(test_free_while_under_way),
