@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/process.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_MAX    4096 /* bytes of a file that are looked at */
+#define ENVIRON_MAX (64 * 1024)
+
+/* The beginning of a file, with a NUL behind it; empty if it cannot be read. */
+static struct str read_file(pid_t pid, const char *file, char *out, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return str_of(out, n > 0 ? (size_t)n : 0);
+}
+
+/* `PID (NAME) STATE PARENT GROUP SESSION ...`; the name may hold anything. */
+bool process_read(pid_t pid, struct process *out)
+{
+    char text[TEXT_MAX], state;
+    int parent, group, session;
+    read_file(pid, "stat", text, sizeof text);
+    const char *behind = strrchr(text, ')');
+    if (behind == NULL ||
+        sscanf(behind + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
+        return false;
+    *out = (struct process){.pid = pid,
+                            .parent = parent,
+                            .group = group,
+                            .session = session,
+                            .ended = state == 'Z' || state == 'X'};
+    return true;
+}
+
+void process_env(pid_t pid, struct str beginning, char *out, size_t size)
+{
+    char text[ENVIRON_MAX];
+    struct str rest = read_file(pid, "environ", text, sizeof text), entry = STR_NONE;
+    while (rest.n > 0 && !str_starts(entry, beginning))
+        entry = str_cut(&rest, '\0');
+    if (!str_starts(entry, beginning))
+        entry = STR_NONE;
+    snprintf(out, size, "%.*s", (int)entry.n, entry.n > 0 ? entry.p : "");
+}
+
+bool process_is_unprivileged(pid_t pid)
+{
+    char text[TEXT_MAX];
+    read_file(pid, "status", text, sizeof text);
+    return strstr(text, "\nNoNewPrivs:\t1") != NULL;
+}
