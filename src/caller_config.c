@@ -53,7 +53,7 @@ int caller_finish(void *caller, char *reason, size_t size)
 static const char *const known[] = {"worker", "tool", "admin"};
 
 /* A misspelt capability would only show as a refusal, much later. */
-static int check_capability(struct str value, char *reason, size_t size)
+int caller_check_capability(struct str value, char *reason, size_t size)
 {
     bool own = value.n <= CAPABILITY_MAX && memchr(value.p, ':', value.n) != NULL;
     if (own && option_is_word(value, "-._:*/"))
@@ -81,7 +81,7 @@ static const struct option_row rows[] = {
              "TOKEN`, as `printf %s TOKEN | sha256sum` prints it. The token itself stands nowhere "
              "on the server."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
-     .commas = true, .check = check_capability,
+     .commas = true, .check = caller_check_capability,
      .help = "What the caller may do, one word or several with commas between them. One with a `:` "
              "is for a tool that asks for it."},
 };
