@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tidemark.h -- streams and sessions that survive, from C. See docs/client.md.
+/* tidemark.h -- streams and sessions that survive, from C, and cursors. See docs/client.md.
  *
  * Streams work with any server of the Durable Streams protocol; sessions with tidemark.
  *
@@ -223,6 +223,15 @@ struct tm_append_options {
 };
 #define TM_APPEND_INIT TM_SIZED(tm_append_options)
 
+struct tm_post_options {
+    size_t size;
+    const char *content_type; /* NULL: none is said */
+    const void *data;
+    size_t n;
+    int answer_timeout_ms; /* how long the answer may be silent; 0: request_timeout_ms */
+};
+#define TM_POST_INIT TM_SIZED(tm_post_options)
+
 enum tm_live {
     TM_LIVE_NO,
     TM_LIVE_AUTO, /* SSE where the bytes survive it (JSON, and others as base64); text: long-poll */
@@ -242,6 +251,10 @@ TM_API int tm_read(struct tm_client *c, const char *name, const char *offset, en
                    struct tm_call **out);
 /* GET of a path of the server's own that answers JSON, such as /v1/stream/?prefix=chats/. */
 TM_API int tm_get(struct tm_client *c, const char *path, struct tm_call **out);
+/* POST to a path of the server's own. Any answer is a success, for the caller to look at its status
+ * and data. It is not tried again: nobody knows what a lost one has done. */
+TM_API int tm_post(struct tm_client *c, const char *path, const struct tm_post_options *o,
+                   struct tm_call **out);
 
 /* Further headers of one call, before its first turn. */
 TM_API int tm_call_header(struct tm_call *call, const char *name, const char *value);
@@ -465,6 +478,56 @@ struct tm_resume_report {
 /* Goes on with every session saved in a directory, which need not exist. report may be NULL. */
 TM_API int tm_resume_all(struct tm_client *c, const char *state_dir,
                          const struct tm_resume_options *o, struct tm_resume_report *report);
+
+/* ---- cursors: pages of tools of one's own ----
+ *
+ * A server that gives out its results in pages signs what the next one needs and hands it to the
+ * client, instead of keeping it: nobody without the key can make or change such a cursor, and it
+ * is good for one tool, one caller, one set of arguments and a while. These are the cursors of
+ * tidemark itself; with its key and session each takes those of the other. Pure functions: no
+ * client is needed, and several threads may call them at once. */
+
+#define TM_CURSOR_SIZE      513 /* of a cursor, its NUL included */
+#define TM_CURSOR_STATE_MAX 256 /* bytes; where names are long fewer fit */
+#define TM_CURSOR_ARGS_SIZE 32
+#define TM_CURSOR_ROOM      512 /* for what a cursor says */
+
+/* Servers that share both take each other's cursors. */
+struct tm_cursor_key {
+    uint8_t key[32];    /* secret */
+    uint8_t session[8]; /* a new one makes all cursors expire */
+};
+
+struct tm_cursor {
+    size_t size;
+    const char *tool_id;   /* UTF-8, as is the caller's */
+    const char *caller_id; /* NULL: nobody has said who it is */
+    /* SHA-256 of the arguments in canonical form (RFC 8785); tm_cursor_verify: NULL, none were sent
+     * and so none differ. */
+    const uint8_t *args;
+    uint64_t page;       /* that it leads to: the first cursor says 2 */
+    int64_t issued_at_s; /* Unix time */
+    const void *state;   /* n bytes, the tool's own; whoever has the cursor can read them */
+    size_t n;
+};
+#define TM_CURSOR_INIT TM_SIZED(tm_cursor)
+
+/* A text of at most 512 characters, letters, digits, `-` and `_`. TM_E_TOO_LARGE: names and state
+ * do not fit; TM_E_INVALID: one of them is missing or not UTF-8, or the time is before 1970. */
+TM_API int tm_cursor_issue(const struct tm_cursor_key *k, const struct tm_cursor *c,
+                           char out[TM_CURSOR_SIZE]);
+
+/* Whether a cursor may be used for what is asked (of which tool_id, caller_id and args count) at
+ * the time now_s, ttl_s seconds after it was issued at the latest. 0 and what it says, in room.
+ * TM_E_EXPIRED: too old, or of another session; ask for the result anew. TM_E_TAMPERED: not signed
+ * with this key. TM_E_CONFLICT: for another tool, caller or arguments; *out is set. TM_E_INVALID:
+ * no cursor at all. */
+TM_API int tm_cursor_verify(const struct tm_cursor_key *k, const char *cursor,
+                            const struct tm_cursor *asked, int64_t now_s, uint64_t ttl_s,
+                            struct tm_cursor *out, char room[TM_CURSOR_ROOM]);
+
+/* What clients of tools are told: 1020 for TM_E_EXPIRED, 1021 for the others, 0 for 0. */
+TM_API int tm_cursor_code(int err);
 
 #if defined(__cplusplus)
 }

@@ -19,6 +19,7 @@ struct tm_call {
     char *texts[2 * HTTP_HEADERS_MAX]; /* of headers, owned */
     size_t n_texts;
     bool may_repeat;  /* nothing happens twice when it is sent again */
+    bool any_status;  /* whatever the server answers is what was asked for */
     bool is_numbered; /* data of a producer: an answer of 204 means that it was there before */
     bool started;
     unsigned failures;
@@ -100,10 +101,15 @@ static void on_retry(struct timer *t)
 
 /* -- the answer ------------------------------------------------------------------------------- */
 
+static bool is_wanted(const struct tm_call *call)
+{
+    return call->any_status || stream_is_success(call->request.status);
+}
+
 static int on_data(struct http_request *r, struct str bytes)
 {
     struct tm_call *call = container_of(r, struct tm_call, request);
-    if (!stream_is_success(r->status)) {
+    if (!is_wanted(call)) {
         size_t room = STREAM_REFUSAL_MAX - call->data.n;
         return bytes_put(call->client, &call->data,
                          str_of(bytes.p, bytes.n < room ? bytes.n : room));
@@ -121,12 +127,12 @@ static int check_answer(struct tm_call *call)
     if (err)
         snprintf(call->refusal.message, sizeof call->refusal.message,
                  "the answer has a header that is too long");
-    if (err == 0 && stream_is_success(r->status) && call->data.n > 0 && !r->framed) {
+    if (err == 0 && is_wanted(call) && call->data.n > 0 && !r->framed) {
         err = TM_E_PROTOCOL;
         snprintf(call->refusal.message, sizeof call->refusal.message,
                  "the answer does not say where it ends");
     }
-    if (err == 0 && !stream_is_success(r->status)) {
+    if (err == 0 && !is_wanted(call)) {
         stream_refusal_read(&call->refusal, r, &call->answer, bytes_str(&call->data));
         err = call->refusal.err;
     }
@@ -380,6 +386,33 @@ int tm_get(struct tm_client *c, const char *path, struct tm_call **out)
         return nomem(c);
     int err = bytes_put(c, &call->path, str_of_cstr(path)) ? nomem(c) : 0;
     return start_call(call, err, out);
+}
+
+static int fill_post(struct tm_call *call, const char *path, const struct tm_post_options *o)
+{
+    struct tm_client *c = call->client;
+    call->any_status = true;
+    call->may_repeat = false;
+    call->request.silence_ms = o->answer_timeout_ms;
+    if (bytes_put(c, &call->path, str_of_cstr(path)) != 0)
+        return nomem(c);
+    int err = put_header(call, STR("content-type"), o->content_type);
+    return err ? err : put_body(call, o->data, o->n);
+}
+
+int tm_post(struct tm_client *c, const char *path, const struct tm_post_options *options,
+            struct tm_call **out)
+{
+    struct tm_post_options o = TM_POST_INIT;
+    STREAM_OPTIONS(o, options);
+    if (path == NULL || path[0] != '/')
+        return client_fail(c, TM_E_INVALID, "a path begins with `/`");
+    if (o.answer_timeout_ms < 0)
+        return client_fail(c, TM_E_INVALID, "answer_timeout_ms cannot be negative");
+    struct tm_call *call = new_call(c, STR("POST"));
+    if (call == NULL)
+        return nomem(c);
+    return start_call(call, fill_post(call, path, &o), out);
 }
 
 /* Names are tokens of RFC 9110. */

@@ -42,6 +42,12 @@ int codec_put_base64(struct tm_client *c, struct bytes *out, struct str s)
     return 0;
 }
 
+size_t codec_write_base64url(struct str s, char *out)
+{
+    encode(url_safe, s, out);
+    return text_size(s.n);
+}
+
 int codec_put_base64url(struct tm_client *c, struct bytes *out, struct str s)
 {
     size_t n = text_size(s.n);

@@ -12,6 +12,9 @@ int codec_put_hex(struct tm_client *c, struct bytes *out, struct str s);       /
 /* With the quotes; s is UTF-8. */
 int codec_put_json(struct tm_client *c, struct bytes *out, struct str s);
 
+/* The same into room that is large enough; returns how many characters. */
+size_t codec_write_base64url(struct str s, char *out);
+
 /* How many bytes a padded text of n characters can hold at most. */
 static inline size_t codec_base64_max(size_t n)
 {

@@ -133,6 +133,8 @@ static void attach(struct http_exchange *x, struct wire *w)
 static uint64_t silence_ms(const struct http_exchange *x)
 {
     const struct tm_options *o = &x->wire->client->options;
+    if (x->r->silence_ms > 0)
+        return (uint64_t)x->r->silence_ms;
     return (uint64_t)(x->r->live ? o->live_timeout_ms : o->request_timeout_ms);
 }
 

@@ -40,6 +40,7 @@ struct http_request {
     bool resend;
     enum http_version version;
     int timeout_ms; /* for all of it; 0: none beyond those of the client */
+    int silence_ms; /* the answer may be silent for so long; 0: as the client says */
 
     /* The head is there: status and http_answer_header. May be NULL. */
     void (*head)(struct http_request *r);

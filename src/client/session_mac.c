@@ -12,23 +12,30 @@ static OSSL_PARAM octets(const char *name, struct str s)
     return OSSL_PARAM_construct_octet_string(name, (void *)s.p, s.n);
 }
 
-int smac_derive(const uint8_t secret[SECRET_SIZE], struct str idempotency_key,
-                uint8_t key[MAC_SIZE])
+int smac_hkdf(const uint8_t secret[SECRET_SIZE], struct str salt, struct str info,
+              uint8_t key[MAC_SIZE])
 {
     char digest[] = "SHA256";
-    const OSSL_PARAM params[] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-        octets(OSSL_KDF_PARAM_KEY, str_of((const char *)secret, SECRET_SIZE)),
-        octets(OSSL_KDF_PARAM_SALT, idempotency_key),
-        octets(OSSL_KDF_PARAM_INFO, STR("tidemark session mac")),
-        OSSL_PARAM_construct_end(),
-    };
+    OSSL_PARAM params[5];
+    size_t i = 0;
+    params[i++] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0);
+    params[i++] = octets(OSSL_KDF_PARAM_KEY, str_of((const char *)secret, SECRET_SIZE));
+    if (salt.n > 0) /* left out, HKDF takes zeros */
+        params[i++] = octets(OSSL_KDF_PARAM_SALT, salt);
+    params[i++] = octets(OSSL_KDF_PARAM_INFO, info);
+    params[i] = OSSL_PARAM_construct_end();
     EVP_KDF *hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
     EVP_KDF_CTX *ctx = hkdf == NULL ? NULL : EVP_KDF_CTX_new(hkdf);
     int ok = ctx == NULL ? 0 : EVP_KDF_derive(ctx, key, MAC_SIZE, params);
     EVP_KDF_CTX_free(ctx);
     EVP_KDF_free(hkdf);
     return ok == 1 ? 0 : TM_E_NOMEM;
+}
+
+int smac_derive(const uint8_t secret[SECRET_SIZE], struct str idempotency_key,
+                uint8_t key[MAC_SIZE])
+{
+    return smac_hkdf(secret, idempotency_key, STR("tidemark session mac"), key);
 }
 
 static int sign(const uint8_t key[MAC_SIZE], const struct str *parts, size_t n,

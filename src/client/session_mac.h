@@ -21,6 +21,9 @@
 
 int smac_derive(const uint8_t secret[SECRET_SIZE], struct str idempotency_key,
                 uint8_t key[MAC_SIZE]);
+/* HKDF-SHA256; salt n == 0: none. */
+int smac_hkdf(const uint8_t secret[SECRET_SIZE], struct str salt, struct str info,
+              uint8_t key[MAC_SIZE]);
 int smac_chain(const uint8_t key[MAC_SIZE], const uint8_t before[MAC_SIZE], struct str covered,
                uint8_t out[MAC_SIZE]);
 int smac_sign(const uint8_t key[MAC_SIZE], struct str bytes, uint8_t out[MAC_SIZE]);

@@ -23,10 +23,10 @@ size_t cbor_head_size(uint64_t v)
     return v <= UINT32_MAX ? 5 : CBOR_HEAD_MAX;
 }
 
-static void put_head(struct buf *out, enum type type, uint64_t v)
+static void put_head(struct cbor_out *out, enum type type, uint64_t v)
 {
     size_t n = cbor_head_size(v) - 1;
-    unsigned char *to = (unsigned char *)buf_reserve(out, CBOR_HEAD_MAX);
+    unsigned char *to = (unsigned char *)out->p + out->n;
     unsigned info = n == 0 ? (unsigned)v : INFO_ONE + (unsigned)__builtin_ctzll(n);
     to[0] = (unsigned char)((unsigned)type << INFO_BITS | info);
     for (size_t i = n; i > 0; i--, v >>= 8)
@@ -34,24 +34,30 @@ static void put_head(struct buf *out, enum type type, uint64_t v)
     out->n += 1 + n;
 }
 
-void cbor_put_uint(struct buf *out, uint64_t v)
+static void put_string(struct cbor_out *out, enum type type, struct str s)
+{
+    put_head(out, type, s.n);
+    if (s.n > 0)
+        memcpy(out->p + out->n, s.p, s.n);
+    out->n += s.n;
+}
+
+void cbor_put_uint(struct cbor_out *out, uint64_t v)
 {
     put_head(out, TYPE_UINT, v);
 }
 
-void cbor_put_bytes(struct buf *out, struct str s)
+void cbor_put_bytes(struct cbor_out *out, struct str s)
 {
-    put_head(out, TYPE_BYTES, s.n);
-    buf_put(out, s);
+    put_string(out, TYPE_BYTES, s);
 }
 
-void cbor_put_text(struct buf *out, struct str s)
+void cbor_put_text(struct cbor_out *out, struct str s)
 {
-    put_head(out, TYPE_TEXT, s.n);
-    buf_put(out, s);
+    put_string(out, TYPE_TEXT, s);
 }
 
-void cbor_put_map(struct buf *out, uint64_t n)
+void cbor_put_map(struct cbor_out *out, uint64_t n)
 {
     put_head(out, TYPE_MAP, n);
 }

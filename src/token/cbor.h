@@ -5,11 +5,12 @@
  * shortest form (section 4.2.1, core deterministic encoding). The reader takes that and nothing
  * else: no indefinite lengths, no tags, no number with a zero byte to spare. So bytes that are read
  * without an error are the bytes that writing what was read would give, provided that whoever
- * reads a map insists on its keys and their order. */
+ * reads a map insists on its keys and their order.
+ *
+ * Nothing is allocated, and nothing aborts: libtidemark has it, too. */
 #ifndef TOKEN_CBOR_H
 #define TOKEN_CBOR_H
 
-#include "base/buf.h"
 #include "base/str.h"
 
 #include <stdint.h>
@@ -19,10 +20,16 @@
 /* How many bytes a number takes, or what stands before so many bytes or members. */
 size_t cbor_head_size(uint64_t v);
 
-void cbor_put_uint(struct buf *out, uint64_t v);
-void cbor_put_bytes(struct buf *out, struct str s);
-void cbor_put_text(struct buf *out, struct str s); /* UTF-8, as the caller knows */
-void cbor_put_map(struct buf *out, uint64_t n);    /* n keys and values follow */
+/* Writes. The caller has seen to it that there is room for all of it behind p + n. */
+struct cbor_out {
+    char *p;
+    size_t n; /* written so far */
+};
+
+void cbor_put_uint(struct cbor_out *out, uint64_t v);
+void cbor_put_bytes(struct cbor_out *out, struct str s);
+void cbor_put_text(struct cbor_out *out, struct str s); /* UTF-8, as the caller knows */
+void cbor_put_map(struct cbor_out *out, uint64_t n);    /* n keys and values follow */
 
 /* Reads. The first thing that is not as asked for sets err (ERR_SYNTAX); from then on all reads
  * give zero or empty. Strings are slices of the input, with p set even when they are empty. */

@@ -271,6 +271,47 @@ static void bounds_an_answer(void **state)
     fake_close(c);
 }
 
+/* What a server has besides streams: any answer is one, and nothing is sent twice. */
+static void posts_to_a_path(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_post_options o = TM_POST_INIT;
+    struct tm_call *call = NULL;
+    (void)state;
+    o.content_type = "application/json";
+    o.data = "{}";
+    o.n = 2;
+    o.answer_timeout_ms = 12345;
+    assert_int_equal(tm_post(c, "/atd/v1/run_tool", &o, &call), 0);
+    struct http_request *r = fake_wait(c, 1);
+    assert_true(str_eq(r->method, STR("POST")));
+    assert_true(str_eq(r->path, STR("/atd/v1/run_tool")));
+    assert_true(str_eq(r->body, STR("{}")));
+    assert_int_equal(r->silence_ms, 12345);
+    fake_answer(r, 410, "", "{\"code\":1020}");
+    assert_int_equal(tm_call_wait(call, 0), 0);
+    assert_int_equal(tm_call_result(call)->status, 410);
+    assert_int_equal(tm_call_result(call)->n, 13);
+    assert_memory_equal(tm_call_result(call)->data, "{\"code\":1020}", 13);
+    tm_call_free(call);
+    assert_int_equal(tm_post(c, "/x", NULL, &call), 0);
+    fake_lose(fake_wait(c, 1));
+    assert_int_equal(tm_call_wait(call, 0), TM_E_NETWORK);
+    assert_int_equal(tm_call_result(call)->status, 0);
+    tm_call_free(call);
+    assert_int_equal(tm_post(c, "/x", NULL, &call), 0);
+    fake_answer(fake_wait(c, 1), 503, "", "later");
+    assert_int_equal(tm_call_wait(call, 0), 0);
+    assert_int_equal(tm_call_result(call)->status, 503);
+    tm_call_free(call);
+    call = NULL;
+    o.answer_timeout_ms = -1;
+    assert_int_equal(tm_post(c, "/x", &o, &call), TM_E_INVALID);
+    assert_int_equal(tm_post(c, "x", NULL, &call), TM_E_INVALID);
+    assert_null(call);
+    fake_close(c);
+}
+
 static void a_delete_that_was_done_is_done(void **state)
 {
     struct tm_client *c = fake_client();
@@ -366,6 +407,7 @@ int main(void)
         cmocka_unit_test(takes_a_read_as_it_comes),
         cmocka_unit_test(takes_no_half_answer),
         cmocka_unit_test(bounds_an_answer),
+        cmocka_unit_test(posts_to_a_path),
         cmocka_unit_test(a_delete_that_was_done_is_done),
         cmocka_unit_test(refuses_what_cannot_be_sent),
         cmocka_unit_test(survives_the_lack_of_memory),
