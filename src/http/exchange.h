@@ -87,7 +87,10 @@ struct exchange {
     bool body_done; /* the request's body has been delivered to its end */
     bool head_only; /* no body is sent: to a HEAD request, or with such a status */
     bool secure;    /* the request came over TLS */
-    bool stable;    /* what is being delivered lives as long as the request */
+    /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
+     * with a streamed response, though it might still take an answer. */
+    bool peer_bound;
+    bool stable; /* what is being delivered lives as long as the request */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */

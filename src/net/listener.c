@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
@@ -43,9 +44,13 @@ static socklen_t sockaddr_of(const struct addr *a, struct sockaddr_storage *out)
     return sizeof un;
 }
 
-/* A socket file that nobody answers on is a dead server's. */
+/* A socket file that nobody answers on is a dead server's. Nobody answers on a file of any other
+ * kind either. */
 static void remove_stale(const struct sockaddr_storage *sa, socklen_t n, const char *path)
 {
+    struct stat st;
+    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
@@ -54,7 +59,8 @@ static void remove_stale(const struct sockaddr_storage *sa, socklen_t n, const c
     close(fd);
 }
 
-static int open_socket(const struct addr *a)
+/* unix_mode is set before the file is there: there is no moment at which others can connect. */
+static int open_socket(const struct addr *a, mode_t unix_mode)
 {
     struct sockaddr_storage sa;
     socklen_t n = sockaddr_of(a, &sa);
@@ -62,10 +68,13 @@ static int open_socket(const struct addr *a)
     int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    if (a->kind == ADDR_UNIX)
+    if (a->kind == ADDR_UNIX) {
         remove_stale(&sa, n, a->path);
-    else
+        if (unix_mode != 0)
+            fchmod(fd, unix_mode);
+    } else {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    }
     if (bind(fd, (struct sockaddr *)&sa, n) < 0 || listen(fd, BACKLOG) < 0) {
         int err = errno;
         close(fd);
@@ -126,7 +135,7 @@ struct listener *listener_new(struct loop *loop, struct str address, const struc
     struct addr addr;
     if (addr_parse_listen(address, &addr, why, size) != 0)
         return NULL;
-    int fd = open_socket(&addr);
+    int fd = open_socket(&addr, ops->unix_mode);
     if (fd < 0) {
         snprintf(why, size, "%s", strerror(-fd));
         return NULL;

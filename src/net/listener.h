@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct listener;
 struct loop;
@@ -16,10 +17,11 @@ struct loop;
 struct listener_ops {
     void (*accepted)(void *ctx, int fd);
     void (*failed)(void *ctx, int error);
+    mode_t unix_mode; /* of a Unix socket's file; 0: what the umask leaves */
 };
 
 /* address: `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH` (a stale socket file of a dead server is
- * replaced). NULL with a sentence in why. */
+ * replaced, any other file is not). NULL with a sentence in why. */
 struct listener *listener_new(struct loop *loop, struct str address, const struct listener_ops *ops,
                               void *ctx, char *why, size_t size);
 
