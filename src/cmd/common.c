@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TOKEN_SIZE 4096 /* NUL included; a request's head takes more, but not for ever */
 #define TURN_FDS   32
 #define CROWDED_MS 50
 
@@ -108,7 +107,7 @@ static bool is_token(struct str text)
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] <= ' ' || text.p[i] > '~')
             return false;
-    return text.n > 0 && text.n < TOKEN_SIZE;
+    return text.n > 0 && text.n < COMMON_TOKEN_SIZE;
 }
 
 /* Without the end of line that editors put there. */
@@ -119,11 +118,11 @@ static struct str without_end(struct str text)
     return text;
 }
 
-/* token: TOKEN_SIZE bytes; empty afterwards if there is none. Errors do not repeat what is no
- * token, for it may be one with a slip in it. */
-static int find_token(const struct common_command *command, const char *file, char *token)
+/* Errors do not repeat what is no token, for it may be one with a slip in it. */
+int common_token(const struct common_command *command, const char *file,
+                 char token[COMMON_TOKEN_SIZE])
 {
-    char room[TOKEN_SIZE + 2];
+    char room[COMMON_TOKEN_SIZE + 2];
     struct str text = STR_NONE;
     const char *where = file ? file : "TIDEMARK_TOKEN";
     *token = '\0';
@@ -141,7 +140,7 @@ static int find_token(const struct common_command *command, const char *file, ch
     if (!is_token(text))
         return common_fail(command,
                            "%s holds no token: expected one line of 1 to %d visible characters",
-                           where, TOKEN_SIZE - 1);
+                           where, COMMON_TOKEN_SIZE - 1);
     memcpy(token, text.p, text.n);
     token[text.n] = '\0';
     return 0;
@@ -152,8 +151,8 @@ static int find_token(const struct common_command *command, const char *file, ch
 int common_connect(const struct common_command *command, const char *server, const char *token_file,
                    bool verbose, struct tm_client **out)
 {
-    char token[TOKEN_SIZE];
-    int status = find_token(command, token_file, token);
+    char token[COMMON_TOKEN_SIZE];
+    int status = common_token(command, token_file, token);
     if (status)
         return status;
     struct tm_options options = TM_OPTIONS_INIT;
@@ -232,6 +231,15 @@ void common_turn(struct tm_client *c, struct pollfd *others, size_t n)
             fds[n_fds + i].revents = 0;
     memcpy(others, fds + n_fds, n * sizeof *others);
     tm_turn(c);
+}
+
+void common_block_ending(void)
+{
+    sigset_t ending;
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGINT);
+    sigprocmask(SIG_BLOCK, &ending, NULL);
 }
 
 int common_write(int fd, struct str bytes)

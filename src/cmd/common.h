@@ -52,6 +52,12 @@ bool common_read(const struct common_command *command, void *target, int argc, c
 int common_connect(const struct common_command *command, const char *server, const char *token_file,
                    bool verbose, struct tm_client **out);
 
+/* The token that common_connect presents, for those who connect by themselves and wipe it then;
+ * empty: there is none. 0, or CMD_FAILED when it has been reported why not. */
+#define COMMON_TOKEN_SIZE 4096 /* NUL included; a request's head takes more, but not for ever */
+int common_token(const struct common_command *command, const char *file,
+                 char token[COMMON_TOKEN_SIZE]);
+
 /* Whether common_connect has a token to present. */
 bool common_has_token(const char *token_file);
 
@@ -73,6 +79,10 @@ int common_head(struct tm_client *c, const char *name, struct tm_call **out);
 /* Waits until the client, or one of the others (with revents as poll sets them), has something to
  * do, and turns the client. */
 void common_turn(struct tm_client *c, struct pollfd *others, size_t n);
+
+/* For whoever has run a server: a second SIGTERM while the last things are put away must not kill
+ * what has ended well. */
+void common_block_ending(void);
 
 /* Writes all of it to a descriptor. 0, or the errno. */
 int common_write(int fd, struct str bytes);

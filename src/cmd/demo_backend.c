@@ -219,7 +219,8 @@ static void on_accept_failed(void *ctx, int error)
     trace(&d->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {on_accepted, on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = on_accepted,
+                                                 .failed = on_accept_failed};
 
 static void close_all(struct demo *d)
 {

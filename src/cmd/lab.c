@@ -83,7 +83,8 @@ static void on_accept_failed(void *ctx, int error)
     trace(&s->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {on_accepted, on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = on_accepted,
+                                                 .failed = on_accept_failed};
 
 static void on_lab_stopped(void *ctx)
 {

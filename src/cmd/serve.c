@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/common.h"
 #include "config.h"
 #include "server.h"
 #include "telemetry/trace.h"
 
-#include <signal.h>
 #include <stdio.h>
-
-/* A second SIGTERM while the last things are put away must not kill what has ended well. */
-static void block_signals(void)
-{
-    sigset_t ending;
-    sigemptyset(&ending);
-    sigaddset(&ending, SIGTERM);
-    sigaddset(&ending, SIGINT);
-    sigprocmask(SIG_BLOCK, &ending, NULL);
-}
 
 int cmd_serve(int argc, char **argv)
 {
@@ -36,7 +26,7 @@ int cmd_serve(int argc, char **argv)
     err = server_init(&server, &config, &t);
     if (err == 0) {
         server_run(&server);
-        block_signals();
+        common_block_ending();
         err = server_deinit(&server);
         trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
     }
