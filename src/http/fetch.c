@@ -254,17 +254,17 @@ static int http_version(struct fetch_job *job)
     return v == CURL_HTTP_VERSION_1_0 ? 10 : v == CURL_HTTP_VERSION_1_1 ? 11 : 20;
 }
 
-/* At the empty line behind a head. False: cancelled. */
-static bool head_complete(struct fetch_job *job)
+/* At the empty line behind a head. */
+static void head_complete(struct fetch_job *job)
 {
     struct fetch *fetch = job->fetch;
     long status = 0;
     curl_easy_getinfo(job->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200)
-        return true;
+        return;
     if (will_follow(job, status)) {
         job->asked = false;
-        return true;
+        return;
     }
     job->headed = true;
     fetch->status = (int)status;
@@ -274,10 +274,19 @@ static bool head_complete(struct fetch_job *job)
     expect_peer(job);
     if (fetch->on_head != NULL)
         fetch->on_head(fetch);
-    return job->fetch != NULL;
 }
 
-/* One line of a head, or of trailers, which count but say nothing. */
+static void trailer_complete(struct fetch_job *job, struct str line)
+{
+    struct header h = {.name = str_cut(&line, ':')};
+    while (line.n > 0 && (line.p[line.n - 1] == '\r' || line.p[line.n - 1] == '\n'))
+        line.n--;
+    h.value = str_trim(line);
+    if (line.p != NULL && job->fetch->on_trailer != NULL)
+        job->fetch->on_trailer(job->fetch, h);
+}
+
+/* One line of a head, or of trailers. */
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
@@ -289,9 +298,11 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
         return give_up(job);
     }
     bool last = n == 0 || line[0] == '\r' || line[0] == '\n';
-    if (last && !job->headed && !head_complete(job))
-        return give_up(job);
-    return n;
+    if (job->headed)
+        trailer_complete(job, str_of(line, n));
+    else if (last)
+        head_complete(job);
+    return job->fetch != NULL ? n : give_up(job);
 }
 
 static bool fits(const struct fetch_job *job, size_t n)

@@ -105,6 +105,8 @@ struct fetch {
     /* If given, called once, when the final answer's status and headers are there and before any of
      * its body. */
     void (*on_head)(struct fetch *f);
+    /* If given, called for each field behind the body of the final answer; lent for the call. */
+    void (*on_trailer)(struct fetch *f, struct header trailer);
     /* 0: an HTTP answer came, whatever its status, and all of it. Otherwise cause says what went
      * wrong and err is its code. An answer that ended before its length, its last chunk or the end
      * of its stream is FETCH_CUT; see end_marked for what has no such end. */
