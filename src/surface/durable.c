@@ -294,7 +294,11 @@ static void handle_stream(struct durable *d, struct exchange *x, struct str name
     switch (x->request->method) {
     case METHOD_PUT: durable_put(d, x, name); break;
     case METHOD_POST: durable_post(d, x, name); break;
-    case METHOD_GET: durable_get(d, x, name); break;
+    case METHOD_GET:
+        if (d->asked != NULL)
+            d->asked(d->asked_ctx, name);
+        durable_get(d, x, name);
+        break;
     case METHOD_HEAD: head(d, x, name); break;
     case METHOD_DELETE: delete (d, x, name); break;
     default: no_such_method(x);

@@ -25,6 +25,10 @@ struct durable {
     /* Serves the streams of sessions, from an engine/session_view.h and feeds on it; not mounted
      * itself. NULL: there are no sessions. */
     struct durable *sessions;
+    /* Told of every read, so that a stream that is made on demand is; NULL: nobody wants to know.
+     */
+    void (*asked)(void *ctx, struct str name);
+    void *asked_ctx;
 };
 
 /* Mounted at DURABLE_PREFIX. */
