@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/options.h"
 #include "cmd/cmd.h"
+#include "cmd/doctor_redis.h"
 #include "store/vfs.h"
 
 #include <errno.h>
@@ -34,10 +35,14 @@ static const struct options options = {rows, sizeof rows / sizeof *rows};
 static void print_help(void)
 {
     fputs("Usage: tidemark doctor [flags] DIR\n"
+          "       tidemark doctor redis://...\n"
           "\n"
           "Verifies the data directory DIR of a server that is not running: every row of the\n"
           "index, every event in the segments, every batch of the journal; and says what is\n"
           "wrong. Without --repair nothing is changed.\n"
+          "\n"
+          "With the URL of a Redis, as `serve --store` takes it: says what this Redis promises to\n"
+          "keep, and what of it would lose streams.\n"
           "\n"
           "The exit status is 0 if all is well; 1 if something is wrong (after a repair: if\n"
           "something still is), or if it cannot be verified; 2 if the command is wrong.\n"
@@ -48,7 +53,8 @@ static void print_help(void)
     fputs("\n"
           "Examples:\n"
           "  tidemark doctor /var/lib/tidemark\n"
-          "  tidemark doctor /var/lib/tidemark --repair\n",
+          "  tidemark doctor /var/lib/tidemark --repair\n"
+          "  tidemark doctor 'redis://127.0.0.1:6379?wait=1'\n",
           stdout);
 }
 
@@ -77,7 +83,8 @@ static bool read_line(struct doctor_flags *flags, int argc, char **argv, int *st
         return false;
     }
     if (err == 0 && n != 1)
-        snprintf(why, sizeof why, "%s; it is called as `tidemark doctor DIR`",
+        snprintf(why, sizeof why,
+                 "%s; it is called as `tidemark doctor DIR` or with the URL of a Redis",
                  n == 0 ? "an argument is missing" : "too many arguments");
     if (err == 0 && n == 1)
         return true;
@@ -199,6 +206,8 @@ int cmd_doctor(int argc, char **argv)
     if (!read_line(&flags, argc, argv, &status))
         return status;
     const char *dir = argv[1];
+    if (doctor_is_redis(str_of_cstr(dir)))
+        return doctor_redis(str_of_cstr(dir));
     status = check_dir(dir);
     if (status != CMD_OK)
         return status;
