@@ -15,7 +15,7 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
-PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2 libprotobuf-c zlib
+PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2 libprotobuf-c zlib hiredis sqlite3
 VERSION := $(shell cat VERSION)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
@@ -74,7 +74,7 @@ SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client chaos torn powercut suite-tls bench help
+.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
@@ -108,9 +108,17 @@ LAB_PAGE := $(sort $(wildcard src/surface/lab_page/*))
 $(O)/gen/lab_page.h: scripts/embed $(LAB_PAGE) Makefile
 	@mkdir -p $(O)/gen
 	$(call say,EMBED,$@)
-	$(Q)scripts/embed $(LAB_PAGE) >$@
+	$(Q)scripts/embed lab $(LAB_PAGE) >$@
 
-$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h
+# So are the scripts of the store on Redis, each with what they share in front.
+LUA_COMMON := src/store/redis/stream.lua
+LUA := $(filter-out $(LUA_COMMON),$(sort $(wildcard src/store/redis/*.lua)))
+$(O)/gen/redis_lua.h: scripts/embed $(LUA_COMMON) $(LUA) Makefile
+	@mkdir -p $(O)/gen
+	$(call say,EMBED,$@)
+	$(Q)scripts/embed lua $(LUA_COMMON) $(LUA) >$@
+
+$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h $(O)/gen/redis_lua.h
 
 # The simulated disk and its company, for the tests that want them.
 $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
@@ -154,8 +162,9 @@ $(O)/tests/powercut/disk: tests/powercut/disk.c Makefile
 	    $$(pkg-config --libs fuse3)
 
 # libtidemark: objects of their own, with everything hidden but what tidemark.h declares, and
-# without asserts. Of base/ it takes what neither allocates nor aborts.
-LIB_SRC  := $(sort $(wildcard src/client/*.c)) $(patsubst %,src/base/%.c,str num utf8 sched)
+# without asserts. Of base/ and token/ it takes what neither allocates nor aborts.
+LIB_SRC  := $(sort $(wildcard src/client/*.c)) $(patsubst %,src/base/%.c,str num utf8 sched) \
+            $(patsubst %,src/token/%.c,cbor cursor_form)
 LIB_OBJ  := $(patsubst src/%.c,$(O)/lib/%.o,$(LIB_SRC))
 LIB_PKGS := libnghttp2 openssl
 LIB_LIBS = $(shell pkg-config --libs $(LIB_PKGS))
@@ -284,6 +293,12 @@ kills-client: all examples
 	cd tests/e2e && npm ci --no-audit --no-fund && export TIDEMARK_BIN=$(abspath $(O)/tidemark) && \
 	    node lib-kill-hunt.mjs && TIDEMARK_KILLS=200 node --test --test-reporter=spec session-chat.test.mjs
 
+# Redis killed under two servers, stopped, and cut off; sessions and answers that go from one server to the other.
+kills-redis: all
+	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) TIDEMARK_REDIS_KILLS=20 \
+	    TIDEMARK_REDIS_STALL_MS=10000 TIDEMARK_REDIS_CUTS=500 TIDEMARK_MOVES=200 node --test --test-reporter=spec \
+	    --test-concurrency=1 redis.test.mjs redis-netns.test.mjs redis-chaos.test.mjs redis-processes.test.mjs
+
 # Sessions whose connections are cut at every turn, with full counts.
 chaos: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node session-hunt.mjs
@@ -301,7 +316,7 @@ suite-tls: all
 torn: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node log-hunt.mjs
 
-hunt: fuzz crash kills kills-client chaos torn powercut suite-tls
+hunt: fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench

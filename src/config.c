@@ -5,15 +5,21 @@
 #include "base/num.h"
 #include "base/units.h"
 #include "caller_config.h"
+#include "cascade_config.h"
 #include "config_file.h"
 #include "http/url.h"
 #include "lab_config.h"
 #include "log_config.h"
 #include "net/addr.h"
+#include "net/redis.h"
+#include "pages_config.h"
+#include "poll_config.h"
 #include "route_config.h"
 #include "session_config.h"
 #include "store/journal.h"
+#include "store/redis_store.h"
 #include "telemetry/trace.h"
+#include "tool_config.h"
 
 #include <stdlib.h>
 
@@ -37,9 +43,19 @@ static int check_store(struct str value, char *reason, size_t size)
 {
     if (str_eq(value, STR("memory")) || str_eq(value, STR("embedded")))
         return 0;
-    if (str_starts(value, STR("redis://")) || str_starts(value, STR("rediss://")))
-        snprintf(reason, size, "this build has no Redis store; expected embedded or memory");
-    return ERR_SYNTAX;
+    if (!str_starts(value, STR("redis")) && !str_starts(value, STR("unix:"))) {
+        if (option_is_word(value, "-_")) /* and not something with a password in it */
+            snprintf(reason, size, "expected embedded, memory or the URL of a Redis, got '%.*s'",
+                     (int)value.n, value.p);
+        return ERR_SYNTAX;
+    }
+    struct redis_url *url;
+    int err = redis_url_parse(value, &url, reason, size);
+    if (err != 0)
+        return err;
+    err = redis_store_check(url, reason, size);
+    redis_url_free(url);
+    return err;
 }
 
 /* `always`, `never`, or `interval:` and a time. */
@@ -82,6 +98,14 @@ static int check_route(struct str value, char *reason, size_t size)
     return route_parse(value, &path, &url, reason, size);
 }
 
+static int check_socket(struct str value, char *reason, size_t size)
+{
+    if (value.n <= ADDR_PATH_MAX)
+        return 0;
+    snprintf(reason, size, "the path of a Unix socket has at most %d bytes", ADDR_PATH_MAX);
+    return ERR_SYNTAX;
+}
+
 static int check_prefix(struct str value, char *reason, size_t size)
 {
     if (value.n <= PREFIX_MAX && option_is_word(value, "-._"))
@@ -108,13 +132,14 @@ static const struct option_row rows[] = {
              "those between it and its authority. SIGHUP reads it again."},
     {ROW("tls-key", OPTION_TEXT, tls_key), .value = "FILE",
      .help = "The private key of tls-cert: PEM, without a password."},
-    {ROW("data", OPTION_TEXT, data), .fallback = "./tidemark-data", .value = "DIR",
+    {ROW("data", OPTION_TEXT, data), .fallback = CONFIG_DATA, .value = "DIR",
      .help = "Where data is kept."},
-    {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory",
-     .check = check_store,
+    {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory|URL",
+     .secret = true, .check = check_store,
      .help = "What keeps the events. embedded: on disk, in the data directory. memory: what it "
-             "holds is "
-             "gone when the server stops."},
+             "holds is gone when the server stops. redis://HOST:PORT (or rediss://, unix:PATH, "
+             "redis+sentinel://, redis+cluster://): in Redis, which any number of servers may "
+             "share."},
     {ROW("sync", OPTION_TEXT, sync_text), .fallback = "always", .value = "always|interval:MS|never",
      .check = check_sync,
      .help = "When the embedded store makes the disk write. always: before an append is answered. "
@@ -201,6 +226,11 @@ static const struct option_row rows[] = {
      .value = "PREFIX", .check = check_prefix,
      .help = "What the names of the routes' telemetry events begin with."},
 
+    {ROW("tools-socket", OPTION_TEXT, tools_socket), .heading = "Tools", .value = "PATH",
+     .check = check_socket,
+     .help = "Let programs of the same user call tools over a Unix socket at this path. Without it "
+             "the one that ATD_SOCK names, if it does."},
+
     {ROW("allow-private-targets", OPTION_BOOL, allow_private_targets),
      .heading = "Outgoing requests", .fallback = "no",
      .help = "Whether webhooks and the like may reach addresses of private networks."},
@@ -223,7 +253,17 @@ static const struct options file_options = {rows + FILE_ROWS_FROM,
     .size = sizeof(struct type), .name_field = offsetof(struct type, its_name),                    \
     .list_field = offsetof(struct config, list)
 
-enum { KIND_ROUTE, KIND_CALLER, KIND_SESSION, KIND_LOG, KIND_LAB };
+enum {
+    KIND_ROUTE,
+    KIND_CALLER,
+    KIND_SESSION,
+    KIND_LOG,
+    KIND_LAB,
+    KIND_POLL,
+    KIND_TOOL,
+    KIND_PAGES,
+    KIND_CASCADE,
+};
 static const struct section_kind kind_rows[] = {
     [KIND_ROUTE] = {.word = "route",
                     .name = "PATH",
@@ -260,6 +300,35 @@ static const struct section_kind kind_rows[] = {
                   .finish = lab_config_finish,
                   .help = "A Lab under /lab and /api/, where people look at runs and say what they "
                           "think of them."},
+    [KIND_POLL] = {.word = "poll",
+                   .name = "NAME",
+                   KIND(poll_config, polls, name),
+                   .options = &poll_options,
+                   .check_name = poll_check_name,
+                   .finish = poll_config_finish,
+                   .help = "A resource that can only be polled, as the stream poll/NAME, read at "
+                           "/v1/stream/poll/NAME."},
+    [KIND_TOOL] = {.word = "tool",
+                   .name = "NAME",
+                   KIND(tool_config, tools, name),
+                   .options = &tool_options,
+                   .check_name = tool_check_name,
+                   .finish = tool_finish,
+                   .help = "A program or a URL whose result agents ask for, page by page."},
+    [KIND_PAGES] = {.word = "pages",
+                    .size = sizeof(struct pages_config),
+                    .list_field = offsetof(struct config, pages),
+                    .options = &pages_options,
+                    .finish = pages_config_finish,
+                    .help = "Who may call tools, and how long the rest of a result can be asked "
+                            "for."},
+    [KIND_CASCADE] = {.word = "cascade",
+                      .size = sizeof(struct cascade_config),
+                      .list_field = offsetof(struct config, cascade),
+                      .options = &cascade_options,
+                      .finish = cascade_config_finish,
+                      .help = "A bridge to the language server of an editor on this machine, at "
+                              "/v1/chat/completions and /v1/models."},
 };
 static const struct section_kinds kinds = {kind_rows, sizeof kind_rows / sizeof *kind_rows};
 
@@ -317,13 +386,16 @@ static int check_callers(const struct config *c, char *why, size_t size)
     return 0;
 }
 
-/* There are sessions without the section, too: with the defaults. */
-static int default_session(struct config *c, char *why, size_t size)
+/* There are sessions and tools without their sections, too: with the defaults. */
+static int default_sections(struct config *c, char *why, size_t size)
 {
     struct section ignored;
-    if (c->session.n > 0)
-        return 0;
-    return sections_add(&kinds.rows[KIND_SESSION], c, STR_NONE, &ignored, why, size);
+    int err = 0;
+    if (c->session.n == 0)
+        err = sections_add(&kinds.rows[KIND_SESSION], c, STR_NONE, &ignored, why, size);
+    if (err == 0 && c->pages.n == 0)
+        err = sections_add(&kinds.rows[KIND_PAGES], c, STR_NONE, &ignored, why, size);
+    return err;
 }
 
 /* ---- secrets ---- */
@@ -344,6 +416,7 @@ static void load_secrets(struct config *c)
     if (c->resume_secret == NULL)
         c->resume_secret = secret_of_env("HMAC_SECRET");
     c->resume_secret_previous = secret_of_env("SSE_RESUME_SECRET_PREVIOUS");
+    c->cursor_key = secret_of_env("ATD_CURSOR_SIGNING_KEY");
 }
 
 static void forget_secret(char **secret)
@@ -355,6 +428,15 @@ static void forget_secret(char **secret)
 }
 
 /* ---- all sources ---- */
+
+/* Where other programs of this kind look, too. */
+static int default_socket(struct config *c, char *why, size_t size)
+{
+    const char *path = getenv("ATD_SOCK");
+    if (c->tools_socket != NULL || path == NULL || path[0] == '\0')
+        return 0;
+    return options_set(&options, c, STR("tools-socket"), str_of_cstr(path), why, size);
+}
 
 static int check_together(struct config *c, char *why, size_t size)
 {
@@ -381,7 +463,9 @@ static int check_together(struct config *c, char *why, size_t size)
     if (err == 0)
         err = check_callers(c, why, size);
     if (err == 0)
-        err = default_session(c, why, size);
+        err = default_sections(c, why, size);
+    if (err == 0)
+        err = default_socket(c, why, size);
     if (err != 0)
         return err;
     parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);
@@ -448,10 +532,13 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
 
 void config_deinit(struct config *c)
 {
+    if (c->cascade.n > 0)
+        cascade_config_forget(c->cascade.items);
     options_free(&options, c);
     sections_free(&kinds, c);
     forget_secret(&c->resume_secret);
     forget_secret(&c->resume_secret_previous);
+    forget_secret(&c->cursor_key);
 }
 
 const struct options *config_options(void)
@@ -488,7 +575,8 @@ void config_help(FILE *to)
           "  upstream = http://127.0.0.1:8000/v1/chat/completions\n"
           "  dialect = openai\n"
           "\n"
-          "Resume tokens are signed with SSE_RESUME_SECRET or else HMAC_SECRET, which are\n"
-          "read from the environment only. docs/configuration.md explains all of it.\n",
+          "Resume tokens are signed with SSE_RESUME_SECRET or else HMAC_SECRET, cursors of\n"
+          "pages with ATD_CURSOR_SIGNING_KEY, which are read from the environment only.\n"
+          "docs/configuration.md explains all of it.\n",
           to);
 }

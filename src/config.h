@@ -16,6 +16,8 @@
 
 struct trace;
 
+#define CONFIG_DATA "./tidemark-data" /* where data is kept unless somebody says where */
+
 enum config_trace { CONFIG_TRACE_HUMAN, CONFIG_TRACE_JSON };
 
 struct config {
@@ -45,7 +47,13 @@ struct config {
     struct section_list callers;  /* struct caller_config; their names and tokens differ */
     struct section_list session;  /* struct session_config; always one */
     struct section_list logs;     /* struct log_config; their names differ */
+    struct section_list polls;    /* struct poll_config; their names differ */
     struct section_list lab;      /* struct lab_config; at most one. None: there is no Lab */
+    struct section_list tools;    /* struct tool_config; their names differ */
+    struct section_list pages;    /* struct pages_config; always one */
+    char *tools_socket;           /* a path; ATD_SOCK unless it is set. NULL: none */
+    char *cursor_key;             /* ATD_CURSOR_SIGNING_KEY; NULL: none */
+    struct section_list cascade;  /* struct cascade_config; at most one. None: no such bridge */
     char *resume_secret;          /* SSE_RESUME_SECRET, else HMAC_SECRET; NULL: none */
     char *resume_secret_previous; /* SSE_RESUME_SECRET_PREVIOUS; NULL: none */
     bool allow_private_targets, allow_loopback_targets;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "caller_config.h"
 #include "config.h"
+#include "engine/instances.h"
 #include "engine/subscription.h"
 #include "http/fetch.h"
 #include "http/principal.h"
@@ -12,6 +13,7 @@
 #include "net/tls.h"
 #include "store/store.h"
 #include "surface/gateway.h"
+#include "surface/poll.h"
 #include "telemetry/trace.h"
 
 #include <signal.h>
@@ -37,8 +39,10 @@ static void on_accept_failed(void *ctx, int error)
     trace(s->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {on_accepted, on_accept_failed};
-static const struct listener_ops local_ops = {on_local_accepted, on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = on_accepted,
+                                                 .failed = on_accept_failed};
+static const struct listener_ops local_ops = {.accepted = on_local_accepted,
+                                              .failed = on_accept_failed};
 
 static int listen_all(struct server *s)
 {
@@ -83,23 +87,40 @@ static void let_go(void *ctx)
 static void stop_store(void *ctx)
 {
     struct server *s = ctx;
-    webhooks_free(s->webhooks);
-    subscriptions_free(s->subscriptions);
-    fetcher_free(s->fetcher);
+    instances_free(s->instances);
     store_stop(s->store, let_go, s);
 }
 
-static void stop_subscriptions(struct server *s)
+static void on_subscriptions_stopped(void *ctx)
 {
+    struct server *s = ctx;
+    webhooks_free(s->webhooks);
+    subscriptions_free(s->subscriptions);
+    fetcher_free(s->fetcher);
+    if (s->instances != NULL)
+        instances_stop(s->instances, stop_store, s);
+    else
+        stop_store(s);
+}
+
+static void on_polls_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    polls_free(s->polls);
     webhooks_stop(s->webhooks);
-    subscriptions_stop(s->subscriptions, stop_store, s);
+    subscriptions_stop(s->subscriptions, on_subscriptions_stopped, s);
+}
+
+static void stop_polls(struct server *s)
+{
+    polls_stop(s->polls, on_polls_stopped, s);
 }
 
 static void on_sessions_stopped(void *ctx)
 {
     struct server *s = ctx;
     session_host_deinit(&s->sessions);
-    stop_subscriptions(s);
+    stop_polls(s);
 }
 
 static void stop_sessions(struct server *s)
@@ -114,11 +135,19 @@ static void on_logs_stopped(void *ctx)
     stop_sessions(s);
 }
 
+static void on_cascade_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    cascade_host_deinit(&s->cascade);
+    log_host_stop(&s->logs, on_logs_stopped, s);
+}
+
+/* What it was doing has been left to the bridge, which archives it. */
 static void on_gateway_stopped(void *ctx)
 {
     struct server *s = ctx;
     gateway_free(s->gateway);
-    log_host_stop(&s->logs, on_logs_stopped, s);
+    cascade_host_stop(&s->cascade, on_cascade_stopped, s);
 }
 
 static void stop_others(void *ctx)
@@ -127,15 +156,21 @@ static void stop_others(void *ctx)
     if (s->gateway != NULL)
         gateway_stop(s->gateway, on_gateway_stopped, s);
     else
-        stop_sessions(s);
+        cascade_host_stop(&s->cascade, on_cascade_stopped, s);
 }
 
-static void stop_surfaces(struct server *s)
+static void stop_lab(void *ctx)
 {
+    struct server *s = ctx;
     if (s->lab.lab != NULL)
         lab_host_stop(&s->lab, stop_others, s);
     else
         stop_others(s);
+}
+
+static void stop_surfaces(struct server *s)
+{
+    tool_host_stop(&s->tools, stop_lab, s);
 }
 
 static void on_http_idle(struct http *http)
@@ -143,15 +178,21 @@ static void on_http_idle(struct http *http)
     stop_surfaces(container_of(http, struct server, http));
 }
 
+static void close_all(struct server *s)
+{
+    tool_host_cut(&s->tools);
+    http_close_all(&s->http);
+}
+
 static void on_drain_limit(struct timer *t)
 {
-    http_close_all(&container_of(t, struct server, drain_limit)->http);
+    close_all(container_of(t, struct server, drain_limit));
 }
 
 void server_drain(struct server *s, struct str why)
 {
     if (s->draining) { /* asked twice: no more patience */
-        http_close_all(&s->http);
+        close_all(s);
         return;
     }
     s->draining = true;
@@ -161,6 +202,7 @@ void server_drain(struct server *s, struct str why)
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     gateway_drain(s->gateway);
     session_host_drain(&s->sessions);
+    tool_host_drain(&s->tools);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
         stop_surfaces(s);
@@ -184,6 +226,8 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- the whole ---- */
 
+#define REFRESH_MS 5000 /* how soon it is seen what other processes did to subscriptions */
+
 static void init_subscriptions(struct server *s)
 {
     const struct config *c = s->config;
@@ -191,6 +235,8 @@ static void init_subscriptions(struct server *s)
                                     .allow_private = c->allow_private_targets};
     s->fetcher = fetcher_new(&s->loop);
     s->subscriptions = subscriptions_new(&s->loop.sched, s->store);
+    if (s->store->shared)
+        subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
     s->webhooks = webhooks_new(&s->loop.sched, s->subscriptions, s->fetcher, policy, s->trace);
     s->subscriptions_surface = (struct subscriptions_surface){
         .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
@@ -223,6 +269,22 @@ static struct str text_or_none(const char *text)
     return text == NULL ? STR_NONE : str_of_cstr(text);
 }
 
+static int init_cascade(struct server *s)
+{
+    struct cascade_host_setup setup = {.config = s->config->cascade.items,
+                                       .loop = &s->loop,
+                                       .store = s->store,
+                                       .fetcher = s->fetcher,
+                                       .http = &s->http,
+                                       .trace = s->trace};
+    if (s->config->cascade.n == 0)
+        return 0;
+    int err = cascade_host_init(&s->cascade, &setup);
+    if (err != 0)
+        trace(s->trace, CASCADE_REFUSED, TRACE_STR("error", STR("no thread to look around with")));
+    return err;
+}
+
 static int init_gateway(struct server *s)
 {
     const struct config *c = s->config;
@@ -230,6 +292,7 @@ static int init_gateway(struct server *s)
                                   .store = s->store,
                                   .feeds = &s->feeds,
                                   .fetcher = s->fetcher,
+                                  .instances = s->instances,
                                   .metrics = &s->metrics,
                                   .trace = s->trace,
                                   .routes = c->routes.items,
@@ -240,6 +303,7 @@ static int init_gateway(struct server *s)
                                   .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
                                   .heartbeat_ms = c->heartbeat_ms};
     char why[256];
+    cascade_host_add_route(&s->cascade, &setup);
     s->gateway = gateway_new(&setup, why, sizeof why);
     if (s->gateway == NULL) {
         trace(s->trace, GATEWAY_FAILED, TRACE_STR("error", str_of_cstr(why)));
@@ -257,10 +321,25 @@ static void init_sessions(struct server *s)
                                         .store = s->store,
                                         .feeds = &s->feeds,
                                         .fetcher = s->fetcher,
+                                        .instances = s->instances,
                                         .http = &s->http,
                                         .durable = &s->durable,
                                         .trace = s->trace,
                                         .long_poll_ms = s->config->long_poll_timeout_ms});
+}
+
+static void init_polls(struct server *s)
+{
+    const struct section_list *polls = &s->config->polls;
+    s->polls = polls_new(&(struct polls_setup){.sched = &s->loop.sched,
+                                               .store = s->store,
+                                               .feeds = &s->feeds,
+                                               .fetcher = s->fetcher,
+                                               .trace = s->trace,
+                                               .configs = polls->items,
+                                               .n_configs = polls->n});
+    s->durable.asked = polls_asked;
+    s->durable.asked_ctx = s->polls;
 }
 
 static int init_logs(struct server *s)
@@ -290,6 +369,22 @@ static int init_lab(struct server *s)
     int err = lab_host_init(&s->lab, &setup, why, sizeof why);
     if (err != 0)
         trace(s->trace, LAB_FAILED, TRACE_STR("error", str_of_cstr(why)));
+    return err;
+}
+
+static int init_tools(struct server *s)
+{
+    char why[512];
+    struct tool_host_setup setup = {.config = s->config,
+                                    .loop = &s->loop,
+                                    .http = &s->http,
+                                    .store = s->store,
+                                    .sessions = s->sessions.view,
+                                    .fetcher = s->fetcher,
+                                    .trace = s->trace};
+    int err = tool_host_init(&s->tools, &setup, why, sizeof why);
+    if (err != 0)
+        trace(s->trace, TOOLS_FAILED, TRACE_STR("error", str_of_cstr(why)));
     return err;
 }
 
@@ -382,9 +477,10 @@ int server_init(struct server *s, const struct config *config, const struct trac
         return ERR_IO;
     }
     timer_init(&s->drain_limit, on_drain_limit);
-    char why[512];
+    char why[512], store[512];
+    storage_name(config, store, sizeof store);
     if (storage_open(&s->storage, &s->loop, config, trace_to, why, sizeof why) != 0) {
-        trace(s->trace, STORE_FAILED, TRACE_STR("store", str_of_cstr(config->store)),
+        trace(s->trace, STORE_FAILED, TRACE_STR("store", str_of_cstr(store)),
               TRACE_STR("error", str_of_cstr(why)));
         loop_deinit(&s->loop);
         tls_unref(s->tls);
@@ -392,17 +488,24 @@ int server_init(struct server *s, const struct config *config, const struct trac
     }
     s->store = s->storage.store;
     feeds_init(&s->feeds, s->store);
-    trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(config->store)));
+    trace(s->trace, STORE_OPEN, TRACE_STR("store", str_of_cstr(store)));
+    if (s->store->shared)
+        s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
     init_subscriptions(s);
     init_principals(s);
     init_sessions(s);
+    init_polls(s);
     init_signals(s);
-    err = init_gateway(s);
+    err = init_cascade(s);
+    if (err == 0)
+        err = init_gateway(s);
     if (err == 0)
         err = init_logs(s);
     if (err == 0)
         err = init_lab(s);
+    if (err == 0)
+        err = init_tools(s);
     if (err == 0)
         err = listen_all(s);
     if (err != 0) {

@@ -3,6 +3,7 @@
 #ifndef SERVER_H
 #define SERVER_H
 
+#include "cascade_host.h"
 #include "engine/subscriber.h"
 #include "http/http.h"
 #include "net/loop.h"
@@ -10,6 +11,7 @@
 #include "storage.h"
 #include "lab_host.h"
 #include "session_host.h"
+#include "tool_host.h"
 #include "surface/durable.h"
 #include "surface/status.h"
 #include "surface/subscriptions.h"
@@ -19,7 +21,9 @@
 struct config;
 struct fetcher;
 struct gateway;
+struct instances;
 struct listener;
+struct polls;
 struct principals;
 struct store;
 struct tls;
@@ -33,6 +37,7 @@ struct server {
     struct storage storage;
     struct store *store; /* storage.store */
     struct feeds feeds;
+    struct instances *instances; /* NULL: the store is ours alone */
     struct http http;
     struct status status;
     struct durable durable;
@@ -42,11 +47,14 @@ struct server {
     struct subscriptions_surface subscriptions_surface;
     struct principals *principals; /* NULL: no callers are configured */
     struct str *capabilities;      /* of all of them */
+    struct cascade_host cascade;   /* cascade.cascade == NULL: none */
     struct gateway *gateway;
     struct session_host sessions;
     struct log_host logs;
+    struct polls *polls;
     struct lab_host lab; /* lab.lab == NULL: none */
-    struct tls *tls;     /* for TCP listeners; NULL: plain */
+    struct tool_host tools;
+    struct tls *tls; /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;
     uv_signal_t on_term, on_int, on_hup;

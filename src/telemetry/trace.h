@@ -34,6 +34,8 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
     X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
     X(STORE_FAILED, TRACE_ERROR, "cannot open the store {}: {}")                                   \
+    X(STORE_REDIS_UP, TRACE_INFO, "Redis answers: {}")                                             \
+    X(STORE_REDIS_DOWN, TRACE_WARN, "Redis does not answer, the store waits for it: {}")           \
     X(STORE_STOPPED, TRACE_ERROR,                                                                  \
       "the disk failed: nothing is written any more, reads go on; restart when it works: {}")      \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
@@ -49,10 +51,21 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
     X(SESSION_UPSTREAM_FAILED, TRACE_WARN,                                                         \
       "the upstream has not answered {}: {}; next try in {} ms")                                   \
+    X(POLL_FAILED, TRACE_WARN, "polling for {} failed: {}; next try in {} ms")                     \
+    X(POLL_ENDED, TRACE_WARN, "polling for {} has ended: {}")                                      \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(LOGS_FAILED, TRACE_ERROR, "cannot serve logs: {}")                                           \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
+    X(CASCADE_REFUSED, TRACE_ERROR, "cannot set up the Cascade bridge: {}")                        \
+    X(CASCADE_FOUND, TRACE_INFO, "the editor's language server is process {} at {}")               \
+    X(CASCADE_FAILED, TRACE_INFO, "no language server can be asked: {}")                           \
+    X(CASCADE_FLOW_FAILED, TRACE_DEBUG, "the Cascade {} failed with {}: {}")                       \
+    X(CASCADE_ARCHIVED, TRACE_INFO, "archived the Cascade {}, which was left behind")              \
+    X(CASCADE_LEFT, TRACE_WARN, "the Cascade {} could not be archived: {}")                        \
     X(LAB_FAILED, TRACE_ERROR, "cannot set up the Lab: {}")                                        \
+    X(TOOLS_FAILED, TRACE_ERROR, "cannot set up the tools: {}")                                    \
+    X(AUDIT_FAILED, TRACE_ERROR, "a call of a tool could not be put on record in {}: {}")          \
+    X(CURSOR_KEY, TRACE_WARN, "ATD_CURSOR_SIGNING_KEY is not used, {}; a random key is")           \
     X(GATEWAY, TRACE_INFO, "{}")
 
 enum trace_kind {

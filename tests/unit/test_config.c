@@ -3,10 +3,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "caller_config.h"
+#include "cascade_config.h"
 #include "route_config.h"
 #include "log_config.h"
+#include "pages_config.h"
 #include "session_config.h"
 #include "telemetry/trace.h"
+#include "tool_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -446,6 +449,85 @@ static void settings_of_logs_are_checked(void **state)
     assert_refused(f, STR("[log a]\npath = x\n[log a]\n"), "3: there is a section [log a] already");
 }
 
+static void tools_are_read(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(
+        load_file(f, STR("[tool db:rows]\ncommand = psql -c 'select * from t'\n"
+                         "command = \"\" a\"b c\"d\ndescription = All rows.\n"
+                         "input-schema = {\"type\":\"object\"}\ncapability = db:read\n"
+                         "timeout = 5s\nmax-output = 1m\npage-rows = 7\npage-bytes = 2k\n"
+                         "parallel = 1\nmax-memory = 64m\n"
+                         "[tool asked]\nurl = http://127.0.0.1:1/x\n")),
+        0);
+    assert_int_equal(f->c.tools.n, 2);
+    const struct tool_config *t = f->c.tools.items;
+    char **words = tool_command_words(&t[0]);
+    const char *expected[] = {"psql", "-c", "select * from t", "", "ab cd"};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_string_equal(words[i], expected[i]);
+    assert_null(words[5]);
+    free(words);
+    assert_string_equal(t[0].name, "db:rows");
+    assert_string_equal(t[0].input_schema, "{\"type\":\"object\"}");
+    assert_string_equal(t[0].capability, "db:read");
+    assert_int_equal(t[0].timeout_ms, 5000);
+    assert_int_equal(t[0].max_output, 1 << 20);
+    assert_int_equal(t[0].page_rows, 7);
+    assert_int_equal(t[0].page_bytes, 2048);
+    assert_int_equal(t[0].parallel, 1);
+    assert_int_equal(t[0].max_memory, 64 << 20);
+    assert_string_equal(t[1].url, "http://127.0.0.1:1/x");
+    assert_int_equal(t[1].timeout_ms, 30000);
+    assert_int_equal(t[1].max_output, 16 << 20);
+    assert_int_equal(t[1].page_rows, 100);
+    assert_int_equal(t[1].page_bytes, 64 << 10);
+    assert_int_equal(t[1].parallel, 4);
+    assert_int_equal(t[1].max_memory, 1 << 30);
+}
+
+static void a_schema_may_be_a_file(void **state)
+{
+    struct fixture *f = *state;
+    char schema[] = "/tmp/test_config.XXXXXX", text[256];
+    close(mkstemp(schema));
+    FILE *to = fopen(schema, "w");
+    fputs("{\n  \"type\": \"object\"\n}\n", to);
+    fclose(to);
+    snprintf(text, sizeof text, "[tool a]\ncommand = a\ninput-schema = @%s\n", schema);
+    int err = load_file(f, str_of_cstr(text));
+    unlink(schema);
+    assert_int_equal(err, 0);
+    const struct tool_config *t = f->c.tools.items;
+    assert_string_equal(t[0].input_schema, "{\n  \"type\": \"object\"\n}\n");
+}
+
+static void settings_of_tools_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_refused(f, STR("[tool a]\n"), "1: [tool a]: a tool needs a command or a url");
+    assert_refused(f, STR("[tool a]\ncommand = '' x\n"),
+                   "1: [tool a]: a tool needs a command or a url");
+    assert_refused(f, STR("[tool a]\ncommand = x\nurl = http://h/\n"),
+                   "1: [tool a]: command and url are both set; a tool has one of them");
+    assert_refused(f, STR("[tool a b]\n"),
+                   "1: [tool a b]: a tool's name is made of up to 128 letters, digits and -._:");
+    assert_refused(f, STR("[tool a]\ncommand = a 'b\n"),
+                   "2: command 'a 'b': a quote is opened and not closed");
+    assert_refused(f, STR("[tool a]\nurl = ftp://h/\n"),
+                   "2: url: expected http://HOST/PATH or https://HOST/PATH, got 'ftp://h/'");
+    assert_refused(f, STR("[tool a]\ncommand = x\ncapability = wroker\n"),
+                   "3: capability 'wroker': no such capability; did you mean worker?");
+    assert_refused(f, STR("[tool a]\ncommand = x\ninput-schema = {\"type\":\"array\"}\n"),
+                   "1: [tool a]: input-schema is not a JSON object, or its type is not object");
+    assert_refused(f, STR("[tool a]\ncommand = x\ninput-schema = [1]\n"),
+                   "1: [tool a]: input-schema is not a JSON object, or its type is not object");
+    assert_refused(f, STR("[tool a]\ncommand = x\ninput-schema = @/nowhere/at/all\n"),
+                   "1: [tool a]: /nowhere/at/all cannot be read: No such file or directory");
+    assert_refused(f, STR("[tool a]\ncommand = x\ntimeout = 2h\n"),
+                   "3: timeout: expected a duration between 10ms and 1h, got '2h'");
+}
+
 static const struct session_config *session(const struct fixture *f)
 {
     assert_int_equal(f->c.session.n, 1);
@@ -530,13 +612,79 @@ static void settings_of_sessions_are_checked(void **state)
                    "2: max-message: expected a size between 1k and 64m, got '65m'");
 }
 
+static const struct cascade_config *cascade(const struct fixture *f)
+{
+    assert_int_equal(f->c.cascade.n, 1);
+    return f->c.cascade.items;
+}
+
+static void cascade_takes_every_setting(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("data = d\n")), 0);
+    assert_int_equal(f->c.cascade.n, 0);
+    config_deinit(&f->c);
+    assert_int_equal(load_file(f, STR("[cascade]\n"
+                                      "target = http://localhost:42100/\n"
+                                      "csrf-token = abc-1\n"
+                                      "api-key = cog_x\n"
+                                      "version = 2.1.0\n"
+                                      "timeout = 1m\n"
+                                      "parallel = 3\n")),
+                     0);
+    assert_string_equal(cascade(f)->target, "http://127.0.0.1:42100");
+    assert_string_equal(cascade(f)->csrf_token, "abc-1");
+    assert_string_equal(cascade(f)->api_key, "cog_x");
+    assert_string_equal(cascade(f)->version, "2.1.0");
+    assert_int_equal(cascade(f)->timeout_ms, 60000);
+    assert_int_equal(cascade(f)->parallel, 3);
+    config_deinit(&f->c);
+    assert_int_equal(load_file(f, STR("[cascade]\ntarget = discover\n")), 0);
+    assert_string_equal(cascade(f)->target, "discover");
+    assert_null(cascade(f)->csrf_token);
+    assert_null(cascade(f)->api_key);
+    assert_int_equal(cascade(f)->timeout_ms, 300000);
+    config_deinit(&f->c);
+    setenv("WINDSURF_CSRF_TOKEN", "of-env", 1);
+    assert_int_equal(load_file(f, STR("[cascade]\ntarget = http://[::1]:1\n")), 0);
+    unsetenv("WINDSURF_CSRF_TOKEN");
+    assert_string_equal(cascade(f)->target, "http://[::1]:1");
+    assert_string_equal(cascade(f)->csrf_token, "of-env");
+}
+
+static void settings_of_cascade_are_checked(void **state)
+{
+    static const char *const elsewhere[] = {"192.168.1.1", "localhost.example", "0.0.0.0"};
+    struct fixture *f = *state;
+    assert_refused(f, STR("[cascade]\n"),
+                   "1: [cascade] needs a line `target = http://127.0.0.1:PORT|discover`");
+    assert_refused(f, STR("[cascade]\ntarget = http://127.0.0.1:1\n"),
+                   "1: [cascade]: csrf-token is missing; give it, or WINDSURF_CSRF_TOKEN in the "
+                   "environment, or let it be found with target = discover");
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        char file[128], why[256];
+        snprintf(file, sizeof file, "[cascade]\ntarget = http://%s:1\n", elsewhere[i]);
+        snprintf(why, sizeof why,
+                 "2: target 'http://%s:1': a language server is spoken to on this machine only: "
+                 "127.0.0.1 or ::1",
+                 elsewhere[i]);
+        assert_refused(f, str_of_cstr(file), why);
+    }
+    assert_refused(f, STR("[cascade]\ntarget = https://127.0.0.1:1\n"),
+                   "2: target: expected http://127.0.0.1:PORT or discover, got "
+                   "'https://127.0.0.1:1'");
+    assert_refused(f, STR("[cascade]\ncsrf-token = a b\n"), "2: csrf-token: expected TOKEN");
+    assert_refused(f, STR("[cascade]\ntarget = discover\n[cascade]\n"),
+                   "3: there is a section [cascade] already");
+}
+
 static void headers_of_sections_are_checked(void **state)
 {
     static const char *const form = "2: a section is written `[KIND NAME]` on a line of its own";
     struct fixture *f = *state;
     assert_refused(f, STR("\n[server]\ndata = x\n"),
                    "2: unknown section [server]; there are [route PATH], [caller NAME], [session], "
-                   "[log NAME] and [lab]");
+                   "[log NAME], [lab], [poll NAME], [tool NAME], [pages] and [cascade]");
     assert_refused(f, STR("data = x\n  [routes /a]\n"),
                    "2: unknown section [routes]; did you mean [route PATH]?");
     assert_refused(f, STR("data = x\n[route]\n"), "2: the section needs a name: [route PATH]");
@@ -589,6 +737,65 @@ static void ten_thousand_sections_are_too_many(void **state)
     buf_deinit(&text);
 }
 
+static const struct pages_config *pages(const struct fixture *f)
+{
+    assert_int_equal(f->c.pages.n, 1);
+    return f->c.pages.items;
+}
+
+static void pages_are_read(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("data = d\n")), 0);
+    assert_int_equal(pages(f)->cursor_ttl_ms, 300000);
+    assert_null(pages(f)->cursor_session);
+    assert_null(pages(f)->audit);
+    assert_false(pages(f)->require_bearer);
+    config_deinit(&f->c);
+    assert_int_equal(load_file(f, STR("[pages]\ncursor-ttl = 1h\ncursor-session = AQIDBAUGBwg\n"
+                                      "audit = /a\nrequire-bearer = yes\n"
+                                      "allow-origin = https://a.example\n"
+                                      "capabilities = worker, a:b\n")),
+                     0);
+    assert_int_equal(pages(f)->cursor_ttl_ms, 3600000);
+    assert_memory_equal(pages(f)->session, "\1\2\3\4\5\6\7\10", 8);
+    assert_string_equal(pages(f)->audit, "/a");
+    assert_true(pages(f)->require_bearer);
+    assert_int_equal(pages(f)->allow_origin.n, 1);
+    assert_string_equal(pages(f)->capabilities.items[1], "a:b");
+    config_deinit(&f->c);
+    assert_refused(f, STR("[pages]\ncursor-session = AQID\n"),
+                   "2: cursor-session: expected 8 bytes in base64, got 'AQID'");
+    assert_refused(f, STR("[pages]\nallow-origin = https://a.example/path\n"),
+                   "2: allow-origin: expected http://HOST or https://HOST, got "
+                   "'https://a.example/path'");
+    assert_refused(f, STR("[pages]\ncapabilities = wroker\n"),
+                   "2: capabilities 'wroker': no such capability; did you mean worker?");
+    assert_refused(f, STR("[pages]\ncursor-ttl = 1ms\n"),
+                   "2: cursor-ttl: expected a duration between 1s and 7d, got '1ms'");
+}
+
+static void the_socket_of_tools_is_found(void **state)
+{
+    struct fixture *f = *state;
+    setenv("ATD_SOCK", "/from/atd", 1);
+    assert_int_equal(load_file(f, STR("data = d\n")), 0);
+    assert_string_equal(f->c.tools_socket, "/from/atd");
+    config_deinit(&f->c);
+    assert_int_equal(LOAD(f, "--tools-socket=/from/flag"), 0);
+    assert_string_equal(f->c.tools_socket, "/from/flag");
+    config_deinit(&f->c);
+    setenv("ATD_SOCK", "", 1);
+    assert_int_equal(load_file(f, STR("data = d\n")), 0);
+    assert_null(f->c.tools_socket);
+    unsetenv("ATD_SOCK");
+    config_deinit(&f->c);
+    char flag[200] = "--tools-socket=";
+    memset(flag + 15, 'x', 108);
+    assert_int_equal(LOAD(f, flag), ERR_SYNTAX);
+    assert_non_null(strstr(f->why, "the path of a Unix socket has at most 107 bytes"));
+}
+
 static void secrets_come_from_the_environment_alone(void **state)
 {
     struct fixture *f = *state;
@@ -601,9 +808,11 @@ static void secrets_come_from_the_environment_alone(void **state)
     setenv("SSE_RESUME_SECRET", "", 1);
     setenv("HMAC_SECRET", "general", 1);
     setenv("SSE_RESUME_SECRET_PREVIOUS", "before", 1);
+    setenv("ATD_CURSOR_SIGNING_KEY", "key", 1);
     assert_int_equal(load_file(f, STR("data = x\n")), 0);
     assert_string_equal(f->c.resume_secret, "general");
     assert_string_equal(f->c.resume_secret_previous, "before");
+    assert_string_equal(f->c.cursor_key, "key");
     config_deinit(&f->c);
     assert_null(f->c.resume_secret);
 
@@ -612,6 +821,7 @@ static void secrets_come_from_the_environment_alone(void **state)
     unsetenv("SSE_RESUME_SECRET");
     unsetenv("HMAC_SECRET");
     unsetenv("SSE_RESUME_SECRET_PREVIOUS");
+    unsetenv("ATD_CURSOR_SIGNING_KEY");
     assert_int_equal(err, 0);
     assert_string_equal(f->c.resume_secret, "special");
     config_deinit(&f->c);
@@ -632,11 +842,14 @@ static void values_are_checked(void **state)
     static const struct {
         const char *arg, *why;
     } cases[] = {
-        {"--store=disk", "--store: expected embedded or memory, got 'disk'"},
+        {"--store=disk", "--store: expected embedded, memory or the URL of a Redis, got 'disk'"},
+        {"--store=rdis://:secret@localhost", "--store: expected embedded, memory or URL"},
         {"--sync=sometimes", "--sync: expected always, interval:MS or never, got 'sometimes'"},
         {"--sync=interval:0", "--sync: expected always, interval:MS or never, got 'interval:0'"},
-        {"--store=redis://localhost",
-         "--store 'redis://localhost': this build has no Redis store; expected embedded or memory"},
+        {"--store=redis://:secret@localhost?prefix={x}",
+         "--store: prefix= is 1 to 64 letters, digits and ._-:"},
+        {"--store=redis://:secret@localhost?wait=100",
+         "--store: wait= is a number of replicas up to 16"},
         {"--public-url=example.org",
          "--public-url: expected http://HOST or https://HOST, got 'example.org'"},
         {"--public-url=http://a/?b",
@@ -853,8 +1066,15 @@ int main(void)
         TEST(settings_of_sessions_are_checked),
         TEST(logs_are_read),
         TEST(settings_of_logs_are_checked),
+        TEST(tools_are_read),
+        TEST(a_schema_may_be_a_file),
+        TEST(settings_of_tools_are_checked),
+        TEST(cascade_takes_every_setting),
+        TEST(settings_of_cascade_are_checked),
         TEST(headers_of_sections_are_checked),
         TEST(ten_thousand_sections_are_too_many),
+        TEST(pages_are_read),
+        TEST(the_socket_of_tools_is_found),
         TEST(secrets_come_from_the_environment_alone),
         TEST(broken_lines_are_refused),
         TEST(a_file_that_cannot_be_read_is_named),
