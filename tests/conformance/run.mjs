@@ -4,6 +4,7 @@
 //
 //   TIDEMARK_BIN    the binary to start
 //   TIDEMARK_ARGS   more flags of `serve`; they come last and win, so that other stores can be run
+//   TIDEMARK_REDIS  set: on a redis-server of its own, which is ended afterwards
 //   TIDEMARK_TLS    set: over TLS, with a certificate made on the spot
 //   arguments       go to vitest, e.g. -t "name of a test" (the count is then not checked)
 import { execFileSync, spawn } from "node:child_process";
@@ -22,6 +23,7 @@ const STOP_MS = 15_000;
 const here = dirname(fileURLToPath(import.meta.url));
 const binary = process.env.TIDEMARK_BIN;
 const moreFlags = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
+const onRedis = Boolean(process.env.TIDEMARK_REDIS);
 const secure = Boolean(process.env.TIDEMARK_TLS);
 const vitestFlags = process.argv.slice(2);
 
@@ -61,10 +63,23 @@ function makeCertificate(folder) {
     return { cert, flags: ["--tls-cert", cert, "--tls-key", key] };
 }
 
-async function startServer(tls) {
+/** On a Unix socket, with nothing kept; gone when this process is. */
+async function startRedis(folder) {
+    const socket = join(folder, "redis.socket");
+    const kept = ["--save", "", "--appendonly", "no", "--dir", folder];
+    const child = spawn("redis-server", ["--port", "0", "--unixsocket", socket, ...kept], {
+        stdio: "ignore",
+    });
+    const ended = once(child, "exit");
+    ended.catch(() => {});
+    process.once("exit", () => child.kill("SIGKILL"));
+    return { store: `unix:${socket}`, stop: () => (child.kill("SIGKILL"), ended) };
+}
+
+async function startServer(tls, store) {
     const port = await freePort();
     const listen = ["--listen", `127.0.0.1:${port}`, ...tls.flags];
-    const args = ["serve", "--store", "memory", ...listen, ...moreFlags];
+    const args = ["serve", "--store", store, ...listen, ...moreFlags];
     const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     const server = { child, port, output: "", ended: once(child, "exit") };
     server.ended.catch(() => {}); // a binary that cannot be started is reported below
@@ -117,12 +132,17 @@ async function main() {
     const folder = await mkdtemp(join(tmpdir(), "tidemark-conformance-"));
     try {
         const tls = secure ? makeCertificate(folder) : { flags: [] };
-        const server = await startServer(tls);
+        const redis = onRedis ? await startRedis(folder) : { store: "memory", stop: () => {} };
         let report;
         try {
-            report = await runSuite(server.port, tls, folder);
+            const server = await startServer(tls, redis.store);
+            try {
+                report = await runSuite(server.port, tls, folder);
+            } finally {
+                await stopServer(server);
+            }
         } finally {
-            await stopServer(server);
+            await redis.stop();
         }
         const { numPassedTests: passed, numFailedTests: failed } = report;
         for (const { assertionResults } of report.testResults)

@@ -17,7 +17,7 @@ function section(head, settings) {
  *   session   settings of the section [session]; null: no such section
  *   callers   name -> { token, capabilities }
  */
-async function configure(t, { session = { handler: "echo" }, callers = {} }) {
+export async function configure(t, { session = { handler: "echo" }, callers = {} }) {
     const file = join(await tempFolder(t), "tidemark.ini");
     let text = session ? section("session", session) : "";
     for (const [name, { token, ...settings }] of Object.entries(callers)) {

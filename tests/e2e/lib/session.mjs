@@ -374,3 +374,21 @@ export class PairPeer {
         return this.#call;
     }
 }
+
+/** Opens each call through another peer than the one before. */
+export class WanderingPeer {
+    #peers;
+    #n = 0;
+
+    constructor(peers) {
+        this.#peers = peers;
+    }
+
+    open(...args) {
+        return this.#peers[this.#n++ % this.#peers.length].open(...args);
+    }
+
+    cut() {
+        for (const peer of this.#peers) peer.cut();
+    }
+}

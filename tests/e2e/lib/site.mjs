@@ -28,6 +28,11 @@ export class Site {
         defer(t, () => (this.over = true));
     }
 
+    /** What net.connect takes. */
+    get where() {
+        return { host: "127.0.0.1", port: this.port };
+    }
+
     url(name, query = "") {
         return `${this.base}/v1/stream/${name}${query}`;
     }
