@@ -19,20 +19,26 @@ static void append_report(const struct pump *p, const char *key, const struct sp
     report_add(r, sub, (double)hist_at(&p->latency, 0.99) / 1e3);
 }
 
-static void measure(struct bench *b, const char *key, const char *type, unsigned n, unsigned depth)
+void measure_appends(struct bench *b, const char *key, const char *type, unsigned streams,
+                     unsigned n, unsigned depth, double seconds)
 {
-    struct appends run = appends_of(b, key, type, STREAMS, n, depth);
+    struct appends run = appends_of(b, key, type, streams, n, depth);
     progress("%s: %u connections, at most %u under way on each", key, n, depth);
     appends_open(&run);
     pump_start(&run.pump);
     swarm_run_for(&b->swarm, WARM_UP_S);
     memset(&run.pump.latency, 0, sizeof run.pump.latency);
     struct spent spent = spent_begin(b);
-    swarm_run_for(&b->swarm, b->seconds);
+    swarm_run_for(&b->swarm, seconds);
     spent_end(b, &spent);
     if (!b->swarm.failed)
         append_report(&run.pump, key, &spent);
     appends_close(&run);
+}
+
+static void measure(struct bench *b, const char *key, const char *type, unsigned n, unsigned depth)
+{
+    measure_appends(b, key, type, STREAMS, n, depth, b->seconds);
 }
 
 void phase_append_64(struct bench *b)

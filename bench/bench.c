@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <arpa/inet.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,33 +12,45 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* Stores as bits. */
+#define LOCAL    (1u << STORE_MEMORY | EMBEDDED)
+#define EMBEDDED (1u << STORE_EMBEDDED)
+#define REDIS    (1u << STORE_REDIS | 1u << STORE_REDIS_AOF)
+
 static const struct phase {
     const char *name;
     const char *group; /* `--only GROUP` takes all of it */
     void (*run)(struct bench *b);
     const char *help;
+    unsigned stores; /* that it is measured with, unless others are chosen */
 } phases[] = {
-    {"append-64", "append", phase_append_64, "256-byte appends over 64 connections"},
-    {"append-256", "append", phase_append_256, "the same over 256"},
-    {"append-64x16", "append", phase_append_64x16, "the same over 64, pipelining 16"},
-    {"json-64", "append-json", phase_json_64, "appends of a 256-byte JSON object, 64 connections"},
-    {"json-256", "append-json", phase_json_256, "the same over 256"},
-    {"json-64x16", "append-json", phase_json_64x16, "the same over 64, pipelining 16"},
-    {"spread", "store", phase_spread, "appends over 64 and 10,000 streams; checkpoints"},
-    {"create", "store", phase_create, "new streams over 64 connections"},
-    {"fanout", "live", phase_fanout, "one stream delivered to 500 SSE readers"},
-    {"tokens", "live", phase_tokens, "64 chats, each one writer and one SSE reader"},
-    {"replay", "read", phase_replay, "a million events read as SSE and by GET"},
-    {"catchup", "store", phase_catchup, "256 MB by GET, from where they rest"},
-    {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind"},
-    {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens"},
-    {"streams", "store", phase_streams, "100,000 streams: restart, memory"},
+    {"append-64", "append", phase_append_64, "256-byte appends over 64 connections", LOCAL},
+    {"append-256", "append", phase_append_256, "the same over 256", LOCAL},
+    {"append-64x16", "append", phase_append_64x16, "the same over 64, pipelining 16", LOCAL},
+    {"json-64", "append-json", phase_json_64, "appends of a 256-byte JSON object, 64 connections",
+     LOCAL},
+    {"json-256", "append-json", phase_json_256, "the same over 256", LOCAL},
+    {"json-64x16", "append-json", phase_json_64x16, "the same over 64, pipelining 16", LOCAL},
+    {"spread", "store", phase_spread, "appends over 64 and 10,000 streams; checkpoints", LOCAL},
+    {"create", "store", phase_create, "new streams over 64 connections", LOCAL},
+    {"fanout", "live", phase_fanout, "one stream delivered to 500 SSE readers", LOCAL},
+    {"tokens", "live", phase_tokens, "64 chats, each one writer and one SSE reader", LOCAL},
+    {"replay", "read", phase_replay, "a million events read as SSE and by GET", LOCAL},
+    {"catchup", "store", phase_catchup, "256 MB by GET, from where they rest", LOCAL},
+    {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind", LOCAL},
+    {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens", LOCAL},
+    {"streams", "store", phase_streams, "100,000 streams: restart, memory", LOCAL},
     {"gateway", "gateway", phase_gateway,
-     "SSE backends: what the gateway adds, how many it carries"},
-    {"session-1", "sessions", phase_session_1, "one session: chunks to ack and event"},
-    {"session-1k", "sessions", phase_session_1k, "1,000 sessions: the same, opening, memory"},
-    {"logs", "logs", phase_logs, "polls near the end of a log of 1 MB and of 1 GB"},
-    {"cursors", "pages", phase_cursors, "cursors issued and verified; no server"},
+     "SSE backends: what the gateway adds, how many it carries", LOCAL},
+    {"session-1", "sessions", phase_session_1, "one session: chunks to ack and event", LOCAL},
+    {"session-1k", "sessions", phase_session_1k, "1,000 sessions: the same, opening, memory",
+     LOCAL},
+    {"redis-1", "redis", phase_redis_1,
+     "appends and fan-out over a Redis, beside the embedded store", EMBEDDED | REDIS},
+    {"redis-2", "redis", phase_redis_2, "the same by two servers over one Redis", REDIS},
+    {"redis-idle", "redis", phase_redis_idle, "10,000 streams: memory of Redis", 1u << STORE_REDIS},
+    {"logs", "logs", phase_logs, "polls near the end of a log of 1 MB and of 1 GB", LOCAL},
+    {"cursors", "pages", phase_cursors, "cursors issued and verified; no server", LOCAL},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 
@@ -46,7 +59,7 @@ struct settings {
     const char *url, *data;
     pid_t pid;
     unsigned chosen; /* bit i: phases[i] */
-    unsigned stores; /* bit i: store_names[i] */
+    unsigned stores; /* chosen ones: bit i: store_names[i] */
     double seconds;
     bool json;
 };
@@ -60,19 +73,31 @@ void progress(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
+static uint64_t cpu_ns(const struct bench *b)
+{
+    return server_cpu_ns(&b->server) + server_cpu_ns(&b->second);
+}
+
+static uint64_t others_ns(const struct bench *b)
+{
+    uint64_t others = server_others_ns(&b->server);
+    uint64_t ours = server_cpu_ns(&b->second) + server_cpu_ns(&b->redis);
+    return others > ours ? others - ours : 0;
+}
+
 struct spent spent_begin(const struct bench *b)
 {
     return (struct spent){.start_ns = clock_mono_ns(),
-                          .cpu_ns = server_cpu_ns(&b->server),
-                          .others_ns = server_others_ns(&b->server),
+                          .cpu_ns = cpu_ns(b),
+                          .others_ns = others_ns(b),
                           .memory = server_memory(&b->server)};
 }
 
 void spent_end(const struct bench *b, struct spent *s)
 {
     s->seconds = (double)(clock_mono_ns() - s->start_ns) / 1e9;
-    s->cpu_seconds = (double)(server_cpu_ns(&b->server) - s->cpu_ns) / 1e9;
-    double others = ((double)server_others_ns(&b->server) - (double)s->others_ns) / 1e9;
+    s->cpu_seconds = (double)(cpu_ns(b) - s->cpu_ns) / 1e9;
+    double others = ((double)others_ns(b) - (double)s->others_ns) / 1e9;
     if (others < 0) /* the clocks differ in grain */
         others = 0;
     s->others = others / s->seconds / (double)sysconf(_SC_NPROCESSORS_ONLN);
@@ -92,6 +117,27 @@ void row_spent(struct row *row, const struct bench *b, const struct spent *s, do
 
 /* ---- servers of ours ---- */
 
+static bool is_redis(const struct bench *b)
+{
+    return REDIS & 1u << b->report.store;
+}
+
+static int begin_redis(struct bench *b)
+{
+    struct server_plan plan = {.is_redis = true, .cpu = SERVER_CPU_REST};
+    if (b->report.store == STORE_REDIS_AOF) {
+        if (data_make(b->data_under, b->redis_data) != 0)
+            return -1;
+        plan.data = b->redis_data;
+    }
+    if (server_start(&b->redis, &plan) != 0)
+        return -1;
+    snprintf(b->redis_url, sizeof b->redis_url, "redis://127.0.0.1:%u",
+             ntohs(b->redis.at.sin_port));
+    b->plan.store = b->redis_url;
+    return 0;
+}
+
 int bench_begin(struct bench *b)
 {
     b->plan.store = store_names[b->report.store];
@@ -101,6 +147,8 @@ int bench_begin(struct bench *b)
             return -1;
         b->plan.data = b->data;
     }
+    if (is_redis(b) && begin_redis(b) != 0)
+        return -1;
     int failed = server_start(&b->server, &b->plan);
     b->swarm.to = b->server.at;
     return failed;
@@ -108,10 +156,15 @@ int bench_begin(struct bench *b)
 
 int bench_end(struct bench *b, uint64_t *instructions)
 {
-    int failed = server_stop(&b->server, instructions);
+    b->swarm.also = (struct sockaddr_in){0};
+    int failed = server_stop(&b->second, NULL);
+    failed |= server_stop(&b->server, instructions);
+    failed |= server_stop(&b->redis, NULL);
     if (*b->data)
         data_remove(b->data);
-    b->data[0] = '\0';
+    if (*b->redis_data)
+        data_remove(b->redis_data);
+    b->data[0] = b->redis_data[0] = '\0';
     return failed;
 }
 
@@ -142,6 +195,15 @@ void bench_renew(struct bench *b)
         swarm_fail(&b->swarm, "the server did not end, or another did not start");
 }
 
+void bench_second(struct bench *b)
+{
+    if (!b->server.ours || b->swarm.failed)
+        return;
+    if (server_start(&b->second, &b->plan) != 0)
+        swarm_fail(&b->swarm, "a second server did not start");
+    b->swarm.also = b->second.at;
+}
+
 /* ---- settings ---- */
 
 static void usage(FILE *to)
@@ -150,7 +212,8 @@ static void usage(FILE *to)
         "usage: bench --server PATH [--args \"...\"] [options]\n"
         "       bench --url http://ADDRESS:PORT [--pid PID] [options]\n\n"
         "  --server PATH   start this server for each phase, and stop it\n"
-        "  --store NAME    memory or embedded; default: each phase with both, in turn\n"
+        "  --store NAME    memory, embedded, redis (that keeps no log) or redis-aof (that syncs);\n"
+        "                  default: each phase with all that it is for, in turn\n"
         "  --data DIR      where the embedded store makes its folder; default: $TMPDIR, /var/tmp\n"
         "  --args \"...\"    further arguments for the server\n"
         "  --url URL       measure a server that runs already\n"
@@ -184,7 +247,7 @@ static int choose_store(struct settings *s, const char *name)
             s->stores |= 1u << i;
             return 0;
         }
-    fprintf(stderr, "bench: --store takes memory or embedded\n");
+    fprintf(stderr, "bench: --store takes memory, embedded, redis or redis-aof\n");
     return -1;
 }
 
@@ -233,8 +296,8 @@ static int parse(struct settings *s, int argc, char **argv)
         usage(stderr);
         return -1;
     }
-    if (s->stores == 0)
-        s->stores = s->url ? 1u << STORE_MEMORY : (1u << STORES) - 1;
+    if (s->stores == 0 && s->url)
+        s->stores = 1u << STORE_MEMORY;
     return 0;
 }
 
@@ -265,12 +328,22 @@ static int run_phase(struct bench *b, const struct settings *s, const struct pha
     return -1;
 }
 
+static bool has_redis(void)
+{
+    return system("command -v redis-server >/dev/null") == 0;
+}
+
 static int run_stores(struct bench *b, const struct settings *s, const struct phase *phase)
 {
+    unsigned stores = s->stores ? s->stores : phase ? phase->stores : LOCAL;
     for (unsigned i = 0; i < STORES; i++) {
-        if (!(s->stores & 1u << i))
+        if (!(stores & 1u << i))
             continue;
         b->report.store = (enum store)i;
+        if (is_redis(b) && !has_redis()) {
+            progress("there is no redis-server: nothing is measured with it");
+            continue;
+        }
         if (!s->url)
             progress("%s store:", store_names[i]);
         if ((phase ? run_phase(b, s, phase) : count_instructions(b)) != 0)
@@ -302,7 +375,7 @@ static void say_where(const struct bench *b, FILE *to)
 {
     bool memory;
     const char *name = data_file_system(b->data_under, &memory);
-    fprintf(to, "embedded store: in %s, on %s%s\n", b->data_under, name,
+    fprintf(to, "what is on disk: in %s, on %s%s\n", b->data_under, name,
             memory ? ", which is memory and no disk: a sync costs nothing there" : "");
 }
 
@@ -323,7 +396,7 @@ int main(int argc, char **argv)
         return 1;
     }
     int failed = run(&b, &s);
-    if (!s.url && s.stores & 1u << STORE_EMBEDDED)
+    if (!s.url && (s.stores == 0 || s.stores & (EMBEDDED | 1u << STORE_REDIS_AOF)))
         say_where(&b, s.json ? stderr : stdout);
     if (s.json)
         report_print_json(&b.report, stdout);

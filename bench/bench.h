@@ -13,6 +13,8 @@
 struct bench {
     struct server_plan plan; /* of a server of ours */
     struct server server;
+    struct server redis, second; /* what it keeps its streams in, and another one over the same */
+    char redis_url[64], redis_data[DATA_PATH_MAX];
     struct swarm swarm; /* its failure is the run's */
     struct report report;
     double seconds; /* to measure each figure for */
@@ -41,6 +43,9 @@ void phase_streams(struct bench *b);
 void phase_gateway(struct bench *b);
 void phase_session_1(struct bench *b);
 void phase_session_1k(struct bench *b);
+void phase_redis_1(struct bench *b);
+void phase_redis_2(struct bench *b);
+void phase_redis_idle(struct bench *b);
 void phase_logs(struct bench *b);
 void phase_cursors(struct bench *b);
 
@@ -54,6 +59,14 @@ int bench_end(struct bench *b, uint64_t *instructions);
 void bench_stop(struct bench *b, bool by_kill);
 void bench_start(struct bench *b); /* on the same data */
 void bench_renew(struct bench *b); /* ends it and starts one that has no data */
+/* Starts another one over the same Redis, which then gets every other connection. */
+void bench_second(struct bench *b);
+
+/* Appends of 256 bytes to so many streams, and deliveries to so many readers, for so long; rows
+ * KEY, KEY-p50 and KEY-p99, and KEY. */
+void measure_appends(struct bench *b, const char *key, const char *type, unsigned streams,
+                     unsigned connections, unsigned depth, double seconds);
+void measure_fanout(struct bench *b, const char *key, unsigned readers, double seconds);
 
 /* `count` appends over 64 connections; `count` deliveries to each of `readers`; `count` chunks of
  * one session, one under way, on a new server. For phases that count instructions: nothing is

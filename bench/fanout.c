@@ -97,22 +97,27 @@ static void fanout_close(struct fanout *f)
     buf_deinit(&f->request);
 }
 
-void phase_fanout(struct bench *b)
+void measure_fanout(struct bench *b, const char *key, unsigned readers, double seconds)
 {
     struct fanout f = {
-        .bench = b, .stream = stream_name("fanout", 0), .n = READERS, .limit = UINT64_MAX};
-    progress("fanout: one writer, %u SSE readers", f.n);
+        .bench = b, .stream = stream_name(key, 0), .n = readers, .limit = UINT64_MAX};
+    progress("%s: one writer, %u SSE readers", key, f.n);
     fanout_open(&f);
     next_round(&f);
     swarm_run_for(&b->swarm, WARM_UP_S);
     uint64_t before = f.delivered;
     struct spent spent = spent_begin(b);
-    swarm_run_for(&b->swarm, b->seconds);
+    swarm_run_for(&b->swarm, seconds);
     spent_end(b, &spent);
     double delivered = (double)(f.delivered - before);
-    row_spent(report_add(&b->report, "fanout", delivered / spent.seconds), b, &spent, delivered);
+    row_spent(report_add(&b->report, key, delivered / spent.seconds), b, &spent, delivered);
     fanout_close(&f);
     ask_delete(b, f.stream);
+}
+
+void phase_fanout(struct bench *b)
+{
+    measure_fanout(b, "fanout", READERS, b->seconds);
 }
 
 void run_deliveries(struct bench *b, unsigned readers, uint64_t count)

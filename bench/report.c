@@ -26,7 +26,7 @@ struct figure {
     double cpu_aim[STORES]; /* microseconds of server CPU per operation, at most; 0: none */
 };
 
-const char *const store_names[STORES] = {"memory", "embedded"};
+const char *const store_names[STORES] = {"memory", "embedded", "redis", "redis-aof"};
 
 #define NONE 0.4 /* an aim of zero, for what is counted: 0 stands for no aim */
 
@@ -123,6 +123,23 @@ static const struct figure figures[] = {
     {"session-open", "sessions opened, 950 at once", PER_SECOND, MORE, {0, 0}, {0, 0}},
     {"session-memory", "  private memory of an idle one", BYTES, LESS, {0, 0}, {0, 0}},
     {"session-cpu", "  1,000 idle ones: CPU", PERCENT, LESS, {0, 0}, {0, 0}},
+    {"redis-1", "append 256 B, 1 connection", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"redis-1-p50", "  p50", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-1-p99", "  p99", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-64", "append 256 B, 64 connections", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"redis-64-p50", "  p50", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-64-p99", "  p99", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-calls", "  calls to Redis per append", TIMES, LESS, {0, 0}, {0, 0}},
+    {"redis-commands", "  commands within a call", TIMES, LESS, {0, 0}, {0, 0}},
+    {"redis-script", "  p99 of a call within Redis", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-cpu", "  CPU of Redis per append", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-fanout", "fan-out deliveries, 200 readers", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"redis-two-64", "append, 64 conn., 2 processes", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"redis-two-64-p50", "  p50", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-two-64-p99", "  p99", MICROSECONDS, LESS, {0, 0}, {0, 0}},
+    {"redis-two-fanout", "fan-out to 200, 2 processes", PER_SECOND, MORE, {0, 0}, {0, 0}},
+    {"redis-idle", "idle stream, memory of Redis", BYTES, LESS, {0, 0}, {0, 0}},
+    {"redis-young", "  in the minute after a write", BYTES, LESS, {0, 0}, {0, 0}},
     {"log-1m", "poll a log of 1 MB, 100 new: p50", MICROSECONDS, LESS, {0, 0}, {0, 0}},
     {"log-1g", "  of 1 GB, the same", MICROSECONDS, LESS, {0, 0}, {0, 0}},
     {"log-times", "  1 GB : 1 MB", TIMES, LESS, {2, 0}, {0, 0}},

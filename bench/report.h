@@ -10,10 +10,10 @@
 #define REPORT_ROWS_MAX 192
 #define REPORT_NOTE_MAX 96
 
-/* What the server keeps events in, and so which aims hold: memory, or the embedded store, which
- * syncs before it answers. */
-enum store { STORE_MEMORY, STORE_EMBEDDED };
-#define STORES 2
+/* What the server keeps events in, and so which aims hold: memory; the embedded store, which syncs
+ * before it answers; a Redis that keeps no log, and one that syncs before it answers. */
+enum store { STORE_MEMORY, STORE_EMBEDDED, STORE_REDIS, STORE_REDIS_AOF };
+#define STORES 4
 extern const char *const store_names[STORES];
 
 struct row {

@@ -30,6 +30,19 @@ static void pin(pid_t tid, int cpu)
     sched_setaffinity(tid, sizeof one, &one);
 }
 
+/* Where this process is not; if there is nothing else, it stays. */
+static void pin_to_rest(void)
+{
+    cpu_set_t here, rest;
+    CPU_ZERO(&rest);
+    if (sched_getaffinity(0, sizeof here, &here) != 0)
+        return;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (!CPU_ISSET(i, &here))
+            CPU_SET(i, &rest);
+    sched_setaffinity(0, sizeof rest, &rest);
+}
+
 int server_split_cpus(void)
 {
     cpu_set_t all;
@@ -89,13 +102,29 @@ static void show_output(FILE *output)
         fprintf(stderr, "  server: %s", line);
 }
 
-/* In the child; never returns. */
-static void become_server(const struct server *s, const struct server_plan *plan)
+static int put_redis(const char **argv, const char *port, const char *data)
 {
-    char listen[32];
-    snprintf(listen, sizeof listen, "127.0.0.1:%u", ntohs(s->at.sin_port));
-    char *args = strdup(plan->args ? plan->args : "");
-    const char *argv[ARGS_MAX];
+    const char *const all[] = {"redis-server",
+                               "--port",
+                               port,
+                               "--bind",
+                               "127.0.0.1",
+                               "--save",
+                               "",
+                               "--slowlog-log-slower-than",
+                               "10000",
+                               "--appendonly",
+                               data ? "yes" : "no",
+                               "--appendfsync",
+                               "always",
+                               "--dir",
+                               data ? data : "/"};
+    memcpy(argv, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static int put_tidemark(const char **argv, const char *listen, const struct server_plan *plan)
+{
     int n = 0;
     if (plan->callgrind) {
         argv[n++] = "valgrind";
@@ -112,12 +141,27 @@ static void become_server(const struct server *s, const struct server_plan *plan
         argv[n++] = "--data";
         argv[n++] = plan->data;
     }
+    return n;
+}
+
+/* In the child; never returns. */
+static void become_server(const struct server *s, const struct server_plan *plan)
+{
+    char listen[32], port[8];
+    snprintf(port, sizeof port, "%u", ntohs(s->at.sin_port));
+    snprintf(listen, sizeof listen, "127.0.0.1:%s", port);
+    char *args = strdup(plan->args ? plan->args : "");
+    const char *argv[ARGS_MAX];
+    int n = plan->is_redis ? put_redis(argv, port, plan->data) : put_tidemark(argv, listen, plan);
     for (char *word = strtok(args, " "); word && n < ARGS_MAX - 1; word = strtok(NULL, " "))
         argv[n++] = word;
     argv[n] = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* an interrupted run must not leave a server behind */
-    pin(0, plan->cpu);
+    if (plan->cpu == SERVER_CPU_REST)
+        pin_to_rest();
+    else
+        pin(0, plan->cpu);
     dup2(fileno(s->output), STDOUT_FILENO);
     dup2(fileno(s->output), STDERR_FILENO);
     execvp(argv[0], (char *const *)argv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server.h -- the process that is measured: one that we start and stop, or one that runs already.
- */
+ * A Redis that it keeps its streams in is one, too. */
 #ifndef BENCH_SERVER_H
 #define BENCH_SERVER_H
 
@@ -24,12 +24,15 @@ struct server {
  * server; -1 if there is only one, which is then shared. Call it once. */
 int server_split_cpus(void);
 
+#define SERVER_CPU_REST (-2) /* all processors but this process's */
+
 struct server_plan {
     const char *path;
-    const char *store; /* "memory", "embedded" */
+    const char *store; /* "memory", "embedded", or the address of a Redis */
     const char *data;  /* NULL: none */
+    bool is_redis;     /* a redis-server, which syncs what it keeps in `data` before it answers */
     const char *args;  /* further ones, split at spaces; may be NULL */
-    int cpu;           /* from server_split_cpus */
+    int cpu;           /* from server_split_cpus, or SERVER_CPU_REST */
     bool callgrind;    /* under valgrind, counting instructions */
 };
 

@@ -74,7 +74,9 @@ int swarm_connect(struct swarm *s)
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    if (connect(fd, (struct sockaddr *)&s->to, sizeof s->to) != 0 && errno != EINPROGRESS)
+    const struct sockaddr_in *to = s->to_also && s->also.sin_family ? &s->also : &s->to;
+    s->to_also = !s->to_also;
+    if (connect(fd, (const struct sockaddr *)to, sizeof *to) != 0 && errno != EINPROGRESS)
         swarm_fail(s, "cannot connect: %s", strerror(errno));
     return fd;
 }

@@ -16,6 +16,8 @@
 struct swarm {
     int epoll;
     struct sockaddr_in to;
+    struct sockaddr_in also; /* every other connection goes there; sin_family 0: none does */
+    bool to_also;
     char *scratch; /* what a read brings, for as long as it is handled */
     bool failed;
     char failure[256];
