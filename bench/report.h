@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define REPORT_ROWS_MAX 192
+#define REPORT_ROWS_MAX 256
 #define REPORT_NOTE_MAX 96
 
 /* What the server keeps events in, and so which aims hold: memory; the embedded store, which syncs
