@@ -454,9 +454,9 @@ void children_free(struct children *all)
 {
     if (all == NULL)
         return;
-    all->freed = true;
-    list_each (l, &all->running)
+    list_each_safe (l, &all->running)
         child_cancel(list_item(l, struct child, link));
+    all->freed = true; /* from now on the last one takes it along */
     children_unref(all);
 }
 

@@ -105,7 +105,7 @@ static bool is_name(struct str host)
 static int take_place(struct reading *r, struct str text)
 {
     struct redis_url *u = r->url;
-    struct str host = text, port = STR_NONE;
+    struct str host, port = STR_NONE;
     if (u->n_places == REDIS_PLACES_MAX)
         return refuse(r, "it names too many hosts");
     if (text.n > 0 && text.p[0] == '[') {
