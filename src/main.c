@@ -21,7 +21,7 @@ static const struct command {
     {"tool", cmd_tool, "call tools, page by page"},
     {"mcp", cmd_mcp, "tools for an agent that starts this program (MCP)"},
     {"cascade", cmd_cascade, "ask the models of an editor on this machine"},
-    {"doctor", cmd_doctor, "verify a data directory, and repair it"},
+    {"doctor", cmd_doctor, "verify and repair a data directory; look at a Redis"},
     {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
     {"version", cmd_version, "print the version"},
     {"help", cmd_help, "explain a command"},
