@@ -6,11 +6,13 @@
 
 #include "base/str.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct process {
     pid_t pid, parent, group, session;
-    bool ended; /* and waits to be reaped */
+    bool ended;     /* and waits to be reaped */
+    uint64_t start; /* ticks since the boot: with the number, which process it is */
 };
 
 /* False: there is none of that number, or we are not told. */

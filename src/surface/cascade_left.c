@@ -11,13 +11,13 @@
  * more: another boot, or a pid that is free or belongs to a process with another start time. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "base/pack.h"
+#include "net/process.h"
 #include "surface/cascade_core.h"
 #include "telemetry/trace.h"
 
 #include <fcntl.h>
-#include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -45,22 +45,11 @@ static struct str read_text(const char *path, char *out, size_t size)
     return text;
 }
 
-/* When the process began, in ticks since the boot: the 22nd field, counted from behind the name,
- * which may hold anything. 0: there is none. */
+/* 0: there is none. */
 static uint64_t start_of(uint64_t pid)
 {
-    char path[64], text[1024];
-    uint64_t start = 0;
-    snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-    struct str stat = read_text(path, text, sizeof text);
-    const char *name_end = memrchr(stat.p, ')', stat.n);
-    if (name_end == NULL)
-        return 0;
-    struct str rest = str_skip(stat, (size_t)(name_end - stat.p) + 1);
-    str_cut(&rest, ' ');
-    for (int field = 3; field < 22; field++)
-        str_cut(&rest, ' ');
-    return num_parse(str_cut(&rest, ' '), UINT64_MAX, &start) == 0 ? start : 0;
+    struct process p;
+    return pid <= INT_MAX && process_read((pid_t)pid, &p) ? p.start : 0;
 }
 
 struct machine {
