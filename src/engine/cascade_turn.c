@@ -49,7 +49,6 @@ struct cascade_turn {
 const struct cascade_turn_rules cascade_turn_defaults = {
     .steady_polls = 4,
     .quiet_ms = 2 * SECOND_MS,
-    .patience_ms = 30 * SECOND_MS,
     .fast_ms = 250,
     .slow_ms = 2 * SECOND_MS,
     .checkpoint_ms = 500,
@@ -265,12 +264,8 @@ static uint64_t at_most(uint64_t v, uint64_t max)
 
 static bool is_over(const struct cascade_turn *t, uint64_t now_ms)
 {
-    uint64_t still_ms = now_ms - t->changed_ms;
-    if (t->steady < t->rules.steady_polls)
-        return false;
-    if (t->checkpoint)
-        return still_ms >= t->rules.quiet_ms;
-    return t->any_sent && still_ms >= t->rules.patience_ms;
+    return t->checkpoint && t->steady >= t->rules.steady_polls &&
+           now_ms - t->changed_ms >= t->rules.quiet_ms;
 }
 
 static void count_change(struct cascade_turn *t, uint64_t now_ms)

@@ -14,8 +14,8 @@
  *   3. A message of the System that begins with a gRPC code (cascade_errors.h) fails the turn.
  *   4. A poll is steady if it brought neither text nor another number of steps. The turn ends with
  *      the steady_polls-th steady one in a row, if nothing has changed for quiet_ms and a message
- * of a Tool has said CORTEX_STEP_TYPE_CHECKPOINT. Without that, text must have been sent and
- *      nothing have changed for patience_ms: a slow tool can keep all of it still for long.
+ *      of a Tool has said CORTEX_STEP_TYPE_CHECKPOINT. Nothing else ends it well, however long the
+ *      transcript stands still: a slow tool does that, and what follows it is part of the answer.
  *   5. The wait is fast_ms behind a change and grows to slow_ms while polls are steady, but not
  *      beyond checkpoint_ms once the checkpoint was seen, as the end is near.
  *   6. A failed poll starts the quiet anew and doubles the wait, to failed_ms at most. failures_max
@@ -34,7 +34,7 @@
 
 struct cascade_turn_rules {
     uint32_t steady_polls;
-    uint64_t quiet_ms, patience_ms;
+    uint64_t quiet_ms;
     uint64_t fast_ms, slow_ms, checkpoint_ms, failed_ms;
     uint32_t failures_max, recent_max;
     uint64_t timeout_ms; /* of the whole turn, from cascade_turn_new on */
@@ -43,10 +43,10 @@ extern const struct cascade_turn_rules cascade_turn_defaults;
 
 enum cascade_turn_state {
     CASCADE_TURN_GOING,
-    CASCADE_TURN_ENDED,
+    CASCADE_TURN_ENDED,     /* all of it is there */
     CASCADE_TURN_FAILED,    /* by what the System said: error */
     CASCADE_TURN_LOST,      /* too many polls have failed */
-    CASCADE_TURN_TIMED_OUT, /* timeout_ms are over */
+    CASCADE_TURN_TIMED_OUT, /* timeout_ms are over, and no checkpoint came */
     CASCADE_TURN_TOO_LARGE, /* a transcript or its messages are beyond the bounds above */
 };
 

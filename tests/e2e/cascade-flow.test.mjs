@@ -164,6 +164,24 @@ describe("failures", { concurrency: 6 }, () => {
         await bridge.editor.archived(1);
     });
 
+    test("an answer without a checkpoint ends with an error, and not with stop", async (t) => {
+        const bridge = await startBridge(t, { settings: { timeout: "2s" } });
+        bridge.editor.script("ping", [step([...before, says(3, "half")])]);
+        const chat = bridge.client.chat.completions;
+        const seen = [];
+        await assert.rejects(
+            async () => {
+                const stream = await chat.create(asking("ping", { stream: true }));
+                for await (const chunk of stream) seen.push(...chunk.choices);
+            },
+            /was not complete in time/,
+        );
+        assert.equal(seen.map(({ delta }) => delta.content ?? "").join(""), "half");
+        assert.ok(seen.every(({ finish_reason }) => finish_reason === null));
+        await assert.rejects(chat.create(asking("ping")), (error) => error.status === 504);
+        await bridge.editor.archived(2);
+    });
+
     test("a wrong CSRF token is said so, and not shown", async (t) => {
         const bridge = await startBridge(t);
         bridge.editor.csrf = "another";
