@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "http/http.h"
+#include "http/inert.h"
 #include "http/status.h"
 
 #include <assert.h>
@@ -172,9 +173,31 @@ void exchange_header_u64(struct exchange *x, struct str name, uint64_t value)
     exchange_header(x, name, str_of(text, num_format(value, text)));
 }
 
+static struct str response_header(const struct exchange *x, struct str name)
+{
+    for (const struct exchange_header *h = x->headers; h != NULL; h = h->next)
+        if (str_eq_nocase(h->header.name, name))
+            return h->header.value;
+    return STR_NONE;
+}
+
+/* Every body, unless its handler has set a policy: what is stored must not act in our origin, and
+ * no handler can forget to say so. */
+static void put_inert(struct exchange *x)
+{
+    static const struct str policy = STR_INIT("Content-Security-Policy");
+    struct str type = response_header(x, STR("Content-Type"));
+    if (status_has_no_body(x->status) || response_header(x, policy).p != NULL)
+        return;
+    exchange_header(x, policy, STR(INERT_POLICY));
+    if (type.p != NULL && !inert_type(type))
+        exchange_header(x, STR("Content-Disposition"), STR("attachment"));
+}
+
 static void begin(struct exchange *x, int64_t length, bool streaming)
 {
     assert(!x->begun);
+    put_inert(x);
     x->begun = true;
     x->streaming = streaming;
     x->head_only = x->head_only || status_has_no_body(x->status);

@@ -123,7 +123,9 @@ void exchange_want(struct exchange *x, exchange_body_fn *on_body);
 void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected);
 
 /* The response. Names and values are kept by reference until the head is out: static or in the
- * arena. After a complete response the exchange is gone unless held. */
+ * arena. After a complete response the exchange is gone unless held. A body goes out with the
+ * policy of http/inert.h, unless the handler sets a Content-Security-Policy: only for pages that
+ * are ours, byte by byte. */
 void exchange_status(struct exchange *x, int status);
 void exchange_header(struct exchange *x, struct str name, struct str value);
 void exchange_header_u64(struct exchange *x, struct str name, uint64_t value);
