@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #define RETAIN_EVENTS_MAX   1000000000000
+#define DNS_NAME_MAX        253
 #define PREFIX_MAX          64 /* bytes of telemetry-prefix */
 
 /* What a record of the journal holds besides an append's bytes: names, a claim, documents. */
@@ -92,6 +93,14 @@ static int check_public_url(struct str value, char *reason, size_t size)
     return query || url_parse(value, &url) != 0 ? ERR_SYNTAX : 0;
 }
 
+static int check_host_name(struct str value, char *reason, size_t size)
+{
+    if (value.n <= DNS_NAME_MAX && option_is_word(value, "-._"))
+        return 0;
+    snprintf(reason, size, "expected the name of a host, without a port");
+    return ERR_SYNTAX;
+}
+
 static int check_route(struct str value, char *reason, size_t size)
 {
     struct str path, url;
@@ -157,6 +166,11 @@ static const struct option_row rows[] = {
      .help = "How clients reach this server, if not by the address they ask at, as behind a "
              "proxy. Links in answers and webhooks begin with it. Without it they follow the "
              "request's Host."},
+    {ROW("allow-host", OPTION_LIST, allow_host), .value = "NAME", .check = check_host_name,
+     .help =
+         "Another name of this server that may stand in a request's Host, besides public-url's, "
+         "localhost and addresses; may be given many times. Metrics, logs, tools and the Lab "
+         "answer to no others, so that a site cannot point its own name at this server."},
 
     {ROW("retain-events", OPTION_NUMBER, retain_events), .heading = "Retention", .fallback = "0",
      .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),

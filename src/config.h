@@ -31,6 +31,7 @@ struct config {
     uint64_t cache_bytes, disk_cap_bytes;                /* disk cap 0: none */
     uint64_t retain_events, retain_bytes, retain_age_ms; /* of streams that ask for none; 0: off */
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
+    struct option_list allow_host;
     uint64_t max_connections;
     uint64_t max_streams;
     uint64_t max_append_bytes;

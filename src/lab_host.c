@@ -4,7 +4,6 @@
 #include "engine/lab_store.h"
 #include "lab_config.h"
 #include "net/loop.h"
-#include "http/url.h"
 #include "net/thread_lane.h"
 #include "surface/lab.h"
 
@@ -72,13 +71,6 @@ static uint64_t exit_after(const struct lab_config *c)
     return c->exit_after_submit > 0 ? c->exit_after_submit : has_task;
 }
 
-static struct str host_of(const char *public_url)
-{
-    struct url url;
-    bool is_url = public_url != NULL && url_parse(str_of_cstr(public_url), &url) == 0;
-    return is_url ? url.host : STR_NONE;
-}
-
 int lab_host_init(struct lab_host *h, const struct lab_host_setup *setup, char *why, size_t size)
 {
     const struct lab_config *c = setup->config;
@@ -103,8 +95,6 @@ int lab_host_init(struct lab_host *h, const struct lab_host_setup *setup, char *
                                          .review = h->review,
                                          .compare = c->compare,
                                          .exit_after = exit_after(c),
-                                         .local_only = !setup->external,
-                                         .public_host = host_of(setup->public_url),
                                          .finished = setup->finished,
                                          .ctx = setup->ctx});
     lab_mount(h->lab, setup->http, setup->alone);

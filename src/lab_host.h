@@ -26,9 +26,7 @@ struct lab_host_setup {
     const struct lab_config *config; /* kept */
     struct loop *loop;
     struct http *http;
-    const char *public_url; /* whose host is a name that it answers to; NULL: local ones alone */
-    bool alone;             /* a server of its own: flags win, `/` is the page */
-    bool external;          /* with alone: any name will do */
+    bool alone;                  /* a server of its own: flags win, `/` is the page */
     void (*finished)(void *ctx); /* its task is done */
     void *ctx;
 };

@@ -363,7 +363,6 @@ static int init_lab(struct server *s)
     struct lab_host_setup setup = {.config = s->config->lab.items,
                                    .loop = &s->loop,
                                    .http = &s->http,
-                                   .public_url = s->config->public_url,
                                    .finished = on_lab_finished,
                                    .ctx = s};
     int err = lab_host_init(&s->lab, &setup, why, sizeof why);
@@ -422,6 +421,8 @@ static void init_surfaces(struct server *s)
                                     .write_timeout_ms = c->write_timeout_ms,
                                     .body_min_bytes = c->body_rate_min});
     s->http.idle = on_http_idle;
+    s->http.names = (struct origin_names){.public_host = origin_host_of(c->public_url),
+                                          .hosts = &c->allow_host};
     init_status(s);
     s->durable = (struct durable){.store = s->store,
                                   .feeds = &s->feeds,

@@ -109,13 +109,6 @@ static int init_tools(struct tool_host *h, const struct tool_host_setup *setup, 
 
 /* ---- who may call them ---- */
 
-static struct str host_of(const char *public_url)
-{
-    struct url url;
-    bool is_url = public_url != NULL && url_parse(str_of_cstr(public_url), &url) == 0;
-    return is_url ? url.host : STR_NONE;
-}
-
 static int init_surfaces(struct tool_host *h, const struct tool_host_setup *setup, char *why,
                          size_t size)
 {
@@ -128,7 +121,6 @@ static int init_surfaces(struct tool_host *h, const struct tool_host_setup *setu
                                                         .audit = pages->audit,
                                                         .lane = h->lane,
                                                         .require_bearer = pages->require_bearer,
-                                                        .public_host = host_of(c->public_url),
                                                         .origins = &pages->allow_origin});
     tools_surface_mount(h->surface, setup->http);
     if (c->tools_socket == NULL)

@@ -197,7 +197,6 @@ static int begin(struct site *s)
                                    .loop = &s->loop,
                                    .http = &s->http,
                                    .alone = true,
-                                   .external = s->settings.allow_external,
                                    .finished = end,
                                    .ctx = s};
     if (lab_host_init(&s->host, &setup, why, sizeof why) != 0)
@@ -229,6 +228,7 @@ static int serve(struct site *s)
                                     .write_timeout_ms = MINUTE_MS,
                                     .body_min_bytes = 1});
     s->http.idle = on_idle;
+    s->http.names.any = s->settings.allow_external;
     status = begin(s);
     http_deinit(&s->http);
     loop_deinit(&s->loop);

@@ -7,6 +7,7 @@
 #include "base/block.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "http/origin.h"
 
 #include <stdint.h>
 
@@ -47,6 +48,7 @@ struct http {
     struct http_route *routes;
     size_t n_routes;
     const struct principals *principals; /* NULL: everybody is anonymous */
+    struct origin_names names;           /* set before the first request */
     struct link connections;             /* of struct peer */
     uint64_t n_connections;
     uint64_t inflight_bytes;

@@ -30,6 +30,7 @@ static const struct {
     {415, STR_INIT("Unsupported Media Type")},
     {416, STR_INIT("Range Not Satisfiable")},
     {417, STR_INIT("Expectation Failed")},
+    {421, STR_INIT("Misdirected Request")},
     {422, STR_INIT("Unprocessable Content")},
     {426, STR_INIT("Upgrade Required")},
     {429, STR_INIT("Too Many Requests")},

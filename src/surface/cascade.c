@@ -5,8 +5,7 @@
 #include "base/secret.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/url.h"
-#include "net/addr.h"
+#include "http/origin.h"
 #include "surface/cascade_core.h"
 #include "surface/cascade_prompt.h"
 #include "surface/gateway_core.h"
@@ -62,22 +61,10 @@ void cascade_refuse(struct exchange *x, const struct cascade_fault *fault)
     buf_deinit(&body);
 }
 
-/* `null`, as of a file or a sandbox, is nobody's. */
-static bool is_local_origin(struct str origin)
-{
-    struct url url;
-    struct sockaddr_storage sa;
-    if (url_parse(origin, &url) != 0)
-        return false;
-    return str_eq_nocase(url.host, STR("localhost")) ||
-           (addr_parse_ip(url.host, &sa) == 0 &&
-            addr_classify((struct sockaddr *)&sa, sizeof sa) == ADDR_LOOPBACK);
-}
-
 bool cascade_admit(void *ctx, struct exchange *x)
 {
     struct str origin = request_header(x->request, STR("Origin"));
-    if (origin.p == NULL || is_local_origin(origin))
+    if (origin.p == NULL || origin_is_local(origin))
         return true;
     cascade_refuse(x,
                    &(struct cascade_fault){403, STR("ORIGIN"),

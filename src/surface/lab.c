@@ -8,8 +8,8 @@
 #include "engine/lab_store.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/origin.h"
 #include "http/url.h"
-#include "net/addr.h"
 #include "surface/lab_core.h"
 
 #include <stdlib.h>
@@ -341,21 +341,21 @@ static void on_body(struct exchange *x, struct str body, int err)
         start(x->state, x, body);
 }
 
-/* A page of another site that has its name point to this machine would be of the same origin; an
- * address is nobody's to point elsewhere. */
-static bool is_for_us(const struct lab *lab, struct str host)
+/* False: it has been answered. */
+static bool admit(struct exchange *x)
 {
-    struct sockaddr_storage ignored;
-    if (!lab->setup.local_only || host.n == 0)
-        return true;
-    if (host.p[0] == '[') {
-        host = str_skip(host, 1);
-        host = str_cut(&host, ']');
-    } else {
-        host = str_cut(&host, ':');
+    switch (origin_check(x, ORIGIN_LOCAL, NULL)) {
+    case ORIGIN_FINE: return true;
+    case ORIGIN_WRONG_HOST:
+        refuse(x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
+               "Use http://127.0.0.1 or http://localhost; other names are the server's public-url "
+               "and allow-host.");
+        return false;
+    case ORIGIN_FOREIGN_PAGE:
+        refuse(x, LAB_FORBIDDEN, "Pages of other sites may not ask the Lab", NULL);
+        return false;
     }
-    return str_eq_nocase(host, STR("localhost")) || addr_parse_ip(host, &ignored) == 0 ||
-           str_eq_nocase(host, lab->setup.public_host);
+    return false;
 }
 
 static void handle_api(void *ctx, struct exchange *x)
@@ -363,11 +363,9 @@ static void handle_api(void *ctx, struct exchange *x)
     struct lab *lab = ctx;
     struct str ids[2];
     x->state = lab;
-    if (!is_for_us(lab, x->request->host))
-        refuse(
-            x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
-            "Use http://127.0.0.1 or http://localhost; another name is the server's public-url.");
-    else if (find_route(x->request, ids) == NULL)
+    if (!admit(x))
+        return;
+    if (find_route(x->request, ids) == NULL)
         send_not_found(x);
     else if (x->request->method != METHOD_POST)
         start(lab, x, STR_NONE);
@@ -381,9 +379,7 @@ static void handle_api(void *ctx, struct exchange *x)
 static void handle_page(void *ctx, struct exchange *x)
 {
     bool reads = x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
-    if (!is_for_us(ctx, x->request->host))
-        refuse(x, LAB_FORBIDDEN, "The Lab answers to names of this machine only", NULL);
-    else if (!reads || !lab_page_serve(x))
+    if (admit(x) && (!reads || !lab_page_serve(x)))
         send_not_found(x);
 }
 

@@ -27,8 +27,6 @@ struct lab_setup {
     struct lab_store *store; /* taken over */
     const char *review, *compare; /* the one run, or the one experiment, it is about; or NULL */
     uint64_t exit_after;          /* submissions of that task; 0: it goes on */
-    bool local_only;              /* answers only to names of this machine, and to this one: */
-    struct str public_host;       /* n == 0: none */
     void (*finished)(void *ctx);  /* the task is done; may be NULL */
     void *ctx;
 };

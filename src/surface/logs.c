@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "http/http.h"
+#include "http/origin.h"
 #include "log_config.h"
 #include "net/file_watch.h"
 #include "net/loop.h"
@@ -113,23 +114,8 @@ static void on_body(struct exchange *x, struct str body, int err)
     log_append(&r->append);
 }
 
-/* A page of another site can make a browser POST; it must not write into somebody's files. */
-static bool from_elsewhere(const struct exchange *x)
-{
-    struct str origin = request_header(x->request, STR("Origin"));
-    const char *host = origin.p == NULL ? NULL : memmem(origin.p, origin.n, "://", 3);
-    if (origin.p == NULL || host == NULL)
-        return origin.p != NULL;
-    return !str_eq_nocase(str_skip(origin, (size_t)(host + 3 - origin.p)), x->request->host);
-}
-
 static void post(struct log_entry *e, struct exchange *x)
 {
-    if (from_elsewhere(x)) {
-        exchange_problem(x, 403, STR("FORBIDDEN"),
-                         STR("pages of other sites may not append to logs"));
-        return;
-    }
     if (e->config->read_only) {
         exchange_problem(x, 403, STR("FORBIDDEN"), STR("this log is read-only"));
         return;
@@ -152,6 +138,8 @@ static void handle(void *ctx, struct exchange *x)
 {
     struct log_entry *e = find(ctx, str_skip(x->request->path, sizeof LOGS_PREFIX - 1));
     enum method method = x->request->method;
+    if (!origin_admit(x, ORIGIN_OWN))
+        return;
     if (e == NULL) {
         exchange_problem(x, 404, STR("NOT_FOUND"), STR("no such log"));
     } else if (method == METHOD_GET || method == METHOD_HEAD) {

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define FOREIGN_ORIGIN (-32001)
+#define FOREIGN_ORIGIN (-32001) /* or a foreign Host */
 #define UNKNOWN_TOKEN  (-32002)
 
 struct mcp_exchange {
@@ -119,9 +119,12 @@ static void handle(void *ctx, struct exchange *x)
     struct tools_surface *s = ctx;
     const struct principal *who;
     struct str challenge;
+    enum origin_verdict origin = tools_origin(s, x);
     if (x->request->path.n != sizeof MCP_PATH - 1) {
         refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
-    } else if (tools_is_foreign(s, x)) {
+    } else if (origin == ORIGIN_WRONG_HOST) {
+        refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
+    } else if (origin == ORIGIN_FOREIGN_PAGE) {
         refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
     } else if (tools_tell_browser(s, x)) {
         return;

@@ -2,6 +2,7 @@
 #include "surface/status.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/origin.h"
 #include "net/loop.h"
 #include "store/embedded.h"
 
@@ -99,6 +100,8 @@ static void answer_line(struct exchange *x, int status, const char *line)
 static void answer_metrics(struct status *s, struct exchange *x)
 {
     struct buf body = {0};
+    if (!origin_admit(x, ORIGIN_LOCAL))
+        return;
     look(s);
     metrics_put(s->metrics, &body);
     answer(x, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));

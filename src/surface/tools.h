@@ -26,8 +26,7 @@ struct tools_surface_setup {
     const char *audit; /* the file that calls are told to; NULL: to none */
     struct lane *lane; /* with an audit: for its file */
     bool require_bearer;
-    struct str public_host;            /* the server's own name, whose pages may ask; maybe none */
-    const struct option_list *origins; /* other sites whose pages may */
+    const struct option_list *origins; /* other sites whose pages may ask */
 };
 
 struct tools_surface *tools_surface_new(const struct tools_surface_setup *setup);

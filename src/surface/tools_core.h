@@ -4,6 +4,7 @@
 #define SURFACE_TOOLS_CORE_H
 
 #include "engine/log.h"
+#include "http/origin.h"
 #include "surface/tools.h"
 
 struct exchange;
@@ -26,10 +27,8 @@ struct tools_surface {
 /* tools_http.c */
 void tools_http_mount(struct tools_surface *s, struct http *http);
 
-/* Whether a page of another site sends this, which a browser tells. A name that such a site has
- * pointed to this machine is not taken for one of ours: only `localhost`, loopback addresses, the
- * address that was asked, and what is configured are. */
-bool tools_is_foreign(const struct tools_surface *s, const struct exchange *x);
+/* Whether this server is meant, and no page of another site asks. */
+enum origin_verdict tools_origin(const struct tools_surface *s, const struct exchange *x);
 
 /* What a browser has to know to let a page of an allowed site see the answer. True: that was all it
  * asked for, and it is answered. */

@@ -3,8 +3,6 @@
 #include "base/err.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/url.h"
-#include "net/addr.h"
 #include "surface/tools_core.h"
 #include "surface/tools_message.h"
 
@@ -12,49 +10,15 @@
 
 /* ---- who may ask ---- */
 
-/* An address is ours if it is this machine's own, or the one that was asked: nobody can have
- * pointed that elsewhere, as they can a name. */
-static bool is_our_address(const struct exchange *x, struct str origin, struct str host)
+enum origin_verdict tools_origin(const struct tools_surface *s, const struct exchange *x)
 {
-    struct sockaddr_storage sa;
-    if (addr_parse_ip(host, &sa) != 0)
-        return false;
-    struct str authority = origin;
-    str_cut(&authority, '/');
-    authority = str_skip(authority, 1);
-    return addr_classify((const struct sockaddr *)&sa, sizeof sa) == ADDR_LOOPBACK ||
-           str_eq_nocase(authority, x->request->host);
-}
-
-static bool is_our_name(const struct tools_surface *s, struct str host)
-{
-    return str_eq_nocase(host, STR("localhost")) ||
-           (s->setup.public_host.n > 0 && str_eq_nocase(host, s->setup.public_host));
-}
-
-static bool is_allowed(const struct tools_surface *s, struct str origin)
-{
-    const struct option_list *allowed = s->setup.origins;
-    for (size_t i = 0; allowed != NULL && i < allowed->n; i++)
-        if (str_eq_nocase(origin, str_of_cstr(allowed->items[i])))
-            return true;
-    return false;
-}
-
-bool tools_is_foreign(const struct tools_surface *s, const struct exchange *x)
-{
-    struct str origin = request_header(x->request, STR("Origin"));
-    struct url url;
-    if (origin.p == NULL || is_allowed(s, origin))
-        return false;
-    return url_parse(origin, &url) != 0 ||
-           !(is_our_name(s, url.host) || is_our_address(x, origin, url.host));
+    return origin_check(x, ORIGIN_LOCAL, s->setup.origins);
 }
 
 bool tools_tell_browser(const struct tools_surface *s, struct exchange *x)
 {
     struct str origin = request_header(x->request, STR("Origin"));
-    if (origin.p == NULL || !is_allowed(s, origin))
+    if (origin.p == NULL || !origin_in(origin, s->setup.origins))
         return false;
     exchange_header(x, STR("Access-Control-Allow-Origin"), origin);
     exchange_header(x, STR("Access-Control-Expose-Headers"), STR("WWW-Authenticate, Retry-After"));
@@ -251,10 +215,13 @@ static void handle(void *ctx, struct exchange *x)
     const struct principal *who;
     struct str challenge;
     enum method method = x->request->method;
+    enum origin_verdict origin = tools_origin(s, x);
     int at = find_path(x);
     if (at < 0)
         refuse(x, 404, "there is nothing of this name");
-    else if (tools_is_foreign(s, x))
+    else if (origin == ORIGIN_WRONG_HOST)
+        refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
+    else if (origin == ORIGIN_FOREIGN_PAGE)
         refuse(x, 403, "pages of other sites may not call tools");
     else if (tools_tell_browser(s, x))
         return;

@@ -208,7 +208,7 @@ test("POST refuses what is no object, is too large or comes from elsewhere", asy
     const pad = "x".repeat(1024);
     assert.equal((await log.post(JSON.stringify({ pad }))).status, 413);
     const raw = await openRaw(t, log.server); // chunked, so that the server has to count
-    raw.send("POST /v1/log/f HTTP/1.1\r\nHost: e2e\r\nTransfer-Encoding: chunked\r\n\r\n");
+    raw.send("POST /v1/log/f HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     raw.send(`800\r\n{"pad":"${"x".repeat(2048 - 8)}\r\n`);
     assert.equal((await raw.head()).status, 413);
     const origin = (value) => log.post("{}", { origin: value });
@@ -322,7 +322,7 @@ test("live=sse with a filter and a limit ends, and heartbeats tell the cursor", 
     await log.put(line({ k: 1 }) + line({ k: 3 }));
     // An id without data is no event, but what a browser would resume from.
     const raw = await openRaw(t, log.server);
-    raw.send("GET /v1/log/f?live=sse&since=16&where.k=9 HTTP/1.1\r\nHost: e2e\r\n\r\n");
+    raw.send("GET /v1/log/f?live=sse&since=16&where.k=9 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await raw.head();
     let text = "";
     while (!text.includes("id: 32\n\n")) text += await within(raw.chunk(), "a heartbeat");
@@ -425,7 +425,7 @@ test("slow readers of very long lines are bounded, and told so", async (t) => {
     const sockets = Array.from({ length: 60 }, () => {
         const socket = connect(log.server.where);
         defer(t, () => socket.destroy());
-        socket.write("GET /v1/log/f HTTP/1.1\r\nHost: e2e\r\n\r\n");
+        socket.write("GET /v1/log/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
         socket.once("data", (data) => {
             statuses.push(data.toString("latin1").slice(9, 12));
             socket.pause();
@@ -450,7 +450,7 @@ test("an answer of many megabytes is streamed, to slow readers, too", async (t) 
     const before = log.server.rss();
     const slow = connect(log.server.where); // takes nothing
     defer(t, () => slow.destroy());
-    slow.write("GET /v1/log/f HTTP/1.1\r\nHost: e2e\r\n\r\n");
+    slow.write("GET /v1/log/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     const { items } = await log.read({ since: "0" });
     assert.equal(items.length, 64_001);
     assert.equal(items.at(-1).large.length, 3_000_000);

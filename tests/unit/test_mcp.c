@@ -287,7 +287,7 @@ static void what_is_wrong(void **state)
     json_decref(answer);
 
     struct buf head = {0};
-    buf_printf(&head, POST "\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+    buf_printf(&head, POST "\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
                TOOL_ARGS_MAX + 128 * 1024);
     int fd = world_connect(w);
     assert_int_equal(write(fd, head.p, head.n), (ssize_t)head.n);

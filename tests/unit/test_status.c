@@ -128,7 +128,7 @@ static const char *say(struct site *s, const char *text)
 static const char *ask(struct site *s, const char *method, const char *path)
 {
     char text[1024];
-    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: h\r\n\r\n", method, path);
+    snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, path);
     return say(s, text);
 }
 

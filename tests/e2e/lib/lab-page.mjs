@@ -29,9 +29,9 @@ export function findBrowser() {
     });
 }
 
-export function launch() {
+export function launch(more = []) {
     // The pages are ours, and root, which many containers run as, gets no sandbox.
-    const args = ["--no-sandbox", "--disable-dev-shm-usage"];
+    const args = ["--no-sandbox", "--disable-dev-shm-usage", ...more];
     return chromium.launch({ executablePath: findBrowser(), args });
 }
 

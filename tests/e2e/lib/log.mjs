@@ -41,7 +41,7 @@ export class Log {
         const raw = await openRaw(this.t, this.server);
         const more = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
         const search = new URLSearchParams({ live: "sse", ...query });
-        raw.send(`GET /v1/log/f?${search} HTTP/1.1\r\nHost: e2e\r\n${more.join("")}\r\n`);
+        raw.send(`GET /v1/log/f?${search} HTTP/1.1\r\nHost: localhost\r\n${more.join("")}\r\n`);
         const head = await raw.head();
         assert.ok(head, "no answer to an SSE request");
         const reader = new SseReader(raw, head);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/* origin.h -- whether a request is meant for this server, or a page of somebody else makes it.
+ *
+ * Two things can go wrong when a browser on this machine, or in its network, is led to us. A page
+ * of another site asks us: its browser says so in Origin. Or the site has its own name point to our
+ * address (DNS rebinding): then we are of the page's origin, and only Host tells. An address is
+ * nobody's to point elsewhere, and neither is `localhost`; every other name must be configured. */
+#ifndef HTTP_ORIGIN_H
+#define HTTP_ORIGIN_H
+
+#include "base/options.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+
+struct exchange;
+
+/* Of a server, in struct http. Zero-initialised: addresses and `localhost` alone. */
+struct origin_names {
+    struct str public_host;          /* of public-url; n == 0: none */
+    const struct option_list *hosts; /* further names; NULL: none */
+    bool any;                        /* all names will do, and the pages of all sites */
+};
+
+/* Whose pages may ask. */
+enum origin_pages {
+    ORIGIN_OWN,   /* those that came from where they ask, and those of public-url */
+    ORIGIN_LOCAL, /* and those of every server on this machine */
+};
+
+enum origin_verdict {
+    ORIGIN_FINE,
+    ORIGIN_WRONG_HOST,   /* 421 */
+    ORIGIN_FOREIGN_PAGE, /* 403 */
+};
+
+/* allowed: origins whose pages may ask, too; NULL: none. */
+enum origin_verdict origin_check(const struct exchange *x, enum origin_pages pages,
+                                 const struct option_list *allowed);
+
+/* What to tell whose name was wrong. */
+#define ORIGIN_WRONG_HOST_TEXT                                                                     \
+    "this server does not know itself by the name in Host; use an IP address or localhost, or "    \
+    "name "                                                                                        \
+    "it with public-url or allow-host"
+
+/* False: refused, and answered in the common form. */
+bool origin_admit(struct exchange *x, enum origin_pages pages);
+
+/* An origin of this machine: `localhost` or a loopback address, whatever the port. `null`, as of a
+ * file or a sandbox, is nobody's. */
+bool origin_is_local(struct str origin);
+
+/* Is it the one in a list of them? */
+bool origin_in(struct str origin, const struct option_list *list);
+
+/* The host of a URL that is configured; NULL or none: STR_NONE. */
+struct str origin_host_of(const char *url);
+
+#endif
