@@ -5,13 +5,12 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/utf8.h"
+#include "engine/writer.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define RETRY_MIN_MS 50
-#define RETRY_MAX_MS 1000
-#define KEEP_BYTES   (16 * 1024) /* of an empty buffer; thousands of generations are idle */
+#define KEEP_BYTES (16 * 1024) /* of an empty buffer; thousands of generations are idle */
 
 /* Stored events in a row, as a write wants them. */
 struct run {
@@ -40,20 +39,17 @@ struct recorder {
     uint64_t first_pos, first_event; /* of the stream */
 
     enum step step;
-    struct store_write write;
+    struct writer writer;
     struct task kick;
-    struct timer retry;
-    unsigned tries;      /* in vain, since the last success */
-    uint64_t trouble_ms; /* when the first of them failed */
-    uint64_t began_ms;   /* the write under way */
+    uint64_t began_ms; /* the write under way */
 
     enum end_reason end; /* to come; END_NONE: not yet asked for */
     struct buf message;
     bool created, snapshot_due, over;
-    bool full;      /* room() is due */
-    bool under_way; /* the write */
-    bool busy;      /* callbacks are being called */
-    bool freed;     /* goes as soon as neither holds */
+    bool in_doubt; /* a write was given up that may have been done */
+    bool full;     /* room() is due */
+    bool busy;     /* callbacks are being called */
+    bool freed;    /* goes as soon as neither they nor a write are under way */
 };
 
 /* ---- runs ---- */
@@ -224,21 +220,23 @@ int recorder_snapshot(const struct recorder *r, struct buf *out, uint64_t *seq)
 
 /* ---- writing ---- */
 
-static void on_written(struct store_write *w, int err);
-
 static void put_going(struct recorder *r)
 {
-    r->write.data = buf_str(&r->going.bytes);
-    r->write.ends = (const uint32_t *)r->going.ends.p;
-    r->write.n_events = (uint32_t)(r->going.ends.n / sizeof(uint32_t));
-    r->write.if_match = true;
-    r->write.match = r->tail;
+    struct store_write *w = &r->writer.write;
+    w->data = buf_str(&r->going.bytes);
+    w->ends = (const uint32_t *)r->going.ends.p;
+    w->n_events = (uint32_t)(r->going.ends.n / sizeof(uint32_t));
+    w->if_match = true;
+    w->match = r->tail;
 }
 
 static void set_write(struct recorder *r, enum step step)
 {
-    struct store_write *w = &r->write;
-    *w = (struct store_write){.name = r->config.name, .done = on_written};
+    struct store_write *w = &r->writer.write;
+    *w = (struct store_write){.name = r->config.name};
+    r->writer.patience_ms =
+        step == STEP_CREATE ? r->config.create_patience_ms : RECORDER_PATIENCE_MS;
+    r->writer.waits_for_room = step != STEP_CREATE;
     switch (step) {
     case STEP_NONE: break; /* nothing is written */
     case STEP_CREATE:
@@ -292,15 +290,14 @@ static enum step next_step(struct recorder *r)
 
 static void go_on(struct recorder *r)
 {
-    if (r->under_way || r->over || timer_running(&r->retry))
+    if (r->writer.busy || r->over)
         return;
     r->step = next_step(r);
     if (r->step == STEP_NONE)
         return;
     set_write(r, r->step);
     r->began_ms = r->sched->now_ms;
-    r->under_way = true;
-    store_write(r->store, &r->write);
+    writer_start(&r->writer, r->store);
 }
 
 /* What was pending is mostly on its way now. */
@@ -317,7 +314,6 @@ static void tell_room(struct recorder *r)
 static void destroy(struct recorder *r)
 {
     task_cancel(&r->kick);
-    timer_stop(&r->retry);
     fold_free(r->fold);
     run_deinit(&r->pending);
     run_deinit(&r->going);
@@ -335,7 +331,7 @@ static void leave(struct recorder *r)
         tell_room(r);
     }
     r->busy = false;
-    if (r->freed && !r->under_way)
+    if (r->freed && !writer_stop(&r->writer))
         destroy(r);
 }
 
@@ -360,34 +356,24 @@ static void lose(struct recorder *r, const char *why)
     set_message(r, str_of_cstr(why));
 }
 
+#define SILENCE "the store did not answer for 30 s"
+static_assert(RECORDER_PATIENCE_MS == 30000, "as it says");
+
+/* The writer has asked long enough. */
 static void give_up(struct recorder *r, int err)
 {
     if (r->step == STEP_SNAPSHOT) {
         run_clear(&r->going);
         r->snapshot_due = false;
     } else if (r->going.n > 0) {
-        lose(r, err_text(err));
+        r->in_doubt = err == ERR_BUSY;
+        lose(r, err == ERR_BUSY ? SILENCE : err_text(err));
     } else if (r->going.bytes.n > 0) {
         run_clear(&r->going); /* a close that stores nothing may find room where this does not */
         r->end = END_ORPHANED;
     } else {
         finish(r, END_FAILED, err);
     }
-}
-
-/* Doubled each time; the time since the first failure bounds them all. */
-static void try_again(struct recorder *r, int err)
-{
-    uint64_t now_ms = r->sched->now_ms;
-    if (r->tries == 0)
-        r->trouble_ms = now_ms;
-    if (now_ms - r->trouble_ms >= RECORDER_PATIENCE_MS) {
-        give_up(r, err);
-        return;
-    }
-    uint64_t delay_ms = r->tries < 5 ? RETRY_MIN_MS << r->tries : RETRY_MAX_MS;
-    r->tries++;
-    sched_start(r->sched, &r->retry, delay_ms);
 }
 
 /* Somebody else has ended it. What it did not take is no part of it; its snapshot is made all the
@@ -401,13 +387,16 @@ static void leave_closed(struct recorder *r, enum end_reason end)
 
 static void on_failed(struct recorder *r, int err)
 {
-    const struct stream_info *info = &r->write.info;
+    const struct stream_info *info = &r->writer.write.info;
     if (err == ERR_BUSY || err == ERR_FULL) {
-        try_again(r, err);
+        give_up(r, err);
     } else if (err == ERR_CLOSED && r->step == STEP_APPEND && r->snapshot_due) {
         leave_closed(r, info->end);
     } else if (r->step == STEP_SNAPSHOT) {
         give_up(r, err);
+    } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life && r->in_doubt) {
+        r->tail.pos = info->tail; /* it was done all the same; the message stands */
+        r->in_doubt = false;
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life) {
         r->tail.pos = info->tail;
         lose(r, "somebody else has written to the stream of this generation");
@@ -420,12 +409,13 @@ static void on_failed(struct recorder *r, int err)
 
 static void on_created(struct recorder *r, int err)
 {
-    if (err == 0 && !r->write.created)
+    const struct store_write *w = &r->writer.write;
+    if (err == 0 && !w->created)
         err = ERR_EXISTS;
     r->created = err == 0;
     r->over = err != 0;
-    r->tail = (struct offset){r->write.info.life, r->write.info.tail};
-    r->first_pos = r->write.info.first;
+    r->tail = (struct offset){w->info.life, w->info.tail};
+    r->first_pos = w->info.first;
     r->config.on.started(r->config.ctx, err);
 }
 
@@ -447,7 +437,7 @@ static void note_trim(struct recorder *r, const struct stream_info *info)
 static void on_recorded(struct recorder *r)
 {
     uint64_t n = r->going.n, bytes = r->going.bytes.n;
-    struct stream_info info = r->write.info;
+    struct stream_info info = r->writer.write.info;
     if (r->fold != NULL)
         feed_run(r, &r->going);
     run_clear(&r->going);
@@ -477,21 +467,19 @@ static void on_done(struct recorder *r, int err)
         on_failed(r, err);
         return;
     }
-    r->tries = 0;
     if (r->step == STEP_SNAPSHOT) {
         on_snapshot(r);
         return;
     }
-    enum end_reason end = r->write.info.end; /* somebody else may have closed it before */
+    enum end_reason end = r->writer.write.info.end; /* somebody else may have closed it before */
     on_recorded(r);
     if (r->step == STEP_CLOSE && !r->freed)
         finish(r, end, 0);
 }
 
-static void on_written(struct store_write *w, int err)
+static void on_written(struct writer *w, int err)
 {
-    struct recorder *r = container_of(w, struct recorder, write);
-    r->under_way = false;
+    struct recorder *r = container_of(w, struct recorder, writer);
     r->busy = true;
     if (!r->freed)
         on_done(r, err);
@@ -503,13 +491,6 @@ static void on_written(struct store_write *w, int err)
 static void on_kick(struct task *t)
 {
     struct recorder *r = container_of(t, struct recorder, kick);
-    r->busy = true;
-    leave(r);
-}
-
-static void on_retry(struct timer *t)
-{
-    struct recorder *r = container_of(t, struct recorder, retry);
     r->busy = true;
     leave(r);
 }
@@ -556,7 +537,7 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     r->store = store;
     copy_config(r, config);
     task_init(&r->kick, on_kick);
-    timer_init(&r->retry, on_retry);
+    writer_init(&r->writer, RECORDER_PATIENCE_MS, on_written);
     if (config->folds)
         r->fold = fold_new(config->fold, r->config.fold_max);
     r->snapshot_due = config->folds;
@@ -569,7 +550,7 @@ void recorder_free(struct recorder *r)
     if (r == NULL)
         return;
     r->freed = true;
-    if (!r->busy && !r->under_way)
+    if (!r->busy && !writer_stop(&r->writer))
         destroy(r);
 }
 

@@ -10,20 +10,20 @@
  *
  *     : MESSAGE LF LF
  *
- * At most one write of the store is under way; what comes meanwhile goes into the next one, so a
- * fast upstream makes larger writes, not more of them. A write expects the tail that the last one
- * left: should anybody else append to the stream, the numbers would not hold any more, and the
- * generation fails instead. Should anybody else close it, it ends as it was closed, with the events
- * that it has.
+ * At most one write of the store is under way (writer.h); what comes meanwhile goes into the next
+ * one, so a fast upstream makes larger writes, not more of them. A write expects the tail that the
+ * last one left: should anybody else append to the stream, the numbers would not hold any more, and
+ * the generation fails instead. Should anybody else close it, it ends as it was closed, with the
+ * events that it has.
  *
  * With a fold (fold.h) the durable events are folded as well, and when the generation ends the
  * result is written to a stream of its own before the generation's is closed: NAME `.snapshot`,
  * application/json, one event (stored with the comma that JSON streams have behind each), closed
  * with the same reason.
  *
- * A store that is full or overloaded is asked again for RECORDER_PATIENCE_MS. Then the events that
- * it did not take are lost, and the generation ends as END_FAILED; if there is no room even for the
- * notice, as END_ORPHANED. What was recorded stays.
+ * A store that is full, overloaded or away is asked again for RECORDER_PATIENCE_MS. Then the events
+ * that it did not take are lost, and the generation ends as END_FAILED; if there is no room even
+ * for the notice, as END_ORPHANED. What was recorded stays.
  *
  * Loop thread only. No callback is called from within a function of the recorder; each of these may
  * be called from every callback. */
@@ -79,10 +79,11 @@ struct recorder_config {
     size_t n_docs;
     bool folds;
     enum fold_kind fold;
-    int64_t snapshot_ttl_s; /* how long the snapshot outlives the events */
-    size_t fold_max;        /* these three: 0 for the default */
-    size_t event_max;       /* bytes of one stored event */
-    size_t pending_max;     /* bytes that wait for the write under way */
+    int64_t snapshot_ttl_s;      /* how long the snapshot outlives the events */
+    size_t fold_max;             /* these three: 0 for the default */
+    size_t event_max;            /* bytes of one stored event */
+    size_t pending_max;          /* bytes that wait for the write under way */
+    uint64_t create_patience_ms; /* with a store that does not answer when asked for the stream */
     struct recorder_callbacks on;
     void *ctx;
 };

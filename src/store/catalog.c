@@ -343,10 +343,29 @@ static struct stream_info applied_info(const struct stream *s)
     return info;
 }
 
+static struct producer *claimant(const struct store_write *w, const struct stream *s)
+{
+    return w->claim.id.n > 0 && s->producers != NULL ? map_get(s->producers, w->claim.id) : NULL;
+}
+
+/* By this very write, whose answer was lost. */
+static bool was_created(struct store_write *w, const struct stream *s)
+{
+    const struct producer *p = claimant(w, s);
+    uint64_t expected;
+    if (p == NULL || producer_check(&p->state, &w->claim, &expected) != PRODUCER_DUPLICATE)
+        return false;
+    w->producer = p->state;
+    return true;
+}
+
 /* The same PUT again: a success that changes nothing. */
 static int judge_confirm(struct store_write *w, const struct stream *s)
 {
     struct stream_config config = stream_config_of(s);
+    w->created = was_created(w, s);
+    if (w->created)
+        return VERDICT_DUPLICATE;
     bool same = verdict_same_config(&config, w->create, s->content_type) &&
                 w->close == (s->end != END_NONE);
     return same ? VERDICT_DUPLICATE : ERR_EXISTS;
@@ -356,9 +375,7 @@ static int judge_append(struct store_write *w, struct stream *s)
 {
     static const struct stream_guard no_guard;
     const struct stream_guard *guard = s->guard == NULL ? &no_guard : s->guard;
-    struct producer *p = NULL;
-    if (w->claim.id.n > 0 && s->producers != NULL)
-        p = map_get(s->producers, w->claim.id);
+    struct producer *p = claimant(w, s);
     struct verdict_state state = {.content_type = s->content_type,
                                   .life = s->life,
                                   .tail = s->tape.tail,
@@ -390,7 +407,7 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
         v = catalog_check_docs(c, w->docs, w->n_docs);
     if (j->stream != NULL)
         w->info = applied_info(j->stream);
-    w->duplicate = v == VERDICT_DUPLICATE && w->create == NULL;
+    w->duplicate = v == VERDICT_DUPLICATE && (w->create == NULL || w->created);
     return v;
 }
 

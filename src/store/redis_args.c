@@ -340,6 +340,7 @@ void args_write(struct rop *r, const struct store_write *w, bool confirm, bool b
     rop_arg_u64(r, w->end);
     args_retain(r, &r->rs->store.retain);
     arg_bool(r, bad_docs);
+    arg_bool(r, w->again);
     rop_arg_u64(r, count_parts(e));
     rop_arg_u64(r, count_docs(r, w->docs, w->n_docs, tag));
     if (w->create != NULL)
@@ -381,12 +382,13 @@ void args_stat(struct rop *r, const struct str *names, size_t n)
     }
 }
 
-void args_put(struct rop *r, const struct doc_put *docs, size_t n)
+void args_put(struct rop *r, const struct doc_put *docs, size_t n, bool again)
 {
     struct str tag = rstore_doc_tag(&r->arena, docs[0].key);
     args_common(r, rstore_doc_key(r->rs, &r->arena, docs[0].key));
     rop_arg(r, tag);
     args_op(r, tag);
+    arg_bool(r, again);
     rop_arg_u64(r, count_docs(r, docs, n, tag));
     args_docs(r, docs, n, tag);
 }

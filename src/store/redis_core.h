@@ -84,8 +84,8 @@ struct rop {
     int (*take)(struct rop *r, const struct redisReply *reply);
     /* It is over; the rop is freed afterwards. */
     void (*tell)(struct rop *r, int err);
-    void *of;          /* the store's operation */
-    uint64_t expected; /* version of the document that it asks about */
+    void *of;                  /* the store's operation */
+    const struct doc_put *doc; /* that it asks about */
 };
 
 /* ---- redis_store.c ---- */
@@ -121,7 +121,8 @@ void args_write(struct rop *r, const struct store_write *w, bool confirm, bool b
 void args_remove(struct rop *r);
 void args_read(struct rop *r, const struct store_read *rd);
 void args_stat(struct rop *r, const struct str *names, size_t n);
-void args_put(struct rop *r, const struct doc_put *docs, size_t n);
+/* Again: those that are written already are fine. */
+void args_put(struct rop *r, const struct doc_put *docs, size_t n, bool again);
 void args_sweep(struct rop *r, unsigned limit);
 void args_trim(struct rop *r);
 void args_place(struct rop *r, const char *what, struct str family, struct str nonce,

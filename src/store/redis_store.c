@@ -118,7 +118,7 @@ static void tell_put(struct rop *r, int err)
 static void fill_put(struct rop *r)
 {
     const struct store_put *p = r->of;
-    args_put(r, p->docs, p->n_docs);
+    args_put(r, p->docs, p->n_docs, false);
 }
 
 static void redis_put(struct store *s, struct store_put *p)
@@ -371,6 +371,8 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
     struct sched *sched = setup->sched != NULL ? setup->sched : &setup->loop->sched;
     rs->store =
         (struct store){.ops = &ops, .sched = sched, .retain = setup->retain, .shared = true};
+    while (rs->store.author == 0)
+        rs->store.author = rand_u64();
     rs->clock = setup->sched;
     rs->loop = setup->loop;
     rs->changed = setup->changed;

@@ -113,7 +113,8 @@ struct store_call {
 
 /* One atomic change of one stream. Preconditions are looked at in this order; the first that fails
  * is the answer, and then nothing has changed: exists (or may be created), still open, content
- * type, producer claim, Stream-Seq, If-Match, data_err, docs.
+ * type, producer claim, Stream-Seq, If-Match, data_err, docs. A create whose claim the stream has
+ * taken before is a duplicate, with `created` set.
  * Errors: NOT_FOUND DELETED EXISTS CLOSED TYPE_MISMATCH FENCED SEQ_GAP EPOCH_START SEQ_ORDER
  * TAIL_MOVED VERSION LIMIT FULL IO FORK_SOURCE FORK_DELETED FORK_OFFSET, and data_err. */
 struct store_write {
@@ -132,9 +133,10 @@ struct store_write {
     struct offset match;
     const struct doc_put *docs; /* written with it, or nothing is */
     size_t n_docs;
+    bool again; /* a write with this claim may have been done, its documents in part */
 
     /* out; with an error as far as known: the tail with CLOSED and TAIL_MOVED, the producer's
-     * state with FENCED */
+     * state with FENCED and CLOSED */
     struct stream_info info;
     bool created, duplicate;
     struct producer_state producer; /* the highest accepted */
@@ -263,6 +265,10 @@ struct store {
     struct sched *sched;
     struct retain retain; /* bounds for streams that have none of their own; set before its use */
     bool shared;          /* other processes may write it */
+    /* Not 0: an answer may get lost, so that a write that failed with BUSY may have been done all
+     * the same. This is the producer that claims the server's own writes then (engine/writer.h),
+     * drawn anew by each process, and how many it has claimed. */
+    uint64_t author, claimed;
 };
 
 struct store *mem_store_new(struct sched *sched);

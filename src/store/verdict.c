@@ -12,6 +12,8 @@ static bool same_claim(const struct producer_claim *a, const struct producer_cla
  * it may come again (its answer was lost). */
 static int closed_verdict(const struct verdict_state *s, struct store_write *w)
 {
+    if (s->producer != NULL)
+        w->producer = *s->producer;
     if (!w->close)
         return ERR_CLOSED;
     if (w->claim.id.n > 0) {

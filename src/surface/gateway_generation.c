@@ -631,6 +631,10 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                             .snapshot = on_snapshot,
                                             .ended = on_ended},
                                      .ctx = gen};
+    /* Under a key nobody goes on without the store, and who asks again must not find what may have
+     * been written here, with nobody behind it. */
+    if (o->n_docs > 0 && g->setup.store->author != 0)
+        config.create_patience_ms = RECORDER_PATIENCE_MS;
     if (bounded)
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
     return recorder_new(g->setup.sched, g->setup.store, &config);

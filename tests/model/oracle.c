@@ -489,7 +489,8 @@ static const char *check_claim(struct oracle *o, const struct oracle_stream *s,
                                const struct store_write *w, int err)
 {
     const struct producer_state *p = oracle_producer(s, w->claim.id);
-    if (w->claim.id.n > 0 && (err == 0 || err == ERR_FENCED))
+    bool told = err == 0 || err == ERR_FENCED || (err == ERR_CLOSED && p != NULL);
+    if (w->claim.id.n > 0 && told)
         DEMAND(w->producer.epoch == p->epoch && w->producer.seq == p->seq,
                "producer at %" PRIu64 ".%" PRIu64 ", expected %" PRIu64 ".%" PRIu64,
                w->producer.epoch, w->producer.seq, p->epoch, p->seq);
@@ -532,6 +533,14 @@ static const char *confirm(struct oracle *o, struct oracle_stream *s, const stru
                 w->close == (s->end != END_NONE) && kept->fork_at.pos == c->fork_at.pos &&
                 (c->content_type.n == 0 || same_type(c->content_type, s->type));
     bool same_words = kept->fork_at.life == c->fork_at.life;
+    if (w->claim.id.n > 0 &&
+        claim_verdict(oracle_producer(s, w->claim.id), &w->claim) == DUPLICATE) {
+        DEMAND_ERR(err, 0); /* it has made it before, and was not told */
+        DEMAND(w->created && w->duplicate, "made before, but does not say so");
+        s->touched_ms = o->now_ms;
+        const char *why = check_claim(o, s, w, err);
+        return why != NULL ? why : check_info(o, s, &w->info);
+    }
     if (!same || same_words || err != ERR_EXISTS)
         DEMAND_ERR(err, same ? 0 : ERR_EXISTS);
     DEMAND(!w->created && !w->duplicate, "created what was there");

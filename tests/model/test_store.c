@@ -353,7 +353,7 @@ static void make_create(struct op *op)
     if (ONLY_SOME(20))
         w->content_type = ONLY_SOME(70) && c->content_type.n > 0 ? c->content_type : types[0];
     if (ONLY_SOME(20))
-        add_preconditions(op, NULL);
+        add_preconditions(op, ONLY_SOME(50) ? s : NULL);
     w->if_match = w->if_match && ONLY_SOME(30);
     w->match = (struct offset){0, 0};
 }

@@ -889,7 +889,7 @@ static void test_full_until_events_are_lost(void **state)
     assert_ended(&g, END_FAILED, 0);
     assert_int_equal(info_of(&g, NAME).events, 2);
     const struct seen *s = look(&g, NAME);
-    assert_string_equal(s->text, "id: 1\ndata: 1\n\n: overloaded; retry later\n\n");
+    assert_string_equal(s->text, "id: 1\ndata: 1\n\n: the store did not answer for 30 s\n\n");
     rig_deinit(&g);
 }
 

@@ -4,7 +4,7 @@
 
 local a, PARTS = named({'tag', 'name', 'op', 'create', 'typed', 'data_type', 'claim', 'epoch', 'claim_seq', 'sequenced', 'seq',
     'if_match', 'match_life', 'match_pos', 'bad_data', 'has_data', 'last', 'close', 'ended', 'default_events', 'default_bytes',
-    'default_age', 'bad_docs', 'n_parts', 'n_docs'})
+    'default_age', 'bad_docs', 'again', 'n_parts', 'n_docs'})
 if a.create == '1' then
     a, PARTS = named({'confirm', 'config', 'type', 'ttl', 'expires', 'keep_events', 'keep_bytes', 'keep_age', 'fork_of', 'fork_tag',
         'fork_at_tail', 'fork_life', 'fork_pos', 'fork_sub'}, a, PARTS)
@@ -43,7 +43,18 @@ end
 
 -- ---- the verdict: nil to apply, or the status ----
 
+local function claimed(s)
+    return a.claim ~= '' and s.life and redis.call('HGET', part(s, 'producers'), a.claim)
+end
+
+local function note_producer(known)
+    local epoch, seq = string.match(known, '^(%d+) (%d+)$')
+    producer.epoch, producer.seq = tonumber(epoch), tonumber(seq)
+end
+
 local function closed_verdict(s)
+    local known = claimed(s)
+    if known then note_producer(known) end
     if a.close ~= '1' then return 'CLOSED' end
     if a.claim ~= '' then
         if s.closed_by ~= a.epoch .. ' ' .. a.claim_seq .. ' ' .. a.claim then return 'CLOSED' end
@@ -57,8 +68,7 @@ local function claim_verdict(known)
     local epoch, seq = tonumber(a.epoch), tonumber(a.claim_seq)
     local next = 0
     if known then
-        local at, last = string.match(known, '^(%d+) (%d+)$')
-        producer.epoch, producer.seq = tonumber(at), tonumber(last)
+        note_producer(known)
         if epoch < producer.epoch then return 'FENCED' end
         if epoch > producer.epoch and seq > 0 then return 'EPOCH_START' end
         if epoch == producer.epoch then
@@ -76,7 +86,7 @@ end
 local function verdict(s)
     if s.ended ~= 0 then return closed_verdict(s) end
     if a.typed == '1' and not same_type(a.data_type, s.type) then return 'TYPE_MISMATCH' end
-    local known = a.claim ~= '' and s.life and redis.call('HGET', part(s, 'producers'), a.claim)
+    local known = claimed(s)
     if a.claim ~= '' then
         local v = claim_verdict(known)
         if v then return v end
@@ -89,7 +99,7 @@ local function verdict(s)
     if a.claim ~= '' and s.life and not known and redis.call('HLEN', part(s, 'producers')) >= PRODUCERS_MAX then
         return 'LIMIT'
     end
-    if a.bad_docs == '1' or not docs_match(DOCS, tonumber(a.n_docs)) then return 'VERSION' end
+    if a.bad_docs == '1' or not docs_match(DOCS, tonumber(a.n_docs), a.again == '1') then return 'VERSION' end
 end
 
 -- Where the fork begins: `sub` events (JSON) or bytes past the position, within the append that begins there.
@@ -135,7 +145,14 @@ local function create_verdict()
     return verdict(s)
 end
 
+-- By this very write, whose answer was lost.
+local function was_created(s)
+    local known = claimed(s)
+    return known and claim_verdict(known) == 'DUPLICATE'
+end
+
 local function confirm_verdict(s)
+    if was_created(s) then return 'DUPLICATE' end
     local same = (s.config or '') == a.config and (a.close == '1') == (s.ended ~= 0)
     local typed = a.type ~= '' and same_type(a.type, s.type) or (a.type == '' and a.fork_of ~= '')
     return same and typed and 'SAME' or 'EXISTS'
@@ -312,4 +329,4 @@ end
 if not v then return apply(s) end
 if v == 'SOURCE_MOVED' then return {v, source_moved.moved} end
 if v == 'DUPLICATE' then touch(s) end
-return answer(v, s, false)
+return answer(v, s, v == 'DUPLICATE' and a.create == '1')
