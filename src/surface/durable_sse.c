@@ -15,6 +15,7 @@
 #include "base/num.h"
 #include "base/utf8.h"
 #include "engine/subscriber.h"
+#include "http/heartbeat.h"
 #include "store/content.h"
 #include "surface/durable_internal.h"
 
@@ -34,14 +35,15 @@ struct sse {
     struct durable *durable;
     struct exchange *x;
     struct subscriber subscriber;
-    struct timer timer;   /* heartbeat or lifetime, whichever is next */
+    struct timer timer; /* heartbeat or lifetime, whichever is next */
+    struct heartbeat heartbeat;
     uint64_t ends_at_ms;  /* the client reconnects then */
     uint64_t cursor_from; /* a cursor handed out must not be lower: the client was ahead */
     struct batch *large;  /* being written piece by piece; NULL: none */
     size_t large_at;      /* how many of its bytes are */
     struct writer writer; /* of it */
     uint8_t kind;         /* enum content_kind */
-    bool over, beat;
+    bool over;
     bool greeted;   /* the control event that comes at once has been put */
     bool impatient; /* what was held back was not completed */
 };
@@ -184,7 +186,7 @@ static uint64_t cursor_of(const struct sse *s)
 static void put_block(struct sse *s, struct block *b)
 {
     exchange_put(s->x, slice_of(b, 0, b->n));
-    s->beat = false;
+    heartbeat_sent(&s->heartbeat, s->durable->sched->now_ms);
     s->greeted = true;
 }
 
@@ -375,9 +377,9 @@ static enum pull sse_pull(struct exchange *x)
     struct batch *b;
     enum next next = subscriber_next(&s->subscriber, &b);
     if (next == NEXT_WAIT) {
-        if (s->beat)
-            exchange_put(x, slice_static(STR(": heartbeat\n\n")));
-        s->beat = false;
+        if (s->heartbeat.due)
+            exchange_put(x, slice_static(HEARTBEAT));
+        s->heartbeat.due = false;
         return PULL_WAIT;
     }
     if (next == NEXT_FAILED) {
@@ -404,16 +406,18 @@ static void sse_ready(struct subscriber *subscriber)
 static void start_timer(struct sse *s)
 {
     const struct durable *d = s->durable;
-    uint64_t left = s->ends_at_ms - d->sched->now_ms;
-    bool beats = d->heartbeat_ms > 0 && d->heartbeat_ms < left;
-    sched_start(d->sched, &s->timer, beats ? d->heartbeat_ms : left);
+    uint64_t now_ms = d->sched->now_ms, left_ms = s->ends_at_ms - now_ms;
+    uint64_t quiet_ms = heartbeat_wait_ms(&s->heartbeat, now_ms);
+    bool beats = s->heartbeat.every_ms > 0 && quiet_ms < left_ms;
+    sched_start(d->sched, &s->timer, beats ? quiet_ms : left_ms);
 }
 
 static void on_timer(struct timer *t)
 {
     struct sse *s = container_of(t, struct sse, timer);
-    s->over = s->durable->sched->now_ms >= s->ends_at_ms;
-    s->beat = !s->over;
+    uint64_t now_ms = s->durable->sched->now_ms;
+    s->over = now_ms >= s->ends_at_ms;
+    heartbeat_look(&s->heartbeat, now_ms);
     if (s->subscriber.held) {
         s->impatient = true;
         subscriber_hold(&s->subscriber, s->subscriber.pos, 0);
@@ -445,6 +449,7 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->kind = (uint8_t)content_kind(r->info.content_type);
     s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
     s->over = exchange_draining(x);
+    s->heartbeat = (struct heartbeat){.every_ms = d->heartbeat_ms, .since_ms = d->sched->now_ms};
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},

@@ -135,7 +135,7 @@ void dialect_put_resume(struct buf *out, enum route_dialect d, struct str token)
     if (d != ROUTE_DIALECT_SSE) {
         buf_put(out, STR(": resume "));
         buf_put(out, token);
-        buf_put(out, STR("\n\n"));
+        buf_putc(out, '\n');
         return;
     }
     open_notice(out, d, "resume");

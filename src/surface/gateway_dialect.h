@@ -11,7 +11,7 @@
  * end        event: end, behind an    chunk, then the error, or  data part, then the error, or
  *            error if it failed       [DONE] if it was cancelled an abort if it was cancelled
  *
- * comment    `: resume TOKEN`. Clients pass over comments.
+ * comment    `: resume TOKEN`, a line without a blank line behind it, as heartbeat.h says.
  * chunk      {"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[],
  *            "tidemark":{..}}: complete for who wants every member, and with an id that keeps the
  *            accumulator of the openai package from taking over the other members.
@@ -22,7 +22,7 @@
  * {"end":{..}}. Clients of these two dialects do not look at our notices, so an answer that lacks
  * its end must fail in their own form, whatever the reason; that comes last, as it makes them stop.
  *
- * Everything is appended to *out as whole SSE events. Texts may be anything; messages that are not
+ * Everything is appended to *out as whole SSE events, or as comments before the next one. Texts may be anything; messages that are not
  * UTF-8 are mended. Pure. */
 #ifndef SURFACE_GATEWAY_DIALECT_H
 #define SURFACE_GATEWAY_DIALECT_H

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "engine/recorder.h"
 #include "engine/subscriber.h"
+#include "http/heartbeat.h"
 #include "surface/gateway_core.h"
 #include "surface/gateway_dialect.h"
 
@@ -19,7 +20,8 @@ struct reader {
     struct gateway_route *route;
     struct exchange *x;
     struct subscriber subscriber;
-    struct timer heartbeat;
+    struct timer timer; /* of the heartbeat */
+    struct heartbeat heartbeat;
     struct buf ahead; /* our own notices, to be sent next */
     struct snapshot_look *look;
     char id[REQUEST_ID_TEXT];
@@ -27,10 +29,9 @@ struct reader {
     uint64_t recovered; /* events that it had missed */
     bool replay_only, resumes;
     bool up_to_date; /* it has all there was */
-    bool beat;
-    bool trimmed;  /* there was a gap */
-    bool late_gap; /* ... which is told with the next events */
-    bool over;     /* when `ahead` is out */
+    bool trimmed;    /* there was a gap */
+    bool late_gap;   /* ... which is told with the next events */
+    bool over;       /* when `ahead` is out */
 };
 
 static struct str id_of(const struct reader *r)
@@ -133,7 +134,7 @@ void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct s
 
 static void reader_free(struct reader *r)
 {
-    timer_stop(&r->heartbeat);
+    timer_stop(&r->timer);
     subscriber_deinit(&r->subscriber);
     buf_deinit(&r->ahead);
     if (r->look != NULL)
@@ -185,6 +186,11 @@ static void conclude(struct reader *r, enum end_reason reason, struct str notice
 
 /* ---- reading ---- */
 
+static void note_sent(struct reader *r)
+{
+    heartbeat_sent(&r->heartbeat, r->route->gateway->setup.sched->now_ms);
+}
+
 static void put_ahead(struct reader *r)
 {
     if (r->ahead.n == 0)
@@ -193,6 +199,7 @@ static void put_ahead(struct reader *r)
     exchange_put(r->x, slice_of(b, 0, b->n));
     block_unref(b);
     r->ahead.n = 0;
+    note_sent(r);
 }
 
 /* What is stored before position `end`; what comes behind it, in the same slice, is *rest. */
@@ -254,6 +261,7 @@ static void put_batch(struct reader *r, const struct batch *b)
     if (seq > 0)
         r->seq = seq;
     put_until(r, b, notice ? b->last : b->next, &last);
+    note_sent(r);
     if (closing)
         conclude(r, b->info.end, recorder_notice(last));
 }
@@ -316,9 +324,9 @@ static enum pull reader_pull(struct exchange *x)
     case NEXT_WAIT: break;
     }
     bool done = r->replay_only && r->up_to_date;
-    if (r->beat || done)
-        exchange_put(x, slice_static(STR(": heartbeat\n\n")));
-    r->beat = false;
+    if (r->heartbeat.due || done)
+        exchange_put(x, slice_static(HEARTBEAT));
+    r->heartbeat.due = false;
     return done ? end(r) : PULL_WAIT;
 }
 
@@ -330,13 +338,20 @@ static void reader_gone(struct exchange *x)
 /* Nothing on drain: what is under way ends as orphaned then, and readers are told. */
 static const struct exchange_ops reader_ops = {.pull = reader_pull, .gone = reader_gone};
 
-static void on_heartbeat(struct timer *t)
+static void start_timer(struct reader *r)
 {
-    struct reader *r = container_of(t, struct reader, heartbeat);
-    const struct gateway_setup *s = &r->route->gateway->setup;
-    r->beat = true;
-    sched_start(s->sched, &r->heartbeat, s->heartbeat_ms);
-    exchange_wake(r->x);
+    struct sched *sched = r->route->gateway->setup.sched;
+    if (r->heartbeat.every_ms > 0)
+        sched_start(sched, &r->timer, heartbeat_wait_ms(&r->heartbeat, sched->now_ms));
+}
+
+static void on_timer(struct timer *t)
+{
+    struct reader *r = container_of(t, struct reader, timer);
+    heartbeat_look(&r->heartbeat, r->route->gateway->setup.sched->now_ms);
+    start_timer(r);
+    if (r->heartbeat.due)
+        exchange_wake(r->x);
 }
 
 /* ---- the beginning ---- */
@@ -422,9 +437,10 @@ static void begin(struct read_start *s)
         tell_resumed(o, &s->read.info, r->recovered);
     subscribe(r, (struct offset){s->read.info.life, s->read.start});
     subscriber_prime(&r->subscriber, &s->read);
-    timer_init(&r->heartbeat, on_heartbeat);
-    if (setup->heartbeat_ms > 0)
-        sched_start(setup->sched, &r->heartbeat, setup->heartbeat_ms);
+    timer_init(&r->timer, on_timer);
+    r->heartbeat =
+        (struct heartbeat){.every_ms = setup->heartbeat_ms, .since_ms = setup->sched->now_ms};
+    start_timer(r);
     x->ops = &reader_ops;
     x->state = r;
     start_free(s);

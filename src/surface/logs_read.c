@@ -11,6 +11,7 @@
  * An answer is made as the peer takes it, from one read of the file at a time. */
 #include "base/err.h"
 #include "engine/log_query.h"
+#include "http/heartbeat.h"
 #include "http/url.h"
 #include "net/file_watch.h"
 #include "net/loop.h"
@@ -41,6 +42,7 @@ struct reader {
     uint64_t until;      /* an answer that ends does so before a line that begins here */
     uint64_t told;       /* the last id that was sent */
     struct timer timer;  /* long-poll, heartbeat or lifetime */
+    struct heartbeat heartbeat;
     uint64_t ends_at_ms;
     enum live live;
     int failed;      /* what a later read ended with */
@@ -52,7 +54,7 @@ struct reader {
     bool at_end;     /* of the file, once rest is used up */
     bool changed;    /* maybe, since the last read began */
     bool large;      /* bytes is more than STEP_BYTES */
-    bool over, beat, gone;
+    bool over, gone;
 };
 
 /* ---- lifetime ---- */
@@ -240,7 +242,7 @@ static void flush(struct reader *r, struct buf *out)
         struct block *b = block_of(buf_str(out));
         exchange_put(r->x, slice_of(b, 0, b->n));
         block_unref(b);
-        r->beat = false;
+        heartbeat_sent(&r->heartbeat, r->entry->logs->sched->now_ms);
     }
     buf_deinit(out);
 }
@@ -294,31 +296,33 @@ static void start_timer(struct reader *r)
     const struct logs *l = r->entry->logs;
     uint64_t now_ms = l->sched->now_ms;
     uint64_t left_ms = r->ends_at_ms > now_ms ? r->ends_at_ms - now_ms : 0;
-    bool beats = l->setup.heartbeat_ms > 0 && l->setup.heartbeat_ms < left_ms;
-    sched_start(l->sched, &r->timer, beats ? l->setup.heartbeat_ms : left_ms);
+    uint64_t quiet_ms = heartbeat_wait_ms(&r->heartbeat, now_ms);
+    bool beats = r->heartbeat.every_ms > 0 && quiet_ms < left_ms;
+    sched_start(l->sched, &r->timer, beats ? quiet_ms : left_ms);
 }
 
 static void on_sse_timer(struct timer *t)
 {
     struct reader *r = container_of(t, struct reader, timer);
-    r->over = r->entry->logs->sched->now_ms >= r->ends_at_ms;
-    r->beat = true;
+    uint64_t now_ms = r->entry->logs->sched->now_ms;
+    r->over = now_ms >= r->ends_at_ms;
+    heartbeat_look(&r->heartbeat, now_ms);
     if (!r->over)
         start_timer(r);
     exchange_wake(r->x);
 }
 
-/* Tells the cursor as well, when lines that the filters passed over have moved it. */
+/* Tells the cursor as well, when lines that the filters passed over have moved it: in a block of
+ * its own, since only the end of a block makes clients remember an id. */
 static void put_heartbeat(struct reader *r, struct buf *out)
 {
-    buf_put(out, STR(": heartbeat\n"));
-    if (r->scan.next != r->told) {
-        buf_put(out, STR("id: "));
-        buf_put_u64(out, r->scan.next);
-        buf_putc(out, '\n');
-        r->told = r->scan.next;
-    }
-    buf_putc(out, '\n');
+    buf_put(out, HEARTBEAT);
+    if (r->scan.next == r->told)
+        return;
+    buf_put(out, STR("id: "));
+    buf_put_u64(out, r->scan.next);
+    buf_put(out, STR("\n\n"));
+    r->told = r->scan.next;
 }
 
 static void put_failure(struct reader *r, struct buf *out)
@@ -337,7 +341,7 @@ static enum pull pull_at_end(struct reader *r, struct buf *out)
         return PULL_END;
     if (!r->at_end || r->changed)
         return PULL_MORE;
-    if (r->beat)
+    if (r->heartbeat.due)
         put_heartbeat(r, out);
     return PULL_WAIT;
 }
@@ -381,6 +385,8 @@ static void answer_sse(struct reader *r)
     r->told = r->query.since;
     r->ends_at_ms = l->sched->now_ms + l->setup.sse_lifetime_ms;
     r->over = exchange_draining(r->x);
+    r->heartbeat =
+        (struct heartbeat){.every_ms = l->setup.heartbeat_ms, .since_ms = l->sched->now_ms};
     timer_init(&r->timer, on_sse_timer);
     start_timer(r);
     begin_answer(r, &sse_ops, STR("text/event-stream"), STR("no-cache, no-transform"));

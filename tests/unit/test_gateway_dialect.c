@@ -34,9 +34,9 @@ static void test_resume(void **state)
     dialect_put_resume(&out, SSE, STR("abc-_9"));
     assert_out(&out, "event: resume\ndata: {\"token\":\"abc-_9\"}\n\n");
     dialect_put_resume(&out, OPENAI, STR("abc-_9"));
-    assert_out(&out, ": resume abc-_9\n\n");
+    assert_out(&out, ": resume abc-_9\n");
     dialect_put_resume(&out, UI, STR("abc-_9"));
-    assert_out(&out, ": resume abc-_9\n\n");
+    assert_out(&out, ": resume abc-_9\n");
 }
 
 static void test_gap(void **state)
