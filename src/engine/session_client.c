@@ -53,6 +53,7 @@ static void leave(struct session_visit *v)
     if (s != NULL)
         drop_early(v);
     list_remove(&v->link);
+    timer_stop(&v->last_word);
     subscriber_deinit(&v->subscriber);
     batch_unref(v->batch);
     v->batch = NULL;
@@ -230,6 +231,7 @@ static void admit(struct session *s, struct session_visit *v)
             session_visit_over(s->visit, SESSION_REPLACED, 0);
         s->visit = v;
         v->admitted = true;
+        v->came_late = s->end != END_NONE;
         open_events(v);
         session_visit_hear_early(v);
         session_visit_kick(v);
@@ -262,6 +264,7 @@ void session_connect(struct sessions *all, struct session_client *c,
     memcpy(v->secret, hello->secret, sizeof v->secret);
     list_init(&v->link);
     task_init(&v->kick, on_kick);
+    session_visit_init_next(v);
     if (all->draining) {
         session_visit_over(v, SESSION_DRAINING, 0);
         return;

@@ -90,10 +90,51 @@ static bool take_event(struct session_visit *v, struct buf *out)
     return true;
 }
 
+/* ---- the last word ----
+ *
+ * Whoever comes back to a session that has completed may be about to send another chunk. Told at
+ * once that all is well it would never hear that the chunk was not taken. So it is waited for, if
+ * it has not said that it sends no more. */
+
+#define LAST_WORD_MS 2000
+
+static void on_last_word(struct timer *t)
+{
+    struct session_visit *v = container_of(t, struct session_visit, last_word);
+    v->waited = true;
+    session_visit_kick(v);
+}
+
+void session_visit_init_next(struct session_visit *v)
+{
+    timer_init(&v->last_word, on_last_word);
+}
+
+void session_visit_speaks(struct session_visit *v)
+{
+    if (!timer_running(&v->last_word))
+        return;
+    timer_stop(&v->last_word);
+    session_visit_kick(v);
+}
+
+static bool may_speak(struct session_visit *v)
+{
+    if (!v->came_late || v->half_closed || v->said_all || v->waited)
+        return false;
+    if (!timer_running(&v->last_word))
+        sched_start(v->sched, &v->last_word, LAST_WORD_MS);
+    return true;
+}
+
 static void conclude(struct session_visit *v)
 {
     struct session *s = v->session;
-    if (v->end != END_NONE) {
+    if (v->end == END_COMPLETED && v->late > 0) {
+        session_visit_late(v);
+    } else if (v->end == END_COMPLETED && may_speak(v)) {
+        return;
+    } else if (v->end != END_NONE) {
         v->client->end = v->end;
         v->client->aborted = v->aborted;
         session_visit_over(v, SESSION_ENDED, 0);

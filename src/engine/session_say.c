@@ -25,6 +25,20 @@ static void busy(struct session_visit *v)
     session_visit_over(v, SESSION_BUSY, ERR_BUSY);
 }
 
+void session_visit_late(struct session_visit *v)
+{
+    session_visit_malformed(v, v->session->closed
+                                   ? "a new client_chunk came after close"
+                                   : "a new client_chunk came after the end of the session");
+}
+
+/* It is told when it has had all that there is: session_next. */
+static void come_late(struct session_visit *v)
+{
+    if (v->late == 0)
+        v->late = v->heard;
+}
+
 static void hear_chunk(struct session_visit *v, const struct session_request *r)
 {
     struct session *s = v->session;
@@ -37,9 +51,9 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
         return;
     }
     if (s->end != END_NONE || s->aborted)
-        return; /* which it is about to be told */
-    if (s->closed)
-        session_visit_malformed(v, "a new client_chunk came after close");
+        come_late(v);
+    else if (s->closed)
+        session_visit_late(v);
     else if (s->in.tail + s->in.pending + r->chunk.n > s->all->setup.max_bytes)
         session_visit_malformed(v, "the session holds as many bytes as it may; begin another one");
     else if (is_too_much(s->all, r->chunk.n))
@@ -53,7 +67,7 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
 static void hear_abort(struct session_visit *v)
 {
     struct session *s = v->session;
-    v->aborted = true;
+    v->aborted = v->said_all = true;
     if (s->aborted || s->end != END_NONE)
         return;
     s->aborted = true;
@@ -63,6 +77,7 @@ static void hear_abort(struct session_visit *v)
 static void hear_close(struct session_visit *v)
 {
     struct session *s = v->session;
+    v->said_all = true;
     if (s->closed || s->aborted || s->end != END_NONE)
         return;
     s->closed = true;
@@ -74,6 +89,7 @@ static void hear(struct session_visit *v, struct str message)
     struct arena a = {0};
     struct session_request r;
     v->heard++;
+    session_visit_speaks(v);
     if (session_request_read(&a, message, &r) != 0)
         session_visit_malformed(v, "a message is neither client_chunk nor abort nor close");
     else if (r.kind == SESSION_CHUNK)
@@ -85,8 +101,14 @@ static void hear(struct session_visit *v, struct str message)
     arena_deinit(&a);
 }
 
+static uint64_t before_late(const struct session_visit *v, uint64_t settled)
+{
+    return v->late > 0 && settled >= v->late ? v->late - 1 : settled;
+}
+
 void session_visit_settled(struct session_visit *v, uint64_t settled)
 {
+    settled = before_late(v, settled);
     if (settled <= v->settled)
         return;
     v->settled = settled;
@@ -114,7 +136,7 @@ void session_say(struct session_client *c, struct str message)
     }
     hear(v, message);
     if (v->session != NULL && list_empty(&s->in.queue))
-        v->settled = v->said;
+        v->settled = before_late(v, v->said);
     session_settle(s); /* it may be over */
 }
 

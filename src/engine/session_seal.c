@@ -18,7 +18,7 @@
 #define TAG_SIZE    16
 #define KEY_SIZE    32
 #define HEAD_SIZE   (4 + 1 + 8)
-#define SECRET_TEXT 43
+#define SECRET_TEXT 43 /* without the `=` */
 
 /* The contexts stay keyed, as the one in a struct mac does: a record costs a nonce, not a lookup of
  * the cipher and a key schedule. One context per key does both ways; GCM has one schedule. */
@@ -33,13 +33,19 @@ struct session_keys {
 
 int session_secret_parse(struct str text, uint8_t out[SESSION_SECRET_SIZE])
 {
+    char url[SECRET_TEXT];
+    struct buf secret = {0};
+    if (text.n == SECRET_TEXT + 1 && text.p[SECRET_TEXT] == '=')
+        text.n--;
     if (text.n != SECRET_TEXT)
         return ERR_SYNTAX;
-    struct buf secret = {0};
-    int err = b64url_take(&secret, text);
+    for (size_t i = 0; i < SECRET_TEXT; i++)
+        url[i] = text.p[i] == '+' ? '-' : text.p[i] == '/' ? '_' : text.p[i];
+    int err = b64url_take(&secret, str_of(url, SECRET_TEXT));
     if (err == 0)
         memcpy(out, secret.p, SESSION_SECRET_SIZE);
     OPENSSL_cleanse(secret.p, secret.cap); /* after a failure too, some of it is there */
+    OPENSSL_cleanse(url, sizeof url);
     buf_deinit(&secret);
     return err;
 }

@@ -57,7 +57,8 @@ enum session_record_type {
     SESSION_RECORD_MOVED = 5, /* in: from here on another process has the session; no content */
 };
 
-/* The secret as header text: 43 characters of base64url without padding, strictly. ERR_SYNTAX. */
+/* The secret as header text: 43 characters of base64url or base64, with or without the `=` behind
+ * them. ERR_SYNTAX. */
 int session_secret_parse(struct str text, uint8_t out[SESSION_SECRET_SIZE]);
 
 void session_check(const uint8_t secret[SESSION_SECRET_SIZE], const uint8_t salt[SESSION_SALT_SIZE],

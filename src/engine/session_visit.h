@@ -20,9 +20,14 @@ struct session_visit {
     enum session_service service;
     uint64_t position;
     bool admitted, welcomed, half_closed, aborted, over;
+    bool came_late;                /* when the session had ended */
+    bool said_all;                 /* close or abort */
+    struct timer last_word;        /* see session_next.c */
+    bool waited;                   /* long enough for it */
     struct buf early;              /* messages said before it was admitted */
     uint64_t said, heard, settled; /* messages; heard: not early any more */
-    struct buf acks;               /* seqnos, uint32_t */
+    uint64_t late;   /* the first of them that came behind the end; 0: none. Never settled */
+    struct buf acks; /* seqnos, uint32_t */
     size_t acks_at;
     struct visit_open *open; /* the read that finds its position, under way */
     struct subscriber subscriber;
@@ -50,7 +55,14 @@ void session_visit_hear_early(struct session_visit *v);
 /* So many of its messages are settled. v may be gone behind it. */
 void session_visit_settled(struct session_visit *v, uint64_t settled);
 
+/* A chunk came that cannot be taken any more: it is over. */
+void session_visit_late(struct session_visit *v);
+
 /* ---- session_next.c ---- */
+
+void session_visit_init_next(struct session_visit *v);
+/* It has said something: so it may say more. */
+void session_visit_speaks(struct session_visit *v);
 
 size_t session_visit_acks(const struct session_visit *v); /* that wait to be taken */
 /* Reads on in `out`. False: there is no record now. */

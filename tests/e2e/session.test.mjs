@@ -170,6 +170,42 @@ const CASES = {
         assert.equal(older.events.length, 2, "nothing more went there");
     },
 
+    async "a chunk behind the end is refused, on this connection or the next"({ make, service }) {
+        const session = new Session(service);
+        const first = await talk(make(), session, 2);
+        first.close();
+        await first.endedWell();
+        const again = make().open(session, { position: "1" });
+        again.chunk(1, "text 1").chunk(2, "one more");
+        const error = await again.refused(Code.InvalidArgument);
+        assert.match(error.rawMessage, /after close/);
+        assert.deepEqual(again.acks, [1], "what was there is acknowledged, the other one not");
+        assert.deepEqual(again.ids, ["2"]);
+        const early = make().open(session, { position: "2" }).chunk(2, "one more").halfClose();
+        await early.refused(Code.InvalidArgument);
+        const read = make().open(session).chunk(0, "text 0").close();
+        await read.endedWell();
+        assert.deepEqual(read.texts, ["text 0", "text 1"]);
+    },
+
+    async "keys in either base64, padded or not"({ make, service }) {
+        const secret = Buffer.from("fb".repeat(32), "hex"); // in which all four differ
+        const session = new Session(service, { secret });
+        const [url, std] = ["base64url", "base64"].map((name) => secret.toString(name));
+        const texts = [url, `${url}=`, std, std.slice(0, 43)];
+        assert.equal(new Set(texts).size, 4);
+        for (const [n, text] of texts.entries()) {
+            const headers = { ...session.headers(n), "x-idempotent-encryption-key": text };
+            const call = make().open(session, { headers }).chunk(n, `text ${n}`);
+            await call.seen(1);
+            call.cancel();
+            await call.ended();
+        }
+        const all = make().open(session).close();
+        await all.endedWell();
+        assert.deepEqual(all.texts, ["text 0", "text 1", "text 2", "text 3"]);
+    },
+
     async "a wrong key is refused and disturbs nobody"({ make, service }) {
         const session = new Session(service);
         const call = await talk(make(), session, 1);
@@ -229,7 +265,7 @@ const CASES = {
             undefined,
             "",
             "x",
-            `${text}=`,
+            `${text}==`,
             text.slice(1),
             `${text.slice(1)}+`,
             `${text}A`,

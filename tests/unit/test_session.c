@@ -18,6 +18,7 @@
 #define LIFETIME_MS  (2 * HOUR_MS)
 #define HOLD_MS      (10 * MINUTE_MS)
 #define LINGER_MS    (60 * SECOND_MS) /* as in session.c */
+#define LAST_WORD_MS (2 * SECOND_MS)  /* as in session_next.c */
 #define STEP_MS      100
 #define LONG_STEP_MS (10 * SECOND_MS) /* within a round of the schedule's wheel */
 #define RIGHT        0x11             /* bytes of secrets */
@@ -695,6 +696,96 @@ static void test_chunk_after_close(void **state)
     desk_free(d);
 }
 
+static void on_appended(struct store_write *w, int err)
+{
+    *(int *)w->content_type.p = err;
+}
+
+/* A worker's last word. */
+static void work(struct desk *d, const char *key, const char *text)
+{
+    struct buf contents = {0};
+    int err = 1;
+    struct store_write w = {.content_type = str_of((const char *)&err, sizeof err),
+                            .close = true,
+                            .end = END_COMPLETED,
+                            .done = on_appended};
+    session_content_put(&contents, true, str_of_cstr(text));
+    sessions_view_ops.write_out(d->all, str_of_cstr(key), &w, buf_str(&contents));
+    settle(d);
+    assert_int_equal(err, 0);
+    buf_deinit(&contents);
+}
+
+/* Whoever comes back hears of it as whoever stayed, behind all that there is. */
+static void test_chunk_after_the_end(void **state)
+{
+    static const char *messages[] = {"a new client_chunk came after close",
+                                     "a new client_chunk came after the end of the session"};
+    for (int by_worker = 0; by_worker < 2; by_worker++) {
+        struct desk *d = desk_new(by_worker ? WORKERS : BY_HAND);
+        struct visitor v = visit(d, "talk", RIGHT);
+        come(d, &v);
+        say(d, &v, 0, "a");
+        if (by_worker) {
+            work(d, "talk", "x");
+        } else {
+            visitor_close(&v);
+            answer(d, "x", "");
+            end_job(d, END_COMPLETED, "");
+        }
+        settle(d);
+        leave(d, &v);
+        for (int how = 0; how < 3; how++) {
+            struct visitor late = visit(d, "talk", RIGHT);
+            if (how == 2)
+                restart(d);
+            visitor_connect(&late);
+            if (how > 0)
+                settle(d); /* it has been told all but that this is the end */
+            assert_false(late.over);
+            visitor_say(&late, 0, STR("a"));
+            visitor_say(&late, 1, STR("b"));
+            settle(d);
+            assert_acks(&late, "0 ");
+            assert_events(&late, "1=x ");
+            assert_over(&late, SESSION_MALFORMED);
+            assert_message(&late, messages[by_worker]);
+            assert_int_equal(session_settled(&late.client), 1); /* of two that were said */
+            visitor_deinit(&late);
+        }
+        assert_int_equal(look(d, "talk").row.in.events, by_worker ? 1 : 2);
+        visitor_deinit(&v);
+        desk_free(d);
+    }
+}
+
+/* Nobody is kept waiting who has said that nothing comes, and the others not for long. */
+static void test_last_word(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    struct visitor v = visit(d, "talk", RIGHT);
+    come(d, &v);
+    say(d, &v, 0, "a");
+    visitor_close(&v);
+    settle(d);
+    assert_ended(&v, END_COMPLETED, false);
+    for (int how = 0; how < 3; how++) {
+        come(d, &v);
+        assert_false(v.over);
+        if (how == 0)
+            visitor_close(&v);
+        else if (how == 1)
+            session_half_close(&v.client);
+        else
+            pass(d, LAST_WORD_MS);
+        settle(d);
+        assert_ended(&v, END_COMPLETED, false);
+    }
+    visitor_deinit(&v);
+    desk_free(d);
+}
+
 /* ---- positions ---- */
 
 static void test_gap(void **state)
@@ -916,6 +1007,7 @@ static void test_close(void **state)
     for (int i = 0; i < 2; i++) {
         come(d, &v);
         assert_true(v.welcomed);
+        pass(d, LAST_WORD_MS);
         assert_ended(&v, END_COMPLETED, false);
         say(d, &v, 0, "a"); /* to one that is over: nothing happens */
         restart(d);
@@ -1574,11 +1666,6 @@ static void test_key_is_held_for_workers(void **state)
     desk_free(d);
 }
 
-static void on_appended(struct store_write *w, int err)
-{
-    *(int *)w->content_type.p = err;
-}
-
 /* What a worker appends that cannot be sealed changes nothing, not even how long the key is held.
  */
 static void test_bad_append_of_a_worker(void **state)
@@ -1990,6 +2077,8 @@ int main(void)
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_malformed_is_let_go),
         cmocka_unit_test(test_chunk_after_close),
+        cmocka_unit_test(test_chunk_after_the_end),
+        cmocka_unit_test(test_last_word),
         cmocka_unit_test(test_gap),
         cmocka_unit_test(test_position_ahead_of_the_writer),
         cmocka_unit_test(test_expired),

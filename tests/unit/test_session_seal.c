@@ -335,13 +335,32 @@ static void test_secret(void **state)
     static const struct str bad[] = {
         STR_INIT(""),
         STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh"),
-        STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+        STR_INIT(
+            "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh="), /* its padding in the place of it */
         STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8A"),
+        STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=="),
+        STR_INIT("=AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"),
         STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9"), /* bits behind the last byte */
         STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+"),
         STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdH 8"),
         STR_INIT("00010203040506070809101112131415161718192021"),
     };
+    /* Either alphabet, padded or not, is the same secret. */
+    static const struct str same[] = {
+        STR_INIT("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
+        STR_INIT("-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_8"),
+        STR_INIT("+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/8"),
+        STR_INIT("+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/+/8="),
+        STR_INIT("-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_-_8="),
+    };
+    uint8_t first[SESSION_SECRET_SIZE], other[SESSION_SECRET_SIZE];
+    assert_int_equal(session_secret_parse(same[0], other), 0);
+    assert_memory_equal(other, m.secret, sizeof other);
+    assert_int_equal(session_secret_parse(same[1], first), 0);
+    for (size_t i = 2; i < COUNT(same); i++) {
+        assert_int_equal(session_secret_parse(same[i], other), 0);
+        assert_memory_equal(other, first, sizeof other);
+    }
     for (size_t i = 0; i < COUNT(bad); i++) {
         if (session_secret_parse(bad[i], secret) != ERR_SYNTAX)
             fail_msg("taken: %s", bad[i].p);
