@@ -283,6 +283,7 @@ static int append_start(struct append *a)
                                .over = on_append_over};
     add_header(r, STR("content-type"), STR("application/proto"));
     add_header(r, STR("connect-protocol-version"), STR("1"));
+    add_header(r, STR("x-idempotent-encryption-key"), bytes_str(&l->texts));
     int err = http_start(r);
     if (err == 0) {
         a->under_way = true;

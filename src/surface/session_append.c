@@ -149,12 +149,15 @@ static void on_message(struct rpc *r, struct str bytes)
     struct session_append_call *a = rpc_ctx(r);
     struct arena arena = {0};
     struct session_append append;
-    if (session_append_read(&arena, bytes, &append) != 0 || append.request_id.n == 0 ||
-        append.request_id.n > SESSION_REQUEST_ID_MAX) {
+    if (!a->proves) {
+        refuse(a, REFUSE_SECRET);
+    } else if (session_append_read(&arena, bytes, &append) != 0 || append.request_id.n == 0 ||
+               append.request_id.n > SESSION_REQUEST_ID_MAX) {
         refuse(a, REFUSE_APPEND);
     } else {
         struct channel *ch = channel_get(
             a->surface, &(struct channel_name){.service = a->service,
+                                               .proof = a->proof,
                                                .request_id = append.request_id,
                                                .caller = rpc_exchange(r)->principal->name});
         a->number = (uint64_t)append.seqno;
@@ -193,6 +196,7 @@ void session_append_begin(struct sessions_surface *s, enum session_service servi
     a->service = service;
     timer_init(&a->early, on_early);
     list_init(&a->link);
+    a->proves = session_proof_read(s, x->request, a->proof);
     session_headers_drop(x->request);
     /* Hex takes twice as much, and the rest of the message some. */
     a->rpc = rpc_new(x, &(struct rpc_setup){.sched = s->sched,

@@ -12,12 +12,13 @@ static struct channel *channel_of(struct session_client *c)
 
 /* ---- by name ---- */
 
-/* service, bytes of the request id, request id, caller: no two names look the same. */
+/* service, proof, bytes of the request id, request id, caller: no two names look the same. */
 static struct buf name_text(const struct channel_name *name)
 {
     struct buf text = {0};
     assert(name->request_id.n <= SESSION_REQUEST_ID_MAX);
     buf_putc(&text, (char)name->service);
+    buf_put(&text, str_of((const char *)name->proof, SESSION_PROOF_SIZE));
     buf_putc(&text, (char)name->request_id.n);
     buf_put(&text, name->request_id);
     buf_put(&text, name->caller);

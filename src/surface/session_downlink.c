@@ -17,7 +17,9 @@ struct session_downlink {
     struct rpc *rpc;
     struct channel *channel; /* NULL: the message that names it has not come */
     struct session_headers headers;
-    bool greets;              /* the headers are as they must be */
+    bool proves; /* it came with a secret, */
+    uint8_t proof[SESSION_PROOF_SIZE];
+    bool greets;              /* and the headers are as they must be */
     enum session_refusal why; /* otherwise */
     struct timer patience;    /* a poll's */
 };
@@ -54,6 +56,7 @@ static struct session_downlink *downlink_new(struct sessions_surface *s,
     struct session_downlink *d = mem_zalloc(sizeof *d);
     d->surface = s;
     d->service = service;
+    d->proves = session_proof_read(s, x->request, d->proof);
     d->greets = session_headers_read(x->request, &d->headers, &d->why);
     if (d->greets && d->headers.key_n == 0) {
         d->greets = false;
@@ -81,6 +84,7 @@ static void downlink_begin(struct sessions_surface *s, enum session_service serv
 static struct channel_name name_of(const struct session_downlink *d, struct str request_id)
 {
     return (struct channel_name){.service = d->service,
+                                 .proof = d->proof,
                                  .request_id = request_id,
                                  .caller = rpc_exchange(d->rpc)->principal->name};
 }
@@ -234,9 +238,9 @@ static void on_poll_gone(struct rpc *r)
 static bool go_on(struct session_downlink *d, struct str request_id)
 {
     struct channel_name name = name_of(d, request_id);
-    struct channel *ch = channel_find(d->surface, &name);
+    struct channel *ch = d->proves ? channel_find(d->surface, &name) : NULL;
     if (ch == NULL || !ch->attached || !ch->polled) {
-        refuse(d, REFUSE_POLL_UNKNOWN);
+        refuse(d, d->proves ? REFUSE_POLL_UNKNOWN : REFUSE_SECRET);
         return false;
     }
     if (ch->downlink != NULL)

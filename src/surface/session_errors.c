@@ -90,8 +90,8 @@ static const struct row refusal_rows[] = {
                              "Send x-idempotency-event-id as the decimal id of the last event that "
                              "you have; 0, or none at all, is for the start"),
     [REFUSE_SECRET] = STOP(INVALID_ARGUMENT, UNSPECIFIED, "Encryption key",
-                           "Send x-idempotent-encryption-key: 32 random bytes as 43 characters of "
-                           "base64url without padding, the same ones for the whole session"),
+                           "Send x-idempotent-encryption-key: 32 random bytes as base64 or "
+                           "base64url, the same ones with every call of a session"),
     [REFUSE_FIRST_MESSAGE] = STOP(INVALID_ARGUMENT, UNSPECIFIED, "Malformed message",
                                   "The first message is not one that this method takes"),
     [REFUSE_REQUEST_ID] = STOP(INVALID_ARGUMENT, UNSPECIFIED, "Request id",
@@ -102,11 +102,13 @@ static const struct row refusal_rows[] = {
     [REFUSE_REPLACED] = STOP(ABORTED, UNSPECIFIED, "Continued elsewhere",
                              "A newer downlink has this request_id now"),
     [REFUSE_POLL_UNKNOWN] =
-        AGAIN(NOT_FOUND, "Nothing is polled under this request_id; begin with start_request"),
+        AGAIN(NOT_FOUND, "Nothing is polled under this request_id and "
+                         "x-idempotent-encryption-key; begin with start_request"),
     [REFUSE_SENT_AGAIN] = AGAIN(ABORTED, "Another append with this append_seqno came behind it"),
     [REFUSE_AHEAD] = AGAIN(RESOURCE_EXHAUSTED,
                            "This append_seqno is more than 16 ahead; send those before it first"),
-    [REFUSE_NO_DOWNLINK] = AGAIN(NOT_FOUND, "No downlink with this request_id has come"),
+    [REFUSE_NO_DOWNLINK] = AGAIN(NOT_FOUND, "No downlink with this request_id and "
+                                            "x-idempotent-encryption-key has come"),
     [REFUSE_DOWNLINK_GONE] =
         AGAIN(UNAVAILABLE, "The downlink with this request_id is gone; open another one"),
     [REFUSE_ENDED] =

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surface/sessions.h"
 #include "base/num.h"
+#include "base/rand.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "surface/sessions_core.h"
+#include "token/mac.h"
 
 #include <assert.h>
 
@@ -69,6 +71,19 @@ bool session_headers_read(const struct request *req, struct session_headers *out
 void session_headers_wipe(struct session_headers *h)
 {
     explicit_bzero(h->secret, sizeof h->secret);
+}
+
+bool session_proof_read(struct sessions_surface *s, const struct request *req,
+                        uint8_t out[SESSION_PROOF_SIZE])
+{
+    struct session_headers h = {0};
+    struct str secret = str_of((const char *)h.secret, sizeof h.secret);
+    static_assert(SESSION_PROOF_SIZE == MAC_SIZE, "a proof is a MAC");
+    bool read = read_secret(req, &h);
+    if (read)
+        mac_sign(s->prover, &secret, 1, out);
+    session_headers_wipe(&h);
+    return read;
 }
 
 /* ---- what all calls do ---- */
@@ -146,6 +161,10 @@ static void handle(void *ctx, struct exchange *x)
 
 void sessions_surface_mount(struct sessions_surface *surface, struct http *http)
 {
+    uint8_t key[MAC_KEY_SIZE];
+    rand_bytes(key, sizeof key);
+    surface->prover = mac_new(str_of((const char *)key, sizeof key));
+    explicit_bzero(key, sizeof key);
     map_init(&surface->channels);
     list_init(&surface->idle);
     surface->n_early = 0;
@@ -162,4 +181,5 @@ void sessions_surface_deinit(struct sessions_surface *surface)
         channel_release(ch);
     assert(surface->waiting_bytes == 0);
     map_deinit(&surface->channels);
+    mac_free(surface->prover);
 }

@@ -19,9 +19,9 @@
  *     for the older one's, and for said before.
  *   - A downlink replaces an older one with its request id. When one is gone, appends that are not
  *     answered yet fail (unavailable), and those that come wait for the next one for a while.
- *   - Another caller's request ids are other ones: a name is looked up along with who says it.
- *     Among callers that are not known, who knows a request id may append and poll under it: it
- *     should be as hard to guess as a random UUID.
+ *   - Another caller's request ids are other ones, and so are those that come with another
+ *     x-idempotent-encryption-key: a name is looked up along with who says it and by which key.
+ *     Whoever has the wrong one cannot tell whether there is such a downlink.
  *   - A downlink that is polled begins with start_request and is gone when nobody has polled for a
  *     while. A poll ends when it has given what there was; a newer one replaces it. Its responses
  *     are numbered from 1: who misses one begins again, behind the last event that it has. The last
@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 struct http;
+struct mac;
 struct sched;
 struct sessions;
 
@@ -47,7 +48,8 @@ struct sessions_surface {
     uint64_t long_poll_ms; /* how long a poll waits for something to say */
 
     /* private */
-    struct map channels;    /* of struct channel, by who and request id */
+    struct mac *prover;     /* of proofs: session_proof_read */
+    struct map channels;    /* of struct channel, by who, key and request id */
     struct link idle;       /* those without a downlink; the longest first */
     uint64_t n_early;       /* appends that wait for a downlink */
     uint64_t waiting_bytes; /* of all messages that wait for their turn */

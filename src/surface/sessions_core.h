@@ -34,8 +34,15 @@ struct session_headers {
 bool session_headers_read(const struct request *req, struct session_headers *out,
                           enum session_refusal *why);
 void session_headers_wipe(struct session_headers *h);
-/* Wipes the secret from a request that needs none. */
+/* Wipes the secret from a request that is not read. */
 void session_headers_drop(const struct request *req);
+
+/* A MAC of the secret, by which a downlink and its appends know each other. It is made under a key
+ * that nobody else has, so how long a comparison takes tells nothing. */
+#define SESSION_PROOF_SIZE 32
+/* false: the request has no secret, or a malformed one. */
+bool session_proof_read(struct sessions_surface *s, const struct request *req,
+                        uint8_t out[SESSION_PROOF_SIZE]);
 
 /* Connects, and wipes h but for the position. */
 void session_greet(struct sessions_surface *s, struct session_client *c, struct session_headers *h,
@@ -90,9 +97,11 @@ struct channel {
     char name[];
 };
 
-/* Who is asking for which channel. */
+/* Who is asking for which channel. A request id alone opens none: whoever has another secret has
+ * another channel. */
 struct channel_name {
     enum session_service service;
+    const uint8_t *proof;
     struct str request_id, caller;
 };
 
@@ -130,6 +139,8 @@ struct session_append_call {
     struct link link;   /* channel.said */
     struct timer early; /* waits for a downlink */
     bool is_early;
+    bool proves; /* it came with a secret */
+    uint8_t proof[SESSION_PROOF_SIZE];
     uint64_t number;
     uint64_t ordinal; /* among what was said, from 1 */
     struct buf data;

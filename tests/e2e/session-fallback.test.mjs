@@ -186,7 +186,8 @@ const CASES = {
         const older = new OldPeer(server, session, { requestId });
         const first = older.downlink();
         await first.welcomed();
-        const newer = new OldPeer(server, new Session(service), { requestId });
+        const { secret } = session;
+        const newer = new OldPeer(server, new Session(service, { secret }), { requestId });
         const second = newer.downlink();
         await second.welcomed();
         assert.notEqual(await first.ended(), null);
@@ -195,6 +196,56 @@ const CASES = {
         await second.endedWell();
         assert.deepEqual(second.texts, ["to the newer one"]);
         assert.deepEqual(first.events, []);
+    },
+
+    // Whoever has seen a request id go by, in a log say.
+    async "a request id without the key opens nothing"({ server, session, service }) {
+        const requestId = randomUUID();
+        const peer = new OldPeer(server, session, { requestId });
+        const down = peer.downlink();
+        await down.welcomed();
+        const stranger = new OldPeer(server, new Session(service), { requestId });
+        const message = session.chunk(0, "injected");
+        const abort = session.request({ request: { case: "abort", value: {} } });
+        for (const headers of [{}, { "x-idempotency-key": session.key }]) {
+            stranger.headers = () => headers;
+            for (const what of [message, abort])
+                assertRefused(
+                    await stranger.append(what, { seqno: 0 }).then(() => null, ConnectError.from),
+                    Code.InvalidArgument,
+                );
+            const poll = await stranger.poll(false).then(() => null, ConnectError.from);
+            assertRefused(poll, Code.InvalidArgument);
+        }
+        delete stranger.headers;
+        const wrong = [message, abort].map((what, seqno) =>
+            stranger.append(what, { seqno }).then(() => null, ConnectError.from),
+        );
+        const poll = await stranger.poll(false).then(() => null, ConnectError.from);
+        assert.equal(poll?.code, Code.NotFound);
+        const theirs = stranger.downlink(); // another channel, and their own session
+        await theirs.welcomed();
+        await within(Promise.all(wrong), "what was said under another key");
+        await theirs.endedWell();
+        await peer.chunk(0, "mine");
+        await peer.close();
+        await down.endedWell();
+        assert.deepEqual(down.texts, ["mine"]);
+    },
+
+    async "a chunk for a session that has ended is refused"({ server, session }) {
+        const peer = new OldPeer(server, session);
+        const down = peer.downlink();
+        await down.welcomed();
+        await peer.chunk(0, "all");
+        await peer.close();
+        await down.endedWell();
+        const later = new OldPeer(server, session);
+        const more = later.chunk(1, "more").then(() => null, ConnectError.from);
+        const again = later.downlink("1");
+        assertRefused(await more, Code.InvalidArgument);
+        assertRefused(await again.ended(), Code.InvalidArgument);
+        assert.deepEqual(again.acks, []);
     },
 };
 

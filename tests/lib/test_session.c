@@ -862,7 +862,7 @@ static void test_fallback(void **state)
     assert_int_equal(down->n, 5 + 2 + 36);
     assert_memory_equal(down->body + 7, down->request_id, 36);
     assert_string_equal(first->path, "/aiserver.v1.BidiService/BidiAppend");
-    assert_string_equal(first->secret, "");
+    assert_string_equal(first->secret, down->secret);
     assert_memory_equal(first->body,
                         "\x0a\x0a"
                         "0a01612800\x12\x26\x0a\x24",

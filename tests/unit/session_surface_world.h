@@ -232,7 +232,8 @@ static inline void via_end(struct exchange *x)
 {
 }
 
-#define SECRET "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8" /* 0, 1, 2, ... 31 */
+#define SECRET       "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8" /* 0, 1, 2, ... 31 */
+#define OTHER_SECRET "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8"
 
 struct ask {
     const char *path, *key, *position, *secret;

@@ -65,7 +65,7 @@ static void test_headers_that_are_wrong(void **state)
         {{.key = "k", .position = "18446744073709551616", .secret = SECRET},
          "x-idempotency-event-id"},
         {{.key = "k"}, "x-idempotent-encryption-key"},
-        {{.key = "k", .secret = SECRET "="}, "x-idempotent-encryption-key"},
+        {{.key = "k", .secret = SECRET "=="}, "x-idempotent-encryption-key"},
         {{.key = "k", .secret = "short"}, "x-idempotent-encryption-key"},
         {{.secret = "short"}, "x-idempotent-encryption-key"},
     };
@@ -338,11 +338,11 @@ static struct rpc *downlink_of(const char *id)
     return r;
 }
 
-static struct rpc *append_bytes(const struct principal *who, const char *id, char number,
-                                struct str data)
+static struct rpc *append_by(const char *secret, const struct principal *who, const char *id,
+                             char number, struct str data)
 {
     struct buf name = {0}, body = {0};
-    struct rpc *r = ask_with(&(struct ask){.path = APPEND, .who = who});
+    struct rpc *r = ask_with(&(struct ask){.path = APPEND, .who = who, .secret = secret});
     put_field(&name, 0x0a, str_of_cstr(id));
     put_field(&body, 0x12, buf_str(&name));
     buf_putc(&body, 0x18);
@@ -352,6 +352,12 @@ static struct rpc *append_bytes(const struct principal *who, const char *id, cha
     buf_deinit(&name);
     buf_deinit(&body);
     return r;
+}
+
+static struct rpc *append_bytes(const struct principal *who, const char *id, char number,
+                                struct str data)
+{
+    return append_by(SECRET, who, id, number, data);
 }
 
 static struct rpc *append(const char *id, char number, char message)
@@ -553,6 +559,43 @@ static void test_callers_have_their_own_ids(void **state)
     assert_string_equal(visit()->said, "b");
 }
 
+/* Whoever knows a request id and not the key can neither say, hear nor disturb anything under it,
+ * and is not told that it is in use. */
+static void test_a_request_id_alone_is_nothing(void **state)
+{
+    static const char *wrong[] = {NULL, "", "short", SECRET "!"};
+    struct rpc *down = downlink_of("id"),
+               *early = append_by(OTHER_SECRET, NULL, "new", 0, STR("x"));
+    struct session_visit *mine = visit();
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        struct rpc *r = append_by(wrong[i], NULL, "id", 0, STR("x"));
+        assert_refused(r, GRPC_INVALID_ARGUMENT, 1);
+        assert_non_null(strstr(r->message, "x-idempotent-encryption-key"));
+    }
+    struct rpc *stranger = append_by(OTHER_SECRET, NULL, "id", 0, STR("x"));
+    assert_true(waits(stranger));
+    append("id", 0, 'a'); /* which is not taken for sent again */
+    assert_string_equal(mine->said, "a");
+
+    downlink_of("new"); /* what came before it from elsewhere is not its own */
+    assert_string_equal(visit()->said, "");
+
+    struct rpc *theirs =
+        ask_with(&(struct ask){.path = CHAT "SSE", .key = "k", .secret = OTHER_SECRET});
+    peer_says(theirs, STR("\x0a\x02id"));
+    assert_true(waits(down));
+    append("id", 1, 'b');
+    assert_string_equal(mine->said, "ab");
+    assert_string_equal(visit()->said, "x"); /* the stranger's own, to the stranger */
+
+    time_passes(CHANNEL_EARLY_MS + 100);
+    struct rpc *nothing = append_by(OTHER_SECRET, NULL, "none", 0, STR("x"));
+    time_passes(CHANNEL_EARLY_MS + 100);
+    assert_refused(early, GRPC_NOT_FOUND, 0);
+    assert_refused(nothing, GRPC_NOT_FOUND, 0);
+    assert_string_equal(early->message, nothing->message);
+}
+
 static void test_appends_are_bounded(void **state)
 {
     char data[1001] = {0};
@@ -579,7 +622,8 @@ static void test_appends_are_bounded(void **state)
 static void test_channels_are_bounded(void **state)
 {
     struct rpc *early = append("early", 0, 'a'), *down = downlink_of("live");
-    struct channel_name name = {.service = SESSION_AISERVER};
+    static const uint8_t proof[SESSION_PROOF_SIZE];
+    struct channel_name name = {.service = SESSION_AISERVER, .proof = proof};
     char id[32], first[] = "0";
     for (int i = 0; world->surface.channels.n < CHANNEL_MAX; i++) {
         snprintf(id, sizeof id, "%d", i);
@@ -642,7 +686,8 @@ static void test_drain(void **state)
 
 static struct rpc *poll_of(bool start)
 {
-    struct rpc *r = start ? ask(CHAT "Poll") : ask_with(&(struct ask){.path = CHAT "Poll"});
+    struct rpc *r =
+        start ? ask(CHAT "Poll") : ask_with(&(struct ask){.path = CHAT "Poll", .secret = SECRET});
     peer_says(r, start ? STR("\x0a\x04\x0a\x02id\x10\x01") : STR("\x0a\x04\x0a\x02id"));
     return r;
 }
@@ -698,6 +743,21 @@ static void test_poll_of_nothing(void **state)
     struct rpc *r = ask_with(&(struct ask){.path = CHAT "Poll"});
     peer_says(r, STR("\x0a\x04\x0a\x02ix\x10\x01"));
     assert_refused(r, GRPC_INVALID_ARGUMENT, 1);
+}
+
+static void test_poll_by_the_request_id_alone(void **state)
+{
+    struct rpc *first = poll_of(true);
+    visit_gives(visit(), "a");
+    struct rpc *none = ask_with(&(struct ask){.path = CHAT "Poll", .key = "k"});
+    peer_says(none, STR("\x0a\x04\x0a\x02id"));
+    assert_refused(none, GRPC_INVALID_ARGUMENT, 1);
+    struct rpc *wrong = ask_with(&(struct ask){.path = CHAT "Poll", .secret = OTHER_SECRET});
+    peer_says(wrong, STR("\x0a\x04\x0a\x02id"));
+    assert_refused(wrong, GRPC_NOT_FOUND, 0);
+    assert_true(waits(first));
+    peer_pulls(first);
+    assert_true(first->n_put > 0);
 }
 
 static void test_poll_replaces_the_one_that_waits(void **state)
@@ -769,6 +829,7 @@ int main(void)
         TEST(test_channel_is_forgotten),
         TEST(test_appends_of_a_session_that_ends),
         TEST(test_callers_have_their_own_ids),
+        TEST(test_a_request_id_alone_is_nothing),
         TEST(test_appends_are_bounded),
         TEST(test_channels_are_bounded),
         TEST(test_request_ids_are_bounded),
@@ -777,6 +838,7 @@ int main(void)
         TEST(test_polls_give_what_there_is),
         TEST(test_poll_that_fails),
         TEST(test_poll_of_nothing),
+        TEST(test_poll_by_the_request_id_alone),
         TEST(test_poll_replaces_the_one_that_waits),
         TEST(test_poller_that_stays_away),
     };
