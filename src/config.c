@@ -441,6 +441,67 @@ static void forget_secret(char **secret)
     *secret = NULL;
 }
 
+/* ---- doubts ---- */
+
+#define SECRET_LEAST 32 /* bytes: as many as the signatures have */
+
+static bool is_short(const char *secret)
+{
+    return secret != NULL && strlen(secret) < SECRET_LEAST;
+}
+
+static bool has_routes(const struct config *c)
+{
+    return c->routes.n > 0 || c->cascade.n > 0;
+}
+
+static bool bounds_a_buffer(const struct config *c)
+{
+    const struct route_config *r = c->routes.items;
+    for (size_t i = 0; i < c->routes.n; i++)
+        if (r[i].trim == ROUTE_TRIM_LENIENT &&
+            (!options_is_default(&route_options, &r[i], STR("buffer-max-events")) ||
+             !options_is_default(&route_options, &r[i], STR("buffer-max-bytes"))))
+            return true;
+    return false;
+}
+
+static bool changes(const struct config *c, const char *setting)
+{
+    return !options_is_default(&options, c, str_of_cstr(setting));
+}
+
+size_t config_doubts(const struct config *c, struct config_doubt out[CONFIG_DOUBTS_MAX])
+{
+    static const char no_disk[] = "does not apply: the store is not on this disk";
+    bool embedded = str_eq(str_of_cstr(c->store), STR("embedded"));
+    const struct {
+        bool holds;
+        struct config_doubt doubt;
+    } cases[] = {
+        {has_routes(c) && c->resume_secret == NULL,
+         {"SSE_RESUME_SECRET", "is not set: answers carry no tokens to resume with"}},
+        {is_short(c->resume_secret),
+         {"SSE_RESUME_SECRET", "has less than 32 bytes: whoever guesses it can resume anything"}},
+        {is_short(c->resume_secret_previous),
+         {"SSE_RESUME_SECRET_PREVIOUS",
+          "has less than 32 bytes: whoever guesses it can resume anything"}},
+        {!embedded && changes(c, "data"), {"data", no_disk}},
+        {!embedded && changes(c, "sync"), {"sync", no_disk}},
+        {!embedded && changes(c, "cache-bytes"), {"cache-bytes", no_disk}},
+        {!embedded && changes(c, "disk-cap"), {"disk-cap", no_disk}},
+        {embedded && bounds_a_buffer(c),
+         {"buffer-max-events",
+          "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` for them"}},
+    };
+    _Static_assert(sizeof cases / sizeof *cases <= CONFIG_DOUBTS_MAX, "room for all");
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (cases[i].holds)
+            out[n++] = cases[i].doubt;
+    return n;
+}
+
 /* ---- all sources ---- */
 
 /* Where other programs of this kind look, too. */

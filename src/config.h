@@ -70,6 +70,13 @@ struct config {
 int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size);
 void config_deinit(struct config *c);
 
+/* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
+#define CONFIG_DOUBTS_MAX 16
+struct config_doubt {
+    const char *setting, *why;
+};
+size_t config_doubts(const struct config *c, struct config_doubt out[CONFIG_DOUBTS_MAX]);
+
 /* What `tidemark serve --help` prints. */
 void config_help(FILE *to);
 

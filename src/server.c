@@ -170,6 +170,7 @@ static void stop_lab(void *ctx)
 
 static void stop_surfaces(struct server *s)
 {
+    watch_stop(&s->watch);
     tool_host_stop(&s->tools, stop_lab, s);
 }
 
@@ -297,7 +298,7 @@ static int init_gateway(struct server *s)
                                   .trace = s->trace,
                                   .routes = c->routes.items,
                                   .n_routes = c->routes.n,
-                                  .store_is_memory = s->storage.vfs == NULL,
+                                  .store_is_memory = s->store->in_memory,
                                   .secret = text_or_none(c->resume_secret),
                                   .previous_secret = text_or_none(c->resume_secret_previous),
                                   .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
@@ -340,6 +341,25 @@ static void init_polls(struct server *s)
                                                .n_configs = polls->n});
     s->durable.asked = polls_asked;
     s->durable.asked_ctx = s->polls;
+}
+
+static void init_watch(struct server *s)
+{
+    struct config_doubt doubts[CONFIG_DOUBTS_MAX];
+    size_t n = config_doubts(s->config, doubts);
+    for (size_t i = 0; i < n; i++) {
+        struct str setting = str_of_cstr(doubts[i].setting);
+        trace(s->trace, CONFIG_DOUBT, TRACE_STR("setting", setting),
+              TRACE_STR("why", str_of_cstr(doubts[i].why)));
+        status_doubt(&s->status, setting);
+    }
+    s->status.sessions = s->sessions.sessions;
+    s->watch = (struct watch){.sched = &s->loop.sched,
+                              .store = s->store,
+                              .gateway = s->gateway,
+                              .sessions = s->sessions.sessions,
+                              .trace = s->trace};
+    watch_start(&s->watch);
 }
 
 static int init_logs(struct server *s)
@@ -390,11 +410,11 @@ static int init_tools(struct server *s)
 static const char *unready(void *ctx)
 {
     const struct server *s = ctx;
+    struct str ignored;
     if (s->draining)
         return "draining: the server is being stopped";
-    if (storage_error(&s->storage) != 0)
-        return "the store takes nothing any more: a write or sync has failed";
-    return NULL;
+    int err = store_health(s->store, &ignored);
+    return err == 0 ? NULL : err_text(err);
 }
 
 static void init_status(struct server *s)
@@ -402,6 +422,7 @@ static void init_status(struct server *s)
     metrics_init(&s->metrics);
     s->status = (struct status){.http = &s->http,
                                 .metrics = &s->metrics,
+                                .store = s->store,
                                 .embedded = s->storage.vfs != NULL ? s->store : NULL,
                                 .unready = unready,
                                 .ctx = s};
@@ -509,6 +530,8 @@ int server_init(struct server *s, const struct config *config, const struct trac
         err = init_tools(s);
     if (err == 0)
         err = listen_all(s);
+    if (err == 0)
+        init_watch(s);
     if (err != 0) {
         stop_listening(s);
         stop_surfaces(s);

@@ -15,6 +15,7 @@
 #include "surface/durable.h"
 #include "surface/status.h"
 #include "surface/subscriptions.h"
+#include "watch.h"
 
 #include <uv.h>
 
@@ -54,6 +55,7 @@ struct server {
     struct polls *polls;
     struct lab_host lab; /* lab.lab == NULL: none */
     struct tool_host tools;
+    struct watch watch;
     struct tls *tls; /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;

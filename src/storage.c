@@ -131,14 +131,9 @@ void storage_name(const struct config *config, char *out, size_t size)
     redis_url_free(url);
 }
 
-int storage_error(const struct storage *s)
-{
-    return s->vfs == NULL ? 0 : embedded_error(s->store);
-}
-
 int storage_close(struct storage *s)
 {
-    int err = storage_error(s);
+    int err = s->vfs == NULL ? 0 : embedded_error(s->store);
     close_all(s);
     return err;
 }

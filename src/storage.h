@@ -31,9 +31,6 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
 /* The store as it may be shown: without a password. Of size bytes at most. */
 void storage_name(const struct config *config, char *out, size_t size);
 
-/* 0, or why nothing is acknowledged any more. */
-int storage_error(const struct storage *s);
-
 /* After store_stop has ended; the loop has to run once more. 0, or why the store had stopped taking
  * anything: the process should not end as if all were well. */
 int storage_close(struct storage *s);

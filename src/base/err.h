@@ -72,7 +72,12 @@ enum {
     X(UNAUTHENTICATED, -34, 401, GRPC_UNAUTHENTICATED,                                             \
       "credentials are missing, wrong or expired; send valid ones")                                \
     X(KEY_ABSENT, -35, 503, GRPC_UNAVAILABLE,                                                      \
-      "the session is sealed and its key is not here; its client must come back first")
+      "the session is sealed and its key is not here; its client must come back first")            \
+    X(AWAY, -36, 503, GRPC_UNAVAILABLE, "the store does not answer at present; retry later")
+
+/* Nothing is wrong with what was asked, and nothing was done as far as is known: the same may be
+ * taken a little later. */
+#define ERR_IS_PASSING(err) ((err) == ERR_BUSY || (err) == ERR_AWAY)
 
 enum {
 #define X(name, code, http, grpc, text) ERR_##name = code,

@@ -341,6 +341,19 @@ int options_defaults(const struct options *o, void *target, char *why, size_t si
     return err;
 }
 
+bool options_is_default(const struct options *o, const void *target, struct str name)
+{
+    const struct option_row *r = find(o, name);
+    const void *field = (const char *)target + r->field;
+    if (r->type == OPTION_TEXT) {
+        const char *text = *(char *const *)field;
+        return text == NULL || (r->fallback != NULL && strcmp(text, r->fallback) == 0);
+    }
+    uint64_t fallback = 0;
+    parse_quantity(r, str_of_cstr(r->fallback), &fallback);
+    return *(const uint64_t *)field == fallback;
+}
+
 int options_env(const struct options *o, void *target, char *why, size_t size)
 {
     for (size_t i = 0; i < o->n; i++) {

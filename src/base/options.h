@@ -81,6 +81,9 @@ int options_env(const struct options *o, void *target, char *why, size_t size);
 int options_set(const struct options *o, void *target, struct str key, struct str value, char *why,
                 size_t size);
 
+/* Of a text or a quantity of the table: is it what its default says? */
+bool options_is_default(const struct options *o, const void *target, struct str name);
+
 /* Whether the table has a setting of this name. */
 bool options_has(const struct options *o, struct str name);
 

@@ -366,8 +366,8 @@ static void give_up(struct recorder *r, int err)
         run_clear(&r->going);
         r->snapshot_due = false;
     } else if (r->going.n > 0) {
-        r->in_doubt = err == ERR_BUSY;
-        lose(r, err == ERR_BUSY ? SILENCE : err_text(err));
+        r->in_doubt = ERR_IS_PASSING(err);
+        lose(r, ERR_IS_PASSING(err) ? SILENCE : err_text(err));
     } else if (r->going.bytes.n > 0) {
         run_clear(&r->going); /* a close that stores nothing may find room where this does not */
         r->end = END_ORPHANED;
@@ -388,7 +388,7 @@ static void leave_closed(struct recorder *r, enum end_reason end)
 static void on_failed(struct recorder *r, int err)
 {
     const struct stream_info *info = &r->writer.write.info;
-    if (err == ERR_BUSY || err == ERR_FULL) {
+    if (ERR_IS_PASSING(err) || err == ERR_FULL) {
         give_up(r, err);
     } else if (err == ERR_CLOSED && r->step == STEP_APPEND && r->snapshot_due) {
         leave_closed(r, info->end);

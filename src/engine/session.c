@@ -104,6 +104,11 @@ uint64_t sessions_open(const struct sessions *all)
     return all->by_key.n;
 }
 
+uint64_t sessions_degraded(const struct sessions *all)
+{
+    return all->n_degraded_ever;
+}
+
 /* ---- one ---- */
 
 void session_buf_rest(struct buf *b)
@@ -470,5 +475,6 @@ bool session_degrade(struct session *s)
     s->degraded = true;
     s->home = &all->degraded;
     all->n_degraded++;
+    all->n_degraded_ever++;
     return true;
 }

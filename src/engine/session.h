@@ -97,7 +97,9 @@ void sessions_drain(struct sessions *all);
 void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx);
 void sessions_free(struct sessions *all); /* NULL is allowed */
 
-uint64_t sessions_open(const struct sessions *all); /* in memory, for metrics */
+/* For metrics: those in memory; those that ever ran degraded. */
+uint64_t sessions_open(const struct sessions *all);
+uint64_t sessions_degraded(const struct sessions *all);
 
 /* For the workers' view; its ctx is the struct sessions. */
 extern const struct session_view_ops sessions_view_ops;

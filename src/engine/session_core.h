@@ -47,6 +47,7 @@ struct sessions {
     uint64_t visits;   /* so far */
     uint64_t n;        /* sessions, those that are dead but not freed yet included */
     uint64_t n_degraded;
+    uint64_t n_degraded_ever;
     size_t said;         /* bytes that clients said, not written yet */
     uint64_t background; /* operations of the store under way that belong to no session */
     struct session_sweep *sweep;

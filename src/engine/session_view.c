@@ -514,6 +514,11 @@ static void view_free(struct store *s)
     free(v);
 }
 
+static int view_health(struct store *s, struct str *why)
+{
+    return store_health(view_of(s)->real, why);
+}
+
 static const struct store_ops ops = {
     .write = view_write,
     .remove = view_remove,
@@ -524,6 +529,7 @@ static const struct store_ops ops = {
     .put = view_put,
     .watch = view_watch,
     .unwatch = view_unwatch,
+    .health = view_health,
     .stop = view_stop,
     .free = view_free,
 };

@@ -321,7 +321,7 @@ static void failed(struct session_write *w, int err, bool workers_fault)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
-    bool waits = w->asked == NULL && (err == ERR_BUSY || err == ERR_FULL);
+    bool waits = w->asked == NULL && (ERR_IS_PASSING(err) || err == ERR_FULL);
     if (s->state == SESSION_DEAD || workers_fault) {
         done_with(w);
     } else if (waits && try_again(l)) {

@@ -113,7 +113,7 @@ static bool take_bytes(struct tool_job *j, const struct store_read *r, uint8_t m
 static void fail_read(struct tool_job *j, int err)
 {
     int n = (int)j->read.name.n;
-    bool later = err == ERR_IO || err == ERR_BUSY || err == ERR_KEY_ABSENT;
+    bool later = err == ERR_IO || ERR_IS_PASSING(err) || err == ERR_KEY_ABSENT;
     if (err == ERR_TOO_LARGE)
         tool_job_failed(j, false, "%.*s: the next event has more than %d bytes", n, j->read.name.p,
                         TOOL_ROW_MAX);

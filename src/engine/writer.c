@@ -69,7 +69,7 @@ static void on_written(struct store_write *write, int err)
 {
     struct writer *w = container_of(write, struct writer, write);
     w->under_way = false;
-    bool waits = err == ERR_BUSY || (err == ERR_FULL && w->waits_for_room);
+    bool waits = ERR_IS_PASSING(err) || (err == ERR_FULL && w->waits_for_room);
     if (waits && try_again(w))
         return;
     if (err == ERR_LIMIT && write->create == NULL && write->claim.id.n > 0) {

@@ -9,7 +9,7 @@
  *
  * While the store is overloaded or away, or full, a write is tried again, with growing pauses,
  * until the first failure is patience_ms ago. Then nobody knows whether it was done: err is
- * ERR_BUSY, and the next write with If-Match may find its tail moved by it.
+ * ERR_AWAY or ERR_BUSY, and the next write with If-Match may find its tail moved by it.
  *
  * Loop thread only. One write at a time; done() comes exactly once for each, from the schedule. */
 #ifndef ENGINE_WRITER_H
@@ -18,8 +18,8 @@
 #include "store/store.h"
 
 struct writer {
-    /* The caller's: all of it but claim, again, done and what comes back. With ERR_BUSY nothing
-     * that comes back counts. */
+    /* The caller's: all of it but claim, again, done and what comes back. With these two
+     * errors nothing that comes back counts. */
     struct store_write write;
     uint64_t patience_ms; /* these two may change between two writes */
     bool waits_for_room;  /* ERR_FULL is no answer either */

@@ -127,7 +127,7 @@ static void expire(struct redis *r, struct redis_call *c)
     bool was_sent = c->state == REDIS_SENT;
     if (was_sent)
         redis_node_forget(n, c);
-    redis_end(r, c, was_sent ? ERR_UPSTREAM : refusal(c, ERR_BUSY), NULL, STR_NONE);
+    redis_end(r, c, was_sent ? ERR_UPSTREAM : refusal(c, ERR_AWAY), NULL, STR_NONE);
     if (was_sent && n->link != NULL && n->is_ready)
         redis_link_doubt(n->link);
 }
@@ -161,7 +161,7 @@ void redis_end(struct redis *r, struct redis_call *c, int err, const struct redi
 static void refuse(struct task *t)
 {
     struct redis_call *c = container_of(t, struct redis_call, task);
-    redis_end(c->redis, c, ERR_BUSY, NULL, STR_NONE);
+    redis_end(c->redis, c, c->redis->is_stopping ? ERR_AWAY : ERR_BUSY, NULL, STR_NONE);
 }
 
 static void park(struct redis *r, struct redis_call *c)
@@ -335,7 +335,7 @@ void redis_take_reply(struct redis_node *n, struct redis_call *c, const struct r
     case MOVED_AWAY:
     case ASK_THERE: redirect(n, c, reply, m == ASK_THERE); break;
     case IS_FULL: redis_end(r, c, refusal(c, ERR_FULL), reply, run); break;
-    case NOT_TAKEN: redis_end(r, c, refusal(c, ERR_BUSY), reply, run); break;
+    case NOT_TAKEN: redis_end(r, c, refusal(c, ERR_AWAY), reply, run); break;
     }
 }
 
@@ -395,7 +395,7 @@ static void stop(struct task *t)
     redis_cluster_free(r->cluster);
     while (!list_empty(&r->deadlines)) {
         struct redis_call *c = list_item(r->deadlines.next, struct redis_call, deadline);
-        redis_end(r, c, refusal(c, ERR_BUSY), NULL, STR_NONE);
+        redis_end(r, c, refusal(c, ERR_AWAY), NULL, STR_NONE);
     }
     r->is_stopped = true;
     redis_check_stopped(r);

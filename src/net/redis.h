@@ -51,7 +51,7 @@ struct redis_script {
 };
 
 enum redis_sent {
-    REDIS_ONCE,  /* err says ERR_UPSTREAM when it may have been done, ERR_BUSY when it was not */
+    REDIS_ONCE,  /* err says ERR_UPSTREAM when it may have been done, another when it was not */
     REDIS_AGAIN, /* may be done twice: sent again on a new connection until the time is over */
 };
 
@@ -67,11 +67,11 @@ struct redis_call {
     uint32_t timeout_ms; /* from redis_call on; 0: that of the setup */
     /* err: 0 and a reply, which is never an error of a kind that the client takes care of but may
      * be any other (REDIS_REPLY_ERROR); ERR_FULL (out of memory there, not done); ERR_UPSTREAM
-     * (sent, and the connection broke or the time was over: it may have been done); ERR_BUSY (not
-     * sent, or refused before it was done: too much is waiting, no connection, read-only, too few
-     * replicas). reply is lent; NULL where no server had the last word, and so is run: the run_id
-     * of the server that answered, 40 characters, lent; it changes when Redis is started again and
-     * when another becomes primary. */
+     * (sent, and the connection broke or the time was over: it may have been done); ERR_AWAY (not
+     * sent, or refused before it was done: no connection, read-only, too few replicas); ERR_BUSY
+     * (not sent: too much is waiting). reply is lent; NULL where no server had the last word, and
+     * so is run: the run_id of the server that answered, 40 characters, lent; it changes when Redis
+     * is started again and when another becomes primary. */
     void (*done)(struct redis_call *c, int err, const struct redisReply *reply, struct str run);
     uint16_t tries; /* out: how often it was refused and sent again, behind calls made after it */
     /* private */
@@ -109,8 +109,8 @@ struct redis_setup {
 struct redis *redis_new(const struct redis_setup *setup);
 bool redis_is_up(const struct redis *r);
 
-/* Ends what is under way with ERR_BUSY or ERR_UPSTREAM, later, and what is called from now on with
- * ERR_BUSY; stopped() comes from the schedule when all is over, and then redis_free is due. A name
+/* Ends what is under way with ERR_AWAY or ERR_UPSTREAM, later, and what is called from now on with
+ * ERR_AWAY; stopped() comes from the schedule when all is over, and then redis_free is due. A name
  * that is just being resolved holds it up. */
 void redis_stop(struct redis *r, void (*stopped)(void *ctx), void *ctx);
 void redis_free(struct redis *r);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define RETRY_MS       10
+#define HEALTH_BYTES   8192        /* that a small append needs, for a look at the store's health */
 #define DELETE_RESERVE (64 * 1024) /* room in the journal that data leaves for deletes, at most */
 #define NEEDS_PLACE    1000        /* private verdict: the fork point must be looked up first */
 
@@ -55,6 +56,7 @@ struct batch_waiter {
 static void complete(struct store_call *c)
 {
     struct stream *s = c->stream;
+    store_count(c->store, c->result);
     c->finish(c); /* c may be gone then */
     if (s != NULL)
         stream_unpin(s);
@@ -573,6 +575,13 @@ static void embedded_free(struct store *s)
     free(e);
 }
 
+/* What a small append would meet; one that has to wait is no bad sign. */
+static int embedded_health(struct store *s, struct str *why)
+{
+    int err = check_room(embedded_of(s), HEALTH_BYTES, true);
+    return err == ERR_BUSY ? 0 : err;
+}
+
 static const struct store_ops ops = {
     .write = embedded_write,
     .remove = embedded_remove,
@@ -583,6 +592,7 @@ static const struct store_ops ops = {
     .put = embedded_put,
     .watch = embedded_watch,
     .unwatch = embedded_unwatch,
+    .health = embedded_health,
     .stop = embedded_stop,
     .free = embedded_free,
 };

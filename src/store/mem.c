@@ -201,6 +201,11 @@ static void trim(struct catalog *c, struct stream *s)
     stream_settle_trim(s, to.first);
 }
 
+static int mem_health(struct store *s, struct str *why)
+{
+    return 0;
+}
+
 static const struct store_ops ops = {
     .write = mem_write,
     .remove = mem_remove,
@@ -211,6 +216,7 @@ static const struct store_ops ops = {
     .put = mem_put,
     .watch = mem_watch,
     .unwatch = mem_unwatch,
+    .health = mem_health,
     .stop = mem_stop,
     .free = mem_free,
 };
@@ -218,7 +224,7 @@ static const struct store_ops ops = {
 struct store *mem_store_new(struct sched *sched)
 {
     struct mem *m = mem_zalloc(sizeof *m);
-    m->store = (struct store){.ops = &ops, .sched = sched};
+    m->store = (struct store){.ops = &ops, .sched = sched, .in_memory = true};
     task_init(&m->stop, run_stop);
     catalog_init(&m->catalog, sched, &m->store.retain);
     m->catalog.trim = trim;

@@ -47,6 +47,9 @@ struct redis_store {
     unsigned n_sweeping; /* calls of it under way */
     bool sweep_more;     /* there is more to be swept */
     bool rescanning, rescan_again;
+    int refusal; /* why the last write was not taken; 0: it was */
+    char refusal_why[160];
+    bool probing;
     uint64_t heeds_own_ms; /* until then; messages of our own, that is: see rstore_on_message */
     bool stopping;
     size_t n_ops;
@@ -76,6 +79,7 @@ struct rop {
     struct redis_call waits; /* for replicas */
     struct str wait_args[3];
     int sent_err, err, waits_err;
+    char said[160]; /* why it was refused, in Redis's words; empty: it was not */
     unsigned n_under_way;
     struct link gate_link;
     struct gate *gate;

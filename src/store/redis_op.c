@@ -6,6 +6,7 @@
 #include "store/redis_core.h"
 
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define RETRY_MS        50
@@ -112,12 +113,24 @@ void rstore_disconnect(struct redis_store *rs)
     redis_stop(rs->redis, on_disconnected, rs);
 }
 
+/* What a write met counts until one is taken: see rstore_probe. */
+static void note_write(struct redis_store *rs, const struct rop *r, int err)
+{
+    if (err != 0 && err != ERR_AWAY && err != ERR_FULL && err != ERR_IO)
+        return;
+    rs->refusal = err;
+    snprintf(rs->refusal_why, sizeof rs->refusal_why, "%s", r->said);
+}
+
 static void end(struct rop *r, int err)
 {
     struct redis_store *rs = r->rs;
     leave_gate(r);
     if (r->doubtful && err != 0)
         rs->heeds_own_ms = now_ms(rs) + HEED_MS;
+    store_count(&rs->store, err);
+    if (r->tag.p != NULL)
+        note_write(rs, r, err);
     r->tell(r, err);
     rop_free(r);
     rs->n_ops--;
@@ -132,9 +145,9 @@ static int error_of(const char *text)
     static const struct {
         const char *begins;
         int err;
-    } rows[] = {{"OOM", ERR_FULL},         {"MISCONF", ERR_IO},      {"READONLY", ERR_BUSY},
-                {"NOREPLICAS", ERR_BUSY},  {"MASTERDOWN", ERR_BUSY}, {"BUSY", ERR_BUSY},
-                {"CLUSTERDOWN", ERR_BUSY}, {"LOADING", ERR_BUSY},    {"TRYAGAIN", ERR_BUSY}};
+    } rows[] = {{"OOM", ERR_FULL},         {"MISCONF", ERR_IO},      {"READONLY", ERR_AWAY},
+                {"NOREPLICAS", ERR_AWAY},  {"MASTERDOWN", ERR_AWAY}, {"BUSY", ERR_BUSY},
+                {"CLUSTERDOWN", ERR_AWAY}, {"LOADING", ERR_AWAY},    {"TRYAGAIN", ERR_AWAY}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strncmp(text, rows[i].begins, strlen(rows[i].begins)) == 0)
             return rows[i].err;
@@ -179,6 +192,12 @@ static bool was_overtaken(const struct rop *r)
            r->waits_err == 0 && r->call.tries > 0;
 }
 
+/* Too much waits for one that is away: that is no overload of ours. */
+static int not_answered(int err)
+{
+    return err == ERR_UPSTREAM || err == ERR_BUSY ? ERR_AWAY : err;
+}
+
 static void follow(struct rop *r);
 
 static void conclude(struct rop *r)
@@ -193,14 +212,14 @@ static void conclude(struct rop *r)
         pass_on(r);
         return;
     }
-    if ((r->sent_err == ERR_UPSTREAM || r->sent_err == ERR_BUSY) && try_again(r))
+    if ((r->sent_err == ERR_UPSTREAM || ERR_IS_PASSING(r->sent_err)) && try_again(r))
         return;
     int err = r->sent_err != 0 ? r->sent_err : r->err;
     if (err == 0 && r->waits_err != 0) {
         err = r->waits_err;
         doubt(r); /* it was done, but nobody may rely on it */
     }
-    end(r, err == ERR_UPSTREAM ? ERR_BUSY : err);
+    end(r, err == ERR_BUSY && redis_is_up(r->rs->redis) ? err : not_answered(err));
 }
 
 /* ---- on a cluster: where is it? ---- */
@@ -248,6 +267,8 @@ static void on_done(struct redis_call *c, int err, const struct redisReply *repl
 {
     struct rop *r = container_of(c, struct rop, call);
     r->sent_err = err;
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+        snprintf(r->said, sizeof r->said, "%s", reply->str);
     if (err == 0)
         r->err = reply_error(reply);
     r->moves = err == 0 && r->err == 0 && r->rs->cluster && is_elsewhere(r, reply);
@@ -261,7 +282,9 @@ static void on_waited(struct redis_call *c, int err, const struct redisReply *re
 {
     struct rop *r = container_of(c, struct rop, waits);
     bool enough = err == 0 && reply->type == REDIS_REPLY_INTEGER && reply->integer >= r->rs->wait;
-    r->waits_err = enough ? 0 : ERR_BUSY;
+    r->waits_err = enough ? 0 : ERR_AWAY;
+    if (!enough)
+        snprintf(r->said, sizeof r->said, "too few replicas have confirmed a write");
     if (--r->n_under_way == 0)
         conclude(r);
 }
@@ -285,6 +308,7 @@ static void pass_on(struct rop *r)
 {
     uint64_t now = now_ms(r->rs);
     r->err = r->waits_err = 0;
+    r->said[0] = '\0';
     r->call = (struct redis_call){.script = r->script,
                                   .args = r->args,
                                   .n_args = r->n_args,

@@ -172,7 +172,7 @@ static void tell_verified(struct rop *r, int err)
     if (err == 0 && str_eq(s->status, STR("OK")))
         next_docs(s);
     else
-        take_back(s, ERR_BUSY);
+        take_back(s, err != 0 ? err : ERR_BUSY);
 }
 
 static int take_written(struct rop *r, const struct redisReply *reply)

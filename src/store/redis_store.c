@@ -14,6 +14,7 @@
 
 #define SWEEP_MS      2000
 #define SWEEP_SOON_MS 20
+#define PROBE_KEPT_MS 1000
 #define WAIT_MAX      16
 #define DEFAULT_SPACE STR("tidemark")
 
@@ -232,6 +233,40 @@ static void on_changed(void *ctx, bool up, struct str why)
         rs->changed(rs->ctx, up, why);
 }
 
+/* ---- how it is ---- */
+
+static int redis_health(struct store *s, struct str *why)
+{
+    struct redis_store *rs = redis_of(s);
+    *why = str_of_cstr(rs->refusal_why);
+    return redis_is_up(rs->redis) ? rs->refusal : ERR_AWAY;
+}
+
+static int take_probe(struct rop *r, const struct redisReply *reply)
+{
+    return 0;
+}
+
+static void tell_probe(struct rop *r, int err)
+{
+    r->rs->probing = false;
+}
+
+/* Once a write was refused, callers may stay away until we are ready again: one of our own, which
+ * nobody reads, finds out when that is. */
+static void probe(struct redis_store *rs)
+{
+    struct rop *r = rop_new(rs, NULL, NULL, take_probe, tell_probe);
+    rs->probing = true;
+    rop_arg(r, STR("SET"));
+    rop_arg(r, rstore_index(rs, &r->arena, "probe"));
+    rop_arg(r, STR("1"));
+    rop_arg(r, STR("PX"));
+    rop_arg_u64(r, PROBE_KEPT_MS);
+    r->tag = STR("probe");
+    rop_send(r);
+}
+
 /* ---- what time does ---- */
 
 void rstore_swept(struct redis_store *rs)
@@ -264,6 +299,8 @@ static void sweep(struct timer *t)
     struct redis_store *rs = container_of(t, struct redis_store, sweep);
     if (rs->stopping)
         return;
+    if (rs->refusal != 0 && !rs->probing && redis_is_up(rs->redis))
+        probe(rs);
     bool due = rs->n_sweeping == 0 && redis_is_up(rs->redis);
     if (due && rs->cluster) {
         steps_sweep(rs);
@@ -312,6 +349,7 @@ static const struct store_ops ops = {
     .put = redis_put,
     .watch = rstore_watch,
     .unwatch = rstore_unwatch,
+    .health = redis_health,
     .stop = redis_store_stop,
     .free = redis_store_free,
 };
@@ -369,8 +407,8 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
 {
     struct redis_store *rs = mem_zalloc(sizeof *rs);
     struct sched *sched = setup->sched != NULL ? setup->sched : &setup->loop->sched;
-    rs->store =
-        (struct store){.ops = &ops, .sched = sched, .retain = setup->retain, .shared = true};
+    rs->store = (struct store){
+        .ops = &ops, .sched = sched, .retain = setup->retain, .shared = true, .in_memory = true};
     while (rs->store.author == 0)
         rs->store.author = rand_u64();
     rs->clock = setup->sched;

@@ -6,7 +6,7 @@
  * is always asked for.
  *
  * A write whose connection broke is sent again under the same number until its time is over, and
- * Redis knows the numbers it has seen: so a success was done once. ERR_BUSY: it was not done, or
+ * Redis knows the numbers it has seen: so a success was done once. ERR_AWAY: it was not done, or
  * nobody can say in time whether it was. What a success is worth when Redis itself fails is up to
  * its settings (appendfsync, replicas, and `wait=`); docs/redis.md says what. Events that such a
  * failure took are never silently replaced by others: their offsets become gaps. */
@@ -38,7 +38,7 @@ struct redis_store_setup {
  * sentence. */
 int redis_store_check(const struct redis_url *url, char *why, size_t size);
 
-/* Connects by itself; until then operations wait, or are answered ERR_BUSY. */
+/* Connects by itself; until then operations wait, or are answered ERR_AWAY. */
 struct store *redis_store_new(const struct redis_store_setup *setup);
 
 #endif

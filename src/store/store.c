@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/store.h"
+#include "base/err.h"
 
 struct str end_reason_text(enum end_reason reason)
 {
@@ -30,6 +31,23 @@ void store_read_release(struct store_read *r)
     for (uint32_t i = 0; i < r->n_slices; i++)
         block_unref(r->slices[i].owner);
     r->n_slices = 0;
+}
+
+int store_health(struct store *s, struct str *why)
+{
+    *why = STR("");
+    return s->ops->health(s, why);
+}
+
+void store_count(struct store *s, int err)
+{
+    static const int troubles[STORE_TROUBLE_KINDS] = {
+#define X(kind, word) [STORE_##kind] = ERR_##kind,
+        STORE_TROUBLES(X)
+#undef X
+    };
+    for (int i = 0; err != 0 && i < STORE_TROUBLE_KINDS; i++)
+        s->refused[i] += err == troubles[i];
 }
 
 void store_free(struct store *s)

@@ -245,6 +245,20 @@ struct store_watch {
     void (*changed)(struct store_watch *w, struct str name);
 };
 
+/* Errors that are the store's own and no answer to what was asked: X(kind, word for metrics). */
+#define STORE_TROUBLES(X)                                                                          \
+    X(FULL, "full")                                                                                \
+    X(IO, "io")                                                                                    \
+    X(AWAY, "away")                                                                                \
+    X(BUSY, "busy")
+
+enum store_trouble {
+#define X(kind, word) STORE_##kind,
+    STORE_TROUBLES(X)
+#undef X
+        STORE_TROUBLE_KINDS,
+};
+
 struct store_ops {
     void (*write)(struct store *s, struct store_write *w);
     void (*remove)(struct store *s, struct store_remove *r);
@@ -255,6 +269,7 @@ struct store_ops {
     void (*put)(struct store *s, struct store_put *p);
     void (*watch)(struct store *s, struct store_watch *w);
     void (*unwatch)(struct store *s, struct store_watch *w);
+    int (*health)(struct store *s, struct str *why);
     void (*stop)(struct store *s, void (*stopped)(void *ctx), void *ctx);
     void (*free)(struct store *s);
 };
@@ -265,13 +280,23 @@ struct store {
     struct sched *sched;
     struct retain retain; /* bounds for streams that have none of their own; set before its use */
     bool shared;          /* other processes may write it */
-    /* Not 0: an answer may get lost, so that a write that failed with BUSY may have been done all
+    /* Not 0: an answer may get lost, so that a write that failed with AWAY may have been done all
      * the same. This is the producer that claims the server's own writes then (engine/writer.h),
      * drawn anew by each process, and how many it has claimed. */
     uint64_t author, claimed;
+    bool in_memory;       /* what it keeps takes memory, its own or Redis's: to be bounded */
+    uint64_t refused[STORE_TROUBLE_KINDS]; /* operations that were answered so */
 };
 
 struct store *mem_store_new(struct sched *sched);
+
+/* Would it take a write? 0 as far as is known, or why not: ERR_AWAY (it does not answer, for now),
+ * ERR_FULL (until something is deleted or there is more room), ERR_IO (a disk failed, for good).
+ * why: what the store itself says of it, for operators, lent until the next call; may be empty. */
+int store_health(struct store *s, struct str *why);
+
+/* For engines: counts the answer to an operation if it is one of the troubles. */
+void store_count(struct store *s, int err);
 
 /* Puts away what is under way; no operation may be started any more. stopped() comes from the
  * schedule; store_free is due then. */

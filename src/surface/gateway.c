@@ -440,6 +440,11 @@ void gateway_mount(struct gateway *g, struct http *http)
         http_route(http, g->routes[i].path, handle, &g->routes[i]);
 }
 
+uint64_t gateway_degraded(const struct gateway *g)
+{
+    return g->events.counts[GATEWAY_DEGRADED].n;
+}
+
 void gateway_drain(struct gateway *g)
 {
     generations_orphan(g);

@@ -40,7 +40,8 @@ struct gateway_setup {
         const struct route_config *config;
         struct source_kind source;
     } local;
-    bool store_is_memory; /* buffers are bounded then, whatever a route says of trimming */
+    bool store_is_memory; /* store->in_memory: buffers are bounded then, whatever a route says of
+                             trimming */
     struct str secret, previous_secret; /* of resume tokens; n == 0: none */
     struct str telemetry_prefix;
     uint64_t heartbeat_ms; /* 0: none */
@@ -50,6 +51,9 @@ struct gateway_setup {
  * die. NULL with a sentence in why. */
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
 void gateway_mount(struct gateway *g, struct http *http);
+
+/* Answers that were passed on unrecorded, so far. */
+uint64_t gateway_degraded(const struct gateway *g);
 
 /* Ends what is under way as orphaned, so that its readers are told before they go. */
 void gateway_drain(struct gateway *g);

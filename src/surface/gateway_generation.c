@@ -454,7 +454,7 @@ static void degrade(struct generation *gen)
 
 static bool is_trouble(int err)
 {
-    return err == ERR_BUSY || err == ERR_IO || err == ERR_FULL || err == ERR_UPSTREAM;
+    return ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL || err == ERR_UPSTREAM;
 }
 
 /* May an upstream be asked although the store does not take the stream? Not under a key: it could

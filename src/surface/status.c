@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surface/status.h"
+#include "base/json.h"
+#include "engine/session.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
@@ -28,6 +30,27 @@ static const struct metric_info responses_info = {
     .labels = {"class"},
     .series_max = HTTP_CLASSES};
 
+static const struct metric_info refusals_info = {
+    .name = "store_refusals",
+    .help = "Operations that the store has refused for reasons of its own",
+    .labels = {"error"},
+    .series_max = STORE_TROUBLE_KINDS};
+
+static const struct metric_info doubts_info = {
+    .name = "config_warnings",
+    .help = "1 for each setting that a warning was about at the start",
+    .labels = {"setting"},
+    .series_max = METRIC_SERIES_MAX};
+
+static const struct metric_info degraded_info = {.name = "sessions_degraded",
+                                                 .help = "Sessions that were held in memory alone"};
+
+static const struct str troubles[STORE_TROUBLE_KINDS] = {
+#define X(kind, word) STR_INIT(word),
+    STORE_TROUBLES(X)
+#undef X
+};
+
 static const struct str classes[HTTP_CLASSES] = {STR_INIT("1xx"), STR_INIT("2xx"), STR_INIT("3xx"),
                                                  STR_INIT("4xx"), STR_INIT("5xx")};
 
@@ -48,6 +71,12 @@ static void register_all(struct status *s)
     if (err == 0)
         err =
             metrics_add_family(s->metrics, prefix, &responses_info, METRIC_COUNTER, &s->responses);
+    if (err == 0)
+        err = metrics_add_family(s->metrics, prefix, &refusals_info, METRIC_COUNTER, &s->refusals);
+    if (err == 0)
+        err = metrics_add_family(s->metrics, prefix, &doubts_info, METRIC_GAUGE, &s->doubts);
+    if (err == 0)
+        err = metrics_add_counter(s->metrics, prefix, &degraded_info, &s->sessions_degraded);
     assert(err == 0); /* the names are ours, and the first in the registry */
     gauge_set(family_gauge(build, &version), 1);
 }
@@ -74,8 +103,17 @@ static void look(struct status *s)
         gauge_set(&g[STATUS_MEMORY], (int64_t)resident);
     for (int i = 0; i < HTTP_CLASSES; i++)
         family_counter(s->responses, &classes[i])->n = s->http->responses[i];
+    for (int i = 0; s->store != NULL && i < STORE_TROUBLE_KINDS; i++)
+        family_counter(s->refusals, &troubles[i])->n = s->store->refused[i];
+    if (s->sessions != NULL)
+        s->sessions_degraded.n = sessions_degraded(s->sessions);
     if (s->embedded != NULL)
         look_at_store(s);
+}
+
+void status_doubt(struct status *s, struct str setting)
+{
+    gauge_set(family_gauge(s->doubts, &setting), 1);
 }
 
 /* ---- answers ---- */
@@ -116,7 +154,17 @@ static void answer_health(struct status *s, struct exchange *x)
 static void answer_readiness(struct status *s, struct exchange *x)
 {
     const char *reason = s->unready(s->ctx);
-    answer_line(x, reason == NULL ? 200 : 503, reason == NULL ? "ready" : reason);
+    struct buf body = {0};
+    if (reason == NULL) {
+        answer_line(x, 200, "ready");
+        return;
+    }
+    buf_put(&body, STR("{\"ready\":false,\"why\":"));
+    json_put_string(&body, str_of_cstr(reason));
+    buf_put(&body, STR("}\n"));
+    exchange_header(x, STR("Retry-After"), STR("1"));
+    answer(x, 503, STR("application/json"), buf_str(&body));
+    buf_deinit(&body);
 }
 
 static const struct page {

@@ -11,6 +11,7 @@
 
 struct exchange;
 struct http;
+struct sessions;
 struct store;
 
 /* name, help */
@@ -38,16 +39,23 @@ struct status {
     /* Set before status_init. */
     struct http *http;
     struct metrics *metrics;
-    const struct store *embedded;      /* NULL: the store is another one, without numbers */
+    const struct store *store;
+    const struct store *embedded;      /* the same; NULL: it is another one, without numbers */
+    const struct sessions *sessions;   /* may be set later; NULL: none */
     const char *(*unready)(void *ctx); /* why requests should go elsewhere, static; NULL: ready */
     void *ctx;
     /* private */
     struct gauge gauges[STATUS_GAUGE_KINDS];
-    struct metric_family *responses;
+    struct counter sessions_degraded;
+    struct metric_family *responses, *refusals, *doubts;
 };
 
 /* Registers the numbers and mounts the three paths. */
 void status_init(struct status *s);
+
+/* A setting that is not as good as it could be: a gauge of its name
+ * says so. */
+void status_doubt(struct status *s, struct str setting);
 
 /* Mounted at the three of them; exact, so that /metricsX is nothing. */
 void status_handle(void *status, struct exchange *x);

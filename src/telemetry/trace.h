@@ -38,6 +38,13 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(STORE_REDIS_DOWN, TRACE_WARN, "Redis does not answer, the store waits for it: {}")           \
     X(STORE_STOPPED, TRACE_ERROR,                                                                  \
       "the disk failed: nothing is written any more, reads go on; restart when it works: {}")      \
+    X(STORE_UNWELL, TRACE_WARN, "not ready: {}")                                                   \
+    X(STORE_WELL, TRACE_INFO, "ready: {}")                                                         \
+    X(STORE_REFUSED, TRACE_WARN, "the store has refused {} operations: {}")                        \
+    X(ANSWERS_DEGRADED, TRACE_WARN,                                                                \
+      "{} answers were passed on unrecorded, since the store took nothing: they cannot resume")    \
+    X(SESSIONS_DEGRADED, TRACE_WARN, "{} sessions are held in memory alone: they cannot resume")   \
+    X(CONFIG_DOUBT, TRACE_WARN, "{} {}")                                                           \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
     X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \

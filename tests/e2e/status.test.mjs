@@ -38,7 +38,7 @@ test("/readyz says why not while the server is being stopped; /healthz does not 
     const server = await startServer(t);
     assert.equal((await server.request("GET", "/readyz")).text, "ready\n");
     assert.equal((await server.request("GET", "/healthz")).text, "ok\n");
-    const probes = { readyz: [503, /^draining/], healthz: [200, /^ok$/m] };
+    const probes = { readyz: [503, /^{"ready":false,"why":"draining/], healthz: [200, /^ok$/m] };
     const raws = {};
     for (const name of Object.keys(probes)) {
         raws[name] = await openRaw(t, server);

@@ -241,16 +241,25 @@ static void checkpoint(struct bench *b)
 
 /* ---- errors of the journal ---- */
 
+static int health(struct bench *b)
+{
+    struct str ignored;
+    return store_health(b->store, &ignored);
+}
+
 /* From the failure on nothing is acknowledged; what was, can be read, and is there afterwards. */
 static void check_ended(struct bench *b)
 {
     assert_int_equal(embedded_error(b->store), ERR_IO);
+    assert_int_equal(health(b), ERR_IO);
     assert_int_equal(append(b, "a", STR("four")), ERR_IO);
+    assert_true(b->store->refused[STORE_IO] > 0);
     assert_int_equal(create(b, "b"), ERR_IO);
     assert_int_equal(remove_stream(b, "a"), ERR_IO);
     expect_content(b, "a", "onetwo");
     restart(b);
     assert_int_equal(embedded_error(b->store), 0);
+    assert_int_equal(health(b), 0);
     expect_content(b, "a", "onetwo");
     assert_int_equal(append(b, "a", STR("five")), 0);
     expect_content(b, "a", "onetwofive");
@@ -329,6 +338,7 @@ static void test_full_disk(void **state)
     uint64_t acked = 0;
     memset(big, 'x', sizeof big);
     assert_int_equal(create(b, "a"), 0);
+    assert_int_equal(create(b, "small"), 0);
     assert_int_equal(append(b, "a", STR("one")), 0);
     assert_int_equal(create(b, "victim"), 0);
     simfs_set_capacity(b->fs, simfs_bytes(b->fs) + 2 * FILE_BYTES);
@@ -345,6 +355,9 @@ static void test_full_disk(void **state)
     assert_int_equal(got.n, 3 + acked * EVENT_MAX);
     buf_deinit(&got);
     assert_int_equal(remove_stream(b, "victim"), 0);
+    for (int i = 0; i < 1000 && append(b, "small", STR("x")) == 0; i++)
+        continue;
+    assert_int_equal(health(b), ERR_FULL);
 
     simfs_set_capacity(b->fs, UINT64_MAX);
     for (int i = 0; i < 200 && (err = append(b, "a", STR("two"))) == ERR_FULL; i++)
@@ -356,6 +369,7 @@ static void test_full_disk(void **state)
     assert_int_equal(got.n, 3 + acked * EVENT_MAX + 3);
     buf_deinit(&got);
     assert_int_equal(append(b, "victim", STR("x")), ERR_NOT_FOUND);
+    assert_int_equal(health(b), 0);
 }
 
 /* What is removed makes room, without anybody doing anything else. */

@@ -458,6 +458,11 @@ static void delay_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
     store_stop(delay_of(s)->inner, stopped, ctx);
 }
 
+static int delay_health(struct store *s, struct str *why)
+{
+    return store_health(delay_of(s)->inner, why);
+}
+
 static const struct store_ops delay_ops = {
     .write = delay_write,
     .remove = delay_remove,
@@ -468,6 +473,7 @@ static const struct store_ops delay_ops = {
     .put = delay_put,
     .watch = delay_watch,
     .unwatch = delay_unwatch,
+    .health = delay_health,
     .stop = delay_stop,
     .free = delay_free,
 };

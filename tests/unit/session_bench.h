@@ -438,6 +438,11 @@ static inline void front_free(struct store *s)
     free(f);
 }
 
+static inline int front_health(struct store *s, struct str *why)
+{
+    return store_health(front_of(s)->inner, why);
+}
+
 /* Takes the inner one over. */
 static inline struct front *front_new(struct store *inner)
 {
@@ -450,6 +455,7 @@ static inline struct front *front_new(struct store *inner)
                                                .put = front_put,
                                                .watch = front_watch,
                                                .unwatch = front_unwatch,
+                                               .health = front_health,
                                                .stop = front_stop,
                                                .free = front_free};
     struct front *f = mem_zalloc(sizeof *f);

@@ -102,7 +102,7 @@ static void test_refused_then_there(void **state)
     ask_start(w, &a, NULL, "SET a 1", REDIS_ONCE, 100);
     ask_start(w, &b, NULL, "SET b 1", REDIS_ONCE, 9000);
     WAIT_FOR(w, a.ended);
-    assert_int_equal(a.err, ERR_BUSY); /* it was not sent */
+    assert_int_equal(a.err, ERR_AWAY); /* it was not sent */
     assert_int_equal(w->downs, 1);
     assert_false(redis_is_up(w->redis));
     assert_non_null(memmem(w->why.p, w->why.n, "refused", 7));
@@ -292,7 +292,7 @@ static void test_not_enough_replicas(void **state)
 {
     struct ask a;
     answer_once(*state, "-NOREPLICAS Not enough good replicas to write.\r\n", &a, REDIS_ONCE);
-    assert_int_equal(a.err, ERR_BUSY);
+    assert_int_equal(a.err, ERR_AWAY);
 }
 
 static void test_other_errors_are_the_callers(void **state)
@@ -406,7 +406,7 @@ static void test_deadlines_of_different_lengths(void **state)
     WAIT_FOR(w, a[1].ended);
     assert_int_equal(a[0].ended, 0);
     world_stop(w);
-    assert_int_equal(a[0].err, ERR_BUSY);
+    assert_int_equal(a[0].err, ERR_AWAY);
 }
 
 static void test_stopped_with_calls_under_way(void **state)
@@ -423,7 +423,7 @@ static void test_stopped_with_calls_under_way(void **state)
     ask_start(w, &waiting, NULL, "SET late 1", REDIS_ONCE, 0);
     WAIT_FOR(w, w->stopped);
     assert_int_equal(sent.err, ERR_UPSTREAM);
-    assert_int_equal(waiting.err, ERR_BUSY);
+    assert_int_equal(waiting.err, ERR_AWAY);
     redis_free(w->redis);
     redis_url_free(w->url);
     w->redis = NULL;

@@ -208,7 +208,7 @@ static void test_not_a_map(void **state)
     world_connect(w, url, 300, 1 << 20);
     struct ask a;
     ask_wait(w, &a, "GET a");
-    assert_int_equal(a.err, ERR_BUSY);
+    assert_int_equal(a.err, ERR_AWAY);
     assert_int_equal(w->downs, 1);
     assert_non_null(memmem(w->why.p, w->why.n, "map", 3));
 }

@@ -334,6 +334,22 @@ static void configure(struct place *p, const char *name, const char *value)
     freeReplyObject(r);
 }
 
+static void expect_health(struct place *p, int err, const char *why)
+{
+    struct str said;
+    assert_int_equal(store_health(p->a, &said), err);
+    assert_non_null(memmem(said.p, said.n, why, strlen(why)));
+}
+
+static void await_health(struct place *p)
+{
+    struct str ignored;
+    for (int i = 0; store_health(p->a, &ignored) != 0; i++) {
+        assert_true(i < 500);
+        turn_for(p, 10);
+    }
+}
+
 static void test_full(void **state)
 {
     struct place *p = enter("");
@@ -344,11 +360,14 @@ static void test_full(void **state)
     configure(p, "maxmemory", "1");
     struct store_write w = {.name = STR("s"), .data = STR("y")};
     assert_int_equal(do_write(p, p->a, &w), ERR_FULL);
+    expect_health(p, ERR_FULL, "OOM");
+    assert_int_equal(p->a->refused[STORE_FULL], 1);
     struct store_read r = {.from = READ_START, .touch = true};
     assert_int_equal(read_at(p, "s", &r), 0);
     expect_text(&r, "x");
     assert_int_equal(look(p, "s", 0).tail, 1);
     configure(p, "maxmemory", "0");
+    await_health(p); /* although nobody writes */
     assert_int_equal(append(p, "s", "y").pos, 2);
     leave(p);
 }
@@ -359,8 +378,10 @@ static void test_too_few_replicas(void **state)
     make(p, "s", &plain);
     configure(p, "min-replicas-to-write", "1");
     struct store_write w = {.name = STR("s"), .data = STR("y")};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
+    expect_health(p, ERR_AWAY, "NOREPLICAS");
     configure(p, "min-replicas-to-write", "0");
+    await_health(p);
     assert_int_equal(append(p, "s", "y").pos, 1);
     leave(p);
 }
@@ -388,8 +409,8 @@ static void start_replica(struct place *p, struct redis_server *replica)
 static struct store_write insist(struct place *p, struct store_write w)
 {
     struct store_write again;
-    int err = ERR_BUSY;
-    for (int i = 0; i < 20 && err == ERR_BUSY; i++) {
+    int err = ERR_AWAY;
+    for (int i = 0; i < 20 && err == ERR_AWAY; i++) {
         again = w;
         err = do_write(p, p->a, &again);
     }
@@ -403,10 +424,10 @@ static void test_waits_for_replicas(void **state)
     struct place *p = enter("&wait=1");
     struct store_write w = {
         .name = STR("s"), .create = &plain, .data = STR("x"), .claim = {.id = STR("p")}};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
     assert_int_equal(look(p, "s", 0).tail, 1);
     w = (struct store_write){.name = STR("s"), .data = STR("x"), .claim = {.id = STR("p")}};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
     assert_int_equal(look(p, "s", 0).tail, 1);
 
     struct redis_server replica = {0};
@@ -427,7 +448,7 @@ static void test_what_is_not_acknowledged_wakes(void **state)
     struct told told = {.watch = {.name = STR("s")}};
     watch(p, p->a, &told);
     struct store_write w = {.name = STR("s"), .create = &plain, .data = STR("x")};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
     turn_until(p, &told.told);
     store_unwatch(p->a, &told.watch);
     leave(p);
@@ -442,7 +463,7 @@ static void test_what_was_given_up_wakes(void **state)
     watch(p, p->a, &told);
     kill(p->server.pid, SIGSTOP);
     struct store_write w = {.name = STR("s"), .data = STR("x")};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
     turn_for(p, 20);
     told.told = false;
     kill(p->server.pid, SIGCONT);
@@ -464,13 +485,13 @@ static void test_waits_for_what_was_sent_again(void **state)
     kill(replica.pid, SIGSTOP);
     freeReplyObject(redisCommand(p->raw, "SCRIPT FLUSH"));
     struct store_write w = {.name = STR("s"), .data = STR("z")};
-    assert_int_equal(do_write(p, p->a, &w), ERR_BUSY);
+    assert_int_equal(do_write(p, p->a, &w), ERR_AWAY);
 
     struct waited op = {.u.write = {.name = STR("s"), .data = STR("y"), .done = on_write}};
     store_write(p->a, &op.u.write);
     cut(p, 4);
     turn_until(p, &op.done);
-    assert_int_equal(op.err, ERR_BUSY);
+    assert_int_equal(op.err, ERR_AWAY);
 
     kill(replica.pid, SIGCONT);
     await_replica(p);

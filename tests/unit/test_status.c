@@ -172,8 +172,8 @@ static void test_ready_until_there_is_a_reason(void **state)
     s->reason = "out of disks";
     answer = ask(s, "GET", "/readyz");
     assert_status(answer, "503");
-    assert_has(answer, "Content-Type: text/plain; charset=utf-8\r\n");
-    assert_string_equal(body_of(answer), "out of disks\n");
+    assert_has(answer, "Content-Type: application/json\r\n");
+    assert_string_equal(body_of(answer), "{\"ready\":false,\"why\":\"out of disks\"}\n");
     assert_has(ask(s, "GET", "/metrics"), "\ntidemark_ready 0\n");
 
     s->reason = NULL;

@@ -12,6 +12,7 @@
 -- NS:doc:{TAG}:KEY             hash: version, value
 -- NS:{index}:names, :docs      sorted sets of all names and keys, by their bytes
 -- NS:{index}:terms             sorted set of what has to be looked at, by the time (sweep.lua; on a cluster: forget.lua)
+-- NS:{index}:probe             written to see whether writes are taken again; expires at once
 -- NS:wake:{TAG}:NAME           channel: something has changed
 -- NS:ops:{TAG}:PROCESS         what a process did there lately (find_op)
 --
