@@ -45,11 +45,11 @@ static struct str read_text(const char *path, char *out, size_t size)
     return text;
 }
 
-/* 0: there is none. */
+/* 0: there is none, or what is left of one waits for its parent. */
 static uint64_t start_of(uint64_t pid)
 {
     struct process p;
-    return pid <= INT_MAX && process_read((pid_t)pid, &p) ? p.start : 0;
+    return pid <= INT_MAX && process_read((pid_t)pid, &p) && !p.ended ? p.start : 0;
 }
 
 struct machine {

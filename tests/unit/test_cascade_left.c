@@ -2,6 +2,7 @@
 /* What is kept of Cascades that are not archived, and for how long, while no language server can be
  * found. */
 #include "base/pack.h"
+#include "net/process.h"
 #include "surface/cascade_core.h"
 #include "telemetry/trace.h"
 
@@ -9,6 +10,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -22,6 +25,7 @@ struct slow_lane {
     struct sched *sched;
     struct task task;
     struct job *job;
+    int jobs; /* so many were submitted */
 };
 
 static void on_done(struct task *t)
@@ -35,6 +39,7 @@ static void submit(struct lane *l, struct job *job)
     struct slow_lane *slow = container_of(l, struct slow_lane, lane);
     job->run(job);
     slow->job = job;
+    slow->jobs++;
     sched_post(slow->sched, &slow->task);
 }
 
@@ -69,6 +74,24 @@ static void put_ours(struct bench *b, const char *key, int64_t begun_ms)
     struct buf value = {0};
     cascade_doc_put(&value, begun_ms);
     put(b, key, buf_str(&value));
+    buf_deinit(&value);
+}
+
+/* As a process of this machine left it: that of this number, which began then. */
+static void put_of_process(struct bench *b, const char *key, pid_t pid)
+{
+    struct buf ours = {0}, value = {0};
+    struct process p;
+    assert_true(process_read(pid, &p));
+    cascade_doc_put(&ours, NOW);
+    struct unpack u = {.rest = buf_str(&ours)};
+    pack_str(&value, unpack_str(&u)); /* the host */
+    pack_str(&value, unpack_str(&u)); /* its boot */
+    pack_u64(&value, (uint64_t)pid);
+    pack_u64(&value, p.start);
+    pack_i64(&value, NOW);
+    put(b, key, buf_str(&value));
+    buf_deinit(&ours);
     buf_deinit(&value);
 }
 
@@ -153,10 +176,33 @@ static void test_what_is_too_old_goes_without_a_server(void **state)
     tear_down(&b);
 }
 
+/* Whoever finds something to archive looks for a language server. */
+static void test_a_zombie_has_left_what_it_began(void **state)
+{
+    struct bench b;
+    siginfo_t ended;
+    set_up(&b);
+    put_of_process(&b, CASCADE_DOC_PREFIX "of-the-living", getppid());
+    sched_turn(&b.sched, 1000, NOW);
+    sched_drain(&b.sched);
+    assert_int_equal(b.lane.jobs, 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
+    put_of_process(&b, CASCADE_DOC_PREFIX "of-the-zombie", child);
+    sched_turn(&b.sched, 2 * 60 * 1000, NOW);
+    sched_drain(&b.sched);
+    assert_int_equal(b.lane.jobs, 1);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    tear_down(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_too_old_goes_without_a_server),
+        cmocka_unit_test(test_a_zombie_has_left_what_it_began),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
