@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
 #include "base/mem.h"
 #include "http/curl_loop.h"
 #include "http/fetch_core.h"
 #include "net/loop.h"
+#include "net/socket_owner.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -171,14 +174,47 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
+/* One end of a connection. */
+static bool read_end(const char *ip, int port, struct sockaddr_storage *out)
+{
+    if (addr_parse_ip(str_of_cstr(ip), out) != 0)
+        return false;
+    if (out->ss_family == AF_INET)
+        ((struct sockaddr_in *)out)->sin_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in6 *)out)->sin6_port = htons((uint16_t)port);
+    return true;
+}
+
+static bool check_owner(struct fetch_job *job, const struct sockaddr_storage *peer,
+                        const char *own_ip, int own_port)
+{
+    struct sockaddr_storage own;
+    uid_t uid = 0;
+    int err = ERR_NOT_FOUND;
+    if (read_end(own_ip, own_port, &own))
+        err = socket_peer_uid((struct sockaddr *)&own, (const struct sockaddr *)peer, &uid);
+    if (err == 0 && uid == job->fetch->peer_uid)
+        return true;
+    job->cause = FETCH_STRANGER;
+    if (err == 0)
+        snprintf(job->why, sizeof job->why, "the process at the other end runs as user %u", uid);
+    else
+        snprintf(job->why, sizeof job->why, "whose process is at the other end cannot be told: %s",
+                 err == ERR_NOT_FOUND ? "the connection is gone" : "the kernel has no sock_diag");
+    return false;
+}
+
 /* Before every request, redirected and repeated ones included. A kept connection is opened by
  * nobody: it may be one that another policy allowed. */
 static int on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
 {
     struct fetch_job *job = arg;
-    struct sockaddr_storage sa;
-    if (job->fetch == NULL || addr_parse_ip(str_of_cstr(ip), &sa) != 0 ||
-        !check_address(job, (struct sockaddr *)&sa, sizeof sa))
+    struct sockaddr_storage peer;
+    if (job->fetch == NULL || !read_end(ip, port, &peer) ||
+        !check_address(job, (struct sockaddr *)&peer, sizeof peer))
+        return CURL_PREREQFUNC_ABORT;
+    if (job->fetch->check_peer && !check_owner(job, &peer, own_ip, own_port))
         return CURL_PREREQFUNC_ABORT;
     /* libcurl may begin again, as after a stream that was refused, without saying that it wants the
      * body from its start. */

@@ -22,6 +22,7 @@
 #include "net/addr.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct fetcher;
 struct loop;
@@ -50,6 +51,7 @@ enum fetch_version {
     X(NONE, 0, "the upstream answered")                                                            \
     X(MALFORMED, ERR_SYNTAX, "the request to the upstream cannot be sent as it is")                \
     X(FORBIDDEN, ERR_FORBIDDEN_ADDR, "the upstream's address is not allowed")                      \
+    X(STRANGER, ERR_UPSTREAM, "the upstream's port is held by another user's process")             \
     X(BUSY, ERR_BUSY, "this server can make no more connections at present; retry later")          \
     X(UNRESOLVED, ERR_UPSTREAM, "the upstream's name is unknown")                                  \
     X(REFUSED, ERR_UPSTREAM, "the upstream refused the connection")                                \
@@ -85,6 +87,10 @@ struct fetch {
     size_t n_headers;
     struct str body; /* n > 0: sent with any method but GET and HEAD */
     struct addr_policy policy;
+    /* The process at the other end must run on this machine, as peer_uid. Looked at on each
+     * connection, new or kept, before anything of the request is sent; else FETCH_STRANGER. */
+    bool check_peer;
+    uid_t peer_uid;
     enum fetch_version version;
     uint32_t connect_timeout_ms; /* name, TCP and TLS together; 0: as above */
     /* From the request's last byte to the answer's head; 0: no limit. */

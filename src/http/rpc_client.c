@@ -129,6 +129,7 @@ static void on_fetched(struct fetch *f, int err)
         err = judge(c);
     else
         fail(c, err, err_grpc_status(err), str_of_cstr(fetch_cause_text(f->cause)));
+    c->stranger = f->cause == FETCH_STRANGER;
     struct rpc_owned mine = c->own;
     c->own = (struct rpc_owned){0};
     c->done(c, err);
@@ -164,7 +165,7 @@ void rpc_client_start(struct fetcher *f, struct rpc_client_call *c)
     assert(!rpc_client_busy(c));
     c->answer = c->message = STR_NONE;
     c->code = 0;
-    c->told = false;
+    c->told = c->stranger = false;
     put_envelope(c);
     rpc_frames_init(&c->own.frames, c->max_answer, RPC_FRAMES_ONE, false);
     c->fetch = (struct fetch){
@@ -173,6 +174,8 @@ void rpc_client_start(struct fetcher *f, struct rpc_client_call *c)
         .method = STR("POST"),
         .body = buf_str(&c->own.body),
         .policy = c->policy,
+        .check_peer = c->check_peer,
+        .peer_uid = c->peer_uid,
         .version = FETCH_HTTP2,
         .connect_timeout_ms = c->timeout_ms,
         .total_timeout_ms = c->timeout_ms,

@@ -32,6 +32,8 @@ struct rpc_client_call {
     const struct header *headers; /* besides those of the protocol */
     size_t n_headers;
     struct addr_policy policy;
+    bool check_peer; /* as of fetch.h */
+    uid_t peer_uid;
     uint32_t timeout_ms;
     size_t max_answer;
     /* 0: the peer has answered with one message and said that all went well. Otherwise code and
@@ -43,6 +45,7 @@ struct rpc_client_call {
     int code;           /* GRPC_*, of the peer or else ours; 0: it went well */
     struct str message; /* for people; of the peer it may be anything */
     bool told;          /* both are the peer's: the call has reached it */
+    bool stranger;      /* the peer was another user's process, and was told nothing */
 
     /* private */
     struct fetch fetch;

@@ -124,6 +124,36 @@ static void test_kept_connection_is_checked(void **state)
     assert_int_equal(site->requests, 1);
 }
 
+static struct seen *get_of_user(struct site *site, uid_t uid)
+{
+    struct seen *s = prepare(site, "/hello");
+    s->fetch.check_peer = true;
+    s->fetch.peer_uid = uid;
+    start(s);
+    run_until_done(s);
+    return s;
+}
+
+/* The site is this user's. The second one who asks for it finds a kept connection. */
+static void test_peer_of_another_user(void **state)
+{
+    struct site *site = *state;
+    struct seen *s = get_of_user(site, getuid() + 1);
+    assert_failed(s, FETCH_STRANGER);
+    assert_int_equal(s->heads, 0);
+    assert_int_equal(site->requests, 0);
+    s = get_of_user(site, getuid());
+    assert_int_equal(s->err, 0);
+    assert_body(s, "hello");
+    unsigned connections = site->connections;
+    s = get_of_user(site, getuid());
+    assert_int_equal(s->err, 0);
+    assert_int_equal(site->connections, connections);
+    s = get_of_user(site, getuid() + 1);
+    assert_failed(s, FETCH_STRANGER);
+    assert_int_equal(site->requests, 2);
+}
+
 /* -- slow name servers ------------------------------------------------------------------------- */
 
 static int count_threads(void)
@@ -226,6 +256,7 @@ int main(void)
         SITE_TEST(test_forbidden_addresses),
         SITE_TEST(test_loopback_by_name),
         SITE_TEST(test_kept_connection_is_checked),
+        SITE_TEST(test_peer_of_another_user),
         SITE_TEST(test_slow_lookup_holds_up_nobody),
         SITE_TEST(test_certificates_are_verified),
         SITE_TEST(test_no_tls_where_there_is_none),
