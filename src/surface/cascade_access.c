@@ -56,6 +56,17 @@ void cascade_access_doubt(struct cascade_access *a)
         a->cascade->doubt = true;
 }
 
+bool cascade_second_try(struct cascade_second_try *t, const struct cascade_access *a,
+                        const struct cascade_fault *fault)
+{
+    if (t->used || (a->cascade->access == a && !a->cascade->doubt))
+        return false;
+    t->used = true;
+    t->fault = (struct cascade_fault){fault->status, arena_dup(&t->arena, fault->code),
+                                      arena_dup(&t->arena, fault->message)};
+    return true;
+}
+
 static bool is_same(const struct cascade_access *a, const struct cascade_access *b)
 {
     return strcmp(a->target, b->target) == 0 && strcmp(a->version, b->version) == 0 &&
@@ -83,6 +94,7 @@ static bool look_for_server(struct cascade_look *l)
     int err = cascade_discover(c->setup.proc, getuid(), found, &l->why);
     if (err == 0) {
         l->pid = found->pid;
+        a->found = true;
         snprintf(a->target, sizeof a->target, "http://127.0.0.1:%u", found->port);
         memcpy(a->version, found->version, sizeof a->version);
         memcpy(a->secrets->csrf_token, found->csrf_token, sizeof found->csrf_token);

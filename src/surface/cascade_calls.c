@@ -6,8 +6,10 @@
 #include "engine/cascade_transcript.h"
 #include "http/rpc_status.h"
 #include "surface/cascade_core.h"
+#include "telemetry/trace.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #define ANSWER_MAX      (64 * 1024)
 #define STATUS_MAX      (8 << 20)
@@ -73,6 +75,8 @@ void cascade_call_start(struct cascade_access *a, struct rpc_client_call *rpc,
     rpc->headers = &a->csrf;
     rpc->n_headers = 1;
     rpc->policy = (struct addr_policy){.allow_loopback = true};
+    rpc->check_peer = a->found;
+    rpc->peer_uid = getuid();
     rpc->timeout_ms = calls[call->rpc].timeout_ms;
     rpc->max_answer = calls[call->rpc].max_answer;
     rpc->request = buf_str(&message);
@@ -138,6 +142,9 @@ void cascade_call_fault(struct cascade_access *a, const struct rpc_client_call *
         out->code = STR("AUTH_FAILED");
     else if (!rpc->told && err != ERR_UPSTREAM_TIMEOUT)
         out->code = STR("CONNECTION_FAILED");
+    if (rpc->stranger)
+        trace(a->cascade->setup.trace, CASCADE_STRANGER,
+              TRACE_STR("target", str_of_cstr(a->target)));
     if (is_auth(e.code) || !rpc->told)
         cascade_access_doubt(a); /* the editor may have been started anew */
 }

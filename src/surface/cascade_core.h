@@ -56,6 +56,7 @@ struct cascade_access {
     struct cascade_secrets *secrets;
     char target[CASCADE_TARGET_MAX];
     char version[CASCADE_VERSION_MAX + 1];
+    bool found;         /* the target was; who listens there is looked at on each connection */
     struct header csrf; /* points to the secrets */
     struct cascade_shared panel;
     struct cascade_shared status; /* GetUserStatus */
@@ -105,6 +106,19 @@ void cascade_access_unref(struct cascade_access *a); /* NULL is fine */
 
 /* It may not work any more: the next one who asks has it looked for anew. */
 void cascade_access_doubt(struct cascade_access *a);
+
+/* An editor that was started anew has another port, token or key, which shows when the old ones do
+ * not work any more. Whoever has begun nothing yet tries once more with what is found now.
+ * Zero-initialised. */
+struct cascade_second_try {
+    bool used;
+    struct cascade_fault fault; /* why there is one: for those who find the same access again */
+    struct arena arena;         /* of its texts; the owner frees it */
+};
+
+/* Whether to want an access once more, after a fault with this one. */
+bool cascade_second_try(struct cascade_second_try *t, const struct cascade_access *a,
+                        const struct cascade_fault *fault);
 
 /* ---- cascade_calls.c ---- */
 

@@ -39,16 +39,18 @@ enum state {
 struct cascade_flow {
     struct cascade *cascade;
     struct arena arena;  /* of its texts */
-    struct str model;    /* as asked for, then its UID */
+    struct str asked;    /* name of a model; n == 0: the account's */
+    struct str model;    /* its UID, once it is chosen */
     struct str text, id; /* id.n == 0: nothing to archive yet */
     const struct cascade_flow_ops *ops;
     void *ctx;
     enum state state;
     bool left;    /* nobody is told anything any more */
-    bool retried; /* StartCascade, with a new panel */
+    bool retried; /* StartCascade, with a new panel of this access */
     bool noted;   /* the document may be there */
     bool paused;
     struct cascade_access *access;
+    struct cascade_second_try second;
     struct cascade_wait wait;
     uint32_t panel_round;
     struct rpc_client_call rpc;
@@ -86,6 +88,7 @@ static void flow_free(struct cascade_flow *f)
     buf_deinit(&f->doc_value);
     buf_deinit(&f->reason);
     buf_deinit(&f->poll_error);
+    arena_deinit(&f->second.arena);
     arena_deinit(&f->arena);
     free(f);
     cascade_end(c);
@@ -150,11 +153,17 @@ static void archive(struct cascade_flow *f)
     call(f, CASCADE_ARCHIVE, on_archived);
 }
 
+/* Of the client, whom it is told. */
+static bool is_mistake(const struct cascade_fault *fault)
+{
+    return fault->status == 400 || fault->status == 404;
+}
+
 static void finish(struct cascade_flow *f, const struct cascade_fault *fault)
 {
     bool told = f->left;
     f->left = true;
-    if (fault != NULL)
+    if (fault != NULL && !is_mistake(fault))
         trace(f->cascade->setup.trace, CASCADE_FLOW_FAILED, TRACE_STR("id", f->id),
               TRACE_STR("code", fault->code), TRACE_STR("error", fault->message));
     if (!told)
@@ -172,13 +181,12 @@ static void suspect(struct cascade_flow *f, struct str said)
     cascade_access_doubt(f->access);
 }
 
-static void fail_call(struct cascade_flow *f, int err, enum cascade_rpc rpc)
+static void call_fault(struct cascade_flow *f, int err, enum cascade_rpc rpc,
+                       struct cascade_fault *fault)
 {
-    struct cascade_fault fault;
     if (f->rpc.told)
         suspect(f, f->rpc.message);
-    cascade_call_fault(f->access, &f->rpc, err, rpc, &f->reason, &fault);
-    finish(f, &fault);
+    cascade_call_fault(f->access, &f->rpc, err, rpc, &f->reason, fault);
 }
 
 static void fail(struct cascade_flow *f, int status, const char *code, struct str message)
@@ -292,7 +300,9 @@ static void on_sent(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     if (err != 0) {
-        fail_call(f, err, CASCADE_SEND);
+        struct cascade_fault fault;
+        call_fault(f, err, CASCADE_SEND, &fault);
+        finish(f, &fault);
         return;
     }
     struct cascade_turn_rules rules = cascade_turn_defaults;
@@ -330,6 +340,20 @@ static void note(struct cascade_flow *f)
     store_put(f->cascade->setup.store, &f->put);
 }
 
+static void on_access(struct cascade_wait *w, const struct cascade_fault *fault);
+
+/* No Cascade has begun. */
+static void fail_early(struct cascade_flow *f, const struct cascade_fault *fault)
+{
+    if (f->left || !cascade_second_try(&f->second, f->access, fault)) {
+        finish(f, fault);
+        return;
+    }
+    f->state = LOOKING;
+    f->wait.done = on_access;
+    cascade_want_access(f->cascade, &f->wait);
+}
+
 static void open_panel(struct cascade_flow *f);
 
 /* True: it is tried once more. */
@@ -347,8 +371,11 @@ static void on_started(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     if (err != 0) {
-        if (!start_again(f))
-            fail_call(f, err, CASCADE_START);
+        struct cascade_fault fault;
+        if (start_again(f))
+            return;
+        call_fault(f, err, CASCADE_START, &fault);
+        fail_early(f, &fault);
         return;
     }
     err = cascade_started_read(&f->arena, rpc->answer, &f->id);
@@ -367,7 +394,7 @@ static void on_panel(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct cascade_flow *f = container_of(w, struct cascade_flow, wait);
     if (fault != NULL) {
-        finish(f, fault);
+        fail_early(f, fault);
         return;
     }
     f->panel_round = f->access->panel.round;
@@ -387,7 +414,7 @@ static void open_panel(struct cascade_flow *f)
 static void refuse_model(struct cascade_flow *f, const struct cascade_model *m)
 {
     f->reason.n = 0;
-    buf_printf(&f->reason, "The model `%.*s` ", (int)f->model.n, f->model.p);
+    buf_printf(&f->reason, "The model `%.*s` ", (int)f->asked.n, f->asked.p);
     if (m == NULL)
         buf_put(&f->reason, STR("does not exist; GET " CASCADE_MODELS_PATH " lists those that do"));
     else
@@ -404,7 +431,7 @@ static void on_fresh_models(struct cascade_wait *w, const struct cascade_fault *
 static void choose(struct cascade_flow *f, bool fresh)
 {
     const struct cascade_models *models = &f->access->models;
-    struct str name = f->model.n > 0 ? f->model : models->default_uid;
+    struct str name = f->asked.n > 0 ? f->asked : models->default_uid;
     const struct cascade_model *m = cascade_models_find(models, name);
     if (m == NULL && name.n == 0) {
         fail(f, 400, "model_missing", STR("The account has no default model: name one as `model`"));
@@ -429,12 +456,14 @@ static bool can_list(const struct cascade_flow *f, const struct cascade_fault *f
 
 static void take_models(struct cascade_flow *f, const struct cascade_fault *fault, bool fresh)
 {
-    if (f->model.n > 0 && !can_list(f, fault))
+    if (f->asked.n > 0 && !can_list(f, fault)) {
+        f->model = f->asked;
         open_panel(f);
-    else if (fault == NULL)
+    } else if (fault == NULL) {
         choose(f, fresh);
-    else
-        finish(f, fault);
+    } else {
+        fail_early(f, fault);
+    }
 }
 
 static void on_fresh_models(struct cascade_wait *w, const struct cascade_fault *fault)
@@ -450,11 +479,15 @@ static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct cascade_flow *f = container_of(w, struct cascade_flow, wait);
+    if (fault == NULL && f->access == f->cascade->access)
+        fault = &f->second.fault;
     if (fault != NULL) {
         finish(f, fault);
         return;
     }
+    cascade_access_unref(f->access);
     f->access = cascade_access_ref(f->cascade->access);
+    f->retried = false;
     f->state = CHOOSING;
     f->wait.done = on_models;
     cascade_want_models(f->access, MODELS_AGE_MS, &f->wait);
@@ -473,7 +506,7 @@ struct cascade_flow *cascade_flow_new(struct cascade *c, const struct cascade_as
 {
     struct cascade_flow *f = mem_zalloc(sizeof *f);
     f->cascade = c;
-    f->model = arena_dup(&f->arena, ask->model);
+    f->asked = arena_dup(&f->arena, ask->model);
     f->text = arena_dup(&f->arena, ask->text);
     f->ops = ask->ops;
     f->ctx = ask->ctx;

@@ -17,6 +17,7 @@ struct models_request {
     struct cascade *cascade;
     struct cascade_access *access;
     struct cascade_wait wait;
+    struct cascade_second_try second;
     struct exchange *x; /* held */
     struct str id;      /* p == NULL: all */
 };
@@ -26,6 +27,7 @@ static void over(struct models_request *r)
     struct cascade *c = r->cascade;
     struct exchange *x = r->x;
     cascade_access_unref(r->access);
+    arena_deinit(&r->second.arena);
     free(r);
     exchange_release(x);
     cascade_end(c);
@@ -91,9 +93,16 @@ static void send_one(struct exchange *x, const struct cascade_models *models, st
     buf_deinit(&body);
 }
 
+static void on_access(struct cascade_wait *w, const struct cascade_fault *fault);
+
 static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct models_request *r = container_of(w, struct models_request, wait);
+    if (fault != NULL && cascade_second_try(&r->second, r->access, fault)) {
+        r->wait.done = on_access;
+        cascade_want_access(r->cascade, &r->wait);
+        return;
+    }
     if (fault != NULL)
         cascade_refuse(r->x, fault);
     else if (r->id.p == NULL)
@@ -106,11 +115,14 @@ static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct models_request *r = container_of(w, struct models_request, wait);
+    if (fault == NULL && r->access == r->cascade->access)
+        fault = &r->second.fault;
     if (fault != NULL) {
         cascade_refuse(r->x, fault);
         over(r);
         return;
     }
+    cascade_access_unref(r->access);
     r->access = cascade_access_ref(r->cascade->access);
     r->wait.done = on_models;
     cascade_want_models(r->access, MODELS_AGE_MS, &r->wait);

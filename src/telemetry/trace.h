@@ -66,7 +66,9 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(CASCADE_REFUSED, TRACE_ERROR, "cannot set up the Cascade bridge: {}")                        \
     X(CASCADE_FOUND, TRACE_INFO, "the editor's language server is process {} at {}")               \
     X(CASCADE_FAILED, TRACE_INFO, "no language server can be asked: {}")                           \
-    X(CASCADE_FLOW_FAILED, TRACE_DEBUG, "the Cascade {} failed with {}: {}")                       \
+    X(CASCADE_STRANGER, TRACE_WARN,                                                                \
+      "another user's process listens at {} now: neither token nor key was sent there")            \
+    X(CASCADE_FLOW_FAILED, TRACE_WARN, "the Cascade {} failed with {}: {}")                        \
     X(CASCADE_ARCHIVED, TRACE_INFO, "archived the Cascade {}, which was left behind")              \
     X(CASCADE_LEFT, TRACE_WARN, "the Cascade {} could not be archived: {}")                        \
     X(LAB_FAILED, TRACE_ERROR, "cannot set up the Lab: {}")                                        \

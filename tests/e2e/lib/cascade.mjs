@@ -19,7 +19,8 @@ export async function startBridge(t, { disk = false, settings = {}, flags = [], 
     const folder = await tempFolder(t);
     const file = join(folder, "tidemark.ini");
     const all = { target: editor.url, "csrf-token": CSRF, "api-key": KEY, ...settings };
-    const lines = Object.entries(all).map(([key, value]) => `${key} = ${value}\n`);
+    const given = Object.entries(all).filter(([, value]) => value !== undefined);
+    const lines = given.map(([key, value]) => `${key} = ${value}\n`);
     await writeFile(file, `[cascade]\n${lines.join("")}`);
     const options = { port: await freePort(), data: disk ? join(folder, "data") : undefined, env };
     const start = () => startServer(t, ["--config", file, ...flags], options);

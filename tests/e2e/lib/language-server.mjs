@@ -136,8 +136,8 @@ class LanguageServer {
     }
 }
 
-/** Starts one on a free port; the test `t` ends it. */
-export async function startLanguageServer(t) {
+/** Starts one, on a free port unless one is named; the test `t` ends it. */
+export async function startLanguageServer(t, { port = 0 } = {}) {
     const server = new LanguageServer();
     const host = new grpc.Server();
     const methods = loadSync(FILE, { longs: String })[SERVICE];
@@ -160,7 +160,7 @@ export async function startLanguageServer(t) {
     host.addService(service, handlers);
     const credentials = grpc.ServerCredentials.createInsecure();
     server.port = await new Promise((resolve, reject) =>
-        host.bindAsync("127.0.0.1:0", credentials, (error, port) =>
+        host.bindAsync(`127.0.0.1:${port}`, credentials, (error, port) =>
             error ? reject(error) : resolve(port),
         ),
     );

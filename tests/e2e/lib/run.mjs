@@ -12,9 +12,10 @@ export class Running {
     stdout = "";
     stderr = "";
 
-    constructor(t, file, args, { env } = {}) {
+    constructor(t, file, args, { env, ...more } = {}) {
         this.name = `${file} ${args.join(" ")}`;
-        this.child = spawn(file, args, { stdio: "pipe", env: { ...sanitizerEnv(), ...env } });
+        const all = { ...sanitizerEnv(), ...env };
+        this.child = spawn(file, args, { stdio: "pipe", env: all, ...more });
         this.child.stdout.setEncoding("utf8").on("data", (text) => (this.stdout += text));
         this.child.stderr.setEncoding("utf8").on("data", (text) => (this.stderr += text));
         this.child.stdin.on("error", () => {}); // it may end without reading
