@@ -247,9 +247,9 @@ static const struct option_row rows[] = {
 
     {ROW("allow-private-targets", OPTION_BOOL, allow_private_targets),
      .heading = "Outgoing requests", .fallback = "no",
-     .help = "Whether webhooks and the like may reach addresses of private networks."},
-    {ROW("allow-loopback-targets", OPTION_BOOL, allow_loopback_targets), .fallback = "yes",
-     .help = "Whether they may reach this machine itself."},
+     .help = "Whether webhooks may reach addresses of private networks."},
+    {ROW("allow-loopback-targets", OPTION_BOOL, allow_loopback_targets), .fallback = "no",
+     .help = "Whether they may reach other servers on this machine. They never reach this one."},
 
     {ROW("trace", OPTION_CHOICE, trace_form), .heading = "Traces", .fallback = "human",
      .value = "human|json", .help = "How lines on standard error look."},

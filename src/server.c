@@ -60,6 +60,9 @@ static int listen_all(struct server *s)
             return ERR_IO;
         }
         s->listeners[s->n_listeners++] = l;
+        struct addr at;
+        if (!local && addr_parse_listen(listener_address(l), &at, why, sizeof why) == 0)
+            addr_own_add(&s->own, addr_port(&at));
         trace(s->trace, LISTENING, TRACE_STR("address", listener_address(l)));
     }
     return 0;
@@ -233,8 +236,10 @@ static void init_subscriptions(struct server *s)
 {
     const struct config *c = s->config;
     struct webhook_policy policy = {.allow_local = c->allow_loopback_targets,
-                                    .allow_private = c->allow_private_targets};
+                                    .allow_private = c->allow_private_targets,
+                                    .own = &s->own};
     s->fetcher = fetcher_new(&s->loop);
+    fetcher_own(s->fetcher, &s->own);
     s->subscriptions = subscriptions_new(&s->loop.sched, s->store);
     if (s->store->shared)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
@@ -558,6 +563,7 @@ int server_deinit(struct server *s)
     loop_deinit(&s->loop);
     tls_unref(s->tls);
     free(s->listeners);
+    free(s->own.ports);
     principals_free(s->principals);
     free(s->capabilities);
     return err;

@@ -6,6 +6,7 @@
 #include "cascade_host.h"
 #include "engine/subscriber.h"
 #include "http/http.h"
+#include "net/addr.h"
 #include "net/loop.h"
 #include "log_host.h"
 #include "storage.h"
@@ -59,6 +60,7 @@ struct server {
     struct tls *tls; /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;
+    struct addr_own own; /* their ports */
     uv_signal_t on_term, on_int, on_hup;
     struct timer drain_limit;
     bool draining;

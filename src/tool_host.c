@@ -83,13 +83,11 @@ static int init_tools(struct tool_host *h, const struct tool_host_setup *setup, 
                       size_t size)
 {
     const struct config *c = setup->config;
-    h->makers = tool_makers_new(
-        &(struct tool_makers_setup){.loop = setup->loop,
-                                    .fetcher = setup->fetcher,
-                                    .policy = {.allow_loopback = c->allow_loopback_targets,
-                                               .allow_private = c->allow_private_targets},
-                                    .configs = c->tools.items,
-                                    .n_configs = c->tools.n});
+    h->makers = tool_makers_new(&(struct tool_makers_setup){.loop = setup->loop,
+                                                            .fetcher = setup->fetcher,
+                                                            .policy = {.configured = true},
+                                                            .configs = c->tools.items,
+                                                            .n_configs = c->tools.n});
     h->tools =
         tools_new(&(struct tools_setup){.sched = &setup->loop->sched,
                                         .store = setup->store,

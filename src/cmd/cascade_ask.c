@@ -111,7 +111,7 @@ static void on_interrupt(uv_signal_t *handle, int number)
                              .method = STR("DELETE"),
                              .headers = a->headers,
                              .n_headers = *a->token ? 1 : 0,
-                             .policy = {.allow_loopback = true, .allow_private = true},
+                             .policy = {.configured = true},
                              .total_timeout_ms = 10000,
                              .max_answer = ERROR_MAX,
                              .done = on_stopped};
@@ -246,7 +246,7 @@ static void send_request(struct ask *a)
                               .headers = a->headers,
                               .n_headers = n,
                               .body = known ? STR_NONE : buf_str(&a->body),
-                              .policy = {.allow_loopback = true, .allow_private = true},
+                              .policy = {.configured = true},
                               .on_head = on_head,
                               .on_data = on_data,
                               .done = on_done};

@@ -27,8 +27,9 @@ struct fetcher {
     struct link todo; /* of struct fetch_job */
     size_t in_flight;
     char *ca_file;
-    bool busy;    /* in drive() */
-    bool closing; /* freed while busy */
+    const struct addr_own *own; /* NULL: nothing */
+    bool busy;                  /* in drive() */
+    bool closing;               /* freed while busy */
 };
 
 /* -- jobs ------------------------------------------------------------------------------------ */
@@ -150,10 +151,21 @@ static void on_silence(struct timer *t)
 
 /* -- what libcurl asks while it runs a transfer ---------------------------------------------- */
 
+static uint16_t port_of(const struct sockaddr *sa)
+{
+    struct addr a = {.kind = ADDR_TCP};
+    memcpy(&a.sa, sa, sizeof(struct sockaddr_in)); /* the port of IPv6 lies at the same place */
+    return addr_port(&a);
+}
+
 /* Whether the policy lets this job talk to that address. */
 static bool check_address(struct fetch_job *job, const struct sockaddr *sa, size_t size)
 {
     enum addr_class class = addr_classify(sa, size);
+    if (!job->policy.configured && addr_is_own(job->owner->own, sa, size, port_of(sa))) {
+        job_blame(job, FETCH_FORBIDDEN, "the host is this server itself, which is not allowed");
+        return false;
+    }
     if (addr_allowed(class, job->policy)) {
         /* Another address of the same host may have been forbidden: this one will do. */
         job->cause = FETCH_NONE;
@@ -535,6 +547,11 @@ void fetcher_free(struct fetcher *f)
         f->closing = true;
     else
         fetcher_close(f);
+}
+
+void fetcher_own(struct fetcher *f, const struct addr_own *own)
+{
+    f->own = own;
 }
 
 void fetcher_trust(struct fetcher *f, const char *ca_file)

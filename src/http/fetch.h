@@ -6,9 +6,9 @@
  *
  * TLS certificates are verified. The address of every connection is checked when it is made, after
  * name resolution and after each redirect, and again when a kept connection is used: private,
- * loopback, link-local and other special ranges are refused with ERR_FORBIDDEN_ADDR unless the
- * policy allows them. Nothing is taken from the environment (no proxy, no .netrc), no cookies are
- * kept, and compressed bodies are left as they came.
+ * loopback, link-local and other special ranges, and our own listeners, are refused with
+ * ERR_FORBIDDEN_ADDR unless the policy allows them. Nothing is taken from the environment (no
+ * proxy, no .netrc), no cookies are kept, and compressed bodies are left as they came.
  *
  * A connection carries one request at a time, over HTTP/2 too, and one whose answer was not read to
  * its end is not used again. A request sent on a kept connection that turns out to be dead is sent
@@ -32,6 +32,9 @@ struct fetcher *fetcher_new(struct loop *loop);
 /* None may be in flight: cancel them first. The uv handles close with the loop's next round, which
  * must run before loop_deinit. */
 void fetcher_free(struct fetcher *f);
+
+/* What this process listens on; kept. Only a configured target may be one of them. */
+void fetcher_own(struct fetcher *f, const struct addr_own *own);
 
 /* A PEM file of certificates to trust instead of the system's, for fetches started from now on;
  * NULL: the system's. */

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/addr.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/num.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 struct range {
-    uint8_t prefix[6];
+    uint8_t prefix[16];
     uint8_t bits;
     uint8_t class;
 };
@@ -18,8 +22,10 @@ struct range {
 static const struct range ranges4[] = {
     {{0}, 8, ADDR_UNSPECIFIED},
     {{10}, 8, ADDR_PRIVATE},
+    {{100, 100, 100, 200}, 32, ADDR_METADATA}, /* Alibaba */
     {{100, 64}, 10, ADDR_SHARED},
     {{127}, 8, ADDR_LOOPBACK},
+    {{168, 63, 129, 16}, 32, ADDR_METADATA}, /* Azure */
     {{169, 254}, 16, ADDR_LINK_LOCAL},
     {{172, 16}, 12, ADDR_PRIVATE},
     {{192, 0, 0}, 24, ADDR_RESERVED}, /* IETF protocol assignments */
@@ -40,6 +46,8 @@ static const struct range ranges6[] = {
     {{0x20, 0x01, 0x0d, 0xb8}, 32, ADDR_DOCUMENTATION},
     {{0x3f, 0xff, 0x00}, 20, ADDR_DOCUMENTATION},
     {{0x20}, 3, ADDR_PUBLIC}, /* all that was ever given out as global unicast */
+    {{0xfd, 0x00, 0x0e, 0xc2}, 32, ADDR_METADATA},                            /* AWS */
+    {{0xfd, 0x20, 0x00, 0xce, [15] = 0x54, [14] = 0x02}, 128, ADDR_METADATA}, /* Google */
     {{0xfc}, 7, ADDR_PRIVATE},
     {{0xfe, 0x80}, 10, ADDR_LINK_LOCAL},
     {{0xfe, 0xc0}, 10, ADDR_PRIVATE}, /* site-local, older than fc00::/7 */
@@ -103,10 +111,15 @@ enum addr_class addr_classify(const struct sockaddr *sa, size_t size)
 const char *addr_class_name(enum addr_class c)
 {
     static const char *const names[] = {
-        [ADDR_PUBLIC] = "public",       [ADDR_LOOPBACK] = "loopback",
-        [ADDR_PRIVATE] = "private",     [ADDR_LINK_LOCAL] = "link-local",
-        [ADDR_SHARED] = "shared",       [ADDR_UNSPECIFIED] = "unspecified",
-        [ADDR_MULTICAST] = "multicast", [ADDR_DOCUMENTATION] = "documentation",
+        [ADDR_PUBLIC] = "public",
+        [ADDR_LOOPBACK] = "loopback",
+        [ADDR_PRIVATE] = "private",
+        [ADDR_LINK_LOCAL] = "link-local",
+        [ADDR_METADATA] = "cloud metadata",
+        [ADDR_SHARED] = "shared",
+        [ADDR_UNSPECIFIED] = "unspecified",
+        [ADDR_MULTICAST] = "multicast",
+        [ADDR_DOCUMENTATION] = "documentation",
         [ADDR_RESERVED] = "reserved",
     };
     return names[c];
@@ -116,12 +129,55 @@ bool addr_allowed(enum addr_class c, struct addr_policy policy)
 {
     switch (c) {
     case ADDR_PUBLIC: return true;
-    case ADDR_LOOPBACK: return policy.allow_loopback;
+    case ADDR_LOOPBACK: return policy.configured || policy.allow_loopback;
     case ADDR_PRIVATE:
+    case ADDR_SHARED: return policy.configured || policy.allow_private;
     case ADDR_LINK_LOCAL:
-    case ADDR_SHARED: return policy.allow_private;
+    case ADDR_METADATA: return policy.configured;
     default: return false;
     }
+}
+
+void addr_own_add(struct addr_own *own, uint16_t port)
+{
+    own->ports = mem_realloc(own->ports, (own->n + 1) * sizeof *own->ports);
+    own->ports[own->n++] = port;
+}
+
+static void set_port(struct sockaddr_storage *sa, uint16_t port)
+{
+    /* sin_port and sin6_port lie at the same place. */
+    _Static_assert(offsetof(struct sockaddr_in, sin_port) ==
+                       offsetof(struct sockaddr_in6, sin6_port),
+                   "ports differ");
+    ((struct sockaddr_in *)sa)->sin_port = htons(port);
+}
+
+/* The system lets a socket be bound to the addresses of this machine alone. In doubt it is one. */
+static bool is_this_machine(const struct sockaddr *sa, size_t size)
+{
+    struct sockaddr_storage at = {0};
+    enum addr_class class = addr_classify(sa, size);
+    if (class == ADDR_LOOPBACK || class == ADDR_UNSPECIFIED || size > sizeof at)
+        return true;
+    memcpy(&at, sa, size);
+    set_port(&at, 0);
+    int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true;
+    socklen_t n =
+        at.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    bool elsewhere = bind(fd, (struct sockaddr *)&at, n) != 0 && errno == EADDRNOTAVAIL;
+    close(fd);
+    return !elsewhere;
+}
+
+bool addr_is_own(const struct addr_own *own, const struct sockaddr *sa, size_t size, uint16_t port)
+{
+    for (size_t i = 0; own != NULL && i < own->n; i++)
+        if (own->ports[i] == port)
+            return is_this_machine(sa, size);
+    return false;
 }
 
 /* inet_pton wants a NUL, which text has not; no spelling of an address is longer than this. */
@@ -215,15 +271,6 @@ static int parse_host(struct str host, struct sockaddr_storage *out, char *why, 
                      "the host must be an IP address or localhost, as in 127.0.0.1:4437");
 }
 
-static void set_port(struct sockaddr_storage *sa, uint16_t port)
-{
-    /* sin_port and sin6_port lie at the same place. */
-    _Static_assert(offsetof(struct sockaddr_in, sin_port) ==
-                       offsetof(struct sockaddr_in6, sin6_port),
-                   "ports differ");
-    ((struct sockaddr_in *)sa)->sin_port = htons(port);
-}
-
 int addr_parse_listen(struct str text, struct addr *out, char *why, size_t size)
 {
     if (str_starts(text, STR("unix:")))
@@ -255,4 +302,9 @@ void addr_format(const struct addr *a, char out[ADDR_TEXT_MAX])
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&a->sa;
     inet_ntop(a->sa.ss_family, v6 ? (const void *)&in6->sin6_addr : &in4->sin_addr, ip, sizeof ip);
     snprintf(out, ADDR_TEXT_MAX, v6 ? "[%s]:%u" : "%s:%u", ip, ntohs(in4->sin_port));
+}
+
+uint16_t addr_port(const struct addr *a)
+{
+    return ntohs(((const struct sockaddr_in *)&a->sa)->sin_port);
 }

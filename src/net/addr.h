@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 enum addr_class {
@@ -17,6 +18,7 @@ enum addr_class {
     ADDR_LOOPBACK,      /* 127.0.0.0/8, ::1 */
     ADDR_PRIVATE,       /* RFC 1918, fc00::/7, fec0::/10, 64:ff9b:1::/48 */
     ADDR_LINK_LOCAL,    /* 169.254.0.0/16 (clouds serve credentials there), fe80::/10 */
+    ADDR_METADATA,      /* the same of clouds, in ranges that look like others */
     ADDR_SHARED,        /* 100.64.0.0/10, behind a carrier's NAT */
     ADDR_UNSPECIFIED,   /* 0.0.0.0/8 and ::, which a connect takes for this host */
     ADDR_MULTICAST,     /* 224.0.0.0/4, ff00::/8 */
@@ -33,12 +35,27 @@ const char *addr_class_name(enum addr_class c);
 
 /* Zero-initialised: public addresses only. */
 struct addr_policy {
+    /* Who runs the server has named the target, no client: all of the below, link-local addresses,
+     * and our own listeners. */
+    bool configured;
     bool allow_loopback;
-    bool allow_private; /* private, link-local and shared */
+    bool allow_private; /* private and shared */
 };
 
-/* Unspecified, multicast, documentation and reserved addresses are never allowed. */
+/* Unspecified, multicast, documentation and reserved addresses are never allowed, link-local ones
+ * and what clouds serve credentials at only to who runs the server. */
 bool addr_allowed(enum addr_class c, struct addr_policy policy);
+
+/* The TCP ports that this process listens on. */
+struct addr_own {
+    uint16_t *ports;
+    size_t n;
+};
+void addr_own_add(struct addr_own *own, uint16_t port);
+
+/* Whether a connection there could reach one of them: such a port, at any address of this machine.
+ * Asks the system if need be. own: NULL has none. */
+bool addr_is_own(const struct addr_own *own, const struct sockaddr *sa, size_t size, uint16_t port);
 
 /* An IPv4 or IPv6 address without port, brackets or zone. 0 or ERR_SYNTAX. */
 int addr_parse_ip(struct str text, struct sockaddr_storage *out);
@@ -61,5 +78,8 @@ int addr_parse_listen(struct str text, struct addr *out, char *why, size_t size)
 /* The same spelling back, `[v6]:port` for IPv6, NUL-terminated. */
 #define ADDR_TEXT_MAX (sizeof "unix:" + ADDR_PATH_MAX)
 void addr_format(const struct addr *a, char out[ADDR_TEXT_MAX]);
+
+/* Of ADDR_TCP; port 0 of others. */
+uint16_t addr_port(const struct addr *a);
 
 #endif

@@ -135,7 +135,7 @@ static void make_fetch(struct upstream *u, const struct source_order *o)
     u->fetch = (struct fetch){.url = make_url(u, o),
                               .method = STR("POST"),
                               .body = arena_dup(&u->arena, o->body),
-                              .policy = {.allow_loopback = true, .allow_private = true},
+                              .policy = {.configured = true},
                               .version = versions[c->upstream_http],
                               .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
                               .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),

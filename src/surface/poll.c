@@ -336,7 +336,7 @@ static void ask(struct poller *p)
                               .method = STR("GET"),
                               .headers = p->headers,
                               .n_headers = n,
-                              .policy = {.allow_loopback = true, .allow_private = true},
+                              .policy = {.configured = true},
                               .version = FETCH_HTTP_AUTO,
                               .total_timeout_ms = (uint32_t)p->config->timeout_ms,
                               .max_answer = p->config->max_answer_bytes,

@@ -431,7 +431,7 @@ static void make_fetch(struct call *c)
                               .n_headers = make_headers(c),
                               .body = c->job->chunk,
                               /* as of routes: who runs the server chose it */
-                              .policy = {.allow_loopback = true, .allow_private = true},
+                              .policy = {.configured = true},
                               .version = versions[config->upstream_http],
                               .connect_timeout_ms = (uint32_t)config->connect_timeout_ms,
                               .first_byte_timeout_ms = (uint32_t)config->first_byte_timeout_ms,

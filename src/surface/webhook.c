@@ -36,6 +36,15 @@ static enum addr_class host_class(struct str host)
     return addr_classify((struct sockaddr *)&ip, sizeof ip);
 }
 
+/* The host is spelled as an address of this machine, and the port is ours. */
+static bool is_own(const struct url *url, const struct addr_own *own)
+{
+    struct sockaddr_storage ip;
+    struct str host = str_eq_nocase(url->host, STR("localhost")) ? STR("127.0.0.1") : url->host;
+    return addr_parse_ip(host, &ip) == 0 &&
+           addr_is_own(own, (struct sockaddr *)&ip, sizeof ip, url->port);
+}
+
 int webhook_url_check(struct str text, struct webhook_policy policy, struct str *why)
 {
     struct url url;
@@ -45,14 +54,20 @@ int webhook_url_check(struct str text, struct webhook_policy policy, struct str 
     }
     enum addr_class class = host_class(url.host);
     if (class == ADDR_LOOPBACK && !policy.allow_local) {
-        *why = STR("this server does not deliver webhooks to its own machine");
+        *why = STR("this server does not deliver webhooks to its own machine; "
+                   "allow-loopback-targets lets it");
+        return ERR_FORBIDDEN_ADDR;
+    }
+    if (is_own(&url, policy.own)) {
+        *why = STR("this server does not deliver webhooks to itself");
         return ERR_FORBIDDEN_ADDR;
     }
     if (class != ADDR_LOOPBACK && str_eq_nocase(url.scheme, STR("http"))) {
         *why = STR("webhook.url must use https; http is for localhost, 127.x and [::1] only");
         return ERR_FORBIDDEN_ADDR;
     }
-    if (!addr_allowed(class, (struct addr_policy){true, policy.allow_private})) {
+    if (!addr_allowed(class, (struct addr_policy){.allow_loopback = true,
+                                                  .allow_private = policy.allow_private})) {
         *why = STR("webhook.url must not point into a private network");
         return ERR_FORBIDDEN_ADDR;
     }
@@ -203,7 +218,8 @@ static void send_wake(struct delivery *d)
         .n_headers = 2,
         .body = buf_str(&d->body),
         /* only who names this machine may reach it, not who makes a name point here */
-        .policy = {host_class(url.host) == ADDR_LOOPBACK, w->policy.allow_private},
+        .policy = {.allow_loopback = host_class(url.host) == ADDR_LOOPBACK,
+                   .allow_private = w->policy.allow_private},
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .total_timeout_ms = (uint32_t)subscription_delivery_ms(v->config.lease_ttl_ms),
         .max_answer = ANSWER_MAX,

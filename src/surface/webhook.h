@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct addr_own;
 struct fetcher;
 struct sched;
 struct subscriptions;
@@ -22,8 +23,9 @@ struct webhooks;
 #define WEBHOOK_DELIVERIES_MAX 64 /* at once; the others wait their turn */
 
 struct webhook_policy {
-    bool allow_local;   /* receivers on this machine: http://localhost, 127.x, [::1] */
-    bool allow_private; /* receivers in private networks */
+    bool allow_local;           /* receivers on this machine: http://localhost, 127.x, [::1] */
+    bool allow_private;         /* receivers in private networks */
+    const struct addr_own *own; /* what this process listens on, which is never one; may be NULL */
 };
 
 /* Whether a subscription may name this URL: https to a public host; http to this machine only, and

@@ -253,7 +253,7 @@ const json = (body, headers = {}) => ({
 
 async function startTwo(t) {
     const redis = await startRedis(t);
-    const flags = ["--store", redis.url];
+    const flags = ["--store", redis.url, "--allow-loopback-targets"];
     return [await startServer(t, flags), await startServer(t, flags)];
 }
 

@@ -343,7 +343,8 @@ async function documentedRights(password) {
 async function workWithRights(t, nodes, url) {
     const words = await documentedRights("pw");
     for (const node of nodes) assert.equal(await node.cli(...words), "OK");
-    const sites = await startSites(t, url.replace("://", `://${words[2]}:pw@`));
+    const known = url.replace("://", `://${words[2]}:pw@`);
+    const sites = await startSites(t, known, 2, ["--allow-loopback-targets"]);
     const writers = await hire(t, sites);
     await writeThrough(t, sites, writers, () => some(sites, 50));
     const [one, two] = sites.map(({ server }) => server);

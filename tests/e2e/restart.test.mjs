@@ -349,7 +349,7 @@ async function ackedOffset(server, id, path) {
 
 for (const signal of SIGNALS) {
     test(`a webhook subscription works on after ${signal}`, async (t) => {
-        const site = await startSite(t);
+        const site = await startSite(t, ["--allow-loopback-targets"]);
         const receiver = await startReceiver(t);
         const webhook = { url: receiver.url };
         const configuration = { type: "webhook", pattern: "jobs/*", webhook };

@@ -9,6 +9,9 @@ import { defer } from "./lib/defer.mjs";
 import { startServer } from "./lib/server.mjs";
 import { until } from "./lib/wait.mjs";
 
+// The receivers are on this machine.
+const LOCAL = ["--allow-loopback-targets"];
+
 /** A webhook's receiver; reply(delivery, n) gives { status, body } for the n-th delivery. */
 async function startReceiver(t, reply = () => ({ status: 200, body: { done: true } })) {
     const receiver = { deliveries: [], url: "" };
@@ -65,7 +68,7 @@ async function link(server, id, path) {
 }
 
 test("a delivery answered with 500 is tried again until it is taken", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     const receiver = await startReceiver(t, (_, n) =>
         n === 0 ? { status: 500 } : { status: 200, body: { done: true } },
     );
@@ -85,7 +88,7 @@ test("a delivery answered with 500 is tried again until it is taken", async (t) 
 });
 
 test("a receiver that hangs up is tried again as well", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     let hangUps = 0;
     const receiver = await startReceiver(t);
     const rude = createServer((request) => {
@@ -104,7 +107,7 @@ test("a receiver that hangs up is tried again as well", async (t) => {
 });
 
 test("signatures verify with the published keys, and only over the very bytes sent", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     const receiver = await startReceiver(t);
     const { webhook } = await subscribe(server, "signed", receiver);
     assert.equal(webhook.signing.jwks_url, `${server.base}/v1/stream/__ds/jwks.json`);
@@ -132,7 +135,7 @@ test("signatures verify with the published keys, and only over the very bytes se
 });
 
 test("a deleted subscription is silent", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     const [gone, kept] = [await startReceiver(t), await startReceiver(t)];
     await subscribe(server, "gone", gone);
     await subscribe(server, "kept", kept);
@@ -157,7 +160,7 @@ test("a deleted subscription is silent", async (t) => {
 });
 
 test("a subscription that is deleted while it is being retried stops", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     const failing = await startReceiver(t, () => ({ status: 500 }));
     // Failing like the first, but kept: its retry is the sign that time enough has passed.
     const witness = await startReceiver(t, (_, n) =>
@@ -175,7 +178,7 @@ test("a subscription that is deleted while it is being retried stops", async (t)
 });
 
 test("what is appended during a delivery wakes the receiver once more", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     let appended;
     const receiver = await startReceiver(t, (_, n) => {
         if (n === 0) appended = server.append("jobs/1", "2");
@@ -210,7 +213,7 @@ test("what is appended during a delivery wakes the receiver once more", async (t
 });
 
 test("callbacks with a wrong token or of a stranger are refused", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     const receiver = await startReceiver(t, () => ({ status: 200, body: {} }));
     await subscribe(server, "strict", receiver);
     await server.create("jobs/1");
@@ -248,8 +251,69 @@ test("callbacks with a wrong token or of a stranger are refused", async (t) => {
     assert.equal((await call(body.callback_token)).status, 200);
 });
 
+const put = (server, id, url) =>
+    server.request("PUT", subscriptionPath(id), {
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ type: "webhook", pattern: "jobs/*", webhook: { url } }),
+    });
+
+test("this machine is refused unless that is allowed, and this server always", async (t) => {
+    const closed = await startServer(t);
+    const open = await startServer(t, LOCAL);
+    const HOSTS = ["127.0.0.1", "localhost", "127.0.0.2", "[::1]", "[::ffff:127.0.0.1]"];
+    const receiver = await startReceiver(t);
+    const { port } = new URL(receiver.url);
+    for (const [i, host] of HOSTS.entries()) {
+        const other = `http://${host}:${port}/hook`;
+        const refused = await put(closed, "s", other);
+        assert.equal(refused.status, 400, other);
+        assert.equal(refused.json().error.code, "WEBHOOK_URL_REJECTED");
+        assert.match(refused.json().error.message, /allow-loopback-targets/);
+        assert.equal((await put(open, `s${i}`, other)).status, 201, other);
+
+        const itself = `http://${host}:${open.where.port}/v1/stream/victim`;
+        const own = await put(open, "own", itself);
+        assert.equal(own.status, 400, itself);
+        assert.equal(own.json().error.code, "WEBHOOK_URL_REJECTED");
+    }
+    for (const url of [`http://0.0.0.0:${port}/hook`, `http://[::]:${port}/hook`])
+        assert.equal((await put(open, "none", url)).status, 400, url);
+    await open.create("jobs/1");
+    await open.append("jobs/1", "1");
+    await receiver.delivery(0);
+});
+
+test("a receiver that redirects to the server itself is not followed there", async (t) => {
+    const server = await startServer(t, LOCAL);
+    await server.create("victim");
+    const receiver = await startReceiver(t, (_, n) =>
+        n === 0
+            ? { status: 307, headers: { location: server.url("victim") } }
+            : { status: 200, body: { done: true } },
+    );
+    await subscribe(server, "turned", receiver);
+    await server.create("jobs/1");
+    await server.append("jobs/1", "1");
+    await receiver.delivery(1);
+    assert.equal(await server.readAll("victim"), "[]");
+});
+
+test("no setting opens the addresses at which clouds give their credentials", async (t) => {
+    const server = await startServer(t, [...LOCAL, "--allow-private-targets"]);
+    for (const url of [
+        "https://169.254.169.254/latest/",
+        "https://[::ffff:169.254.169.254]/",
+        "https://[fe80::1]/",
+        "https://168.63.129.16/",
+        "https://100.100.100.200/",
+        "https://[fd00:ec2::254]/",
+    ])
+        assert.equal((await put(server, "bad", url)).status, 400, `${url} by allow-private-targets`);
+    assert.equal((await put(server, "good", "https://10.0.0.1/")).status, 201);
+});
+
 test("targets in private ranges are refused, whatever they are called", async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, LOCAL);
     for (const url of [
         "http://10.0.0.1/",
         "https://10.0.0.1/",
@@ -265,10 +329,7 @@ test("targets in private ranges are refused, whatever they are called", async (t
         "",
         "http://127.0.0.1.example.org/",
     ]) {
-        const answer = await server.request("PUT", subscriptionPath("bad"), {
-            headers: { "content-type": "application/json" },
-            body: JSON.stringify({ type: "webhook", pattern: "jobs/*", webhook: { url } }),
-        });
+        const answer = await put(server, "bad", url);
         assert.equal(answer.status, 400, `${url}: ${answer.text}`);
     }
     assert.equal((await server.request("GET", subscriptionPath("bad"))).status, 404);

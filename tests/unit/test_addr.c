@@ -8,8 +8,11 @@
 #include "base/err.h"
 #include "net/addr.h"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/un.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -41,6 +44,20 @@ static const struct {
     {"127.0.0.1", ADDR_LOOPBACK},
     {"127.255.255.255", ADDR_LOOPBACK},
     {"128.0.0.0", ADDR_PUBLIC},
+    {"100.100.100.199", ADDR_SHARED},
+    {"100.100.100.200", ADDR_METADATA},
+    {"100.100.100.201", ADDR_SHARED},
+    {"168.63.129.15", ADDR_PUBLIC},
+    {"168.63.129.16", ADDR_METADATA},
+    {"168.63.129.17", ADDR_PUBLIC},
+    {"::ffff:168.63.129.16", ADDR_METADATA},
+    {"64:ff9b::100.100.100.200", ADDR_METADATA},
+    {"2002:a83f:8110::", ADDR_METADATA},
+    {"fd00:ec2::254", ADDR_METADATA},
+    {"fd00:ec2::23", ADDR_METADATA},
+    {"fd00:ec3::254", ADDR_PRIVATE},
+    {"fd20:ce::254", ADDR_METADATA},
+    {"fd20:ce::255", ADDR_PRIVATE},
     {"169.253.255.255", ADDR_PUBLIC},
     {"169.254.169.254", ADDR_LINK_LOCAL},
     {"169.255.0.0", ADDR_PUBLIC},
@@ -126,21 +143,83 @@ static void test_other_families_are_reserved(void **state)
 static void test_policy(void **state)
 {
     const struct addr_policy none = {0}, loopback = {.allow_loopback = true},
-                             private = {.allow_private = true}, both = {true, true};
+                             private = {.allow_private = true},
+                             both = {.allow_loopback = true, .allow_private = true},
+                             configured = {.configured = true};
     assert_true(addr_allowed(ADDR_PUBLIC, none));
     assert_false(addr_allowed(ADDR_LOOPBACK, none));
     assert_true(addr_allowed(ADDR_LOOPBACK, loopback));
     assert_false(addr_allowed(ADDR_LOOPBACK, private));
-    const enum addr_class inner[] = {ADDR_PRIVATE, ADDR_LINK_LOCAL, ADDR_SHARED};
+    const enum addr_class inner[] = {ADDR_PRIVATE, ADDR_SHARED};
     for (size_t i = 0; i < COUNT(inner); i++) {
         assert_false(addr_allowed(inner[i], none));
         assert_false(addr_allowed(inner[i], loopback));
         assert_true(addr_allowed(inner[i], private));
+        assert_true(addr_allowed(inner[i], configured));
+    }
+    assert_true(addr_allowed(ADDR_LOOPBACK, configured));
+    /* Where clouds give their credentials to anybody who asks: no switch opens these to clients. */
+    const enum addr_class guarded[] = {ADDR_LINK_LOCAL, ADDR_METADATA};
+    for (size_t i = 0; i < COUNT(guarded); i++) {
+        assert_false(addr_allowed(guarded[i], both));
+        assert_true(addr_allowed(guarded[i], configured));
     }
     const enum addr_class never[] = {ADDR_UNSPECIFIED, ADDR_MULTICAST, ADDR_DOCUMENTATION,
                                      ADDR_RESERVED};
-    for (size_t i = 0; i < COUNT(never); i++)
+    for (size_t i = 0; i < COUNT(never); i++) {
         assert_false(addr_allowed(never[i], both));
+        assert_false(addr_allowed(never[i], configured));
+    }
+}
+
+static bool is_own(const struct addr_own *own, const char *ip, uint16_t port)
+{
+    struct sockaddr_storage sa;
+    assert_int_equal(addr_parse_ip(str_of_cstr(ip), &sa), 0);
+    return addr_is_own(own, (struct sockaddr *)&sa, sizeof sa, port);
+}
+
+/* An address of this machine that is not loopback; false: it has none. */
+static bool find_own_address(char out[INET6_ADDRSTRLEN])
+{
+    struct ifaddrs *all, *a;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (a = all; a != NULL; a = a->ifa_next)
+        if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET &&
+            addr_classify(a->ifa_addr, sizeof(struct sockaddr_in)) != ADDR_LOOPBACK)
+            break;
+    bool found = a != NULL;
+    if (found)
+        inet_ntop(AF_INET, &((struct sockaddr_in *)a->ifa_addr)->sin_addr, out, INET6_ADDRSTRLEN);
+    freeifaddrs(all);
+    return found;
+}
+
+static void test_own_listeners(void **state)
+{
+    static const char *const here[] = {"127.0.0.1", "127.0.0.2",        "::1",
+                                       "0.0.0.0",   "::ffff:127.0.0.1", "::"};
+    char address[INET6_ADDRSTRLEN], mapped[64];
+    struct addr_own own = {0};
+    assert_false(is_own(NULL, "127.0.0.1", 4437));
+    assert_false(is_own(&own, "127.0.0.1", 4437));
+    addr_own_add(&own, 4437);
+    addr_own_add(&own, 443);
+    for (size_t i = 0; i < COUNT(here); i++) {
+        assert_true(is_own(&own, here[i], 4437));
+        assert_true(is_own(&own, here[i], 443));
+        assert_false(is_own(&own, here[i], 4438));
+    }
+    assert_false(is_own(&own, "192.0.2.1", 4437));
+    assert_false(is_own(&own, "2001:db8::1", 4437));
+    assert_false(is_own(&own, "::ffff:192.0.2.1", 4437));
+    if (find_own_address(address)) {
+        snprintf(mapped, sizeof mapped, "::ffff:%s", address);
+        assert_true(is_own(&own, address, 443));
+        assert_true(is_own(&own, mapped, 443));
+        assert_false(is_own(&own, address, 80));
+    }
+    free(own.ports);
 }
 
 static void test_ip_literals(void **state)
@@ -251,13 +330,10 @@ static void test_unix_path_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_other_families_are_reserved),
-        cmocka_unit_test(test_policy),
-        cmocka_unit_test(test_ip_literals),
-        cmocka_unit_test(test_listen_round_trip),
-        cmocka_unit_test(test_listen_kinds),
-        cmocka_unit_test(test_listen_errors),
+        cmocka_unit_test(test_classes),          cmocka_unit_test(test_other_families_are_reserved),
+        cmocka_unit_test(test_policy),           cmocka_unit_test(test_own_listeners),
+        cmocka_unit_test(test_ip_literals),      cmocka_unit_test(test_listen_round_trip),
+        cmocka_unit_test(test_listen_kinds),     cmocka_unit_test(test_listen_errors),
         cmocka_unit_test(test_unix_path_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

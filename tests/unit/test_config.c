@@ -102,7 +102,7 @@ static void defaults_are_these(void **state)
     assert_int_equal(c->heartbeat_ms, 10000);
     assert_int_equal(c->sse_lifetime_ms, 60000);
     assert_false(c->allow_private_targets);
-    assert_true(c->allow_loopback_targets);
+    assert_false(c->allow_loopback_targets);
     assert_false(f->t.json);
     assert_int_equal(f->t.level, TRACE_INFO);
 }

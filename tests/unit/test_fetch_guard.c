@@ -111,6 +111,36 @@ static void test_loopback_by_name(void **state)
     assert_body(s, "hello");
 }
 
+/* Whatever a client may name: not us. Only who runs the server may have it ask itself. */
+static void test_our_own_listeners(void **state)
+{
+    static const char *const hosts[] = {"127.0.0.1", "localhost", "inner.test", "[::1]",
+                                        "[::ffff:127.0.0.1]"};
+    struct site *site = *state;
+    struct addr_own own = {0};
+    char url[64];
+    addr_own_add(&own, (uint16_t)site->port);
+    fetcher_own(site->fetcher, &own);
+    for (size_t i = 0; i < COUNT(hosts); i++) {
+        snprintf(url, sizeof url, "http://%s:%d/hello", hosts[i], site->port);
+        struct addr_policy open = {.allow_loopback = true, .allow_private = true};
+        struct seen *s = get_url(site, open, url);
+        if (s->err != ERR_FORBIDDEN_ADDR)
+            fail_msg("%s: %s (%s)", url, err_name(s->err), s->fetch.error);
+        assert_non_null(strstr(s->fetch.error, "this server itself"));
+    }
+    assert_int_equal(site->connections, 0);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/hello", site->port);
+    struct seen *s = get_url(site, (struct addr_policy){.configured = true}, url);
+    assert_int_equal(s->err, 0);
+    /* its connection is kept, and is nobody else's */
+    s = get_url(site, LOOPBACK_OK, url);
+    assert_int_equal(s->err, ERR_FORBIDDEN_ADDR);
+    assert_int_equal(site->requests, 1);
+    fetcher_own(site->fetcher, NULL);
+    free(own.ports);
+}
+
 /* The strict one comes second and would find an open connection to the same host. */
 static void test_kept_connection_is_checked(void **state)
 {
@@ -255,6 +285,7 @@ int main(void)
         SITE_TEST(test_redirect_to_another_protocol),
         SITE_TEST(test_forbidden_addresses),
         SITE_TEST(test_loopback_by_name),
+        SITE_TEST(test_our_own_listeners),
         SITE_TEST(test_kept_connection_is_checked),
         SITE_TEST(test_peer_of_another_user),
         SITE_TEST(test_slow_lookup_holds_up_nobody),

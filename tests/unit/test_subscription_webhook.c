@@ -114,8 +114,8 @@ static const char *said(struct hooks *h)
 
 static void test_urls(void **state)
 {
-    static const struct webhook_policy open = {true, true}, local = {true, false},
-                                       strict = {false, false};
+    static const struct webhook_policy open = {.allow_local = true, .allow_private = true},
+                                       local = {.allow_local = true}, strict = {0};
     static const struct {
         const char *url;
         bool strict, local, open;
@@ -136,7 +136,12 @@ static void test_urls(void **state)
         {"http://10.0.0.1/hook", false, false, false},
         {"https://10.0.0.1/hook", false, false, true},
         {"https://192.168.1.1/", false, false, true},
-        {"https://169.254.169.254/latest", false, false, true},
+        {"https://169.254.169.254/latest", false, false, false},
+        {"https://[fe80::1]/", false, false, false},
+        {"https://168.63.129.16/", false, false, false},
+        {"https://100.100.100.200/", false, false, false},
+        {"https://100.64.0.1/", false, false, true},
+        {"https://[fd00:ec2::254]/", false, false, false},
         {"https://[fd00::1]/", false, false, true},
         {"https://0.0.0.0/", false, false, false},
         {"http://0.0.0.0/", false, false, false},
