@@ -159,5 +159,9 @@ static const struct option_row rows[] = {
     {ROW("parallel", OPTION_NUMBER, parallel), .fallback = "0", .value = "N", BETWEEN(0, 1000000),
      .help = "Answers under way at the same time; further requests are answered 429. 0 sets no "
              "bound."},
+    {ROW("tools", OPTION_CHOICE, tools), .fallback = "ignore", .value = "ignore|refuse",
+     .help = "What becomes of tools that a request offers, since a Cascade can be given none. "
+             "ignore: they are left out, which a trace says once. refuse: the request is answered "
+             "400."},
 };
 const struct options cascade_options = {rows, sizeof rows / sizeof *rows};

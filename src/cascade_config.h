@@ -7,6 +7,8 @@
 
 #define CASCADE_DISCOVER "discover"
 
+enum cascade_tools { CASCADE_TOOLS_IGNORE, CASCADE_TOOLS_REFUSE };
+
 struct cascade_config {
     char *target; /* http://ADDRESS:PORT on this machine, or CASCADE_DISCOVER */
     /* Secrets, which the bridge takes over (cascade_config_forget). NULL: WINDSURF_CSRF_TOKEN and
@@ -15,6 +17,7 @@ struct cascade_config {
     char *version;       /* of the editor; NULL: what is found, or a known one */
     uint64_t timeout_ms; /* of one answer */
     uint64_t parallel;   /* answers under way; 0: no limit */
+    int tools;           /* enum cascade_tools */
 };
 
 extern const struct options cascade_options;

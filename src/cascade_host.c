@@ -70,7 +70,8 @@ int cascade_host_init(struct cascade_host *h, const struct cascade_host_setup *s
                                             .version = text_or_none(c->version),
                                             .proc = "/proc",
                                             .state_file = h->state_file,
-                                            .timeout_ms = c->timeout_ms});
+                                            .timeout_ms = c->timeout_ms,
+                                            .refuse_tools = c->tools == CASCADE_TOOLS_REFUSE});
     make_route(h, c);
     cascade_config_forget(c);
     cascade_mount(h->cascade, setup->http);

@@ -38,6 +38,7 @@ struct cascade_setup {
     const char *proc;                        /* "/proc" */
     const char *state_file;                  /* of the editor */
     uint64_t timeout_ms;                     /* of one answer */
+    bool refuse_tools;                       /* requests that offer tools; else they are ignored */
 };
 
 /* Archives what an earlier process left behind. */

@@ -10,19 +10,26 @@
  *
  *     "choices":[],"tidemark":{"rewrite":{"index":N,"text":TEXT[,"more":true]}}
  *
- * more: the text is so large that the next chunk of this kind goes on with it. */
+ * more: the text is so large that the next chunk of this kind goes on with it.
+ *
+ * Nobody says what was used. Who asks for it gets an estimate, with a mark that it is one:
+ *
+ *     "choices":[],"usage":{"prompt_tokens":P,"completion_tokens":C,"total_tokens":P+C,
+ *                           "tidemark":{"estimated":true}} */
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "http/exchange.h"
 #include "surface/cascade_core.h"
 #include "surface/cascade_prompt.h"
+#include "telemetry/trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #define HEAD_HOLD_MS 2000
 #define PIECE_MAX    (128 * 1024) /* of a text in one event, which JSON makes up to six times it */
+#define TOKEN_BYTES  4            /* of text, more or less */
 
 /* A message of the Assistant as it is now; of those who want all at once. */
 struct text {
@@ -40,6 +47,7 @@ struct chat {
     struct arena arena;
     struct str id, model;
     int64_t created_s;
+    uint64_t said; /* bytes of the answer's text, as they came */
     bool whole;
     bool headed;
     bool full;  /* no more before resume() */
@@ -69,6 +77,12 @@ static void open_chunk(const struct chat *chat, struct buf *out)
     json_put_string(out, chat->model);
 }
 
+/* As OpenAI does it: once a stream is to end with what was used, all chunks have a word on it. */
+static struct str chunk_end(const struct chat *chat)
+{
+    return !chat->whole && chat->prompt.usage ? STR(",\"usage\":null}") : STR("}");
+}
+
 /* delta: its members. */
 static bool emit_choice(struct chat *chat, const char *delta, struct str text, const char *finish)
 {
@@ -77,7 +91,8 @@ static bool emit_choice(struct chat *chat, const char *delta, struct str text, c
     buf_printf(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{%s", delta);
     if (text.p != NULL)
         json_put_string(&chunk, text);
-    buf_printf(&chunk, "},\"logprobs\":null,\"finish_reason\":%s}]}", finish);
+    buf_printf(&chunk, "},\"logprobs\":null,\"finish_reason\":%s}]", finish);
+    buf_put(&chunk, chunk_end(chat));
     bool taken = emit(chat, buf_str(&chunk));
     buf_deinit(&chunk);
     return taken;
@@ -90,7 +105,24 @@ static bool emit_rewrite(struct chat *chat, uint64_t index, struct str text, boo
     buf_printf(&chunk,
                ",\"choices\":[],\"tidemark\":{\"rewrite\":{\"index\":%" PRIu64 ",\"text\":", index);
     json_put_string(&chunk, text);
-    buf_put(&chunk, more ? STR(",\"more\":true}}}") : STR("}}}"));
+    buf_put(&chunk, more ? STR(",\"more\":true}}") : STR("}}"));
+    buf_put(&chunk, chunk_end(chat));
+    bool taken = emit(chat, buf_str(&chunk));
+    buf_deinit(&chunk);
+    return taken;
+}
+
+static bool emit_usage(struct chat *chat)
+{
+    struct buf chunk = {0};
+    uint64_t asked = (chat->prompt.text.n + TOKEN_BYTES - 1) / TOKEN_BYTES;
+    uint64_t said = (chat->said + TOKEN_BYTES - 1) / TOKEN_BYTES;
+    open_chunk(chat, &chunk);
+    buf_printf(&chunk,
+               ",\"choices\":[],\"usage\":{\"prompt_tokens\":%" PRIu64
+               ",\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64
+               ",\"tidemark\":{\"estimated\":true}}}",
+               asked, said, asked + said);
     bool taken = emit(chat, buf_str(&chunk));
     buf_deinit(&chunk);
     return taken;
@@ -137,7 +169,9 @@ static bool open_answer(struct chat *chat)
 
 static bool close_answer(struct chat *chat)
 {
-    return emit_choice(chat, "", STR_NONE, "\"stop\"") && emit(chat, STR("[DONE]"));
+    bool usage = chat->whole || chat->prompt.usage;
+    return emit_choice(chat, "", STR_NONE, "\"stop\"") && (!usage || emit_usage(chat)) &&
+           emit(chat, STR("[DONE]"));
 }
 
 /* ---- all at once ---- */
@@ -249,6 +283,7 @@ static void on_event(void *ctx, const struct cascade_turn_event *e)
 {
     struct chat *chat = ctx;
     bool taken;
+    chat->said += e->text.n;
     if (chat->whole) {
         keep(chat, e);
         return;
@@ -332,6 +367,14 @@ static void chat_free(struct generation_source *s)
 
 static const struct source_ops ops = {.start = start, .resume = resume, .free = chat_free};
 
+/* Some clients offer them with each request. */
+static void tell_of_tools(struct cascade *c)
+{
+    if (!c->told_of_tools)
+        trace(c->setup.trace, CASCADE_TOOLS, TRACE_STR("setting", STR("tools = refuse")));
+    c->told_of_tools = true;
+}
+
 struct generation_source *cascade_chat_open(void *ctx, const struct source_order *o)
 {
     struct chat *chat = mem_zalloc(sizeof *chat);
@@ -341,7 +384,9 @@ struct generation_source *cascade_chat_open(void *ctx, const struct source_order
     chat->ctx = o->ctx;
     chat->id = arena_dup(&chat->arena, o->request_id);
     chat->whole = cascade_prompt_is_whole(o->body);
-    cascade_prompt_read(&chat->prompt, o->body);
+    cascade_prompt_read(&chat->prompt, o->body, chat->cascade->setup.refuse_tools);
+    if (chat->prompt.tools && chat->prompt.wrong == NULL)
+        tell_of_tools(chat->cascade);
     timer_init(&chat->hold, on_hold);
     task_init(&chat->refuse, run_refuse);
     return &chat->source;

@@ -76,6 +76,7 @@ struct cascade {
     struct map flows;              /* of struct cascade_flow, by the id of their Cascade */
     struct timer sweep;
     struct cascade_sweep *sweeping; /* under way */
+    bool told_of_tools;             /* that they are ignored */
     uint64_t last_request_id;
     uint32_t background; /* what stopping waits for */
     bool stopping;

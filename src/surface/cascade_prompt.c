@@ -159,7 +159,17 @@ static void flatten(struct buf *out, struct str messages, size_t last)
 
 /* ---- the request ---- */
 
-enum { MODEL, MESSAGES, TOOLS, FUNCTIONS, TOOL_CHOICE, N, WANTS };
+enum {
+    MODEL,
+    MESSAGES,
+    TOOLS,
+    FUNCTIONS,
+    TOOL_CHOICE,
+    FUNCTION_CALL,
+    STREAM_OPTIONS,
+    N,
+    WANTS,
+};
 
 static bool is_filled(struct str list)
 {
@@ -167,10 +177,30 @@ static bool is_filled(struct str list)
     return view_element(&rest, &ignored);
 }
 
-static const char *check(const struct view_want *w)
+static bool offers(struct str tools, struct str choice)
 {
-    bool tools = is_filled(w[TOOLS].value) || is_filled(w[FUNCTIONS].value);
-    if (tools && !view_text_is(w[TOOL_CHOICE].value, STR("none")))
+    return is_filled(tools) && !view_text_is(choice, STR("none"));
+}
+
+/* Any tool, or the one that is named. */
+static bool demands(struct str choice)
+{
+    return view_text_is(choice, STR("required")) || view_type(choice) == VIEW_OBJECT;
+}
+
+static bool wants_usage(struct str options)
+{
+    struct view_want usage = {.name = STR("include_usage")};
+    if (view_type(options) != VIEW_OBJECT)
+        return false;
+    view_pick(options, &usage, 1);
+    return str_eq(usage.value, STR("true"));
+}
+
+static const char *check(const struct view_want *w, bool tools, bool refuse_tools)
+{
+    bool demanded = demands(w[TOOL_CHOICE].value) || demands(w[FUNCTION_CALL].value);
+    if (tools && (refuse_tools || demanded))
         return "A Cascade uses tools of its own and can be given none: leave `tools` out, or say "
                "`tool_choice`: \"none\"";
     if (view_type(w[N].value) == VIEW_NUMBER && !str_eq(w[N].value, STR("1")))
@@ -210,7 +240,7 @@ static void put_guarded(struct buf *out, struct str text)
     }
 }
 
-void cascade_prompt_read(struct cascade_prompt *p, struct str body)
+void cascade_prompt_read(struct cascade_prompt *p, struct str body, bool refuse_tools)
 {
     struct view_want wants[WANTS] = {
         [MODEL] = {.name = STR("model")},
@@ -218,6 +248,8 @@ void cascade_prompt_read(struct cascade_prompt *p, struct str body)
         [TOOLS] = {.name = STR("tools")},
         [FUNCTIONS] = {.name = STR("functions")},
         [TOOL_CHOICE] = {.name = STR("tool_choice")},
+        [FUNCTION_CALL] = {.name = STR("function_call")},
+        [STREAM_OPTIONS] = {.name = STR("stream_options")},
         [N] = {.name = STR("n")},
     };
     struct buf text = {0};
@@ -228,7 +260,10 @@ void cascade_prompt_read(struct cascade_prompt *p, struct str body)
         return;
     }
     view_pick(body, wants, WANTS);
-    p->wrong = check(wants);
+    p->tools = offers(wants[TOOLS].value, wants[TOOL_CHOICE].value) ||
+               offers(wants[FUNCTIONS].value, wants[FUNCTION_CALL].value);
+    p->usage = wants_usage(wants[STREAM_OPTIONS].value);
+    p->wrong = check(wants, p->tools, refuse_tools);
     if (p->wrong != NULL)
         return;
     struct str messages = view_inside(wants[MESSAGES].value);

@@ -18,15 +18,20 @@
 #include "base/buf.h"
 #include "base/str.h"
 
+#include <stdbool.h>
+
 struct cascade_prompt {
     struct buf model; /* empty: none was named */
     struct buf text;
+    bool tools; /* the request offers some, which are passed over */
+    bool usage; /* it wants a stream to end with what was used */
     /* Not NULL: the request cannot be used, and this is what to say of it. Static. */
     const char *wrong;
 };
 
-/* cascade_prompt_deinit is due in any case. */
-void cascade_prompt_read(struct cascade_prompt *p, struct str body);
+/* refuse_tools: a request that offers tools is wrong. One that demands that a tool be called is so
+ * in any case. cascade_prompt_deinit is due in any case. */
+void cascade_prompt_read(struct cascade_prompt *p, struct str body, bool refuse_tools);
 void cascade_prompt_deinit(struct cascade_prompt *p);
 
 /* Whether this body asks for an answer in one piece: `stream` is not true. What is no JSON object

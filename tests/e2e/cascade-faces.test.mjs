@@ -57,6 +57,52 @@ describe("faces", { concurrency: 6 }, () => {
         await bridge.editor.archived(1);
     });
 
+    test("what was used, estimated, for those who ask", async (t) => {
+        const bridge = await startBridge(t);
+        bridge.editor.script("ping", quick);
+        const chat = bridge.client.chat.completions;
+        const options = { stream: true, stream_options: { include_usage: true } };
+        const chunks = [];
+        for await (const chunk of await chat.create(asking("ping", options)))
+            if (chunk.object === "chat.completion.chunk") chunks.push(chunk);
+        const last = chunks.pop();
+        assert.deepEqual(last.choices, []);
+        const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
+        assert.deepEqual(last.usage, { ...usage, tidemark: { estimated: true } });
+        const answered = chunks.filter(({ choices }) => choices.length > 0);
+        assert.ok(answered.every((chunk) => chunk.usage === null), "and null before it");
+        assert.equal(answered.at(-1).choices[0].finish_reason, "stop");
+        const whole = await chat.create(asking("ping"));
+        assert.deepEqual(whole.usage, last.usage);
+        for await (const chunk of await chat.create(asking("ping", { stream: true })))
+            assert.equal(chunk.usage, undefined);
+    });
+
+    test("tools that a request offers are ignored, and a trace says so once", async (t) => {
+        const bridge = await startBridge(t);
+        bridge.editor.script("ping", quick);
+        const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
+        const chat = bridge.client.chat.completions;
+        const answers = await Promise.all(
+            [1, 2].map(() => chat.create(asking("ping", { tools, tool_choice: "auto" }))),
+        );
+        for (const { choices } of answers) assert.equal(choices[0].message.content, "pong");
+        assert.equal(bridge.server.stderr.match(/offers tools/g)?.length, 1, bridge.server.stderr);
+        await assert.rejects(chat.create(asking("ping", { tools, tool_choice: "required" })), {
+            status: 400,
+        });
+    });
+
+    test("tools = refuse", async (t) => {
+        const bridge = await startBridge(t, { settings: { tools: "refuse" } });
+        const tools = [{ type: "function", function: { name: "f", parameters: {} } }];
+        await assert.rejects(bridge.client.chat.completions.create(asking("ping", { tools })), {
+            status: 400,
+            code: "invalid_request",
+        });
+        assert.equal(bridge.editor.trajectories.size, 0);
+    });
+
     test("an answer in one piece, of which few events are kept", async (t) => {
         const bridge = await startBridge(t, { env: { SSE_BUFFER_MAX_EVENTS: "1" } });
         const text = "0123456789abcdef".repeat(24 * 1024); // several events

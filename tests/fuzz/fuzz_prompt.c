@@ -146,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct str body = str_of((const char *)data, n);
     struct cascade_prompt p;
     size_t ignored;
-    cascade_prompt_read(&p, body);
+    cascade_prompt_read(&p, body, n % 2 == 0);
     bool whole = cascade_prompt_is_whole(body);
     json_t *tree = json_loadb((const char *)data, n, JSON_ALLOW_NUL, NULL);
     if (p.wrong == NULL) {

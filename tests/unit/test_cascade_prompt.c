@@ -20,7 +20,7 @@ static void assert_prompt(const char *messages, const char *text)
     struct cascade_prompt p;
     char body[2048];
     snprintf(body, sizeof body, "{\"model\":\"m\",\"messages\":%s}", messages);
-    cascade_prompt_read(&p, str_of_cstr(body));
+    cascade_prompt_read(&p, str_of_cstr(body), false);
     assert_null(p.wrong);
     assert_text(&p.model, "m");
     assert_text(&p.text, text);
@@ -30,7 +30,7 @@ static void assert_prompt(const char *messages, const char *text)
 static void assert_wrong(const char *body, const char *part)
 {
     struct cascade_prompt p;
-    cascade_prompt_read(&p, str_of_cstr(body));
+    cascade_prompt_read(&p, str_of_cstr(body), false);
     if (p.wrong == NULL || strstr(p.wrong, part) == NULL)
         fail_msg("%s: %s, and not %s", body, p.wrong, part);
     cascade_prompt_deinit(&p);
@@ -87,15 +87,19 @@ static void test_nothing_looks_like_a_header(void **state)
 static void test_what_is_passed_over(void **state)
 {
     struct cascade_prompt p;
-    cascade_prompt_read(&p, STR(" {\"messages\":" USER ",\"stream\":true,\"temperature\":1,"
-                                "\"stream_options\":{\"include_usage\":true},\"n\":1,\"tools\":[],"
-                                "\"model\":null} "));
+    cascade_prompt_read(&p,
+                        STR(" {\"messages\":" USER ",\"stream\":true,\"temperature\":1,"
+                            "\"stream_options\":{\"include_usage\":true},\"n\":1,\"tools\":[],"
+                            "\"model\":null} "),
+                        true);
     assert_null(p.wrong);
     assert_int_equal(p.model.n, 0);
     assert_text(&p.text, "U");
     cascade_prompt_deinit(&p);
-    cascade_prompt_read(&p, STR("{\"messages\":" USER ",\"tools\":[{}],\"tool_choice\":\"none\"}"));
+    cascade_prompt_read(&p, STR("{\"messages\":" USER ",\"tools\":[{}],\"tool_choice\":\"none\"}"),
+                        true);
     assert_null(p.wrong);
+    assert_false(p.tools);
     cascade_prompt_deinit(&p);
 }
 
@@ -119,8 +123,67 @@ static void test_what_cannot_be_asked(void **state)
                  "no text");
     assert_wrong("{\"messages\":" USER ",\"model\":7}", "`model`");
     assert_wrong("{\"messages\":" USER ",\"n\":2}", "`n`");
-    assert_wrong("{\"messages\":" USER ",\"tools\":[{}]}", "`tools`");
-    assert_wrong("{\"messages\":" USER ",\"functions\":[{}]}", "`tools`");
+}
+
+/* How a request that has these members besides its messages is taken: as wrong, with tools that are
+ * passed over, or as one without tools. */
+static const char *tools_of(const char *members, bool refuse)
+{
+    struct cascade_prompt p;
+    char body[256];
+    snprintf(body, sizeof body, "{\"messages\":" USER ",%s}", members);
+    cascade_prompt_read(&p, str_of_cstr(body), refuse);
+    if (p.wrong != NULL)
+        assert_non_null(strstr(p.wrong, "`tools`"));
+    else
+        assert_text(&p.text, "U");
+    const char *said = p.wrong != NULL ? "wrong" : p.tools ? "ignored" : "none";
+    cascade_prompt_deinit(&p);
+    return said;
+}
+
+static void test_tools(void **state)
+{
+    static const struct {
+        const char *members, *ignoring, *refusing;
+    } samples[] = {
+        {"\"tools\":[{}]", "ignored", "wrong"},
+        {"\"functions\":[{}]", "ignored", "wrong"},
+        {"\"tools\":[{}],\"tool_choice\":\"auto\"", "ignored", "wrong"},
+        {"\"tools\":[{}],\"tool_choice\":\"none\"", "none", "none"},
+        {"\"functions\":[{}],\"function_call\":\"none\"", "none", "none"},
+        {"\"tools\":[]", "none", "none"},
+        {"\"tools\":null,\"tool_choice\":\"auto\"", "none", "none"},
+        {"\"tools\":[{}],\"tool_choice\":\"required\"", "wrong", "wrong"},
+        {"\"tools\":[{}],\"tool_choice\":{\"type\":\"function\"}", "wrong", "wrong"},
+        {"\"functions\":[{}],\"function_call\":{\"name\":\"f\"}", "wrong", "wrong"},
+    };
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        assert_string_equal(tools_of(samples[i].members, false), samples[i].ignoring);
+        assert_string_equal(tools_of(samples[i].members, true), samples[i].refusing);
+    }
+}
+
+static bool wants_usage(const char *options)
+{
+    struct cascade_prompt p;
+    char body[256];
+    snprintf(body, sizeof body, "{\"messages\":" USER ",\"stream_options\":%s}", options);
+    cascade_prompt_read(&p, str_of_cstr(body), false);
+    assert_null(p.wrong);
+    bool usage = p.usage;
+    cascade_prompt_deinit(&p);
+    return usage;
+}
+
+static void test_usage(void **state)
+{
+    assert_true(wants_usage("{\"include_usage\":true}"));
+    assert_false(wants_usage("{\"include_usage\":false}"));
+    assert_false(wants_usage("{\"include_usage\":\"true\"}"));
+    assert_false(wants_usage("{}"));
+    assert_false(wants_usage("null"));
+    assert_false(wants_usage("true"));
 }
 
 static void test_who_wants_all_at_once(void **state)
@@ -144,6 +207,8 @@ int main(void)
         cmocka_unit_test(test_nothing_looks_like_a_header),
         cmocka_unit_test(test_what_is_passed_over),
         cmocka_unit_test(test_what_cannot_be_asked),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_usage),
         cmocka_unit_test(test_who_wants_all_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

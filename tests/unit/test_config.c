@@ -630,7 +630,8 @@ static void cascade_takes_every_setting(void **state)
                                       "api-key = cog_x\n"
                                       "version = 2.1.0\n"
                                       "timeout = 1m\n"
-                                      "parallel = 3\n")),
+                                      "parallel = 3\n"
+                                      "tools = refuse\n")),
                      0);
     assert_string_equal(cascade(f)->target, "http://127.0.0.1:42100");
     assert_string_equal(cascade(f)->csrf_token, "abc-1");
@@ -638,12 +639,14 @@ static void cascade_takes_every_setting(void **state)
     assert_string_equal(cascade(f)->version, "2.1.0");
     assert_int_equal(cascade(f)->timeout_ms, 60000);
     assert_int_equal(cascade(f)->parallel, 3);
+    assert_int_equal(cascade(f)->tools, CASCADE_TOOLS_REFUSE);
     config_deinit(&f->c);
     assert_int_equal(load_file(f, STR("[cascade]\ntarget = discover\n")), 0);
     assert_string_equal(cascade(f)->target, "discover");
     assert_null(cascade(f)->csrf_token);
     assert_null(cascade(f)->api_key);
     assert_int_equal(cascade(f)->timeout_ms, 300000);
+    assert_int_equal(cascade(f)->tools, CASCADE_TOOLS_IGNORE);
     config_deinit(&f->c);
     setenv("WINDSURF_CSRF_TOKEN", "of-env", 1);
     assert_int_equal(load_file(f, STR("[cascade]\ntarget = http://[::1]:1\n")), 0);
