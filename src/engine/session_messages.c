@@ -235,6 +235,41 @@ int session_get_mac(struct str chunk, uint8_t out[SESSION_MAC_SIZE])
     return 0;
 }
 
+void session_put_thinking(struct buf *out, struct str text)
+{
+    Wire__Thinking thinking;
+    wire__thinking__init(&thinking);
+    thinking.text = wire_bytes(text);
+    Wire__ChatThought thought;
+    wire__chat_thought__init(&thought);
+    thought.thinking = &thinking;
+    Wire__ChatThoughtOrCall m;
+    wire__chat_thought_or_call__init(&m);
+    m.stream_unified_chat_response = &thought;
+    wire_put(out, &m);
+}
+
+void session_put_tool_call(struct buf *out, const struct session_tool_call *call)
+{
+    Wire__ToolCall tool;
+    wire__tool_call__init(&tool);
+    tool.tool_call_id = wire_bytes(call->id);
+    tool.name = wire_bytes(call->name);
+    tool.raw_args = wire_bytes(call->raw_args);
+    tool.is_streaming = call->is_streaming;
+    tool.is_last_message = call->is_last_message;
+    if (call->has_timeout)
+        tool.has_timeout_case = WIRE__TOOL_CALL__HAS_TIMEOUT_TIMEOUT_MS;
+    tool.timeout_ms = call->timeout_ms;
+    if (call->has_index)
+        tool.has_index_case = WIRE__TOOL_CALL__HAS_INDEX_TOOL_INDEX;
+    tool.tool_index = call->index;
+    Wire__ChatThoughtOrCall m;
+    wire__chat_thought_or_call__init(&m);
+    m.client_side_tool_v2_call = &tool;
+    wire_put(out, &m);
+}
+
 /* ---- beside HTTP/2: a downlink and appends ---- */
 
 static int read_request_id(struct wire_reading *r, struct str bytes, struct str *out)

@@ -71,6 +71,17 @@ void session_set_mac(struct buf *out, const uint8_t mac[SESSION_MAC_SIZE]);
 /* The MAC of a stored chunk: its last bytes. ERR_CORRUPT: it is too short. */
 int session_get_mac(struct str chunk, uint8_t out[SESSION_MAC_SIZE]);
 
+/* Contents for session_put_chunk (aiserver). What is a string here is UTF-8. */
+void session_put_thinking(struct buf *out, struct str text);
+
+struct session_tool_call {
+    struct str id, name, raw_args;
+    bool has_timeout, has_index, is_streaming, is_last_message;
+    double timeout_ms;
+    uint32_t index;
+};
+void session_put_tool_call(struct buf *out, const struct session_tool_call *call);
+
 /* ---- beside HTTP/2: a downlink and appends ---- */
 
 /* BidiRequestId, as the body of a downlink call. ERR_SYNTAX, here and below, also for a request id

@@ -9,6 +9,7 @@
 #include "http/sse_parse.h"
 #include "route_config.h"
 #include "session_config.h"
+#include "surface/session_upstream_event.h"
 #include "telemetry/trace.h"
 
 #include <assert.h>
@@ -215,6 +216,30 @@ static int take(struct call *c, struct str content, bool is_text, struct str id)
 
 #define TOLD 1 /* the message says what is wrong */
 
+static int no_such_event(struct call *c, struct str name)
+{
+    char text[MESSAGE_MAX];
+    int n = snprintf(text, sizeof text, "the data of the upstream's event `%.*s` is malformed",
+                     (int)name.n, name.p);
+    set_message(c, str_of(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1));
+    return TOLD;
+}
+
+static int take_event(struct call *c, const struct sse_event *event, struct str id)
+{
+    struct buf message = {0};
+    bool opaque = c->job->service != SESSION_AISERVER;
+    int got = opaque ? 0 : session_upstream_event(event->type, event->data, &message);
+    if (got > 0)
+        got = take(c, buf_str(&message), false, id);
+    else if (got == 0)
+        got = take(c, event->data, true, id);
+    else
+        got = no_such_event(c, event->type);
+    buf_deinit(&message);
+    return got;
+}
+
 static int on_event(void *user, const struct sse_event *event)
 {
     struct call *c = user;
@@ -233,7 +258,7 @@ static int on_event(void *user, const struct sse_event *event)
     }
     if (event->data.n == 0 || is_known(c, id))
         return 0;
-    return take(c, event->data, true, id);
+    return take_event(c, event, id);
 }
 
 static void fail_of_event(struct call *c, int err)

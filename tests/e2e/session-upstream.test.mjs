@@ -4,7 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { AISERVER, SERVICES } from "./lib/session-schema.mjs";
+import { credentials, loadPackageDefinition, Metadata } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import { defer } from "./lib/defer.mjs";
+import { AISERVER, PROTO, PROTO_FILES, SERVICES } from "./lib/session-schema.mjs";
 import { Code, detailOf, Peer, Session } from "./lib/session.mjs";
 import { startSessions, startSessionSite } from "./lib/session-server.mjs";
 import { eventsOf, startUpstream } from "./lib/session-upstream.mjs";
@@ -189,6 +192,73 @@ test("a backend by HTTP", { concurrency: 4 }, async (t) => {
         ),
     );
     await Promise.all(all);
+});
+
+/** A session that keeps its server chunks as the client read them. */
+class Keeping extends Session {
+    chunks = [];
+
+    event(chunk) {
+        this.chunks.push(chunk.response);
+        return super.event(chunk);
+    }
+}
+
+const TOOL_CALL = { toolCallId: "call-7", name: "grep", rawArgs: '{"for":"x"}', toolIndex: 0 };
+const TYPED = {
+    name: "typed",
+    answer: {
+        type: "text/event-stream",
+        body: [
+            "event: thinking\nid: 1\ndata: let me\ndata: see\n\n",
+            `event: tool_call\nid: 2\ndata: ${JSON.stringify(TOOL_CALL)}\n\n`,
+            "id: 3\ndata: so\n\n",
+            "event: data\nid: 4\ndata: GgA=\n\n", // an empty conversation_summary
+        ].join(""),
+    },
+};
+
+test("thinking and tool calls arrive as fields of their own", async (t) => {
+    const upstream = await startUpstream(t);
+    const server = await startSessions(t, { session: { upstream: upstream.url } });
+    for (const protocol of ["connect", "grpc"]) {
+        const session = new Keeping(AISERVER);
+        const call = say(new Peer(t, server, { protocol }).open(session), 0, TYPED).close();
+        await call.endedWell();
+        assert.deepEqual(call.ids, ["1", "2", "3", "4"]);
+        const [thought, tool, text, summary] = session.chunks;
+        assert.equal(thought.case, "streamUnifiedChatResponse");
+        assert.equal(thought.value.thinking.text, "let me\nsee");
+        assert.equal(thought.value.text, "");
+        assert.equal(tool.case, "clientSideToolV2Call");
+        for (const [name, value] of Object.entries(TOOL_CALL)) assert.equal(tool.value[name], value);
+        assert.equal(tool.value.timeoutMs, undefined);
+        assert.equal(text.case, "streamUnifiedChatResponse");
+        assert.equal(text.value.text, "so");
+        assert.equal(text.value.thinking, undefined);
+        assert.equal(summary.case, "conversationSummary");
+    }
+    const definition = loadSync(PROTO_FILES, { includeDirs: [PROTO], oneofs: true });
+    const { ChatService } = loadPackageDefinition(definition).aiserver.v1;
+    const client = new ChatService(new URL(server.base).host, credentials.createInsecure());
+    defer(t, () => client.close());
+    const metadata = new Metadata();
+    for (const [name, value] of Object.entries(new Session(AISERVER).headers()))
+        metadata.set(name, value);
+    const call = client[AISERVER.bidi](metadata);
+    call.write({
+        clientChunk: {
+            streamUnifiedChatRequest: { conversation: [{ text: JSON.stringify(TYPED) }] },
+        },
+        seqno: 0,
+    });
+    call.end({ close: {} });
+    const chunks = [];
+    for await (const { serverChunk } of call) if (serverChunk) chunks.push(serverChunk);
+    assert.equal(chunks[0].streamUnifiedChatResponse.thinking.text, "let me\nsee");
+    assert.equal(chunks[1].clientSideToolV2Call.toolCallId, "call-7");
+    assert.equal(chunks[1].clientSideToolV2Call.rawArgs, TOOL_CALL.rawArgs);
+    assert.equal(chunks[2].streamUnifiedChatResponse.text, "so");
 });
 
 /** Gives the disk so much to do, until the test ends, that nothing gets there in no time. */

@@ -512,6 +512,21 @@ static void test_events_that_are_not_taken_fail(void **state)
     assert_events(w, "=\xc3\xa4;");
 }
 
+/* Opaque payloads have no kinds. */
+static void test_events_by_name(void **state)
+{
+    static const char body[] = "event: thinking\nid: 1\ndata: hm\n\nevent: message\ndata: so\n\n";
+    struct world *w = *state;
+    PLAY(w, {"200 OK", SSE, body, WHOLE});
+    assert_completed(w, "1=hm;=so;");
+    w->job.service = SESSION_AISERVER;
+    PLAY(w, {"200 OK", SSE, body, WHOLE});
+    assert_completed(w, "!1=\x12\x07\xca\x01\x04\x0a\x02hm;=so;");
+    PLAY(w, {"200 OK", SSE, "data: a\n\nevent: tool_call\ndata: {}\n\n", WHOLE});
+    assert_failed(w, "the data of the upstream's event `tool_call` is malformed");
+    assert_events(w, "=a;");
+}
+
 static void test_answers_are_bounded(void **state)
 {
     struct world *w = *state;
@@ -753,6 +768,7 @@ int main(void)
         TEST(test_error_events_fail),
         TEST(test_long_errors_are_cut),
         TEST(test_events_that_are_not_taken_fail),
+        TEST(test_events_by_name),
         TEST(test_answers_are_bounded),
         TEST(test_asked_until_it_answers),
         TEST(test_statuses_that_pass),
