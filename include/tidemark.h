@@ -437,6 +437,7 @@ TM_API int tm_session_abort(struct tm_session *s);
 TM_API void tm_session_free(struct tm_session *s);
 
 TM_API const char *tm_session_key(const struct tm_session *s);
+TM_API enum tm_service tm_session_service(const struct tm_session *s);
 TM_API const uint8_t *tm_session_secret(const struct tm_session *s); /* 32 bytes */
 TM_API const char *tm_session_event_id(const struct tm_session *s);  /* dealt with; "0" */
 TM_API size_t tm_session_unacknowledged(const struct tm_session *s); /* chunks */

@@ -447,6 +447,11 @@ const char *tm_session_event_id(const struct tm_session *s)
     return s->state.event_id;
 }
 
+enum tm_service tm_session_service(const struct tm_session *s)
+{
+    return s->state.service;
+}
+
 uint64_t tm_session_next_seqno(const struct tm_session *s)
 {
     return s->state.next_seqno;

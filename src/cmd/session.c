@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session.c -- `tidemark session ls` and `tidemark session show`: what a server tells those who
- * look after its sessions. `session chat` is in session_chat.c. */
+ * look after its sessions. `session chat` is in session_chat.c, `session resume` in
+ * session_resume.c. */
 #include "base/json.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 #include "cmd/pages.h"
 #include "cmd/session_chat.h"
+#include "cmd/session_resume.h"
 #include "cmd/table.h"
 
 #include <inttypes.h>
@@ -314,9 +316,11 @@ static const char usage[] =
     "Usage: tidemark session ls [flags] [PREFIX]\n"
     "       tidemark session show [flags] KEY\n"
     "       tidemark session chat [flags]\n"
+    "       tidemark session resume [flags] --state DIR\n"
     "\n"
     "ls and show look at the sessions of a server: which there are, and how far each has got.\n"
-    "chat is the client of one: it sends lines and prints what is answered.\n"
+    "chat is the client of one: it sends lines and prints what is answered. resume goes on with\n"
+    "all that were interrupted and saved.\n"
     "`tidemark session ls --help`, and so on, shows the flags.\n";
 
 int cmd_session(int argc, char **argv)
@@ -328,12 +332,14 @@ int cmd_session(int argc, char **argv)
         return run(&show_command, show, argc - 1, argv + 1);
     if (strcmp(what, "chat") == 0)
         return session_chat(argc - 1, argv + 1);
+    if (strcmp(what, "resume") == 0)
+        return session_resume(argc - 1, argv + 1);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         fputs(usage, stdout);
         return CMD_OK;
     }
     if (*what)
-        fprintf(stderr, "tidemark session: expected ls, show or chat, not %s\n", what);
+        fprintf(stderr, "tidemark session: expected ls, show, chat or resume, not %s\n", what);
     fputs(usage, stderr);
     return CMD_USAGE;
 }

@@ -97,14 +97,10 @@ bool transcript_has(const struct transcript *t, const char *id)
     return t->fd >= 0 && n > 0 && n <= t->last;
 }
 
-int transcript_put(struct transcript *t, const char *id, struct str payload)
+void transcript_line(struct buf *line, const char *key, const char *id, struct str payload)
 {
-    struct buf *line = &t->line;
-    if (t->fd < 0)
-        return 0;
-    line->n = 0;
     buf_put(line, STR("{\"session\":"));
-    json_put_string(line, str_of_cstr(t->key));
+    json_put_string(line, str_of_cstr(key));
     buf_put(line, STR(",\"id\":"));
     json_put_string(line, str_of_cstr(id));
     if (utf8_valid(payload)) {
@@ -116,7 +112,15 @@ int transcript_put(struct transcript *t, const char *id, struct str payload)
         buf_putc(line, '"');
     }
     buf_put(line, STR("}\n"));
-    int err = common_write(t->fd, buf_str(line));
+}
+
+int transcript_put(struct transcript *t, const char *id, struct str payload)
+{
+    if (t->fd < 0)
+        return 0;
+    t->line.n = 0;
+    transcript_line(&t->line, t->key, id, payload);
+    int err = common_write(t->fd, buf_str(&t->line));
     if (err == 0 && number_of(id) > t->last)
         t->last = number_of(id);
     return err;

@@ -27,6 +27,9 @@ struct transcript {
         .fd = -1                                                                                   \
     }
 
+/* Appends one line. */
+void transcript_line(struct buf *line, const char *key, const char *id, struct str payload);
+
 /* Reads what is there of this session (key: lent), and cuts off a line that has no end: half of one
  * was written when the machine went down. 0 or the errno; EINVAL: this is no transcript. */
 int transcript_open(struct transcript *t, const char *path, const char *key);

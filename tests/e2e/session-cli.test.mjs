@@ -229,7 +229,7 @@ test("a worker reads and answers a session from the command line", async (t) => 
 test("the command line of session", async (t) => {
     for (const [args, code, pattern] of [
         [["session"], 2, /Usage: tidemark session ls/],
-        [["session", "lst"], 2, /expected ls, show or chat, not lst/],
+        [["session", "lst"], 2, /expected ls, show, chat or resume, not lst/],
         [["session", "show"], 2, /tidemark session show KEY/],
         [["session", "ls", "a", "b"], 2, /too many arguments/],
         [["session", "ls", "--token", "x"], 2, /unknown .*--token/],
