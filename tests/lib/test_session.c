@@ -853,6 +853,7 @@ static void test_fallback(void **state)
     w->o.service = TM_SERVICE_AISERVER;
     struct http_exchange *x = begin(w);
     send_text(w, "a");
+    assert_int_equal(tm_session_service(w->s), TM_SERVICE_AISERVER);
     refuse_http2(x);
     struct http_exchange *down = request(w, 1), *first = request(w, 2);
     assert_string_equal(down->path,
