@@ -425,7 +425,7 @@ static void note_trim(struct recorder *r, const struct stream_info *info)
                               .bytes = info->first - r->first_pos,
                               .first_event = info->first_event,
                               .kept_events = info->events - info->first_event,
-                              .kept_bytes = info->tail - info->first};
+                              .kept_bytes = info->bytes};
     if (info->first_event <= r->first_event)
         return;
     r->first_event = info->first_event;

@@ -64,6 +64,7 @@ struct session_lane {
     enum session_direction direction;
     struct str name;
     uint64_t life, tail, events; /* durable, as far as we know */
+    uint64_t bytes;              /* the same; no position is a number of bytes */
     struct link queue;           /* of struct session_write */
     struct session_write *going; /* its first, under way */
     size_t pending;              /* bytes of contents in the queue */

@@ -59,7 +59,7 @@ int session_job_event(struct session_job *job, struct str content, bool is_text,
     struct session *s = session_of(job);
     if (content.n > SESSION_CONTENT_MAX)
         return ERR_TOO_LARGE;
-    if (s->out.tail + s->out.pending + content.n > s->all->setup.max_bytes)
+    if (s->out.bytes + s->out.pending + content.n > s->all->setup.max_bytes)
         return ERR_LIMIT;
     int err = try_content(s->doc.service, content, is_text);
     if (err != 0)

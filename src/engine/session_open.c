@@ -137,6 +137,7 @@ static void take_lane(struct session_lane *lane, const struct stream_info *info)
     lane->life = info->life;
     lane->tail = info->tail;
     lane->events = info->events;
+    lane->bytes = info->bytes;
 }
 
 static void on_created(struct store_write *w, int err)

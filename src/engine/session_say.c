@@ -54,7 +54,7 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
         come_late(v);
     else if (s->closed)
         session_visit_late(v);
-    else if (s->in.tail + s->in.pending + r->chunk.n > s->all->setup.max_bytes)
+    else if (s->in.bytes + s->in.pending + r->chunk.n > s->all->setup.max_bytes)
         session_visit_malformed(v, "the session holds as many bytes as it may; begin another one");
     else if (is_too_much(s->all, r->chunk.n))
         busy(v);

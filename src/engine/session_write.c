@@ -110,7 +110,7 @@ static int seal(struct session_write *w)
     struct str rest = buf_str(&w->contents), id, bytes;
     uint64_t ordinal = l->events;
     struct buf event = {0};
-    bool too_much = w->asked != NULL && l->tail + w->contents.n > s->all->setup.max_bytes;
+    bool too_much = w->asked != NULL && l->bytes + w->contents.n > s->all->setup.max_bytes;
     int err = too_much ? ERR_TOO_LARGE : 0;
     memcpy(w->mac, s->mac, sizeof w->mac);
     while (rest.n > 0 && err == 0) {
@@ -254,6 +254,7 @@ static void apply(struct session_write *w)
     s->all->failed &= s->degraded;
     l->tail = info->tail;
     l->events = info->events;
+    l->bytes = info->bytes;
     if (l == &s->out)
         s->end = info->end;
     if (w->write.duplicate)

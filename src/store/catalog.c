@@ -38,6 +38,7 @@ struct stream_info stream_info_of(const struct stream *s)
                                 .tail = s->settled_tail,
                                 .first_event = s->first_event,
                                 .events = settled_events(s),
+                                .bytes = s->settled_tail - s->settled_first,
                                 .content_type = s->content_type,
                                 .ttl_s = t == NULL ? STORE_TTL_NONE : t->ttl_s,
                                 .expires_ms = t == NULL ? STORE_TTL_NONE : t->expires_ms,
@@ -339,6 +340,7 @@ static struct stream_info applied_info(const struct stream *s)
     info.first = s->first;
     info.tail = s->tape.tail;
     info.events = s->tape.events;
+    info.bytes = s->tape.tail - s->first;
     info.end = s->end;
     return info;
 }

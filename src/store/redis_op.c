@@ -373,7 +373,20 @@ int reply_status(struct str status)
 
 bool reply_info(struct arena *a, const struct redisReply *array, struct stream_info *out)
 {
-    enum { LIFE, FIRST, TAIL, FIRST_EVENT, EVENTS, TYPE, TTL, EXPIRES, KEEP, END = KEEP + 3, N };
+    enum {
+        LIFE,
+        FIRST,
+        TAIL,
+        FIRST_EVENT,
+        EVENTS,
+        TYPE,
+        TTL,
+        EXPIRES,
+        KEEP,
+        END = KEEP + 3,
+        BYTES,
+        N
+    };
     if (array->type != REDIS_REPLY_ARRAY || array->elements != N)
         return false;
     *out = (struct stream_info){
@@ -382,6 +395,7 @@ bool reply_info(struct arena *a, const struct redisReply *array, struct stream_i
         .tail = reply_u64(array, TAIL),
         .first_event = reply_u64(array, FIRST_EVENT),
         .events = reply_u64(array, EVENTS),
+        .bytes = reply_u64(array, BYTES),
         .content_type = arena_dup(a, reply_str(array, TYPE)),
         .ttl_s = reply_i64(array, TTL),
         .expires_ms = reply_i64(array, EXPIRES),

@@ -82,6 +82,7 @@ struct stream_info {
     uint64_t life;
     uint64_t first, tail;         /* positions: the earliest that can be read, and the end */
     uint64_t first_event, events; /* ordinals there, from 0: events == all that ever were */
+    uint64_t bytes; /* that can be read; positions may have holes (redis/stream.lua) */
     struct str content_type;
     int64_t ttl_s, expires_ms;
     struct retain retain; /* of its own */

@@ -77,9 +77,22 @@ local function part(s, kind)
     return key(kind, s.tag, s.id)
 end
 
+local function holes_of(s)
+    return s.holes and cmsgpack.unpack(s.holes) or {}
+end
+
+-- Bytes that can be read.
+local function size(s)
+    local n = s.tail - s.first
+    for _, hole in ipairs(holes_of(s)) do
+        n = n - math.max(0, hole[2] - math.max(hole[1], s.first))
+    end
+    return n
+end
+
 local function info(s)
     return {s.life, s.first, s.tail, s.first_event, s.events, s.type, s.ttl or -1, s.expires or -1,
-        s.keep_events or 0, s.keep_bytes or 0, s.keep_age or 0, s.ended}
+        s.keep_events or 0, s.keep_bytes or 0, s.keep_age or 0, s.ended, size(s)}
 end
 
 local function has_forks(s)
@@ -300,10 +313,6 @@ end
 
 local DROPPED_MAX = 16 -- entries in a call
 local SLACK_EVENTS, SLACK_BYTES = 10000, 1048576 -- that stay at most, so that no call has much to trim
-
-local function holes_of(s)
-    return s.holes and cmsgpack.unpack(s.holes) or {}
-end
 
 -- The position so many bytes before the tail; holes do not count.
 local function bytes_back(s, bytes)
