@@ -346,6 +346,8 @@ static void init_polls(struct server *s)
                                                .n_configs = polls->n});
     s->durable.asked = polls_asked;
     s->durable.asked_ctx = s->polls;
+    s->durable.owners = (struct stream_owners){polls_own, s->polls};
+    s->subscriptions_surface.owners = s->durable.owners;
 }
 
 static void init_watch(struct server *s)

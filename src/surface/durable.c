@@ -283,12 +283,29 @@ static void no_such_method(struct exchange *x)
     exchange_problem(x, 405, STR("METHOD"), STR("streams take GET, HEAD, POST, PUT and DELETE"));
 }
 
+bool durable_owned(const struct stream_owners *owners, struct str name)
+{
+    /* What workers write to sessions is a part of those. */
+    bool reserved = store_reserved(name) && !store_is_session(name);
+    return reserved || (owners->has != NULL && owners->has(owners->ctx, name));
+}
+
+static bool is_write(enum method m)
+{
+    return m == METHOD_PUT || m == METHOD_POST || m == METHOD_DELETE;
+}
+
 static void handle_stream(struct durable *d, struct exchange *x, struct str name)
 {
     if (store_is_session(name))
         d = d->sessions;
     if (d == NULL || (store_reserved(name) && !principal_can(x->principal, STR("worker")))) {
         exchange_error(x, ERR_NOT_FOUND);
+        return;
+    }
+    if (is_write(x->request->method) && durable_owned(&d->owners, name)) {
+        exchange_problem(x, 403, STR("OWNED"),
+                         STR("the server writes this stream by itself; it can be read and forked"));
         return;
     }
     switch (x->request->method) {

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct exchange;
@@ -13,6 +14,16 @@ struct sched;
 struct store;
 
 #define DURABLE_PREFIX "/v1/stream/"
+
+/* Which streams the server writes by itself, and nobody else: has() says whether this is one. NULL:
+ * there are none. */
+struct stream_owners {
+    bool (*has)(void *ctx, struct str name);
+    void *ctx;
+};
+
+/* Is it one of those, or one that the server made for a route or a tool? */
+bool durable_owned(const struct stream_owners *owners, struct str name);
 
 struct durable {
     struct store *store;
@@ -29,6 +40,7 @@ struct durable {
      */
     void (*asked)(void *ctx, struct str name);
     void *asked_ctx;
+    struct stream_owners owners;
 };
 
 /* Mounted at DURABLE_PREFIX. */

@@ -107,6 +107,12 @@ void polls_asked(void *polls, struct str name)
         wait_until_due(p);
 }
 
+bool polls_own(void *polls, struct str name)
+{
+    const struct polls *all = polls;
+    return map_get(&all->by_name, name) != NULL;
+}
+
 static void fail(struct poller *p, const char *why)
 {
     rest(p, POLL_FAILED);

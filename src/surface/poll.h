@@ -11,6 +11,7 @@
 
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct feeds;
@@ -36,6 +37,9 @@ struct polls *polls_new(const struct polls_setup *setup);
 
 /* Somebody reads the stream of this name, which need not be one of ours. */
 void polls_asked(void *polls, struct str name);
+
+/* Is the stream of this name one of ours? */
+bool polls_own(void *polls, struct str name);
 
 /* stopped() comes from the schedule; polls_free is due then. */
 void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx);

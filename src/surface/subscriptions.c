@@ -250,8 +250,11 @@ static bool parse_webhook(struct request_call *r)
 
 static bool parse_wake_stream(struct request_call *r)
 {
-    r->config.wake_stream = subscription_path(text_of(member(r->body, "wake_stream")));
-    if (!subscription_path_valid(r->config.wake_stream) || store_reserved(r->config.wake_stream))
+    const struct subscriptions_surface *surface = r->x->state;
+    struct str name = subscription_path(text_of(member(r->body, "wake_stream")));
+    r->config.wake_stream = name;
+    if (!subscription_path_valid(name) || store_reserved(name) ||
+        durable_owned(&surface->owners, name))
         return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream "
                               "that is not the server's own"));
     return true;

@@ -17,6 +17,7 @@
 #define SURFACE_SUBSCRIPTIONS_H
 
 #include "base/str.h"
+#include "surface/durable.h"
 #include "surface/webhook.h"
 
 struct exchange;
@@ -29,6 +30,7 @@ struct subscriptions_surface {
     struct subscriptions *subscriptions;
     struct webhook_policy policy;
     struct str public_url; /* `https://streams.example.com`; n == 0: from each request's Host */
+    struct stream_owners owners; /* nobody's wakes are written to these */
 };
 
 /* Mounted at SUBSCRIPTIONS_PREFIX; surface is a struct subscriptions_surface. */

@@ -9,6 +9,7 @@ import { test } from "node:test";
 import { defer } from "./lib/defer.mjs";
 import { open } from "./lib/gateway.mjs";
 import { tidemark } from "./lib/run.mjs";
+import { caller, configFile } from "./lib/pages.mjs";
 import { startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
@@ -210,6 +211,56 @@ test("neither a crash nor a clean stop repeats or skips anything", async (t) => 
     await until(async () => (await items(server)).at(-1).n >= last, "all of them");
     const all = await items(server);
     assert.deepEqual(all, all.map((_, i) => ({ n: i + 1 })));
+});
+
+test("the stream belongs to its poller", async (t) => {
+    const { resource, server } = await startPoll(t, { mode: "jsonlines" });
+    resource.tell = () => ({ body: `{"n":1}\n{"n":2}\n` });
+    await grown(server, 2);
+    await server.create("source");
+    const type = { "content-type": "application/json" };
+    for (const name of ["poll/thing", "poll%2Fthing", "%70oll/thing"])
+        for (const [method, headers, body] of [
+            ["POST", type, `{"n":"forged"}`],
+            ["POST", { "stream-closed": "true" }],
+            ["POST", { ...type, "stream-closed": "true" }, "1"],
+            ["PUT", type],
+            ["PUT", type, "[1]"],
+            ["PUT", { ...type, "stream-forked-from": "/v1/stream/source" }],
+            ["DELETE", {}],
+        ]) {
+            const answer = await server.stream(method, name, { headers, body });
+            assert.equal(answer.status, 403, `${method} ${name}: ${answer.text}`);
+            assert.equal(answer.json().error.code, "OWNED");
+        }
+    const subscribed = await server.request("PUT", "/v1/stream/__ds/subscriptions/s", {
+        headers: type,
+        body: JSON.stringify({ type: "pull-wake", pattern: "*", wake_stream: "poll/thing" }),
+    });
+    assert.equal(subscribed.status, 400, subscribed.text);
+    // It goes on, others may have its neighbours, and a fork is whose it is.
+    resource.tell = () => ({ body: `{"n":1}\n{"n":2}\n{"n":3}\n` });
+    assert.deepEqual(await grown(server, 3), [{ n: 1 }, { n: 2 }, { n: 3 }]);
+    await server.create("poll/other");
+    const fork = { ...type, "stream-forked-from": "/v1/stream/poll/thing" };
+    assert.equal((await server.stream("PUT", "mine", { headers: fork })).status, 201);
+    await server.append("mine", `{"n":4}`);
+    assert.equal((await server.stream("DELETE", "mine")).status, 204);
+});
+
+test("streams of routes and tools are written by the server alone, workers included", async (t) => {
+    const file = await configFile(await tempFolder(t), { "caller w": caller("works", "worker") });
+    const server = await startServer(t, ["--config", file]);
+    const type = { "content-type": "application/json" };
+    for (const name of [".route/chat/id", ".route/chat/id.snapshot", ".tool/rows", "sessions/k/in"])
+        for (const method of ["PUT", "POST", "DELETE"]) {
+            const options = { headers: type, body: method === "DELETE" ? undefined : "1" };
+            assert.equal((await server.stream(method, name, options)).status, 404, name);
+            options.headers = { ...type, authorization: "Bearer works" };
+            const { status } = await server.stream(method, name, options);
+            if (name.startsWith(".")) assert.equal(status, 403, `${method} ${name} by a worker`);
+            else assert.notEqual(Math.floor(status / 100), 2, `${method} ${name} by a worker`);
+        }
 });
 
 test("bad settings are refused with a reason", async (t) => {
