@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links within the documents lead somewhere: files that are there, and headings that they have.
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const FOLDERS = ["docs", "examples", "bench"];
+
+async function documents() {
+    const found = (await readdir(ROOT)).filter((name) => name.endsWith(".md"));
+    for (const folder of FOLDERS)
+        for (const name of await readdir(join(ROOT, folder), { recursive: true }))
+            if (name.endsWith(".md") && !name.includes("node_modules"))
+                found.push(join(folder, name));
+    return found.map((name) => join(ROOT, name));
+}
+
+const withoutExamples = (text) => text.replace(/^ *(```|~~~)[^]*?^ *\1 *$/gm, "");
+
+/** What the heading `text` is called in a link, as GitHub and others make it. */
+function anchorOf(text) {
+    const words = text.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").trim().toLowerCase();
+    return words.replace(/[^\p{L}\p{N}\p{M}_ -]/gu, "").replace(/ /g, "-");
+}
+
+function anchorsOf(text) {
+    const seen = new Map();
+    const anchors = new Set();
+    for (const [, heading] of withoutExamples(text).matchAll(/^#{1,6} +(.*?)(?: +#+)?$/gm)) {
+        const anchor = anchorOf(heading);
+        const before = seen.get(anchor) ?? 0;
+        seen.set(anchor, before + 1);
+        anchors.add(before ? `${anchor}-${before}` : anchor);
+    }
+    return anchors;
+}
+
+function linksOf(text) {
+    const plain = withoutExamples(text).replace(/(`+)[^]*?[^`]\1(?!`)/g, "");
+    const links = [...plain.matchAll(/\]\(<?([^)\s>]+)>?(?: +"[^"]*")?\)/g)].map(([, link]) => link);
+    return links.filter((link) => !/^[a-z][a-z0-9+.-]*:/i.test(link));
+}
+
+test("headings become anchors", () => {
+    const text = "# `[route PATH]`\n## Read: GET\n```\n# no heading\n```\n## Read: GET\n## Cursor's é";
+    assert.deepEqual([...anchorsOf(text)], ["route-path", "read-get", "read-get-1", "cursors-é"]);
+    assert.deepEqual(linksOf("[`a](b)`](c.md#d) `[e](f)` [g](https://h) ![i](j.png)"), [
+        "c.md#d",
+        "j.png",
+    ]);
+});
+
+test("links lead somewhere", async () => {
+    const texts = new Map();
+    const read = async (file) => {
+        if (!texts.has(file)) texts.set(file, await readFile(file, "utf8"));
+        return texts.get(file);
+    };
+    const broken = [];
+    let links = 0;
+    for (const file of await documents())
+        for (const link of linksOf(await read(file))) {
+            const [path, anchor] = link.split("#").map(decodeURIComponent);
+            const target = path ? resolve(dirname(file), path) : file;
+            links++;
+            if (!existsSync(target)) broken.push(`${relative(ROOT, file)}: ${link}: no such file`);
+            else if (anchor && target.endsWith(".md") && !anchorsOf(await read(target)).has(anchor))
+                broken.push(`${relative(ROOT, file)}: ${link}: no such heading`);
+        }
+    assert.ok(links > 100, "there are links");
+    assert.deepEqual(broken, []);
+});
