@@ -3,14 +3,31 @@
 // anew: the first question gets its answer, and nobody else gets the token or the key.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { test } from "node:test";
+import { createServer } from "node:net";
+import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ask, asking, startBridge } from "./lib/cascade.mjs";
 import { KEY } from "./lib/language-server.mjs";
 import { Running } from "./lib/run.mjs";
+import { until } from "./lib/wait.mjs";
 
 const EDITOR = fileURLToPath(new URL("lib/language-server-process.mjs", import.meta.url));
 const NOBODY = 65534;
+
+// Whoever discovers takes the newest language server of the machine, so that one run of this file
+// at a time can work. A name of Linux's that goes with its process is the lock.
+const LOCK = "\0tidemark-tests-cascade-discovery";
+let lock;
+
+const tryLock = () =>
+    new Promise((resolve) => {
+        lock = createServer();
+        lock.once("error", (error) => resolve(error.code !== "EADDRINUSE"));
+        lock.listen(LOCK, () => resolve(true));
+    });
+
+before(() => until(tryLock, "another run of these tests to end", 120_000));
+after(() => lock.close());
 
 /** A language server as an editor starts it: { port, token, stop() }. */
 async function startEditor(t, port) {
