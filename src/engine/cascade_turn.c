@@ -324,6 +324,12 @@ void cascade_turn_polled(struct cascade_turn *t, uint64_t now_ms, struct str tra
     give_step(t, state, now_ms, out);
 }
 
+void cascade_turn_held(struct cascade_turn *t, uint64_t held_ms)
+{
+    t->start_ms += held_ms;
+    t->changed_ms += held_ms;
+}
+
 void cascade_turn_poll_failed(struct cascade_turn *t, uint64_t now_ms,
                               struct cascade_turn_step *out)
 {

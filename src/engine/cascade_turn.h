@@ -37,7 +37,7 @@ struct cascade_turn_rules {
     uint64_t quiet_ms;
     uint64_t fast_ms, slow_ms, checkpoint_ms, failed_ms;
     uint32_t failures_max, recent_max;
-    uint64_t timeout_ms; /* of the whole turn, from cascade_turn_new on */
+    uint64_t timeout_ms; /* of the whole turn, from cascade_turn_new on, but for what it was held */
 };
 extern const struct cascade_turn_rules cascade_turn_defaults;
 
@@ -83,6 +83,10 @@ uint64_t cascade_turn_first_wait_ms(const struct cascade_turn *t);
  * CASCADE_TURN_GOING was given. */
 void cascade_turn_polled(struct cascade_turn *t, uint64_t now_ms, struct str transcript,
                          uint64_t num_total_steps, struct cascade_turn_step *out);
+
+/* There was no poll for so long, since nobody took what the last one brought. That time is not the
+ * Cascade's: it counts neither as quiet nor for the timeout. */
+void cascade_turn_held(struct cascade_turn *t, uint64_t held_ms);
 
 /* A poll that brought no transcript, for whatever reason. */
 void cascade_turn_poll_failed(struct cascade_turn *t, uint64_t now_ms,

@@ -49,6 +49,7 @@ struct cascade_flow {
     bool retried; /* StartCascade, with a new panel of this access */
     bool noted;   /* the document may be there */
     bool paused;
+    uint64_t paused_ms; /* since when */
     struct cascade_access *access;
     struct cascade_second_try second;
     struct cascade_wait wait;
@@ -244,6 +245,7 @@ static void take_step(struct cascade_flow *f, const struct cascade_turn_step *st
     if (f->left) /* for what it was told */
         return;
     f->paused = !f->ops->polled(f->ctx);
+    f->paused_ms = now_ms(f);
     if (step->state != CASCADE_TURN_GOING)
         end_turn(f, step);
     else if (!f->paused)
@@ -290,8 +292,10 @@ void cascade_flow_go_on(struct cascade_flow *f)
     if (!f->paused)
         return;
     f->paused = false;
-    if (f->state == POLLING && !rpc_client_busy(&f->rpc))
-        sched_start(sched_of(f), &f->timer, cascade_turn_first_wait_ms(f->turn));
+    if (f->state != POLLING || rpc_client_busy(&f->rpc))
+        return;
+    cascade_turn_held(f->turn, now_ms(f) - f->paused_ms);
+    sched_start(sched_of(f), &f->timer, cascade_turn_first_wait_ms(f->turn));
 }
 
 /* ---- asking ---- */

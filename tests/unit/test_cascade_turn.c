@@ -367,6 +367,23 @@ static void text_without_a_checkpoint_times_out(void **state)
     end(&w);
 }
 
+/* A reader that is slow for longer than an answer may take does not make it fail. */
+static void the_time_that_it_is_held_does_not_count(void **state)
+{
+    static const char all[] = USER ASSISTANT(1) "pong\n\n" TOOL(2) CHECKPOINT;
+    struct world w;
+    begin(&w);
+    for (int i = 0; i < 3; i++) {
+        assert_going(poll(&w, all, 3));
+        cascade_turn_held(w.turn, cascade_turn_defaults.timeout_ms);
+        w.now_ms += cascade_turn_defaults.timeout_ms;
+    }
+    assert_going(poll(&w, all, 3)); /* it is no quiet either */
+    poll_to_end(&w, all, 3);
+    assert_int_equal(w.step.state, CASCADE_TURN_ENDED);
+    end(&w);
+}
+
 /* ---- errors ---- */
 
 static void the_system_may_refuse(void **state)
@@ -767,6 +784,7 @@ int main(void)
         cmocka_unit_test(others_may_speak_of_checkpoints),
         cmocka_unit_test(a_slow_planner_is_waited_for),
         cmocka_unit_test(text_without_a_checkpoint_times_out),
+        cmocka_unit_test(the_time_that_it_is_held_does_not_count),
         cmocka_unit_test(the_system_may_refuse),
         cmocka_unit_test(only_the_system_can_refuse),
         cmocka_unit_test(a_long_refusal_is_cut_between_characters),
