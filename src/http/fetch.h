@@ -51,34 +51,41 @@ enum fetch_version {
 
 /* Why a fetch failed: name, what done() is given, and a sentence that end users may read. */
 #define FETCH_CAUSES(X)                                                                            \
-    X(NONE, 0, "the upstream answered")                                                            \
-    X(MALFORMED, ERR_SYNTAX, "the request to the upstream cannot be sent as it is")                \
-    X(FORBIDDEN, ERR_FORBIDDEN_ADDR, "the upstream's address is not allowed")                      \
-    X(STRANGER, ERR_UPSTREAM, "the upstream's port is held by another user's process")             \
-    X(BUSY, ERR_BUSY, "this server can make no more connections at present; retry later")          \
-    X(UNRESOLVED, ERR_UPSTREAM, "the upstream's name is unknown")                                  \
-    X(REFUSED, ERR_UPSTREAM, "the upstream refused the connection")                                \
-    X(UNREACHABLE, ERR_UPSTREAM, "the upstream cannot be reached")                                 \
-    X(TLS, ERR_UPSTREAM, "no secure connection to the upstream could be made")                     \
-    X(CERTIFICATE, ERR_UPSTREAM, "the upstream's certificate is not to be trusted")                \
-    X(CONNECT_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not take the connection in time")   \
-    X(FIRST_BYTE_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not begin to answer in time")    \
-    X(IDLE_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream fell silent in the middle of its answer")  \
-    X(TOTAL_TIMEOUT, ERR_UPSTREAM_TIMEOUT, "the upstream did not finish its answer in time")       \
-    X(NO_ANSWER, ERR_UPSTREAM, "the upstream hung up without an answer")                           \
-    X(CUT, ERR_UPSTREAM, "the upstream broke off in the middle of its answer")                     \
-    X(NOT_HTTP, ERR_UPSTREAM, "the upstream's answer is not valid HTTP")                           \
-    X(REDIRECTS, ERR_UPSTREAM, "the upstream redirects in a circle or to nowhere")                 \
-    X(TOO_LARGE, ERR_TOO_LARGE, "the upstream's answer is too large")
+    X(NONE, none, 0, "the upstream answered")                                                      \
+    X(MALFORMED, malformed, ERR_SYNTAX, "the request to the upstream cannot be sent as it is")     \
+    X(FORBIDDEN, forbidden, ERR_FORBIDDEN_ADDR, "the upstream's address is not allowed")           \
+    X(STRANGER, stranger, ERR_UPSTREAM, "the upstream's port is held by another user's process")   \
+    X(BUSY, busy, ERR_BUSY, "this server can make no more connections at present; retry later")    \
+    X(UNRESOLVED, unresolved, ERR_UPSTREAM, "the upstream's name is unknown")                      \
+    X(REFUSED, refused, ERR_UPSTREAM, "the upstream refused the connection")                       \
+    X(UNREACHABLE, unreachable, ERR_UPSTREAM, "the upstream cannot be reached")                    \
+    X(TLS, tls, ERR_UPSTREAM, "no secure connection to the upstream could be made")                \
+    X(CERTIFICATE, certificate, ERR_UPSTREAM, "the upstream's certificate is not to be trusted")   \
+    X(CONNECT_TIMEOUT, connect_timeout, ERR_UPSTREAM_TIMEOUT,                                      \
+      "the upstream did not take the connection in time")                                          \
+    X(FIRST_BYTE_TIMEOUT, first_byte_timeout, ERR_UPSTREAM_TIMEOUT,                                \
+      "the upstream did not begin to answer in time")                                              \
+    X(IDLE_TIMEOUT, idle_timeout, ERR_UPSTREAM_TIMEOUT,                                            \
+      "the upstream fell silent in the middle of its answer")                                      \
+    X(TOTAL_TIMEOUT, total_timeout, ERR_UPSTREAM_TIMEOUT,                                          \
+      "the upstream did not finish its answer in time")                                            \
+    X(NO_ANSWER, no_answer, ERR_UPSTREAM, "the upstream hung up without an answer")                \
+    X(CUT, cut, ERR_UPSTREAM, "the upstream broke off in the middle of its answer")                \
+    X(NOT_HTTP, not_http, ERR_UPSTREAM, "the upstream's answer is not valid HTTP")                 \
+    X(REDIRECTS, redirects, ERR_UPSTREAM, "the upstream redirects in a circle or to nowhere")      \
+    X(TOO_LARGE, too_large, ERR_TOO_LARGE, "the upstream's answer is too large")
 
 enum fetch_cause {
-#define X(name, err, text) FETCH_##name,
+#define X(name, word, err, text) FETCH_##name,
     FETCH_CAUSES(X)
 #undef X
 };
 
 /* Static. */
 const char *fetch_cause_text(enum fetch_cause cause);
+const char *fetch_cause_name(enum fetch_cause cause); /* as above, in lower case */
+/* What done() was given with the cause of this text; 0: it is the text of none. */
+int fetch_text_err(struct str text);
 
 /* The caller embeds this and keeps it, and all it points to, alive until done() or fetch_cancel. In
  * done() it may free it, or start it again. */

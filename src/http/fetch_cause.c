@@ -6,9 +6,9 @@
 
 static const struct {
     int err;
-    const char *text;
+    const char *name, *text;
 } causes[] = {
-#define X(name, err, text) {err, text},
+#define X(name, word, err, text) {err, #word, text},
     FETCH_CAUSES(X)
 #undef X
 };
@@ -16,6 +16,19 @@ static const struct {
 const char *fetch_cause_text(enum fetch_cause cause)
 {
     return causes[cause].text;
+}
+
+const char *fetch_cause_name(enum fetch_cause cause)
+{
+    return causes[cause].name;
+}
+
+int fetch_text_err(struct str text)
+{
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (str_eq(text, str_of_cstr(causes[i].text)))
+            return causes[i].err;
+    return 0;
 }
 
 int fetch_cause_err(enum fetch_cause cause)

@@ -30,22 +30,10 @@ void cascade_tell_all(struct link *waiters, const struct cascade_fault *fault)
     }
 }
 
-static struct str fault_type(int status)
-{
-    switch (status) {
-    case 400:
-    case 404:
-    case 413: return STR("invalid_request_error");
-    case 401: return STR("authentication_error");
-    case 403: return STR("permission_error");
-    case 429: return STR("rate_limit_error");
-    default: return STR("upstream_error");
-    }
-}
-
 void cascade_put_fault(struct buf *out, const struct cascade_fault *fault)
 {
-    dialect_put_openai_body(out, fault_type(fault->status), fault->code, fault->message);
+    dialect_put_openai_body(
+        out, &(struct dialect_problem){fault->status, fault->code, fault->message, STR_NONE});
 }
 
 void cascade_refuse(struct exchange *x, const struct cascade_fault *fault)

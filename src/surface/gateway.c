@@ -42,12 +42,15 @@ bool gateway_is_request_id(struct str text)
     return true;
 }
 
-void gateway_error(struct exchange *x, int status, struct str code, struct str message,
-                   struct str details)
+void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
+                   struct str message, struct str details)
 {
     struct buf body = {0};
-    dialect_put_error_body(&body, code, message, details);
+    struct dialect_problem problem = {status, code, message, details};
+    dialect_put_problem(&body, (enum route_dialect)r->config->dialect, &problem);
     exchange_status(x, status);
+    if (status == 503)
+        exchange_header(x, STR("Retry-After"), STR("1"));
     exchange_header(x, STR("Content-Type"), STR("application/json"));
     exchange_header(x, STR("Cache-Control"), STR("no-store"));
     gateway_put_cors(x);
@@ -55,12 +58,31 @@ void gateway_error(struct exchange *x, int status, struct str code, struct str m
     buf_deinit(&body);
 }
 
-void gateway_refuse(struct exchange *x, int err)
+void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err)
 {
-    int status = err_http_status(err);
-    if (status == 503)
-        exchange_header(x, STR("Retry-After"), STR("1"));
-    gateway_error(x, status, str_of_cstr(err_name(err)), str_of_cstr(err_text(err)), STR_NONE);
+    gateway_error(r, x, err_http_status(err), str_of_cstr(err_name(err)),
+                  str_of_cstr(err_text(err)), STR_NONE);
+}
+
+void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x)
+{
+    gateway_error(r, x, 503, STR("DRAINING"), STR("The server is being stopped; try again"),
+                  STR_NONE);
+}
+
+void gateway_send_failure(const struct gateway_route *r, struct exchange *x, struct str request_id,
+                          enum end_reason end, int err, struct str message)
+{
+    message = gateway_end_message(end, message);
+    exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
+    if (end == END_ORPHANED)
+        gateway_error(r, x, 503, STR("ORPHANED"), message, STR_NONE);
+    else if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
+        gateway_error(r, x, err_http_status(err), str_of_cstr(err_name(err)), message, STR_NONE);
+    else if (err == ERR_UPSTREAM_TIMEOUT)
+        gateway_error(r, x, 504, STR("UPSTREAM_TIMEOUT"), message, STR_NONE);
+    else
+        gateway_error(r, x, 502, STR("UPSTREAM_ERROR"), message, STR_NONE);
 }
 
 void gateway_put_cors(struct exchange *x)
@@ -87,6 +109,7 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 struct stop_request {
     struct store_stat stat;
     struct store_write close;
+    struct gateway_route *route;
     struct exchange *x;
     struct str id;
 };
@@ -96,7 +119,7 @@ static void on_stop_stat(struct store_stat *stat, int err)
 {
     struct stop_request *r = container_of(stat, struct stop_request, stat);
     if (err != 0)
-        gateway_refuse(r->x, err);
+        gateway_refuse(r->route, r->x, err);
     else
         gateway_send_status(r->x, r->id, stat->info.end);
     exchange_release(r->x);
@@ -106,7 +129,7 @@ static void on_stop_closed(struct store_write *w, int err)
 {
     struct stop_request *r = container_of(w, struct stop_request, close);
     if (err != 0)
-        gateway_refuse(r->x, err);
+        gateway_refuse(r->route, r->x, err);
     else
         gateway_send_status(r->x, r->id, w->info.end); /* it may have ended before */
     exchange_release(r->x);
@@ -130,6 +153,7 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
     struct stop_request *s = arena_alloc(&x->arena, sizeof *s);
     *s = (struct stop_request){
         .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = on_stop_stat},
+        .route = r,
         .x = x,
         .id = id};
     exchange_hold(x);
@@ -147,7 +171,7 @@ static void on_late_snapshot(struct snapshot_look *l)
     if (l->payload.n > 0)
         gateway_send_snapshot(o->route, o->x, o->request_id, l);
     else
-        gateway_refuse(o->x, ERR_NOT_FOUND);
+        gateway_refuse(o->route, o->x, ERR_NOT_FOUND);
     snapshot_look_free(l);
     exchange_release(o->x);
 }
@@ -155,6 +179,19 @@ static void on_late_snapshot(struct snapshot_look *l)
 static void on_missing(struct read_order *o)
 {
     snapshot_look_new(o->route, o->request_id, on_late_snapshot, o);
+}
+
+static void send_nothing(struct exchange *x)
+{
+    exchange_status(x, 204);
+    gateway_put_cors(x);
+    exchange_send(x, STR_NONE);
+}
+
+static void on_chat_missing(struct read_order *o)
+{
+    send_nothing(o->x);
+    exchange_release(o->x);
 }
 
 static void read_generation(struct gateway_route *r, struct exchange *x, struct str id)
@@ -176,13 +213,15 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
 /* The AI SDK's way to come back to a chat: 204 when nothing is under way. */
 static void on_chat_found(struct gateway_route *r, struct exchange *x, struct str request_id)
 {
-    if (request_id.n > 0) {
-        read_generation(r, x, request_id);
+    if (request_id.n == 0) {
+        send_nothing(x);
         return;
     }
-    exchange_status(x, 204);
-    gateway_put_cors(x);
-    exchange_send(x, STR_NONE);
+    struct read_order *o = arena_alloc(&x->arena, sizeof *o);
+    *o = (struct read_order){
+        .route = r, .x = x, .request_id = request_id, .missing = on_chat_missing, .waits = true};
+    exchange_hold(x);
+    gateway_read(o);
 }
 
 static void read_chat(struct gateway_route *r, struct exchange *x, struct str encoded)
@@ -201,10 +240,10 @@ static void read_chat(struct gateway_route *r, struct exchange *x, struct str en
 
 /* ---- what is asked for ---- */
 
-static void allow(struct exchange *x, const char *methods)
+static void allow(const struct gateway_route *r, struct exchange *x, const char *methods)
 {
     exchange_header(x, STR("Allow"), str_of_cstr(methods));
-    gateway_error(x, 405, STR("METHOD"), arena_printf(&x->arena, "This path takes %s", methods),
+    gateway_error(r, x, 405, STR("METHOD"), arena_printf(&x->arena, "This path takes %s", methods),
                   STR_NONE);
 }
 
@@ -220,9 +259,10 @@ void gateway_preflight(struct exchange *x)
     exchange_send(x, STR_NONE);
 }
 
-static void nowhere(struct exchange *x)
+static void nowhere(const struct gateway_route *r, struct exchange *x)
 {
-    gateway_error(x, 404, STR("NO_ROUTE"), STR("This route has nothing under this path"), STR_NONE);
+    gateway_error(r, x, 404, STR("NO_ROUTE"), STR("This route has nothing under this path"),
+                  STR_NONE);
 }
 
 static void handle_member(struct gateway_route *r, struct exchange *x, struct str id,
@@ -233,17 +273,17 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
     if (chat && m == METHOD_GET)
         read_chat(r, x, id);
     else if (chat)
-        allow(x, "GET");
+        allow(r, x, "GET");
     else if (!gateway_is_request_id(id) || (what.p != NULL && !str_eq(what, STR("stop"))))
-        nowhere(x);
+        nowhere(r, x);
     else if (what.p != NULL && m != METHOD_POST)
-        allow(x, "POST");
+        allow(r, x, "POST");
     else if (what.p != NULL || m == METHOD_DELETE)
         stop_generation(r, x, id);
     else if (m == METHOD_GET)
         read_generation(r, x, id);
     else
-        allow(x, "GET, DELETE");
+        allow(r, x, "GET, DELETE");
 }
 
 /* Below the route's own path bodies say nothing: what comes is not looked at. */
@@ -253,13 +293,13 @@ static void on_ignored_body(struct exchange *x, struct str body, int err)
     struct str rest = str_skip(x->request->path, r->path.n + 1);
     struct str id = str_cut(&rest, '/');
     if (err != 0)
-        gateway_refuse(x, err);
+        gateway_refuse(r, x, err);
     else if (!str_eq(id, STR("resume")) || rest.p != NULL)
         handle_member(r, x, id, rest);
     else if (x->request->method == METHOD_POST)
         gateway_resume(r, x);
     else
-        allow(x, "POST");
+        allow(r, x, "POST");
 }
 
 static void handle(void *ctx, struct exchange *x)
@@ -273,13 +313,13 @@ static void handle(void *ctx, struct exchange *x)
     if (m == METHOD_OPTIONS)
         gateway_preflight(x);
     else if (rest.n > 0 && rest.p[0] != '/')
-        nowhere(x);
+        nowhere(r, x);
     else if (rest.n > 0)
         exchange_collect(x, IGNORED_BODY_MAX, on_ignored_body);
     else if (m == METHOD_POST)
         gateway_start(r, x);
     else
-        allow(x, "POST");
+        allow(r, x, "POST");
 }
 
 /* ---- what an earlier process left ---- */
@@ -377,11 +417,16 @@ static int add_metrics(struct gateway *g)
                                             .help = "Generations under way",
                                             .labels = {"route"},
                                             .series_max = METRIC_SERIES_MAX};
+    static const struct metric_info errors = {.name = "upstream_errors",
+                                              .help = "Answers that upstreams did not give, or "
+                                                      "not to their end",
+                                              .labels = {"route", "reason"},
+                                              .series_max = METRIC_SERIES_MAX};
     static const struct metric_info refused = {.name = "gateway_refused",
                                                .help = "Requests beyond a route's limits",
                                                .labels = {"route", "limit"},
                                                .series_max = METRIC_SERIES_MAX};
-    struct metric_family *family, *refusals;
+    struct metric_family *family, *refusals, *failures;
     int err = gateway_events_init(&g->events, g->setup.metrics, g->setup.trace,
                                   g->setup.telemetry_prefix);
     if (err == 0)
@@ -389,9 +434,13 @@ static int add_metrics(struct gateway *g)
     if (err == 0)
         err = metrics_add_family(g->setup.metrics, STR("tidemark"), &refused, METRIC_COUNTER,
                                  &refusals);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &errors, METRIC_COUNTER,
+                                 &failures);
     for (size_t i = 0; err == 0 && i < g->n_routes; i++) {
         struct gateway_route *r = &g->routes[i];
         r->running = family_gauge(family, &r->path);
+        r->upstream_errors = failures;
         r->refused_rate = family_counter(refusals, (struct str[]){r->path, STR("rate")});
         r->refused_parallel = family_counter(refusals, (struct str[]){r->path, STR("parallel")});
     }
@@ -419,6 +468,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     resume_keys_init(&g->keys, setup->secret, setup->previous_secret);
     map_init(&g->running);
     map_init(&g->chats);
+    list_init(&g->awaits);
     task_init(&g->stop, run_stop);
     timer_init(&g->sweep, on_sweep);
     gateway_presence_init(g);
@@ -457,6 +507,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     g->stopped_ctx = ctx;
     timer_stop(&g->sweep);
     gateway_presence_stop(g);
+    gateway_await_stop(g);
     generations_orphan(g);
     gateway_check_stopped(g);
 }

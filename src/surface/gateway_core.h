@@ -26,6 +26,7 @@ struct gateway_route {
     struct quota quota;
     struct gauge *running;                           /* generations */
     struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
+    struct metric_family *upstream_errors;           /* by route and reason */
 };
 
 struct gateway {
@@ -40,6 +41,7 @@ struct gateway {
     struct instance_heir heir;
     unsigned leftovers;       /* beats until they are looked for; 0: there should be none */
     struct link inheritances; /* under way */
+    struct link awaits;       /* of gateway_await.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
     uint32_t background;      /* operations of the store under way that come back here */
@@ -56,13 +58,26 @@ struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct
 /* How long a generation's stream outlives its last event. */
 int64_t gateway_ttl_s(const struct route_config *c);
 
+/* It ended without an answer, through no wish of its client's. */
+static inline bool gateway_came_to_nothing(enum end_reason end)
+{
+    return end == END_FAILED || end == END_ORPHANED;
+}
+
 /* A text that can be one of our request ids. */
 bool gateway_is_request_id(struct str text);
 
-/* `{"schema":"error.v1",...}`. details: JSON text; n == 0: none. */
-void gateway_error(struct exchange *x, int status, struct str code, struct str message,
-                   struct str details);
-void gateway_refuse(struct exchange *x, int err); /* the same, of the table of errors */
+/* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
+void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
+                   struct str message, struct str details);
+/* The same, of the table of errors. */
+void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err);
+/* The same: what is new is not begun any more. */
+void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x);
+/* The same, of a generation that came to nothing: no event of it was recorded. err: of its source;
+ * 0: it is not known. */
+void gateway_send_failure(const struct gateway_route *r, struct exchange *x, struct str request_id,
+                          enum end_reason end, int err, struct str message);
 void gateway_put_cors(struct exchange *x);
 void gateway_preflight(struct exchange *x); /* answers OPTIONS */
 
@@ -125,6 +140,11 @@ struct str generation_id(const struct generation *gen);
 
 /* What has been folded so far, and the number of the last event in it. */
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq);
+
+/* Keeps who wants to read a generation that cannot be read yet: gateway_read comes when it can, or
+ * it is refused with whoever asked for it. False: there is nothing to wait for here. */
+struct read_order;
+bool generation_keep_waiting(struct read_order *o);
 
 /* Ends it as cancelled; the exchange is answered when that is durable. */
 void generation_cancel(struct generation *gen, struct exchange *x);
@@ -207,6 +227,9 @@ struct read_order {
     bool resumes;        /* by a token: ends with `complete` */
     bool polite;         /* an EventSource: 204 when nothing will come any more */
     bool whole;          /* of these nothing counts: gateway_read_whole */
+    bool waits;          /* until there is an event, so that a failure has a status of its own */
+    bool waited;         /* ... and it did */
+    struct link link;    /* where it waits */
     uint64_t started_ms; /* when it was asked for, with resumes */
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);
@@ -214,6 +237,13 @@ struct read_order {
 
 /* In the arena of its exchange. */
 void gateway_read(struct read_order *o);
+
+/* ---- gateway_await.c: readers of what another process has just begun ----
+ *
+ * Comes back with gateway_read when an event of it is there, when it is over, or when whoever asked
+ * for it has been answered in any case. */
+void gateway_await(struct read_order *o);
+void gateway_await_stop(struct gateway *g);
 
 /* ---- gateway_whole.c: those who want no events ----
  *

@@ -78,6 +78,14 @@ void dialect_put_payload(struct buf *out, struct str payload,
     buf_putc(out, '}');
 }
 
+static void put_details(struct buf *out, struct str details)
+{
+    if (details.n == 0)
+        return;
+    buf_put(out, STR(",\"details\":"));
+    buf_put(out, details);
+}
+
 void dialect_put_error_body(struct buf *out, struct str code, struct str message,
                             struct str details)
 {
@@ -85,22 +93,40 @@ void dialect_put_error_body(struct buf *out, struct str code, struct str message
     put_member(out, "code", code);
     buf_putc(out, ',');
     put_member(out, "message", message);
-    if (details.n > 0) {
-        buf_put(out, STR(",\"details\":"));
-        buf_put(out, details);
-    }
+    put_details(out, details);
     buf_putc(out, '}');
 }
 
-void dialect_put_openai_body(struct buf *out, struct str type, struct str code, struct str message)
+static struct str openai_type(int status)
+{
+    switch (status) {
+    case 401: return STR("authentication_error");
+    case 403: return STR("permission_error");
+    case 429: return STR("rate_limit_error");
+    case 502:
+    case 504: return STR("upstream_error");
+    default: return status < 500 ? STR("invalid_request_error") : STR("server_error");
+    }
+}
+
+void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
 {
     buf_put(out, STR("{\"error\":{"));
-    put_member(out, "message", message);
+    put_member(out, "message", p->message);
     buf_putc(out, ',');
-    put_member(out, "type", type);
+    put_member(out, "type", openai_type(p->status));
     buf_put(out, STR(",\"param\":null,"));
-    put_member(out, "code", code);
+    put_member(out, "code", p->code);
+    put_details(out, p->details);
     buf_put(out, STR("}}"));
+}
+
+void dialect_put_problem(struct buf *out, enum route_dialect d, const struct dialect_problem *p)
+{
+    if (d == ROUTE_DIALECT_OPENAI)
+        dialect_put_openai_body(out, p);
+    else
+        dialect_put_error_body(out, p->code, p->message, p->details);
 }
 
 /* ---- frames ---- */
@@ -192,7 +218,7 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
         break;
     case ROUTE_DIALECT_OPENAI:
         buf_put(out, STR("data: "));
-        dialect_put_openai_body(out, STR("upstream_error"), code, message);
+        dialect_put_openai_body(out, &(struct dialect_problem){502, code, message, STR_NONE});
         break;
     case ROUTE_DIALECT_UI_MESSAGE:
         buf_put(out, STR("data: {\"type\":\"error\","));

@@ -70,8 +70,18 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
 void dialect_put_end(struct buf *out, enum route_dialect d, enum end_reason reason,
                      struct str message);
 
-/* An error as a body of OpenAI's API: {"error":{"message","type","param":null,"code"}}. */
-void dialect_put_openai_body(struct buf *out, struct str type, struct str code, struct str message);
+/* An error instead of an answer. code: a word in capitals; details: JSON text, n == 0: none. */
+struct dialect_problem {
+    int status;
+    struct str code, message, details;
+};
+
+/* ... as a body of OpenAI's API: {"error":{"message","type","param":null,"code"}}, where the status
+ * says of which type it is. Details are a fifth member. */
+void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p);
+
+/* ... as the clients of a route know it: as above, or as below. */
+void dialect_put_problem(struct buf *out, enum route_dialect d, const struct dialect_problem *p);
 
 /* An error as a body: {"schema":"error.v1","code":..,"message":..,"details":{..}}, in this order.
  * details: JSON text; n == 0: left out. */

@@ -7,6 +7,11 @@
  * PASSING   it answers with something else, which goes to who asked and nowhere else
  * ENDING    the stream is being closed
  *
+ * Who asked is not answered before the first event is recorded, so that a failure until then is a
+ * status, which clients know how to retry; but not later than a heartbeat after the source's head,
+ * for then it has to hear something. Until it is *open* in this way, others who come for it wait as
+ * well. One that came to nothing takes its key with it: the next try asks again.
+ *
  * A generation belongs to the gateway: only in PASSING does it go with the client, and if it is
  * degraded: the store did not take its stream, and there is no recorder. */
 #include "base/err.h"
@@ -22,7 +27,8 @@
 #define CHAT_MAX     256
 #define PASS_PENDING (256 * 1024)
 #define PASS_SLICES  64
-#define PROBE_MS     1000 /* after a failure of the store, before it is tried again */
+#define PROBE_MS     1000  /* after a failure of the store, before it is tried again */
+#define HOLD_MS      10000 /* for the first event, where there are no heartbeats */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
 
@@ -38,11 +44,15 @@ struct generation {
     struct str id, name, chat;
     struct generation_order *order; /* until it has been started */
     struct exchange *starter;       /* held until it is answered */
+    struct link waiters;            /* of struct read_order */
+    struct timer hold;              /* until it is open */
     struct recorder *recorder;
     struct presence *presence;        /* NULL: nobody else shares the store */
     struct generation_source *source; /* NULL: no more is wanted of it */
     enum state state;
     bool whole; /* as the order says */
+    bool open;
+    bool taken; /* an event of the source */
     struct link stoppers;
 
     /* PASSING */
@@ -52,11 +62,14 @@ struct generation {
     size_t pending_bytes;
     bool passed;        /* all of it has come */
     struct doc_put key; /* to be taken back */
+    struct store_put put;
 
     bool degraded, probes; /* probes: it tries whether the store takes something again */
     struct forward *forward;
-    struct task over; /* with how it ended */
+    struct task over; /* of a degraded one */
     enum end_reason end;
+    int err; /* of the source */
+    struct str message;
 };
 
 static void generation_free(struct generation *gen);
@@ -155,8 +168,58 @@ static void answer_starter(struct generation *gen)
     *o = (struct read_order){.route = gen->route,
                              .x = x,
                              .request_id = arena_dup(&x->arena, gen->id),
-                             .whole = gen->whole};
+                             .whole = gen->whole,
+                             .waits = true};
     gateway_read(o); /* takes over what holds the exchange */
+}
+
+/* Only so much of it is kept at a time. */
+static bool is_bounded(const struct generation *gen)
+{
+    const struct gateway_route *r = gen->route;
+    return r->gateway->setup.store_is_memory || r->config->trim == ROUTE_TRIM_STRICT;
+}
+
+static void open_up(struct generation *gen)
+{
+    gen->open = true;
+    timer_stop(&gen->hold);
+    answer_starter(gen);
+    while (!list_empty(&gen->waiters)) {
+        struct read_order *o = list_item(gen->waiters.next, struct read_order, link);
+        list_remove(&o->link);
+        gateway_read(o);
+    }
+}
+
+bool generation_keep_waiting(struct read_order *o)
+{
+    struct generation *gen = generation_find(o->route, o->request_id);
+    if (gen == NULL || gen->open)
+        return false;
+    o->waited = true;
+    list_push(&gen->waiters, &o->link);
+    return true;
+}
+
+static void refuse_one(struct generation *gen, struct exchange *x)
+{
+    if (gen->degraded)
+        gateway_put_degraded(x);
+    gateway_send_failure(gen->route, x, gen->id, gen->end, gen->err, gen->message);
+    exchange_release(x);
+}
+
+static void refuse_all(struct generation *gen)
+{
+    if (gen->starter != NULL)
+        refuse_one(gen, gen->starter);
+    gen->starter = NULL;
+    while (!list_empty(&gen->waiters)) {
+        struct read_order *o = list_item(gen->waiters.next, struct read_order, link);
+        list_remove(&o->link);
+        refuse_one(gen, o->x);
+    }
 }
 
 static void answer_stoppers(struct generation *gen, enum end_reason end, int err)
@@ -165,7 +228,7 @@ static void answer_stoppers(struct generation *gen, enum end_reason end, int err
         struct stopper *s = list_item(gen->stoppers.next, struct stopper, link);
         list_remove(&s->link);
         if (err != 0)
-            gateway_refuse(s->x, err);
+            gateway_refuse(gen->route, s->x, err);
         else
             gateway_send_status(s->x, gen->id, end);
         exchange_release(s->x);
@@ -179,6 +242,14 @@ static bool is_unclosed(int err)
     return err != 0 && err != ERR_CLOSED && err != ERR_NOT_FOUND && err != ERR_DELETED;
 }
 
+static void refuse_unclosed(struct generation *gen, int err)
+{
+    gen->end = END_FAILED;
+    gen->err = err;
+    gen->message = str_of_cstr(err_text(err));
+    refuse_all(gen);
+}
+
 static void on_ended(void *ctx, enum end_reason end, int err)
 {
     struct generation *gen = ctx;
@@ -187,11 +258,15 @@ static void on_ended(void *ctx, enum end_reason end, int err)
     if (is_unclosed(err) && gen->presence != NULL)
         presence_abandon(gen->presence);
     answer_stoppers(gen, end, err == ERR_CLOSED ? 0 : err);
+    if (is_unclosed(err))
+        refuse_unclosed(gen, err);
+    else
+        open_up(gen);
     generation_free(gen);
     gateway_check_stopped(g);
 }
 
-static void end_degraded(struct generation *gen, enum end_reason reason, struct str message);
+static void end_degraded(struct generation *gen);
 
 static void drop_source(struct generation *gen)
 {
@@ -200,19 +275,55 @@ static void drop_source(struct generation *gen)
     gen->source = NULL;
 }
 
+static void tell_nothing(struct generation *gen)
+{
+    refuse_all(gen);
+    recorder_end(gen->recorder, gen->end, gen->message);
+}
+
+static void on_key_taken_back(struct store_put *put, int err)
+{
+    struct generation *gen = container_of(put, struct generation, put);
+    struct gateway *g = gen->route->gateway;
+    tell_nothing(gen);
+    gateway_end(g);
+}
+
+/* The key goes first: whoever is told tries again, and must not be led to this one. */
+static void come_to_nothing(struct generation *gen)
+{
+    struct gateway *g = gen->route->gateway;
+    if (gen->key.key.n == 0) {
+        tell_nothing(gen);
+        return;
+    }
+    gen->put = (struct store_put){.docs = &gen->key, .n_docs = 1, .done = on_key_taken_back};
+    gateway_begin(g);
+    store_put(g->setup.store, &gen->put);
+}
+
+static bool is_nothing(const struct generation *gen)
+{
+    return !gen->open && !gen->taken && gateway_came_to_nothing(gen->end);
+}
+
 /* The message may belong to the source. */
 static void end(struct generation *gen, enum end_reason reason, struct str message)
 {
+    bool asked = gen->state != CREATING;
     if (gen->state == ENDING)
         return;
     gen->state = ENDING;
-    if (gen->degraded) {
-        end_degraded(gen, reason, message);
-        return;
-    }
-    recorder_end(gen->recorder, reason, message);
+    gen->end = reason;
+    gen->message = arena_dup(&gen->arena, message);
+    timer_stop(&gen->hold);
     drop_source(gen);
-    answer_starter(gen);
+    if (gen->degraded)
+        end_degraded(gen);
+    else if (asked && is_nothing(gen))
+        come_to_nothing(gen);
+    else
+        recorder_end(gen->recorder, reason, gen->message);
 }
 
 static void on_ended_elsewhere(void *ctx, enum end_reason reason)
@@ -226,6 +337,7 @@ static void generation_free(struct generation *gen)
     recorder_free(gen->recorder);
     presence_free(gen->presence);
     task_cancel(&gen->over);
+    timer_stop(&gen->hold);
     for (uint32_t i = 0; i < gen->n_pending; i++)
         block_unref(gen->pending[i].owner);
     if (gen->starter != NULL)
@@ -258,11 +370,17 @@ struct discard {
     struct store_put put;
     struct gateway *gateway;
     struct doc_put key;
+    struct link waiters; /* of struct read_order: they ask for themselves */
     struct arena arena;
 };
 
 static void discard_free(struct discard *d)
 {
+    while (!list_empty(&d->waiters)) {
+        struct read_order *o = list_item(d->waiters.next, struct read_order, link);
+        list_remove(&o->link);
+        o->missing(o);
+    }
     gateway_end(d->gateway);
     arena_deinit(&d->arena);
     free(d);
@@ -288,6 +406,8 @@ static void discard_stream(struct generation *gen)
     presence_free(gen->presence);
     gen->presence = NULL;
     leave_maps(gen);
+    list_init(&d->waiters);
+    list_splice(&d->waiters, &gen->waiters);
     d->gateway = g;
     d->key = gen->key;
     d->key.key = arena_dup(&d->arena, gen->key.key);
@@ -419,21 +539,23 @@ static void begin_forward(struct generation *gen)
 {
     static const struct forward_ops forward_ops = {on_forward_room, on_forward_gone};
     struct exchange *x = gen->starter;
+    gen->open = true;
+    timer_stop(&gen->hold);
     gen->starter = NULL;
     gen->forward = forward_new(gen->route, x, gen->id, &forward_ops, gen);
     if (gen->forward == NULL) /* the client has gone while the upstream thought */
         leave_degraded(gen);
 }
 
-static void end_degraded(struct generation *gen, enum end_reason reason, struct str message)
+static void end_degraded(struct generation *gen)
 {
-    gen->end = reason;
-    if (gen->starter != NULL) /* there was no head, and what comes is all that there is */
+    if (is_nothing(gen))
+        refuse_all(gen);
+    if (gen->starter != NULL) /* there was no event, and what comes is all that there is */
         begin_forward(gen);
     if (gen->forward != NULL)
-        forward_end(gen->forward, reason, message);
+        forward_end(gen->forward, gen->end, gen->message);
     gen->forward = NULL;
-    drop_source(gen);
     sched_post(gen->route->gateway->setup.sched, &gen->over);
 }
 
@@ -492,18 +614,31 @@ static void on_head(void *ctx, const struct source_head *head)
         begin_passing(gen, head);
         return;
     }
+    const struct gateway_setup *setup = &gen->route->gateway->setup;
     gen->state = RECORDING;
+    sched_start(setup->sched, &gen->hold, setup->heartbeat_ms > 0 ? setup->heartbeat_ms : HOLD_MS);
+}
+
+static void on_hold(struct timer *t)
+{
+    struct generation *gen = container_of(t, struct generation, hold);
     if (gen->degraded)
         begin_forward(gen);
     else
-        answer_starter(gen);
+        open_up(gen);
 }
 
 static int on_event(void *ctx, struct str type, struct str data)
 {
     struct generation *gen = ctx;
-    if (!gen->degraded)
+    gen->taken = true;
+    if (!gen->degraded) {
+        if (!gen->open && is_bounded(gen)) /* the write may trim: readers must be there before */
+            open_up(gen);
         return recorder_event(gen->recorder, type, data);
+    }
+    if (gen->starter != NULL)
+        begin_forward(gen);
     return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
 }
 
@@ -515,6 +650,7 @@ static bool on_data(void *ctx, struct str data)
 static void on_end(void *ctx, int err, struct str message)
 {
     struct generation *gen = ctx;
+    gen->err = err;
     if (gen->state == PASSING)
         pass_done(gen, err);
     else
@@ -539,6 +675,8 @@ static void on_recorded(void *ctx, uint64_t n_events, uint64_t bytes, uint64_t t
     histogram_observe(&gen->route->gateway->events.append, took_ms * 1000);
     if (gen->presence != NULL)
         presence_wrote(gen->presence);
+    if (!gen->open)
+        open_up(gen);
 }
 
 static void on_trimmed(void *ctx, const struct recorder_trim *t)
@@ -597,7 +735,7 @@ static void on_started(void *ctx, int err)
     if (err == ERR_VERSION && o->taken != NULL) {
         o->taken(o);
     } else {
-        gateway_refuse(x, err);
+        gateway_refuse(o->route, x, err);
         exchange_release(x);
     }
     gateway_check_stopped(g);
@@ -610,7 +748,6 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                            [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
     const struct route_config *c = gen->route->config;
     const struct gateway *g = gen->route->gateway;
-    bool bounded = g->setup.store_is_memory || c->trim == ROUTE_TRIM_STRICT;
     struct doc_put docs[2];
     size_t n_docs = 0;
     if (o->n_docs > 0)
@@ -635,7 +772,7 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
      * been written here, with nobody behind it. */
     if (o->n_docs > 0 && g->setup.store->author != 0)
         config.create_patience_ms = RECORDER_PATIENCE_MS;
-    if (bounded)
+    if (is_bounded(gen))
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
     return recorder_new(g->setup.sched, g->setup.store, &config);
 }
@@ -650,6 +787,8 @@ void generation_start(struct generation_order *o)
     gen->id = arena_dup(&gen->arena, str_of(o->request_id, REQUEST_ID_TEXT));
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
     list_init(&gen->stoppers);
+    list_init(&gen->waiters);
+    timer_init(&gen->hold, on_hold);
     gen->source =
         o->route->source.open(o->route->source.ctx, &(struct source_order){.route = o->route,
                                                                            .x = o->x,

@@ -272,7 +272,7 @@ static void chat_looked(struct chat_look *l, int err, bool found)
     struct gateway *g = l->route->gateway;
     struct exchange *x = l->x;
     if (err != 0)
-        gateway_refuse(x, err);
+        gateway_refuse(l->route, x, err);
     else
         l->found(l->route, x, found ? l->request_id : STR_NONE);
     exchange_release(x);

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "engine/recorder.h"
 #include "engine/subscriber.h"
+#include "http/fetch.h"
 #include "http/heartbeat.h"
 #include "surface/gateway_core.h"
 #include "surface/gateway_dialect.h"
@@ -483,7 +484,7 @@ static void refuse(struct read_start *s, int err)
         o->missing(o);
         return;
     }
-    gateway_refuse(o->x, err);
+    gateway_refuse(o->route, o->x, err);
     exchange_release(o->x);
 }
 
@@ -496,6 +497,25 @@ static void nothing_more(struct read_start *s)
     gateway_put_cors(x);
     exchange_send(x, STR_NONE);
     exchange_release(x);
+}
+
+/* No event of it was recorded; why, stands in its notice. */
+static void send_failure(struct read_start *s)
+{
+    struct read_order *o = s->order;
+    struct exchange *x = o->x;
+    struct str why = s->read.n_slices > 0 ? recorder_notice(s->read.slices[0].bytes) : STR_NONE;
+    why = arena_dup(&x->arena, why);
+    gateway_send_failure(o->route, x, o->request_id, s->read.info.end, fetch_text_err(why), why);
+    store_read_release(&s->read);
+    start_free(s);
+    exchange_release(x);
+}
+
+static bool is_begun_elsewhere(const struct read_order *o, const struct stream_info *info)
+{
+    return info->end == END_NONE && o->route->gateway->setup.instances != NULL &&
+           generation_find(o->route, o->request_id) == NULL;
 }
 
 /* Told once; the reader goes on behind it. */
@@ -525,6 +545,12 @@ static void on_start_read(struct store_read *read, int err)
     } else if (read->event > events && read->from == READ_EVENT) { /* it counts our notice */
         store_read_release(read);
         begin_with_gap(s, GAP_UNKNOWN);
+    } else if (o->waits && events == 0 && gateway_came_to_nothing(read->info.end)) {
+        send_failure(s);
+    } else if (o->waits && events == 0 && is_begun_elsewhere(o, &read->info)) {
+        store_read_release(read);
+        start_free(s);
+        gateway_await(o);
     } else if (o->polite && read->info.end == END_COMPLETED && o->seq >= events) {
         nothing_more(s);
     } else {
@@ -545,6 +571,8 @@ static void on_old_snapshot(struct snapshot_look *l)
 
 void gateway_read(struct read_order *o)
 {
+    if (o->waits && generation_keep_waiting(o))
+        return;
     if (o->whole) {
         gateway_read_whole(o);
         return;

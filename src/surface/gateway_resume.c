@@ -36,13 +36,13 @@ static void refuse_state(struct resume *r)
     struct gateway *g = r->read.route->gateway;
     if (!r->by_step) {
         expired(g, r->read.request_id, "state_expired");
-        gateway_error(x, 426, STR("INTERNAL"), STR("Stream state expired, resume not available"),
-                      STR(UPGRADE));
+        gateway_error(r->read.route, x, 426, STR("INTERNAL"),
+                      STR("Stream state expired, resume not available"), STR(UPGRADE));
         return;
     }
     gateway_event(&g->events, RESUME_INCOMPATIBLE, 1, TRACE_STR("request_id", r->read.request_id),
                   TRACE_STR("step", r->step));
-    gateway_error(x, 426, STR("INTERNAL"),
+    gateway_error(r->read.route, x, 426, STR("INTERNAL"),
                   arena_printf(&x->arena, "Stream state incompatible: expected %.*s, got %s",
                                (int)r->step.n, r->step.p, r->read.route->config->step),
                   STR(UPGRADE));
@@ -80,7 +80,7 @@ static void on_missing(struct read_order *o)
 static void refuse(struct resume *r, int err)
 {
     struct exchange *x = r->read.x;
-    gateway_refuse(x, err);
+    gateway_refuse(r->read.route, x, err);
     exchange_release(x);
 }
 
@@ -105,7 +105,7 @@ static void refuse_token(struct gateway_route *route, struct exchange *x, enum r
 {
     const char *word = resume_verdict_text(v);
     if (v == RESUME_NO_SECRET) {
-        gateway_error(x, 426, STR("INTERNAL"),
+        gateway_error(route, x, 426, STR("INTERNAL"),
                       STR("Resume functionality not available (secrets not configured)"),
                       STR(UPGRADE));
         return;
@@ -113,9 +113,9 @@ static void refuse_token(struct gateway_route *route, struct exchange *x, enum r
     expired(route->gateway, STR(""), word);
     struct str message = arena_printf(&x->arena, "Invalid resume token: %s", word);
     if (v == RESUME_TOKEN_EXPIRED)
-        gateway_error(x, 426, STR("INTERNAL"), message, STR(UPGRADE));
+        gateway_error(route, x, 426, STR("INTERNAL"), message, STR(UPGRADE));
     else
-        gateway_error(x, 401, STR("UNAUTHENTICATED"), message, STR_NONE);
+        gateway_error(route, x, 401, STR("UNAUTHENTICATED"), message, STR_NONE);
 }
 
 static bool wants_replay_only(struct exchange *x)
@@ -134,8 +134,8 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
     if (!gateway_within_quota(route, x))
         return;
     if (token.n == 0) {
-        gateway_error(x, 400, STR("BAD_INPUT"), STR("Missing or invalid X-Resume-Token header"),
-                      STR_NONE);
+        gateway_error(route, x, 400, STR("BAD_INPUT"),
+                      STR("Missing or invalid X-Resume-Token header"), STR_NONE);
         return;
     }
     enum resume_verdict v = resume_verify(&g->keys, &x->arena, token, g->setup.sched->wall_ms, &p);

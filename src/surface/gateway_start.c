@@ -91,10 +91,11 @@ struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
 
 /* ---- a new generation ---- */
 
-static void refuse_limit(struct exchange *x, uint64_t retry_after_s, struct str message)
+static void refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
+                         struct str message)
 {
     exchange_header_u64(x, STR("Retry-After"), retry_after_s);
-    gateway_error(x, 429, STR("RATE_LIMITED"), message,
+    gateway_error(r, x, 429, STR("RATE_LIMITED"), message,
                   arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
                                (unsigned long long)retry_after_s));
 }
@@ -113,13 +114,13 @@ static void begin(struct start *s)
     const struct gateway_route *r = o->route;
     struct exchange *x = o->x;
     if (r->gateway->stopping || exchange_draining(x)) { /* since it came */
-        gateway_refuse(x, ERR_BUSY);
+        gateway_refuse_draining(r, x);
         exchange_release(x);
         return;
     }
     if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
         counter_inc(r->refused_parallel);
-        refuse_limit(x, 1, STR("Too many answers are under way on this route"));
+        refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         exchange_release(x);
         return;
     }
@@ -141,16 +142,11 @@ static void begin(struct start *s)
 
 /* ---- keys ---- */
 
-static bool came_to_nothing(enum end_reason end)
-{
-    return end == END_FAILED || end == END_ORPHANED;
-}
-
 static void on_late_snapshot(struct snapshot_look *l)
 {
     struct start *s = l->ctx;
     struct exchange *x = s->order.x;
-    bool anew = s->retry && came_to_nothing(l->end);
+    bool anew = s->retry && gateway_came_to_nothing(l->end);
     if (anew) {
         snapshot_look_free(l);
         begin(s);
@@ -159,7 +155,8 @@ static void on_late_snapshot(struct snapshot_look *l)
     if (l->payload.n > 0)
         gateway_send_snapshot(s->order.route, x, s->read.request_id, l);
     else
-        gateway_error(x, 410, STR("EXPIRED"), STR("The answer under this key is no longer kept"),
+        gateway_error(s->order.route, x, 410, STR("EXPIRED"),
+                      STR("The answer under this key is no longer kept"),
                       STR("{\"gap\":{\"requested\":\"0\",\"earliest\":null,\"reason\":\"expired\","
                           "\"snapshot\":null}}"));
     snapshot_look_free(l);
@@ -169,6 +166,10 @@ static void on_late_snapshot(struct snapshot_look *l)
 static void on_missing(struct read_order *o)
 {
     struct start *s = container_of(o, struct start, read);
+    if (o->waited) { /* for an answer that was passed on, or came to nothing: the key is free */
+        look_up_key(s);
+        return;
+    }
     snapshot_look_new(o->route, o->request_id, on_late_snapshot, s);
 }
 
@@ -179,7 +180,8 @@ static void attach(struct start *s)
                                   .request_id = s->read.request_id,
                                   .seq = gateway_last_event_id(s->order.x),
                                   .whole = s->order.whole,
-                                  .missing = on_missing};
+                                  .missing = on_missing,
+                                  .waits = true};
     gateway_read(&s->read);
 }
 
@@ -189,7 +191,7 @@ static void on_stat(struct store_stat *stat, int err)
     struct start *s = container_of(stat, struct start, stat);
     struct gateway *g = s->order.route->gateway;
     enum end_reason end = err == 0 ? stat->info.end : END_NONE;
-    if (came_to_nothing(end))
+    if (gateway_came_to_nothing(end))
         begin(s);
     else
         attach(s);
@@ -217,12 +219,12 @@ static void on_key(struct store_docs *docs, int err)
         err = gateway_key_take(docs->rows[0].value, &v);
     s->key.expect_version = there ? docs->rows[0].version : 0;
     if (err != 0) {
-        gateway_refuse(x, err);
+        gateway_refuse(s->order.route, x, err);
         exchange_release(x);
     } else if (!there || v.expires_ms <= now_ms(s)) {
         begin(s);
     } else if (!str_eq(v.fingerprint, s->fingerprint)) {
-        gateway_error(x, 422, STR("KEY_REUSED"),
+        gateway_error(s->order.route, x, 422, STR("KEY_REUSED"),
                       STR("This Idempotency-Key was used for another request"), STR_NONE);
         exchange_release(x);
     } else {
@@ -269,7 +271,7 @@ bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
     exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
     if (!ok) {
         counter_inc(r->refused_rate);
-        refuse_limit(x, answer.retry_after_s, STR("Too many requests"));
+        refuse_limit(r, x, answer.retry_after_s, STR("Too many requests"));
     }
     return ok;
 }
@@ -278,15 +280,13 @@ static void on_body(struct exchange *x, struct str body, int err)
 {
     struct start *s = x->state;
     struct str key = request_header(x->request, STR("Idempotency-Key"));
-    if (err == 0 && exchange_draining(x))
-        err = ERR_BUSY;
     if (err != 0) {
-        gateway_refuse(x, err);
+        gateway_refuse(s->order.route, x, err);
         return;
     }
     if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
-        gateway_error(x, 400, STR("BAD_INPUT"), STR("Idempotency-Key takes 1 to 255 bytes"),
-                      STR_NONE);
+        gateway_error(s->order.route, x, 400, STR("BAD_INPUT"),
+                      STR("Idempotency-Key takes 1 to 255 bytes"), STR_NONE);
         return;
     }
     s->order.body = body;
@@ -303,7 +303,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
     if (!gateway_within_quota(r, x))
         return;
     if (r->gateway->stopping || exchange_draining(x)) {
-        gateway_refuse(x, ERR_BUSY);
+        gateway_refuse_draining(r, x);
         return;
     }
     struct start *s = arena_alloc(&x->arena, sizeof *s);

@@ -14,6 +14,8 @@ struct upstream {
     struct generation_source source;
     const struct source_events *on;
     void *ctx;
+    struct gateway_route *route;
+    struct str request_id;
     struct fetcher *fetcher;
     struct fetch fetch;
     struct sse_parser parser;
@@ -21,6 +23,17 @@ struct upstream {
     bool events;        /* it answers with these */
     bool full;          /* no more of them before resume() */
 };
+
+/* ---- telling ---- */
+
+static void tell_error(const struct upstream *u, struct str reason, struct str why)
+{
+    struct str labels[] = {u->route->path, reason};
+    counter_inc(family_counter(u->route->upstream_errors, labels));
+    trace(u->route->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", u->route->path),
+          TRACE_STR("error", why), TRACE_STR("reason", reason),
+          TRACE_STR("request_id", u->request_id));
+}
 
 /* ---- the answer ---- */
 
@@ -68,17 +81,23 @@ static bool on_data(struct fetch *f, struct str data)
     if (u->full)
         return false;
     int err = sse_parser_feed(&u->parser, data);
-    if (err != 0)
-        u->on->end(u->ctx, err,
-                   err == ERR_TOO_LARGE ? STR("the upstream sent an event that is too large")
-                                        : STR("the upstream sent an event that cannot be kept"));
+    if (err == 0)
+        return true;
+    bool large = err == ERR_TOO_LARGE;
+    struct str why = large ? STR("the upstream sent an event that is too large")
+                           : STR("the upstream sent an event that cannot be kept");
+    tell_error(u, large ? STR("event_too_large") : STR("event_invalid"), why);
+    u->on->end(u->ctx, err, why);
     return true;
 }
 
 static void on_fetched(struct fetch *f, int err)
 {
     struct upstream *u = container_of(f, struct upstream, fetch);
-    u->on->end(u->ctx, err, err == 0 ? STR_NONE : str_of_cstr(fetch_cause_text(f->cause)));
+    struct str cause = str_of_cstr(fetch_cause_text(f->cause));
+    if (err != 0)
+        tell_error(u, str_of_cstr(fetch_cause_name(f->cause)), str_of_cstr(f->error));
+    u->on->end(u->ctx, err, err == 0 ? STR_NONE : cause);
 }
 
 /* ---- the request ---- */
@@ -184,6 +203,8 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
     u->source.ops = &ops;
     u->on = o->on;
     u->ctx = o->ctx;
+    u->route = o->route;
+    u->request_id = arena_dup(&u->arena, o->request_id);
     u->fetcher = ctx;
     sse_parser_init(&u->parser, RECORDER_EVENT_MAX, u, on_event);
     make_fetch(u, o);

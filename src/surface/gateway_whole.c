@@ -4,8 +4,8 @@
 #include "base/mem.h"
 #include "engine/recorder.h"
 #include "engine/subscriber.h"
+#include "http/fetch.h"
 #include "surface/gateway_core.h"
-#include "surface/gateway_dialect.h"
 
 #include <stdlib.h>
 
@@ -30,10 +30,10 @@ static void whole_free(struct whole *w)
     gateway_end(g);
 }
 
-static void send(struct whole *w, int status, struct str body)
+static void send_snapshot(struct whole *w, struct str body)
 {
     struct exchange *x = w->order->x;
-    exchange_status(x, status);
+    exchange_status(x, 200);
     exchange_header(x, STR("Content-Type"), STR("application/json"));
     exchange_header(x, STR("Cache-Control"), STR("no-store"));
     exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
@@ -43,23 +43,20 @@ static void send(struct whole *w, int status, struct str body)
 
 static void refuse(struct whole *w, int status, struct str code, struct str message)
 {
-    struct buf body = {0};
-    dialect_put_openai_body(&body, STR("upstream_error"), code, message);
-    send(w, status, buf_str(&body));
-    buf_deinit(&body);
+    struct exchange *x = w->order->x;
+    exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
+    gateway_error(w->order->route, x, status, code, message, STR_NONE);
 }
 
 static void refuse_end(struct whole *w)
 {
+    struct read_order *o = w->order;
+    struct str notice = buf_str(&w->notice);
     switch (w->end) {
     case END_CANCELLED: refuse(w, 409, STR("CANCELLED"), STR("the answer was stopped")); break;
     case END_ORPHANED:
-        refuse(w, 503, STR("ORPHANED"),
-               STR("the server was stopped before the answer was complete"));
-        break;
     case END_FAILED:
-        refuse(w, 502, STR("UPSTREAM_ERROR"),
-               w->notice.n > 0 ? buf_str(&w->notice) : STR("the upstream failed"));
+        gateway_send_failure(o->route, o->x, o->request_id, w->end, fetch_text_err(notice), notice);
         break;
     case END_COMPLETED:
         refuse(w, 502, STR("TOO_LARGE"),
@@ -74,7 +71,7 @@ static void on_snapshot(struct snapshot_look *l)
 {
     struct whole *w = l->ctx;
     if (l->payload.n > 0 && l->end == END_COMPLETED)
-        send(w, 200, buf_str(&l->payload));
+        send_snapshot(w, buf_str(&l->payload));
     else
         refuse_end(w);
     snapshot_look_free(l);
@@ -132,7 +129,7 @@ static void fail(struct whole *w, int err)
         /* its snapshot may have outlived them */
         snapshot_look_new(o->route, o->request_id, on_snapshot, w);
     } else {
-        gateway_refuse(o->x, err);
+        gateway_refuse(o->route, o->x, err);
         whole_free(w);
     }
 }

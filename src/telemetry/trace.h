@@ -56,6 +56,7 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
+    X(UPSTREAM_FAILED, TRACE_WARN, "the upstream of {} failed: {}")                                \
     X(SESSION_UPSTREAM_FAILED, TRACE_WARN,                                                         \
       "the upstream has not answered {}: {}; next try in {} ms")                                   \
     X(POLL_FAILED, TRACE_WARN, "polling for {} failed: {}; next try in {} ms")                     \

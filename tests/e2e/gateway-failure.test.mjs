@@ -44,11 +44,24 @@ async function assertFailsAfter(gateway, plan, count, message) {
     }
 }
 
+/** Nothing has come of it: that is a status, and who has the id is told as well. */
+async function assertRefused(gateway, plan, status, message = /./) {
+    const answer = await within(gateway.post(plan), "the failure");
+    assert.equal(answer.status, status, answer.text);
+    const { schema, code, message: text } = answer.json();
+    const expected = status === 504 ? "UPSTREAM_TIMEOUT" : "UPSTREAM_ERROR";
+    assert.deepEqual({ schema, code }, { schema: "error.v1", code: expected });
+    assert.match(text, message);
+    const story = await read(await gateway.get(answer.headers["x-correlation-id"]));
+    assertEvents(story.events, plan, 1, 0);
+    assertFailed(story, message);
+}
+
 test("a backend that refuses", async (t) => {
     const port = await freePort(); // nobody listens there
     const upstream = `http://127.0.0.1:${port}/answer`;
     const gateway = await startGateway(t, { route: { ...QUICK, upstream } });
-    await assertFailsAfter(gateway, { name: "refused", tokens: 3 }, 0);
+    await assertRefused(gateway, { name: "refused", tokens: 3 }, 502);
 });
 
 test("a backend that nobody vouches for", async (t) => {
@@ -66,20 +79,20 @@ test("a backend that nobody vouches for", async (t) => {
     defer(t, () => imposter.close());
     const upstream = `https://127.0.0.1:${imposter.address().port}/answer`;
     const gateway = await startGateway(t, { route: { upstream } });
-    await assertFailsAfter(gateway, { name: "untrusted", tokens: 3 }, 0);
+    await assertRefused(gateway, { name: "untrusted", tokens: 3 }, 502);
     assert.equal(requests, 0, "not a byte of the request is for it");
 });
 
 test("a backend that never begins", async (t) => {
     const gateway = await startGateway(t, { route: QUICK });
-    await assertFailsAfter(gateway, { name: "mute", tokens: 3, mute: true }, 0);
+    await assertRefused(gateway, { name: "mute", tokens: 3, mute: true }, 504);
     await until(async () => (await gateway.backend.seen())[0].closed, "the request to be dropped");
 });
 
 test("a backend that begins and falls silent", async (t) => {
     const gateway = await startGateway(t, { route: QUICK });
     await assertFailsAfter(gateway, { name: "hang", tokens: 9, fate: "hang", at: 4 }, 4);
-    await assertFailsAfter(gateway, { name: "hang0", tokens: 9, fate: "hang", at: 0 }, 0);
+    await assertRefused(gateway, { name: "hang0", tokens: 9, fate: "hang", at: 0 }, 504);
     await until(async () => (await gateway.backend.seen())[0].closed, "the request to be dropped");
 });
 
@@ -94,7 +107,7 @@ test("a backend that takes longer than it may in all", async (t) => {
 
 test("a backend whose event is too large", async (t) => {
     const gateway = await startGateway(t);
-    await assertFailsAfter(gateway, { name: "huge", tokens: 3, pad: 1_100_000 }, 0);
+    await assertRefused(gateway, { name: "huge", tokens: 3, pad: 1_100_000 }, 502);
 });
 
 test("who has all events, but not their end, is told it", async (t) => {
@@ -119,7 +132,7 @@ for (const [store, disk] of [
     test(`a backend that cuts the connection (${store})`, async (t) => {
         const gateway = await startGateway(t, { disk });
         await assertFailsAfter(gateway, { name: "cut", tokens: 9, fate: "cut", at: 5 }, 5);
-        await assertFailsAfter(gateway, { name: "cut0", tokens: 9, fate: "cut", at: 0 }, 0);
+        await assertRefused(gateway, { name: "cut0", tokens: 9, fate: "cut", at: 0 }, 502);
     });
 
 test("a backend that is killed", async (t) => {
@@ -132,7 +145,7 @@ test("a backend that is killed", async (t) => {
     assertEvents(story.events, plan, 1, 7);
     assertFailed(story);
     assertFailed(await read(await gateway.resume(story.token)));
-    assertFailed(await read(await gateway.post(plan)), /./); // nobody is there any more
+    await assertRefused(gateway, plan, 502); // nobody is there any more
 });
 
 test("a backend that crashes takes all its answers with it, and others begin anew", async (t) => {
@@ -141,8 +154,8 @@ test("a backend that crashes takes all its answers with it, and others begin ane
     const bystander = { name: "bystander", tokens: 20, gates: [3] };
     const beside = await gateway.post(bystander);
     const besides = await read(beside, 3);
-    const story = await read(await gateway.post({ name: "crash", tokens: 9, fate: "exit", at: 4 }));
-    assertFailed(story);
+    const crash = { name: "crash", tokens: 9, every: 10, fate: "exit", at: 4 };
+    assertFailed(await read(await gateway.post(crash)));
     assertFailed(await read(beside, Infinity, besides));
     assertEvents(besides.events, bystander, 1, 3);
 

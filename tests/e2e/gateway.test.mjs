@@ -105,7 +105,7 @@ test("a route can be given on the command line", async (t) => {
 });
 
 test("events are passed on when they come, not when the answer ends", async (t) => {
-    const gateway = await startGateway(t);
+    const gateway = await startGateway(t, { flags: ["--heartbeat", "200ms"] });
     const plan = { name: "live", tokens: 10, gates: [0, 1, 4] };
     const reader = await gateway.post(plan);
     const story = await read(reader, 0);

@@ -201,6 +201,22 @@ static void test_error_body(void **state)
                      "requests\",\"details\":{\"retry_after_seconds\":3}}");
 }
 
+static void test_problem(void **state)
+{
+    struct buf out = {0};
+    struct dialect_problem p = {429, STR("RATE_LIMITED"), STR("no"), STR("{\"n\":3}")};
+    dialect_put_problem(&out, OPENAI, &p);
+    assert_out(&out, "{\"error\":{\"message\":\"no\",\"type\":\"rate_limit_error\",\"param\":null,"
+                     "\"code\":\"RATE_LIMITED\",\"details\":{\"n\":3}}}");
+    p = (struct dialect_problem){504, STR("UPSTREAM_TIMEOUT"), STR("late"), STR_NONE};
+    dialect_put_problem(&out, OPENAI, &p);
+    assert_out(&out, "{\"error\":{\"message\":\"late\",\"type\":\"upstream_error\",\"param\":null,"
+                     "\"code\":\"UPSTREAM_TIMEOUT\"}}");
+    dialect_put_problem(&out, UI, &p);
+    assert_out(&out,
+               "{\"schema\":\"error.v1\",\"code\":\"UPSTREAM_TIMEOUT\",\"message\":\"late\"}");
+}
+
 /* ---- nothing breaks out ---- */
 
 static int check_event(void *user, const struct sse_event *event)
@@ -236,12 +252,13 @@ static void test_hostile_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume),        cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_snapshot),      cmocka_unit_test(test_payload),
-        cmocka_unit_test(test_complete),      cmocka_unit_test(test_error),
-        cmocka_unit_test(test_end_failed),    cmocka_unit_test(test_end_cancelled),
-        cmocka_unit_test(test_end_cut_short), cmocka_unit_test(test_end_completed),
-        cmocka_unit_test(test_error_body),    cmocka_unit_test(test_hostile_messages),
+        cmocka_unit_test(test_resume),           cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_snapshot),         cmocka_unit_test(test_payload),
+        cmocka_unit_test(test_complete),         cmocka_unit_test(test_error),
+        cmocka_unit_test(test_end_failed),       cmocka_unit_test(test_end_cancelled),
+        cmocka_unit_test(test_end_cut_short),    cmocka_unit_test(test_end_completed),
+        cmocka_unit_test(test_error_body),       cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_hostile_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

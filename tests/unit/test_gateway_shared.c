@@ -672,7 +672,7 @@ static void test_degraded_failures(void **state)
     a = post(b, 0, "", "{}");
     UNTIL(b, is_heard(b, 1));
     caller_close(b->callers[1]);
-    UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"failed\""));
+    UNTIL(b, told(a, "HTTP/1.1 502") && told(a, "\"code\":\"UPSTREAM_ERROR\""));
     assert_true(told(a, "X-Tidemark-Degraded: store\r\n"));
 
     b->reply = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -682,6 +682,73 @@ static void test_degraded_failures(void **state)
     caller_close(b->callers[2]);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"failed\""));
     UNTIL(b, b->sides[0].gateway->running.n == 0);
+}
+
+#define KEY "Idempotency-Key: k\r\n"
+
+/* Whoever waits for the first event gets the same status, wherever; then the key is free. */
+static void test_a_failure_is_told_to_all_who_wait(void **state)
+{
+    struct bench *b = *state;
+    b->reply = NULL;
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    struct client *beside = post(b, 0, KEY, "{}"), *elsewhere = post(b, 1, KEY, "{}");
+    UNTIL(b, !list_empty(&b->sides[1].gateway->awaits));
+    turns(b, 20);
+    assert_false(told(a, "HTTP") || told(beside, "HTTP") || told(elsewhere, "HTTP"));
+    caller_close(b->callers[0]);
+    UNTIL(b, told(a, "HTTP/1.1 502") && told(beside, "HTTP/1.1 502"));
+    UNTIL(b, told(elsewhere, "HTTP/1.1 502"));
+    assert_true(told(elsewhere, "the upstream hung up without an answer"));
+    assert_int_equal(b->n_callers, 1);
+
+    b->reply = SSE_HEAD ONE;
+    a = post(b, 1, KEY, "{}");
+    UNTIL(b, told(a, "HTTP/1.1 200") && told(a, "data: one"));
+    assert_int_equal(b->n_callers, 2);
+}
+
+static void test_the_first_event_is_told_to_all_who_wait(void **state)
+{
+    struct bench *b = *state;
+    b->reply = SSE_HEAD;
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    struct client *elsewhere = post(b, 1, KEY, "{}");
+    UNTIL(b, !list_empty(&b->sides[1].gateway->awaits));
+    turns(b, 20);
+    assert_false(told(a, "HTTP") || told(elsewhere, "HTTP"));
+    caller_send(b->callers[0], ONE);
+    UNTIL(b, told(a, "data: one") && told(elsewhere, "data: one"));
+    assert_int_equal(b->n_callers, 1);
+}
+
+/* An answer of another kind is for who asked: the others ask themselves. */
+static void test_who_waited_for_what_passes_asks(void **state)
+{
+    struct bench *b = *state;
+    b->reply = NULL;
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    struct client *beside = post(b, 0, KEY, "{}"), *elsewhere = post(b, 1, KEY, "{}");
+    UNTIL(b, !list_empty(&b->sides[1].gateway->awaits));
+    b->reply = OTHER_HEAD "Content-Length: 2\r\n\r\n{}";
+    caller_send(b->callers[0], b->reply);
+    UNTIL(b, told(a, "HTTP/1.1 400") && told(beside, "HTTP/1.1 400"));
+    UNTIL(b, told(elsewhere, "HTTP/1.1 400"));
+    assert_in_range(b->n_callers, 2, 3);
+}
+
+/* A server that stops waits for nobody's first event. */
+static void test_waiting_ends_with_the_server(void **state)
+{
+    struct bench *b = *state;
+    b->reply = NULL;
+    post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    hang_up(post(b, 1, KEY, "{}"));
+    UNTIL(b, !list_empty(&b->sides[1].gateway->awaits));
 }
 
 /* Nobody else can have it: with the client, the upstream's work is for nothing. */
@@ -729,7 +796,7 @@ static void test_degraded_drain(void **state)
     UNTIL(b, is_heard(b, 1));
     gateway_drain(b->sides[0].gateway);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"orphaned\""));
-    UNTIL(b, told(c, "event: end\ndata: {\"reason\":\"orphaned\""));
+    UNTIL(b, told(c, "HTTP/1.1 503") && told(c, "\"code\":\"ORPHANED\""));
 }
 
 /* More than the client takes: the upstream waits. */
@@ -790,6 +857,10 @@ int main(void)
         T(test_degraded),
         T(test_no_degraded_keys),
         T(test_recovers),
+        T(test_a_failure_is_told_to_all_who_wait),
+        T(test_the_first_event_is_told_to_all_who_wait),
+        T(test_who_waited_for_what_passes_asks),
+        T(test_waiting_ends_with_the_server),
         T(test_degraded_failures),
         T(test_degraded_goes_with_its_client),
         T(test_degraded_stop),
