@@ -4,9 +4,11 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { createServer, request as httpRequest } from "node:http";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { defer } from "./lib/defer.mjs";
 import { randomness } from "./lib/rand.mjs";
 import { Running, run, tidemark } from "./lib/run.mjs";
 import { binary } from "./lib/server.mjs";
@@ -119,6 +121,36 @@ test("what was finished before a kill ends first, and the rest is a new session"
     assert.equal(stdout, "last\nnew\n");
     assert.equal(stderr.match(/: session [0-9a-f-]{36}$/gm).length, 2);
     assert.deepEqual(await saved(state), []);
+});
+
+// Such a proxy knows nothing of HTTP/2: a downlink, and an append for each line.
+test("behind a proxy of HTTP/1.1", async (t) => {
+    const server = await startSessions(t);
+    const { port } = new URL(server.base);
+    const paths = [];
+    const proxy = createServer((request, response) => {
+        const { method, url: path, headers } = request;
+        paths.push(path);
+        const onward = httpRequest({ port, method, path, headers }, (answer) => {
+            response.writeHead(answer.statusCode, answer.headers);
+            answer.pipe(response);
+        });
+        onward.on("error", () => response.destroy());
+        response.on("close", () => onward.destroy());
+        request.pipe(onward);
+    });
+    proxy.listen(0, "127.0.0.1");
+    await once(proxy, "listening");
+    defer(t, () => {
+        proxy.close();
+        proxy.closeAllConnections();
+    });
+    const base = `http://127.0.0.1:${proxy.address().port}`;
+    const { code, stdout, stderr } = await tidemark(t, chat({ base }), { input: "one\ntwo\n" });
+    assert.equal(code, 0, stderr);
+    assert.equal(stdout, "one\ntwo\n");
+    const appends = paths.filter((path) => path === "/tidemark.v1.SessionService/Append");
+    assert.ok(appends.length >= 3, "two lines and the end");
 });
 
 test("what stands in the way of a chat", async (t) => {
