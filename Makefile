@@ -15,7 +15,7 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
-PKGS    := libuv openssl libcurl jansson inih libxxhash lmdb libnghttp2 libprotobuf-c zlib hiredis sqlite3
+PKGS    := libuv openssl libcurl jansson libxxhash lmdb libnghttp2 libprotobuf-c zlib hiredis sqlite3
 VERSION := $(shell cat VERSION)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \

@@ -285,7 +285,7 @@ struct store {
      * the same. This is the producer that claims the server's own writes then (engine/writer.h),
      * drawn anew by each process, and how many it has claimed. */
     uint64_t author, claimed;
-    bool in_memory;       /* what it keeps takes memory, its own or Redis's: to be bounded */
+    bool in_memory; /* what it keeps takes memory, its own or Redis's: to be bounded */
     uint64_t refused[STORE_TROUBLE_KINDS]; /* operations that were answered so */
 };
 

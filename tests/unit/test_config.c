@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "caller_config.h"
 #include "cascade_config.h"
+#include "config_file.h"
 #include "route_config.h"
 #include "log_config.h"
 #include "pages_config.h"
@@ -699,16 +700,17 @@ static void headers_of_sections_are_checked(void **state)
 static void broken_lines_are_refused(void **state)
 {
     struct fixture *f = *state;
-    char text[1000];
+    static char text[CONFIG_LINE_MAX + 1000];
+    static const char too_long[] = "1: the line is longer than 65536 bytes";
     memset(text, 'x', sizeof text);
     memcpy(text, "data = ", 7);
-    assert_refused(f, str_of(text, sizeof text), "1: the line is longer than 199 bytes");
-    assert_refused(f, str_of(text, 200), "1: the line is longer than 199 bytes");
+    assert_refused(f, str_of(text, sizeof text), too_long);
+    assert_refused(f, str_of(text, CONFIG_LINE_MAX + 1), too_long);
     assert_refused(f, STR("store = memory\ndata = a\0b\n"), "2: the line holds a NUL byte");
     assert_refused(f, STR("store = memory\n[route /a\0b]\n"), "2: the line holds a NUL byte");
     assert_refused(f, STR("\0"), "1: the line holds a NUL byte");
     /* One that just fits is whole, with and without an end. */
-    for (size_t n = 190; n < 200; n++) {
+    for (size_t n = CONFIG_LINE_MAX - 5; n <= CONFIG_LINE_MAX; n++) {
         text[n] = '\n';
         for (size_t end = 0; end < 2; end++) {
             assert_int_equal(load_file(f, str_of(text, n + end)), 0);
@@ -718,11 +720,48 @@ static void broken_lines_are_refused(void **state)
         text[n] = 'x';
     }
     memcpy(text, "[route /", 8);
-    assert_refused(f, str_of(text, 1000), "1: the line is longer than 199 bytes");
+    assert_refused(f, str_of(text, sizeof text), too_long);
     text[180] = ']';
     assert_int_equal(load_file(f, str_of(text, 181)), ERR_SYNTAX);
     assert_non_null(strstr(f->why, ":1: [route /xxx"));
     assert_non_null(strstr(f->why, "]: the name is longer than 128 bytes"));
+}
+
+/* As files were read before there was a reader of our own. */
+static void lines_have_these_forms(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *line, *data;
+    } rows[] = {
+        {"data = a b", "a b"},
+        {"data=a", "a"},
+        {"data: a", "a"},
+        {"data : a = b", "a = b"},
+        {"data = a:b", "a:b"},
+        {"\t data \t=\t a \t", "a"},
+        {"data = a ; b", "a"},
+        {"data = a\t;b", "a"},
+        {"data = a;b", "a;b"},
+        {"data = a # b", "a # b"},
+        {"data =;b", ";b"},
+        {"data = a\r", "a"},
+        {"data = \"a\"", "\"a\""},
+        {"data = a\\", "a\\"},
+        {"; data = x\ndata = a", "a"},
+        {"  # data = x\ndata = a", "a"},
+        {"data = a\n  store = memory", "a"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(load_file(f, str_of_cstr(rows[i].line)), 0);
+        assert_string_equal(f->c.data, rows[i].data);
+        config_deinit(&f->c);
+    }
+    static const char form[] = "2: expected `name = value`";
+    assert_refused(f, STR("\nstore\n"), form);
+    assert_refused(f, STR("\n = memory\n"), form);
+    assert_refused(f, STR("\nstore ; = memory\n"), form);
+    assert_refused(f, STR("\n\xef\xbb\xbfstore\n"), form);
 }
 
 static void ten_thousand_sections_are_too_many(void **state)
@@ -1079,6 +1118,7 @@ int main(void)
         TEST(pages_are_read),
         TEST(the_socket_of_tools_is_found),
         TEST(secrets_come_from_the_environment_alone),
+        TEST(lines_have_these_forms),
         TEST(broken_lines_are_refused),
         TEST(a_file_that_cannot_be_read_is_named),
         TEST(values_are_checked),
