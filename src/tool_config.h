@@ -13,6 +13,7 @@ struct tool_config {
     char *input_schema; /* JSON text, an object; from a file if it was given as @FILE */
     char *capability;   /* NULL: anybody may */
     uint64_t timeout_ms, max_output, page_rows, page_bytes, parallel, max_memory;
+    uint64_t max_processes, max_cpu_ms;
 };
 
 extern const struct options tool_options;

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/rand.h"
+#include "base/units.h"
+#include "net/census.h"
 #include "net/loop.h"
 #include "net/process.h"
 
@@ -31,11 +33,17 @@
 #define SWEEP_ROUNDS  400 /* of looking for processes, at most */
 #define SWEEP_EMPTY   2   /* rounds that find none, and all is well: one might have just forked */
 #define SWEEP_REST_NS 2000000L
+#define CENSUS_MS     250
 
 struct children {
     struct loop *loop;
     uv_mutex_t lock; /* of `running`, which is looked at while processes are looked for */
     struct link running;
+    struct timer census_due;
+    uv_work_t census;
+    struct census_group *groups; /* of the census under way */
+    size_t n_groups;
+    bool counting; /* one is under way */
     bool freed;
 };
 
@@ -58,7 +66,9 @@ struct child {
     uv_work_t sweep;
     struct buf errors;
     siginfo_t how;
-    unsigned handles; /* that are not closed, and the sweep */
+    uint64_t max_processes, max_cpu_ms;
+    const char *bound; /* that it went beyond; NULL: none */
+    unsigned handles;  /* that are not closed, and the sweep */
     bool paused;
     bool cancelled; /* nothing is called any more */
     bool swept;     /* nothing of it runs any more */
@@ -81,7 +91,7 @@ struct launch {
     char *env[ENV_MAX];
     pid_t parent;
     int in, out, err;
-    uint64_t max_memory;
+    uint64_t max_memory, max_tasks, max_cpu_s;
     volatile int failed; /* errno, told in the memory that is shared */
 };
 
@@ -125,6 +135,10 @@ static _Noreturn void become(struct launch *l)
         close_others();
         limit(RLIMIT_CORE, 0);
         limit(RLIMIT_AS, l->max_memory);
+        if (l->max_tasks > 0)
+            limit(RLIMIT_NPROC, l->max_tasks);
+        if (l->max_cpu_s > 0)
+            limit(RLIMIT_CPU, l->max_cpu_s);
         forget_signals();
         execvpe(l->argv[0], (char *const *)l->argv, l->env);
     }
@@ -257,7 +271,7 @@ static void sweep(uv_work_t *w)
 
 static void children_unref(struct children *all)
 {
-    if (!all->freed || !list_empty(&all->running))
+    if (!all->freed || all->counting || !list_empty(&all->running))
         return;
     uv_mutex_destroy(&all->lock);
     free(all);
@@ -360,7 +374,8 @@ static void finish(struct child *c)
     bool exited = c->how.si_code == CLD_EXITED;
     struct child_end end = {.status = exited ? c->how.si_status : -1,
                             .signal = exited ? 0 : c->how.si_status,
-                            .errors = buf_str(&c->errors)};
+                            .errors = buf_str(&c->errors),
+                            .bound = c->bound};
     tap_close(&c->out);
     tap_close(&c->err);
     if (!c->cancelled)
@@ -436,6 +451,71 @@ void child_cancel(struct child *c)
         finish(c);
 }
 
+/* ---- counting ---- */
+
+static void count_all(uv_work_t *w)
+{
+    struct children *all = w->data;
+    census_take(all->groups, all->n_groups);
+}
+
+static struct child *find_first(struct children *all, pid_t pid)
+{
+    list_each (l, &all->running)
+        if (list_item(l, struct child, link)->pid == pid)
+            return list_item(l, struct child, link);
+    return NULL;
+}
+
+static void hold_to_bounds(struct child *c, const struct census_group *g)
+{
+    if (c->bound != NULL || c->over || c->cancelled || !c->exited.open)
+        return;
+    if (c->max_processes > 0 && g->processes > c->max_processes)
+        c->bound = "it had more processes than max-processes";
+    else if (c->max_cpu_ms > 0 && g->cpu_ms > c->max_cpu_ms)
+        c->bound = "it used more CPU time than max-cpu";
+    if (c->bound != NULL)
+        kill(-c->pid, SIGKILL); /* the sweep finds the others */
+}
+
+static void on_counted(uv_work_t *w, int status)
+{
+    struct children *all = w->data;
+    for (size_t i = 0; i < all->n_groups; i++) {
+        struct child *c = find_first(all, all->groups[i].first);
+        if (c != NULL && strcmp(c->mark, all->groups[i].mark) == 0)
+            hold_to_bounds(c, &all->groups[i]);
+    }
+    free(all->groups);
+    all->groups = NULL;
+    all->counting = false;
+    if (!all->freed && !list_empty(&all->running))
+        sched_start(&all->loop->sched, &all->census_due, CENSUS_MS);
+    children_unref(all);
+}
+
+static void census_begin(struct timer *t)
+{
+    struct children *all = container_of(t, struct children, census_due);
+    size_t n = 0;
+    list_each (l, &all->running)
+        n++;
+    if (n == 0)
+        return;
+    all->groups = mem_zalloc(n * sizeof *all->groups);
+    all->n_groups = 0;
+    list_each (l, &all->running) {
+        const struct child *c = list_item(l, struct child, link);
+        struct census_group *g = &all->groups[all->n_groups++];
+        g->first = c->pid;
+        memcpy(g->mark, c->mark, sizeof c->mark);
+    }
+    all->counting = true;
+    all->census.data = all;
+    uv_queue_work(&all->loop->uv, &all->census, count_all, on_counted);
+}
+
 /* ---- the beginning ---- */
 
 struct children *children_new(struct loop *loop)
@@ -443,6 +523,7 @@ struct children *children_new(struct loop *loop)
     struct children *all = mem_zalloc(sizeof *all);
     all->loop = loop;
     list_init(&all->running);
+    timer_init(&all->census_due, census_begin);
     uv_mutex_init(&all->lock); /* cannot fail on Linux */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     /* Whoever started us may have left it ignored: children would be gone before we have looked. */
@@ -456,6 +537,7 @@ void children_free(struct children *all)
         return;
     list_each_safe (l, &all->running)
         child_cancel(list_item(l, struct child, link));
+    timer_stop(&all->census_due);
     all->freed = true; /* from now on the last one takes it along */
     children_unref(all);
 }
@@ -574,20 +656,29 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
                         .output = setup->output,
                         .done = setup->done,
                         .ctx = setup->ctx,
+                        .max_processes = setup->max_processes,
+                        .max_cpu_ms = setup->max_cpu_ms,
                         .handles = 1}; /* until finish(), or until we know that it is of no use */
     struct launch l = {.argv = setup->argv,
                        .parent = getpid(),
                        .in = -1,
                        .out = -1,
                        .err = -1,
-                       .max_memory = setup->max_memory};
+                       .max_memory = setup->max_memory,
+                       .max_cpu_s = (setup->max_cpu_ms + SECOND_MS - 1) / SECOND_MS};
+    uint64_t tasks = setup->max_processes > 0 ? census_tasks() : 0;
+    if (tasks > 0)
+        l.max_tasks = tasks + setup->max_processes;
     list_init(&c->link);
     c->sweep.data = c;
     make_mark(c->mark);
     choose_env(&l, c->mark);
     int failed = start(c, &l, setup->input);
-    if (failed == 0)
+    if (failed == 0) {
+        if (!all->counting && !timer_running(&all->census_due))
+            sched_start(&all->loop->sched, &all->census_due, CENSUS_MS);
         return c;
+    }
     snprintf(why, size, "%s cannot be started: %s", setup->argv[0], strerror(failed));
     let_go(c);
     return NULL;

@@ -11,8 +11,13 @@
  * that. For the latter the process makes itself the one that orphans come to (a subreaper), and
  * looks among its children for those that it did not start: each is started with a mark in its
  * environment, and one with the mark of none that runs is taken for set adrift as well. So there is
- * one `struct children` in a process, and whoever uses it starts no processes in other ways. What
- * all processes of a child use together is not bounded, nor how many there are: only how long.
+ * one `struct children` in a process, and whoever uses it starts no processes in other ways.
+ *
+ * Each process has its limit of CPU time, and a limit of the user's processes keeps one that forks
+ * without end from taking more than there are on the machine at present, and as many as it may
+ * have (the system counts them for the user as a whole, and not for root). Besides, all that it
+ * started is counted a few times a second; a child that has too many, or has used too much CPU
+ * time with all of them together, is ended.
  *
  * Loop thread only. Starting waits until the program is loaded; nothing else here waits: processes
  * are looked for on a thread of libuv's. Linux only. */
@@ -40,6 +45,7 @@ struct child_end {
     int status;        /* of exit(); -1: a signal ended it */
     int signal;        /* 0: none did */
     struct str errors; /* what it wrote to standard error, at its end; lent */
+    const char *bound; /* static: which of its bounds ended it; NULL: none */
 };
 
 /* Lent for the call but for ctx. */
@@ -47,6 +53,8 @@ struct child_setup {
     const char *const *argv; /* its first is looked for in PATH; NULL behind the last */
     struct str input;
     uint64_t max_memory; /* bytes of address space that each process may have */
+    /* Of all its processes; 0: no bound. */
+    uint64_t max_processes, max_cpu_ms;
     /* What came on its standard output, lent. False: nothing more before child_resume. */
     bool (*output)(void *ctx, struct str bytes);
     /* All its output was given, and nothing of it runs any more. The child is gone. */

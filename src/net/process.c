@@ -22,26 +22,27 @@ static struct str read_file(pid_t pid, const char *file, char *out, size_t size)
     return str_of(out, n > 0 ? (size_t)n : 0);
 }
 
-/* `PID (NAME) STATE PARENT GROUP SESSION ...`, the start as the 22nd; the name may hold anything.
- */
+/* `PID (NAME) STATE PARENT GROUP SESSION ...`, four times of the CPU as the 14th to 17th, the
+ * start as the 22nd; the name may hold anything. */
 bool process_read(pid_t pid, struct process *out)
 {
     char text[TEXT_MAX], state;
     int parent, group, session;
-    unsigned long long start;
+    unsigned long long start, cpu[4];
     read_file(pid, "stat", text, sizeof text);
     const char *behind = strrchr(text, ')');
     if (behind == NULL ||
         sscanf(behind + 1,
-               " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-               &state, &parent, &group, &session, &start) != 5)
+               " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %llu %llu %llu %llu %*s %*s %*s %*s %llu",
+               &state, &parent, &group, &session, &cpu[0], &cpu[1], &cpu[2], &cpu[3], &start) != 9)
         return false;
     *out = (struct process){.pid = pid,
                             .parent = parent,
                             .group = group,
                             .session = session,
                             .ended = state == 'Z' || state == 'X',
-                            .start = start};
+                            .start = start,
+                            .cpu_ticks = cpu[0] + cpu[1] + cpu[2] + cpu[3]};
     return true;
 }
 

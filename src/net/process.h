@@ -11,8 +11,9 @@
 
 struct process {
     pid_t pid, parent, group, session;
-    bool ended;     /* and waits to be reaped */
-    uint64_t start; /* ticks since the boot: with the number, which process it is */
+    bool ended;         /* and waits to be reaped */
+    uint64_t start;     /* ticks since the boot: with the number, which process it is */
+    uint64_t cpu_ticks; /* of itself and of those that it has reaped */
 };
 
 /* False: there is none of that number, or we are not told. */

@@ -57,7 +57,9 @@ static void on_exit_of(void *ctx, const struct child_end *end)
     struct tool_run *run = c->run;
     char message[MESSAGE_MAX] = "";
     struct str said = last_line(end->errors);
-    if (end->signal != 0)
+    if (end->bound != NULL)
+        snprintf(message, sizeof message, "the command was ended: %s", end->bound);
+    else if (end->signal != 0)
         snprintf(message, sizeof message, "the command was ended by signal %d (%s)", end->signal,
                  strsignal(end->signal));
     else if (end->status != 0)
@@ -78,6 +80,8 @@ static void command_start(void *ctx, struct tool_run *run)
                            &(struct child_setup){.argv = (const char *const *)t->words,
                                                  .input = run->args,
                                                  .max_memory = t->config->max_memory,
+                                                 .max_processes = t->config->max_processes,
+                                                 .max_cpu_ms = t->config->max_cpu_ms,
                                                  .output = on_output,
                                                  .done = on_exit_of,
                                                  .ctx = c},

@@ -387,7 +387,7 @@ test("what a command leaves running goes with it", async (t) => {
     assert.deepEqual(childrenOf(server.pid), []);
 });
 
-test("a fork bomb is over when its time is", async (t) => {
+test("a fork bomb is over when its time is, or when it is too large", async (t) => {
     const folder = await tempFolder(t);
     // Bounded in depth, so that a failing test leaves the machine usable.
     const bomb = await script(
@@ -395,9 +395,13 @@ test("a fork bomb is over when its time is", async (t) => {
         "bomb",
         `n=\${1:-6}\n[ "$n" -gt 0 ] && { "$0" \$((n - 1)) & "$0" \$((n - 1)) & }\nsleep ${SLEEP.bomb}`,
     );
-    const server = await startPages(t, { "tool bomb": { command: bomb, timeout: "1s" } });
+    const server = await startPages(t, {
+        "tool bomb": { command: bomb, timeout: "1s", "max-processes": 10_000 },
+        "tool bounded": { command: bomb },
+    });
     const wire = await openWire(t, server);
     assertFailed(await wire.run("bomb"), /longer than 1000 ms/);
+    assertFailed(await wire.run("bounded"), /more processes than max-processes/);
     await until(() => processesWith(SLEEP.bomb).length === 0, "its sleepers to be ended");
     await until(() => processesWith(bomb).length === 0, "the bomb to be ended");
     assert.deepEqual(await wire.ask({ type: "ping" }), { type: "pong" });

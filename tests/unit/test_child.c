@@ -55,6 +55,7 @@ struct program {
     struct child *child;
     struct buf out, errors;
     struct child_end end;
+    uint64_t max_processes, max_cpu_ms;
     size_t enough; /* bytes behind which it is cancelled; 0: never */
     bool pauses;   /* behind each piece */
     bool paused, cancelled, done;
@@ -139,6 +140,8 @@ static void start_argv(struct world *w, struct program *p, const char *const *ar
                            &(struct child_setup){.argv = argv,
                                                  .input = STR("{\"a\":1}"),
                                                  .max_memory = max_memory,
+                                                 .max_processes = p->max_processes,
+                                                 .max_cpu_ms = p->max_cpu_ms,
                                                  .output = on_output,
                                                  .done = on_done,
                                                  .ctx = p},
@@ -294,6 +297,51 @@ static void test_no_privileges_and_no_core(void **state)
     assert_out(&p, "NoNewPrivs:\t1\n0\n");
     assert_int_equal(p.end.status, -1);
     assert_int_equal(p.end.signal, SIGSEGV);
+    deinit(&p);
+}
+
+/* Also those that leave the session, hide whose they are, or are orphans. */
+static void test_too_many_processes(void **state)
+{
+    struct world *w = *state;
+    pid_t pids[PIDS_MAX];
+    static const char *const scripts[] = {
+        "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & echo $! >> $1; done; wait",
+        "for i in 1 2 3 4 5 6 7 8 9; do setsid sleep 1000 & echo $! >> $1; done; wait",
+        "for i in 1 2 3 4 5 6 7 8 9; do"
+        " (setsid env -i sh -c 'echo $$ >> $0; exec sleep 1000' $1 &) done; sleep 1000",
+    };
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        struct program p = {.max_processes = 8};
+        run(w, &p, scripts[i]);
+        assert_non_null(p.end.bound);
+        assert_non_null(strstr(p.end.bound, "max-processes"));
+        assert_int_equal(p.end.signal, SIGKILL);
+        assert_none_left(w, read_pids(w, pids));
+        assert_int_equal(truncate(w->pids, 0), 0);
+        deinit(&p);
+    }
+}
+
+static void test_too_much_cpu(void **state)
+{
+    struct program alone = {.max_cpu_ms = 1000}, together = {.max_cpu_ms = 1000};
+    run(*state, &alone, "while :; do :; done");
+    assert_true(alone.end.bound != NULL || alone.end.signal == SIGKILL);
+    run(*state, &together, "for i in 1 2 3 4 5 6; do (while :; do :; done) & done; wait");
+    assert_non_null(together.end.bound);
+    assert_non_null(strstr(together.end.bound, "max-cpu"));
+    deinit(&alone);
+    deinit(&together);
+}
+
+static void test_within_its_bounds(void **state)
+{
+    struct program p = {.max_processes = 8, .max_cpu_ms = 10000};
+    run(*state, &p, "sleep 0.4 & sleep 0.4 & sleep 0.6; echo done");
+    assert_null(p.end.bound);
+    assert_int_equal(p.end.status, 0);
+    assert_true(contains(&p.out, "done\n"));
     deinit(&p);
 }
 
@@ -726,6 +774,9 @@ int main(int argc, char **argv)
         TEST(test_no_secrets),
         TEST(test_no_descriptors),
         TEST(test_no_privileges_and_no_core),
+        TEST(test_too_many_processes),
+        TEST(test_too_much_cpu),
+        TEST(test_within_its_bounds),
         TEST(test_cannot_be_started),
         TEST(test_cannot_be_watched),
         TEST(test_errors_are_the_last),
