@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cascade_config.h"
+#include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/units.h"
@@ -65,36 +66,30 @@ static int check_version(struct str value, char *reason, size_t size)
 
 /* ---- secrets ---- */
 
-static void forget(char **secret)
-{
-    if (*secret != NULL)
-        explicit_bzero(*secret, strlen(*secret));
-    free(*secret);
-    *secret = NULL;
-}
-
 void cascade_config_forget(struct cascade_config *c)
 {
-    forget(&c->csrf_token);
-    forget(&c->api_key);
+    env_secret_drop(&c->csrf_token);
+    env_secret_drop(&c->api_key);
 }
 
 static int take_variable(char **secret, const char *name,
                          int (*check)(struct str value, char *reason, size_t size), char *reason,
                          size_t size)
 {
-    const char *value = getenv(name);
-    char why[200] = "";
-    if (*secret != NULL || value == NULL || *value == '\0')
+    char why[200] = "", *value;
+    if (*secret != NULL)
         return 0;
-    int err = check(str_of_cstr(value), why, sizeof why);
-    if (err != 0) {
-        snprintf(reason, size, "%s cannot be used%s%s", name, *why ? ": " : "", why);
+    int err = env_secret_get(name, &value, reason, size);
+    if (err != 0 || value == NULL)
         return err;
+    err = check(str_of_cstr(value), why, sizeof why);
+    if (err == 0) {
+        *secret = value;
+        return 0;
     }
-    *secret = mem_alloc(strlen(value) + 1);
-    strcpy(*secret, value);
-    return 0;
+    snprintf(reason, size, "%s cannot be used%s%s", name, *why ? ": " : "", why);
+    env_secret_drop(&value);
+    return err;
 }
 
 /* ---- together ---- */

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/lane.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/units.h"
 #include "cascade_config.h"
 #include "engine/editor_state.h"
@@ -14,7 +15,6 @@
 #include "surface/gateway.h"
 
 #include <stdlib.h>
-#include <sys/prctl.h>
 
 static struct str text_or_none(const char *text)
 {
@@ -52,11 +52,9 @@ int cascade_host_init(struct cascade_host *h, const struct cascade_host_setup *s
     struct cascade_config *c = setup->config;
     bool discover = strcmp(c->target, CASCADE_DISCOVER) == 0;
     *h = (struct cascade_host){.lane = thread_lane_new(setup->loop, "cascade")};
-    if (h->lane == NULL || prctl(PR_SET_DUMPABLE, 0) != 0) {
-        lane_free(h->lane);
-        h->lane = NULL;
+    if (h->lane == NULL)
         return ERR_IO;
-    }
+    secret_shield(); /* it may find secrets, whatever the settings hold */
     h->state_file = find_state_file();
     h->cascade =
         cascade_new(&(struct cascade_setup){.sched = &setup->loop->sched,

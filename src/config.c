@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config.h"
+#include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "base/secret.h"
 #include "base/units.h"
 #include "caller_config.h"
 #include "cascade_config.h"
@@ -414,31 +416,31 @@ static int default_sections(struct config *c, char *why, size_t size)
 
 /* ---- secrets ---- */
 
-/* Flags and files show them to more eyes than the environment does. */
-static char *secret_of_env(const char *name)
+/* Flags show them to more eyes than the environment does. */
+static int load_secrets(struct config *c, char *why, size_t size)
 {
-    const char *value = getenv(name);
-    if (value == NULL || value[0] == '\0')
-        return NULL;
-    size_t n = strlen(value) + 1;
-    return memcpy(mem_alloc(n), value, n);
+    int err = env_secret_get("SSE_RESUME_SECRET", &c->resume_secret, why, size);
+    if (err == 0 && c->resume_secret == NULL)
+        err = env_secret_get("HMAC_SECRET", &c->resume_secret, why, size);
+    if (err == 0)
+        err = env_secret_get("SSE_RESUME_SECRET_PREVIOUS", &c->resume_secret_previous, why, size);
+    if (err == 0)
+        err = env_secret_get("ATD_CURSOR_SIGNING_KEY", &c->cursor_key, why, size);
+    return err;
 }
 
-static void load_secrets(struct config *c)
+/* There are secrets in the file (what came by the environment is shielded as it is), or programs
+ * are started, of the same user, who might look into the environment for others'. */
+static bool needs_shield(const struct config *c)
 {
-    c->resume_secret = secret_of_env("SSE_RESUME_SECRET");
-    if (c->resume_secret == NULL)
-        c->resume_secret = secret_of_env("HMAC_SECRET");
-    c->resume_secret_previous = secret_of_env("SSE_RESUME_SECRET_PREVIOUS");
-    c->cursor_key = secret_of_env("ATD_CURSOR_SIGNING_KEY");
-}
-
-static void forget_secret(char **secret)
-{
-    if (*secret)
-        explicit_bzero(*secret, strlen(*secret));
-    free(*secret);
-    *secret = NULL;
+    const struct poll_config *polls = c->polls.items;
+    const struct tool_config *tools = c->tools.items;
+    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL || c->cascade.n > 0;
+    for (size_t i = 0; i < c->polls.n; i++)
+        needs = needs || polls[i].headers.n > 0;
+    for (size_t i = 0; i < c->tools.n; i++)
+        needs = needs || tools[i].command.n > 0;
+    return needs;
 }
 
 /* ---- doubts ---- */
@@ -490,15 +492,21 @@ size_t config_doubts(const struct config *c, struct config_doubt out[CONFIG_DOUB
         {!embedded && changes(c, "sync"), {"sync", no_disk}},
         {!embedded && changes(c, "cache-bytes"), {"cache-bytes", no_disk}},
         {!embedded && changes(c, "disk-cap"), {"disk-cap", no_disk}},
+        {env_secret_file_is_open(c->tls_key),
+         {"tls-key", "is in a file that other users can read: chmod o-r"}},
         {embedded && bounds_a_buffer(c),
          {"buffer-max-events",
           "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` for them"}},
     };
-    _Static_assert(sizeof cases / sizeof *cases <= CONFIG_DOUBTS_MAX, "room for all");
+    _Static_assert(sizeof cases / sizeof *cases + ENV_SECRETS <= CONFIG_DOUBTS_MAX, "room for all");
     size_t n = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (cases[i].holds)
             out[n++] = cases[i].doubt;
+    for (size_t i = 0; env_secret_names[i] != NULL; i++)
+        if (env_secret_is_open(env_secret_names[i]))
+            out[n++] = (struct config_doubt){env_secret_names[i],
+                                             "is in a file that other users can read: chmod o-r"};
     return n;
 }
 
@@ -594,11 +602,14 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
     if (err != 0)
         return err;
     err = check_together(c, why, size);
+    if (err == 0)
+        err = load_secrets(c, why, size);
     if (err != 0) {
         config_deinit(c);
         return err;
     }
-    load_secrets(c);
+    if (needs_shield(c))
+        secret_shield();
     t->json = c->trace_form == CONFIG_TRACE_JSON;
     t->level = (enum trace_level)c->trace_level;
     warn_of_typos(t);
@@ -611,9 +622,9 @@ void config_deinit(struct config *c)
         cascade_config_forget(c->cascade.items);
     options_free(&options, c);
     sections_free(&kinds, c);
-    forget_secret(&c->resume_secret);
-    forget_secret(&c->resume_secret_previous);
-    forget_secret(&c->cursor_key);
+    env_secret_drop(&c->resume_secret);
+    env_secret_drop(&c->resume_secret_previous);
+    env_secret_drop(&c->cursor_key);
 }
 
 const struct options *config_options(void)

@@ -71,7 +71,7 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
 void config_deinit(struct config *c);
 
 /* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
-#define CONFIG_DOUBTS_MAX 16
+#define CONFIG_DOUBTS_MAX 32
 struct config_doubt {
     const char *setting, *why;
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* main.c -- finds the command that was asked for. */
+#include "base/env_secret.h"
+#include "base/secret.h"
 #include "base/suggest.h"
 #include "cmd/cmd.h"
 
@@ -91,7 +93,7 @@ int cmd_help(int argc, char **argv)
     return c ? c->run(2, (char *[]){argv[1], flag, NULL}) : refuse(argv[1]);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_overview(stderr);
@@ -103,4 +105,13 @@ int main(int argc, char **argv)
         return cmd_version(argc - 1, argv + 1);
     const struct command *c = find(argv[1]);
     return c ? c->run(argc - 1, argv + 1) : refuse(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    env_secrets_hide();
+    int status = run(argc, argv);
+    env_secrets_forget();
+    secret_unshield(); /* a sanitizer that looks for leaks at the end has to look into us */
+    return status;
 }

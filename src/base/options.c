@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 #include "base/buf.h"
+#include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -354,11 +355,28 @@ bool options_is_default(const struct options *o, const void *target, struct str 
     return *(const uint64_t *)field == fallback;
 }
 
+static int take_secret(const struct option_row *r, void *target, const char *variable, char *why,
+                       size_t size)
+{
+    char *value;
+    int err = env_secret_get(variable, &value, why, size);
+    if (err == 0 && value != NULL)
+        err = take(r, target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
+    env_secret_drop(&value);
+    return err;
+}
+
 int options_env(const struct options *o, void *target, char *why, size_t size)
 {
     for (size_t i = 0; i < o->n; i++) {
         char name[LABEL_MAX];
         env_name(o->rows[i].name, name);
+        if (o->rows[i].secret) {
+            int err = take_secret(&o->rows[i], target, name, why, size);
+            if (err != 0)
+                return err;
+            continue;
+        }
         const char *value = getenv(name);
         if (value == NULL || value[0] == '\0')
             continue;

@@ -54,7 +54,7 @@ struct option_row {
     bool zero_is_off;    /* 0 is taken although it is below min */
     bool required;       /* texts and lists: see options_missing */
     bool commas;         /* lists: commas separate items in the file and in flags, too */
-    bool secret;         /* errors do not repeat its value */
+    bool secret;         /* errors do not repeat its value; its variable may be NAME_FILE, too */
     const char *heading; /* help begins a new group with this row */
     /* Texts and list items only: 0, or ERR_SYNTAX, which is reported as "expected <value>" unless
      * the check put a reason of its own in `reason` (size bytes). */

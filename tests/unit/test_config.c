@@ -2,6 +2,7 @@
 #include "config.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/secret.h"
 #include "caller_config.h"
 #include "cascade_config.h"
 #include "config_file.h"
@@ -41,6 +42,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     config_deinit(&f->c);
+    secret_unshield();
     unlink(f->path);
     fclose(f->t.to);
     free(f->said);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/env_secret.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/secret.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_MAX_N 64
+
+const char *const env_secret_names[ENV_SECRETS + 1] = {
+    "SSE_RESUME_SECRET",
+    "SSE_RESUME_SECRET_PREVIOUS",
+    "HMAC_SECRET",
+    "ATD_CURSOR_SIGNING_KEY",
+    "TIDEMARK_STORE",
+    "TIDEMARK_TOKEN",
+    "WINDSURF_CSRF_TOKEN",
+    "WINDSURF_API_KEY",
+    NULL,
+};
+
+/* ---- the environment ---- */
+
+/* Where the entry of this name stands in environ; NULL: nowhere, or its value is empty. */
+static char **entry_of(const char *name)
+{
+    size_t n = strlen(name);
+    for (char **e = environ; *e != NULL; e++)
+        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=' && (*e)[n + 1] != '\0')
+            return e;
+    return NULL;
+}
+
+/* The old text is what /proc shows: it loses its value, and keeps its length. */
+static void move_entry(char **entry)
+{
+    size_t n = strlen(*entry) + 1;
+    char *old = *entry, *value = strchr(old, '=') + 1;
+    *entry = memcpy(secret_alloc(n), old, n);
+    explicit_bzero(value, strlen(value));
+}
+
+void env_secrets_hide(void)
+{
+    for (const char *const *name = env_secret_names; *name != NULL; name++) {
+        char **entry = entry_of(*name);
+        if (entry != NULL)
+            move_entry(entry);
+    }
+}
+
+void env_secrets_forget(void)
+{
+    for (const char *const *name = env_secret_names; *name != NULL; name++) {
+        char **entry = entry_of(*name);
+        if (entry != NULL)
+            explicit_bzero(strchr(*entry, '=') + 1, strlen(*entry) - strlen(*name) - 1);
+    }
+}
+
+/* ---- files ---- */
+
+static const char *file_of(const char *name)
+{
+    char variable[NAME_MAX_N + 8];
+    snprintf(variable, sizeof variable, "%.*s_FILE", NAME_MAX_N, name);
+    const char *path = getenv(variable);
+    return path != NULL && *path != '\0' ? path : NULL;
+}
+
+static int fail(const char *name, const char *path, const char *what, char *why, size_t size)
+{
+    snprintf(why, size, "%s_FILE: %.200s %s", name, path, what);
+    return ERR_SYNTAX;
+}
+
+static int read_secret(const char *name, const char *path, char **out, char *why, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return fail(name, path, strerror(errno), why, size);
+    char *text = secret_alloc(ENV_SECRET_MAX + 1);
+    setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
+    size_t n = fread(text, 1, ENV_SECRET_MAX + 1, f);
+    const char *wrong = ferror(f) ? strerror(errno) : NULL;
+    fclose(f);
+    if (wrong == NULL && n > ENV_SECRET_MAX)
+        wrong = "has more than 64 KiB";
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    if (wrong == NULL && n == 0)
+        wrong = "is empty";
+    if (wrong == NULL && memchr(text, '\0', n) != NULL)
+        wrong = "holds a NUL byte";
+    if (wrong == NULL) {
+        *out = mem_zalloc(n + 1);
+        memcpy(*out, text, n);
+    }
+    secret_free(text, ENV_SECRET_MAX + 1);
+    return wrong == NULL ? 0 : fail(name, path, wrong, why, size);
+}
+
+int env_secret_get(const char *name, char **out, char *why, size_t size)
+{
+    const char *value = getenv(name), *path = file_of(name);
+    *out = NULL;
+    if (value != NULL && *value != '\0' && path != NULL) {
+        snprintf(why, size, "%s and %s_FILE are both set; one of them is enough", name, name);
+        return ERR_SYNTAX;
+    }
+    if (path != NULL)
+        return read_secret(name, path, out, why, size);
+    if (value != NULL && *value != '\0') {
+        size_t n = strlen(value) + 1;
+        *out = memcpy(mem_alloc(n), value, n);
+    }
+    return 0;
+}
+
+void env_secret_drop(char **secret)
+{
+    if (*secret != NULL)
+        explicit_bzero(*secret, strlen(*secret));
+    free(*secret);
+    *secret = NULL;
+}
+
+bool env_secret_file_is_open(const char *path)
+{
+    struct stat st;
+    return path != NULL && stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0;
+}
+
+bool env_secret_is_open(const char *name)
+{
+    return env_secret_file_is_open(file_of(name));
+}
