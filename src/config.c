@@ -174,21 +174,21 @@ static const struct option_row rows[] = {
          "localhost and addresses; may be given many times. Metrics, logs, tools and the Lab "
          "answer to no others, so that a site cannot point its own name at this server."},
 
-    {ROW("retain-events", OPTION_NUMBER, retain_events), .heading = "Retention", .fallback = "0",
-     .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
+    {ROW("retain-events", OPTION_NUMBER, retain_events), .live = true, .heading = "Retention",
+     .fallback = "0", .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
      .help = "So many of a stream's newest events are kept, and older ones are trimmed from its "
              "front, unless the stream asks for something else. 0 keeps all."},
-    {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .fallback = "0", .value = "SIZE",
+    {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .live = true, .fallback = "0", .value = "SIZE",
      BETWEEN(0, 1024 * 1024 * GIB),
      .help = "The same by bytes; the newest event is kept whatever its size. 0 sets no bound."},
-    {ROW("retain-age", OPTION_DURATION, retain_age_ms), .fallback = "0", .value = "TIME",
-     BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
+    {ROW("retain-age", OPTION_DURATION, retain_age_ms), .live = true, .fallback = "0",
+     .value = "TIME", BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
      .help = "The same by age: an event is kept for this time. 0 sets no bound."},
 
-    {ROW("max-connections", OPTION_NUMBER, max_connections), .heading = "Limits",
+    {ROW("max-connections", OPTION_NUMBER, max_connections), .live = true, .heading = "Limits",
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
      .help = "Connections open at the same time; further ones are answered 503."},
-    {ROW("max-streams", OPTION_NUMBER, max_streams), .fallback = "100", .value = "N",
+    {ROW("max-streams", OPTION_NUMBER, max_streams), .live = true, .fallback = "100", .value = "N",
      BETWEEN(1, 10000),
      .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "
              "further ones are refused."},
@@ -204,32 +204,33 @@ static const struct option_row rows[] = {
      BETWEEN(KIB, 64 * MIB),
      .help = "The most bytes that one catch-up answer carries; clients go on from where it ends."},
 
-    {ROW("head-timeout", OPTION_DURATION, head_timeout_ms), .heading = "Timeouts",
+    {ROW("head-timeout", OPTION_DURATION, head_timeout_ms), .live = true, .heading = "Timeouts",
      .fallback = "10s", .value = "TIME", BETWEEN(100, 10 * MINUTE_MS),
      .help = "How long the head of a request may take to arrive."},
-    {ROW("idle-timeout", OPTION_DURATION, idle_timeout_ms), .fallback = "60s", .value = "TIME",
-     BETWEEN(100, DAY_MS), .help = "How long a connection may stay open between two requests."},
-    {ROW("body-timeout", OPTION_DURATION, body_timeout_ms), .fallback = "10s", .value = "TIME",
-     BETWEEN(100, 10 * MINUTE_MS),
+    {ROW("idle-timeout", OPTION_DURATION, idle_timeout_ms), .live = true, .fallback = "60s",
+     .value = "TIME", BETWEEN(100, DAY_MS),
+     .help = "How long a connection may stay open between two requests."},
+    {ROW("body-timeout", OPTION_DURATION, body_timeout_ms), .live = true, .fallback = "10s",
+     .value = "TIME", BETWEEN(100, 10 * MINUTE_MS),
      .help = "In this time a request body must bring at least body-rate-min bytes."},
-    {ROW("body-rate-min", OPTION_SIZE, body_rate_min), .fallback = "1k", .value = "SIZE",
-     BETWEEN(1, MIB), .help = "See body-timeout."},
-    {ROW("write-timeout", OPTION_DURATION, write_timeout_ms), .fallback = "60s", .value = "TIME",
-     BETWEEN(100, HOUR_MS),
+    {ROW("body-rate-min", OPTION_SIZE, body_rate_min), .live = true, .fallback = "1k",
+     .value = "SIZE", BETWEEN(1, MIB), .help = "See body-timeout."},
+    {ROW("write-timeout", OPTION_DURATION, write_timeout_ms), .live = true, .fallback = "60s",
+     .value = "TIME", BETWEEN(100, HOUR_MS),
      .help = "After this time a client that takes nothing of its answer is disconnected."},
-    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .fallback = "10s", .value = "TIME",
-     BETWEEN(0, HOUR_MS),
+    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .live = true, .fallback = "10s",
+     .value = "TIME", BETWEEN(0, HOUR_MS),
      .help = "When the server is stopped, how long requests under way may take to finish."},
 
-    {ROW("long-poll-timeout", OPTION_DURATION, long_poll_timeout_ms), .heading = "Live reads",
-     .fallback = "4s", .value = "TIME", BETWEEN(100, 5 * MINUTE_MS),
+    {ROW("long-poll-timeout", OPTION_DURATION, long_poll_timeout_ms), .live = true,
+     .heading = "Live reads", .fallback = "4s", .value = "TIME", BETWEEN(100, 5 * MINUTE_MS),
      .help = "How long a long-poll waits for news before it is answered without any."},
-    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms), .fallback = "10s", .value = "TIME",
-     BETWEEN(100, HOUR_MS), .zero_is_off = true,
+    {ROW("heartbeat", OPTION_DURATION, heartbeat_ms), .live = true, .fallback = "10s",
+     .value = "TIME", BETWEEN(100, HOUR_MS), .zero_is_off = true,
      .help = "How often a quiet SSE answer carries a comment, so that nothing on the way takes it "
              "for dead. 0 sends none."},
-    {ROW("sse-lifetime", OPTION_DURATION, sse_lifetime_ms), .fallback = "60s", .value = "TIME",
-     BETWEEN(100, DAY_MS),
+    {ROW("sse-lifetime", OPTION_DURATION, sse_lifetime_ms), .live = true, .fallback = "60s",
+     .value = "TIME", BETWEEN(100, DAY_MS),
      .help = "After this time a live SSE answer ends and the client connects again from where it "
              "was."},
 
@@ -253,9 +254,9 @@ static const struct option_row rows[] = {
     {ROW("allow-loopback-targets", OPTION_BOOL, allow_loopback_targets), .fallback = "no",
      .help = "Whether they may reach other servers on this machine. They never reach this one."},
 
-    {ROW("trace", OPTION_CHOICE, trace_form), .heading = "Traces", .fallback = "human",
-     .value = "human|json", .help = "How lines on standard error look."},
-    {ROW("trace-level", OPTION_CHOICE, trace_level), .fallback = "info",
+    {ROW("trace", OPTION_CHOICE, trace_form), .live = true, .heading = "Traces",
+     .fallback = "human", .value = "human|json", .help = "How lines on standard error look."},
+    {ROW("trace-level", OPTION_CHOICE, trace_level), .live = true, .fallback = "info",
      .value = "error|warn|info|debug",
      .help = "How much is said there: this level and those before it."},
 };
@@ -588,7 +589,7 @@ static void warn_of_typos(const struct trace *t)
               TRACE_STR("place", STR("the environment")));
 }
 
-int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size)
+static int load_all(struct config *c, int argc, char **argv, char *why, size_t size)
 {
     /* Once without the file, to learn which it is: the flags that come after it name it. */
     int err = load_sources(c, NULL, argc, argv, why, size);
@@ -610,9 +611,72 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
     }
     if (needs_shield(c))
         secret_shield();
+    return 0;
+}
+
+void config_tune_trace(const struct config *c, struct trace *t)
+{
     t->json = c->trace_form == CONFIG_TRACE_JSON;
     t->level = (enum trace_level)c->trace_level;
+}
+
+int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size)
+{
+    int err = load_all(c, argc, argv, why, size);
+    if (err != 0)
+        return err;
+    config_tune_trace(c, t);
     warn_of_typos(t);
+    return 0;
+}
+
+/* ---- changes ---- */
+
+static void add_name(char *names, const char *open, const char *name, const char *close)
+{
+    size_t n = strlen(names);
+    snprintf(names + n, CONFIG_NAMES_MAX - n, "%s%s%s%s", n > 0 ? ", " : "", open, name, close);
+}
+
+static void compare_secrets(const struct config *c, const struct config *fresh, char *names)
+{
+    const struct {
+        const char *name, *now, *then;
+    } secrets[] = {
+        {"SSE_RESUME_SECRET", c->resume_secret, fresh->resume_secret},
+        {"SSE_RESUME_SECRET_PREVIOUS", c->resume_secret_previous, fresh->resume_secret_previous},
+        {"ATD_CURSOR_SIGNING_KEY", c->cursor_key, fresh->cursor_key}};
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        const char *a = secrets[i].now, *b = secrets[i].then;
+        if (a == NULL || b == NULL ? a != b : strcmp(a, b) != 0)
+            add_name(names, "", secrets[i].name, "");
+    }
+}
+
+int config_reload(struct config *c, int argc, char **argv, struct config_change *out, char *why,
+                  size_t size)
+{
+    *out = (struct config_change){0};
+    int err = load_all(&out->before, argc, argv, why, size);
+    if (err != 0)
+        return err;
+    for (size_t i = 0; i < options.n; i++) {
+        const struct option_row *r = &options.rows[i];
+        if (option_same(r, c, &out->before))
+            continue;
+        add_name(r->live ? out->taken : out->restart, "", r->name, "");
+        if (r->live)
+            option_swap(r, c, &out->before);
+    }
+    for (size_t i = 0; i < kinds.n; i++) {
+        if (sections_same(&kinds.rows[i], c, &out->before))
+            continue;
+        out->callers |= i == KIND_CALLER;
+        add_name(i == KIND_CALLER ? out->taken : out->restart, "[", kinds.rows[i].word, "]");
+    }
+    if (out->callers)
+        sections_swap(&kinds.rows[KIND_CALLER], c, &out->before);
+    compare_secrets(c, &out->before, out->restart);
     return 0;
 }
 

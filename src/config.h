@@ -70,6 +70,23 @@ struct config {
 int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size);
 void config_deinit(struct config *c);
 
+/* How *t is to speak. */
+void config_tune_trace(const struct config *c, struct trace *t);
+
+/* Reads everything again, as config_load has with the same arguments, and takes over into *c what
+ * may change while a server runs (`live` in the tables, and the callers). ERR_SYNTAX with a
+ * sentence in why, and nothing has changed. Otherwise config_deinit of out->before is due: it holds
+ * what *c had before, and texts that somebody may still have from there. */
+#define CONFIG_NAMES_MAX 1024
+struct config_change {
+    char taken[CONFIG_NAMES_MAX];   /* what is in use now, with commas between names */
+    char restart[CONFIG_NAMES_MAX]; /* what has changed and needs a restart */
+    bool callers;                   /* those are among what was taken */
+    struct config before;
+};
+int config_reload(struct config *c, int argc, char **argv, struct config_change *out, char *why,
+                  size_t size);
+
 /* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
 #define CONFIG_DOUBTS_MAX 32
 struct config_doubt {

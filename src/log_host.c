@@ -26,6 +26,13 @@ int log_host_init(struct log_host *h, const struct config *config, struct loop *
     return 0;
 }
 
+void log_host_tune(struct log_host *h, const struct config *config)
+{
+    if (h->logs != NULL)
+        logs_set_times(h->logs, config->long_poll_timeout_ms, config->heartbeat_ms,
+                       config->sse_lifetime_ms);
+}
+
 void log_host_stop(struct log_host *h, void (*stopped)(void *ctx), void *ctx)
 {
     if (h->logs == NULL)

@@ -18,6 +18,9 @@ struct log_host {
 int log_host_init(struct log_host *h, const struct config *config, struct loop *loop,
                   struct http *http);
 
+/* Other times for readers that come from now on. */
+void log_host_tune(struct log_host *h, const struct config *config);
+
 /* No exchange is left. stopped() may come from within this call; then log_host_deinit is due. */
 void log_host_stop(struct log_host *h, void (*stopped)(void *ctx), void *ctx);
 void log_host_deinit(struct log_host *h);

@@ -2,12 +2,10 @@
 #include "server.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "caller_config.h"
 #include "config.h"
 #include "engine/instances.h"
 #include "engine/subscription.h"
 #include "http/fetch.h"
-#include "http/principal.h"
 #include "lab_config.h"
 #include "net/listener.h"
 #include "net/tls.h"
@@ -212,15 +210,9 @@ void server_drain(struct server *s, struct str why)
         stop_surfaces(s);
 }
 
-/* New connections only: those under way have nothing to gain. */
 static void on_hangup(uv_signal_t *handle, int number)
 {
-    struct server *s = handle->data;
-    char why[512];
-    if (tls_reload(s->tls, why, sizeof why) == 0)
-        trace(s->trace, TLS_RELOADED, TRACE_STR("file", str_of_cstr(s->config->tls_cert)));
-    else
-        trace(s->trace, TLS_KEPT, TRACE_STR("error", str_of_cstr(why)));
+    server_reload(handle->data);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -248,26 +240,6 @@ static void init_subscriptions(struct server *s)
         .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
     http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle,
                &s->subscriptions_surface);
-}
-
-static void init_principals(struct server *s)
-{
-    const struct section_list *callers = &s->config->callers;
-    const struct caller_config *c = callers->items;
-    size_t n = 0;
-    if (callers->n == 0)
-        return;
-    for (size_t i = 0; i < callers->n; i++)
-        n += c[i].capabilities.n;
-    struct str *texts = s->capabilities = mem_alloc((n + 1) * sizeof *texts);
-    s->http.principals = s->principals = principals_new();
-    for (size_t i = 0; i < callers->n; i++) {
-        const struct option_list *words = &c[i].capabilities;
-        struct principal p = {str_of_cstr(c[i].name), texts, words->n};
-        for (size_t k = 0; k < words->n; k++)
-            *texts++ = str_of_cstr(words->items[k]);
-        principals_add(s->principals, c[i].token_sha256, p);
-    }
 }
 
 static struct str text_or_none(const char *text)
@@ -474,8 +446,7 @@ static void init_signals(struct server *s)
     s->on_term.data = s->on_int.data = s->on_hup.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
-    if (s->tls != NULL)
-        uv_signal_start(&s->on_hup, on_hangup, SIGHUP);
+    uv_signal_start(&s->on_hup, on_hangup, SIGHUP);
     uv_unref((uv_handle_t *)&s->on_hup);
 }
 
@@ -522,7 +493,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
     init_subscriptions(s);
-    init_principals(s);
+    reload_principals(s);
     init_sessions(s);
     init_polls(s);
     init_signals(s);
@@ -566,7 +537,6 @@ int server_deinit(struct server *s)
     tls_unref(s->tls);
     free(s->listeners);
     free(s->own.ports);
-    principals_free(s->principals);
-    free(s->capabilities);
+    reload_deinit(s);
     return err;
 }

@@ -11,6 +11,7 @@
 #include "log_host.h"
 #include "storage.h"
 #include "lab_host.h"
+#include "reload.h"
 #include "session_host.h"
 #include "tool_host.h"
 #include "surface/durable.h"
@@ -57,7 +58,8 @@ struct server {
     struct lab_host lab; /* lab.lab == NULL: none */
     struct tool_host tools;
     struct watch watch;
-    struct tls *tls; /* for TCP listeners; NULL: plain */
+    struct reload reload; /* set by whoever wants it, once it is initialised */
+    struct tls *tls;      /* for TCP listeners; NULL: plain */
     struct listener **listeners;
     size_t n_listeners;
     struct addr_own own; /* their ports */

@@ -366,6 +366,47 @@ static int take_secret(const struct option_row *r, void *target, const char *var
     return err;
 }
 
+static bool text_same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool list_same(const struct option_list *a, const struct option_list *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++)
+        same = strcmp(a->items[i], b->items[i]) == 0;
+    return same;
+}
+
+bool option_same(const struct option_row *r, const void *a, const void *b)
+{
+    const void *x = (const char *)a + r->field, *y = (const char *)b + r->field;
+    switch (r->type) {
+    case OPTION_BOOL: return *(const bool *)x == *(const bool *)y;
+    case OPTION_TEXT: return text_same(*(char *const *)x, *(char *const *)y);
+    case OPTION_LIST: return list_same(x, y);
+    case OPTION_CHOICE: return *(const int *)x == *(const int *)y;
+    default: return *(const uint64_t *)x == *(const uint64_t *)y;
+    }
+}
+
+void option_swap(const struct option_row *r, void *a, void *b)
+{
+    static const size_t sizes_of[] = {[OPTION_BOOL] = sizeof(bool),
+                                      [OPTION_TEXT] = sizeof(char *),
+                                      [OPTION_LIST] = sizeof(struct option_list),
+                                      [OPTION_NUMBER] = sizeof(uint64_t),
+                                      [OPTION_SIZE] = sizeof(uint64_t),
+                                      [OPTION_DURATION] = sizeof(uint64_t),
+                                      [OPTION_CHOICE] = sizeof(int)};
+    char *x = (char *)a + r->field, *y = (char *)b + r->field, kept[sizeof(struct option_list)];
+    size_t n = sizes_of[r->type];
+    memcpy(kept, x, n);
+    memcpy(x, y, n);
+    memcpy(y, kept, n);
+}
+
 int options_env(const struct options *o, void *target, char *why, size_t size)
 {
     for (size_t i = 0; i < o->n; i++) {

@@ -55,6 +55,7 @@ struct option_row {
     bool required;       /* texts and lists: see options_missing */
     bool commas;         /* lists: commas separate items in the file and in flags, too */
     bool secret;         /* errors do not repeat its value; its variable may be NAME_FILE, too */
+    bool live;           /* may change while its program runs */
     const char *heading; /* help begins a new group with this row */
     /* Texts and list items only: 0, or ERR_SYNTAX, which is reported as "expected <value>" unless
      * the check put a reason of its own in `reason` (size bytes). */
@@ -83,6 +84,11 @@ int options_set(const struct options *o, void *target, struct str key, struct st
 
 /* Of a text or a quantity of the table: is it what its default says? */
 bool options_is_default(const struct options *o, const void *target, struct str name);
+
+/* Of one setting in two targets of a table: whether they are the same, and the one for the other.
+ */
+bool option_same(const struct option_row *r, const void *a, const void *b);
+void option_swap(const struct option_row *r, void *a, void *b);
 
 /* Whether the table has a setting of this name. */
 bool options_has(const struct options *o, struct str name);

@@ -43,6 +43,39 @@ void *sections_find(const struct section_kind *kind, void *target, struct str na
     return NULL;
 }
 
+static bool is_forgotten(const struct option_row *r, const void *settings)
+{
+    return r->secret && r->type == OPTION_TEXT &&
+           *(char *const *)((const char *)settings + r->field) == NULL;
+}
+
+static bool section_same(const struct section_kind *kind, void *a, void *b)
+{
+    char **name = name_of(kind, a), **other = name_of(kind, b);
+    bool same = name == NULL || strcmp(*name, *other) == 0;
+    for (size_t i = 0; same && i < kind->options->n; i++) {
+        const struct option_row *r = &kind->options->rows[i];
+        same = is_forgotten(r, a) || option_same(r, a, b);
+    }
+    return same;
+}
+
+bool sections_same(const struct section_kind *kind, void *a, void *b)
+{
+    const struct section_list *x = list_of(kind, a), *y = list_of(kind, b);
+    bool same = x->n == y->n;
+    for (size_t i = 0; same && i < x->n; i++)
+        same = section_same(kind, item(kind, x, i), item(kind, y, i));
+    return same;
+}
+
+void sections_swap(const struct section_kind *kind, void *a, void *b)
+{
+    struct section_list *x = list_of(kind, a), *y = list_of(kind, b), kept = *x;
+    *x = *y;
+    *y = kept;
+}
+
 /* ---- kinds ---- */
 
 static const struct section_kind *find_kind(const struct section_kinds *k, struct str word)

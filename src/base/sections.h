@@ -61,6 +61,12 @@ int section_finish(const struct section *s, char *why, size_t size);
 /* The settings of the section of this name; NULL: there is none. */
 void *sections_find(const struct section_kind *kind, void *target, struct str name);
 
+/* Whether two targets have the same sections of this kind. A secret that the first has forgotten
+ * meanwhile is no difference. */
+bool sections_same(const struct section_kind *kind, void *a, void *b);
+/* Those of the one for those of the other. */
+void sections_swap(const struct section_kind *kind, void *a, void *b);
+
 /* `route /chat`, as it stands between the brackets, cut to fit. */
 #define SECTION_LABEL_MAX 256
 void section_label(const struct section *s, char out[SECTION_LABEL_MAX]);

@@ -68,7 +68,7 @@ struct site {
     struct lab_host host;
     struct listener *listener;
     struct timer drain_limit;
-    uv_signal_t on_term, on_int;
+    uv_signal_t on_term, on_int, on_hup;
     bool ending;
 };
 
@@ -92,6 +92,7 @@ static void on_lab_stopped(void *ctx)
     timer_stop(&s->drain_limit);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->on_hup, NULL);
 }
 
 static void on_idle(struct http *http)
@@ -132,9 +133,11 @@ static void init_signals(struct site *s)
     signal(SIGPIPE, SIG_IGN);
     uv_signal_init(&s->loop.uv, &s->on_term);
     uv_signal_init(&s->loop.uv, &s->on_int);
-    s->on_term.data = s->on_int.data = s;
+    uv_signal_init(&s->loop.uv, &s->on_hup);
+    s->on_term.data = s->on_int.data = s->on_hup.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
+    uv_signal_start(&s->on_hup, on_signal, SIGHUP); /* its terminal was closed */
 }
 
 /* ---- where it listens ---- */

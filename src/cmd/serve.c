@@ -25,6 +25,8 @@ int cmd_serve(int argc, char **argv)
     struct server server;
     err = server_init(&server, &config, &t);
     if (err == 0) {
+        server.reload =
+            (struct reload){.config = &config, .trace = &t, .argc = argc - 1, .argv = argv + 1};
         server_run(&server);
         common_block_ending();
         err = server_deinit(&server);

@@ -490,6 +490,11 @@ void gateway_mount(struct gateway *g, struct http *http)
         http_route(http, g->routes[i].path, handle, &g->routes[i]);
 }
 
+void gateway_set_heartbeat(struct gateway *g, uint64_t heartbeat_ms)
+{
+    g->setup.heartbeat_ms = heartbeat_ms;
+}
+
 uint64_t gateway_degraded(const struct gateway *g)
 {
     return g->events.counts[GATEWAY_DEGRADED].n;

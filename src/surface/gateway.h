@@ -52,6 +52,9 @@ struct gateway_setup {
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
 void gateway_mount(struct gateway *g, struct http *http);
 
+/* For answers that begin from now on. */
+void gateway_set_heartbeat(struct gateway *g, uint64_t heartbeat_ms);
+
 /* Answers that were passed on unrecorded, so far. */
 uint64_t gateway_degraded(const struct gateway *g);
 

@@ -26,6 +26,10 @@ struct logs_setup {
 struct logs *logs_new(const struct logs_setup *setup);
 void logs_mount(struct logs *l, struct http *http);
 
+/* For readers that come from now on. */
+void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms,
+                    uint64_t sse_lifetime_ms);
+
 /* No exchange is left. stopped() comes when the lane has nothing of ours any more, maybe from
  * within this call; then logs_free is due. */
 void logs_stop(struct logs *l, void (*stopped)(void *ctx), void *ctx);

@@ -111,6 +111,12 @@ static void look(struct status *s)
         look_at_store(s);
 }
 
+void status_reloaded(struct status *s, bool failed)
+{
+    gauge_set(&s->gauges[STATUS_RELOAD_FAILED], failed);
+    gauge_set(&s->gauges[STATUS_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
+}
+
 void status_doubt(struct status *s, struct str setting)
 {
     gauge_set(family_gauge(s->doubts, &setting), 1);

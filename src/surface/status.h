@@ -21,6 +21,7 @@ struct store;
     X(INFLIGHT_BYTES, "inflight_bytes", "Bytes of request bodies held in memory")                  \
     X(DRAINING, "draining", "1 while the server is being stopped")                                 \
     X(READY, "ready", "1 while /readyz says so")                                                   \
+    X(RELOAD_FAILED, "reload_failed", "1 if the last SIGHUP met settings that are no good")        \
     X(STARTED, "start_time_seconds", "Unix time of the start")                                     \
     X(MEMORY, "resident_memory_bytes", "Memory that the process takes")                            \
     X(STORE_UNRESTED, "store_unrested_bytes", "Bytes of events that no checkpoint has taken yet")  \
@@ -56,6 +57,8 @@ void status_init(struct status *s);
 /* A setting that is not as good as it could be: a gauge of its name
  * says so. */
 void status_doubt(struct status *s, struct str setting);
+
+void status_reloaded(struct status *s, bool failed);
 
 /* Mounted at the three of them; exact, so that /metricsX is nothing. */
 void status_handle(void *status, struct exchange *x);

@@ -53,6 +53,10 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(TLS_REFUSED, TRACE_ERROR, "cannot speak TLS: {}")                                            \
     X(TLS_RELOADED, TRACE_INFO, "SIGHUP: new connections get the certificate in {}")               \
     X(TLS_KEPT, TRACE_ERROR, "SIGHUP: the certificate in use stays: {}")                           \
+    X(RELOADED, TRACE_INFO, "SIGHUP: in use now: {}")                                              \
+    X(RELOAD_SAME, TRACE_INFO, "SIGHUP: {}")                                                       \
+    X(RELOAD_LATER, TRACE_WARN, "SIGHUP: changed, but needs a restart: {}")                        \
+    X(RELOAD_KEPT, TRACE_ERROR, "SIGHUP: the settings in use stay: {}")                            \
     X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
     X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \

@@ -1073,6 +1073,50 @@ static void the_document_has_every_setting(void **state)
     assert_int_equal(rows, settings); /* more: one stayed behind that is no setting any more */
 }
 
+/* What stands there between "take effect at once:" and the callers. */
+static void the_document_names_what_can_change(void **state)
+{
+    char *document = read_document(), name[80];
+    char *from = strstr(document, "take effect at once:"),
+         *to = strstr(document, "sections `[caller");
+    assert_true(from != NULL && to != NULL);
+    *to = '\0';
+    size_t live = 0, ticks = 0;
+    for (size_t i = 0; i < config_options()->n; i++) {
+        const struct option_row *r = &config_options()->rows[i];
+        snprintf(name, sizeof name, "`%s`", r->name);
+        live += r->live;
+        if ((strstr(from, name) != NULL) != r->live)
+            fail_msg("%s is%s live", r->name, r->live ? "" : " not");
+    }
+    for (const char *at = from; (at = strchr(at, '`')) != NULL; at++)
+        ticks++;
+    assert_int_equal(ticks, 2 * live);
+    free(document);
+}
+
+static void a_reload_takes_what_is_live(void **state)
+{
+    struct fixture *f = *state;
+    struct config_change change;
+    char *argv[] = {(char *)"--config", f->path, NULL};
+    assert_int_equal(load_file(f, STR("heartbeat = 1s\ndata = a\nlisten = unix:/a\n")), 0);
+    FILE *to = fopen(f->path, "w");
+    fputs("heartbeat = 2s\ndata = b\nlisten = unix:/a\n[log l]\npath = x\n", to);
+    fclose(to);
+    assert_int_equal(config_reload(&f->c, 2, argv, &change, f->why, sizeof f->why), 0);
+    assert_string_equal(change.taken, "heartbeat");
+    assert_string_equal(change.restart, "data, [log]");
+    assert_int_equal(f->c.heartbeat_ms, 2000);
+    assert_string_equal(f->c.data, "a");
+    assert_int_equal(f->c.logs.n, 0);
+    config_deinit(&change.before);
+    assert_int_equal(truncate(f->path, 5), 0);
+    assert_int_equal(config_reload(&f->c, 2, argv, &change, f->why, sizeof f->why), ERR_SYNTAX);
+    assert_non_null(strstr(f->why, ":1: expected"));
+    assert_int_equal(f->c.heartbeat_ms, 2000);
+}
+
 /* The file between ```ini and ``` is one that works. */
 static void the_example_of_the_document_loads(void **state)
 {
@@ -1130,6 +1174,8 @@ int main(void)
         TEST(misspelt_variables_are_traced),
         TEST(help_names_every_setting),
         TEST(the_document_has_every_setting),
+        TEST(the_document_names_what_can_change),
+        TEST(a_reload_takes_what_is_live),
         TEST(the_example_of_the_document_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
