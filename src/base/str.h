@@ -39,6 +39,10 @@ static inline bool str_starts(struct str s, struct str prefix)
 {
     return s.n >= prefix.n && (prefix.n == 0 || memcmp(s.p, prefix.p, prefix.n) == 0);
 }
+static inline bool str_ends(struct str s, struct str end)
+{
+    return s.n >= end.n && memcmp(s.p + s.n - end.n, end.p, end.n) == 0;
+}
 
 /* The rest of s after its first n bytes; n <= s.n. */
 static inline struct str str_skip(struct str s, size_t n)

@@ -122,25 +122,28 @@ struct str rstore_doc_tag(struct arena *a, struct str key)
     return escape(a, key);
 }
 
+/* As key in stream.lua. */
 static struct str state_key(struct rop *r, struct str tag, struct str name)
 {
-    return JOIN(&r->arena, space(r->rs), STR(":sse:state:{"), tag, STR("}:"), name);
+    bool snapshot = r->rs->prefix[0] == '\0' && str_ends(name, STR(".snapshot"));
+    return JOIN(&r->arena, space(r->rs), snapshot ? STR("sse:snapshot:{") : STR("sse:state:{"), tag,
+                STR("}:"), name);
 }
 
 struct str rstore_doc_key(struct redis_store *rs, struct arena *a, struct str key)
 {
     struct str tag = rstore_doc_tag(a, key);
-    return JOIN(a, space(rs), STR(":doc:{"), tag, STR("}:"), key);
+    return JOIN(a, space(rs), STR("doc:{"), tag, STR("}:"), key);
 }
 
 struct str rstore_index(struct redis_store *rs, struct arena *a, const char *index)
 {
-    return JOIN(a, space(rs), STR(":{index}:"), str_of_cstr(index));
+    return JOIN(a, space(rs), STR("{index}:"), str_of_cstr(index));
 }
 
 struct str rstore_channel(struct redis_store *rs, struct arena *a, struct str tag, struct str name)
 {
-    return JOIN(a, space(rs), STR(":wake:{"), tag, STR("}:"), name);
+    return JOIN(a, space(rs), STR("wake:{"), tag, STR("}:"), name);
 }
 
 /* ---- what scripts have in common ---- */

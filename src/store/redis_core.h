@@ -12,6 +12,7 @@
 #include "store/redis_store.h"
 #include "store/watchers.h"
 
+#define SPACE_MAX     64 /* characters of a prefix */
 #define REDIS_PROCESS 16 /* characters: who published a wake-up */
 #define REDIS_SWEEP   64 /* names swept at a time */
 #define REDIS_GATE    64 /* writes of one tag under way at a time; Redis remembers as many */
@@ -31,7 +32,7 @@ struct redis_store {
     struct watchers watchers;
     void (*changed)(void *ctx, bool up, struct str why);
     void *ctx;
-    char prefix[65];
+    char prefix[SPACE_MAX + 2]; /* of keys and channels; with its colon, or empty */
     char process[REDIS_PROCESS];
     uint64_t next_op;
     unsigned wait; /* replicas */

@@ -363,7 +363,7 @@ static bool is_space(struct str s)
         if (!alnum && (c == '\0' || strchr(others, c) == NULL))
             return false;
     }
-    return s.n > 0 && s.n < sizeof((struct redis_store *)NULL)->prefix;
+    return s.n <= SPACE_MAX;
 }
 
 int redis_store_check(const struct redis_url *url, char *why, size_t size)
@@ -372,7 +372,7 @@ int redis_store_check(const struct redis_url *url, char *why, size_t size)
     struct str wait = redis_url_setting(url, STR("wait"));
     uint64_t ignored;
     if (prefix.p != NULL && !is_space(prefix)) {
-        snprintf(why, size, "prefix= is 1 to 64 letters, digits and ._-:");
+        snprintf(why, size, "prefix= is at most %d letters, digits and ._-:", SPACE_MAX);
         return ERR_SYNTAX;
     }
     if (wait.p != NULL && num_parse(wait, WAIT_MAX, &ignored) != 0) {
@@ -391,7 +391,8 @@ static void read_settings(struct redis_store *rs, const struct redis_url *url)
         prefix = DEFAULT_SPACE;
     if (wait.p != NULL && num_parse(wait, WAIT_MAX, &n) == 0)
         rs->wait = (unsigned)n;
-    memcpy(rs->prefix, prefix.p, prefix.n);
+    snprintf(rs->prefix, sizeof rs->prefix, "%.*s%s", (int)prefix.n, prefix.p,
+             prefix.n > 0 ? ":" : "");
     rs->cluster = redis_url_is_cluster(url);
 }
 

@@ -34,7 +34,7 @@ struct redis_store_setup {
     struct sched *sched;
 };
 
-/* `prefix=` is 1 to 64 letters, digits and `._-:`, `wait=` 0 to 16: 0, or ERR_SYNTAX with a
+/* `prefix=` is at most 64 letters, digits and `._-:`, `wait=` 0 to 16: 0, or ERR_SYNTAX with a
  * sentence. */
 int redis_store_check(const struct redis_url *url, char *why, size_t size);
 

@@ -22,9 +22,9 @@ static void hear_all(struct redis_store *rs)
     struct arena a = {0};
     struct str prefix = str_of_cstr(rs->prefix);
     if (!rs->hears_all && rs->cluster)
-        redis_subscribe(rs->redis, JOIN(&a, prefix, STR(":wake")));
+        redis_subscribe(rs->redis, JOIN(&a, prefix, STR("wake")));
     else if (!rs->hears_all)
-        redis_subscribe_prefix(rs->redis, JOIN(&a, prefix, STR(":wake:")));
+        redis_subscribe_prefix(rs->redis, JOIN(&a, prefix, STR("wake:")));
     rs->hears_all = true;
     arena_deinit(&a);
 }

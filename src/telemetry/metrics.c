@@ -56,11 +56,6 @@ static bool is_name(struct str s, bool colons)
     return s.n > 0;
 }
 
-static bool ends_with(struct str s, struct str end)
-{
-    return s.n >= end.n && str_eq(str_skip(s, s.n - end.n), end);
-}
-
 static bool append(struct metric_family *f, struct str s)
 {
     if (s.n > sizeof f->name - f->n_name)
@@ -75,7 +70,7 @@ static int make_name(struct metric_family *f, struct str prefix)
 {
     struct str name = str_of_cstr(f->info->name);
     bool separate = prefix.n > 0 && prefix.p[prefix.n - 1] != '.';
-    bool total = f->type == METRIC_COUNTER && !ends_with(name, STR("_total"));
+    bool total = f->type == METRIC_COUNTER && !str_ends(name, STR("_total"));
     if (!append(f, prefix) || (separate && !append(f, STR("_"))) || !append(f, name) ||
         (total && !append(f, STR("_total"))))
         return ERR_SYNTAX;

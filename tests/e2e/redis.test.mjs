@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { readFrom } from "./lib/load.mjs";
 import { startBackend } from "./lib/backend.mjs";
-import { assertEvents, read, startGateway, Story } from "./lib/gateway.mjs";
+import { assertEvents, PATH, read, startGateway, Story } from "./lib/gateway.mjs";
 import { hire, hireProducers, some, startSites, writeThrough } from "./lib/redis-site.mjs";
 import { startCluster, startRedis, startSentinels } from "./lib/redis.mjs";
 import { startServer } from "./lib/server.mjs";
@@ -48,6 +48,32 @@ test("Redis stands still and goes on", async (t) => {
         redis.signal("SIGCONT");
         await some(sites, 50);
     });
+});
+
+test("without a prefix the keys begin with sse:", async (t) => {
+    const redis = await startRedis(t);
+    const store = ["--store", `${redis.url}?prefix=`];
+    const gateway = await startGateway(t, { flags: store });
+    const plan = { name: "bare", tokens: 3 };
+    const { events } = await read(await gateway.post(plan));
+    assertEvents(events, plan);
+    await gateway.idle();
+    const other = await startServer(t, store);
+    await other.create("seen");
+    const reader = await openSse(t, gateway.server, "seen?offset=-1&live=sse");
+    assert.equal((await reader.next()).event, "control", "it waits at the tail");
+    await other.append("seen", '"by another process"');
+    assert.equal((await reader.next()).event, "data", "wake-ups come as well");
+
+    const keys = (await redis.cli("KEYS", "*")).split("\n");
+    for (const kind of ["state", "buffer", "snapshot"]) {
+        const own = new RegExp(`^sse:${kind}:\\{\\.route${PATH}/.*\\}`);
+        assert.ok(keys.some((key) => own.test(key)), `${kind} of the generation in ${keys}`);
+    }
+    assert.deepEqual(
+        keys.filter((key) => key.startsWith(":") || key.startsWith("tidemark")),
+        [],
+    );
 });
 
 test("connections are cut under load", async (t) => {

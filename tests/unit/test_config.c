@@ -891,7 +891,7 @@ static void values_are_checked(void **state)
         {"--sync=sometimes", "--sync: expected always, interval:MS or never, got 'sometimes'"},
         {"--sync=interval:0", "--sync: expected always, interval:MS or never, got 'interval:0'"},
         {"--store=redis://:secret@localhost?prefix={x}",
-         "--store: prefix= is 1 to 64 letters, digits and ._-:"},
+         "--store: prefix= is at most 64 letters, digits and ._-:"},
         {"--store=redis://:secret@localhost?wait=100",
          "--store: wait= is a number of replicas up to 16"},
         {"--public-url=example.org",

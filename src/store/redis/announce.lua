@@ -6,12 +6,12 @@
 local MINUTE = 60000
 for i = ARGS + 1, #ARGV, 4 do
     local index, name, member, wait = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
-    if index ~= '' then redis.call('ZADD', ns .. ':{index}:' .. index, 0, name) end
+    if index ~= '' then redis.call('ZADD', ns .. '{index}:' .. index, 0, name) end
     local at = text(now + MINUTE + (wait or 0))
     if wait then
-        redis.call('ZADD', ns .. ':{index}:terms', at, member)
+        redis.call('ZADD', ns .. '{index}:terms', at, member)
     else
-        redis.call('ZADD', ns .. ':{index}:terms', 'XX', at, member)
+        redis.call('ZADD', ns .. '{index}:terms', 'XX', at, member)
     end
 end
 return {'OK'}

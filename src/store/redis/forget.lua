@@ -3,8 +3,8 @@
 -- since: who creates it does that first. Answers {'OK'}.
 
 local a = named({'index', 'name', 'member', 'seen'})
-if redis.call('ZSCORE', ns .. ':{index}:terms', a.member) == a.seen then
-    redis.call('ZREM', ns .. ':{index}:terms', a.member)
-    redis.call('ZREM', ns .. ':{index}:' .. a.index, a.name)
+if redis.call('ZSCORE', ns .. '{index}:terms', a.member) == a.seen then
+    redis.call('ZREM', ns .. '{index}:terms', a.member)
+    redis.call('ZREM', ns .. '{index}:' .. a.index, a.name)
 end
 return {'OK'}

@@ -16,11 +16,12 @@
 -- NS:wake:{TAG}:NAME           channel: something has changed
 -- NS:ops:{TAG}:PROCESS         what a process did there lately (find_op)
 --
+-- Where the prefix is empty, NS: is left out, and the state of a NAME.snapshot is at sse:snapshot:{TAG}:NAME.snapshot.
 -- A tag says what shares a slot of a cluster. There a fork is kept where its source is, and its own state says where
 -- that is: `moved`, a tag, and `nonce`, who said so. Positions may have holes: see jump in write.lua.
 -- Numbers are doubles, exact to 2^53; text() is the only way to write one.
 
-local ns, process = ARGV[1], ARGV[3]
+local ns, process = ARGV[1], ARGV[3] -- ns ends with a colon, or there is none at all
 local cluster = ARGV[4] ~= '' -- 'all': somebody wants to know of every stream
 local ARGS = 4 -- of every script; its own come behind
 local clock = redis.call('TIME')
@@ -41,15 +42,17 @@ local function named(names, a, at)
     return a, at + #names
 end
 
+-- state_key in redis_args.c is the same.
 local function key(kind, tag, rest)
-    return ns .. ':sse:' .. kind .. ':{' .. tag .. '}:' .. rest
+    if ns == '' and kind == 'state' and rest:sub(-9) == '.snapshot' then kind = 'snapshot' end
+    return ns .. 'sse:' .. kind .. ':{' .. tag .. '}:' .. rest
 end
 
 -- by: the process that knows already.
 local function wake(tag, name, by)
-    local channel = ns .. ':wake:{' .. tag .. '}:' .. name
+    local channel = ns .. 'wake:{' .. tag .. '}:' .. name
     redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, by or '')
-    if ARGV[4] == 'all' then redis.call('PUBLISH', ns .. ':wake', channel) end
+    if ARGV[4] == 'all' then redis.call('PUBLISH', ns .. 'wake', channel) end
 end
 
 -- ---- what is known of a stream ----
@@ -150,8 +153,8 @@ local function remove(s)
     local state = key('state', s.tag, s.name)
     if not s.gone then wake(s.tag, s.name) end
     if not cluster then
-        redis.call('ZREM', ns .. ':{index}:names', s.name)
-        redis.call('ZREM', ns .. ':{index}:terms', term_of(s))
+        redis.call('ZREM', ns .. '{index}:names', s.name)
+        redis.call('ZREM', ns .. '{index}:terms', term_of(s))
     end
     if has_forks(s) then
         s.gone, s.dies = '1', nil
@@ -423,7 +426,7 @@ local ops_key, ops
 
 -- true, tail, events: it was done.
 local function find_op(tag, op)
-    ops_key = ns .. ':ops:{' .. tag .. '}:' .. process
+    ops_key = ns .. 'ops:{' .. tag .. '}:' .. process
     ops = redis.call('GET', ops_key) or ''
     local at = string.find(ops, op, 9, true)
     while at and at % OP ~= 9 do at = string.find(ops, op, at + 1, true) end
@@ -467,10 +470,10 @@ local function put_docs(at, n)
         local k, name, version = ARGV[i], ARGV[i + 1], text(tonumber(ARGV[i + 2]) + 1)
         if ARGV[i + 3] == '1' then
             redis.call('HSET', k, 'version', version, 'value', ARGV[i + 4])
-            if not cluster then redis.call('ZADD', ns .. ':{index}:docs', 0, name) end
+            if not cluster then redis.call('ZADD', ns .. '{index}:docs', 0, name) end
         else
             redis.call('UNLINK', k)
-            if not cluster then redis.call('ZREM', ns .. ':{index}:docs', name) end
+            if not cluster then redis.call('ZREM', ns .. '{index}:docs', name) end
         end
     end
 end

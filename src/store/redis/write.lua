@@ -297,9 +297,9 @@ local function apply(s)
     if #changes > 0 then redis.call('HSET', key('state', s.tag, s.name), unpack(changes)) end
     touch(s, true)
     if created and not cluster then
-        redis.call('ZADD', ns .. ':{index}:names', 0, s.name)
+        redis.call('ZADD', ns .. '{index}:names', 0, s.name)
         local at = due(s, tonumber(a.default_age))
-        if at then redis.call('ZADD', ns .. ':{index}:terms', text(at), term_of(s)) end
+        if at then redis.call('ZADD', ns .. '{index}:terms', text(at), term_of(s)) end
     end
     if created and source and not s.dies then hold(s) end
     note_op(a.op, s.tail, s.events)
