@@ -74,7 +74,7 @@ SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls bench help
+.PHONY: all run test asan unit-bins e2e-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls bench help
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
@@ -247,7 +247,8 @@ $(ADAPTER): tests/conformance/client-adapter/adapter.c $(O)/libtidemark.a
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libtidemark.a $(LIB_LIBS)
 
-unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER) $(ASKED)
+e2e-bins: $(ASKED)
+unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER) e2e-bins
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 
 deps:
