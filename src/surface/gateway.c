@@ -104,6 +104,37 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
                                   (int)request_id.n, request_id.p, (int)status.n, status.p));
 }
 
+/* ---- chats: the newest generation of one, by the id that its client has ---- */
+
+typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
+
+static void find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
+                      chat_found_fn *found)
+{
+    struct str chat, caller = gateway_caller(r, x);
+    struct generation *gen = NULL;
+    bool valid = url_decode(&x->arena, encoded, false, &chat) == 0;
+    if (valid && r->gateway->setup.instances != NULL) {
+        presence_find_chat(r, x, generation_chat_key(&x->arena, r, caller, chat), found);
+        return;
+    }
+    if (valid)
+        gen = generation_of_chat(r, caller, chat);
+    found(r, x, gen == NULL ? STR_NONE : arena_dup(&x->arena, generation_id(gen)));
+}
+
+static bool has_chats(const struct gateway_route *r)
+{
+    return r->config->dialect == ROUTE_DIALECT_UI_MESSAGE;
+}
+
+static void send_nothing(struct exchange *x)
+{
+    exchange_status(x, 204);
+    gateway_put_cors(x);
+    exchange_send(x, STR_NONE);
+}
+
 /* ---- stop: POST PATH/{id}/stop, DELETE PATH/{id} ---- */
 
 struct stop_request {
@@ -112,14 +143,26 @@ struct stop_request {
     struct gateway_route *route;
     struct exchange *x;
     struct str id;
+    bool may_be_chat; /* the id, if it is no generation's */
 };
+
+static void on_chat_to_stop(struct gateway_route *r, struct exchange *x, struct str request_id);
+
+static void refuse_stop(struct stop_request *r, int err)
+{
+    bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
+    if (gone && r->may_be_chat)
+        find_chat(r->route, r->x, r->id, on_chat_to_stop);
+    else
+        gateway_refuse(r->route, r->x, err);
+}
 
 /* It has ended already, maybe of itself: that is what was wanted. */
 static void on_stop_stat(struct store_stat *stat, int err)
 {
     struct stop_request *r = container_of(stat, struct stop_request, stat);
     if (err != 0)
-        gateway_refuse(r->route, r->x, err);
+        refuse_stop(r, err);
     else
         gateway_send_status(r->x, r->id, stat->info.end);
     exchange_release(r->x);
@@ -129,7 +172,7 @@ static void on_stop_closed(struct store_write *w, int err)
 {
     struct stop_request *r = container_of(w, struct stop_request, close);
     if (err != 0)
-        gateway_refuse(r->route, r->x, err);
+        refuse_stop(r, err);
     else
         gateway_send_status(r->x, r->id, w->info.end); /* it may have ended before */
     exchange_release(r->x);
@@ -143,7 +186,8 @@ static void stop_elsewhere(struct gateway_route *r, struct stop_request *s)
     store_write(r->gateway->setup.store, &s->close);
 }
 
-static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id)
+static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id,
+                            bool may_be_chat)
 {
     struct generation *gen = generation_find(r, id);
     if (gen != NULL) {
@@ -155,12 +199,31 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
         .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = on_stop_stat},
         .route = r,
         .x = x,
-        .id = id};
+        .id = id,
+        .may_be_chat = may_be_chat};
     exchange_hold(x);
     if (r->gateway->setup.instances != NULL)
         stop_elsewhere(r, s);
     else
         store_stat(r->gateway->setup.store, &s->stat);
+}
+
+/* Nothing is under way: it is as it should be. */
+static void on_chat_to_stop(struct gateway_route *r, struct exchange *x, struct str request_id)
+{
+    if (request_id.n > 0)
+        stop_generation(r, x, request_id, false);
+    else
+        send_nothing(x);
+}
+
+/* The client of a chat knows no other id. Where it is a generation's as well, that one is meant. */
+static void stop_member(struct gateway_route *r, struct exchange *x, struct str id)
+{
+    if (gateway_is_request_id(id))
+        stop_generation(r, x, id, has_chats(r));
+    else
+        find_chat(r, x, id, on_chat_to_stop);
 }
 
 /* ---- reading: GET PATH/{id} ---- */
@@ -179,13 +242,6 @@ static void on_late_snapshot(struct snapshot_look *l)
 static void on_missing(struct read_order *o)
 {
     snapshot_look_new(o->route, o->request_id, on_late_snapshot, o);
-}
-
-static void send_nothing(struct exchange *x)
-{
-    exchange_status(x, 204);
-    gateway_put_cors(x);
-    exchange_send(x, STR_NONE);
 }
 
 static void on_chat_missing(struct read_order *o)
@@ -224,20 +280,6 @@ static void on_chat_found(struct gateway_route *r, struct exchange *x, struct st
     gateway_read(o);
 }
 
-static void read_chat(struct gateway_route *r, struct exchange *x, struct str encoded)
-{
-    struct str chat, caller = gateway_caller(r, x);
-    struct generation *gen = NULL;
-    bool valid = url_decode(&x->arena, encoded, false, &chat) == 0;
-    if (valid && r->gateway->setup.instances != NULL) {
-        presence_find_chat(r, x, generation_chat_key(&x->arena, r, caller, chat), on_chat_found);
-        return;
-    }
-    if (valid)
-        gen = generation_of_chat(r, caller, chat);
-    on_chat_found(r, x, gen == NULL ? STR_NONE : arena_dup(&x->arena, generation_id(gen)));
-}
-
 /* ---- what is asked for ---- */
 
 static void allow(const struct gateway_route *r, struct exchange *x, const char *methods)
@@ -269,17 +311,22 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
                           struct str what)
 {
     enum method m = x->request->method;
-    bool chat = str_eq(what, STR("stream")) && r->config->dialect == ROUTE_DIALECT_UI_MESSAGE;
+    bool chat = str_eq(what, STR("stream")) && has_chats(r), stop = str_eq(what, STR("stop"));
+    bool known = what.p == NULL || stop;
     if (chat && m == METHOD_GET)
-        read_chat(r, x, id);
+        find_chat(r, x, id, on_chat_found);
+    else if (chat && m == METHOD_DELETE)
+        find_chat(r, x, id, on_chat_to_stop);
     else if (chat)
-        allow(r, x, "GET");
-    else if (!gateway_is_request_id(id) || (what.p != NULL && !str_eq(what, STR("stop"))))
+        allow(r, x, "GET, DELETE");
+    else if (!known || !(gateway_is_request_id(id) || (stop && has_chats(r))))
         nowhere(r, x);
-    else if (what.p != NULL && m != METHOD_POST)
+    else if (stop && m != METHOD_POST)
         allow(r, x, "POST");
-    else if (what.p != NULL || m == METHOD_DELETE)
-        stop_generation(r, x, id);
+    else if (stop)
+        stop_member(r, x, id);
+    else if (m == METHOD_DELETE)
+        stop_generation(r, x, id, false);
     else if (m == METHOD_GET)
         read_generation(r, x, id);
     else

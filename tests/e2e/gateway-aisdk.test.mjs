@@ -71,6 +71,50 @@ test("a message arrives whole", async (t) => {
     assert.equal(JSON.parse((await backend.seen())[0].body).id, "c-1");
 });
 
+/** Two ways to stop a chat by the id that its page has. */
+for (const [method, suffix] of [
+    ["POST", "/stop"],
+    ["DELETE", "/stream"],
+])
+    test(`a page stops its chat: ${method} PATH/CHAT${suffix}`, async (t) => {
+        const gateway = await startAi(t);
+        for (const [n, id] of ["c-stop", crypto.randomUUID(), "a b/c"].entries()) {
+            const plan = { name: `stop-${n}`, tokens: 30, gates: [12] };
+            const chat = new Chat(id, transportAt(gateway.base, plan));
+            const sending = chat.sendMessage({ text: "go" });
+            await until(() => chat.lastMessage?.parts.length > 0, "the answer to begin");
+            const url = `${gateway.base}${PATH}/${encodeURIComponent(id)}`;
+            const stop = (headers = {}) => fetch(`${url}${suffix}`, { method, headers });
+            assert.equal((await stop({ authorization: "Bearer other" })).status, 204, "not theirs");
+            await chat.stop();
+            assert.equal((await gateway.backend.seen(plan.name))[0].closed, false, "only the page left");
+            const stopped = await stop();
+            assert.equal(stopped.status, 200);
+            assert.equal((await stopped.json()).status, "cancelled");
+            await within(sending, "the page to be done");
+            const closed = async () => (await gateway.backend.seen(plan.name))[0].closed;
+            await until(closed, "the backend's connection to be closed");
+            assert.equal((await fetch(`${url}/stream`)).status, 204, "nothing to come back to");
+            assert.equal((await stop()).status, 204, "nothing to stop");
+        }
+    });
+
+test("an id that is a generation's as well stops that one", async (t) => {
+    const gateway = await startAi(t);
+    const plan = (name) => planned({ name, tokens: 9, gates: [3] });
+    const older = await gateway.post(plan("older"), {}, { path: PATH });
+    const story = await read(older, 3);
+    const id = older.headers["x-correlation-id"];
+    const chat = await gateway.post(plan("chat"), {}, { path: PATH, id });
+    const other = await read(chat, 3);
+    assert.equal((await gateway.stop(id, PATH)).json().request_id, id);
+    await within(read(older, Infinity, story), "its end");
+    assert.match(story.all.at(-2).data, /"abort"/);
+    await gateway.backend.go("chat");
+    await within(read(chat, Infinity, other), "the other's end");
+    assertEvents(other.events, plan("chat"));
+});
+
 test("a page that is loaded again finds its answer, from the start to the end", async (t) => {
     const gateway = await startAi(t);
     const plan = { name: "reload", tokens: 30, gates: [12] };
