@@ -218,9 +218,10 @@ static const struct option_row rows[] = {
     {ROW("write-timeout", OPTION_DURATION, write_timeout_ms), .live = true, .fallback = "60s",
      .value = "TIME", BETWEEN(100, HOUR_MS),
      .help = "After this time a client that takes nothing of its answer is disconnected."},
-    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .live = true, .fallback = "10s",
+    {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .live = true, .fallback = "30s",
      .value = "TIME", BETWEEN(0, HOUR_MS),
-     .help = "When the server is stopped, how long requests under way may take to finish."},
+     .help = "When the server is stopped, how long answers and requests under way may take to "
+             "finish."},
 
     {ROW("long-poll-timeout", OPTION_DURATION, long_poll_timeout_ms), .live = true,
      .heading = "Live reads", .fallback = "4s", .value = "TIME", BETWEEN(100, 5 * MINUTE_MS),

@@ -75,6 +75,8 @@ static void stop_listening(struct server *s)
 
 /* ---- ending ---- */
 
+#define LAST_WORDS_MS 1000 /* for readers of what is cut off */
+
 /* In order: connections, then what works by itself, then what those used. */
 
 static void let_go(void *ctx)
@@ -175,39 +177,72 @@ static void stop_surfaces(struct server *s)
     tool_host_stop(&s->tools, stop_lab, s);
 }
 
+/* A drain: generations may finish, and as long as some are under way listeners stay open, so that
+ * their readers can come back and everybody else hears when to. Then what is left of connections
+ * ends, and the rest of the server. */
+
+static void check_drained(struct server *s)
+{
+    if (s->stopping || !(s->quiet || s->cut) || s->http.n_connections > 0)
+        return;
+    s->stopping = true;
+    stop_listening(s);
+    stop_surfaces(s);
+}
+
 static void on_http_idle(struct http *http)
 {
-    stop_surfaces(container_of(http, struct server, http));
+    check_drained(container_of(http, struct server, http));
+}
+
+static void on_gateway_drained(void *ctx)
+{
+    struct server *s = ctx;
+    s->quiet = true;
+    stop_listening(s);
+    http_drain(&s->http); /* those that came meanwhile */
+    check_drained(s);
 }
 
 static void close_all(struct server *s)
 {
+    s->cut = true;
     tool_host_cut(&s->tools);
     http_close_all(&s->http);
+    check_drained(s);
+}
+
+/* Readers of generations are told that these are orphaned, if they listen. */
+static void lose_patience(struct server *s)
+{
+    if (s->quiet || s->cut) {
+        close_all(s);
+        return;
+    }
+    s->cut = true;
+    trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)gateway_orphan(s->gateway)));
+    sched_start(&s->loop.sched, &s->drain_limit, LAST_WORDS_MS);
 }
 
 static void on_drain_limit(struct timer *t)
 {
-    close_all(container_of(t, struct server, drain_limit));
+    lose_patience(container_of(t, struct server, drain_limit));
 }
 
 void server_drain(struct server *s, struct str why)
 {
-    if (s->draining) { /* asked twice: no more patience */
-        close_all(s);
+    if (s->draining) { /* asked again */
+        lose_patience(s);
         return;
     }
     s->draining = true;
     trace(s->trace, DRAINING, TRACE_STR("why", why),
           TRACE_INT("connections", (int64_t)s->http.n_connections));
-    stop_listening(s);
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
-    gateway_drain(s->gateway);
+    gateway_drain(s->gateway, on_gateway_drained, s);
     session_host_drain(&s->sessions);
     tool_host_drain(&s->tools);
     http_drain(&s->http);
-    if (s->http.n_connections == 0)
-        stop_surfaces(s);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)

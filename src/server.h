@@ -66,14 +66,17 @@ struct server {
     uv_signal_t on_term, on_int, on_hup;
     struct timer drain_limit;
     bool draining;
+    bool quiet;    /* ... and no generation is under way any more */
+    bool cut;      /* nobody is waited for any more */
+    bool stopping; /* what was served, once no connection is left */
 };
 
 /* Opens the store and the listeners. 0, or ERR_IO after a trace that says why; then there is
  * nothing to deinit. config and trace are kept. */
 int server_init(struct server *s, const struct config *config, const struct trace *trace);
 
-/* Serves until SIGTERM or SIGINT, or server_drain; then readers get a clean end and appends finish,
- * within the drain timeout. */
+/* Serves until SIGTERM or SIGINT, or server_drain. Then generations and appends finish, and readers
+ * get a clean end, within the drain timeout. Asked again, it ends at once. */
 void server_run(struct server *s);
 void server_drain(struct server *s, struct str why);
 

@@ -448,8 +448,19 @@ void gateway_end(struct gateway *g)
 
 void gateway_check_stopped(struct gateway *g)
 {
+    if (g->drained != NULL && g->running.n == 0)
+        sched_post(g->setup.sched, &g->drain);
     if (g->stopping && g->background == 0 && g->running.n == 0)
         sched_post(g->setup.sched, &g->stop);
+}
+
+static void run_drained(struct task *t)
+{
+    struct gateway *g = container_of(t, struct gateway, drain);
+    void (*drained)(void *ctx) = g->drained;
+    g->drained = NULL;
+    if (drained != NULL)
+        drained(g->drained_ctx);
 }
 
 static void run_stop(struct task *t)
@@ -516,6 +527,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     map_init(&g->running);
     map_init(&g->chats);
     list_init(&g->awaits);
+    task_init(&g->drain, run_drained);
     task_init(&g->stop, run_stop);
     timer_init(&g->sweep, on_sweep);
     gateway_presence_init(g);
@@ -547,14 +559,25 @@ uint64_t gateway_degraded(const struct gateway *g)
     return g->events.counts[GATEWAY_DEGRADED].n;
 }
 
-void gateway_drain(struct gateway *g)
+void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx)
 {
+    g->draining = true;
+    g->drained = drained;
+    g->drained_ctx = ctx;
+    gateway_check_stopped(g);
+}
+
+size_t gateway_orphan(struct gateway *g)
+{
+    size_t n = g->running.n;
     generations_orphan(g);
+    return n;
 }
 
 void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
 {
-    g->stopping = true;
+    g->draining = g->stopping = true;
+    g->drained = NULL;
     g->stopped = stopped;
     g->stopped_ctx = ctx;
     timer_stop(&g->sweep);
@@ -570,6 +593,7 @@ void gateway_free(struct gateway *g)
         return;
     timer_stop(&g->sweep);
     gateway_presence_stop(g);
+    task_cancel(&g->drain);
     task_cancel(&g->stop);
     for (size_t i = 0; i < g->n_routes; i++)
         quota_deinit(&g->routes[i].quota);

@@ -58,8 +58,12 @@ void gateway_set_heartbeat(struct gateway *g, uint64_t heartbeat_ms);
 /* Answers that were passed on unrecorded, so far. */
 uint64_t gateway_degraded(const struct gateway *g);
 
-/* Ends what is under way as orphaned, so that its readers are told before they go. */
-void gateway_drain(struct gateway *g);
+/* Begins nothing new. drained() comes once, from the schedule, when nothing is under way any more.
+ */
+void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx);
+
+/* Ends what is under way as orphaned, so that its readers are told before they go. How many. */
+size_t gateway_orphan(struct gateway *g);
 
 /* Generations under way are cut off and end as orphaned. No exchange is left. stopped() comes from
  * the schedule; gateway_free is due then. */

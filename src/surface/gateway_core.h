@@ -45,6 +45,10 @@ struct gateway {
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
     uint32_t background;      /* operations of the store under way that come back here */
+    bool draining;
+    struct task drain;
+    void (*drained)(void *ctx); /* NULL: it has been told, or nobody asked */
+    void *drained_ctx;
     bool stopping;
     struct task stop;
     void (*stopped)(void *ctx);

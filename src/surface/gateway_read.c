@@ -336,7 +336,8 @@ static void reader_gone(struct exchange *x)
     reader_free(x->state);
 }
 
-/* Nothing on drain: what is under way ends as orphaned then, and readers are told. */
+/* Nothing on drain: what is under way may come to its end, or ends as orphaned; readers are told.
+ */
 static const struct exchange_ops reader_ops = {.pull = reader_pull, .gone = reader_gone};
 
 static void start_timer(struct reader *r)

@@ -113,7 +113,7 @@ static void begin(struct start *s)
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = o->x;
-    if (r->gateway->stopping || exchange_draining(x)) { /* since it came */
+    if (r->gateway->draining) {
         gateway_refuse_draining(r, x);
         exchange_release(x);
         return;
@@ -302,7 +302,8 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
 {
     if (!gateway_within_quota(r, x))
         return;
-    if (r->gateway->stopping || exchange_draining(x)) {
+    bool joins = request_header(x->request, STR("Idempotency-Key")).p != NULL; /* or may */
+    if (r->gateway->draining && !joins) {
         gateway_refuse_draining(r, x);
         return;
     }

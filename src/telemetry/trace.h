@@ -46,6 +46,7 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(SESSIONS_DEGRADED, TRACE_WARN, "{} sessions are held in memory alone: they cannot resume")   \
     X(CONFIG_DOUBT, TRACE_WARN, "{} {}")                                                           \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
+    X(DRAIN_OVER, TRACE_WARN, "no more time to finish: {} answers under way end as orphaned")      \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
     X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \

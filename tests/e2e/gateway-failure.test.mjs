@@ -166,7 +166,8 @@ test("a backend that crashes takes all its answers with it, and others begin ane
 
 for (const signal of ["SIGKILL", "SIGTERM"])
     test(`the gateway itself ends in the middle, by ${signal}`, async (t) => {
-        const gateway = await startGateway(t, { disk: true });
+        const flags = ["--drain-timeout", "0"]; // or it would come to its end
+        const gateway = await startGateway(t, { disk: true, flags });
         const plan = { name: "orphan", tokens: 500, every: 2 };
         const done = { name: "done", tokens: 5 };
         const finished = await read(await gateway.post(done));
@@ -197,8 +198,8 @@ for (const signal of ["SIGKILL", "SIGTERM"])
         assertEvents((await read(await gateway.post(next))).events, next);
     });
 
-test("on SIGTERM readers are told, and the server does not wait for the backend", async (t) => {
-    const gateway = await startGateway(t);
+test("on SIGTERM readers are told, and the server does not wait for ever", async (t) => {
+    const gateway = await startGateway(t, { flags: ["--drain-timeout", "300ms"] });
     const plan = { name: "drained", tokens: 20, gates: [5] };
     const reader = await gateway.post(plan);
     const story = await read(reader, 5);

@@ -28,6 +28,7 @@
 #define SIDES    2
 #define CLIENTS  8
 #define SSE_HEAD "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+#define KEY      "Idempotency-Key: k\r\n"
 #define ONE      "event: token\ndata: one\n\n"
 #define TWO      "data: two\ndata: lines\n\n"
 #define OTHER_HEAD                                                                                 \
@@ -378,7 +379,7 @@ static void note_stopped(void *ctx)
 
 static void stop_side(struct bench *b, struct side *s)
 {
-    gateway_drain(s->gateway);
+    gateway_orphan(s->gateway);
     http_drain(&s->http);
     turns(b, 5);
     http_close_all(&s->http);
@@ -543,6 +544,65 @@ static void test_a_chat_is_found_elsewhere(void **state)
     assert_int_equal(count_docs(b, "running/"), 1); /* the older one */
 }
 
+/* By any process, whichever runs it; an id that is a generation's means that one. */
+static void test_a_chat_is_stopped_elsewhere(void **state)
+{
+    struct bench *b = *state;
+    struct client *a = post(b, 0, "", "{\"id\":\"chat 1\"}");
+    UNTIL(b, told(a, "data: one"));
+    UNTIL(b, count_docs(b, GATEWAY_CHATS) == 1);
+    struct client *c = ask(b, 1, "POST /a/chat%201/stop HTTP/1.1\r\nHost: x\r\n\r\n");
+    UNTIL(b, told(c, "\"status\":\"cancelled\""));
+    UNTIL(b, told(a, "{\"type\":\"abort\"}"));
+    UNTIL(b, b->callers[0]->gone);
+    UNTIL(b, count_docs(b, GATEWAY_CHATS) == 0);
+    c = ask(b, 1, "DELETE /a/chat%201/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    UNTIL(b, told(c, "HTTP/1.1 204"));
+
+    struct client *older = post(b, 0, "", "{}");
+    UNTIL(b, told(older, "data: one"));
+    char body[100];
+    struct str id = header(older, ID_HEADER);
+    snprintf(body, sizeof body, "{\"id\":\"%.*s\"}", (int)id.n, id.p);
+    struct client *chat = post(b, 0, "", body);
+    UNTIL(b, told(chat, "data: one"));
+    UNTIL(b, count_docs(b, GATEWAY_CHATS) == 1);
+    c = member(b, 1, "POST", id, "/stop");
+    UNTIL(b, told(c, "\"status\":\"cancelled\""));
+    UNTIL(b, told(older, "{\"type\":\"abort\"}"));
+    assert_false(told(chat, "abort"));
+}
+
+static size_t n_drained;
+
+static void note_drained(void *ctx)
+{
+    n_drained++;
+}
+
+/* What is under way comes to its end, and can be joined; nothing new begins. */
+static void test_a_drain_waits(void **state)
+{
+    struct bench *b = *state;
+    struct gateway *g = b->sides[0].gateway;
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, told(a, "data: one"));
+    n_drained = 0;
+    gateway_drain(g, note_drained, NULL);
+    struct client *new = post(b, 0, "", "{}"), *newer = post(b, 0, "Idempotency-Key: n\r\n", "{}");
+    UNTIL(b, told(new, "HTTP/1.1 503") && told(new, "Retry-After: 1\r\n"));
+    UNTIL(b, told(newer, "HTTP/1.1 503") && told(newer, "\"code\":\"DRAINING\""));
+    struct client *joins = post(b, 0, KEY, "{}");
+    UNTIL(b, told(joins, "data: one"));
+    assert_int_equal(n_drained, 0);
+    caller_send(b->callers[0], TWO);
+    UNTIL(b, told(a, "data: two") && told(joins, "data: two"));
+    caller_close(b->callers[0]);
+    UNTIL(b, n_drained == 1);
+    assert_int_equal(end_of(b, header(a, ID_HEADER), ""), END_COMPLETED);
+    assert_int_equal(b->n_callers, 1);
+}
+
 /* ---- the dead ---- */
 
 struct made {
@@ -684,8 +744,6 @@ static void test_degraded_failures(void **state)
     UNTIL(b, b->sides[0].gateway->running.n == 0);
 }
 
-#define KEY "Idempotency-Key: k\r\n"
-
 /* Whoever waits for the first event gets the same status, wherever; then the key is free. */
 static void test_a_failure_is_told_to_all_who_wait(void **state)
 {
@@ -794,7 +852,7 @@ static void test_degraded_drain(void **state)
     b->reply = NULL;
     struct client *c = post(b, 0, "", "{}");
     UNTIL(b, is_heard(b, 1));
-    gateway_drain(b->sides[0].gateway);
+    gateway_orphan(b->sides[0].gateway);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"orphaned\""));
     UNTIL(b, told(c, "HTTP/1.1 503") && told(c, "\"code\":\"ORPHANED\""));
 }
@@ -853,6 +911,8 @@ int main(void)
         T(test_a_key_asks_once),
         T(test_passing_leaves_nothing),
         cmocka_unit_test_setup_teardown(test_a_chat_is_found_elsewhere, set_up_chats, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_chat_is_stopped_elsewhere, set_up_chats, tear_down),
+        T(test_a_drain_waits),
         T(test_orphans_of_the_dead),
         T(test_degraded),
         T(test_no_degraded_keys),
