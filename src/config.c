@@ -234,6 +234,10 @@ static const struct option_row rows[] = {
      .value = "TIME", BETWEEN(100, DAY_MS),
      .help = "After this time a live SSE answer ends and the client connects again from where it "
              "was."},
+    {ROW("sse-retry", OPTION_DURATION, sse_retry_ms), .fallback = "100ms", .value = "TIME",
+     BETWEEN(1, HOUR_MS), .zero_is_off = true, .bare_ms = true,
+     .help = "How long a browser's EventSource waits then, and after a lost connection, before it "
+             "connects again. A plain number is milliseconds. 0 leaves it to the browser."},
 
     {ROW("route", OPTION_LIST, route), .heading = "Routes", .value = "PATH=URL",
      .check = check_route,

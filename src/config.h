@@ -41,7 +41,7 @@ struct config {
     uint64_t body_timeout_ms, body_rate_min; /* bytes that a body brings per timeout */
     uint64_t long_poll_timeout_ms;
     uint64_t heartbeat_ms; /* 0: none */
-    uint64_t sse_lifetime_ms;
+    uint64_t sse_lifetime_ms, sse_retry_ms;
     struct option_list route; /* the short form; routes holds these, too */
     char *telemetry_prefix;
     struct section_list routes;   /* struct route_config; their paths differ */

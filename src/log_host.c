@@ -21,7 +21,8 @@ int log_host_init(struct log_host *h, const struct config *config, struct loop *
                                             .n_configs = config->logs.n,
                                             .long_poll_ms = config->long_poll_timeout_ms,
                                             .heartbeat_ms = config->heartbeat_ms,
-                                            .sse_lifetime_ms = config->sse_lifetime_ms});
+                                            .sse_lifetime_ms = config->sse_lifetime_ms,
+                                            .sse_retry_ms = config->sse_retry_ms});
     logs_mount(h->logs, http);
     return 0;
 }

@@ -466,7 +466,8 @@ static void init_surfaces(struct server *s)
                                   .read_chunk = c->read_chunk_bytes,
                                   .long_poll_ms = c->long_poll_timeout_ms,
                                   .heartbeat_ms = c->heartbeat_ms,
-                                  .sse_lifetime_ms = c->sse_lifetime_ms};
+                                  .sse_lifetime_ms = c->sse_lifetime_ms,
+                                  .sse_retry_ms = c->sse_retry_ms};
     if (c->public_url != NULL)
         s->durable.public_url = str_of_cstr(c->public_url);
     http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);

@@ -156,7 +156,7 @@ static int parse_quantity(const struct option_row *r, struct str value, uint64_t
               : r->type == OPTION_DURATION ? num_parse_duration_ms(value, &v)
                                            : num_parse(value, UINT64_MAX, &v);
     /* A bare 0 means the same in every unit. */
-    if ((err != 0 && num_parse(value, 0, &v) != 0) || !in_bounds(r, v))
+    if ((err != 0 && num_parse(value, r->bare_ms ? UINT32_MAX : 0, &v) != 0) || !in_bounds(r, v))
         return ERR_SYNTAX;
     *out = v;
     return 0;

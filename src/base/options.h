@@ -52,6 +52,7 @@ struct option_row {
     const char *value;   /* what help and errors call the value: "HOST:PORT|unix:PATH" */
     const char *help;    /* one or two sentences */
     bool zero_is_off;    /* 0 is taken although it is below min */
+    bool bare_ms;        /* durations: a number without a unit is milliseconds */
     bool required;       /* texts and lists: see options_missing */
     bool commas;         /* lists: commas separate items in the file and in flags, too */
     bool secret;         /* errors do not repeat its value; its variable may be NAME_FILE, too */

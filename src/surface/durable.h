@@ -33,6 +33,7 @@ struct durable {
     uint64_t max_append;   /* bytes of one request body */
     uint64_t read_chunk;   /* bytes of one catch-up answer */
     uint64_t long_poll_ms, heartbeat_ms, sse_lifetime_ms;
+    uint64_t sse_retry_ms; /* 0: left to the client */
     /* Serves the streams of sessions, from an engine/session_view.h and feeds on it; not mounted
      * itself. NULL: there are no sessions. */
     struct durable *sessions;

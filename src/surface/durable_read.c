@@ -18,6 +18,7 @@ struct read_request {
     struct exchange *x;
     enum live live;
     uint64_t cursor; /* the client's */
+    bool resumed;    /* an EventSource that was here before */
 };
 
 /* ---- parameters ---- */
@@ -70,6 +71,7 @@ static bool take_query(struct read_request *r)
     if (r->live == LIVE_SSE && last.n > 0) {
         offset = last;
         has_offset = 1;
+        r->resumed = true;
     }
     if (r->live != LIVE_NO && !has_offset)
         return refuse(x, STR("a live read needs an offset: -1, now, or one from a response"));
@@ -295,6 +297,13 @@ static void answer_long_poll(struct read_request *r)
 
 /* ---- GET ---- */
 
+/* An EventSource that comes back to the end of a closed stream would do so for ever: 204 stops it.
+ */
+static bool has_seen_all(const struct read_request *r)
+{
+    return r->resumed && r->read.n_slices == 0 && ended_here(&r->read.info, r->read.next);
+}
+
 static void on_read(struct store_read *read, int err)
 {
     struct read_request *r = container_of(read, struct read_request, read);
@@ -307,6 +316,8 @@ static void on_read(struct store_read *read, int err)
                                       (int)read->name.n, read->name.p));
     else if (exchange_over(x) || err != 0)
         durable_error(x, err, &read->gap);
+    else if (r->live == LIVE_SSE && has_seen_all(r))
+        answer_nothing(x, r->durable, &read->info, read->next, r->cursor);
     else if (r->live == LIVE_SSE)
         durable_sse(r->durable, x, read, r->cursor);
     else if (r->live == LIVE_LONG_POLL)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* durable_sse.c -- GET with live=sse.
  *
+ *     retry: 100                                 of the first block only
  *     id: 0000000000000001_0000000000000042      the position behind these events
  *     event: data
  *     data:[{"n":1},{"n":2}]
@@ -16,6 +17,7 @@
 #include "base/utf8.h"
 #include "engine/subscriber.h"
 #include "http/heartbeat.h"
+#include "http/sse_retry.h"
 #include "store/content.h"
 #include "surface/durable_internal.h"
 
@@ -183,8 +185,23 @@ static uint64_t cursor_of(const struct sse *s)
     return now > s->cursor_from ? now : s->cursor_from;
 }
 
+/* Ahead of the first frame, which is everybody's: this line is not. */
+static void put_retry(struct sse *s)
+{
+    struct buf line = {0};
+    sse_retry_put(&line, s->durable->sse_retry_ms);
+    if (line.n > 0) {
+        struct block *b = block_of(buf_str(&line));
+        exchange_put(s->x, slice_of(b, 0, b->n));
+        block_unref(b);
+    }
+    buf_deinit(&line);
+}
+
 static void put_block(struct sse *s, struct block *b)
 {
+    if (!s->greeted)
+        put_retry(s);
     exchange_put(s->x, slice_of(b, 0, b->n));
     heartbeat_sent(&s->heartbeat, s->durable->sched->now_ms);
     s->greeted = true;

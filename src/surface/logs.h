@@ -21,6 +21,7 @@ struct logs_setup {
     const struct log_config *configs;
     size_t n_configs;
     uint64_t long_poll_ms, heartbeat_ms, sse_lifetime_ms;
+    uint64_t sse_retry_ms; /* 0: left to the client */
 };
 
 struct logs *logs_new(const struct logs_setup *setup);

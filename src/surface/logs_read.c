@@ -5,6 +5,7 @@
  *
  * and with live=sse, whose ids are cursors as well:
  *
+ *     retry: 100
  *     id: 92
  *     data: {"id":"a"}
  *
@@ -12,6 +13,7 @@
 #include "base/err.h"
 #include "engine/log_query.h"
 #include "http/heartbeat.h"
+#include "http/sse_retry.h"
 #include "http/url.h"
 #include "net/file_watch.h"
 #include "net/loop.h"
@@ -49,7 +51,7 @@ struct reader {
     bool resumed;    /* since is one of our ids */
     bool reading;    /* and with that the exchange is held */
     bool began;      /* the answer's head is out */
-    bool opened;     /* the array's bracket, too */
+    bool opened;     /* what stands before the items, too */
     bool item_begun; /* what stands before it has been put */
     bool at_end;     /* of the file, once rest is used up */
     bool changed;    /* maybe, since the last read began */
@@ -352,6 +354,9 @@ static enum pull pull_sse(struct exchange *x)
     struct buf out = {0};
     if (r->reading)
         return r->over ? end(r) : PULL_WAIT;
+    if (!r->opened)
+        sse_retry_put(&out, r->entry->logs->setup.sse_retry_ms);
+    r->opened = true;
     if (r->failed != 0)
         put_failure(r, &out);
     else if (!r->over || r->item.n > 0)

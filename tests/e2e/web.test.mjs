@@ -19,10 +19,7 @@ const POLICY = "sandbox; default-src 'none'";
 
 let browser;
 before(async () => {
-    // Newer browsers ask their user before a public page may reach this machine; others do not.
-    const asks = "LocalNetworkAccessChecks,PrivateNetworkAccessSendPreflights";
-    const args = [`--host-resolver-rules=MAP ${EVIL} 127.0.0.1`, `--disable-features=${asks}`];
-    if (!skip) browser = await launch(args);
+    if (!skip) browser = await launch([`--host-resolver-rules=MAP ${EVIL} 127.0.0.1`]);
 });
 after(() => browser?.close());
 
