@@ -168,7 +168,8 @@ static const struct option_row rows[] = {
      .help = "How clients reach this server, if not by the address they ask at, as behind a "
              "proxy. Links in answers and webhooks begin with it. Without it they follow the "
              "request's Host."},
-    {ROW("allow-host", OPTION_LIST, allow_host), .value = "NAME", .check = check_host_name,
+    {ROW("allow-host", OPTION_LIST, allow_host), .live = true, .value = "NAME",
+     .check = check_host_name,
      .help =
          "Another name of this server that may stand in a request's Host, besides public-url's, "
          "localhost and addresses; may be given many times. Metrics, logs, tools and the Lab "
@@ -234,8 +235,8 @@ static const struct option_row rows[] = {
      .value = "TIME", BETWEEN(100, DAY_MS),
      .help = "After this time a live SSE answer ends and the client connects again from where it "
              "was."},
-    {ROW("sse-retry", OPTION_DURATION, sse_retry_ms), .fallback = "100ms", .value = "TIME",
-     BETWEEN(1, HOUR_MS), .zero_is_off = true, .bare_ms = true,
+    {ROW("sse-retry", OPTION_DURATION, sse_retry_ms), .live = true, .fallback = "100ms",
+     .value = "TIME", BETWEEN(1, HOUR_MS), .zero_is_off = true, .bare_ms = true,
      .help = "How long a browser's EventSource waits then, and after a lost connection, before it "
              "connects again. A plain number is milliseconds. 0 leaves it to the browser."},
 

@@ -31,7 +31,7 @@ void log_host_tune(struct log_host *h, const struct config *config)
 {
     if (h->logs != NULL)
         logs_set_times(h->logs, config->long_poll_timeout_ms, config->heartbeat_ms,
-                       config->sse_lifetime_ms);
+                       config->sse_lifetime_ms, config->sse_retry_ms);
 }
 
 void log_host_stop(struct log_host *h, void (*stopped)(void *ctx), void *ctx)

@@ -84,6 +84,7 @@ static void apply(struct server *s)
     s->durable.long_poll_ms = c->long_poll_timeout_ms;
     s->durable.heartbeat_ms = c->heartbeat_ms;
     s->durable.sse_lifetime_ms = c->sse_lifetime_ms;
+    s->durable.sse_retry_ms = s->sessions.durable.sse_retry_ms = c->sse_retry_ms;
     s->sessions.durable.long_poll_ms = c->long_poll_timeout_ms;
     s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};

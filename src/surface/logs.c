@@ -153,11 +153,12 @@ static void handle(void *ctx, struct exchange *x)
 }
 
 void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms,
-                    uint64_t sse_lifetime_ms)
+                    uint64_t sse_lifetime_ms, uint64_t sse_retry_ms)
 {
     l->setup.long_poll_ms = long_poll_ms;
     l->setup.heartbeat_ms = heartbeat_ms;
     l->setup.sse_lifetime_ms = sse_lifetime_ms;
+    l->setup.sse_retry_ms = sse_retry_ms;
 }
 
 void logs_mount(struct logs *l, struct http *http)

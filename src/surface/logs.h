@@ -29,7 +29,7 @@ void logs_mount(struct logs *l, struct http *http);
 
 /* For readers that come from now on. */
 void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms,
-                    uint64_t sse_lifetime_ms);
+                    uint64_t sse_lifetime_ms, uint64_t sse_retry_ms);
 
 /* No exchange is left. stopped() comes when the lane has nothing of ours any more, maybe from
  * within this call; then logs_free is due. */

@@ -75,6 +75,22 @@ test("settings that can change do; others need a restart, and it is said which",
     assert.match(await site.reload(undefined, /SIGHUP: no/), /no setting has changed/);
 });
 
+test("names and the pause of an EventSource change without a restart", async (t) => {
+    const site = await Site.start(t, "allow-host = one\n");
+    const { server } = site;
+    const status = async (host) =>
+        (await server.request("GET", "/metrics", { headers: { host } })).status;
+    await server.create("s");
+    await server.close("s");
+    const first = async () => (await server.stream("GET", "s?offset=-1&live=sse")).text;
+    assert.deepEqual([await status("one"), await status("two")], [200, 421]);
+    assert.match(await first(), /^retry: 100\n/);
+    const said = await site.reload("allow-host = two\nsse-retry = 7ms\n", /SIGHUP: in use now/);
+    assert.match(said, /in use now: allow-host, sse-retry\n/);
+    assert.deepEqual([await status("one"), await status("two")], [421, 200]);
+    assert.match(await first(), /^retry: 7\n/);
+});
+
 test("a file with an error changes nothing, and is told", async (t) => {
     const good = `max-connections = 100\n${caller("one", "token-1")}`;
     const site = await Site.start(t, good);
