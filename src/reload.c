@@ -116,7 +116,9 @@ static bool reload_settings(struct server *s)
     struct reload *r = &s->reload;
     char why[512];
     if (r->config == NULL || r->config->file == NULL) {
-        trace(s->trace, RELOAD_SAME, TRACE_STR("why", STR("there is no config file to read")));
+        trace(s->trace, RELOAD_SAME,
+              TRACE_STR("why", r->config == NULL ? STR("not read again")
+                                                 : STR("there is no config file to read")));
         return true;
     }
     struct config_change *change = mem_alloc(sizeof *change);

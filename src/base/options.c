@@ -545,6 +545,31 @@ static int take_flag(const struct options *o, void *target, int argc, char **arg
     return take(r, target, OPTION_FROM_FLAG, value, why, size);
 }
 
+static void hide_credentials(char *url)
+{
+    char *end = strrchr(url, '@'), *from = strstr(url, "//");
+    if (end == NULL)
+        return;
+    from = from != NULL && from < end ? from + 2 : url;
+    memset(from, '*', (size_t)(end - from));
+}
+
+void options_hide_args(const struct options *o, int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        struct str value = str_of_cstr(argv[i]);
+        struct str flag = str_cut(&value, '=');
+        const struct option_row *r =
+            str_starts(flag, STR("--")) ? find(o, str_skip(flag, 2)) : NULL;
+        if (r == NULL || !r->secret)
+            continue;
+        if (value.p != NULL)
+            hide_credentials(argv[i] + flag.n + 1);
+        else if (i + 1 < argc)
+            hide_credentials(argv[i + 1]);
+    }
+}
+
 int options_args(const struct options *o, void *target, int argc, char **argv, int *positional,
                  char *why, size_t size)
 {

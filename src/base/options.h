@@ -104,6 +104,10 @@ const struct option_row *options_missing(const struct options *o, const void *ta
 int options_args(const struct options *o, void *target, int argc, char **argv, int *positional,
                  char *why, size_t size);
 
+/* Overwrites user and password in URLs that secret settings were given in argv, where every user of
+ * the machine can read them. What was taken from there was copied. */
+void options_hide_args(const struct options *o, int argc, char **argv);
+
 /* The next TIDEMARK_* variable that is no setting but almost spells one, STR_NONE after the last.
  * *at starts at 0; the environment must not change meanwhile. Others are not ours to judge: the
  * container world sets variables after the names of services. */

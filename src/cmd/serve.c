@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
+#include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/common.h"
 #include "config.h"
@@ -7,13 +8,30 @@
 #include "telemetry/trace.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-int cmd_serve(int argc, char **argv)
+/* One allocation. */
+static char **copy_args(int argc, char **argv)
+{
+    size_t n = 0;
+    for (int i = 0; i < argc; i++)
+        n += strlen(argv[i]) + 1;
+    char **copy = mem_alloc(((size_t)argc + 1) * sizeof *copy + n), *at = (char *)(copy + argc + 1);
+    for (int i = 0; i < argc; i++) {
+        copy[i] = strcpy(at, argv[i]);
+        at += strlen(at) + 1;
+    }
+    copy[argc] = NULL;
+    return copy;
+}
+
+static int serve(int argc, char **argv)
 {
     struct trace t = {.to = stderr, .level = TRACE_INFO};
     struct config config;
     char why[512];
-    int err = config_load(&config, argc - 1, argv + 1, &t, why, sizeof why);
+    int err = config_load(&config, argc, argv, &t, why, sizeof why);
     if (err == ERR_CANCELLED) {
         config_help(stdout);
         return CMD_OK;
@@ -25,8 +43,7 @@ int cmd_serve(int argc, char **argv)
     struct server server;
     err = server_init(&server, &config, &t);
     if (err == 0) {
-        server.reload =
-            (struct reload){.config = &config, .trace = &t, .argc = argc - 1, .argv = argv + 1};
+        server.reload = (struct reload){.config = &config, .trace = &t, .argc = argc, .argv = argv};
         server_run(&server);
         common_block_ending();
         err = server_deinit(&server);
@@ -34,4 +51,13 @@ int cmd_serve(int argc, char **argv)
     }
     config_deinit(&config);
     return err == 0 ? CMD_OK : CMD_FAILED;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    char **args = copy_args(argc - 1, argv + 1);
+    options_hide_args(config_options(), argc - 1, argv + 1);
+    int status = serve(argc - 1, args);
+    free(args);
+    return status;
 }

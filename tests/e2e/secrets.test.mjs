@@ -6,7 +6,7 @@ import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run, Running } from "./lib/run.mjs";
-import { binary, startServer } from "./lib/server.mjs";
+import { binary, freePort, startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
 
@@ -27,6 +27,16 @@ test("secrets are not to be seen in the environment of a server", async (t) => {
     const environ = await readFile(`/proc/${server.pid}/environ`, "utf8").catch(() => "closed");
     for (const [name, secret] of Object.entries(SECRETS)) assert.ok(!environ.includes(secret), name);
     assert.match(environ, /NO_SECRET=stays|^closed$/);
+});
+
+test("a password on the command line is not to be seen there", async (t) => {
+    const url = `redis://user:password-of-this-test@127.0.0.1:${await freePort()}/0`;
+    for (const flags of [["--store", url], [`--store=${url}`]]) {
+        const server = await startServer(t, flags);
+        const line = await readFile(`/proc/${server.pid}/cmdline`, "utf8");
+        assert.match(line, /--store.redis:\/\/\*+@127/);
+        assert.ok(!line.includes("password-of-this-test"));
+    }
 });
 
 test("a tool's command cannot look into the server", async (t) => {
