@@ -468,6 +468,20 @@ static void errors_do_not_repeat_a_secret(void **state)
     options_free(&more_options, &m);
 }
 
+static void passwords_in_arguments_are_hidden(void **state)
+{
+    char flag[] = "--secret", apart[] = "redis://u:p@h", joined[] = "--secret=redis://:p@q@h/0";
+    char plain[] = "--secret=right", other[] = "--count=a@b", end[] = "--",
+         behind[] = "--secret=a@b";
+    char *argv[] = {flag, apart, joined, plain, other, end, behind, NULL};
+    options_hide_args(&more_options, 7, argv);
+    assert_string_equal(apart, "redis://***@h");
+    assert_string_equal(joined, "--secret=redis://****@h/0");
+    assert_string_equal(plain, "--secret=right");
+    assert_string_equal(other, "--count=a@b");
+    assert_string_equal(behind, "--secret=a@b");
+}
+
 static void other_variables_may_give_a_default(void **state)
 {
     static const struct {
@@ -548,6 +562,7 @@ int main(void)
         TEST(commas_separate_items_where_the_row_says_so),
         TEST(a_list_has_a_greatest_length),
         TEST(errors_do_not_repeat_a_secret),
+        TEST(passwords_in_arguments_are_hidden),
         TEST(other_variables_may_give_a_default),
         TEST(help_shows_every_flag_within_80_columns),
         TEST(the_nearest_name_is_suggested),

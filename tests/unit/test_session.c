@@ -1096,6 +1096,7 @@ static void degrade_with(const char *verb, const char *end, int err)
     refuse(d, verb, end, err, 1);
     come(d, &v);
     assert_true(v.welcomed && v.degraded);
+    assert_int_equal(sessions_degraded(d->all), 1);
     assert_message(&(struct visitor){.client.message = buf_str(&v.welcome)}, "welcome; this");
     say(d, &v, 0, "a");
     assert_acks(&v, "0 ");
@@ -1107,6 +1108,7 @@ static void degrade_with(const char *verb, const char *end, int err)
     struct visitor again = visit(d, "talk", WRONG);
     come(d, &again);
     assert_true(again.welcomed && !again.degraded);
+    assert_int_equal(sessions_degraded(d->all), 1);
     say(d, &again, 0, "new");
     assert_events(&again, "1=new ");
     visitor_deinit(&v);
@@ -1116,7 +1118,7 @@ static void degrade_with(const char *verb, const char *end, int err)
 
 static void test_degraded(void **state)
 {
-    static const int errs[] = {ERR_IO, ERR_FULL, ERR_BUSY, ERR_LIMIT};
+    static const int errs[] = {ERR_IO, ERR_FULL, ERR_BUSY, ERR_AWAY, ERR_LIMIT};
     for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) {
         degrade_with("write", "/out", errs[i]);
         degrade_with("write", "/in", errs[i]);
