@@ -218,7 +218,8 @@ static const struct option_row rows[] = {
      .value = "SIZE", BETWEEN(1, MIB), .help = "See body-timeout."},
     {ROW("write-timeout", OPTION_DURATION, write_timeout_ms), .live = true, .fallback = "60s",
      .value = "TIME", BETWEEN(100, HOUR_MS),
-     .help = "After this time a client that takes nothing of its answer is disconnected."},
+     .help = "After this time a client that takes nothing of its answer is disconnected, and so is "
+             "one that holds a bounded generation back."},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .live = true, .fallback = "30s",
      .value = "TIME", BETWEEN(0, HOUR_MS),
      .help = "When the server is stopped, how long answers and requests under way may take to "

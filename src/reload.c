@@ -88,7 +88,7 @@ static void apply(struct server *s)
     s->sessions.durable.long_poll_ms = c->long_poll_timeout_ms;
     s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
-    gateway_set_heartbeat(s->gateway, c->heartbeat_ms);
+    gateway_set_times(s->gateway, c->heartbeat_ms, c->write_timeout_ms);
     log_host_tune(&s->logs, c);
     config_tune_trace(c, s->reload.trace);
 }

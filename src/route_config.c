@@ -185,7 +185,7 @@ static const struct option_row rows[] = {
     {ROW("buffer-max-events", OPTION_NUMBER, buffer_max_events), .fallback = "256", .value = "N",
      OR_VARIABLE("SSE_BUFFER_MAX_EVENTS", 1), BETWEEN(1, 10000000),
      .help = "Events of a generation that are kept for resuming, where trim lets this hold; older "
-             "ones are trimmed."},
+             "ones are trimmed, once every connected reader has them."},
     {ROW("buffer-max-bytes", OPTION_SIZE, buffer_max_bytes), .fallback = "1536k", .value = "SIZE",
      OR_VARIABLE("SSE_BUFFER_MAX_SIZE_MB", MIB), BETWEEN(1, 64 * GIB),
      .help = "The same by bytes."},

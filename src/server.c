@@ -314,7 +314,8 @@ static int init_gateway(struct server *s)
                                   .secret = text_or_none(c->resume_secret),
                                   .previous_secret = text_or_none(c->resume_secret_previous),
                                   .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
-                                  .heartbeat_ms = c->heartbeat_ms};
+                                  .heartbeat_ms = c->heartbeat_ms,
+                                  .write_timeout_ms = c->write_timeout_ms};
     char why[256];
     cascade_host_add_route(&s->cascade, &setup);
     s->gateway = gateway_new(&setup, why, sizeof why);

@@ -43,6 +43,9 @@ struct recorder {
     struct task kick;
     uint64_t began_ms; /* the write under way */
 
+    struct pins pins;
+    struct timer lag; /* it waits for readers; those that hold it up are cut off then */
+
     enum end_reason end; /* to come; END_NONE: not yet asked for */
     struct buf message;
     bool created, snapshot_due, over;
@@ -68,6 +71,37 @@ static void run_deinit(struct run *u)
 {
     buf_deinit(&u->bytes);
     buf_deinit(&u->ends);
+}
+
+static uint32_t run_end(const struct run *u, uint64_t i)
+{
+    uint32_t end;
+    memcpy(&end, u->ends.p + i * sizeof end, sizeof end);
+    return end;
+}
+
+/* Moves the first n events of one to the other, which is empty. */
+static void run_move(struct run *to, struct run *from, uint64_t n)
+{
+    if (n == from->n) {
+        struct run empty = *to;
+        *to = *from;
+        *from = empty;
+        return;
+    }
+    uint32_t cut = run_end(from, n - 1);
+    size_t ends = n * sizeof cut;
+    buf_put(&to->bytes, str_of(from->bytes.p, cut));
+    buf_put(&to->ends, str_of(from->ends.p, ends));
+    to->n = n;
+    memmove(from->bytes.p, from->bytes.p + cut, from->bytes.n - cut);
+    from->bytes.n -= cut;
+    for (uint64_t i = n; i < from->n; i++) {
+        uint32_t end = run_end(from, i) - cut;
+        memcpy(from->ends.p + (i - n) * sizeof end, &end, sizeof end);
+    }
+    from->ends.n -= ends;
+    from->n -= n;
 }
 
 /* What was put into u->bytes since the last one is an event. */
@@ -203,7 +237,7 @@ static void feed_run(struct recorder *r, const struct run *u)
 {
     uint32_t start = 0, end;
     for (uint64_t i = 0; i < u->n; i++, start = end) {
-        memcpy(&end, u->ends.p + i * sizeof end, sizeof end);
+        end = run_end(u, i);
         feed_stored(r, str_of(u->bytes.p + start, end - start));
     }
 }
@@ -257,23 +291,95 @@ static void set_write(struct recorder *r, enum step step)
     w->end = w->close ? r->end : END_NONE;
 }
 
-static void take_pending(struct recorder *r)
+/* ---- readers ---- */
+
+static struct pin_place tail_place(const struct recorder *r)
 {
-    struct run empty = r->going;
-    r->going = r->pending;
-    r->pending = empty;
+    return (struct pin_place){r->tail.pos, r->seq};
+}
+
+/* How far readers have to be for so much more. The newest event stays whatever its size. */
+static struct pin_place place_needed(const struct recorder *r, uint64_t n_events, uint64_t bytes)
+{
+    const struct retain *own = &r->config.retain, *other = &r->store->retain;
+    uint64_t events_max = own->events > 0 ? own->events : other->events;
+    uint64_t bytes_max = own->bytes > 0 ? own->bytes : other->bytes;
+    uint64_t events = r->seq + n_events, end = r->tail.pos + bytes;
+    struct pin_place need = {0};
+    if (events_max > 0 && events > events_max)
+        need.event = events - events_max;
+    if (bytes_max > 0 && end > bytes_max)
+        need.pos = end - bytes_max;
+    if (n_events == 1 && need.pos > r->tail.pos)
+        need.pos = r->tail.pos;
+    return need;
+}
+
+static bool fits(const struct recorder *r, struct pin_place least, uint64_t n_events,
+                 uint64_t bytes)
+{
+    struct pin_place need = place_needed(r, n_events, bytes);
+    return n_events == 0 || (least.pos >= need.pos && least.event >= need.event);
+}
+
+static uint64_t notice_size(const struct recorder *r)
+{
+    return r->end == END_FAILED ? STR(": ").n + r->message.n + 2 : 0;
+}
+
+/* All that is pending, and what is said behind it. */
+static bool close_fits(const struct recorder *r, struct pin_place least)
+{
+    uint64_t notice = notice_size(r);
+    return fits(r, least, r->pending.n + (notice > 0 ? 1 : 0), r->pending.bytes.n + notice);
+}
+
+/* So many of the pending events can be written now. */
+static uint64_t count_fitting(const struct recorder *r, struct pin_place least)
+{
+    uint64_t low = 0, high = r->pending.n + 1; /* low can, high cannot */
+    while (low + 1 < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (fits(r, least, mid, run_end(&r->pending, mid - 1)))
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* ---- the next write ---- */
+
+/* An end that somebody asked for, or that the server makes for itself, is not held up. */
+static bool waits_for_readers(const struct recorder *r)
+{
+    return r->end == END_NONE || r->end == END_COMPLETED || r->end == END_FAILED;
+}
+
+static enum step wait_for_readers(struct recorder *r)
+{
+    r->pins.waiting = true;
+    return STEP_NONE;
 }
 
 /* What comes next; with what it writes in `going`. */
 static enum step next_step(struct recorder *r)
 {
+    r->pins.waiting = false;
     if (!r->created)
         return STEP_CREATE;
     if (r->going.bytes.n > 0)
         return r->step; /* again */
-    if (r->pending.n > 0 && (r->end == END_NONE || r->snapshot_due)) {
-        take_pending(r);
-        return STEP_APPEND;
+    struct pin_place least = pins_least(&r->pins, tail_place(r));
+    if (r->pending.n > 0 && (r->end == END_NONE || r->snapshot_due || !close_fits(r, least))) {
+        uint64_t n = count_fitting(r, least);
+        if (n == 0 && waits_for_readers(r))
+            return wait_for_readers(r);
+        if (n > 0) {
+            run_move(&r->going, &r->pending, n);
+            return STEP_APPEND;
+        }
+        run_clear(&r->pending);
     }
     if (r->end == END_NONE)
         return STEP_NONE;
@@ -282,10 +388,21 @@ static enum step next_step(struct recorder *r)
         return STEP_SNAPSHOT;
     }
     r->snapshot_due = false;
-    take_pending(r);
+    if (!close_fits(r, least))
+        return wait_for_readers(r);
+    run_move(&r->going, &r->pending, r->pending.n);
     if (r->end == END_FAILED)
         put_notice(&r->going, buf_str(&r->message));
     return STEP_CLOSE;
+}
+
+static void time_readers(struct recorder *r)
+{
+    if (!r->pins.waiting) {
+        timer_stop(&r->lag);
+    } else if (!timer_running(&r->lag)) {
+        sched_start(r->sched, &r->lag, r->config.reader_timeout_ms);
+    }
 }
 
 static void go_on(struct recorder *r)
@@ -293,6 +410,7 @@ static void go_on(struct recorder *r)
     if (r->writer.busy || r->over)
         return;
     r->step = next_step(r);
+    time_readers(r);
     if (r->step == STEP_NONE)
         return;
     set_write(r, r->step);
@@ -314,6 +432,7 @@ static void tell_room(struct recorder *r)
 static void destroy(struct recorder *r)
 {
     task_cancel(&r->kick);
+    timer_stop(&r->lag);
     fold_free(r->fold);
     run_deinit(&r->pending);
     run_deinit(&r->going);
@@ -416,6 +535,8 @@ static void on_created(struct recorder *r, int err)
     r->over = err != 0;
     r->tail = (struct offset){w->info.life, w->info.tail};
     r->first_pos = w->info.first;
+    if (r->created && r->config.pins != NULL)
+        pins_publish(&r->pins, r->config.pins, r->config.name);
     r->config.on.started(r->config.ctx, err);
 }
 
@@ -488,6 +609,26 @@ static void on_written(struct writer *w, int err)
 
 /* ---- from outside ---- */
 
+static void recorder_on_moved(struct pins *p)
+{
+    struct recorder *r = container_of(p, struct recorder, pins);
+    sched_post(r->sched, &r->kick);
+}
+
+/* The first pending event could not be written for too long. Who came meanwhile has its own time.
+ */
+static void recorder_on_lag(struct timer *t)
+{
+    struct recorder *r = container_of(t, struct recorder, lag);
+    uint64_t bytes = r->pending.n > 0 ? run_end(&r->pending, 0) : notice_size(r);
+    r->busy = true;
+    uint64_t n = pins_cut(&r->pins, place_needed(r, 1, bytes), tail_place(r),
+                          r->sched->now_ms - r->config.reader_timeout_ms);
+    if (n > 0 && r->config.on.cut != NULL)
+        r->config.on.cut(r->config.ctx, n);
+    leave(r);
+}
+
 static void on_kick(struct task *t)
 {
     struct recorder *r = container_of(t, struct recorder, kick);
@@ -538,6 +679,8 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     copy_config(r, config);
     task_init(&r->kick, on_kick);
     writer_init(&r->writer, RECORDER_PATIENCE_MS, on_written);
+    pins_init(&r->pins, recorder_on_moved);
+    timer_init(&r->lag, recorder_on_lag);
     if (config->folds)
         r->fold = fold_new(config->fold, r->config.fold_max);
     r->snapshot_due = config->folds;
@@ -550,6 +693,8 @@ void recorder_free(struct recorder *r)
     if (r == NULL)
         return;
     r->freed = true;
+    pins_deinit(&r->pins);
+    timer_stop(&r->lag);
     if (!r->busy && !writer_stop(&r->writer))
         destroy(r);
 }
@@ -586,6 +731,11 @@ void recorder_end(struct recorder *r, enum end_reason reason, struct str message
     r->end = reason;
     set_message(r, message);
     sched_post(r->sched, &r->kick);
+}
+
+void recorder_pin(struct recorder *r, struct pin *pin)
+{
+    pin_add(pin, r->config.pins != NULL ? &r->pins : NULL, (struct pin_place){0}, r->sched->now_ms);
 }
 
 uint64_t recorder_seq(const struct recorder *r)

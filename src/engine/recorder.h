@@ -16,6 +16,12 @@
  * the generation fails instead. Should anybody else close it, it ends as it was closed, with the
  * events that it has.
  *
+ * If the stream is bounded, a write waits until it does not trim what a subscriber in this process
+ * has yet to read (pins.h), and takes no more events than that allows; what comes meanwhile is
+ * pending. A subscriber that makes it wait for reader_timeout_ms is cut off. An end that is not the
+ * upstream's own (cancelled, orphaned) does not wait: events that cannot be written then are
+ * dropped, as if it had come before them.
+ *
  * With a fold (fold.h) the durable events are folded as well, and when the generation ends the
  * result is written to a stream of its own before the generation's is closed: NAME `.snapshot`,
  * application/json, one event (stored with the comma that JSON streams have behind each), closed
@@ -32,6 +38,7 @@
 
 #include "base/buf.h"
 #include "engine/fold.h"
+#include "engine/pins.h"
 #include "store/store.h"
 
 #define RECORDER_SNAPSHOT_SUFFIX ".snapshot"
@@ -62,6 +69,7 @@ struct recorder_callbacks {
     /* recorder_event said to wait, and the pending events are below half of their bound again. */
     void (*room)(void *ctx);
     void (*trimmed)(void *ctx, const struct recorder_trim *t);
+    void (*cut)(void *ctx, uint64_t n_readers);  /* they held it up for too long, and are gone */
     void (*snapshot)(void *ctx, uint64_t bytes); /* it is durable */
     /* The last call. 0: the stream is closed, and that is durable, with this reason; it may be
      * another one than was asked for, if the store did not take all events. An error: the stream
@@ -84,6 +92,8 @@ struct recorder_config {
     size_t event_max;            /* bytes of one stored event */
     size_t pending_max;          /* bytes that wait for the write under way */
     uint64_t create_patience_ms; /* with a store that does not answer when asked for the stream */
+    struct map *pins;            /* of feeds; NULL: writes wait for nobody */
+    uint64_t reader_timeout_ms;  /* with pins */
     struct recorder_callbacks on;
     void *ctx;
 };
@@ -107,6 +117,9 @@ int recorder_event(struct recorder *r, struct str type, struct str data);
 /* Ends the stream behind all events that were taken. The message is for END_FAILED alone and
  * becomes one line. The first call counts. */
 void recorder_end(struct recorder *r, enum end_reason reason, struct str message);
+
+/* Holds the beginning of the stream for a reader that is still to come, until pin_remove. */
+void recorder_pin(struct recorder *r, struct pin *pin);
 
 /* Events that are durable: the number of the last one. */
 uint64_t recorder_seq(const struct recorder *r);

@@ -52,6 +52,7 @@ static struct batch *batch_take(struct store_read *r)
     b->start = r->start;
     b->next = r->next;
     b->last = r->last;
+    b->ordinal = r->ordinal;
     b->n_slices = r->n_slices;
     memcpy(b->slices, r->slices, r->n_slices * sizeof *r->slices);
     r->n_slices = 0;
@@ -64,12 +65,14 @@ void feeds_init(struct feeds *fs, struct store *store)
 {
     fs->store = store;
     map_init(&fs->by_name);
+    map_init(&fs->pins);
 }
 
 void feeds_deinit(struct feeds *fs)
 {
-    assert(fs->by_name.n == 0);
+    assert(fs->by_name.n == 0 && fs->pins.n == 0);
     map_deinit(&fs->by_name);
+    map_deinit(&fs->pins);
 }
 
 bool feeds_has(const struct feeds *fs, struct str name)
@@ -254,6 +257,20 @@ void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, st
         .feed = feed_of(fs, name), .life = at.life, .pos = at.pos, .ready = ready};
     list_init(&s->link);
     s->feed->users++;
+    pin_add(&s->pin, map_get(&fs->pins, name), (struct pin_place){.pos = at.pos},
+            fs->store->sched->now_ms);
+}
+
+static void subscriber_on_cut(struct pin *p)
+{
+    struct subscriber *s = container_of(p, struct subscriber, pin);
+    s->cut(s);
+}
+
+void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
+{
+    s->cut = cut;
+    s->pin.cut = subscriber_on_cut;
 }
 
 void subscriber_deinit(struct subscriber *s)
@@ -261,6 +278,7 @@ void subscriber_deinit(struct subscriber *s)
     if (s->feed == NULL)
         return;
     list_remove(&s->link);
+    pin_remove(&s->pin);
     if (s->load != NULL)
         s->load->abandoned = true;
     batch_unref(s->own);
@@ -280,6 +298,7 @@ static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
     s->life = b->info.life;
     s->pos = b->next;
     s->held = false;
+    pin_move(&s->pin, (struct pin_place){b->next, b->ordinal}); /* the next one's is not known */
     *out = b;
     return NEXT_BATCH;
 }
@@ -314,6 +333,7 @@ enum next subscriber_next(struct subscriber *s, struct batch **batch)
 void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail)
 {
     s->pos = pos;
+    s->pin.at.pos = pos;
     s->held = true;
     s->held_tail = tail;
 }

@@ -9,6 +9,7 @@
 #define ENGINE_SUBSCRIBER_H
 
 #include "base/map.h"
+#include "engine/pins.h"
 #include "store/store.h"
 
 #define BATCH_BYTES (64 * 1024)
@@ -20,6 +21,7 @@ struct batch {
     struct stream_info info; /* when it was read; content_type is not kept */
     uint64_t start, next;    /* next == info.tail: up to date */
     uint64_t last;           /* where the last event begins */
+    uint64_t ordinal;        /* of the event at start */
     struct slice slices[READ_SLICES];
     /* The surface's encoding of this batch, made by the first that needs it. */
     struct block *frame;
@@ -31,6 +33,7 @@ void batch_unref(struct batch *b);
 struct feeds {
     struct store *store;
     struct map by_name;
+    struct map pins; /* of the streams whose writers wait for subscribers */
 };
 void feeds_init(struct feeds *fs, struct store *store);
 void feeds_deinit(struct feeds *fs); /* no subscriber is left */
@@ -54,7 +57,9 @@ struct subscriber {
     bool held;
     int err;
     struct gap *gap; /* with ERR_GAP */
+    struct pin pin;  /* at pos, if the stream's writer waits for subscribers */
     void (*ready)(struct subscriber *s);
+    void (*cut)(struct subscriber *s);
 };
 
 /* From a position that a read has confirmed. ready() is called from the schedule, never from within
@@ -62,6 +67,10 @@ struct subscriber {
 void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, struct offset at,
                      void (*ready)(struct subscriber *s));
 void subscriber_deinit(struct subscriber *s);
+
+/* What to do when this one has held up the stream's writer for too long; it ends with a
+ * subscriber_deinit. Without it the subscriber takes every batch as soon as it is there. */
+void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s));
 
 /* Makes what a successful read gave the first batch; its slices are taken over. */
 void subscriber_prime(struct subscriber *s, struct store_read *r);

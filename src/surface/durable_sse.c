@@ -420,6 +420,15 @@ static void sse_ready(struct subscriber *subscriber)
     exchange_wake(container_of(subscriber, struct sse, subscriber)->x);
 }
 
+static void sse_on_cut(struct subscriber *subscriber)
+{
+    struct sse *s = container_of(subscriber, struct sse, subscriber);
+    struct exchange *x = s->x;
+    x->ops = NULL;
+    sse_free(s);
+    exchange_abort(x);
+}
+
 static void start_timer(struct sse *s)
 {
     const struct durable *d = s->durable;
@@ -471,6 +480,7 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},
                     sse_ready);
+    subscriber_may_lag(&s->subscriber, sse_on_cut);
     subscriber_prime(&s->subscriber, r);
     timer_init(&s->timer, on_timer);
     start_timer(s);

@@ -549,9 +549,10 @@ void gateway_mount(struct gateway *g, struct http *http)
         http_route(http, g->routes[i].path, handle, &g->routes[i]);
 }
 
-void gateway_set_heartbeat(struct gateway *g, uint64_t heartbeat_ms)
+void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms)
 {
     g->setup.heartbeat_ms = heartbeat_ms;
+    g->setup.write_timeout_ms = write_timeout_ms;
 }
 
 uint64_t gateway_degraded(const struct gateway *g)

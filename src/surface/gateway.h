@@ -44,7 +44,8 @@ struct gateway_setup {
                              trimming */
     struct str secret, previous_secret; /* of resume tokens; n == 0: none */
     struct str telemetry_prefix;
-    uint64_t heartbeat_ms; /* 0: none */
+    uint64_t heartbeat_ms;     /* 0: none */
+    uint64_t write_timeout_ms; /* for readers that hold up everybody's answer */
 };
 
 /* Ends what an earlier process left under way; where others share the store, what those leave that
@@ -53,7 +54,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
 void gateway_mount(struct gateway *g, struct http *http);
 
 /* For answers that begin from now on. */
-void gateway_set_heartbeat(struct gateway *g, uint64_t heartbeat_ms);
+void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms);
 
 /* Answers that were passed on unrecorded, so far. */
 uint64_t gateway_degraded(const struct gateway *g);

@@ -150,6 +150,9 @@ int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t 
 struct read_order;
 bool generation_keep_waiting(struct read_order *o);
 
+/* A reader that was there from its beginning has a place of its own, or will not come. */
+void generation_let_go(struct generation *gen);
+
 /* Ends it as cancelled; the exchange is answered when that is durable. */
 void generation_cancel(struct generation *gen, struct exchange *x);
 
@@ -234,6 +237,7 @@ struct read_order {
     bool waits;          /* until there is an event, so that a failure has a status of its own */
     bool waited;         /* ... and it did */
     struct link link;    /* where it waits */
+    bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);

@@ -171,13 +171,6 @@ void dialect_put_resume(struct buf *out, enum route_dialect d, struct str token)
     close_notice(out, d);
 }
 
-void dialect_put_gap(struct buf *out, enum route_dialect d, const struct dialect_gap *gap)
-{
-    open_notice(out, d, "gap");
-    dialect_put_gap_json(out, gap);
-    close_notice(out, d);
-}
-
 void dialect_put_snapshot(struct buf *out, enum route_dialect d, struct str payload, uint64_t seq)
 {
     if (d == ROUTE_DIALECT_SSE) {
@@ -227,6 +220,24 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
         break;
     }
     buf_put(out, STR("\n\n"));
+}
+
+/* Clients of the other dialects would take what follows for the whole answer. */
+void dialect_put_gap(struct buf *out, enum route_dialect d, const struct dialect_gap *gap)
+{
+    struct buf message = {0};
+    open_notice(out, d, "gap");
+    dialect_put_gap_json(out, gap);
+    close_notice(out, d);
+    if (d == ROUTE_DIALECT_SSE)
+        return;
+    buf_printf(
+        &message,
+        "events of this answer are missing: %llu was the last one received, %llu is the next "
+        "one that is kept",
+        (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
+    dialect_put_error(out, d, STR("GAP"), buf_str(&message));
+    buf_deinit(&message);
 }
 
 /* ---- ends ---- */

@@ -4,7 +4,7 @@
  *
  * notice     sse                      openai                     ui-message
  * resume     event: resume            comment                    comment
- * gap        event: gap               chunk                      data part
+ * gap        event: gap               chunk, then an error       data part, then an error
  * snapshot   id: and event: snapshot  chunk                      data part
  * complete   event: complete          chunk, [DONE]              data part, [DONE]
  * error      event: error             {"error":{..}}             {"type":"error",..}
@@ -20,10 +20,11 @@
  *
  * In both, {..} is {"gap":{..}}, {"snapshot":PAYLOAD,"seq":N}, {"complete":PAYLOAD} or
  * {"end":{..}}. Clients of these two dialects do not look at our notices, so an answer that lacks
- * its end must fail in their own form, whatever the reason; that comes last, as it makes them stop.
+ * its end or a part must fail in their own form, whatever the reason; that comes last, as it makes
+ * them stop.
  *
- * Everything is appended to *out as whole SSE events, or as comments before the next one. Texts may be anything; messages that are not
- * UTF-8 are mended. Pure. */
+ * Everything is appended to *out as whole SSE events, or as comments before the next one. Texts may
+ * be anything; messages that are not UTF-8 are mended. Pure. */
 #ifndef SURFACE_GATEWAY_DIALECT_H
 #define SURFACE_GATEWAY_DIALECT_H
 

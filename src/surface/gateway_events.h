@@ -16,6 +16,7 @@
     X(RESUME_REPLAY_COUNT, "resume_replay_count", "Events replayed by resumes")                    \
     X(PARTIAL_RECOVERY, "partial_recovery", "Resumes answered with a snapshot")                    \
     X(BUFFER_TRIMMED, "buffer_trimmed", "Events trimmed from the front of a generation")           \
+    X(READER_CUT, "reader_cut", "Readers cut off because they held up an answer")                  \
     X(SNAPSHOT_CREATED, "snapshot_created", "Snapshots written")                                   \
     X(DEGRADED, "degraded", "Answers passed on without being recorded")
 

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "engine/json_view.h"
 #include "engine/recorder.h"
+#include "engine/subscriber.h"
 #include "surface/gateway_core.h"
 #include "surface/gateway_source.h"
 
@@ -47,6 +48,8 @@ struct generation {
     struct link waiters;            /* of struct read_order */
     struct timer hold;              /* until it is open */
     struct recorder *recorder;
+    struct pin start;                 /* of those who wait for its beginning */
+    uint32_t starting;                /* of them, until they read */
     struct presence *presence;        /* NULL: nobody else shares the store */
     struct generation_source *source; /* NULL: no more is wanted of it */
     enum state state;
@@ -107,6 +110,12 @@ int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t 
     return gen->recorder == NULL ? ERR_NOT_FOUND : recorder_snapshot(gen->recorder, out, seq);
 }
 
+void generation_let_go(struct generation *gen)
+{
+    if (gen->starting > 0 && --gen->starting == 0)
+        pin_remove(&gen->start);
+}
+
 static void leave_maps(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
@@ -164,32 +173,31 @@ static void answer_starter(struct generation *gen)
     if (x == NULL)
         return;
     gen->starter = NULL;
+    gen->starting++;
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
     *o = (struct read_order){.route = gen->route,
                              .x = x,
                              .request_id = arena_dup(&x->arena, gen->id),
                              .whole = gen->whole,
-                             .waits = true};
+                             .waits = true,
+                             .starts = true};
     gateway_read(o); /* takes over what holds the exchange */
-}
-
-/* Only so much of it is kept at a time. */
-static bool is_bounded(const struct generation *gen)
-{
-    const struct gateway_route *r = gen->route;
-    return r->gateway->setup.store_is_memory || r->config->trim == ROUTE_TRIM_STRICT;
 }
 
 static void open_up(struct generation *gen)
 {
     gen->open = true;
+    gen->starting = 1; /* until all have begun to read */
     timer_stop(&gen->hold);
     answer_starter(gen);
     while (!list_empty(&gen->waiters)) {
         struct read_order *o = list_item(gen->waiters.next, struct read_order, link);
         list_remove(&o->link);
+        o->starts = true;
+        gen->starting++;
         gateway_read(o);
     }
+    generation_let_go(gen);
 }
 
 bool generation_keep_waiting(struct read_order *o)
@@ -334,6 +342,7 @@ static void on_ended_elsewhere(void *ctx, enum end_reason reason)
 static void generation_free(struct generation *gen)
 {
     drop_source(gen);
+    pin_remove(&gen->start);
     recorder_free(gen->recorder);
     presence_free(gen->presence);
     task_cancel(&gen->over);
@@ -632,11 +641,8 @@ static int on_event(void *ctx, struct str type, struct str data)
 {
     struct generation *gen = ctx;
     gen->taken = true;
-    if (!gen->degraded) {
-        if (!gen->open && is_bounded(gen)) /* the write may trim: readers must be there before */
-            open_up(gen);
+    if (!gen->degraded)
         return recorder_event(gen->recorder, type, data);
-    }
     if (gen->starter != NULL)
         begin_forward(gen);
     return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
@@ -693,6 +699,14 @@ static void on_trimmed(void *ctx, const struct recorder_trim *t)
                   TRACE_INT("new_buffer_event_count", (int64_t)t->kept_events));
 }
 
+static void on_cut(void *ctx, uint64_t n_readers)
+{
+    struct generation *gen = ctx;
+    gateway_event(&gen->route->gateway->events, READER_CUT, n_readers,
+                  TRACE_STR("request_id", gen->id), TRACE_STR("route", gen->route->path),
+                  TRACE_INT("readers", (int64_t)n_readers));
+}
+
 static void on_snapshot(void *ctx, uint64_t bytes)
 {
     struct generation *gen = ctx;
@@ -741,6 +755,13 @@ static void on_started(void *ctx, int err)
     gateway_check_stopped(g);
 }
 
+/* The stream must not expire while its writer waits. */
+static uint64_t reader_timeout_ms(const struct gateway *g, const struct route_config *c)
+{
+    uint64_t most = (uint64_t)gateway_ttl_s(c) * 900;
+    return g->setup.write_timeout_ms < most ? g->setup.write_timeout_ms : most;
+}
+
 static struct recorder *make_recorder(struct generation *gen, const struct generation_order *o)
 {
     static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
@@ -748,6 +769,7 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                            [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
     const struct route_config *c = gen->route->config;
     const struct gateway *g = gen->route->gateway;
+    bool bounded = g->setup.store_is_memory || c->trim == ROUTE_TRIM_STRICT;
     struct doc_put docs[2];
     size_t n_docs = 0;
     if (o->n_docs > 0)
@@ -761,10 +783,13 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                      .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
                                      .fold = kinds[c->snapshot],
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
+                                     .pins = &g->setup.feeds->pins,
+                                     .reader_timeout_ms = reader_timeout_ms(g, c),
                                      .on = {.started = on_started,
                                             .recorded = on_recorded,
                                             .room = on_room,
                                             .trimmed = on_trimmed,
+                                            .cut = on_cut,
                                             .snapshot = on_snapshot,
                                             .ended = on_ended},
                                      .ctx = gen};
@@ -772,9 +797,11 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
      * been written here, with nobody behind it. */
     if (o->n_docs > 0 && g->setup.store->author != 0)
         config.create_patience_ms = RECORDER_PATIENCE_MS;
-    if (is_bounded(gen))
+    if (bounded)
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
-    return recorder_new(g->setup.sched, g->setup.store, &config);
+    struct recorder *recorder = recorder_new(g->setup.sched, g->setup.store, &config);
+    recorder_pin(recorder, &gen->start);
+    return recorder;
 }
 
 void generation_start(struct generation_order *o)

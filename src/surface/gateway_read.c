@@ -272,11 +272,26 @@ static void on_ready(struct subscriber *s)
     exchange_wake(container_of(s, struct reader, subscriber)->x);
 }
 
+/* The client sees that there is more, and asks again. */
+static void reader_abort(struct reader *r)
+{
+    struct exchange *x = r->x;
+    x->ops = NULL;
+    reader_free(r);
+    exchange_abort(x);
+}
+
+static void reader_on_cut(struct subscriber *s)
+{
+    reader_abort(container_of(s, struct reader, subscriber));
+}
+
 static void subscribe(struct reader *r, struct offset at)
 {
     struct arena a = {0};
     subscriber_init(&r->subscriber, r->route->gateway->setup.feeds,
                     gateway_stream(&a, r->route, id_of(r), ""), at, on_ready);
+    subscriber_may_lag(&r->subscriber, reader_on_cut);
     arena_deinit(&a);
 }
 
@@ -297,10 +312,7 @@ static enum pull fail(struct reader *r)
         return PULL_MORE;
     }
     if (err != ERR_GAP && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        struct exchange *x = r->x;
-        x->ops = NULL;
-        reader_free(r);
-        exchange_abort(x); /* the client sees that there is more, and asks again */
+        reader_abort(r);
         return PULL_WAIT;
     }
     put_end(r, END_EXPIRED, STR_NONE);
@@ -371,6 +383,11 @@ struct read_start {
 
 static void start_free(struct read_start *s)
 {
+    struct read_order *o = s->order;
+    struct generation *gen = o->starts ? generation_find(o->route, o->request_id) : NULL;
+    if (gen != NULL)
+        generation_let_go(gen);
+    o->starts = false;
     buf_deinit(&s->ahead);
     buf_deinit(&s->snapshot);
     arena_deinit(&s->arena);

@@ -187,7 +187,10 @@ static void on_read(struct store_read *read, int err)
 void gateway_read_whole(struct read_order *o)
 {
     struct gateway *g = o->route->gateway;
+    struct generation *gen = generation_find(o->route, o->request_id);
     struct whole *w = mem_zalloc(sizeof *w);
+    if (o->starts && gen != NULL)
+        generation_let_go(gen); /* what is trimmed does not matter here */
     w->order = o;
     w->read = (struct store_read){.name = gateway_stream(&w->arena, o->route, o->request_id, ""),
                                   .from = READ_START,

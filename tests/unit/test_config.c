@@ -100,7 +100,7 @@ static void defaults_are_these(void **state)
     assert_int_equal(c->body_timeout_ms, 10000);
     assert_int_equal(c->body_rate_min, 1024);
     assert_int_equal(c->write_timeout_ms, 60000);
-    assert_int_equal(c->drain_timeout_ms, 10000);
+    assert_int_equal(c->drain_timeout_ms, 30000);
     assert_int_equal(c->long_poll_timeout_ms, 4000);
     assert_int_equal(c->heartbeat_ms, 10000);
     assert_int_equal(c->sse_lifetime_ms, 60000);

@@ -43,6 +43,9 @@ static void test_gap(void **state)
 {
     struct buf out = {0};
     struct dialect_gap gap = {.requested = 3, .earliest = 45, .reason = GAP_TRIMMED};
+#define MISSING                                                                                    \
+    "events of this answer are missing: 3 was the last one received, 45 is the next one that is "  \
+    "kept"
 #define GAP                                                                                        \
     "{\"gap\":{\"requested\":\"3\",\"earliest\":\"45\",\"reason\":\"trimmed\",\"snapshot\":null}}"
     dialect_put_gap_json(&out, &gap);
@@ -50,10 +53,15 @@ static void test_gap(void **state)
     dialect_put_gap(&out, SSE, &gap);
     assert_out(&out, "event: gap\ndata: " GAP "\n\n");
     dialect_put_gap(&out, OPENAI, &gap);
-    assert_out(&out, CHUNK GAP "}\n\n");
+    assert_out(&out, CHUNK GAP "}\n\n"
+                               "data: {\"error\":{\"message\":\"" MISSING
+                               "\",\"type\":\"upstream_error\","
+                               "\"param\":null,\"code\":\"GAP\"}}\n\n");
     dialect_put_gap(&out, UI, &gap);
-    assert_out(&out, PART GAP PART_END);
+    assert_out(&out,
+               PART GAP PART_END "data: {\"type\":\"error\",\"errorText\":\"" MISSING "\"}\n\n");
 #undef GAP
+#undef MISSING
     gap = (struct dialect_gap){
         .requested = UINT64_MAX, .reason = GAP_UNKNOWN, .snapshot = STR("/a?from=\"snapshot\"")};
     dialect_put_gap_json(&out, &gap);
