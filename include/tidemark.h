@@ -358,6 +358,9 @@ TM_API int tm_follower_new(struct tm_client *c, const char *name, const struct t
 TM_API int tm_follower_next(struct tm_follower *f, struct tm_batch *out);
 /* The same, but waits; 0: the time is over. */
 TM_API int tm_follower_wait(struct tm_follower *f, struct tm_batch *out, int timeout_ms);
+/* Of HTTP, of the last answer: 204 says that a long-poll has ended and nothing had come. 0: none.
+ */
+TM_API int tm_follower_status(const struct tm_follower *f);
 TM_API void tm_follower_free(struct tm_follower *f);
 
 /* ---- sessions ---- */

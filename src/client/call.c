@@ -150,7 +150,7 @@ static void try_again(struct tm_call *call)
 {
     struct tm_client *c = call->client;
     uint64_t ms = stream_retry_ms(c, ++call->failures, &call->answer);
-    client_notice(c, "%s; trying again in %.1f s", call->refusal.message, (double)ms / 1000);
+    stream_notice_retry(c, bytes_str(&call->path), call->refusal.message, ms);
     sched_start(&c->sched, &call->retry, ms);
 }
 
@@ -484,10 +484,12 @@ int tm_call_wait(struct tm_call *call, int timeout_ms)
         return err;
     if (call->err == 0)
         return 0;
-    if (call->request.status == 0)
-        return client_fail(call->client, call->err, "%s", call->refusal.message);
-    return client_fail(call->client, call->err, "%s (the server answered %d)",
-                       call->refusal.message, call->request.status);
+    char text[STREAM_MESSAGE_SIZE + 40];
+    int n = snprintf(text, sizeof text, "%s", call->refusal.message);
+    if (call->request.status != 0)
+        snprintf(text + n, sizeof text - (size_t)n, " (the server answered %d)",
+                 call->request.status);
+    return stream_fail(call->client, call->err, bytes_str(&call->path), text);
 }
 
 const struct tm_result *tm_call_result(const struct tm_call *call)

@@ -117,7 +117,7 @@ static void wait_to_retry(struct tm_follower *f, int err)
         give_up(f, err);
         return;
     }
-    client_notice(c, "%s; trying again in %.1f s", f->message, (double)ms / 1000);
+    stream_notice_retry(c, bytes_str(&f->path), f->message, ms);
     wait_then_go(f, ms);
 }
 
@@ -216,7 +216,7 @@ int tm_follower_next(struct tm_follower *f, struct tm_batch *out)
         return client_fail(f->client, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     }
     if (f->err)
-        return client_fail(f->client, f->err, "%s", f->message);
+        return stream_fail(f->client, f->err, bytes_str(&f->path), f->message);
     if (f->ended)
         return client_fail(f->client, TM_E_CLOSED, "all of the stream was handed out");
     go_on(f);
@@ -238,6 +238,11 @@ int tm_follower_wait(struct tm_follower *f, struct tm_batch *out, int timeout_ms
     if (err)
         return err == TM_E_TIMEOUT ? 0 : err;
     return tm_follower_next(f, out);
+}
+
+int tm_follower_status(const struct tm_follower *f)
+{
+    return f->last_status;
 }
 
 /* -- making one ------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ struct tm_follower {
     bool under_way;
     uint64_t began_ms;
     struct stream_answer answer; /* of this request, from its head on */
+    int last_status;             /* of the last answer, this one or one before */
     int head_err;
     struct bytes body;
     struct sse sse;

@@ -237,6 +237,7 @@ static bool cannot_use_sse(const struct tm_follower *f)
 void follower_head(struct http_request *r)
 {
     struct tm_follower *f = container_of(r, struct tm_follower, request);
+    f->last_status = r->status;
     f->head_err = stream_answer_read(&f->answer, r);
     if (f->head_err)
         follower_complain(f, f->head_err, "the answer has a header that is too long");

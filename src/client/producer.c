@@ -137,7 +137,7 @@ static void fail_producer(struct tm_producer *p, int err, const char *message)
 
 static int report(struct tm_producer *p)
 {
-    return client_fail(p->client, p->err, "%s", p->message);
+    return stream_fail(p->client, p->err, bytes_str(&p->path), p->message);
 }
 
 /* -- sending ---------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ static void wait_to_retry(struct tm_producer *p, int err, const char *why,
         fail_producer(p, err, text);
         return;
     }
-    client_notice(c, "%s; trying again in %.1f s", why, (double)ms / 1000);
+    stream_notice_retry(c, bytes_str(&p->path), why, ms);
     sched_start(&c->sched, &p->retry, ms);
 }
 

@@ -254,6 +254,28 @@ void stream_refusal_read(struct stream_refusal *out, const struct http_request *
         read_sentence(out, body, json_valid(body));
 }
 
+/* -- what is said of a request ---------------------------------------------------------------- */
+
+#define PATH_SHOWN 160 /* bytes; the rest of the sentence must have room */
+
+static struct str shown(struct str path)
+{
+    path = str_cut(&path, '?');
+    return str_of(path.p, path.n < PATH_SHOWN ? path.n : PATH_SHOWN);
+}
+
+int stream_fail(struct tm_client *c, int err, struct str path, const char *message)
+{
+    struct str s = shown(path);
+    return client_fail(c, err, "%.*s: %s", (int)s.n, s.p, message);
+}
+
+void stream_notice_retry(struct tm_client *c, struct str path, const char *why, uint64_t ms)
+{
+    struct str s = shown(path);
+    client_notice(c, "%.*s: %s; trying again in %.1f s", (int)s.n, s.p, why, (double)ms / 1000);
+}
+
 /* -- trying again ----------------------------------------------------------------------------- */
 
 bool stream_may_retry(int err, int status)

@@ -82,6 +82,12 @@ void stream_refusal_read(struct stream_refusal *out, const struct http_request *
 /* The same request may succeed later: err without an answer (status 0), or 429 and 5xx. */
 bool stream_may_retry(int err, int status);
 
+/* The sentence of tm_error for a request to this path that has failed; returns err. The query is
+ * left out: it may hold what nobody else is to see. */
+int stream_fail(struct tm_client *c, int err, struct str path, const char *message);
+/* The notice of one that is sent again. */
+void stream_notice_retry(struct tm_client *c, struct str path, const char *why, uint64_t ms);
+
 /* How long to wait then, after so many failures in a row. */
 uint64_t stream_retry_ms(struct tm_client *c, unsigned failures, const struct stream_answer *a);
 

@@ -207,6 +207,47 @@ static void names_refusals(void **state)
     fake_close(c);
 }
 
+static void remember(void *ctx, const char *text)
+{
+    snprintf(ctx, 256, "%s", text);
+}
+
+/* Whoever has many streams must know which one it was. What a query holds is nobody's business. */
+static void says_which_stream_failed(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_call *call = NULL;
+    char told[256] = "", name[400];
+    (void)state;
+    c->options.notice = remember;
+    c->options.notice_ctx = told;
+    assert_int_equal(tm_read(c, "chats/1", NULL, TM_LIVE_NO, &call), 0);
+    fake_answer(fake_wait(c, 1), 503, "", "later");
+    assert_ptr_equal(strstr(told, "/v1/stream/chats/1: later; trying again in "), told);
+    fake_answer(fake_wait(c, 1), 404, "", "");
+    assert_int_equal(tm_call_wait(call, 0), TM_E_NOT_FOUND);
+    assert_string_equal(tm_error(c),
+                        "/v1/stream/chats/1: there is no such stream (the server answered 404)");
+    assert_string_equal(tm_call_message(call), "there is no such stream");
+    tm_call_free(call);
+    assert_int_equal(tm_delete(c, "b", &call), 0);
+    c->options.notice = NULL;
+    while (!tm_call_done(call))
+        fake_lose(fake_wait(c, 1));
+    assert_int_equal(tm_call_wait(call, 0), TM_E_NETWORK);
+    assert_ptr_equal(strstr(tm_error(c), "/v1/stream/b: the server could not be"), tm_error(c));
+    tm_call_free(call);
+    /* However long the name is, what went wrong is there. */
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(tm_head(c, name, &call), 0);
+    fake_answer(fake_wait(c, 1), 404, "", "");
+    assert_int_equal(tm_call_wait(call, 0), TM_E_NOT_FOUND);
+    assert_non_null(strstr(tm_error(c), "nnn: there is no such stream (the server answered 404)"));
+    tm_call_free(call);
+    fake_close(c);
+}
+
 static void takes_a_read_as_it_comes(void **state)
 {
     struct tm_client *c = fake_client();
@@ -404,6 +445,7 @@ int main(void)
         cmocka_unit_test(gives_up_after_a_few_times),
         cmocka_unit_test(waits_as_long_as_the_server_asks),
         cmocka_unit_test(names_refusals),
+        cmocka_unit_test(says_which_stream_failed),
         cmocka_unit_test(takes_a_read_as_it_comes),
         cmocka_unit_test(takes_no_half_answer),
         cmocka_unit_test(bounds_an_answer),

@@ -228,6 +228,7 @@ static void stops_at_a_gap(void **state)
     fake_answer(asked(c, "offset=-1"), 410, "", GAP);
     expect_none(f, TM_E_GAP);
     assert_non_null(strstr(tm_error(c), "0_7"));
+    assert_ptr_equal(strstr(tm_error(c), "/v1/stream/a: "), tm_error(c));
     fake_quiet(c);
     tm_follower_free(f);
     fake_close(c);
@@ -378,6 +379,32 @@ static void bounds_positions_that_nobody_takes(void **state)
     fake_close(c);
 }
 
+/* "now" is made a position first: what comes while a connection breaks is not lost. */
+static void says_when_a_poll_brought_nothing(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_follow_options o = TM_FOLLOW_INIT;
+    (void)state;
+    o.live = TM_LIVE_LONG_POLL;
+    o.offset = "now";
+    struct tm_follower *f = follower(c, &o);
+    assert_int_equal(tm_follower_status(f), 0);
+    fake_answer(asked(c, "offset=now"), 200, TEXT TAIL AT("0_3"), "");
+    assert_int_equal(tm_follower_status(f), 200);
+    assert_true(expect(f, "", "0_3").up_to_date);
+    expect_none(f, 0);
+    fake_answer(asked(c, "offset=0_3&live=long-poll"), 204, TAIL AT("0_3"), "");
+    expect_none(f, 0);
+    assert_int_equal(tm_follower_status(f), 204);
+    fake_lose(asked(c, "offset=0_3&live=long-poll"));
+    assert_int_equal(tm_follower_status(f), 204);
+    fake_answer(asked(c, "offset=0_3&live=long-poll"), 200, TEXT TAIL AT("0_4"), "x");
+    expect(f, "x", "0_4");
+    assert_int_equal(tm_follower_status(f), 200);
+    tm_follower_free(f);
+    fake_close(c);
+}
+
 static void gives_up_when_it_is_told_to(void **state)
 {
     struct tm_client *c = fake_client();
@@ -453,6 +480,7 @@ int main(void)
         cmocka_unit_test(takes_no_half_answer),
         cmocka_unit_test(bounds_what_it_holds),
         cmocka_unit_test(bounds_positions_that_nobody_takes),
+        cmocka_unit_test(says_when_a_poll_brought_nothing),
         cmocka_unit_test(gives_up_when_it_is_told_to),
         cmocka_unit_test(survives_the_lack_of_memory),
     };

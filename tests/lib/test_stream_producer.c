@@ -221,7 +221,7 @@ static void fails_for_good_and_cancels_the_rest(void **state)
     fake_answer(fake.requests[1], 404, "", "gone");
     assert_int_equal(fake.n, 0);
     assert_int_equal(tm_producer_close(p, NULL, 0, 0), TM_E_NOT_FOUND);
-    assert_string_equal(tm_error(c), "gone");
+    assert_string_equal(tm_error(c), "/v1/stream/a: gone");
     tm_producer_free(p);
     fake_close(c);
 }

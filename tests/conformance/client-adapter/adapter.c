@@ -693,7 +693,7 @@ static void do_read(struct adapter *a, const struct node *command)
         if (r.together.n)
             put_chunk(&r, r.together.p, r.together.n);
         begin(a, "read");
-        printf_to(&a->out, ",\"status\":200,\"chunks\":[");
+        printf_to(&a->out, ",\"status\":%d,\"chunks\":[", r.n_chunks ? 200 : tm_follower_status(f));
         put(&a->out, r.chunks.p ? r.chunks.p : "", r.chunks.n);
         puts_to(&a->out, "]");
         put_member(&a->out, "offset", r.offset);
