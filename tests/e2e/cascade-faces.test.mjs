@@ -20,6 +20,7 @@ import { open } from "./lib/gateway.mjs";
 import { step } from "./lib/language-server.mjs";
 import { tidemark } from "./lib/run.mjs";
 import { tempFolder } from "./lib/temp.mjs";
+import { until, within } from "./lib/wait.mjs";
 
 const slow = [
     step(before),
@@ -44,6 +45,72 @@ describe("faces", { concurrency: 6 }, () => {
         );
         assert.ok(list.data.every(({ object }) => object === "model"));
         assert.ok(bridge.editor.count("GetUserStatus") > 0, "they are asked for, not known");
+    });
+
+    test("every refusal has OpenAI's form", async (t) => {
+        const { editor, server } = await startBridge(t, { settings: { parallel: "1" } });
+        editor.script("ping", quick);
+        editor.script("endless", endless);
+        const send = (body, headers = {}, method = "POST", rest = "") =>
+            fetch(`${server.base}${PATH}${rest}`, {
+                method,
+                headers: { connection: "close", ...headers },
+                body: method === "POST" ? JSON.stringify(body) : undefined,
+            });
+        const assertRefused = async (answer, status, type, code) => {
+            assert.equal(answer.status, status);
+            const { error, ...rest } = await answer.json();
+            assert.deepEqual(rest, {});
+            assert.deepEqual([error.type, error.param, error.code], [type, null, code]);
+            assert.equal(typeof error.message, "string");
+        };
+        const invalid = "invalid_request_error";
+        const key = { "Idempotency-Key": "k" };
+        assert.equal((await send(asking("ping"), key)).status, 200);
+        await assertRefused(await send(asking("pong"), key), 422, invalid, "KEY_REUSED");
+        await assertRefused(await send(null, {}, "GET"), 405, invalid, "METHOD");
+        await assertRefused(await send(null, {}, "GET", "/nothing"), 404, invalid, "NO_ROUTE");
+        await assertRefused(
+            await send({ pad: "x".repeat(17 << 20) }),
+            413,
+            invalid,
+            "TOO_LARGE",
+        );
+        const endlessly = await open(
+            t,
+            server,
+            "POST",
+            PATH,
+            {},
+            JSON.stringify(asking("endless", { stream: true })),
+        );
+        await chunksOf(endlessly, 2);
+        await assertRefused(await send(asking("ping")), 429, "rate_limit_error", "RATE_LIMITED");
+        server.signal("SIGTERM");
+        const draining = await until(async () => {
+            const answer = await send(asking("ping"));
+            return answer.status === 503 && answer;
+        }, "the drain");
+        assert.ok(draining.headers.get("retry-after"));
+        await assertRefused(draining, 503, "server_error", "DRAINING");
+    });
+
+    test("an answer under way finishes when the server is stopped", async (t) => {
+        const bridge = await startBridge(t);
+        bridge.editor.script("slow", slow);
+        const stream = await bridge.client.chat.completions.create(
+            asking("slow", { stream: true }),
+        );
+        let text = "";
+        let finish;
+        for await (const { choices } of stream) {
+            if (text === "" && choices[0]?.delta.content) bridge.server.signal("SIGTERM");
+            text += choices[0]?.delta.content ?? "";
+            finish = choices[0]?.finish_reason ?? finish;
+        }
+        assert.deepEqual({ text, finish }, { text: "abcdef", finish: "stop" });
+        await bridge.editor.archived(1);
+        assert.equal((await within(bridge.server.ended, "the server to end")).code, 0);
     });
 
     test("an answer in one piece", async (t) => {

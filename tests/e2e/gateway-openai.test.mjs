@@ -136,7 +136,7 @@ test("it raises when the backend is killed", async (t) => {
 });
 
 test("it raises when the gateway is stopped", async (t) => {
-    const { client, server } = await startOpenai(t);
+    const { client, server } = await startOpenai(t, {}, { flags: ["--drain-timeout", "100ms"] });
     const plan = { name: "drained", tokens: 9, gates: [4] };
     const stream = await client.chat.completions.create(request(plan));
     await assert.rejects(async () => {

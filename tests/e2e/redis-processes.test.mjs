@@ -157,6 +157,41 @@ test("a chat goes on through the other server", async (t) => {
     await until(async () => (await two.get(chat, {}, { path })).status === 204, "its end");
 });
 
+test("a chat is stopped through the other server", async (t) => {
+    const path = "/chat";
+    const dialect = "ui-message";
+    const { backend, one, two } = await startPair(t, { routes: { [path]: { dialect } } });
+    const first = await one.post({ name: "chat", tokens: 12, dialect, gates: [5] }, {}, { path, id: "c1" });
+    const story = await read(first, 5);
+    const stopped = await until(async () => {
+        const answer = await two.stop("c1", path);
+        return answer.status === 200 && answer;
+    }, "the chat to be known");
+    assert.deepEqual(stopped.json(), { request_id: idOf(first), status: "cancelled" });
+    await within(read(first, Infinity, story), "its end");
+    assert.match(story.all.at(-2).data, /"abort"/);
+    await until(async () => (await backend.seen())[0].closed, "the backend to be let go of");
+    assert.equal((await two.stop("c1", path)).status, 204);
+});
+
+test("whoever waits for the first event gets the same status through both servers", async (t) => {
+    const route = { "first-byte-timeout": "2s" };
+    const { backend, one, two } = await startPair(t, { route });
+    const mute = { name: "mute", mute: true };
+    const key = { "Idempotency-Key": "k" };
+    const first = one.post(mute, key);
+    await until(async () => (await backend.seen()).length === 1, "the backend to be asked");
+    const answers = await Promise.all([first, two.post(mute, key), one.post(mute, key)]);
+    for (const answer of answers) {
+        assert.equal(answer.status, 504, answer.text);
+        assert.equal(answer.json().code, "UPSTREAM_TIMEOUT");
+    }
+    assert.equal((await backend.seen()).length, 1);
+    const again = await two.post(mute, key);
+    assert.equal(again.status, 504);
+    assert.equal((await backend.seen()).length, 2, "nothing had come of the first");
+});
+
 test("a server that was killed leaves orphans, and no others", async (t) => {
     const { redis, one, two } = await startPair(t);
     const lost = { name: "lost", tokens: 20, gates: [4] };

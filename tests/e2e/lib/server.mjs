@@ -13,7 +13,7 @@ import { within } from "./wait.mjs";
 
 const START_MS = 15_000;
 const STOP_MS = 20_000;
-const PATIENT_MS = 1_000; // for answers under way; then it is asked again, and waits no more
+const PATIENT_MS = 300; // for answers under way; then it is asked again, and waits no more
 const SANITIZER = /(Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|runtime error:/;
 
 export function binary() {
@@ -190,7 +190,7 @@ class Server {
     async stop() {
         await this.#agent.destroy();
         this.signal("SIGTERM");
-        const again = setTimeout(() => this.signal("SIGTERM"), PATIENT_MS);
+        const again = setTimeout(() => this.signal("SIGINT"), PATIENT_MS);
         try {
             const { code, signal } = await within(this.ended, "the server to end", STOP_MS);
             assertNoReport(this.stderr);
