@@ -55,8 +55,9 @@ template <class T> inline T tm_sized()
     }
 #endif
 
-#define TM_ABI     1 /* goes up when something that was here is not any more */
-#define TM_FOREVER (-1)
+#define TM_ABI       1 /* goes up when something that was here is not any more */
+#define TM_FOREVER   (-1)
+#define TM_UNBOUNDED 0x7fffffff
 
 TM_API int tm_abi(void);             /* of the library that is loaded */
 TM_API const char *tm_version(void); /* "1.2.3" */
@@ -135,8 +136,41 @@ struct tm_options {
      * library. NULL: nobody is told. */
     void *notice_ctx;
     void (*notice)(void *ctx, const char *text);
+    int retries;             /* 5: how often a call is tried again; producers and followers go on */
+    int strict;              /* 1: a 0 is no default. See TM_OPTIONS_STRICT_INIT */
+    double retry_multiplier; /* 1.5: what each wait is multiplied by for the next; at least 1 */
 };
 #define TM_OPTIONS_INIT TM_SIZED(tm_options)
+
+/* All numbers as they are by default, and strict: a 0 does not stand for the default any more. It
+ * is what it says (retries: none) or refused (TM_E_INVALID) like any number that makes no sense.
+ * For programs that take settings from people. */
+#define TM_OPTIONS_NUMBERS(SET)                                                                    \
+    SET(connect_timeout_ms, 10000)                                                                 \
+    SET(request_timeout_ms, 30000)                                                                 \
+    SET(live_timeout_ms, 90000)                                                                    \
+    SET(retry_first_ms, 100)                                                                       \
+    SET(retry_max_ms, 10000)                                                                       \
+    SET(answer_max, 67108864)                                                                      \
+    SET(retries, 5)                                                                                \
+    SET(retry_multiplier, 1.5)                                                                     \
+    SET(strict, 1)
+#if defined(__cplusplus)
+#define TM_SET_MEMBER(name, value) o.name = value;
+extern "C++" inline tm_options tm_options_strict()
+{
+    tm_options o = tm_sized<tm_options>();
+    TM_OPTIONS_NUMBERS(TM_SET_MEMBER)
+    return o;
+}
+#define TM_OPTIONS_STRICT_INIT tm_options_strict()
+#else
+#define TM_SET_MEMBER(name, value) .name = value,
+#define TM_OPTIONS_STRICT_INIT                                                                     \
+    {                                                                                              \
+        .size = sizeof(struct tm_options), TM_OPTIONS_NUMBERS(TM_SET_MEMBER)                       \
+    }
+#endif
 
 /* When it fails there is no client to ask: notice is told the sentence. */
 TM_API int tm_open(const struct tm_options *options, struct tm_client **out);
@@ -173,7 +207,7 @@ TM_API int tm_deadline_ms(const struct tm_client *c);
  *     ... tm_call_result(call)->next_offset ...
  *     tm_call_free(call);
  *
- * Network failures, 5xx and 429 are tried again a few times, not before what Retry-After says,
+ * Network failures, 5xx and 429 are tried again `retries` times, not before what Retry-After says,
  * where nothing can happen twice by that: reads, heads, creates, deletes, closes, and appends with
  * a producer's numbers or an if_match. */
 
@@ -289,8 +323,34 @@ struct tm_producer_options {
     int in_flight;      /* 5 batches */
     size_t pending_max; /* 16 MiB: bytes not acknowledged yet; more: TM_E_BUSY */
     int retry_for_ms;   /* 0: for ever */
+    size_t batch_items; /* TM_UNBOUNDED: appends that go in one batch */
+    int strict;         /* 1: a 0 is no default: linger_ms sends at once, the others are refused */
+    int reserved;       /* 0 */
 };
 #define TM_PRODUCER_INIT TM_SIZED(tm_producer_options)
+
+/* As TM_OPTIONS_STRICT_INIT. */
+#define TM_PRODUCER_NUMBERS(SET)                                                                   \
+    SET(linger_ms, 5)                                                                              \
+    SET(batch_bytes, 1048576)                                                                      \
+    SET(in_flight, 5)                                                                              \
+    SET(pending_max, 16777216)                                                                     \
+    SET(batch_items, TM_UNBOUNDED)                                                                 \
+    SET(strict, 1)
+#if defined(__cplusplus)
+extern "C++" inline tm_producer_options tm_producer_strict()
+{
+    tm_producer_options o = tm_sized<tm_producer_options>();
+    TM_PRODUCER_NUMBERS(TM_SET_MEMBER)
+    return o;
+}
+#define TM_PRODUCER_STRICT_INIT tm_producer_strict()
+#else
+#define TM_PRODUCER_STRICT_INIT                                                                    \
+    {                                                                                              \
+        .size = sizeof(struct tm_producer_options), TM_PRODUCER_NUMBERS(TM_SET_MEMBER)             \
+    }
+#endif
 
 TM_API int tm_producer_new(struct tm_client *c, const char *name,
                            const struct tm_producer_options *o, struct tm_producer **out);

@@ -6,10 +6,6 @@
 
 #include <stdio.h>
 
-/* Together these take a second or two, unless the server asks for more: long enough for a
- * connection that was cut, short enough to be told when there is no server. */
-#define TRIES 6
-
 struct tm_call {
     struct tm_client *client;
     struct http_request request;
@@ -166,7 +162,8 @@ static void on_over(struct http_request *r, int err)
     }
     if (err && is_so_already(call))
         err = 0;
-    if (err && call->may_repeat && call->failures + 1 < TRIES && stream_may_retry(err, r->status))
+    bool is_last = call->failures >= (unsigned)call->client->options.retries;
+    if (err && call->may_repeat && !is_last && stream_may_retry(err, r->status))
         try_again(call);
     else
         end_call(call, err);

@@ -91,14 +91,21 @@ void client_notice(struct tm_client *c, const char *fmt, ...)
     c->options.notice(c->options.notice_ctx, text);
 }
 
+/* Beyond so many failures the wait does not grow. */
+#define GROWTHS_MAX 1000
+
+uint64_t client_backoff_bound_ms(const struct tm_client *c, uint64_t first_ms, unsigned failures)
+{
+    double bound = (double)first_ms, max = c->options.retry_max_ms;
+    for (unsigned i = 1; i < failures && i < GROWTHS_MAX && bound < max; i++)
+        bound *= c->options.retry_multiplier;
+    return (uint64_t)(bound < max ? bound : max);
+}
+
 uint64_t client_backoff_ms(struct tm_client *c, unsigned failures)
 {
-    uint64_t bound = (uint64_t)c->options.retry_first_ms, max = (uint64_t)c->options.retry_max_ms;
+    uint64_t bound = client_backoff_bound_ms(c, (uint64_t)c->options.retry_first_ms, failures);
     uint32_t draw;
-    for (unsigned i = 1; i < failures && bound < max; i++)
-        bound += bound / 2 + 1;
-    if (bound > max)
-        bound = max;
     /* Without randomness the whole wait is the safe one. */
     if (RAND_bytes((unsigned char *)&draw, sizeof(draw)) != 1)
         return bound;
@@ -137,15 +144,31 @@ static void or_default(int *setting, int standard)
         *setting = standard;
 }
 
+/* Of the two bounds of waits, the one that was set holds against the default of the other. */
+static void fill_in_waits(struct tm_options *o, const struct tm_options *standard)
+{
+    int first = standard->retry_first_ms, max = standard->retry_max_ms;
+    if (o->retry_first_ms == 0)
+        o->retry_first_ms =
+            o->retry_max_ms > 0 && o->retry_max_ms < first ? o->retry_max_ms : first;
+    if (o->retry_max_ms == 0)
+        o->retry_max_ms = o->retry_first_ms > max ? o->retry_first_ms : max;
+    if (o->retry_multiplier == 0)
+        o->retry_multiplier = standard->retry_multiplier;
+    or_default(&o->retries, standard->retries);
+}
+
 static void fill_in(struct tm_options *o)
 {
-    or_default(&o->connect_timeout_ms, 10000);
-    or_default(&o->request_timeout_ms, 30000);
-    or_default(&o->live_timeout_ms, 90000);
-    or_default(&o->retry_first_ms, 100);
-    or_default(&o->retry_max_ms, 10000);
+    static const struct tm_options standard = TM_OPTIONS_STRICT_INIT;
+    if (o->strict)
+        return;
+    or_default(&o->connect_timeout_ms, standard.connect_timeout_ms);
+    or_default(&o->request_timeout_ms, standard.request_timeout_ms);
+    or_default(&o->live_timeout_ms, standard.live_timeout_ms);
+    fill_in_waits(o, &standard);
     if (o->answer_max == 0)
-        o->answer_max = (size_t)64 * 1024 * 1024;
+        o->answer_max = standard.answer_max;
 }
 
 static bool token_ok(const char *token)
@@ -156,13 +179,33 @@ static bool token_ok(const char *token)
     return true;
 }
 
-static bool options_ok(const struct tm_options *o)
+/* What is wrong with them, beginning with its name; NULL: nothing. A multiplier that is no number
+ * is not at least 1 either. */
+static const char *options_fault(const struct tm_options *o)
 {
-    return o->server != NULL && (o->stream_path == NULL || *o->stream_path == '/') &&
-           (o->token == NULL || token_ok(o->token)) && o->connect_timeout_ms > 0 &&
-           o->request_timeout_ms > 0 && o->live_timeout_ms > 0 && o->retry_first_ms > 0 &&
-           o->retry_max_ms > 0 && (unsigned)o->http <= TM_HTTP_2 &&
-           (o->allocator == NULL || (o->allocator->alloc != NULL && o->allocator->free != NULL));
+    const struct tm_allocator *mem = o->allocator;
+    const struct {
+        bool is_wrong;
+        const char *what;
+    } checks[] = {
+        {o->server == NULL, "server is not set"},
+        {o->stream_path && *o->stream_path != '/', "stream_path does not begin with `/`"},
+        {o->token && !token_ok(o->token), "token has characters that no token has"},
+        {(unsigned)o->http > TM_HTTP_2, "http is none of enum tm_http"},
+        {mem && (mem->alloc == NULL || mem->free == NULL), "allocator lacks a function"},
+        {o->connect_timeout_ms <= 0, "connect_timeout_ms must be positive"},
+        {o->request_timeout_ms <= 0, "request_timeout_ms must be positive"},
+        {o->live_timeout_ms <= 0, "live_timeout_ms must be positive"},
+        {o->retries < 0, "retries cannot be negative"},
+        {o->retry_first_ms <= 0, "retry_first_ms must be positive"},
+        {o->retry_max_ms < o->retry_first_ms, "retry_max_ms is less than retry_first_ms"},
+        {!(o->retry_multiplier >= 1), "retry_multiplier is less than 1"},
+        {o->answer_max == 0, "answer_max must be positive"},
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (checks[i].is_wrong)
+            return checks[i].what;
+    return NULL;
 }
 
 /* The caller's texts are in *text; ours replace them. */
@@ -198,7 +241,10 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
     memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
     o.size = sizeof(o);
     fill_in(&o);
-    if (!options_ok(&o))
+    const char *fault = options_fault(&o);
+    if (fault != NULL && o.notice != NULL)
+        o.notice(o.notice_ctx, fault);
+    if (fault != NULL)
         return TM_E_INVALID;
 
     const struct tm_allocator *mem = o.allocator != NULL ? o.allocator : &system_memory;

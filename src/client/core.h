@@ -88,8 +88,10 @@ static inline void client_happened(struct tm_client *c)
 /* Turns until done(ctx), or the time is over: TM_E_TIMEOUT. */
 int client_wait_for(struct tm_client *c, bool (*done)(void *ctx), void *ctx, int timeout_ms);
 
-/* The wait before the next try after so many failures in a row (from 1 on): grows from
- * retry_first_ms by half to retry_max_ms, full jitter. */
+/* The longest wait before the next try after so many failures in a row (from 1 on): grows from
+ * first_ms by retry_multiplier to retry_max_ms. */
+uint64_t client_backoff_bound_ms(const struct tm_client *c, uint64_t first_ms, unsigned failures);
+/* The wait itself, from retry_first_ms on, full jitter. */
 uint64_t client_backoff_ms(struct tm_client *c, unsigned failures);
 
 #endif

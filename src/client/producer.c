@@ -15,8 +15,6 @@
 #include <openssl/rand.h>
 #include <stdio.h>
 
-#define MIB (1024 * 1024)
-
 enum batch_state {
     BATCH_READY,
     BATCH_FLYING,
@@ -29,7 +27,8 @@ struct batch {
     struct http_request request;
     enum batch_state state;
     struct bytes body;
-    size_t n_data; /* bytes that were appended, framing not counted */
+    size_t n_data;  /* bytes that were appended, framing not counted */
+    size_t n_items; /* by so many appends */
     uint64_t seq;
     char epoch_text[NUM_TEXT_MAX + 1], seq_text[NUM_TEXT_MAX + 1];
     bool closes;
@@ -44,7 +43,7 @@ struct tm_producer {
     char *content_type, *id;
     bool is_json, claim;
     int linger_ms;
-    size_t batch_bytes, pending_max;
+    size_t batch_bytes, batch_items, pending_max;
     unsigned in_flight;
     uint64_t retry_for_ms;
 
@@ -361,6 +360,7 @@ static int put_piece(struct tm_producer *p, struct str piece)
         *to++ = ']';
     body->n = (size_t)(to - body->p);
     p->open->n_data += piece.n;
+    p->open->n_items++;
     p->pending += piece.n;
     return 0;
 }
@@ -414,7 +414,7 @@ int tm_producer_append(struct tm_producer *p, const void *data, size_t n)
     if (p->open && p->open->body.n + n + 1 > p->batch_bytes)
         seal(p);
     err = take_piece(p, piece);
-    if (err == 0 && p->open->body.n >= p->batch_bytes)
+    if (err == 0 && (p->open->body.n >= p->batch_bytes || p->open->n_items >= p->batch_items))
         seal(p);
     return err;
 }
@@ -483,18 +483,47 @@ static char *random_id(struct tm_client *c)
     return client_copy(c, str_of_cstr(id));
 }
 
+static void fill_in(struct tm_producer_options *o)
+{
+    static const struct tm_producer_options standard = TM_PRODUCER_STRICT_INIT;
+    if (o->strict)
+        return;
+    o->linger_ms = o->linger_ms ? o->linger_ms : standard.linger_ms;
+    o->batch_bytes = o->batch_bytes ? o->batch_bytes : standard.batch_bytes;
+    o->batch_items = o->batch_items ? o->batch_items : standard.batch_items;
+    o->pending_max = o->pending_max ? o->pending_max : standard.pending_max;
+    o->in_flight = o->in_flight ? o->in_flight : standard.in_flight;
+}
+
+static bool is_size(size_t n)
+{
+    return n > 0 && n <= SIZE_MAX / 4;
+}
+
+static bool is_header(const char *value)
+{
+    return *value != '\0' && stream_header_ok(value);
+}
+
 static int check_options(struct tm_client *c, const struct tm_producer_options *o)
 {
-    if (o->epoch > NUM_SAFE_MAX)
-        return client_fail(c, TM_E_INVALID, "the epoch is above 2^53 - 1");
-    if (o->id && (*o->id == '\0' || !stream_header_ok(o->id)))
-        return client_fail(c, TM_E_INVALID, "the producer's id cannot be sent");
-    if (o->content_type && (*o->content_type == '\0' || !stream_header_ok(o->content_type)))
-        return client_fail(c, TM_E_INVALID, "the content type cannot be sent");
-    if (o->batch_bytes > SIZE_MAX / 4 || o->pending_max > SIZE_MAX / 4)
-        return client_fail(c, TM_E_INVALID, "more bytes than there can be");
-    if (o->in_flight < 0 || o->retry_for_ms < 0 || o->linger_ms < TM_FOREVER)
-        return client_fail(c, TM_E_INVALID, "a number cannot be negative");
+    const struct {
+        bool is_wrong;
+        const char *what;
+    } checks[] = {
+        {o->epoch > NUM_SAFE_MAX, "epoch is above 2^53 - 1"},
+        {o->id && !is_header(o->id), "id cannot be sent"},
+        {o->content_type && !is_header(o->content_type), "content_type cannot be sent"},
+        {!is_size(o->batch_bytes), "batch_bytes must be positive, and fit into memory"},
+        {!is_size(o->pending_max), "pending_max must be positive, and fit into memory"},
+        {!is_size(o->batch_items), "batch_items must be positive, and fit into memory"},
+        {o->in_flight <= 0, "in_flight must be positive"},
+        {o->retry_for_ms < 0, "retry_for_ms cannot be negative"},
+        {o->linger_ms < TM_FOREVER, "linger_ms cannot be negative"},
+    };
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (checks[i].is_wrong)
+            return client_fail(c, TM_E_INVALID, "%s", checks[i].what);
     return 0;
 }
 
@@ -502,10 +531,11 @@ static void take_options(struct tm_producer *p, const struct tm_producer_options
 {
     p->claim = o->claim;
     p->epoch = o->epoch;
-    p->linger_ms = o->linger_ms ? o->linger_ms : 5;
-    p->batch_bytes = o->batch_bytes ? o->batch_bytes : MIB;
-    p->pending_max = o->pending_max ? o->pending_max : 16 * MIB;
-    p->in_flight = o->in_flight ? (unsigned)o->in_flight : 5;
+    p->linger_ms = o->linger_ms;
+    p->batch_bytes = o->batch_bytes;
+    p->batch_items = o->batch_items;
+    p->pending_max = o->pending_max;
+    p->in_flight = (unsigned)o->in_flight;
     p->retry_for_ms = (uint64_t)o->retry_for_ms;
 }
 
@@ -526,6 +556,7 @@ int tm_producer_new(struct tm_client *c, const char *name,
 {
     struct tm_producer_options o = TM_PRODUCER_INIT;
     STREAM_OPTIONS(o, options);
+    fill_in(&o);
     int err = check_options(c, &o);
     if (err)
         return err;

@@ -355,13 +355,10 @@ static void on_over(struct slink *l, const struct slink_end *end)
 
 static uint64_t retry_ms(struct tm_session *s)
 {
-    uint64_t bound = s->reconnect_ms, max = (uint64_t)s->client->options.retry_max_ms;
     uint32_t draw;
     if (!s->backoff)
-        return bound;
-    for (unsigned i = 1; i < s->failures && bound < max; i++)
-        bound += bound / 2;
-    bound = bound < max ? bound : max;
+        return s->reconnect_ms;
+    uint64_t bound = client_backoff_bound_ms(s->client, s->reconnect_ms, s->failures);
     if (RAND_bytes((unsigned char *)&draw, sizeof draw) != 1)
         return bound;
     return bound - draw % (bound / 2 + 1);

@@ -28,6 +28,8 @@ static void defaults_are_filled_in(void **state)
     assert_int_equal(c->options.retry_first_ms, 100);
     assert_int_equal(c->options.retry_max_ms, 10000);
     assert_int_equal(c->options.answer_max, 64 << 20);
+    assert_int_equal(c->options.retries, 5);
+    assert_true(c->options.retry_multiplier == 1.5);
     assert_int_equal(tm_deadline_ms(c), TM_FOREVER);
     assert_int_equal(tm_descriptors(c, NULL, 0), 0);
     assert_int_equal(tm_turn(c), 0);
@@ -94,6 +96,60 @@ static void options_are_checked(void **state)
     o.size = 0;
     assert_int_equal(tm_open(&o, &c), TM_E_INVALID);
     assert_null(c);
+}
+
+/* One setting at a time: what is told of it, NULL: it is taken. A 0 in `as` is a 0. */
+static void expect_told(const struct tm_options *as, const char *sentence)
+{
+    struct tm_options o = *as;
+    struct tm_client *c = NULL;
+    char told[256] = "";
+    o.notice = remember;
+    o.notice_ctx = told;
+    o.server = "http://h";
+    assert_int_equal(tm_open(&o, &c), sentence ? TM_E_INVALID : 0);
+    assert_string_equal(told, sentence ? sentence : "");
+    tm_close(c);
+}
+
+#define expect_strict(name, value, sentence)                                                       \
+    do {                                                                                           \
+        struct tm_options o_ = TM_OPTIONS_STRICT_INIT;                                             \
+        o_.name = value;                                                                           \
+        expect_told(&o_, sentence);                                                                \
+    } while (0)
+
+static void strict_options_take_no_zero_for_a_default(void **state)
+{
+    expect_strict(size, sizeof(struct tm_options), NULL);
+    expect_strict(connect_timeout_ms, 0, "connect_timeout_ms must be positive");
+    expect_strict(request_timeout_ms, 0, "request_timeout_ms must be positive");
+    expect_strict(live_timeout_ms, 0, "live_timeout_ms must be positive");
+    expect_strict(answer_max, 0, "answer_max must be positive");
+    expect_strict(retry_first_ms, 0, "retry_first_ms must be positive");
+    expect_strict(retry_max_ms, 0, "retry_max_ms is less than retry_first_ms");
+    expect_strict(retry_multiplier, 0, "retry_multiplier is less than 1");
+    expect_strict(retries, 0, NULL); /* none */
+}
+
+static void retry_options_are_checked(void **state)
+{
+    struct tm_options o = TM_OPTIONS_INIT;
+    expect_strict(retries, -1, "retries cannot be negative");
+    expect_strict(retry_first_ms, -100, "retry_first_ms must be positive");
+    expect_strict(retry_multiplier, 0.5, "retry_multiplier is less than 1");
+    expect_strict(retry_multiplier, strtod("nan", NULL), "retry_multiplier is less than 1");
+    expect_strict(retry_multiplier, 1, NULL);
+    /* What is set holds against the default of the other ... */
+    o.retry_first_ms = 20000;
+    expect_told(&o, NULL);
+    o.retry_first_ms = 0;
+    o.retry_max_ms = 50;
+    expect_told(&o, NULL);
+    /* ... and two that contradict each other are refused, strict or not. */
+    o.retry_first_ms = 1000;
+    o.retry_max_ms = 500;
+    expect_told(&o, "retry_max_ms is less than retry_first_ms");
 }
 
 static void opening_without_memory_leaves_nothing(void **state)
@@ -261,6 +317,16 @@ static void waits_grow_to_their_bound(void **state)
     assert_true(most[1] <= 100 && most[1] > 0);
     assert_true(most[2] <= 152);
     assert_true(most[30] > 5000);
+    /* What is asked for. */
+    assert_int_equal(client_backoff_bound_ms(c, 100, 3), 225);
+    c->options.retry_multiplier = 3;
+    assert_int_equal(client_backoff_bound_ms(c, 100, 3), 900);
+    c->options.retry_multiplier = strtod("inf", NULL);
+    assert_int_equal(client_backoff_bound_ms(c, 100, 1), 100);
+    assert_int_equal(client_backoff_bound_ms(c, 100, 2), 10000);
+    c->options.retry_multiplier = 1;
+    assert_int_equal(client_backoff_bound_ms(c, 100, UINT32_MAX), 100);
+    c->options.retry_multiplier = 1.5;
     assert_true(client_backoff_ms(c, 0) <= 100);
     assert_true(client_backoff_ms(c, UINT32_MAX) <= 10000);
     tm_close(c);
@@ -564,6 +630,8 @@ int main(void)
         cmocka_unit_test(older_options_work),
         cmocka_unit_test(who_cannot_open_is_told_why),
         cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(strict_options_take_no_zero_for_a_default),
+        cmocka_unit_test(retry_options_are_checked),
         cmocka_unit_test(opening_without_memory_leaves_nothing),
         cmocka_unit_test(places_are_understood),
         cmocka_unit_test(other_places_are_refused),

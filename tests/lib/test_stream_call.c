@@ -133,6 +133,24 @@ static void gives_up_after_a_few_times(void **state)
     fake_close(c);
 }
 
+static void gives_up_when_it_is_told_to(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_call *call = NULL;
+    (void)state;
+    for (int retries = 0; retries < 3; retries++) {
+        fake.started = 0;
+        c->options.retries = retries;
+        assert_int_equal(tm_head(c, "a", &call), 0);
+        while (!tm_call_done(call))
+            fake_lose(fake_wait(c, 1));
+        assert_int_equal(tm_call_error(call), TM_E_NETWORK);
+        assert_int_equal(fake.started, 1 + retries);
+        tm_call_free(call);
+    }
+    fake_close(c);
+}
+
 static void waits_as_long_as_the_server_asks(void **state)
 {
     struct tm_client *c = fake_client();
@@ -443,6 +461,7 @@ int main(void)
         cmocka_unit_test(sends_a_plain_append_once),
         cmocka_unit_test(repeats_what_cannot_happen_twice),
         cmocka_unit_test(gives_up_after_a_few_times),
+        cmocka_unit_test(gives_up_when_it_is_told_to),
         cmocka_unit_test(waits_as_long_as_the_server_asks),
         cmocka_unit_test(names_refusals),
         cmocka_unit_test(says_which_stream_failed),

@@ -226,6 +226,75 @@ static void fails_for_good_and_cancels_the_rest(void **state)
     fake_close(c);
 }
 
+static void bounds_the_items_of_a_batch(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_producer_options o = TM_PRODUCER_INIT;
+    (void)state;
+    o.content_type = "application/json";
+    o.linger_ms = TM_FOREVER;
+    o.batch_items = 2;
+    struct tm_producer *p = producer(c, &o);
+    for (const char *digit = "12345"; *digit; digit++)
+        assert_int_equal(tm_producer_append(p, digit, 1), 0);
+    assert_str(fake_wait(c, 1)->body, "[1,2]");
+    store(0, "");
+    assert_str(fake_wait(c, 1)->body, "[3,4]");
+    store(0, "");
+    fake_quiet(c); /* the fifth is alone, and nothing sends it */
+    assert_int_equal(tm_producer_flush(p, 0), TM_E_TIMEOUT);
+    assert_str(fake_wait(c, 1)->body, "[5]");
+    tm_producer_free(p);
+    fake_close(c);
+}
+
+#define expect_strict(name, value, sentence)                                                       \
+    do {                                                                                           \
+        struct tm_producer_options o_ = TM_PRODUCER_STRICT_INIT;                                   \
+        struct tm_producer *p_ = NULL;                                                             \
+        o_.name = value;                                                                           \
+        assert_int_equal(tm_producer_new(c, "a", &o_, &p_), *(sentence) ? TM_E_INVALID : 0);       \
+        assert_string_equal(*(sentence) ? tm_error(c) : "", sentence);                             \
+        tm_producer_free(p_);                                                                      \
+    } while (0)
+
+static void checks_what_it_is_told(void **state)
+{
+    struct tm_client *c = fake_client();
+    (void)state;
+    expect_strict(claim, 0, "");
+    expect_strict(linger_ms, 0, ""); /* at once */
+    expect_strict(linger_ms, -2, "linger_ms cannot be negative");
+    expect_strict(epoch, (uint64_t)-1, "epoch is above 2^53 - 1");
+    expect_strict(id, "", "id cannot be sent");
+    expect_strict(batch_bytes, 0, "batch_bytes must be positive, and fit into memory");
+    expect_strict(batch_bytes, (size_t)-1, "batch_bytes must be positive, and fit into memory");
+    expect_strict(batch_items, 0, "batch_items must be positive, and fit into memory");
+    expect_strict(batch_items, (size_t)-1, "batch_items must be positive, and fit into memory");
+    expect_strict(pending_max, 0, "pending_max must be positive, and fit into memory");
+    expect_strict(in_flight, 0, "in_flight must be positive");
+    expect_strict(retry_for_ms, -1, "retry_for_ms cannot be negative");
+    fake_close(c);
+}
+
+/* A program built with a header that did not know them: what stands behind its end is not looked
+ * at. */
+static void older_options_work(void **state)
+{
+    struct tm_client *c = fake_client();
+    struct tm_producer_options o = TM_PRODUCER_INIT;
+    (void)state;
+    o.size = offsetof(struct tm_producer_options, batch_items);
+    o.batch_items = 1;
+    o.strict = 1;
+    o.linger_ms = TM_FOREVER;
+    struct tm_producer *p = producer(c, &o);
+    assert_int_equal(tm_producer_append(p, "a", 1), 0);
+    fake_quiet(c);
+    tm_producer_free(p);
+    fake_close(c);
+}
+
 static void bounds_what_is_pending(void **state)
 {
     struct tm_client *c = fake_client();
@@ -383,6 +452,9 @@ int main(void)
         cmocka_unit_test(takes_the_next_epoch),
         cmocka_unit_test(stays_fenced_without_a_claim),
         cmocka_unit_test(fails_for_good_and_cancels_the_rest),
+        cmocka_unit_test(bounds_the_items_of_a_batch),
+        cmocka_unit_test(checks_what_it_is_told),
+        cmocka_unit_test(older_options_work),
         cmocka_unit_test(bounds_what_is_pending),
         cmocka_unit_test(sends_what_fills_all_there_is),
         cmocka_unit_test(closes_behind_all),

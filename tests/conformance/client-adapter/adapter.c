@@ -863,6 +863,13 @@ static void clear(struct adapter *a)
     a->client = NULL;
 }
 
+#define TOLD_SIZE 256
+
+static void remember(void *ctx, const char *text)
+{
+    snprintf(ctx, TOLD_SIZE, "%s", text);
+}
+
 static void do_init(struct adapter *a, const struct node *command)
 {
     struct tm_options o = TM_OPTIONS_INIT;
@@ -879,28 +886,73 @@ static void do_init(struct adapter *a, const struct node *command)
     put_member(&a->out, "clientVersion", tm_version());
     puts_to(&a->out,
             ",\"features\":{\"batching\":true,\"sse\":true,\"longPoll\":true,\"auto\":true,"
-            "\"streaming\":true}");
+            "\"streaming\":true,\"retryOptions\":true,\"batchItems\":true,"
+            "\"strictZeroValidation\":true}");
 }
 
-/* The library's own check of a producer's settings. Zero stands for the default there. */
+/* The library's own checks, in which no zero stands for a default. */
+
+static int open_with_retries(const struct node *target, char *told)
+{
+    struct tm_options o = TM_OPTIONS_STRICT_INIT;
+    struct tm_client *c = NULL;
+    o.server = "http://127.0.0.1:1";
+    o.notice = remember;
+    o.notice_ctx = told;
+    o.retries = (int)number_of(target, "maxRetries", o.retries);
+    o.retry_first_ms = (int)number_of(target, "initialDelayMs", o.retry_first_ms);
+    o.retry_max_ms = (int)number_of(target, "maxDelayMs", o.retry_max_ms);
+    o.retry_multiplier = strtod(text_of(target, "multiplier", "1.5"), NULL);
+    int err = tm_open(&o, &c);
+    tm_close(c);
+    return err;
+}
+
+static int make_producer(struct adapter *a, const struct node *target, char *told)
+{
+    struct tm_producer_options o = TM_PRODUCER_STRICT_INIT;
+    struct tm_producer *p = NULL;
+    o.id = text_of(target, "producerId", "test-producer");
+    o.epoch = (uint64_t)number_of(target, "epoch", 0);
+    o.batch_bytes = (size_t)number_of(target, "maxBatchBytes", (long long)o.batch_bytes);
+    o.batch_items = (size_t)number_of(target, "maxBatchItems", (long long)o.batch_items);
+    int err = tm_producer_new(a->client, "validate", &o, &p);
+    if (err)
+        remember(told, tm_error(a->client));
+    tm_producer_free(p);
+    return err;
+}
+
+/* A sentence about a setting begins with its name; what the suite calls it. */
+static const char *suite_name(const char *sentence)
+{
+    static const char *const names[][2] = {
+        {"retries ", "maxRetries"},        {"retry_first_ms ", "initialDelayMs"},
+        {"retry_max_ms ", "maxDelayMs"},   {"retry_multiplier ", "multiplier"},
+        {"batch_bytes ", "maxBatchBytes"}, {"batch_items ", "maxBatchItems"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(sentence, names[i][0], strlen(names[i][0])) == 0)
+            return names[i][1];
+    return "settings";
+}
+
 static void do_validate(struct adapter *a, const struct node *command)
 {
     const struct node *target = member(command, "target");
-    struct tm_producer_options o = TM_PRODUCER_INIT;
-    struct tm_producer *p = NULL;
-    if (strcmp(text_of(target, "target", ""), "idempotent-producer") != 0) {
+    const char *what = text_of(target, "target", "");
+    char told[TOLD_SIZE] = "", message[TOLD_SIZE + 40];
+    int err = 0;
+    if (strcmp(what, "retry-options") == 0) {
+        err = open_with_retries(target, told);
+    } else if (strcmp(what, "idempotent-producer") == 0) {
+        err = make_producer(a, target, told);
+    } else {
         fail_as(a, "validate", "NOT_SUPPORTED", 0, "there is no such thing to validate");
         return;
     }
-    o.id = text_of(target, "producerId", "test-producer");
-    o.epoch = (uint64_t)number_of(target, "epoch", 0);
-    o.batch_bytes = (size_t)number_of(target, "maxBatchBytes", 0);
-    int err = tm_producer_new(a->client, "validate", &o, &p);
-    tm_producer_free(p);
     if (err) {
-        char message[256];
-        snprintf(message, sizeof message, "%s%.200s",
-                 member(target, "maxBatchBytes") ? "maxBatchBytes: " : "", tm_error(a->client));
+        snprintf(message, sizeof message, "%s: %s", suite_name(told), told);
         fail_as(a, "validate", "INVALID_ARGUMENT", 0, message);
     } else {
         begin(a, "validate");
