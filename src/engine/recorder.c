@@ -262,6 +262,7 @@ static void put_going(struct recorder *r)
     w->n_events = (uint32_t)(r->going.ends.n / sizeof(uint32_t));
     w->if_match = true;
     w->match = r->tail;
+    r->writer.events = r->seq;
 }
 
 static void set_write(struct recorder *r, enum step step)
@@ -429,8 +430,12 @@ static void tell_room(struct recorder *r)
         r->config.on.room(r->config.ctx);
 }
 
+/* It goes, unless a write is under way. */
 static void destroy(struct recorder *r)
 {
+    writer_stop(&r->writer);
+    if (r->writer.busy)
+        return;
     task_cancel(&r->kick);
     timer_stop(&r->lag);
     fold_free(r->fold);
@@ -450,7 +455,7 @@ static void leave(struct recorder *r)
         tell_room(r);
     }
     r->busy = false;
-    if (r->freed && !writer_stop(&r->writer))
+    if (r->freed)
         destroy(r);
 }
 
@@ -695,7 +700,7 @@ void recorder_free(struct recorder *r)
     r->freed = true;
     pins_deinit(&r->pins);
     timer_stop(&r->lag);
-    if (!r->busy && !writer_stop(&r->writer))
+    if (!r->busy)
         destroy(r);
 }
 

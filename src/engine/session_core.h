@@ -22,6 +22,7 @@
 #include "engine/session.h"
 #include "engine/session_doc.h"
 #include "engine/subscriber.h"
+#include "engine/writer.h"
 
 #define SESSION_CONTENT_TYPE "application/x-tidemark-session"
 #define SESSION_PENDING_MAX  (256 * 1024)        /* bytes that wait to be written, each way */
@@ -69,9 +70,7 @@ struct session_lane {
     struct session_write *going; /* its first, under way */
     size_t pending;              /* bytes of contents in the queue */
     struct task kick;
-    struct timer retry;
-    uint64_t trouble_ms;
-    unsigned tries;
+    struct writer writer; /* of `going` */
 };
 
 /* One write of a lane. Its contents are sealed when its turn has come, since only then their
@@ -87,8 +86,7 @@ struct session_write {
     uint64_t by, said; /* of `in`: which visit said the last of it, and how much it had said then */
     struct buf sealed, ends;
     struct store_write *asked; /* a worker's, with its preconditions; NULL: our own */
-    struct store_write write;
-    struct buf doc; /* as it will be */
+    struct buf doc;            /* as it will be */
     struct doc_put doc_put;
     bool sets_answered;
     uint64_t answered;

@@ -19,15 +19,17 @@
 
 #include <stdlib.h>
 
-#define READ_BYTES  (64 * 1024)
-#define TRIES       5   /* while others change it */
-#define HANDOVER_MS 250 /* in which another process lets go of what it was at */
+#define READ_BYTES       (64 * 1024)
+#define TRIES            5     /* while others change it */
+#define HANDOVER_MS      250   /* in which another process lets go of what it was at */
+#define MOVE_PATIENCE_MS 10000 /* with a store that does not answer */
 
 struct session_load {
     struct session *session;
     struct store_docs docs;
     struct store_read read;
     struct store_write write;
+    struct writer writer; /* of what moves it here */
     struct store_remove remove;
     struct store_put take;
     struct stream_config config;
@@ -362,12 +364,18 @@ static void on_still_ours(struct store_docs *d, int err)
         read_out(l);
 }
 
-static void on_handover(struct timer *t)
+/* Whoever takes it over changes the document and `in` at once: if the one is as it was before the
+ * other was read, that is how we left it. */
+static void look_whether_ours(struct session_load *l)
 {
-    struct session_load *l = container_of(t, struct session_load, handover);
     l->docs = (struct store_docs){
         .prefix = l->session->doc_key, .limit = 1, .exact = true, .done = on_still_ours};
     store_docs(l->session->home->store, &l->docs);
+}
+
+static void on_handover(struct timer *t)
+{
+    look_whether_ours(container_of(t, struct session_load, handover));
 }
 
 static void on_taken(struct session_load *l, int err)
@@ -390,11 +398,13 @@ static void on_taken(struct session_load *l, int err)
         read_out(l);
 }
 
-static void on_moved(struct store_write *w, int err)
+static void on_moved(struct writer *w, int err)
 {
-    struct session_load *l = container_of(w, struct session_load, write);
+    struct session_load *l = container_of(w, struct session_load, writer);
+    if (w->followed)
+        err = ERR_VERSION;
     if (err == 0) {
-        take_lane(&l->session->in, &w->info);
+        take_lane(&l->session->in, &w->write.info);
         skip_moved(l, l->ordinal);
     }
     on_taken(l, err);
@@ -428,15 +438,16 @@ static void take_over(struct session_load *l)
     }
     l->moved.n = 0;
     session_seal(s->keys, SESSION_IN, s->in.events, SESSION_RECORD_MOVED, 0, STR_NONE, &l->moved);
-    l->write = (struct store_write){.name = s->in.name,
-                                    .data = buf_str(&l->moved),
-                                    .n_events = 1,
-                                    .if_match = true,
-                                    .match = {s->in.life, s->in.tail},
-                                    .docs = &l->put,
-                                    .n_docs = 1,
-                                    .done = on_moved};
-    store_write(s->home->store, &l->write);
+    writer_init(&l->writer, MOVE_PATIENCE_MS, on_moved);
+    l->writer.events = s->in.events;
+    l->writer.write = (struct store_write){.name = s->in.name,
+                                           .data = buf_str(&l->moved),
+                                           .n_events = 1,
+                                           .if_match = true,
+                                           .match = {s->in.life, s->in.tail},
+                                           .docs = &l->put,
+                                           .n_docs = 1};
+    writer_start(&l->writer, s->home->store);
 }
 
 static void read_in(struct session_load *l, struct offset at);
@@ -459,8 +470,10 @@ static void on_in_read(struct store_read *r, int err)
         read_in(l, next);
         return;
     }
-    if (!session_is_anothers(s))
+    if (!session_is_shared(s))
         read_out(l);
+    else if (!session_is_anothers(s))
+        look_whether_ours(l);
     else if (!list_empty(&s->waiting))
         take_over(l);
     else

@@ -59,6 +59,7 @@ static void on_changed(struct store_watch *w, struct str name)
 {
     struct session *s = container_of(w, struct session, watch);
     s->doubt = true;
+    writer_hurry(&s->in.writer); /* which finds out as well as a look does */
     session_own_look(s);
 }
 

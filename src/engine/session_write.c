@@ -14,12 +14,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define RETRY_MIN_MS    50
-#define RETRY_DOUBLINGS 6
-#define PATIENCE_MS     (60 * SECOND_MS) /* with a store that is busy or full */
+#define PATIENCE_MS (60 * SECOND_MS) /* with a store that is busy or full */
 
 static void on_lane_kick(struct task *t);
-static void on_lane_retry(struct timer *t);
+static void on_lane_written(struct writer *writer, int err);
 
 void session_lane_init(struct session_lane *l, struct session *s, enum session_direction d,
                        struct str name)
@@ -27,7 +25,7 @@ void session_lane_init(struct session_lane *l, struct session *s, enum session_d
     *l = (struct session_lane){.session = s, .direction = d, .name = name};
     list_init(&l->queue);
     task_init(&l->kick, on_lane_kick);
-    timer_init(&l->retry, on_lane_retry);
+    writer_init(&l->writer, PATIENCE_MS, on_lane_written);
 }
 
 static void add_pending(struct session_lane *l, size_t n)
@@ -62,7 +60,10 @@ static void refuse(struct session_write *w, int err)
 void session_lane_deinit(struct session_lane *l, int err)
 {
     task_cancel(&l->kick);
-    timer_stop(&l->retry);
+    if (writer_stop(&l->writer)) { /* nobody knows whether it was done: it is read anew */
+        l->going = NULL;
+        session_release(l->session);
+    }
     list_each_safe (at, &l->queue) {
         struct session_write *w = list_item(at, struct session_write, link);
         if (w != l->going)
@@ -144,54 +145,61 @@ static void put_doc(struct session_write *w)
     session_doc_put(&w->doc, &doc);
     w->doc_put = (struct doc_put){
         .key = s->doc_key, .value = buf_str(&w->doc), .expect_version = s->doc_version};
-    w->write.docs = &w->doc_put;
-    w->write.n_docs = 1;
+    w->lane->writer.write.docs = &w->doc_put;
+    w->lane->writer.write.n_docs = 1;
     buf_deinit(&message);
 }
 
 /* ---- writing ---- */
 
-static void on_written(struct store_write *write, int err);
-
 static void set_preconditions(struct session_write *w)
 {
     const struct store_write *asked = w->asked;
-    w->write.if_match = true;
-    w->write.match = (struct offset){w->lane->life, w->lane->tail};
+    struct store_write *write = &w->lane->writer.write;
+    write->if_match = true;
+    write->match = (struct offset){w->lane->life, w->lane->tail};
     if (asked == NULL)
         return;
-    w->write.claim = asked->claim;
-    w->write.seq = asked->seq;
+    write->claim = asked->claim;
+    write->seq = asked->seq;
     if (asked->if_match)
-        w->write.match = asked->match;
+        write->match = asked->match;
+}
+
+/* A worker is told at once of a store that takes nothing, but not of one that may have taken it. */
+static void set_patience(struct session_write *w)
+{
+    struct writer *writer = &w->lane->writer;
+    bool waits = w->asked == NULL || w->session->home->store->author != 0;
+    writer->patience_ms = waits ? PATIENCE_MS : 0;
+    writer->waits_for_room = w->asked == NULL;
 }
 
 static void start(struct session_write *w)
 {
     struct session_lane *l = w->lane;
-    w->write = (struct store_write){.name = l->name,
-                                    .data = buf_str(&w->sealed),
-                                    .ends = (const uint32_t *)w->ends.p,
-                                    .n_events = w->n,
-                                    .close = w->close,
-                                    .end = w->end,
-                                    .done = on_written};
+    l->writer.write = (struct store_write){.name = l->name,
+                                           .data = buf_str(&w->sealed),
+                                           .ends = (const uint32_t *)w->ends.p,
+                                           .n_events = w->n,
+                                           .close = w->close,
+                                           .end = w->end};
+    l->writer.events = l->events;
     set_preconditions(w);
+    set_patience(w);
     /* Nobody reads the document of a degraded session. */
-    if ((w->sets_answered || w->end == END_FAILED) && !w->session->degraded) {
-        w->doc.n = 0;
+    if ((w->sets_answered || w->end == END_FAILED) && !w->session->degraded)
         put_doc(w);
-    }
     l->going = w;
     session_hold(w->session);
-    store_write(w->session->home->store, &w->write);
+    writer_start(&l->writer, w->session->home->store);
 }
 
 static void go_on(struct session_lane *l)
 {
-    while (l->going == NULL && !list_empty(&l->queue) && !timer_running(&l->retry)) {
+    while (l->going == NULL && !list_empty(&l->queue)) {
         struct session_write *w = list_item(l->queue.next, struct session_write, link);
-        int err = w->sealed.n > 0 ? 0 : seal(w);
+        int err = seal(w);
         if (err == 0)
             start(w);
         else
@@ -204,11 +212,6 @@ static void on_lane_kick(struct task *t)
     struct session_lane *l = container_of(t, struct session_lane, kick);
     go_on(l);
     session_settle(l->session); /* what was refused may have been all there was */
-}
-
-static void on_lane_retry(struct timer *t)
-{
-    go_on(container_of(t, struct session_lane, retry));
 }
 
 /* ---- what has been written ---- */
@@ -238,7 +241,7 @@ static void apply_in(struct session *s, const struct session_write *w)
 static void apply_out(struct session *s, const struct session_write *w)
 {
     memcpy(s->mac, w->mac, sizeof s->mac);
-    if (w->write.n_docs > 0)
+    if (w->lane->writer.write.n_docs > 0)
         s->doc_version = DOC_NEXT(s->doc_version);
     if (w->sets_answered)
         s->doc.answered = w->answered;
@@ -248,8 +251,8 @@ static void apply(struct session_write *w)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
-    const struct stream_info *info = &w->write.info;
-    l->tries = 0;
+    const struct stream_info *info = &l->writer.write.info;
+    bool moved = l->tail != info->tail;
     s->written_ms = s->all->setup.sched->now_ms;
     s->all->failed &= s->degraded;
     l->tail = info->tail;
@@ -257,7 +260,12 @@ static void apply(struct session_write *w)
     l->bytes = info->bytes;
     if (l == &s->out)
         s->end = info->end;
-    if (w->write.duplicate)
+    bool behind = l->writer.followed || (l->writer.write.duplicate && moved);
+    if (behind && l == &s->in && s->watching)
+        session_taken(s);
+    else if (behind) /* another process has written it, or a worker what we thought was not done */
+        session_kill(s, SESSION_FAILED, ERR_VERSION);
+    if (behind || l->writer.write.duplicate)
         return;
     if (l == &s->in)
         apply_in(s, w);
@@ -268,31 +276,20 @@ static void apply(struct session_write *w)
 static void answer_asked(struct session_write *w, int err)
 {
     struct store_write *asked = w->asked;
-    asked->info = w->write.info;
-    asked->duplicate = w->write.duplicate;
-    asked->producer = w->write.producer;
-    asked->expected_seq = w->write.expected_seq;
+    const struct store_write *write = &w->lane->writer.write;
+    asked->info = write->info;
+    asked->duplicate = write->duplicate;
+    asked->producer = write->producer;
+    asked->expected_seq = write->expected_seq;
     asked->done(asked, err);
 }
 
-/* Doubled each time; the time since the first failure bounds them all. */
-static bool try_again(struct session_lane *l)
-{
-    struct sched *sched = l->session->all->setup.sched;
-    if (l->tries == 0)
-        l->trouble_ms = sched->now_ms;
-    if (sched->now_ms - l->trouble_ms >= PATIENCE_MS)
-        return false;
-    unsigned doublings = l->tries < RETRY_DOUBLINGS ? l->tries : RETRY_DOUBLINGS;
-    l->tries++;
-    sched_start(sched, &l->retry, (uint64_t)RETRY_MIN_MS << doublings);
-    return true;
-}
-
-/* What the preconditions of a worker's write can lead to says nothing against our copy. */
+/* What the preconditions of a worker's write can lead to says nothing against our copy; but a write
+ * that may have been done does. */
 static bool is_workers_fault(const struct session_write *w, int err)
 {
-    if (w->asked == NULL)
+    bool in_doubt = ERR_IS_PASSING(err) && w->session->home->store->author != 0;
+    if (w->asked == NULL || in_doubt)
         return false;
     return err != ERR_IO && err != ERR_NOT_FOUND && err != ERR_DELETED &&
            (err != ERR_TAIL_MOVED || w->asked->if_match);
@@ -322,13 +319,10 @@ static void failed(struct session_write *w, int err, bool workers_fault)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
-    bool waits = w->asked == NULL && (ERR_IS_PASSING(err) || err == ERR_FULL);
     if (s->state == SESSION_DEAD || workers_fault) {
         done_with(w);
-    } else if (waits && try_again(l)) {
-        l->going = NULL;
     } else if (err == ERR_CLOSED && l == &s->out) {
-        s->end = w->write.info.end; /* a worker was faster */
+        s->end = l->writer.write.info.end; /* a worker was faster */
         done_with(w);
     } else if (err == ERR_TAIL_MOVED && l == &s->in && s->watching) {
         session_taken(s);
@@ -340,9 +334,9 @@ static void failed(struct session_write *w, int err, bool workers_fault)
     }
 }
 
-static void on_written(struct store_write *write, int err)
+static void on_lane_written(struct writer *writer, int err)
 {
-    struct session_write *w = container_of(write, struct session_write, write);
+    struct session_write *w = container_of(writer, struct session_lane, writer)->going;
     struct session *s = w->session;
     bool alive = s->state != SESSION_DEAD;
     bool workers_fault = is_workers_fault(w, err);
@@ -375,8 +369,8 @@ static struct session_write *push(struct session *s, struct session_lane *l)
 static struct session_write *last(struct session *s, struct session_lane *l)
 {
     struct session_write *w = list_item(l->queue.prev, struct session_write, link);
-    bool free_to_grow = !list_empty(&l->queue) && w != l->going && w->sealed.n == 0 &&
-                        w->asked == NULL && !w->close && w->contents.n < SESSION_PENDING_MAX;
+    bool free_to_grow = !list_empty(&l->queue) && w != l->going && w->asked == NULL && !w->close &&
+                        w->contents.n < SESSION_PENDING_MAX;
     return free_to_grow ? w : push(s, l);
 }
 

@@ -23,8 +23,7 @@ static void set_claim(struct writer *w)
 {
     static const char hex[] = "0123456789abcdef";
     struct store *s = w->store;
-    w->write.claim = (struct producer_claim){0};
-    if (s->author == 0 || may_come_twice(&w->write))
+    if (s->author == 0 || w->write.claim.id.n > 0 || may_come_twice(&w->write))
         return;
     for (size_t i = 0; i < sizeof w->id; i++)
         w->id[i] = hex[s->author >> (60 - 4 * i) & 15];
@@ -34,7 +33,6 @@ static void set_claim(struct writer *w)
 
 static void send(struct writer *w)
 {
-    w->under_way = true;
     w->write.producer = (struct producer_state){0};
     store_write(w->store, &w->write);
 }
@@ -59,30 +57,48 @@ static bool try_again(struct writer *w)
     return true;
 }
 
-/* Somebody has closed the stream since; but before that it took this. */
-static bool was_taken(const struct store_write *w)
+static bool is_claimed(const struct writer *w)
 {
-    return w->again && w->claim.id.n > 0 && w->producer.epoch == w->claim.epoch;
+    return w->write.claim.id.p == w->id;
+}
+
+/* Somebody has closed the stream since; but before that it took this. */
+static bool was_taken(const struct writer *w)
+{
+    return is_claimed(w) && w->write.producer.epoch == w->write.claim.epoch;
+}
+
+/* What came back is how the stream is now, maybe with what others have written since. */
+static void look_back(struct writer *w)
+{
+    struct store_write *write = &w->write;
+    uint64_t events = w->events + (write->data.n > 0 ? write->n_events : 0);
+    write->duplicate = false;
+    if (!write->if_match || write->info.events == events)
+        return; /* the tail may be further on than its bytes: Redis jumps */
+    w->followed = true;
+    write->info.events = events;
+    write->info.tail = write->match.pos + write->data.n;
 }
 
 static void on_written(struct store_write *write, int err)
 {
     struct writer *w = container_of(write, struct writer, write);
-    w->under_way = false;
     bool waits = ERR_IS_PASSING(err) || (err == ERR_FULL && w->waits_for_room);
     if (waits && try_again(w))
         return;
-    if (err == ERR_LIMIT && write->create == NULL && write->claim.id.n > 0) {
+    if (err == ERR_LIMIT && write->create == NULL && is_claimed(w)) {
         write->claim = (struct producer_claim){0}; /* too many processes have claimed it before */
         send(w);
         return;
     }
-    if (err == ERR_CLOSED && was_taken(write))
+    bool taken = err == ERR_CLOSED && was_taken(w);
+    if (taken)
         err = 0;
-    if (err == 0) {
-        write->duplicate = false;
+    if (err == 0)
         w->tries = 0;
-    }
+    if (is_claimed(w) && (taken || write->duplicate))
+        look_back(w);
     w->busy = false;
     w->done(w, err);
 }
@@ -91,19 +107,24 @@ void writer_start(struct writer *w, struct store *store)
 {
     w->store = store;
     w->busy = true;
-    w->stopped = false;
+    w->stopped = w->followed = false;
     w->write.again = false;
     w->write.done = on_written;
     set_claim(w);
     send(w);
 }
 
+void writer_hurry(struct writer *w)
+{
+    if (timer_running(&w->retry))
+        sched_start(w->store->sched, &w->retry, 0);
+}
+
 bool writer_stop(struct writer *w)
 {
+    bool waited = timer_running(&w->retry);
     w->stopped = true;
-    if (timer_running(&w->retry)) {
-        timer_stop(&w->retry);
-        w->busy = false;
-    }
-    return w->busy;
+    timer_stop(&w->retry);
+    w->busy = w->busy && !waited;
+    return waited;
 }

@@ -5,7 +5,9 @@
  * and whoever wrote sees an error. Tried again, it would be done twice, or would find its own first
  * try and take it for somebody else's. So each write has a claim, as those of clients have: the
  * process's own producer, the number of the write as its epoch, 0 as its sequence. A try that comes
- * again is a duplicate, and a success; one that comes late, behind a newer write, is fenced.
+ * again is a duplicate, and a success; one that comes late, behind a newer write, is fenced. The
+ * tail and the events that come back are those that it left, whatever others have written since: so
+ * the next write finds out.
  *
  * While the store is overloaded or away, or full, a write is tried again, with growing pauses,
  * until the first failure is patience_ms ago. Then nobody knows whether it was done: err is
@@ -18,11 +20,14 @@
 #include "store/store.h"
 
 struct writer {
-    /* The caller's: all of it but claim, again, done and what comes back. With these two
-     * errors nothing that comes back counts. */
+    /* The caller's: all of it but again, done and what comes back. A claim of its own counts
+     * instead of ours. With these two errors nothing that comes
+     * back counts. */
     struct store_write write;
     uint64_t patience_ms; /* these two may change between two writes */
     bool waits_for_room;  /* ERR_FULL is no answer either */
+    uint64_t events;      /* in the stream before a write with If-Match, as the caller knows it */
+    bool followed;        /* out: it was done, and somebody else has written behind it since */
     void (*done)(struct writer *w, int err);
 
     /* the writer's own */
@@ -31,7 +36,6 @@ struct writer {
     unsigned tries;      /* in vain, since the last success */
     uint64_t trouble_ms; /* when the first of them failed */
     bool busy;           /* done() is to come */
-    bool under_way;      /* ... and the store has it; otherwise it waits to be tried again */
     bool stopped;
     char id[16];
 };
@@ -41,8 +45,10 @@ void writer_init(struct writer *w, uint64_t patience_ms, void (*done)(struct wri
 /* Not busy. w->write, and all it points to, stays as it is until done(). */
 void writer_start(struct writer *w, struct store *store);
 
-/* It is tried no more, and if it only waited for that, done() does not come. True: done() is still
- * to come, when the store has answered. */
+/* Something has happened: if it waits to be tried again, that is now. */
+void writer_hurry(struct writer *w);
+
+/* It is tried no more. True: it waited for that, and done() does not come. */
 bool writer_stop(struct writer *w);
 
 #endif

@@ -12,8 +12,8 @@ struct lossy {
     struct store store;
     struct store *inner;
     struct rng rng;
-    unsigned percent;
-    bool spares_closes;
+    unsigned percent, late_ms;
+    bool spares_closes, spares_creates;
     enum fate fate;
     size_t left; /* that meet it */
     size_t n_lost, n_pending;
@@ -52,13 +52,13 @@ static bool lossy_draw(struct lossy *l, enum fate *fate)
 static void lossy_refuse_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
-    w->done(w, ERR_BUSY);
+    w->done(w, ERR_AWAY);
 }
 
 static void lossy_refuse_put(struct task *t)
 {
     struct store_put *p = container_of(t, struct store_put, call.task);
-    p->done(p, ERR_BUSY);
+    p->done(p, ERR_AWAY);
 }
 
 static void errand_over(struct errand *e)
@@ -69,9 +69,9 @@ static void errand_over(struct errand *e)
     arena_deinit(&e->texts);
     free(e);
     if (w != NULL)
-        w->done(w, ERR_BUSY);
+        w->done(w, ERR_AWAY);
     if (p != NULL)
-        p->done(p, ERR_BUSY);
+        p->done(p, ERR_AWAY);
 }
 
 static void lossy_on_write(struct store_write *w, int err)
@@ -155,7 +155,8 @@ static void lossy_set_put(struct errand *e, const struct store_put *p)
 
 static void lossy_send_late(struct errand *e)
 {
-    sched_start(e->lossy->store.sched, &e->timer, rng_between(&e->lossy->rng, 1, LOSSY_LATE_MS));
+    sched_start(e->lossy->store.sched, &e->timer,
+                rng_between(&e->lossy->rng, 1, e->lossy->late_ms));
 }
 
 /* ---- operations ---- */
@@ -164,7 +165,8 @@ static void lossy_write(struct store *s, struct store_write *w)
 {
     struct lossy *l = lossy_of(s);
     enum fate fate;
-    if ((w->close && l->spares_closes) || !lossy_draw(l, &fate)) {
+    bool spared = (w->close && l->spares_closes) || (w->create != NULL && l->spares_creates);
+    if (spared || !lossy_draw(l, &fate)) {
         store_write(l->inner, w);
         return;
     }
@@ -241,6 +243,11 @@ static void lossy_unwatch(struct store *s, struct store_watch *w)
     store_unwatch(lossy_of(s)->inner, w);
 }
 
+static int lossy_health(struct store *s, struct str *why)
+{
+    return store_health(lossy_of(s)->inner, why);
+}
+
 static void lossy_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
     store_stop(lossy_of(s)->inner, stopped, ctx);
@@ -248,10 +255,8 @@ static void lossy_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 
 static void lossy_free(struct store *s)
 {
-    struct lossy *l = lossy_of(s);
-    assert(l->n_pending == 0);
-    store_free(l->inner);
-    free(l);
+    store_free(lossy_of(s)->inner);
+    lossy_store_drop(s);
 }
 
 static const struct store_ops lossy_ops = {
@@ -264,6 +269,7 @@ static const struct store_ops lossy_ops = {
     .put = lossy_put,
     .watch = lossy_watch,
     .unwatch = lossy_unwatch,
+    .health = lossy_health,
     .stop = lossy_stop,
     .free = lossy_free,
 };
@@ -275,6 +281,7 @@ struct store *lossy_store_new(struct store *inner, uint64_t seed)
     l->store.ops = &lossy_ops;
     l->inner = inner;
     l->rng.state = seed;
+    l->late_ms = LOSSY_LATE_MS;
     while (l->store.author == 0)
         l->store.author = rng_next(&l->rng);
     return &l->store;
@@ -286,6 +293,17 @@ void lossy_next(struct store *s, enum fate fate, size_t n)
     lossy_of(s)->left = n;
 }
 
+void lossy_store_drop(struct store *s)
+{
+    assert(lossy_pending(s) == 0);
+    free(lossy_of(s));
+}
+
+void lossy_spare_creates(struct store *s)
+{
+    lossy_of(s)->spares_creates = true;
+}
+
 void lossy_spare_closes(struct store *s)
 {
     lossy_of(s)->spares_closes = true;
@@ -294,6 +312,11 @@ void lossy_spare_closes(struct store *s)
 void lossy_often(struct store *s, unsigned percent)
 {
     lossy_of(s)->percent = percent;
+}
+
+void lossy_late(struct store *s, unsigned ms)
+{
+    lossy_of(s)->late_ms = ms;
 }
 
 size_t lossy_lost(const struct store *s)

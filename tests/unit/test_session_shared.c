@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sessions of two processes over one store that is never in a hurry and is busy at times, with
+/* Sessions of two processes over one store that is never in a hurry, is busy at times or loses
+ * answers, with
  * clients that drop, overtake themselves and come back, to whichever of the two, and processes that
  * are stopped and started: see model/session_model.h for what must hold, at most one backend at
  * work on a session among it, and model/seeds.h for how to repeat a run. */
@@ -14,6 +15,7 @@
 #include "base/units.h"
 #include "engine/instances.h"
 #include "model/delay.c"
+#include "model/lossy.c"
 #include "model/session_model.h"
 
 #define SEEDS      60
@@ -23,10 +25,11 @@
 
 #define PROCESSES  2
 
-enum mood { CALM, BUSY };
+enum mood { CALM, BUSY, LOSSY };
 
 /* One of them, with all it has of its own. */
 struct process {
+    struct store *store; /* its own way to the store that all share */
     struct feeds feeds;
     struct instances *instances;
     struct sessions *sessions;
@@ -39,6 +42,7 @@ struct world {
     struct process processes[PROCESSES];
     enum mood mood;
     bool stopped, quiet;
+    uint64_t lost; /* answers */
 };
 
 static void pass_turn(struct world *w, uint64_t ms)
@@ -56,7 +60,7 @@ static int judge(void *ctx, const char *verb, struct str name)
 {
     struct world *w = container_of((struct session_model *)ctx, struct world, model);
     struct rng *rng = &w->model.rng;
-    if (strcmp(verb, "write") != 0 || w->mood == CALM || w->quiet)
+    if (strcmp(verb, "write") != 0 || w->mood != BUSY || w->quiet)
         return 0;
     if (w->model.creates || !rng_one_in(rng, 8))
         return 0;
@@ -78,15 +82,19 @@ static void wait_stopped(struct world *w)
 
 static void start_process(struct world *w, struct process *p)
 {
+    p->store = lossy_store_new(w->store, rng_next(&w->model.rng));
+    lossy_spare_creates(p->store);
+    lossy_late(p->store, 60); /* fast enough, as above */
+    lossy_often(p->store, w->mood == LOSSY && !w->quiet ? 12 : 0);
     struct sessions_setup setup = {.sched = &w->sched,
-                                   .store = w->store,
+                                   .store = p->store,
                                    .feeds = &p->feeds,
                                    .backend = &w->model.backend,
                                    .lifetime_ms = DAY_MS,
                                    .max_open = 100,
                                    .max_bytes = 64 * 1024 * 1024};
-    feeds_init(&p->feeds, w->store);
-    setup.instances = p->instances = instances_new(&w->sched, w->store, INSTANCE_BEAT_MS);
+    feeds_init(&p->feeds, p->store);
+    setup.instances = p->instances = instances_new(&w->sched, p->store, INSTANCE_BEAT_MS);
     p->sessions = sessions_new(&setup);
 }
 
@@ -101,6 +109,10 @@ static void stop_process(struct world *w, struct process *p)
     for (int i = 0; i < TURNS_MAX && p->feeds.by_name.n > 0; i++)
         pass_turn(w, SCHED_TICK_MS); /* reads that nobody waits for any more */
     feeds_deinit(&p->feeds);
+    for (int i = 0; i < TURNS_MAX && lossy_pending(p->store) > 0; i++)
+        pass_turn(w, SCHED_TICK_MS);
+    w->lost += lossy_lost(p->store);
+    lossy_store_drop(p->store);
 }
 
 static struct world *world_new(const struct rng *rng)
@@ -109,12 +121,13 @@ static struct world *world_new(const struct rng *rng)
     struct session_model *m = &w->model;
     sched_init(&w->sched, 0, START_WALL);
     model_init(m, rng->state, &w->sched);
-    w->mood = (enum mood)rng_below(&m->rng, 2);
+    w->mood = (enum mood)rng_below(&m->rng, 3);
     m->harsh = m->shared = true;
     m->is_off = never_off;
     model_listen(m, front_new(mem_store_new(&w->sched)));
     m->front->judge = judge;
-    /* Fast enough for a process to let go of a session within the time that it has for that. */
+    /* Fast enough for a process to let go of a session within the time that it has for that: no
+     * write of its own comes later. */
     w->store =
         delay_store_new(&m->front->store, rng_next(&m->rng), (unsigned)rng_between(&m->rng, 1, 3));
     w->store->shared = true;
@@ -124,7 +137,7 @@ static struct world *world_new(const struct rng *rng)
     return w;
 }
 
-static void world_free(struct world *w)
+static uint64_t world_free(struct world *w)
 {
     for (size_t i = 0; i < TALKS; i++) {
         talk_free(w->model.talks[i]);
@@ -136,7 +149,9 @@ static void world_free(struct world *w)
         pass_turn(w, SCHED_TICK_MS);
     store_free(w->store);
     model_deinit(&w->model);
+    uint64_t lost = w->lost;
     free(w);
+    return lost;
 }
 
 /* Whoever comes next comes to this one. */
@@ -174,6 +189,8 @@ static void finish(struct world *w)
     struct session_model *m = &w->model;
     bool busy = true;
     w->quiet = true;
+    for (size_t i = 0; i < PROCESSES; i++)
+        lossy_often(w->processes[i].store, 0);
     for (int i = 0; i < TURNS_MAX && busy && !m->failed; i++) {
         if (rng_one_in(&m->rng, 50))
             choose_process(w);
@@ -185,7 +202,7 @@ static void finish(struct world *w)
 }
 
 static uint64_t total_acks, total_events, total_again, total_finished, total_replaced,
-    total_dropped, total_failed, total_moved;
+    total_dropped, total_failed, total_moved, total_lost;
 
 static void body(struct rng *rng)
 {
@@ -204,7 +221,7 @@ static void body(struct rng *rng)
     total_dropped += m->n_dropped;
     total_moved += m->n_moved;
     total_failed += m->n_failed;
-    world_free(w);
+    total_lost += world_free(w);
     if (failed)
         fail_msg("%s", verdict);
 }
@@ -213,13 +230,15 @@ static void test_sessions_move(void **state)
 {
     seeds_run(SEEDS, body);
     print_message("%llu sessions, %llu acks, %llu events; %llu chunks answered again; %llu "
-                  "connections dropped, %llu overtaken, %llu failed; %llu times moved\n",
+                  "connections dropped, %llu overtaken, %llu failed; %llu times moved; %llu "
+                  "answers lost\n",
                   (unsigned long long)total_finished, (unsigned long long)total_acks,
                   (unsigned long long)total_events, (unsigned long long)total_again,
                   (unsigned long long)total_dropped, (unsigned long long)total_replaced,
-                  (unsigned long long)total_failed, (unsigned long long)total_moved);
+                  (unsigned long long)total_failed, (unsigned long long)total_moved,
+                  (unsigned long long)total_lost);
     if (seeds_env("TIDEMARK_SEED") == 0) /* or life was too easy */
-        assert_true(total_again > 0 && total_replaced > 0 && total_moved > 100);
+        assert_true(total_again > 0 && total_replaced > 0 && total_moved > 100 && total_lost > 100);
 }
 
 /* ---- step by step ---- */
@@ -227,6 +246,7 @@ static void test_sessions_move(void **state)
 struct pair {
     struct sched sched;
     struct front *front;
+    struct store *ways[PROCESSES]; /* to it */
     struct feeds feeds[PROCESSES];
     struct instances *instances[PROCESSES];
     struct sessions *all[PROCESSES];
@@ -273,11 +293,12 @@ static struct pair *pair_new(bool workers)
     p->front->store.shared = true;
     for (size_t i = 0; i < PROCESSES; i++) {
         p->backend[i] = (struct session_backend){pair_start, pair_stop, pair_room, &the_pair};
-        feeds_init(&p->feeds[i], &p->front->store);
-        p->instances[i] = instances_new(&p->sched, &p->front->store, INSTANCE_BEAT_MS);
+        p->ways[i] = lossy_store_new(&p->front->store, i + 1);
+        feeds_init(&p->feeds[i], p->ways[i]);
+        p->instances[i] = instances_new(&p->sched, p->ways[i], INSTANCE_BEAT_MS);
         p->all[i] =
             sessions_new(&(struct sessions_setup){.sched = &p->sched,
-                                                  .store = &p->front->store,
+                                                  .store = p->ways[i],
                                                   .feeds = &p->feeds[i],
                                                   .instances = p->instances[i],
                                                   .backend = workers ? NULL : &p->backend[i],
@@ -299,6 +320,7 @@ static void pair_free(struct pair *p)
         sessions_free(p->all[i]);
         instances_free(p->instances[i]);
         feeds_deinit(&p->feeds[i]);
+        lossy_store_drop(p->ways[i]);
     }
     store_free(&p->front->store);
     free(p);
@@ -371,6 +393,41 @@ static void test_a_client_moves(void **state)
     visitor_deinit(&here);
     visitor_deinit(&there);
     pair_free(p);
+}
+
+/* The answers to its writes get lost: nobody is told that somebody else has the session. */
+static void test_answers_get_lost(void **state)
+{
+    for (int fate = FATE_NOT_DONE; fate <= FATE_LATE; fate++) {
+        struct pair *p = pair_new(false);
+        struct visitor v;
+        visitor_init(&v, &p->all[0], "k", SESSION_TIDEMARK, 7);
+        visitor_connect(&v);
+        pair_pass(p, 200);
+        lossy_next(p->ways[0], (enum fate)fate, 3); /* the chunk */
+        visitor_say(&v, 0, STR("ask"));
+        pair_pass(p, 2 * SECOND_MS);
+        assert_text(&v.acks, "0 ");
+        lossy_next(p->ways[0], (enum fate)fate, 3); /* an event */
+        answer(p, 0, "a");
+        pair_pass(p, 2 * SECOND_MS);
+        assert_text(&v.events, "1=a ");
+        lossy_next(p->ways[0], (enum fate)fate, 3); /* the rest, with the document */
+        answer(p, 0, "b");
+        end(p, 0);
+        pair_pass(p, 2 * SECOND_MS);
+        assert_text(&v.events, "1=a 2=b ");
+        assert_false(v.over);
+        lossy_next(p->ways[0], (enum fate)fate, 3); /* the end */
+        visitor_close(&v);
+        pair_pass(p, 2 * SECOND_MS);
+        assert_true(v.over);
+        assert_int_equal(v.client.over, SESSION_ENDED);
+        assert_int_equal(p->n_starts[0], 1);
+        assert_int_equal(p->n_stops[0], 0);
+        visitor_deinit(&v);
+        pair_free(p);
+    }
 }
 
 /* It comes back before the first process has let go of its copy. */
@@ -453,6 +510,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_client_moves),
+        cmocka_unit_test(test_answers_get_lost),
         cmocka_unit_test(test_a_client_comes_back),
         cmocka_unit_test(test_workers_find_nothing_new),
         cmocka_unit_test(test_documents),

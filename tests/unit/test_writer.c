@@ -222,6 +222,26 @@ static void test_written_by_another(void **state)
     deinit(&o);
 }
 
+/* It was taken, and before anybody was told another has written behind it: the next write finds
+ * that out. */
+static void test_followed_by_another(void **state)
+{
+    struct world o;
+    init(&o, 1);
+    write_it(&o, (struct store_write){.create = &o.config});
+    lossy_next(o.store, FATE_DONE, 1);
+    start(&o, event_at(tail(&o), "mine"));
+    sched_drain(&o.sched);
+    other(&o, (struct store_write){.data = STR("theirs"), .n_events = 1});
+    assert_int_equal(finish(&o), 0);
+    assert_int_equal(o.writer.write.info.tail, 4);
+    assert_int_equal(o.writer.write.info.events, 1);
+    o.writer.events = 1;
+    assert_int_equal(write_it(&o, event_at(tail(&o), "more")), ERR_TAIL_MOVED);
+    assert_string_equal(look(&o, NAME)->text, "minetheirs");
+    deinit(&o);
+}
+
 /* It was taken, and closed by another before anybody was told. */
 static void test_closed_by_another(void **state)
 {
@@ -259,12 +279,12 @@ static void test_patience(void **state)
     write_it(&o, (struct store_write){.create = &o.config});
     lossy_next(o.store, FATE_NOT_DONE, SIZE_MAX);
     uint64_t began = o.sched.now_ms;
-    assert_int_equal(write_it(&o, event_at(tail(&o), "x")), ERR_BUSY);
+    assert_int_equal(write_it(&o, event_at(tail(&o), "x")), ERR_AWAY);
     assert_in_range(o.sched.now_ms - began, PATIENCE, PATIENCE + 5000);
     assert_in_range(lossy_lost(o.store), 15, 50);
     began = o.sched.now_ms;
     assert_int_equal(write_it(&o, event_at(tail(&o), "x")),
-                     ERR_BUSY); /* it has been lost already */
+                     ERR_AWAY); /* it has been lost already */
     assert_in_range(o.sched.now_ms - began, 0, 20);
     lossy_next(o.store, FATE_NOT_DONE, 0);
     assert_int_equal(write_it(&o, event_at((struct offset){0}, "x")), 0);
@@ -279,12 +299,13 @@ static void test_stopped(void **state)
     lossy_next(o.store, FATE_NOT_DONE, 2);
     start(&o, event_at(tail(&o), "x"));
     sched_drain(&o.sched);
-    assert_false(writer_stop(&o.writer)); /* it waits */
+    assert_true(writer_stop(&o.writer)); /* it waits */
+    assert_false(o.writer.busy);
     pass(&o, 1000);
     assert_int_equal(o.done, 0);
     start(&o, event_at(tail(&o), "x"));
-    assert_true(writer_stop(&o.writer)); /* it is under way */
-    assert_int_equal(finish(&o), ERR_BUSY);
+    assert_false(writer_stop(&o.writer)); /* it is under way */
+    assert_int_equal(finish(&o), ERR_AWAY);
     assert_string_equal(look(&o, NAME)->text, "");
     deinit(&o);
 }
@@ -426,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_each_fate),
         cmocka_unit_test(test_made_by_another),
         cmocka_unit_test(test_written_by_another),
+        cmocka_unit_test(test_followed_by_another),
         cmocka_unit_test(test_closed_by_another),
         cmocka_unit_test(test_closed_twice),
         cmocka_unit_test(test_patience),
