@@ -6,6 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define PATIENCE_MS 30000 /* with a store that does not answer */
+#define RETRY_MS    250
+
 /* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
  * is the tail of an open stream, and no change was told since the read that said so began; only
  * then may anybody wait there, except for a shared read that is under way. While somebody waits,
@@ -16,7 +19,7 @@ struct feed {
     struct link waiting; /* subscribers at the tail, or held */
     uint32_t users;      /* subscribers and loads */
     bool fresh;
-    bool loading; /* the shared read is under way */
+    struct load *shared; /* the read for all, under way; or NULL */
     uint64_t life, tail;
     uint64_t changes;   /* told so far */
     struct batch *last; /* of the shared read, while those who waited are served */
@@ -29,8 +32,10 @@ struct load {
     struct store_read read;
     struct feed *feed;
     struct subscriber *subscriber;
-    uint64_t changes; /* the feed's when it began */
-    bool shared, abandoned;
+    uint64_t changes;    /* the feed's when it began */
+    struct timer retry;  /* a store that does not answer is asked again */
+    uint64_t trouble_ms; /* since when it does not; 0: it does */
+    bool abandoned;
 };
 
 void batch_unref(struct batch *b)
@@ -111,7 +116,7 @@ static void on_changed(struct store_watch *w, struct str name)
     struct feed *f = container_of(w, struct feed, watch);
     f->fresh = false;
     f->changes++;
-    if (!f->loading && !list_empty(&f->waiting))
+    if (f->shared == NULL && !list_empty(&f->waiting))
         start_load(f, NULL, (struct offset){f->life, f->tail});
 }
 
@@ -149,7 +154,7 @@ static void shared_loaded(struct load *l, int err)
 {
     struct feed *f = l->feed;
     const struct store_read *r = &l->read;
-    f->loading = false;
+    f->shared = NULL;
     if (err != 0) {
         wake_waiting(f); /* each finds out by a read of its own */
         return;
@@ -178,7 +183,7 @@ static void share_tail(struct load *l)
 {
     struct feed *f = l->feed;
     const struct stream_info *info = &l->read.info;
-    if (f->loading || f->changes != l->changes)
+    if (f->shared != NULL || f->changes != l->changes)
         return;
     bool moved = info->life != f->life || info->tail != f->tail || info->end != END_NONE;
     if (moved && !list_empty(&f->waiting)) {
@@ -215,11 +220,45 @@ static void own_loaded(struct load *l, int err)
     s->ready(s); /* without news it asks again, and then waits */
 }
 
+/* Nobody wants what it would bring. */
+static bool is_unwanted(const struct load *l)
+{
+    return l == l->feed->shared ? list_empty(&l->feed->waiting) : l->abandoned;
+}
+
+/* False: it is not worth it, or was too long. */
+static bool wait_for_store(struct load *l)
+{
+    struct sched *sched = l->feed->feeds->store->sched;
+    if (l->trouble_ms == 0)
+        l->trouble_ms = sched->now_ms;
+    if (is_unwanted(l) || sched->now_ms - l->trouble_ms >= PATIENCE_MS)
+        return false;
+    sched_start(sched, &l->retry, RETRY_MS);
+    return true;
+}
+
+/* It waits to ask again, and nobody is left for whom. */
+static void drop_unwanted(struct load *l)
+{
+    struct feed *f;
+    if (l == NULL || !timer_running(&l->retry) || !is_unwanted(l))
+        return;
+    f = l->feed;
+    timer_stop(&l->retry);
+    if (l == f->shared)
+        f->shared = NULL;
+    free(l);
+    feed_release(f);
+}
+
 static void on_loaded(struct store_read *r, int err)
 {
     struct load *l = container_of(r, struct load, read);
     struct feed *f = l->feed;
-    if (l->shared)
+    if (ERR_IS_PASSING(err) && wait_for_store(l))
+        return;
+    if (l == f->shared)
         shared_loaded(l, err);
     else if (!l->abandoned)
         own_loaded(l, err);
@@ -228,24 +267,36 @@ static void on_loaded(struct store_read *r, int err)
     feed_release(f);
 }
 
+static void read_load(struct load *l, struct offset at)
+{
+    struct feed *f = l->feed;
+    l->read = (struct store_read){.name = str_of(f->name, f->name_n),
+                                  .from = READ_AT,
+                                  .at = at,
+                                  .max_bytes = BATCH_BYTES,
+                                  .done = on_loaded};
+    l->changes = f->changes;
+    store_read(f->feeds->store, &l->read);
+}
+
+static void on_retry_load(struct timer *t)
+{
+    struct load *l = container_of(t, struct load, retry);
+    read_load(l, l->read.at);
+}
+
 static void start_load(struct feed *f, struct subscriber *s, struct offset at)
 {
     struct load *l = mem_zalloc(sizeof *l);
     l->feed = f;
     l->subscriber = s;
-    l->shared = s == NULL;
-    l->read.name = str_of(f->name, f->name_n);
-    l->read.from = READ_AT;
-    l->read.at = at;
-    l->read.max_bytes = BATCH_BYTES;
-    l->read.done = on_loaded;
-    l->changes = f->changes;
+    timer_init(&l->retry, on_retry_load);
     f->users++;
     if (s != NULL)
         s->load = l;
     else
-        f->loading = true;
-    store_read(f->feeds->store, &l->read);
+        f->shared = l;
+    read_load(l, at);
 }
 
 /* ---- subscribers ---- */
@@ -281,6 +332,8 @@ void subscriber_deinit(struct subscriber *s)
     pin_remove(&s->pin);
     if (s->load != NULL)
         s->load->abandoned = true;
+    drop_unwanted(s->load);
+    drop_unwanted(s->feed->shared);
     batch_unref(s->own);
     free(s->gap);
     feed_release(s->feed);
@@ -322,7 +375,7 @@ enum next subscriber_next(struct subscriber *s, struct batch **batch)
     }
     bool at_tail = f->life == s->life && s->pos == f->tail;
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;
-    if ((f->fresh && (at_tail || held)) || (f->loading && at_tail)) {
+    if ((f->fresh && (at_tail || held)) || (f->shared != NULL && at_tail)) {
         list_push(&f->waiting, &s->link);
         return NEXT_WAIT;
     }
