@@ -127,6 +127,7 @@ struct tool_job {
     struct str name;
     uint64_t row;
     int64_t deadline_s;
+    uint64_t trouble_ms; /* since when the store has not answered; 0: it does */
     bool watches, changed;
 };
 

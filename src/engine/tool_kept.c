@@ -15,7 +15,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define SECOND 1000
+#define SECOND      1000
+#define PATIENCE_MS (30 * SECOND) /* with a store that does not answer */
+#define RETRY_MS    500
 
 void tool_kept_state(const uint8_t id[TOOL_KEEP_ID], uint64_t row, int64_t deadline_s,
                      uint8_t out[TOOL_KEPT_STATE])
@@ -73,6 +75,19 @@ static void wait_for_more(struct tool_job *j)
     sched_start(j->all->setup.sched, &j->timer, left_ms > 0 ? (uint64_t)left_ms : 1);
 }
 
+/* A stall of the store is waited out. False: for too long. */
+static bool wait_for_store(struct tool_job *j)
+{
+    struct sched *sched = j->all->setup.sched;
+    if (j->trouble_ms == 0)
+        j->trouble_ms = sched->now_ms;
+    if (sched->now_ms - j->trouble_ms >= PATIENCE_MS)
+        return false;
+    j->timer.fire = on_deadline;
+    sched_start(sched, &j->timer, RETRY_MS);
+    return true;
+}
+
 /* ---- reading ---- */
 
 /* Adds what was read to the rows, and puts the failure aside that the last event may be. */
@@ -123,10 +138,13 @@ static void on_read(struct store_read *r, int err)
         tool_job_expired(j);
         return;
     }
+    if (ERR_IS_PASSING(err) && wait_for_store(j))
+        return;
     if (err != 0) {
         tool_job_failed(j, true, "the result cannot be read: %s", err_text(err));
         return;
     }
+    j->trouble_ms = 0;
     size_t n = tool_rows_page(&j->rows, spec->page_rows, spec->page_bytes);
     uint64_t next = j->row + tool_rows_count(&j->rows);
     bool is_full = n == spec->page_rows || n < tool_rows_count(&j->rows);

@@ -12,7 +12,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/units.h"
 #include "engine/tool_core.h"
+#include "engine/writer.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -21,6 +23,7 @@
 
 #define PENDING_MAX      (512 * 1024) /* bytes that wait for the write under way */
 #define WRITE_MAX        (4 * 1024 * 1024)
+#define PATIENCE_MS      (30 * SECOND_MS) /* with a store that does not answer */
 #define DEADLINE_SLACK_S 5 /* for the last write, behind the time that the maker has */
 
 struct tool_making {
@@ -39,14 +42,15 @@ struct tool_making {
     int64_t deadline_s;
     size_t first; /* rows on the first page, once it is on its way */
     struct stream_config stream;
-    struct store_write write;
+    struct writer writer;
     struct offset tail;
+    uint64_t events; /* before it */
     struct buf failure;
     bool making;    /* the maker has it */
     bool held;      /* ... and waits for room() */
     bool created;   /* the stream is there */
-    bool under_way; /* the write */
-    bool closing;   /* it is the last one */
+    bool closing;   /* the write under way is the last one */
+    bool in_doubt;  /* one was given up that may have been done */
     bool abandoned; /* nobody will ever ask for it */
     bool broken;    /* the store has not taken a write: what is kept has a hole behind it */
 };
@@ -58,7 +62,7 @@ static void go_on(struct tool_making *r);
 static void run_free(struct tool_making *r)
 {
     struct tools *t = r->all;
-    assert(!r->making && !r->under_way);
+    assert(!r->making && !r->writer.busy);
     r->tool->running--;
     timer_stop(&r->timer);
     list_remove(&r->link);
@@ -118,26 +122,23 @@ static void take_pending(struct tool_making *r)
     r->pending = rest;
 }
 
-static void on_written(struct store_write *w, int err);
-
 static void write_going(struct tool_making *r)
 {
     r->closing = !r->making && tool_rows_count(&r->pending) == 0;
     if (r->closing && r->failure.n > 0)
         tool_rows_add(&r->going, buf_str(&r->failure));
-    r->write = (struct store_write){.name = str_of(r->name, sizeof r->name),
-                                    .create = r->created ? NULL : &r->stream,
-                                    .data = buf_str(&r->going.bytes),
-                                    .ends = (const uint32_t *)r->going.ends.p,
-                                    .n_events = (uint32_t)tool_rows_count(&r->going),
-                                    .if_match = r->created,
-                                    .match = r->tail,
-                                    .close = r->closing,
-                                    .done = on_written};
+    r->writer.write = (struct store_write){.name = str_of(r->name, sizeof r->name),
+                                           .create = r->created ? NULL : &r->stream,
+                                           .data = buf_str(&r->going.bytes),
+                                           .ends = (const uint32_t *)r->going.ends.p,
+                                           .n_events = (uint32_t)tool_rows_count(&r->going),
+                                           .if_match = r->created,
+                                           .match = r->tail,
+                                           .close = r->closing};
+    r->writer.events = r->events;
     if (r->closing)
-        r->write.end = r->failure.n > 0 ? END_FAILED : END_COMPLETED;
-    r->under_way = true;
-    store_write(r->all->setup.store, &r->write);
+        r->writer.write.end = r->failure.n > 0 ? END_FAILED : END_COMPLETED;
+    writer_start(&r->writer, r->all->setup.store);
 }
 
 /* The call that waits, which is to be answered last of all: whoever asked may do anything then. */
@@ -157,26 +158,42 @@ static void on_trouble(struct tool_making *r, int err)
     bool ours = r->created && err != ERR_NOT_FOUND && err != ERR_DELETED && err != ERR_CLOSED &&
                 err != ERR_TAIL_MOVED;
     r->broken = !ours || (r->closing && r->failure.n > 0);
+    r->in_doubt = ERR_IS_PASSING(err);
     r->closing = false;
     tool_rows_clear(&r->pending);
     tool_rows_clear(&r->going);
     r->failure.n = 0;
-    fail(r, true, "the result cannot be kept: %s", err_text(err));
+    fail(r, true, "the result cannot be kept: %s",
+         ERR_IS_PASSING(err) ? "the store did not answer in time" : err_text(err));
 }
 
-static void on_written(struct store_write *w, int err)
+/* The rows that were given up are there all the same, and the failure goes behind them. */
+static void go_behind(struct tool_making *r, const struct stream_info *info)
 {
-    struct tool_making *r = container_of(w, struct tool_making, write);
+    r->in_doubt = false;
+    r->tail.pos = info->tail;
+    r->events = info->events;
+    tool_rows_clear(&r->going);
+}
+
+static void on_written(struct writer *writer, int err)
+{
+    struct tool_making *r = container_of(writer, struct tool_making, writer);
+    const struct store_write *w = &writer->write;
     struct tool_job *j = NULL;
     uint8_t state[TOOL_KEPT_STATE];
-    r->under_way = false;
+    bool moved_by_us = err == ERR_TAIL_MOVED && r->in_doubt && w->info.life == r->tail.life;
     if (err == 0 && !r->created && !w->created)
         err = ERR_EXISTS;
-    if (err != 0) {
+    if (moved_by_us) {
+        r->closing = false;
+        go_behind(r, &w->info);
+    } else if (err != 0) {
         on_trouble(r, err);
     } else {
         r->created = true;
         r->tail = (struct offset){w->info.life, w->info.tail};
+        r->events = w->info.events;
         j = take_job(r);
         if (j != NULL)
             tool_rows_put(&r->going, r->first, &j->call->result);
@@ -229,7 +246,7 @@ static bool answer_at_once(struct tool_making *r)
 /* What comes next; the run may be gone afterwards. */
 static void go_on(struct tool_making *r)
 {
-    if (r->under_way)
+    if (r->writer.busy)
         return;
     if (r->job != NULL && answer_at_once(r))
         return;
@@ -276,7 +293,7 @@ bool tool_run_output(struct tool_run *run, struct str bytes)
     check_rows(r, tool_splitter_feed(&r->splitter, bytes, &r->pending));
     if (r->taken > s->max_output)
         fail(r, false, "the result has more than %llu bytes", (unsigned long long)s->max_output);
-    bool goes_on = r->making && !(r->under_way && r->pending.bytes.n > PENDING_MAX);
+    bool goes_on = r->making && !(r->writer.busy && r->pending.bytes.n > PENDING_MAX);
     r->held = r->making && !goes_on;
     go_on(r);
     return goes_on;
@@ -309,7 +326,8 @@ void tool_run_abandon(struct tool_making *r)
     take_job(r);
     r->abandoned = true;
     stop_making(r);
-    if (!r->under_way)
+    writer_stop(&r->writer);
+    if (!r->writer.busy)
         run_free(r);
 }
 
@@ -317,6 +335,8 @@ void tool_runs_stop(struct tools *t)
 {
     list_each_safe (l, &t->runs) {
         struct tool_making *r = list_item(l, struct tool_making, link);
+        r->writer.patience_ms = 0; /* once more, and no longer */
+        writer_hurry(&r->writer);
         if (!r->making)
             continue;
         fail(r, true, "the server was stopped");
@@ -340,7 +360,10 @@ void tool_run_start(struct tool_job *j)
     r->stream = tool_keep_config(j->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
                                  s->timeout_ms / 1000 + 1);
     r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
+    if (j->all->setup.store->author != 0)
+        r->deadline_s += PATIENCE_MS / SECOND_MS;
     timer_init(&r->timer, on_timeout);
+    writer_init(&r->writer, PATIENCE_MS, on_written);
     sched_start(sched, &r->timer, s->timeout_ms);
     list_push(&j->all->runs, &r->link);
     r->making = true;

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "engine/poll.h"
 #include "engine/subscriber.h"
+#include "engine/writer.h"
 #include "http/fetch.h"
 #include "http/url.h"
 #include "poll_config.h"
@@ -20,6 +21,7 @@
 
 #define CONTENT_TYPE "application/json"
 #define RETRY_MAX_MS DAY_MS
+#define PATIENCE_MS  (30 * SECOND_MS) /* with a store that does not answer */
 
 /* IDLE    nobody asks; not before `due_ms` does it begin again
  * WAITING for the timer
@@ -43,7 +45,7 @@ struct poller {
     struct poll_place place, next; /* stored; and what is being written */
     uint64_t version;              /* of the document; 0: there is none */
     struct store_docs docs;
-    struct store_write write;
+    struct writer writer;
     struct stream_config create;
     struct doc_put put;
     struct buf stored, events, ends, url, etag;
@@ -154,10 +156,10 @@ static bool is_final(int err)
     return err == ERR_CLOSED || err == ERR_EXISTS || err == ERR_TYPE_MISMATCH;
 }
 
-static void on_written(struct store_write *w, int err)
+static void on_written(struct writer *w, int err)
 {
-    struct poller *p = container_of(w, struct poller, write);
-    bool placed = w->n_docs > 0;
+    struct poller *p = container_of(w, struct poller, writer);
+    bool placed = w->write.n_docs > 0;
     if (err == 0 && placed) {
         poll_place_deinit(&p->place);
         p->place = p->next;
@@ -188,17 +190,16 @@ static void on_written(struct store_write *w, int err)
 static void begin_write(struct poller *p)
 {
     p->state = WRITING;
-    p->write.name = buf_str(&p->name);
-    p->write.done = on_written;
+    p->writer.write.name = buf_str(&p->name);
     store_begin(p);
-    store_write(p->all->setup.store, &p->write);
+    writer_start(&p->writer, p->all->setup.store);
 }
 
 static void make_stream(struct poller *p)
 {
     p->create = (struct stream_config){
         .content_type = STR(CONTENT_TYPE), .ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
-    p->write = (struct store_write){.create = &p->create};
+    p->writer.write = (struct store_write){.create = &p->create};
     begin_write(p);
 }
 
@@ -207,11 +208,11 @@ static void put_news(struct poller *p)
 {
     p->put = (struct doc_put){
         .key = buf_str(&p->name), .value = buf_str(&p->stored), .expect_version = p->version};
-    p->write = (struct store_write){.data = buf_str(&p->events),
-                                    .ends = (const uint32_t *)(const void *)p->ends.p,
-                                    .n_events = (uint32_t)(p->ends.n / sizeof(uint32_t)),
-                                    .docs = &p->put,
-                                    .n_docs = 1};
+    p->writer.write = (struct store_write){.data = buf_str(&p->events),
+                                           .ends = (const uint32_t *)(const void *)p->ends.p,
+                                           .n_events = (uint32_t)(p->ends.n / sizeof(uint32_t)),
+                                           .docs = &p->put,
+                                           .n_docs = 1};
     begin_write(p);
 }
 
@@ -393,6 +394,7 @@ static void init_poller(struct poller *p, struct polls *all, const struct poll_c
     }
     buf_printf(&p->name, POLL_STREAMS "%s", c->name);
     timer_init(&p->timer, on_timer);
+    writer_init(&p->writer, PATIENCE_MS, on_written);
     init_headers(p);
     map_put(&all->by_name, buf_str(&p->name), p);
 }
@@ -424,6 +426,8 @@ void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx)
     all->stopped_ctx = ctx;
     for (size_t i = 0; i < all->setup.n_configs; i++) {
         timer_stop(&all->pollers[i].timer);
+        if (writer_stop(&all->pollers[i].writer))
+            store_end(&all->pollers[i]);
         fetch_cancel(&all->pollers[i].fetch);
     }
     check_stopped(all);

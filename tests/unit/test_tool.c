@@ -613,13 +613,30 @@ static void test_last_write_fails(void **state)
     struct asked a = {0};
     begin(w, &a, "mine", NULL, NULL);
     give(w, 0, "1\n2\n3\n4\n");
-    w->refuse = ERR_BUSY;
+    w->refuse = ERR_FULL;
     w->refuse_left = 1;
     end(w, 0, "");
     ask(w, &a, "mine", NULL, a.cursor);
     assert_page(&a, "[4]", 2, true);
     ask(w, &a, "mine", NULL, a.cursor);
-    assert_failed(&a, "the result cannot be kept: overloaded; retry later", true);
+    assert_failed(&a, "the result cannot be kept: storage is full", true);
+    forget(&a);
+}
+
+/* A store that does not answer for a while is waited for, and so is the page. */
+static void test_stall_is_waited_out(void **state)
+{
+    struct world *w = *state;
+    struct asked a = {0};
+    begin(w, &a, "mine", NULL, NULL);
+    give(w, 0, "1\n2\n3\n4\n");
+    w->refuse = ERR_AWAY;
+    w->refuse_left = 3;
+    end(w, 0, "");
+    begin(w, &a, "mine", NULL, a.cursor);
+    assert_int_equal(a.done, 0);
+    pass_ms(w, 1000);
+    assert_page(&a, "[4]", 2, false);
     forget(&a);
 }
 
@@ -978,6 +995,7 @@ int main(void)
         TEST(test_first_write_fails),
         TEST(test_later_write_fails),
         TEST(test_last_write_fails),
+        TEST(test_stall_is_waited_out),
         TEST(test_no_write_succeeds_any_more),
         TEST(test_crash),
         TEST(test_what_was_kept_is_gone),
