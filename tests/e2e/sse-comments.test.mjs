@@ -83,7 +83,7 @@ test("heartbeats of a log make no events", async (t) => {
     const log = await startLog(t, { flags: QUICK });
     await log.put(`{"k":1}\n`);
     const raw = await openRaw(t, log.server);
-    raw.send("GET /v1/log/f?live=sse HTTP/1.1\r\nHost: e2e\r\n\r\n");
+    raw.send("GET /v1/log/f?live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await raw.head();
     const text = await readUntil(raw, (sofar) => beats(sofar) >= 3);
     for (const [name, decode] of Object.entries(decoders))
