@@ -23,6 +23,7 @@
 #define TRIES            5     /* while others change it */
 #define HANDOVER_MS      250   /* in which another process lets go of what it was at */
 #define MOVE_PATIENCE_MS 10000 /* with a store that does not answer */
+#define RETAIN_ALL       (UINT64_C(1) << 50) /* more than there will be: events, bytes, milliseconds */
 
 struct session_load {
     struct session *session;
@@ -192,11 +193,12 @@ static void create(struct session_load *l, struct session_lane *lane)
         fail(l, SESSION_FAILED, ERR_CANCELLED);
         return;
     }
-    /* Bounds of its own, so that the server's retention does not trim it. */
-    l->config = (struct stream_config){.content_type = STR(SESSION_CONTENT_TYPE),
-                                       .ttl_s = (int64_t)(setup->lifetime_ms / 1000),
-                                       .expires_ms = STORE_TTL_NONE,
-                                       .retain = {.events = INT64_MAX}};
+    /* Bounds of its own, of every kind, so that the server's retention does not trim it. */
+    l->config = (struct stream_config){
+        .content_type = STR(SESSION_CONTENT_TYPE),
+        .ttl_s = (int64_t)(setup->lifetime_ms / 1000),
+        .expires_ms = STORE_TTL_NONE,
+        .retain = {.events = RETAIN_ALL, .bytes = RETAIN_ALL, .age_ms = RETAIN_ALL}};
     l->lane = lane;
     l->write = (struct store_write){.name = lane->name, .create = &l->config, .done = on_created};
     if (lane == &s->in)

@@ -844,6 +844,25 @@ static void test_position_ahead_of_the_writer(void **state)
     desk_free(d);
 }
 
+static void test_retention_of_the_server(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    d->front->inner->retain = (struct retain){.events = 2, .bytes = 200, .age_ms = 1000};
+    struct visitor v = visit(d, "k", RIGHT);
+    come(d, &v);
+    for (uint32_t i = 0; i < 5; i++) {
+        say(d, &v, i, "a chunk of some length");
+        pass(d, 500);
+    }
+    pass(d, 5000);
+    restart(d);
+#define SAID(n) n "=a chunk of some length "
+    assert_holds(d, "k", SAID("1") SAID("2") SAID("3") SAID("4") SAID("5"));
+#undef SAID
+    visitor_deinit(&v);
+    desk_free(d);
+}
+
 static void test_expired(void **state)
 {
     struct desk *d = desk_new(ECHO);
@@ -2084,6 +2103,7 @@ int main(void)
         cmocka_unit_test(test_gap),
         cmocka_unit_test(test_position_ahead_of_the_writer),
         cmocka_unit_test(test_expired),
+        cmocka_unit_test(test_retention_of_the_server),
         cmocka_unit_test(test_wrong_secret_while_expired_is_read),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_abort_from_elsewhere),
