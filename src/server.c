@@ -242,7 +242,7 @@ void server_drain(struct server *s, struct str why)
     gateway_drain(s->gateway, on_gateway_drained, s);
     session_host_drain(&s->sessions);
     tool_host_drain(&s->tools);
-    http_drain(&s->http);
+    http_drain_begin(&s->http);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)

@@ -47,6 +47,11 @@ bool exchange_draining(const struct exchange *x)
     return x->http->draining;
 }
 
+bool exchange_closing(const struct exchange *x)
+{
+    return x->http->closing;
+}
+
 void exchange_finish(struct exchange *x, bool peer_gone)
 {
     if (x->over)

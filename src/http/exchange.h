@@ -102,9 +102,11 @@ void exchange_finish(struct exchange *x, bool peer_gone); /* then it is over */
 void exchange_hold(struct exchange *x);
 void exchange_release(struct exchange *x);
 
-/* The server is shutting down; drain() was called for those that were there then. What would begin
- * to wait answers at once. */
+/* The server is shutting down; drain() was called for those that were there then. */
 bool exchange_draining(const struct exchange *x);
+
+/* The same, and nobody can come back: what would begin to wait answers at once. */
+bool exchange_closing(const struct exchange *x);
 
 /* How a URL by which this peer can reach the server begins. */
 static inline struct str exchange_scheme(const struct exchange *x)

@@ -68,6 +68,12 @@ void http_accept(struct http *http, int fd, struct tls *tls)
 
 void http_drain(struct http *http)
 {
+    http->closing = true;
+    http_drain_begin(http);
+}
+
+void http_drain_begin(struct http *http)
+{
     http->draining = true;
     list_each_safe (l, &http->connections)
         peer_drain(l);

@@ -56,6 +56,7 @@ struct http {
     struct http_gather gather;
     struct arena_cache arenas; /* of exchanges */
     bool draining;
+    bool closing;                    /* and nobody is waited for any more */
     void (*idle)(struct http *http); /* draining, and the last connection is gone */
     int64_t date_s;                  /* of the cached Date header */
     char date[32];
@@ -89,6 +90,10 @@ void http_accept(struct http *http, int fd, struct tls *tls);
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
  * never from within this call, when no connection is left. */
 void http_drain(struct http *http);
+
+/* The same as long as peers may come back: then what they ask for is served, live reads included,
+ * or they would ask again and again. */
+void http_drain_begin(struct http *http);
 
 /* Closes every connection now. */
 void http_close_all(struct http *http);

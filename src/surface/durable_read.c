@@ -288,7 +288,7 @@ static void answer_long_poll(struct read_request *r)
     if (read->n_slices > 0) {
         answer_poll(r->x, r->durable, &read->info, read->next, r->cursor);
         answer(r->x, &read->info, read->slices, read->n_slices);
-    } else if (ended_here(&read->info, read->next) || exchange_draining(r->x)) {
+    } else if (ended_here(&read->info, read->next) || exchange_closing(r->x)) {
         answer_nothing(r->x, r->durable, &read->info, read->next, r->cursor);
     } else {
         poll_wait(r);

@@ -474,7 +474,7 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->x = x;
     s->kind = (uint8_t)content_kind(r->info.content_type);
     s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
-    s->over = exchange_draining(x);
+    s->over = exchange_closing(x);
     s->heartbeat = (struct heartbeat){.every_ms = d->heartbeat_ms, .since_ms = d->sched->now_ms};
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);

@@ -389,7 +389,7 @@ static void answer_sse(struct reader *r)
     struct logs *l = r->entry->logs;
     r->told = r->query.since;
     r->ends_at_ms = l->sched->now_ms + l->setup.sse_lifetime_ms;
-    r->over = exchange_draining(r->x);
+    r->over = exchange_closing(r->x);
     r->heartbeat =
         (struct heartbeat){.every_ms = l->setup.heartbeat_ms, .since_ms = l->sched->now_ms};
     timer_init(&r->timer, on_sse_timer);
@@ -437,7 +437,7 @@ static void begin_long_poll(struct reader *r)
 {
     struct logs *l = r->entry->logs;
     r->x->ops = &poll_ops;
-    r->over = exchange_draining(r->x);
+    r->over = exchange_closing(r->x);
     timer_init(&r->timer, on_poll_timeout);
     sched_start(l->sched, &r->timer, l->setup.long_poll_ms);
     step_long_poll(r);

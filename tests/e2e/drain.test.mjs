@@ -2,6 +2,7 @@
 // SIGTERM: no new work is taken, what is under way is brought to its end, and readers are told.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { read, startGateway } from "./lib/gateway.mjs";
 import { chunk, openRaw, Raw, wire } from "./lib/raw.mjs";
 import { startServer } from "./lib/server.mjs";
 import { openSse } from "./lib/sse.mjs";
@@ -56,6 +57,34 @@ test("live readers end cleanly, an append under way is finished, exit code 0", a
     assert.equal((await writer.takeAll()).length, 0);
     const { code, signal } = await within(server.ended, "the server to end");
     assert.deepEqual({ code, signal }, { code: 0, signal: null });
+});
+
+test("while an answer finishes, who comes back follows on instead of asking in a circle", async (t) => {
+    const gateway = await startGateway(t);
+    const { server, backend } = gateway;
+    const { headers } = await server.create("x");
+    const asked = await gateway.post({ name: "slow", tokens: 9, gates: [3] });
+    await read(asked, 3);
+    const before = await openSse(t, server, "x?offset=-1&live=sse");
+    await before.control();
+    server.signal("SIGTERM");
+    while ((await before.next()) !== null); // it ends, and is told nothing that keeps it away
+
+    const again = await openSse(t, server, "x?offset=now&live=sse");
+    await again.control();
+    const poller = await openRaw(t, server);
+    poller.send(wire("GET", `x?offset=${headers["stream-next-offset"]}&live=long-poll`));
+    await server.append("x", "1");
+    assert.equal((await again.event("data")).data, "[1]");
+    assert.equal((await poller.answer()).status, 200, "the long-poll waited for something");
+    assert.equal(again.finished, false);
+
+    await backend.go("slow");
+    await within(read(asked), "the answer to end");
+    while ((await again.next()) !== null);
+    assert.equal(again.finished, true, "the chunked body has its end");
+    const { code } = await within(server.ended, "the server to end");
+    assert.equal(code, 0);
 });
 
 test("a reader that is behind gets a complete last event and can go on by its id", async (t) => {
