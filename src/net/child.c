@@ -91,7 +91,8 @@ struct launch {
     char *env[ENV_MAX];
     pid_t parent;
     int in, out, err;
-    uint64_t max_memory, max_tasks, max_cpu_s;
+    uint64_t max_memory, max_tasks;
+    uint64_t max_cpu_s;  /* a little more than it may have: who counts comes first and says why */
     volatile int failed; /* errno, told in the memory that is shared */
 };
 
@@ -665,7 +666,7 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
                        .out = -1,
                        .err = -1,
                        .max_memory = setup->max_memory,
-                       .max_cpu_s = (setup->max_cpu_ms + SECOND_MS - 1) / SECOND_MS};
+                       .max_cpu_s = setup->max_cpu_ms > 0 ? setup->max_cpu_ms / SECOND_MS + 2 : 0};
     uint64_t tasks = setup->max_processes > 0 ? census_tasks() : 0;
     if (tasks > 0)
         l.max_tasks = tasks + setup->max_processes;

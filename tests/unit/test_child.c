@@ -327,7 +327,8 @@ static void test_too_much_cpu(void **state)
 {
     struct program alone = {.max_cpu_ms = 1000}, together = {.max_cpu_ms = 1000};
     run(*state, &alone, "while :; do :; done");
-    assert_true(alone.end.bound != NULL || alone.end.signal == SIGKILL);
+    assert_int_equal(alone.end.signal, SIGKILL);
+    assert_non_null(alone.end.bound);
     run(*state, &together, "for i in 1 2 3 4 5 6; do (while :; do :; done) & done; wait");
     assert_non_null(together.end.bound);
     assert_non_null(strstr(together.end.bound, "max-cpu"));
