@@ -158,10 +158,18 @@ void redis_end(struct redis *r, struct redis_call *c, int err, const struct redi
     redis_check_stopped(r);
 }
 
+/* More than could ever be waiting: there is no use in trying it again. */
+static bool is_too_large(const struct redis *r, size_t bytes)
+{
+    return bytes > RESP_COMMAND_MAX || bytes > r->setup.pending_max;
+}
+
 static void refuse(struct task *t)
 {
     struct redis_call *c = container_of(t, struct redis_call, task);
-    redis_end(c->redis, c, c->redis->is_stopping ? ERR_AWAY : ERR_BUSY, NULL, STR_NONE);
+    struct redis *r = c->redis;
+    int err = r->is_stopping ? ERR_AWAY : is_too_large(r, size_of(r, c)) ? ERR_TOO_LARGE : ERR_BUSY;
+    redis_end(r, c, err, NULL, STR_NONE);
 }
 
 static void park(struct redis *r, struct redis_call *c)
@@ -224,7 +232,7 @@ void redis_call(struct redis *r, struct redis_call *c)
     c->bytes = size_of(r, c);
     c->deadline_ms = redis_now_ms(r) + timeout_ms;
     r->n_calls++;
-    if (r->is_stopping || c->bytes > RESP_COMMAND_MAX || r->pending > r->setup.pending_max ||
+    if (r->is_stopping || is_too_large(r, c->bytes) || r->pending > r->setup.pending_max ||
         c->bytes > r->setup.pending_max - r->pending) {
         c->bytes = 0;
         sched_post(&r->loop->sched, &c->task);

@@ -69,9 +69,10 @@ struct redis_call {
      * be any other (REDIS_REPLY_ERROR); ERR_FULL (out of memory there, not done); ERR_UPSTREAM
      * (sent, and the connection broke or the time was over: it may have been done); ERR_AWAY (not
      * sent, or refused before it was done: no connection, read-only, too few replicas); ERR_BUSY
-     * (not sent: too much is waiting). reply is lent; NULL where no server had the last word, and
-     * so is run: the run_id of the server that answered, 40 characters, lent; it changes when Redis
-     * is started again and when another becomes primary. */
+     * (not sent: too much is waiting); ERR_TOO_LARGE (not sent, and it never can be). reply is
+     * lent; NULL where no server had the last word, and so is run: the run_id of the server that
+     * answered, 40 characters, lent; it changes when Redis is started again and when another
+     * becomes primary. */
     void (*done)(struct redis_call *c, int err, const struct redisReply *reply, struct str run);
     uint16_t tries; /* out: how often it was refused and sent again, behind calls made after it */
     /* private */

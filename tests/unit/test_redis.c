@@ -370,7 +370,7 @@ static void test_a_replica_is_refused(void **state)
 static void test_what_waits_is_bounded(void **state)
 {
     struct world *w = *state;
-    struct ask a, b, c;
+    struct ask a, b, c, d;
     char url[64];
     world_fakes(w, 1);
     fake_refuse(&w->fakes[0]);
@@ -383,6 +383,9 @@ static void test_what_waits_is_bounded(void **state)
     assert_int_equal(a.ended, 0);
     assert_int_equal(b.ended, 1);
     assert_int_equal(b.err, ERR_BUSY);
+    ask_start(w, &d, NULL, "SET key a-value-that-is-larger-than-all-that-may-wait", REDIS_ONCE, 0);
+    WAIT_FOR(w, d.ended);
+    assert_int_equal(d.err, ERR_TOO_LARGE);
     WAIT_FOR(w, a.ended);
     ask_start(w, &c, NULL, "SET key value", REDIS_ONCE, 0); /* there is room again */
     world_turn(w);
