@@ -201,6 +201,10 @@ static const struct option_row rows[] = {
      .value = "SIZE", BETWEEN(KIB, 1024 * GIB),
      .help = "Request bodies held in memory at the same time, all together; beyond it requests "
              "are answered 503. At least max-append."},
+    {ROW("max-fork-depth", OPTION_NUMBER, max_fork_depth), .fallback = "64", .value = "N",
+     BETWEEN(0, 1000),
+     .help = "How deep forks may be forks of forks; a deeper one is answered 422. 0 allows no "
+             "forks."},
     {ROW("read-chunk", OPTION_SIZE, read_chunk_bytes), .fallback = "1m", .value = "SIZE",
      BETWEEN(KIB, 64 * MIB),
      .help = "The most bytes that one catch-up answer carries; clients go on from where it ends."},

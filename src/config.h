@@ -36,6 +36,7 @@ struct config {
     uint64_t max_streams;
     uint64_t max_append_bytes;
     uint64_t max_inflight_bytes; /* at least max_append_bytes */
+    uint64_t max_fork_depth;
     uint64_t read_chunk_bytes;
     uint64_t head_timeout_ms, idle_timeout_ms, write_timeout_ms, drain_timeout_ms;
     uint64_t body_timeout_ms, body_rate_min; /* bytes that a body brings per timeout */

@@ -109,12 +109,15 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
     if (str_eq(str_of_cstr(config->store), STR("memory"))) {
         s->store = mem_store_new(&loop->sched);
         s->store->retain = retain_of(config);
+        s->store->fork_depth = (uint32_t)config->max_fork_depth;
         return 0;
     }
     bool embedded = str_eq(str_of_cstr(config->store), STR("embedded"));
     int err = embedded ? open_embedded(s, loop, config, trace, why, size)
                        : open_redis(s, loop, config, trace, why, size);
-    if (err != 0)
+    if (err == 0)
+        s->store->fork_depth = (uint32_t)config->max_fork_depth;
+    else
         close_all(s);
     return err;
 }

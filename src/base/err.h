@@ -73,7 +73,9 @@ enum {
       "credentials are missing, wrong or expired; send valid ones")                                \
     X(KEY_ABSENT, -35, 503, GRPC_UNAVAILABLE,                                                      \
       "the session is sealed and its key is not here; its client must come back first")            \
-    X(AWAY, -36, 503, GRPC_UNAVAILABLE, "the store does not answer at present; retry later")
+    X(AWAY, -36, 503, GRPC_UNAVAILABLE, "the store does not answer at present; retry later")       \
+    X(FORK_DEPTH, -37, 422, GRPC_FAILED_PRECONDITION,                                              \
+      "the source is a fork of forks already, as deep as max-fork-depth allows")
 
 /* Nothing is wrong with what was asked, and nothing was done as far as is known: the same may be
  * taken a little later. */

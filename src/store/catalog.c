@@ -26,7 +26,7 @@ static uint64_t settled_events(const struct stream *s)
 {
     if (!s->settled)
         return 0;
-    return s->settled_tail >= s->tape.tail ? s->tape.events
+    return s->deleted || s->settled_tail >= s->tape.tail ? s->tape.events
                                            : tape_ordinal(&s->tape, s->settled_tail);
 }
 
@@ -104,15 +104,6 @@ static void free_term(struct stream *s)
     free(s->term);
 }
 
-static void free_fork(struct stream *s)
-{
-    if (s->fork == NULL)
-        return;
-    text_disown(&s->fork->config.fork_of);
-    free(s->fork->origins);
-    free(s->fork);
-}
-
 static void free_guard(struct stream *s)
 {
     if (s->guard == NULL)
@@ -127,7 +118,7 @@ static void free_stream(struct stream *s)
     tape_deinit(&s->tape);
     free_producers(s);
     free_term(s);
-    free_fork(s);
+    stream_free_family(s);
     free_guard(s);
     list_remove(&s->dirty);
     type_unref(s->content_type);
@@ -160,19 +151,20 @@ static void take_out(struct catalog *c, struct stream *s)
 
 void catalog_remove(struct catalog *c, struct stream *s)
 {
-    watchers_changed(&c->watchers, s->name);
-    if (c->removing != NULL)
-        c->removing(c, s);
-    if (s->forks > 0) {
-        s->deleted = true;
-        tape_deinit(&s->tape); /* forks hold what is theirs */
-        catalog_end_term(c, s);
-        return;
-    }
-    struct stream *source = s->fork == NULL ? NULL : s->fork->source;
-    take_out(c, s);
-    if (source != NULL && --source->forks == 0 && source->deleted)
-        catalog_remove(c, source);
+    do {
+        watchers_changed(&c->watchers, s->name);
+        if (c->removing != NULL)
+            c->removing(c, s);
+        if (s->family != NULL) {
+            s->deleted = true;
+            catalog_end_term(c, s);
+            stream_shed(c, s);
+            return;
+        }
+        struct stream *source = stream_leave(c, s);
+        take_out(c, s);
+        s = source;
+    } while (s != NULL && s->deleted && s->family == NULL);
 }
 
 static bool expired(struct catalog *c, const struct stream *s)
@@ -229,23 +221,15 @@ void catalog_start_sweep(struct catalog *c)
     sched_start(c->sched, &c->sweep, SWEEP_MS);
 }
 
-const struct origin *stream_origin(const struct stream *s, uint64_t life)
-{
-    for (uint32_t i = 0; s->fork != NULL && i < s->fork->n_origins; i++)
-        if (s->fork->origins[i].life == life)
-            return &s->fork->origins[i];
-    return NULL;
-}
-
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum gap_reason *reason)
 {
     if (offset_is_zero(at)) {
         *pos = s->settled_first;
         return 0;
     }
-    const struct origin *o = at.life == s->life ? NULL : stream_origin(s, at.life);
-    bool known = at.life == s->life || o != NULL;
-    if (!known || at.pos > (o == NULL ? s->settled_tail : o->upto)) {
+    uint64_t upto = s->settled_tail;
+    bool known = at.life == s->life || stream_origin(s, at.life, &upto);
+    if (!known || at.pos > upto) {
         *reason = !known && at.life < s->life ? GAP_REBORN : GAP_UNKNOWN;
         return ERR_GAP;
     }
@@ -263,19 +247,19 @@ int stream_seek(const struct stream *s, uint64_t event, uint64_t *pos, enum gap_
     *reason = event > events ? GAP_UNKNOWN : GAP_TRIMMED;
     if (event > events || event < s->first_event)
         return ERR_GAP;
-    if (s->first < s->tape.first && event < tape_ordinal(&s->tape, s->tape.first))
+    *pos = s->settled_tail;
+    if (event == events)
+        return 0;
+    struct span span = stream_span_of_event(s, event);
+    const struct tape *t = &span.owner->tape;
+    if (event < tape_ordinal(t, t->first)) {
+        const struct stream_fork *f = span.owner->fork;
+        *pos = f == NULL || f->whole || f->at < s->settled_first ? s->settled_first : f->at;
         return STREAM_LOOK;
+    }
     struct keep keep = {.event = event, .ms = INT64_MIN, .tail = s->tape.tail};
-    *pos = event == events ? s->settled_tail : tape_keep_from(&s->tape, &keep, &ignored);
+    *pos = tape_keep_from(t, span.upto, &keep, &ignored);
     return 0;
-}
-
-struct origin stream_writer(const struct stream *s, uint64_t pos)
-{
-    for (uint32_t i = 0; s->fork != NULL && i < s->fork->n_origins; i++)
-        if (pos < s->fork->origins[i].upto)
-            return s->fork->origins[i];
-    return (struct origin){s->life, UINT64_MAX};
 }
 
 /* ---- judging a write ---- */
@@ -288,11 +272,12 @@ static struct str type_of(const struct stream_config *config, const struct strea
 /* Where the tape holds the fork point, it can say where that is. */
 static int place_in_tape(struct judgement *j, uint64_t sub)
 {
-    const struct tape *t = &j->source->tape;
+    struct span span = stream_span(j->source, j->fork_anchor);
+    const struct tape *t = &span.owner->tape;
     bool events = content_kind(j->source->content_type) == CONTENT_JSON;
     if (!tape_is_boundary(t, j->fork_anchor))
         return ERR_FORK_OFFSET;
-    int err = tape_advance(t, j->fork_anchor, sub, events, &j->fork_at);
+    int err = tape_advance(t, span.upto, j->fork_anchor, sub, events, &j->fork_at);
     if (err == 0) /* a part of an event counts as one */
         j->fork_events = tape_ordinal(t, j->fork_at) +
                          (tape_is_boundary(t, j->fork_at) || j->fork_at == t->tail ? 0 : 1);
@@ -306,6 +291,8 @@ static int judge_fork(struct catalog *c, struct store_write *w, struct judgement
     int err = catalog_find(c, config->fork_of, &j->source);
     if (err != 0)
         return err == ERR_DELETED ? ERR_FORK_DELETED : ERR_FORK_SOURCE;
+    if (stream_depth(j->source) >= c->store->fork_depth)
+        return ERR_FORK_DEPTH;
     enum gap_reason reason;
     j->fork_anchor = j->source->tape.tail;
     if (!config->fork_at_tail &&
@@ -315,7 +302,7 @@ static int judge_fork(struct catalog *c, struct store_write *w, struct judgement
         return ERR_FORK_OFFSET; /* about to be trimmed */
     if (config->content_type.n > 0 && !content_same(config->content_type, j->source->content_type))
         return ERR_TYPE_MISMATCH;
-    if (j->fork_anchor < j->source->tape.first)
+    if (!stream_holds(j->source, j->fork_anchor))
         return place_fork(ctx, j);
     return place_in_tape(j, config->fork_sub);
 }
@@ -415,40 +402,34 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
 
 /* ---- applying it ---- */
 
-void stream_set_fork(struct stream *s, const struct stream_config *config)
+void stream_set_fork(struct stream *s, const struct stream_config *config, uint64_t at,
+                     uint64_t events)
 {
     struct stream_fork *f = s->fork = mem_zalloc(sizeof *f);
+    f->stream = s;
     f->config = *config;
     f->config.content_type = STR_NONE;
     f->config.fork_of = text_own(config->fork_of);
-    f->rest_life = s->life;
+    f->at = at;
+    f->events = events;
+    list_init(&f->link);
 }
 
-void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events)
+void stream_fork_from(struct stream *s, const struct stream_config *config, struct stream *source,
+                      uint64_t at, uint64_t events)
 {
-    struct stream_fork *f = s->fork;
-    tape_fork(&source->tape, at, events, &s->tape);
+    stream_set_fork(s, config, at, events);
+    tape_begin(&s->tape, at, events);
     bool empty = source->first >= at;
     stream_trim(s, empty ? at : source->first, empty ? events : source->first_event);
     s->settled_first = s->first;
-    f->rest_life = stream_rest_life(source);
-    f->source = source;
-    source->forks++;
-    uint32_t n = source->fork == NULL ? 0 : source->fork->n_origins;
-    f->origins = mem_alloc((n + 1) * sizeof *f->origins);
-    for (uint32_t i = 0; i < n; i++) {
-        f->origins[i] = source->fork->origins[i];
-        if (f->origins[i].upto > at)
-            f->origins[i].upto = at;
-    }
-    f->origins[n] = (struct origin){source->life, at};
-    f->n_origins = n + 1;
+    stream_join(s, source);
 }
 
 static void add_term(struct catalog *c, struct stream *s, const struct stream_config *config)
 {
     if (config->ttl_s < 0 && config->expires_ms < 0 && !retain_any(&config->retain) &&
-        !retain_any(c->retain))
+        !retain_any(&c->store->retain))
         return;
     struct stream_term *t = s->term = mem_zalloc(sizeof *t);
     t->stream = s;
@@ -498,10 +479,8 @@ static struct stream *create(struct catalog *c, const struct store_write *w,
     const struct stream_config *config = w->create;
     struct stream_config term = term_of(config, j->source);
     struct stream *s = catalog_add(c, w->name, c->lives + 1, &term, type_of(config, j->source));
-    if (j->source != NULL) {
-        stream_set_fork(s, config);
-        stream_fork_from(s, j->source, j->fork_at, j->fork_events);
-    }
+    if (j->source != NULL)
+        stream_fork_from(s, config, j->source, j->fork_at, j->fork_events);
     return s;
 }
 
@@ -577,7 +556,7 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
     s->settled = true;
     s->settled_tail = applied->tail;
     s->settled_end = applied->end;
-    stream_settle_trim(s, applied->first);
+    stream_settle_trim(c, s, applied->first);
     if (!s->removed)
         watchers_changed(&c->watchers, s->name);
 }
@@ -608,13 +587,13 @@ void catalog_list(struct catalog *c, struct store_list *l)
 
 /* ---- the whole ---- */
 
-void catalog_init(struct catalog *c, struct sched *sched, const struct retain *retain)
+void catalog_init(struct catalog *c, const struct store *store)
 {
-    *c = (struct catalog){.sched = sched, .retain = retain};
+    *c = (struct catalog){.store = store, .sched = store->sched};
     map_init(&c->streams);
     map_init(&c->docs);
     map_init(&c->types);
-    watchers_init(&c->watchers, sched);
+    watchers_init(&c->watchers, store->sched);
     list_init(&c->terms);
     timer_init(&c->sweep, sweep);
 }

@@ -14,7 +14,7 @@
 #include "store/tape.h"
 #include "store/watchers.h"
 
-/* A life whose positions below `upto` are this stream's too: the streams it was forked from. */
+/* A life whose positions below `upto` are a stream's too: its own, or one that it was forked from. */
 struct origin {
     uint64_t life, upto;
 };
@@ -32,13 +32,28 @@ struct stream_term {
     bool looking;     /* for how far it can be trimmed */
 };
 
-/* What a stream that was forked has besides. */
+/* What a stream that was forked has besides. What it has below the fork point is its source's. */
 struct stream_fork {
-    struct stream *source;       /* counts it in its forks */
-    struct stream_config config; /* as asked for; without the content type */
-    struct origin *origins;
-    uint32_t n_origins;
-    uint64_t rest_life; /* the engine's: the life under which what is not on the tape is found */
+    struct stream *stream, *source; /* source NULL: it is lost, or this one was removed */
+    uint64_t lost;                  /* its life, if so */
+    struct stream_config config;    /* as asked for; without the content type */
+    uint64_t at, events;            /* the fork point, and the ordinal there */
+    uint32_t depth;                 /* of how many streams, one of the other, it is a fork */
+    bool whole;        /* the engine has all of it under its own life: made by version 0.1 */
+    struct link link;  /* among the forks of its source */
+    uint64_t low;      /* from here on it, or a fork of it, needs its source */
+    uint32_t place[2]; /* in the heaps of its source; 0: it needs nothing of that */
+};
+
+struct fork_heap {
+    struct stream_fork **items;
+    uint32_t n, cap;
+};
+
+/* Of a stream that has forks. */
+struct stream_family {
+    struct link forks;
+    struct fork_heap heaps[2]; /* catalog_family.c */
 };
 
 /* What later writes are held against. */
@@ -56,16 +71,16 @@ struct stream {
     struct str content_type;     /* shared */
     struct stream_term *term;    /* NULL: kept for ever */
     struct stream_fork *fork;    /* NULL: is none */
+    struct stream_family *family; /* NULL: it has no forks */
     struct stream_guard *guard;  /* NULL: nothing in it */
     struct map *producers;       /* of struct producer; NULL: none yet */
     uint64_t settled_first, settled_tail;
     struct link dirty;   /* the engine's: changed since it was written out; see dirty_turn */
     uint64_t last_batch; /* the engine's: of the journal that changed it */
-    uint32_t forks;
     uint32_t pins; /* keep the memory although it has been removed */
     enum end_reason end : 8, settled_end : 8;
     bool settled; /* its creation is */
-    bool deleted; /* only forks keep it */
+    bool deleted; /* only forks keep it, as far as they need it */
     bool removed;
     bool dirty_turn; /* the engine's */
     char name_bytes[];
@@ -85,6 +100,7 @@ struct doc {
 };
 
 struct catalog {
+    const struct store *store; /* its bounds */
     struct sched *sched;
     struct map streams; /* by name */
     struct map docs;    /* by key */
@@ -92,18 +108,20 @@ struct catalog {
     struct watchers watchers;
     struct link terms;
     size_t n_terms;
-    const struct retain *retain; /* for streams that have none of their own */
     struct timer sweep;
     uint64_t lives;         /* handed out so far */
     int64_t wall_ms;        /* never goes back, whatever the clock does */
     bool keep_removed_docs; /* the engine has yet to hear of them, and drops them itself */
     /* Told before a stream's row and data go (also when only forks keep the name). May be NULL. */
     void (*removing)(struct catalog *c, struct stream *s);
+    /* Told before less than so far has to be kept of a stream, for its forks need less. May be
+     * NULL. */
+    void (*shrinking)(struct catalog *c, struct stream *s);
     /* Called now and then for streams that may hold more than they retain. */
     void (*trim)(struct catalog *c, struct stream *s);
 };
 
-void catalog_init(struct catalog *c, struct sched *sched, const struct retain *retain);
+void catalog_init(struct catalog *c, const struct store *store);
 void catalog_deinit(struct catalog *c);
 
 /* From now on expired streams are removed by themselves, and aged events. */
@@ -118,27 +136,55 @@ void stream_touch(struct catalog *c, struct stream *s);
 struct stream_info stream_info_of(const struct stream *s); /* settled */
 struct stream_config stream_config_of(const struct stream *s);
 
-/* The life under which what is not on its tape is found. */
-static inline uint64_t stream_rest_life(const struct stream *s)
-{
-    return s->fork == NULL ? s->life : s->fork->rest_life;
-}
-
 /* The position that an offset means in this stream: ERR_GAP with *reason, or 0. Whether an event
  * begins there is not looked at. */
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos,
                    enum gap_reason *reason);
 
 /* Where the event of this ordinal begins (or the next one will): 0; ERR_GAP with *reason; or
- * STREAM_LOOK: before what its tape holds. */
+ * STREAM_LOOK: where something rests, from *pos on. */
 #define STREAM_LOOK 1
 int stream_seek(const struct stream *s, uint64_t event, uint64_t *pos, enum gap_reason *reason);
 
-/* The life that it was forked from; NULL: it was not. */
-const struct origin *stream_origin(const struct stream *s, uint64_t life);
+/* ---- families: catalog_family.c ---- */
+
+static inline uint32_t stream_depth(const struct stream *s)
+{
+    return s->fork == NULL ? 0 : s->fork->depth;
+}
+
+/* Whose what a stream has at a position is (its own, or that of one which it was forked from), up
+ * to where at least, and the ordinal there. UINT64_MAX: up to its tail. */
+struct span {
+    const struct stream *owner;
+    uint64_t upto, events;
+};
+struct span stream_span(const struct stream *s, uint64_t pos);
+struct span stream_span_of_event(const struct stream *s, uint64_t event);
+
+/* Whether positions of that life are positions of this stream, and below which. */
+bool stream_origin(const struct stream *s, uint64_t life, uint64_t *upto);
 
 /* The life that the byte at pos was written for, and up to where that is so. */
 struct origin stream_writer(const struct stream *s, uint64_t pos);
+
+/* What it has at this position is in memory. */
+bool stream_holds(const struct stream *s, uint64_t pos);
+
+/* As of a tape (tape.h), also before the fork point; what is asked for is held. A read ends where
+ * something is not. */
+bool stream_is_boundary(const struct stream *s, uint64_t pos);
+uint64_t stream_ordinal(const struct stream *s, uint64_t pos);
+uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit, size_t max,
+                          struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last);
+
+/* What has to be kept of what it owns, by what has been applied; of one that is not deleted, up to
+ * its tail. */
+uint64_t stream_needed_from(const struct stream *s);
+uint64_t stream_needed_upto(const struct stream *s);
+
+/* Any of its forks; NULL: it has none. */
+struct stream *stream_any_fork(const struct stream *s);
 
 /* ---- writes ---- */
 
@@ -182,7 +228,7 @@ enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, 
 void stream_trim(struct stream *s, uint64_t pos, uint64_t event);
 
 /* A trim up to here is safe. */
-void stream_settle_trim(struct stream *s, uint64_t first);
+void stream_settle_trim(struct catalog *c, struct stream *s, uint64_t first);
 
 /* It does not expire any more by itself, nor is it trimmed. */
 void catalog_end_term(struct catalog *c, struct stream *s);
@@ -219,8 +265,14 @@ void stream_set_seq(struct stream *s, struct str seq);
 void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by);
 void stream_set_producer(struct stream *s, const struct producer_claim *claim);
 
-/* Makes it a fork, as was asked for, of a source that has to be filled in still. */
-void stream_set_fork(struct stream *s, const struct stream_config *config);
-void stream_fork_from(struct stream *s, struct stream *source, uint64_t at, uint64_t events);
+/* Makes it a fork, as was asked for, that begins here; its source is told by stream_join, when it is
+ * known from where on the stream can be read. */
+void stream_set_fork(struct stream *s, const struct stream_config *config, uint64_t at,
+                     uint64_t events);
+void stream_join(struct stream *s, struct stream *source);
+
+/* Both, of a stream that is made now. */
+void stream_fork_from(struct stream *s, const struct stream_config *config, struct stream *source,
+                      uint64_t at, uint64_t events);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams, catalog_docs.c
- * the documents, catalog_trim.c what streams retain. */
+/* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams, catalog_family.c
+ * their forks, catalog_docs.c the documents, catalog_trim.c what streams retain. */
 #ifndef STORE_CATALOG_CORE_H
 #define STORE_CATALOG_CORE_H
 
@@ -30,6 +30,13 @@ static inline bool catalog_listed(struct str key, struct str prefix, struct str 
 }
 
 void catalog_free_docs(struct catalog *c);
+
+/* Lets go of what nobody needs of a stream, and of those that it was forked from. */
+void stream_shed(struct catalog *c, struct stream *s);
+
+/* It is a fork no more; returns what it was forked from (NULL: nothing). */
+struct stream *stream_leave(struct catalog *c, struct stream *s);
+void stream_free_family(struct stream *s);
 
 bool retain_any(const struct retain *r);
 

@@ -13,9 +13,9 @@ bool retain_any(const struct retain *r)
 static struct retain retain_of(const struct catalog *c, const struct stream *s)
 {
     struct retain r = s->term == NULL ? (struct retain){0} : s->term->retain;
-    return (struct retain){.events = r.events > 0 ? r.events : c->retain->events,
-                           .bytes = r.bytes > 0 ? r.bytes : c->retain->bytes,
-                           .age_ms = r.age_ms > 0 ? r.age_ms : c->retain->age_ms};
+    return (struct retain){.events = r.events > 0 ? r.events : c->store->retain.events,
+                           .bytes = r.bytes > 0 ? r.bytes : c->store->retain.bytes,
+                           .age_ms = r.age_ms > 0 ? r.age_ms : c->store->retain.age_ms};
 }
 
 void stream_trim(struct stream *s, uint64_t pos, uint64_t event)
@@ -24,13 +24,12 @@ void stream_trim(struct stream *s, uint64_t pos, uint64_t event)
     s->first_event = event;
 }
 
-void stream_settle_trim(struct stream *s, uint64_t first)
+void stream_settle_trim(struct catalog *c, struct stream *s, uint64_t first)
 {
     if (first <= s->settled_first)
         return;
     s->settled_first = first;
-    if (!s->deleted && first > s->tape.first)
-        tape_drop(&s->tape, first);
+    stream_shed(c, s);
 }
 
 /* Is it worth to look at what rests? Not for each event by itself. */
@@ -39,6 +38,32 @@ static bool is_overdue(const struct stream *s, const struct retain *r, const str
     return (k->event > s->first_event && k->event - s->first_event > SLACK(r->events)) ||
            (k->pos > s->first && k->pos - s->first > SLACK(r->bytes)) ||
            (r->age_ms > 0 && s->term != NULL && s->term->front_ms < k->ms);
+}
+
+/* Moves out->first to where what has to be kept begins, as far as memory tells, be it that of the
+ * streams it was forked from. True: what comes then rests, and has to be looked at. */
+static bool seek_kept(const struct stream *s, struct trim *out)
+{
+    for (;;) {
+        struct span span = stream_span(s, out->first);
+        const struct tape *t = &span.owner->tape;
+        bool own = span.owner == s, rests = out->first < t->first;
+        struct trim next = {.first = span.upto, .event = own ? t->events : span.events};
+        if (!rests) {
+            next.first = tape_keep_from(t, span.upto, &out->keep, &next.event);
+        } else if (t->first < span.upto) {
+            next.first = t->first;
+            next.event = tape_ordinal(t, t->first);
+        }
+        if (rests && out->keep.pos < next.first && out->keep.event < next.event)
+            return true;
+        if (next.first > out->first) {
+            out->first = next.first;
+            out->event = next.event;
+        }
+        if (!rests && (own || next.first < span.upto))
+            return false;
+    }
 }
 
 enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, struct trim *out)
@@ -55,10 +80,10 @@ enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, 
         k->pos = t->tail - r.bytes;
     if (r.age_ms > 0)
         k->ms = catalog_wall_ms(c) - (int64_t)r.age_ms;
-    if (s->first < t->first && k->pos < t->first && k->event < tape_ordinal(t, t->first))
-        return is_overdue(s, &r, k) ? TRIM_LOOK : TRIM_NONE;
-    out->first = tape_keep_from(t, k, &out->event);
-    return out->first > s->first ? TRIM_TO : TRIM_NONE;
+    out->first = s->first;
+    out->event = s->first_event;
+    bool look = seek_kept(s, out) && is_overdue(s, &r, k);
+    return out->first > s->first ? TRIM_TO : look ? TRIM_LOOK : TRIM_NONE;
 }
 
 void catalog_split_by_age(struct catalog *c, struct stream *s, int64_t now_ms)

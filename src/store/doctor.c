@@ -84,6 +84,50 @@ struct str look_name(struct look *l, uint64_t life)
     return arena_printf(&l->arena, "a stream of unknown name (life %" PRIu64 ")", life);
 }
 
+void look_lose(struct look *l, uint64_t life, uint64_t from, uint64_t upto)
+{
+    struct doctor_stream *s = look_stream(l, life);
+    if (s == NULL)
+        return;
+    struct doctor_loss *loss = arena_alloc(&l->arena, sizeof *loss);
+    *loss = (struct doctor_loss){s->lost, from, upto};
+    s->lost = loss;
+}
+
+static const struct doctor_loss *loss_between(const struct doctor_stream *s, uint64_t from,
+                                              uint64_t upto)
+{
+    const struct doctor_loss *loss = s->lost;
+    while (loss != NULL && (loss->from >= upto || loss->upto <= from))
+        loss = loss->next;
+    return loss;
+}
+
+/* Once for each, whatever it is that was lost. */
+static void say_fork(struct look *l, const struct doctor_stream *s)
+{
+    uint64_t upto = UINT64_MAX;
+    const struct doctor_loss *loss = NULL;
+    const struct doctor_stream *at = s;
+    while (loss == NULL && at != NULL && at->source != 0 && !at->whole && at->source < at->life) {
+        upto = at->fork_at < upto ? at->fork_at : upto;
+        at = look_stream(l, at->source);
+        loss = at == NULL ? NULL : loss_between(at, s->first, upto);
+    }
+    if (loss != NULL)
+        look_say(l, DOCTOR_WRONG,
+                 "stream %.*s: of the events that it shares with stream %.*s some, from offset "
+                 "%016" PRIu64 "_%016" PRIu64 " on, cannot be read",
+                 STR_ARG(s->name), STR_ARG(at->name), at->life, loss->from);
+}
+
+static void say_forks(struct look *l)
+{
+    for (size_t i = 0; i < l->n_streams; i++)
+        if (!l->streams[i].deleted)
+            say_fork(l, &l->streams[i]);
+}
+
 static struct str life_key(const uint64_t *life)
 {
     return str_of((const char *)life, sizeof *life);
@@ -279,8 +323,10 @@ static int look(struct doctor *d, const struct look *before, struct buf *held, s
     err = look_at_index(l, why, size);
     if (err == 0)
         err = look_at_segments(l, why, size);
-    if (err == 0)
+    if (err == 0) {
+        say_forks(l);
         err = look_at_journal(l, why, size);
+    }
     if (err == 0)
         look_at_names(l);
     count(l, d);

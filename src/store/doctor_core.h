@@ -13,12 +13,24 @@
 #include "store/index_core.h"
 #include "store/vfs.h"
 
+/* A part of what a stream owns that cannot be read. */
+struct doctor_loss {
+    struct doctor_loss *next;
+    uint64_t from, upto;
+};
+
 /* A stream as its row tells, and how far its blocks have been followed. */
 struct doctor_stream {
     uint64_t life, first, first_event, tail, events;
     uint64_t source; /* 0: not a fork */
+    uint64_t fork_at, fork_events;
     struct str name;
     bool deleted;
+    bool whole;  /* a fork that has copies of what it was forked from */
+    bool forked; /* it has forks: for them it may have more than it needs itself */
+    uint64_t need, need_upto; /* what those need of it: from, up to; UINT64_MAX, 0: nothing */
+    uint64_t begin, end;      /* what it has to have rows of */
+    struct doctor_loss *lost;
     bool unclear;           /* a row of its blocks does not verify: no word about holes */
     uint64_t blocks;        /* so far */
     uint64_t next, ordinal; /* where the next block begins, and the highest ordinal it can have */
@@ -99,6 +111,9 @@ void look_say(struct look *l, enum doctor_tone tone, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void look_progress(struct look *l, uint64_t bytes);                     /* so many more are done */
 struct doctor_stream *look_stream(const struct look *l, uint64_t life); /* NULL: unknown */
+
+/* Keeps in mind that this cannot be read, for the sake of forks that share it. */
+void look_lose(struct look *l, uint64_t life, uint64_t from, uint64_t upto);
 
 /* "stream chats/1", or "a stream of unknown name (life 12)"; in the arena. */
 struct str look_name(struct look *l, uint64_t life);

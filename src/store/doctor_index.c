@@ -14,7 +14,6 @@
 
 struct rows {
     struct look *look;
-    struct arena arena;            /* of one row */
     struct doctor_stream *current; /* of the block rows */
     uint64_t current_life, strays; /* blocks of a life that has no stream */
     /* Rows of blocks and of `resident` have to name the same places: how many there are, and a sum
@@ -94,7 +93,7 @@ static int see_stream(void *ctx, struct str key, struct str value)
     struct row row;
     int err = key.n == 8 ? row_open(TABLE_STREAM, key, value, &bytes) : ERR_CORRUPT;
     if (err == 0)
-        err = row_take(bytes, &r->arena, &row);
+        err = row_take(bytes, &row);
     if (err == 0 && !row.deleted && (row.first > row.tail || row.first_event > row.events))
         err = ERR_CORRUPT; /* of one that is deleted only the name counts */
     if (err == 0)
@@ -104,9 +103,12 @@ static int see_stream(void *ctx, struct str key, struct str value)
                                                 .tail = row.tail,
                                                 .events = row.events,
                                                 .source = row.source_life,
+                                                .fork_at = row.fork_at,
+                                                .fork_events = row.fork_events,
+                                                .whole = row.whole,
+                                                .need = UINT64_MAX,
                                                 .name = arena_dup(&l->arena, row.name),
                                                 .deleted = row.deleted};
-    arena_deinit(&r->arena);
     if (err == 0)
         return 0;
     note_bad(l, TABLE_STREAM, key);
@@ -150,6 +152,32 @@ static void check_sources(struct look *l)
 
 /* ---- blocks ---- */
 
+static void plan_range(struct look *l, struct doctor_stream *s)
+{
+    bool shares = s->source != 0 && !s->whole;
+    uint64_t own = shares ? s->fork_at : 0;
+    uint64_t low = s->deleted || s->need < s->first ? s->need : s->first;
+    s->begin = low > own ? low : own;
+    s->end = !s->deleted || s->tail < s->need_upto ? s->tail : s->need_upto;
+    struct doctor_stream *source = s->source == 0 ? NULL : look_stream(l, s->source);
+    if (source == NULL || source->life >= s->life)
+        return;
+    source->forked = true;
+    if (!shares || low >= s->fork_at)
+        return;
+    if (low < source->need)
+        source->need = low;
+    if (s->fork_at > source->need_upto)
+        source->need_upto = s->fork_at;
+}
+
+/* Forks come behind what they were forked from: the last ones first. */
+static void plan_ranges(struct look *l)
+{
+    for (size_t i = l->n_streams; i > 0; i--)
+        plan_range(l, &l->streams[i - 1]);
+}
+
 static void end_strays(struct rows *r)
 {
     if (r->strays > 0)
@@ -162,6 +190,7 @@ static void end_strays(struct rows *r)
 
 static void say_hole(struct look *l, const struct doctor_stream *s, uint64_t from, uint64_t to)
 {
+    look_lose(l, s->life, from, to);
     if (s->unclear)
         return;
     look_say(l, DOCTOR_WRONG,
@@ -178,13 +207,23 @@ static void say_disorder(struct look *l, struct doctor_stream *s, const struct b
              STR_ARG(s->name), s->life, b->first);
 }
 
+/* The first row of a stream may begin before what it has to have, but not with a later event. */
+static bool begins_well(const struct doctor_stream *s, const struct block_info *b)
+{
+    if (b->end <= s->begin)
+        return s->forked;
+    if (s->begin == s->first)
+        return b->ordinal <= s->first_event;
+    return s->whole || s->begin != s->fork_at || b->ordinal <= s->fork_events;
+}
+
 static void follow_block(struct look *l, struct doctor_stream *s, const struct block_info *b)
 {
     bool begins = s->blocks++ == 0;
-    uint64_t next = begins ? s->first : s->next;
-    if (b->first > next)
+    uint64_t next = begins ? s->begin : s->next;
+    if (b->first > next && next < s->end)
         say_hole(l, s, next, b->first);
-    else if (begins ? b->end <= s->first || b->ordinal > s->first_event
+    else if (begins ? !begins_well(s, b)
                     : b->first < next || b->ordinal > s->ordinal || b->ordinal < s->least)
         say_disorder(l, s, b);
     s->next = b->end;
@@ -236,16 +275,16 @@ static void check_ends(struct look *l)
 {
     for (size_t i = 0; i < l->n_streams; i++) {
         struct doctor_stream *s = &l->streams[i];
-        uint64_t next = s->blocks == 0 ? s->first : s->next;
-        if (s->deleted && s->blocks > 0)
+        uint64_t next = s->blocks == 0 ? s->begin : s->next;
+        if (s->deleted && s->blocks > 0 && !s->forked)
             look_say(l, DOCTOR_WRONG,
                      "stream %.*s was deleted, and the index still has events of "
                      "it",
                      STR_ARG(s->name));
-        if (s->deleted)
+        if (next < s->end)
+            say_hole(l, s, next, s->end);
+        else if (s->deleted)
             continue;
-        if (next < s->tail)
-            say_hole(l, s, next, s->tail);
         else if (next > s->tail ||
                  (s->blocks > 0 && (s->events > s->ordinal || s->events < s->least)))
             look_say(l, DOCTOR_WRONG,
@@ -337,8 +376,11 @@ static const struct {
 static int see_tables(struct lmdb_file *f, struct rows *r)
 {
     int err = 0;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables && err == 0; i++)
+    for (size_t i = 0; i < sizeof tables / sizeof *tables && err == 0; i++) {
         err = lmdb_file_table(f, tables[i].name, tables[i].see, r);
+        if (tables[i].see == see_stream)
+            plan_ranges(r->look);
+    }
     end_strays(r);
     return err == 0 ? lmdb_file_finish(f) : err;
 }
@@ -385,7 +427,6 @@ static int see_file(struct look *l, struct lmdb_file *f)
     look_progress(l, lmdb_file_bytes(f));
     l->files++;
     l->bytes += lmdb_file_bytes(f);
-    arena_deinit(&r.arena);
     if (err != 0 && err != ERR_CORRUPT && err != ERR_NOT_FOUND)
         return err;
     if (err != 0) {

@@ -377,7 +377,7 @@ struct named {
 };
 
 struct names {
-    struct arena arena, row_arena;
+    struct arena arena;
     struct buf items; /* struct named */
 };
 
@@ -385,11 +385,10 @@ static int note_stream(void *ctx, uint64_t life, struct str bytes)
 {
     struct names *n = ctx;
     struct row row;
-    if (row_take(bytes, &n->row_arena, &row) == 0) {
+    if (row_take(bytes, &row) == 0) {
         struct named item = {arena_dup(&n->arena, row.name), life};
         buf_put(&n->items, str_of((const char *)&item, sizeof item));
     }
-    arena_deinit(&n->row_arena);
     return 0;
 }
 

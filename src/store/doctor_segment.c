@@ -40,7 +40,6 @@ struct exam {
     uint64_t items_end, notes, bad_notes;
     bool is_base, has_meta; /* the notes begin, and end, as they should */
     uint64_t batch;
-    struct arena arena;
 
     /* what the rows come to */
     uint64_t live_rows, live_bytes;
@@ -66,10 +65,9 @@ static void learn(struct exam *e, const struct note *n)
     struct row row;
     if (n->type != NOTE_STREAM)
         return;
-    if (e->unknown && row_take(n->row, &e->arena, &row) == 0)
+    if (e->unknown && row_take(n->row, &row) == 0)
         look_add_life(e->look, n->life, row.tail, false);
     look_state_life(e->look, n->life, e->id);
-    arena_deinit(&e->arena);
 }
 
 static int see_note(void *ctx, struct str bytes)
@@ -120,6 +118,7 @@ static void say_range(struct exam *e)
     if (r->life == 0)
         return;
     struct str name = look_name(e->look, r->life);
+    look_lose(e->look, r->life, r->first, r->end);
     look_say(e->look, DOCTOR_WRONG,
              "%.*s: its events from offset %016" PRIu64 "_%016" PRIu64 " up to %016" PRIu64
              "_%016" PRIu64 " (%" PRIu64 " of them) cannot be read: segment %" PRIu64
@@ -426,7 +425,6 @@ static int examine_file(struct look *l, uint64_t id, uint64_t *due)
     }
     buf_deinit(&e.blocks);
     buf_deinit(&e.harms);
-    arena_deinit(&e.arena);
     return err;
 }
 

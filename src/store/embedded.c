@@ -328,12 +328,13 @@ static void on_removing(struct catalog *c, struct stream *s)
     bool again = s->deleted; /* its name goes now; the rest has gone before */
     embedded_before_change(e, s);
     list_remove(&s->dirty);
-    if (s->forks > 0) {
+    if (s->family != NULL)
         embedded_mark_dirty(e, s);
-    } else {
+    else
         lives_add(&e->removed, s->life);
-    }
-    if (e->replaying || again)
+    if (e->replaying != NULL && s->family == NULL)
+        map_remove(e->replaying, life_key(&s->life));
+    if (e->replaying != NULL || again)
         return;
     if (journal_room(e->journal, 64) != 0) {
         /* Until it is written down, an expired stream is there after a crash, and expires again. */
@@ -343,6 +344,14 @@ static void on_removing(struct catalog *c, struct stream *s)
     }
     record_put_remove(&e->scratch, s->life);
     s->last_batch = e->removed_batch = embedded_put_record(e);
+}
+
+/* What it keeps for its forks is less at the next checkpoint. */
+static void on_shrinking(struct catalog *c, struct stream *s)
+{
+    struct embedded *e = container_of(c, struct embedded, catalog);
+    embedded_before_change(e, s);
+    embedded_mark_dirty(e, s);
 }
 
 static void finish_remove(struct store_call *c)
@@ -641,12 +650,16 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
                             const struct embedded_config *config, char *why, size_t size)
 {
     struct embedded *e = mem_zalloc(sizeof *e);
-    e->store = (struct store){.ops = &ops, .sched = sched, .retain = config->retain};
+    e->store = (struct store){.ops = &ops,
+                              .sched = sched,
+                              .retain = config->retain,
+                              .fork_depth = STORE_FORK_DEPTH};
     e->vfs = vfs;
     e->lanes = *lanes;
     e->config = *config;
-    catalog_init(&e->catalog, sched, &e->store.retain);
+    catalog_init(&e->catalog, &e->store);
     e->catalog.removing = on_removing;
+    e->catalog.shrinking = on_shrinking;
     e->catalog.trim = embedded_trim;
     e->catalog.keep_removed_docs = true;
     cache_init(&e->cache, config->cache_bytes);

@@ -9,6 +9,11 @@
 #include "store/pace.h"
 #include "store/rest.h"
 
+static inline struct str life_key(const uint64_t *life)
+{
+    return str_of((const char *)life, sizeof *life);
+}
+
 struct lives {
     uint64_t *items;
     size_t n, cap;
@@ -50,7 +55,8 @@ struct embedded {
     bool untidy;        /* the last checkpoint has left something to do */
     uint64_t rewritten; /* blocks that have been moved out of old segments */
     uint32_t reads;     /* under way */
-    bool replaying, retrying, stopping, rested_last, journal_stopping, told_failure;
+    struct map *replaying; /* streams by life, while the store is being opened */
+    bool retrying, stopping, rested_last, journal_stopping, told_failure;
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -16,7 +16,7 @@ struct load {
     struct job job;
     struct embedded *embedded;
     /* in */
-    struct origin *lives; /* where to look, up to where, one after the other */
+    struct origin lives[READ_SLICES]; /* where to look, up to where, one after the other */
     uint32_t n_lives;
     uint64_t pos, limit;
     size_t max_bytes;
@@ -31,15 +31,14 @@ struct load {
 /* The block that holds this position; it ends where it ends for the stream. */
 static int find_block(const struct load *l, uint64_t pos, struct block_info *b)
 {
-    uint64_t upto = 0;
-    int err = ERR_NOT_FOUND;
-    for (uint32_t i = 0; i < l->n_lives && err == ERR_NOT_FOUND; i++) {
-        upto = l->lives[i].upto;
-        if (pos < upto)
-            err = index_find(l->embedded->index, l->lives[i].life, pos, b);
-    }
-    if (err == 0 && b->end > upto)
-        b->end = upto; /* its source goes on there */
+    uint32_t i = 0;
+    while (i < l->n_lives && pos >= l->lives[i].upto)
+        i++;
+    if (i == l->n_lives)
+        return ERR_NOT_FOUND;
+    int err = index_find(l->embedded->index, l->lives[i].life, pos, b);
+    if (err == 0 && b->end > l->lives[i].upto)
+        b->end = l->lives[i].upto; /* its source goes on there */
     return err;
 }
 
@@ -122,7 +121,6 @@ static void on_loaded(struct job *j)
     for (uint32_t i = 0; i < l->n; i++)
         cache_put(&e->cache, l->written_for[i], l->chunks[i]);
     l->done(l);
-    free(l->lives);
     for (uint32_t i = 0; i < l->n; i++)
         chunk_unref(l->chunks[i]);
     free(l);
@@ -130,17 +128,16 @@ static void on_loaded(struct job *j)
     embedded_check_stopped(e);
 }
 
-/* A checkpoint may be about to give the stream, or one that it was forked from, rows of its own,
- * and to take away those that it has been found by. */
-static void list_lives(struct load *l, const struct stream *s)
+/* What rests from a position on, as far as that goes: a read takes no more of them. */
+static void list_lives(struct load *l, const struct stream *s, uint64_t pos)
 {
-    uint32_t n = s->fork == NULL ? 0 : s->fork->n_origins;
-    l->lives = mem_alloc((n + 2) * sizeof *l->lives);
-    l->lives[l->n_lives++] = (struct origin){stream_rest_life(s), l->limit};
-    l->lives[l->n_lives++] = (struct origin){s->life, l->limit};
-    while (n-- > 0) {
-        struct origin o = s->fork->origins[n];
-        l->lives[l->n_lives++] = (struct origin){o.life, o.upto < l->limit ? o.upto : l->limit};
+    for (l->limit = pos; l->n_lives < READ_SLICES;) {
+        struct span span = stream_span(s, l->limit);
+        uint64_t held = span.owner->tape.first;
+        if (l->limit >= held)
+            return;
+        l->limit = held < span.upto ? held : span.upto;
+        l->lives[l->n_lives++] = (struct origin){span.owner->life, l->limit};
     }
 }
 
@@ -150,8 +147,7 @@ static void start_load(struct embedded *e, struct load *l, const struct stream *
     l->job = (struct job){.run = run, .done = on_loaded};
     l->embedded = e;
     l->pos = pos;
-    l->limit = s->tape.first;
-    list_lives(l, s);
+    list_lives(l, s, pos);
     e->reads++;
     lane_submit(e->lanes.read, &l->job);
 }
@@ -213,12 +209,12 @@ static int gap(struct store_read *r, const struct stream *s, enum gap_reason rea
 static void read_on(const struct stream *s, struct store_read *r)
 {
     size_t had = (size_t)(r->next - r->start);
-    if (s->removed || s->deleted || r->next < s->tape.first || r->next >= r->info.tail ||
-        had >= r->max_bytes || r->n_slices == READ_SLICES)
+    if (s->removed || s->deleted || r->next >= r->info.tail || had >= r->max_bytes ||
+        r->n_slices == READ_SLICES || !stream_holds(s, r->next))
         return;
-    r->n_slices +=
-        tape_read(&s->tape, r->next, r->info.tail, r->max_bytes - had, r->slices + r->n_slices,
-                  READ_SLICES - r->n_slices, &r->next, &r->last);
+    r->n_slices += stream_read_held(s, r->next, r->info.tail, r->max_bytes - had,
+                                    r->slices + r->n_slices, READ_SLICES - r->n_slices, &r->next,
+                                    &r->last);
 }
 
 static void on_read_loaded(struct load *l)
@@ -248,16 +244,18 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
 {
     uint64_t start = r->start;
     r->next = r->last = start;
-    while (r->next < s->tape.first && r->n_slices < READ_SLICES) {
+    while (r->n_slices < READ_SLICES) {
+        uint64_t held = stream_span(s, r->next).owner->tape.first;
         struct origin writer = stream_writer(s, r->next);
-        struct chunk *c = cache_get(&e->cache, writer.life, r->next);
+        struct chunk *c =
+            r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
         if (c == NULL)
             break;
         uint64_t end = chunk_end(c);
         if (end > writer.upto) /* the source went on where this stream branched off */
             end = writer.upto;
-        if (end > s->tape.first)
-            end = s->tape.first;
+        if (end > held)
+            end = held;
         if (!take_chunk(r, c, end, start))
             break;
     }
@@ -313,16 +311,16 @@ static void run_read(struct task *t)
     }
     if (err != 0)
         err = gap(r, s, reason);
-    if (err == 0 && r->start < s->tape.first) {
+    if (err == 0 && !stream_holds(s, r->start)) {
         read_rested(e, s, r);
         return;
     }
-    if (err == 0 && !tape_is_boundary(&s->tape, r->start))
+    if (err == 0 && !stream_is_boundary(s, r->start))
         err = ERR_OFFSET;
     if (err == 0) {
-        r->ordinal = tape_ordinal(&s->tape, r->start);
-        r->n_slices = tape_read(&s->tape, r->start, s->settled_tail, r->max_bytes, r->slices,
-                                READ_SLICES, &r->next, &r->last);
+        r->ordinal = stream_ordinal(s, r->start);
+        r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
+                                       READ_SLICES, &r->next, &r->last);
     }
     r->done(r, err);
 }

@@ -17,24 +17,19 @@
 struct recovery {
     struct embedded *embedded;
     struct map by_life;
-    struct arena arena;    /* of one row or record */
+    struct arena arena;    /* of one record */
     struct lives segments; /* that the index knows, in order */
 };
-
-static struct str life_key(const uint64_t *life)
-{
-    return str_of((const char *)life, sizeof *life);
-}
 
 static struct stream *by_life(struct recovery *r, uint64_t life)
 {
     return map_get(&r->by_life, life_key(&life));
 }
 
-static void set_settled(struct stream *s)
+static void set_settled(struct embedded *e, struct stream *s)
 {
     s->settled = true;
-    stream_settle_trim(s, s->first);
+    stream_settle_trim(&e->catalog, s, s->first);
     s->settled_tail = s->tape.tail;
     s->settled_end = s->end;
 }
@@ -44,14 +39,12 @@ static void set_settled(struct stream *s)
 /* Sources have lower lives, and rows come in their order. */
 static void load_fork(struct recovery *r, struct stream *s, const struct row *row)
 {
-    stream_set_fork(s, &row->config);
-    struct stream_fork *f = s->fork;
-    f->origins = mem_alloc(row->n_origins * sizeof *f->origins);
-    memcpy(f->origins, row->origins, row->n_origins * sizeof *f->origins);
-    f->n_origins = row->n_origins;
-    f->source = by_life(r, row->source_life);
-    if (f->source != NULL)
-        f->source->forks++;
+    struct stream *source = by_life(r, row->source_life);
+    stream_set_fork(s, &row->config, row->fork_at, row->fork_events);
+    s->fork->whole = row->whole;
+    s->fork->lost = row->source_life;
+    if (source != NULL)
+        stream_join(s, source);
 }
 
 static int load_stream(void *ctx, uint64_t life, struct str bytes)
@@ -59,7 +52,7 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
     struct recovery *r = ctx;
     struct embedded *e = r->embedded;
     struct row row;
-    int err = row_take(bytes, &r->arena, &row);
+    int err = row_take(bytes, &row);
     if (err != 0)
         return err;
     /* Opening counts as a touch: nothing expires early. */
@@ -75,9 +68,8 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
         stream_set_seq(s, row.last_seq);
     if (row.source_life != 0)
         load_fork(r, s, &row);
-    set_settled(s);
+    set_settled(e, s);
     map_put(&r->by_life, life_key(&s->life), s);
-    arena_deinit(&r->arena);
     return 0;
 }
 
@@ -109,25 +101,15 @@ static int load_segment(void *ctx, const struct index_segment *s)
 
 /* ---- the journal ---- */
 
-static struct stream *any_fork_of(const struct embedded *e, const struct stream *s)
-{
-    size_t at = 0;
-    for (struct stream *f; s->forks > 0 && (f = map_next(&e->catalog.streams, &at)) != NULL;)
-        if (f->fork != NULL && f->fork->source == s)
-            return f;
-    return NULL;
-}
-
 /* A name that is taken again was free: its stream had expired, and so had the forks that kept the
  * name, and that was not written down. */
-static void remove_expired(struct recovery *r, struct stream *s)
+static void remove_expired(struct embedded *e, struct str name)
 {
-    bool kept = s->deleted; /* goes with the last fork */
-    map_remove(&r->by_life, life_key(&s->life));
-    for (uint32_t left = s->forks; left > 0; left--)
-        remove_expired(r, any_fork_of(r->embedded, s));
-    if (!kept)
-        catalog_remove(&r->embedded->catalog, s);
+    for (struct stream *s; (s = map_get(&e->catalog.streams, name)) != NULL;) {
+        while (s->family != NULL)
+            s = stream_any_fork(s);
+        catalog_remove(&e->catalog, s); /* with all that only it kept */
+    }
 }
 
 static struct stream *replay_create(struct recovery *r, const struct record *rec)
@@ -136,15 +118,11 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
     struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
     if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
         return NULL; /* what it was forked from is not there */
-    struct stream *old = map_get(&e->catalog.streams, rec->name);
-    if (old != NULL)
-        remove_expired(r, old);
+    remove_expired(e, rec->name);
     struct stream *s =
         catalog_add(&e->catalog, rec->name, rec->life, &rec->term, rec->content_type);
-    if (source != NULL) {
-        stream_set_fork(s, &rec->config);
-        stream_fork_from(s, source, rec->fork_at, rec->fork_events);
-    }
+    if (source != NULL)
+        stream_fork_from(s, &rec->config, source, rec->fork_at, rec->fork_events);
     map_put(&r->by_life, life_key(&s->life), s);
     return s;
 }
@@ -169,7 +147,7 @@ static int replay_write(struct recovery *r, const struct record *rec)
     catalog_put_docs(&e->catalog, rec->docs, rec->n_docs);
     embedded_mark_docs(e, rec->docs, rec->n_docs);
     embedded_mark_dirty(e, s);
-    set_settled(s);
+    set_settled(e, s);
     if (rec->now_ms > e->catalog.wall_ms)
         e->catalog.wall_ms = rec->now_ms;
     return 0;
@@ -181,7 +159,7 @@ static void replay_trim(struct recovery *r, const struct record *rec)
     if (s == NULL || s->deleted)
         return; /* removed before the trim was written down */
     stream_trim(s, rec->first, rec->first_event);
-    stream_settle_trim(s, rec->first);
+    stream_settle_trim(&r->embedded->catalog, s, rec->first);
     embedded_mark_dirty(r->embedded, s);
 }
 
@@ -195,8 +173,6 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
         err = replay_write(r, &rec);
     } else if (err == 0 && rec.type == RECORD_REMOVE) {
         struct stream *s = by_life(r, rec.life);
-        if (s != NULL && s->forks == 0)
-            map_remove(&r->by_life, life_key(&rec.life));
         if (s != NULL && !s->deleted)
             catalog_remove(&e->catalog, s);
     } else if (err == 0 && rec.type == RECORD_TRIM) {
@@ -295,7 +271,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
                               .producer = load_producer,
                               .doc = load_doc,
                               .segment = load_segment};
-    e->replaying = true;
+    e->replaying = &r.by_life;
     int err = prepare_index(e, why, size);
     if (err == 0) {
         err = index_load(e->index, &load, &e->meta);
@@ -323,7 +299,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
                      err_text(err));
     }
     point_to_doctor(err, why, size);
-    e->replaying = false;
+    e->replaying = NULL;
     map_deinit(&r.by_life);
     arena_deinit(&r.arena);
     free(r.segments.items);

@@ -63,17 +63,11 @@ static void snap_stream(struct checkpoint *c, struct rest_stream *rs, struct str
     row_put(&e->scratch, s);
     rs->row = arena_dup(&c->rest.arena, buf_str(&e->scratch));
     e->scratch.n = 0;
-    rs->drop_blocks = s->deleted;
-    if (s->deleted)
-        return;
-    rs->first = s->first;
-    if (stream_rest_life(s) != s->life) {
-        uint64_t shared = stream_origin(s, stream_rest_life(s))->upto;
-        rs->copy_from = stream_rest_life(s);
-        rs->copy_upto = s->tape.first < shared ? s->tape.first : shared; /* trimmed beyond it */
-    }
+    rs->first = stream_needed_from(s);
+    rs->upto = stream_needed_upto(s);
     snap_pieces(c, rs, s);
-    snap_producers(c, rs, s);
+    if (!s->deleted)
+        snap_producers(c, rs, s);
 }
 
 static void snap_next(struct checkpoint *c, struct stream *s)
@@ -153,38 +147,8 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
 
 /* ---- its end ----
  *
- * Where streams are found from now on changes at once, as the index has. Then their chunks are let
- * go of, some at a time, so that nobody waits for the loop long. Until that has been done with a
- * stream it has in memory what rests already, as it had while the checkpoint ran. */
-
-/* Forks that were made meanwhile looked for their past where their source had its own; now that the
- * source has rows under its own life, those may be the only ones left. */
-static void follow_sources(struct embedded *e)
-{
-    list_each (l, &e->dirty) {
-        struct stream *s = list_item(l, struct stream, dirty);
-        const struct stream *at = s;
-        while (stream_rest_life(at) != at->life && at->fork->source != NULL)
-            at = at->fork->source;
-        if (s->fork != NULL)
-            s->fork->rest_life = stream_rest_life(at);
-    }
-}
-
-/* New forks have rows of their own. One that was removed meanwhile has no use for them. */
-static void settle_lives(struct embedded *e, struct rest *r)
-{
-    bool any = false;
-    for (size_t i = 0; i < r->n_streams; i++) {
-        struct rest_stream *rs = &r->streams[i];
-        if (rs->copy_from == 0 || rs->stream->removed)
-            continue;
-        rs->stream->fork->rest_life = rs->life;
-        any = true;
-    }
-    if (any)
-        follow_sources(e);
-}
+ * Chunks are let go of some at a time, so that nobody waits for the loop long. Until that has been
+ * done with a stream it has in memory what rests already, as it had while the checkpoint ran. */
 
 /* It came to nothing: all of it is still to be done. */
 static void take_back(struct embedded *e, struct checkpoint *c)
@@ -209,7 +173,6 @@ static void take_back(struct embedded *e, struct checkpoint *c)
 
 static void settle(struct embedded *e, struct rest *r)
 {
-    settle_lives(e, r);
     e->meta = r->meta;
     e->segment_bytes += r->segment_bytes + r->reserve_bytes;
     e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
@@ -221,12 +184,11 @@ static void settle(struct embedded *e, struct rest *r)
 static void settle_stream(struct embedded *e, const struct rest_stream *rs)
 {
     struct stream *s = rs->stream;
-    if (s->removed || s->deleted || rs->drop_blocks)
+    if (s->removed)
         return;
     tape_drop(&s->tape, rs->tail);
     for (size_t i = 0; i < rs->n_pieces; i++)
-        cache_put(&e->cache, stream_writer(s, rs->pieces[i].chunk->first).life,
-                  rs->pieces[i].chunk);
+        cache_put(&e->cache, s->life, rs->pieces[i].chunk);
 }
 
 static void let_go(struct checkpoint *c, const struct rest_stream *rs)

@@ -15,7 +15,7 @@ static void finish_trim(struct store_call *c)
 {
     struct trim_call *t = container_of(c, struct trim_call, call);
     if (c->result == 0)
-        stream_settle_trim(c->stream, t->first);
+        stream_settle_trim(&embedded_of(c->store)->catalog, c->stream, t->first);
     free(t);
 }
 

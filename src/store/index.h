@@ -111,7 +111,7 @@ int index_remove_doc(struct index_write *w, struct str key);
 /* The size of the file of a segment; before or after its blocks are put. */
 int index_add_segment(struct index_write *w, uint64_t id, uint64_t bytes);
 
-/* A fork: rows for all blocks of `from` below position `upto` are made for `to` as well. The last
+/* A fork as version 0.1 made it, for the sake of its notes: rows for all blocks of `from` below position `upto` are made for `to` as well. The last
  * one ends at upto, even if the block goes on: that part is not the fork's. Its `events` are still
  * those of the whole block. */
 int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_t upto);
@@ -121,6 +121,10 @@ int index_remove_stream(struct index_write *w, uint64_t life);
 
 /* Removes the rows of a life's blocks that end at or before pos. */
 int index_trim(struct index_write *w, uint64_t life, uint64_t pos);
+
+/* Removes the rows of a life's blocks that begin at pos or behind it, and those of its producers: a
+ * stream that only forks keep. */
+int index_cut(struct index_write *w, uint64_t life, uint64_t pos);
 
 int index_put_meta(struct index_write *w, const struct index_meta *meta);
 

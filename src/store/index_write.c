@@ -368,18 +368,20 @@ int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_
     return w->err != 0 ? w->err : note(w, copy_blocks(w, from, to, upto));
 }
 
+static int remove_block(struct index_write *w, uint64_t life, const struct block_info *b)
+{
+    struct key k = block_key(life, b->first);
+    int err = give_up_residence(w, life, b);
+    return err == 0 ? remove_row(w, TABLE_BLOCK, key_str(&k)) : err;
+}
+
 static int trim(struct index_write *w, uint64_t life, uint64_t pos)
 {
     struct block_info b;
     int err;
-    while ((err = next_block(w, life, 0, &b)) == 0 && b.end <= pos) {
-        struct key k = block_key(life, b.first);
-        err = give_up_residence(w, life, &b);
-        if (err == 0)
-            err = remove_row(w, TABLE_BLOCK, key_str(&k));
-        if (err != 0)
+    while ((err = next_block(w, life, 0, &b)) == 0 && b.end <= pos)
+        if ((err = remove_block(w, life, &b)) != 0)
             return err;
-    }
     return err == ERR_NOT_FOUND ? 0 : err;
 }
 
@@ -418,6 +420,17 @@ static int remove_producers(struct index_write *w, uint64_t life)
             return err;
     }
     return err == ERR_NOT_FOUND ? 0 : err;
+}
+
+int index_cut(struct index_write *w, uint64_t life, uint64_t pos)
+{
+    struct block_info b;
+    int err = w->err;
+    while (err == 0 && (err = next_block(w, life, pos, &b)) == 0)
+        err = remove_block(w, life, &b);
+    if (err == ERR_NOT_FOUND)
+        err = remove_producers(w, life);
+    return note(w, err);
 }
 
 int index_remove_stream(struct index_write *w, uint64_t life)

@@ -77,12 +77,12 @@ static int read_stream(struct catalog *c, struct store_read *r)
         r->gap.requested = r->at;
         r->gap.earliest = (struct offset){s->life, s->settled_first};
     }
-    if (err == 0 && !tape_is_boundary(&s->tape, r->start))
+    if (err == 0 && !stream_is_boundary(s, r->start))
         err = ERR_OFFSET;
     if (err == 0) {
-        r->ordinal = tape_ordinal(&s->tape, r->start);
-        r->n_slices = tape_read(&s->tape, r->start, s->settled_tail, r->max_bytes, r->slices,
-                                READ_SLICES, &r->next, &r->last);
+        r->ordinal = stream_ordinal(s, r->start);
+        r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
+                                       READ_SLICES, &r->next, &r->last);
     }
     return err;
 }
@@ -191,14 +191,14 @@ static void mem_free(struct store *s)
     free(m);
 }
 
-/* All of it is on the tape. */
+/* All of it is on tapes. */
 static void trim(struct catalog *c, struct stream *s)
 {
     struct trim to;
     if (catalog_judge_trim(c, s, &to) != TRIM_TO)
         return;
     stream_trim(s, to.first, to.event);
-    stream_settle_trim(s, to.first);
+    stream_settle_trim(c, s, to.first);
 }
 
 static int mem_health(struct store *s, struct str *why)
@@ -224,9 +224,10 @@ static const struct store_ops ops = {
 struct store *mem_store_new(struct sched *sched)
 {
     struct mem *m = mem_zalloc(sizeof *m);
-    m->store = (struct store){.ops = &ops, .sched = sched, .in_memory = true};
+    m->store = (struct store){
+        .ops = &ops, .sched = sched, .fork_depth = STORE_FORK_DEPTH, .in_memory = true};
     task_init(&m->stop, run_stop);
-    catalog_init(&m->catalog, sched, &m->store.retain);
+    catalog_init(&m->catalog, &m->store);
     m->catalog.trim = trim;
     catalog_start_sweep(&m->catalog);
     return &m->store;

@@ -10,7 +10,8 @@
  *   COPY      life, life of the fork, fork point
  *   TRIM      life, position
  *   GONE      life
- *   META      batch, lives, next segment, wall clock */
+ *   META      batch, lives, next segment, wall clock
+ *   CUT       life, position */
 #include "store/note.h"
 #include "base/err.h"
 #include "base/pack.h"
@@ -41,7 +42,8 @@ static void put_fields(struct buf *out, const struct note *n)
         pack_u64(out, n->to);
         pack_u64(out, n->pos);
         break;
-    case NOTE_TRIM: pack_u64(out, n->pos); break;
+    case NOTE_TRIM:
+    case NOTE_CUT: pack_u64(out, n->pos); break;
     case NOTE_META:
         pack_u64(out, n->meta.batch);
         pack_u64(out, n->meta.lives);
@@ -55,7 +57,7 @@ static void put_fields(struct buf *out, const struct note *n)
 static bool has_life(enum note_type type)
 {
     return type == NOTE_STREAM || type == NOTE_BLOCK || type == NOTE_PRODUCER ||
-           type == NOTE_COPY || type == NOTE_TRIM || type == NOTE_GONE;
+           type == NOTE_COPY || type == NOTE_TRIM || type == NOTE_CUT || type == NOTE_GONE;
 }
 
 void note_pack(struct buf *out, const struct note *n)
@@ -106,7 +108,8 @@ static void take_fields(struct unpack *u, struct note *n)
         if (n->to == n->life)
             u->err = ERR_CORRUPT;
         break;
-    case NOTE_TRIM: n->pos = unpack_u64(u); break;
+    case NOTE_TRIM:
+    case NOTE_CUT: n->pos = unpack_u64(u); break;
     case NOTE_META:
         n->meta.batch = unpack_u64(u);
         n->meta.lives = unpack_u64(u);
@@ -143,6 +146,7 @@ int note_apply(struct index_write *w, const struct note *n)
     case NOTE_DOC_GONE: return index_remove_doc(w, n->key);
     case NOTE_COPY: return index_copy_blocks(w, n->life, n->to, n->pos);
     case NOTE_TRIM: return index_trim(w, n->life, n->pos);
+    case NOTE_CUT: return index_cut(w, n->life, n->pos);
     case NOTE_GONE: return index_remove_stream(w, n->life);
     case NOTE_META: return index_put_meta(w, &n->meta);
     default: assert(false); return ERR_CORRUPT;

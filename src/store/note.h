@@ -18,10 +18,11 @@ enum note_type {
     NOTE_PRODUCER, /* life, producer */
     NOTE_DOC,      /* key, version, value */
     NOTE_DOC_GONE, /* key */
-    NOTE_COPY,     /* life, to, pos: a fork's past */
+    NOTE_COPY,     /* life, to, pos: a fork's past; version 0.1 wrote it */
     NOTE_TRIM,     /* life, pos */
     NOTE_GONE,     /* life */
     NOTE_META,     /* meta, without what is said of the base */
+    NOTE_CUT,      /* life, pos: only forks keep it, up to there */
     NOTE_TYPES,    /* one more than the last */
 };
 

@@ -18,9 +18,13 @@
  * term: ttl, expiry, events, bytes and age to retain
  * config: term as asked for, name of the source, at its tail?, offset (life, position), sub-offset
  *
- * A row: version 1, name, content type, term, first, ordinal there, tail, events, end reason,
- * closing claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source (0: none);
- * with one: config, how many origins, each its life and position; deleted? */
+ * A row: version, name, content type, term, first, ordinal there, tail, events, end reason, closing
+ * claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source (0: none); with one:
+ * config, fork point, ordinal there, whole?; deleted?
+ *
+ * That is version 2; streams that are no forks are written as version 1, in which they are the same.
+ * In a row of version 1 a fork has, behind its config: how many lives it was forked from, each with
+ * its fork point, the source's last. Such a fork is whole. */
 #include "store/record.h"
 #include "base/err.h"
 #include "base/pack.h"
@@ -35,7 +39,7 @@ enum {
     FLAG_TRIM = 64,
     FLAGS_ALL = 127,
 };
-#define ROW_VERSION 1
+#define ROW_VERSION 2
 
 /* ---- parts ---- */
 
@@ -293,21 +297,17 @@ static void put_guard(struct buf *out, const struct stream *s)
 
 static void put_fork(struct buf *out, const struct stream_fork *f)
 {
-    pack_u64(out, f == NULL ? 0 : f->origins[f->n_origins - 1].life);
-    if (f == NULL)
-        return;
+    pack_u64(out, f->source == NULL ? f->lost : f->source->life);
     put_config(out, &f->config);
-    pack_u64(out, f->n_origins);
-    for (uint32_t i = 0; i < f->n_origins; i++) {
-        pack_u64(out, f->origins[i].life);
-        pack_u64(out, f->origins[i].upto);
-    }
+    pack_u64(out, f->at);
+    pack_u64(out, f->events);
+    pack_u64(out, f->whole);
 }
 
 void row_put(struct buf *out, const struct stream *s)
 {
     struct stream_config term = term_of(s);
-    pack_u64(out, ROW_VERSION);
+    pack_u64(out, s->fork == NULL ? 1 : ROW_VERSION);
     pack_str(out, s->name);
     pack_str(out, s->content_type);
     put_term(out, &term);
@@ -316,31 +316,45 @@ void row_put(struct buf *out, const struct stream *s)
     pack_u64(out, s->tape.events);
     pack_u64(out, s->end);
     put_guard(out, s);
-    put_fork(out, s->fork);
+    if (s->fork == NULL)
+        pack_u64(out, 0);
+    else
+        put_fork(out, s->fork);
     pack_u64(out, s->deleted);
 }
 
-static void take_fork(struct unpack *u, struct arena *a, struct row *r)
+static void take_lives(struct unpack *u, struct row *r)
+{
+    uint64_t life = 0;
+    for (uint64_t n = unpack_u64_max(u, u->rest.n); n > 0 && u->err == 0; n--) {
+        life = unpack_u64(u);
+        r->fork_at = unpack_u64(u);
+    }
+    if (life != r->source_life)
+        u->err = ERR_CORRUPT;
+    r->whole = true;
+}
+
+static void take_fork(struct unpack *u, uint64_t version, struct row *r)
 {
     r->source_life = unpack_u64(u);
     if (r->source_life == 0)
         return;
     take_config(u, &r->config);
-    r->n_origins = (uint32_t)unpack_u64_max(u, u->rest.n);
-    r->origins = arena_alloc(a, r->n_origins * sizeof *r->origins);
-    for (uint32_t i = 0; i < r->n_origins; i++) {
-        r->origins[i].life = unpack_u64(u);
-        r->origins[i].upto = unpack_u64(u);
+    if (version == 1) {
+        take_lives(u, r);
+        return;
     }
-    if (r->n_origins == 0 || r->origins[r->n_origins - 1].life != r->source_life)
-        u->err = ERR_CORRUPT;
+    r->fork_at = unpack_u64(u);
+    r->fork_events = unpack_u64(u);
+    r->whole = unpack_bool(u);
 }
 
-int row_take(struct str bytes, struct arena *a, struct row *r)
+int row_take(struct str bytes, struct row *r)
 {
     struct unpack u = {.rest = bytes};
     *r = (struct row){0};
-    unpack_u64_max(&u, ROW_VERSION);
+    uint64_t version = unpack_u64_max(&u, ROW_VERSION);
     r->name = unpack_str(&u);
     r->content_type = unpack_str(&u);
     take_term(&u, &r->term);
@@ -354,7 +368,7 @@ int row_take(struct str bytes, struct arena *a, struct row *r)
     r->last_seq = unpack_str(&u);
     if (!has_seq)
         r->last_seq = STR_NONE;
-    take_fork(&u, a, r);
+    take_fork(&u, version, r);
     r->deleted = unpack_bool(&u);
     return unpack_end(&u);
 }

@@ -61,12 +61,12 @@ struct row {
     struct producer_claim closed_by;
     struct str last_seq;
     uint64_t source_life; /* 0: not a fork */
-    struct origin *origins;
-    uint32_t n_origins;
+    uint64_t fork_at, fork_events;
+    bool whole; /* a fork whose blocks are all under its own life: fork_events is not known */
     bool deleted;
 };
 
 void row_put(struct buf *out, const struct stream *s);
-int row_take(struct str bytes, struct arena *a, struct row *out);
+int row_take(struct str bytes, struct row *out);
 
 #endif

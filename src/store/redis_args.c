@@ -251,6 +251,7 @@ static void args_create(struct rop *r, const struct stream_config *c, bool confi
     rop_arg_u64(r, c->fork_at.life);
     rop_arg_u64(r, c->fork_at.pos);
     rop_arg_u64(r, c->fork_sub);
+    rop_arg_u64(r, r->rs->store.fork_depth);
 }
 
 static void args_conditions(struct rop *r, const struct store_write *w)

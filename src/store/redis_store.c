@@ -408,8 +408,12 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
 {
     struct redis_store *rs = mem_zalloc(sizeof *rs);
     struct sched *sched = setup->sched != NULL ? setup->sched : &setup->loop->sched;
-    rs->store = (struct store){
-        .ops = &ops, .sched = sched, .retain = setup->retain, .shared = true, .in_memory = true};
+    rs->store = (struct store){.ops = &ops,
+                               .sched = sched,
+                               .retain = setup->retain,
+                               .fork_depth = STORE_FORK_DEPTH,
+                               .shared = true,
+                               .in_memory = true};
     while (rs->store.author == 0)
         rs->store.author = rand_u64();
     rs->clock = setup->sched;

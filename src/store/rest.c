@@ -12,36 +12,6 @@
 
 #include <stdlib.h>
 
-/* Where each chunk of this checkpoint went: a fork's chunks are its source's too, and rest once. */
-struct placed {
-    const struct chunk *chunk;
-    struct block_info info;
-};
-
-struct places {
-    struct placed *slots;
-    size_t cap, n;
-};
-
-static size_t slot_of(const struct places *p, const struct chunk *c)
-{
-    size_t i = ((uintptr_t)c >> 4) * 0x9e3779b97f4a7c15u >> 32 & (p->cap - 1);
-    while (p->slots[i].chunk != NULL && p->slots[i].chunk != c)
-        i = (i + 1) & (p->cap - 1);
-    return i;
-}
-
-static void places_init(struct places *p, const struct rest *r)
-{
-    size_t chunks = 0;
-    for (size_t i = 0; i < r->n_streams; i++)
-        chunks += r->streams[i].n_pieces;
-    p->cap = 16;
-    while (p->cap < chunks * 2)
-        p->cap *= 2;
-    p->slots = mem_zalloc(p->cap * sizeof *p->slots);
-}
-
 /* ---- what the segments look like ---- */
 
 struct survey {
@@ -97,7 +67,6 @@ struct making {
     struct rest *rest;
     struct index_write *index;
     struct segment_writer *segment;
-    struct places places;
     struct buf note;         /* that is being written */
     uint64_t note_bytes;     /* of those so far */
     struct survey found;     /* before it */
@@ -201,7 +170,7 @@ static int rewrite_sparse(struct making *m)
 }
 
 /* Before anything else is changed: what is trimmed or removed by this checkpoint must not come back
- * by a row that was read before, and forks take over rows that tell of the new places. */
+ * by a row that was read before. */
 static int change_places(struct making *m)
 {
     const struct moved *rows = (const struct moved *)(const void *)m->moved.p;
@@ -214,19 +183,12 @@ static int change_places(struct making *m)
 
 /* ---- events ---- */
 
-static int write_pieces(struct making *m, const struct rest_stream *s)
+static int write_pieces(struct making *m, struct rest_stream *s)
 {
-    for (size_t i = 0; i < s->n_pieces; i++) {
-        const struct chunk *c = s->pieces[i].chunk;
-        struct placed *slot = &m->places.slots[slot_of(&m->places, c)];
-        if (slot->chunk != NULL)
-            continue;
-        int err = segment_add(m->segment, s->life, c, &slot->info);
-        if (err != 0)
-            return err;
-        slot->chunk = c;
-    }
-    return 0;
+    int err = 0;
+    for (size_t i = 0; i < s->n_pieces && err == 0; i++)
+        err = segment_add(m->segment, s->life, s->pieces[i].chunk, &s->pieces[i].info);
+    return err;
 }
 
 static int write_events(struct making *m)
@@ -244,9 +206,8 @@ static int change_pieces(struct making *m, const struct rest_stream *s)
 {
     int err = 0;
     for (size_t i = 0; i < s->n_pieces && err == 0; i++) {
-        const struct placed *p = &m->places.slots[slot_of(&m->places, s->pieces[i].chunk)];
-        struct note n = {.type = NOTE_BLOCK, .life = s->life, .block = p->info};
-        n.block.end = s->pieces[i].end; /* a fork may own only a part of it */
+        struct note n = {.type = NOTE_BLOCK, .life = s->life, .block = s->pieces[i].info};
+        n.block.end = s->pieces[i].end;
         err = change(m, &n);
     }
     return err;
@@ -254,11 +215,11 @@ static int change_pieces(struct making *m, const struct rest_stream *s)
 
 static int change_stream(struct making *m, const struct rest_stream *s)
 {
-    int err = s->drop_blocks ? change(m, &(struct note){.type = NOTE_GONE, .life = s->life}) : 0;
-    if (err == 0)
-        err = change(m, &(struct note){.type = NOTE_STREAM, .life = s->life, .row = s->row});
+    int err = change(m, &(struct note){.type = NOTE_STREAM, .life = s->life, .row = s->row});
     if (err == 0)
         err = change_pieces(m, s);
+    if (err == 0 && s->upto < UINT64_MAX)
+        err = change(m, &(struct note){.type = NOTE_CUT, .life = s->life, .pos = s->upto});
     if (err == 0 && s->first > 0)
         err = change(m, &(struct note){.type = NOTE_TRIM, .life = s->life, .pos = s->first});
     for (size_t i = 0; i < s->n_producers && err == 0; i++)
@@ -267,17 +228,10 @@ static int change_stream(struct making *m, const struct rest_stream *s)
     return err;
 }
 
-/* Forks come first: what they take over may belong to a stream that is removed further down. */
 static int change_streams(struct making *m)
 {
     const struct rest *r = m->rest;
     int err = 0;
-    for (size_t i = 0; i < r->n_streams && err == 0; i++)
-        if (r->streams[i].copy_from != 0)
-            err = change(m, &(struct note){.type = NOTE_COPY,
-                                           .life = r->streams[i].copy_from,
-                                           .to = r->streams[i].life,
-                                           .pos = r->streams[i].copy_upto});
     for (size_t i = 0; i < r->n_streams && err == 0; i++)
         err = change_stream(m, &r->streams[i]);
     for (size_t i = 0; i < r->n_removed && err == 0; i++)
@@ -397,7 +351,6 @@ static int attempt(struct rest *r, bool *modest)
 {
     struct making m = {.rest = r};
     const struct index_meta before = r->meta;
-    places_init(&m.places, r);
     r->n_dead = 0;
     int err = survey(r, &m.found);
     m.base = r->meta.base == 0 || (!*modest && is_base_due(r, &m.found));
@@ -415,7 +368,6 @@ static int attempt(struct rest *r, bool *modest)
     buf_deinit(&m.note);
     buf_deinit(&m.found.sparse);
     buf_deinit(&m.moved);
-    free(m.places.slots);
     return err;
 }
 

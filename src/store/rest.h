@@ -39,14 +39,15 @@ struct rest_limits {
 struct rest_piece {
     struct chunk *chunk; /* referenced */
     uint64_t end;        /* of it, for this stream */
+    struct block_info info; /* where it went */
 };
 
 struct rest_stream {
     uint64_t life;
     struct str row;
-    uint64_t first;                /* what ends at or before it has been trimmed */
-    uint64_t copy_from, copy_upto; /* a new fork: blocks of that life below there are its own too */
-    bool drop_blocks;              /* only its name is kept, for its forks */
+    uint64_t first; /* what ends at or before it is needed no more */
+    uint64_t upto;  /* only forks keep it: what begins here or behind it is not either. UINT64_MAX:
+                       it is not deleted */
     struct rest_piece *pieces;
     size_t n_pieces;
     struct producer_claim *producers;

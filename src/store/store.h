@@ -23,6 +23,7 @@
 #define STORE_PRODUCERS_MAX 10000 /* per stream: ERR_LIMIT */
 #define STORE_SEQ_MAX       255   /* bytes of a Stream-Seq; the caller checks */
 #define STORE_TTL_NONE      (-1)
+#define STORE_FORK_DEPTH    64 /* of forks of forks, unless somebody says otherwise */
 
 /* Names of streams that the server makes for itself begin so: those of routes, those of tools'
  * results, and those of sessions. Nobody is shown them unasked. */
@@ -117,7 +118,8 @@ struct store_call {
  * type, producer claim, Stream-Seq, If-Match, data_err, docs. A create whose claim the stream has
  * taken before is a duplicate, with `created` set.
  * Errors: NOT_FOUND DELETED EXISTS CLOSED TYPE_MISMATCH FENCED SEQ_GAP EPOCH_START SEQ_ORDER
- * TAIL_MOVED VERSION LIMIT FULL IO FORK_SOURCE FORK_DELETED FORK_OFFSET, and data_err. */
+ * TAIL_MOVED VERSION LIMIT FULL IO FORK_SOURCE FORK_DELETED FORK_OFFSET FORK_DEPTH, and
+ * data_err. */
 struct store_write {
     struct str name;
     const struct stream_config *create; /* not NULL: make it, or confirm that it is so */
@@ -280,6 +282,7 @@ struct store {
     const struct store_ops *ops;
     struct sched *sched;
     struct retain retain; /* bounds for streams that have none of their own; set before its use */
+    uint32_t fork_depth;  /* a stream may be a fork of so many, one of the other; the same */
     bool shared;          /* other processes may write it */
     /* Not 0: an answer may get lost, so that a write that failed with AWAY may have been done all
      * the same. This is the producer that claims the server's own writes then (engine/writer.h),

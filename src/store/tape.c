@@ -88,7 +88,8 @@ uint64_t tape_ordinal(const struct tape *t, uint64_t pos)
     return c->ordinal + chunk_mark_after(c, pos);
 }
 
-int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, uint64_t *out)
+int tape_advance(const struct tape *t, uint64_t upto, uint64_t pos, uint64_t sub, bool events,
+                 uint64_t *out)
 {
     if (sub > 0 && pos >= t->tail)
         return ERR_FORK_OFFSET;
@@ -97,19 +98,13 @@ int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, 
         return 0;
     }
     const struct tape_piece *p = piece_at(t, pos);
-    return chunk_advance(p->chunk, p->end, pos, sub, events, out);
+    return chunk_advance(p->chunk, p->end < upto ? p->end : upto, pos, sub, events, out);
 }
 
-void tape_fork(const struct tape *t, uint64_t at, uint64_t events, struct tape *to)
+void tape_begin(struct tape *t, uint64_t at, uint64_t events)
 {
-    assert(at <= t->tail && to->n == 0);
-    for (uint32_t i = 0; i < t->n && t->pieces[i].chunk->first < at; i++) {
-        const struct tape_piece *p = &t->pieces[i];
-        add_piece(to, chunk_ref(p->chunk), p->end < at ? p->end : at);
-    }
-    to->first = t->first < at ? t->first : at;
-    to->tail = at;
-    to->events = events;
+    assert(t->n == 0);
+    *t = (struct tape){.first = at, .tail = at, .events = events};
 }
 
 /* Where a read of about max bytes from `from` on ends within this piece, and none behind limit. */
@@ -178,15 +173,20 @@ static uint32_t piece_of_event(const struct tape *t, uint64_t event)
     return low;
 }
 
-uint64_t tape_keep_from(const struct tape *t, const struct keep *k, uint64_t *event)
+uint64_t tape_keep_from(const struct tape *t, uint64_t upto, const struct keep *k, uint64_t *event)
 {
+    if (upto > t->tail)
+        upto = t->tail;
     for (uint32_t i = piece_of_event(t, k->event); i < t->n; i++) {
-        uint64_t pos = chunk_keep_from(t->pieces[i].chunk, t->pieces[i].end, k, event);
-        if (pos < t->pieces[i].end)
+        const struct tape_piece *p = &t->pieces[i];
+        if (p->chunk->first >= upto)
+            break;
+        uint64_t end = p->end < upto ? p->end : upto;
+        uint64_t pos = chunk_keep_from(p->chunk, end, k, event);
+        if (pos < end)
             return pos;
     }
-    *event = t->events;
-    return t->tail;
+    return upto;
 }
 
 void tape_drop(struct tape *t, uint64_t upto)
@@ -204,6 +204,14 @@ void tape_drop(struct tape *t, uint64_t upto)
     }
     if (upto > t->first)
         t->first = upto;
+}
+
+void tape_cut(struct tape *t, uint64_t from)
+{
+    while (t->n > 0 && t->pieces[t->n - 1].chunk->first >= from)
+        chunk_unref(t->pieces[--t->n].chunk);
+    if (t->n == 0)
+        tape_drop(t, t->tail);
 }
 
 struct chunk *tape_chunk(const struct tape *t, uint32_t i, uint64_t *end)

@@ -2,10 +2,11 @@
 /* tape.h -- the events of one stream that are in memory.
  *
  * A tape is a row of pieces; a piece is a reference to a chunk and the position up to which the
- * chunk counts for this tape. A fork takes references to the chunks of its source up to the fork
- * point, so that nothing is copied and nothing that happens to the source later reaches it. Only
- * the tape that made a chunk adds to it. What is dropped from the front rests elsewhere, or has
- * been trimmed. */
+ * chunk counts. A fork has a tape of its own that begins at the fork point; what comes before is on
+ * its source's (catalog.h), so that a fork costs the same whatever it was made of. What is dropped
+ * from the front rests elsewhere, or has been trimmed.
+ *
+ * `upto`: for a fork that reads its source's tape nothing counts from there on. */
 #ifndef STORE_TAPE_H
 #define STORE_TAPE_H
 
@@ -30,9 +31,8 @@ void tape_deinit(struct tape *t); /* zero-initialised is empty */
  * They are one append. data.n < 2^31. */
 void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n, int64_t now_ms);
 
-/* *to is empty and becomes a fork of t up to position `at`, whose event's ordinal is `events`. What
- * t does not hold, neither does it. */
-void tape_fork(const struct tape *t, uint64_t at, uint64_t events, struct tape *to);
+/* *t is empty and begins at this position, whose event's ordinal is `events`. */
+void tape_begin(struct tape *t, uint64_t at, uint64_t events);
 
 /* An event begins there, or it is the tail. pos >= first. */
 bool tape_is_boundary(const struct tape *t, uint64_t pos);
@@ -42,7 +42,8 @@ uint64_t tape_ordinal(const struct tape *t, uint64_t pos);
 
 /* The position `sub` events (or bytes) past the boundary `pos`, within the append that begins
  * there. 0 or ERR_FORK_OFFSET. pos >= first. */
-int tape_advance(const struct tape *t, uint64_t pos, uint64_t sub, bool events, uint64_t *out);
+int tape_advance(const struct tape *t, uint64_t upto, uint64_t pos, uint64_t sub, bool events,
+                 uint64_t *out);
 
 /* Whole events from the boundary `from` (>= first) on, none behind `limit`: about max bytes, at
  * least one event if there is any. Fills up to `room` slices with references; returns how many,
@@ -57,11 +58,16 @@ void tape_seal(struct tape *t);
  * is none. */
 int64_t tape_open_since(const struct tape *t);
 
-/* Where what has to be kept begins, and the ordinal there; the tail if all of it may go. */
-uint64_t tape_keep_from(const struct tape *t, const struct keep *k, uint64_t *event);
+/* Where what has to be kept begins, and the ordinal there; `upto`, or the tail if that comes first,
+ * if all of it may go (and then *event is not set). */
+uint64_t tape_keep_from(const struct tape *t, uint64_t upto, const struct keep *k, uint64_t *event);
 
 /* Lets go of everything before position `upto`: whole pieces, and then first == upto. */
 void tape_drop(struct tape *t, uint64_t upto);
+
+/* Lets go of whole pieces that begin at `from` or behind it; the tail stays what it was, and nobody
+ * asks for what comes there. */
+void tape_cut(struct tape *t, uint64_t from);
 
 /* The pieces held, in order; each as a chunk and where it ends for this tape. i < n. */
 struct chunk *tape_chunk(const struct tape *t, uint32_t i, uint64_t *end);

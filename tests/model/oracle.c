@@ -661,6 +661,10 @@ static const char *create(struct oracle *o, const struct store_write *w, int err
             DEMAND_ERR(err, st == DELETED ? ERR_FORK_DELETED : ERR_FORK_SOURCE);
             return NULL;
         }
+        if (source->n_origins >= o->fork_depth) {
+            DEMAND_ERR(err, ERR_FORK_DEPTH);
+            return NULL;
+        }
         bool mismatch = c->content_type.n > 0 && !same_type(c->content_type, source->type);
         if (err == 0)
             see_start(o, source, w);
@@ -914,7 +918,7 @@ const char *oracle_put(struct oracle *o, const struct store_put *p, int err)
 
 void oracle_init(struct oracle *o)
 {
-    *o = (struct oracle){0};
+    *o = (struct oracle){.fork_depth = STORE_FORK_DEPTH};
 }
 
 void oracle_deinit(struct oracle *o)

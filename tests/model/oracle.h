@@ -75,6 +75,7 @@ struct oracle {
     struct oracle_name *names;
     struct oracle_doc *docs;
     uint64_t last_life;
+    size_t fork_depth; /* the most */
     int64_t now_ms;
     char why[256];
 };

@@ -31,6 +31,7 @@
 #define START_MONO   5000
 #define READ_MAX     300
 #define LIST_MAX     9
+#define FORK_DEPTH   3
 #define ONLY_SOME(p) rng_percent(rng, (p))
 
 static const struct str names[] = {
@@ -770,6 +771,7 @@ static void restart(struct run *run)
     oracle_swept(&run->oracle);
     stop(run);
     run->store = run->engine->reopen(run->ctx);
+    run->store->fork_depth = FORK_DEPTH;
     watch_all(run);
     if (run->engine->touches)
         oracle_touch_all(&run->oracle);
@@ -788,11 +790,13 @@ static struct run *begin(const struct engine *engine, const struct rng *rng, boo
     run->wall_ms = START_WALL;
     sched_init(&run->sched, run->mono_ms, run->wall_ms);
     run->store = engine->make(&run->sched, rng_next(&run->rng), &run->ctx);
+    run->store->fork_depth = FORK_DEPTH;
     run->delayed = delayed;
     if (delayed)
         run->store = delay_store_new(run->store, rng_next(&run->rng),
                                      (unsigned)rng_between(&run->rng, 1, 6));
     oracle_init(&run->oracle);
+    run->oracle.fork_depth = FORK_DEPTH;
     oracle_clock(&run->oracle, run->wall_ms);
     watch_all(run);
     return run;

@@ -564,6 +564,7 @@ static void test_last_fork_takes_its_sources_along(void **state)
 {
     struct bench *b = *state;
     char name[16], of[16];
+    b->store->fork_depth = CHAIN;
     create(b, "0");
     for (int i = 1; i < CHAIN; i++) {
         snprintf(name, sizeof name, "%d", i);

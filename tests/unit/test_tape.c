@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tapes, and forks of forks of them, against flat byte arrays with a list of where events end. */
+/* Tapes, and such as begin where another is cut off, against flat byte arrays with a list of where
+ * events end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +101,7 @@ static void naive_fork(const struct naive *n, uint64_t at, struct naive *to)
     }
     if (to->n > 0)
         to->events[to->n - 1].ends_append = true;
-    to->first = n->first < at ? n->first : at;
+    to->first = at;
 }
 
 static int naive_advance(const struct naive *n, uint64_t pos, uint64_t sub, bool events,
@@ -188,7 +189,7 @@ static void do_fork(struct desk *d)
         at = rng_below(&d->rng, from->naive.bytes.n + 1);
     naive_fork(&from->naive, at, &to->naive);
     d->n_partial += !naive_is_boundary(&from->naive, at);
-    tape_fork(&from->tape, at, to->naive.n, &to->tape);
+    tape_begin(&to->tape, at, to->naive.n);
     to->used = true;
     to->by_event = from->by_event;
 }
@@ -265,7 +266,7 @@ static void do_advance(struct desk *d)
     uint64_t sub = rng_one_in(&d->rng, 10) ? UINT64_MAX - rng_below(&d->rng, 3)
                                            : rng_below(&d->rng, EVENTS_MAX + 3);
     int err = naive_advance(&p->naive, pos, sub, p->by_event, &expected);
-    assert_int_equal(tape_advance(&p->tape, pos, sub, p->by_event, &got), err);
+    assert_int_equal(tape_advance(&p->tape, UINT64_MAX, pos, sub, p->by_event, &got), err);
     if (err == 0)
         assert_int_equal(got, expected);
 }
@@ -363,33 +364,44 @@ static void test_random(void **state)
 
 /* ---- what a comparison of contents does not show ---- */
 
-static void test_fork_copies_nothing(void **state)
+/* What a fork has of its source ends in the middle of that one's tape, and of an event. */
+static void test_ends_where_it_is_told(void **state)
 {
-    struct tape source = {0}, fork = {0}, fork_of_fork = {0};
-    tape_append(&source, STR("abcdef"), NULL, 0, 1);
-    tape_fork(&source, 4, 1, &fork);
-    tape_fork(&fork, 2, 1, &fork_of_fork);
-    const struct tape *tapes[] = {&source, &fork, &fork_of_fork};
-    struct slice slices[3];
-    uint64_t next, last;
-    for (size_t i = 0; i < COUNT(tapes); i++)
-        assert_int_equal(tape_read(tapes[i], 0, tapes[i]->tail, 99, &slices[i], 1, &next, &last),
-                         1);
-    for (size_t i = 0; i < COUNT(tapes); i++) {
-        assert_ptr_equal(slices[i].bytes.p, slices[0].bytes.p);
-        assert_int_equal(slices[i].bytes.n, tapes[i]->tail);
-        block_unref(slices[i].owner);
+    struct tape t = {0};
+    uint64_t at = 0, event = 0;
+    tape_append(&t, STR("abcdef"), NULL, 0, 1);
+    tape_append(&t, STR("ghijkl"), NULL, 0, 1);
+    assert_int_equal(t.n, 1);
+    assert_int_equal(tape_advance(&t, 4, 0, 4, false, &at), 0);
+    assert_int_equal(at, 4);
+    assert_int_equal(tape_advance(&t, 4, 0, 5, false, &at), ERR_FORK_OFFSET);
+    struct keep all = {.pos = 99, .ms = INT64_MIN, .tail = 12};
+    assert_int_equal(tape_keep_from(&t, 8, &all, &event), 8);
+    struct keep last = {.pos = 99, .ms = INT64_MIN, .tail = 8};
+    assert_int_equal(tape_keep_from(&t, 8, &last, &event), 6);
+    assert_int_equal(event, 1);
+    tape_deinit(&t);
+}
+
+/* Nothing that somebody needs goes with what begins behind it. */
+static void test_cut(void **state)
+{
+    struct tape t = {0};
+    for (int i = 0; i < 5; i++) {
+        tape_append(&t, STR("abcd"), NULL, 0, 1);
+        tape_seal(&t);
     }
-    tape_deinit(&source);
-    tape_append(&fork, STR("XY"), NULL, 0, 1); /* not behind the shared bytes that end mid-event */
-    assert_int_equal(tape_read(&fork, 0, fork.tail, 99, slices, 3, &next, &last), 2);
-    assert_memory_equal(slices[0].bytes.p, "abcd", 4);
-    assert_memory_equal(slices[1].bytes.p, "XY", 2);
-    assert_int_equal(last, 4);
-    block_unref(slices[0].owner);
-    block_unref(slices[1].owner);
-    tape_deinit(&fork);
-    tape_deinit(&fork_of_fork);
+    tape_cut(&t, 9);
+    assert_int_equal(t.n, 3);
+    struct slice slice;
+    uint64_t next, last;
+    assert_int_equal(tape_read(&t, 8, 9, 99, &slice, 1, &next, &last), 1);
+    assert_int_equal(next, 9);
+    block_unref(slice.owner);
+    tape_cut(&t, 0);
+    assert_int_equal(t.n, 0);
+    assert_int_equal(t.first, t.tail);
+    tape_deinit(&t);
 }
 
 static void test_small_appends_share_a_chunk(void **state)
@@ -420,30 +432,22 @@ static void test_held_chunk_is_left_alone(void **state)
     tape_deinit(&t);
 }
 
-/* Every event is where it was put, in a tape of many pieces and in a fork that goes on by itself.
- */
+/* Every event is where it was put, in a tape of many pieces. */
 static void test_finds_any_event(void **state)
 {
-    struct tape t = {0}, fork = {0};
+    struct tape t = {0};
     char bytes[1000] = {0};
     uint64_t starts[3000], event;
     for (size_t i = 0; i < COUNT(starts); i++) {
         starts[i] = t.tail;
         tape_append(&t, str_of(bytes, 1 + i % sizeof bytes), NULL, 0, 1);
-        if (i == COUNT(starts) / 2)
-            tape_fork(&t, t.tail, t.events, &fork);
     }
-    for (size_t i = fork.events; i < COUNT(starts); i++)
-        tape_append(&fork, str_of(bytes, 1 + i % sizeof bytes), NULL, 0, 1);
-    assert_true(t.n > 10 && fork.n > 10);
+    assert_true(t.n > 10);
     for (size_t i = 0; i < COUNT(starts); i++) {
         struct keep k = {.event = i, .ms = INT64_MIN, .tail = t.tail};
-        assert_int_equal(tape_keep_from(&t, &k, &event), starts[i]);
-        assert_int_equal(event, i);
-        assert_int_equal(tape_keep_from(&fork, &k, &event), starts[i]);
+        assert_int_equal(tape_keep_from(&t, UINT64_MAX, &k, &event), starts[i]);
         assert_int_equal(event, i);
     }
-    tape_deinit(&fork);
     tape_deinit(&t);
 }
 
@@ -451,7 +455,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_random, seeds_teardown),
-        cmocka_unit_test(test_fork_copies_nothing),
+        cmocka_unit_test(test_ends_where_it_is_told),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_small_appends_share_a_chunk),
         cmocka_unit_test(test_held_chunk_is_left_alone),
         cmocka_unit_test(test_finds_any_event),

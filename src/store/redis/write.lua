@@ -7,10 +7,10 @@ local a, PARTS = named({'tag', 'name', 'op', 'create', 'typed', 'data_type', 'cl
     'default_age', 'bad_docs', 'again', 'n_parts', 'n_docs'})
 if a.create == '1' then
     a, PARTS = named({'confirm', 'config', 'type', 'ttl', 'expires', 'keep_events', 'keep_bytes', 'keep_age', 'fork_of', 'fork_tag',
-        'fork_at_tail', 'fork_life', 'fork_pos', 'fork_sub'}, a, PARTS)
+        'fork_at_tail', 'fork_life', 'fork_pos', 'fork_sub', 'fork_depth'}, a, PARTS)
 end
 local DOCS = PARTS + a.n_parts * 2 -- the parts: bytes, and `e` as in stream.lua
-local PRODUCERS_MAX, ORIGINS_MAX, HOLES_MAX = 10000, 64, 16
+local PRODUCERS_MAX, HOLES_MAX = 10000, 16
 local HOLE = 8589934592 -- 2^33: more than can have been lost
 local YEAR_2025_US, BYTES_PER_US = 1735689600000000, 16
 local SMALL = 16384
@@ -127,7 +127,7 @@ local function fork_verdict()
     source, why, source_moved = find(a.fork_tag, a.fork_of)
     if source_moved then return 'SOURCE_MOVED' end
     if not source then return why == 'DELETED' and 'FORK_DELETED' or 'FORK_SOURCE' end
-    if #segments(source) > ORIGINS_MAX then return 'LIMIT' end -- a touch goes through all of them
+    if #segments(source) > tonumber(a.fork_depth) then return 'FORK_DEPTH' end -- a touch goes through all of them
     local pos = source.tail
     if a.fork_at_tail ~= '1' then pos = resolve(source, tonumber(a.fork_life), tonumber(a.fork_pos)) end
     if not pos then return 'FORK_OFFSET' end
