@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams, catalog_family.c
- * their forks, catalog_docs.c the documents, catalog_trim.c what streams retain. */
+/* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams,
+ * catalog_family.c their forks, catalog_docs.c the documents, catalog_trim.c what streams retain.
+ */
 #ifndef STORE_CATALOG_CORE_H
 #define STORE_CATALOG_CORE_H
 

@@ -6,9 +6,9 @@
  * whatever it was made of, and however many there are.
  *
  * So a stream keeps what it owns for as long as itself or a fork can read it, also when it has
- * been trimmed or deleted. Each fork says from where on it still needs its source (`low`); two heaps
- * know the lowest of these, and the highest fork point of those that need anything at all. A fork
- * needs less as time goes by, never more. */
+ * been trimmed or deleted. Each fork says from where on it still needs its source (`low`); two
+ * heaps know the lowest of these, and the highest fork point of those that need anything at all. A
+ * fork needs less as time goes by, never more. */
 #include "store/catalog_core.h"
 
 #include <assert.h>

@@ -382,6 +382,8 @@ int doctor_run(struct doctor *d, char *why, size_t size)
         err = repair(&l, &held, why, size);
         if (err == 0)
             tell_held(d, &held);
+    } else if (err == 0 && d->repair && l.copies > 0) {
+        err = mend_forks(&l, why, size);
     }
     look_deinit(&l);
     buf_deinit(&held);

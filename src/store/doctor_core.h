@@ -2,7 +2,7 @@
 /* doctor_core.h -- what the parts of the doctor share: one look at everything.
  *
  * doctor.c looks and repairs; doctor_index.c, doctor_segment.c and doctor_journal.c look at one
- * kind of file each; doctor_mend.c and doctor_mend_index.c write. */
+ * kind of file each; doctor_mend.c, doctor_mend_index.c and doctor_share.c write. */
 #ifndef STORE_DOCTOR_CORE_H
 #define STORE_DOCTOR_CORE_H
 
@@ -26,8 +26,9 @@ struct doctor_stream {
     uint64_t fork_at, fork_events;
     struct str name;
     bool deleted;
-    bool whole;  /* a fork that has copies of what it was forked from */
-    bool forked; /* it has forks: for them it may have more than it needs itself */
+    bool whole;               /* a fork that has copies of what it was forked from */
+    bool shared;              /* ... which it is about to lose */
+    bool forked;              /* it has forks: for them it may have more than it needs itself */
     uint64_t need, need_upto; /* what those need of it: from, up to; UINT64_MAX, 0: nothing */
     uint64_t begin, end;      /* what it has to have rows of */
     struct doctor_loss *lost;
@@ -77,7 +78,8 @@ struct look {
     size_t n_streams, cap_streams;
     struct index_segment *rows; /* by id */
     size_t n_rows, cap_rows;
-    bool twins; /* two streams have the same name */
+    bool twins;      /* two streams have the same name */
+    uint64_t copies; /* rows that forks have of what they were forked from */
     struct doctor_bad *bad;
     size_t n_bad, cap_bad;
     struct map lives; /* of struct doctor_life, in the arena */
@@ -155,6 +157,9 @@ int mend_set_aside(struct look *l, const char *name, char *why, size_t size);
 int mend_footer(struct look *l, uint64_t id, char *why, size_t size);
 int mend_index(struct look *l, char *why, size_t size);
 int mend_journal(struct look *l, char *why, size_t size);
+
+/* Forks share with their sources what they have copies of, where that is possible. */
+int mend_forks(struct look *l, char *why, size_t size);
 
 /* Events are lost for good: no stream gets a life again that one of theirs may have had. */
 int mend_lives(struct look *l, char *why, size_t size);

@@ -268,6 +268,7 @@ static int see_block(void *ctx, struct str key, struct str value)
         r->strays++;
     else
         follow_block(r->look, s, &b);
+    r->look->copies += s != NULL && s->whole && b.first < s->fork_at;
     return 0;
 }
 
@@ -401,6 +402,11 @@ static bool check_rows(struct rows *r)
     check_names(l);
     check_sources(l);
     check_ends(l);
+    if (l->copies > 0)
+        look_say(l, DOCTOR_NOTE,
+                 "forks have %" PRIu64 " rows of the index that are copies of their sources', as "
+                 "version 0.1 made them; --repair lets them share those",
+                 l->copies);
     bool meta = check_meta(l);
     return l->n_bad == 0 && check_residents(r) && meta;
 }

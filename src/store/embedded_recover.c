@@ -298,6 +298,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
             snprintf(why, size, "what the journal holds cannot be brought to rest: %s",
                      err_text(err));
     }
+    e->untidy = e->untidy || (e->meta.base == 0 && r.segments.n > 0);
     point_to_doctor(err, why, size);
     e->replaying = NULL;
     map_deinit(&r.by_life);

@@ -111,9 +111,9 @@ int index_remove_doc(struct index_write *w, struct str key);
 /* The size of the file of a segment; before or after its blocks are put. */
 int index_add_segment(struct index_write *w, uint64_t id, uint64_t bytes);
 
-/* A fork as version 0.1 made it, for the sake of its notes: rows for all blocks of `from` below position `upto` are made for `to` as well. The last
- * one ends at upto, even if the block goes on: that part is not the fork's. Its `events` are still
- * those of the whole block. */
+/* A fork as version 0.1 made it, for the sake of its notes: rows for all blocks of `from` below
+ * position `upto` are made for `to` as well. The last one ends at upto, even if the block goes on:
+ * that part is not the fork's. Its `events` are still those of the whole block. */
 int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_t upto);
 
 /* The stream's row, blocks and producers. */

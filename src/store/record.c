@@ -19,12 +19,12 @@
  * config: term as asked for, name of the source, at its tail?, offset (life, position), sub-offset
  *
  * A row: version, name, content type, term, first, ordinal there, tail, events, end reason, closing
- * claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source (0: none); with one:
- * config, fork point, ordinal there, whole?; deleted?
+ * claim (id, epoch, seq), is there a Stream-Seq?, Stream-Seq, life of the source (0: none); with
+ * one: config, fork point, ordinal there, whole?; deleted?
  *
- * That is version 2; streams that are no forks are written as version 1, in which they are the same.
- * In a row of version 1 a fork has, behind its config: how many lives it was forked from, each with
- * its fork point, the source's last. Such a fork is whole. */
+ * That is version 2; streams that are no forks are written as version 1, in which they are the
+ * same. In a row of version 1 a fork has, behind its config: how many lives it was forked from,
+ * each with its fork point, the source's last. Such a fork is whole. */
 #include "store/record.h"
 #include "base/err.h"
 #include "base/pack.h"
@@ -350,25 +350,55 @@ static void take_fork(struct unpack *u, uint64_t version, struct row *r)
     r->whole = unpack_bool(u);
 }
 
+/* Up to the life of the source; returns the version. */
+static uint64_t take_head(struct unpack *u, struct row *r)
+{
+    uint64_t version = unpack_u64_max(u, ROW_VERSION);
+    r->name = unpack_str(u);
+    r->content_type = unpack_str(u);
+    take_term(u, &r->term);
+    r->first = unpack_u64(u);
+    r->first_event = unpack_u64(u);
+    r->tail = unpack_u64(u);
+    r->events = unpack_u64(u);
+    r->end = (enum end_reason)unpack_u64_max(u, END_EXPIRED);
+    take_claim(u, &r->closed_by);
+    bool has_seq = unpack_bool(u);
+    r->last_seq = unpack_str(u);
+    if (!has_seq)
+        r->last_seq = STR_NONE;
+    return version;
+}
+
 int row_take(struct str bytes, struct row *r)
 {
     struct unpack u = {.rest = bytes};
     *r = (struct row){0};
-    uint64_t version = unpack_u64_max(&u, ROW_VERSION);
-    r->name = unpack_str(&u);
-    r->content_type = unpack_str(&u);
-    take_term(&u, &r->term);
-    r->first = unpack_u64(&u);
-    r->first_event = unpack_u64(&u);
-    r->tail = unpack_u64(&u);
-    r->events = unpack_u64(&u);
-    r->end = (enum end_reason)unpack_u64_max(&u, END_EXPIRED);
-    take_claim(&u, &r->closed_by);
-    bool has_seq = unpack_bool(&u);
-    r->last_seq = unpack_str(&u);
-    if (!has_seq)
-        r->last_seq = STR_NONE;
+    uint64_t version = take_head(&u, r);
     take_fork(&u, version, r);
     r->deleted = unpack_bool(&u);
     return unpack_end(&u);
+}
+
+int row_share(struct buf *out, struct str row, uint64_t fork_at, uint64_t fork_events)
+{
+    struct unpack u = {.rest = row};
+    struct row r = {0};
+    unpack_u64_max(&u, ROW_VERSION);
+    struct str head = u.rest;
+    u.rest = row;
+    take_head(&u, &r);
+    r.source_life = unpack_u64(&u);
+    take_config(&u, &r.config);
+    head.n -= u.rest.n;
+    int err = u.err != 0 ? u.err : row_take(row, &r);
+    if (err != 0 || r.source_life == 0)
+        return ERR_CORRUPT;
+    pack_u64(out, ROW_VERSION);
+    buf_put(out, head);
+    pack_u64(out, fork_at);
+    pack_u64(out, fork_events);
+    pack_u64(out, false);
+    pack_u64(out, r.deleted);
+    return 0;
 }

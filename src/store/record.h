@@ -69,4 +69,7 @@ struct row {
 void row_put(struct buf *out, const struct stream *s);
 int row_take(struct str bytes, struct row *out);
 
+/* Appends the row of a fork that is whole as that of one which is not. ERR_CORRUPT: it is none. */
+int row_share(struct buf *out, struct str row, uint64_t fork_at, uint64_t fork_events);
+
 #endif

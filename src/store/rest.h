@@ -37,8 +37,8 @@ struct rest_limits {
     }
 
 struct rest_piece {
-    struct chunk *chunk; /* referenced */
-    uint64_t end;        /* of it, for this stream */
+    struct chunk *chunk;    /* referenced */
+    uint64_t end;           /* of it, for this stream */
     struct block_info info; /* where it went */
 };
 

@@ -7,6 +7,7 @@ import { randomness } from "./lib/rand.mjs";
 import { openRaw, wire } from "./lib/raw.mjs";
 import { startServer } from "./lib/server.mjs";
 import { openSse } from "./lib/sse.mjs";
+import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
 
 const TEXT = { "Content-Type": "text/plain" };
@@ -401,4 +402,32 @@ test("readers and writers that vanish leave nothing behind", async (t) => {
         else raw.destroy();
     }
     assert.equal((await server.stream("GET", "x")).text, "x");
+});
+
+/** Forks one of the other until it is refused; how many there are then, and the answer. */
+async function forkUntilRefused(server, most) {
+    await server.create("0", "text/plain", { body: "x" });
+    for (let i = 1; i <= most; i++) {
+        const headers = { ...TEXT, "Stream-Forked-From": `/v1/stream/${i - 1}` };
+        const answer = await server.stream("PUT", String(i), { headers, body: "x" });
+        if (answer.status !== 201) return [i - 1, answer];
+    }
+    return [most, null];
+}
+
+test("forks of forks: 422 beyond max-fork-depth, and what is there stays readable", async (t) => {
+    const data = await tempFolder(t);
+    for (const [flags, options, depth] of [
+        [[], {}, 64],
+        [["--max-fork-depth", "5"], { data }, 5],
+    ]) {
+        const server = await startServer(t, flags, options);
+        const [made, answer] = await forkUntilRefused(server, 100);
+        assert.equal(made, depth);
+        assert.equal(answer.status, 422);
+        assert.equal(answer.json().error.code, "FORK_DEPTH");
+        assert.equal(await server.readAll(String(depth)), "x".repeat(depth + 1));
+        const headers = { ...TEXT, "Stream-Forked-From": "/v1/stream/0" };
+        assert.equal((await server.stream("PUT", "beside", { headers })).status, 201);
+    }
 });
