@@ -27,7 +27,7 @@ static uint64_t settled_events(const struct stream *s)
     if (!s->settled)
         return 0;
     return s->deleted || s->settled_tail >= s->tape.tail ? s->tape.events
-                                           : tape_ordinal(&s->tape, s->settled_tail);
+                                                         : tape_ordinal(&s->tape, s->settled_tail);
 }
 
 struct stream_info stream_info_of(const struct stream *s)
@@ -568,19 +568,50 @@ static int by_name(const void *a, const void *b)
     return str_cmp(((const struct store_row *)a)->name, ((const struct store_row *)b)->name);
 }
 
-void catalog_list(struct catalog *c, struct store_list *l)
+static bool is_listed(const struct store_list *l, const struct stream *s)
 {
+    return !s->deleted && catalog_listed(s->name, l->prefix, l->after) &&
+           (l->reserved || !store_reserved(s->name));
+}
+
+/* Those that are left out for having expired are gone. */
+static void remove_expired(struct catalog *c, const struct store_list *l)
+{
+    struct stream **old = NULL;
+    size_t n = 0, cap = 0;
+    list_each (link, &c->terms) {
+        struct stream *s = list_item(link, struct stream_term, link)->stream;
+        if (!expired(c, s) || !is_listed(l, s))
+            continue;
+        if (n == cap) {
+            cap = cap ? cap * 2 : 16;
+            old = mem_realloc(old, cap * sizeof(struct stream *));
+        }
+        old[n++] = s;
+    }
+    for (size_t i = 0; i < n; i++)
+        catalog_remove(c, old[i]);
+    free(old);
+}
+
+void catalog_find_list(struct catalog *c, struct store_list *l)
+{
+    remove_expired(c, l);
     struct store_row *rows = mem_alloc((c->streams.n + 1) * sizeof *rows);
     size_t n = 0, at = 0;
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
-        if (!s->deleted && s->settled && !expired(c, s) &&
-            catalog_listed(s->name, l->prefix, l->after) &&
-            (l->reserved || !store_reserved(s->name)))
+        if (s->settled && is_listed(l, s))
             rows[n++] = (struct store_row){s->name, stream_info_of(s)};
     qsort(rows, n, sizeof *rows, by_name);
     l->rows = rows;
     l->n_rows = n < l->limit ? n : l->limit;
     l->more = n > l->limit;
+}
+
+void catalog_list(struct catalog *c, struct store_list *l)
+{
+    catalog_find_list(c, l);
+    struct store_row *rows = l->rows;
     l->done(l, 0);
     free(rows);
 }

@@ -14,7 +14,8 @@
 #include "store/tape.h"
 #include "store/watchers.h"
 
-/* A life whose positions below `upto` are a stream's too: its own, or one that it was forked from. */
+/* A life whose positions below `upto` are a stream's too: its own, or one that it was forked from.
+ */
 struct origin {
     uint64_t life, upto;
 };
@@ -66,18 +67,18 @@ struct stream_guard {
 struct stream {
     struct str name; /* owned, as all texts here */
     uint64_t life;
-    struct tape tape;            /* what has been applied and is in memory */
-    uint64_t first, first_event; /* trimmed up to here */
-    struct str content_type;     /* shared */
-    struct stream_term *term;    /* NULL: kept for ever */
-    struct stream_fork *fork;    /* NULL: is none */
+    struct tape tape;             /* what has been applied and is in memory */
+    uint64_t first, first_event;  /* trimmed up to here */
+    struct str content_type;      /* shared */
+    struct stream_term *term;     /* NULL: kept for ever */
+    struct stream_fork *fork;     /* NULL: is none */
     struct stream_family *family; /* NULL: it has no forks */
-    struct stream_guard *guard;  /* NULL: nothing in it */
-    struct map *producers;       /* of struct producer; NULL: none yet */
+    struct stream_guard *guard;   /* NULL: nothing in it */
+    struct map *producers;        /* of struct producer; NULL: none yet */
     uint64_t settled_first, settled_tail;
     struct link dirty;   /* the engine's: changed since it was written out; see dirty_turn */
     uint64_t last_batch; /* the engine's: of the journal that changed it */
-    uint32_t pins; /* keep the memory although it has been removed */
+    uint32_t pins;       /* keep the memory although it has been removed */
     enum end_reason end : 8, settled_end : 8;
     bool settled; /* its creation is */
     bool deleted; /* only forks keep it, as far as they need it */
@@ -253,6 +254,7 @@ void catalog_list(struct catalog *c, struct store_list *l);
 void catalog_docs(struct catalog *c, struct store_docs *d);
 
 /* Fills it only. The rows are the caller's to free, their texts lent until the next change. */
+void catalog_find_list(struct catalog *c, struct store_list *l);
 void catalog_find_docs(struct catalog *c, struct store_docs *d);
 
 /* ---- loading what an engine has kept ---- */
@@ -265,8 +267,8 @@ void stream_set_seq(struct stream *s, struct str seq);
 void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by);
 void stream_set_producer(struct stream *s, const struct producer_claim *claim);
 
-/* Makes it a fork, as was asked for, that begins here; its source is told by stream_join, when it is
- * known from where on the stream can be read. */
+/* Makes it a fork, as was asked for, that begins here; its source is told by stream_join, when it
+ * is known from where on the stream can be read. */
 void stream_set_fork(struct stream *s, const struct stream_config *config, uint64_t at,
                      uint64_t events);
 void stream_join(struct stream *s, struct stream *source);

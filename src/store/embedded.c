@@ -237,9 +237,11 @@ static void look_up_fork(struct embedded *e, struct store_write *w, const struct
 }
 
 /* The batch without which the answer could have been another. */
-static uint64_t batch_behind(const struct embedded *e, const struct stream *s, int err)
+static uint64_t batch_behind(const struct embedded *e, const struct judgement *j, int err)
 {
-    uint64_t batch = s != NULL ? s->last_batch : e->removed_batch;
+    uint64_t batch = j->stream != NULL ? j->stream->last_batch : e->removed_batch;
+    if (j->source != NULL && j->source->last_batch > batch)
+        batch = j->source->last_batch;
     return err == ERR_VERSION && e->docs_batch > batch ? e->docs_batch : batch;
 }
 
@@ -266,7 +268,7 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
         stream_touch(&e->catalog, j.stream);
     w->call.result = v > 0 ? 0 : v;
     w->call.finish = finish_write;
-    embedded_finish_after(e, &w->call, j.stream, batch_behind(e, j.stream, v));
+    embedded_finish_after(e, &w->call, j.stream, batch_behind(e, &j, v));
 }
 
 static void run_write(struct task *t)
@@ -372,7 +374,7 @@ static void run_remove(struct task *t)
         err = check_room(e, 64, false);
     if (stall(e, &r->call, err))
         return;
-    uint64_t batch = batch_behind(e, NULL, err);
+    uint64_t batch = e->removed_batch;
     if (err == 0) {
         s->pins++;
         catalog_remove(&e->catalog, s);
@@ -386,22 +388,81 @@ static void run_remove(struct task *t)
 
 /* ---- the others ---- */
 
+static void finish_stat(struct store_call *c)
+{
+    struct store_stat *st = container_of(c, struct store_stat, call);
+    st->done(st, c->result);
+}
+
+static bool stall_unrecorded(struct embedded *e, struct store_call *c)
+{
+    return e->unrecorded.n > 0 && stall(e, c, journal_room(e->journal, 64));
+}
+
+void embedded_tell_absence(struct embedded *e, struct store_call *c, int err)
+{
+    if (stall_unrecorded(e, c))
+        return;
+    c->result = err;
+    embedded_finish_after(e, c, NULL, e->removed_batch);
+}
+
 static void run_stat(struct task *t)
 {
     struct store_stat *st = container_of(t, struct store_stat, call.task);
+    struct embedded *e = embedded_of(st->call.store);
     struct stream *s;
-    int err = catalog_find(&embedded_of(st->call.store)->catalog, st->name, &s);
+    st->call.finish = finish_stat;
+    int err = catalog_find(&e->catalog, st->name, &s);
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;
-    if (err == 0)
-        st->info = stream_info_of(s);
-    st->done(st, err);
+    if (err != 0) {
+        embedded_tell_absence(e, &st->call, err);
+        return;
+    }
+    st->info = stream_info_of(s);
+    st->done(st, 0);
+}
+
+static void finish_list(struct store_call *c)
+{
+    struct store_list *l = container_of(c, struct store_list, call);
+    struct store_row *rows = l->rows;
+    l->done(l, c->result);
+    free(rows);
+}
+
+/* Streams may change and go while the answer waits: it gets texts of its own. */
+static void keep_names(struct store_list *l)
+{
+    size_t n = l->n_rows * sizeof *l->rows;
+    for (size_t i = 0; i < l->n_rows; i++)
+        n += l->rows[i].name.n + l->rows[i].info.content_type.n;
+    l->rows = mem_realloc(l->rows, n + 1);
+    char *to = (char *)(l->rows + l->n_rows);
+    for (size_t i = 0; i < l->n_rows; i++) {
+        struct str *texts[] = {&l->rows[i].name, &l->rows[i].info.content_type};
+        for (size_t k = 0; k < 2; k++) {
+            *texts[k] = str_of(memcpy(to, texts[k]->p, texts[k]->n), texts[k]->n);
+            to += texts[k]->n;
+        }
+    }
 }
 
 static void run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
-    catalog_list(&embedded_of(l->call.store)->catalog, l);
+    struct embedded *e = embedded_of(l->call.store);
+    l->call.finish = finish_list;
+    catalog_find_list(&e->catalog, l);
+    if (stall_unrecorded(e, &l->call)) {
+        free(l->rows);
+        return;
+    }
+    if (e->removed_batch > journal_durable(e->journal))
+        keep_names(l);
+    l->call.result = 0;
+    embedded_finish_after(e, &l->call, NULL, e->removed_batch);
 }
 
 static void finish_docs(struct store_call *c)
@@ -650,10 +711,8 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
                             const struct embedded_config *config, char *why, size_t size)
 {
     struct embedded *e = mem_zalloc(sizeof *e);
-    e->store = (struct store){.ops = &ops,
-                              .sched = sched,
-                              .retain = config->retain,
-                              .fork_depth = STORE_FORK_DEPTH};
+    e->store = (struct store){
+        .ops = &ops, .sched = sched, .retain = config->retain, .fork_depth = STORE_FORK_DEPTH};
     e->vfs = vfs;
     e->lanes = *lanes;
     e->config = *config;

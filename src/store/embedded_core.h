@@ -52,9 +52,9 @@ struct embedded {
     struct index_meta meta;
     uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
     uint64_t reserve_bytes;
-    bool untidy;        /* the last checkpoint has left something to do */
-    uint64_t rewritten; /* blocks that have been moved out of old segments */
-    uint32_t reads;     /* under way */
+    bool untidy;           /* the last checkpoint has left something to do */
+    uint64_t rewritten;    /* blocks that have been moved out of old segments */
+    uint32_t reads;        /* under way */
     struct map *replaying; /* streams by life, while the store is being opened */
     bool retrying, stopping, rested_last, journal_stopping, told_failure;
     struct task stop;
@@ -91,6 +91,10 @@ uint64_t embedded_put_record(struct embedded *e);
  * stream until then; NULL: none. */
 void embedded_finish_after(struct embedded *e, struct store_call *c, struct stream *s,
                            uint64_t batch);
+
+/* The answer is that something is not there: it is given when the removes that it may come from are
+ * durable, expiry included. Until those have found room in the journal the call is run again. */
+void embedded_tell_absence(struct embedded *e, struct store_call *c, int err);
 
 /* Room in the journal that data leaves for deletes. */
 size_t embedded_reserve(const struct embedded *e);

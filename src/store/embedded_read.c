@@ -212,9 +212,9 @@ static void read_on(const struct stream *s, struct store_read *r)
     if (s->removed || s->deleted || r->next >= r->info.tail || had >= r->max_bytes ||
         r->n_slices == READ_SLICES || !stream_holds(s, r->next))
         return;
-    r->n_slices += stream_read_held(s, r->next, r->info.tail, r->max_bytes - had,
-                                    r->slices + r->n_slices, READ_SLICES - r->n_slices, &r->next,
-                                    &r->last);
+    r->n_slices +=
+        stream_read_held(s, r->next, r->info.tail, r->max_bytes - had, r->slices + r->n_slices,
+                         READ_SLICES - r->n_slices, &r->next, &r->last);
 }
 
 static void on_read_loaded(struct load *l)
@@ -235,7 +235,10 @@ static void on_read_loaded(struct load *l)
             break;
     if (err == 0)
         read_on(s, r);
-    r->done(r, err);
+    if (err == ERR_NOT_FOUND || err == ERR_DELETED)
+        embedded_tell_absence(l->embedded, &r->call, err);
+    else
+        r->done(r, err);
     stream_unpin(s);
 }
 
@@ -247,8 +250,7 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
     while (r->n_slices < READ_SLICES) {
         uint64_t held = stream_span(s, r->next).owner->tape.first;
         struct origin writer = stream_writer(s, r->next);
-        struct chunk *c =
-            r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
+        struct chunk *c = r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
         if (c == NULL)
             break;
         uint64_t end = chunk_end(c);
@@ -284,6 +286,12 @@ static void read_rested(struct embedded *e, struct stream *s, struct store_read 
     load_rested(e, s, r, run_load);
 }
 
+static void finish_read(struct store_call *c)
+{
+    struct store_read *r = container_of(c, struct store_read, call);
+    r->done(r, c->result);
+}
+
 static void run_read(struct task *t)
 {
     struct store_read *r = container_of(t, struct store_read, call.task);
@@ -293,7 +301,7 @@ static void run_read(struct task *t)
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;
     if (err != 0) {
-        r->done(r, err);
+        embedded_tell_absence(e, &r->call, err);
         return;
     }
     r->info = stream_info_of(s);
@@ -329,6 +337,8 @@ void embedded_read(struct store *s, struct store_read *r)
 {
     r->n_slices = 0;
     r->call.store = s;
+    r->call.stream = NULL;
+    r->call.finish = finish_read;
     task_init(&r->call.task, run_read);
     sched_post(s->sched, &r->call.task);
 }
