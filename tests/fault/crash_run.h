@@ -91,6 +91,7 @@ struct op {
     uint64_t judged_at; /* the store had made so many changes */
     uint64_t changed_at;
     bool applied, acked, done;
+    bool told; /* somebody else was answered by it */
     bool kept; /* freed by who started it */
     int err;
 };
@@ -415,10 +416,32 @@ static void check_seen(struct run *r, const struct store_read *read)
         blame(r, "a reader is shown less than he is told");
 }
 
+/* Who was told that a stream is gone must not find it again: the remove has to stay. */
+static void note_told(struct run *r, struct str name)
+{
+    struct op *last = NULL;
+    list_each (l, &r->changes) {
+        struct op *op = list_item(l, struct op, change);
+        if (op->kind == OP_REMOVE && str_eq(op->u.remove.name, name))
+            last = op;
+    }
+    if (last != NULL)
+        last->told = true;
+}
+
+/* It found nothing, by a remove that will not become durable. */
+static bool is_hidden(struct run *r, const struct store_read *read)
+{
+    return embedded_error(r->store) != 0 && read->info.life == 0;
+}
+
 static void check_read_error(struct run *r, const struct store_read *read, int err)
 {
     const struct oracle_stream *s = oracle_find(&r->oracle, read->name);
-    if (err == ERR_NOT_FOUND || err == ERR_DELETED || (err == ERR_IO && simfs_is_off(r->fs)))
+    if (s != NULL && (err == ERR_NOT_FOUND || err == ERR_DELETED))
+        note_told(r, read->name);
+    if (err == ERR_NOT_FOUND || err == ERR_DELETED ||
+        (err == ERR_IO && (simfs_is_off(r->fs) || is_hidden(r, read))))
         return;
     if (err == ERR_GAP &&
         (s == NULL || s->life != read->at.life || read->gap.reason != GAP_UNKNOWN))

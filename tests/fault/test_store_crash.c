@@ -55,7 +55,8 @@ static size_t last_acknowledged(const struct run *r)
     size_t n = 0, at = 0;
     list_each (l, (struct link *)&r->changes) {
         at++;
-        if (list_item(l, struct op, change)->acked)
+        const struct op *op = list_item(l, struct op, change);
+        if (op->acked || op->told)
             n = at;
     }
     return n;
