@@ -10,6 +10,7 @@ import { DefaultChatTransport, readUIMessageStream } from "ai";
 import OpenAI from "openai";
 import { eventsOf, wholeText, wireOf } from "./lib/backend-plan.mjs";
 import { defer } from "./lib/defer.mjs";
+import { H2 } from "./lib/h2.mjs";
 import { assertEvents, expected, mint, PATH, read, startGateway } from "./lib/gateway.mjs";
 import { startRedis } from "./lib/redis.mjs";
 import { openSse } from "./lib/sse.mjs";
@@ -260,6 +261,28 @@ for (const [what, taking] of [
         assert.equal(late.named("gap").gap.reason, "trimmed");
         assertEvents(late.events, plan, Number(late.events[0].id));
     });
+
+test("on one HTTP/2 connection the stream that is not read is reset, and the other is whole", async (t) => {
+    const gateway = await startGateway(t, { flags: ["--write-timeout", "1s"] });
+    const plan = { name: "h2", tokens: 512, pad: 8 * 1024, gates: [1] };
+    const h2 = new H2(t, gateway.server);
+    await new Promise((resolve) => h2.session.once("connect", resolve));
+    h2.session.setLocalWindowSize(MIB);
+    const ask = () =>
+        h2.open("POST", PATH, { headers: joining("h2"), body: asking(plan) });
+    const good = ask();
+    await until(() => good.text.includes("id: 1\n"), "the first event");
+    const bad = ask();
+    await until(() => bad.text.includes("id: 1\n"), "the other's first event");
+    bad.stream.pause();
+    await gateway.backend.go("h2");
+    assert.equal(await within(good.done, "all of it", 60_000), 0);
+    const ids = [...good.text.matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id));
+    assert.deepEqual(ids, expected(plan).map(({ id }) => Number(id)));
+    assert.equal(await gateway.metric("assist_sse_reader_cut_total"), 1);
+    bad.stream.resume();
+    assert.notEqual(await within(bad.done, "the reset"), 0);
+});
 
 test("a stop does not wait for who does not read", async (t) => {
     const gateway = await startGateway(t, { flags: ["--write-timeout", "1h"] });
