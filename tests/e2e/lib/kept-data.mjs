@@ -9,7 +9,7 @@ import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { defer } from "./defer.mjs";
-import { open, PATH, read, SECRET } from "./gateway.mjs";
+import { mint, open, PATH, read, SECRET, unpack } from "./gateway.mjs";
 import { SERVICES } from "./session-schema.mjs";
 import { Peer, Session } from "./session.mjs";
 import { tempFolder } from "./temp.mjs";
@@ -264,11 +264,12 @@ export async function trySession(t, server, { key, secret }, at) {
     call.cancel();
 }
 
-/** The key leads to the first answer, and its token resumes it; nobody is asked. */
+/** The key leads to the first answer, and its token, with a new time, resumes it; nobody is asked. */
 export async function tryGeneration(t, server, { token }) {
     const texts = ({ events }) => events.map(({ data }) => JSON.parse(data).text);
     assert.deepEqual(texts(await read(await post(t, server))), WORDS);
-    const seen = { "X-Resume-Token": token, "Last-Event-ID": "1" };
+    const fresh = mint({ ...unpack(token), expiresAt: Date.now() + 60_000 });
+    const seen = { "X-Resume-Token": fresh, "Last-Event-ID": "1" };
     const resumed = await open(t, server, "POST", `${PATH}/resume`, seen);
     assert.deepEqual(texts(await read(resumed)), WORDS.slice(1));
 }
