@@ -297,8 +297,9 @@ kills-client: all examples
 # Redis killed under two servers, stopped, and cut off; sessions and answers that go from one server to the other.
 kills-redis: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) TIDEMARK_REDIS_KILLS=20 \
-	    TIDEMARK_REDIS_STALL_MS=10000 TIDEMARK_REDIS_CUTS=500 TIDEMARK_MOVES=200 node --test --test-reporter=spec \
-	    --test-concurrency=1 redis.test.mjs redis-netns.test.mjs redis-chaos.test.mjs redis-processes.test.mjs
+	    TIDEMARK_REDIS_STALL_MS=10000 TIDEMARK_REDIS_STALLS=full TIDEMARK_REDIS_CUTS=500 TIDEMARK_MOVES=200 node --test \
+	    --test-reporter=spec --test-concurrency=1 redis.test.mjs redis-netns.test.mjs redis-stall.test.mjs redis-chaos.test.mjs \
+	    redis-processes.test.mjs
 
 # Sessions whose connections are cut at every turn, with full counts.
 chaos: all

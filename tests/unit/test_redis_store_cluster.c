@@ -167,6 +167,44 @@ static void test_documents_of_other_slots(void **state)
     expect_docs(p, "doc/", 0);
 }
 
+/* The first try got no further than the stream, or than some of the documents: the same write does
+ * the rest, and what is written is not taken for somebody else's. */
+static void test_the_same_write_again(void **state)
+{
+    struct place *p = place;
+    struct doc_put docs[] = {{.key = STR("doc/1"), .value = STR("1")},
+                             {.key = STR("doc/2"), .value = STR("2")},
+                             {.key = STR("doc/3"), .value = STR("3")}};
+    for (size_t done = 0; done <= 3; done++) {
+        char name[] = "again 0";
+        name[6] = (char)('0' + done);
+        struct store_write w = {.name = str_of_cstr(name),
+                                .create = &plain,
+                                .docs = docs,
+                                .n_docs = done,
+                                .claim = {.id = STR("me"), .epoch = 1}};
+        assert_int_equal(do_write(p, p->a, &w), 0);
+        w.n_docs = 3;
+        w.again = true;
+        assert_int_equal(do_write(p, p->a, &w), 0);
+        assert_true(w.created);
+        expect_docs(p, "doc/", 3);
+        w.docs = &(struct doc_put){.key = STR("doc/2"), .value = STR("another's")};
+        w.n_docs = 1;
+        w.claim.epoch = 2;
+        w.name = STR("other");
+        assert_int_equal(do_write(p, p->a, &w), ERR_VERSION);
+        struct waited put = {.u.put = {.n_docs = 3, .done = on_put}};
+        struct doc_put gone[3];
+        for (size_t i = 0; i < 3; i++)
+            gone[i] = (struct doc_put){.key = docs[i].key, .expect_version = DOC_NEXT(0)};
+        put.u.put.docs = gone;
+        store_put(p->a, &put.u.put);
+        turn_until(p, &put.done);
+        assert_int_equal(put.err, 0);
+    }
+}
+
 /* Two at once, of one name: one of them is made. */
 static void test_forks_made_at_once(void **state)
 {
@@ -202,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_forks_wake_the_other_process),
         cmocka_unit_test(test_all_streams_are_heard_of),
         cmocka_unit_test(test_documents_of_other_slots),
+        cmocka_unit_test(test_the_same_write_again),
         cmocka_unit_test(test_forks_made_at_once),
     };
     signal(SIGPIPE, SIG_IGN);
