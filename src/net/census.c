@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define DEPTH_MAX                                                                                  \
@@ -75,6 +76,23 @@ static struct census_group *group_of(struct census_group *groups, size_t n, cons
     return NULL;
 }
 
+static uint64_t own_memory_max(void)
+{
+    struct rlimit own;
+    return getrlimit(RLIMIT_AS, &own) == 0 ? own.rlim_max : RLIM_INFINITY;
+}
+
+uint64_t census_memory(uint64_t asked)
+{
+    uint64_t own = own_memory_max();
+    return asked < own ? asked : own - 1;
+}
+
+bool census_is_contained(pid_t pid)
+{
+    return process_is_unprivileged(pid) && process_memory_max(pid) < own_memory_max();
+}
+
 static void count(struct census_group *g, const struct process *p)
 {
     g->processes += !p->ended;
@@ -92,7 +110,7 @@ void census_take(struct census_group *groups, size_t n)
         struct census_group *g = group_of(groups, n, p, root);
         if (g != NULL)
             count(g, p);
-        else if (process_is_unprivileged(p->pid)) /* others who came to us are not of ours */
+        else if (census_is_contained(p->pid))
             for (size_t k = 0; k < n; k++)
                 count(&groups[k], p);
     }

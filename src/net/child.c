@@ -186,14 +186,13 @@ static bool is_first(const struct children *all, pid_t pid)
 }
 
 /* One that came to us as an orphan: of this child, or of one that has hidden whose it is. Others
- * who came to us, as they do to the first process of a container, are none of our business: they
- * may gain privileges. */
+ * who came to us, as they do to the first process of a container, are none of our business. */
 static bool is_adrift(const struct child *c, const struct process *p, struct str mark)
 {
     if (p->parent != getpid() || is_first(c->all, p->pid))
         return false;
     const struct child *owner = owner_of(c->all, mark);
-    return owner != NULL ? owner == c : process_is_unprivileged(p->pid);
+    return owner != NULL ? owner == c : census_is_contained(p->pid);
 }
 
 static bool may_be_of(const struct child *c, const struct process *p)
@@ -665,7 +664,7 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
                        .in = -1,
                        .out = -1,
                        .err = -1,
-                       .max_memory = setup->max_memory,
+                       .max_memory = census_memory(setup->max_memory),
                        .max_cpu_s = setup->max_cpu_ms > 0 ? setup->max_cpu_ms / SECOND_MS + 2 : 0};
     uint64_t tasks = setup->max_processes > 0 ? census_tasks() : 0;
     if (tasks > 0)

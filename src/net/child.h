@@ -10,8 +10,9 @@
  * When it ends, or is ended, so does everything that it started: its session, and what has left
  * that. For the latter the process makes itself the one that orphans come to (a subreaper), and
  * looks among its children for those that it did not start: each is started with a mark in its
- * environment, and one with the mark of none that runs is taken for set adrift as well. So there is
- * one `struct children` in a process, and whoever uses it starts no processes in other ways.
+ * environment, and one with the mark of none that runs is taken for set adrift as well, if it has
+ * the bounds that all of ours have and cannot shed (census_is_contained). So there is one `struct
+ * children` in a process, and whoever uses it starts no processes in other ways.
  *
  * Each process has its limit of CPU time, and a limit of the user's processes keeps one that forks
  * without end from taking more than there are on the machine at present, and as many as it may

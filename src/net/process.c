@@ -63,3 +63,15 @@ bool process_is_unprivileged(pid_t pid)
     read_file(pid, "status", text, sizeof text);
     return strstr(text, "\nNoNewPrivs:\t1") != NULL;
 }
+
+/* `Max address space SOFT HARD bytes`, where both are numbers or `unlimited` */
+uint64_t process_memory_max(pid_t pid)
+{
+    static const char name[] = "\nMax address space";
+    char text[TEXT_MAX];
+    unsigned long long hard;
+    read_file(pid, "limits", text, sizeof text);
+    const char *line = strstr(text, name);
+    bool bound = line != NULL && sscanf(line + sizeof name - 1, "%*s %llu", &hard) == 1;
+    return bound ? hard : UINT64_MAX;
+}

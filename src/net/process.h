@@ -27,4 +27,8 @@ void process_env(pid_t pid, struct str beginning, char *out, size_t size);
 /* Whether it and all it starts can gain no privileges (no_new_privs). */
 bool process_is_unprivileged(pid_t pid);
 
+/* The address space that it and all it starts may ever have, in bytes (the hard RLIMIT_AS).
+ * UINT64_MAX: no bound, or we are not told. */
+uint64_t process_memory_max(pid_t pid);
+
 #endif

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -698,6 +699,29 @@ static void test_others_daemons_stay(void **state)
     deinit(&two);
 }
 
+/* One that came to us otherwise, as the daemons of a container come to its first process, is not
+ * ours to end or to count, though it cannot gain privileges either: all of the container cannot. */
+static void test_strangers_stay(void **state)
+{
+    struct world *w = *state;
+    struct program p = {.max_processes = 1, .max_cpu_ms = 60000};
+    pid_t stranger = fork();
+    if (stranger == 0) {
+        setsid();
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        tell_pid(w->pids);
+        sleep(1000);
+        _exit(0);
+    }
+    wait_for_pids(w, 1);
+    run(w, &p, "exec sleep 0.6"); /* a census or two */
+    assert_int_equal(p.end.status, 0);
+    assert_true(is_running(stranger));
+    kill(stranger, SIGKILL);
+    assert_int_equal(waitpid(stranger, NULL, 0), stranger);
+    deinit(&p);
+}
+
 static void test_memory(void **state)
 {
     struct world *w = *state;
@@ -796,6 +820,7 @@ int main(int argc, char **argv)
         TEST(test_daemon_runs_ahead),
         TEST(test_ignored_children),
         TEST(test_others_daemons_stay),
+        TEST(test_strangers_stay),
         TEST(test_memory),
         TEST(test_output_after_closing),
         TEST(test_all_are_cancelled_at_the_end),
