@@ -32,5 +32,8 @@ static const struct option_row rows[] = {
     {ROW("max-append", OPTION_SIZE, max_append_bytes), .fallback = "1m", .value = "SIZE",
      .min = KIB, .max = LOG_LINE_MAX,
      .help = "The largest body of one append; a larger one is answered 413."},
+    {ROW("key-lifetime", OPTION_DURATION, key_lifetime_ms), .fallback = "24h", .value = "TIME",
+     .min = SECOND_MS, .max = 365 * DAY_MS,
+     .help = "How long an idempotency key stands for the append that it came with."},
 };
 const struct options log_options = {rows, sizeof rows / sizeof *rows};

@@ -10,6 +10,7 @@ struct log_config {
     char *path; /* its file, which need not be there */
     bool read_only;
     uint64_t max_append_bytes;
+    uint64_t key_lifetime_ms; /* of an idempotency key */
 };
 
 extern const struct options log_options;

@@ -7,7 +7,7 @@
 #include "surface/logs.h"
 
 int log_host_init(struct log_host *h, const struct config *config, struct loop *loop,
-                  struct http *http)
+                  struct http *http, struct metrics *metrics, const struct trace *trace)
 {
     *h = (struct log_host){NULL, NULL};
     if (config->logs.n == 0)
@@ -22,7 +22,9 @@ int log_host_init(struct log_host *h, const struct config *config, struct loop *
                                             .long_poll_ms = config->long_poll_timeout_ms,
                                             .heartbeat_ms = config->heartbeat_ms,
                                             .sse_lifetime_ms = config->sse_lifetime_ms,
-                                            .sse_retry_ms = config->sse_retry_ms});
+                                            .sse_retry_ms = config->sse_retry_ms,
+                                            .metrics = metrics,
+                                            .trace = trace});
     logs_mount(h->logs, http);
     return 0;
 }

@@ -8,6 +8,8 @@ struct http;
 struct lane;
 struct logs;
 struct loop;
+struct metrics;
+struct trace;
 
 struct log_host {
     struct lane *lane; /* NULL: no logs are configured */
@@ -16,7 +18,7 @@ struct log_host {
 
 /* 0, or ERR_IO: no thread could be had. Then there is nothing to stop. */
 int log_host_init(struct log_host *h, const struct config *config, struct loop *loop,
-                  struct http *http);
+                  struct http *http, struct metrics *metrics, const struct trace *trace);
 
 /* Other times for readers that come from now on. */
 void log_host_tune(struct log_host *h, const struct config *config);

@@ -379,7 +379,7 @@ static void init_watch(struct server *s)
 
 static int init_logs(struct server *s)
 {
-    int err = log_host_init(&s->logs, s->config, &s->loop, &s->http);
+    int err = log_host_init(&s->logs, s->config, &s->loop, &s->http, &s->metrics, s->trace);
     if (err != 0)
         trace(s->trace, LOGS_FAILED, TRACE_STR("error", STR("no thread for their files")));
     return err;

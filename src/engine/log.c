@@ -4,8 +4,10 @@
  * Writers that know nothing of us append without our lock, so every step has to be right whatever
  * they do between any two of our calls, as long as each of their writes is whole lines. */
 #include "engine/log.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "engine/log_keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -490,13 +492,187 @@ static int append_locked(struct log_append *a, int fd, const struct stat *st)
     return 0;
 }
 
+/* ---- appending once ---- */
+
+#define KEYED_MAX (16 * 1024 * 1024) /* bytes of one append that an intent may speak of */
+
+/* Looks for the lines of an intent at `at`. 0: they stand there. 1: they do, but the first is
+ * joined to what somebody has left unfinished. */
+static int stand_at(int fd, const struct log_note *n, uint64_t at, char *room)
+{
+    size_t length = (size_t)(n->next - n->start), got;
+    uint8_t digest[SHA256_SIZE];
+    int err = read_at(fd, at, room, length, &got);
+    if (err != 0)
+        return err;
+    sha256(str_of(room, got), digest);
+    if (got < length || memcmp(digest, n->body, sizeof digest) != 0)
+        return ERR_NOT_FOUND;
+    return is_joined(fd, &(struct piece){.from = (off_t)at});
+}
+
+/* The same in the whole file from n->start on. A single line that is joined is as good as none. */
+static int find_lines(int fd, const struct log_note *n, uint64_t *at)
+{
+    char *piece = mem_alloc(LOG_STEP), *room = mem_alloc((size_t)(n->next - n->start));
+    int found = ERR_NOT_FOUND;
+    uint64_t from = n->start;
+    for (size_t got = LOG_STEP; got == LOG_STEP && found == ERR_NOT_FOUND; from += got) {
+        int err = read_at(fd, from, piece, LOG_STEP, &got);
+        if (err != 0) {
+            found = err;
+            break;
+        }
+        struct str rest = str_of(piece, got);
+        const char *end;
+        while (found == ERR_NOT_FOUND && (end = memchr(rest.p, '\n', rest.n)) != NULL) {
+            uint64_t next = from + (uint64_t)(end + 1 - piece);
+            rest = str_skip(rest, (size_t)(end + 1 - rest.p));
+            if (next - n->start < n->first)
+                continue;
+            *at = next - n->first;
+            found = stand_at(fd, n, *at, room);
+            if (found == 1 && n->first == n->next - n->start)
+                found = ERR_NOT_FOUND;
+        }
+    }
+    free(piece);
+    free(room);
+    return found;
+}
+
+/* The lines stand at `at`, the first of them joined and so spoilt: it is appended behind them once
+ * more, unless it was already. *next: the cursor behind it. */
+static int mend_joined(int fd, const struct log_note *n, uint64_t at, uint64_t *next)
+{
+    char *first = mem_alloc(n->first);
+    size_t got;
+    struct piece wrote;
+    struct log_note alone = {.start = at + (n->next - n->start), .first = n->first};
+    alone.next = alone.start + n->first;
+    int err = read_at(fd, at, first, n->first, &got);
+    if (err == 0) {
+        sha256(str_of(first, got), alone.body);
+        err = find_lines(fd, &alone, next);
+    }
+    if (err == 0)
+        *next += n->first;
+    if (err == ERR_NOT_FOUND) {
+        err = write_lines(fd, true, str_of(first, got), &wrote);
+        *next = (uint64_t)wrote.to;
+    }
+    free(first);
+    return err;
+}
+
+static bool is_of_file(const struct log_note *n, const struct log_id *now)
+{
+    uint64_t length = n->next - n->start;
+    return n->id.inode == now->inode && (n->id.head == 0 || n->id.head == now->head) &&
+           n->next > n->start && length <= KEYED_MAX && n->first <= length;
+}
+
+/* Sees what came of an intent: its lines are in the file, on the disk, and noted; or it is
+ * forgotten. Lines that went to a file that is there no more are not in the log. */
+static int settle(struct log_append *a, struct log_keys *keys, struct log_note *intent, int fd,
+                  const struct stat *st)
+{
+    struct log_note n = *intent;
+    uint64_t at = 0;
+    int err = id_of(fd, st, &n.id);
+    if (err == 0)
+        err = is_of_file(intent, &n.id) ? find_lines(fd, intent, &at) : ERR_NOT_FOUND;
+    if (err == ERR_NOT_FOUND)
+        return log_keys_forget(keys, intent);
+    n.start = at;
+    n.next = at + (intent->next - intent->start);
+    if (err == 1) {
+        n.start += n.first;
+        err = mend_joined(fd, intent, at, &n.next);
+    }
+    if (err == 0 && fdatasync(fd) != 0)
+        err = err_of(errno);
+    return err != 0 ? err : log_keys_put(keys, &n, a->key_lifetime_ms, n.at_ms, &a->key_dropped);
+}
+
+static int settle_all(struct log_append *a, struct log_keys *keys, int fd, const struct stat *st)
+{
+    int err = 0;
+    for (int i = 0; err == 0 && i < LOG_KEYS_INTENTS; i++) {
+        struct log_note *intent = log_keys_open_intent(keys);
+        if (intent != NULL)
+            err = settle(a, keys, intent, fd, st);
+    }
+    return err;
+}
+
+static int intend(struct log_append *a, struct log_keys *keys, int fd, struct log_note *n)
+{
+    struct stat st;
+    int err = keys->made ? sync_folder(a->log->path) : 0;
+    if (err == 0)
+        err = stat_file(fd, &st);
+    if (err == 0)
+        err = id_of(fd, &st, &n->id);
+    n->start = (uint64_t)st.st_size;
+    n->next = n->start + a->lines.n;
+    n->first = (uint32_t)first_line(a->lines).n;
+    return err != 0 ? err : log_keys_intend(keys, n);
+}
+
+static int append_keyed(struct log_append *a, struct log_keys *keys, int fd, const struct stat *st)
+{
+    struct log_note n = {.at_ms = clock_wall_ms()}, known;
+    sha256(a->key, n.key);
+    sha256(a->lines, n.body);
+    int err = log_keys_find(keys, n.key, a->key_lifetime_ms, n.at_ms, &known);
+    if (err == 0) {
+        a->repeated = true;
+        a->start = known.start;
+        a->next = known.next;
+        a->id = known.id;
+        return memcmp(known.body, n.body, sizeof n.body) == 0 ? 0 : ERR_EXISTS;
+    }
+    if (err == ERR_NOT_FOUND)
+        err = intend(a, keys, fd, &n);
+    if (err != 0)
+        return err;
+    err = append_locked(a, fd, st);
+    if (err != 0) {
+        (void)settle_all(a, keys, fd, st); /* or the next append does */
+        return err;
+    }
+    n.start = a->start;
+    n.next = a->next;
+    n.id = a->id;
+    /* Without this note the intent tells as much. */
+    (void)log_keys_put(keys, &n, a->key_lifetime_ms, n.at_ms, &a->key_dropped);
+    return 0;
+}
+
+/* What keys are for does not stop an append without one. */
+static int append_with_keys(struct log_append *a, int fd, const struct stat *st)
+{
+    bool keyed = a->key.n > 0;
+    struct log_keys keys;
+    int err = log_keys_open(&keys, a->log->path, keyed);
+    if (err == 0)
+        err = settle_all(a, &keys, fd, st);
+    if (!keyed)
+        err = append_locked(a, fd, st);
+    else if (err == 0)
+        err = append_keyed(a, &keys, fd, st);
+    log_keys_close(&keys);
+    return err;
+}
+
 static int append(struct log_append *a)
 {
     struct stat st;
     int fd = -1, err = open_locked(a->log->path, &fd, &st);
     if (err != 0)
         return err;
-    err = append_locked(a, fd, &st);
+    err = append_with_keys(a, fd, &st);
     close(fd); /* and the lock is free */
     return err;
 }

@@ -67,13 +67,18 @@ void log_read(struct log_read *r);
  * closed off first; if that comes at the very moment of writing and spoils the first line, that one
  * is appended once more, behind the others. The file and its folders are made if need be (0600,
  * 0700). 0: it is on the disk. Errors: FULL, IO, BUSY (somebody held the file's lock all the time);
- * then the lines have been taken back, unless somebody has appended behind them meanwhile. */
+ * then the lines have been taken back, unless somebody has appended behind them meanwhile. With a
+ * key also EXISTS (it was used for other lines) and CORRUPT (what should be its file is none). */
 struct log_append {
     struct log *log;
     struct str lines;
+    struct str key; /* empty: none. Lines under one are appended once: log_keys.h */
+    uint64_t key_lifetime_ms;
     /* out */
     uint64_t start, next; /* cursors; the lines are between them */
     struct log_id id;
+    bool repeated;    /* they had been appended before; the cursors and the id are of then */
+    bool key_dropped; /* another key was forgotten before its time, to make room */
     void (*done)(struct log_append *a, int err);
     struct job job; /* private, as what follows */
     int err;

@@ -9,6 +9,7 @@
 #include "net/file_watch.h"
 #include "net/loop.h"
 #include "surface/logs_core.h"
+#include "telemetry/trace.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ void logs_put_identity(struct exchange *x, const struct log_id *id)
 
 /* ---- POST ---- */
 
+#define KEY_MAX 255
+
 struct append_request {
     struct log_append append;
     struct log_entry *entry;
@@ -43,14 +46,32 @@ struct append_request {
     struct buf lines;
 };
 
+/* What is forgotten before its time is told. */
+static void count_dropped(struct log_entry *e)
+{
+    counter_inc(&e->logs->keys_dropped);
+    if (!e->keys_full)
+        trace(e->logs->setup.trace, LOG_KEYS_FULL, TRACE_STR("log", str_of_cstr(e->config->name)));
+    e->keys_full = true;
+}
+
 static void on_appended(struct log_append *a, int err)
 {
     struct append_request *r = container_of(a, struct append_request, append);
     struct logs *l = r->entry->logs;
     struct exchange *x = r->x;
-    if (err != 0) {
+    if (a->key_dropped)
+        count_dropped(r->entry);
+    if (err == ERR_EXISTS) {
+        exchange_problem(x, 422, STR("KEY_REUSED"),
+                         STR("This Idempotency-Key was used for another append"));
+    } else if (err == ERR_CORRUPT) {
+        exchange_problem(x, 503, STR("IO"), STR("the log's file of keys cannot be used"));
+    } else if (err != 0) {
         exchange_error(x, err);
     } else {
+        if (a->repeated)
+            exchange_header(x, STR("Idempotency-Repeated"), STR("?1"));
         logs_put_identity(x, &a->id);
         exchange_header(x, STR("Content-Type"), STR("application/json"));
         exchange_header(x, STR("Cache-Control"), STR("no-store"));
@@ -104,10 +125,19 @@ static void on_body(struct exchange *x, struct str body, int err)
             exchange_error(x, err);
         return;
     }
+    struct str key = request_header(x->request, STR("Idempotency-Key"));
+    if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
+        buf_deinit(&lines);
+        exchange_problem(x, 400, STR("INVALID_ARGUMENT"),
+                         STR("Idempotency-Key takes 1 to 255 bytes"));
+        return;
+    }
     struct append_request *r = mem_zalloc(sizeof *r);
     *r = (struct append_request){.entry = e, .x = x, .lines = lines};
     r->append.log = &e->log;
     r->append.lines = buf_str(&r->lines);
+    r->append.key = arena_dup(&x->arena, key);
+    r->append.key_lifetime_ms = e->config->key_lifetime_ms;
     r->append.done = on_appended;
     exchange_hold(x);
     logs_begin(e->logs);
@@ -168,11 +198,16 @@ void logs_mount(struct logs *l, struct http *http)
 
 /* ---- the whole ---- */
 
+static const struct metric_info keys_dropped_info = {
+    .name = "log_keys_dropped", .help = "Idempotency keys of logs forgotten before their time"};
+
 struct logs *logs_new(const struct logs_setup *setup)
 {
     struct logs *l = mem_zalloc(sizeof *l);
     l->setup = *setup;
     l->sched = &setup->loop->sched;
+    (void)metrics_add_counter(setup->metrics, STR("tidemark"), &keys_dropped_info,
+                              &l->keys_dropped);
     l->entries = mem_zalloc((setup->n_configs + 1) * sizeof *l->entries);
     for (size_t i = 0; i < setup->n_configs; i++) {
         struct log_entry *e = &l->entries[i];

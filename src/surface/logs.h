@@ -11,6 +11,8 @@ struct lane;
 struct log_config;
 struct logs;
 struct loop;
+struct metrics;
+struct trace;
 
 #define LOGS_PREFIX "/v1/log/"
 
@@ -22,6 +24,8 @@ struct logs_setup {
     size_t n_configs;
     uint64_t long_poll_ms, heartbeat_ms, sse_lifetime_ms;
     uint64_t sse_retry_ms; /* 0: left to the client */
+    struct metrics *metrics;
+    const struct trace *trace;
 };
 
 struct logs *logs_new(const struct logs_setup *setup);

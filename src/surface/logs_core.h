@@ -6,6 +6,7 @@
 #include "engine/log.h"
 #include "http/exchange.h"
 #include "surface/logs.h"
+#include "telemetry/metrics.h"
 
 struct log_entry {
     struct logs *logs;
@@ -13,6 +14,7 @@ struct log_entry {
     struct log log;
     struct link readers;      /* that follow it: struct reader */
     struct file_watch *watch; /* while there are any */
+    bool keys_full;           /* more came than are kept, and that has been said */
 };
 
 struct logs {
@@ -20,7 +22,8 @@ struct logs {
     struct sched *sched;
     struct log_entry *entries;
     size_t under_way; /* operations in the lane */
-    size_t n_large;   /* readers in the middle of a line that no single pull takes */
+    struct counter keys_dropped;
+    size_t n_large; /* readers in the middle of a line that no single pull takes */
     void (*stopped)(void *ctx);
     void *ctx;
 };

@@ -68,6 +68,9 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(POLL_ENDED, TRACE_WARN, "polling for {} has ended: {}")                                      \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(LOGS_FAILED, TRACE_ERROR, "cannot serve logs: {}")                                           \
+    X(LOG_KEYS_FULL, TRACE_WARN,                                                                   \
+      "the log {} gets more idempotency keys than are kept: the oldest are forgotten before "      \
+      "key-lifetime is over, from now on without a word")                                          \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
     X(CASCADE_REFUSED, TRACE_ERROR, "cannot set up the Cascade bridge: {}")                        \
     X(CASCADE_FOUND, TRACE_INFO, "the editor's language server is process {} at {}")               \
