@@ -182,8 +182,8 @@ static const struct option_row rows[] = {
     {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .live = true, .fallback = "0", .value = "SIZE",
      BETWEEN(0, 1024 * 1024 * GIB),
      .help = "The same by bytes; the newest event is kept whatever its size. 0 sets no bound."},
-    {ROW("retain-age", OPTION_DURATION, retain_age_ms), .live = true, .fallback = "0",
-     .value = "TIME", BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
+    {ROW("retain-age", OPTION_DURATION, retain_age_ms), .fallback = "0", .value = "TIME",
+     BETWEEN(SECOND_MS, 3650 * DAY_MS), .zero_is_off = true,
      .help = "The same by age: an event is kept for this time. 0 sets no bound."},
 
     {ROW("max-connections", OPTION_NUMBER, max_connections), .live = true, .heading = "Limits",

@@ -70,6 +70,14 @@ void reload_deinit(struct server *s)
 
 /* ---- settings ---- */
 
+static void tune(struct durable *d, const struct config *c)
+{
+    d->long_poll_ms = c->long_poll_timeout_ms;
+    d->heartbeat_ms = c->heartbeat_ms;
+    d->sse_lifetime_ms = c->sse_lifetime_ms;
+    d->sse_retry_ms = c->sse_retry_ms;
+}
+
 static void apply(struct server *s)
 {
     const struct config *c = s->config;
@@ -81,11 +89,8 @@ static void apply(struct server *s)
     limits->body_timeout_ms = c->body_timeout_ms;
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
-    s->durable.long_poll_ms = c->long_poll_timeout_ms;
-    s->durable.heartbeat_ms = c->heartbeat_ms;
-    s->durable.sse_lifetime_ms = c->sse_lifetime_ms;
-    s->durable.sse_retry_ms = s->sessions.durable.sse_retry_ms = c->sse_retry_ms;
-    s->sessions.durable.long_poll_ms = c->long_poll_timeout_ms;
+    tune(&s->durable, c);
+    tune(&s->sessions.durable, c); /* a copy of it, over what workers see */
     s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     gateway_set_times(s->gateway, c->heartbeat_ms, c->write_timeout_ms);

@@ -5,10 +5,12 @@ import { createHash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { Peer, Session } from "./lib/session.mjs";
 import { Running } from "./lib/run.mjs";
 import { binary, startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
-import { until } from "./lib/wait.mjs";
+import { until, within } from "./lib/wait.mjs";
 
 const caller = (name, token) =>
     `[caller ${name}]\ntoken-sha256 = ${createHash("sha256").update(token).digest("hex")}\ncapabilities = worker\n`;
@@ -58,10 +60,10 @@ test("settings that can change do; others need a restart, and it is said which",
     assert.deepEqual([await site.isWorker("token-1"), await site.isWorker("token-2")], [true, false]);
 
     const other = `max-connections = 200\nheartbeat = 5s\ntrace-level = debug\nretain-events = 5\n`;
-    const more = `disk-cap = 64m\n${caller("one", "token-2")}[route /r]\nupstream = http://127.0.0.1:9/\n`;
+    const more = `retain-age = 1h\ndisk-cap = 64m\n${caller("one", "token-2")}[route /r]\nupstream = http://127.0.0.1:9/\n`;
     const said = await site.reload(other + more, /needs a restart/);
     assert.match(said, /info +SIGHUP: in use now: retain-events, max-connections, heartbeat, trace-level, \[caller\]\n/);
-    assert.match(said, /warn +SIGHUP: changed, but needs a restart: disk-cap, \[route\]\n/);
+    assert.match(said, /warn +SIGHUP: changed, but needs a restart: disk-cap, retain-age, \[route\]\n/);
     assert.equal(await site.metric("connections_max"), 200);
     assert.deepEqual([await site.isWorker("token-1"), await site.isWorker("token-2")], [false, true]);
     assert.equal((await site.server.request("POST", "/r")).status, 404);
@@ -89,6 +91,19 @@ test("names and the pause of an EventSource change without a restart", async (t)
     assert.match(said, /in use now: allow-host, sse-retry\n/);
     assert.deepEqual([await status("one"), await status("two")], [421, 200]);
     assert.match(await first(), /^retry: 7\n/);
+});
+
+test("what workers read of sessions changes with the rest", async (t) => {
+    const site = await Site.start(t, `sse-lifetime = 1h\n${caller("one", "token-1")}`);
+    const session = new Session(TIDEMARK);
+    const call = new Peer(t, site.server).open(session).chunk(0, "question");
+    await call.acked(1);
+    await site.reload(`sse-lifetime = 100ms\n${caller("one", "token-1")}`, /in use now: sse-lifetime/);
+    const headers = { authorization: "Bearer token-1" };
+    const path = `sessions/${session.key}/in?offset=-1&live=sse`;
+    const read = site.server.stream("GET", path, { headers });
+    assert.equal((await within(read, "the end of the answer")).status, 200);
+    call.close();
 });
 
 test("a file with an error changes nothing, and is told", async (t) => {
