@@ -115,6 +115,8 @@ enum tm_http {
     TM_HTTP_2,
 };
 
+struct tm_request; /* see tm_options.prepare */
+
 struct tm_options {
     size_t size;
     const char *server;  /* http(s)://HOST[:PORT][/PREFIX] or unix:PATH */
@@ -139,6 +141,12 @@ struct tm_options {
     int retries;             /* 5: how often a call is tried again; producers and followers go on */
     int strict;              /* 1: a 0 is no default. See TM_OPTIONS_STRICT_INIT */
     double retry_multiplier; /* 1.5: what each wait is multiplied by for the next; at least 1 */
+    /* Called before each request goes, retries and those of followers, producers and sessions
+     * included, to add headers and parameters that change: a token, a signature, an id. It may call
+     * tm_request_* and nothing else of the library. Not 0: the request is not sent, and what it was
+     * for fails with that error (1: TM_E_CANCELLED); a session tries again later. */
+    void *prepare_ctx;
+    int (*prepare)(void *ctx, struct tm_request *r);
 };
 #define TM_OPTIONS_INIT TM_SIZED(tm_options)
 
@@ -195,6 +203,17 @@ struct tm_descriptor {
 TM_API size_t tm_descriptors(const struct tm_client *c, struct tm_descriptor *out, size_t max);
 /* In how many milliseconds tm_turn has something to do without a descriptor; TM_FOREVER. */
 TM_API int tm_deadline_ms(const struct tm_client *c);
+
+/* ---- requests: in tm_options.prepare, and there alone ---- */
+
+TM_API const char *tm_request_method(const struct tm_request *r); /* GET */
+TM_API const char *tm_request_path(const struct tm_request *r);   /* with its query */
+/* At most 16 headers; Authorization and User-Agent are sent instead of the library's.
+ * TM_E_CONFLICT: the request has one of this name, which stays. Every other error makes the request
+ * fail. */
+TM_API int tm_request_header(struct tm_request *r, const char *name, const char *value);
+/* name=value behind the query; encoded. */
+TM_API int tm_request_param(struct tm_request *r, const char *name, const char *value);
 
 /* ---- streams: single requests ----
  *
@@ -290,7 +309,8 @@ TM_API int tm_get(struct tm_client *c, const char *path, struct tm_call **out);
 TM_API int tm_post(struct tm_client *c, const char *path, const struct tm_post_options *o,
                    struct tm_call **out);
 
-/* Further headers of one call, before its first turn. */
+/* Further headers of one call, before its first turn. Host and what says how the request is to be
+ * read (Content-Length, ...) cannot be set. */
 TM_API int tm_call_header(struct tm_call *call, const char *name, const char *value);
 
 /* 1: it is over, with the error of tm_call_error (0: success). 0: not yet. */

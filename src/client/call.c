@@ -80,7 +80,7 @@ static void send_call(struct tm_call *call)
     if (err == 0)
         return;
     snprintf(call->refusal.message, sizeof call->refusal.message, "%s",
-             err == TM_E_INVALID ? "a header or the path cannot be sent" : tm_error_text(err));
+             call->request.message[0] ? call->request.message : tm_error_text(err));
     call->request.status = 0;
     end_call(call, err);
 }
@@ -412,41 +412,20 @@ int tm_post(struct tm_client *c, const char *path, const struct tm_post_options 
     return start_call(call, fill_post(call, path, &o), out);
 }
 
-/* Names are tokens of RFC 9110. */
-static bool is_name(const char *name)
-{
-    static const char also[] = "!#$%&'*+-.^_`|~";
-    if (*name == '\0')
-        return false;
-    for (; *name; name++) {
-        char low = (char)(*name | 0x20);
-        if (!(low >= 'a' && low <= 'z') && !(*name >= '0' && *name <= '9') && !strchr(also, *name))
-            return false;
-    }
-    return true;
-}
-
-static void lower(char *text)
-{
-    for (; *text; text++)
-        if (*text >= 'A' && *text <= 'Z')
-            *text |= 0x20;
-}
-
 int tm_call_header(struct tm_call *call, const char *name, const char *value)
 {
     struct tm_client *c = call->client;
     if (call->started)
         return client_fail(c, TM_E_INVALID, "the call is under way");
-    if (name == NULL || value == NULL || !is_name(name) || !stream_header_ok(value))
+    char low[HTTP_NAME_MAX + 1];
+    if (name == NULL || value == NULL || !stream_name_ok(name, low) || !stream_header_ok(value))
         return client_fail(c, TM_E_INVALID, "this cannot be a header");
     if (call->request.n_headers == HTTP_HEADERS_MAX)
         return client_fail(c, TM_E_TOO_LARGE, "too many headers");
-    char *own_name = keep_text(call, str_of_cstr(name));
+    char *own_name = keep_text(call, str_of_cstr(low));
     char *own_value = own_name ? keep_text(call, str_of_cstr(value)) : NULL;
     if (own_value == NULL)
         return nomem(c);
-    lower(own_name);
     stream_header(&call->request, str_of_cstr(own_name), str_of_cstr(own_value));
     return 0;
 }

@@ -28,6 +28,10 @@ struct http_exchange {
      */
     struct bytes text;
     size_t path_n;
+    /* By tm_options.prepare. Headers as in struct http_answer; parameters as they stand behind the
+     * path. */
+    struct bytes added, params;
+    size_t n_added, added_bytes;
     size_t text_sent, body_sent;
     bool begun; /* on its wire; nothing of it may have arrived before */
     bool heard; /* something of its answer has come */
@@ -74,6 +78,15 @@ void http2_resume(struct http_exchange *x); /* there is more of its body */
 void http2_ping(struct wire *w); /* each exchange that has asked progresses by its answer */
 
 #define HTTP_USER_AGENT "libtidemark/" TIDEMARK_VERSION
+
+/* request.c */
+int exchange_prepare(
+    struct http_exchange *x); /* asks the program; 0 or an error, with r->message */
+/* The next header that it has added, from *at == 0 on; false: that was the last. */
+bool exchange_added(const struct http_exchange *x, size_t *at, struct str *name, struct str *value);
+/* Either side has set this header, so that it need not be. */
+bool exchange_sets(const struct http_exchange *x, struct str name);
+int exchange_put_target(const struct http_exchange *x, struct bytes *to); /* 0 or TM_E_NOMEM */
 
 /* What a header may hold; names in lower case. */
 bool http_name_ok(struct str name);

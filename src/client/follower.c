@@ -84,7 +84,7 @@ static void on_go(struct task *t)
     else if (err == TM_E_NOMEM)
         out_of_memory(f);
     else
-        give_up(f, follower_complain(f, err, "the path cannot be sent"));
+        give_up(f, follower_complain(f, err, "%s", r->message));
 }
 
 static void on_retry(struct timer *t)

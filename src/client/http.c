@@ -164,6 +164,14 @@ static void on_total(struct timer *t)
                   "the request took too long");
 }
 
+static void exchange_free_unsent(struct tm_client *c, struct http_exchange *x)
+{
+    bytes_free_secret(c, &x->text);
+    bytes_free_secret(c, &x->added);
+    bytes_free_secret(c, &x->params);
+    client_free(c, x);
+}
+
 static void exchange_free(struct http_exchange *x)
 {
     struct tm_client *c = x->wire->client;
@@ -172,9 +180,8 @@ static void exchange_free(struct http_exchange *x)
     timer_stop(&x->total);
     bytes_free(c, &x->answer.head);
     bytes_free(c, &x->answer.trailers);
-    bytes_free_secret(c, &x->text);
     bytes_free_secret(c, &x->more);
-    client_free(c, x);
+    exchange_free_unsent(c, x);
 }
 
 static int prepare(struct http_exchange *x)
@@ -182,15 +189,21 @@ static int prepare(struct http_exchange *x)
     struct tm_client *c = x->r->client;
     if (x->version == HTTP_1)
         return http1_prepare(x);
-    if (bytes_put(c, &x->text, str_of_cstr(c->place.prefix)) != 0 ||
-        bytes_put(c, &x->text, x->r->path) != 0)
+    if (exchange_put_target(x, &x->text) != 0)
         return TM_E_NOMEM;
     x->path_n = x->text.n;
-    if (c->options.token == NULL)
+    if (c->options.token == NULL || exchange_sets(x, STR("authorization")))
         return 0;
-    if (bytes_put(c, &x->text, STR("Bearer ")) != 0)
+    if (bytes_put_secret(c, &x->text, STR("Bearer ")) != 0)
         return TM_E_NOMEM;
     return bytes_put_secret(c, &x->text, str_of_cstr(c->options.token));
+}
+
+static int refuse(struct http_request *r, int err, const char *why)
+{
+    if (why != r->message)
+        snprintf(r->message, sizeof(r->message), "%s", why);
+    return client_fail(r->client, err, "%s", why);
 }
 
 int http_start(struct http_request *r)
@@ -202,26 +215,29 @@ int http_start(struct http_request *r)
     r->message[0] = 0;
     r->answer = NULL;
     if (!request_ok(r) || (r->duplex && version == HTTP_1))
-        return client_fail(c, TM_E_INVALID, "this request cannot be sent");
+        return refuse(r, TM_E_INVALID, "a header or the path cannot be sent");
 
     struct http_exchange *x = client_zalloc(c, sizeof(*x));
     if (x == NULL)
-        return TM_E_NOMEM;
+        return refuse(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
     x->r = r;
     x->version = version;
     x->all = !r->duplex;
     timer_init(&x->silence, on_silence);
     timer_init(&x->total, on_total);
     struct wire *w = NULL;
-    if (prepare(x) == 0) {
+    int err = exchange_prepare(x);
+    if (err == 0)
+        err = prepare(x);
+    if (err == 0) {
         w = find_wire(c, version);
         if (w == NULL)
             w = new_wire(c, version);
     }
     if (w == NULL) {
-        bytes_free_secret(c, &x->text);
-        client_free(c, x);
-        return TM_E_NOMEM;
+        exchange_free_unsent(c, x);
+        err = err ? err : TM_E_NOMEM;
+        return refuse(r, err, r->message[0] ? r->message : tm_error_text(err));
     }
     attach(x, w);
     r->exchange = x;

@@ -19,6 +19,8 @@ struct http_header {
 };
 
 #define HTTP_HEADERS_MAX 24
+#define HTTP_ADDED_MAX   16 /* headers by tm_options.prepare */
+#define HTTP_NAME_MAX    128
 #define HTTP_HEAD_MAX    (64 * 1024) /* bytes of an answer's head */
 
 enum http_version { HTTP_ANY, HTTP_1, HTTP_2 };
@@ -27,9 +29,10 @@ enum http_version { HTTP_ANY, HTTP_1, HTTP_2 };
 struct http_request {
     /* in */
     struct tm_client *client;
-    struct str method, path; /* path with its query, behind the server's prefix */
+    struct str method, path; /* path with its query, behind the server's prefix. NUL-terminated */
     struct http_header headers[HTTP_HEADERS_MAX];
-    size_t n_headers; /* Host, Authorization, User-Agent and lengths are added */
+    size_t n_headers; /* Host, Authorization, User-Agent and lengths are added, and what the program
+                       * wants (tm_options.prepare) */
     struct str body;
     bool duplex; /* HTTP/2: more of the body comes by http_send, until http_end */
     bool live;   /* the answer may be silent for live_timeout_ms instead of request_timeout_ms */
@@ -61,7 +64,8 @@ struct http_request {
     const struct http_answer *answer; /* private */
 };
 
-/* 0, or TM_E_NOMEM, TM_E_INVALID (a header or path that cannot be sent): over() does not come. */
+/* 0, or TM_E_NOMEM, TM_E_INVALID (a header or path that cannot be sent), or what the program has
+ * refused it with: over() does not come, and `message` says why. */
 int http_start(struct http_request *r);
 
 /* More of a duplex request's body; copied. 0, TM_E_NOMEM, or TM_E_INVALID: it is over, or has been

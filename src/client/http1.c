@@ -84,19 +84,17 @@ static int put_header(struct tm_client *c, struct bytes *b, struct str name, str
     return bytes_put_secret(c, b, STR("\r\n"));
 }
 
-static int put_request_line(struct tm_client *c, struct bytes *b, const struct http_request *r)
+static int put_request_line(struct tm_client *c, struct bytes *b, const struct http_exchange *x)
 {
-    const struct str parts[] = {r->method, STR(" "), str_of_cstr(c->place.prefix), r->path,
-                                STR(" HTTP/1.1\r\n")};
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (bytes_put_secret(c, b, parts[i]) != 0)
-            return TM_E_NOMEM;
+    if (bytes_put_secret(c, b, x->r->method) != 0 || bytes_put_secret(c, b, STR(" ")) != 0 ||
+        exchange_put_target(x, b) != 0 || bytes_put_secret(c, b, STR(" HTTP/1.1\r\n")) != 0)
+        return TM_E_NOMEM;
     return put_header(c, b, STR("host"), str_of_cstr(c->place.authority));
 }
 
-static int put_token(struct tm_client *c, struct bytes *b)
+static int put_token(struct tm_client *c, struct bytes *b, const struct http_exchange *x)
 {
-    if (c->options.token == NULL)
+    if (c->options.token == NULL || exchange_sets(x, STR("authorization")))
         return 0;
     if (bytes_put_secret(c, b, STR("authorization: Bearer ")) != 0 ||
         bytes_put_secret(c, b, str_of_cstr(c->options.token)) != 0)
@@ -110,11 +108,17 @@ int http1_prepare(struct http_exchange *x)
     struct tm_client *c = r->client;
     struct bytes *b = &x->text;
     char length[NUM_TEXT_MAX];
-    if (put_request_line(c, b, r) != 0 || put_token(c, b) != 0 ||
+    if (put_request_line(c, b, x) != 0 || put_token(c, b, x) != 0)
+        return TM_E_NOMEM;
+    if (!exchange_sets(x, STR("user-agent")) &&
         put_header(c, b, STR("user-agent"), STR(HTTP_USER_AGENT)) != 0)
         return TM_E_NOMEM;
     for (size_t i = 0; i < r->n_headers; i++)
         if (put_header(c, b, r->headers[i].name, r->headers[i].value) != 0)
+            return TM_E_NOMEM;
+    struct str name, value;
+    for (size_t at = 0; exchange_added(x, &at, &name, &value);)
+        if (put_header(c, b, name, value) != 0)
             return TM_E_NOMEM;
     if (exchange_has_length(x) &&
         put_header(c, b, STR("content-length"), str_of(length, num_format(r->body.n, length))) != 0)

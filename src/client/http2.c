@@ -13,7 +13,7 @@
 #define STREAM_WINDOW     (1024 * 1024)
 #define CONNECTION_WINDOW (8 * 1024 * 1024)
 #define STREAMS_MAX       100 /* at a time, until the server says otherwise */
-#define NV_MAX            (HTTP_HEADERS_MAX + 8)
+#define NV_MAX            (HTTP_HEADERS_MAX + HTTP_ADDED_MAX + 8)
 
 struct http2 {
     struct tm_client *client;
@@ -235,11 +235,17 @@ static size_t headers_of(struct http_exchange *x, nghttp2_nv *out, char *length)
     out[n++] = nv(STR(":path"), str_of(text.p, x->path_n));
     if (text.n > x->path_n)
         out[n++] = nv(STR("authorization"), str_skip(text, x->path_n));
-    out[n++] = nv(STR("user-agent"), STR(HTTP_USER_AGENT));
+    if (!exchange_sets(x, STR("user-agent")))
+        out[n++] = nv(STR("user-agent"), STR(HTTP_USER_AGENT));
     if (exchange_has_length(x))
         out[n++] = nv(STR("content-length"), str_of(length, num_format(r->body.n, length)));
     for (size_t i = 0; i < r->n_headers; i++)
         out[n++] = nv(r->headers[i].name, r->headers[i].value);
+    struct str name, value;
+    for (size_t at = 0; exchange_added(x, &at, &name, &value); n++) {
+        out[n] = nv(name, value);
+        out[n].flags = NGHTTP2_NV_FLAG_NO_INDEX; /* it may be a secret, and is new each time */
+    }
     return n;
 }
 

@@ -176,7 +176,7 @@ static bool send_batch(struct tm_producer *p, struct batch *b)
     if (err == TM_E_NOMEM)
         wait_to_retry(p, err, tm_error_text(err), &b->answer); /* there may be some later */
     else
-        fail_producer(p, err, "a header or the path cannot be sent");
+        fail_producer(p, err, b->request.message);
     return false;
 }
 

@@ -436,13 +436,15 @@ static void connect_now(struct tm_session *s)
     memcpy(s->chain, s->heard.mac, MAC_SIZE);
     s->link.http1 = s->http1;
     s->link.event_id = str_of_cstr(s->heard.id);
+    s->link.request.message[0] = '\0';
     int err = slink_open(&s->link);
     if (err == 0)
         err = say_all(s);
     if (err == 0)
         return;
     slink_close(&s->link);
-    on_over(&s->link, &(struct slink_end){.err = err, .message = tm_error_text(err)});
+    const char *why = s->link.request.message; /* "": it was not the request */
+    on_over(&s->link, &(struct slink_end){.err = err, .message = why});
 }
 
 static void on_connect(struct task *t)

@@ -60,6 +60,42 @@ int stream_param(struct tm_client *c, struct bytes *out, bool first, const char 
     return err;
 }
 
+/* Two of these, and two servers may see two requests; the connection is not the program's. */
+static bool is_ours(struct str name)
+{
+    static const struct str ours[] = {
+        STR_INIT("host"),       STR_INIT("content-length"), STR_INIT("transfer-encoding"),
+        STR_INIT("connection"), STR_INIT("keep-alive"),     STR_INIT("proxy-connection"),
+        STR_INIT("te"),         STR_INIT("trailer"),        STR_INIT("upgrade"),
+        STR_INIT("expect"),
+    };
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (str_eq(name, ours[i]))
+            return true;
+    return false;
+}
+
+/* Of tokens, RFC 9110. */
+static bool is_token(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+bool stream_name_ok(const char *name, char low[HTTP_NAME_MAX + 1])
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > HTTP_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        low[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i]);
+        if (!is_token(low[i]))
+            return false;
+    }
+    low[n] = '\0';
+    return !is_ours(str_of(low, n));
+}
+
 bool stream_header_ok(const char *value)
 {
     for (; *value; value++)

@@ -29,6 +29,9 @@ int stream_path(struct tm_client *c, struct bytes *out, const char *name);
 int stream_param(struct tm_client *c, struct bytes *out, bool first, const char *key,
                  const char *value);
 
+/* The name of a header that a program may set, in lower case; false: it is no name, or one that
+ * says how the request is to be read and where it goes. */
+bool stream_name_ok(const char *name, char low[HTTP_NAME_MAX + 1]);
 /* A header whose value has bytes that no header may have would be refused by http_start; this says
  * so before. */
 bool stream_header_ok(const char *value);

@@ -393,6 +393,31 @@ static void requests_say_what_they_should(void **state)
     world_close(&w);
 }
 
+static int add_token(void *ctx, struct tm_request *r)
+{
+    (void)ctx;
+    tm_request_param(r, "z", "2");
+    return tm_request_header(r, "Authorization", "Bearer renewed");
+}
+
+static void programs_add_to_requests(void **state)
+{
+    struct world w;
+    struct asked a;
+    assert_int_equal(world_open(&w, &(struct plan){.no_answer = true}, 0), 0);
+    w.client->options.prepare = add_token;
+    asked_init(&a, w.client, "GET", HTTP_ANY);
+    assert_int_equal(http_start(&a.r), 0);
+    await_requests(&w, 0, 1);
+    struct server_stream *x = stream_of(&w.servers[0], 1);
+    assert_non_null(x);
+    assert_string_equal(x->path, "/v1/x?y=1&z=2");
+    assert_string_equal(x->token, "Bearer renewed");
+    assert_int_equal(w.servers[0].secrets, 1);
+    asked_deinit(&a);
+    world_close(&w);
+}
+
 /* Cut anywhere before the last frame has come, an answer is an error. */
 static void answers_cut_at_every_byte_are_errors(void **state)
 {
@@ -911,6 +936,7 @@ int main(void)
         cmocka_unit_test(answers_are_read),
         cmocka_unit_test(large_bodies_arrive),
         cmocka_unit_test(requests_say_what_they_should),
+        cmocka_unit_test(programs_add_to_requests),
         cmocka_unit_test(answers_cut_at_every_byte_are_errors),
         cmocka_unit_test(changed_bits_do_no_harm),
         cmocka_unit_test(resets_are_errors),

@@ -412,6 +412,9 @@ static void refuses_what_cannot_be_sent(void **state)
     assert_int_equal(tm_head(c, "a", &call), 0);
     assert_int_equal(tm_call_header(call, "a b", "c"), TM_E_INVALID);
     assert_int_equal(tm_call_header(call, "a", "c\r\nd: e"), TM_E_INVALID);
+    assert_int_equal(tm_call_header(call, "Host", "elsewhere"), TM_E_INVALID);
+    assert_int_equal(tm_call_header(call, "Transfer-Encoding", "chunked"), TM_E_INVALID);
+    assert_int_equal(tm_call_header(call, "content-length", "0"), TM_E_INVALID);
     tm_call_free(call);
     fake_close(c);
 }

@@ -339,6 +339,8 @@ static void put_flag(struct text *t, const char *name, bool value)
 
 #define STREAMS_MAX   4096 /* known content types; the oldest is forgotten */
 #define PRODUCERS_MAX 256
+#define DYNAMIC_MAX   8
+#define VALUE_SIZE    256
 
 struct known {
     char *path, *type;
@@ -349,8 +351,18 @@ struct kept_producer {
     struct tm_producer *producer;
 };
 
+/* A header or parameter that is made anew for each request. */
+struct dynamic {
+    bool is_param;
+    char *name, *kind, *token;
+    unsigned long long count;
+    char sent[VALUE_SIZE]; /* with the last request */
+};
+
 struct adapter {
     struct tm_client *client;
+    struct dynamic dynamics[DYNAMIC_MAX];
+    size_t n_dynamics;
     struct known streams[STREAMS_MAX];
     size_t n_streams;
     struct kept_producer producers[PRODUCERS_MAX];
@@ -452,7 +464,7 @@ static const char *type_of(const struct adapter *a, const struct node *command)
     return "application/octet-stream";
 }
 
-/* -- calls ------------------------------------------------------------------------------------ */
+/* -- what changes with each request ------------------------------------------------------------ */
 
 static long long wall_ms(void)
 {
@@ -460,6 +472,99 @@ static long long wall_ms(void)
     clock_gettime(CLOCK_REALTIME, &t);
     return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
+
+static void forget_dynamics(struct adapter *a)
+{
+    while (a->n_dynamics) {
+        struct dynamic *d = &a->dynamics[--a->n_dynamics];
+        free(d->name);
+        free(d->kind);
+        free(d->token);
+    }
+}
+
+static void set_dynamic(struct adapter *a, const struct node *command, bool is_param)
+{
+    const char *type = text_of(command, "type", ""), *name = text_of(command, "name", "");
+    struct dynamic *d = a->dynamics, *end = a->dynamics + a->n_dynamics;
+    while (d < end && (d->is_param != is_param || strcmp(d->name, name) != 0))
+        d++;
+    if (d == a->dynamics + DYNAMIC_MAX) {
+        fail_as(a, type, "INTERNAL_ERROR", 0, "that is too many of them");
+        return;
+    }
+    if (d < end) {
+        free(d->name);
+        free(d->kind);
+        free(d->token);
+    } else {
+        a->n_dynamics++;
+    }
+    *d = (struct dynamic){.is_param = is_param,
+                          .name = copy(name),
+                          .kind = copy(text_of(command, "valueType", "")),
+                          .token = copy(text_of(command, "initialValue", ""))};
+    begin(a, type);
+}
+
+static void do_set_header(struct adapter *a, const struct node *command)
+{
+    set_dynamic(a, command, false);
+}
+
+static void do_set_param(struct adapter *a, const struct node *command)
+{
+    set_dynamic(a, command, true);
+}
+
+static void do_clear_dynamic(struct adapter *a, const struct node *command)
+{
+    forget_dynamics(a);
+    begin(a, text_of(command, "type", ""));
+}
+
+static int prepare(void *ctx, struct tm_request *r)
+{
+    struct adapter *a = ctx;
+    int err = 0;
+    for (struct dynamic *d = a->dynamics; d < a->dynamics + a->n_dynamics && err == 0; d++) {
+        if (strcmp(d->kind, "counter") == 0)
+            snprintf(d->sent, sizeof d->sent, "%llu", ++d->count);
+        else if (strcmp(d->kind, "timestamp") == 0)
+            snprintf(d->sent, sizeof d->sent, "%lld", wall_ms());
+        else
+            snprintf(d->sent, sizeof d->sent, "%s", d->token);
+        err = d->is_param ? tm_request_param(r, d->name, d->sent)
+                          : tm_request_header(r, d->name, d->sent);
+        if (err == TM_E_CONFLICT)
+            err = 0; /* a header of the command goes before it */
+    }
+    return err;
+}
+
+static void put_sent(struct adapter *a, const char *member_name, bool params)
+{
+    bool any = false;
+    printf_to(&a->out, ",\"%s\":{", member_name);
+    for (struct dynamic *d = a->dynamics; d < a->dynamics + a->n_dynamics; d++) {
+        if (d->is_param != params)
+            continue;
+        puts_to(&a->out, any ? "," : "");
+        put_quoted(&a->out, d->name, strlen(d->name));
+        puts_to(&a->out, ":");
+        put_quoted(&a->out, d->sent, strlen(d->sent));
+        any = true;
+    }
+    puts_to(&a->out, "}");
+}
+
+static void put_dynamics(struct adapter *a)
+{
+    put_sent(a, "headersSent", false);
+    put_sent(a, "paramsSent", true);
+}
+
+/* -- calls ------------------------------------------------------------------------------------ */
 
 static int put_headers(struct tm_call *call, const struct node *command)
 {
@@ -584,6 +689,7 @@ static void do_append(struct adapter *a, const struct node *command)
         printf_to(&a->out, ",\"status\":%d", o.producer_id ? r->status : 200);
         put_member(&a->out, "offset", r->next_offset);
         put_flag(&a->out, "duplicate", r->duplicate);
+        put_dynamics(a);
     }
     tm_call_free(call);
     free(bytes);
@@ -699,6 +805,7 @@ static void do_read(struct adapter *a, const struct node *command)
         put_member(&a->out, "offset", r.offset);
         put_flag(&a->out, "upToDate", r.up_to_date);
         put_flag(&a->out, "streamClosed", r.closed);
+        put_dynamics(a);
     } else {
         fail(a, "read", err, 0, tm_error(a->client));
     }
@@ -859,6 +966,7 @@ static void clear(struct adapter *a)
         free(k->type);
         *k = (struct known){0};
     }
+    forget_dynamics(a);
     tm_close(a->client);
     a->client = NULL;
 }
@@ -876,6 +984,8 @@ static void do_init(struct adapter *a, const struct node *command)
     clear(a);
     o.server = text_of(command, "serverUrl", "");
     o.stream_path = "/";
+    o.prepare = prepare;
+    o.prepare_ctx = a;
     int err = tm_open(&o, &a->client);
     if (err) {
         fail(a, "init", err, 0, tm_error_text(err));
@@ -887,7 +997,7 @@ static void do_init(struct adapter *a, const struct node *command)
     puts_to(&a->out,
             ",\"features\":{\"batching\":true,\"sse\":true,\"longPoll\":true,\"auto\":true,"
             "\"streaming\":true,\"retryOptions\":true,\"batchItems\":true,"
-            "\"strictZeroValidation\":true}");
+            "\"strictZeroValidation\":true,\"dynamicHeaders\":true}");
 }
 
 /* The library's own checks, in which no zero stands for a default. */
@@ -981,6 +1091,9 @@ static const struct handler {
     {"idempotent-append-batch", do_idempotent_batch},
     {"idempotent-close", do_idempotent_close},
     {"idempotent-detach", do_idempotent_detach},
+    {"set-dynamic-header", do_set_header},
+    {"set-dynamic-param", do_set_param},
+    {"clear-dynamic", do_clear_dynamic},
     {"validate", do_validate},
     {"shutdown", do_shutdown},
 };
