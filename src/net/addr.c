@@ -153,23 +153,57 @@ static void set_port(struct sockaddr_storage *sa, uint16_t port)
     ((struct sockaddr_in *)sa)->sin_port = htons(port);
 }
 
-/* The system lets a socket be bound to the addresses of this machine alone. In doubt it is one. */
-static bool is_this_machine(const struct sockaddr *sa, size_t size)
+/* Where packets to it go. */
+static struct sockaddr_storage target_of(const struct sockaddr *sa, size_t size)
 {
     struct sockaddr_storage at = {0};
-    enum addr_class class = addr_classify(sa, size);
-    if (class == ADDR_LOOPBACK || class == ADDR_UNSPECIFIED || size > sizeof at)
-        return true;
     memcpy(&at, sa, size);
-    set_port(&at, 0);
-    int fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    const uint8_t *ip4 = NULL;
+    if (sa->sa_family == AF_INET6)
+        ip4 = embedded4(((struct sockaddr_in6 *)&at)->sin6_addr.s6_addr);
+    if (ip4 != NULL) {
+        struct sockaddr_in in4 = {.sin_family = AF_INET};
+        memcpy(&in4.sin_addr, ip4, sizeof in4.sin_addr);
+        memset(&at, 0, sizeof at);
+        memcpy(&at, &in4, sizeof in4);
+    }
+    return at;
+}
+
+static bool same_ip(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family)
+        return false;
+    if (a->ss_family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *)a)->sin_addr,
+                      &((const struct sockaddr_in *)b)->sin_addr, sizeof(struct in_addr)) == 0;
+    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+/* What is sent to an address of this machine comes from the same address; of a datagram socket the
+ * system says so before anything is sent. (To try to bind one there tells nothing where a machine
+ * may bind others' addresses, as its sysctl ip_nonlocal_bind says.) In doubt it is one. */
+static bool is_this_machine(const struct sockaddr *sa, size_t size)
+{
+    enum addr_class class = addr_classify(sa, size);
+    if (class == ADDR_LOOPBACK || class == ADDR_UNSPECIFIED ||
+        size > sizeof(struct sockaddr_storage))
         return true;
+    struct sockaddr_storage at = target_of(sa, size), from = {0};
     socklen_t n =
         at.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    bool elsewhere = bind(fd, (struct sockaddr *)&at, n) != 0 && errno == EADDRNOTAVAIL;
+    set_port(&at, 1);
+    int fd = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true;
+    bool here = false;
+    if (connect(fd, (struct sockaddr *)&at, n) != 0)
+        here = errno != ENETUNREACH && errno != EHOSTUNREACH && errno != EADDRNOTAVAIL;
+    else
+        here = getsockname(fd, (struct sockaddr *)&from, &n) != 0 || same_ip(&at, &from);
     close(fd);
-    return !elsewhere;
+    return here;
 }
 
 bool addr_is_own(const struct addr_own *own, const struct sockaddr *sa, size_t size, uint16_t port)

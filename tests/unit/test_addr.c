@@ -218,7 +218,16 @@ static void test_own_listeners(void **state)
         assert_true(is_own(&own, address, 443));
         assert_true(is_own(&own, mapped, 443));
         assert_false(is_own(&own, address, 80));
+        /* also by way of a translator, and of a relay */
+        uint8_t ip[4];
+        assert_int_equal(inet_pton(AF_INET, address, ip), 1);
+        snprintf(mapped, sizeof mapped, "64:ff9b::%s", address);
+        assert_true(is_own(&own, mapped, 443));
+        snprintf(mapped, sizeof mapped, "2002:%02x%02x:%02x%02x::1", ip[0], ip[1], ip[2], ip[3]);
+        assert_true(is_own(&own, mapped, 443));
     }
+    assert_false(is_own(&own, "64:ff9b::192.0.2.1", 443));
+    assert_false(is_own(&own, "2002:c000:201::1", 443));
     free(own.ports);
 }
 
