@@ -212,7 +212,7 @@ static void close_all(struct server *s)
     check_drained(s);
 }
 
-/* Readers of generations are told that these are orphaned, if they listen. */
+/* Readers of generations are told that these are orphaned, as far as they listen. */
 static void lose_patience(struct server *s)
 {
     if (s->quiet || s->cut) {

@@ -527,6 +527,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     map_init(&g->running);
     map_init(&g->chats);
     list_init(&g->awaits);
+    list_init(&g->wholes);
     task_init(&g->drain, run_drained);
     task_init(&g->stop, run_stop);
     timer_init(&g->sweep, on_sweep);
@@ -584,6 +585,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     timer_stop(&g->sweep);
     gateway_presence_stop(g);
     gateway_await_stop(g);
+    gateway_whole_stop(g);
     generations_orphan(g);
     gateway_check_stopped(g);
 }

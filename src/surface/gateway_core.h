@@ -42,6 +42,7 @@ struct gateway {
     unsigned leftovers;       /* beats until they are looked for; 0: there should be none */
     struct link inheritances; /* under way */
     struct link awaits;       /* of gateway_await.c */
+    struct link wholes;       /* of gateway_whole.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
     uint32_t background;      /* operations of the store under way that come back here */
@@ -258,6 +259,7 @@ void gateway_await_stop(struct gateway *g);
  * Waits until the generation has ended and answers with its snapshot, as JSON; what did not
  * complete is an error as OpenAI's API has them. Of the order route, x and request_id count. */
 void gateway_read_whole(struct read_order *o);
+void gateway_whole_stop(struct gateway *g);
 
 /* ---- gateway_read.c: snapshots ---- */
 

@@ -9,8 +9,10 @@
 
 #include <stdlib.h>
 
-/* It waits whether or not its client does: at most as long as the generation takes. */
+/* It waits whether or not its client does: at most as long as the generation takes, which another
+ * process may run, or until the gateway stops. */
 struct whole {
+    struct link link; /* in gateway.wholes, while it follows */
     struct read_order *order;
     struct subscriber subscriber;
     struct store_read read;
@@ -80,6 +82,7 @@ static void on_snapshot(struct snapshot_look *l)
 
 static void conclude(struct whole *w)
 {
+    list_remove(&w->link);
     subscriber_deinit(&w->subscriber);
     if (w->end == END_COMPLETED) {
         snapshot_look_new(w->order->route, w->order->request_id, on_snapshot, w);
@@ -125,6 +128,7 @@ static void subscribe(struct whole *w, struct offset at)
 static void fail(struct whole *w, int err)
 {
     struct read_order *o = w->order;
+    list_remove(&w->link);
     if (err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_GAP) {
         /* its snapshot may have outlived them */
         snapshot_look_new(o->route, o->request_id, on_snapshot, w);
@@ -181,6 +185,7 @@ static void on_read(struct store_read *read, int err)
     }
     subscribe(w, (struct offset){read->info.life, read->start});
     subscriber_prime(&w->subscriber, read);
+    list_push(&w->order->route->gateway->wholes, &w->link);
     follow(w);
 }
 
@@ -192,10 +197,21 @@ void gateway_read_whole(struct read_order *o)
     if (o->starts && gen != NULL)
         generation_let_go(gen); /* what is trimmed does not matter here */
     w->order = o;
+    list_init(&w->link);
     w->read = (struct store_read){.name = gateway_stream(&w->arena, o->route, o->request_id, ""),
                                   .from = READ_START,
                                   .max_bytes = BATCH_BYTES,
                                   .done = on_read};
     gateway_begin(g);
     store_read(g->setup.store, &w->read);
+}
+
+void gateway_whole_stop(struct gateway *g)
+{
+    while (!list_empty(&g->wholes)) {
+        struct whole *w = list_item(g->wholes.next, struct whole, link);
+        list_remove(&w->link);
+        subscriber_deinit(&w->subscriber);
+        whole_free(w);
+    }
 }

@@ -809,6 +809,28 @@ static void test_waiting_ends_with_the_server(void **state)
     UNTIL(b, !list_empty(&b->sides[1].gateway->awaits));
 }
 
+static bool is_always(struct str body)
+{
+    return true;
+}
+
+/* Nor for the end of what another one runs, which somebody wants in one piece. */
+static void test_waiting_for_the_whole_ends_with_the_server(void **state)
+{
+    struct bench *b = *state;
+    struct side *s = &b->sides[1];
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, told(a, "data: one"));
+    s->gateway->routes[0].source.whole = is_always;
+    hang_up(post(b, 1, KEY, "{}"));
+    UNTIL(b, !list_empty(&s->gateway->wholes));
+    http_close_all(&s->http);
+    UNTIL(b, s->http.n_connections == 0);
+    gateway_stop(s->gateway, note_stopped, &s->stopped);
+    UNTIL(b, s->stopped);
+    assert_int_equal(end_of(b, header(a, ID_HEADER), ""), END_NONE);
+}
+
 /* Nobody else can have it: with the client, the upstream's work is for nothing. */
 static void test_degraded_goes_with_its_client(void **state)
 {
@@ -921,6 +943,7 @@ int main(void)
         T(test_the_first_event_is_told_to_all_who_wait),
         T(test_who_waited_for_what_passes_asks),
         T(test_waiting_ends_with_the_server),
+        T(test_waiting_for_the_whole_ends_with_the_server),
         T(test_degraded_failures),
         T(test_degraded_goes_with_its_client),
         T(test_degraded_stop),
