@@ -97,7 +97,7 @@ async function startBridge(t, ls, flags = []) {
     await writeFile(
         file,
         `[cascade]\ntarget = http://localhost:${ls.port}\n` +
-            `csrf-token = ${TOKEN}\napi-key = ${KEY}\n`,
+            `csrf-token = ${TOKEN}\napi-key = ${KEY}\ntools = refuse\n`,
     );
     return startServer(t, ["--config", file, ...flags], { env: { SSE_RESUME_SECRET: "s3" } });
 }

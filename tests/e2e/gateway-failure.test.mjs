@@ -214,7 +214,7 @@ test("on SIGTERM readers are told, and the server does not wait for ever", async
 test("killed again and again while clients insist", async (t) => {
     const gateway = await startGateway(t, { disk: true });
     for (let round = 0; round < 3; round++) {
-        const plan = { name: `round-${round}`, tokens: 300, every: 1 };
+        const plan = { name: `round-${round}`, tokens: 3000, every: 1 };
         const readers = [];
         for (let i = 0; i < 4; i++) readers.push(await gateway.post(plan));
         const stories = await Promise.all(readers.map((reader, i) => read(reader, 5 + 7 * i)));
