@@ -200,6 +200,8 @@ static void on_gateway_drained(void *ctx)
     struct server *s = ctx;
     s->quiet = true;
     stop_listening(s);
+    session_host_drain(&s->sessions);
+    tool_host_drain(&s->tools);
     http_drain(&s->http); /* those that came meanwhile */
     check_drained(s);
 }
@@ -220,7 +222,9 @@ static void lose_patience(struct server *s)
         return;
     }
     s->cut = true;
-    trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)gateway_orphan(s->gateway)));
+    size_t n = gateway_orphan(s->gateway);
+    if (n > 0)
+        trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)n));
     sched_start(&s->loop.sched, &s->drain_limit, LAST_WORDS_MS);
 }
 
@@ -240,8 +244,6 @@ void server_drain(struct server *s, struct str why)
           TRACE_INT("connections", (int64_t)s->http.n_connections));
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     gateway_drain(s->gateway, on_gateway_drained, s);
-    session_host_drain(&s->sessions);
-    tool_host_drain(&s->tools);
     http_drain_begin(&s->http);
 }
 

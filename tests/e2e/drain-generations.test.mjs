@@ -4,7 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { wholeText } from "./lib/backend-plan.mjs";
-import { assertEvents, expected, PATH, read, startGateway } from "./lib/gateway.mjs";
+import { startBackend } from "./lib/backend.mjs";
+import { assertEvents, expected, open, PATH, read, startGateway } from "./lib/gateway.mjs";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { startSessions } from "./lib/session-server.mjs";
+import { Code, Peer, Session } from "./lib/session.mjs";
 import { until, within } from "./lib/wait.mjs";
 
 const OPENAI = "/openai/chat/completions";
@@ -84,6 +88,28 @@ for (const disk of [false, true])
         await gateway.start();
         assertEvents((await read(await gateway.get(id))).events, plan);
     });
+
+test("sessions go on while an answer finishes, and are then sent away", async (t) => {
+    const backend = await startBackend(t);
+    const server = await startSessions(t, { flags: ["--route", `/r=${backend.url()}`] });
+    const plan = { name: "beside", tokens: 9, gates: [3] };
+    const headers = { "Content-Type": "application/json" };
+    const reader = await open(t, server, "POST", "/r", headers, JSON.stringify({ plan }));
+    const story = await read(reader, 3);
+    server.signal("SIGTERM");
+    await until(async () => (await ask(`${server.base}/readyz`)).status === 503, "the drain");
+    const session = new Session(TIDEMARK);
+    const call = new Peer(t, server).open(session);
+    await call.welcomed();
+    call.chunk(0, "hello");
+    await call.seen(1);
+    await backend.go("beside");
+    await within(read(reader, Infinity, story), "the answer's end");
+    assertEvents(story.events, plan);
+    const error = await call.ended();
+    assert.equal(error?.code, Code.Unavailable, `${error}`);
+    await ended(server);
+});
 
 test("an answer that nobody reads finishes as well", async (t) => {
     const gateway = await startRoutes(t, { disk: true });
