@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reload.h"
+#include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "caller_config.h"
@@ -127,9 +128,12 @@ static bool reload_settings(struct server *s)
         return true;
     }
     struct config_change *change = mem_alloc(sizeof *change);
+    const char *pipe = env_secret_in_pipe();
     int err = ERR_SYNTAX;
     if (!is_regular(r->config->file))
         snprintf(why, sizeof why, "%s is no regular file", r->config->file);
+    else if (pipe != NULL)
+        snprintf(why, sizeof why, "%s_FILE names no regular file", pipe);
     else
         err = config_reload(r->config, r->argc, r->argv, change, why, sizeof why);
     if (err != 0) {
@@ -154,7 +158,11 @@ static bool reload_tls(struct server *s)
     char why[512];
     if (s->tls == NULL)
         return true;
-    int err = tls_reload(s->tls, why, sizeof why);
+    int err = ERR_SYNTAX;
+    if (!is_regular(s->config->tls_cert) || !is_regular(s->config->tls_key))
+        snprintf(why, sizeof why, "tls-cert or tls-key is no regular file");
+    else
+        err = tls_reload(s->tls, why, sizeof why);
     if (err == 0)
         trace(s->trace, TLS_RELOADED, TRACE_STR("file", str_of_cstr(s->config->tls_cert)));
     else

@@ -141,3 +141,14 @@ bool env_secret_is_open(const char *name)
 {
     return env_secret_file_is_open(file_of(name));
 }
+
+const char *env_secret_in_pipe(void)
+{
+    struct stat st;
+    for (const char *const *name = env_secret_names; *name != NULL; name++) {
+        const char *path = file_of(*name);
+        if (path != NULL && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+            return *name;
+    }
+    return NULL;
+}

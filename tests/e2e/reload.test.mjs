@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SIGHUP: what can change while a server runs does, what cannot is told, and nothing is killed.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -16,11 +17,11 @@ const caller = (name, token) =>
     `[caller ${name}]\ntoken-sha256 = ${createHash("sha256").update(token).digest("hex")}\ncapabilities = worker\n`;
 
 class Site {
-    static async start(t, text, flags = []) {
+    static async start(t, text, flags = [], env = {}) {
         const site = new Site();
         site.file = join(await tempFolder(t), "tidemark.ini");
         await writeFile(site.file, text);
-        site.server = await startServer(t, ["--config", site.file, ...flags]);
+        site.server = await startServer(t, ["--config", site.file, ...flags], { env });
         return site;
     }
 
@@ -116,6 +117,16 @@ test("a file with an error changes nothing, and is told", async (t) => {
     assert.equal(await site.isWorker("token-1"), true);
     await site.reload(good, /no setting has changed/);
     assert.equal(await site.metric("reload_failed"), 0);
+});
+
+test("a secret in a pipe cannot be read again, which is told and holds nothing up", async (t) => {
+    const pipe = join(await tempFolder(t), "secret");
+    execFileSync("mkfifo", [pipe]);
+    const written = writeFile(pipe, "0123456789abcdef0123456789abcdef");
+    const site = await Site.start(t, "max-connections = 100\n", [], { SSE_RESUME_SECRET_FILE: pipe });
+    await written;
+    await site.reload("max-connections = 200\n", /stay: SSE_RESUME_SECRET_FILE names no regular file/);
+    assert.equal(await site.metric("connections_max"), 100);
 });
 
 test("a flag still goes before the file", async (t) => {
