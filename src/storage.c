@@ -46,6 +46,14 @@ static void on_failed(void *ctx, int err)
     trace((const struct trace *)ctx, STORE_STOPPED, TRACE_STR("error", str_of_cstr(err_text(err))));
 }
 
+static void on_stepped(void *ctx, int64_t by_ms)
+{
+    bool back = by_ms < 0;
+    trace((const struct trace *)ctx, STORE_CLOCK,
+          TRACE_STR("way", back ? STR("behind") : STR("ahead of")),
+          TRACE_INT("seconds", (back ? -by_ms : by_ms) / SECOND_MS));
+}
+
 static int open_embedded(struct storage *s, struct loop *loop, const struct config *c,
                          const struct trace *t, char *why, size_t size)
 {
@@ -72,6 +80,8 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.retain = retain_of(c);
     config.failed = on_failed;
     config.failed_ctx = (void *)(uintptr_t)t;
+    config.stepped = on_stepped;
+    config.stepped_ctx = (void *)(uintptr_t)t;
     snprintf(index_path, sizeof index_path, "%s/index.mdb", c->data);
     s->store = embedded_open(&loop->sched, s->vfs, index_path, &lanes, &config, why, size);
     return s->store == NULL ? ERR_IO : 0;
@@ -110,6 +120,8 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
         s->store = mem_store_new(&loop->sched);
         s->store->retain = retain_of(config);
         s->store->fork_depth = (uint32_t)config->max_fork_depth;
+        s->store->stepped = on_stepped;
+        s->store->stepped_ctx = (void *)(uintptr_t)trace;
         return 0;
     }
     bool embedded = str_eq(str_of_cstr(config->store), STR("embedded"));

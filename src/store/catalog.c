@@ -8,15 +8,58 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define YEAR_2020_MS   1577836800000
 #define SWEEP_MS       1000
 #define SWEEP_AT_LEAST 1024
 #define SWEEP_ROUND    16 /* all streams have had their turn after so many sweeps */
 
+/* ---- time ---- */
+
+static void step(struct catalog *c, int64_t by_ms)
+{
+    c->wall_ms += by_ms;
+    c->stepped_ms += by_ms;
+    if (by_ms < 0)
+        c->trusted_ms = c->wall_ms;
+    if (c->store->stepped != NULL)
+        c->store->stepped(c->store->stepped_ctx, by_ms);
+}
+
+/* A machine without a clock of its own begins in 1970, or when it was made. */
+static bool is_possible(int64_t wall_ms)
+{
+    return wall_ms >= YEAR_2020_MS;
+}
+
 int64_t catalog_wall_ms(struct catalog *c)
 {
-    if (c->sched->wall_ms > c->wall_ms)
-        c->wall_ms = c->sched->wall_ms;
+    int64_t clock = c->sched->wall_ms, passed = (int64_t)(c->sched->now_ms - c->mono_ms);
+    int64_t jump = clock - c->wall_ms - passed;
+    c->mono_ms = c->sched->now_ms;
+    if (c->ticking && is_possible(clock) && (jump > CATALOG_LEAD_MS || jump < -CATALOG_LEAD_MS)) {
+        c->wall_ms += passed;
+        step(c, jump);
+    }
+    if (c->ticking && !is_possible(clock))
+        c->wall_ms += passed;
+    if (clock > c->wall_ms)
+        c->wall_ms = clock;
     return c->wall_ms;
+}
+
+void catalog_start_clock(struct catalog *c)
+{
+    int64_t clock = c->sched->wall_ms, lead = c->wall_ms - clock;
+    if (lead > CATALOG_LEAD_MS && is_possible(clock))
+        step(c, -lead);
+    else if (lead < 0)
+        c->wall_ms = clock;
+    c->mono_ms = c->sched->now_ms;
+    c->stepped_ms = 0;
+    c->trusted_ms = c->wall_ms;
+    c->ticking = true;
+    list_each (l, &c->terms)
+        stream_touch(c, list_item(l, struct stream_term, link)->stream);
 }
 
 /* ---- streams ---- */
@@ -173,7 +216,7 @@ static bool expired(struct catalog *c, const struct stream *s)
     if (t == NULL)
         return false;
     int64_t now = catalog_wall_ms(c);
-    return (t->ttl_s >= 0 && now >= t->touched_ms + t->ttl_s * 1000) ||
+    return (t->ttl_s >= 0 && now - c->stepped_ms >= t->touched_ms + t->ttl_s * 1000) ||
            (t->expires_ms >= 0 && now >= t->expires_ms);
 }
 
@@ -195,7 +238,7 @@ int catalog_find(struct catalog *c, struct str name, struct stream **out)
 void stream_touch(struct catalog *c, struct stream *s)
 {
     if (s->term != NULL)
-        s->term->touched_ms = catalog_wall_ms(c);
+        s->term->touched_ms = catalog_wall_ms(c) - c->stepped_ms;
 }
 
 static void sweep(struct timer *t)

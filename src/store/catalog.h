@@ -25,8 +25,8 @@ struct stream_term {
     struct stream *stream;
     struct link link;          /* in catalog->terms */
     int64_t ttl_s, expires_ms; /* in force */
-    int64_t touched_ms;
-    struct retain retain; /* of its own */
+    int64_t touched_ms;        /* less what the clock has jumped until then */
+    struct retain retain;      /* of its own */
 
     /* the engine's */
     int64_t front_ms; /* no event of the block that the stream begins in is younger; 0: unknown */
@@ -110,8 +110,13 @@ struct catalog {
     struct link terms;
     size_t n_terms;
     struct timer sweep;
-    uint64_t lives;         /* handed out so far */
-    int64_t wall_ms;        /* never goes back, whatever the clock does */
+    uint64_t lives; /* handed out so far */
+    /* The time, as catalog_wall_ms tells it */
+    int64_t wall_ms;
+    uint64_t mono_ms;       /* at the last look */
+    int64_t stepped_ms;     /* that it has jumped since the start, in sum */
+    int64_t trusted_ms;     /* since then it has not jumped back */
+    bool ticking;           /* otherwise all that counts is the latest that was stored */
     bool keep_removed_docs; /* the engine has yet to hear of them, and drops them itself */
     /* Told before a stream's row and data go (also when only forks keep the name). May be NULL. */
     void (*removing)(struct catalog *c, struct stream *s);
@@ -128,7 +133,15 @@ void catalog_deinit(struct catalog *c);
 /* From now on expired streams are removed by themselves, and aged events. */
 void catalog_start_sweep(struct catalog *c);
 
+/* Unix time. A clock that goes back a little is waited for; if it goes back by more than
+ * CATALOG_LEAD_MS it, or what was there before, was wrong, and there is no telling which: it is
+ * believed, unless it says a time that cannot be. What it jumps, either way, does not count for
+ * TTLs. */
+#define CATALOG_LEAD_MS (60 * 60 * 1000)
 int64_t catalog_wall_ms(struct catalog *c);
+
+/* wall_ms is the latest time that was stored; 0: none. Every stream counts as touched. */
+void catalog_start_clock(struct catalog *c);
 
 /* ERR_NOT_FOUND, ERR_DELETED, or 0 and a live stream. One that has expired is removed by this. */
 int catalog_find(struct catalog *c, struct str name, struct stream **out);

@@ -37,7 +37,7 @@ static bool is_overdue(const struct stream *s, const struct retain *r, const str
 {
     return (k->event > s->first_event && k->event - s->first_event > SLACK(r->events)) ||
            (k->pos > s->first && k->pos - s->first > SLACK(r->bytes)) ||
-           (r->age_ms > 0 && s->term != NULL && s->term->front_ms < k->ms);
+           (r->age_ms > 0 && s->term != NULL && keep_is_over(k, s->term->front_ms));
 }
 
 /* Moves out->first to where what has to be kept begins, as far as memory tells, be it that of the
@@ -78,8 +78,12 @@ enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, 
         k->event = t->events - r.events;
     if (r.bytes > 0 && t->tail > r.bytes)
         k->pos = t->tail - r.bytes;
-    if (r.age_ms > 0)
-        k->ms = catalog_wall_ms(c) - (int64_t)r.age_ms;
+    if (r.age_ms > 0) {
+        int64_t now_ms = catalog_wall_ms(c);
+        k->ms = now_ms - (int64_t)r.age_ms;
+        k->ahead_ms = now_ms + CATALOG_LEAD_MS;
+        k->ahead_goes = c->trusted_ms < k->ms;
+    }
     out->first = s->first;
     out->event = s->first_event;
     bool look = seek_kept(s, out) && is_overdue(s, &r, k);

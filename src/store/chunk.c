@@ -130,7 +130,7 @@ uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep 
         from = all - 1;
     if (k->event > c->ordinal && k->event - c->ordinal > from)
         from = k->event - c->ordinal < all ? (uint32_t)(k->event - c->ordinal) : all;
-    if (c->newest_ms < k->ms)
+    if (keep_is_over(k, c->newest_ms))
         from = all;
     if (from > all)
         from = all;

@@ -59,7 +59,16 @@ struct keep {
     uint64_t event, pos;
     int64_t ms;
     uint64_t tail;
+    int64_t ahead_ms; /* with ahead_goes: what says that it is from later than this may go as well,
+                         for the clock was wrong when it came, and that is long ago */
+    bool ahead_goes;
 };
+
+/* What has come at this time, and nothing later, need not be kept. */
+static inline bool keep_is_over(const struct keep *k, int64_t newest_ms)
+{
+    return newest_ms < k->ms || (k->ahead_goes && newest_ms > k->ahead_ms);
+}
 
 /* Where, between its first position and `end` (up to which it counts), that begins; `end`: nothing
  * of it has to be kept. Its time is looked at as a whole. *event: the ordinal there. */

@@ -711,8 +711,12 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
                             const struct embedded_config *config, char *why, size_t size)
 {
     struct embedded *e = mem_zalloc(sizeof *e);
-    e->store = (struct store){
-        .ops = &ops, .sched = sched, .retain = config->retain, .fork_depth = STORE_FORK_DEPTH};
+    e->store = (struct store){.ops = &ops,
+                              .sched = sched,
+                              .retain = config->retain,
+                              .fork_depth = STORE_FORK_DEPTH,
+                              .stepped = config->stepped,
+                              .stepped_ctx = config->stepped_ctx};
     e->vfs = vfs;
     e->lanes = *lanes;
     e->config = *config;

@@ -33,6 +33,8 @@ struct embedded_config {
     /* Told once, when nothing is acknowledged any more. May be NULL. */
     void (*failed)(void *ctx, int err);
     void *failed_ctx;
+    void (*stepped)(void *ctx, int64_t by_ms); /* of the store: see store.h */
+    void *stepped_ctx;
 };
 #define EMBEDDED_DEFAULTS                                                                          \
     ((struct embedded_config){.journal = {.file_bytes = JOURNAL_FILE_BYTES},                       \

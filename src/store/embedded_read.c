@@ -83,8 +83,8 @@ static void run_load(struct job *j)
 /* Nothing of it has to be kept, as far as its row tells. */
 static bool may_go(const struct block_info *b, const struct keep *k)
 {
-    return b->end < k->tail &&
-           (b->newest_ms < k->ms || b->end <= k->pos || b->ordinal + b->events <= k->event);
+    return b->end < k->tail && (keep_is_over(k, b->newest_ms) || b->end <= k->pos ||
+                                b->ordinal + b->events <= k->event);
 }
 
 /* The first block that may hold something which has to be kept. */

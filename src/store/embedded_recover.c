@@ -55,7 +55,6 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
     int err = row_take(bytes, &row);
     if (err != 0)
         return err;
-    /* Opening counts as a touch: nothing expires early. */
     struct stream *s = catalog_add(&e->catalog, row.name, life, &row.term, row.content_type);
     stream_trim(s, row.first, row.first_event);
     s->tape.first = s->tape.tail = row.tail;
@@ -287,6 +286,8 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
             snprintf(why, size, "the journal cannot be replayed: %s",
                      scan->damage[0] != '\0' ? scan->damage : err_text(err));
     }
+    if (err == 0)
+        catalog_start_clock(&e->catalog);
     if (err == 0) {
         err = remove_orphans(&r);
         if (err != 0)

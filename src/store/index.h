@@ -37,7 +37,7 @@ struct index_meta {
     uint64_t batch; /* journal batches below it are in the index */
     uint64_t lives; /* handed out */
     uint64_t next_segment;
-    int64_t wall_ms;     /* the latest time seen: expiry never goes back behind it */
+    int64_t wall_ms;     /* the latest time seen; see catalog_wall_ms */
     uint64_t base;       /* the newest segment whose notes tell of everything; 0: none yet */
     uint64_t base_bytes; /* of its notes */
     uint64_t note_bytes; /* of those of all later segments */

@@ -229,6 +229,7 @@ struct store *mem_store_new(struct sched *sched)
     task_init(&m->stop, run_stop);
     catalog_init(&m->catalog, &m->store);
     m->catalog.trim = trim;
+    catalog_start_clock(&m->catalog);
     catalog_start_sweep(&m->catalog);
     return &m->store;
 }

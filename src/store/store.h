@@ -284,6 +284,9 @@ struct store {
     struct retain retain; /* bounds for streams that have none of their own; set before its use */
     uint32_t fork_depth;  /* a stream may be a fork of so many, one of the other; the same */
     bool shared;          /* other processes may write it */
+    /* The clock has jumped, and the store follows it: by so much. The same; may be NULL. */
+    void (*stepped)(void *ctx, int64_t by_ms);
+    void *stepped_ctx;
     /* Not 0: an answer may get lost, so that a write that failed with AWAY may have been done all
      * the same. This is the producer that claims the server's own writes then (engine/writer.h),
      * drawn anew by each process, and how many it has claimed. */

@@ -38,6 +38,8 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(STORE_REDIS_DOWN, TRACE_WARN, "Redis does not answer, the store waits for it: {}")           \
     X(STORE_STOPPED, TRACE_ERROR,                                                                  \
       "the disk failed: nothing is written any more, reads go on; restart when it works: {}")      \
+    X(STORE_CLOCK, TRACE_WARN,                                                                     \
+      "the clock is {} what the store knew by {} s, and is believed: check it")                    \
     X(STORE_UNWELL, TRACE_WARN, "not ready: {}")                                                   \
     X(STORE_WELL, TRACE_INFO, "ready: {}")                                                         \
     X(STORE_REFUSED, TRACE_WARN, "the store has refused {} operations: {}")                        \

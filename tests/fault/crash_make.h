@@ -272,6 +272,7 @@ static void start_read(struct run *r)
     if (reader->busy)
         return;
     struct op *op = op_new(r, OP_READ);
+    op->judged_at = r->n_changes;
     struct store_read *read = &op->u.read;
     if (reader->at.life == 0)
         reader->name = rng_below(&r->rng, COUNT(names));

@@ -416,17 +416,18 @@ static void check_seen(struct run *r, const struct store_read *read)
         blame(r, "a reader is shown less than he is told");
 }
 
-/* Who was told that a stream is gone must not find it again: the remove has to stay. */
-static void note_told(struct run *r, struct str name)
+/* Who was told that a stream is gone must not find it again: the remove has to stay. One that came
+ * after the question may be unknown to the answer. */
+static void note_told(struct run *r, const struct op *query)
 {
-    struct op *last = NULL;
     list_each (l, &r->changes) {
         struct op *op = list_item(l, struct op, change);
-        if (op->kind == OP_REMOVE && str_eq(op->u.remove.name, name))
-            last = op;
+        if (op->kind == OP_REMOVE && op->changed_at <= query->judged_at &&
+            str_eq(op->u.remove.name, query->u.read.name)) {
+            op->told = true;
+            return;
+        }
     }
-    if (last != NULL)
-        last->told = true;
 }
 
 /* It found nothing, by a remove that will not become durable. */
@@ -435,11 +436,12 @@ static bool is_hidden(struct run *r, const struct store_read *read)
     return embedded_error(r->store) != 0 && read->info.life == 0;
 }
 
-static void check_read_error(struct run *r, const struct store_read *read, int err)
+static void check_read_error(struct run *r, const struct op *op, int err)
 {
+    const struct store_read *read = &op->u.read;
     const struct oracle_stream *s = oracle_find(&r->oracle, read->name);
     if (s != NULL && (err == ERR_NOT_FOUND || err == ERR_DELETED))
-        note_told(r, read->name);
+        note_told(r, op);
     if (err == ERR_NOT_FOUND || err == ERR_DELETED ||
         (err == ERR_IO && (simfs_is_off(r->fs) || is_hidden(r, read))))
         return;
@@ -470,7 +472,7 @@ static void on_read(struct store_read *read, int err)
         if (err == 0)
             check_seen(r, read);
         else
-            check_read_error(r, read, err);
+            check_read_error(r, op, err);
         reader->at = err == 0 ? (struct offset){read->info.life, read->next} : (struct offset){0};
         reader->busy = false;
     }

@@ -540,6 +540,21 @@ static void test_names_of_expired_streams_go(void **state)
     leave(p);
 }
 
+/* Redis had a wrong clock when it was last used: it would live for years. The next look sets that
+ * right, also if it does not count as a use. */
+static void test_wrong_clock_of_redis(void **state)
+{
+    struct place *p = enter("");
+    struct stream_config c = plain;
+    c.ttl_s = 1000;
+    make(p, "s", &c);
+    ask(p, "HSET t:sse:state:{s}:s dies 32503680000000");
+    ask(p, "PEXPIREAT t:sse:state:{s}:s 32503680000000");
+    look(p, "s", 0);
+    assert_in_range(ask(p, "PTTL t:sse:state:{s}:s"), 1, 1000 * 1000);
+    leave(p);
+}
+
 static void test_forks_keep_what_they_need(void **state)
 {
     struct place *p = enter("");
@@ -666,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_waits_for_what_was_sent_again),
         cmocka_unit_test(test_redis_expires_streams),
         cmocka_unit_test(test_names_of_expired_streams_go),
+        cmocka_unit_test(test_wrong_clock_of_redis),
         cmocka_unit_test(test_forks_keep_what_they_need),
         cmocka_unit_test(test_old_events_leave_redis),
         cmocka_unit_test(test_a_large_append_is_whole),

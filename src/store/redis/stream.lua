@@ -24,6 +24,7 @@
 local ns, process = ARGV[1], ARGV[3] -- ns ends with a colon, or there is none at all
 local cluster = ARGV[4] ~= '' -- 'all': somebody wants to know of every stream
 local ARGS = 4 -- of every script; its own come behind
+local CLOCK_LEAD = 3600000 -- ms that the clock may have gone back by
 local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = tonumber(ARGV[2]) or math.floor(now_us / 1000) -- given: by tests, with a clock of their own
@@ -174,10 +175,12 @@ local function remove(s)
     end
 end
 
--- The stream, or nil and why not (and where it is). One that has expired is removed by this.
+-- The stream, or nil and why not (and where it is). One that has expired is removed by this. One that says it lives for
+-- longer than it can was last used when the clock was wrong; a Redis that is full takes no notes of that.
 local function find(tag, name)
     local s = load(tag, name)
     if s and s.moved then return nil, 'MOVED', s end
+    if s and s.ttl and s.dies and not s.gone and s.dies > now + s.ttl * 1000 + CLOCK_LEAD then pcall(touch, s) end
     if s and not s.gone and s.dies and now >= s.dies then
         remove(s)
         s = load(tag, name)
