@@ -42,6 +42,11 @@ static const struct option_row rows[] = {
      .help =
          "How much of results is kept for cursors, all together. Beyond it those that were used "
          "longest ago are removed, and their cursors have expired."},
+    {ROW("cursor-format", OPTION_CHOICE, cursor_format), .fallback = "tidemark",
+     .value = "tidemark|atd",
+     .help = "What cursors look like: compact and signed with a key derived for them, or byte for "
+             "byte as the ATD reference server has them, for those who must read or issue them "
+             "as well. With atd names have less room: 64 bytes for a caller, 71 for a tool."},
     {ROW("cursor-session", OPTION_TEXT, cursor_session), .value = "8 bytes in base64",
      .check = check_session,
      .help = "What servers behind one name have in common, so that each takes the cursors of the "

@@ -10,6 +10,7 @@
 struct pages_config {
     uint64_t cursor_ttl_ms;
     uint64_t keep_bytes;
+    int cursor_format;    /* enum cursor_format */
     char *cursor_session; /* base64; NULL: a random one */
     uint8_t session[CURSOR_SESSION_SIZE];
     char *audit; /* NULL: none */

@@ -53,7 +53,7 @@ static void init_issuer(struct tool_host *h, const struct tool_host_setup *setup
     rand_bytes(session, sizeof session);
     if (pages->cursor_session != NULL)
         memcpy(session, pages->session, sizeof session);
-    h->issuer = cursor_issuer_new(key, session);
+    h->issuer = cursor_issuer_new_as((enum cursor_format)pages->cursor_format, key, session);
     OPENSSL_cleanse(key, sizeof key);
 }
 

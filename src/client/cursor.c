@@ -116,7 +116,9 @@ static void tell(const struct cursor_payload *p, struct tm_cursor *out, char *ro
 static int judge(const struct tm_cursor_key *k, struct str bytes, const struct tm_cursor *asked,
                  int64_t now_s, uint64_t ttl_s, struct tm_cursor *out, char *room)
 {
-    struct cursor_asked a = {text_of(asked->tool_id), text_of(asked->caller_id), asked->args};
+    struct cursor_asked a = {.tool_id = text_of(asked->tool_id),
+                             .caller_id = text_of(asked->caller_id),
+                             .args = asked->args};
     struct str body = str_of(bytes.p, bytes.n - MAC_SIZE);
     struct cursor_payload p;
     uint8_t tag[MAC_SIZE];

@@ -82,18 +82,26 @@ static void add_spec(struct tool *tool, const struct tool_spec *s)
 }
 
 /* The longest names that a cursor may hold must leave room for the place to go on at. */
+static size_t caller_max(const struct tools *t)
+{
+    return cursor_issuer_format(t->setup.issuer) == CURSOR_ATD ? TOOL_CALLER_ATD : TOOL_CALLER_MAX;
+}
+
 static int check_names(const struct tools *t, char *why, size_t size)
 {
     static const char longest[TOOL_CALLER_MAX];
     for (size_t i = 0; i < t->n; i++) {
         struct str id = t->rows[i].info.id;
-        struct cursor_payload p = {.tool_id = id,
-                                   .caller_id = str_of(longest, sizeof longest),
+        struct cursor_payload p = {.format = cursor_issuer_format(t->setup.issuer),
+                                   .tool_id = id,
+                                   .caller_id = str_of(longest, caller_max(t)),
                                    .page = UINT32_MAX,
                                    .issued_at_s = UINT32_MAX};
         if (id.n == 0 || id.n > TOOL_ID_MAX || !utf8_valid(id) || cursor_room(&p) < TOOL_KEPT_STATE)
             snprintf(why, size, "'%.*s' cannot be a tool's name: it has 1 to %d bytes of UTF-8",
-                     id.n < 200 ? (int)id.n : 200, id.p, TOOL_ID_MAX);
+                     id.n < 200 ? (int)id.n : 200, id.p,
+                     cursor_issuer_format(t->setup.issuer) == CURSOR_ATD ? TOOL_ID_ATD
+                                                                         : TOOL_ID_MAX);
         else if (i > 0 && str_eq(id, t->rows[i - 1].info.id))
             snprintf(why, size, "there are two tools named %.*s", (int)id.n, id.p);
         else
@@ -342,12 +350,12 @@ static bool check_args(struct check *k)
 static bool check_caller(struct check *k)
 {
     struct str id = k->c->caller_id;
-    if (id.n <= TOOL_CALLER_MAX && utf8_valid(id)) {
+    if (id.n <= caller_max(k->t) && utf8_valid(id)) {
         k->j->caller_id = id.n > 0 || id.p == NULL ? arena_dup(&k->j->arena, id) : STR("");
         return true;
     }
-    refuse(k->c, TOOL_INVALID_ARGS, 0, false, "a caller's id has at most %d bytes of UTF-8",
-           TOOL_CALLER_MAX);
+    refuse(k->c, TOOL_INVALID_ARGS, 0, false, "a caller's id has at most %zu bytes of UTF-8",
+           caller_max(k->t));
     return false;
 }
 

@@ -26,6 +26,8 @@ struct tools;
 
 #define TOOL_ID_MAX     128
 #define TOOL_CALLER_MAX 128
+#define TOOL_ID_ATD     71
+#define TOOL_CALLER_ATD 64 /* with cursors of the format `atd`, which leave less room */
 #define TOOL_ARGS_MAX   (1024 * 1024)
 #define TOOL_ROW_MAX    (4 * 1024 * 1024) /* bytes of one row, whatever the tool's own limits */
 

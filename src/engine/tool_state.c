@@ -92,7 +92,8 @@ static void store_blob(struct tool_job *j)
 static int room(const struct tool_job *j)
 {
     return cursor_room(
-        &(struct cursor_payload){.tool_id = j->tool->info.id,
+        &(struct cursor_payload){.format = cursor_issuer_format(j->all->setup.issuer),
+                                 .tool_id = j->tool->info.id,
                                  .caller_id = j->caller_id,
                                  .page = j->page + 1,
                                  .issued_at_s = j->all->setup.sched->wall_ms / 1000});

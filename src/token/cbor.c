@@ -5,7 +5,7 @@
 
 /* The top three bits of an item's first byte. The other five are the number itself up to 23, or
  * say in how many bytes it follows: 24 in one, 25 in two, 26 in four, 27 in eight. */
-enum type { TYPE_UINT = 0, TYPE_BYTES = 2, TYPE_TEXT = 3, TYPE_MAP = 5 };
+enum type { TYPE_UINT = 0, TYPE_BYTES = 2, TYPE_TEXT = 3, TYPE_ARRAY = 4, TYPE_MAP = 5 };
 
 #define INFO_BITS   5
 #define INFO_INLINE 23
@@ -60,6 +60,11 @@ void cbor_put_text(struct cbor_out *out, struct str s)
 void cbor_put_map(struct cbor_out *out, uint64_t n)
 {
     put_head(out, TYPE_MAP, n);
+}
+
+void cbor_put_array(struct cbor_out *out, uint64_t n)
+{
+    put_head(out, TYPE_ARRAY, n);
 }
 
 /* ---- reading ---- */
@@ -124,6 +129,11 @@ struct str cbor_take_text(struct cbor_in *in)
 uint64_t cbor_take_map(struct cbor_in *in)
 {
     return take_head(in, TYPE_MAP);
+}
+
+uint64_t cbor_take_array(struct cbor_in *in)
+{
+    return take_head(in, TYPE_ARRAY);
 }
 
 int cbor_end(const struct cbor_in *in)

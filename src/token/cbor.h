@@ -30,6 +30,7 @@ void cbor_put_uint(struct cbor_out *out, uint64_t v);
 void cbor_put_bytes(struct cbor_out *out, struct str s);
 void cbor_put_text(struct cbor_out *out, struct str s); /* UTF-8, as the caller knows */
 void cbor_put_map(struct cbor_out *out, uint64_t n);    /* n keys and values follow */
+void cbor_put_array(struct cbor_out *out, uint64_t n);  /* n items follow */
 
 /* Reads. The first thing that is not as asked for sets err (ERR_SYNTAX); from then on all reads
  * give zero or empty. Strings are slices of the input, with p set even when they are empty. */
@@ -42,6 +43,7 @@ uint64_t cbor_take_uint(struct cbor_in *in);
 struct str cbor_take_bytes(struct cbor_in *in);
 struct str cbor_take_text(struct cbor_in *in); /* ERR_SYNTAX unless it is UTF-8 */
 uint64_t cbor_take_map(struct cbor_in *in);    /* members, which may be more than there are */
+uint64_t cbor_take_array(struct cbor_in *in);  /* items; the same */
 
 /* 0 if all of it was read without an error. */
 int cbor_end(const struct cbor_in *in);

@@ -15,21 +15,38 @@
 _Static_assert(CURSOR_ARGS_SIZE == SHA256_SIZE && CURSOR_TAG_SIZE == MAC_SIZE, "of one kind");
 
 struct cursor_issuer {
+    enum cursor_format format;
     struct mac *mac;
     uint8_t session[CURSOR_SESSION_SIZE];
 };
 
-struct cursor_issuer *cursor_issuer_new(const uint8_t key[CURSOR_KEY_SIZE],
-                                        const uint8_t session[CURSOR_SESSION_SIZE])
+struct cursor_issuer *cursor_issuer_new_as(enum cursor_format format,
+                                           const uint8_t key[CURSOR_KEY_SIZE],
+                                           const uint8_t session[CURSOR_SESSION_SIZE])
 {
     _Static_assert(CURSOR_KEY_SIZE == MAC_KEY_SIZE, "the key is the root of a subkey");
     struct cursor_issuer *i = mem_alloc(sizeof *i);
-    uint8_t subkey[MAC_KEY_SIZE];
-    mac_subkey(key, "cursor", subkey);
-    i->mac = mac_new(str_of((const char *)subkey, sizeof subkey));
-    OPENSSL_cleanse(subkey, sizeof subkey);
+    uint8_t k[MAC_KEY_SIZE];
+    if (format == CURSOR_ATD)
+        memcpy(k, key, sizeof k);
+    else
+        mac_subkey(key, "cursor", k);
+    i->format = format;
+    i->mac = mac_new(str_of((const char *)k, sizeof k));
+    OPENSSL_cleanse(k, sizeof k);
     memcpy(i->session, session, sizeof i->session);
     return i;
+}
+
+struct cursor_issuer *cursor_issuer_new(const uint8_t key[CURSOR_KEY_SIZE],
+                                        const uint8_t session[CURSOR_SESSION_SIZE])
+{
+    return cursor_issuer_new_as(CURSOR_TIDEMARK, key, session);
+}
+
+enum cursor_format cursor_issuer_format(const struct cursor_issuer *i)
+{
+    return i->format;
 }
 
 void cursor_issuer_free(struct cursor_issuer *i)
@@ -40,14 +57,16 @@ void cursor_issuer_free(struct cursor_issuer *i)
     free(i);
 }
 
-enum cursor_verdict cursor_issue(const struct cursor_issuer *i, const struct cursor_payload *p,
+enum cursor_verdict cursor_issue(const struct cursor_issuer *i, const struct cursor_payload *given,
                                  struct buf *out)
 {
     char bytes[CURSOR_BYTES_MAX];
-    enum cursor_verdict v = cursor_form_check(p);
+    struct cursor_payload p = *given;
+    p.format = i->format;
+    enum cursor_verdict v = cursor_form_check(&p);
     if (v != CURSOR_OK)
         return v;
-    size_t n = cursor_form_write(p, i->session, bytes);
+    size_t n = cursor_form_write(&p, i->session, bytes);
     mac_sign(i->mac, (struct str[]){str_of(bytes, n)}, 1, (uint8_t *)bytes + n);
     b64url_put(out, str_of(bytes, n + MAC_SIZE));
     return CURSOR_OK;
@@ -65,9 +84,11 @@ static bool is_told(enum cursor_verdict v)
 }
 
 enum cursor_verdict cursor_verify(const struct cursor_issuer *i, struct arena *a, struct str cursor,
-                                  const struct cursor_asked *asked, int64_t now_s, uint64_t ttl_s,
+                                  const struct cursor_asked *given, int64_t now_s, uint64_t ttl_s,
                                   struct cursor_payload *out)
 {
+    struct cursor_asked asked = *given;
+    asked.format = i->format;
     if (cursor.n > CURSOR_MAX)
         return CURSOR_TOO_LARGE;
     if (cursor.n < TEXT_LEAST)
@@ -78,7 +99,7 @@ enum cursor_verdict cursor_verify(const struct cursor_issuer *i, struct arena *a
     if (b64url_take(&bytes, cursor) == 0) {
         struct str body = str_of(bytes.p, bytes.n - MAC_SIZE);
         bool ours = mac_check(i->mac, &body, 1, str_skip(buf_str(&bytes), body.n));
-        v = cursor_form_judge(body, ours, i->session, asked, now_s, ttl_s, &p);
+        v = cursor_form_judge(body, ours, i->session, &asked, now_s, ttl_s, &p);
     }
     if (is_told(v)) {
         p.tool_id = keep(a, p.tool_id);

@@ -24,9 +24,15 @@ struct cursor_issuer;
  * draws its session at its start ends those of its earlier life. */
 struct cursor_issuer *cursor_issuer_new(const uint8_t key[CURSOR_KEY_SIZE],
                                         const uint8_t session[CURSOR_SESSION_SIZE]);
+/* The same with cursors of this format; the one above issues CURSOR_TIDEMARK. */
+struct cursor_issuer *cursor_issuer_new_as(enum cursor_format format,
+                                           const uint8_t key[CURSOR_KEY_SIZE],
+                                           const uint8_t session[CURSOR_SESSION_SIZE]);
+enum cursor_format cursor_issuer_format(const struct cursor_issuer *i);
 void cursor_issuer_free(struct cursor_issuer *i); /* wipes the key; NULL is allowed */
 
-/* Appends the cursor, or leaves *out as it was where cursor_form_check says why not. */
+/* Appends the cursor, or leaves *out as it was where cursor_form_check says why not. The format is
+ * the issuer's, whatever the payload says; so it is in cursor_verify. */
 enum cursor_verdict cursor_issue(const struct cursor_issuer *i, const struct cursor_payload *p,
                                  struct buf *out);
 

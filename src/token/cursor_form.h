@@ -19,6 +19,11 @@
  *     K      = mac_subkey(key, "cursor"), so that a key that is used elsewhere too signs no
  *              cursors there
  *
+ * That is the format `tidemark`. The format `atd` is that of the ATD reference server, byte for
+ * byte: the keys are the texts tool_id, caller_id, args_fingerprint, page_index, issued_at_unix,
+ * server_session and opaque_state, in this order; args_fingerprint and server_session are arrays of
+ * 32 and 8 numbers, one for each byte; and K is the key itself.
+ *
  * A cursor has one spelling (see cbor.h), and the MAC is over the bytes as they came. It is not
  * encrypted: whoever has it can read it.
  *
@@ -33,7 +38,9 @@
  *     28 and 11 bytes                       251
  *     64 and 64 bytes                       161
  *
- * cursor_room tells it for any payload.
+ * In the format `atd` 142 to 182 bytes are there always: a byte above 23 takes two in an array. All
+ * are taken to be above, so that what fits does not depend on arguments: beside names of 28 and 11
+ * bytes, 129 bytes of state. cursor_room tells it for any payload.
  *
  * Pure; nothing is allocated, and nothing aborts: libtidemark has it, too. */
 #ifndef TOKEN_CURSOR_FORM_H
@@ -57,7 +64,10 @@
 #define CURSOR_BYTES_MAX    (CURSOR_MAX / 4 * 3)
 #define CURSOR_BODY_MAX     (CURSOR_BYTES_MAX - CURSOR_TAG_SIZE)
 
+enum cursor_format { CURSOR_TIDEMARK, CURSOR_ATD };
+
 struct cursor_payload {
+    enum cursor_format format;
     struct str tool_id;   /* UTF-8, as is the caller's */
     struct str caller_id; /* p == NULL: nobody, which is not the same as an empty name */
     uint8_t args[CURSOR_ARGS_SIZE];
@@ -70,6 +80,7 @@ struct cursor_payload {
 struct cursor_asked {
     struct str tool_id, caller_id; /* as above */
     const uint8_t *args; /* CURSOR_ARGS_SIZE of them. NULL: it sends none, so none differ */
+    enum cursor_format format;
 };
 
 /* CURSOR_OK is 0. With each verdict, the code of the protocol and the sentence for the client. The

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cursors in the wrong hands: changed, replayed, of another server, or too old.
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
@@ -296,4 +296,55 @@ test("a session that is none stops the server", async (t) => {
         assert.notEqual(code, 0);
         assert.match(stderr, /cursor-session/);
     }
+});
+
+test("cursor-format = atd: cursors are those of the ATD reference server", async (t) => {
+    const text = (s) => Buffer.concat([Buffer.from([0x60 + s.length]), Buffer.from(s)]);
+    const be32 = (n) => [n >>> 24, (n >>> 16) & 255, (n >>> 8) & 255, n & 255];
+    const uint = (n) => (n < 24 ? [n] : n < 256 ? [24, n] : [26, ...be32(n)]);
+    const numbers = (bytes) => Buffer.from([...bytes].flatMap((b) => uint(b)));
+    const forgeAtd = (tool, args, page, issued, state, key = KEY) => {
+        const body = Buffer.concat([
+            Buffer.from([0xa6]),
+            text("tool_id"),
+            text(tool),
+            text("args_fingerprint"),
+            Buffer.from([0x98, 32]),
+            numbers(fingerprint(args)),
+            text("page_index"),
+            Buffer.from(uint(page)),
+            text("issued_at_unix"),
+            Buffer.from(uint(issued)),
+            text("server_session"),
+            Buffer.from([0x88]),
+            numbers(SESSION),
+            text("opaque_state"),
+            Buffer.from([0x40 + state.length]),
+            state,
+        ]);
+        const tag = createHmac("sha256", key).update(body).digest();
+        return Buffer.concat([body, tag]).toString("base64url");
+    };
+    const [atd, ours] = await Promise.all([
+        startPages(t, { pages: { ...shared, "cursor-format": "atd" } }),
+        startPages(t, { pages: shared }),
+    ]);
+    const wire = await openWire(t, atd);
+    const other = await openWire(t, ours);
+    const cursor = await firstCursor(wire);
+    const now = Math.floor(Date.now() / 1000);
+    const made = [now - 1, now, now - 2, now - 3].map((issued) =>
+        forgeAtd(PAGE_GEN, {}, 2, issued, STATE),
+    );
+    assert.ok(made.includes(cursor), "the same bytes");
+    const { result } = assertResult(await wire.next(PAGE_GEN, made[0]), PAGE_GEN);
+    assert.deepEqual(result, rowsUpTo(20).slice(10));
+    assert.equal((await wire.pages(PAGE_GEN)).length, 10);
+    // What is of the other format is nobody's.
+    assertError(await other.next(PAGE_GEN, cursor), 1021, "cursor invalid");
+    const theirs = await firstCursor(other);
+    assertError(await wire.next(PAGE_GEN, theirs), 1021, "cursor invalid");
+    const stranger = forgeAtd(PAGE_GEN, {}, 2, now, STATE, randomBytes(32));
+    assertError(await wire.next(PAGE_GEN, stranger), 1021, "cursor invalid");
+    assertError(await wire.next(PAGE_GEN, forgeAtd(PAGE_GEN, {}, 2, now - 400, STATE)), 1020);
 });

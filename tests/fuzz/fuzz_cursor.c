@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fuzz_cursor.c -- no bytes are a cursor but those that were issued. An input is taken four times:
- * as a cursor; as a change to the bytes of a good one; as a body that is then rightly signed, so
- * that the decoder behind the signature is reached too, and has to accept one spelling only; and as
- * a payload to issue. */
+/* fuzz_cursor.c -- no bytes are a cursor but those that were issued. An input is taken four times,
+ * in each format: as a cursor; as a change to the bytes of a good one; as a body that is then
+ * rightly signed, so that the decoder behind the signature is reached too, and has to accept one
+ * spelling only; and as a payload to issue. */
 #include "base/arena.h"
 #include "base/b64.h"
 #include "base/utf8.h"
@@ -35,16 +35,16 @@ static void check(bool ok, const char *what)
     abort();
 }
 
-static void set_up(struct world *w)
+static void set_up(struct world *w, enum cursor_format format)
 {
     uint8_t subkey[MAC_KEY_SIZE];
     struct cursor_payload p = {.tool_id = STR("conformance:page_gen"),
                                .page = 2,
                                .issued_at_s = ISSUED_S,
                                .state = STR("\0\0\0\2")};
-    *w = (struct world){.issuer = cursor_issuer_new(key, session)};
+    *w = (struct world){.issuer = cursor_issuer_new_as(format, key, session)};
     mac_subkey(key, "cursor", subkey);
-    w->mac = mac_new(str_of((const char *)subkey, sizeof subkey));
+    w->mac = mac_new(str_of((const char *)(format == CURSOR_ATD ? key : subkey), sizeof subkey));
     w->asked = (struct cursor_asked){.tool_id = p.tool_id};
     check(cursor_issue(w->issuer, &p, &w->good) == CURSOR_OK, "not issued");
 }
@@ -143,7 +143,10 @@ static void fuzz_payload(struct world *w, struct str input)
         return;
     memcpy(&head, input.p, sizeof head);
     struct str rest = str_skip(input, sizeof head);
-    struct cursor_payload p = {.page = head.page, .issued_at_s = head.issued_at_s}, back;
+    struct cursor_payload p = {.format = cursor_issuer_format(w->issuer),
+                               .page = head.page,
+                               .issued_at_s = head.issued_at_s},
+                          back;
     p.tool_id = take(&rest, head.tool_n);
     p.caller_id = head.named % 2 ? take(&rest, head.caller_n) : STR_NONE;
     memcpy(p.args, &head, sizeof head < sizeof p.args ? sizeof head : sizeof p.args);
@@ -151,7 +154,8 @@ static void fuzz_payload(struct world *w, struct str input)
     struct buf cursor = {0};
     enum cursor_verdict v = cursor_issue(w->issuer, &p, &cursor);
     if (v == CURSOR_OK) {
-        struct cursor_asked asked = {p.tool_id, p.caller_id, p.args};
+        struct cursor_asked asked = {
+            .tool_id = p.tool_id, .caller_id = p.caller_id, .args = p.args};
         check(cursor.n <= CURSOR_MAX, "a cursor longer than cursors are");
         v = cursor_verify(w->issuer, &w->arena, buf_str(&cursor), &asked, p.issued_at_s, 0, &back);
         check(v == CURSOR_OK && same(&p, &back), "issued, but not verified");
@@ -168,13 +172,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (n > INPUT_MAX)
         return 0;
     struct str input = str_of((const char *)data, n);
-    static struct world w; /* deriving a key takes longer than all the rest */
-    if (w.issuer == NULL)
-        set_up(&w);
-    fuzz_text(&w, input);
-    fuzz_change(&w, input);
-    fuzz_body(&w, input);
-    fuzz_payload(&w, input);
-    arena_deinit(&w.arena);
+    static struct world worlds[2]; /* deriving a key takes longer than all the rest */
+    for (int format = CURSOR_TIDEMARK; format <= CURSOR_ATD; format++) {
+        struct world *w = &worlds[format];
+        if (w->issuer == NULL)
+            set_up(w, (enum cursor_format)format);
+        fuzz_text(w, input);
+        fuzz_change(w, input);
+        fuzz_body(w, input);
+        fuzz_payload(w, input);
+        arena_deinit(&w->arena);
+    }
     return 0;
 }

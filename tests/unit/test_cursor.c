@@ -41,7 +41,8 @@ static int set_up(void **state)
                                         .issued_at_s = ISSUED_S,
                                         .state = STR("\0\0\0\2")};
     assert_int_equal(cursor_fingerprint(STR("{\"patient\":\"p1\"}"), STR_NONE, w->sample.args), 0);
-    w->asked = (struct cursor_asked){w->sample.tool_id, w->sample.caller_id, w->sample.args};
+    w->asked = (struct cursor_asked){
+        .tool_id = w->sample.tool_id, .caller_id = w->sample.caller_id, .args = w->sample.args};
     assert_int_equal(cursor_issue(w->issuer, &w->sample, &w->cursor), CURSOR_OK);
     *state = w;
     return 0;
@@ -95,7 +96,7 @@ static void round_trip(struct world *w, const struct cursor_payload *p)
     w->text.n = 0;
     assert_int_equal(cursor_issue(w->issuer, p, &w->text), CURSOR_OK);
     assert_true(w->text.n <= CURSOR_MAX);
-    struct cursor_asked asked = {p->tool_id, p->caller_id, p->args};
+    struct cursor_asked asked = {.tool_id = p->tool_id, .caller_id = p->caller_id, .args = p->args};
     assert_int_equal(cursor_verify(w->issuer, &w->arena, buf_str(&w->text), &asked, p->issued_at_s,
                                    TTL_S, &w->got),
                      CURSOR_OK);
@@ -289,7 +290,7 @@ static void test_order_of_checks(void **state)
 {
     struct world *w = *state;
     uint8_t args[SHA256_SIZE] = {0};
-    w->asked = (struct cursor_asked){STR("x"), STR("y"), args};
+    w->asked = (struct cursor_asked){.tool_id = STR("x"), .caller_id = STR("y"), .args = args};
     assert_int_equal(verify_by(w, w->issuer, buf_str(&w->cursor), ISSUED_S + TTL_S + 1),
                      CURSOR_EXPIRED);
     assert_int_equal(verify(w, buf_str(&w->cursor)), CURSOR_TOOL);
@@ -519,7 +520,7 @@ static const struct {
 static void test_one_spelling(void **state)
 {
     struct world *w = *state;
-    w->asked = (struct cursor_asked){STR("a"), STR("b"), NULL};
+    w->asked = (struct cursor_asked){.tool_id = STR("a"), .caller_id = STR("b")};
     for (size_t i = 0; i < COUNT(bodies); i++) {
         w->bytes.n = 0;
         put_hex(&w->bytes, bodies[i].hex);
@@ -709,6 +710,134 @@ static void test_secrets(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* ---- the format atd ---- */
+
+/* Vectors made by another program from the format's description. */
+static const char vector_a[] =
+    "p2d0b29sX2lkeBxjZWxpYTpmaGlyLmxpc3Rfb2JzZXJ2YXRpb25zaWNhbGxlcl9pZGt0ZXN0LWNhbGxlcnBhcmdzX2Zpbm"
+    "dlcnByaW50mCAYjxheGB0TGCMYRBjHGEMYdBjpFxjOGJYYHBg1GI8YxBg_GJsYLhgyGMMY8wUYyhg2GLcYVhgtGKEYehjq"
+    "anBhZ2VfaW5kZXgCbmlzc3VlZF9hdF91bml4GmkF_IBuc2VydmVyX3Nlc3Npb26IAQIDBAUGBwhsb3BhcXVlX3N0YXRlQK"
+    "bIhrLPgkXP8bju5WHUy72q8Rm7y2DJp7lPGg__Do-u";
+static const char vector_b[] =
+    "pmd0b29sX2lkdGNvbmZvcm1hbmNlOnBhZ2VfZ2VucGFyZ3NfZmluZ2VycHJpbnSYIAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAanBhZ2VfaW5kZXgCbmlzc3VlZF9hdF91bml4GmkF_IBuc2VydmVyX3Nlc3Npb26IABcYGBhkGMgY_wEC"
+    "bG9wYXF1ZV9zdGF0ZUQAAAACEq-G_zHn6FfJ_saK97WvB2SIvcxR4RlNmOsfFV_5HHg";
+
+/* The same as a, in our format: with HKDF-SHA256 of the key. */
+static const char vector_ours[] =
+    "pwF4HGNlbGlhOmZoaXIubGlzdF9vYnNlcnZhdGlvbnMCa3Rlc3QtY2FsbGVyA1ggj14dEyNEx0N06RfOlhw1j8Q_my4yw_"
+    "MFyja3Vi2heuoEAgUaaQX8gAZIAQIDBAUGBwgHQFw0UWFjPZ0sIOrqzR8kwzU6DfpnR-f0ufhdzUHlnQ9U";
+
+static void assert_vector(struct world *w, enum cursor_format format,
+                          const uint8_t s[CURSOR_SESSION_SIZE], const struct cursor_payload *p,
+                          const char *cursor)
+{
+    struct cursor_issuer *issuer = cursor_issuer_new_as(format, key, s);
+    struct cursor_asked asked = {.tool_id = p->tool_id, .caller_id = p->caller_id, .args = p->args};
+    w->text.n = 0;
+    assert_int_equal(cursor_issue(issuer, p, &w->text), CURSOR_OK);
+    assert_int_equal(w->text.n, strlen(cursor));
+    assert_memory_equal(w->text.p, cursor, w->text.n);
+    assert_int_equal(
+        cursor_verify(issuer, &w->arena, str_of_cstr(cursor), &asked, ISSUED_S, TTL_S, &w->got),
+        CURSOR_OK);
+    assert_int_equal(w->got.page, p->page);
+    assert_memory_equal(w->got.args, p->args, sizeof p->args);
+    assert_true(str_eq(w->got.state, p->state));
+    cursor_issuer_free(issuer);
+}
+
+static void test_vectors(void **state)
+{
+    static const uint8_t session_b[] = {0x00, 0x17, 0x18, 0x64, 0xc8, 0xff, 0x01, 0x02};
+    struct world *w = *state;
+    struct cursor_payload a = w->sample, b = {.tool_id = STR("conformance:page_gen"),
+                                              .page = 2,
+                                              .issued_at_s = ISSUED_S,
+                                              .state = STR("\0\0\0\2")};
+    a.state = STR("");
+    assert_vector(w, CURSOR_ATD, session, &a, vector_a);
+    assert_vector(w, CURSOR_ATD, session_b, &b, vector_b);
+    assert_vector(w, CURSOR_TIDEMARK, session, &a, vector_ours);
+}
+
+/* Neither takes those of the other, not even with the same key and session. */
+static void test_atd_and_tidemark(void **state)
+{
+    struct world *w = *state;
+    struct cursor_issuer *atd = cursor_issuer_new_as(CURSOR_ATD, key, session);
+    assert_int_equal(
+        cursor_verify(atd, &w->arena, buf_str(&w->cursor), &w->asked, ISSUED_S, TTL_S, &w->got),
+        CURSOR_SIGNATURE);
+    assert_int_equal(verify(w, str_of_cstr(vector_a)), CURSOR_SIGNATURE);
+    cursor_issuer_free(atd);
+}
+
+/* Signs a body with the raw key and asks for the verdict. */
+static enum cursor_verdict verify_atd_body(struct world *w, struct str body)
+{
+    struct cursor_issuer *atd = cursor_issuer_new_as(CURSOR_ATD, key, session);
+    struct mac *mac = mac_new(str_of((const char *)key, sizeof key));
+    uint8_t tag[MAC_SIZE];
+    mac_sign(mac, &body, 1, tag);
+    mac_free(mac);
+    w->bytes.n = w->text.n = 0;
+    buf_put(&w->bytes, body);
+    buf_put(&w->bytes, str_of((const char *)tag, sizeof tag));
+    b64url_put(&w->text, buf_str(&w->bytes));
+    enum cursor_verdict v =
+        cursor_verify(atd, &w->arena, buf_str(&w->text), &w->asked, ISSUED_S, TTL_S, &w->got);
+    cursor_issuer_free(atd);
+    return v;
+}
+
+/* Of a body that is rightly signed every byte counts, and none may be missing or added. */
+static void test_atd_one_spelling(void **state)
+{
+    struct world *w = *state;
+    struct buf good = {0};
+    assert_int_equal(b64url_take(&good, str_of_cstr(vector_a)), 0);
+    struct str body = str_of(good.p, good.n - MAC_SIZE);
+    assert_int_equal(verify_atd_body(w, body), CURSOR_OK);
+    for (size_t n = CURSOR_BYTES_LEAST; n < body.n; n++)
+        assert_int_equal(verify_atd_body(w, str_of(body.p, n)), CURSOR_FORMAT);
+    for (size_t i = 0; i < body.n; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            good.p[i] = (char)(good.p[i] ^ (1 << bit));
+            enum cursor_verdict v = verify_atd_body(w, body);
+            if (v == CURSOR_OK || v == CURSOR_TOOL || v == CURSOR_CALLER || v == CURSOR_ARGS) {
+                struct cursor_issuer *atd = cursor_issuer_new_as(CURSOR_ATD, key, session);
+                struct buf again = {0};
+                assert_int_equal(cursor_issue(atd, &w->got, &again), CURSOR_OK);
+                assert_true(str_eq(buf_str(&again), buf_str(&w->text)));
+                buf_deinit(&again);
+                cursor_issuer_free(atd);
+            }
+            good.p[i] = (char)(good.p[i] ^ (1 << bit));
+        }
+    buf_deinit(&good);
+}
+
+static void test_atd_room(void **state)
+{
+    struct world *w = *state;
+    struct cursor_issuer *atd = cursor_issuer_new_as(CURSOR_ATD, key, session);
+    char bytes[CURSOR_STATE_MAX] = {0};
+    struct cursor_payload p = w->sample;
+    p.format = CURSOR_ATD;
+    memset(p.args, 0xff, sizeof p.args);
+    assert_int_equal(cursor_room(&p), 129);
+    p.state = str_of(bytes, 129);
+    w->text.n = 0;
+    assert_int_equal(cursor_issue(atd, &p, &w->text), CURSOR_OK);
+    assert_true(w->text.n <= CURSOR_MAX);
+    p.state = str_of(bytes, 130);
+    assert_int_equal(cursor_issue(atd, &p, &w->text), CURSOR_TOO_LARGE);
+    p.state = str_of(bytes, CURSOR_STATE_MAX);
+    assert_int_equal(cursor_issue(atd, &p, &w->text), CURSOR_TOO_LARGE);
+    cursor_issuer_free(atd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -737,6 +866,10 @@ int main(void)
         TEST(test_cannot_issue),
         TEST(test_fingerprints),
         TEST(test_secrets),
+        TEST(test_vectors),
+        TEST(test_atd_and_tidemark),
+        TEST(test_atd_one_spelling),
+        TEST(test_atd_room),
     };
     return cmocka_run_group_tests_name("cursor", tests, NULL, NULL);
 }

@@ -101,7 +101,7 @@ static void both_judge_the_same(void **state)
         char changed[TM_CURSOR_SIZE], room[TM_CURSOR_ROOM];
         struct tm_cursor out = TM_CURSOR_INIT;
         struct cursor_payload said;
-        struct cursor_asked asked = {STR("t"), STR_NONE, args};
+        struct cursor_asked asked = {.tool_id = STR("t"), .args = args};
         memcpy(changed, good, sizeof changed);
         size_t at = rand_u64() % strlen(changed);
         changed[at] =
