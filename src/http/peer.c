@@ -114,7 +114,7 @@ void peer_drain(struct link *l)
         return;
     if (p->speaks != NULL)
         p->speaks->drain(p);
-    else if (p->n_first == 0)
+    else if (p->n_first == 0 && p->http->closing) /* else its first request may be on its way */
         peer_close(p);
 }
 

@@ -21,6 +21,13 @@ async function ended(server) {
     assert.deepEqual({ code, signal }, { code: 0, signal: null });
 }
 
+/** Waits until it says that it is being stopped; a connection may break while that begins. */
+const draining = (base) =>
+    until(async () => {
+        const answer = await ask(`${base}/readyz`).catch(() => null);
+        return answer?.status === 503 && answer;
+    }, "the drain");
+
 /** Asks on a connection of its own, which is not kept. */
 const ask = (url, options = {}) =>
     fetch(url, { ...options, headers: { connection: "close", ...options.headers } });
@@ -49,11 +56,7 @@ for (const disk of [false, true])
         await until(() => text.length > 0, "the SDK's first words");
 
         server.signal("SIGTERM");
-        const refused = await until(async () => {
-            const answer = await ask(`${base}/readyz`);
-            return answer.status === 503 && answer;
-        }, "the drain");
-        assert.equal((await refused.json()).ready, false);
+        assert.equal((await (await draining(base)).json()).ready, false);
         for (const path of [PATH, OPENAI]) {
             const late = await ask(`${base}${path}`, { method: "POST", body: "{}" });
             assert.equal(late.status, 503);
@@ -97,7 +100,7 @@ test("sessions go on while an answer finishes, and are then sent away", async (t
     const reader = await open(t, server, "POST", "/r", headers, JSON.stringify({ plan }));
     const story = await read(reader, 3);
     server.signal("SIGTERM");
-    await until(async () => (await ask(`${server.base}/readyz`)).status === 503, "the drain");
+    await draining(server.base);
     const session = new Session(TIDEMARK);
     const call = new Peer(t, server).open(session);
     await call.welcomed();
@@ -118,7 +121,7 @@ test("an answer that nobody reads finishes as well", async (t) => {
     await read(reader, 5);
     reader.raw.destroy();
     gateway.server.signal("SIGTERM");
-    await until(async () => (await ask(`${gateway.base}/readyz`)).status === 503, "the drain");
+    await draining(gateway.base);
     await gateway.backend.go("alone");
     await ended(gateway.server);
     await gateway.start();
@@ -160,7 +163,7 @@ test("asked twice, it waits for nobody", async (t) => {
     const reader = await gateway.post(plan);
     const story = await read(reader, 5);
     gateway.server.signal("SIGTERM");
-    await until(async () => (await ask(`${gateway.base}/readyz`)).status === 503, "the drain");
+    await draining(gateway.base);
     gateway.server.signal("SIGINT");
     await within(read(reader, Infinity, story), "the end");
     assert.equal(story.named("end").reason, "orphaned");
