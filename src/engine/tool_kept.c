@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define SECOND      1000
-#define PATIENCE_MS (30 * SECOND) /* with a store that does not answer */
+#define PATIENCE_MS (5 * SECOND) /* with a store that does not answer: the call waits */
 #define RETRY_MS    500
 
 void tool_kept_state(const uint8_t id[TOOL_KEEP_ID], uint64_t row, int64_t deadline_s,

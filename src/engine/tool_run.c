@@ -23,7 +23,9 @@
 
 #define PENDING_MAX      (512 * 1024) /* bytes that wait for the write under way */
 #define WRITE_MAX        (4 * 1024 * 1024)
-#define PATIENCE_MS      (30 * SECOND_MS) /* with a store that does not answer */
+/* With a store that does not answer; while the call waits for its first page, less. */
+#define PATIENCE_MS      (30 * SECOND_MS)
+#define CALL_PATIENCE_MS (5 * SECOND_MS)
 #define DEADLINE_SLACK_S 5 /* for the last write, behind the time that the maker has */
 
 struct tool_making {
@@ -136,6 +138,7 @@ static void write_going(struct tool_making *r)
                                            .match = r->tail,
                                            .close = r->closing};
     r->writer.events = r->events;
+    r->writer.patience_ms = r->job != NULL ? CALL_PATIENCE_MS : PATIENCE_MS;
     if (r->closing)
         r->writer.write.end = r->failure.n > 0 ? END_FAILED : END_COMPLETED;
     writer_start(&r->writer, r->all->setup.store);
@@ -360,8 +363,6 @@ void tool_run_start(struct tool_job *j)
     r->stream = tool_keep_config(j->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
                                  s->timeout_ms / 1000 + 1);
     r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
-    if (j->all->setup.store->author != 0)
-        r->deadline_s += PATIENCE_MS / SECOND_MS;
     timer_init(&r->timer, on_timeout);
     writer_init(&r->writer, PATIENCE_MS, on_written);
     sched_start(sched, &r->timer, s->timeout_ms);

@@ -139,6 +139,12 @@ void presence_wrote(struct presence *p)
 
 static void look_up_chat(struct presence *p);
 
+static void look_up_chat_again(struct presence *p)
+{
+    if (++p->tries < CHAT_TRIES && !p->over)
+        look_up_chat(p);
+}
+
 static void on_chat_put(struct store_put *put, int err)
 {
     struct presence *p = container_of(put, struct presence, put_chat);
@@ -146,8 +152,8 @@ static void on_chat_put(struct store_put *put, int err)
         p->chat.expect_version = DOC_NEXT(p->chat.expect_version);
     else
         p->chat.expect_version = 0;
-    if (err == ERR_VERSION && ++p->tries < CHAT_TRIES && !p->over)
-        look_up_chat(p);
+    if (err == ERR_VERSION || ERR_IS_PASSING(err)) /* which may have been done: it is looked at */
+        look_up_chat_again(p);
     finish(p);
 }
 
@@ -165,6 +171,8 @@ static void on_chat(struct store_docs *d, int err)
         begin(p);
         store_put(p->gateway->setup.store, &p->put_chat);
     }
+    if (ERR_IS_PASSING(err))
+        look_up_chat_again(p);
     buf_deinit(&value);
     finish(p);
 }
