@@ -157,25 +157,27 @@ static void refuse_stop(struct stop_request *r, int err)
         gateway_refuse(r->route, r->x, err);
 }
 
-/* It has ended already, maybe of itself: that is what was wanted. */
-static void on_stop_stat(struct store_stat *stat, int err)
+static void answer_stop(struct stop_request *r, int err, enum end_reason end)
 {
-    struct stop_request *r = container_of(stat, struct stop_request, stat);
+    struct gateway *g = r->route->gateway;
     if (err != 0)
         refuse_stop(r, err);
     else
-        gateway_send_status(r->x, r->id, stat->info.end);
+        gateway_send_status(r->x, r->id, end);
     exchange_release(r->x);
+    gateway_end(g);
+}
+
+/* It has ended already, maybe of itself: that is what was wanted. */
+static void on_stop_stat(struct store_stat *stat, int err)
+{
+    answer_stop(container_of(stat, struct stop_request, stat), err, stat->info.end);
 }
 
 static void on_stop_closed(struct store_write *w, int err)
 {
-    struct stop_request *r = container_of(w, struct stop_request, close);
-    if (err != 0)
-        refuse_stop(r, err);
-    else
-        gateway_send_status(r->x, r->id, w->info.end); /* it may have ended before */
-    exchange_release(r->x);
+    /* it may have ended before */
+    answer_stop(container_of(w, struct stop_request, close), err, w->info.end);
 }
 
 /* Another process may run it: it lets go when it finds its stream closed. */
@@ -202,6 +204,7 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
         .id = id,
         .may_be_chat = may_be_chat};
     exchange_hold(x);
+    gateway_begin(r->gateway);
     if (r->gateway->setup.instances != NULL)
         stop_elsewhere(r, s);
     else

@@ -23,12 +23,13 @@
 
 #define ID "00000000-0000-4000-8000-000000000000"
 
-/* Keeps what comes: one read, one look at the documents. */
+/* Keeps what comes: one read, one look at the documents, one at a stream. */
 struct slow {
     struct store_ops ops;
     const struct store_ops *real;
     struct store_read *read;
     struct store_docs *docs;
+    struct store_stat *stat;
 };
 static struct slow slow;
 
@@ -40,6 +41,11 @@ static void slow_read(struct store *s, struct store_read *r)
 static void slow_docs(struct store *s, struct store_docs *d)
 {
     slow.docs = d;
+}
+
+static void slow_stat(struct store *s, struct store_stat *st)
+{
+    slow.stat = st;
 }
 
 struct bench {
@@ -104,6 +110,7 @@ static int set_up(void **state)
     slow = (struct slow){.ops = *b->store->ops, .real = b->store->ops};
     slow.ops.read = slow_read;
     slow.ops.docs = slow_docs;
+    slow.ops.stat = slow_stat;
     b->store->ops = &slow.ops;
     feeds_init(&b->feeds, b->store);
     b->fetcher = fetcher_new(&b->loop);
@@ -155,7 +162,7 @@ static void on_stopped(void *ctx)
 static void ask_and_stop(struct bench *b, const char *request)
 {
     assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
-    UNTIL(b, slow.read != NULL || slow.docs != NULL);
+    UNTIL(b, slow.read != NULL || slow.docs != NULL || slow.stat != NULL);
     http_drain(&b->http);
     http_close_all(&b->http);
     UNTIL(b, b->http.n_connections == 0);
@@ -201,6 +208,16 @@ static void test_a_key_is_waited_for(void **state)
     assert_non_null(slow.docs);
     assert_false(b->stopped);
     slow.real->docs(b->store, slow.docs);
+    UNTIL(b, b->stopped);
+}
+
+static void test_a_stop_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "POST /a/" ID "/stop HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(slow.stat);
+    assert_false(b->stopped);
+    slow.real->stat(b->store, slow.stat);
     UNTIL(b, b->stopped);
 }
 
@@ -266,6 +283,7 @@ int main(void)
         T(test_a_read_is_waited_for),
         T(test_a_snapshot_is_waited_for),
         T(test_a_key_is_waited_for),
+        T(test_a_stop_is_waited_for),
         T(test_all_keys_whose_time_is_over_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
