@@ -83,6 +83,10 @@ static bool on_data(struct fetch *f, struct str data)
     int err = sse_parser_feed(&u->parser, data);
     if (err == 0)
         return true;
+    if (err == ERR_CLOSED) { /* it has ended for a reason of its own */
+        u->on->end(u->ctx, err, STR_NONE);
+        return true;
+    }
     bool large = err == ERR_TOO_LARGE;
     struct str why = large ? STR("the upstream sent an event that is too large")
                            : STR("the upstream sent an event that cannot be kept");
