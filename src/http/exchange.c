@@ -321,3 +321,9 @@ void exchange_forget_request(struct exchange *x)
     x->last_header = &x->headers;
     forget_memory(x);
 }
+
+void exchange_forget_body(struct exchange *x)
+{
+    if (x->body_done)
+        forget_collect(x);
+}

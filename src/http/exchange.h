@@ -154,5 +154,7 @@ void exchange_trailer(struct exchange *x, struct str name, struct str value);
 /* Whoever waits for long needs the request no more: gives back its memory, unless response headers
  * are waiting in it. The body has been read. */
 void exchange_forget_request(struct exchange *x);
+/* The same of a collected body alone. */
+void exchange_forget_body(struct exchange *x);
 
 #endif

@@ -318,7 +318,7 @@ static bool is_nothing(const struct generation *gen)
 /* The message may belong to the source. */
 static void end(struct generation *gen, enum end_reason reason, struct str message)
 {
-    bool asked = gen->state != CREATING;
+    bool made = gen->state != CREATING;
     if (gen->state == ENDING)
         return;
     gen->state = ENDING;
@@ -328,7 +328,9 @@ static void end(struct generation *gen, enum end_reason reason, struct str messa
     drop_source(gen);
     if (gen->degraded)
         end_degraded(gen);
-    else if (asked && is_nothing(gen))
+    else if (is_nothing(gen) && !made)
+        return; /* on_started goes on: there is no key yet that could be taken back */
+    else if (is_nothing(gen))
         come_to_nothing(gen);
     else
         recorder_end(gen->recorder, reason, gen->message);
@@ -568,6 +570,14 @@ static void end_degraded(struct generation *gen)
     sched_post(gen->route->gateway->setup.sched, &gen->over);
 }
 
+/* The source has a copy of the request's body. */
+static void ask_source(struct generation *gen)
+{
+    gen->state = ASKING;
+    exchange_forget_body(gen->starter);
+    gen->source->ops->start(gen->source);
+}
+
 /* Nothing of it will be kept, and whoever asked is told so with the answer. */
 static void degrade(struct generation *gen)
 {
@@ -577,10 +587,9 @@ static void degrade(struct generation *gen)
     presence_free(gen->presence);
     gen->presence = NULL;
     gen->degraded = true;
-    gen->state = ASKING;
     gateway_event(&g->events, DEGRADED, 1, TRACE_STR("request_id", gen->id),
                   TRACE_STR("route", gen->route->path));
-    gen->source->ops->start(gen->source);
+    ask_source(gen);
 }
 
 static bool is_trouble(int err)
@@ -727,8 +736,9 @@ static void on_started(void *ctx, int err)
     if (err == 0) {
         if (gen->state == CREATING) {
             enter_chats(gen);
-            gen->state = ASKING;
-            gen->source->ops->start(gen->source);
+            ask_source(gen);
+        } else if (is_nothing(gen)) {
+            come_to_nothing(gen);
         }
         return;
     }
@@ -741,6 +751,7 @@ static void on_started(void *ctx, int err)
     gen->starter = NULL;
     leave_maps(gen);
     answer_stoppers(gen, END_CANCELLED, err);
+    refuse_unclosed(gen, err); /* the key may have been found before this was known */
     generation_free(gen);
     if (x == NULL) {
         gateway_check_stopped(g);

@@ -20,6 +20,7 @@
 #include "telemetry/trace.h"
 #include "unit/session_bench.h"
 
+#include <limits.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -496,6 +497,30 @@ static void test_stopped_under_fire(void **state)
     UNTIL(b, end_of(b, id, RECORDER_SNAPSHOT_SUFFIX) == END_CANCELLED);
 }
 
+/* What comes behind a stop is wanted by nobody; but to send it was no fault of the upstream's. */
+static void test_a_stop_is_no_error_of_the_upstream(void **state)
+{
+    struct bench *b = *state;
+    struct gateway_route *r = b->sides[0].gateway->routes;
+    struct str labels[] = {STR("/a"), STR("event_invalid")};
+    struct client *a = post(b, 0, "", "{}");
+    UNTIL(b, told(a, "data: one"));
+    b->front->hold = true;
+    b->stats_lost = UINT_MAX; /* so that the write finds out */
+    caller_send(b->callers[0], TWO);
+    UNTIL(b, !list_empty(&b->front->held));
+    struct client *c = member(b, 1, "DELETE", header(a, ID_HEADER), "");
+    UNTIL(b, told(c, "\"status\":\"cancelled\""));
+    front_let_one(b->front);
+    UNTIL(b, !list_empty(&b->front->held)); /* the snapshot */
+    caller_send(b->callers[0], TWO);
+    UNTIL(b, b->callers[0]->gone);
+    b->stats_lost = 0;
+    front_let_go(b->front);
+    UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"cancelled\""));
+    assert_int_equal(family_counter(r->upstream_errors, labels)->n, 0);
+}
+
 /* One key asks once, whichever processes it comes to. */
 static void test_a_key_asks_once(void **state)
 {
@@ -831,6 +856,57 @@ static void test_waiting_for_the_whole_ends_with_the_server(void **state)
     assert_int_equal(end_of(b, header(a, ID_HEADER), ""), END_NONE);
 }
 
+static struct gateway *make_in_the_dark(struct bench *b, struct client **a)
+{
+    b->front->late = true;
+    *a = post(b, 0, KEY, "{}");
+    UNTIL(b, !list_empty(&b->front->untold));
+    return b->sides[0].gateway;
+}
+
+/* The store has made it, and then did not say so: who found its key is told as who asked is. */
+static void test_who_waits_for_what_cannot_be_made(void **state)
+{
+    struct bench *b = *state;
+    struct client *a, *beside;
+    make_in_the_dark(b, &a);
+    beside = post(b, 0, KEY, "{}");
+    turns(b, 50);
+    list_item(b->front->untold.next, struct front_write, link)->err = ERR_AWAY;
+    front_tell_all(b->front);
+    UNTIL(b, told(a, "HTTP/1.1 503"));
+    UNTIL(b, told(beside, "HTTP/1.1 503"));
+    assert_int_equal(b->n_callers, 0);
+    UNTIL(b, count_docs(b, "running/") == 0); /* what was made is found, and closed */
+}
+
+/* Nobody was asked: the key must not lead to what a server that stops left. */
+static void test_a_key_goes_with_what_was_never_asked(void **state)
+{
+    struct bench *b = *state;
+    struct client *a;
+    gateway_orphan(make_in_the_dark(b, &a));
+    front_tell_all(b->front);
+    UNTIL(b, told(a, "HTTP/1.1 503") && told(a, "\"code\":\"ORPHANED\""));
+    a = post(b, 1, KEY, "{}");
+    UNTIL(b, told(a, "HTTP/1.1 200") && told(a, "data: one"));
+    assert_int_equal(b->n_callers, 1);
+}
+
+/* The upstream has a body of its own: that of the request does not count while it thinks. */
+static void test_bodies_are_let_go_of(void **state)
+{
+    struct bench *b = *state;
+    b->reply = NULL;
+    struct client *a = ask(b, 0, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{ ");
+    UNTIL(b, b->sides[0].http.inflight_bytes == 2);
+    assert_int_equal(write(a->fd, "}", 1), 1);
+    UNTIL(b, is_heard(b, 0));
+    assert_int_equal(b->sides[0].http.inflight_bytes, 0);
+    caller_send(b->callers[0], SSE_HEAD ONE);
+    UNTIL(b, told(a, "data: one"));
+}
+
 /* Nobody else can have it: with the client, the upstream's work is for nothing. */
 static void test_degraded_goes_with_its_client(void **state)
 {
@@ -930,6 +1006,7 @@ int main(void)
         T(test_stopped_elsewhere),
         T(test_stopped_elsewhere_in_the_dark),
         T(test_stopped_under_fire),
+        T(test_a_stop_is_no_error_of_the_upstream),
         T(test_a_key_asks_once),
         T(test_passing_leaves_nothing),
         cmocka_unit_test_setup_teardown(test_a_chat_is_found_elsewhere, set_up_chats, tear_down),
@@ -944,6 +1021,9 @@ int main(void)
         T(test_who_waited_for_what_passes_asks),
         T(test_waiting_ends_with_the_server),
         T(test_waiting_for_the_whole_ends_with_the_server),
+        T(test_who_waits_for_what_cannot_be_made),
+        T(test_a_key_goes_with_what_was_never_asked),
+        T(test_bodies_are_let_go_of),
         T(test_degraded_failures),
         T(test_degraded_goes_with_its_client),
         T(test_degraded_stop),
