@@ -155,8 +155,7 @@ static const struct option_row rows[] = {
      .help = "Answers under way at the same time; further requests are answered 429. 0 sets no "
              "bound."},
     {ROW("tools", OPTION_CHOICE, tools), .fallback = "ignore", .value = "ignore|refuse",
-     .help = "What becomes of tools that a request offers, since a Cascade can be given none. "
-             "ignore: they are left out, which a trace says once. refuse: the request is answered "
-             "400."},
+     .help = "What to do with tools that a request offers: a Cascade cannot be given any. ignore: "
+             "leave them out, and say so once in a trace. refuse: answer 400."},
 };
 const struct options cascade_options = {rows, sizeof rows / sizeof *rows};

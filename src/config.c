@@ -170,15 +170,14 @@ static const struct option_row rows[] = {
              "request's Host."},
     {ROW("allow-host", OPTION_LIST, allow_host), .live = true, .value = "NAME",
      .check = check_host_name,
-     .help =
-         "Another name of this server that may stand in a request's Host, besides public-url's, "
-         "localhost and addresses; may be given many times. Metrics, logs, tools and the Lab "
-         "answer to no others, so that a site cannot point its own name at this server."},
+     .help = "Another name of this server; may be given many times. Metrics, logs, tools and the "
+             "Lab answer only if a request's Host is such a name, public-url's, localhost or an IP "
+             "address, so that no site can point its own name at this server."},
 
     {ROW("retain-events", OPTION_NUMBER, retain_events), .live = true, .heading = "Retention",
      .fallback = "0", .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
-     .help = "So many of a stream's newest events are kept, and older ones are trimmed from its "
-             "front, unless the stream asks for something else. 0 keeps all."},
+     .help = "Maximum number of events per stream. The oldest are removed first. A stream can set "
+             "its own limit. 0 keeps all."},
     {ROW("retain-bytes", OPTION_SIZE, retain_bytes), .live = true, .fallback = "0", .value = "SIZE",
      BETWEEN(0, 1024 * 1024 * GIB),
      .help = "The same by bytes; the newest event is kept whatever its size. 0 sets no bound."},
@@ -203,8 +202,8 @@ static const struct option_row rows[] = {
              "are answered 503. At least max-append."},
     {ROW("max-fork-depth", OPTION_NUMBER, max_fork_depth), .fallback = "64", .value = "N",
      BETWEEN(0, 1000),
-     .help = "How deep forks may be forks of forks; a deeper one is answered 422. 0 allows no "
-             "forks."},
+     .help = "The longest chain of forks of forks; a fork that would make it longer is answered "
+             "422. 0 allows no forks."},
     {ROW("read-chunk", OPTION_SIZE, read_chunk_bytes), .fallback = "1m", .value = "SIZE",
      BETWEEN(KIB, 64 * MIB),
      .help = "The most bytes that one catch-up answer carries; clients go on from where it ends."},
@@ -222,8 +221,8 @@ static const struct option_row rows[] = {
      .value = "SIZE", BETWEEN(1, MIB), .help = "See body-timeout."},
     {ROW("write-timeout", OPTION_DURATION, write_timeout_ms), .live = true, .fallback = "60s",
      .value = "TIME", BETWEEN(100, HOUR_MS),
-     .help = "After this time a client that takes nothing of its answer is disconnected, and so is "
-             "one that holds a bounded generation back."},
+     .help = "After this time the server disconnects a client that takes nothing of its answer, or "
+             "that reads so slowly that it holds a generation back."},
     {ROW("drain-timeout", OPTION_DURATION, drain_timeout_ms), .live = true, .fallback = "30s",
      .value = "TIME", BETWEEN(0, HOUR_MS),
      .help = "When the server is stopped, how long answers and requests under way may take to "
@@ -242,8 +241,8 @@ static const struct option_row rows[] = {
              "was."},
     {ROW("sse-retry", OPTION_DURATION, sse_retry_ms), .live = true, .fallback = "100ms",
      .value = "TIME", BETWEEN(1, HOUR_MS), .zero_is_off = true, .bare_ms = true,
-     .help = "How long a browser's EventSource waits then, and after a lost connection, before it "
-             "connects again. A plain number is milliseconds. 0 leaves it to the browser."},
+     .help = "How long a browser's EventSource waits before it connects again, after sse-lifetime "
+             "or a lost connection. A plain number is milliseconds. 0 leaves it to the browser."},
 
     {ROW("route", OPTION_LIST, route), .heading = "Routes", .value = "PATH=URL",
      .check = check_route,
@@ -263,7 +262,8 @@ static const struct option_row rows[] = {
      .heading = "Outgoing requests", .fallback = "no",
      .help = "Whether webhooks may reach addresses of private networks."},
     {ROW("allow-loopback-targets", OPTION_BOOL, allow_loopback_targets), .fallback = "no",
-     .help = "Whether they may reach other servers on this machine. They never reach this one."},
+     .help =
+         "Whether webhooks may reach other servers on this machine. They never reach this one."},
 
     {ROW("trace", OPTION_CHOICE, trace_form), .live = true, .heading = "Traces",
      .fallback = "human", .value = "human|json", .help = "How lines on standard error look."},

@@ -146,8 +146,8 @@ static const struct option_row rows[] = {
              "nothing, its last event, or the whole message put together. Without it last for the "
              "dialect sse, and the dialect's own otherwise."},
     {ROW("trim", OPTION_CHOICE, trim), .fallback = "lenient", .value = "lenient|strict",
-     .help = "When the bounds of the buffer hold. lenient: for the store in memory alone; on disk "
-             "a generation keeps all its events. strict: always."},
+     .help = "When the bounds of the buffer apply. lenient: to stores in memory (memory, Redis); "
+             "on disk a generation keeps all its events. strict: always."},
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true, .check = check_header,
      .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
              "and X-Correlation-ID; several with commas between them."},
@@ -184,8 +184,8 @@ static const struct option_row rows[] = {
      .help = "How long an idempotency key leads to the generation that it began."},
     {ROW("buffer-max-events", OPTION_NUMBER, buffer_max_events), .fallback = "256", .value = "N",
      OR_VARIABLE("SSE_BUFFER_MAX_EVENTS", 1), BETWEEN(1, 10000000),
-     .help = "Events of a generation that are kept for resuming, where trim lets this hold; older "
-             "ones are trimmed, once every connected reader has them."},
+     .help = "Maximum number of events of a generation that are kept for resuming; trim says when "
+             "this applies. The oldest are removed first, once every connected reader has them."},
     {ROW("buffer-max-bytes", OPTION_SIZE, buffer_max_bytes), .fallback = "1536k", .value = "SIZE",
      OR_VARIABLE("SSE_BUFFER_MAX_SIZE_MB", MIB), BETWEEN(1, 64 * GIB),
      .help = "The same by bytes."},

@@ -189,8 +189,10 @@ static const struct option_row rows[] = {
     {ROW("max-memory", OPTION_SIZE, max_memory), .fallback = "1g", BETWEEN(16 * MIB, 1024 * GIB),
      .help = "The address space that each process of a command may have."},
     {ROW("max-processes", OPTION_NUMBER, max_processes), .fallback = "64", BETWEEN(1, 100000),
-     .help = "Processes that a command may have at the same time; one that has more is ended."},
+     .help =
+         "Processes that a command may have at the same time; a command that has more is ended."},
     {ROW("max-cpu", OPTION_DURATION, max_cpu_ms), .fallback = "60s", BETWEEN(SECOND_MS, DAY_MS),
-     .help = "CPU time that all processes of a command may use together; then it is ended."},
+     .help =
+         "CPU time that all processes of a command may use together; then the command is ended."},
 };
 const struct options tool_options = {rows, sizeof rows / sizeof *rows};

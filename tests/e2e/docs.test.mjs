@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links within the documents lead somewhere: files that are there, and headings that they have.
+// What the documents name is there: files and headings behind links, settings, and metrics.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { binary, startServer } from "./lib/server.mjs";
+import { tempFolder } from "./lib/temp.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const FOLDERS = ["docs", "examples", "bench"];
@@ -73,4 +76,38 @@ test("links lead somewhere", async () => {
         }
     assert.ok(links > 100, "there are links");
     assert.deepEqual(broken, []);
+});
+
+test("the manual page has every flag of serve, in the words of --help", async () => {
+    const help = execFileSync(binary(), ["serve", "--help"], { encoding: "utf8" });
+    const flags = [...help.matchAll(/^ {2}(--\S+).*\n((?: {6}.*\n)+)/gm)];
+    assert.ok(flags.length > 30, "there are flags");
+    const page = await readFile(join(ROOT, "man/tidemark.1"), "utf8");
+    const plain = page.replaceAll("\\-", "-");
+    const headings = new Set([...plain.matchAll(/^\.BI? (--\S+)/gm)].map(([, flag]) => flag));
+    const words = plain.replace(/\s+/g, " ");
+    for (const [, flag, said] of flags) {
+        assert.ok(headings.has(flag), `${flag} is not in man/tidemark.1`);
+        const text = said.trim().replace(/\s+/g, " ");
+        const sentence = text.replace(/ ?\(default: (.*)\)$/, (_, value) => ` The default is ${value}.`);
+        assert.ok(words.includes(sentence.trim()), `${flag}: ${sentence}`);
+    }
+});
+
+test("the documents name every metric, and no others", async (t) => {
+    const server = await startServer(t, ["--route", "/draft=http://127.0.0.1:9/"], {
+        data: await tempFolder(t),
+    });
+    const { text } = await server.request("GET", "/metrics");
+    const there = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
+    const named = new Set();
+    for (const file of await documents()) {
+        const document = await readFile(file, "utf8");
+        for (const [name] of document.matchAll(/\b(?:tidemark|assist_sse)_[a-z_]+[a-z]\b/g))
+            named.add(name);
+        for (const [, event] of document.matchAll(/`assist\.sse\.(\w+)`/g))
+            named.add(`assist_sse_${event}_total`);
+    }
+    assert.deepEqual([...there].filter((name) => !named.has(name)), [], "not in the documents");
+    assert.deepEqual([...named].filter((name) => !there.has(name)), [], "not in /metrics");
 });
