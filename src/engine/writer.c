@@ -95,7 +95,7 @@ static void on_written(struct store_write *write, int err)
     bool taken = err == ERR_CLOSED && was_taken(w);
     if (taken)
         err = 0;
-    if (err == 0)
+    if (!waits) /* a refusal is an answer, too */
         w->tries = 0;
     if (is_claimed(w) && (taken || write->duplicate))
         look_back(w);

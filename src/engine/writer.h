@@ -33,7 +33,7 @@ struct writer {
     /* the writer's own */
     struct store *store;
     struct timer retry;
-    unsigned tries;      /* in vain, since the last success */
+    unsigned tries;      /* in vain, since the last answer */
     uint64_t trouble_ms; /* when the first of them failed */
     bool busy;           /* done() is to come */
     bool stopped;

@@ -219,6 +219,12 @@ static void test_written_by_another(void **state)
     other(&o, (struct store_write){.data = STR("theirs"), .n_events = 1});
     assert_int_equal(finish(&o), ERR_TAIL_MOVED);
     assert_string_equal(look(&o, NAME)->text, "theirs");
+    /* What went before is no trouble of the next: that is tried again. */
+    pass(&o, 2 * PATIENCE);
+    lossy_next(o.store, FATE_NOT_DONE, 1);
+    o.writer.events = 1;
+    assert_int_equal(write_it(&o, event_at((struct offset){tail(&o).life, 6}, "mine")), 0);
+    assert_string_equal(look(&o, NAME)->text, "theirsmine");
     deinit(&o);
 }
 
