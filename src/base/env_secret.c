@@ -27,40 +27,37 @@ const char *const env_secret_names[ENV_SECRETS + 1] = {
 
 /* ---- the environment ---- */
 
-/* Where the entry of this name stands in environ; NULL: nowhere, or its value is empty. */
-static char **entry_of(const char *name)
+/* The value in an entry of the environment; NULL: it is none of a secret, or empty. */
+static char *secret_in(char *entry)
 {
-    size_t n = strlen(name);
-    for (char **e = environ; *e != NULL; e++)
-        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=' && (*e)[n + 1] != '\0')
-            return e;
+    for (const char *const *name = env_secret_names; *name != NULL; name++) {
+        size_t n = strlen(*name);
+        if (strncmp(entry, *name, n) == 0 && entry[n] == '=' && entry[n + 1] != '\0')
+            return entry + n + 1;
+    }
     return NULL;
 }
 
-/* The old text is what /proc shows: it loses its value, and keeps its length. */
-static void move_entry(char **entry)
-{
-    size_t n = strlen(*entry) + 1;
-    char *old = *entry, *value = strchr(old, '=') + 1;
-    *entry = memcpy(secret_alloc(n), old, n);
-    explicit_bzero(value, strlen(value));
-}
-
+/* The old text is what /proc shows: it loses its value, and keeps its length. A name may stand
+ * there more than once. */
 void env_secrets_hide(void)
 {
-    for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        char **entry = entry_of(*name);
-        if (entry != NULL)
-            move_entry(entry);
+    for (char **e = environ; *e != NULL; e++) {
+        char *value = secret_in(*e);
+        if (value == NULL)
+            continue;
+        size_t n = strlen(*e) + 1;
+        *e = memcpy(secret_alloc(n), *e, n);
+        explicit_bzero(value, strlen(value));
     }
 }
 
 void env_secrets_forget(void)
 {
-    for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        char **entry = entry_of(*name);
-        if (entry != NULL)
-            explicit_bzero(strchr(*entry, '=') + 1, strlen(*entry) - strlen(*name) - 1);
+    for (char **e = environ; *e != NULL; e++) {
+        char *value = secret_in(*e);
+        if (value != NULL)
+            explicit_bzero(value, strlen(value));
     }
 }
 

@@ -110,12 +110,13 @@ static void test_who_can_read_it(void **state)
 static void test_is_not_shown(void **state)
 {
     extern char **environ;
-    static char entry[] = NAME "=shown";
-    char *before[] = {entry, NULL}, **environ_before = environ;
+    static char entry[] = NAME "=shown", again[] = NAME "=twice";
+    char *before[] = {entry, again, NULL}, **environ_before = environ;
     environ = before;
     env_secrets_hide();
     assert_string_equal(getenv(NAME), "shown");
     assert_memory_equal(entry, NAME "=\0\0\0\0\0", sizeof entry);
+    assert_memory_equal(again, NAME "=\0\0\0\0\0", sizeof again);
     assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
     env_secrets_forget();
     assert_string_equal(getenv(NAME), "");
