@@ -582,12 +582,23 @@ struct tm_cursor_key {
     uint8_t session[8]; /* a new one makes all cursors expire */
 };
 
+/* Both at random: good for as long as this process lives. TM_E_NOMEM: there is no randomness. */
+TM_API int tm_cursor_key_random(struct tm_cursor_key *k);
+/* From texts, as tidemark is configured with: base64url without padding or base64 with it, white
+ * space around it allowed. NULL or empty: random. TM_E_INVALID: not base64 of 32 and 8 bytes; *k is
+ * as it was. */
+TM_API int tm_cursor_key_take(const char *key, const char *session, struct tm_cursor_key *k);
+/* The key in the environment, ATD_CURSOR_SIGNING_KEY or the file that ATD_CURSOR_SIGNING_KEY_FILE
+ * names, and a session: NULL, random. 1: so it is. 0: there is none, and the key is random.
+ * TM_E_INVALID, TM_E_IO (the file): there is one that cannot be used; *k is as it was. */
+TM_API int tm_cursor_key_environment(const char *session, struct tm_cursor_key *k);
+
 struct tm_cursor {
     size_t size;
     const char *tool_id;   /* UTF-8, as is the caller's */
     const char *caller_id; /* NULL: nobody has said who it is */
-    /* SHA-256 of the arguments in canonical form (RFC 8785); tm_cursor_verify: NULL, none were sent
-     * and so none differ. */
+    /* tm_cursor_fingerprint of the arguments: SHA-256 of their canonical form (RFC 8785).
+     * tm_cursor_verify: NULL, none were sent and so none differ. */
     const uint8_t *args;
     uint64_t page;       /* that it leads to: the first cursor says 2 */
     int64_t issued_at_s; /* Unix time */
@@ -595,6 +606,11 @@ struct tm_cursor {
     size_t n;
 };
 #define TM_CURSOR_INIT TM_SIZED(tm_cursor)
+
+/* What stands for arguments, n bytes of JSON, at most 1 MiB. The order of members and the spelling
+ * of numbers make no difference. TM_E_INVALID: not JSON, or a name that comes twice; TM_E_NOMEM,
+ * TM_E_TOO_LARGE. This takes memory, from malloc. */
+TM_API int tm_cursor_fingerprint(const char *args, size_t n, uint8_t out[TM_CURSOR_ARGS_SIZE]);
 
 /* A text of at most 512 characters, letters, digits, `-` and `_`. TM_E_TOO_LARGE: names and state
  * do not fit; TM_E_INVALID: one of them is missing or not UTF-8, or the time is before 1970. */

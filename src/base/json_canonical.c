@@ -331,9 +331,11 @@ static int put_number(struct canon *c, const char **p)
 {
     struct str rest = str_of(*p, (size_t)(c->end - *p));
     size_t taken;
-    int err = json_number_canonical(rest, &taken, c->out);
+    char number[JSON_NUMBER_MAX];
+    size_t n = json_number_canonical(rest, &taken, number);
     *p += taken;
-    return err;
+    buf_put(c->out, str_of(number, n));
+    return n > 0 ? 0 : ERR_JSON;
 }
 
 static int put_word(struct canon *c, const char **p, struct str word)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json_number.h"
-#include "base/err.h"
+#include "base/num.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #define DIGITS_MAX       17   /* always enough to tell a double from all others */
 #define DIGITS_SAFE      15   /* a decimal of so many digits is its double's shortest one */
+#define DIGITS_TELLING   800  /* what lies halfway between two doubles has 768 at most */
 #define POINT_SAFE_MOST  308  /* if it is below 1e308 */
 #define POINT_SAFE_LEAST -306 /* and no less than 1e-307: a double with all its bits */
 #define POINT_MOST       310  /* beyond all doubles */
@@ -90,37 +90,34 @@ static size_t take_number(struct str text, struct spelled *s)
 
 /* ---- doubles ---- */
 
-/* Without a point, which is a comma elsewhere. */
-static double value_of(struct buf *digits, long exponent)
+/* Of n digits, with room for an exponent behind them, and no point, which is a comma elsewhere. */
+static double value_of(char *digits, size_t n, long exponent)
 {
-    char *to = buf_reserve(digits, EXPONENT_DIGITS + 1);
-    snprintf(to, EXPONENT_DIGITS + 1, "e%ld", exponent);
-    return strtod(digits->p, NULL);
+    snprintf(digits + n, EXPONENT_DIGITS + 1, "e%ld", exponent);
+    return strtod(digits, NULL);
 }
 
+/* Of very many digits the last ones only tell that there is something: a 1 stands for them. */
 static double spelled_value(const struct spelled *s)
 {
-    struct buf text = {0};
+    char text[DIGITS_TELLING + 1 + EXPONENT_DIGITS + 1];
     size_t seen = 0;
-    for (size_t i = 0; i < s->digits.n && seen < s->n; i++) {
+    for (size_t i = 0; i < s->digits.n && seen < s->n && seen < DIGITS_TELLING; i++) {
         char c = s->digits.p[i];
         if (c == '.' || (c == '0' && seen == 0))
             continue;
-        buf_putc(&text, c);
-        seen++;
+        text[seen++] = c;
     }
-    double v = value_of(&text, s->point - (long)s->n);
-    buf_deinit(&text);
-    return v;
+    if (seen < s->n)
+        text[seen++] = '1';
+    return value_of(text, seen, s->point - (long)seen);
 }
 
 static bool means(const struct decimal *d, double v)
 {
     char text[DIGITS_MAX + EXPONENT_DIGITS + 1];
-    struct buf b = {.p = text, .cap = sizeof text};
     memcpy(text, d->digits, (size_t)d->n);
-    b.n = (size_t)d->n;
-    return value_of(&b, d->point - d->n) == v;
+    return value_of(text, (size_t)d->n, d->point - d->n) == v;
 }
 
 static void strip(struct decimal *d)
@@ -183,80 +180,83 @@ static struct decimal shortest(double v)
     }
 }
 
-/* 0, or ERR_JSON: too large. */
-static int read_decimal(const struct spelled *s, struct decimal *d)
+/* False: too large. */
+static bool read_decimal(const struct spelled *s, struct decimal *d)
 {
     *d = (struct decimal){.n = 0};
     if (s->n == 0 || s->point < POINT_LEAST)
-        return 0;
+        return true;
     if (s->point > POINT_MOST)
-        return ERR_JSON;
+        return false;
     if (s->n <= DIGITS_SAFE && s->point >= POINT_SAFE_LEAST && s->point <= POINT_SAFE_MOST) {
         memcpy(d->digits, s->first, s->n);
         d->n = (int)s->n;
         d->point = (int)s->point;
-        return 0;
+        return true;
     }
     double v = spelled_value(s);
     if (isinf(v))
-        return ERR_JSON;
+        return false;
     if (v > 0)
         *d = shortest(v);
-    return 0;
+    return true;
 }
 
 /* ---- as ECMAScript prints it (Number::toString) ---- */
 
-static void put_zeros(struct buf *out, int n)
+static char *put(char *to, struct str s)
+{
+    memcpy(to, s.p, s.n);
+    return to + s.n;
+}
+
+static char *put_zeros(char *to, int n)
 {
     for (; n > 0; n--)
-        buf_putc(out, '0');
+        *to++ = '0';
+    return to;
 }
 
-static void put_exponential(struct buf *out, const struct decimal *d)
+static char *put_exponential(char *to, const struct decimal *d)
 {
     int exponent = d->point - 1;
-    buf_putc(out, d->digits[0]);
+    *to++ = d->digits[0];
     if (d->n > 1) {
-        buf_putc(out, '.');
-        buf_put(out, str_of(d->digits + 1, (size_t)d->n - 1));
+        *to++ = '.';
+        to = put(to, str_of(d->digits + 1, (size_t)d->n - 1));
     }
-    buf_put(out, exponent < 0 ? STR("e-") : STR("e+"));
-    buf_put_u64(out, (uint64_t)abs(exponent));
+    to = put(to, exponent < 0 ? STR("e-") : STR("e+"));
+    return to + num_format((uint64_t)abs(exponent), to);
 }
 
-static void put_decimal(struct buf *out, const struct decimal *d)
+static char *put_decimal(char *to, const struct decimal *d)
 {
     struct str digits = str_of(d->digits, (size_t)d->n);
-    if (d->n == 0) {
-        buf_putc(out, '0');
-    } else if (d->point > 21 || d->point <= -6) {
-        put_exponential(out, d);
-    } else if (d->point <= 0) {
-        buf_put(out, STR("0."));
-        put_zeros(out, -d->point);
-        buf_put(out, digits);
-    } else if (d->point < d->n) {
-        buf_put(out, str_of(digits.p, (size_t)d->point));
-        buf_putc(out, '.');
-        buf_put(out, str_skip(digits, (size_t)d->point));
-    } else {
-        buf_put(out, digits);
-        put_zeros(out, d->point - d->n);
+    if (d->n == 0)
+        return put(to, STR("0"));
+    if (d->point > 21 || d->point <= -6)
+        return put_exponential(to, d);
+    if (d->point <= 0) {
+        to = put_zeros(put(to, STR("0.")), -d->point);
+        return put(to, digits);
     }
+    if (d->point < d->n) {
+        to = put(to, str_of(digits.p, (size_t)d->point));
+        *to++ = '.';
+        return put(to, str_skip(digits, (size_t)d->point));
+    }
+    return put_zeros(put(to, digits), d->point - d->n);
 }
 
-int json_number_canonical(struct str text, size_t *taken, struct buf *out)
+size_t json_number_canonical(struct str text, size_t *taken, char out[JSON_NUMBER_MAX])
 {
     struct spelled s;
     struct decimal d;
-    assert(text.n > 0);
+    char *to = out;
     *taken = take_number(text, &s);
-    int err = read_decimal(&s, &d);
-    if (err != 0)
-        return err;
+    if (!read_decimal(&s, &d))
+        return 0;
     if (s.negative && d.n > 0) /* there is no negative zero */
-        buf_putc(out, '-');
-    put_decimal(out, &d);
-    return 0;
+        *to++ = '-';
+    return (size_t)(put_decimal(to, &d) - out);
 }

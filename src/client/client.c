@@ -124,7 +124,7 @@ static void system_free(void *ctx, void *p)
     free(p);
 }
 
-static const struct tm_allocator system_memory = {.alloc = system_alloc, .free = system_free};
+const struct tm_allocator client_system_memory = {.alloc = system_alloc, .free = system_free};
 
 static uint64_t clock_ms(clockid_t id)
 {
@@ -247,7 +247,7 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
     if (fault != NULL)
         return TM_E_INVALID;
 
-    const struct tm_allocator *mem = o.allocator != NULL ? o.allocator : &system_memory;
+    const struct tm_allocator *mem = o.allocator != NULL ? o.allocator : &client_system_memory;
     struct tm_client *c = mem->alloc(mem->ctx, NULL, sizeof(*c));
     if (c == NULL)
         return TM_E_NOMEM;

@@ -3,7 +3,7 @@
  *
  * Everything here may run out of memory and says so (TM_E_NOMEM); nothing aborts, and asserts are
  * left out of the library. Of base/ only what neither allocates nor aborts is used: str, list, num,
- * utf8, sched (deferred tasks and timers; base/mem.h's container_of). */
+ * json_number, utf8, sched (deferred tasks and timers; base/mem.h's container_of). */
 #ifndef CLIENT_CORE_H
 #define CLIENT_CORE_H
 
@@ -39,6 +39,8 @@ struct tm_client {
 };
 
 /* ---- memory ---- */
+
+extern const struct tm_allocator client_system_memory;
 
 void *client_alloc(struct tm_client *c, size_t n);  /* NULL: none. Not zeroed */
 void *client_zalloc(struct tm_client *c, size_t n); /* zeroed */

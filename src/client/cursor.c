@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Cursors of pages, in the form of token/cursor_form.h, with no memory but the caller's. */
+/* Cursors of pages, in the form of token/cursor_form.h. Only tm_cursor_fingerprint needs memory. */
+#include "client/canonical.h"
 #include "client/codec.h"
 #include "client/session_mac.h"
 #include "client/stream.h"
 #include "token/cursor_form.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define KEY_VARIABLE "ATD_CURSOR_SIGNING_KEY"
+#define KEY_FILE_MAX 1024 /* bytes; no key has as many */
 
 _Static_assert(TM_CURSOR_SIZE == CURSOR_MAX + 1 && TM_CURSOR_STATE_MAX == CURSOR_STATE_MAX &&
                    TM_CURSOR_ARGS_SIZE == CURSOR_ARGS_SIZE && MAC_SIZE == CURSOR_TAG_SIZE &&
@@ -49,6 +59,119 @@ static int sign(const struct tm_cursor_key *k, struct str body, uint8_t tag[MAC_
 static struct str text_of(const char *text)
 {
     return text != NULL ? str_of_cstr(text) : STR_NONE;
+}
+
+/* ---- keys ---- */
+
+static int draw(uint8_t *to, size_t n)
+{
+    return RAND_bytes(to, (int)n) == 1 ? 0 : TM_E_NOMEM;
+}
+
+int tm_cursor_key_random(struct tm_cursor_key *k)
+{
+    return tm_cursor_key_take(NULL, NULL, k);
+}
+
+static struct str trim(struct str s)
+{
+    static const char spaces[] = " \t\n\v\f\r";
+    while (s.n > 0 && s.p[0] != '\0' && strchr(spaces, s.p[0]))
+        s = str_skip(s, 1);
+    while (s.n > 0 && s.p[s.n - 1] != '\0' && strchr(spaces, s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
+/* n bytes, in base64 of either kind. */
+static int take_secret(struct str text, uint8_t *to, size_t n)
+{
+    char padded[64];
+    size_t got = 0;
+    text = trim(text);
+    if (text.n == 0)
+        return draw(to, n);
+    if (codec_take_base64url(text, to, n) == 0)
+        return 0;
+    bool fits = codec_base64_max(text.n) <= sizeof padded &&
+                codec_take_base64(text, padded, &got) == 0 && got == n;
+    if (fits)
+        memcpy(to, padded, n);
+    OPENSSL_cleanse(padded, sizeof padded);
+    return fits ? 0 : TM_E_INVALID;
+}
+
+int tm_cursor_key_take(const char *key, const char *session, struct tm_cursor_key *k)
+{
+    struct tm_cursor_key taken;
+    int err = take_secret(text_of(key), taken.key, sizeof taken.key);
+    if (err == 0)
+        err = take_secret(text_of(session), taken.session, sizeof taken.session);
+    if (err == 0)
+        *k = taken;
+    OPENSSL_cleanse(&taken, sizeof taken);
+    return err;
+}
+
+/* All of a file and a NUL. */
+static int read_key(const char *path, char out[KEY_FILE_MAX + 1])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = 1;
+    size_t n = 0;
+    if (fd < 0)
+        return TM_E_IO;
+    while (got > 0 && n < KEY_FILE_MAX) {
+        got = read(fd, out + n, KEY_FILE_MAX - n);
+        n += got > 0 ? (size_t)got : 0;
+        if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    close(fd);
+    out[n] = '\0';
+    if (got < 0)
+        return TM_E_IO;
+    /* Empty is no key, and neither is what goes on. */
+    return n < KEY_FILE_MAX && trim(str_of_cstr(out)).n > 0 && strlen(out) == n ? 0 : TM_E_INVALID;
+}
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+int tm_cursor_key_environment(const char *session, struct tm_cursor_key *k)
+{
+    const char *key = variable(KEY_VARIABLE), *path = variable(KEY_VARIABLE "_FILE");
+    char text[KEY_FILE_MAX + 1];
+    if (path == NULL) {
+        int err = tm_cursor_key_take(key, session, k);
+        return err ? err : key != NULL && trim(str_of_cstr(key)).n > 0;
+    }
+    if (key != NULL)
+        return TM_E_INVALID; /* which of them? */
+    int err = read_key(path, text);
+    if (err == 0)
+        err = tm_cursor_key_take(text, session, k);
+    OPENSSL_cleanse(text, sizeof text);
+    return err ? err : 1;
+}
+
+/* ---- arguments ---- */
+
+int tm_cursor_fingerprint(const char *args, size_t n, uint8_t out[TM_CURSOR_ARGS_SIZE])
+{
+    struct tm_client c = {.mem = client_system_memory}; /* for its memory alone */
+    struct bytes text = {0};
+    size_t size = TM_CURSOR_ARGS_SIZE;
+    if (args == NULL)
+        return TM_E_INVALID;
+    int err = canonical_put(&c, str_of(args, n), &text);
+    if (err == 0 && EVP_Q_digest(NULL, "SHA256", NULL, text.p, text.n, out, &size) != 1)
+        err = TM_E_NOMEM;
+    bytes_free_secret(&c, &text);
+    return err;
 }
 
 /* ---- issue ---- */

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cursors as a program issues and verifies them. That the server takes them is for
  * tests/unit/test_cursor_lib.c. */
-#include "tidemark.h"
+#include "client/canonical.h"
+#include "lib/failing_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define ISSUED 1762000000
@@ -166,6 +169,135 @@ static void what_cannot_be_issued(void **state)
     assert_int_equal(verify(&k, cursor, &c), 0);
 }
 
+/* ---- keys and arguments ---- */
+
+static void keys_are_random(void **state)
+{
+    struct tm_cursor_key a = {.key = {0}}, b = {.key = {0}};
+    (void)state;
+    assert_int_equal(tm_cursor_key_random(&a), 0);
+    assert_int_equal(tm_cursor_key_random(&b), 0);
+    assert_memory_not_equal(a.key, b.key, sizeof a.key);
+    assert_memory_not_equal(a.session, b.session, sizeof a.session);
+}
+
+#define KEY "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc"
+
+static void a_key_comes_as_text(void **state)
+{
+    struct tm_cursor_key k = {.key = {0}}, before, expected = key();
+    (void)state;
+    assert_int_equal(tm_cursor_key_take(KEY, "AQIDBAUGBwg", &k), 0);
+    assert_memory_equal(&k, &expected, sizeof k);
+    before = k;
+    assert_int_equal(tm_cursor_key_take(KEY "BwcH", NULL, &k), TM_E_INVALID);
+    assert_int_equal(tm_cursor_key_take(KEY, "AQIDBAUGBw", &k), TM_E_INVALID);
+    assert_memory_equal(&k, &before, sizeof k);
+    /* A session of its own. */
+    assert_int_equal(tm_cursor_key_take(KEY, "", &k), 0);
+    assert_memory_equal(k.key, expected.key, sizeof k.key);
+    assert_memory_not_equal(k.session, expected.session, sizeof k.session);
+}
+
+static void write_key(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void a_key_comes_from_the_environment(void **state)
+{
+    struct tm_cursor_key k = {.key = {0}}, expected = key(), before;
+    char path[] = "/tmp/tidemark-cursor-key-XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    unsetenv("ATD_CURSOR_SIGNING_KEY");
+    unsetenv("ATD_CURSOR_SIGNING_KEY_FILE");
+    assert_int_equal(tm_cursor_key_environment("AQIDBAUGBwg", &k), 0);
+    assert_memory_equal(k.session, expected.session, sizeof k.session);
+    assert_memory_not_equal(k.key, expected.key, sizeof k.key);
+    setenv("ATD_CURSOR_SIGNING_KEY", " " KEY "=\n", 1);
+    assert_int_equal(tm_cursor_key_environment("AQIDBAUGBwg", &k), 1);
+    assert_memory_equal(&k, &expected, sizeof k);
+    before = k;
+    setenv("ATD_CURSOR_SIGNING_KEY", "secret", 1);
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_INVALID);
+    /* Both: nobody knows which is meant. */
+    setenv("ATD_CURSOR_SIGNING_KEY_FILE", path, 1);
+    setenv("ATD_CURSOR_SIGNING_KEY", KEY, 1);
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_INVALID);
+    unsetenv("ATD_CURSOR_SIGNING_KEY");
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_INVALID); /* it is empty */
+    write_key(path, "too short\n");
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_INVALID);
+    assert_memory_equal(&k, &before, sizeof k);
+    write_key(path, KEY "\n");
+    memset(&k, 0, sizeof k);
+    assert_int_equal(tm_cursor_key_environment("AQIDBAUGBwg", &k), 1);
+    assert_memory_equal(&k, &expected, sizeof k);
+    setenv("ATD_CURSOR_SIGNING_KEY_FILE", "/nowhere/key", 1);
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_IO);
+    setenv("ATD_CURSOR_SIGNING_KEY_FILE", "/dev/zero", 1);
+    assert_int_equal(tm_cursor_key_environment(NULL, &k), TM_E_INVALID);
+    unsetenv("ATD_CURSOR_SIGNING_KEY_FILE");
+    unlink(path);
+}
+
+static void expect_hash(const char *json, const char *hex)
+{
+    uint8_t hash[TM_CURSOR_ARGS_SIZE];
+    char text[2 * sizeof hash + 1];
+    assert_int_equal(tm_cursor_fingerprint(json, strlen(json), hash), 0);
+    for (size_t i = 0; i < sizeof hash; i++)
+        snprintf(text + 2 * i, 3, "%02x", hash[i]);
+    assert_string_equal(text, hex);
+}
+
+static void arguments_have_a_fingerprint(void **state)
+{
+    static const char x_y[] = "b837c857b5318bf17ecf9d8571ff1ba555173cc2e5959751498da8070d7d614a";
+    uint8_t hash[TM_CURSOR_ARGS_SIZE];
+    (void)state;
+    expect_hash("null", "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b");
+    expect_hash("{}", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+    expect_hash("{\"patient\":\"p1\"}",
+                "8f5e1d132344c74374e917ce961c358fc43f9b2e32c3f305ca36b7562da17aea");
+    expect_hash("{\"x\":1,\"y\":[2,3]}", x_y);
+    expect_hash(" { \"y\" : [2.0, 30e-1], \"\\u0078\": 1e0 }", x_y);
+    assert_int_equal(tm_cursor_fingerprint("{", 1, hash), TM_E_INVALID);
+    assert_int_equal(tm_cursor_fingerprint("{\"a\":1,\"a\":1}", 13, hash), TM_E_INVALID);
+    assert_int_equal(tm_cursor_fingerprint("", 0, hash), TM_E_INVALID);
+    assert_int_equal(tm_cursor_fingerprint(NULL, 0, hash), TM_E_INVALID);
+}
+
+static const char unordered[] = "{\"b\":[{\"d\":\"\\n\",\"c\":1.50}],\"a\":null}";
+
+static void every_allocation_of_it_may_fail(void **state)
+{
+    size_t nth = 0;
+    int err;
+    (void)state;
+    do {
+        struct failing_memory mem;
+        struct bytes out = {0};
+        failing_init(&mem);
+        mem.fail_at = ++nth;
+        struct tm_client c = {.mem = mem.allocator};
+        err = canonical_put(&c, str_of_cstr(unordered), &out);
+        if (err == 0)
+            assert_string_equal(out.p, "{\"a\":null,\"b\":[{\"c\":1.5,\"d\":\"\\n\"}]}");
+        else
+            assert_int_equal(err, TM_E_NOMEM);
+        bytes_free(&c, &out);
+        assert_int_equal(mem.held, 0);
+    } while (err != 0);
+    assert_true(nth > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +305,11 @@ int main(void)
         cmocka_unit_test(each_refusal),
         cmocka_unit_test(no_change_passes),
         cmocka_unit_test(what_cannot_be_issued),
+        cmocka_unit_test(keys_are_random),
+        cmocka_unit_test(a_key_comes_as_text),
+        cmocka_unit_test(a_key_comes_from_the_environment),
+        cmocka_unit_test(arguments_have_a_fingerprint),
+        cmocka_unit_test(every_allocation_of_it_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
