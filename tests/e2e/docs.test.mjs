@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readdir, readFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -95,9 +95,12 @@ test("the manual page has every flag of serve, in the words of --help", async ()
 });
 
 test("the documents name every metric, and no others", async (t) => {
-    const server = await startServer(t, ["--route", "/draft=http://127.0.0.1:9/"], {
-        data: await tempFolder(t),
-    });
+    const folder = await tempFolder(t);
+    const settings = join(folder, "tidemark.ini");
+    await writeFile(settings, `[log a]\npath = ${join(folder, "a.jsonl")}\n`);
+    const flags = ["--config", settings, "--route", "/draft=http://127.0.0.1:9/"];
+    const server = await startServer(t, flags, { data: join(folder, "data") });
+    await server.request("POST", "/draft"); // fails, and is the first of its kind to be counted
     const { text } = await server.request("GET", "/metrics");
     const there = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
     const named = new Set();
