@@ -45,6 +45,7 @@ struct recorder {
 
     struct pins pins;
     struct timer lag; /* it waits for readers; those that hold it up are cut off then */
+    bool lagged;      /* ... and still waits, for others */
 
     enum end_reason end; /* to come; END_NONE: not yet asked for */
     struct buf message;
@@ -401,6 +402,7 @@ static void time_readers(struct recorder *r)
 {
     if (!r->pins.waiting) {
         timer_stop(&r->lag);
+        r->lagged = false;
     } else if (!timer_running(&r->lag)) {
         sched_start(r->sched, &r->lag, r->config.reader_timeout_ms);
     }
@@ -620,15 +622,15 @@ static void recorder_on_moved(struct pins *p)
     sched_post(r->sched, &r->kick);
 }
 
-/* The first pending event could not be written for too long. Who came meanwhile has its own time.
- */
+/* The first pending event could not be written for too long. Who came meanwhile has its own time,
+ * once: the next time all go who hold it up, or newcomers could do so for ever. */
 static void recorder_on_lag(struct timer *t)
 {
     struct recorder *r = container_of(t, struct recorder, lag);
     uint64_t bytes = r->pending.n > 0 ? run_end(&r->pending, 0) : notice_size(r);
-    r->busy = true;
-    uint64_t n = pins_cut(&r->pins, place_needed(r, 1, bytes), tail_place(r),
-                          r->sched->now_ms - r->config.reader_timeout_ms);
+    uint64_t since_ms = r->sched->now_ms - (r->lagged ? 0 : r->config.reader_timeout_ms);
+    r->busy = r->lagged = true;
+    uint64_t n = pins_cut(&r->pins, place_needed(r, 1, bytes), tail_place(r), since_ms);
     if (n > 0 && r->config.on.cut != NULL)
         r->config.on.cut(r->config.ctx, n);
     leave(r);

@@ -403,6 +403,23 @@ static void test_laggard_is_cut_off(void **state)
     world_deinit(&w);
 }
 
+/* However many come, one after the other, and take nothing: the answer goes on. */
+static void test_newcomers_do_not_hold_it_for_ever(void **state)
+{
+    struct world w;
+    world_init(&w, EVENTS(10));
+    struct reader *quick = reader_begin(&w, false);
+    reader_begin(&w, true);
+    events(&w, 25, 20);
+    for (int i = 0; i < 4; i++) {
+        pass(&w, TIMEOUT_MS / 2);
+        reader_begin(&w, true);
+    }
+    pass(&w, 3 * SCHED_TICK_MS);
+    assert_true(quick->next > 11);
+    world_deinit(&w);
+}
+
 /* Taking something is not enough: the answer must be able to go on. */
 static void test_progress_counts(void **state)
 {
@@ -632,6 +649,7 @@ int main(void)
         cmocka_unit_test(test_who_is_to_come_has_a_place),
         cmocka_unit_test(test_upstream_is_held_back),
         cmocka_unit_test(test_laggard_is_cut_off),
+        cmocka_unit_test(test_newcomers_do_not_hold_it_for_ever),
         cmocka_unit_test(test_progress_counts),
         cmocka_unit_test(test_who_leaves_lets_go),
         cmocka_unit_test(test_ends_of_the_upstream_wait),
