@@ -237,6 +237,7 @@ struct read_order {
     bool whole;          /* of these nothing counts: gateway_read_whole */
     bool waits;          /* until there is an event, so that a failure has a status of its own */
     bool waited;         /* ... and it did */
+    bool surplus;        /* ... with too many others for all of them to ask, one by one */
     struct link link;    /* where it waits */
     bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */

@@ -25,11 +25,12 @@
 
 #include <stdlib.h>
 
-#define CHAT_MAX     256
-#define PASS_PENDING (256 * 1024)
-#define PASS_SLICES  64
-#define PROBE_MS     1000  /* after a failure of the store, before it is tried again */
-#define HOLD_MS      10000 /* for the first event, where there are no heartbeats */
+#define CHAT_MAX      256
+#define PASS_PENDING  (256 * 1024)
+#define PASS_SLICES   64
+#define ASK_AGAIN_MAX 4     /* of those who waited for what was passed on */
+#define PROBE_MS      1000  /* after a failure of the store, before it is tried again */
+#define HOLD_MS       10000 /* for the first event, where there are no heartbeats */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
 
@@ -387,9 +388,10 @@ struct discard {
 
 static void discard_free(struct discard *d)
 {
-    while (!list_empty(&d->waiters)) {
+    for (unsigned n = 0; !list_empty(&d->waiters); n++) {
         struct read_order *o = list_item(d->waiters.next, struct read_order, link);
         list_remove(&o->link);
+        o->surplus = n >= ASK_AGAIN_MAX;
         o->missing(o);
     }
     gateway_end(d->gateway);

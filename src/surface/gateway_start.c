@@ -166,6 +166,11 @@ static void on_late_snapshot(struct snapshot_look *l)
 static void on_missing(struct read_order *o)
 {
     struct start *s = container_of(o, struct start, read);
+    if (o->surplus) {
+        gateway_refuse(o->route, o->x, ERR_BUSY);
+        exchange_release(o->x);
+        return;
+    }
     if (o->waited) { /* for an answer that was passed on, or came to nothing: the key is free */
         look_up_key(s);
         return;

@@ -823,6 +823,29 @@ static void test_who_waited_for_what_passes_asks(void **state)
     assert_in_range(b->n_callers, 2, 3);
 }
 
+/* But not any number of them, one after the other. */
+static void test_who_waited_for_what_passes_with_many(void **state)
+{
+    struct bench *b = *state;
+    struct client *waiting[6];
+    size_t n = 0, refused = 0;
+    b->reply = NULL;
+    post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    for (size_t i = 0; i < 6; i++)
+        waiting[i] = post(b, 0, KEY, "{}");
+    turns(b, 50);
+    b->reply = OTHER_HEAD "Content-Length: 2\r\n\r\n{}";
+    caller_send(b->callers[0], b->reply);
+    for (size_t i = 0; i < 6; i++) {
+        UNTIL(b, told(waiting[i], "HTTP/1.1 400") || told(waiting[i], "Retry-After: 1"));
+        refused += told(waiting[i], "HTTP/1.1 503");
+        n += told(waiting[i], "HTTP/1.1 400");
+    }
+    assert_int_equal(n, 4);
+    assert_int_equal(refused, 2);
+}
+
 /* A server that stops waits for nobody's first event. */
 static void test_waiting_ends_with_the_server(void **state)
 {
@@ -1019,6 +1042,7 @@ int main(void)
         T(test_a_failure_is_told_to_all_who_wait),
         T(test_the_first_event_is_told_to_all_who_wait),
         T(test_who_waited_for_what_passes_asks),
+        T(test_who_waited_for_what_passes_with_many),
         T(test_waiting_ends_with_the_server),
         T(test_waiting_for_the_whole_ends_with_the_server),
         T(test_who_waits_for_what_cannot_be_made),
