@@ -55,6 +55,13 @@ static json_t *accept_experiment(struct str line, struct lab_line *out)
     return experiment;
 }
 
+static json_t *accept_review(struct str line, struct lab_line *out)
+{
+    json_t *entry = lab_schema_line(&lab_feedback_schema, line);
+    out->id = lab_json_get(entry, "runId");
+    return entry;
+}
+
 /* ---- the lock ---- */
 
 static char *below(const char *root, const char *name)
@@ -155,6 +162,7 @@ static void init_indexes(struct lab_store *s)
     lab_index_init(&s->runs, runs, accept_run);
     lab_index_init(&s->experiments, experiments, accept_experiment);
     lab_index_init(&s->requests, requests, lab_submit_accept);
+    lab_index_init(&s->reviews, s->feedback, accept_review);
     free(runs);
     free(experiments);
     free(requests);
@@ -191,6 +199,7 @@ void lab_store_close(struct lab_store *s)
     lab_index_deinit(&s->runs);
     lab_index_deinit(&s->experiments);
     lab_index_deinit(&s->requests);
+    lab_index_deinit(&s->reviews);
     lab_roots_deinit(&s->roots);
     free(s->root);
     free(s->feedback);

@@ -23,6 +23,7 @@ struct lab_store {
     char session[64];
     struct lab_roots roots; /* what may be imported */
     struct lab_index runs, experiments, requests;
+    struct lab_index reviews; /* of each run the last feedback, by the run's id */
 };
 
 struct lab_store_setup {

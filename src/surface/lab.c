@@ -295,15 +295,15 @@ static bool has_token(const struct lab *lab, const struct request *r)
 /* The lane must not: memory of exchanges is the loop's. */
 static const char *decode(struct lab_call *c)
 {
-    static const char *const names[] = {"since", "limit", "sessionId"};
-    struct str *const values[] = {&c->since, &c->limit, &c->session};
+    static const char *const names[] = {"since", "limit", "sessionId", "runId"};
+    struct str *const values[] = {&c->since, &c->limit, &c->session, &c->run};
     struct exchange *x = c->x;
     for (int i = 0; i < 2; i++)
         if (url_decode(&x->arena, c->ids[i], false, &c->ids[i]) != 0)
             return "Path has a broken escape";
     if (!utf8_valid(c->request)) /* it could not be found again in a file of JSON */
         return "X-CM-LAB-REQUEST-ID is not UTF-8";
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (url_query(&x->arena, x->request->query, str_of_cstr(names[i]), values[i]) < 0)
             return "A parameter is broken, or given twice";
     return NULL;

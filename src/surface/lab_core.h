@@ -42,7 +42,7 @@ struct lab_call {
     const struct lab_route *route;
     struct str ids[2];                      /* from the path, decoded */
     struct str body, request, range_wanted; /* of the request; the exchange's memory */
-    struct str since, limit, session;       /* parameters; p == NULL: not given */
+    struct str since, limit, session, run;  /* parameters; p == NULL: not given */
     /* what run() leaves */
     struct lab_problem problem;
     json_t *answer;
@@ -100,6 +100,7 @@ bool lab_page_serve(struct exchange *x);
 /* {"items":[...],"nextCursor":null} of an index, newest first; view gives what is shown of a record
  * and takes it over. */
 struct lab_index;
-struct lab_source *lab_list_new(struct lab_index *index, json_t *(*view)(json_t *record));
+struct lab_source *lab_list_new(struct lab_index *index,
+                                json_t *(*view)(struct lab_store *s, json_t *record));
 
 #endif

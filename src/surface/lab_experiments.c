@@ -7,7 +7,7 @@
 #include "engine/lab_submit.h"
 #include "surface/lab_core.h"
 
-static json_t *view_experiment(json_t *experiment)
+static json_t *view_experiment(struct lab_store *s, json_t *experiment)
 {
     static const char *const keys[] = {"experimentId", "sessionId", "createdAt",
                                        "name",         "topic",     "status"};

@@ -113,6 +113,8 @@ void lab_get_feedback(struct lab_call *c, struct lab_store *s)
     c->source = &f->source;
     if (c->session.n > 0)
         log_query_where(&f->query, STR("sessionId"), c->session);
+    if (c->run.n > 0)
+        log_query_where(&f->query, STR("runId"), c->run);
     log_query_limit(&f->query, c->limit);
     bool valid = log_query_since(&f->query, c->since) == 0;
     log_scan_init(&f->scan, &f->query);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Lab's page, driven by a real browser. LAB_SCREENSHOTS=FOLDER keeps pictures of it.
 import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
@@ -118,6 +119,52 @@ test("a run is imported, watched, rated and stored", { skip }, async (t) => {
     assert.equal(entry.notes, "The hook holds.\nThe end drags.");
     assert.deepEqual(entry.tags, ["slow-end", "good hook"]);
     assert.deepEqual(entry.ratings, { ...ratings, sync: 86 });
+});
+
+test("older and reviewed runs are marked; files and reviews can be opened", { skip }, async (t) => {
+    const lab = await Lab.start(t);
+    const first = await lab.importRun("a", "Tides", clips[0]);
+    await writeFile(join(lab.folder, "a", "video.mp4"), clips[1]);
+    const second = (await lab.post("/api/runs/import", { path: join(lab.folder, "a") })).runId;
+    await lab.importRun("b", "Alone", clips[0]);
+    const notes = "<b>slow</b>\nend";
+    const review = { runId: first, ratings: { overall: 70 }, notes, tags: ["x"] };
+    await lab.post("/api/feedback", review);
+    const page = await openPage(t, browser, lab);
+    const marks = (id) =>
+        page.locator(`li:has(a[href="#/run/${id}"]) .mark`).allTextContents();
+    await page.getByRole("link", { name: "Alone" }).waitFor();
+    assert.deepEqual(await marks(first), ["superseded", "reviewed"]);
+    assert.deepEqual(await marks(second), ["newest"]);
+    assert.equal(await page.locator('li:has-text("Alone") .mark').count(), 0);
+    await picture(page, "lab-runs.png");
+
+    await page.locator(`a[href="#/run/${second}"]`).click();
+    await page.getByRole("link", { name: "an older run" }).click();
+    await page.getByRole("link", { name: "the newer run" }).waitFor();
+    assert.equal(new URL(page.url()).hash, `#/run/${first}`);
+    assert.equal(await page.getByText("slow").count(), 0, "reviews before anyone asked");
+    await page.getByText(/^Reviews given, the last on/).click();
+    await page.getByText("Overall 70").waitFor();
+    assert.equal(await page.locator(".notes").textContent(), notes);
+    assert.equal(await page.locator(".notes b").count(), 0, "notes are text");
+    await picture(page, "lab-reviewed.png");
+    for (const name of ["script.json", "sync-report.json"]) {
+        const opened = page.context().waitForEvent("page");
+        await page.getByRole("link", { name }).click();
+        const tab = await opened;
+        await tab.waitForLoadState();
+        const text = await readFile(join(lab.folder, "a", name), "utf8");
+        assert.ok((await tab.locator("body").innerText()).includes(text), "the file as it is");
+        await tab.close();
+    }
+    // One's own is there as soon as it is stored.
+    await page.getByText(/^Reviews given/).click();
+    await rating(page, /^overall,/i).fill("10");
+    await page.getByRole("button", { name: "Submit review" }).click();
+    await waitForStatus(page, /Stored as/);
+    await page.getByText(/^Reviews given/).click();
+    await page.getByText("Overall 10").waitFor();
 });
 
 test("the video is asked for in parts", { skip }, async (t) => {

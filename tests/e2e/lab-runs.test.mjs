@@ -74,6 +74,52 @@ test("the same folder is the same run until video or script change", async (t) =
     assert.equal(nextCursor, null);
 });
 
+test("runs say what they came in place of, whether they were reviewed, and which files they have", async (t) => {
+    const lab = await startLab(t);
+    const folder = await lab.folder.artifacts("r", { "video.mp4": "one", "script.json": {} });
+    const first = await lab.import(folder);
+    await lab.folder.artifacts("r", {
+        "video.mp4": "another",
+        "sync-report-attempt1.json": { rating: 1 },
+    });
+    const second = await lab.import(folder);
+    const other = await lab.import(await lab.folder.artifacts("other", { "video.mp4": "x" }));
+    const one = async (id) => (await lab.get(`/api/runs/${id}`)).json();
+    const list = async () =>
+        (await lab.get("/api/runs")).json().items.map((r) => [r.runId, r.supersedesRunId, r.reviewedAt]);
+    assert.deepEqual(await list(), [
+        [other, null, null],
+        [second, first, null],
+        [first, null, null],
+    ]);
+    const { supersedesRunId, supersededByRunId, reviewedAt, files } = await one(second);
+    assert.deepEqual([supersedesRunId, supersededByRunId, reviewedAt], [first, null, null]);
+    assert.deepEqual(files, ["script.json", "sync-report-attempt1.json"]);
+    assert.equal((await one(first)).supersededByRunId, second);
+    assert.equal((await one(other)).supersededByRunId, null);
+
+    await lab.submit({ runId: first, notes: "early" });
+    await lab.submit({ runId: second, notes: "late" });
+    await lab.submit({ notes: "of no run" });
+    const all = (await lab.poll()).items;
+    assert.deepEqual(await list(), [
+        [other, null, null],
+        [second, first, all[1].createdAt],
+        [first, null, all[0].createdAt],
+    ]);
+    assert.equal((await one(first)).reviewedAt, all[0].createdAt);
+    const answer = (await lab.get(`/api/feedback?runId=${second}`)).json();
+    assert.deepEqual(answer.items, [all[1]]);
+    assert.equal(answer.nextCursor, (await lab.poll()).nextCursor, "the cursor moves past the others");
+    assert.deepEqual((await lab.get("/api/feedback?runId=run_none")).json().items, []);
+    for (const name of files) {
+        const file = await lab.get(`/api/runs/${second}/artifact/${name}`);
+        assert.equal(file.status, 200);
+        assert.match(file.headers["content-security-policy"], /^sandbox; default-src 'none'/);
+        assert.equal(file.headers["x-content-type-options"], "nosniff");
+    }
+});
+
 test("a run is about the video that was imported, whatever others there are", async (t) => {
     const lab = await startLab(t);
     const folder = await lab.folder.artifacts("r", { "video.mp4": "other", "clip.mp4": "meant" });
@@ -101,6 +147,8 @@ test("a run has its topic, its metrics as they are now, and what it is made of",
         topic: "cats",
         artifactsDir: folder,
         videoPath: join(folder, "clip.MP4"),
+        supersedesRunId: null,
+        reviewedAt: null,
         autoMetricsSummary: nothing,
     });
     await lab.folder.artifacts("r", reports);

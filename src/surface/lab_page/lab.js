@@ -342,6 +342,87 @@ function metrics(run) {
     return part;
 }
 
+// ---- versions, files and reviews of a run ----
+
+/** What a list says of a run beside its name. */
+function marksOf(run, superseded) {
+    const marks = [];
+    if (superseded.has(run.runId)) marks.push("superseded");
+    else if (run.supersedesRunId) marks.push("newest");
+    if (run.reviewedAt) marks.push("reviewed");
+    return marks;
+}
+
+function marks(place, names) {
+    for (const name of names)
+        place.append(element("span", name, { className: "mark" }));
+}
+
+const runLink = (text, runId) => element("a", text, { href: `#/run/${path(runId)}` });
+
+function versions(place, run) {
+    if (run.supersededByRunId) {
+        marks(place, ["superseded"]);
+        place.append(" Its folder has changed since: ", runLink("the newer run", run.supersededByRunId), ".");
+    } else if (run.supersedesRunId) {
+        marks(place, ["newest"]);
+    }
+    if (run.supersedesRunId)
+        place.append(" It came in place of ", runLink("an older run", run.supersedesRunId), ".");
+    place.hidden = place.childNodes.length === 0;
+}
+
+/** Files open in a tab of their own; the Lab sends them so that nothing in them runs. */
+function files(place, run) {
+    for (const name of run.files ?? [])
+        place.append(
+            " ",
+            element("a", name, {
+                href: `/api/runs/${path(run.runId)}/artifact/${path(name)}`,
+                target: "_blank",
+                rel: "noopener noreferrer",
+            }),
+        );
+    place.hidden = !run.files?.length;
+}
+
+function given(entry) {
+    const rated = Object.entries(RATINGS).filter(([key]) => entry.ratings?.[key] !== undefined);
+    const about = [when(entry.createdAt), entry.experimentId && "comparison", ...(entry.tags ?? [])];
+    const row = make("given", {
+        about: about.filter(Boolean).join(" · "),
+        ratings: rated.map(([key, label]) => `${label} ${entry.ratings[key]}`).join(", "),
+        notes: entry.notes ?? "",
+    });
+    if (!entry.notes) $(row, ".notes").remove();
+    return row;
+}
+
+/** What others have said stays closed at first, as metrics do; it is read when it is opened. */
+function more(run) {
+    const last = run.reviewedAt ? `, the last on ${when(run.reviewedAt)}` : "";
+    const part = make("more", { reviews: `Reviews given${last}` });
+    const details = $(part, "details");
+    const status = $(part, "[data-status]");
+    const list = slot(part, "reviews");
+    versions(slot(part, "versions"), run);
+    files(slot(part, "files"), run);
+    details.addEventListener("toggle", async () => {
+        if (!details.open) return;
+        status.textContent = "Loading …";
+        try {
+            const { items } = await ask(`/api/feedback?runId=${encodeURIComponent(run.runId)}`);
+            list.replaceChildren(...items.reverse().slice(0, PAGE).map(given));
+            const hidden = items.length - PAGE;
+            status.textContent =
+                items.length === 0 ? "There are none yet." : hidden > 0 ? `${hidden} older ones are not shown.` : "";
+        } catch (error) {
+            status.textContent = error.message;
+        }
+    });
+    return part;
+}
+
 // ---- ratings, notes and tags ----
 
 /** Fills `place` with fields; returns { read, write } for them. */
@@ -482,9 +563,10 @@ function fillList(view, name, items, describe) {
     let shown = 0;
     const extend = () => {
         for (const item of items.slice(shown, shown + PAGE)) {
-            const { title, about, href } = describe(item);
+            const { title, about, href, says = [] } = describe(item);
             const row = make("list-item", { about });
             Object.assign($(row, "a"), { textContent: title, href });
+            marks(slot(row, "marks"), says);
             list.append(row);
         }
         shown += PAGE;
@@ -522,9 +604,11 @@ async function runsView() {
         ask("/api/experiments"),
     ]);
     const view = make("runs-view", { roots: (config.allowedRoots ?? []).join(", ") });
+    const superseded = new Set(runs.map((run) => run.supersedesRunId));
     fillList(view, "runs", runs, (run) => ({
         title: titleOf(run),
         about: aboutRun(run),
+        says: marksOf(run, superseded),
         href: `#/run/${path(run.runId)}`,
     }));
     fillList(view, "experiments", experiments, (x) => ({
@@ -567,6 +651,7 @@ async function reviewView(runId) {
     slot(view, "film").append(film(run));
     fillTransport(view);
     slot(view, "metrics").append(metrics(run));
+    slot(view, "more").append(more(run));
     const { read, write } = scores(slot(view, "scores"));
     tie($(view, "form"), {
         key: `review:${runId}`,
@@ -642,6 +727,7 @@ async function compareView(experimentId) {
         const about = `${titleOf(runs[i])} · ${runs[i].runId}`;
         const part = make("contender", { label, about, legend: `Your review of ${label}` });
         slot(part, "film").append(film(runs[i]), metrics(runs[i]));
+        slot(part, "more").append(more(runs[i]));
         const field = scores(slot(part, "scores"), ` of ${label}`);
         slot(part, "scores").hidden = closed;
         slot(view, "contenders").append(part);
