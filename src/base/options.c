@@ -545,7 +545,7 @@ static int take_flag(const struct options *o, void *target, int argc, char **arg
     return take(r, target, OPTION_FROM_FLAG, value, why, size);
 }
 
-static void hide_credentials(char *url)
+void options_hide_url(char *url)
 {
     char *end = strrchr(url, '@'), *from = strstr(url, "//");
     if (end == NULL)
@@ -564,9 +564,9 @@ void options_hide_args(const struct options *o, int argc, char **argv)
         if (r == NULL || !r->secret)
             continue;
         if (value.p != NULL)
-            hide_credentials(argv[i] + flag.n + 1);
+            options_hide_url(argv[i] + flag.n + 1);
         else if (i + 1 < argc)
-            hide_credentials(argv[i + 1]);
+            options_hide_url(argv[i + 1]);
     }
 }
 

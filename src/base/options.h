@@ -107,6 +107,7 @@ int options_args(const struct options *o, void *target, int argc, char **argv, i
 /* Overwrites user and password in URLs that secret settings were given in argv, where every user of
  * the machine can read them. What was taken from there was copied. */
 void options_hide_args(const struct options *o, int argc, char **argv);
+void options_hide_url(char *url); /* one of them */
 
 /* The next TIDEMARK_* variable that is no setting but almost spells one, STR_NONE after the last.
  * *at starts at 0; the environment must not change meanwhile. Others are not ours to judge: the

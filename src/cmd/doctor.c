@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/options.h"
+#include "base/secret.h"
 #include "cmd/cmd.h"
 #include "cmd/doctor_redis.h"
 #include "store/vfs.h"
@@ -198,6 +199,17 @@ static int examine(struct vfs *vfs, const char *dir, bool repair)
     return d.left == 0 ? CMD_OK : CMD_FAILED;
 }
 
+/* url: in argv, where every user of the machine would see its password as long as this takes. */
+static int examine_redis(char *url)
+{
+    size_t n = strlen(url) + 1;
+    char *copy = memcpy(secret_alloc(n), url, n);
+    options_hide_url(url);
+    int status = doctor_redis(str_of_cstr(copy));
+    secret_free(copy, n);
+    return status;
+}
+
 int cmd_doctor(int argc, char **argv)
 {
     struct doctor_flags flags = {0};
@@ -207,7 +219,7 @@ int cmd_doctor(int argc, char **argv)
         return status;
     const char *dir = argv[1];
     if (doctor_is_redis(str_of_cstr(dir)))
-        return doctor_redis(str_of_cstr(dir));
+        return examine_redis(argv[1]);
     status = check_dir(dir);
     if (status != CMD_OK)
         return status;

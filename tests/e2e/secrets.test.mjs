@@ -2,7 +2,9 @@
 // What the server keeps to itself: its secrets, from programs of the same user, those that it runs
 // for tools among them.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run, Running } from "./lib/run.mjs";
@@ -37,6 +39,20 @@ test("a password on the command line is not to be seen there", async (t) => {
         assert.match(line, /--store.redis:\/\/\*+@127/);
         assert.ok(!line.includes("password-of-this-test"));
     }
+});
+
+test("nor is one that the doctor is given", async (t) => {
+    const silent = createServer();
+    const asked = once(silent, "connection");
+    await once(silent.listen(0, "127.0.0.1"), "listening");
+    const url = `redis://user:password-of-this-test@127.0.0.1:${silent.address().port}/0`;
+    const doctor = new Running(t, binary(), ["doctor", url]);
+    const [socket] = await asked;
+    const line = await readFile(`/proc/${doctor.child.pid}/cmdline`, "utf8");
+    assert.match(line, /doctor.redis:\/\/\*+@127/);
+    doctor.child.kill("SIGKILL");
+    socket.destroy();
+    silent.close();
 });
 
 test("a tool's command cannot look into the server", async (t) => {
