@@ -43,6 +43,7 @@ struct recorder {
     struct task kick;
     uint64_t began_ms; /* the write under way */
 
+    uint64_t hole_start, hole_end; /* the last jump of positions: there is nothing between */
     struct pins pins;
     struct timer lag; /* it waits for readers; those that hold it up are cut off then */
     bool lagged;      /* ... and still waits, for others */
@@ -300,6 +301,15 @@ static struct pin_place tail_place(const struct recorder *r)
     return (struct pin_place){r->tail.pos, r->seq};
 }
 
+/* The position so many bytes before this one: what lies in the hole is none. */
+static uint64_t bytes_back(const struct recorder *r, uint64_t pos, uint64_t bytes)
+{
+    uint64_t back = pos > bytes ? pos - bytes : 0, hole = r->hole_end - r->hole_start;
+    if (back >= r->hole_end)
+        return back;
+    return back > hole ? back - hole : 0;
+}
+
 /* How far readers have to be for so much more. The newest event stays whatever its size. */
 static struct pin_place place_needed(const struct recorder *r, uint64_t n_events, uint64_t bytes)
 {
@@ -310,8 +320,8 @@ static struct pin_place place_needed(const struct recorder *r, uint64_t n_events
     struct pin_place need = {0};
     if (events_max > 0 && events > events_max)
         need.event = events - events_max;
-    if (bytes_max > 0 && end > bytes_max)
-        need.pos = end - bytes_max;
+    if (bytes_max > 0)
+        need.pos = bytes_back(r, end, bytes_max);
     if (n_events == 1 && need.pos > r->tail.pos)
         need.pos = r->tail.pos;
     return need;
@@ -570,6 +580,10 @@ static void on_recorded(struct recorder *r)
         feed_run(r, &r->going);
     run_clear(&r->going);
     r->seq += n;
+    if (info.tail > r->tail.pos + bytes) {
+        r->hole_start = r->tail.pos;
+        r->hole_end = info.tail - bytes;
+    }
     r->tail.pos = info.tail;
     if (n > 0 && r->config.on.recorded != NULL)
         r->config.on.recorded(r->config.ctx, n, bytes, r->sched->now_ms - r->began_ms);
