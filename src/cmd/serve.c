@@ -7,6 +7,7 @@
 #include "server.h"
 #include "telemetry/trace.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,16 @@ static char **copy_args(int argc, char **argv)
     }
     copy[argc] = NULL;
     return copy;
+}
+
+/* A hangup asks for a reload. As long as nobody can hear it, at the start, which may take its time,
+ * and at the end, it waits and does not kill. */
+static void hold_hangups(int how)
+{
+    sigset_t hangup;
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    sigprocmask(how, &hangup, NULL);
 }
 
 static int serve(int argc, char **argv)
@@ -44,7 +55,9 @@ static int serve(int argc, char **argv)
     err = server_init(&server, &config, &t);
     if (err == 0) {
         server.reload = (struct reload){.config = &config, .trace = &t, .argc = argc, .argv = argv};
+        hold_hangups(SIG_UNBLOCK);
         server_run(&server);
+        hold_hangups(SIG_BLOCK);
         common_block_ending();
         err = server_deinit(&server);
         trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
@@ -55,6 +68,7 @@ static int serve(int argc, char **argv)
 
 int cmd_serve(int argc, char **argv)
 {
+    hold_hangups(SIG_BLOCK);
     char **args = copy_args(argc - 1, argv + 1);
     options_hide_args(config_options(), argc - 1, argv + 1);
     int status = serve(argc - 1, args);

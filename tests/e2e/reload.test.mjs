@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { writeFile } from "node:fs/promises";
+import { open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { TIDEMARK } from "./lib/session-schema.mjs";
@@ -133,6 +133,21 @@ test("a flag still goes before the file", async (t) => {
     const site = await Site.start(t, "max-connections = 100\n", ["--max-connections", "300"]);
     await site.reload("max-connections = 200\n", /no setting has changed/);
     assert.equal(await site.metric("connections_max"), 300);
+});
+
+test("a hangup while the server starts waits until it has", async (t) => {
+    const file = join(await tempFolder(t), "tidemark.ini");
+    execFileSync("mkfifo", [file]);
+    const args = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--config", file];
+    const server = new Running(t, binary(), args);
+    const config = await within(open(file, "w"), "the server to read its file");
+    server.child.kill("SIGHUP");
+    await config.writeFile("max-connections = 100\n");
+    await config.close();
+    await until(() => /SIGHUP: the settings in use stay: .* is no regular file/.test(server.stderr), "it to be heard");
+    assert.match(server.stderr, /listening on/);
+    server.child.kill("SIGTERM");
+    assert.equal((await server.end()).code, 0);
 });
 
 test("the Lab ends in order when its terminal is closed", async (t) => {
