@@ -139,7 +139,7 @@ struct tm_options {
     void *notice_ctx;
     void (*notice)(void *ctx, const char *text);
     int retries;             /* 5: how often a call is tried again; producers and followers go on */
-    int strict;              /* 1: a 0 is no default. See TM_OPTIONS_STRICT_INIT */
+    int strict;              /* 1: a 0 means 0. See TM_OPTIONS_STRICT_INIT */
     double retry_multiplier; /* 1.5: what each wait is multiplied by for the next; at least 1 */
     /* Called before each request goes, retries and those of followers, producers and sessions
      * included, to add headers and parameters that change: a token, a signature, an id. It may call
@@ -150,9 +150,9 @@ struct tm_options {
 };
 #define TM_OPTIONS_INIT TM_SIZED(tm_options)
 
-/* All numbers as they are by default, and strict: a 0 does not stand for the default any more. It
- * is what it says (retries: none) or refused (TM_E_INVALID) like any number that makes no sense.
- * For programs that take settings from people. */
+/* Sets all numbers to their defaults, and strict. A 0 then means 0 (retries: none), or is refused
+ * (TM_E_INVALID) like any number that makes no sense. For programs that take settings from
+ * people. */
 #define TM_OPTIONS_NUMBERS(SET)                                                                    \
     SET(connect_timeout_ms, 10000)                                                                 \
     SET(request_timeout_ms, 30000)                                                                 \
@@ -344,7 +344,7 @@ struct tm_producer_options {
     size_t pending_max; /* 16 MiB: bytes not acknowledged yet; more: TM_E_BUSY */
     int retry_for_ms;   /* 0: for ever */
     size_t batch_items; /* TM_UNBOUNDED: appends that go in one batch */
-    int strict;         /* 1: a 0 is no default: linger_ms sends at once, the others are refused */
+    int strict;         /* 1: a 0 means 0: linger_ms sends at once, the others are refused */
     int reserved;       /* 0 */
 };
 #define TM_PRODUCER_INIT TM_SIZED(tm_producer_options)
@@ -438,8 +438,7 @@ TM_API int tm_follower_new(struct tm_client *c, const char *name, const struct t
 TM_API int tm_follower_next(struct tm_follower *f, struct tm_batch *out);
 /* The same, but waits; 0: the time is over. */
 TM_API int tm_follower_wait(struct tm_follower *f, struct tm_batch *out, int timeout_ms);
-/* Of HTTP, of the last answer: 204 says that a long-poll has ended and nothing had come. 0: none.
- */
+/* The HTTP status of the last answer. 204: a long-poll ended without news. 0: no answer yet. */
 TM_API int tm_follower_status(const struct tm_follower *f);
 TM_API void tm_follower_free(struct tm_follower *f);
 
@@ -589,7 +588,7 @@ TM_API int tm_cursor_key_random(struct tm_cursor_key *k);
  * as it was. */
 TM_API int tm_cursor_key_take(const char *key, const char *session, struct tm_cursor_key *k);
 /* The key in the environment, ATD_CURSOR_SIGNING_KEY or the file that ATD_CURSOR_SIGNING_KEY_FILE
- * names, and a session: NULL, random. 1: so it is. 0: there is none, and the key is random.
+ * names, and a session: NULL, random. 1: that key is in *k. 0: none is set; the key is random.
  * TM_E_INVALID, TM_E_IO (the file): there is one that cannot be used; *k is as it was. */
 TM_API int tm_cursor_key_environment(const char *session, struct tm_cursor_key *k);
 
@@ -607,9 +606,9 @@ struct tm_cursor {
 };
 #define TM_CURSOR_INIT TM_SIZED(tm_cursor)
 
-/* What stands for arguments, n bytes of JSON, at most 1 MiB. The order of members and the spelling
- * of numbers make no difference. TM_E_INVALID: not JSON, or a name that comes twice; TM_E_NOMEM,
- * TM_E_TOO_LARGE. This takes memory, from malloc. */
+/* The fingerprint of arguments: n bytes of JSON, at most 1 MiB. The order of members and the
+ * spelling of numbers make no difference. TM_E_INVALID: not JSON, or a name that comes twice;
+ * TM_E_NOMEM, TM_E_TOO_LARGE. This takes memory, from malloc. */
 TM_API int tm_cursor_fingerprint(const char *args, size_t n, uint8_t out[TM_CURSOR_ARGS_SIZE]);
 
 /* A text of at most 512 characters, letters, digits, `-` and `_`. TM_E_TOO_LARGE: names and state
