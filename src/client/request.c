@@ -108,11 +108,12 @@ int tm_request_param(struct tm_request *r, const char *name, const char *value)
     if (strlen(name) + strlen(value) > (ADDED_BYTES_MAX - x->params.n) / 3)
         return spoil(r, TM_E_TOO_LARGE, "prepare has set too many parameters");
     bool is_first = x->params.n == 0 && memchr(x->r->path.p, '?', x->r->path.n) == NULL;
-    size_t before = x->params.n;
-    if (stream_param(x->r->client, &x->params, is_first, name, value) == 0)
-        return 0;
-    x->params.n = before;
-    return spoil(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
+    struct bytes one = {0};
+    int err = stream_param(x->r->client, &one, is_first, name, value);
+    if (err == 0)
+        err = bytes_put_secret(x->r->client, &x->params, bytes_str(&one));
+    bytes_free_secret(x->r->client, &one);
+    return err ? spoil(r, err, tm_error_text(err)) : 0;
 }
 
 /* -- asking the program ----------------------------------------------------------------------- */

@@ -54,7 +54,11 @@ int stream_path(struct tm_client *c, struct bytes *out, const char *name)
 int stream_param(struct tm_client *c, struct bytes *out, bool first, const char *key,
                  const char *value)
 {
-    int err = bytes_printf(c, out, "%c%s=", first ? '?' : '&', key);
+    int err = bytes_put(c, out, first ? STR("?") : STR("&"));
+    if (err == 0)
+        err = put_encoded(c, out, str_of_cstr(key), false);
+    if (err == 0)
+        err = bytes_put(c, out, STR("="));
     if (err == 0)
         err = put_encoded(c, out, str_of_cstr(value), false);
     return err;

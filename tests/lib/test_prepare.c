@@ -211,6 +211,30 @@ static void a_call_may_have_its_own_token(void **state)
     world_close(&w);
 }
 
+static int add_odd_names(struct adding *a, struct tm_request *r)
+{
+    static char large[2000];
+    (void)a;
+    memset(large, 'x', sizeof large - 1);
+    int err = tm_request_param(r, "a b\r\nc: d&e=", "renewed-secret");
+    return err ? err : tm_request_param(r, "large", large);
+}
+
+/* A name cannot become anything else, and what the parameters grow out of is wiped. */
+static void names_of_parameters_are_encoded(void **state)
+{
+    struct world w;
+    struct tm_call *call = NULL;
+    (void)state;
+    world_open(&w, add_odd_names);
+    w.mem.secret = "renewed-secret";
+    assert_int_equal(tm_head(w.client, "a", &call), 0);
+    const char *said = serve(&w, OK);
+    assert_has(said, "HEAD /v1/stream/a?a%20b%0D%0Ac%3A%20d%26e%3D=renewed-secret&large=xxx");
+    assert_int_equal(finish(&w, call), 0);
+    world_close(&w);
+}
+
 /* ---- what cannot ---- */
 
 static int add_bad_name(struct adding *a, struct tm_request *r)
@@ -397,6 +421,7 @@ int main(void)
         cmocka_unit_test(each_request_is_prepared_anew),
         cmocka_unit_test(followers_and_producers_are_prepared),
         cmocka_unit_test(what_is_added_goes_in_place_of_ours),
+        cmocka_unit_test(names_of_parameters_are_encoded),
         cmocka_unit_test(a_call_may_have_its_own_token),
         cmocka_unit_test(what_cannot_be_added_is_not_sent),
         cmocka_unit_test(sessions_are_prepared),
