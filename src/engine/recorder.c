@@ -754,6 +754,15 @@ void recorder_end(struct recorder *r, enum end_reason reason, struct str message
     sched_post(r->sched, &r->kick);
 }
 
+/* What waits is in no snapshot yet. */
+void recorder_hurry(struct recorder *r, enum end_reason reason)
+{
+    if (r->over || r->end == END_NONE || !r->pins.waiting || r->pending.n == 0)
+        return;
+    r->end = reason;
+    sched_post(r->sched, &r->kick);
+}
+
 void recorder_pin(struct recorder *r, struct pin *pin)
 {
     pin_add(pin, r->config.pins != NULL ? &r->pins : NULL, (struct pin_place){0}, r->sched->now_ms);

@@ -118,6 +118,10 @@ int recorder_event(struct recorder *r, struct str type, struct str data);
  * becomes one line. The first call counts. */
 void recorder_end(struct recorder *r, enum end_reason reason, struct str message);
 
+/* If its end waits for readers, it waits no more: it ends like this (cancelled or orphaned),
+ * without the events that waited. */
+void recorder_hurry(struct recorder *r, enum end_reason reason);
+
 /* Holds the beginning of the stream for a reader that is still to come, until pin_remove. */
 void recorder_pin(struct recorder *r, struct pin *pin);
 

@@ -320,8 +320,11 @@ static bool is_nothing(const struct generation *gen)
 static void end(struct generation *gen, enum end_reason reason, struct str message)
 {
     bool made = gen->state != CREATING;
-    if (gen->state == ENDING)
+    if (gen->state == ENDING) {
+        if (gen->recorder != NULL)
+            recorder_hurry(gen->recorder, reason);
         return;
+    }
     gen->state = ENDING;
     gen->end = reason;
     gen->message = arena_dup(&gen->arena, message);

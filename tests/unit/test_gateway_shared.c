@@ -951,6 +951,35 @@ static void test_degraded_goes_with_its_client(void **state)
     UNTIL(b, b->sides[0].gateway->running.n == 0);
 }
 
+/* Nor does a stop wait for readers when the upstream has said all. */
+static void test_a_stop_behind_the_end(void **state)
+{
+    struct bench *b = *state;
+    struct gateway *g = b->sides[0].gateway;
+    struct buf big = {0};
+    b->route.trim = ROUTE_TRIM_STRICT;
+    b->route.buffer_max_events = 4;
+    gateway_set_times(g, 0, 3600 * 1000);
+    struct client *a = post(b, 0, "", "{}");
+    UNTIL(b, told(a, "data: one"));
+    buf_put(&big, STR("data: "));
+    while (big.n < 8000)
+        buf_putc(&big, 'x');
+    buf_put(&big, STR("\n\n"));
+    buf_putc(&big, '\0');
+    for (int i = 0; i < 25; i++)
+        caller_send(b->callers[0], big.p);
+    turns(b, 50);
+    caller_close(b->callers[0]);
+    UNTIL(b, b->callers[0]->gone);
+    turns(b, 50);
+    assert_int_equal(g->running.n, 1); /* its end waits for a client that does not read */
+    struct client *c = member(b, 0, "POST", header(a, ID_HEADER), "/stop");
+    UNTIL(b, told(c, "\"status\":\"cancelled\""));
+    UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"cancelled\""));
+    buf_deinit(&big);
+}
+
 static void test_degraded_stop(void **state)
 {
     struct bench *b = *state;
@@ -1050,6 +1079,7 @@ int main(void)
         T(test_bodies_are_let_go_of),
         T(test_degraded_failures),
         T(test_degraded_goes_with_its_client),
+        T(test_a_stop_behind_the_end),
         T(test_degraded_stop),
         T(test_degraded_drain),
         T(test_degraded_flow),

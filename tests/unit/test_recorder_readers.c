@@ -502,6 +502,32 @@ static void test_a_stop_does_not_wait(void **state)
     }
 }
 
+/* The upstream has said all, and its end waits; then somebody wants no more. */
+static void test_a_stop_behind_an_end(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        world_prepare(&w, EVENTS(10));
+        w.config.folds = i == 0;
+        world_begin(&w, mem_store_new(&w.sched));
+        sched_drain(&w.sched);
+        struct reader *slow = reader_begin(&w, true);
+        events(&w, 25, 20);
+        recorder_hurry(w.r, END_CANCELLED); /* there is no end yet */
+        recorder_end(w.r, END_COMPLETED, STR_NONE);
+        sched_drain(&w.sched);
+        assert_false(w.ended);
+        recorder_hurry(w.r, END_CANCELLED);
+        sched_drain(&w.sched);
+        assert_true(w.ended);
+        assert_int_equal(w.end, END_CANCELLED);
+        while (take_next(slow) || slow->sub.load != NULL)
+            sched_drain(&w.sched);
+        assert_int_equal(slow->next, 11);
+        world_deinit(&w);
+    }
+}
+
 static void test_free_while_it_waits(void **state)
 {
     struct world w;
@@ -654,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_who_leaves_lets_go),
         cmocka_unit_test(test_ends_of_the_upstream_wait),
         cmocka_unit_test(test_a_stop_does_not_wait),
+        cmocka_unit_test(test_a_stop_behind_an_end),
         cmocka_unit_test(test_free_while_it_waits),
         cmocka_unit_test_teardown(test_random, seeds_teardown),
         cmocka_unit_test_teardown(test_random_embedded, seeds_teardown),
