@@ -27,7 +27,8 @@
 
 #define FAKE_CONNS 16
 struct fake_conn {
-    int fd; /* -1: free */
+    int fd;     /* -1: free */
+    int number; /* of all that were accepted: a place may be another's by now */
     struct resp *in;
 };
 
@@ -43,6 +44,8 @@ struct fake {
     /* What is said to a command that is not of the introduction; NULL: nothing. */
     const char *(*answer)(struct fake *f, int conn, const struct redisReply *command);
     int n_asked; /* of those */
+    /* Before the introduction is answered: what was held back has to come first. May be NULL. */
+    void (*catch_up)(struct fake *f);
 };
 
 static inline void fake_listen(struct fake *f)
@@ -114,7 +117,11 @@ static inline bool fake_is(const struct redisReply *command, size_t i, const cha
 
 static inline bool fake_introduces(struct fake *f, int conn, const struct redisReply *c)
 {
+    static const char *const words[] = {"PING", "INFO", "SCRIPT"};
     char info[128];
+    for (size_t i = 0; f->catch_up != NULL && i < sizeof words / sizeof *words; i++)
+        if (fake_is(c, 0, words[i]))
+            f->catch_up(f);
     if (fake_is(c, 0, "PING")) {
         fake_say(f, conn, "+PONG\r\n", 7);
     } else if (fake_is(c, 0, "INFO") && fake_is(c, 1, "server")) {
@@ -175,7 +182,7 @@ static inline void fake_turn(struct fake *f)
         int i = 0;
         while (f->conns[i].fd >= 0)
             assert_true(++i < FAKE_CONNS);
-        f->conns[i] = (struct fake_conn){.fd = fd, .in = resp_new(1 << 20)};
+        f->conns[i] = (struct fake_conn){.fd = fd, .number = f->accepted, .in = resp_new(1 << 20)};
         f->accepted++;
     }
     for (int i = 0; i < FAKE_CONNS; i++)

@@ -20,7 +20,7 @@ static struct {
     int started;
     char late[65536]; /* answers that are held back */
     size_t n_late;
-    int late_conn;
+    int late_conn, late_number; /* of the connection that they are for */
 } game;
 
 static uint32_t roll(uint32_t below)
@@ -31,19 +31,21 @@ static uint32_t roll(uint32_t below)
 
 static void say_late(struct fake *f)
 {
+    const struct fake_conn *c = &f->conns[game.late_conn];
     size_t n = game.n_late;
     game.n_late = 0;
-    if (n > 0 && f->conns[game.late_conn].fd >= 0)
-        (void)!send(f->conns[game.late_conn].fd, game.late, n, MSG_NOSIGNAL);
+    if (n > 0 && c->fd >= 0 && c->number == game.late_number)
+        (void)!send(c->fd, game.late, n, MSG_NOSIGNAL);
 }
 
 /* Holds the answer back behind the others, or says all of them, cut where it likes. */
 static void reply(struct fake *f, int conn, const char *text)
 {
     size_t n = strlen(text);
-    if (game.late_conn != conn)
+    if (game.late_conn != conn || game.late_number != f->conns[conn].number)
         game.n_late = 0; /* that connection is gone */
     game.late_conn = conn;
+    game.late_number = f->conns[conn].number;
     if (n > sizeof game.late - game.n_late)
         abort();
     memcpy(game.late + game.n_late, text, n);
@@ -125,6 +127,7 @@ static void run(struct world *w, uint64_t seed)
     memset(&game, 0, sizeof game);
     game.seed = seed;
     f->answer = play;
+    f->catch_up = say_late;
     world_connect_fake(w, 3000);
     while (game.started < CALLS || !all_ended()) {
         if (game.started < CALLS && roll(3) == 0)
