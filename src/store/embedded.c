@@ -199,13 +199,18 @@ static int place_fork(void *ctx, struct judgement *j)
 
 static void judge(struct embedded *e, struct store_write *w, struct fork_place *place);
 
+static void run_later(struct embedded *e, struct store_call *c)
+{
+    list_push(&e->stalled, &c->link);
+    sched_start(e->store.sched, &e->retry, RETRY_MS);
+}
+
 /* The journal has no room yet: everything that changes something waits, in order. */
 static bool stall(struct embedded *e, struct store_call *c, int err)
 {
     if (err != ERR_BUSY || e->unrested > e->config.unrested_max)
         return false;
-    list_push(&e->stalled, &c->link);
-    sched_start(e->store.sched, &e->retry, RETRY_MS);
+    run_later(e, c);
     return true;
 }
 
@@ -245,6 +250,15 @@ static uint64_t batch_behind(const struct embedded *e, const struct judgement *j
     return err == ERR_VERSION && e->docs_batch > batch ? e->docs_batch : batch;
 }
 
+/* The answer says that a stream is not there. */
+static bool tells_absence(int err)
+{
+    return err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_FORK_SOURCE ||
+           err == ERR_FORK_DELETED;
+}
+
+static bool stall_unrecorded(struct embedded *e, struct store_call *c);
+
 static void judge(struct embedded *e, struct store_write *w, struct fork_place *place)
 {
     struct judgement j;
@@ -264,6 +278,8 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
             return;
         v = err;
     }
+    if (tells_absence(v) && stall_unrecorded(e, &w->call))
+        return;
     if (w->duplicate)
         stream_touch(&e->catalog, j.stream);
     w->call.result = v > 0 ? 0 : v;
@@ -293,6 +309,17 @@ static void record_removals(struct embedded *e)
     if (n > 0)
         memmove(e->unrecorded.items, e->unrecorded.items + n,
                 e->unrecorded.n * sizeof *e->unrecorded.items);
+}
+
+/* While there is no room for expiries, nobody is told of them: a crash would bring the streams
+ * back. True: the call is run again. */
+static bool stall_unrecorded(struct embedded *e, struct store_call *c)
+{
+    record_removals(e);
+    if (e->unrecorded.n == 0 || journal_room(e->journal, 64) != ERR_BUSY)
+        return false;
+    run_later(e, c);
+    return true;
 }
 
 /* One after the other, until the journal has no room again. */
@@ -372,7 +399,7 @@ static void run_remove(struct task *t)
     int err = catalog_find(&e->catalog, r->name, &s);
     if (err == 0)
         err = check_room(e, 64, false);
-    if (stall(e, &r->call, err))
+    if (stall(e, &r->call, err) || (tells_absence(err) && stall_unrecorded(e, &r->call)))
         return;
     uint64_t batch = e->removed_batch;
     if (err == 0) {
@@ -392,11 +419,6 @@ static void finish_stat(struct store_call *c)
 {
     struct store_stat *st = container_of(c, struct store_stat, call);
     st->done(st, c->result);
-}
-
-static bool stall_unrecorded(struct embedded *e, struct store_call *c)
-{
-    return e->unrecorded.n > 0 && stall(e, c, journal_room(e->journal, 64));
 }
 
 void embedded_tell_absence(struct embedded *e, struct store_call *c, int err)

@@ -192,6 +192,165 @@ static void test_made_again(void **state)
     bench_free(b);
 }
 
+/* ---- while the journal has no room for expiries ---- */
+
+#define PUTS_MAX    256
+#define REMOVES_MAX 64
+
+struct fill {
+    struct putting puts[PUTS_MAX];
+    struct doc_put docs[PUTS_MAX];
+    char keys[PUTS_MAX][8], names[REMOVES_MAX][8];
+    struct removing removes[REMOVES_MAX];
+    size_t n_puts, n_removes;
+};
+
+static struct journal *journal_of(const struct bench *b)
+{
+    return container_of(b->store, struct embedded, store)->journal;
+}
+
+static void start_put(struct bench *b, struct fill *f, struct str value)
+{
+    size_t i = f->n_puts++;
+    assert_true(i < PUTS_MAX);
+    snprintf(f->keys[i], sizeof f->keys[i], "%zu", i);
+    f->docs[i] = (struct doc_put){.key = str_of_cstr(f->keys[i]), .value = value};
+    f->puts[i] =
+        (struct putting){.op = {.docs = &f->docs[i], .n_docs = 1, .done = on_put}, .err = PENDING};
+    store_put(b->store, &f->puts[i].op);
+    pass_turns(b, 1);
+}
+
+static void start_remove(struct bench *b, struct fill *f)
+{
+    size_t i = f->n_removes++;
+    assert_true(i < REMOVES_MAX);
+    f->removes[i] = (struct removing){.op = {.name = str_of_cstr(f->names[i]), .done = on_removed},
+                                      .err = PENDING};
+    store_remove(b->store, &f->removes[i].op);
+    pass_turns(b, 1);
+}
+
+/* Until there is no room for anything, and nobody waits for some. */
+static void fill_journal(struct bench *b, struct fill *f)
+{
+    static const size_t sizes[] = {8000, 500, 0};
+    static char bytes[8000];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        while (journal_room(journal_of(b), sizes[i] + 128) == 0)
+            start_put(b, f, str_of(bytes, sizes[i]));
+    while (journal_room(journal_of(b), 64) == 0)
+        start_remove(b, f);
+    const struct embedded *e = container_of(b->store, struct embedded, store);
+    assert_true(list_empty(&e->stalled));
+}
+
+enum asked { ASK_APPEND, ASK_FORK, ASK_REMOVE, ASK_STAT, ASKED };
+
+struct asking {
+    struct bench *bench;
+    struct stream_config config;
+    union {
+        struct store_write write;
+        struct store_remove remove;
+        struct store_stat stat;
+    } u;
+    int err;
+};
+
+/* The machine dies as soon as somebody has been told. */
+static void told(struct asking *a, int err)
+{
+    a->err = err;
+    simfs_cut_power_at(a->bench->fs, 1);
+}
+
+static void told_write(struct store_write *w, int err)
+{
+    told(container_of(w, struct asking, u.write), err);
+}
+
+static void told_remove(struct store_remove *r, int err)
+{
+    told(container_of(r, struct asking, u.remove), err);
+}
+
+static void told_stat(struct store_stat *s, int err)
+{
+    told(container_of(s, struct asking, u.stat), err);
+}
+
+static void ask_for_a(struct bench *b, struct asking *a, enum asked what)
+{
+    *a = (struct asking){.bench = b, .err = PENDING};
+    a->config = (struct stream_config){.fork_of = STR("a"),
+                                       .fork_at_tail = true,
+                                       .ttl_s = STORE_TTL_NONE,
+                                       .expires_ms = STORE_TTL_NONE};
+    if (what == ASK_REMOVE) {
+        a->u.remove = (struct store_remove){.name = STR("a"), .done = told_remove};
+        store_remove(b->store, &a->u.remove);
+    } else if (what == ASK_STAT) {
+        a->u.stat = (struct store_stat){.name = STR("a"), .done = told_stat};
+        store_stat(b->store, &a->u.stat);
+    } else {
+        a->u.write = (struct store_write){.name = what == ASK_FORK ? STR("g") : STR("a"),
+                                          .create = what == ASK_FORK ? &a->config : NULL,
+                                          .data = STR("y"),
+                                          .done = told_write};
+        store_write(b->store, &a->u.write);
+    }
+}
+
+/* unrested_max: beyond it writes do not wait for room, but are refused. */
+static void check_no_room(enum asked what, uint64_t unrested_max)
+{
+    struct bench *b = bench_new(1);
+    struct fill *f = mem_zalloc(sizeof *f);
+    struct asking a;
+    b->config.unrested_max = 1u << 20;
+    assert_true(bench_open(b));
+    assert_int_equal(create_ttl(b, "a", NULL, TTL_S), 0);
+    for (size_t i = 0; i < REMOVES_MAX; i++) {
+        snprintf(f->names[i], sizeof f->names[i], "s%zu", i);
+        assert_int_equal(create_ttl(b, f->names[i], NULL, STORE_TTL_NONE), 0);
+    }
+    container_of(b->store, struct embedded, store)->config.unrested_max = unrested_max;
+    simlane_hold(b->lanes.journal, true);
+    simlane_hold(b->lanes.prepare, true);
+    fill_journal(b, f);
+    b->sched.wall_ms += TTL_S * 1000;
+    ask_for_a(b, &a, what);
+    pass_turns(b, 50);
+    assert_int_equal(a.err, PENDING);
+    simlane_hold(b->lanes.journal, false);
+    simlane_hold(b->lanes.prepare, false);
+    int err = await(b, &a.err);
+    assert_int_equal(err, what == ASK_FORK ? ERR_FORK_SOURCE : ERR_NOT_FOUND);
+    bench_close(b);
+    simfs_kill(b->fs);
+    assert_true(bench_open(b));
+    ask_for_a(b, &a, ASK_STAT);
+    assert_int_equal(await(b, &a.err), ERR_NOT_FOUND);
+    bench_free(b);
+    free(f);
+}
+
+/* Whoever is told of an expiry, by a refusal or otherwise, is told when it has been written down.
+ */
+static void test_no_room(void **state)
+{
+    for (int what = 0; what < ASKED; what++)
+        check_no_room((enum asked)what, 1u << 20);
+}
+
+static void test_no_room_and_much_to_rest(void **state)
+{
+    for (int what = 0; what < ASKED; what++)
+        check_no_room((enum asked)what, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +358,8 @@ int main(void)
         cmocka_unit_test(test_expired),
         cmocka_unit_test(test_expired_in_a_listing),
         cmocka_unit_test(test_made_again),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_no_room_and_much_to_rest),
     };
     return cmocka_run_group_tests_name("unit/absence", tests, NULL, NULL);
 }
