@@ -60,6 +60,10 @@ static int serve(int argc, char **argv)
         hold_hangups(SIG_BLOCK);
         common_block_ending();
         err = server_deinit(&server);
+        /* It has ended in order: one more Ctrl-C does not change that. Threads that are still there
+         * have their own masks, so that blocking alone does not do. */
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
         trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
     }
     config_deinit(&config);
