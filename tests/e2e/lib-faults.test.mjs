@@ -133,8 +133,7 @@ for (const [name, programs] of Object.entries(PROGRAMS)) {
 }
 
 /** A conversation through faults; how its programs ended. */
-async function converse(t, { tls, faults, lives }) {
-    const random = randomness(t);
+async function converse(t, random, { tls, faults, lives }) {
     const upstream = await startUpstream(t);
     const { tls: certificate, env } = tls ? await secure(t) : {};
     const session = { upstream: upstream.url };
@@ -152,7 +151,6 @@ async function converse(t, { tls, faults, lives }) {
         t.diagnostic(end.stderr);
     }
     t.diagnostic(JSON.stringify(proxy.counts));
-    assert.ok(total(proxy) > 0, "no fault came about");
     return { talk, upstream, end, proxy };
 }
 
@@ -161,23 +159,35 @@ async function assertComplete({ talk, upstream, end }) {
     assertBackend(upstream.requests, await assertTranscript(talk), talk);
 }
 
+/** Conversations until a fault has met one: its place may be behind all that was said. */
+async function untilFault(t, options, look) {
+    const random = randomness(t);
+    for (let tries = 0; tries < 8; tries++) {
+        const result = await converse(t, random, options);
+        await look(result);
+        if (total(result.proxy) > 0) return;
+    }
+    assert.fail("no fault came about");
+}
+
 test("a session", async (t) => {
     const faults = (random) => mischief(random, { kinds: PLAIN_ENDS, bytes: BYTES });
-    await assertComplete(await converse(t, { faults, lives: 1 }));
+    await untilFault(t, { faults, lives: 1 }, assertComplete);
 });
 
 test("a session over TLS, with bytes that come twice", async (t) => {
     const faults = (random) => mischief(random, { kinds: ENDS, bytes: BYTES, hellos: HELLOS });
-    await assertComplete(await converse(t, { tls: true, faults, lives: 1 }));
+    await untilFault(t, { tls: true, faults, lives: 1 }, assertComplete);
 });
 
 test("a session without TLS that hears bytes twice hands out nothing that is wrong", async (t) => {
     for (let round = 0; round < 4; round++) {
         const twice = { kinds: ["duplicate"], bytes: 2 * BYTES, sides: ["answer"] };
         const faults = (random) => mischief(random, twice);
-        const { talk, end } = await converse(t, { faults, lives: 1 });
-        const { got, expected } = await rows(talk, end.code === 0);
-        if (end.code === 0) assert.deepEqual(got, expected);
-        else assert.deepEqual(got, expected.slice(0, got.length), end.stderr);
+        await untilFault(t, { faults, lives: 1 }, async ({ talk, end }) => {
+            const { got, expected } = await rows(talk, end.code === 0);
+            if (end.code === 0) assert.deepEqual(got, expected);
+            else assert.deepEqual(got, expected.slice(0, got.length), end.stderr);
+        });
     }
 });
