@@ -625,6 +625,16 @@ static void test_real_stopped_for_a_while(void **state)
     assert_int_equal(w->ups, 2);
 }
 
+/* Those who test at the same time may take a port from one another, but no server. */
+static void test_real_server_of_another(void **state)
+{
+    need_server(NULL);
+    struct redis_server other = {.port = server.port};
+    bool started = redis_server_start(&other, NULL);
+    redis_server_clean(&other);
+    assert_false(started);
+}
+
 #define REAL(test) cmocka_unit_test_setup_teardown(test, world_set_up, real_tear_down)
 #define FAKE(test) cmocka_unit_test_setup_teardown(test, world_set_up, world_tear_down)
 
@@ -663,6 +673,7 @@ int main(void)
         REAL(test_real_unix_socket),
         REAL(test_real_restart),
         REAL(test_real_stopped_for_a_while),
+        REAL(test_real_server_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
