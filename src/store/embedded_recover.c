@@ -184,6 +184,21 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
     return err;
 }
 
+/* A deleted stream is kept by its forks. Where damage has taken those, it goes with them: or its
+ * name would never be free, nor what is kept of it. */
+static void remove_unkept(struct recovery *r)
+{
+    struct catalog *c = &r->embedded->catalog;
+    struct lives unkept = {0};
+    size_t at = 0;
+    for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
+        if (s->deleted && s->family == NULL)
+            lives_add(&unkept, s->life);
+    for (size_t i = 0; i < unkept.n; i++)
+        catalog_remove(c, by_life(r, unkept.items[i]));
+    free(unkept.items);
+}
+
 /* ---- segments that no checkpoint knows ---- */
 
 /* Dead, and the crash came before the file was removed. */
@@ -286,9 +301,9 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
             snprintf(why, size, "the journal cannot be replayed: %s",
                      scan->damage[0] != '\0' ? scan->damage : err_text(err));
     }
-    if (err == 0)
-        catalog_start_clock(&e->catalog);
     if (err == 0) {
+        catalog_start_clock(&e->catalog);
+        remove_unkept(&r);
         err = remove_orphans(&r);
         if (err != 0)
             snprintf(why, size, "segments of no use cannot be removed: %s", err_text(err));

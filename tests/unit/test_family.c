@@ -253,6 +253,39 @@ static void test_trimmed_source(void **state)
     trim_source(true);
 }
 
+/* Damage has taken the row of the only fork of a fork, both of whose sources are deleted. */
+static void test_deleted_and_kept_by_nobody(void **state)
+{
+    static const struct retain none;
+    struct bench *b = begin();
+    struct index_write *w;
+    assert_int_equal(create(b, "s", NULL), 0);
+    append_big(b, "s", 'a');
+    assert_int_equal(create(b, "f", "s"), 0);
+    append_big(b, "f", 'b');
+    assert_int_equal(fork_at(b, "g", "f", 2 * BIG, none), 0);
+    assert_int_equal(remove_stream(b, "s"), 0);
+    assert_int_equal(remove_stream(b, "f"), 0);
+    checkpoint(b);
+    assert_int_equal(counts_of(b).blocks, 2);
+    struct stream *g = map_get(&embedded_of(b->store)->catalog.streams, STR("g"));
+    uint64_t life = g->life;
+    bench_close(b);
+    struct index *i = index_open(b->index, false, b->why, sizeof b->why);
+    assert_non_null(i);
+    assert_int_equal(index_begin(i, &w), 0);
+    assert_int_equal(index_remove_stream(w, life), 0);
+    assert_int_equal(index_commit(w), 0);
+    index_close(i);
+    assert_true(bench_open(b));
+    checkpoint(b);
+    assert_int_equal(counts_of(b).streams, 0);
+    assert_int_equal(counts_of(b).blocks, 0);
+    assert_int_equal(create(b, "f", NULL), 0);
+    assert_int_equal(create(b, "s", NULL), 0);
+    bench_free(b);
+}
+
 /* ---- how deep ---- */
 
 static void test_depth_is_bounded(void **state)
@@ -485,10 +518,15 @@ static void test_doctor_lets_them_share(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain),          cmocka_unit_test(test_chain_in_the_journal),
-        cmocka_unit_test(test_wide),           cmocka_unit_test(test_deleted_source),
-        cmocka_unit_test(test_trimmed_source), cmocka_unit_test(test_depth_is_bounded),
-        cmocka_unit_test(test_old_forks),      cmocka_unit_test(test_doctor_lets_them_share),
+        cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_chain_in_the_journal),
+        cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_deleted_source),
+        cmocka_unit_test(test_trimmed_source),
+        cmocka_unit_test(test_deleted_and_kept_by_nobody),
+        cmocka_unit_test(test_depth_is_bounded),
+        cmocka_unit_test(test_old_forks),
+        cmocka_unit_test(test_doctor_lets_them_share),
     };
     return cmocka_run_group_tests_name("unit/family", tests, NULL, NULL);
 }
