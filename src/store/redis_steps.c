@@ -4,8 +4,8 @@
  *
  * To create: its name goes to the index. A fork has to be kept where its source is: that is said at
  * its own place first. Then it is written; if it is kept elsewhere it is made sure that it is still
- * said so. Documents of other slots follow, each slot's by itself; if they cannot be written the
- * stream is taken back.
+ * said so. Documents of other slots follow, each slot's by itself; if they cannot be written a
+ * stream that was made now is taken back.
  *
  * What a removal leaves in the index is swept up later, by who finds it due. */
 #include "base/err.h"
@@ -85,6 +85,7 @@ struct steps {
     unsigned places;
     bool source_is_guess;
     bool placed, confirm, doubtful, bad_docs;
+    bool made;        /* the stream, by this very write: it may be taken back */
     size_t doc;       /* the next to be written */
     size_t n_checked; /* documents */
     void (*checked)(struct steps *s);
@@ -157,9 +158,13 @@ static void tell_taken_back(struct rop *r, int err)
 
 static void take_back(struct steps *s, int err)
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.remove, s, take_status, tell_taken_back);
     s->err = err;
     s->w->created = false;
+    if (!s->made) {
+        end(s, err); /* others may have written it since */
+        return;
+    }
+    struct rop *r = rop_new(s->rs, &rstore_scripts.remove, s, take_status, tell_taken_back);
     r->name = s->w->name;
     r->family = s->at;
     r->fill = args_remove;
@@ -215,6 +220,8 @@ static void look_again(struct steps *s, int err)
 static void tell_written(struct rop *r, int err)
 {
     struct steps *s = r->of;
+    bool done = err == 0 && str_eq(s->status, STR("OK"));
+    s->made = done && s->w->created;
     s->doubtful |= r->doubtful;
     if (r->family.p != NULL)
         s->at = arena_dup(&s->arena, r->family);
@@ -224,12 +231,12 @@ static void tell_written(struct rop *r, int err)
         if (s->placed && !s->doubtful)
             unsay_place(s->rs, s->w->name, s->nonce);
         end(s, err == ERR_NOT_FOUND && s->confirm ? ERR_BUSY : err);
+    } else if (!done && !(s->w->again && s->w->duplicate)) {
+        end(s, 0); /* it was so before */
     } else if (s->w->created && s->at.p != NULL) {
         claim_place(s, tell_verified);
-    } else if (str_eq(s->status, STR("OK")) || (s->w->again && s->w->duplicate)) {
-        next_docs(s); /* the try before may have got no further than the stream */
     } else {
-        end(s, 0); /* it was so before */
+        next_docs(s); /* the try before may have got no further than the stream */
     }
 }
 
@@ -405,10 +412,8 @@ static void tell_docs(struct rop *r, int err)
     s->doc++;
     if (err == 0)
         next_docs(s);
-    else if (s->w->created)
-        take_back(s, err);
     else
-        end(s, err);
+        take_back(s, err);
 }
 
 static void fill_docs(struct rop *r)

@@ -205,6 +205,49 @@ static void test_the_same_write_again(void **state)
     }
 }
 
+static void put_value(struct place *p, struct str key, const char *value, uint64_t version)
+{
+    struct doc_put doc = {.key = key, .value = str_of_cstr(value), .expect_version = version};
+    struct waited put = {.u.put = {.docs = &doc, .n_docs = 1, .done = on_put}};
+    store_put(p->a, &put.u.put);
+    turn_until(p, &put.done);
+    assert_int_equal(put.err, 0);
+}
+
+/* A stream that an earlier write has made is not taken back because the document of that write has
+ * changed since, or because it is there. */
+static void test_made_before(void **state)
+{
+    struct place *p = place;
+    struct stream_config fork = plain;
+    fork.fork_of = STR("kept at");
+    fork.fork_at_tail = true;
+    make(p, "kept at", &plain);
+    const struct stream_config *configs[] = {&plain, &fork};
+    for (size_t i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "made before" : "fork made before";
+        struct str key = i == 0 ? STR("made/1") : STR("made/2");
+        struct doc_put doc = {.key = key, .value = STR("1")};
+        struct store_write first = {.name = str_of_cstr(name),
+                                    .create = configs[i],
+                                    .docs = &doc,
+                                    .n_docs = 1,
+                                    .claim = {.id = STR("me"), .epoch = 1}};
+        struct store_write w = first;
+        assert_int_equal(do_write(p, p->a, &w), 0);
+        append(p, name, "x");
+        w = first;
+        assert_int_equal(do_write(p, p->a, &w), 0);
+        assert_true(w.created && w.duplicate);
+        assert_int_equal(look(p, name, 0).events, 1);
+        put_value(p, key, "2", DOC_NEXT(0));
+        w = first;
+        w.again = true;
+        assert_int_equal(do_write(p, p->a, &w), ERR_VERSION);
+        assert_int_equal(look(p, name, 0).events, 1);
+    }
+}
+
 /* Two at once, of one name: one of them is made. */
 static void test_forks_made_at_once(void **state)
 {
@@ -241,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_all_streams_are_heard_of),
         cmocka_unit_test(test_documents_of_other_slots),
         cmocka_unit_test(test_the_same_write_again),
+        cmocka_unit_test(test_made_before),
         cmocka_unit_test(test_forks_made_at_once),
     };
     signal(SIGPIPE, SIG_IGN);
