@@ -111,16 +111,16 @@ typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct s
 static void find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
                       chat_found_fn *found)
 {
-    struct str chat, caller = gateway_caller(r, x);
-    struct generation *gen = NULL;
-    bool valid = url_decode(&x->arena, encoded, false, &chat) == 0;
-    if (valid && r->gateway->setup.instances != NULL) {
-        presence_find_chat(r, x, generation_chat_key(&x->arena, r, caller, chat), found);
+    struct str chat;
+    if (url_decode(&x->arena, encoded, false, &chat) != 0) {
+        found(r, x, STR_NONE);
         return;
     }
-    if (valid)
-        gen = generation_of_chat(r, caller, chat);
-    found(r, x, gen == NULL ? STR_NONE : arena_dup(&x->arena, generation_id(gen)));
+    struct str key = generation_chat_key(&x->arena, r, gateway_caller(r, x), chat);
+    if (r->gateway->setup.instances != NULL)
+        presence_find_chat(r, x, key, found);
+    else
+        found(r, x, generation_of_chat(r->gateway, &x->arena, key));
 }
 
 static bool has_chats(const struct gateway_route *r)

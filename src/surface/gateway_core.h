@@ -140,8 +140,10 @@ void generation_start(struct generation_order *o);
 
 /* Of this route, under way; NULL: there is none. */
 struct generation *generation_find(struct gateway_route *r, struct str request_id);
-struct generation *generation_of_chat(struct gateway_route *r, struct str caller, struct str chat);
-struct str generation_id(const struct generation *gen);
+
+/* The id of the one of a chat, in the arena. n == 0: none is under way here, but those that other
+ * processes were told of. */
+struct str generation_of_chat(struct gateway *g, struct arena *a, struct str key);
 
 /* What has been folded so far, and the number of the last event in it. */
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq);
@@ -186,6 +188,9 @@ void presence_started(struct presence *p);
 void presence_wrote(struct presence *p);
 /* Its stream could not be closed: that is left to who looks for leftovers. */
 void presence_abandon(struct presence *p);
+/* Others find it by its chat: what they are told is the truth, also here. */
+bool presence_is_told(const struct presence *p);
+
 /* The generation is over. What others were told of it is taken back in the background. NULL is
  * fine. */
 void presence_free(struct presence *p);

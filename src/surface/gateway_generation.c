@@ -93,17 +93,11 @@ struct generation *generation_find(struct gateway_route *r, struct str request_i
     return gen != NULL && gen->route == r ? gen : NULL;
 }
 
-struct generation *generation_of_chat(struct gateway_route *r, struct str caller, struct str chat)
+struct str generation_of_chat(struct gateway *g, struct arena *a, struct str key)
 {
-    struct arena a = {0};
-    struct generation *gen = map_get(&r->gateway->chats, generation_chat_key(&a, r, caller, chat));
-    arena_deinit(&a);
-    return gen;
-}
-
-struct str generation_id(const struct generation *gen)
-{
-    return gen->id;
+    const struct generation *gen = map_get(&g->chats, key);
+    bool told = gen != NULL && gen->presence != NULL && presence_is_told(gen->presence);
+    return gen == NULL || told ? STR_NONE : arena_dup(a, gen->id);
 }
 
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq)
@@ -117,6 +111,13 @@ void generation_let_go(struct generation *gen)
         pin_remove(&gen->start);
 }
 
+static void leave_chats(struct generation *gen)
+{
+    struct map *chats = &gen->route->gateway->chats;
+    if (gen->chat.n > 0 && map_get(chats, gen->chat) == gen) /* or a newer one has it */
+        map_remove(chats, gen->chat);
+}
+
 static void leave_maps(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
@@ -124,8 +125,7 @@ static void leave_maps(struct generation *gen)
         return;
     map_remove(&g->running, gen->id);
     gauge_add(gen->route->running, -1);
-    if (gen->chat.n > 0 && map_get(&g->chats, gen->chat) == gen) /* or a newer one has it */
-        map_remove(&g->chats, gen->chat);
+    leave_chats(gen);
 }
 
 /* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
@@ -154,6 +154,15 @@ static void enter_running(struct generation *gen)
 {
     map_put(&gen->route->gateway->running, gen->id, gen);
     gauge_add(gen->route->running, 1);
+}
+
+/* From its beginning, so that a stop right behind it finds it; but an older one of the chat stays
+ * until this one has a stream. */
+static void expect_chat(struct generation *gen)
+{
+    struct map *chats = &gen->route->gateway->chats;
+    if (gen->chat.n > 0 && map_get(chats, gen->chat) == NULL)
+        map_put(chats, gen->chat, gen);
 }
 
 /* Once there is something to read. */
@@ -591,6 +600,7 @@ static void degrade(struct generation *gen)
     gen->recorder = NULL;
     presence_free(gen->presence);
     gen->presence = NULL;
+    leave_chats(gen); /* nobody can come back to it */
     gen->degraded = true;
     gateway_event(&g->events, DEGRADED, 1, TRACE_STR("request_id", gen->id),
                   TRACE_STR("route", gen->route->path));
@@ -845,6 +855,7 @@ void generation_start(struct generation_order *o)
     gen->chat = chat_of(gen, o->x, o->body);
     task_init(&gen->over, on_degraded_over);
     enter_running(gen);
+    expect_chat(gen);
     struct gateway *g = o->route->gateway;
     if (!is_worth_trying(g) && may_degrade(gen)) {
         degrade(gen);

@@ -32,6 +32,7 @@ struct presence {
     struct arena arena;
     struct doc_put running, chat; /* chat.expect_version: that it has; 0: not ours */
     bool started, over;
+    bool told;           /* of its chat */
     bool kept;           /* the document of its being under way */
     uint32_t operations; /* of the store, under way */
 
@@ -145,9 +146,15 @@ static void look_up_chat_again(struct presence *p)
         look_up_chat(p);
 }
 
+bool presence_is_told(const struct presence *p)
+{
+    return p->told;
+}
+
 static void on_chat_put(struct store_put *put, int err)
 {
     struct presence *p = container_of(put, struct presence, put_chat);
+    p->told |= err == 0;
     if (err == 0)
         p->chat.expect_version = DOC_NEXT(p->chat.expect_version);
     else
@@ -271,7 +278,7 @@ struct chat_look {
     struct store_stat stat;
     struct gateway_route *route;
     struct exchange *x; /* held */
-    struct str request_id;
+    struct str chat, request_id;
     void (*found)(struct gateway_route *r, struct exchange *x, struct str request_id);
 };
 
@@ -279,10 +286,12 @@ static void chat_looked(struct chat_look *l, int err, bool found)
 {
     struct gateway *g = l->route->gateway;
     struct exchange *x = l->x;
+    if (err == 0 && !found) /* one of ours may not have its document yet */
+        l->request_id = generation_of_chat(g, &x->arena, l->chat);
     if (err != 0)
         gateway_refuse(l->route, x, err);
     else
-        l->found(l->route, x, found ? l->request_id : STR_NONE);
+        l->found(l->route, x, l->request_id);
     exchange_release(x);
     gateway_end(g);
 }
@@ -315,7 +324,7 @@ void presence_find_chat(struct gateway_route *r, struct exchange *x, struct str 
                                       struct str request_id))
 {
     struct chat_look *l = arena_alloc(&x->arena, sizeof *l);
-    *l = (struct chat_look){.route = r, .x = x, .found = found};
+    *l = (struct chat_look){.route = r, .x = x, .chat = chat, .found = found};
     l->docs = (struct store_docs){
         .prefix = chat_doc_key(&x->arena, chat), .limit = 1, .exact = true, .done = on_chat_doc};
     exchange_hold(x);

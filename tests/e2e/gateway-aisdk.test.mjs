@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // npm `ai`: its chat and its transport on a route, with its own way of reconnecting.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:http2";
 import { test } from "node:test";
 import { AbstractChat, DefaultChatTransport, readUIMessageStream } from "ai";
 import { wholeText } from "./lib/backend-plan.mjs";
+import { defer } from "./lib/defer.mjs";
 import { assertEvents, read, startGateway, unpack } from "./lib/gateway.mjs";
 import { startProxy } from "./lib/proxy.mjs";
 import { until, within } from "./lib/wait.mjs";
@@ -97,6 +100,31 @@ for (const [method, suffix] of [
             assert.equal((await fetch(`${url}/stream`)).status, 204, "nothing to come back to");
             assert.equal((await stop()).status, 204, "nothing to stop");
         }
+    });
+
+for (const disk of [false, true])
+    test(`a stop right behind the start finds it, ${disk ? "on disk" : "in memory"}`, async (t) => {
+        const gateway = await startAi(t, {}, { disk });
+        const session = connect(gateway.base);
+        defer(t, () => session.close());
+        const ask = (path, body) => {
+            const head = { ":method": "POST", ":path": path, "content-type": "application/json" };
+            const stream = session.request(head);
+            stream.end(body);
+            return stream;
+        };
+        for (let n = 0; n < 5; n++) {
+            const id = `at-once-${n}`;
+            const plan = planned({ name: id, tokens: 30, gates: [12] });
+            const answer = ask(PATH, JSON.stringify({ id, plan }));
+            const stop = ask(`${PATH}/${id}/stop`, "");
+            const [head] = await within(once(stop, "response"), "the answer to the stop");
+            assert.equal(head[":status"], 200);
+            stop.resume();
+            answer.on("error", () => {}).resume();
+            await within(once(answer, "close"), "the answer to end");
+        }
+        await gateway.idle();
     });
 
 test("an id that is a generation's as well stops that one", async (t) => {
