@@ -266,7 +266,7 @@ asan:
 
 test: deps
 	@scripts/deps browser || echo 'there is no browser to be had: the tests of the page /lab will be skipped'
-	$(MAKE) $(JOBS) all
+	$(MAKE) $(JOBS) all $(O)/bench/bench
 	$(MAKE) asan
 	scripts/test
 

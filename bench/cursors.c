@@ -75,7 +75,7 @@ void phase_cursors(struct bench *b)
                                  .page = 1,
                                  .issued_at_s = clock_wall_ms() / 1000,
                                  .state = str_of(state, sizeof state)}};
-    m.asked = (struct cursor_asked){TOOL, CALLER, m.payload.args};
+    m.asked = (struct cursor_asked){.tool_id = TOOL, .caller_id = CALLER, .args = m.payload.args};
     m.arena.cache = &m.cache;
     measure(b, &m, "cursors-issue", issue);
     measure(b, &m, "cursors-verify", verify);
