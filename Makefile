@@ -247,8 +247,8 @@ $(ADAPTER): tests/conformance/client-adapter/adapter.c $(O)/libtidemark.a
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/libtidemark.a $(LIB_LIBS)
 
-e2e-bins: $(ASKED)
-unit-bins: $(UNITS) $(LIB_TESTS) $(ADAPTER) e2e-bins
+e2e-bins: $(ASKED) $(ADAPTER)
+unit-bins: $(UNITS) $(LIB_TESTS) e2e-bins
 fuzz-bins: $(addprefix $(O)/,$(FUZZERS))
 
 deps:
