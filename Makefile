@@ -67,9 +67,10 @@ PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
 
 SRC   := $(sort $(shell find src -name '*.c' -not -path 'src/client/*'))
-CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/main.c,$(SRC)))
+CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/app/main.c,$(SRC)))
 GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(sort $(shell find src -name '*.proto')))
-UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/test_*.c tests/model/test_*.c tests/fault/test_*.c)))
+UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/model/test_*.c tests/fault/test_*.c) \
+           $(shell find tests/unit -name 'test_*.c' -not -path 'tests/unit/client/*')))
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -80,7 +81,7 @@ FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
 
 # The commands use the library as any program does, by its header.
-$(O)/tidemark: $(O)/src/main.o $(O)/libcore.a $(O)/libtidemark.a
+$(O)/tidemark: $(O)/src/app/main.o $(O)/libcore.a $(O)/libtidemark.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
@@ -95,7 +96,7 @@ $(O)/src/%.o: src/%.c Makefile VERSION
 # C from .proto files, which is nobody's to read or to warn about. That the headers are there before
 # anything is compiled is all that has to be said here: who includes them is told by the .d files.
 $(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h: src/%.proto Makefile
-	@mkdir -p $(O)/gen
+	@mkdir -p $(@D)
 	$(call say,PROTO,$@)
 	$(Q)protoc-c --proto_path=src --c_out=$(O)/gen $<
 
@@ -104,21 +105,21 @@ $(addsuffix .o,$(GEN)): %.o: %.c Makefile
 	$(Q)$(CC) -std=c11 -w -I$(O)/gen $(CFLAGS) $(SAN_FLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
 # The Lab's page is part of the program.
-LAB_PAGE := $(sort $(wildcard src/surface/lab_page/*))
+LAB_PAGE := $(sort $(wildcard src/feature/lab/page/*))
 $(O)/gen/lab_page.h: scripts/embed $(LAB_PAGE) Makefile
 	@mkdir -p $(O)/gen
 	$(call say,EMBED,$@)
 	$(Q)scripts/embed lab $(LAB_PAGE) >$@
 
 # So are the scripts of the store on Redis, each with what they share in front.
-LUA_COMMON := src/store/redis/stream.lua
-LUA := $(filter-out $(LUA_COMMON),$(sort $(wildcard src/store/redis/*.lua)))
+LUA_COMMON := src/store/redis/lua/stream.lua
+LUA := $(filter-out $(LUA_COMMON),$(sort $(wildcard src/store/redis/lua/*.lua)))
 $(O)/gen/redis_lua.h: scripts/embed $(LUA_COMMON) $(LUA) Makefile
 	@mkdir -p $(O)/gen
 	$(call say,EMBED,$@)
 	$(Q)scripts/embed lua $(LUA_COMMON) $(LUA) >$@
 
-$(CORE) $(O)/src/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h $(O)/gen/redis_lua.h
+$(CORE) $(O)/src/app/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h $(O)/gen/redis_lua.h
 
 # The simulated disk and its company, for the tests that want them.
 $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
@@ -170,7 +171,7 @@ LIB_PKGS := libnghttp2 openssl
 LIB_LIBS = $(shell pkg-config --libs $(LIB_PKGS))
 LIB_ABI  := $(shell sed -n 's/^.define TM_ABI  *\([0-9]*\).*/\1/p' include/tidemark.h)
 LIB_SO   := libtidemark.so.$(LIB_ABI)
-LIB_TESTS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/lib/test_*.c)))
+LIB_TESTS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/unit/client/test_*.c)))
 
 $(O)/lib/%.o: src/%.c Makefile VERSION
 	@mkdir -p $(@D)
@@ -197,14 +198,14 @@ $(O)/libtidemark.so: $(O)/$(LIB_SO)
 $(O)/lib/libinside.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(O)/tests/lib/%: tests/lib/%.c $(O)/lib/libinside.a
+$(O)/tests/unit/client/%: tests/unit/client/%.c $(O)/lib/libinside.a
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(O)/lib/libinside.a \
 	    $(LIB_LIBS) -lpthread -lcmocka $(TEST_LIBS)
 
 # It drives the library from that loop.
-$(O)/tests/lib/test_loop: TEST_LIBS = $(shell pkg-config --libs libuv)
+$(O)/tests/unit/client/test_client_loop: TEST_LIBS = $(shell pkg-config --libs libuv)
 
 # Fuzz targets of the library's own parsers; the shorter stem is chosen over fuzz_% above.
 $(O)/fuzz_lib_%: tests/fuzz/fuzz_lib_%.c $(O)/lib/libinside.a
@@ -283,8 +284,8 @@ crash:
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_journal_crash
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_store_crash
 	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/fault/test_session_crash
-	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/unit/test_session_random
-	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/model/test_store
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/unit/feature/sessions/test_session_random
+	TIDEMARK_SEEDS=$(CRASH_SEEDS) $(O)/tests/model/test_store_model
 
 kills: all
 	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) node kill-hunt.mjs

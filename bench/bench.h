@@ -4,11 +4,11 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
-#include "data.h"
-#include "report.h"
-#include "server.h"
-#include "swarm.h"
-#include "tally.h"
+#include "bench_data.h"
+#include "bench_report.h"
+#include "bench_server.h"
+#include "bench_swarm.h"
+#include "bench_tally.h"
 
 struct bench {
     struct server_plan plan; /* of a server of ours */

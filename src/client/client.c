@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A client: its options, its turns, its errors. */
-#include "client/core.h"
-#include "client/http.h"
+#include "client/client_core.h"
+#include "client/client_http.h"
 #include "client/place.h"
-#include "client/wire.h"
+#include "client/client_wire.h"
 
 #include "base/utf8.h"
 

@@ -3,7 +3,7 @@
 #ifndef CLIENT_CODEC_H
 #define CLIENT_CODEC_H
 
-#include "client/core.h"
+#include "client/client_core.h"
 
 /* Append the text of s. 0 or TM_E_NOMEM, and then nothing was put. */
 int codec_put_base64(struct tm_client *c, struct bytes *out, struct str s);    /* padded */

@@ -6,7 +6,7 @@
 #ifndef CLIENT_FOLLOWER_H
 #define CLIENT_FOLLOWER_H
 
-#include "client/json.h"
+#include "client/client_json.h"
 #include "client/sse.h"
 #include "client/stream.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory of core.h: the caller's allocator, and bytes that grow. */
-#include "client/core.h"
+/* The memory of client_core.h: the caller's allocator, and bytes that grow. */
+#include "client/client_core.h"
 
 #include <openssl/crypto.h>
 #include <stdarg.h>

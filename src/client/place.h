@@ -3,7 +3,7 @@
 #ifndef CLIENT_PLACE_H
 #define CLIENT_PLACE_H
 
-#include "client/core.h"
+#include "client/client_core.h"
 
 /* http(s)://HOST[:PORT][/PREFIX] or unix:PATH. 0, TM_E_NOMEM, or TM_E_INVALID with a sentence. On
  * failure *out holds nothing. */

@@ -9,9 +9,9 @@
 #ifndef CLIENT_SESSION_LINK_H
 #define CLIENT_SESSION_LINK_H
 
-#include "client/core.h"
-#include "client/http.h"
-#include "client/session_wire.h"
+#include "client/client_core.h"
+#include "client/client_http.h"
+#include "client/client_session_wire.h"
 
 #define SLINK_REQUEST_ID 37 /* a UUID and its NUL */
 

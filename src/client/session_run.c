@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The connections of a session, one after the other, and what is heard on them. */
-#include "client/session_core.h"
+#include "client/client_session_core.h"
 #include "base/num.h"
 
 #include <openssl/crypto.h>

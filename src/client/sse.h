@@ -8,7 +8,7 @@
 #ifndef CLIENT_SSE_H
 #define CLIENT_SSE_H
 
-#include "client/core.h"
+#include "client/client_core.h"
 
 #define SSE_NAME_MAX 255 /* bytes of an event's type and of its id */
 

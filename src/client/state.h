@@ -30,9 +30,9 @@
 #ifndef CLIENT_STATE_H
 #define CLIENT_STATE_H
 
-#include "client/core.h"
+#include "client/client_core.h"
 #include "client/session_mac.h"
-#include "client/session_wire.h"
+#include "client/client_session_wire.h"
 
 #define STATE_KEY_MAX     200                 /* bytes of an idempotency key */
 #define STATE_NAME_SIZE   (64 + 5 + 1)        /* of a file, NUL included */

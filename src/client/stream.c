@@ -2,7 +2,7 @@
 #include "client/stream.h"
 #include "base/num.h"
 #include "client/codec.h"
-#include "client/json.h"
+#include "client/client_json.h"
 
 #include <stdio.h>
 

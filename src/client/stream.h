@@ -4,7 +4,7 @@
 #ifndef CLIENT_STREAM_H
 #define CLIENT_STREAM_H
 
-#include "client/http.h"
+#include "client/client_http.h"
 
 /* Buffer sizes, NUL included; a server that exceeds them is not understood (TM_E_PROTOCOL). */
 #define STREAM_OFFSET_SIZE  256

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cmd.h -- the commands of the `tidemark` program; main.c holds the table of them.
+/* cmd.h -- the commands of the `tidemark` program; app/main.c holds the table of them.
  *
  * argv[0] is the command's own name, its arguments follow; the strings live as long as the
  * process, but a command may reorder argv. Each answers `--help` on standard output by itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/pages.h"
 #include "base/buf.h"
-#include "cmd/common.h"
+#include "cmd/cmd_common.h"
 #include "http/url.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/table.h"
-#include "cmd/common.h"
+#include "cmd/cmd_common.h"
 
 #include <unistd.h>
 

@@ -288,7 +288,7 @@ struct store {
     void (*stepped)(void *ctx, int64_t by_ms);
     void *stepped_ctx;
     /* Not 0: an answer may get lost, so that a write that failed with AWAY may have been done all
-     * the same. This is the producer that claims the server's own writes then (engine/writer.h),
+     * the same. This is the producer that claims the server's own writes then (stream/writer.h),
      * drawn anew by each process, and how many it has claimed. */
     uint64_t author, claimed;
     bool in_memory; /* what it keeps takes memory, its own or Redis's: to be bounded */

@@ -9,11 +9,11 @@
 #define FAULT_CRASH_STORE_H
 
 #include "base/err.h"
-#include "store/catalog.h"
-#include "store/index.h"
-#include "store/journal.h"
-#include "store/record.h"
-#include "store/vfs.h"
+#include "store/catalog/catalog.h"
+#include "store/embedded/index.h"
+#include "store/embedded/journal.h"
+#include "store/embedded/record.h"
+#include "store/embedded/vfs.h"
 
 enum crash_fault {
     CRASH_SOUND,
@@ -154,8 +154,8 @@ static int heard_commit(struct index_write *w)
 #define record_put_write   faulty_put_write
 #define record_put_remove  faulty_put_remove
 #define index_commit       heard_commit
-#include "store/embedded.c"
-#include "store/rest.c"
+#include "store/embedded/embedded.c"
+#include "store/embedded/rest.c"
 #undef apply
 #undef catalog_judge
 #undef catalog_apply

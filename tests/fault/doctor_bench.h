@@ -10,12 +10,12 @@
 #include "fault/simlane.h"
 #include "model/index_dump.h"
 #include "model/seeds.h"
-#include "store/doctor.h"
-#include "store/embedded.h"
-#include "store/index_core.h"
-#include "store/journal_format.h"
-#include "store/segment_format.h"
-#include "store/vfs.h"
+#include "store/doctor/doctor.h"
+#include "store/embedded/embedded.h"
+#include "store/embedded/index_core.h"
+#include "store/embedded/journal_format.h"
+#include "store/embedded/segment_format.h"
+#include "store/embedded/vfs.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

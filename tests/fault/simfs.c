@@ -5,7 +5,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "model/seeds.h"
-#include "store/vfs.h"
+#include "store/embedded/vfs.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -13,10 +13,10 @@
 static int fault_in_journal;
 #define JOURNAL_BROKEN     fault_in_journal
 #define JOURNAL_STEP_BYTES 4096 /* so that a file is made in several */
-#include "store/journal.c"
-#include "store/journal_files.c"
-#include "store/journal_format.c"
-#include "store/journal_scan.c"
+#include "store/embedded/journal.c"
+#include "store/embedded/journal_files.c"
+#include "store/embedded/journal_format.c"
+#include "store/embedded/journal_scan.c"
 
 #include "fault/simfs.h"
 #include "fault/simlane.h"

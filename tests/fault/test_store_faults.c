@@ -12,8 +12,8 @@
 #include "base/mem.h"
 #include "fault/simfs.h"
 #include "fault/simlane.h"
-#include "store/embedded.h"
-#include "store/vfs.h"
+#include "store/embedded/embedded.h"
+#include "store/embedded/vfs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,11 +6,11 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/utf8.h"
-#include "engine/cascade_errors.h"
-#include "engine/cascade_keys.h"
-#include "engine/cascade_messages.h"
-#include "engine/cascade_models.h"
-#include "engine/wire_message.h"
+#include "feature/cascade/cascade_errors.h"
+#include "feature/cascade/cascade_keys.h"
+#include "feature/cascade/cascade_messages.h"
+#include "feature/cascade/cascade_models.h"
+#include "base/wire_message.h"
 #include "fuzz/plain_wire.h"
 
 #include <sanitizer/allocator_interface.h>

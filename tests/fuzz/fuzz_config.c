@@ -4,8 +4,8 @@
  */
 #include "base/buf.h"
 #include "base/err.h"
-#include "config.h"
-#include "config_file.h"
+#include "app/config.h"
+#include "app/config_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
  * makes room for another one leaves anything behind. */
 #include "base/err.h"
 #include "base/json.h"
-#include "engine/fold.h"
-#include "engine/json_view.h"
+#include "feature/gateway/fold.h"
+#include "base/json_view.h"
 
 #include <stdio.h>
 #include <stdlib.h>

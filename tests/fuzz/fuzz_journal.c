@@ -7,7 +7,7 @@
  *  - changes to a sound journal of two files. Of that, no record may come out that was not put in,
  *    and none out of its place.
  * In each case: batches come in order without a gap, and no more bytes than the files have. */
-#include "store/journal_format.c"
+#include "store/embedded/journal_format.c"
 
 #include "base/buf.h"
 #include "fault/simfs.h"

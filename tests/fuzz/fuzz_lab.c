@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* fuzz_lab.c -- lines of the Lab's files. What is taken is one line again, is taken again, and then
  * looks the same. The first byte says which file it is of. */
-#include "engine/lab_entry.h"
-#include "engine/lab_json.h"
-#include "engine/lab_schema.h"
+#include "feature/lab/lab_entry.h"
+#include "feature/lab/lab_json.h"
+#include "feature/lab/lab_schema.h"
 
 #include <stdint.h>
 #include <stdio.h>

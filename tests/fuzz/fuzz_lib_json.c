@@ -3,7 +3,7 @@
  * over whole; an array's values are values, and what a string says can be said again. */
 #include "fuzz/lib_client.h"
 #include "client/codec.h"
-#include "client/json.h"
+#include "client/client_json.h"
 
 static unsigned depth_of(struct str s)
 {

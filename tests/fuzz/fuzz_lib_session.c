@@ -3,7 +3,7 @@
  * chunks in those, and its last word. All that is found lies in what was read, and does not depend
  * on how it was cut. The first byte says how. */
 #include "fuzz/lib_client.h"
-#include "client/session_wire.h"
+#include "client/client_session_wire.h"
 
 static void check_inside(struct str part, struct str whole)
 {

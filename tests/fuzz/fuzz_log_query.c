@@ -6,7 +6,7 @@
  * the same cursor, which lies behind a newline; each item is an object by jansson's judgement, too,
  * that passes the filters as jansson reads it. */
 #include "base/err.h"
-#include "engine/log_query.h"
+#include "feature/logs/log_query.h"
 
 #include <jansson.h>
 #include <stdint.h>

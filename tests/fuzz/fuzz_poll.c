@@ -3,7 +3,7 @@
  * first byte chooses. What is taken must be whole events of valid JSON; what is refused leaves
  * everything as it was; an answer that comes again brings nothing new. */
 #include "base/json.h"
-#include "engine/poll.h"
+#include "feature/poll/poll_changes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

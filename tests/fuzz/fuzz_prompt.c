@@ -3,8 +3,8 @@
  * and the message is what jansson and a plainer way of putting it together make of it. */
 #include "base/json.h"
 #include "base/utf8.h"
-#include "engine/cascade_transcript.h"
-#include "surface/cascade_prompt.h"
+#include "feature/cascade/cascade_transcript.h"
+#include "feature/cascade/cascade_prompt.h"
 
 #include <jansson.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * and a reply of bulk strings, sent as a command, comes back as it was. The first byte of an input
  * says how it is cut and how large a reply may be. */
 #include "base/buf.h"
-#include "net/resp.h"
+#include "store/redis/client/resp.h"
 
 #include <stdio.h>
 #include <stdlib.h>

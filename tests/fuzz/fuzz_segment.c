@@ -9,11 +9,11 @@
  * Input: a byte of flags, 4 bytes of offset and 4 of length for a read of its own, the file. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/chunk.h"
-#include "store/note.h"
-#include "store/segment.h"
-#include "store/segment_format.h"
-#include "store/vfs.h"
+#include "store/catalog/chunk.h"
+#include "store/embedded/note.h"
+#include "store/embedded/segment.h"
+#include "store/embedded/segment_format.h"
+#include "store/embedded/vfs.h"
 
 #include <sanitizer/allocator_interface.h>
 #include <stdio.h>

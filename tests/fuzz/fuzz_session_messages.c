@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/utf8.h"
-#include "engine/session_messages.h"
+#include "feature/sessions/session_messages.h"
 #include "fuzz/plain_wire.h"
 
 #include <sanitizer/allocator_interface.h>

@@ -6,13 +6,13 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/sched.h"
-#include "engine/tool.h"
-#include "engine/tools_setup.h"
+#include "feature/tools/tool.h"
+#include "feature/tools/tools_setup.h"
 #include "http/principal.h"
 #include "store/store.h"
-#include "surface/mcp.h"
-#include "surface/tools_message.h"
-#include "surface/tools_socket.h"
+#include "feature/tools/mcp.h"
+#include "feature/tools/tools_message.h"
+#include "feature/tools/tools_socket.h"
 #include "token/cursor.h"
 
 #include <jansson.h>

@@ -6,7 +6,7 @@
  * gives other rows than json_split finds in it; and when it is taken though json_check says no. */
 #include "base/json.h"
 #include "base/json_canonical.h"
-#include "engine/tool_rows.h"
+#include "feature/tools/tool_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * be what the Assistant's messages say now. */
 #include "base/buf.h"
 #include "base/mem.h"
-#include "engine/cascade_transcript.h"
-#include "engine/cascade_turn.h"
+#include "feature/cascade/cascade_transcript.h"
+#include "feature/cascade/cascade_turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef TESTS_FUZZ_LIB_CLIENT_H
 #define TESTS_FUZZ_LIB_CLIENT_H
 
-#include "client/core.h"
+#include "client/client_core.h"
 
 #include <stdio.h>
 #include <stdlib.h>

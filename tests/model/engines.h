@@ -8,9 +8,9 @@
 #include "model/index_dump.h"
 #include "model/redis_cluster.h"
 #include "net/loop.h"
-#include "net/redis.h"
-#include "store/embedded.h"
-#include "store/redis_core.h"
+#include "store/redis/client/redis.h"
+#include "store/embedded/embedded.h"
+#include "store/redis/redis_store_core.h"
 #include "store/store.h"
 
 #include <assert.h>

@@ -4,8 +4,8 @@
 #define MODEL_INDEX_DUMP_H
 
 #include "base/buf.h"
-#include "store/index.h"
-#include "store/rebuild.h"
+#include "store/embedded/index.h"
+#include "store/embedded/rebuild.h"
 
 #include <assert.h>
 #include <inttypes.h>

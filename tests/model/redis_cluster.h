@@ -3,7 +3,7 @@
 #ifndef MODEL_REDIS_CLUSTER_H
 #define MODEL_REDIS_CLUSTER_H
 
-#include "unit/redis_server.h"
+#include "unit/store/redis/redis_server.h"
 
 #define REDIS_CLUSTER_N 3
 

@@ -18,9 +18,9 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/sha256.h"
-#include "engine/session_core.h"
+#include "feature/sessions/session_core.h"
 #include "model/seeds.h"
-#include "unit/session_bench.h"
+#include "unit/feature/sessions/session_bench.h"
 
 #define TALKS         3 /* at once */
 #define CHUNKS_MAX    10

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/caller_config.h"
+#include "base/err.h"
+#include "base/suggest.h"
+
+#define CAPABILITY_MAX 128 /* bytes */
+
+int caller_check_name(struct str name, char *reason, size_t size)
+{
+    if (option_is_word(name, "-._@"))
+        return 0;
+    snprintf(reason, size, "a caller's name is made of letters, digits and -._@");
+    return ERR_SYNTAX;
+}
+
+/* ---- the token's digest ---- */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int parse_digest(struct str text, uint8_t out[CALLER_DIGEST_N])
+{
+    if (text.n != 2 * CALLER_DIGEST_N)
+        return ERR_SYNTAX;
+    for (size_t i = 0; i < CALLER_DIGEST_N; i++) {
+        int high = hex_value(text.p[2 * i]), low = hex_value(text.p[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return ERR_SYNTAX;
+        out[i] = (uint8_t)(high << 4 | low);
+    }
+    return 0;
+}
+
+static int check_digest(struct str value, char *reason, size_t size)
+{
+    uint8_t ignored[CALLER_DIGEST_N];
+    return parse_digest(value, ignored);
+}
+
+int caller_finish(void *caller, char *reason, size_t size)
+{
+    struct caller_config *c = caller;
+    return parse_digest(str_of_cstr(c->token_text), c->token_sha256);
+}
+
+/* ---- capabilities ---- */
+
+static const char *const known[] = {"worker", "tool", "admin"};
+
+/* A misspelt capability would only show as a refusal, much later. */
+int caller_check_capability(struct str value, char *reason, size_t size)
+{
+    bool own = value.n <= CAPABILITY_MAX && memchr(value.p, ':', value.n) != NULL;
+    if (own && option_is_word(value, "-._:*/"))
+        return 0;
+    struct suggest s = {.word = value};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (str_eq(str_of_cstr(known[i]), value))
+            return 0;
+        suggest_offer(&s, known[i]);
+    }
+    if (s.best)
+        snprintf(reason, size, "no such capability; did you mean %s?", s.best);
+    return ERR_SYNTAX;
+}
+
+/* ---- the table ---- */
+
+#define ROW(key, kind, member)                                                                     \
+    .name = key, .type = kind, .field = offsetof(struct caller_config, member)
+
+static const struct option_row rows[] = {
+    {ROW("token-sha256", OPTION_TEXT, token_text), .value = "64 hex digits", .required = true,
+     .secret = true, .check = check_digest,
+     .help = "The SHA-256 digest of the token that the caller presents as `Authorization: Bearer "
+             "TOKEN`, as `printf %s TOKEN | sha256sum` prints it. The token itself stands nowhere "
+             "on the server."},
+    {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
+     .commas = true, .check = caller_check_capability,
+     .help = "What the caller may do, one word or several with commas between them. One with a `:` "
+             "is for a tool that asks for it."},
+};
+const struct options caller_options = {rows, sizeof rows / sizeof *rows};

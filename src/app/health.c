@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/health.h"
+#include "base/json.h"
+#include "feature/sessions/session.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "http/origin.h"
+#include "net/loop.h"
+#include "store/embedded/embedded.h"
+
+#include <assert.h>
+#include <uv.h>
+
+#define PREFIX "tidemark"
+
+/* ---- numbers ---- */
+
+static const struct metric_info gauge_infos[] = {
+#define X(kind, text, said) {.name = text, .help = said},
+    STATUS_GAUGES(X)
+#undef X
+};
+
+static const struct metric_info build_info = {
+    .name = "build_info", .help = "Always 1", .labels = {"version"}, .series_max = 1};
+
+static const struct metric_info responses_info = {
+    .name = "responses",
+    .help = "Responses begun, by the class of their status",
+    .labels = {"class"},
+    .series_max = HTTP_CLASSES};
+
+static const struct metric_info refusals_info = {
+    .name = "store_refusals",
+    .help = "Operations that the store has refused for reasons of its own",
+    .labels = {"error"},
+    .series_max = STORE_TROUBLE_KINDS};
+
+static const struct metric_info doubts_info = {
+    .name = "config_warnings",
+    .help = "1 for each setting that a warning was about at the start",
+    .labels = {"setting"},
+    .series_max = METRIC_SERIES_MAX};
+
+static const struct metric_info degraded_info = {.name = "sessions_degraded",
+                                                 .help = "Sessions that were held in memory alone"};
+
+static const struct str troubles[STORE_TROUBLE_KINDS] = {
+#define X(kind, word) STR_INIT(word),
+    STORE_TROUBLES(X)
+#undef X
+};
+
+static const struct str classes[HTTP_CLASSES] = {STR_INIT("1xx"), STR_INIT("2xx"), STR_INIT("3xx"),
+                                                 STR_INIT("4xx"), STR_INIT("5xx")};
+
+/* What a store in memory has no number of stays away instead of reading 0. */
+static bool applies(const struct status *s, enum status_gauge kind)
+{
+    return kind < STATUS_STORE_UNRESTED || s->embedded != NULL;
+}
+
+static void register_all(struct status *s)
+{
+    struct metric_family *build = NULL;
+    struct str version = STR(TIDEMARK_VERSION), prefix = STR(PREFIX);
+    int err = metrics_add_family(s->metrics, prefix, &build_info, METRIC_GAUGE, &build);
+    for (int i = 0; i < STATUS_GAUGE_KINDS && err == 0; i++)
+        if (applies(s, (enum status_gauge)i))
+            err = metrics_add_gauge(s->metrics, prefix, &gauge_infos[i], &s->gauges[i]);
+    if (err == 0)
+        err =
+            metrics_add_family(s->metrics, prefix, &responses_info, METRIC_COUNTER, &s->responses);
+    if (err == 0)
+        err = metrics_add_family(s->metrics, prefix, &refusals_info, METRIC_COUNTER, &s->refusals);
+    if (err == 0)
+        err = metrics_add_family(s->metrics, prefix, &doubts_info, METRIC_GAUGE, &s->doubts);
+    if (err == 0)
+        err = metrics_add_counter(s->metrics, prefix, &degraded_info, &s->sessions_degraded);
+    assert(err == 0); /* the names are ours, and the first in the registry */
+    gauge_set(family_gauge(build, &version), 1);
+}
+
+static void look_at_store(struct status *s)
+{
+    struct embedded_use use;
+    embedded_use(s->embedded, &use);
+    gauge_set(&s->gauges[STATUS_STORE_UNRESTED], (int64_t)use.unrested);
+    gauge_set(&s->gauges[STATUS_STORE_JOURNAL], (int64_t)use.journal);
+    gauge_set(&s->gauges[STATUS_STORE_SEGMENTS], (int64_t)use.segments);
+    gauge_set(&s->gauges[STATUS_STORE_CACHE], (int64_t)use.cache);
+}
+
+static void look(struct status *s)
+{
+    struct gauge *g = s->gauges;
+    size_t resident = 0;
+    gauge_set(&g[STATUS_CONNECTIONS], (int64_t)s->http->n_connections);
+    gauge_set(&g[STATUS_INFLIGHT_BYTES], (int64_t)s->http->inflight_bytes);
+    gauge_set(&g[STATUS_DRAINING], s->http->draining);
+    gauge_set(&g[STATUS_READY], s->unready(s->ctx) == NULL);
+    if (uv_resident_set_memory(&resident) == 0)
+        gauge_set(&g[STATUS_MEMORY], (int64_t)resident);
+    for (int i = 0; i < HTTP_CLASSES; i++)
+        family_counter(s->responses, &classes[i])->n = s->http->responses[i];
+    for (int i = 0; s->store != NULL && i < STORE_TROUBLE_KINDS; i++)
+        family_counter(s->refusals, &troubles[i])->n = s->store->refused[i];
+    if (s->sessions != NULL)
+        s->sessions_degraded.n = sessions_degraded(s->sessions);
+    if (s->embedded != NULL)
+        look_at_store(s);
+}
+
+void status_reloaded(struct status *s, bool failed)
+{
+    gauge_set(&s->gauges[STATUS_RELOAD_FAILED], failed);
+    gauge_set(&s->gauges[STATUS_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
+}
+
+void status_doubt(struct status *s, struct str setting)
+{
+    gauge_set(family_gauge(s->doubts, &setting), 1);
+}
+
+/* ---- answers ---- */
+
+static void answer(struct exchange *x, int status, struct str type, struct str body)
+{
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), type);
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, body);
+}
+
+static void answer_line(struct exchange *x, int status, const char *line)
+{
+    struct buf body = {0};
+    buf_put(&body, str_of_cstr(line));
+    buf_putc(&body, '\n');
+    answer(x, status, STR("text/plain; charset=utf-8"), buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void answer_metrics(struct status *s, struct exchange *x)
+{
+    struct buf body = {0};
+    if (!origin_admit(x, ORIGIN_LOCAL))
+        return;
+    look(s);
+    metrics_put(s->metrics, &body);
+    answer(x, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void answer_health(struct status *s, struct exchange *x)
+{
+    answer_line(x, 200, "ok");
+}
+
+static void answer_readiness(struct status *s, struct exchange *x)
+{
+    const char *reason = s->unready(s->ctx);
+    struct buf body = {0};
+    if (reason == NULL) {
+        answer_line(x, 200, "ready");
+        return;
+    }
+    buf_put(&body, STR("{\"ready\":false,\"why\":"));
+    json_put_string(&body, str_of_cstr(reason));
+    buf_put(&body, STR("}\n"));
+    exchange_header(x, STR("Retry-After"), STR("1"));
+    answer(x, 503, STR("application/json"), buf_str(&body));
+    buf_deinit(&body);
+}
+
+static const struct page {
+    struct str path;
+    void (*answer)(struct status *s, struct exchange *x);
+} pages[] = {
+    {STR_INIT("/metrics"), answer_metrics},
+    {STR_INIT("/healthz"), answer_health},
+    {STR_INIT("/readyz"), answer_readiness},
+};
+#define N_PAGES (sizeof pages / sizeof *pages)
+
+static const struct page *find(struct str path)
+{
+    for (size_t i = 0; i < N_PAGES; i++)
+        if (str_eq(path, pages[i].path))
+            return &pages[i];
+    return NULL;
+}
+
+void status_handle(void *status, struct exchange *x)
+{
+    const struct page *page = find(x->request->path);
+    if (page == NULL) {
+        exchange_problem(x, 404, STR("NO_ROUTE"), STR("nothing is served under this path"));
+    } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
+        exchange_header(x, STR("Allow"), STR("GET, HEAD"));
+        exchange_problem(x, 405, STR("METHOD"), STR("this can only be read"));
+    } else {
+        page->answer(status, x);
+    }
+}
+
+void status_init(struct status *s)
+{
+    register_all(s);
+    gauge_set(&s->gauges[STATUS_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
+    gauge_set(&s->gauges[STATUS_STARTED], s->http->loop->sched.wall_ms / 1000);
+    for (size_t i = 0; i < N_PAGES; i++)
+        http_route(s->http, pages[i].path, status_handle, s);
+}

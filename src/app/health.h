@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* health.h -- how the server is, for those who watch over it: GET /metrics (Prometheus text), GET
+ * /healthz (it lives) and GET /readyz (send it requests, or the reason not to).
+ *
+ * The numbers of the whole server are registered here and looked up when somebody scrapes, so that
+ * who counts them needs to know nothing of metrics. */
+#ifndef APP_HEALTH_H
+#define APP_HEALTH_H
+
+#include "telemetry/metrics.h"
+
+struct exchange;
+struct http;
+struct sessions;
+struct store;
+
+/* name, help */
+#define STATUS_GAUGES(X)                                                                           \
+    X(CONNECTIONS, "connections", "Connections open")                                              \
+    X(CONNECTIONS_MAX, "connections_max", "Connections that may be open; more are answered 503")   \
+    X(INFLIGHT_BYTES, "inflight_bytes", "Bytes of request bodies held in memory")                  \
+    X(DRAINING, "draining", "1 while the server is being stopped")                                 \
+    X(READY, "ready", "1 while /readyz says so")                                                   \
+    X(RELOAD_FAILED, "reload_failed", "1 if the last SIGHUP met settings that are no good")        \
+    X(STARTED, "start_time_seconds", "Unix time of the start")                                     \
+    X(MEMORY, "resident_memory_bytes", "Memory that the process takes")                            \
+    X(STORE_UNRESTED, "store_unrested_bytes", "Bytes of events that no checkpoint has taken yet")  \
+    X(STORE_JOURNAL, "store_journal_bytes", "Bytes of the journal's files")                        \
+    X(STORE_SEGMENTS, "store_segment_bytes", "Bytes of segments")                                  \
+    X(STORE_CACHE, "store_cache_bytes", "Bytes of events at rest that are kept in memory too")
+
+enum status_gauge {
+#define X(kind, name, help) STATUS_##kind,
+    STATUS_GAUGES(X)
+#undef X
+        STATUS_GAUGE_KINDS,
+};
+
+struct status {
+    /* Set before status_init. */
+    struct http *http;
+    struct metrics *metrics;
+    const struct store *store;
+    const struct store *embedded;      /* the same; NULL: it is another one, without numbers */
+    const struct sessions *sessions;   /* may be set later; NULL: none */
+    const char *(*unready)(void *ctx); /* why requests should go elsewhere, static; NULL: ready */
+    void *ctx;
+    /* private */
+    struct gauge gauges[STATUS_GAUGE_KINDS];
+    struct counter sessions_degraded;
+    struct metric_family *responses, *refusals, *doubts;
+};
+
+/* Registers the numbers and mounts the three paths. */
+void status_init(struct status *s);
+
+/* A setting that is not as good as it could be: a gauge of its name
+ * says so. */
+void status_doubt(struct status *s, struct str setting);
+
+void status_reloaded(struct status *s, bool failed);
+
+/* Mounted at the three of them; exact, so that /metricsX is nothing. */
+void status_handle(void *status, struct exchange *x);
+
+#endif

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/reload.h"
+#include "base/env_secret.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "app/caller_config.h"
+#include "app/config.h"
+#include "http/principal.h"
+#include "net/tls.h"
+#include "app/server.h"
+#include "store/store.h"
+#include "feature/gateway/gateway.h"
+#include "telemetry/trace.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+struct retired {
+    struct config config;
+    struct principals *principals;
+    struct str *capabilities;
+    struct retired *next;
+};
+
+/* ---- callers ---- */
+
+void reload_principals(struct server *s)
+{
+    const struct section_list *callers = &s->config->callers;
+    const struct caller_config *c = callers->items;
+    size_t n = 0;
+    s->http.principals = s->principals = NULL;
+    s->capabilities = NULL;
+    if (callers->n == 0)
+        return;
+    for (size_t i = 0; i < callers->n; i++)
+        n += c[i].capabilities.n;
+    struct str *texts = s->capabilities = mem_alloc((n + 1) * sizeof *texts);
+    s->http.principals = s->principals = principals_new();
+    for (size_t i = 0; i < callers->n; i++) {
+        const struct option_list *words = &c[i].capabilities;
+        struct principal p = {str_of_cstr(c[i].name), texts, words->n};
+        for (size_t k = 0; k < words->n; k++)
+            *texts++ = str_of_cstr(words->items[k]);
+        principals_add(s->principals, c[i].token_sha256, p);
+    }
+}
+
+/* Takes the settings over, whose texts those callers are made of. */
+static void retire_principals(struct server *s, const struct config *before)
+{
+    struct retired *r = mem_alloc(sizeof *r);
+    *r = (struct retired){*before, s->principals, s->capabilities, s->reload.retired};
+    s->reload.retired = r;
+    reload_principals(s);
+}
+
+void reload_deinit(struct server *s)
+{
+    principals_free(s->principals);
+    free(s->capabilities);
+    while (s->reload.retired != NULL) {
+        struct retired *r = s->reload.retired;
+        s->reload.retired = r->next;
+        principals_free(r->principals);
+        free(r->capabilities);
+        config_deinit(&r->config);
+        free(r);
+    }
+}
+
+/* ---- settings ---- */
+
+static void tune(struct durable *d, const struct config *c)
+{
+    d->long_poll_ms = c->long_poll_timeout_ms;
+    d->heartbeat_ms = c->heartbeat_ms;
+    d->sse_lifetime_ms = c->sse_lifetime_ms;
+    d->sse_retry_ms = c->sse_retry_ms;
+}
+
+static void apply(struct server *s)
+{
+    const struct config *c = s->config;
+    struct http_limits *limits = &s->http.limits;
+    limits->connections = c->max_connections;
+    limits->streams = c->max_streams;
+    limits->head_timeout_ms = c->head_timeout_ms;
+    limits->idle_timeout_ms = c->idle_timeout_ms;
+    limits->body_timeout_ms = c->body_timeout_ms;
+    limits->write_timeout_ms = c->write_timeout_ms;
+    limits->body_min_bytes = c->body_rate_min;
+    tune(&s->durable, c);
+    tune(&s->sessions.durable, c); /* a copy of it, over what workers see */
+    s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
+    s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
+    gateway_set_times(s->gateway, c->heartbeat_ms, c->write_timeout_ms);
+    log_host_tune(&s->logs, c);
+    config_tune_trace(c, s->reload.trace);
+}
+
+static void tell(const struct server *s, const struct config_change *change)
+{
+    if (change->taken[0] != '\0')
+        trace(s->trace, RELOADED, TRACE_STR("settings", str_of_cstr(change->taken)));
+    if (change->restart[0] != '\0')
+        trace(s->trace, RELOAD_LATER, TRACE_STR("settings", str_of_cstr(change->restart)));
+    if (change->taken[0] == '\0' && change->restart[0] == '\0')
+        trace(s->trace, RELOAD_SAME, TRACE_STR("why", STR("no setting has changed")));
+}
+
+/* A pipe would be empty by now, or never end. */
+static bool is_regular(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode); /* who reads it says why it cannot */
+}
+
+/* False: a trace has said why not. */
+static bool reload_settings(struct server *s)
+{
+    struct reload *r = &s->reload;
+    char why[512];
+    if (r->config == NULL || r->config->file == NULL) {
+        trace(s->trace, RELOAD_SAME,
+              TRACE_STR("why", r->config == NULL ? STR("not read again")
+                                                 : STR("there is no config file to read")));
+        return true;
+    }
+    struct config_change *change = mem_alloc(sizeof *change);
+    const char *pipe = env_secret_in_pipe();
+    int err = ERR_SYNTAX;
+    if (!is_regular(r->config->file))
+        snprintf(why, sizeof why, "%s is no regular file", r->config->file);
+    else if (pipe != NULL)
+        snprintf(why, sizeof why, "%s_FILE names no regular file", pipe);
+    else
+        err = config_reload(r->config, r->argc, r->argv, change, why, sizeof why);
+    if (err != 0) {
+        trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
+    } else {
+        apply(s);
+        tell(s, change);
+        if (change->callers)
+            retire_principals(s, &change->before);
+        else
+            config_deinit(&change->before);
+    }
+    free(change);
+    return err == 0;
+}
+
+/* ---- certificates ---- */
+
+/* New connections only: those under way have nothing to gain. */
+static bool reload_tls(struct server *s)
+{
+    char why[512];
+    if (s->tls == NULL)
+        return true;
+    int err = ERR_SYNTAX;
+    if (!is_regular(s->config->tls_cert) || !is_regular(s->config->tls_key))
+        snprintf(why, sizeof why, "tls-cert or tls-key is no regular file");
+    else
+        err = tls_reload(s->tls, why, sizeof why);
+    if (err == 0)
+        trace(s->trace, TLS_RELOADED, TRACE_STR("file", str_of_cstr(s->config->tls_cert)));
+    else
+        trace(s->trace, TLS_KEPT, TRACE_STR("error", str_of_cstr(why)));
+    return err == 0;
+}
+
+void server_reload(struct server *s)
+{
+    if (s->draining)
+        return;
+    bool certificates = reload_tls(s), settings = reload_settings(s);
+    status_reloaded(&s->status, !certificates || !settings);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server.h -- everything of one server hangs here; a process may run several. */
+#ifndef APP_SERVER_H
+#define APP_SERVER_H
+
+#include "feature/cascade/cascade.h"
+#include "stream/subscriber.h"
+#include "http/http.h"
+#include "net/addr.h"
+#include "net/loop.h"
+#include "feature/logs/logs.h"
+#include "app/storage.h"
+#include "feature/lab/lab.h"
+#include "app/reload.h"
+#include "feature/sessions/sessions.h"
+#include "feature/tools/tools.h"
+#include "stream/durable.h"
+#include "app/health.h"
+#include "feature/subscriptions/subscriptions_http.h"
+#include "app/watch.h"
+
+#include <uv.h>
+
+struct config;
+struct fetcher;
+struct gateway;
+struct instances;
+struct listener;
+struct polls;
+struct principals;
+struct store;
+struct tls;
+struct trace;
+
+struct server {
+    const struct config *config;
+    const struct trace *trace;
+    struct loop loop;
+    struct metrics metrics;
+    struct storage storage;
+    struct store *store; /* storage.store */
+    struct feeds feeds;
+    struct instances *instances; /* NULL: the store is ours alone */
+    struct http http;
+    struct status status;
+    struct durable durable;
+    struct fetcher *fetcher;
+    struct subscriptions *subscriptions;
+    struct webhooks *webhooks;
+    struct subscriptions_surface subscriptions_surface;
+    struct principals *principals; /* NULL: no callers are configured */
+    struct str *capabilities;      /* of all of them */
+    struct cascade_host cascade;   /* cascade.cascade == NULL: none */
+    struct gateway *gateway;
+    struct session_host sessions;
+    struct log_host logs;
+    struct polls *polls;
+    struct lab_host lab; /* lab.lab == NULL: none */
+    struct tool_host tools;
+    struct watch watch;
+    struct reload reload; /* set by whoever wants it, once it is initialised */
+    struct tls *tls;      /* for TCP listeners; NULL: plain */
+    struct listener **listeners;
+    size_t n_listeners;
+    struct addr_own own; /* their ports */
+    uv_signal_t on_term, on_int, on_hup;
+    struct timer drain_limit;
+    bool draining;
+    bool quiet;    /* ... and no generation is under way any more */
+    bool cut;      /* nobody is waited for any more */
+    bool stopping; /* what was served, once no connection is left */
+};
+
+/* Opens the store and the listeners. 0, or ERR_IO after a trace that says why; then there is
+ * nothing to deinit. config and trace are kept. */
+int server_init(struct server *s, const struct config *config, const struct trace *trace);
+
+/* Serves until SIGTERM or SIGINT, or server_drain. Then generations and appends finish, and readers
+ * get a clean end, within the drain timeout. Asked again, it ends at once. */
+void server_run(struct server *s);
+void server_drain(struct server *s, struct str why);
+
+/* 0, or why the store had stopped taking anything. */
+int server_deinit(struct server *s);
+
+#endif

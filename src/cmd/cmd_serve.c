@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "base/mem.h"
+#include "cmd/cmd.h"
+#include "cmd/cmd_common.h"
+#include "app/config.h"
+#include "app/server.h"
+#include "telemetry/trace.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One allocation. */
+static char **copy_args(int argc, char **argv)
+{
+    size_t n = 0;
+    for (int i = 0; i < argc; i++)
+        n += strlen(argv[i]) + 1;
+    char **copy = mem_alloc(((size_t)argc + 1) * sizeof *copy + n), *at = (char *)(copy + argc + 1);
+    for (int i = 0; i < argc; i++) {
+        copy[i] = strcpy(at, argv[i]);
+        at += strlen(at) + 1;
+    }
+    copy[argc] = NULL;
+    return copy;
+}
+
+/* A hangup asks for a reload. As long as nobody can hear it, at the start, which may take its time,
+ * and at the end, it waits and does not kill. */
+static void hold_hangups(int how)
+{
+    sigset_t hangup;
+    sigemptyset(&hangup);
+    sigaddset(&hangup, SIGHUP);
+    sigprocmask(how, &hangup, NULL);
+}
+
+static int serve(int argc, char **argv)
+{
+    struct trace t = {.to = stderr, .level = TRACE_INFO};
+    struct config config;
+    char why[512];
+    int err = config_load(&config, argc, argv, &t, why, sizeof why);
+    if (err == ERR_CANCELLED) {
+        config_help(stdout);
+        return CMD_OK;
+    }
+    if (err != 0) {
+        fprintf(stderr, "tidemark serve: %s\n", why);
+        return CMD_USAGE;
+    }
+    struct server server;
+    err = server_init(&server, &config, &t);
+    if (err == 0) {
+        server.reload = (struct reload){.config = &config, .trace = &t, .argc = argc, .argv = argv};
+        hold_hangups(SIG_UNBLOCK);
+        server_run(&server);
+        hold_hangups(SIG_BLOCK);
+        common_block_ending();
+        err = server_deinit(&server);
+        /* It has ended in order: one more Ctrl-C does not change that. Threads that are still there
+         * have their own masks, so that blocking alone does not do. */
+        signal(SIGTERM, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+        trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
+    }
+    config_deinit(&config);
+    return err == 0 ? CMD_OK : CMD_FAILED;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    hold_hangups(SIG_BLOCK);
+    char **args = copy_args(argc - 1, argv + 1);
+    options_hide_args(config_options(), argc - 1, argv + 1);
+    int status = serve(argc - 1, args);
+    free(args);
+    return status;
+}

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-/* session_chat.h -- `tidemark session chat`: the client of one session, as cmd.h has commands. */
-#ifndef CMD_SESSION_CHAT_H
-#define CMD_SESSION_CHAT_H
-
-int session_chat(int argc, char **argv);
-
-#endif

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/* cascade_left.c -- Cascades that nobody looks after any more.
+ *
+ * While a Cascade is not archived, a document stands for it: CASCADE_DOC_PREFIX and its id, with
+ * who began it as its value (base/pack.h):
+ *
+ *     str host   str boot   u64 pid   u64 start   i64 begun_ms
+ *
+ * Several processes may share a store, on several machines, each with a language server that the
+ * others cannot reach. So a process takes up what began on its own machine, by a process that is no
+ * more: another boot, or a pid that is free or belongs to a process with another start time. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/pack.h"
+#include "net/process.h"
+#include "feature/cascade/cascade_core.h"
+#include "telemetry/trace.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LEFT_LIMIT 1000                        /* in one sweep */
+#define KEEP_MS    (7LL * 24 * 60 * 60 * 1000) /* then its server will not come back */
+
+struct owner {
+    struct str host, boot;
+    uint64_t pid, start;
+    int64_t begun_ms;
+};
+
+/* ---- processes ---- */
+
+/* The text of a small file, without the line's end. */
+static struct str read_text(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size);
+    if (fd >= 0)
+        close(fd);
+    struct str text = str_of(out, n > 0 ? (size_t)n : 0);
+    if (text.n > 0 && text.p[text.n - 1] == '\n')
+        text.n--;
+    return text;
+}
+
+/* 0: there is none, or what is left of one waits for its parent. */
+static uint64_t start_of(uint64_t pid)
+{
+    struct process p;
+    return pid <= INT_MAX && process_read((pid_t)pid, &p) && !p.ended ? p.start : 0;
+}
+
+struct machine {
+    char host[256], boot[64];
+    struct str host_name, boot_id;
+};
+
+static void this_machine(struct machine *m)
+{
+    if (gethostname(m->host, sizeof m->host) != 0)
+        m->host[0] = '\0';
+    m->host[sizeof m->host - 1] = '\0';
+    m->host_name = str_of_cstr(m->host);
+    m->boot_id = read_text("/proc/sys/kernel/random/boot_id", m->boot, sizeof m->boot);
+}
+
+void cascade_doc_put(struct buf *out, int64_t wall_ms)
+{
+    struct machine m;
+    this_machine(&m);
+    pack_str(out, m.host_name);
+    pack_str(out, m.boot_id);
+    pack_u64(out, (uint64_t)getpid());
+    pack_u64(out, start_of((uint64_t)getpid()));
+    pack_i64(out, wall_ms);
+}
+
+static int owner_take(struct str value, struct owner *o)
+{
+    struct unpack u = {.rest = value};
+    o->host = unpack_str(&u);
+    o->boot = unpack_str(&u);
+    o->pid = unpack_u64(&u);
+    o->start = unpack_u64(&u);
+    o->begun_ms = unpack_i64(&u);
+    return unpack_end(&u);
+}
+
+static bool lives(const struct owner *o, const struct machine *m)
+{
+    return str_eq(o->boot, m->boot_id) && start_of(o->pid) == o->start;
+}
+
+/* Of those that live. */
+static bool is_us(const struct owner *o)
+{
+    return o->pid == (uint64_t)getpid();
+}
+
+/* ---- sweeping ---- */
+
+struct left {
+    struct str key, id;
+    uint64_t version;
+    bool expired;
+};
+
+struct cascade_sweep {
+    struct cascade *cascade;
+    struct cascade_access *access;
+    struct cascade_wait wait;
+    struct store_docs docs;
+    struct store_put put;
+    struct doc_put removal;
+    struct rpc_client_call rpc;
+    struct arena arena;
+    struct left items[LEFT_LIMIT];
+    size_t n, at;
+};
+
+static void sweep_free(struct cascade_sweep *s)
+{
+    struct cascade *c = s->cascade;
+    c->sweeping = NULL;
+    cascade_access_unref(s->access);
+    arena_deinit(&s->arena);
+    free(s);
+    cascade_end(c);
+}
+
+static void next(struct cascade_sweep *s);
+
+static void on_removed(struct store_put *put, int err)
+{
+    next(container_of(put, struct cascade_sweep, put));
+}
+
+static void drop(struct cascade_sweep *s)
+{
+    const struct left *l = &s->items[s->at++];
+    s->removal = (struct doc_put){.key = l->key, .expect_version = l->version};
+    s->put = (struct store_put){.docs = &s->removal, .n_docs = 1, .done = on_removed};
+    store_put(s->cascade->setup.store, &s->put);
+}
+
+/* A server that cannot be reached, or does not know us now, is asked again with the next sweep. */
+static void on_archived(struct rpc_client_call *rpc, int err)
+{
+    struct cascade_sweep *s = container_of(rpc, struct cascade_sweep, rpc);
+    if (err == 0)
+        trace(s->cascade->setup.trace, CASCADE_ARCHIVED, TRACE_STR("id", s->items[s->at].id));
+    if (cascade_archive_settled(rpc, err)) {
+        drop(s);
+    } else {
+        cascade_access_doubt(s->access);
+        sweep_free(s);
+    }
+}
+
+static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
+{
+    struct cascade_sweep *s = container_of(w, struct cascade_sweep, wait);
+    if (fault != NULL) {
+        sweep_free(s);
+        return;
+    }
+    s->access = cascade_access_ref(s->cascade->access);
+    next(s);
+}
+
+/* Those whose time is over come first: they need no server. */
+static void next(struct cascade_sweep *s)
+{
+    if (s->at == s->n || s->cascade->stopping) {
+        sweep_free(s);
+    } else if (s->items[s->at].expired) {
+        drop(s);
+    } else if (s->access == NULL) {
+        s->wait.done = on_access;
+        cascade_want_access(s->cascade, &s->wait);
+    } else {
+        s->rpc.done = on_archived;
+        cascade_call_start(
+            s->access, &s->rpc,
+            &(struct cascade_call){.rpc = CASCADE_ARCHIVE, .cascade_id = s->items[s->at].id});
+    }
+}
+
+static bool is_left(const struct cascade *c, struct str id, const struct owner *o,
+                    const struct machine *m)
+{
+    return str_eq(o->host, m->host_name) && map_get(&c->flows, id) == NULL &&
+           (!lives(o, m) || is_us(o));
+}
+
+/* Whoever finds it takes it away: its machine may not be there any more. */
+static bool is_expired(const struct cascade *c, const struct owner *o)
+{
+    return c->setup.sched->wall_ms - o->begun_ms > KEEP_MS;
+}
+
+static void add(struct cascade_sweep *s, const struct doc_row *row, bool expired)
+{
+    struct str key = arena_dup(&s->arena, row->key);
+    s->items[s->n++] = (struct left){.key = key,
+                                     .id = str_skip(key, sizeof CASCADE_DOC_PREFIX - 1),
+                                     .version = row->version,
+                                     .expired = expired};
+}
+
+static void on_docs(struct store_docs *docs, int err)
+{
+    struct cascade_sweep *s = container_of(docs, struct cascade_sweep, docs);
+    size_t n = err == 0 ? docs->n_rows : 0;
+    struct machine m;
+    struct owner o;
+    this_machine(&m);
+    for (size_t i = 0; i < n; i++)
+        if (owner_take(docs->rows[i].value, &o) == 0 && is_expired(s->cascade, &o))
+            add(s, &docs->rows[i], true);
+    for (size_t i = 0; i < n; i++) {
+        const struct doc_row *row = &docs->rows[i];
+        struct str id = str_skip(row->key, sizeof CASCADE_DOC_PREFIX - 1);
+        if (owner_take(row->value, &o) == 0 && !is_expired(s->cascade, &o) &&
+            is_left(s->cascade, id, &o, &m))
+            add(s, row, false);
+    }
+    next(s);
+}
+
+void cascade_sweep(struct cascade *c)
+{
+    if (c->sweeping != NULL || c->stopping)
+        return;
+    struct cascade_sweep *s = mem_zalloc(sizeof *s);
+    s->cascade = c;
+    list_init(&s->wait.link);
+    s->docs = (struct store_docs){
+        .prefix = STR(CASCADE_DOC_PREFIX), .limit = LEFT_LIMIT, .done = on_docs};
+    c->sweeping = s;
+    cascade_begin(c);
+    store_docs(c->setup.store, &s->docs);
+}

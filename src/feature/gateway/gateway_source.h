@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_source.h -- where the answer of a generation comes from: an upstream that is fetched
+ * (gateway_upstream.c), or something that this server asks in another way.
+ *
+ * A source belongs to its generation. It is opened with the request in hand, started once the
+ * stream is durable, and freed when the generation wants no more of it. It answers with head() and
+ * then either events or data, never both, and end(); nothing is called before start() or after
+ * free(), and nothing from within these two and resume(). In end(), and in a head() without events,
+ * the source may be freed: its callers do nothing with it then any more. Loop thread only. */
+#ifndef FEATURE_GATEWAY_GATEWAY_SOURCE_H
+#define FEATURE_GATEWAY_GATEWAY_SOURCE_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct exchange;
+struct gateway_route;
+struct generation_source;
+struct header;
+
+/* How an answer begins; lent for the call. */
+struct source_head {
+    bool events; /* events come, which are recorded; otherwise all is passed on as it is */
+    int status;  /* what follows is for !events */
+    const struct header *headers;
+    size_t n_headers;
+};
+
+/* What the generation takes; the first argument is source_order.ctx. */
+struct source_events {
+    void (*head)(void *ctx, const struct source_head *head); /* once */
+    /* As recorder_event answers: 1, 0 for no more before resume(), or an error. */
+    int (*event)(void *ctx, struct str type, struct str data);
+    bool (*data)(void *ctx, struct str data); /* false: not taken; again after resume() */
+    /* Once. err != 0: it failed, also without a head; the message may be shown to users. */
+    void (*end)(void *ctx, int err, struct str message);
+};
+
+/* What is asked for; lent for the call, but for ctx. */
+struct source_order {
+    struct gateway_route *route;
+    const struct exchange *x;
+    struct str body, request_id;
+    const struct source_events *on;
+    void *ctx;
+};
+
+struct source_ops {
+    void (*start)(struct generation_source *s);
+    void (*resume)(struct generation_source *s); /* there is room again */
+    void (*free)(struct generation_source *s);   /* cut off, if it has not ended */
+};
+
+/* The first member of each kind of source. */
+struct generation_source {
+    const struct source_ops *ops;
+};
+
+/* How the sources of a route are made. */
+struct source_kind {
+    struct generation_source *(*open)(void *ctx, const struct source_order *o);
+    void *ctx;
+    /* Whether a request may use the route at all; false: it has been answered. NULL: all may. */
+    bool (*admit)(void *ctx, struct exchange *x);
+    /* Whether who sends this body wants the snapshot of the whole answer when it is complete,
+     * instead of its events. NULL: nobody does. */
+    bool (*whole)(struct str body);
+};
+
+/* ---- gateway_upstream.c: the route's upstream. ctx: struct fetcher ---- */
+
+struct generation_source *gateway_upstream_open(void *ctx, const struct source_order *o);
+
+#endif

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_start_http.c -- POST PATH: a new generation, or the one that an idempotency key names.
+ *
+ * A key is a document: who asked for what under it, and which generation that became. It is written
+ * together with the generation's stream, before the upstream is asked, so that no crash and no race
+ * can make one key ask twice. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/pack.h"
+#include "base/rand.h"
+#include "base/sha256.h"
+#include "feature/gateway/gateway_core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define KEY_MAX       255
+#define KEY_PREFIX    "gateway-key/"
+#define SWEEP_AT_ONCE 256
+
+struct start {
+    struct generation_order order; /* the first, see on_taken */
+    struct read_order read;
+    struct store_docs docs;
+    struct store_stat stat;
+    struct str fingerprint;
+    struct doc_put key;
+    bool has_key, retry;
+};
+
+void gateway_key_put(struct buf *out, const struct gateway_key *k)
+{
+    pack_str(out, k->request_id);
+    pack_str(out, k->fingerprint);
+    pack_i64(out, k->expires_ms);
+}
+
+int gateway_key_take(struct str bytes, struct gateway_key *k)
+{
+    struct unpack u = {.rest = bytes};
+    k->request_id = unpack_str(&u);
+    k->fingerprint = unpack_str(&u);
+    k->expires_ms = unpack_i64(&u);
+    return u.err == 0 && k->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
+}
+
+static void make_request_id(char out[REQUEST_ID_TEXT])
+{
+    unsigned char b[16];
+    char text[REQUEST_ID_TEXT + 1];
+    rand_bytes(b, sizeof b);
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* version 4 */
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(text, sizeof text,
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+    memcpy(out, text, REQUEST_ID_TEXT);
+}
+
+static int64_t now_ms(const struct start *s)
+{
+    return s->order.route->gateway->setup.sched->wall_ms;
+}
+
+/* One behind the other, with what separates them for certain. */
+static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < n; i++)
+        pack_str(&text, parts[i]);
+    char *hex = arena_alloc(&x->arena, SHA256_HEX);
+    sha256_hex(buf_str(&text), hex);
+    buf_deinit(&text);
+    return str_of(hex, SHA256_HEX);
+}
+
+struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
+{
+    const struct option_list *names = &r->config->identity;
+    struct str *shown = arena_alloc(&x->arena, (names->n + 1) * sizeof *shown);
+    bool any = false;
+    for (size_t i = 0; i < names->n; i++) {
+        shown[i] = request_header(x->request, str_of_cstr(names->items[i]));
+        any = any || shown[i].p != NULL;
+    }
+    if (x->principal != &principal_anonymous || !any)
+        return x->principal->name;
+    return digest_of(x, shown, names->n);
+}
+
+/* ---- a new generation ---- */
+
+static void refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
+                         struct str message)
+{
+    exchange_header_u64(x, STR("Retry-After"), retry_after_s);
+    gateway_error(r, x, 429, STR("RATE_LIMITED"), message,
+                  arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
+                               (unsigned long long)retry_after_s));
+}
+
+static void look_up_key(struct start *s);
+
+/* Another request has put the key first: that one counts. */
+static void on_taken(struct generation_order *o)
+{
+    look_up_key(container_of(o, struct start, order));
+}
+
+static void begin(struct start *s)
+{
+    struct generation_order *o = &s->order;
+    const struct gateway_route *r = o->route;
+    struct exchange *x = o->x;
+    if (r->gateway->draining) {
+        gateway_refuse_draining(r, x);
+        exchange_release(x);
+        return;
+    }
+    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+        counter_inc(r->refused_parallel);
+        refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
+        exchange_release(x);
+        return;
+    }
+    make_request_id(o->request_id);
+    if (s->has_key) {
+        struct buf value = {0};
+        gateway_key_put(&value, &(struct gateway_key){
+                                    .request_id = str_of(o->request_id, REQUEST_ID_TEXT),
+                                    .fingerprint = s->fingerprint,
+                                    .expires_ms = now_ms(s) + (int64_t)r->config->key_lifetime_ms});
+        s->key.value = arena_dup(&x->arena, buf_str(&value));
+        buf_deinit(&value);
+        o->docs = &s->key;
+        o->n_docs = 1;
+        o->taken = on_taken;
+    }
+    generation_start(o);
+}
+
+/* ---- keys ---- */
+
+static void on_late_snapshot(struct snapshot_look *l)
+{
+    struct start *s = l->ctx;
+    struct exchange *x = s->order.x;
+    bool anew = s->retry && gateway_came_to_nothing(l->end);
+    if (anew) {
+        snapshot_look_free(l);
+        begin(s);
+        return;
+    }
+    if (l->payload.n > 0)
+        gateway_send_snapshot(s->order.route, x, s->read.request_id, l);
+    else
+        gateway_error(s->order.route, x, 410, STR("EXPIRED"),
+                      STR("The answer under this key is no longer kept"),
+                      STR("{\"gap\":{\"requested\":\"0\",\"earliest\":null,\"reason\":\"expired\","
+                          "\"snapshot\":null}}"));
+    snapshot_look_free(l);
+    exchange_release(x);
+}
+
+static void on_missing(struct read_order *o)
+{
+    struct start *s = container_of(o, struct start, read);
+    if (o->surplus) {
+        gateway_refuse(o->route, o->x, ERR_BUSY);
+        exchange_release(o->x);
+        return;
+    }
+    if (o->waited) { /* for an answer that was passed on, or came to nothing: the key is free */
+        look_up_key(s);
+        return;
+    }
+    snapshot_look_new(o->route, o->request_id, on_late_snapshot, s);
+}
+
+static void attach(struct start *s)
+{
+    s->read = (struct read_order){.route = s->order.route,
+                                  .x = s->order.x,
+                                  .request_id = s->read.request_id,
+                                  .seq = gateway_last_event_id(s->order.x),
+                                  .whole = s->order.whole,
+                                  .missing = on_missing,
+                                  .waits = true};
+    gateway_read(&s->read);
+}
+
+/* A try that came to nothing may be made anew, if the client says so. */
+static void on_stat(struct store_stat *stat, int err)
+{
+    struct start *s = container_of(stat, struct start, stat);
+    struct gateway *g = s->order.route->gateway;
+    enum end_reason end = err == 0 ? stat->info.end : END_NONE;
+    if (gateway_came_to_nothing(end))
+        begin(s);
+    else
+        attach(s);
+    gateway_end(g);
+}
+
+static void look_at_stream(struct start *s)
+{
+    struct gateway *g = s->order.route->gateway;
+    s->stat = (struct store_stat){
+        .name = gateway_stream(&s->order.x->arena, s->order.route, s->read.request_id, ""),
+        .done = on_stat};
+    gateway_begin(g);
+    store_stat(g->setup.store, &s->stat);
+}
+
+static void on_key(struct store_docs *docs, int err)
+{
+    struct start *s = container_of(docs, struct start, docs);
+    struct gateway *g = s->order.route->gateway;
+    struct exchange *x = s->order.x;
+    struct gateway_key v = {0};
+    bool there = err == 0 && docs->n_rows == 1;
+    if (err == 0 && there)
+        err = gateway_key_take(docs->rows[0].value, &v);
+    s->key.expect_version = there ? docs->rows[0].version : 0;
+    if (err != 0) {
+        gateway_refuse(s->order.route, x, err);
+        exchange_release(x);
+    } else if (!there || v.expires_ms <= now_ms(s)) {
+        begin(s);
+    } else if (!str_eq(v.fingerprint, s->fingerprint)) {
+        gateway_error(s->order.route, x, 422, STR("KEY_REUSED"),
+                      STR("This Idempotency-Key was used for another request"), STR_NONE);
+        exchange_release(x);
+    } else {
+        s->read.request_id = arena_dup(&x->arena, v.request_id);
+        if (s->retry)
+            look_at_stream(s);
+        else
+            attach(s);
+    }
+    gateway_end(g);
+}
+
+static void look_up_key(struct start *s)
+{
+    struct gateway *g = s->order.route->gateway;
+    s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .exact = true, .done = on_key};
+    gateway_begin(g);
+    store_docs(g->setup.store, &s->docs);
+}
+
+static void take_key(struct start *s, struct str key)
+{
+    struct exchange *x = s->order.x;
+    struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
+    struct str digest = digest_of(x, who, 3);
+    struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
+                         s->order.body};
+    s->fingerprint = digest_of(x, what, 3);
+    s->key.key = arena_printf(&x->arena, KEY_PREFIX "%.*s", (int)digest.n, digest.p);
+    s->has_key = true;
+    s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
+    look_up_key(s);
+}
+
+/* ---- the request ---- */
+
+bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
+{
+    struct quota_answer answer;
+    if (r->config->requests_per_minute == 0)
+        return true;
+    bool ok = quota_take(&r->quota, gateway_caller(r, x), r->gateway->setup.sched->now_ms, &answer);
+    exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
+    exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
+    if (!ok) {
+        counter_inc(r->refused_rate);
+        refuse_limit(r, x, answer.retry_after_s, STR("Too many requests"));
+    }
+    return ok;
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct start *s = x->state;
+    struct str key = request_header(x->request, STR("Idempotency-Key"));
+    if (err != 0) {
+        gateway_refuse(s->order.route, x, err);
+        return;
+    }
+    if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
+        gateway_error(s->order.route, x, 400, STR("BAD_INPUT"),
+                      STR("Idempotency-Key takes 1 to 255 bytes"), STR_NONE);
+        return;
+    }
+    s->order.body = body;
+    s->order.whole = s->order.route->source.whole != NULL && s->order.route->source.whole(body);
+    exchange_hold(x);
+    if (key.p != NULL)
+        take_key(s, key);
+    else
+        begin(s);
+}
+
+void gateway_start(struct gateway_route *r, struct exchange *x)
+{
+    if (!gateway_within_quota(r, x))
+        return;
+    bool joins = request_header(x->request, STR("Idempotency-Key")).p != NULL; /* or may */
+    if (r->gateway->draining && !joins) {
+        gateway_refuse_draining(r, x);
+        return;
+    }
+    struct start *s = arena_alloc(&x->arena, sizeof *s);
+    *s = (struct start){.order = {.route = r, .x = x}};
+    x->state = s;
+    exchange_collect(x, r->config->max_body_bytes, on_body);
+}
+
+/* ---- keys whose time is over ---- */
+
+struct sweep {
+    struct gateway *gateway;
+    struct store_docs docs;
+    struct store_put put;
+    struct buf removals; /* of struct doc_put */
+    size_t done;         /* of them */
+    struct arena arena;
+};
+
+static void sweep_free(struct sweep *s)
+{
+    struct gateway *g = s->gateway;
+    arena_deinit(&s->arena);
+    buf_deinit(&s->removals);
+    free(s);
+    gateway_end(g);
+}
+
+static void on_swept(struct store_put *put, int err);
+
+static void sweep_some(struct sweep *s)
+{
+    const struct doc_put *all = (const struct doc_put *)(const void *)s->removals.p;
+    size_t n = s->removals.n / sizeof *all - s->done;
+    if (n == 0 || s->gateway->stopping) {
+        sweep_free(s);
+        return;
+    }
+    if (n > SWEEP_AT_ONCE)
+        n = SWEEP_AT_ONCE;
+    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = on_swept};
+    s->done += n;
+    store_put(s->gateway->setup.store, &s->put);
+}
+
+static void on_swept(struct store_put *put, int err)
+{
+    struct sweep *s = container_of(put, struct sweep, put);
+    if (err == 0 || err == ERR_VERSION) /* one of them has changed meanwhile: next time */
+        sweep_some(s);
+    else
+        sweep_free(s);
+}
+
+static void on_keys(struct store_docs *docs, int err)
+{
+    struct sweep *s = container_of(docs, struct sweep, docs);
+    int64_t now = s->gateway->setup.sched->wall_ms;
+    struct gateway_key v;
+    for (size_t i = 0; err == 0 && i < docs->n_rows; i++) {
+        const struct doc_row *row = &docs->rows[i];
+        if (gateway_key_take(row->value, &v) != 0 || v.expires_ms > now)
+            continue;
+        struct doc_put put = {.key = arena_dup(&s->arena, row->key),
+                              .expect_version = row->version};
+        buf_put(&s->removals, str_of((const char *)&put, sizeof put));
+    }
+    sweep_some(s);
+}
+
+static void sweep(struct gateway *g, struct str prefix)
+{
+    struct sweep *s = mem_zalloc(sizeof *s);
+    s->gateway = g;
+    s->docs = (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = on_keys};
+    gateway_begin(g);
+    store_docs(g->setup.store, &s->docs);
+}
+
+void gateway_sweep_keys(struct gateway *g)
+{
+    sweep(g, STR(KEY_PREFIX));
+    if (g->setup.instances != NULL)
+        sweep(g, STR(GATEWAY_CHATS));
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_upstream.c -- the source that nearly every route has: its upstream, over HTTP. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "feature/gateway/recorder.h"
+#include "http/fetch.h"
+#include "http/sse_parse.h"
+#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_source.h"
+
+#include <stdlib.h>
+
+struct upstream {
+    struct generation_source source;
+    const struct source_events *on;
+    void *ctx;
+    struct gateway_route *route;
+    struct str request_id;
+    struct fetcher *fetcher;
+    struct fetch fetch;
+    struct sse_parser parser;
+    struct arena arena; /* of the request */
+    bool events;        /* it answers with these */
+    bool full;          /* no more of them before resume() */
+};
+
+/* ---- telling ---- */
+
+static void tell_error(const struct upstream *u, struct str reason, struct str why)
+{
+    struct str labels[] = {u->route->path, reason};
+    counter_inc(family_counter(u->route->upstream_errors, labels));
+    trace(u->route->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", u->route->path),
+          TRACE_STR("error", why), TRACE_STR("reason", reason),
+          TRACE_STR("request_id", u->request_id));
+}
+
+/* ---- the answer ---- */
+
+/* A compressed one cannot be taken apart here. */
+static bool is_event_stream(const struct fetch *f)
+{
+    struct str type = f->content_type, coding = fetch_header(f, "Content-Encoding");
+    return f->status >= 200 && f->status < 300 && type.p != NULL &&
+           (coding.p == NULL || str_eq_nocase(coding, STR("identity"))) &&
+           str_eq_nocase(str_trim(str_cut(&type, ';')), STR("text/event-stream"));
+}
+
+static void on_head(struct fetch *f)
+{
+    static const char *const kept[] = {
+        "Content-Type", "Content-Encoding", "Content-Language", "Cache-Control",
+        "Retry-After",  "Location",         "WWW-Authenticate", "ETag",
+        "Vary"};
+    struct upstream *u = container_of(f, struct upstream, fetch);
+    struct header headers[sizeof kept / sizeof *kept];
+    struct source_head head = {
+        .events = is_event_stream(f), .status = f->status, .headers = headers};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        struct str value = fetch_header(f, kept[i]);
+        if (value.p != NULL)
+            headers[head.n_headers++] = (struct header){str_of_cstr(kept[i]), value};
+    }
+    u->events = head.events;
+    u->on->head(u->ctx, &head);
+}
+
+static int on_event(void *user, const struct sse_event *event)
+{
+    struct upstream *u = user;
+    int taken = u->on->event(u->ctx, event->type, event->data);
+    u->full = u->full || taken == 0;
+    return taken < 0 ? taken : 0;
+}
+
+static bool on_data(struct fetch *f, struct str data)
+{
+    struct upstream *u = container_of(f, struct upstream, fetch);
+    if (!u->events)
+        return u->on->data(u->ctx, data);
+    if (u->full)
+        return false;
+    int err = sse_parser_feed(&u->parser, data);
+    if (err == 0)
+        return true;
+    if (err == ERR_CLOSED) { /* it has ended for a reason of its own */
+        u->on->end(u->ctx, err, STR_NONE);
+        return true;
+    }
+    bool large = err == ERR_TOO_LARGE;
+    struct str why = large ? STR("the upstream sent an event that is too large")
+                           : STR("the upstream sent an event that cannot be kept");
+    tell_error(u, large ? STR("event_too_large") : STR("event_invalid"), why);
+    u->on->end(u->ctx, err, why);
+    return true;
+}
+
+static void on_fetched(struct fetch *f, int err)
+{
+    struct upstream *u = container_of(f, struct upstream, fetch);
+    struct str cause = str_of_cstr(fetch_cause_text(f->cause));
+    if (err != 0)
+        tell_error(u, str_of_cstr(fetch_cause_name(f->cause)), str_of_cstr(f->error));
+    u->on->end(u->ctx, err, err == 0 ? STR_NONE : cause);
+}
+
+/* ---- the request ---- */
+
+static void add_header(struct upstream *u, struct header *headers, struct str name,
+                       struct str value)
+{
+    if (value.p != NULL)
+        headers[u->fetch.n_headers++] =
+            (struct header){arena_dup(&u->arena, name), arena_dup(&u->arena, value)};
+}
+
+static void make_headers(struct upstream *u, const struct source_order *o)
+{
+    const struct option_list *more = &o->route->config->forward;
+    const struct request *req = o->x->request;
+    struct header *headers = arena_alloc(&u->arena, (more->n + 5) * sizeof *headers);
+    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
+    for (int i = 0; i < 3; i++)
+        add_header(u, headers, str_of_cstr(always[i]), request_header(req, str_of_cstr(always[i])));
+    if (o->x->principal == &principal_anonymous) /* or the token was meant for us */
+        add_header(u, headers, STR("Authorization"), request_header(req, STR("Authorization")));
+    for (size_t i = 0; i < more->n; i++)
+        add_header(u, headers, str_of_cstr(more->items[i]),
+                   request_header(req, str_of_cstr(more->items[i])));
+    add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
+    u->fetch.headers = headers;
+}
+
+static struct str make_url(struct upstream *u, const struct source_order *o)
+{
+    const struct request *req = o->x->request;
+    struct str url = str_of_cstr(o->route->config->upstream);
+    if (req->query.n == 0)
+        return url;
+    bool has = memchr(url.p, '?', url.n) != NULL;
+    return arena_printf(&u->arena, "%.*s%c%.*s", (int)url.n, url.p, has ? '&' : '?',
+                        (int)req->query.n, req->query.p);
+}
+
+/* Silence ends before the stream expires under it. */
+static uint32_t patience_ms(const struct route_config *c, uint64_t timeout_ms)
+{
+    uint64_t most = (uint64_t)gateway_ttl_s(c) * 900;
+    return (uint32_t)(timeout_ms < most ? timeout_ms : most);
+}
+
+static void make_fetch(struct upstream *u, const struct source_order *o)
+{
+    static const enum fetch_version versions[] = {[ROUTE_HTTP1] = FETCH_HTTP1,
+                                                  [ROUTE_HTTP_AUTO] = FETCH_HTTP_AUTO,
+                                                  [ROUTE_HTTP2] = FETCH_HTTP2};
+    const struct route_config *c = o->route->config;
+    u->fetch = (struct fetch){.url = make_url(u, o),
+                              .method = STR("POST"),
+                              .body = arena_dup(&u->arena, o->body),
+                              .policy = {.configured = true},
+                              .version = versions[c->upstream_http],
+                              .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
+                              .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),
+                              .idle_timeout_ms = patience_ms(c, c->idle_timeout_ms),
+                              .total_timeout_ms = (uint32_t)c->total_timeout_ms,
+                              .on_head = on_head,
+                              .on_data = on_data,
+                              .done = on_fetched};
+    make_headers(u, o);
+}
+
+/* ---- as a source ---- */
+
+static struct upstream *upstream_of(struct generation_source *s)
+{
+    return container_of(s, struct upstream, source);
+}
+
+static void start(struct generation_source *s)
+{
+    struct upstream *u = upstream_of(s);
+    fetch_start(u->fetcher, &u->fetch);
+}
+
+static void resume(struct generation_source *s)
+{
+    struct upstream *u = upstream_of(s);
+    u->full = false;
+    fetch_resume(&u->fetch);
+}
+
+static void upstream_free(struct generation_source *s)
+{
+    struct upstream *u = upstream_of(s);
+    fetch_cancel(&u->fetch);
+    sse_parser_deinit(&u->parser);
+    arena_deinit(&u->arena);
+    free(u);
+}
+
+static const struct source_ops ops = {.start = start, .resume = resume, .free = upstream_free};
+
+struct generation_source *gateway_upstream_open(void *ctx, const struct source_order *o)
+{
+    struct upstream *u = mem_zalloc(sizeof *u);
+    u->source.ops = &ops;
+    u->on = o->on;
+    u->ctx = o->ctx;
+    u->route = o->route;
+    u->request_id = arena_dup(&u->arena, o->request_id);
+    u->fetcher = ctx;
+    sse_parser_init(&u->parser, RECORDER_EVENT_MAX, u, on_event);
+    make_fetch(u, o);
+    return &u->source;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/gateway/route_config.h"
+#include "base/err.h"
+#include "base/units.h"
+#include "http/url.h"
+
+#define STEP_MAX 64 /* bytes */
+
+/* ---- paths ---- */
+
+/* The path itself and all that is under it are the server's own. */
+static bool is_reserved(struct str path)
+{
+    static const struct str reserved[] = {STR_INIT("/v1"), STR_INIT("/metrics"),
+                                          STR_INIT("/healthz"), STR_INIT("/readyz")};
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (str_starts(path, reserved[i]) &&
+            (path.n == reserved[i].n || path.p[reserved[i].n] == '/'))
+            return true;
+    return false;
+}
+
+/* A client or a proxy would resolve these before they get here. */
+static bool has_odd_segment(struct str path)
+{
+    for (struct str rest = str_skip(path, 1); rest.p;) {
+        struct str segment = str_cut(&rest, '/');
+        if (segment.n == 0 || str_eq(segment, STR(".")) || str_eq(segment, STR("..")))
+            return true;
+    }
+    return false;
+}
+
+/* Requests are compared with it as they are written, so it has no escapes: those have two
+ * spellings. */
+int route_check_path(struct str path, char *reason, size_t size)
+{
+    if (!str_starts(path, STR("/")))
+        snprintf(reason, size, "a path begins with `/`");
+    else if (path.p[path.n - 1] == '/')
+        snprintf(reason, size, "a route's path does not end with `/`");
+    else if (!option_is_word(path, "/-._~:@+"))
+        snprintf(reason, size, "a route's path is made of letters, digits and /-._~:@+");
+    else if (has_odd_segment(path))
+        snprintf(reason, size, "a route's path has no empty, `.` or `..` segment");
+    else if (is_reserved(path))
+        snprintf(reason, size, "the server answers under this path itself");
+    else
+        return 0;
+    return ERR_SYNTAX;
+}
+
+int route_parse(struct str text, struct str *path, struct str *url, char *reason, size_t size)
+{
+    struct url ignored;
+    struct str rest = text;
+    *path = str_trim(str_cut(&rest, '='));
+    *url = str_trim(rest);
+    if (rest.p == NULL)
+        return ERR_SYNTAX;
+    int err = route_check_path(*path, reason, size);
+    if (err != 0)
+        return err;
+    if (url_parse(*url, &ignored) == 0)
+        return 0;
+    snprintf(reason, size, "what stands behind the `=` is no http or https URL");
+    return ERR_SYNTAX;
+}
+
+/* ---- checks ---- */
+
+static int check_upstream(struct str value, char *reason, size_t size)
+{
+    struct url url;
+    return url_parse(value, &url);
+}
+
+/* Those that belong to one connection, or that the server writes itself. */
+static const struct str own_headers[] = {
+    STR_INIT("accept-encoding"),
+    STR_INIT("connection"),
+    STR_INIT("content-length"),
+    STR_INIT("expect"),
+    STR_INIT("host"),
+    STR_INIT("keep-alive"),
+    STR_INIT("proxy-connection"),
+    STR_INIT("te"),
+    STR_INIT("trailer"),
+    STR_INIT("transfer-encoding"),
+    STR_INIT("upgrade"),
+};
+
+static int check_header(struct str value, char *reason, size_t size)
+{
+    for (size_t i = 0; i < sizeof own_headers / sizeof *own_headers; i++)
+        if (str_eq_nocase(value, own_headers[i])) {
+            snprintf(reason, size, "this header is never forwarded; the server sets it itself");
+            return ERR_SYNTAX;
+        }
+    return option_is_word(value, "!#$%&'*+-.^_`|~") ? 0 : ERR_SYNTAX;
+}
+
+/* It becomes a part of resume tokens, whose parts are separated by colons. */
+static int check_step(struct str value, char *reason, size_t size)
+{
+    if (value.n <= STEP_MAX && option_is_word(value, "-._"))
+        return 0;
+    snprintf(reason, size, "expected up to %d letters, digits and -._", STEP_MAX);
+    return ERR_SYNTAX;
+}
+
+int route_finish(void *route, char *reason, size_t size)
+{
+    static const enum route_snapshot by_dialect[] = {
+        [ROUTE_DIALECT_SSE] = ROUTE_SNAPSHOT_LAST,
+        [ROUTE_DIALECT_OPENAI] = ROUTE_SNAPSHOT_OPENAI,
+        [ROUTE_DIALECT_UI_MESSAGE] = ROUTE_SNAPSHOT_UI_MESSAGE,
+    };
+    struct route_config *r = route;
+    if (r->snapshot < 0)
+        r->snapshot = (int)by_dialect[r->dialect];
+    return 0;
+}
+
+/* ---- the table ---- */
+
+#define ROW(key, kind, member)                                                                     \
+    .name = key, .type = kind, .field = offsetof(struct route_config, member)
+#define BETWEEN(least, most)    .min = (least), .max = (most)
+#define OR_VARIABLE(name, unit) .fallback_env = (name), .fallback_unit = (unit)
+
+static const struct option_row rows[] = {
+    {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
+     .required = true, .check = check_upstream, .help = "Where requests to this path are sent on."},
+    {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
+     .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "
+             "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
+             "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
+             "error."},
+    {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse", .value = "sse|openai|ui-message",
+     .help =
+         "How the upstream's events are understood. sse: any server-sent events. openai: chunks "
+         "of a chat completion. ui-message: the UI message stream of the AI SDK."},
+    {ROW("snapshot", OPTION_CHOICE, snapshot), .value = "none|last|openai|ui-message",
+     .help = "What is kept of a generation for those who come back after its events are gone: "
+             "nothing, its last event, or the whole message put together. Without it last for the "
+             "dialect sse, and the dialect's own otherwise."},
+    {ROW("trim", OPTION_CHOICE, trim), .fallback = "lenient", .value = "lenient|strict",
+     .help = "When the bounds of the buffer apply. lenient: to stores in memory (memory, Redis); "
+             "on disk a generation keeps all its events. strict: always."},
+    {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true, .check = check_header,
+     .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
+             "and X-Correlation-ID; several with commas between them."},
+    {ROW("identity", OPTION_LIST, identity), .fallback = "Authorization,Cookie,X-Api-Key",
+     .value = "HEADER", .commas = true, .check = check_header,
+     .help = "Request headers that tell clients apart which are no configured callers: requests "
+             "are counted, and idempotency keys and chats kept apart, by their values."},
+    {ROW("step", OPTION_TEXT, step), .fallback = "DRAFTING", .value = "WORD", .check = check_step,
+     .help = "What resume tokens call a generation that is under way."},
+
+    {ROW("requests-per-minute", OPTION_NUMBER, requests_per_minute), .fallback = "0", .value = "N",
+     BETWEEN(0, 1000000),
+     .help =
+         "Requests that are taken in a minute; further ones are answered 429. 0 sets no bound."},
+    {ROW("parallel", OPTION_NUMBER, parallel), .fallback = "0", .value = "N", BETWEEN(0, 1000000),
+     .help = "Generations under way at the same time; further ones are answered 429. 0 sets no "
+             "bound."},
+    {ROW("max-body", OPTION_SIZE, max_body_bytes), .fallback = "16m", .value = "SIZE",
+     BETWEEN(KIB, GIB), .help = "The largest request body; a larger one is answered 413."},
+    {ROW("connect-timeout", OPTION_DURATION, connect_timeout_ms), .fallback = "10s",
+     .value = "TIME", BETWEEN(10, HOUR_MS),
+     .help = "How long a connection to the upstream may take to open."},
+    {ROW("first-byte-timeout", OPTION_DURATION, first_byte_timeout_ms), .fallback = "60s",
+     .value = "TIME", BETWEEN(10, DAY_MS),
+     .help = "How long the upstream may take to begin its answer."},
+    {ROW("idle-timeout", OPTION_DURATION, idle_timeout_ms), .fallback = "60s", .value = "TIME",
+     BETWEEN(10, DAY_MS), .help = "How long the upstream may then be silent."},
+    {ROW("total-timeout", OPTION_DURATION, total_timeout_ms), .fallback = "1h", .value = "TIME",
+     BETWEEN(10, 30 * DAY_MS), .zero_is_off = true,
+     .help = "How long a generation may take in all. 0 sets no bound."},
+
+    {ROW("key-lifetime", OPTION_DURATION, key_lifetime_ms), .fallback = "24h", .value = "TIME",
+     BETWEEN(SECOND_MS, 365 * DAY_MS),
+     .help = "How long an idempotency key leads to the generation that it began."},
+    {ROW("buffer-max-events", OPTION_NUMBER, buffer_max_events), .fallback = "256", .value = "N",
+     OR_VARIABLE("SSE_BUFFER_MAX_EVENTS", 1), BETWEEN(1, 10000000),
+     .help = "Maximum number of events of a generation that are kept for resuming; trim says when "
+             "this applies. The oldest are removed first, once every connected reader has them."},
+    {ROW("buffer-max-bytes", OPTION_SIZE, buffer_max_bytes), .fallback = "1536k", .value = "SIZE",
+     OR_VARIABLE("SSE_BUFFER_MAX_SIZE_MB", MIB), BETWEEN(1, 64 * GIB),
+     .help = "The same by bytes."},
+    {ROW("state-ttl", OPTION_DURATION, state_ttl_ms), .fallback = "900s", .value = "TIME",
+     OR_VARIABLE("SSE_STATE_TTL_SEC", SECOND_MS), BETWEEN(1, 365 * DAY_MS),
+     .help = "How long after its last event a generation can be resumed."},
+    {ROW("snapshot-ttl", OPTION_DURATION, snapshot_ttl_ms), .fallback = "60s", .value = "TIME",
+     OR_VARIABLE("SSE_SNAPSHOT_TTL_SEC", SECOND_MS), BETWEEN(1, 365 * DAY_MS),
+     .help = "How long a snapshot is kept after the events are gone."},
+    {ROW("resume-ttl", OPTION_DURATION, resume_ttl_ms), .fallback = "900s", .value = "TIME",
+     OR_VARIABLE("SSE_RESUME_TTL_MS", 1), BETWEEN(1, 365 * DAY_MS),
+     .help = "How long a resume token is good."},
+};
+const struct options route_options = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/* route_config.h -- the settings of one gateway route: `[route PATH]` in the config file. */
+#ifndef FEATURE_GATEWAY_ROUTE_CONFIG_H
+#define FEATURE_GATEWAY_ROUTE_CONFIG_H
+
+#include "base/options.h"
+
+enum route_dialect { ROUTE_DIALECT_SSE, ROUTE_DIALECT_OPENAI, ROUTE_DIALECT_UI_MESSAGE };
+
+/* What a late client gets of a generation that has ended. */
+enum route_snapshot {
+    ROUTE_SNAPSHOT_NONE,
+    ROUTE_SNAPSHOT_LAST,
+    ROUTE_SNAPSHOT_OPENAI,
+    ROUTE_SNAPSHOT_UI_MESSAGE,
+};
+
+enum route_http { ROUTE_HTTP1, ROUTE_HTTP_AUTO, ROUTE_HTTP2 };
+
+enum route_trim { ROUTE_TRIM_LENIENT, ROUTE_TRIM_STRICT };
+
+struct route_config {
+    char *path;        /* begins with `/`, does not end with one; has no escapes */
+    char *upstream;    /* an http or https URL */
+    int upstream_http; /* enum route_http */
+    int dialect;       /* enum route_dialect */
+    int snapshot;      /* enum route_snapshot */
+    int trim;          /* enum route_trim */
+    /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and
+     * X-Correlation-ID; spelt as in the file. */
+    struct option_list forward;
+    struct option_list identity; /* request headers that tell callers apart */
+    char *step;                  /* what resume tokens call a generation under way; no `:` in it */
+
+    uint64_t requests_per_minute, parallel; /* 0: no limit */
+    uint64_t max_body_bytes;
+    uint64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms;
+    uint64_t total_timeout_ms; /* 0: none */
+
+    uint64_t key_lifetime_ms; /* of an idempotency key */
+    uint64_t buffer_max_events, buffer_max_bytes;
+    uint64_t state_ttl_ms, snapshot_ttl_ms, resume_ttl_ms;
+};
+
+extern const struct options route_options;
+
+/* For the table of section kinds: see base/sections.h. */
+int route_check_path(struct str path, char *reason, size_t size);
+int route_finish(void *route, char *reason, size_t size);
+
+/* The short form, `PATH=URL`. Slices of text; 0, or ERR_SYNTAX with a reason. */
+int route_parse(struct str text, struct str *path, struct str *url, char *reason, size_t size);
+
+#endif

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/lab/lab_http.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/utf8.h"
+#include "feature/lab/lab_json.h"
+#include "feature/lab/lab_store.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "http/origin.h"
+#include "http/url.h"
+#include "feature/lab/lab_http_core.h"
+
+#include <stdlib.h>
+
+#define API_PREFIX "/api/"
+#define EXIT_MS    50 /* from the last submission's answer to the end */
+
+static const struct lab_route routes[] = {
+    {METHOD_GET, STR_INIT("config"), lab_get_config},
+    {METHOD_GET, STR_INIT("feedback"), lab_get_feedback},
+    {METHOD_POST, STR_INIT("feedback"), lab_post_feedback},
+    {METHOD_GET, STR_INIT("runs"), lab_get_runs},
+    {METHOD_POST, STR_INIT("runs/import"), lab_import_run},
+    {METHOD_GET, STR_INIT("runs/*"), lab_get_run},
+    {METHOD_GET, STR_INIT("runs/*/video"), lab_get_video},
+    {METHOD_GET, STR_INIT("runs/*/artifact/*"), lab_get_artifact},
+    {METHOD_GET, STR_INIT("experiments"), lab_get_experiments},
+    {METHOD_POST, STR_INIT("experiments"), lab_create_experiment},
+    {METHOD_GET, STR_INIT("experiments/*"), lab_get_experiment},
+    {METHOD_POST, STR_INIT("experiments/*/submit"), lab_submit_decision},
+    {METHOD_POST, STR_INIT("export"), lab_post_export},
+};
+
+/* ---- answers ---- */
+
+static void json_headers(struct exchange *x, const char *type)
+{
+    exchange_header(x, STR("Content-Type"),
+                    type != NULL ? str_of_cstr(type) : STR("application/json; charset=utf-8"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+}
+
+static void send_json(struct exchange *x, int status, const json_t *value)
+{
+    struct buf body = {0};
+    lab_json_put(&body, value);
+    exchange_status(x, status);
+    json_headers(x, NULL);
+    exchange_send(x, buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void send_problem(struct exchange *x, const struct lab_problem *p)
+{
+    json_t *body = lab_problem_json(p);
+    send_json(x, lab_problem_status(p), body);
+    json_decref(body);
+}
+
+static void refuse(struct exchange *x, enum lab_code code, const char *message, const char *fix)
+{
+    struct lab_problem p = {0};
+    lab_problem_set(&p, code, "%s", message);
+    if (fix != NULL)
+        lab_problem_fix(&p, fix);
+    send_problem(x, &p);
+    lab_problem_deinit(&p);
+}
+
+static void send_not_found(struct exchange *x)
+{
+    exchange_status(x, 404);
+    json_headers(x, "text/plain; charset=utf-8");
+    exchange_send(x, STR("Not found"));
+}
+
+/* ---- the life of a call ---- */
+
+static void check_stopped(struct lab *lab)
+{
+    if (lab->n_calls == 0 && lab->stopped != NULL)
+        sched_post(lab->setup.sched, &lab->stopping);
+}
+
+static void free_call(struct lab_call *c)
+{
+    struct lab *lab = c->lab;
+    if (c->source != NULL)
+        c->source->free(c->source);
+    if (c->free_work != NULL)
+        c->free_work(c->work);
+    json_decref(c->answer);
+    lab_problem_deinit(&c->problem);
+    buf_deinit(&c->piece);
+    free(c);
+    lab->n_calls--;
+    check_stopped(lab);
+}
+
+static void run_call(struct job *j)
+{
+    struct lab_call *c = container_of(j, struct lab_call, job);
+    c->again = false;
+    if (!c->begun)
+        c->route->run(c, c->lab->store);
+    if (c->source != NULL && c->problem.code == LAB_FINE)
+        c->more = c->source->next(c->source, c->lab->store, &c->piece);
+}
+
+static void submit(struct lab_call *c)
+{
+    c->running = true;
+    lane_submit(c->lab->setup.lane, &c->job);
+}
+
+/* ---- streamed answers ---- */
+
+static void put_piece(struct lab_call *c)
+{
+    if (c->piece.n == 0)
+        return;
+    struct block *b = block_of(buf_str(&c->piece));
+    exchange_put(c->x, slice_of(b, 0, b->n));
+    block_unref(b);
+    c->piece.n = 0;
+}
+
+static enum pull on_pull(struct exchange *x)
+{
+    struct lab_call *c = x->state;
+    if (c->running)
+        return PULL_WAIT;
+    put_piece(c);
+    if (c->more == 0) {
+        free_call(c);
+        return PULL_END;
+    }
+    submit(c);
+    return PULL_WAIT;
+}
+
+static void on_gone(struct exchange *x)
+{
+    struct lab_call *c = x->state;
+    c->gone = true;
+    if (!c->running)
+        free_call(c);
+}
+
+static const struct exchange_ops stream_ops = {.pull = on_pull, .gone = on_gone};
+
+static void on_piece(struct lab_call *c)
+{
+    if (c->gone)
+        free_call(c);
+    else if (c->more < 0)
+        exchange_abort(c->x); /* the peer must not take it for all there is */
+    else
+        exchange_wake(c->x);
+}
+
+static void begin_stream(struct lab_call *c)
+{
+    struct exchange *x = c->x;
+    if (exchange_over(x)) {
+        free_call(c);
+        return;
+    }
+    exchange_status(x, c->status != 0 ? c->status : 200);
+    json_headers(x, c->type);
+    if (c->ranges)
+        exchange_header(x, STR("Accept-Ranges"), STR("bytes"));
+    if (c->range[0] != '\0')
+        exchange_header(x, STR("Content-Range"), arena_dup(&x->arena, str_of_cstr(c->range)));
+    if (c->length == 0) {
+        exchange_send(x, STR_NONE);
+        free_call(c);
+        return;
+    }
+    c->begun = true;
+    x->state = c;
+    x->ops = &stream_ops;
+    if (c->length > 0)
+        exchange_stream_sized(x, (uint64_t)c->length);
+    else
+        exchange_stream(x);
+}
+
+/* ---- whole answers ---- */
+
+static void count(struct lab *lab)
+{
+    if (++lab->submissions == lab->setup.exit_after)
+        sched_start(lab->setup.sched, &lab->exit_soon, EXIT_MS);
+}
+
+static void answer(struct lab_call *c)
+{
+    struct exchange *x = c->x;
+    if (c->more < 0 && c->problem.code == LAB_FINE)
+        lab_problem_of(&c->problem, c->more, "The Lab's files cannot be read");
+    if (c->counts && c->problem.code == LAB_FINE)
+        count(c->lab);
+    if (c->problem.code == LAB_FINE && c->source != NULL) {
+        begin_stream(c);
+    } else {
+        if (c->problem.code != LAB_FINE)
+            send_problem(x, &c->problem);
+        else
+            send_json(x, 200, c->answer);
+        free_call(c);
+    }
+    exchange_release(x);
+}
+
+static void on_call_done(struct job *j)
+{
+    struct lab_call *c = container_of(j, struct lab_call, job);
+    c->running = false;
+    if (c->begun)
+        on_piece(c);
+    else if (c->again && c->problem.code == LAB_FINE)
+        submit(c);
+    else
+        answer(c);
+}
+
+/* ---- what routes use ---- */
+
+json_t *lab_call_body(struct lab_call *c)
+{
+    struct str text = lab_trim(c->body);
+    json_t *body = text.n == 0 ? json_object() : lab_json_load(text);
+    if (json_is_object(body))
+        return body;
+    json_decref(body);
+    lab_problem_set(&c->problem, LAB_INVALID_JSON, "Request body is not a JSON object");
+    lab_problem_fix(&c->problem, "Send one JSON object.");
+    return NULL;
+}
+
+struct str lab_call_request(const struct lab_call *c, const json_t *body)
+{
+    struct str header = lab_trim(c->request);
+    return header.n > 0 ? header : lab_json_trimmed(body, "requestId");
+}
+
+void lab_call_answer_one(struct lab_call *c, const char *name, json_t *value)
+{
+    c->answer = json_object();
+    json_object_set_new(c->answer, name, value);
+}
+
+/* ---- requests ---- */
+
+/* Whether the path is of this form; its parts in place of `*` go to ids. */
+static bool matches(struct str form, struct str path, struct str ids[2])
+{
+    size_t n = 0;
+    while (form.p != NULL && path.p != NULL) {
+        struct str want = str_cut(&form, '/'), part = str_cut(&path, '/');
+        bool any = str_eq(want, STR("*")) && part.n > 0;
+        if (any)
+            ids[n++] = part;
+        else if (!str_eq(want, part))
+            return false;
+    }
+    return form.p == NULL && path.p == NULL;
+}
+
+static const struct lab_route *find_route(const struct request *r, struct str ids[2])
+{
+    enum method method = r->method == METHOD_HEAD ? METHOD_GET : r->method;
+    struct str path = str_skip(r->path, sizeof API_PREFIX - 1);
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        ids[0] = ids[1] = STR_NONE;
+        if (routes[i].method == method && matches(routes[i].path, path, ids))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+/* All of it is looked at, so that how long that takes tells nothing. */
+static bool has_token(const struct lab *lab, const struct request *r)
+{
+    struct str given = request_header(r, STR("X-CM-LAB-TOKEN")), own = str_of_cstr(lab->token);
+    unsigned char differs = given.n != own.n;
+    for (size_t i = 0; i < given.n && i < own.n; i++)
+        differs |= (unsigned char)(given.p[i] ^ own.p[i]);
+    return differs == 0;
+}
+
+/* The lane must not: memory of exchanges is the loop's. */
+static const char *decode(struct lab_call *c)
+{
+    static const char *const names[] = {"since", "limit", "sessionId", "runId"};
+    struct str *const values[] = {&c->since, &c->limit, &c->session, &c->run};
+    struct exchange *x = c->x;
+    for (int i = 0; i < 2; i++)
+        if (url_decode(&x->arena, c->ids[i], false, &c->ids[i]) != 0)
+            return "Path has a broken escape";
+    if (!utf8_valid(c->request)) /* it could not be found again in a file of JSON */
+        return "X-CM-LAB-REQUEST-ID is not UTF-8";
+    for (int i = 0; i < 4; i++)
+        if (url_query(&x->arena, x->request->query, str_of_cstr(names[i]), values[i]) < 0)
+            return "A parameter is broken, or given twice";
+    return NULL;
+}
+
+static void start(struct lab *lab, struct exchange *x, struct str body)
+{
+    struct lab_call *c = mem_zalloc(sizeof *c);
+    *c = (struct lab_call){.lab = lab,
+                           .x = x,
+                           .body = body,
+                           .request = request_header(x->request, STR("X-CM-LAB-REQUEST-ID")),
+                           .range_wanted = request_header(x->request, STR("Range")),
+                           .length = -1,
+                           .job = {.run = run_call, .done = on_call_done}};
+    c->route = find_route(x->request, c->ids);
+    lab->n_calls++;
+    const char *wrong = decode(c);
+    if (wrong != NULL) {
+        free_call(c);
+        refuse(x, LAB_INVALID_ARGUMENT, wrong, NULL);
+        return;
+    }
+    exchange_hold(x);
+    submit(c);
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    if (err == ERR_TOO_LARGE)
+        refuse(x, LAB_INVALID_ARGUMENT, "Request body too large (max 1MB)", NULL);
+    else if (err != 0)
+        exchange_error(x, err);
+    else
+        start(x->state, x, body);
+}
+
+/* False: it has been answered. */
+static bool admit(struct exchange *x)
+{
+    switch (origin_check(x, ORIGIN_LOCAL, NULL)) {
+    case ORIGIN_FINE: return true;
+    case ORIGIN_WRONG_HOST:
+        refuse(x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
+               "Use http://127.0.0.1 or http://localhost; other names are the server's public-url "
+               "and allow-host.");
+        return false;
+    case ORIGIN_FOREIGN_PAGE:
+        refuse(x, LAB_FORBIDDEN, "Pages of other sites may not ask the Lab", NULL);
+        return false;
+    }
+    return false;
+}
+
+static void handle_api(void *ctx, struct exchange *x)
+{
+    struct lab *lab = ctx;
+    struct str ids[2];
+    x->state = lab;
+    if (!admit(x))
+        return;
+    if (find_route(x->request, ids) == NULL)
+        send_not_found(x);
+    else if (x->request->method != METHOD_POST)
+        start(lab, x, STR_NONE);
+    else if (!has_token(lab, x->request))
+        refuse(x, LAB_UNAUTHORIZED, "Missing or invalid X-CM-LAB-TOKEN",
+               "Take the token from GET /api/config.");
+    else
+        exchange_collect(x, LAB_BODY_MAX, on_body);
+}
+
+static void handle_page(void *ctx, struct exchange *x)
+{
+    bool reads = x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
+    if (admit(x) && (!reads || !lab_page_serve(x)))
+        send_not_found(x);
+}
+
+static void handle_top(void *ctx, struct exchange *x)
+{
+    if (!str_eq(x->request->path, STR("/"))) {
+        send_not_found(x);
+        return;
+    }
+    exchange_status(x, 302);
+    exchange_header(x, STR("Location"), STR("/lab"));
+    exchange_send(x, STR_NONE);
+}
+
+void lab_mount(struct lab *lab, struct http *http, bool at_top)
+{
+    http_route(http, STR(API_PREFIX), handle_api, lab);
+    http_route(http, STR("/lab"), handle_page, lab);
+    if (at_top)
+        http_route(http, STR("/"), handle_top, lab);
+}
+
+/* ---- the whole ---- */
+
+static void on_exit_soon(struct timer *t)
+{
+    struct lab *lab = container_of(t, struct lab, exit_soon);
+    if (lab->setup.finished != NULL)
+        lab->setup.finished(lab->setup.ctx);
+}
+
+static void on_stopping(struct task *t)
+{
+    struct lab *lab = container_of(t, struct lab, stopping);
+    lab->stopped(lab->stopped_ctx);
+}
+
+struct lab *lab_new(const struct lab_setup *setup)
+{
+    struct lab *lab = mem_zalloc(sizeof *lab);
+    char uuid[RAND_UUID + 1];
+    lab->setup = *setup;
+    lab->store = setup->store;
+    rand_uuid(uuid);
+    snprintf(lab->token, sizeof lab->token, "tok_%s", uuid);
+    timer_init(&lab->exit_soon, on_exit_soon);
+    task_init(&lab->stopping, on_stopping);
+    return lab;
+}
+
+struct str lab_session(const struct lab *lab)
+{
+    return str_of_cstr(lab->store->session);
+}
+
+void lab_stop(struct lab *lab, void (*stopped)(void *ctx), void *ctx)
+{
+    timer_stop(&lab->exit_soon);
+    lab->stopped = stopped;
+    lab->stopped_ctx = ctx;
+    check_stopped(lab);
+}
+
+void lab_free(struct lab *lab)
+{
+    if (lab == NULL)
+        return;
+    lab_store_close(lab->store);
+    free(lab);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* log_config.h -- the settings of one log: `[log NAME]` in the config file. */
+#ifndef FEATURE_LOGS_LOG_CONFIG_H
+#define FEATURE_LOGS_LOG_CONFIG_H
+
+#include "base/options.h"
+
+struct log_config {
+    char *name; /* letters, digits and -._ */
+    char *path; /* its file, which need not be there */
+    bool read_only;
+    uint64_t max_append_bytes;
+    uint64_t key_lifetime_ms; /* of an idempotency key */
+};
+
+extern const struct options log_options;
+
+/* For the table of section kinds: see base/sections.h. */
+int log_check_name(struct str name, char *reason, size_t size);
+
+#endif

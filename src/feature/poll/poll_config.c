@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/poll/poll_config.h"
+#include "base/err.h"
+#include "base/units.h"
+#include "feature/poll/poll_changes.h"
+#include "http/url.h"
+
+#define CURSOR_OF_ANSWER "answer:"
+
+int poll_check_name(struct str name, char *reason, size_t size)
+{
+    if (option_is_word(name, "-._"))
+        return 0;
+    snprintf(reason, size, "the name of what is polled is made of letters, digits and -._");
+    return ERR_SYNTAX;
+}
+
+struct poll_cursor poll_cursor_of(struct str text)
+{
+    struct poll_cursor c = {.parameter = str_cut(&text, '=')};
+    c.of_answer = str_starts(text, STR(CURSOR_OF_ANSWER));
+    c.pointer = c.of_answer ? str_skip(text, sizeof CURSOR_OF_ANSWER - 1) : text;
+    return c;
+}
+
+static int check_url(struct str value, char *reason, size_t size)
+{
+    struct url url;
+    return url_parse(value, &url);
+}
+
+static int check_pointer(struct str value, char *reason, size_t size)
+{
+    return poll_pointer_ok(value) ? 0 : ERR_SYNTAX;
+}
+
+static int check_cursor(struct str value, char *reason, size_t size)
+{
+    struct poll_cursor c = poll_cursor_of(value);
+    bool ok =
+        c.pointer.p != NULL && option_is_word(c.parameter, "-._[]") && poll_pointer_ok(c.pointer);
+    return ok ? 0 : ERR_SYNTAX;
+}
+
+/* What would end the line, or the name, does not belong into either. */
+static int check_header(struct str value, char *reason, size_t size)
+{
+    struct str name = str_cut(&value, ':');
+    if (value.p == NULL || !option_is_word(name, "-_"))
+        return ERR_SYNTAX;
+    for (size_t i = 0; i < value.n; i++)
+        if ((unsigned char)value.p[i] < ' ' || value.p[i] == 0x7f)
+            return ERR_SYNTAX;
+    return 0;
+}
+
+int poll_config_finish(void *section, char *reason, size_t size)
+{
+    const struct poll_config *c = section;
+    bool items = c->items != NULL || c->key != NULL || c->cursor != NULL || c->newest_first;
+    if (!items || c->mode == POLL_JSONLINES)
+        return 0;
+    snprintf(reason, size, "items, key, cursor and newest-first need mode = jsonlines");
+    return ERR_SYNTAX;
+}
+
+#define ROW(key, kind, member)                                                                     \
+    .name = key, .type = kind, .field = offsetof(struct poll_config, member)
+
+static const struct option_row rows[] = {
+    {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = check_url,
+     .help = "What to ask for: an http or https URL."},
+    {ROW("mode", OPTION_CHOICE, mode), .fallback = "append", .value = "append|replace|jsonlines",
+     .help = "What a change is. append: text that was added at the end, or a rewrite of it. "
+             "replace: every new version of the whole. jsonlines: new items of a JSON array or of "
+             "lines of JSON."},
+    {ROW("every", OPTION_DURATION, every_ms), .fallback = "2s", .value = "TIME", .min = 100,
+     .max = DAY_MS, .help = "The pause between two requests while there is news."},
+    {ROW("slowest", OPTION_DURATION, slowest_ms), .fallback = "30s", .value = "TIME", .min = 100,
+     .max = DAY_MS, .help = "What the pause grows to while there is none."},
+    {ROW("items", OPTION_TEXT, items), .value = "POINTER", .check = check_pointer,
+     .help = "jsonlines: where the array is in the answer, as a JSON pointer such as /data."},
+    {ROW("key", OPTION_TEXT, key), .value = "POINTER", .check = check_pointer,
+     .help = "jsonlines: what tells an item from the others, such as /id. Without it, all of the "
+             "item."},
+    {ROW("newest-first", OPTION_BOOL, newest_first), .fallback = "no",
+     .help = "jsonlines: whether the answer begins with the newest item; events come oldest first "
+             "all the same."},
+    {ROW("cursor", OPTION_TEXT, cursor), .value = "PARAMETER=POINTER", .check = check_cursor,
+     .help = "jsonlines: how to ask for what is new only. since=/id puts the id of the last new "
+             "item into the query as since; since=answer:/next takes it from the answer."},
+    {ROW("header", OPTION_LIST, headers), .value = "NAME: VALUE", .check = check_header,
+     .secret = true,
+     .help = "A header of the requests, credentials for instance; may be repeated."},
+    {ROW("always", OPTION_BOOL, always), .fallback = "no",
+     .help = "Whether to poll although nobody reads the stream."},
+    {ROW("timeout", OPTION_DURATION, timeout_ms), .fallback = "30s", .value = "TIME", .min = 100,
+     .max = 10 * MINUTE_MS, .help = "How long one answer may take."},
+    {ROW("max-answer", OPTION_SIZE, max_answer_bytes), .fallback = "8m", .value = "SIZE",
+     .min = KIB, .max = 16 * MIB, .help = "The largest answer that is taken."},
+};
+const struct options poll_options = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/sessions/session.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/units.h"
+#include "feature/sessions/session_core.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define LINGER_MS                                                                                  \
+    (60 * SECOND_MS)     /* in memory, without its key, for a client that is back soon             \
+                          */
+#define TOUCHES       4  /* in a lifetime, while somebody is there */
+#define DEGRADED_PART 10 /* of max_open: one in so many may run degraded besides */
+
+bool session_key_valid(struct str key)
+{
+    for (size_t i = 0; i < key.n; i++)
+        if (key.p[i] <= ' ' || key.p[i] > '~' || key.p[i] == '/' || key.p[i] == '%')
+            return false;
+    return key.n > 0 && key.n <= SESSION_KEY_MAX;
+}
+
+/* ---- all ---- */
+
+static void on_stop(struct task *t)
+{
+    struct sessions *all = container_of(t, struct sessions, stop);
+    all->stopped(all->stopped_ctx);
+}
+
+static void check_stopped(struct sessions *all)
+{
+    if (all->stopping && all->n == 0 && all->background == 0)
+        sched_post(all->setup.sched, &all->stop);
+}
+
+void sessions_begin(struct sessions *all)
+{
+    all->background++;
+}
+
+void sessions_finish(struct sessions *all)
+{
+    all->background--;
+    check_stopped(all);
+}
+
+struct sessions *sessions_new(const struct sessions_setup *setup)
+{
+    struct sessions *all = mem_zalloc(sizeof *all);
+    all->setup = *setup;
+    all->durable = (struct session_home){setup->store, setup->feeds};
+    all->degraded = (struct session_home){mem_store_new(setup->sched), &all->degraded_feeds};
+    feeds_init(&all->degraded_feeds, all->degraded.store);
+    map_init(&all->by_key);
+    list_init(&all->idle);
+    list_init(&all->dying);
+    task_init(&all->stop, on_stop);
+    session_sweep_start(all);
+    return all;
+}
+
+void sessions_drain(struct sessions *all)
+{
+    size_t at = 0;
+    struct session *s;
+    all->draining = true;
+    while ((s = map_next(&all->by_key, &at)) != NULL)
+        session_visits_over(s, SESSION_DRAINING, 0);
+}
+
+void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
+{
+    size_t at = 0;
+    struct session *s;
+    all->draining = all->stopping = true;
+    all->stopped = stopped;
+    all->stopped_ctx = ctx;
+    session_sweep_stop(all);
+    while ((s = map_next(&all->by_key, &at)) != NULL) {
+        session_kill(s, SESSION_DRAINING, 0);
+        at--; /* another one may have moved to its place */
+    }
+    check_stopped(all);
+}
+
+void sessions_free(struct sessions *all)
+{
+    if (all == NULL)
+        return;
+    assert(all->n == 0);
+    task_cancel(&all->stop);
+    map_deinit(&all->by_key);
+    feeds_deinit(&all->degraded_feeds);
+    store_free(all->degraded.store);
+    session_sweep_free(all);
+    free(all);
+}
+
+uint64_t sessions_open(const struct sessions *all)
+{
+    return all->by_key.n;
+}
+
+uint64_t sessions_degraded(const struct sessions *all)
+{
+    return all->n_degraded_ever;
+}
+
+/* ---- one ---- */
+
+void session_buf_rest(struct buf *b)
+{
+    b->n = 0;
+    if (b->cap > SESSION_KEEP_MAX)
+        buf_deinit(b);
+}
+
+struct session *session_find(struct sessions *all, struct str key)
+{
+    return map_get(&all->by_key, key);
+}
+
+bool session_is_dying(const struct sessions *all, struct str key)
+{
+    list_each (l, &all->dying)
+        if (str_eq(list_item(l, struct session, idle_link)->key, key))
+            return true;
+    return false;
+}
+
+/* One of the same name may have waited for this one's end. */
+static void load_next(struct sessions *all, struct str key)
+{
+    struct session *next = session_find(all, key);
+    if (next != NULL && next->state == SESSION_LOADING && next->load == NULL)
+        session_load(next);
+}
+
+static void free_session(struct session *s)
+{
+    struct sessions *all = s->all;
+    timer_stop(&s->idle_timer);
+    task_cancel(&s->reap);
+    task_cancel(&s->admit);
+    list_remove(&s->idle_link);
+    load_next(all, s->key);
+    session_lane_deinit(&s->in, ERR_CANCELLED);
+    session_lane_deinit(&s->out, ERR_CANCELLED);
+    session_keys_free(s->keys);
+    ranges_deinit(&s->seen);
+    buf_deinit(&s->message);
+    buf_deinit(&s->chunk);
+    buf_deinit(&s->last_id);
+    buf_deinit(&s->names);
+    if (s->degraded)
+        all->n_degraded--;
+    free(s);
+    all->n--;
+    check_stopped(all);
+}
+
+static void on_reap(struct task *t)
+{
+    struct session *s = container_of(t, struct session, reap);
+    if (s->operations == 0)
+        free_session(s);
+}
+
+static void on_admit(struct task *t)
+{
+    session_admit(container_of(t, struct session, admit));
+}
+
+static void on_idle_timer(struct timer *t);
+
+static struct str put_name(struct buf *out, const char *prefix, struct str key, const char *suffix)
+{
+    size_t from = out->n;
+    buf_put(out, str_of_cstr(prefix));
+    buf_put(out, key);
+    buf_put(out, str_of_cstr(suffix));
+    return str_skip(buf_str(out), from);
+}
+
+/* All in one piece that is no larger than they need, as there may be many sessions; reserved at
+ * once, so that it does not move. */
+static void make_names(struct session *s, struct str key, struct str *in, struct str *out)
+{
+    static const char prefixes[] = SESSION_DOC_PREFIX SESSION_PREFIX "/in" SESSION_PREFIX "/out";
+    buf_reserve(&s->names, sizeof prefixes + 3 * key.n);
+    s->doc_key = put_name(&s->names, SESSION_DOC_PREFIX, key, "");
+    s->key = str_skip(s->doc_key, sizeof SESSION_DOC_PREFIX - 1);
+    *in = put_name(&s->names, SESSION_PREFIX, key, "/in");
+    *out = put_name(&s->names, SESSION_PREFIX, key, "/out");
+}
+
+static struct session *session_new(struct sessions *all, struct str key)
+{
+    struct session *s = mem_zalloc(sizeof *s);
+    struct str in, out;
+    s->all = all;
+    s->home = &all->durable;
+    make_names(s, key, &in, &out);
+    session_lane_init(&s->in, s, SESSION_IN, in);
+    session_lane_init(&s->out, s, SESSION_OUT, out);
+    list_init(&s->idle_link);
+    list_init(&s->waiting);
+    timer_init(&s->idle_timer, on_idle_timer);
+    task_init(&s->reap, on_reap);
+    task_init(&s->admit, on_admit);
+    ranges_init(&s->seen, SESSION_RANGES_MAX);
+    all->n++;
+    map_put(&all->by_key, s->key, s);
+    return s;
+}
+
+void session_hold(struct session *s)
+{
+    s->operations++;
+}
+
+void session_release(struct session *s)
+{
+    assert(s->operations > 0);
+    if (--s->operations == 0 && s->state == SESSION_DEAD)
+        sched_post(s->all->setup.sched, &s->reap);
+}
+
+static void wipe_keys(struct session *s)
+{
+    session_keys_free(s->keys);
+    s->keys = NULL;
+}
+
+/* ---- forgetting what a degraded session has left in memory ---- */
+
+/* Its document is written once, when it is created. */
+
+struct forget {
+    struct sessions *all;
+    struct store_remove in, out;
+    struct store_put put;
+    struct doc_put doc;
+    unsigned left;
+    struct arena arena;
+};
+
+static void forgot(struct forget *f)
+{
+    struct sessions *all = f->all;
+    if (--f->left > 0)
+        return;
+    arena_deinit(&f->arena);
+    free(f);
+    sessions_finish(all);
+}
+
+static void forgot_in(struct store_remove *r, int err)
+{
+    forgot(container_of(r, struct forget, in));
+}
+
+static void forgot_out(struct store_remove *r, int err)
+{
+    forgot(container_of(r, struct forget, out));
+}
+
+static void forgot_doc(struct store_put *p, int err)
+{
+    forgot(container_of(p, struct forget, put));
+}
+
+static void forget(struct session *s)
+{
+    struct forget *f = mem_zalloc(sizeof *f);
+    struct store *store = s->home->store;
+    f->all = s->all;
+    f->left = 3;
+    f->in = (struct store_remove){.name = arena_dup(&f->arena, s->in.name), .done = forgot_in};
+    f->out = (struct store_remove){.name = arena_dup(&f->arena, s->out.name), .done = forgot_out};
+    f->doc =
+        (struct doc_put){.key = arena_dup(&f->arena, s->doc_key), .expect_version = DOC_NEXT(0)};
+    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = forgot_doc};
+    sessions_begin(s->all);
+    store_remove(store, &f->in);
+    store_remove(store, &f->out);
+    store_put(store, &f->put);
+}
+
+/* ---- being busy, idle, and gone ---- */
+
+/* Out of the map; what is under way comes to its end. */
+static void let_go(struct session *s)
+{
+    if (s->state == SESSION_DEAD)
+        return;
+    s->state = SESSION_DEAD;
+    map_remove(&s->all->by_key, s->key);
+    timer_stop(&s->idle_timer);
+    session_own_unwatch(s);
+    list_remove(&s->idle_link);
+    if (s->operations > 0)
+        list_push(&s->all->dying, &s->idle_link);
+    wipe_keys(s);
+    if (s->degraded)
+        forget(s);
+    sched_post(s->all->setup.sched, &s->reap);
+}
+
+void session_kill(struct session *s, enum session_over over, int err)
+{
+    if (s->state == SESSION_DEAD)
+        return;
+    session_job_stop(s);
+    let_go(s);
+    session_visits_over(s, over, err);
+    session_lane_deinit(&s->in, err != 0 ? err : ERR_CANCELLED);
+    session_lane_deinit(&s->out, err != 0 ? err : ERR_CANCELLED);
+}
+
+static void on_touched(struct session *s, unsigned which)
+{
+    s->touching[which] = false;
+    store_read_release(&s->touch[which]);
+    session_release(s);
+}
+
+static void on_touched_in(struct store_read *r, int err)
+{
+    on_touched(container_of(r, struct session, touch[0]), 0);
+}
+
+static void on_touched_out(struct store_read *r, int err)
+{
+    on_touched(container_of(r, struct session, touch[1]), 1);
+}
+
+static void touch_one(struct session *s, unsigned which)
+{
+    if (s->touching[which])
+        return;
+    s->touching[which] = true;
+    s->touch[which] = (struct store_read){.name = which == 0 ? s->in.name : s->out.name,
+                                          .from = READ_TAIL,
+                                          .max_bytes = 1,
+                                          .touch = true,
+                                          .done = which == 0 ? on_touched_in : on_touched_out};
+    session_hold(s);
+    store_read(s->home->store, &s->touch[which]);
+}
+
+/* Both streams last as long as the session does, whichever of them is used. */
+static void touch(struct session *s)
+{
+    touch_one(s, 0);
+    touch_one(s, 1);
+}
+
+static bool is_busy(const struct session *s)
+{
+    return s->state == SESSION_LOADING || s->visit != NULL || !list_empty(&s->waiting) ||
+           s->job_active || s->reading || !list_empty(&s->in.queue) || !list_empty(&s->out.queue);
+}
+
+/* A worker needs the key for as long as it may be at work. */
+static bool keeps_key(const struct session *s)
+{
+    return s->all->setup.backend == NULL && s->end == END_NONE && s->keys != NULL;
+}
+
+static uint64_t hold_left_ms(const struct session *s)
+{
+    uint64_t gone_ms = s->all->setup.sched->now_ms - s->left_ms;
+    return gone_ms < s->all->setup.key_hold_ms ? s->all->setup.key_hold_ms - gone_ms : 0;
+}
+
+static void become_idle(struct session *s)
+{
+    const struct sessions_setup *setup = &s->all->setup;
+    uint64_t delay_ms = LINGER_MS;
+    if (s->degraded)
+        delay_ms = 0; /* nobody can come back to it */
+    else if (keeps_key(s))
+        delay_ms = hold_left_ms(s);
+    else
+        wipe_keys(s);
+    touch(s);
+    list_push(&s->all->idle, &s->idle_link);
+    sched_start(setup->sched, &s->idle_timer, delay_ms);
+}
+
+static bool is_deserted(const struct session *s)
+{
+    return s->visit == NULL && list_empty(&s->waiting);
+}
+
+static uint64_t touch_every_ms(const struct session *s)
+{
+    return s->all->setup.lifetime_ms / TOUCHES;
+}
+
+void session_settle(struct session *s)
+{
+    struct sched *sched = s->all->setup.sched;
+    bool was_idle = !list_empty(&s->idle_link), busy = is_busy(s);
+    if (s->state == SESSION_DEAD)
+        return;
+    if (!busy && !was_idle) {
+        become_idle(s);
+    } else if (busy && was_idle) {
+        list_remove(&s->idle_link);
+        sched_start(sched, &s->idle_timer, touch_every_ms(s));
+    } else if (busy && s->degraded && is_deserted(s)) {
+        sched_start(sched, &s->idle_timer, 0); /* whatever it is at, nobody will see it */
+    }
+}
+
+/* Since its client was there, or something was written. */
+static uint64_t quiet_ms(const struct session *s)
+{
+    uint64_t since_ms = s->left_ms > s->written_ms ? s->left_ms : s->written_ms;
+    return is_deserted(s) ? s->all->setup.sched->now_ms - since_ms : 0;
+}
+
+/* A backend that does not get on, such as an upstream that is away, keeps a session busy; it does
+ * not make it live longer. */
+static void on_idle_timer(struct timer *t)
+{
+    struct session *s = container_of(t, struct session, idle_timer);
+    if (!list_empty(&s->idle_link)) {
+        let_go(s);
+    } else if (is_deserted(s) && (s->degraded || quiet_ms(s) >= s->all->setup.lifetime_ms)) {
+        session_kill(s, SESSION_EXPIRED, 0);
+    } else {
+        if (quiet_ms(s) <= touch_every_ms(s))
+            touch(s);
+        sched_start(s->all->setup.sched, &s->idle_timer, touch_every_ms(s));
+    }
+}
+
+/* ---- too many ---- */
+
+/* Makes room by letting go of one that nobody needs. */
+static bool is_crowded(struct sessions *all)
+{
+    if (all->by_key.n <= all->setup.max_open)
+        return false;
+    if (list_empty(&all->idle))
+        return true;
+    let_go(list_item(all->idle.next, struct session, idle_link));
+    return false;
+}
+
+struct session *session_summon(struct sessions *all, struct str key)
+{
+    struct session *s = session_find(all, key);
+    if (s != NULL)
+        return s;
+    s = session_new(all, key);
+    s->crowded = is_crowded(all);
+    s->left_ms = all->setup.sched->now_ms;
+    sched_start(all->setup.sched, &s->idle_timer, touch_every_ms(s));
+    return s;
+}
+
+bool session_degrade(struct session *s)
+{
+    struct sessions *all = s->all;
+    if (all->setup.backend == NULL || s->degraded ||
+        all->n_degraded > all->setup.max_open / DEGRADED_PART)
+        return false;
+    s->degraded = true;
+    s->home = &all->degraded;
+    all->n_degraded++;
+    all->n_degraded_ever++;
+    return true;
+}

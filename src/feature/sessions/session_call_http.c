@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A call that goes both ways: what the client sends is said to its session as long as there is room
+ * there, and what the session has is pulled. */
+#include "base/arena.h"
+#include "base/mem.h"
+#include "http/exchange.h"
+#include "http/rpc.h"
+#include "feature/sessions/sessions_http_core.h"
+
+#include <stdlib.h>
+
+struct session_call {
+    struct sessions_surface *surface;
+    struct rpc *rpc;
+    enum session_service service;
+    struct session_headers headers;
+    struct session_client client;
+    bool connected; /* otherwise the key is still awaited, in the first message */
+    bool asked;     /* for the next message */
+    bool no_more;   /* messages */
+};
+
+static struct session_call *call_of(struct session_client *c)
+{
+    return container_of(c, struct session_call, client);
+}
+
+static void leave(struct session_call *call)
+{
+    if (call->connected)
+        session_disconnect(&call->client);
+    session_headers_wipe(&call->headers);
+    free(call);
+}
+
+static void refuse(struct session_call *call, enum session_refusal why)
+{
+    session_refuse(call->rpc, why);
+    leave(call);
+}
+
+/* The last thing a caller does. */
+static void read_on(struct session_call *call)
+{
+    if (call->asked || call->no_more || (call->connected && !session_room(&call->client)))
+        return;
+    call->asked = true;
+    rpc_next(call->rpc);
+}
+
+static void on_ready(struct session_client *c)
+{
+    struct session_call *call = call_of(c);
+    rpc_wake(call->rpc);
+    read_on(call);
+}
+
+static const struct session_client_ops client_ops = {.ready = on_ready};
+
+static void connect_to(struct session_call *call)
+{
+    call->client = (struct session_client){.ops = &client_ops};
+    call->connected = true;
+    session_greet(call->surface, &call->client, &call->headers, call->service);
+    rpc_wake(call->rpc);
+}
+
+/* The key in the first message. false: it has been refused. */
+static bool connect_by(struct session_call *call, struct str message)
+{
+    struct arena arena = {0};
+    struct session_request request;
+    struct session_headers *h = &call->headers;
+    bool read = session_request_read(&arena, message, &request) == 0;
+    bool valid = read && session_key_valid(request.key);
+    if (valid) {
+        memcpy(h->key, request.key.p, request.key.n);
+        h->key_n = request.key.n;
+        connect_to(call);
+    }
+    arena_deinit(&arena);
+    if (!valid)
+        refuse(call, read ? REFUSE_KEY : REFUSE_FIRST_MESSAGE);
+    return valid;
+}
+
+static void on_message(struct rpc *r, struct str bytes)
+{
+    struct session_call *call = rpc_ctx(r);
+    call->asked = false;
+    if (!call->connected && !connect_by(call, bytes))
+        return;
+    session_say(&call->client, bytes);
+    read_on(call);
+}
+
+static void on_half_closed(struct rpc *r)
+{
+    struct session_call *call = rpc_ctx(r);
+    call->asked = false;
+    call->no_more = true;
+    if (call->connected)
+        session_half_close(&call->client);
+    else
+        refuse(call, REFUSE_KEY);
+}
+
+static void end_over(struct session_call *call)
+{
+    struct session_status status;
+    session_status_over(&status, &call->client, call->headers.position);
+    rpc_end(call->rpc, &status.rpc);
+    session_status_deinit(&status);
+    leave(call);
+}
+
+static enum pull on_pull(struct rpc *r)
+{
+    struct session_call *call = rpc_ctx(r);
+    if (!call->connected)
+        return PULL_WAIT;
+    enum session_next next = session_give(&call->client, session_give_rpc, r);
+    if (next == SESSION_NEXT_OVER)
+        end_over(call);
+    return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
+}
+
+static void on_gone(struct rpc *r)
+{
+    leave(rpc_ctx(r));
+}
+
+/* The sessions tell their clients; who has none yet is told here. */
+static void on_drain(struct rpc *r)
+{
+    struct session_call *call = rpc_ctx(r);
+    if (!call->connected)
+        refuse(call, REFUSE_DRAINING);
+}
+
+static const struct rpc_ops call_ops = {.message = on_message,
+                                        .half_closed = on_half_closed,
+                                        .pull = on_pull,
+                                        .gone = on_gone,
+                                        .drain = on_drain,
+                                        .fault = session_fault};
+
+void session_call_begin(struct sessions_surface *s, enum session_service service,
+                        struct exchange *x)
+{
+    enum session_refusal why;
+    struct session_call *call = mem_zalloc(sizeof *call);
+    bool valid = session_headers_read(x->request, &call->headers, &why);
+    call->surface = s;
+    call->service = service;
+    call->rpc = rpc_new(x, &(struct rpc_setup){.sched = s->sched,
+                                               .kind = RPC_BIDI,
+                                               .max_message = s->max_message,
+                                               .ops = &call_ops,
+                                               .ctx = call});
+    if (call->rpc == NULL) {
+        leave(call);
+        return;
+    }
+    if (!valid) {
+        refuse(call, why);
+        return;
+    }
+    if (call->headers.key_n > 0)
+        connect_to(call);
+    read_on(call);
+}

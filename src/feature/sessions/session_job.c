@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/* session_job.c -- chunks given to the backend, one at a time in the order of `in`, and what it
+ * answers.
+ *
+ * How far the backend has got is in the document (`answered`), written together with the last
+ * events of an answer. A crash in between leaves an answer that has begun: the backend is asked
+ * again under the same name, and told how much of it there is. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "feature/sessions/session_core.h"
+
+#include <assert.h>
+
+static struct session *session_of(struct session_job *job)
+{
+    struct session *s = job->session;
+    assert(s->job_active);
+    return s;
+}
+
+bool session_is_answered(const struct session *s)
+{
+    return s->all->setup.backend != NULL && !s->job_active && s->next == s->in_queued &&
+           list_empty(&s->in.queue) && list_empty(&s->out.queue);
+}
+
+/* ---- one chunk ---- */
+
+static void start_job(struct session *s, uint32_t seqno)
+{
+    const struct session_backend *backend = s->all->setup.backend;
+    s->job_active = true;
+    s->job_waits = false;
+    s->job = (struct session_job){.session = s,
+                                  .key = s->key,
+                                  .service = s->doc.service,
+                                  .seqno = seqno,
+                                  .chunk = buf_str(&s->chunk),
+                                  .begun = s->answer_begun,
+                                  .last_id = buf_str(&s->last_id)};
+    backend->start(backend->ctx, &s->job);
+}
+
+/* What cannot be put into a chunk is found out now, while there is somebody to tell. */
+static int try_content(enum session_service service, struct str content, bool is_text)
+{
+    struct buf trial = {0};
+    size_t covered;
+    if (is_text)
+        return service == SESSION_AISERVER && !utf8_valid(content) ? ERR_SYNTAX : 0;
+    int err = session_put_chunk(&trial, service, content, false, 1, &covered);
+    buf_deinit(&trial);
+    return err;
+}
+
+int session_job_event(struct session_job *job, struct str content, bool is_text, struct str id)
+{
+    struct session *s = session_of(job);
+    if (content.n > SESSION_CONTENT_MAX)
+        return ERR_TOO_LARGE;
+    if (s->out.bytes + s->out.pending + content.n > s->all->setup.max_bytes)
+        return ERR_LIMIT;
+    int err = try_content(s->doc.service, content, is_text);
+    if (err != 0)
+        return err;
+    session_put_out(s, content, is_text, id.n > SESSION_UPSTREAM_ID ? STR_NONE : id, s->next);
+    if (s->out.pending < SESSION_PENDING_MAX)
+        return 1;
+    s->job_waits = true;
+    return 0;
+}
+
+static void job_over(struct session *s)
+{
+    s->job_active = false;
+    s->answer_begun = false;
+    s->last_id.n = 0;
+    s->next++;
+}
+
+void session_job_end(struct session_job *job, enum end_reason end, struct str message)
+{
+    struct session *s = session_of(job);
+    job_over(s);
+    if (end == END_FAILED)
+        session_put_end(s, END_FAILED, message);
+    else
+        session_put_answered(s, s->next);
+    session_buf_rest(&s->chunk);
+    session_settle(s);
+}
+
+void session_job_stop(struct session *s)
+{
+    const struct session_backend *backend = s->all->setup.backend;
+    if (!s->job_active)
+        return;
+    job_over(s);
+    backend->stop(backend->ctx, &s->job);
+    session_buf_rest(&s->chunk);
+}
+
+void session_job_room(struct session *s)
+{
+    const struct session_backend *backend = s->all->setup.backend;
+    if (!s->job_active || !s->job_waits || s->out.pending >= SESSION_PENDING_MAX / 2)
+        return;
+    s->job_waits = false;
+    backend->room(backend->ctx, &s->job);
+}
+
+/* ---- what comes next ---- */
+
+/* The record that is next is in s->chunk. */
+static void take_next(struct session *s, enum session_record_type type, uint64_t a)
+{
+    if (type == SESSION_RECORD_CHUNK) {
+        start_job(s, (uint32_t)a);
+        return;
+    }
+    if (type == SESSION_RECORD_MOVED && s->doc.answered == s->next)
+        s->doc.answered++; /* there is nothing to answer, and so nothing to wait for */
+    s->next++;
+    if (type == SESSION_RECORD_CLOSE)
+        session_put_end(s, END_COMPLETED, STR_NONE);
+}
+
+static int take(void *ctx, const struct session_record *r)
+{
+    struct session *s = ctx;
+    s->chunk.n = 0;
+    int err = session_open(s->keys, SESSION_IN, s->next, r, &s->chunk);
+    if (err == 0)
+        take_next(s, r->type, r->a);
+    return err;
+}
+
+static void on_job_read(struct store_read *r, int err)
+{
+    struct session *s = container_of(r, struct session, job_read);
+    if (s->state != SESSION_DEAD && s->end == END_NONE && !s->ending) {
+        if (err == 0)
+            err = session_each_record(r->slices, r->n_slices, s, take);
+        if (err != 0)
+            session_kill(s, SESSION_FAILED, err);
+    }
+    store_read_release(r);
+    s->reading = false; /* not before: what was read is lent by r */
+    if (s->state != SESSION_DEAD) {
+        session_pump(s);
+        session_nudge(s);
+        session_settle(s);
+    }
+    session_release(s);
+}
+
+/* The backend can be given what is next. Its last answer must be durable: a crash would bring back
+ * more than one chunk. */
+static bool is_free(const struct session *s)
+{
+    return s->all->setup.backend != NULL && s->state == SESSION_READY && !s->job_active &&
+           !s->reading && !s->ending && s->end == END_NONE && s->keys != NULL &&
+           s->next <= s->doc.answered;
+}
+
+void session_job_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
+                       uint64_t a, struct str content)
+{
+    if (!is_free(s) || s->next != ordinal)
+        return;
+    s->chunk.n = 0;
+    buf_put(&s->chunk, content);
+    take_next(s, type, a);
+}
+
+void session_pump(struct session *s)
+{
+    if (!is_free(s) || s->next >= s->in.events)
+        return;
+    s->reading = true;
+    s->job_read = (struct store_read){.name = s->in.name,
+                                      .from = READ_EVENT,
+                                      .event = s->next,
+                                      .max_bytes = 1, /* one event at least, so one */
+                                      .done = on_job_read};
+    session_hold(s);
+    store_read(s->home->store, &s->job_read);
+}
+
+/* ---- echo ---- */
+
+static void echo_start(void *ctx, struct session_job *job)
+{
+    struct arena a = {0};
+    struct str text;
+    int err = session_chunk_text(&a, job->service, job->chunk, &text);
+    if (err == 0 && !job->begun)
+        err = session_job_event(job, text, true, STR_NONE);
+    if (err < 0)
+        session_job_end(job, END_FAILED, STR("the chunk is no message that could be echoed"));
+    else
+        session_job_end(job, END_COMPLETED, STR_NONE);
+    arena_deinit(&a);
+}
+
+static void echo_ignore(void *ctx, struct session_job *job)
+{
+}
+
+const struct session_backend session_echo = {
+    .start = echo_start, .stop = echo_ignore, .room = echo_ignore};

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* session_next.c -- what a client is sent, as it is pulled: welcome, then acknowledgements as they
+ * come up, and the events behind its position, opened one by one. */
+#include "base/err.h"
+#include "feature/sessions/session_visit.h"
+
+size_t session_visit_acks(const struct session_visit *v)
+{
+    return (v->acks.n - v->acks_at) / sizeof(uint32_t);
+}
+
+static void put_welcome(struct session_visit *v, struct buf *out)
+{
+    struct str text = v->position > 0 ? STR("welcome back") : STR("welcome");
+    bool degraded = v->session->degraded;
+    v->welcomed = true;
+    session_put_welcome(
+        out, degraded ? STR("welcome; this session is not kept and cannot be resumed") : text,
+        degraded);
+}
+
+static bool take_ack(struct session_visit *v, struct buf *out)
+{
+    uint32_t seqno;
+    if (v->acks_at == v->acks.n)
+        return false;
+    memcpy(&seqno, v->acks.p + v->acks_at, sizeof seqno);
+    v->acks_at += sizeof seqno;
+    if (session_visit_acks(v) == SESSION_ACKS_MAX - 1)
+        session_visit_kick(v); /* there is room to speak again */
+    if (v->acks_at == v->acks.n)
+        v->acks_at = v->acks.n = 0;
+    session_put_ack(out, seqno);
+    return true;
+}
+
+static void subscriber_failed(struct session_visit *v)
+{
+    int err = v->subscriber.err;
+    session_visit_over(v, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
+}
+
+/* Makes v->rest begin with a record. False: there is none now. */
+bool session_visit_read(struct session_visit *v)
+{
+    while (v->rest.n == 0) {
+        if (v->batch != NULL && v->slice < v->batch->n_slices) {
+            v->rest = v->batch->slices[v->slice++].bytes;
+            continue;
+        }
+        if (v->batch != NULL && v->batch->next == v->batch->info.tail)
+            v->end = v->batch->info.end;
+        batch_unref(v->batch);
+        v->batch = NULL;
+        v->slice = 0;
+        if (v->end != END_NONE || v->subscriber.feed == NULL)
+            return false;
+        enum next next = subscriber_next(&v->subscriber, &v->batch);
+        if (next == NEXT_FAILED)
+            subscriber_failed(v);
+        if (next != NEXT_BATCH) {
+            v->batch = NULL;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_event(struct session_visit *v, struct buf *out)
+{
+    struct session_record r;
+    if (!session_visit_read(v))
+        return false;
+    v->plain.n = 0;
+    int err = session_record_cut(&v->rest, &r);
+    if (err == 0)
+        err = session_open(v->session->keys, SESSION_OUT, v->ordinal, &r, &v->plain);
+    struct str content = buf_str(&v->plain);
+    if (err == 0 && (content.n == 0 || content.n < 1 + (size_t)(uint8_t)content.p[0]))
+        err = ERR_CORRUPT;
+    if (err != 0) {
+        session_visit_over(v, SESSION_FAILED, err);
+        return false;
+    }
+    v->ordinal++;
+    if (v->session->shown < v->ordinal)
+        v->session->shown = v->ordinal;
+    session_put_event(out, str_skip(content, 1 + (size_t)(uint8_t)content.p[0]));
+    session_buf_rest(&v->plain);
+    return true;
+}
+
+/* ---- the last word ----
+ *
+ * Whoever comes back to a session that has completed may be about to send another chunk. Told at
+ * once that all is well it would never hear that the chunk was not taken. So it is waited for, if
+ * it has not said that it sends no more. */
+
+#define LAST_WORD_MS 2000
+
+static void on_last_word(struct timer *t)
+{
+    struct session_visit *v = container_of(t, struct session_visit, last_word);
+    v->waited = true;
+    session_visit_kick(v);
+}
+
+void session_visit_init_next(struct session_visit *v)
+{
+    timer_init(&v->last_word, on_last_word);
+}
+
+void session_visit_speaks(struct session_visit *v)
+{
+    if (!timer_running(&v->last_word))
+        return;
+    timer_stop(&v->last_word);
+    session_visit_kick(v);
+}
+
+static bool may_speak(struct session_visit *v)
+{
+    if (!v->came_late || v->half_closed || v->said_all || v->waited)
+        return false;
+    if (!timer_running(&v->last_word))
+        sched_start(v->sched, &v->last_word, LAST_WORD_MS);
+    return true;
+}
+
+static void conclude(struct session_visit *v)
+{
+    struct session *s = v->session;
+    if (v->end == END_COMPLETED && v->late > 0) {
+        session_visit_late(v);
+    } else if (v->end == END_COMPLETED && may_speak(v)) {
+        return;
+    } else if (v->end != END_NONE) {
+        v->client->end = v->end;
+        v->client->aborted = v->aborted;
+        session_visit_over(v, SESSION_ENDED, 0);
+    } else if (v->half_closed && s->end == END_NONE && v->ordinal == s->out.events &&
+               session_is_answered(s)) {
+        session_visit_over(v, SESSION_IDLE, 0);
+    }
+}
+
+enum session_next session_next(struct session_client *c, struct buf *out)
+{
+    struct session_visit *v = c->visit;
+    struct session *s = v->session;
+    if (s != NULL && v->admitted) {
+        if (!v->welcomed) {
+            put_welcome(v, out);
+            return SESSION_NEXT_MESSAGE;
+        }
+        if (take_ack(v, out) || take_event(v, out))
+            return SESSION_NEXT_MESSAGE;
+        if (v->session != NULL)
+            conclude(v);
+        session_settle(s); /* it may be over */
+    }
+    return v->over ? SESSION_NEXT_OVER : SESSION_NEXT_WAIT;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* session_own.c -- which of several processes has a session.
+ *
+ * The one that the document names drives its backend, and its copy in memory is right. Another one
+ * to which the client has come takes the session over when it reads it (session_open.c), and tells
+ * this one by a record in `in`: it watches that stream. A notice that got lost does no harm: its
+ * next write is refused, and a client that comes back is let in only after a look at the document.
+ */
+#include "base/err.h"
+#include "stream/instances.h"
+#include "feature/sessions/session_visit.h"
+
+bool session_is_shared(const struct session *s)
+{
+    return s->all->setup.instances != NULL && !s->degraded;
+}
+
+bool session_is_anothers(const struct session *s)
+{
+    return session_is_shared(s) && s->doc.owner != instances_id(s->all->setup.instances);
+}
+
+/* ---- is it being taken away? ---- */
+
+void session_taken(struct session *s)
+{
+    list_each_safe (l, &s->waiting)
+        session_visit_over(list_item(l, struct session_visit, link), SESSION_FAILED, ERR_VERSION);
+    session_kill(s, SESSION_REPLACED, 0);
+}
+
+static void on_stat(struct store_stat *st, int err)
+{
+    struct session *s = container_of(st, struct session, stat);
+    bool still = s->state == SESSION_READY && s->in.going == NULL && s->in.tail == s->stat_tail;
+    s->looking = false;
+    if (still && err == 0 && (st->info.life != s->in.life || st->info.tail != s->in.tail))
+        session_taken(s);
+    else if (!still || err != 0)
+        s->doubt = true; /* nothing was found out about what we have now */
+    if (err == 0)
+        session_own_look(s);
+    session_release(s);
+}
+
+void session_own_look(struct session *s)
+{
+    if (!s->doubt || s->looking || s->degraded || s->state != SESSION_READY || s->in.going != NULL)
+        return;
+    s->doubt = false;
+    s->looking = true;
+    s->stat_tail = s->in.tail;
+    s->stat = (struct store_stat){.name = s->in.name, .done = on_stat};
+    session_hold(s);
+    store_stat(s->home->store, &s->stat);
+}
+
+static void on_changed(struct store_watch *w, struct str name)
+{
+    struct session *s = container_of(w, struct session, watch);
+    s->doubt = true;
+    writer_hurry(&s->in.writer); /* which finds out as well as a look does */
+    session_own_look(s);
+}
+
+/* With workers there is nothing here that would have to be stopped. */
+void session_own_watch(struct session *s)
+{
+    if (!session_is_shared(s) || s->watching || s->all->setup.backend == NULL)
+        return;
+    s->watching = true;
+    s->watch = (struct store_watch){.name = s->in.name, .changed = on_changed};
+    store_watch(s->home->store, &s->watch);
+}
+
+void session_own_unwatch(struct session *s)
+{
+    if (s->watching)
+        store_unwatch(s->all->durable.store, &s->watch);
+    s->watching = false;
+}
+
+/* ---- is it still ours? ---- */
+
+static void on_checked(struct store_docs *d, int err)
+{
+    struct session *s = container_of(d, struct session, check);
+    struct session_doc doc = {0};
+    s->checking = false;
+    if (err == 0)
+        err = d->n_rows == 0 ? ERR_NOT_FOUND : session_doc_read(d->rows[0].value, &doc);
+    bool ours = err == 0 && doc.owner == s->doc.owner && doc.out_life == s->doc.out_life;
+    if (s->state == SESSION_READY && !ours)
+        session_kill(s, SESSION_FAILED, err != 0 ? err : ERR_VERSION); /* it is read anew then */
+    else if (s->state == SESSION_READY)
+        sched_post(s->all->setup.sched, &s->admit);
+    session_release(s);
+}
+
+void session_own_admit(struct session *s)
+{
+    if (!session_is_shared(s)) {
+        sched_post(s->all->setup.sched, &s->admit);
+        return;
+    }
+    if (s->checking)
+        return;
+    s->checking = true;
+    s->check =
+        (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = on_checked};
+    session_hold(s);
+    store_docs(s->home->store, &s->check);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/* session_say.c -- what a client says to its session. */
+#include "base/err.h"
+#include "base/pack.h"
+#include "feature/sessions/session_visit.h"
+
+struct buf session_visit_take_early(struct session_visit *v)
+{
+    struct buf early = v->early;
+    v->early = (struct buf){0};
+    v->session->all->said -= early.n;
+    return early;
+}
+
+/* While the store is full or slow, one message of every session would be more than there is memory.
+ */
+static bool is_too_much(const struct sessions *all, size_t n)
+{
+    return all->said > SESSION_SAID_MAX || n > SESSION_SAID_MAX - all->said;
+}
+
+static void busy(struct session_visit *v)
+{
+    buf_put(&v->message, STR("too much waits to be written; come back later"));
+    session_visit_over(v, SESSION_BUSY, ERR_BUSY);
+}
+
+void session_visit_late(struct session_visit *v)
+{
+    session_visit_malformed(v, v->session->closed
+                                   ? "a new client_chunk came after close"
+                                   : "a new client_chunk came after the end of the session");
+}
+
+/* It is told when it has had all that there is: session_next. */
+static void come_late(struct session_visit *v)
+{
+    if (v->late == 0)
+        v->late = v->heard;
+}
+
+static void hear_chunk(struct session_visit *v, const struct session_request *r)
+{
+    struct session *s = v->session;
+    if (!r->has_seqno) {
+        session_visit_malformed(v, "a client_chunk needs a seqno (field 5)");
+        return;
+    }
+    if (ranges_contains(&s->seen, r->seqno)) {
+        session_put_again(s, r->seqno);
+        return;
+    }
+    if (s->end != END_NONE || s->aborted)
+        come_late(v);
+    else if (s->closed)
+        session_visit_late(v);
+    else if (s->in.bytes + s->in.pending + r->chunk.n > s->all->setup.max_bytes)
+        session_visit_malformed(v, "the session holds as many bytes as it may; begin another one");
+    else if (is_too_much(s->all, r->chunk.n))
+        busy(v);
+    else if (ranges_add(&s->seen, r->seqno) < 0)
+        session_visit_malformed(v, "the seqnos have too many gaps; count them from 0 by one");
+    else
+        session_put_in(s, SESSION_RECORD_CHUNK, r->seqno, r->chunk);
+}
+
+static void hear_abort(struct session_visit *v)
+{
+    struct session *s = v->session;
+    v->aborted = v->said_all = true;
+    if (s->aborted || s->end != END_NONE)
+        return;
+    s->aborted = true;
+    session_put_in(s, SESSION_RECORD_ABORT, 0, STR_NONE);
+}
+
+static void hear_close(struct session_visit *v)
+{
+    struct session *s = v->session;
+    v->said_all = true;
+    if (s->closed || s->aborted || s->end != END_NONE)
+        return;
+    s->closed = true;
+    session_put_in(s, SESSION_RECORD_CLOSE, 0, STR_NONE);
+}
+
+static void hear(struct session_visit *v, struct str message)
+{
+    struct arena a = {0};
+    struct session_request r;
+    v->heard++;
+    session_visit_speaks(v);
+    if (session_request_read(&a, message, &r) != 0)
+        session_visit_malformed(v, "a message is neither client_chunk nor abort nor close");
+    else if (r.kind == SESSION_CHUNK)
+        hear_chunk(v, &r);
+    else if (r.kind == SESSION_ABORT)
+        hear_abort(v);
+    else
+        hear_close(v);
+    arena_deinit(&a);
+}
+
+static uint64_t before_late(const struct session_visit *v, uint64_t settled)
+{
+    return v->late > 0 && settled >= v->late ? v->late - 1 : settled;
+}
+
+void session_visit_settled(struct session_visit *v, uint64_t settled)
+{
+    settled = before_late(v, settled);
+    if (settled <= v->settled)
+        return;
+    v->settled = settled;
+    if (v->client->ops->settled != NULL)
+        v->client->ops->settled(v->client);
+}
+
+void session_say(struct session_client *c, struct str message)
+{
+    struct session_visit *v = c->visit;
+    struct session *s = v->session;
+    v->said++;
+    if (s == NULL)
+        return;
+    if (!v->admitted && is_too_much(s->all, message.n)) {
+        busy(v);
+        session_settle(s);
+        return;
+    }
+    if (!v->admitted) {
+        size_t before = v->early.n;
+        pack_str(&v->early, message);
+        s->all->said += v->early.n - before;
+        return;
+    }
+    hear(v, message);
+    if (v->session != NULL && list_empty(&s->in.queue))
+        v->settled = before_late(v, v->said);
+    session_settle(s); /* it may be over */
+}
+
+void session_visit_hear_early(struct session_visit *v)
+{
+    struct buf early = session_visit_take_early(v);
+    struct unpack u = {.rest = buf_str(&early)};
+    while (u.rest.n > 0 && v->session != NULL)
+        hear(v, unpack_str(&u));
+    buf_deinit(&early);
+}
+
+bool session_room(const struct session_client *c)
+{
+    const struct session_visit *v = c->visit;
+    return v->admitted && v->session != NULL && v->session->in.pending < SESSION_PENDING_MAX &&
+           session_visit_acks(v) < SESSION_ACKS_MAX;
+}
+
+uint64_t session_settled(const struct session_client *c)
+{
+    return c->visit->settled;
+}
+
+void session_half_close(struct session_client *c)
+{
+    c->visit->half_closed = true;
+    session_visit_kick(c->visit);
+}
+
+uint64_t session_visit_no(const struct session *s)
+{
+    return s->visit == NULL ? 0 : s->visit->no;
+}
+
+uint64_t session_said(const struct session *s)
+{
+    return s->visit == NULL ? 0 : s->visit->heard;
+}
+
+void session_tell_settled(struct session *s, uint64_t by, uint64_t said)
+{
+    struct session_visit *v = s->visit;
+    if (v != NULL)
+        session_visit_settled(v, list_empty(&s->in.queue) ? v->said : v->no == by ? said : 0);
+}
+
+/* Those that were taken must not pile up before a client that never takes all. */
+static void drop_taken_acks(struct session_visit *v)
+{
+    if (v->acks_at < v->acks.n / 2 || v->acks_at < SESSION_ACKS_MAX * sizeof(uint32_t))
+        return;
+    memmove(v->acks.p, v->acks.p + v->acks_at, v->acks.n - v->acks_at);
+    v->acks.n -= v->acks_at;
+    v->acks_at = 0;
+}
+
+void session_tell_ack(struct session *s, uint32_t seqno)
+{
+    struct session_visit *v = s->visit;
+    if (v == NULL)
+        return;
+    drop_taken_acks(v);
+    buf_put(&v->acks, str_of((const char *)&seqno, sizeof seqno));
+    session_visit_kick(v);
+}
+
+void session_nudge(struct session *s)
+{
+    if (s->visit != NULL)
+        session_visit_kick(s->visit);
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/sessions/sessions.h"
+#include "feature/sessions/session_view.h"
+#include "http/http.h"
+#include "feature/sessions/session_config.h"
+#include "feature/sessions/session_status_http.h"
+#include "feature/sessions/session_upstream.h"
+
+static const struct session_backend *backend_of(struct session_host *s,
+                                                const struct session_host_setup *setup)
+{
+    const struct session_config *c = setup->config;
+    if (c->handler == SESSION_HANDLER_ECHO)
+        return &session_echo;
+    if (c->upstream == NULL)
+        return NULL;
+    s->upstream = session_upstream_new(&(struct session_upstream_setup){.sched = setup->sched,
+                                                                        .fetcher = setup->fetcher,
+                                                                        .trace = setup->trace,
+                                                                        .config = c,
+                                                                        .event = session_job_event,
+                                                                        .end = session_job_end});
+    return session_upstream_backend(s->upstream);
+}
+
+/* The same protocol as for all streams, over what workers are to see. */
+static void show_workers(struct session_host *s, const struct session_host_setup *setup)
+{
+    s->view = session_view_new(setup->sched, setup->store, &sessions_view_ops, s->sessions);
+    feeds_init(&s->view_feeds, s->view);
+    s->durable = *setup->durable;
+    s->durable.store = s->view;
+    s->durable.feeds = &s->view_feeds;
+    setup->durable->sessions = &s->durable;
+}
+
+void session_host_init(struct session_host *s, const struct session_host_setup *setup)
+{
+    const struct session_config *c = setup->config;
+    s->sessions = sessions_new(&(struct sessions_setup){.sched = setup->sched,
+                                                        .store = setup->store,
+                                                        .feeds = setup->feeds,
+                                                        .instances = setup->instances,
+                                                        .trace = setup->trace,
+                                                        .backend = backend_of(s, setup),
+                                                        .lifetime_ms = c->lifetime_ms,
+                                                        .key_hold_ms = c->key_hold_ms,
+                                                        .max_open = c->max_open,
+                                                        .max_bytes = c->max_bytes});
+    s->surface = (struct sessions_surface){.sched = setup->sched,
+                                           .sessions = s->sessions,
+                                           .max_message = c->max_message_bytes,
+                                           .long_poll_ms = setup->long_poll_ms};
+    sessions_surface_mount(&s->surface, setup->http);
+    http_route(setup->http, STR(SESSION_STATUS_PREFIX), session_status_handle, s->sessions);
+    show_workers(s, setup);
+}
+
+void session_host_drain(struct session_host *s)
+{
+    sessions_drain(s->sessions);
+}
+
+void session_host_stop(struct session_host *s, void (*stopped)(void *ctx), void *ctx)
+{
+    sessions_surface_deinit(&s->surface);
+    sessions_stop(s->sessions, stopped, ctx);
+}
+
+void session_host_deinit(struct session_host *s)
+{
+    feeds_deinit(&s->view_feeds);
+    store_free(s->view);
+    sessions_free(s->sessions);
+    session_upstream_free(s->upstream);
+}

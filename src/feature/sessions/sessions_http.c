@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/sessions/sessions_http.h"
+#include "base/num.h"
+#include "base/rand.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "feature/sessions/sessions_http_core.h"
+#include "token/mac.h"
+
+#include <assert.h>
+
+#define COUNT(a)        (sizeof(a) / sizeof *(a))
+
+#define HEADER_KEY      "x-idempotency-key"
+#define HEADER_POSITION "x-idempotency-event-id"
+#define HEADER_SECRET   "x-idempotent-encryption-key"
+
+/* ---- headers ---- */
+
+/* A request's memory lives as long as its call, which may be hours; the secret need not. */
+void session_headers_drop(const struct request *req)
+{
+    for (size_t i = 0; i < req->n_headers; i++)
+        if (str_eq_nocase(req->headers[i].name, STR(HEADER_SECRET)))
+            explicit_bzero((char *)req->headers[i].value.p, req->headers[i].value.n);
+}
+
+static bool read_key(const struct request *req, struct session_headers *out)
+{
+    struct str key = request_header(req, STR(HEADER_KEY));
+    if (key.n == 0)
+        return true;
+    if (!session_key_valid(key))
+        return false;
+    memcpy(out->key, key.p, key.n);
+    out->key_n = key.n;
+    return true;
+}
+
+static bool read_position(const struct request *req, struct session_headers *out)
+{
+    struct str position = request_header(req, STR(HEADER_POSITION));
+    return position.n == 0 || num_parse(position, UINT64_MAX, &out->position) == 0;
+}
+
+static bool read_secret(const struct request *req, struct session_headers *out)
+{
+    return session_secret_parse(request_header(req, STR(HEADER_SECRET)), out->secret) == 0;
+}
+
+bool session_headers_read(const struct request *req, struct session_headers *out,
+                          enum session_refusal *why)
+{
+    static const struct {
+        bool (*read)(const struct request *req, struct session_headers *out);
+        enum session_refusal why;
+    } readers[] = {
+        {read_key, REFUSE_KEY}, {read_position, REFUSE_POSITION}, {read_secret, REFUSE_SECRET}};
+    size_t i = 0;
+    *out = (struct session_headers){0};
+    while (i < COUNT(readers) && readers[i].read(req, out))
+        i++;
+    session_headers_drop(req);
+    if (i == COUNT(readers))
+        return true;
+    session_headers_wipe(out);
+    *why = readers[i].why;
+    return false;
+}
+
+void session_headers_wipe(struct session_headers *h)
+{
+    explicit_bzero(h->secret, sizeof h->secret);
+}
+
+bool session_proof_read(struct sessions_surface *s, const struct request *req,
+                        uint8_t out[SESSION_PROOF_SIZE])
+{
+    struct session_headers h = {0};
+    struct str secret = str_of((const char *)h.secret, sizeof h.secret);
+    static_assert(SESSION_PROOF_SIZE == MAC_SIZE, "a proof is a MAC");
+    bool read = read_secret(req, &h);
+    if (read)
+        mac_sign(s->prover, &secret, 1, out);
+    session_headers_wipe(&h);
+    return read;
+}
+
+/* ---- what all calls do ---- */
+
+void session_greet(struct sessions_surface *s, struct session_client *c, struct session_headers *h,
+                   enum session_service service)
+{
+    session_connect(s->sessions, c,
+                    &(struct session_hello){.key = str_of(h->key, h->key_n),
+                                            .secret = h->secret,
+                                            .position = h->position,
+                                            .service = service});
+    session_headers_wipe(h);
+}
+
+enum session_next session_give(struct session_client *c, void (*put)(void *ctx, struct str message),
+                               void *ctx)
+{
+    struct buf message = {0};
+    size_t given = 0;
+    enum session_next next = SESSION_NEXT_MESSAGE;
+    while (next == SESSION_NEXT_MESSAGE && given < EXCHANGE_PULL) {
+        message.n = 0;
+        next = session_next(c, &message);
+        if (next != SESSION_NEXT_MESSAGE)
+            break;
+        put(ctx, buf_str(&message));
+        given += message.n;
+    }
+    buf_deinit(&message);
+    return next;
+}
+
+void session_give_rpc(void *rpc, struct str message)
+{
+    rpc_put(rpc, message);
+}
+
+/* ---- paths ---- */
+
+#define CHAT    "/aiserver.v1.ChatService/"
+#define BIDI    "/aiserver.v1.BidiService/"
+#define SESSION "/tidemark.v1.SessionService/"
+
+static const struct str services[] = {STR_INIT(CHAT), STR_INIT(BIDI), STR_INIT(SESSION)};
+
+static const struct method_row {
+    struct str path;
+    enum session_service service;
+    void (*begin)(struct sessions_surface *s, enum session_service service, struct exchange *x);
+} methods[] = {
+    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotent"), SESSION_AISERVER, session_call_begin},
+    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotentSSE"), SESSION_AISERVER,
+     session_stream_begin},
+    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotentPoll"), SESSION_AISERVER,
+     session_poll_begin},
+    {STR_INIT(BIDI "BidiAppend"), SESSION_AISERVER, session_append_begin},
+    {STR_INIT(SESSION "Stream"), SESSION_TIDEMARK, session_call_begin},
+    {STR_INIT(SESSION "StreamSSE"), SESSION_TIDEMARK, session_stream_begin},
+    {STR_INIT(SESSION "StreamPoll"), SESSION_TIDEMARK, session_poll_begin},
+    {STR_INIT(SESSION "Append"), SESSION_TIDEMARK, session_append_begin},
+};
+
+static void handle(void *ctx, struct exchange *x)
+{
+    for (size_t i = 0; i < COUNT(methods); i++) {
+        if (str_eq(x->request->path, methods[i].path)) {
+            methods[i].begin(ctx, methods[i].service, x);
+            return;
+        }
+    }
+    /* Connect and gRPC both read this as `unimplemented`. */
+    exchange_problem(x, 404, STR("NO_METHOD"), STR("This service has no such method"));
+}
+
+void sessions_surface_mount(struct sessions_surface *surface, struct http *http)
+{
+    uint8_t key[MAC_KEY_SIZE];
+    rand_bytes(key, sizeof key);
+    surface->prover = mac_new(str_of((const char *)key, sizeof key));
+    explicit_bzero(key, sizeof key);
+    map_init(&surface->channels);
+    list_init(&surface->idle);
+    surface->n_early = 0;
+    surface->waiting_bytes = 0;
+    for (size_t i = 0; i < COUNT(services); i++)
+        http_route(http, services[i], handle, surface);
+}
+
+void sessions_surface_deinit(struct sessions_surface *surface)
+{
+    size_t at = 0;
+    struct channel *ch;
+    while ((ch = map_next(&surface->channels, &at)) != NULL)
+        channel_release(ch);
+    assert(surface->waiting_bytes == 0);
+    map_deinit(&surface->channels);
+    mac_free(surface->prover);
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "base/mem.h"
+#include "feature/subscriptions/subscription_core.h"
+#include "token/mac.h"
+#include "token/signer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void subscription_call_deinit(struct subscription_call *c)
+{
+    arena_deinit(&c->arena);
+    c->arena = (struct arena){0};
+}
+
+static struct str own(struct str s)
+{
+    if (s.n == 0)
+        return STR_NONE;
+    return str_of(memcpy(mem_alloc(s.n), s.p, s.n), s.n);
+}
+
+static void disown(struct str *s)
+{
+    free((char *)(uintptr_t)s->p);
+    *s = STR_NONE;
+}
+
+/* ---- one subscription ---- */
+
+static void on_timer(struct timer *t);
+
+static struct str key_of(struct str prefix, struct str id, struct str suffix)
+{
+    struct buf key = {0};
+    buf_put(&key, prefix);
+    subscription_id_put(&key, id);
+    buf_put(&key, suffix);
+    return buf_str(&key); /* the buffer's memory becomes the key's */
+}
+
+/* Every change of every stream is told, which costs each append something: only while there is
+ * anybody it could matter to. */
+static void watch_if_needed(struct subscriptions *s)
+{
+    bool needed = s->by_id.n > 0 && !s->stopping;
+    if (needed == s->watching)
+        return;
+    s->watching = needed;
+    if (needed)
+        store_watch(s->store, &s->watch);
+    else
+        store_unwatch(s->store, &s->watch);
+}
+
+struct subscription *sub_of(struct subscriptions *s, struct str id)
+{
+    struct subscription *sub = map_get(&s->by_id, id);
+    if (sub != NULL)
+        return sub;
+    sub = mem_zalloc(sizeof *sub);
+    sub->all = s;
+    sub->id = str_of(memcpy(mem_alloc(id.n + 1), id.p, id.n), id.n);
+    sub->head_key = key_of(SUBSCRIPTION_HEADS, id, STR(""));
+    sub->link_prefix = key_of(SUBSCRIPTION_LINKS, id, STR("/"));
+    list_init(&sub->jobs);
+    list_init(&sub->in_bucket);
+    list_init(&sub->ties);
+    list_init(&sub->hints);
+    list_init(&sub->pending);
+    list_init(&sub->want_look);
+    map_init(&sub->hint_map);
+    timer_init(&sub->timer, on_timer);
+    map_put(&s->by_id, sub->id, sub);
+    watch_if_needed(s);
+    return sub;
+}
+
+static void free_hints(struct subscription *sub, struct link *hints)
+{
+    list_each_safe (l, hints)
+        sub_hint_free(sub, list_item(l, struct sub_hint, link));
+}
+
+static void deactivate(struct subscription *sub)
+{
+    if (!sub->active)
+        return;
+    sub->active = false;
+    sub->all->n_active--;
+    sub_index_remove(sub);
+    free_hints(sub, &sub->hints);
+    free_hints(sub, &sub->pending);
+    list_remove(&sub->want_look);
+    timer_stop(&sub->timer);
+    disown(&sub->pattern);
+    disown(&sub->wake_stream);
+    sub->state = SUBSCRIPTION_IDLE;
+    sub->behind = sub->blocked = sub->paused = sub->lost = sub->ours = false;
+}
+
+void sub_activate(struct subscription *sub, const struct subscription_head *h)
+{
+    sub->seen = true;
+    if (sub->active)
+        return;
+    sub->active = true;
+    sub->all->n_active++;
+    sub->type = h->config.type;
+    sub->edits = h->edits;
+    sub->pattern = own(h->config.pattern);
+    sub->wake_stream = own(h->config.wake_stream);
+    sub->sessions = h->config.sessions;
+    sub_index_add(sub);
+    if (sub->wake_stream.n > 0)
+        sub_tie(sub, sub->wake_stream, true);
+}
+
+static void free_sub(struct subscription *sub)
+{
+    struct subscriptions *s = sub->all;
+    deactivate(sub);
+    map_remove(&s->by_id, sub->id);
+    watch_if_needed(s);
+    map_deinit(&sub->hint_map);
+    disown(&sub->head_key);
+    disown(&sub->link_prefix);
+    disown(&sub->id);
+    free(sub);
+}
+
+void sub_drop_if_unused(struct subscription *sub)
+{
+    if (!sub->active && list_empty(&sub->jobs) && list_empty(&sub->want_look))
+        free_sub(sub);
+}
+
+/* ---- what the store says ---- */
+
+static void arm(struct subscription *sub, const struct subscription_head *h)
+{
+    bool waits = h->state == SUBSCRIPTION_HELD ||
+                 (h->state == SUBSCRIPTION_WAKING && sub->type == SUBSCRIPTION_WEBHOOK);
+    timer_stop(&sub->timer);
+    if (!waits)
+        return;
+    /* Not for longer than can have been meant, should the clock be set back. */
+    int64_t most = SUBSCRIPTION_LEASE_MAX_MS + SUB_SLACK_MS;
+    int64_t delay = h->until_ms - sub->all->sched->wall_ms;
+    delay = delay < 0 ? 0 : delay > most ? most : delay;
+    sched_start(sub->all->sched, &sub->timer, (uint64_t)delay);
+}
+
+void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint64_t version)
+{
+    if (h == NULL || h->phase != SUBSCRIPTION_ACTIVE) {
+        deactivate(sub);
+        sub->version = version;
+        return;
+    }
+    bool was_active = sub->active, news = !was_active || sub->version != version;
+    sub_activate(sub, h);
+    sub->version = version;
+    sub->state = h->state;
+    sub->paused = false;
+    if (news) { /* somebody else has been at it, and what we know may be old */
+        sub->ours = false;
+        sub_doubt(sub);
+        for (size_t i = 0; i < h->n_streams; i++)
+            sub_hint(sub, h->streams[i].path, &sub->hints);
+    }
+    if (!was_active || sub->edits != h->edits)
+        sub->behind = true;
+    sub->edits = h->edits;
+    arm(sub, h);
+}
+
+/* ---- looks ---- */
+
+static void start_looks(struct subscriptions *s)
+{
+    while (s->ready && s->n_looks < SUB_LOOKS_MAX && !list_empty(&s->want_look)) {
+        struct subscription *sub = list_item(s->want_look.next, struct subscription, want_look);
+        list_remove(&sub->want_look);
+        sub->looking = true;
+        s->n_looks++;
+        subjob_add(sub, NULL, subjob_begin_look);
+    }
+}
+
+void sub_want_look(struct subscription *sub)
+{
+    struct subscriptions *s = sub->all;
+    if (s->stopping || sub->looking)
+        return;
+    if (list_empty(&sub->want_look))
+        list_push(&s->want_look, &sub->want_look);
+    start_looks(s);
+}
+
+void sub_settle(struct subscription *sub)
+{
+    bool reason = !list_empty(&sub->hints) || sub->behind || !list_empty(&sub->pending);
+    bool may = sub->active && !sub->running && !sub->paused && !sub->blocked;
+    if (reason && may && sub->state == SUBSCRIPTION_IDLE)
+        sub_want_look(sub);
+    else
+        start_looks(sub->all);
+}
+
+void sub_deliver(struct subscription *sub)
+{
+    struct subscriptions *s = sub->all;
+    if (s->courier != NULL && !s->stopping)
+        s->courier->due(s->courier, sub->id);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct subscription *sub = container_of(t, struct subscription, timer);
+    struct sched *sched = sub->all->sched;
+    sub->paused = false;
+    if (sub->state == SUBSCRIPTION_WAKING) {
+        sched_start(sched, &sub->timer, SUB_SLACK_MS); /* should the attempt fail */
+        sub_deliver(sub);
+    } else if (sub->looking) {
+        sched_start(sched, &sub->timer, SCHED_TICK_MS); /* it may have begun before the time */
+    } else {
+        sub_want_look(sub);
+    }
+}
+
+/* ---- the set ---- */
+
+static void run_stop(struct task *t)
+{
+    struct subscriptions *s = container_of(t, struct subscriptions, stop);
+    void (*stopped)(void *ctx) = s->stopped;
+    if (s->n_jobs > 0) /* a late call; its end brings us back */
+        return;
+    s->stopped = NULL;
+    stopped(s->stopped_ctx);
+}
+
+struct subscriptions *subscriptions_new(struct sched *sched, struct store *store)
+{
+    struct subscriptions *s = mem_zalloc(sizeof *s);
+    s->sched = sched;
+    s->store = store;
+    s->hints_max = SUB_HINTS_MAX;
+    map_init(&s->by_id);
+    sub_index_init(s);
+    list_init(&s->want_look);
+    task_init(&s->stop, run_stop);
+    s->watch.changed = sub_index_changed;
+    sub_load_new(s);
+    return s;
+}
+
+void sub_check_stop(struct subscriptions *s)
+{
+    if (s->stopped != NULL && s->n_jobs == 0 && !sub_load_busy(s))
+        sched_post(s->sched, &s->stop);
+}
+
+void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), void *ctx)
+{
+    assert(!s->stopping);
+    s->stopping = true;
+    s->stopped = stopped;
+    s->stopped_ctx = ctx;
+    watch_if_needed(s);
+    sub_load_stop(s);
+    size_t at = 0;
+    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
+        timer_stop(&sub->timer);
+        list_remove(&sub->want_look);
+    }
+    at = 0;
+    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
+        subjob_run(sub); /* what waited for the load ends now */
+    sub_check_stop(s);
+}
+
+void subscriptions_free(struct subscriptions *s)
+{
+    if (s == NULL)
+        return;
+    assert(s->n_jobs == 0);
+    task_cancel(&s->stop);
+    sub_load_free(s);
+    for (size_t at = 0; s->by_id.n > 0; at = 0)
+        free_sub(map_next(&s->by_id, &at));
+    map_deinit(&s->by_id);
+    sub_index_deinit(s);
+    signer_free(s->signer);
+    mac_free(s->tokens);
+    free(s);
+}
+
+struct signer *subscriptions_signer(struct subscriptions *s)
+{
+    return s->signer;
+}
+
+void subscriptions_set_refresh(struct subscriptions *s, uint64_t every_ms)
+{
+    s->refresh_ms = every_ms;
+    if (s->ready && every_ms > 0)
+        sub_load_again(s, every_ms);
+}
+
+void subscriptions_set_courier(struct subscriptions *s, struct subscription_courier *c)
+{
+    s->courier = c;
+    size_t at = 0;
+    for (struct subscription *sub; c != NULL && (sub = map_next(&s->by_id, &at)) != NULL;)
+        if (sub->lost)
+            sub_deliver(sub);
+}

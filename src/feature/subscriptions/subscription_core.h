@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscription_core.h -- what the parts of the subscription engine share; nobody else's business.
+ *
+ *   subscription.c        the set of subscriptions, and the calls
+ *   subscription_index.c  which subscriptions a stream concerns, and what they have heard of it
+ *   subscription_load.c   keys and subscriptions from the store, at the start and again
+ *   subscription_job.c    one thing done to one subscription, step by step
+ *   subscription_look.c   which linked streams have something pending
+ *   subscription_wake.c   beginning and ending wakes, and writing down what was decided
+ *   subscription_lease.c  claim, ack, release, delivery: who has a wake
+ *   subscription_edit.c   create, show, link, delete
+ *
+ * A *job* loads the head, decides, and writes the head back under the version it had; if that
+ * changed meanwhile it starts over. A subscription runs one job at a time.
+ *
+ * A *hint* is a stream of which a subscription may have something pending. Hints come from the
+ * store's notices and are checked against the store before anything is decided. One that got lost
+ * does no harm if `behind` is set: then the links themselves are gone through. */
+#ifndef FEATURE_SUBSCRIPTIONS_SUBSCRIPTION_CORE_H
+#define FEATURE_SUBSCRIPTIONS_SUBSCRIPTION_CORE_H
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "feature/subscriptions/subscription_doc.h"
+#include "store/store.h"
+
+struct mac;
+struct subjob;
+
+#define SUB_HINTS_MAX  16384 /* of one subscription; beyond: behind */
+#define SUB_LOOKS_MAX  32    /* subscriptions looked at on our own account at once */
+#define SUB_PAGE       256   /* rows of the store at a time */
+#define SUB_PUT_DOCS   64    /* links written at a time */
+#define SUB_TRIES      16    /* of a job that others overtake */
+#define SUB_PAUSE_MS   1000  /* after the store failed */
+#define SUB_SLACK_MS   5000  /* beyond a delivery's timeout before it counts as lost */
+#define SUB_LISTED_MAX 100   /* a wake lists all links if there are no more than these */
+
+struct subscriptions {
+    struct sched *sched;
+    struct store *store;
+    struct store_watch watch;
+    struct map by_id;        /* of struct subscription */
+    bool watching;           /* every stream: while there is any subscription */
+    struct map by_segment;   /* first segment of patterns -> struct sub_bucket */
+    struct map by_name;      /* stream -> struct sub_bucket of ties */
+    struct sub_bucket *wild; /* patterns whose first segment says nothing */
+    struct link want_look;   /* waiting for their turn */
+    uint32_t n_looks;
+    size_t n_active;
+    uint64_t n_jobs;  /* queued or running */
+    size_t hints_max; /* SUB_HINTS_MAX, or less to test what then happens */
+
+    struct signer *signer;
+    struct mac *tokens;
+    bool ready; /* keys and subscriptions are loaded */
+    struct sub_load *load;
+    uint64_t refresh_ms;
+    struct subscription_courier *courier;
+
+    bool stopping;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    struct task stop;
+};
+
+/* All who share one key of an index. */
+struct sub_bucket {
+    struct link members;
+    size_t n;
+    char key[];
+};
+
+/* A stream that a subscription names: one linked by name, or where its wakes go. */
+struct sub_tie {
+    struct link in_bucket, in_sub;
+    struct sub_bucket *bucket;
+    struct subscription *sub;
+    bool is_wake_stream;
+};
+
+struct sub_hint {
+    struct link link;                  /* in hints, in pending, or in a job's batch */
+    struct subscription_stream stream; /* as of the last check */
+    bool changed;                      /* since that began */
+    char name[];
+};
+
+struct subscription {
+    struct subscriptions *all;
+    struct str id, head_key, link_prefix; /* owned */
+    struct link jobs;                     /* the first one runs */
+    bool running;
+
+    /* a copy of what the store had at `version` */
+    bool active;
+    uint64_t version, edits;
+    enum subscription_type type;
+    enum subscription_state state;
+    struct str pattern, wake_stream; /* owned */
+    bool sessions;
+
+    struct link in_bucket; /* by pattern */
+    struct sub_bucket *bucket;
+    struct link ties;
+    size_t n_explicit;
+    struct map hint_map;
+    struct link hints;   /* to be checked */
+    struct link pending; /* checked: acknowledged positions lie before the tails */
+    bool behind;
+    bool blocked; /* the wake stream cannot take a wake; until something changes */
+    bool paused;  /* the store failed; the timer tries again */
+    bool lost;    /* a delivery may have died with an earlier process */
+    bool ours;    /* the wake began here, and its delivery has not been given away yet */
+    bool seen;    /* by the scan of heads under way */
+
+    struct timer timer; /* lease, retry, pause */
+    struct link want_look;
+    bool looking; /* a look is queued or runs */
+};
+
+/* ---- the set (subscription.c) ---- */
+
+/* The one of that id, or a new one of which nothing is known. It goes when it has no jobs and is
+ * not active. */
+struct subscription *sub_of(struct subscriptions *s, struct str id);
+void sub_drop_if_unused(struct subscription *sub);
+
+/* Takes over what the head says. NULL: there is none. */
+void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint64_t version);
+/* From here on notices of streams are kept for it. */
+void sub_activate(struct subscription *sub, const struct subscription_head *h);
+
+/* A look, when its turn comes; _settle: if there is a reason for one. */
+void sub_want_look(struct subscription *sub);
+void sub_settle(struct subscription *sub);
+void sub_deliver(struct subscription *sub);
+
+/* After a job has ended, or a load: the stop may be complete. */
+void sub_check_stop(struct subscriptions *s);
+
+/* ---- the index (subscription_index.c) ---- */
+
+void sub_index_init(struct subscriptions *s);
+void sub_index_deinit(struct subscriptions *s);
+void sub_index_add(struct subscription *sub);
+void sub_index_remove(struct subscription *sub);
+void sub_index_changed(struct store_watch *w, struct str name);
+
+/* Whether the pattern links this stream. */
+bool sub_matches(const struct subscription *sub, struct str name);
+
+/* Remembers a name; once or again. */
+void sub_tie(struct subscription *sub, struct str name, bool is_wake_stream);
+void sub_untie(struct subscription *sub, struct str name);
+bool sub_is_tied(struct subscription *sub, struct str name); /* linked by name */
+
+/* Puts the stream among those to be checked: in `to`, unless it is on some list already. */
+void sub_hint(struct subscription *sub, struct str name, struct link *to);
+void sub_hint_free(struct subscription *sub, struct sub_hint *hint);
+/* What was checked must be checked again. */
+void sub_doubt(struct subscription *sub);
+
+/* ---- loading (subscription_load.c) ---- */
+
+void sub_load_new(struct subscriptions *s); /* and starts */
+void sub_load_free(struct subscriptions *s);
+bool sub_load_busy(const struct subscriptions *s);
+void sub_load_again(struct subscriptions *s, uint64_t delay_ms);
+void sub_load_stop(struct subscriptions *s);
+/* Somebody waits: if the last load failed, the next is due now. */
+void sub_load_kick(struct subscriptions *s);
+
+/* ---- jobs (subscription_job.c) ---- */
+
+typedef void subjob_next(struct subjob *j);
+typedef void subjob_step(struct subjob *j, int err);
+
+struct subjob_acked {
+    struct str stream;
+    struct offset acked, tail;
+};
+
+struct subjob {
+    struct link link; /* in sub->jobs */
+    struct task task;
+    struct subscription *sub;
+    struct subscription_call *call; /* NULL: a look of our own */
+    subjob_next *begin;             /* when the head is loaded */
+    int tries;
+
+    subjob_step *then; /* when the store has answered */
+    subjob_step *link_then;
+    union {
+        struct store_docs docs;
+        struct store_stat stat;
+        struct store_list list;
+        struct store_put put;
+        struct store_write write;
+    } op;
+    struct buf key; /* of a document being read */
+
+    /* from here on: of one try */
+    struct arena arena;
+    bool exists; /* the head does */
+    struct subscription_head head;
+    uint64_t version;
+
+    /* the link last read */
+    bool linked;
+    struct subscription_link link_doc;
+    uint64_t link_version; /* 0: no document; may be there without being a link (another birth) */
+
+    /* going through hints, links, streams */
+    subjob_next *next; /* when through */
+    struct link batch; /* of hints */
+    struct sub_hint *hint;
+    enum { SUBJOB_NO_PAGES, SUBJOB_LINKS, SUBJOB_TIES, SUBJOB_STREAMS } pages;
+    struct buf after; /* the last row of the page */
+    struct arena page;
+    struct store_row *rows; /* of the page, in its arena */
+    size_t n_rows, at;
+    bool clean; /* there are no links yet but those this job writes */
+
+    /* what will be written */
+    struct doc_put *puts;
+    size_t n_puts, max_puts;
+    struct buf head_text, event; /* event.n > 0: into the wake stream, with the rest */
+    bool woke, changed;
+    subjob_next *committed;
+
+    /* acks */
+    const struct subscription_ack *acks;
+    size_t n_acks;
+    bool lenient; /* what does not fit is left out */
+    struct subjob_acked *acked;
+    size_t n_acked;
+    int refusal; /* given once all is written */
+};
+
+void subjob_add(struct subscription *sub, struct subscription_call *call, subjob_next *begin);
+void subjob_run(struct subscription *sub); /* the first of the queue, if none runs */
+void subjob_end(struct subjob *j, int result);
+void subjob_retry(struct subjob *j);
+void subjob_again(struct subjob *j); /* the same, but as intended */
+/* Ends those that do not run. */
+void subjob_cancel_all(struct subscription *sub, int result);
+
+/* Operations of the store: `then` goes on when they are done, unless the engine is stopping.
+ * Results are in j->op until the next is started. Texts must live until then. */
+void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t limit,
+                 subjob_step *then);
+void subjob_stat(struct subjob *j, struct str name, subjob_step *then);
+void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
+                 subjob_step *then);
+void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_step *then);
+void subjob_write(struct subjob *j, struct str stream, struct str event, const struct doc_put *docs,
+                  size_t n, subjob_step *then);
+
+/* Reads the document of a link into linked, link_doc and link_version. */
+void subjob_read_link(struct subjob *j, struct str name, subjob_step *then);
+
+/* Room for n puts, none yet; adds one (the key's name and the link are copied). */
+void subjob_puts(struct subjob *j, struct arena *a, size_t n);
+void subjob_put_link(struct subjob *j, struct arena *a, struct str name,
+                     const struct subscription_link *link); /* NULL: remove */
+
+/* ---- steps ---- */
+
+/* Checks all hints, then goes on: sub->pending is what has something pending. */
+void subjob_look(struct subjob *j, subjob_next *next);
+
+/* A lease that is over is none. */
+void subjob_lapse(struct subjob *j);
+void subjob_end_wake(struct subjob *j);
+void subjob_new_generation(struct subjob *j);
+void subjob_take_snapshot(struct subjob *j);
+/* If something is pending, and the wake stream (if any) can take it, the head becomes WAKING. */
+void subjob_wake_if_pending(struct subjob *j, subjob_next *next);
+/* Writes the puts and the head, and the event if there is one; all or nothing. */
+void subjob_commit(struct subjob *j, subjob_next *committed);
+/* Whether the event has a subscription that can be used; otherwise the job has ended. */
+bool subjob_require_active(struct subjob *j);
+/* The same, and that the caller may know of it. */
+bool subjob_require_shown(struct subjob *j);
+bool subjob_is_hidden(const struct subjob *j);
+
+void subjob_begin_look(struct subjob *j);
+void subjob_delete_rest(struct subjob *j, subjob_next *next);
+void subjob_fill_view(struct subjob *j);
+int64_t subjob_now(const struct subjob *j);
+
+int sub_offset_cmp(struct offset a, struct offset b);
+
+#endif

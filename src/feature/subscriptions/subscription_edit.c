@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "feature/subscriptions/subscription_core.h"
+#include "feature/subscriptions/subscription_pattern.h"
+
+static void end_well(struct subjob *j)
+{
+    subjob_end(j, 0);
+}
+
+static void fresh_page(struct subjob *j)
+{
+    arena_deinit(&j->page);
+    j->page = (struct arena){0};
+}
+
+/* ---- show ---- */
+
+static struct str dup(struct subjob *j, struct str s)
+{
+    return s.p == NULL ? s : arena_dup(&j->call->arena, s);
+}
+
+void subjob_fill_view(struct subjob *j)
+{
+    const struct subscription_head *h = &j->head;
+    struct subscription_view *v = &j->call->view;
+    *v = (struct subscription_view){
+        .config = h->config,
+        .created_ms = h->created_ms,
+        .failing = h->attempts > 0,
+        .generation = h->generation,
+        .wake_id = dup(j, h->wake_id),
+        .holder = dup(j, h->holder),
+        .attempts = h->attempts,
+    };
+    v->config.pattern = dup(j, h->config.pattern);
+    v->config.webhook_url = dup(j, h->config.webhook_url);
+    v->config.wake_stream = dup(j, h->config.wake_stream);
+    v->config.description = dup(j, h->config.description);
+    v->config.public_url = dup(j, h->config.public_url);
+}
+
+static void show_page(struct subjob *j);
+
+static void on_shown(struct subjob *j, int err)
+{
+    const struct store_docs *d = &j->op.docs;
+    struct subscription_view *v = &j->call->view;
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    v->more = d->more;
+    for (size_t i = 0; i < d->n_rows; i++) {
+        struct subscription_link link;
+        struct str name = str_skip(d->rows[i].key, j->sub->link_prefix.n);
+        if (subscription_link_parse(d->rows[i].value, &link) != 0 || link.birth != j->head.birth)
+            continue;
+        if (v->n_streams == SUBSCRIPTION_SHOWN_MAX) {
+            v->more = true;
+            break;
+        }
+        v->streams[v->n_streams++] = (struct subscription_stream){
+            .path = dup(j, name), .is_explicit = link.is_explicit, .acked = link.acked};
+    }
+    if (!d->more || v->n_streams == SUBSCRIPTION_SHOWN_MAX) {
+        subjob_end(j, 0);
+        return;
+    }
+    j->after.n = 0;
+    buf_put(&j->after, d->rows[d->n_rows - 1].key);
+    show_page(j);
+}
+
+/* The array grows by doubling in the arena; what it leaves there is less than it is. */
+static void show_page(struct subjob *j)
+{
+    struct subscription_view *v = &j->call->view;
+    if (v->n_streams + SUB_PAGE > j->n_rows) {
+        size_t room = 2 * j->n_rows + SUB_PAGE;
+        struct subscription_stream *grown = arena_alloc(&j->call->arena, room * sizeof *grown);
+        for (size_t i = 0; i < v->n_streams; i++)
+            grown[i] = v->streams[i];
+        v->streams = grown;
+        j->n_rows = room;
+    }
+    subjob_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, on_shown);
+}
+
+static void show(struct subjob *j)
+{
+    subjob_fill_view(j);
+    j->after.n = 0;
+    j->n_rows = 0;
+    show_page(j);
+}
+
+static void get_begin(struct subjob *j)
+{
+    if (subjob_require_shown(j))
+        show(j);
+}
+
+/* ---- delete ----
+ *
+ * First the head says so, which ends the subscription for everybody; then the links go, page by
+ * page; the head goes last, so that whoever finds it after a crash can finish. */
+
+static void delete_page(struct subjob *j);
+
+static void on_head_removed(struct subjob *j, int err)
+{
+    if (err == ERR_VERSION) {
+        subjob_retry(j);
+    } else if (err != 0) {
+        subjob_end(j, err);
+    } else {
+        sub_adopt(j->sub, NULL, 0);
+        j->next(j);
+    }
+}
+
+static void on_links_removed(struct subjob *j, int err)
+{
+    if (err != 0 && err != ERR_VERSION)
+        subjob_end(j, err);
+    else if (err == ERR_VERSION && ++j->tries >= SUB_TRIES)
+        subjob_end(j, ERR_BUSY);
+    else
+        delete_page(j);
+}
+
+static void on_doomed(struct subjob *j, int err)
+{
+    const struct store_docs *d = &j->op.docs;
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    fresh_page(j);
+    subjob_puts(j, &j->page, d->n_rows + 1);
+    for (size_t i = 0; i < d->n_rows; i++) {
+        j->link_version = d->rows[i].version;
+        subjob_put_link(j, &j->page, str_skip(d->rows[i].key, j->sub->link_prefix.n), NULL);
+    }
+    if (j->n_puts > 0) {
+        subjob_put(j, j->puts, j->n_puts, on_links_removed);
+        return;
+    }
+    j->puts[0] = (struct doc_put){.key = j->sub->head_key, .expect_version = j->version};
+    subjob_put(j, j->puts, 1, on_head_removed);
+}
+
+static void delete_page(struct subjob *j)
+{
+    j->n_puts = 0;
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_PAGE, on_doomed);
+}
+
+void subjob_delete_rest(struct subjob *j, subjob_next *next)
+{
+    j->next = next;
+    if (j->head.phase == SUBSCRIPTION_DELETING) {
+        delete_page(j);
+        return;
+    }
+    j->head.phase = SUBSCRIPTION_DELETING;
+    subjob_commit(j, delete_page);
+}
+
+static void delete_begin(struct subjob *j)
+{
+    if (!j->exists)
+        subjob_end(j, 0);
+    else if (subjob_is_hidden(j))
+        subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    else
+        subjob_delete_rest(j, end_well);
+}
+
+/* ---- create ---- */
+
+static void create_committed(struct subjob *j)
+{
+    j->call->created = true;
+    show(j);
+}
+
+static void finish_create(struct subjob *j)
+{
+    j->head.phase = SUBSCRIPTION_ACTIVE;
+    j->n_puts = 0;
+    subjob_commit(j, create_committed);
+}
+
+static void list_existing(struct subjob *j);
+static void next_existing(struct subjob *j);
+
+static void on_existing_put(struct subjob *j, int err)
+{
+    if (err == ERR_VERSION) {
+        subjob_retry(j);
+    } else if (err != 0) {
+        subjob_end(j, err);
+    } else {
+        j->n_puts = 0;
+        next_existing(j);
+    }
+}
+
+static void link_existing(struct subjob *j, const struct store_row *row)
+{
+    struct subscription_link link = {
+        .birth = j->head.birth, .life = row->info.life, .acked = {row->info.life, row->info.tail}};
+    subjob_put_link(j, &j->page, row->name, &link);
+}
+
+static void on_existing_link(struct subjob *j, int err)
+{
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    const struct store_row *row = &j->rows[j->at++];
+    if (!j->linked)
+        link_existing(j, row);
+    next_existing(j);
+}
+
+/* Nearly always there can be no links yet, and a hundred thousand need not be looked up. */
+static void link_unseen(struct subjob *j)
+{
+    j->link_version = 0;
+    for (; j->at < j->n_rows && j->n_puts < SUB_PUT_DOCS; j->at++)
+        if (!sub_is_tied(j->sub, j->rows[j->at].name))
+            link_existing(j, &j->rows[j->at]);
+}
+
+static void next_existing(struct subjob *j)
+{
+    if (j->clean)
+        link_unseen(j);
+    bool through = j->at == j->n_rows;
+    if (j->n_puts > 0 && (through || j->n_puts == SUB_PUT_DOCS))
+        subjob_put(j, j->puts, j->n_puts, on_existing_put);
+    else if (!through)
+        subjob_read_link(j, j->rows[j->at].name, on_existing_link);
+    else if (j->after.n > 0)
+        list_existing(j);
+    else
+        finish_create(j);
+}
+
+static void on_existing(struct subjob *j, int err)
+{
+    const struct store_list *l = &j->op.list;
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    fresh_page(j);
+    j->rows = arena_alloc(&j->page, (l->n_rows + 1) * sizeof *j->rows);
+    j->n_rows = j->at = 0;
+    subjob_puts(j, &j->page, SUB_PUT_DOCS);
+    for (size_t i = 0; i < l->n_rows; i++) {
+        if (!sub_matches(j->sub, l->rows[i].name))
+            continue;
+        struct store_row *row = &j->rows[j->n_rows++];
+        *row = l->rows[i];
+        row->name = arena_dup(&j->page, row->name);
+    }
+    j->after.n = 0;
+    if (l->more)
+        buf_put(&j->after, l->rows[l->n_rows - 1].name);
+    next_existing(j);
+}
+
+static void list_existing(struct subjob *j)
+{
+    subjob_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), SUB_PAGE,
+                on_existing);
+}
+
+/* ---- links by name, of create and of link ---- */
+
+static void next_named(struct subjob *j);
+
+static void on_named_stream(struct subjob *j, int err)
+{
+    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
+        subjob_end(j, err);
+        return;
+    }
+    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    struct subscription_link link = {.is_explicit = true,
+                                     .birth = j->head.birth,
+                                     .life = info.life,
+                                     .acked = {info.life, info.tail}};
+    subjob_put_link(j, &j->arena, j->rows[j->at++].name, &link);
+    next_named(j);
+}
+
+static void on_named_link(struct subjob *j, int err)
+{
+    struct subscription_link link = j->link_doc;
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    if (!j->linked) {
+        subjob_stat(j, j->rows[j->at].name, on_named_stream);
+        return;
+    }
+    link.is_explicit = true; /* and keeps its position */
+    if (!j->link_doc.is_explicit)
+        subjob_put_link(j, &j->arena, j->rows[j->at].name, &link);
+    j->at++;
+    next_named(j);
+}
+
+static void next_named(struct subjob *j)
+{
+    if (j->at == j->n_rows)
+        j->next(j);
+    else
+        subjob_read_link(j, j->rows[j->at].name, on_named_link);
+}
+
+/* Gathers the puts for all names; a repeated one counts once. Notices of them are kept from before
+ * their tails are read, so that nothing is missed. */
+static void link_named(struct subjob *j, const struct str *names, size_t n, subjob_next *next)
+{
+    struct map seen;
+    map_init(&seen);
+    j->next = next;
+    j->rows = arena_alloc(&j->arena, (n + 1) * sizeof *j->rows);
+    j->n_rows = j->at = 0;
+    for (size_t i = 0; i < n; i++)
+        if (map_put(&seen, names[i], j) == NULL)
+            j->rows[j->n_rows++].name = names[i];
+    map_deinit(&seen);
+    for (size_t i = 0; i < j->n_rows; i++)
+        sub_tie(j->sub, j->rows[i].name, false);
+    subjob_puts(j, &j->arena, n + 1);
+    next_named(j);
+}
+
+static void create_patterns(struct subjob *j)
+{
+    j->n_puts = 0;
+    j->after.n = 0;
+    if (j->sub->pattern.n > 0)
+        list_existing(j);
+    else
+        finish_create(j);
+}
+
+static void on_named_put(struct subjob *j, int err)
+{
+    if (err == ERR_VERSION)
+        subjob_retry(j);
+    else if (err != 0)
+        subjob_end(j, err);
+    else
+        create_patterns(j);
+}
+
+static void create_named(struct subjob *j)
+{
+    if (j->n_puts > 0)
+        subjob_put(j, j->puts, j->n_puts, on_named_put);
+    else
+        create_patterns(j);
+}
+
+static void on_any_link(struct subjob *j, int err)
+{
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    j->clean = j->op.docs.n_rows == 0;
+    link_named(j, j->call->config->streams, j->call->config->n_streams, create_named);
+}
+
+/* From now on notices are kept, so that what happens to streams meanwhile is not missed. */
+static void create_links(struct subjob *j)
+{
+    sub_activate(j->sub, &j->head);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, on_any_link);
+}
+
+static void on_head_put(struct subjob *j, int err)
+{
+    if (err == ERR_VERSION) {
+        subjob_retry(j);
+    } else if (err != 0) {
+        subjob_end(j, err);
+    } else {
+        j->version = DOC_NEXT(0);
+        j->sub->version = j->version;
+        create_links(j);
+    }
+}
+
+static void create_head(struct subjob *j)
+{
+    j->head = (struct subscription_head){
+        .phase = SUBSCRIPTION_LINKING,
+        .birth = rand_u64(),
+        .config = *j->call->config,
+        .created_ms = subjob_now(j),
+    };
+    subscription_config_hash(&j->head.config, j->head.hash);
+    subscription_head_put(&j->head_text, &j->head);
+    subjob_puts(j, &j->arena, 1);
+    j->puts[0] = (struct doc_put){.key = j->sub->head_key, .value = buf_str(&j->head_text)};
+    subjob_put(j, j->puts, 1, on_head_put);
+}
+
+static void create_begin(struct subjob *j)
+{
+    char hash[SUBSCRIPTION_HASH_TEXT];
+    subscription_config_hash(j->call->config, hash);
+    bool same = j->exists && memcmp(hash, j->head.hash, sizeof hash) == 0;
+    if (!j->exists && j->sub->all->n_active >= SUBSCRIPTION_MAX) {
+        subjob_end(j, ERR_LIMIT);
+    } else if (!j->exists) {
+        create_head(j);
+    } else if (j->head.phase == SUBSCRIPTION_ACTIVE) {
+        if (same)
+            show(j);
+        else
+            subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_ALREADY_EXISTS);
+    } else if (j->head.phase == SUBSCRIPTION_LINKING && same) {
+        j->sub->behind = true; /* whoever began it may have seen what we have not */
+        create_links(j);
+    } else { /* what was never finished, or is being deleted, gives way */
+        subjob_delete_rest(j, subjob_again);
+    }
+}
+
+/* ---- link, unlink ---- */
+
+static void link_commit(struct subjob *j)
+{
+    j->head.edits++;
+    subjob_commit(j, end_well);
+}
+
+static bool names_session(const struct subscription_call *c)
+{
+    for (size_t i = 0; i < c->n_streams; i++)
+        if (store_is_session(c->streams[i]))
+            return true;
+    return false;
+}
+
+static void link_begin(struct subjob *j)
+{
+    if (!subjob_require_shown(j))
+        return;
+    if (!j->head.config.sessions && names_session(j->call))
+        subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+    else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
+        subjob_end(j, ERR_LIMIT);
+    else
+        link_named(j, j->call->streams, j->call->n_streams, link_commit);
+}
+
+static void on_unlink(struct subjob *j, int err)
+{
+    struct str name = j->call->streams[0];
+    struct subscription_link link = j->link_doc;
+    if (err != 0 || !j->linked || !link.is_explicit) {
+        subjob_end(j, err);
+        return;
+    }
+    link.is_explicit = false;
+    subjob_puts(j, &j->arena, 1);
+    subjob_put_link(j, &j->arena, name, sub_matches(j->sub, name) ? &link : NULL);
+    sub_untie(j->sub, name);
+    sub_hint(j->sub, name, &j->sub->hints); /* if it was pending it may be no more */
+    link_commit(j);
+}
+
+static void unlink_begin(struct subjob *j)
+{
+    if (subjob_require_shown(j))
+        subjob_read_link(j, j->call->streams[0], on_unlink);
+}
+
+/* ---- the calls ---- */
+
+void subscription_create(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, create_begin);
+}
+
+void subscription_get(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, get_begin);
+}
+
+void subscription_delete(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, delete_begin);
+}
+
+void subscription_link(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, link_begin);
+}
+
+void subscription_unlink(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, unlink_begin);
+}
+
+void subscription_keys(struct subscriptions *s, struct subscription_call *c)
+{
+    /* No subscription has the empty id: the job finds none and, with the keys loaded, ends. */
+    subjob_add(sub_of(s, STR("")), c, end_well);
+}

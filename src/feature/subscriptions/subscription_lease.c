@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "feature/subscriptions/subscription_core.h"
+#include "feature/subscriptions/subscription_pattern.h"
+#include "feature/subscriptions/subscription_token.h"
+
+static void end_well(struct subjob *j)
+{
+    subjob_end(j, 0);
+}
+
+static void end_refused(struct subjob *j)
+{
+    subjob_end(j, j->refusal);
+}
+
+/* ---- what a wake is told ---- */
+
+static const struct subscription_stream *in_wake(const struct subjob *j, struct str name)
+{
+    for (size_t i = 0; i < j->head.n_streams; i++)
+        if (str_eq(j->head.streams[i].path, name))
+            return &j->head.streams[i];
+    return NULL;
+}
+
+/* A linked stream that the wake is not about: nothing is pending there, as far as we know. */
+static struct subscription_stream quiet_stream(const struct subjob *j, struct str name,
+                                               const struct subscription_link *link)
+{
+    const struct sub_hint *hint = map_get(&j->sub->hint_map, name);
+    if (hint != NULL && hint->stream.has_pending)
+        return hint->stream;
+    return (struct subscription_stream){
+        .path = name, .is_explicit = link->is_explicit, .acked = link->acked, .tail = link->acked};
+}
+
+static void add_stream(struct subjob *j, struct subscription_stream stream)
+{
+    struct subscription_view *v = &j->call->view;
+    stream.path = arena_dup(&j->call->arena, stream.path);
+    v->streams[v->n_streams++] = stream;
+}
+
+static void on_all_links(struct subjob *j, int err)
+{
+    const struct store_docs *d = &j->op.docs;
+    struct subscription_view *v = &j->call->view;
+    size_t n = err == 0 && !d->more ? d->n_rows : 0;
+    v->more = n == 0;
+    v->streams = arena_alloc(&j->call->arena, (j->head.n_streams + n + 1) * sizeof *v->streams);
+    for (size_t i = 0; i < j->head.n_streams; i++)
+        add_stream(j, j->head.streams[i]);
+    for (size_t i = 0; i < n; i++) {
+        struct subscription_link link;
+        struct str name = str_skip(d->rows[i].key, j->sub->link_prefix.n);
+        if (subscription_link_parse(d->rows[i].value, &link) == 0 && link.birth == j->head.birth &&
+            in_wake(j, name) == NULL)
+            add_stream(j, quiet_stream(j, name, &link));
+    }
+    subjob_end(j, err);
+}
+
+/* The wake as its taker sees it: what is pending first, and all the others if they are few. */
+static void tell_wake(struct subjob *j)
+{
+    subjob_fill_view(j);
+    j->call->view.token = subscription_token_make(j->sub->all->tokens, &j->call->arena, j->sub->id,
+                                                  j->head.generation, j->head.wake_id);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, on_all_links);
+}
+
+/* ---- claim ---- */
+
+static void claim_looked(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    if (list_empty(&j->sub->pending)) {
+        /* The wake is for nothing: what it was about is gone, or acknowledged. */
+        j->refusal = SUBSCRIPTION_NO_PENDING_WORK;
+        if (h->state != SUBSCRIPTION_IDLE)
+            subjob_end_wake(j);
+        if (j->changed)
+            subjob_commit(j, end_refused);
+        else
+            end_refused(j);
+        return;
+    }
+    if (h->state == SUBSCRIPTION_IDLE)
+        subjob_new_generation(j);
+    subjob_take_snapshot(j);
+    h->state = SUBSCRIPTION_HELD;
+    h->holder = arena_dup(&j->arena, j->call->worker);
+    h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
+    subjob_commit(j, tell_wake);
+}
+
+static void claim_begin(struct subjob *j)
+{
+    if (!subjob_require_shown(j))
+        return;
+    if (j->head.config.type != SUBSCRIPTION_PULL) {
+        subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+        return;
+    }
+    subjob_lapse(j);
+    if (j->head.state == SUBSCRIPTION_HELD) {
+        subjob_fill_view(j);
+        subjob_end(j, SUBSCRIPTION_ALREADY_CLAIMED);
+        return;
+    }
+    subjob_look(j, claim_looked);
+}
+
+/* ---- acks ---- */
+
+/* Ends the job unless the call is about the current wake and has its token. */
+static bool require_wake(struct subjob *j)
+{
+    const struct subscription_head *h = &j->head;
+    const struct subscription_call *c = j->call;
+    uint64_t generation;
+    struct str wake_id;
+    if (!subjob_require_active(j))
+        return false;
+    if (subscription_token_check(j->sub->all->tokens, j->sub->id, c->token, &generation,
+                                 &wake_id)) {
+        subjob_end(j, SUBSCRIPTION_TOKEN_INVALID);
+        return false;
+    }
+    if (h->state == SUBSCRIPTION_IDLE || generation != h->generation ||
+        c->generation != h->generation || !str_eq(wake_id, h->wake_id) ||
+        !str_eq(c->wake_id, h->wake_id)) {
+        subjob_end(j, SUBSCRIPTION_FENCED);
+        return false;
+    }
+    return true;
+}
+
+static void next_ack(struct subjob *j);
+
+/* Where this ack would lead; false: it does not fit. */
+static bool ack_fits(struct subjob *j, const struct subscription_ack *ack,
+                     const struct stream_info *info, struct subscription_link *link)
+{
+    struct offset to, tail = {info->life, info->tail};
+    *link = j->link_doc;
+    if (offset_parse(ack->offset, &to) != 0)
+        return false;
+    if (sub_offset_cmp(to, link->acked) == 0) /* as we told it ourselves */
+        return true;
+    if (link->life != info->life) /* born again since it was linked */
+        link->acked = (struct offset){0};
+    link->life = info->life;
+    if ((!offset_is_zero(to) && to.life != info->life) || sub_offset_cmp(to, link->acked) < 0 ||
+        sub_offset_cmp(to, tail) > 0)
+        return false;
+    link->acked = to;
+    return true;
+}
+
+/* The last ack of a stream counts. */
+static bool acked_later(const struct subjob *j)
+{
+    struct str name = subscription_path(j->acks[j->at].stream);
+    for (size_t i = j->at + 1; i < j->n_acks; i++)
+        if (str_eq(subscription_path(j->acks[i].stream), name))
+            return true;
+    return false;
+}
+
+static void skip_or_refuse(struct subjob *j)
+{
+    if (!j->lenient) {
+        subjob_end(j, SUBSCRIPTION_INVALID_OFFSET);
+        return;
+    }
+    j->at++;
+    next_ack(j);
+}
+
+static void on_ack_stream(struct subjob *j, int err)
+{
+    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
+        subjob_end(j, err);
+        return;
+    }
+    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    struct subscription_link link;
+    if (!ack_fits(j, &j->acks[j->at], &info, &link)) {
+        skip_or_refuse(j);
+        return;
+    }
+    if (!acked_later(j)) {
+        struct str name = subscription_path(j->acks[j->at].stream);
+        subjob_put_link(j, &j->arena, name, &link);
+        j->acked[j->n_acked++] = (struct subjob_acked){name, link.acked, {info.life, info.tail}};
+    }
+    j->at++;
+    next_ack(j);
+}
+
+static void on_ack_link(struct subjob *j, int err)
+{
+    if (err != 0)
+        subjob_end(j, err);
+    else if (!j->linked)
+        skip_or_refuse(j);
+    else
+        subjob_stat(j, subscription_path(j->acks[j->at].stream), on_ack_stream);
+}
+
+/* In memory, ahead of the write: whether anything is pending then depends on it. */
+static void apply_acked(struct subjob *j, const struct subjob_acked *a)
+{
+    struct sub_hint *hint = map_get(&j->sub->hint_map, a->stream);
+    if (hint == NULL || !hint->stream.has_pending)
+        return;
+    hint->stream.acked = a->acked;
+    hint->stream.tail = a->tail;
+    if (sub_offset_cmp(a->acked, a->tail) < 0)
+        return;
+    hint->stream.has_pending = false;
+    list_remove(&hint->link);
+    list_push(&j->batch, &hint->link); /* gone with the commit, or back if that fails */
+}
+
+static void acks_woken(struct subjob *j)
+{
+    j->call->next_wake = j->woke;
+    subjob_commit(j, end_well);
+}
+
+static void acks_checked(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    for (size_t i = 0; i < j->n_acked; i++)
+        apply_acked(j, &j->acked[i]);
+    if (j->call->finished) {
+        subjob_end_wake(j);
+        subjob_wake_if_pending(j, acks_woken);
+        return;
+    }
+    h->state = SUBSCRIPTION_HELD;
+    h->attempts = 0;
+    h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
+    subjob_commit(j, end_well);
+}
+
+static void next_ack(struct subjob *j)
+{
+    if (j->at == j->n_acks)
+        acks_checked(j);
+    else
+        subjob_read_link(j, subscription_path(j->acks[j->at].stream), on_ack_link);
+}
+
+static void acks_looked(struct subjob *j)
+{
+    subjob_puts(j, &j->arena, j->n_acks + 1);
+    j->acked = arena_alloc(&j->arena, (j->n_acks + 1) * sizeof *j->acked);
+    j->at = j->n_acked = 0;
+    next_ack(j);
+}
+
+/* What is pending besides is found out first: later on the store does not know of the acks yet. */
+static void take_acks(struct subjob *j)
+{
+    if (j->call->finished)
+        subjob_look(j, acks_looked);
+    else
+        acks_looked(j);
+}
+
+static void callback_begin(struct subjob *j)
+{
+    if (!require_wake(j))
+        return;
+    j->acks = j->call->acks;
+    j->n_acks = j->call->n_acks;
+    take_acks(j);
+}
+
+static bool require_pull(struct subjob *j)
+{
+    if (!subjob_require_active(j))
+        return false;
+    if (j->head.config.type == SUBSCRIPTION_PULL)
+        return true;
+    subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+    return false;
+}
+
+static void ack_begin(struct subjob *j)
+{
+    if (require_pull(j))
+        callback_begin(j);
+}
+
+static void release_begin(struct subjob *j)
+{
+    if (!require_pull(j) || !require_wake(j))
+        return;
+    j->call->finished = true;
+    take_acks(j); /* none */
+}
+
+/* ---- delivery ---- */
+
+static void attempt_begin(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    if (!subjob_require_active(j))
+        return;
+    bool due = h->until_ms <= subjob_now(j);
+    /* Its time was set when the wake began, for who began it; nobody else tries before it is over.
+     */
+    bool fresh = h->attempts == 0 && (j->sub->ours || j->sub->lost);
+    if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING ||
+        (!due && !fresh)) {
+        subjob_end(j, SUBSCRIPTION_NO_PENDING_WORK);
+        return;
+    }
+    j->sub->lost = j->sub->ours = false;
+    if (!due) {
+        tell_wake(j);
+        return;
+    }
+    h->until_ms =
+        subjob_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+    subjob_commit(j, tell_wake);
+}
+
+/* As acks of all that the wake was sent with. */
+static void ack_snapshot(struct subjob *j)
+{
+    const struct subscription_head *h = &j->head;
+    struct subscription_ack *acks = arena_alloc(&j->arena, (h->n_streams + 1) * sizeof *acks);
+    for (size_t i = 0; i < h->n_streams; i++) {
+        char *offset = arena_alloc(&j->arena, OFFSET_TEXT);
+        offset_format(h->streams[i].tail, offset);
+        acks[i] = (struct subscription_ack){h->streams[i].path, str_of(offset, OFFSET_TEXT)};
+    }
+    j->acks = acks;
+    j->n_acks = h->n_streams;
+    j->lenient = true;
+    take_acks(j);
+}
+
+static void report_begin(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    const struct subscription_call *c = j->call;
+    if (!j->exists || h->phase != SUBSCRIPTION_ACTIVE || h->state == SUBSCRIPTION_IDLE ||
+        c->generation != h->generation || !str_eq(c->wake_id, h->wake_id)) {
+        subjob_end(j, 0);
+        return;
+    }
+    if (c->delivered && c->finished) {
+        ack_snapshot(j);
+        return;
+    }
+    if (h->state == SUBSCRIPTION_HELD) { /* the receiver has called back before it answered */
+        subjob_end(j, 0);
+        return;
+    }
+    if (c->delivered) {
+        h->state = SUBSCRIPTION_HELD;
+        h->attempts = 0;
+        h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
+    } else {
+        h->attempts++;
+        h->until_ms = subjob_now(j) + (int64_t)c->retry_ms;
+    }
+    subjob_commit(j, end_well);
+}
+
+/* ---- the calls ---- */
+
+void subscription_claim(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, claim_begin);
+}
+
+void subscription_callback(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, callback_begin);
+}
+
+void subscription_ack(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, ack_begin);
+}
+
+void subscription_release(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, release_begin);
+}
+
+void subscription_attempt(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, attempt_begin);
+}
+
+void subscription_report(struct subscriptions *s, struct subscription_call *c)
+{
+    subjob_add(sub_of(s, c->id), c, report_begin);
+}

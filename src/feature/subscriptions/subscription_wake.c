@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/err.h"
+#include "base/json.h"
+#include "base/rand.h"
+#include "feature/subscriptions/subscription_core.h"
+#include "store/content.h"
+
+#include <inttypes.h>
+
+int64_t subjob_now(const struct subjob *j)
+{
+    return j->sub->all->sched->wall_ms;
+}
+
+bool subjob_require_active(struct subjob *j)
+{
+    if (j->exists && j->head.phase == SUBSCRIPTION_ACTIVE)
+        return true;
+    subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    return false;
+}
+
+bool subjob_is_hidden(const struct subjob *j)
+{
+    return j->head.config.sessions && !j->call->sees_sessions;
+}
+
+bool subjob_require_shown(struct subjob *j)
+{
+    if (!subjob_require_active(j))
+        return false;
+    if (!subjob_is_hidden(j))
+        return true;
+    subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    return false;
+}
+
+/* ---- the head, from state to state ---- */
+
+void subjob_end_wake(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    h->state = SUBSCRIPTION_IDLE;
+    h->wake_id = h->holder = STR_NONE;
+    h->until_ms = 0;
+    h->attempts = 0;
+    h->n_streams = 0;
+    j->changed = true;
+}
+
+void subjob_lapse(struct subjob *j)
+{
+    const struct subscription_head *h = &j->head;
+    /* A lease that ends later than one that begins now means that the clock was set back. */
+    int64_t latest = subjob_now(j) + (int64_t)h->config.lease_ttl_ms + SUB_SLACK_MS;
+    if (h->state == SUBSCRIPTION_HELD && (h->until_ms <= subjob_now(j) || h->until_ms > latest))
+        subjob_end_wake(j);
+}
+
+void subjob_new_generation(struct subjob *j)
+{
+    uint64_t random[2];
+    rand_bytes(random, sizeof random);
+    j->head.generation++;
+    j->head.wake_id =
+        arena_printf(&j->arena, "w_%016" PRIx64 "%08" PRIx32, random[0], (uint32_t)random[1]);
+}
+
+/* As many as fit: what is left over begins the next wake. */
+void subjob_take_snapshot(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    size_t n = 0, bytes = 0;
+    list_each (l, &j->sub->pending) {
+        bytes += subscription_stream_cost(&list_item(l, struct sub_hint, link)->stream);
+        if (bytes > SUBSCRIPTION_WAKE_BYTES)
+            break;
+        n++;
+    }
+    h->streams = arena_alloc(&j->arena, (n + 1) * sizeof *h->streams);
+    h->n_streams = 0;
+    list_each (l, &j->sub->pending) {
+        if (h->n_streams == n)
+            break;
+        struct subscription_stream *s = &h->streams[h->n_streams++];
+        *s = list_item(l, struct sub_hint, link)->stream;
+        s->path = arena_dup(&j->arena, s->path);
+    }
+}
+
+/* ---- wakes ---- */
+
+static void begin_wake(struct subjob *j)
+{
+    struct subscription_head *h = &j->head;
+    subjob_take_snapshot(j);
+    subjob_new_generation(j);
+    h->state = SUBSCRIPTION_WAKING;
+    h->holder = STR_NONE;
+    h->attempts = 0;
+    h->until_ms = 0;
+    if (h->config.type == SUBSCRIPTION_WEBHOOK)
+        h->until_ms = subjob_now(j) + SUB_SLACK_MS +
+                      (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+    j->woke = true;
+}
+
+static void put_event(struct subjob *j, enum content_kind kind)
+{
+    struct buf *e = &j->event;
+    e->n = 0;
+    buf_put(e, STR("{\"type\":\"wake\",\"subscription_id\":"));
+    json_put_string(e, j->sub->id);
+    buf_put(e, STR(",\"stream\":"));
+    json_put_string(e, j->head.streams[0].path);
+    buf_printf(e, ",\"generation\":%" PRIu64 ",\"ts\":%" PRId64 "}", j->head.generation,
+               subjob_now(j));
+    buf_putc(e, kind == CONTENT_JSON ? ',' : '\n');
+}
+
+static void on_wake_stream(struct subjob *j, int err)
+{
+    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
+        subjob_end(j, err);
+        return;
+    }
+    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    if (err == 0 && info.end == END_NONE) {
+        begin_wake(j);
+        put_event(j, content_kind(info.content_type));
+    } else {
+        j->sub->blocked = true; /* a claim still finds what is pending */
+    }
+    j->next(j);
+}
+
+void subjob_wake_if_pending(struct subjob *j, subjob_next *next)
+{
+    if (list_empty(&j->sub->pending)) {
+        next(j);
+    } else if (j->head.config.type == SUBSCRIPTION_PULL) {
+        j->next = next;
+        subjob_stat(j, j->head.config.wake_stream, on_wake_stream);
+    } else {
+        begin_wake(j);
+        next(j);
+    }
+}
+
+/* ---- writing it down ---- */
+
+/* What the acks have settled is pending no more. */
+static void drop_batch(struct subjob *j)
+{
+    list_each_safe (l, &j->batch) {
+        struct sub_hint *hint = list_item(l, struct sub_hint, link);
+        if (!hint->changed)
+            sub_hint_free(j->sub, hint);
+    }
+    list_splice(&j->sub->hints, &j->batch);
+}
+
+static void on_commit(struct subjob *j, int err)
+{
+    struct subscription *sub = j->sub;
+    /* The wake stream may have been closed or deleted since it was looked up. */
+    bool stream_moved = j->event.n > 0 && (err == ERR_NOT_FOUND || err == ERR_DELETED ||
+                                           err == ERR_CLOSED || err == ERR_TYPE_MISMATCH);
+    if (err == ERR_VERSION || stream_moved) {
+        subjob_retry(j);
+        return;
+    }
+    if (err != 0) {
+        subjob_end(j, err);
+        return;
+    }
+    drop_batch(j);
+    j->version = DOC_NEXT(j->version);
+    sub->version = j->version; /* our own change gives no cause for doubt */
+    sub_adopt(sub, &j->head, j->version);
+    if (j->woke && j->head.config.type == SUBSCRIPTION_WEBHOOK) {
+        sub->ours = true;
+        sub_deliver(sub);
+    }
+    j->committed(j);
+}
+
+void subjob_commit(struct subjob *j, subjob_next *committed)
+{
+    j->committed = committed;
+    j->head_text.n = 0;
+    subscription_head_put(&j->head_text, &j->head);
+    struct doc_put *docs = arena_alloc(&j->arena, (j->n_puts + 1) * sizeof *docs);
+    for (size_t i = 0; i < j->n_puts; i++)
+        docs[i] = j->puts[i];
+    docs[j->n_puts] = (struct doc_put){
+        .key = j->sub->head_key, .value = buf_str(&j->head_text), .expect_version = j->version};
+    if (j->event.n > 0)
+        subjob_write(j, j->head.config.wake_stream, buf_str(&j->event), docs, j->n_puts + 1,
+                     on_commit);
+    else
+        subjob_put(j, docs, j->n_puts + 1, on_commit);
+}
+
+/* ---- on our own account ---- */
+
+static void end_well(struct subjob *j)
+{
+    subjob_end(j, 0);
+}
+
+static void woken(struct subjob *j)
+{
+    if (j->woke || j->changed)
+        subjob_commit(j, end_well);
+    else
+        subjob_end(j, 0);
+}
+
+static void looked(struct subjob *j)
+{
+    if (j->head.state == SUBSCRIPTION_IDLE)
+        subjob_wake_if_pending(j, woken);
+    else
+        subjob_end(j, 0);
+}
+
+void subjob_begin_look(struct subjob *j)
+{
+    if (!j->exists || j->head.phase == SUBSCRIPTION_LINKING) {
+        subjob_end(j, 0);
+    } else if (j->head.phase == SUBSCRIPTION_DELETING) {
+        subjob_delete_rest(j, end_well); /* somebody began and could not finish */
+    } else {
+        subjob_lapse(j);
+        subjob_look(j, looked);
+    }
+}

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/subscriptions/subscriptions_http.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "feature/subscriptions/subscription.h"
+#include "feature/subscriptions/subscription_pattern.h"
+#include "http/exchange.h"
+#include "http/url.h"
+#include "store/store.h"
+#include "feature/subscriptions/subscription_json.h"
+#include "token/signer.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+/* One request while the engine is at it. */
+struct request_call {
+    struct subscription_call call;
+    struct exchange *x; /* held */
+    const struct route *route;
+    json_t *body;
+    struct subscription_config config;
+    struct str *names;             /* owned */
+    struct subscription_ack *acks; /* owned */
+    struct str stream;
+};
+
+/* ---- answers ---- */
+
+struct refusal {
+    int status;
+    struct str code, message;
+};
+
+static struct refusal refusal_of(int result)
+{
+    switch (result) {
+#define X(name, code, http, text)                                                                  \
+    case SUBSCRIPTION_##name: return (struct refusal){http, STR(#name), STR(text)};
+        SUBSCRIPTION_REFUSALS(X)
+#undef X
+    }
+    return (struct refusal){500, STR("INTERNAL"), STR("unknown refusal")};
+}
+
+static void refuse(struct exchange *x, int result, struct str message)
+{
+    struct refusal r = refusal_of(result);
+    if (r.status == 401)
+        exchange_header(x, STR("WWW-Authenticate"), STR("Bearer"));
+    exchange_problem(x, r.status, r.code, message.p != NULL ? message : r.message);
+}
+
+static void answer_json(struct exchange *x, int status, const struct buf *body)
+{
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, buf_str(body));
+}
+
+static void answer_empty(struct request_call *r, struct buf *body)
+{
+    exchange_status(r->x, 204);
+    exchange_send(r->x, STR_NONE);
+}
+
+static void answer_view(struct request_call *r, struct buf *body)
+{
+    const struct subscription_call *c = &r->call;
+    const struct subscriptions_surface *surface = r->x->state;
+    subscription_json_put(body, c->id, &c->view, subscriptions_signer(surface->subscriptions));
+    answer_json(r->x, c->created ? 201 : 200, body);
+}
+
+static void answer_claim(struct request_call *r, struct buf *body)
+{
+    subscription_json_claim(body, &r->call.view);
+    answer_json(r->x, 200, body);
+}
+
+static void answer_ack(struct request_call *r, struct buf *body)
+{
+    buf_printf(body, "{\"ok\":true,\"next_wake\":%s}\n", r->call.next_wake ? "true" : "false");
+    answer_json(r->x, 200, body);
+}
+
+static void answer_keys(struct request_call *r, struct buf *body)
+{
+    const struct subscriptions_surface *surface = r->x->state;
+    buf_put(body, STR("{\"keys\":["));
+    buf_put(body, signer_jwk(subscriptions_signer(surface->subscriptions)));
+    buf_put(body, STR("]}\n"));
+    exchange_header(r->x, STR("Content-Type"), STR("application/jwk-set+json"));
+    exchange_header(r->x, STR("Cache-Control"), STR("public, max-age=300"));
+    exchange_send(r->x, buf_str(body));
+}
+
+static void answer_claimed(struct request_call *r, struct buf *body)
+{
+    const struct subscription_view *v = &r->call.view;
+    struct refusal of = refusal_of(SUBSCRIPTION_ALREADY_CLAIMED);
+    buf_printf(body, "{\"error\":{\"code\":\"%.*s\",\"message\":\"%.*s\",\"current_holder\":",
+               (int)of.code.n, of.code.p, (int)of.message.n, of.message.p);
+    json_put_string(body, v->holder);
+    buf_printf(body, ",\"generation\":%" PRIu64 "}}\n", v->generation);
+    answer_json(r->x, of.status, body);
+}
+
+/* ---- routes ---- */
+
+struct route {
+    enum method method;
+    struct str action; /* behind the id; `streams/` has the stream's path behind it */
+    void (*start)(struct subscriptions *s, struct subscription_call *c);
+    bool (*parse)(struct request_call *r); /* the body; false: it has been refused */
+    bool bearer;
+    void (*answer)(struct request_call *r, struct buf *body);
+};
+
+static void free_request(struct request_call *r)
+{
+    subscription_call_deinit(&r->call);
+    json_decref(r->body);
+    free(r->names);
+    free(r->acks);
+    free(r);
+}
+
+static void on_done(struct subscription_call *c, int result)
+{
+    struct request_call *r = container_of(c, struct request_call, call);
+    struct exchange *x = r->x;
+    struct buf body = {0};
+    if (result == ERR_CANCELLED) /* it is the server that is going away, not the peer */
+        exchange_error(x, ERR_BUSY);
+    else if (result < 0)
+        exchange_error(x, result);
+    else if (result == SUBSCRIPTION_ALREADY_CLAIMED)
+        answer_claimed(r, &body);
+    else if (result > 0)
+        refuse(x, result, STR_NONE);
+    else
+        r->route->answer(r, &body);
+    buf_deinit(&body);
+    free_request(r);
+    exchange_release(x);
+}
+
+static struct request_call *request_new(struct exchange *x, const struct route *route,
+                                        struct str id, struct str stream)
+{
+    struct request_call *r = mem_zalloc(sizeof *r);
+    r->x = x;
+    r->route = route;
+    r->stream = stream;
+    r->call.id = id;
+    r->call.sees_sessions = principal_can(x->principal, STR("worker"));
+    r->call.done = on_done;
+    return r;
+}
+
+static void start(struct request_call *r)
+{
+    const struct subscriptions_surface *surface = r->x->state;
+    exchange_hold(r->x);
+    r->route->start(surface->subscriptions, &r->call);
+}
+
+/* ---- bodies ---- */
+
+static bool invalid(struct request_call *r, struct str message)
+{
+    refuse(r->x, SUBSCRIPTION_INVALID_REQUEST, message);
+    return false;
+}
+
+static struct str text_of(const json_t *value)
+{
+    if (!json_is_string(value))
+        return STR_NONE;
+    return str_of(json_string_value(value), json_string_length(value));
+}
+
+/* A member; NULL: not there, or null. */
+static const json_t *member(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static bool parse_names(struct request_call *r, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > SUBSCRIPTION_LIST_MAX)
+        return invalid(r, STR("streams must be an array of at most 1000 names"));
+    r->names = mem_alloc(n * sizeof *r->names + 1);
+    for (size_t i = 0; i < n; i++) {
+        r->names[i] = subscription_path(text_of(json_array_get(list, i)));
+        if (!subscription_path_valid(r->names[i]))
+            return invalid(r, STR("streams must contain names of streams: 1 to 480 bytes, no "
+                                  "control characters, not under __ds/"));
+    }
+    r->config.streams = r->call.streams = r->names;
+    r->config.n_streams = r->call.n_streams = n;
+    return true;
+}
+
+static bool parse_sources(struct request_call *r)
+{
+    const json_t *pattern = member(r->body, "pattern"), *streams = member(r->body, "streams");
+    if (pattern != NULL) {
+        r->config.pattern = subscription_path(text_of(pattern));
+        if (!subscription_pattern_valid(r->config.pattern))
+            return invalid(r, STR("pattern must be a path of at most 480 bytes whose segments are "
+                                  "literal, * or **"));
+    }
+    if (streams != NULL && !parse_names(r, streams))
+        return false;
+    if (r->config.pattern.n == 0 && r->config.n_streams == 0)
+        return invalid(r, STR("at least one of pattern and streams is required"));
+    return true;
+}
+
+static bool parse_lease(struct request_call *r)
+{
+    const json_t *lease = member(r->body, "lease_ttl_ms");
+    json_int_t ms = lease == NULL ? SUBSCRIPTION_LEASE_MS : json_integer_value(lease);
+    if (ms < SUBSCRIPTION_LEASE_MIN_MS || ms > SUBSCRIPTION_LEASE_MAX_MS)
+        return invalid(r, STR("lease_ttl_ms must be an integer from 1000 to 600000"));
+    r->config.lease_ttl_ms = (uint64_t)ms;
+    return true;
+}
+
+static bool parse_webhook(struct request_call *r)
+{
+    const struct subscriptions_surface *surface = r->x->state;
+    struct str why, url = text_of(json_object_get(member(r->body, "webhook"), "url"));
+    if (url.n == 0 || url.n > SUBSCRIPTION_URL_MAX)
+        return invalid(r, STR("webhook subscriptions require webhook.url, at most 2048 bytes"));
+    if (webhook_url_check(url, surface->policy, &why) != 0) {
+        refuse(r->x, SUBSCRIPTION_WEBHOOK_URL_REJECTED, why);
+        return false;
+    }
+    r->config.webhook_url = url;
+    return true;
+}
+
+static bool parse_wake_stream(struct request_call *r)
+{
+    const struct subscriptions_surface *surface = r->x->state;
+    struct str name = subscription_path(text_of(member(r->body, "wake_stream")));
+    r->config.wake_stream = name;
+    if (!subscription_path_valid(name) || store_reserved(name) ||
+        durable_owned(&surface->owners, name))
+        return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream "
+                              "that is not the server's own"));
+    return true;
+}
+
+static bool parse_type(struct request_call *r)
+{
+    struct str type = text_of(member(r->body, "type"));
+    if (str_eq(type, STR("webhook"))) {
+        r->config.type = SUBSCRIPTION_WEBHOOK;
+        return parse_webhook(r);
+    }
+    if (str_eq(type, STR("pull-wake"))) {
+        r->config.type = SUBSCRIPTION_PULL;
+        return parse_wake_stream(r);
+    }
+    return invalid(r, STR("type must be \"webhook\" or \"pull-wake\""));
+}
+
+static bool parse_description(struct request_call *r)
+{
+    const json_t *description = member(r->body, "description");
+    r->config.description = text_of(description);
+    if (r->config.description.n > SUBSCRIPTION_DESCRIPTION_MAX ||
+        (description != NULL && !json_is_string(description)))
+        return invalid(r, STR("description must be a text of at most 1024 bytes"));
+    return true;
+}
+
+/* Where the links in webhooks lead: as configured, or as this client reached us. */
+static bool find_public_url(struct request_call *r)
+{
+    const struct subscriptions_surface *surface = r->x->state;
+    struct str host = r->x->request->host;
+    struct url url;
+    r->config.public_url = surface->public_url;
+    if (surface->public_url.n > 0)
+        return true;
+    r->config.public_url =
+        arena_printf(&r->x->arena, "%s%.*s", exchange_scheme(r->x).p, (int)host.n, host.p);
+    if (url_parse(r->config.public_url, &url) != 0 || url.path.n > 0)
+        return invalid(r, STR("the Host header is needed for the links in webhooks"));
+    return true;
+}
+
+/* Sessions are for workers, who claim; a webhook would tell whoever has its URL. */
+static bool find_sessions(struct request_call *r)
+{
+    struct subscription_config *c = &r->config;
+    bool names = false;
+    for (size_t i = 0; i < c->n_streams; i++)
+        names = names || store_is_session(c->streams[i]);
+    bool may = c->type == SUBSCRIPTION_PULL && r->call.sees_sessions;
+    if (names && !may)
+        return invalid(r, STR("only pull-wake subscriptions of workers can have streams under "
+                              "sessions/"));
+    c->sessions = may && (names || (c->pattern.n > 0 &&
+                                    subscription_pattern_meets(c->pattern, STR(STORE_SESSIONS))));
+    return true;
+}
+
+static bool parse_create(struct request_call *r)
+{
+    r->call.config = &r->config;
+    return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
+           find_sessions(r) && find_public_url(r);
+}
+
+static bool parse_link(struct request_call *r)
+{
+    return parse_names(r, member(r->body, "streams"));
+}
+
+static bool parse_unlink(struct request_call *r)
+{
+    r->call.streams = &r->stream;
+    r->call.n_streams = 1;
+    return true;
+}
+
+static bool parse_claim(struct request_call *r)
+{
+    r->call.worker = text_of(member(r->body, "worker"));
+    if (r->call.worker.n == 0 || r->call.worker.n > SUBSCRIPTION_WORKER_MAX)
+        return invalid(r, STR("worker must be a text of 1 to 256 bytes"));
+    return true;
+}
+
+/* A wake id or generation that is missing or of another type is that of no wake. */
+static bool parse_wake(struct request_call *r)
+{
+    json_int_t generation = json_integer_value(member(r->body, "generation"));
+    r->call.wake_id = text_of(member(r->body, "wake_id"));
+    r->call.generation = generation > 0 ? (uint64_t)generation : 0;
+    return true;
+}
+
+static bool parse_ack(struct request_call *r)
+{
+    const json_t *acks = member(r->body, "acks");
+    size_t n = json_array_size(acks);
+    if ((acks != NULL && !json_is_array(acks)) || n > SUBSCRIPTION_LIST_MAX)
+        return invalid(r, STR("acks must be an array of at most 1000 {stream, offset}"));
+    r->acks = mem_alloc(n * sizeof *r->acks + 1);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *ack = json_array_get(acks, i), *stream = member(ack, "stream");
+        r->acks[i] = (struct subscription_ack){
+            .stream = subscription_path(text_of(stream != NULL ? stream : member(ack, "path"))),
+            .offset = text_of(member(ack, "offset")),
+        };
+        if (!subscription_path_valid(r->acks[i].stream))
+            return invalid(r, STR("each of acks needs a stream and an offset"));
+    }
+    r->call.acks = r->acks;
+    r->call.n_acks = n;
+    r->call.finished = json_is_true(member(r->body, "done"));
+    return parse_wake(r);
+}
+
+/* ---- requests ---- */
+
+static const struct route routes[] = {
+    {METHOD_PUT, STR_INIT(""), subscription_create, parse_create, false, answer_view},
+    {METHOD_GET, STR_INIT(""), subscription_get, NULL, false, answer_view},
+    {METHOD_DELETE, STR_INIT(""), subscription_delete, NULL, false, answer_empty},
+    {METHOD_POST, STR_INIT("streams"), subscription_link, parse_link, false, answer_empty},
+    {METHOD_DELETE, STR_INIT("streams/"), subscription_unlink, parse_unlink, false, answer_empty},
+    {METHOD_POST, STR_INIT("callback"), subscription_callback, parse_ack, true, answer_ack},
+    {METHOD_POST, STR_INIT("claim"), subscription_claim, parse_claim, false, answer_claim},
+    {METHOD_POST, STR_INIT("ack"), subscription_ack, parse_ack, true, answer_ack},
+    {METHOD_POST, STR_INIT("release"), subscription_release, parse_wake, true, answer_empty},
+};
+static const struct route keys_route = {.start = subscription_keys, .answer = answer_keys};
+
+struct target {
+    struct str id, stream;
+    const struct route *route; /* NULL: not with this method */
+    struct str allow;          /* the methods there are; n == 0: no such route */
+};
+
+static struct str method_text(enum method m)
+{
+    switch (m) {
+    case METHOD_PUT: return STR("PUT");
+    case METHOD_GET: return STR("GET, HEAD");
+    case METHOD_DELETE: return STR("DELETE");
+    default: return STR("POST");
+    }
+}
+
+static bool action_is(const struct route *route, struct str action)
+{
+    bool open = route->action.n > 0 && route->action.p[route->action.n - 1] == '/';
+    return open ? action.n > route->action.n && str_starts(action, route->action)
+                : str_eq(action, route->action);
+}
+
+/* path: behind `subscriptions/` */
+static bool find_target(struct exchange *x, struct str path, struct target *t)
+{
+    struct str id = str_cut(&path, '/'), stream;
+    enum method method = x->request->method == METHOD_HEAD ? METHOD_GET : x->request->method;
+    *t = (struct target){0};
+    if (url_decode(&x->arena, id, false, &t->id) != 0 || !subscription_id_valid(t->id))
+        return false;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (!action_is(&routes[i], path))
+            continue;
+        struct str m = method_text(routes[i].method);
+        t->allow = arena_printf(&x->arena, "%.*s%s%.*s", (int)t->allow.n, t->allow.p,
+                                t->allow.n > 0 ? ", " : "", (int)m.n, m.p);
+        if (routes[i].method == method)
+            t->route = &routes[i];
+    }
+    if (t->route == NULL || t->route->parse != parse_unlink)
+        return t->allow.n > 0;
+    stream = str_skip(path, t->route->action.n);
+    if (url_decode(&x->arena, stream, false, &stream) != 0)
+        return false;
+    t->stream = subscription_path(stream);
+    return subscription_path_valid(t->stream);
+}
+
+static bool find_bearer(struct request_call *r)
+{
+    struct str value = request_header(r->x->request, STR("Authorization"));
+    struct str scheme = str_cut(&value, ' ');
+    r->call.token = str_trim(value);
+    if (str_eq_nocase(scheme, STR("Bearer")) && r->call.token.n > 0)
+        return true;
+    refuse(r->x, SUBSCRIPTION_TOKEN_INVALID,
+           STR("an Authorization header with a Bearer token is "
+               "required"));
+    return false;
+}
+
+static struct str target_path(const struct exchange *x)
+{
+    return str_skip(x->request->path, sizeof SUBSCRIPTIONS_PREFIX "subscriptions/" - 1);
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct target t;
+    json_error_t why;
+    if (err != 0) {
+        exchange_error(x, err);
+        return;
+    }
+    find_target(x, target_path(x), &t);
+    struct request_call *r = request_new(x, t.route, t.id, t.stream);
+    r->body = body.n == 0 ? json_object() : json_loadb(body.p, body.n, 0, &why);
+    bool good = true;
+    if (!json_is_object(r->body))
+        good = invalid(r, STR("the body must be a JSON object"));
+    good = good && (!t.route->bearer || find_bearer(r));
+    good = good && t.route->parse(r);
+    if (good)
+        start(r);
+    else
+        free_request(r);
+}
+
+static void handle_subscription(struct exchange *x)
+{
+    struct target t;
+    if (!find_target(x, target_path(x), &t)) {
+        refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND,
+               STR("no such route; a subscription's id is 1 to 128 bytes of text"));
+    } else if (t.route == NULL) {
+        exchange_header(x, STR("Allow"), t.allow);
+        exchange_problem(x, 405, STR("METHOD"), STR("this route does not take this method"));
+    } else if (t.route->parse == NULL || t.route->parse == parse_unlink) {
+        struct request_call *r = request_new(x, t.route, t.id, t.stream);
+        if (t.route->parse != NULL)
+            t.route->parse(r);
+        start(r);
+    } else {
+        exchange_collect(x, SUBSCRIPTIONS_BODY_MAX, on_body);
+    }
+}
+
+/* Browsers on other sites may use subscriptions as they may use streams. */
+static void options(struct exchange *x)
+{
+    exchange_status(x, 204);
+    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, HEAD, POST, PUT, DELETE"));
+    exchange_header(x, STR("Access-Control-Allow-Headers"), STR("Authorization, Content-Type"));
+    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
+    exchange_send(x, STR_NONE);
+}
+
+void subscriptions_surface_handle(void *surface, struct exchange *x)
+{
+    struct str path = str_skip(x->request->path, sizeof SUBSCRIPTIONS_PREFIX - 1);
+    enum method method = x->request->method;
+    x->state = surface;
+    if (request_header(x->request, STR("Origin")).p != NULL || method == METHOD_OPTIONS)
+        exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
+    if (method == METHOD_OPTIONS) {
+        options(x);
+    } else if (str_starts(path, STR("subscriptions/"))) {
+        handle_subscription(x);
+    } else if (!str_eq(path, STR("jwks.json"))) {
+        refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND, STR("no such route"));
+    } else if (method != METHOD_GET && method != METHOD_HEAD) {
+        exchange_header(x, STR("Allow"), STR("GET, HEAD"));
+        exchange_problem(x, 405, STR("METHOD"), STR("the keys can only be read"));
+    } else {
+        start(request_new(x, &keys_route, STR_NONE, STR_NONE));
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscriptions_http.h -- subscriptions over HTTP: all below /v1/stream/__ds/.
+ *
+ *   GET    jwks.json                        the key that webhooks are signed with
+ *   PUT    subscriptions/ID                 create or confirm
+ *   GET    subscriptions/ID                 show
+ *   DELETE subscriptions/ID
+ *   POST   subscriptions/ID/streams         link streams by name
+ *   DELETE subscriptions/ID/streams/PATH    and no longer
+ *   POST   subscriptions/ID/callback        a webhook's receiver acknowledges
+ *   POST   subscriptions/ID/claim           a worker takes the wake of a pull subscription,
+ *   POST   subscriptions/ID/ack             acknowledges,
+ *   POST   subscriptions/ID/release         and gives it back
+ *
+ * See docs/protocols/subscriptions.md. */
+#ifndef FEATURE_SUBSCRIPTIONS_SUBSCRIPTIONS_HTTP_H
+#define FEATURE_SUBSCRIPTIONS_SUBSCRIPTIONS_HTTP_H
+
+#include "base/str.h"
+#include "stream/durable.h"
+#include "feature/subscriptions/webhook_upstream.h"
+
+struct exchange;
+struct subscriptions;
+
+#define SUBSCRIPTIONS_PREFIX   "/v1/stream/__ds/"
+#define SUBSCRIPTIONS_BODY_MAX (256 * 1024)
+
+struct subscriptions_surface {
+    struct subscriptions *subscriptions;
+    struct webhook_policy policy;
+    struct str public_url; /* `https://streams.example.com`; n == 0: from each request's Host */
+    struct stream_owners owners; /* nobody's wakes are written to these */
+};
+
+/* Mounted at SUBSCRIPTIONS_PREFIX; surface is a struct subscriptions_surface. */
+void subscriptions_surface_handle(void *surface, struct exchange *x);
+
+#endif

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/subscriptions/webhook_upstream.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/sched.h"
+#include "feature/subscriptions/subscription.h"
+#include "http/fetch.h"
+#include "http/url.h"
+#include "net/addr.h"
+#include "feature/subscriptions/subscription_json.h"
+#include "telemetry/trace.h"
+#include "token/signer.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CONNECT_TIMEOUT_MS 10000
+#define ANSWER_MAX         (64 * 1024)
+#define RETRY_MIN_MS       1000
+#define RETRY_MAX_MS       60000
+
+/* ---- which URLs ---- */
+
+/* What the host's spelling alone tells; a name tells nothing but for this one. */
+static enum addr_class host_class(struct str host)
+{
+    struct sockaddr_storage ip;
+    if (str_eq_nocase(host, STR("localhost")))
+        return ADDR_LOOPBACK;
+    if (addr_parse_ip(host, &ip) != 0)
+        return ADDR_PUBLIC;
+    return addr_classify((struct sockaddr *)&ip, sizeof ip);
+}
+
+/* The host is spelled as an address of this machine, and the port is ours. */
+static bool is_own(const struct url *url, const struct addr_own *own)
+{
+    struct sockaddr_storage ip;
+    struct str host = str_eq_nocase(url->host, STR("localhost")) ? STR("127.0.0.1") : url->host;
+    return addr_parse_ip(host, &ip) == 0 &&
+           addr_is_own(own, (struct sockaddr *)&ip, sizeof ip, url->port);
+}
+
+int webhook_url_check(struct str text, struct webhook_policy policy, struct str *why)
+{
+    struct url url;
+    if (url_parse(text, &url) != 0) {
+        *why = STR("webhook.url must be an absolute https URL");
+        return ERR_SYNTAX;
+    }
+    enum addr_class class = host_class(url.host);
+    if (class == ADDR_LOOPBACK && !policy.allow_local) {
+        *why = STR("this server does not deliver webhooks to its own machine; "
+                   "allow-loopback-targets lets it");
+        return ERR_FORBIDDEN_ADDR;
+    }
+    if (is_own(&url, policy.own)) {
+        *why = STR("this server does not deliver webhooks to itself");
+        return ERR_FORBIDDEN_ADDR;
+    }
+    if (class != ADDR_LOOPBACK && str_eq_nocase(url.scheme, STR("http"))) {
+        *why = STR("webhook.url must use https; http is for localhost, 127.x and [::1] only");
+        return ERR_FORBIDDEN_ADDR;
+    }
+    if (!addr_allowed(class, (struct addr_policy){.allow_loopback = true,
+                                                  .allow_private = policy.allow_private})) {
+        *why = STR("webhook.url must not point into a private network");
+        return ERR_FORBIDDEN_ADDR;
+    }
+    return 0;
+}
+
+uint64_t webhook_retry_ms(uint32_t failures, uint64_t random)
+{
+    uint64_t ms = failures > 6 ? RETRY_MAX_MS : (uint64_t)RETRY_MIN_MS << (failures - 1);
+    ms = ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
+    return ms - ms / 5 + random % (2 * (ms / 5) + 1);
+}
+
+/* ---- deliveries ---- */
+
+struct webhooks {
+    struct sched *sched;
+    struct subscriptions *subs;
+    struct fetcher *fetcher;
+    struct webhook_policy policy;
+    const struct trace *trace;
+    struct subscription_courier courier;
+    struct map by_id;    /* of struct delivery */
+    struct link waiting; /* for a free place */
+    uint32_t n_busy;
+    bool stopping;
+};
+
+struct delivery {
+    struct webhooks *webhooks;
+    struct link link; /* in waiting */
+    bool again;       /* the subscription became due while we were at it */
+    struct subscription_call attempt, report;
+    struct fetch fetch;
+    struct header headers[2];
+    struct buf body, signature;
+    size_t id_n;
+    char id[];
+};
+
+static void next_deliveries(struct webhooks *w);
+
+static struct str id_of(const struct delivery *d)
+{
+    return str_of(d->id, d->id_n);
+}
+
+static void clear_delivery(struct delivery *d)
+{
+    subscription_call_deinit(&d->attempt);
+    subscription_call_deinit(&d->report);
+    d->body.n = d->signature.n = 0;
+}
+
+static void free_delivery(struct delivery *d)
+{
+    clear_delivery(d);
+    list_remove(&d->link);
+    map_remove(&d->webhooks->by_id, id_of(d));
+    buf_deinit(&d->body);
+    buf_deinit(&d->signature);
+    free(d);
+}
+
+static void end_delivery(struct delivery *d)
+{
+    struct webhooks *w = d->webhooks;
+    w->n_busy--;
+    if (d->again && !w->stopping) {
+        clear_delivery(d);
+        d->again = false;
+        list_push(&w->waiting, &d->link);
+    } else {
+        free_delivery(d);
+    }
+    next_deliveries(w);
+}
+
+/* ---- the answer ---- */
+
+static void on_reported(struct subscription_call *c, int result)
+{
+    end_delivery(container_of(c, struct delivery, report));
+}
+
+static bool says_done(struct str answer)
+{
+    json_t *json = json_loadb(answer.p, answer.n, JSON_REJECT_DUPLICATES, NULL);
+    bool done = json_is_true(json_object_get(json, "done"));
+    json_decref(json);
+    return done;
+}
+
+static void trace_failure(struct delivery *d, int err, uint64_t retry_ms)
+{
+    char text[160];
+    if (err == 0)
+        snprintf(text, sizeof text, "the receiver answered %d", d->fetch.status);
+    else
+        snprintf(text, sizeof text, "%s", d->fetch.error[0] ? d->fetch.error : err_text(err));
+    trace(d->webhooks->trace, WEBHOOK_FAILED, TRACE_STR("subscription", id_of(d)),
+          TRACE_STR("error", str_of_cstr(text)), TRACE_INT("retry_ms", (int64_t)retry_ms));
+}
+
+static void report(struct delivery *d, int err)
+{
+    const struct subscription_view *v = &d->attempt.view;
+    /* A receiver that has taken it may talk as much as it likes. */
+    bool answered = err == 0 || err == ERR_TOO_LARGE;
+    bool delivered = answered && d->fetch.status >= 200 && d->fetch.status < 300;
+    d->report = (struct subscription_call){
+        .id = id_of(d),
+        .wake_id = v->wake_id,
+        .generation = v->generation,
+        .delivered = delivered,
+        .finished = delivered && err == 0 && says_done(buf_str(&d->fetch.answer)),
+        .done = on_reported,
+    };
+    if (!delivered) {
+        d->report.retry_ms = webhook_retry_ms(v->attempts + 1, rand_u64());
+        trace_failure(d, err, d->report.retry_ms);
+    }
+    subscription_report(d->webhooks->subs, &d->report);
+}
+
+static void on_fetched(struct fetch *f, int err)
+{
+    report(container_of(f, struct delivery, fetch), err);
+}
+
+/* ---- the request ---- */
+
+static void send_wake(struct delivery *d)
+{
+    struct webhooks *w = d->webhooks;
+    const struct subscription_view *v = &d->attempt.view;
+    struct url url;
+    subscription_json_wake(&d->body, id_of(d), v);
+    signer_put_header(subscriptions_signer(w->subs), w->sched->wall_ms / 1000, buf_str(&d->body),
+                      &d->signature);
+    d->headers[0] = (struct header){STR("Content-Type"), STR("application/json")};
+    d->headers[1] = (struct header){STR("Webhook-Signature"), buf_str(&d->signature)};
+    url_parse(v->config.webhook_url, &url);
+    d->fetch = (struct fetch){
+        .url = v->config.webhook_url,
+        .method = STR("POST"),
+        .headers = d->headers,
+        .n_headers = 2,
+        .body = buf_str(&d->body),
+        /* only who names this machine may reach it, not who makes a name point here */
+        .policy = {.allow_loopback = host_class(url.host) == ADDR_LOOPBACK,
+                   .allow_private = w->policy.allow_private},
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .total_timeout_ms = (uint32_t)subscription_delivery_ms(v->config.lease_ttl_ms),
+        .max_answer = ANSWER_MAX,
+        .done = on_fetched,
+    };
+    fetch_start(w->fetcher, &d->fetch);
+}
+
+static void on_attempt(struct subscription_call *c, int result)
+{
+    struct delivery *d = container_of(c, struct delivery, attempt);
+    struct str why;
+    if (result != 0 || d->webhooks->stopping) { /* nothing to do, or the engine will ask again */
+        end_delivery(d);
+        return;
+    }
+    /* The policy may have changed since the subscription was made. */
+    if (webhook_url_check(c->view.config.webhook_url, d->webhooks->policy, &why) != 0) {
+        d->fetch = (struct fetch){0};
+        snprintf(d->fetch.error, sizeof d->fetch.error, "%.*s", (int)why.n, why.p);
+        report(d, ERR_FORBIDDEN_ADDR);
+        return;
+    }
+    send_wake(d);
+}
+
+static void next_deliveries(struct webhooks *w)
+{
+    while (!w->stopping && w->n_busy < WEBHOOK_DELIVERIES_MAX && !list_empty(&w->waiting)) {
+        struct delivery *d = list_item(w->waiting.next, struct delivery, link);
+        list_remove(&d->link);
+        w->n_busy++;
+        d->attempt = (struct subscription_call){.id = id_of(d), .done = on_attempt};
+        subscription_attempt(w->subs, &d->attempt);
+    }
+}
+
+static void on_due(struct subscription_courier *c, struct str id)
+{
+    struct webhooks *w = container_of(c, struct webhooks, courier);
+    struct delivery *d = map_get(&w->by_id, id);
+    if (d != NULL) {
+        d->again = list_empty(&d->link);
+        return;
+    }
+    d = mem_zalloc(sizeof *d + id.n);
+    d->webhooks = w;
+    d->id_n = id.n;
+    memcpy(d->id, id.p, id.n);
+    list_push(&w->waiting, &d->link);
+    map_put(&w->by_id, id_of(d), d);
+    next_deliveries(w);
+}
+
+struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
+                              struct fetcher *fetcher, struct webhook_policy policy,
+                              const struct trace *trace)
+{
+    struct webhooks *w = mem_zalloc(sizeof *w);
+    *w = (struct webhooks){.sched = sched,
+                           .subs = subs,
+                           .fetcher = fetcher,
+                           .policy = policy,
+                           .trace = trace,
+                           .courier = {on_due}};
+    map_init(&w->by_id);
+    list_init(&w->waiting);
+    subscriptions_set_courier(subs, &w->courier);
+    return w;
+}
+
+/* What waits for the engine ends when the engine has answered. */
+void webhooks_stop(struct webhooks *w)
+{
+    w->stopping = true;
+    subscriptions_set_courier(w->subs, NULL);
+    list_each_safe (l, &w->waiting)
+        free_delivery(list_item(l, struct delivery, link));
+    struct link cut;
+    list_init(&cut);
+    size_t at = 0;
+    for (struct delivery *d; (d = map_next(&w->by_id, &at)) != NULL;)
+        if (d->fetch.job != NULL)
+            list_push(&cut, &d->link);
+    list_each_safe (l, &cut) {
+        struct delivery *d = list_item(l, struct delivery, link);
+        fetch_cancel(&d->fetch);
+        w->n_busy--;
+        free_delivery(d);
+    }
+}
+
+void webhooks_free(struct webhooks *w)
+{
+    if (w == NULL)
+        return;
+    assert(w->by_id.n == 0);
+    map_deinit(&w->by_id);
+    free(w);
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/* mcp.h -- the Model Context Protocol, as far as tools go: one JSON-RPC message in, at most one
+ * out.
+ *
+ * Versions 2025-06-18 and 2025-11-25 begin with `initialize`; 2026-07-28 has no beginning, and each
+ * request says in its `_meta` which version it is. Nothing is kept between two messages in either
+ * case, so that both may come over one connection:
+ *
+ *     2025   initialize  ping  tools/list  tools/call  notifications, which nothing follows from
+ *     2026   server/discover  tools/list  tools/call
+ *
+ * `tools/call` takes the cursor of a page as the argument `__cursor` and gives the next one as
+ * `nextCursor`; a note tells it to models, which see nothing but the content.
+ *
+ * As a bridge (what `tidemark mcp` speaks, and /mcp?bridge=1) tools have names that every model's
+ * API takes, and failures are results that the model sees. */
+#ifndef FEATURE_TOOLS_MCP_H
+#define FEATURE_TOOLS_MCP_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "feature/tools/tools_service.h"
+
+#define MCP_VERSION "2026-07-28"
+#define MCP_VERSION_LEGACY                                                                         \
+    "2025-11-25" /* what somebody gets who asks for one that is not known                          \
+                  */
+
+/* What a request over HTTP repeats in its headers; p == NULL: it does not. */
+struct mcp_headers {
+    struct str version, method, name;
+    const struct request *request; /* for those of arguments; NULL: there are none to look at */
+};
+
+struct principal;
+struct request;
+
+/* The caller embeds it, zero-initialised but for the `in` part, and keeps it until it is answered
+ * or cancelled; then mcp_request_deinit is due. */
+struct mcp_request {
+    /* in */
+    struct str text;                   /* the message; lent as long */
+    const struct mcp_headers *headers; /* NULL: not over HTTP */
+    const struct principal *who;
+    bool bridge;
+    bool quiet; /* no note about the next page */
+    void (*done)(struct mcp_request *r);
+
+    /* out */
+    struct buf answer; /* n == 0: none, for it was a notification */
+    int status;        /* of HTTP */
+
+    /* private */
+    struct arena arena;
+    struct tool_ask ask;
+    struct str id; /* JSON text */
+    bool modern, asked;
+};
+
+/* True: it is answered. False: it will be, and done() called. */
+bool mcp_handle(struct tools_surface *s, struct mcp_request *r);
+
+/* After false and before done(), which is then not called. */
+void mcp_cancel(struct mcp_request *r);
+void mcp_request_deinit(struct mcp_request *r);
+
+/* For whoever cannot hand a message on: an error without an id, or with that of the message. */
+void mcp_put_error(struct buf *out, struct str id, int code, struct str message);
+
+/* The id of a message, as JSON text; empty if it is no request. */
+struct str mcp_id_of(struct str text);
+
+/* Of a notification that somebody wants no answer any more: the id, as JSON text. Else empty. */
+struct str mcp_cancelled_id(struct str text);
+
+/* A value that cannot be a header as it is, as the protocol writes it there. */
+void mcp_put_header(struct buf *out, struct str value);
+
+/* What a client has to repeat in headers when it hands the message on over HTTP, in *a. */
+struct mcp_headers mcp_headers_of(struct str text, struct arena *a);
+
+/* A name with `_` in place of all but letters, digits, `_` and `-`. */
+void mcp_put_plain_name(struct buf *out, struct str id);
+
+#define MCP_PARSE_ERROR     (-32700)
+#define MCP_INVALID_REQUEST (-32600)
+#define MCP_INTERNAL        (-32603)
+
+#endif

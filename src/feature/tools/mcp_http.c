@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/* mcp_http.c -- POST /mcp: MCP's Streamable HTTP, with one JSON answer to each request and no
+ * sessions. `?bridge=1` and `&quiet=1` are as mcp.h has them. */
+#include "base/err.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "http/url.h"
+#include "feature/tools/mcp.h"
+#include "feature/tools/tools_core.h"
+
+#include <stdlib.h>
+
+#define FOREIGN_ORIGIN (-32001) /* or a foreign Host */
+#define UNKNOWN_TOKEN  (-32002)
+
+struct mcp_exchange {
+    struct mcp_request request;
+    struct mcp_headers headers;
+    struct exchange *x;
+};
+
+static void send_answer(struct exchange *x, int status, struct str body)
+{
+    exchange_status(x, status);
+    if (body.n > 0)
+        exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, body);
+}
+
+static void refuse(struct exchange *x, int status, int code, const char *message)
+{
+    struct buf body = {0};
+    mcp_put_error(&body, STR_NONE, code, str_of_cstr(message));
+    send_answer(x, status, buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void finish(struct mcp_exchange *m)
+{
+    struct exchange *x = m->x;
+    x->ops = NULL;
+    send_answer(x, m->request.status, buf_str(&m->request.answer));
+    mcp_request_deinit(&m->request);
+    free(m);
+    exchange_release(x);
+}
+
+static void on_done(struct mcp_request *r)
+{
+    finish(container_of(r, struct mcp_exchange, request));
+}
+
+static void on_gone(struct exchange *x)
+{
+    struct mcp_exchange *m = x->state;
+    mcp_cancel(&m->request);
+    mcp_request_deinit(&m->request);
+    free(m);
+    exchange_release(x);
+}
+
+static const struct exchange_ops ops = {.gone = on_gone};
+
+static bool is_set(struct exchange *x, struct str name)
+{
+    struct str value;
+    return url_query(&x->arena, x->request->query, name, &value) == 1 && str_eq(value, STR("1"));
+}
+
+static void start(struct tools_surface *s, struct exchange *x, struct str body,
+                  const struct principal *who)
+{
+    struct mcp_exchange *m = mem_zalloc(sizeof *m);
+    m->x = x;
+    m->headers = (struct mcp_headers){
+        .version = request_header(x->request, STR("MCP-Protocol-Version")),
+        .method = request_header(x->request, STR("Mcp-Method")),
+        .name = request_header(x->request, STR("Mcp-Name")),
+        .request = x->request,
+    };
+    m->request.text = body;
+    m->request.headers = &m->headers;
+    m->request.who = who;
+    m->request.bridge = is_set(x, STR("bridge"));
+    m->request.quiet = is_set(x, STR("quiet"));
+    m->request.done = on_done;
+    exchange_hold(x);
+    if (mcp_handle(s, &m->request)) {
+        finish(m);
+        return;
+    }
+    x->state = m;
+    x->ops = &ops;
+    x->peer_bound = true;
+}
+
+static void refuse_token(struct exchange *x, struct str challenge)
+{
+    exchange_header(x, STR("WWW-Authenticate"), challenge);
+    refuse(x, 401, UNKNOWN_TOKEN, "the token is not known, or none was sent where one is required");
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct tools_surface *s = x->state;
+    const struct principal *who;
+    struct str ignored;
+    if (err == ERR_TOO_LARGE)
+        refuse(x, 413, MCP_INVALID_REQUEST, "the message is too large");
+    else if (err != 0)
+        refuse(x, err_http_status(err), MCP_INTERNAL, err_text(err));
+    else if (tools_who(s, x, &who, &ignored) == 0)
+        start(s, x, body, who);
+}
+
+static void handle(void *ctx, struct exchange *x)
+{
+    struct tools_surface *s = ctx;
+    const struct principal *who;
+    struct str challenge;
+    enum origin_verdict origin = tools_origin(s, x);
+    if (x->request->path.n != sizeof MCP_PATH - 1) {
+        refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
+    } else if (origin == ORIGIN_WRONG_HOST) {
+        refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
+    } else if (origin == ORIGIN_FOREIGN_PAGE) {
+        refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
+    } else if (tools_tell_browser(s, x)) {
+        return;
+    } else if (x->request->method != METHOD_POST) {
+        exchange_header(x, STR("Allow"), STR("POST"));
+        refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
+    } else if (tools_who(s, x, &who, &challenge) != 0) {
+        refuse_token(x, challenge);
+    } else if (!tools_is_json(x)) {
+        refuse(x, 415, MCP_INVALID_REQUEST, "a message is application/json");
+    } else {
+        x->state = s;
+        exchange_collect(x, TOOLS_BODY_MAX, on_body);
+    }
+}
+
+void mcp_http_mount(struct tools_surface *s, struct http *http)
+{
+    http_route(http, STR(MCP_PATH), handle, s);
+}

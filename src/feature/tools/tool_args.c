@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/tools/tool_args.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/suggest.h"
+#include "base/json_view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CURSOR_KEY "__cursor"
+#define CURSOR_HELP                                                                                \
+    "The cursor that came with the page before, as it is; leave it out for the first page. The "   \
+    "other arguments are then the same again, or none."
+
+/* ---- taking ---- */
+
+void tool_args_deinit(struct tool_args *a)
+{
+    json_decref(a->root);
+    a->root = NULL;
+}
+
+static const struct tool_arg *find(const struct tool_arg *rows, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static int refuse_unknown(const struct tool_arg *rows, size_t n, const char *name, char *why,
+                          size_t size)
+{
+    struct suggest s = {.word = str_of_cstr(name)};
+    for (size_t i = 0; i < n; i++)
+        suggest_offer(&s, rows[i].name);
+    if (s.best != NULL)
+        snprintf(why, size, "unknown argument '%.60s'; did you mean '%s'?", name, s.best);
+    else
+        snprintf(why, size, "unknown argument '%.60s'", name);
+    return ERR_SYNTAX;
+}
+
+static bool is_choice(const char *choices, struct str value)
+{
+    struct str rest = str_of_cstr(choices);
+    while (rest.p != NULL)
+        if (str_eq(str_cut(&rest, '|'), value))
+            return true;
+    return false;
+}
+
+static int take_text(void *field, const struct tool_arg *r, const json_t *value, char *why,
+                     size_t size)
+{
+    struct str s = str_of(json_string_value(value), json_string_length(value));
+    if (!json_is_string(value) || s.n == 0)
+        snprintf(why, size, "argument '%s' must be a text that is not empty", r->name);
+    else if (s.n > r->max)
+        snprintf(why, size, "argument '%s' has more than %llu bytes", r->name,
+                 (unsigned long long)r->max);
+    else if (r->choices != NULL && !is_choice(r->choices, s))
+        snprintf(why, size, "argument '%s' must be one of %s", r->name, r->choices);
+    else {
+        *(struct str *)field = s;
+        return 0;
+    }
+    return ERR_SYNTAX;
+}
+
+/* 3.0 and 3e0 are integers as well. */
+static int take_number(void *field, const struct tool_arg *r, const json_t *value, char *why,
+                       size_t size)
+{
+    double v = json_is_number(value) ? json_number_value(value) : -1;
+    if (v >= (double)r->min && v <= (double)r->max && v == (double)(uint64_t)v) {
+        *(uint64_t *)field = (uint64_t)v;
+        return 0;
+    }
+    snprintf(why, size, "argument '%s' must be an integer between %llu and %llu", r->name,
+             (unsigned long long)r->min, (unsigned long long)r->max);
+    return ERR_SYNTAX;
+}
+
+static int take_object(void *field, const struct tool_arg *r, json_t *value, char *why, size_t size)
+{
+    const char *key;
+    json_t *member;
+    bool plain = json_is_object(value);
+    json_object_foreach(value, key, member) plain =
+        plain && (json_is_string(member) || json_is_number(member) || json_is_boolean(member));
+    *(json_t **)field = value;
+    if (plain)
+        return 0;
+    snprintf(why, size, "argument '%s' must be an object of texts, numbers and bools", r->name);
+    return ERR_SYNTAX;
+}
+
+static int take_one(struct tool_args *out, const struct tool_arg *r, json_t *value, char *why,
+                    size_t size)
+{
+    void *field = (char *)out + r->field;
+    switch (r->type) {
+    case TOOL_ARG_TEXT: return take_text(field, r, value, why, size);
+    case TOOL_ARG_NUMBER: return take_number(field, r, value, why, size);
+    case TOOL_ARG_OBJECT: return take_object(field, r, value, why, size);
+    }
+    return ERR_SYNTAX;
+}
+
+static int take_defaults(struct tool_args *out, const struct tool_arg *rows, size_t n, char *why,
+                         size_t size)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].type == TOOL_ARG_NUMBER)
+            *(uint64_t *)((char *)out + rows[i].field) = rows[i].fallback;
+        if (rows[i].required && json_object_get(out->root, rows[i].name) == NULL) {
+            snprintf(why, size, "argument '%s' is missing", rows[i].name);
+            return ERR_SYNTAX;
+        }
+    }
+    return 0;
+}
+
+int tool_args_take(struct tool_args *out, const struct tool_arg *rows, size_t n, struct str text,
+                   char *why, size_t size)
+{
+    const char *name;
+    json_t *value;
+    json_error_t e;
+    *out = (struct tool_args){.root = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e)};
+    if (!json_is_object(out->root)) {
+        snprintf(why, size, "the arguments cannot be used: %s", e.text);
+        return ERR_SYNTAX;
+    }
+    int err = 0;
+    json_object_foreach(out->root, name, value)
+    {
+        const struct tool_arg *r = find(rows, n, name);
+        err = r == NULL ? refuse_unknown(rows, n, name, why, size) : 0;
+        if (err != 0)
+            return err;
+    }
+    err = take_defaults(out, rows, n, why, size);
+    for (size_t i = 0; err == 0 && i < n; i++)
+        if ((value = json_object_get(out->root, rows[i].name)) != NULL)
+            err = take_one(out, &rows[i], value, why, size);
+    return err;
+}
+
+/* ---- schemas ---- */
+
+static void put_choices(struct buf *out, const char *choices)
+{
+    struct str rest = str_of_cstr(choices);
+    buf_put(out, STR(",\"enum\":["));
+    for (bool first = true; rest.p != NULL; first = false) {
+        if (!first)
+            buf_putc(out, ',');
+        json_put_string(out, str_cut(&rest, '|'));
+    }
+    buf_putc(out, ']');
+}
+
+static void put_property(struct buf *out, const struct tool_arg *r)
+{
+    static const char *const types[] = {
+        [TOOL_ARG_TEXT] = "string", [TOOL_ARG_NUMBER] = "integer", [TOOL_ARG_OBJECT] = "object"};
+    buf_printf(out, "\"%s\":{\"type\":\"%s\",\"description\":", r->name, types[r->type]);
+    json_put_string(out, str_of_cstr(r->help));
+    if (r->type == TOOL_ARG_NUMBER)
+        buf_printf(out, ",\"minimum\":%llu,\"maximum\":%llu,\"default\":%llu",
+                   (unsigned long long)r->min, (unsigned long long)r->max,
+                   (unsigned long long)r->fallback);
+    if (r->choices != NULL)
+        put_choices(out, r->choices);
+    buf_putc(out, '}');
+}
+
+static void put_cursor(struct buf *out)
+{
+    buf_put(out, STR("\"" CURSOR_KEY "\":{\"type\":\"string\",\"description\":"));
+    json_put_string(out, STR(CURSOR_HELP));
+    buf_putc(out, '}');
+}
+
+void tool_args_schema(const struct tool_arg *rows, size_t n, bool pages, struct buf *out)
+{
+    bool first = true;
+    buf_put(out, STR("{\"type\":\"object\",\"properties\":{"));
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_putc(out, ',');
+        put_property(out, &rows[i]);
+    }
+    if (pages && n > 0)
+        buf_putc(out, ',');
+    if (pages)
+        put_cursor(out);
+    buf_put(out, STR("},\"required\":["));
+    for (size_t i = 0; i < n; i++) {
+        if (!rows[i].required)
+            continue;
+        buf_printf(out, "%s\"%s\"", first ? "" : ",", rows[i].name);
+        first = false;
+    }
+    buf_put(out, STR("],\"additionalProperties\":false}"));
+}
+
+/* The members of an object but for one, as they came, each with a comma behind it. */
+static void put_others(struct buf *out, struct str object, struct str but)
+{
+    struct str rest = view_inside(object), name, value;
+    while (view_member(&rest, &name, &value)) {
+        if (view_name_is(name, but))
+            continue;
+        buf_putc(out, '"');
+        buf_put(out, name);
+        buf_put(out, STR("\":"));
+        buf_put(out, value);
+        buf_putc(out, ',');
+    }
+}
+
+void tool_args_add_cursor(struct str schema, struct buf *out)
+{
+    struct view_want m[] = {{.name = STR("type")}, {.name = STR("properties")}};
+    schema = view_trim(schema);
+    view_pick(schema, m, 2);
+    buf_putc(out, '{');
+    if (m[0].value.n == 0)
+        buf_put(out, STR("\"type\":\"object\","));
+    put_others(out, schema, STR("properties"));
+    buf_put(out, STR("\"properties\":{"));
+    if (view_type(m[1].value) == VIEW_OBJECT)
+        put_others(out, m[1].value, STR(CURSOR_KEY));
+    put_cursor(out);
+    buf_put(out, STR("}}"));
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tool_run.c -- a result that is being made: its first page, and the stream that keeps it.
+ *
+ * A result that fits on one page is answered and forgotten. Otherwise all of it goes into a stream,
+ * its first page included; that page is answered when the first write is durable, and the run goes
+ * on by itself. At most one write is under way; what comes meanwhile goes into the next, and when
+ * too much is waiting the maker is held back.
+ *
+ * The stream is closed in one write with the last rows: as END_COMPLETED if the maker has said that
+ * all is made, as END_FAILED behind one more event that says what went wrong. A crash leaves it
+ * open, and so does a store that takes no more; see tool_kept.c. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/units.h"
+#include "feature/tools/tool_core.h"
+#include "stream/writer.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PENDING_MAX      (512 * 1024) /* bytes that wait for the write under way */
+#define WRITE_MAX        (4 * 1024 * 1024)
+/* With a store that does not answer; while the call waits for its first page, less. */
+#define PATIENCE_MS      (30 * SECOND_MS)
+#define CALL_PATIENCE_MS (5 * SECOND_MS)
+#define DEADLINE_SLACK_S 5 /* for the last write, behind the time that the maker has */
+
+struct tool_making {
+    struct tool_run handle; /* the maker's */
+    struct tools *all;
+    struct tool *tool;
+    struct link link;     /* in all->runs */
+    struct tool_job *job; /* waits for the first page; NULL: has it, or was cancelled */
+    struct arena arena;
+    uint8_t id[TOOL_KEEP_ID];
+    char name[TOOL_KEEP_NAME];
+    struct tool_splitter splitter;
+    struct tool_rows pending, going; /* rows that wait; those of the write under way */
+    uint64_t taken;                  /* bytes that the maker gave */
+    struct timer timer;              /* of the maker's time */
+    int64_t deadline_s;
+    size_t first; /* rows on the first page, once it is on its way */
+    struct stream_config stream;
+    struct writer writer;
+    struct offset tail;
+    uint64_t events; /* before it */
+    struct buf failure;
+    bool making;    /* the maker has it */
+    bool held;      /* ... and waits for room() */
+    bool created;   /* the stream is there */
+    bool closing;   /* the write under way is the last one */
+    bool in_doubt;  /* one was given up that may have been done */
+    bool abandoned; /* nobody will ever ask for it */
+    bool broken;    /* the store has not taken a write: what is kept has a hole behind it */
+};
+
+static void go_on(struct tool_making *r);
+
+/* ---- lifetime ---- */
+
+static void run_free(struct tool_making *r)
+{
+    struct tools *t = r->all;
+    assert(!r->making && !r->writer.busy);
+    r->tool->running--;
+    timer_stop(&r->timer);
+    list_remove(&r->link);
+    if (r->created)
+        tool_keep_add(t, str_of(r->name, sizeof r->name), r->taken);
+    tool_splitter_deinit(&r->splitter);
+    tool_rows_deinit(&r->pending);
+    tool_rows_deinit(&r->going);
+    buf_deinit(&r->failure);
+    arena_deinit(&r->arena);
+    free(r);
+    tool_quit_if_idle(t);
+}
+
+static void stop_making(struct tool_making *r)
+{
+    if (!r->making)
+        return;
+    r->making = false;
+    timer_stop(&r->timer);
+    r->tool->spec->maker->stop(r->tool->spec->ctx, &r->handle);
+}
+
+/* The first one counts. */
+static void fail(struct tool_making *r, bool retryable, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void fail(struct tool_making *r, bool retryable, const char *fmt, ...)
+{
+    char message[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    if (r->failure.n == 0)
+        tool_put_failure(&r->failure, TOOL_CODE_UNHANDLED, str_of_cstr(message), retryable);
+    stop_making(r);
+}
+
+/* ---- writing ---- */
+
+/* Takes from the front of the rows that wait, so that no write is too large for the store. */
+static void take_pending(struct tool_making *r)
+{
+    size_t count = tool_rows_count(&r->pending), n = tool_rows_page(&r->pending, count, WRITE_MAX);
+    if (n == count) {
+        struct tool_rows empty = r->going;
+        r->going = r->pending;
+        r->pending = empty;
+        return;
+    }
+    struct tool_rows rest = {0};
+    for (size_t i = 0; i < count; i++) {
+        struct str row = tool_rows_at(&r->pending, i);
+        tool_rows_add(i < n ? &r->going : &rest, str_of(row.p, row.n - 1));
+    }
+    tool_rows_deinit(&r->pending);
+    r->pending = rest;
+}
+
+static void write_going(struct tool_making *r)
+{
+    r->closing = !r->making && tool_rows_count(&r->pending) == 0;
+    if (r->closing && r->failure.n > 0)
+        tool_rows_add(&r->going, buf_str(&r->failure));
+    r->writer.write = (struct store_write){.name = str_of(r->name, sizeof r->name),
+                                           .create = r->created ? NULL : &r->stream,
+                                           .data = buf_str(&r->going.bytes),
+                                           .ends = (const uint32_t *)r->going.ends.p,
+                                           .n_events = (uint32_t)tool_rows_count(&r->going),
+                                           .if_match = r->created,
+                                           .match = r->tail,
+                                           .close = r->closing};
+    r->writer.events = r->events;
+    r->writer.patience_ms = r->job != NULL ? CALL_PATIENCE_MS : PATIENCE_MS;
+    if (r->closing)
+        r->writer.write.end = r->failure.n > 0 ? END_FAILED : END_COMPLETED;
+    writer_start(&r->writer, r->all->setup.store);
+}
+
+/* The call that waits, which is to be answered last of all: whoever asked may do anything then. */
+static struct tool_job *take_job(struct tool_making *r)
+{
+    struct tool_job *j = r->job;
+    r->job = NULL;
+    if (j != NULL)
+        j->run = NULL;
+    return j;
+}
+
+/* What is stored has a hole behind it, so that it can only end as failed; if not even that can be
+ * written, or it is not ours any more, it stays open. */
+static void on_trouble(struct tool_making *r, int err)
+{
+    bool ours = r->created && err != ERR_NOT_FOUND && err != ERR_DELETED && err != ERR_CLOSED &&
+                err != ERR_TAIL_MOVED;
+    r->broken = !ours || (r->closing && r->failure.n > 0);
+    r->in_doubt = ERR_IS_PASSING(err);
+    r->closing = false;
+    tool_rows_clear(&r->pending);
+    tool_rows_clear(&r->going);
+    r->failure.n = 0;
+    fail(r, true, "the result cannot be kept: %s",
+         ERR_IS_PASSING(err) ? "the store did not answer in time" : err_text(err));
+}
+
+/* The rows that were given up are there all the same, and the failure goes behind them. */
+static void go_behind(struct tool_making *r, const struct stream_info *info)
+{
+    r->in_doubt = false;
+    r->tail.pos = info->tail;
+    r->events = info->events;
+    tool_rows_clear(&r->going);
+}
+
+static void on_written(struct writer *writer, int err)
+{
+    struct tool_making *r = container_of(writer, struct tool_making, writer);
+    const struct store_write *w = &writer->write;
+    struct tool_job *j = NULL;
+    uint8_t state[TOOL_KEPT_STATE];
+    bool moved_by_us = err == ERR_TAIL_MOVED && r->in_doubt && w->info.life == r->tail.life;
+    if (err == 0 && !r->created && !w->created)
+        err = ERR_EXISTS;
+    if (moved_by_us) {
+        r->closing = false;
+        go_behind(r, &w->info);
+    } else if (err != 0) {
+        on_trouble(r, err);
+    } else {
+        r->created = true;
+        r->tail = (struct offset){w->info.life, w->info.tail};
+        r->events = w->info.events;
+        j = take_job(r);
+        if (j != NULL)
+            tool_rows_put(&r->going, r->first, &j->call->result);
+        tool_kept_state(r->id, r->first, r->deadline_s, state);
+        tool_rows_clear(&r->going);
+    }
+    go_on(r);
+    if (j != NULL)
+        tool_job_page_state(j, str_of((const char *)state, sizeof state));
+}
+
+static void tell_room(struct tool_making *r)
+{
+    if (!r->held || r->pending.bytes.n > PENDING_MAX / 2)
+        return;
+    r->held = false;
+    r->tool->spec->maker->room(r->tool->spec->ctx, &r->handle);
+}
+
+/* The rows that have come are more than one page. */
+static bool fills_page(struct tool_making *r)
+{
+    const struct tool_spec *s = r->tool->spec;
+    size_t n = tool_rows_page(&r->pending, s->page_rows, s->page_bytes);
+    r->first = n;
+    return n < tool_rows_count(&r->pending);
+}
+
+/* The call still waits, and no write is under way. True: it has been answered, and the run is gone.
+ */
+static bool answer_at_once(struct tool_making *r)
+{
+    bool failed = r->failure.n > 0;
+    if (!failed && (r->making || fills_page(r)))
+        return false;
+    struct tool_job *j = take_job(r);
+    struct buf failure = r->failure;
+    r->failure = (struct buf){0};
+    if (!failed)
+        tool_rows_put(&r->pending, tool_rows_count(&r->pending), &j->call->result);
+    run_free(r);
+    if (failed)
+        tool_job_failed_with(j, buf_str(&failure));
+    else
+        tool_job_page_state(j, STR_NONE);
+    buf_deinit(&failure);
+    return true;
+}
+
+/* What comes next; the run may be gone afterwards. */
+static void go_on(struct tool_making *r)
+{
+    if (r->writer.busy)
+        return;
+    if (r->job != NULL && answer_at_once(r))
+        return;
+    bool over = !r->making && (r->closing || r->abandoned || r->broken);
+    if (over) {
+        run_free(r);
+        return;
+    }
+    if (r->job != NULL && !fills_page(r))
+        return;
+    if (tool_rows_count(&r->pending) > 0 || !r->making) {
+        take_pending(r);
+        assert(r->job == NULL || r->first <= tool_rows_count(&r->going));
+        write_going(r);
+    }
+    if (r->making)
+        tell_room(r);
+}
+
+/* ---- the maker's side ---- */
+
+static void check_rows(struct tool_making *r, enum tool_rows_fault fault)
+{
+    unsigned long long row = r->splitter.rows + 1;
+    switch (fault) {
+    case TOOL_ROWS_FINE: break;
+    case TOOL_ROWS_JSON: fail(r, false, "row %llu of the result is not valid JSON", row); break;
+    case TOOL_ROWS_LARGE:
+        fail(r, false, "row %llu of the result has more than %zu bytes", row, r->splitter.row_max);
+        break;
+    case TOOL_ROWS_AFTER: fail(r, false, "something stands behind the result's array"); break;
+    case TOOL_ROWS_CUT: fail(r, false, "the result ended in the middle of its array"); break;
+    }
+}
+
+bool tool_run_output(struct tool_run *run, struct str bytes)
+{
+    struct tool_making *r = container_of(run, struct tool_making, handle);
+    const struct tool_spec *s = r->tool->spec;
+    uint64_t room = s->max_output - r->taken;
+    r->taken += bytes.n;
+    if (bytes.n > room)
+        bytes.n = (size_t)room;
+    check_rows(r, tool_splitter_feed(&r->splitter, bytes, &r->pending));
+    if (r->taken > s->max_output)
+        fail(r, false, "the result has more than %llu bytes", (unsigned long long)s->max_output);
+    bool goes_on = r->making && !(r->writer.busy && r->pending.bytes.n > PENDING_MAX);
+    r->held = r->making && !goes_on;
+    go_on(r);
+    return goes_on;
+}
+
+void tool_run_end(struct tool_run *run, struct str message, bool retryable)
+{
+    struct tool_making *r = container_of(run, struct tool_making, handle);
+    r->making = false;
+    timer_stop(&r->timer);
+    if (message.n > 0)
+        fail(r, retryable, "%.*s", message.n < 1000 ? (int)message.n : 1000, message.p);
+    else
+        check_rows(r, tool_splitter_end(&r->splitter, &r->pending));
+    go_on(r);
+}
+
+static void on_timeout(struct timer *t)
+{
+    struct tool_making *r = container_of(t, struct tool_making, timer);
+    fail(r, true, "the tool took longer than %llu ms",
+         (unsigned long long)r->tool->spec->timeout_ms);
+    go_on(r);
+}
+
+/* ---- from the outside ---- */
+
+void tool_run_abandon(struct tool_making *r)
+{
+    take_job(r);
+    r->abandoned = true;
+    stop_making(r);
+    writer_stop(&r->writer);
+    if (!r->writer.busy)
+        run_free(r);
+}
+
+void tool_runs_stop(struct tools *t)
+{
+    list_each_safe (l, &t->runs) {
+        struct tool_making *r = list_item(l, struct tool_making, link);
+        r->writer.patience_ms = 0; /* once more, and no longer */
+        writer_hurry(&r->writer);
+        if (!r->making)
+            continue;
+        fail(r, true, "the server was stopped");
+        go_on(r);
+    }
+}
+
+void tool_run_start(struct tool_job *j)
+{
+    const struct tool_spec *s = j->tool->spec;
+    struct tool_making *r = mem_zalloc(sizeof *r);
+    struct sched *sched = j->all->setup.sched;
+    r->all = j->all;
+    r->tool = j->tool;
+    r->job = j;
+    j->run = r;
+    r->handle.args = arena_dup(&r->arena, j->args);
+    rand_bytes(r->id, sizeof r->id);
+    tool_keep_name(r->id, r->name);
+    r->splitter.row_max = TOOL_ROW_MAX;
+    r->stream = tool_keep_config(j->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
+                                 s->timeout_ms / 1000 + 1);
+    r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
+    timer_init(&r->timer, on_timeout);
+    writer_init(&r->writer, PATIENCE_MS, on_written);
+    sched_start(sched, &r->timer, s->timeout_ms);
+    list_push(&j->all->runs, &r->link);
+    r->making = true;
+    s->maker->start(s->ctx, &r->handle);
+}

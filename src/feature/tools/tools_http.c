@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools_http.c -- /atd/v1/, and who may ask over HTTP. */
+#include "base/err.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "feature/tools/tools_core.h"
+#include "feature/tools/tools_message.h"
+
+#include <stdlib.h>
+
+/* ---- who may ask ---- */
+
+enum origin_verdict tools_origin(const struct tools_surface *s, const struct exchange *x)
+{
+    return origin_check(x, ORIGIN_LOCAL, s->setup.origins);
+}
+
+bool tools_tell_browser(const struct tools_surface *s, struct exchange *x)
+{
+    struct str origin = request_header(x->request, STR("Origin"));
+    if (origin.p == NULL || !origin_in(origin, s->setup.origins))
+        return false;
+    exchange_header(x, STR("Access-Control-Allow-Origin"), origin);
+    exchange_header(x, STR("Access-Control-Expose-Headers"), STR("WWW-Authenticate, Retry-After"));
+    exchange_header(x, STR("Vary"), STR("Origin"));
+    if (x->request->method != METHOD_OPTIONS)
+        return false;
+    struct str asked = request_header(x->request, STR("Access-Control-Request-Headers"));
+    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, POST"));
+    if (asked.p != NULL)
+        exchange_header(x, STR("Access-Control-Allow-Headers"), asked);
+    exchange_header(x, STR("Access-Control-Max-Age"), STR("600"));
+    exchange_status(x, 204);
+    exchange_send(x, STR_NONE);
+    return true;
+}
+
+int tools_who(const struct tools_surface *s, const struct exchange *x, const struct principal **out,
+              struct str *challenge)
+{
+    struct str given = request_header(x->request, STR("Authorization"));
+    bool is_token = str_starts(given, STR("Bearer "));
+    if (is_token && x->principal == &principal_anonymous) {
+        *challenge = STR("Bearer error=\"invalid_token\"");
+        return ERR_UNAUTHENTICATED;
+    }
+    if (!is_token && s->setup.require_bearer) {
+        *challenge = STR("Bearer");
+        return ERR_UNAUTHENTICATED;
+    }
+    *out = is_token ? x->principal : &principal_anonymous;
+    return 0;
+}
+
+void tools_ask_as(struct tool_ask *a, const struct principal *p)
+{
+    a->call.caller_id = p == &principal_anonymous ? STR_NONE : p->name;
+    a->call.capabilities = p->capabilities;
+    a->call.n_capabilities = p->n_capabilities;
+}
+
+bool tools_is_json(const struct exchange *x)
+{
+    struct str type = request_header(x->request, STR("Content-Type"));
+    return str_eq_nocase(str_trim(str_cut(&type, ';')), STR("application/json"));
+}
+
+/* ---- answers ---- */
+
+static void send_json(struct exchange *x, int status, const struct buf *body)
+{
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, buf_str(body));
+}
+
+static void refuse(struct exchange *x, int status, const char *message)
+{
+    struct buf body = {0};
+    tools_put_error(&body, str_of_cstr(message), 0, false);
+    send_json(x, status, &body);
+    buf_deinit(&body);
+}
+
+static int status_of(const struct tool_call *c)
+{
+    switch (c->outcome) {
+    case TOOL_SUCCESS:
+    case TOOL_EXECUTION_FAILED: return 200;
+    case TOOL_INVALID_ARGS: return 400;
+    case TOOL_CAPABILITY_DENIED: return 403;
+    case TOOL_RATE_LIMITED: return 429;
+    case TOOL_TOOL_NOT_FOUND: return 404;
+    case TOOL_CURSOR_REFUSED: return c->code == TOOLS_CODE_EXPIRED ? 410 : 400;
+    }
+    return 500;
+}
+
+/* ---- calls ---- */
+
+struct http_call {
+    struct tool_ask ask;
+    struct exchange *x;
+};
+
+static void free_call(struct http_call *c)
+{
+    struct exchange *x = c->x;
+    tools_ask_deinit(&c->ask);
+    free(c);
+    exchange_release(x);
+}
+
+static void on_done(struct tool_ask *a)
+{
+    struct http_call *c = container_of(a, struct http_call, ask);
+    struct buf body = {0};
+    c->x->ops = NULL;
+    if (a->call.outcome == TOOL_RATE_LIMITED)
+        exchange_header(c->x, STR("Retry-After"), STR("1"));
+    tools_put_answer(&body, &a->call);
+    send_json(c->x, status_of(&a->call), &body);
+    buf_deinit(&body);
+    free_call(c);
+}
+
+static void on_gone(struct exchange *x)
+{
+    struct http_call *c = x->state;
+    tools_ask_cancel(&c->ask);
+    free_call(c);
+}
+
+static const struct exchange_ops call_ops = {.gone = on_gone};
+
+static void run(struct tools_surface *s, struct exchange *x, struct str body,
+                enum tools_request_type type, const struct principal *who)
+{
+    struct tools_request r;
+    const char *why;
+    if (tools_request_read_body(body, type, &x->arena, &r, &why) != 0) {
+        refuse(x, 400, why);
+        return;
+    }
+    struct http_call *c = mem_zalloc(sizeof *c);
+    c->x = x;
+    c->ask.done = on_done;
+    c->ask.call.tool_id = r.tool_id;
+    c->ask.call.args = r.args;
+    c->ask.call.cursor = r.cursor;
+    c->ask.call.dry_run = r.dry_run;
+    tools_ask_as(&c->ask, who);
+    exchange_hold(x);
+    x->state = c;
+    x->ops = &call_ops;
+    x->peer_bound = true;
+    tools_ask(s, &c->ask);
+}
+
+static const struct {
+    struct str name;
+    enum tools_request_type type;
+} paths[] = {
+    {STR_INIT("run_tool"), TOOLS_RUN},
+    {STR_INIT("run_tool_continue"), TOOLS_CONTINUE},
+    {STR_INIT("tools"), TOOLS_LIST},
+};
+
+static int find_path(const struct exchange *x)
+{
+    struct str name = str_skip(x->request->path, sizeof TOOLS_PREFIX - 1);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (str_eq(paths[i].name, name))
+            return (int)i;
+    return -1;
+}
+
+static void on_body(struct exchange *x, struct str body, int err)
+{
+    struct tools_surface *s = x->state;
+    const struct principal *who;
+    struct str ignored;
+    if (err == ERR_TOO_LARGE)
+        refuse(x, 413, "the body is too large");
+    else if (err != 0)
+        exchange_error(x, err);
+    else if (tools_who(s, x, &who, &ignored) == 0)
+        run(s, x, body, paths[find_path(x)].type, who);
+}
+
+static void send_list(struct tools_surface *s, struct exchange *x)
+{
+    struct buf body = {0};
+    tools_put_list(&body, s->setup.tools);
+    send_json(x, 200, &body);
+    buf_deinit(&body);
+}
+
+static void refuse_method(struct exchange *x, struct str allowed)
+{
+    exchange_header(x, STR("Allow"), allowed);
+    refuse(x, 405, "this is asked for in another way");
+}
+
+static void refuse_token(struct exchange *x, struct str challenge)
+{
+    exchange_header(x, STR("WWW-Authenticate"), challenge);
+    refuse(x, 401, "the token is not known, or none was sent where one is required");
+}
+
+static void handle(void *ctx, struct exchange *x)
+{
+    struct tools_surface *s = ctx;
+    const struct principal *who;
+    struct str challenge;
+    enum method method = x->request->method;
+    enum origin_verdict origin = tools_origin(s, x);
+    int at = find_path(x);
+    if (at < 0)
+        refuse(x, 404, "there is nothing of this name");
+    else if (origin == ORIGIN_WRONG_HOST)
+        refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
+    else if (origin == ORIGIN_FOREIGN_PAGE)
+        refuse(x, 403, "pages of other sites may not call tools");
+    else if (tools_tell_browser(s, x))
+        return;
+    else if (tools_who(s, x, &who, &challenge) != 0)
+        refuse_token(x, challenge);
+    else if (paths[at].type == TOOLS_LIST && (method == METHOD_GET || method == METHOD_HEAD))
+        send_list(s, x);
+    else if (paths[at].type == TOOLS_LIST)
+        refuse_method(x, STR("GET, HEAD"));
+    else if (method != METHOD_POST)
+        refuse_method(x, STR("POST"));
+    else if (!tools_is_json(x))
+        refuse(x, 415, "the body must be application/json");
+    else {
+        x->state = s;
+        exchange_collect(x, TOOLS_BODY_MAX, on_body);
+    }
+}
+
+void tools_http_mount(struct tools_surface *s, struct http *http)
+{
+    http_route(http, STR(TOOLS_PREFIX), handle, s);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools_service.c -- calls and their audit. */
+#include "feature/tools/tools_service.h"
+#include "base/err.h"
+#include "feature/logs/log.h"
+#include "feature/tools/tools_audit.h"
+#include "feature/tools/tools_core.h"
+#include "telemetry/trace.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* ---- the audit's file ---- */
+
+struct audit_line {
+    struct log_append append;
+    struct tools_surface *surface;
+    struct tool_ask *ask; /* that waits for it; NULL: none */
+    struct buf text;
+};
+
+static void check_stopped(struct tools_surface *s)
+{
+    if (s->lines == 0 && s->stopped != NULL)
+        s->stopped(s->ctx);
+}
+
+static void finish(struct tool_ask *a)
+{
+    a->over = true;
+    a->done(a);
+}
+
+/* A call that has been made is answered even if it cannot be put on record: whoever made it would
+ * make it again. */
+static void on_line(struct log_append *append, int err)
+{
+    struct audit_line *line = container_of(append, struct audit_line, append);
+    struct tools_surface *s = line->surface;
+    struct tool_ask *a = line->ask;
+    if (err != 0)
+        trace(s->setup.trace, AUDIT_FAILED, TRACE_STR("file", str_of_cstr(s->setup.audit)),
+              TRACE_STR("error", str_of_cstr(err_text(err))));
+    buf_deinit(&line->text);
+    free(line);
+    if (a != NULL) {
+        a->line = NULL;
+        finish(a);
+    }
+    s->lines--;
+    check_stopped(s);
+}
+
+static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
+{
+    struct tools_surface *s = a->surface;
+    struct audit_line *line = mem_zalloc(sizeof *line);
+    struct audit_event e = {.call = &a->call,
+                            .begun_ms = a->begun_wall_ms,
+                            .duration_ms = s->setup.sched->now_ms - a->begun_ms,
+                            .cancelled = cancelled};
+    line->surface = s;
+    audit_put(&line->text, &e);
+    line->append =
+        (struct log_append){.log = &s->audit, .lines = buf_str(&line->text), .done = on_line};
+    s->lines++;
+    log_append(&line->append);
+    return line;
+}
+
+/* ---- calls ---- */
+
+static void on_called(struct tool_call *c)
+{
+    struct tool_ask *a = container_of(c, struct tool_ask, call);
+    if (a->surface->setup.audit == NULL || !audit_wants(c)) {
+        finish(a);
+        return;
+    }
+    a->line = write_line(a, false);
+    a->line->ask = a;
+}
+
+void tools_ask(struct tools_surface *s, struct tool_ask *a)
+{
+    a->surface = s;
+    a->begun_ms = s->setup.sched->now_ms;
+    a->begun_wall_ms = s->setup.sched->wall_ms;
+    a->call.done = on_called;
+    tools_call(s->setup.tools, &a->call);
+}
+
+void tools_ask_cancel(struct tool_ask *a)
+{
+    struct tools_surface *s = a->surface;
+    assert(!a->over);
+    a->over = true;
+    if (a->line != NULL) {
+        a->line->ask = NULL;
+        a->line = NULL;
+        return;
+    }
+    tools_cancel(s->setup.tools, &a->call);
+    if (s->setup.audit != NULL)
+        write_line(a, true);
+}
+
+void tools_ask_deinit(struct tool_ask *a)
+{
+    tool_call_deinit(&a->call);
+}
+
+/* ---- the whole ---- */
+
+const struct tools *tools_surface_tools(const struct tools_surface *s)
+{
+    return s->setup.tools;
+}
+
+struct tools_surface *tools_surface_new(const struct tools_surface_setup *setup)
+{
+    struct tools_surface *s = mem_zalloc(sizeof *s);
+    s->setup = *setup;
+    s->audit = (struct log){.lane = setup->lane, .path = setup->audit};
+    return s;
+}
+
+void tools_surface_mount(struct tools_surface *s, struct http *http)
+{
+    tools_http_mount(s, http);
+    mcp_http_mount(s, http);
+}
+
+void tools_surface_stop(struct tools_surface *s, void (*stopped)(void *ctx), void *ctx)
+{
+    s->stopped = stopped;
+    s->ctx = ctx;
+    check_stopped(s);
+}
+
+void tools_surface_free(struct tools_surface *s)
+{
+    free(s);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools_service.h -- tools for programs: what their three wires share, and two of them: /atd/v1/
+ * and /mcp over HTTP. The third is tools_socket.h. See docs/protocols/pages.md. */
+#ifndef FEATURE_TOOLS_TOOLS_SERVICE_H
+#define FEATURE_TOOLS_TOOLS_SERVICE_H
+
+#include "base/list.h"
+#include "base/options.h"
+#include "base/str.h"
+#include "feature/tools/tool.h"
+
+struct http;
+struct lane;
+struct sched;
+struct tools_surface;
+struct trace;
+
+#define TOOLS_PREFIX "/atd/v1/"
+#define MCP_PATH     "/mcp"
+
+/* All of it is kept by reference. */
+struct tools_surface_setup {
+    struct tools *tools;
+    struct sched *sched;
+    const struct trace *trace;
+    const char *audit; /* the file that calls are told to; NULL: to none */
+    struct lane *lane; /* with an audit: for its file */
+    bool require_bearer;
+    const struct option_list *origins; /* other sites whose pages may ask */
+};
+
+struct tools_surface *tools_surface_new(const struct tools_surface_setup *setup);
+void tools_surface_mount(struct tools_surface *s, struct http *http);
+
+/* Nobody asks any more. stopped() comes when the last line of the audit is in its file, maybe from
+ * within this call; then tools_surface_free is due. */
+void tools_surface_stop(struct tools_surface *s, void (*stopped)(void *ctx), void *ctx);
+void tools_surface_free(struct tools_surface *s); /* NULL is fine */
+
+/* ---- for the wires ---- */
+
+const struct tools *tools_surface_tools(const struct tools_surface *s);
+
+/* One call of a wire, which embeds it: zero-initialised, with the `in` part of the call filled.
+ * Done when its line is in the audit, if there is one: what somebody has been told of is on record.
+ */
+struct tool_ask {
+    struct tool_call call;
+    void (*done)(struct tool_ask *a);
+    /* private */
+    struct tools_surface *surface; /* NULL: not begun */
+    struct audit_line *line;       /* being written; NULL: none is */
+    int64_t begun_wall_ms;
+    uint64_t begun_ms;
+    bool over;
+};
+
+/* Calls done() once, and never before this has returned. */
+void tools_ask(struct tools_surface *s, struct tool_ask *a);
+
+/* Before done(): that is not called any more. It stands in the audit all the same. */
+void tools_ask_cancel(struct tool_ask *a);
+
+/* Begun or not; it is done or cancelled. */
+void tools_ask_deinit(struct tool_ask *a);
+
+#endif

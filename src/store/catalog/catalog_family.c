@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+/* catalog_family.c -- forks, and the streams that they were forked from.
+ *
+ * A stream owns what was written for it. What a fork has before its fork point is its source's, or
+ * that one's source's: nothing is copied, in memory or on disk, so that a fork costs the same
+ * whatever it was made of, and however many there are.
+ *
+ * So a stream keeps what it owns for as long as itself or a fork can read it, also when it has
+ * been trimmed or deleted. Each fork says from where on it still needs its source (`low`); two
+ * heaps know the lowest of these, and the highest fork point of those that need anything at all. A
+ * fork needs less as time goes by, never more. */
+#include "store/catalog/catalog_core.h"
+
+#include <assert.h>
+
+#define NOTHING UINT64_MAX
+
+enum { LOWEST, HIGHEST };
+
+/* ---- heaps: items[0] comes first; an item knows its place, from 1 on ---- */
+
+static bool comes_before(int which, const struct stream_fork *a, const struct stream_fork *b)
+{
+    return which == LOWEST ? a->low < b->low : a->at > b->at;
+}
+
+static void put_at(struct fork_heap *h, int which, uint32_t i, struct stream_fork *f)
+{
+    h->items[i] = f;
+    f->place[which] = i + 1;
+}
+
+static void sift_down(struct fork_heap *h, int which, uint32_t i)
+{
+    struct stream_fork *f = h->items[i];
+    for (uint32_t child; (child = 2 * i + 1) < h->n; i = child) {
+        if (child + 1 < h->n && comes_before(which, h->items[child + 1], h->items[child]))
+            child++;
+        if (!comes_before(which, h->items[child], f))
+            break;
+        put_at(h, which, i, h->items[child]);
+    }
+    put_at(h, which, i, f);
+}
+
+static void sift_up(struct fork_heap *h, int which, uint32_t i)
+{
+    struct stream_fork *f = h->items[i];
+    for (; i > 0 && comes_before(which, f, h->items[(i - 1) / 2]); i = (i - 1) / 2)
+        put_at(h, which, i, h->items[(i - 1) / 2]);
+    put_at(h, which, i, f);
+}
+
+static void heap_add(struct fork_heap *h, int which, struct stream_fork *f)
+{
+    if (h->n == h->cap) {
+        h->cap = h->cap ? h->cap * 2 : 2;
+        h->items = mem_realloc(h->items, h->cap * sizeof(struct stream_fork *));
+    }
+    h->items[h->n++] = f;
+    sift_up(h, which, h->n - 1);
+}
+
+static void heap_remove(struct fork_heap *h, int which, struct stream_fork *f)
+{
+    uint32_t i = f->place[which] - 1;
+    struct stream_fork *last = h->items[--h->n];
+    f->place[which] = 0;
+    if (last == f)
+        return;
+    put_at(h, which, i, last);
+    sift_up(h, which, i);
+    sift_down(h, which, last->place[which] - 1);
+}
+
+static bool is_needy(const struct stream_fork *f)
+{
+    return f->place[LOWEST] > 0;
+}
+
+/* What its source has to keep may change with it. */
+static bool is_decisive(const struct stream_fork *f)
+{
+    return f->place[LOWEST] == 1 || f->place[HIGHEST] == 1;
+}
+
+static void need_nothing(struct stream_fork *f)
+{
+    struct fork_heap *heaps = f->source->family->heaps;
+    heap_remove(&heaps[LOWEST], LOWEST, f);
+    heap_remove(&heaps[HIGHEST], HIGHEST, f);
+}
+
+/* ---- what has to be kept ---- */
+
+static uint64_t needed_from(const struct stream *s, uint64_t own)
+{
+    const struct fork_heap *h = s->family == NULL ? NULL : &s->family->heaps[LOWEST];
+    uint64_t forks = h == NULL || h->n == 0 ? NOTHING : h->items[0]->low;
+    if (s->deleted)
+        return forks;
+    return forks < own ? forks : own;
+}
+
+uint64_t stream_needed_from(const struct stream *s)
+{
+    return needed_from(s, s->first);
+}
+
+uint64_t stream_needed_upto(const struct stream *s)
+{
+    const struct fork_heap *h = s->family == NULL ? NULL : &s->family->heaps[HIGHEST];
+    if (!s->deleted)
+        return UINT64_MAX;
+    return h == NULL || h->n == 0 ? 0 : h->items[0]->at;
+}
+
+void stream_shed(struct catalog *c, struct stream *s)
+{
+    for (bool decisive = true; decisive;) {
+        uint64_t need = needed_from(s, s->settled_first);
+        if (need > s->tape.first)
+            tape_drop(&s->tape, need < s->tape.tail ? need : s->tape.tail);
+        if (s->deleted)
+            tape_cut(&s->tape, stream_needed_upto(s));
+        struct stream_fork *f = s->fork;
+        if (f == NULL || !is_needy(f) || need == f->low)
+            return;
+        decisive = is_decisive(f);
+        if (decisive && c->shrinking != NULL)
+            c->shrinking(c, f->source);
+        assert(need > f->low);
+        f->low = need;
+        if (need < f->at)
+            sift_down(&f->source->family->heaps[LOWEST], LOWEST, f->place[LOWEST] - 1);
+        else
+            need_nothing(f);
+        s = f->source;
+    }
+}
+
+/* ---- joining and leaving ---- */
+
+static void need_from(struct stream_fork *f, uint64_t low)
+{
+    struct fork_heap *heaps = f->source->family->heaps;
+    f->low = low;
+    if (is_needy(f)) {
+        sift_up(&heaps[LOWEST], LOWEST, f->place[LOWEST] - 1);
+    } else {
+        heap_add(&heaps[LOWEST], LOWEST, f);
+        heap_add(&heaps[HIGHEST], HIGHEST, f);
+    }
+}
+
+/* Where families are loaded, a fork may be older than what its source has been trimmed to, and then
+ * that one's source has to keep more than it knew of. */
+void stream_join(struct stream *s, struct stream *source)
+{
+    struct stream_fork *f = s->fork;
+    if (source->family == NULL) {
+        source->family = mem_zalloc(sizeof *source->family);
+        list_init(&source->family->forks);
+    }
+    f->source = source;
+    f->depth = stream_depth(source) + 1;
+    list_push(&source->family->forks, &f->link);
+    f->low = UINT64_MAX;
+    for (uint64_t low = s->first; f != NULL && f->source != NULL; f = f->source->fork) {
+        if (f->whole || low >= f->at || low >= f->low)
+            break;
+        need_from(f, low);
+    }
+}
+
+static void free_family(struct stream *s)
+{
+    if (s->family == NULL)
+        return;
+    while (!list_empty(&s->family->forks))
+        list_remove(s->family->forks.next);
+    free(s->family->heaps[LOWEST].items);
+    free(s->family->heaps[HIGHEST].items);
+    free(s->family);
+    s->family = NULL;
+}
+
+struct stream *stream_leave(struct catalog *c, struct stream *s)
+{
+    struct stream_fork *f = s->fork;
+    struct stream *source = f == NULL ? NULL : f->source;
+    if (source == NULL)
+        return NULL;
+    bool decisive = is_decisive(f);
+    if (decisive && c->shrinking != NULL)
+        c->shrinking(c, source);
+    if (is_needy(f))
+        need_nothing(f);
+    list_remove(&f->link);
+    f->source = NULL;
+    if (list_empty(&source->family->forks))
+        free_family(source);
+    if (decisive)
+        stream_shed(c, source);
+    return source;
+}
+
+void stream_free_family(struct stream *s)
+{
+    if (s->fork != NULL) {
+        list_remove(&s->fork->link);
+        text_disown(&s->fork->config.fork_of);
+        free(s->fork);
+    }
+    free_family(s);
+}
+
+struct stream *stream_any_fork(const struct stream *s)
+{
+    if (s->family == NULL)
+        return NULL;
+    return list_item(s->family->forks.next, struct stream_fork, link)->stream;
+}
+
+/* ---- whose is what ---- */
+
+struct span stream_span(const struct stream *s, uint64_t pos)
+{
+    struct span span = {.upto = UINT64_MAX, .events = UINT64_MAX};
+    for (const struct stream_fork *f; (f = s->fork) != NULL && pos < f->at; s = f->source) {
+        if (f->whole || f->source == NULL)
+            break;
+        if (f->at < span.upto) {
+            span.upto = f->at;
+            span.events = f->events;
+        }
+    }
+    span.owner = s;
+    return span;
+}
+
+struct span stream_span_of_event(const struct stream *s, uint64_t event)
+{
+    struct span span = {.upto = UINT64_MAX, .events = UINT64_MAX};
+    for (const struct stream_fork *f; (f = s->fork) != NULL && !f->whole; s = f->source) {
+        if (event >= f->events || f->source == NULL)
+            break;
+        if (f->at < span.upto) {
+            span.upto = f->at;
+            span.events = f->events;
+        }
+    }
+    span.owner = s;
+    return span;
+}
+
+bool stream_origin(const struct stream *s, uint64_t life, uint64_t *upto)
+{
+    *upto = UINT64_MAX;
+    while (s->life > life && s->fork != NULL && s->fork->source != NULL) {
+        if (s->fork->at < *upto)
+            *upto = s->fork->at;
+        s = s->fork->source;
+    }
+    return s->life == life;
+}
+
+struct origin stream_writer(const struct stream *s, uint64_t pos)
+{
+    struct origin o = {.upto = UINT64_MAX};
+    while (s->fork != NULL && pos < s->fork->at && s->fork->source != NULL) {
+        if (s->fork->at < o.upto)
+            o.upto = s->fork->at;
+        s = s->fork->source;
+    }
+    o.life = s->life;
+    return o;
+}
+
+/* ---- events in memory ---- */
+
+bool stream_holds(const struct stream *s, uint64_t pos)
+{
+    return pos >= stream_span(s, pos).owner->tape.first;
+}
+
+bool stream_is_boundary(const struct stream *s, uint64_t pos)
+{
+    return tape_is_boundary(&stream_span(s, pos).owner->tape, pos);
+}
+
+uint64_t stream_ordinal(const struct stream *s, uint64_t pos)
+{
+    return tape_ordinal(&stream_span(s, pos).owner->tape, pos);
+}
+
+uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit, size_t max,
+                          struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last)
+{
+    uint32_t n = 0;
+    *next = *last = from;
+    while (*next < limit && n < room && (n == 0 || *next - from < max)) {
+        struct span span = stream_span(s, *next);
+        uint64_t at = *next;
+        if (at < span.owner->tape.first)
+            break;
+        n += tape_read(&span.owner->tape, at, span.upto < limit ? span.upto : limit,
+                       max - (size_t)(at - from), slices + n, room - n, next, last);
+        if (*next < span.upto)
+            break;
+    }
+    return n;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/catalog/chunk.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap)
+{
+    struct chunk *c = mem_zalloc(sizeof *c);
+    c->refs = 1;
+    c->first = first;
+    c->ordinal = ordinal;
+    c->bytes = block_new(cap);
+    return c;
+}
+
+struct chunk *chunk_ref(struct chunk *c)
+{
+    c->refs++;
+    return c;
+}
+
+void chunk_unref(struct chunk *c)
+{
+    if (c == NULL || --c->refs > 0)
+        return;
+    block_unref(c->bytes);
+    free(c->marks);
+    free(c);
+}
+
+size_t chunk_size(const struct chunk *c)
+{
+    return sizeof *c + sizeof *c->bytes + c->bytes->cap + c->cap_marks * sizeof *c->marks;
+}
+
+static void reserve_marks(struct chunk *c, uint32_t n)
+{
+    if (c->cap_marks - c->n_marks >= n)
+        return;
+    uint32_t cap = c->cap_marks ? c->cap_marks * 2 : 4;
+    if (cap - c->n_marks < n)
+        cap = c->n_marks + n;
+    c->marks = mem_realloc(c->marks, cap * sizeof *c->marks);
+    c->cap_marks = cap;
+}
+
+void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32_t n,
+                  int64_t now_ms)
+{
+    struct block *b = c->bytes;
+    uint32_t count = ends == NULL ? 1 : n;
+    assert(data.n > 0 && data.n <= b->cap - b->n && data.n < MARK_APPEND_END);
+    assert(ends == NULL || (n > 0 && ends[n - 1] == data.n));
+    reserve_marks(c, count);
+    for (uint32_t i = 0; i < count; i++)
+        c->marks[c->n_marks++] = b->n + (ends == NULL ? (uint32_t)data.n : ends[i]);
+    c->marks[c->n_marks - 1] |= MARK_APPEND_END;
+    memcpy(b->bytes + b->n, data.p, data.n);
+    if (b->n == 0)
+        c->oldest_ms = now_ms;
+    c->newest_ms = now_ms;
+    b->n += (uint32_t)data.n;
+}
+
+uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos)
+{
+    uint64_t at = pos - c->first;
+    uint32_t low = 0, high = c->n_marks;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (MARK_END(c->marks[mid]) > at)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+bool chunk_is_boundary(const struct chunk *c, uint64_t pos)
+{
+    if (pos == c->first)
+        return true;
+    uint32_t i = chunk_mark_after(c, pos);
+    return i > 0 && MARK_END(c->marks[i - 1]) == pos - c->first;
+}
+
+int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                  uint64_t *out)
+{
+    uint32_t i = chunk_mark_after(c, pos), last = i;
+    while (!(c->marks[last] & MARK_APPEND_END))
+        last++;
+    uint64_t append_end = c->first + MARK_END(c->marks[last]);
+    if (append_end > end)
+        append_end = end; /* a fork may have taken only part of it */
+    uint64_t target = pos + sub;
+    if (events) {
+        if (sub > last - i + 1)
+            return ERR_FORK_OFFSET;
+        target = c->first + MARK_END(c->marks[i + sub - 1]);
+    }
+    if (target > append_end || target < pos)
+        return ERR_FORK_OFFSET;
+    *out = target;
+    return 0;
+}
+
+static uint64_t event_start(const struct chunk *c, uint32_t i)
+{
+    return c->first + (i == 0 ? 0 : MARK_END(c->marks[i - 1]));
+}
+
+/* Index of the first event that begins at pos or behind it. */
+static uint32_t event_from(const struct chunk *c, uint64_t pos)
+{
+    if (pos <= c->first)
+        return 0;
+    uint32_t i = chunk_mark_after(c, pos);
+    return i < c->n_marks && event_start(c, i) < pos ? i + 1 : i;
+}
+
+uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k, uint64_t *event)
+{
+    uint32_t all = chunk_mark_after(c, end - 1) + 1; /* a part of an event counts as one */
+    uint32_t from = event_from(c, k->pos);
+    if (from >= all && end == k->tail)
+        from = all - 1;
+    if (k->event > c->ordinal && k->event - c->ordinal > from)
+        from = k->event - c->ordinal < all ? (uint32_t)(k->event - c->ordinal) : all;
+    if (keep_is_over(k, c->newest_ms))
+        from = all;
+    if (from > all)
+        from = all;
+    *event = c->ordinal + from;
+    return from == all ? end : event_start(c, from);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* chunk.h -- a run of a stream's events: their bytes, and where each of them ends.
+ *
+ * The unit of memory, of a block in a segment, and of the cache. Shared by reference count; only
+ * the tape that made it adds to it, and only while nobody else holds it. */
+#ifndef STORE_CATALOG_CHUNK_H
+#define STORE_CATALOG_CHUNK_H
+
+#include "base/block.h"
+
+#include <stdint.h>
+
+#define CHUNK_BYTES_MAX (64 * 1024) /* a larger append has a chunk of its own */
+
+/* Where an event ends, relative to the chunk; the top bit says that its append ends there too. */
+#define MARK_APPEND_END 0x80000000u
+#define MARK_END(m)     ((m) & ~MARK_APPEND_END)
+
+struct chunk {
+    uint32_t refs;
+    uint32_t n_marks, cap_marks;
+    uint64_t first;               /* position of its first byte */
+    uint64_t ordinal;             /* of its first event in the stream, from 0 */
+    int64_t oldest_ms, newest_ms; /* wall clock of its first and last append */
+    struct block *bytes;
+    uint32_t *marks;
+};
+
+struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap);
+struct chunk *chunk_ref(struct chunk *c);
+void chunk_unref(struct chunk *c); /* NULL is allowed */
+
+static inline uint64_t chunk_end(const struct chunk *c)
+{
+    return c->first + c->bytes->n;
+}
+
+/* Memory that it takes, for budgets. */
+size_t chunk_size(const struct chunk *c);
+
+/* One append; it fits. ends: as in store_write. */
+void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32_t n,
+                  int64_t now_ms);
+
+/* Index of the first mark that ends behind position pos; n_marks if there is none. */
+uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos);
+
+/* An event of it begins at pos (or pos is its end). */
+bool chunk_is_boundary(const struct chunk *c, uint64_t pos);
+
+/* The position `sub` events (or bytes) past the boundary pos, within the append that begins there
+ * and not behind `end`. 0 or ERR_FORK_OFFSET. sub > 0, pos < end. */
+int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                  uint64_t *out);
+
+/* What has to be kept of a stream: events from this ordinal, this position and this time on, but in
+ * any case the last event before `tail`. */
+struct keep {
+    uint64_t event, pos;
+    int64_t ms;
+    uint64_t tail;
+    int64_t ahead_ms; /* with ahead_goes: what says that it is from later than this may go as well,
+                         for the clock was wrong when it came, and that is long ago */
+    bool ahead_goes;
+};
+
+/* What has come at this time, and nothing later, need not be kept. */
+static inline bool keep_is_over(const struct keep *k, int64_t newest_ms)
+{
+    return newest_ms < k->ms || (k->ahead_goes && newest_ms > k->ahead_ms);
+}
+
+/* Where, between its first position and `end` (up to which it counts), that begins; `end`: nothing
+ * of it has to be kept. Its time is looked at as a whole. *event: the ordinal there. */
+uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k,
+                         uint64_t *event);
+
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* embedded_core.h -- what the parts of the embedded store share. */
+#ifndef STORE_EMBEDDED_EMBEDDED_CORE_H
+#define STORE_EMBEDDED_EMBEDDED_CORE_H
+
+#include "store/embedded/cache.h"
+#include "store/catalog/catalog.h"
+#include "store/embedded/embedded.h"
+#include "store/embedded/pace.h"
+#include "store/embedded/rest.h"
+
+static inline struct str life_key(const uint64_t *life)
+{
+    return str_of((const char *)life, sizeof *life);
+}
+
+struct lives {
+    uint64_t *items;
+    size_t n, cap;
+};
+void lives_add(struct lives *l, uint64_t life);
+
+struct embedded {
+    struct store store;
+    struct catalog catalog;
+    struct cache cache;
+    struct vfs *vfs;
+    struct index *index;
+    struct journal *journal;
+    struct embedded_lanes lanes;
+    struct embedded_config config;
+    struct buf scratch; /* a record being made */
+
+    struct link waiting; /* calls, in the order of the batches they wait for */
+    struct link stalled; /* calls that the journal had no room for, in order */
+    struct timer retry;
+    uint64_t awaited;                   /* the last batch that the journal was asked to tell of */
+    uint64_t removed_batch, docs_batch; /* the last that a stream was removed by, a document put */
+
+    /* since the last checkpoint */
+    struct link dirty; /* streams */
+    size_t n_dirty;    /* at most so many */
+    bool dirty_turn;   /* of those; a checkpoint that begins has the others in a list of its own */
+    struct link dirty_docs;
+    struct lives removed;
+    struct lives unrecorded; /* expired while the journal had no room */
+    uint64_t unrested;       /* bytes of events, those of a checkpoint under way included */
+
+    struct checkpoint *checkpoint; /* under way */
+    struct pace pace;              /* of it */
+    struct timer checkpoint_timer;
+    struct index_meta meta;
+    uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
+    uint64_t reserve_bytes;
+    bool untidy;           /* the last checkpoint has left something to do */
+    uint64_t rewritten;    /* blocks that have been moved out of old segments */
+    uint32_t reads;        /* under way */
+    struct map *replaying; /* streams by life, while the store is being opened */
+    bool retrying, stopping, rested_last, journal_stopping, told_failure;
+    struct task stop;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+static inline struct embedded *embedded_of(struct store *s)
+{
+    return container_of(s, struct embedded, store);
+}
+
+/* A stream is about to be changed: a checkpoint that has yet to look at it does so now. */
+void embedded_before_change(struct embedded *e, struct stream *s);
+void embedded_mark_dirty(struct embedded *e, struct stream *s); /* it has been */
+void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n);
+
+/* embedded_rest.c: checkpoints. */
+void embedded_rest_init(struct embedded *e);
+void embedded_rest_start(struct embedded *e); /* unless one is under way, or nothing has changed */
+void embedded_rest_look(struct embedded *e);  /* there is more to rest: time to start, to hurry? */
+void embedded_rest_stop(struct embedded *e);  /* no more, but the last: one under way hurries */
+void embedded_rest_last(struct embedded *e);  /* if that is wanted, and no great deal */
+int embedded_rest_now(struct embedded *e, uint64_t batch); /* blocking, at the start */
+bool embedded_anything_to_rest(const struct embedded *e);
+
+/* embedded_recover.c: loading and replay, blocking. */
+int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
+
+/* Puts the record in `scratch` into the journal's open batch, which is the result. */
+uint64_t embedded_put_record(struct embedded *e);
+
+/* Finishes the call when the batch is durable: not before what the answer speaks of is. Pins the
+ * stream until then; NULL: none. */
+void embedded_finish_after(struct embedded *e, struct store_call *c, struct stream *s,
+                           uint64_t batch);
+
+/* The answer is that something is not there: it is given when the removes that it may come from are
+ * durable, expiry included. Until those have found room in the journal the call is run again. */
+void embedded_tell_absence(struct embedded *e, struct store_call *c, int err);
+
+/* Room in the journal that data leaves for deletes. */
+size_t embedded_reserve(const struct embedded *e);
+
+/* embedded_trim.c: trims the stream if it holds more than it retains, now or after a look at what
+ * rests. */
+void embedded_trim(struct catalog *c, struct stream *s);
+
+/* embedded_read.c */
+void embedded_read(struct store *s, struct store_read *r);
+
+/* A block of a stream's past is needed to place a fork: loads it, then calls done on the loop. */
+struct fork_place {
+    uint64_t source_life, anchor, sub;
+    uint64_t at, events;
+    int err;
+    bool known;
+};
+void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
+                         void (*done)(void *ctx), void *ctx);
+
+/* What of a stream's past has to be kept: finds where that begins, then calls done on the loop. err
+ * != 0: it could not be found out. front_ms: as in struct stream_term. */
+struct keep_look {
+    struct keep keep;
+    struct stream *stream; /* pinned */
+    uint64_t first, event;
+    int64_t front_ms;
+    int err;
+};
+void embedded_look(struct embedded *e, struct keep_look *look,
+                   void (*done)(struct embedded *e, struct keep_look *look));
+
+/* A checkpoint or a read has ended: is that what stopping waited for? */
+void embedded_check_stopped(struct embedded *e);
+
+#endif

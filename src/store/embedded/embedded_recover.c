@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/* embedded_recover.c -- from what is on disk to a catalog: the index first, then the journal's
+ * records since the last checkpoint, which then come to rest before anything new is taken. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "store/embedded/embedded_core.h"
+#include "store/embedded/rebuild.h"
+#include "store/embedded/record.h"
+#include "store/embedded/vfs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PATH_SIZE 4096
+
+/* Streams by life, needed while loading only. */
+struct recovery {
+    struct embedded *embedded;
+    struct map by_life;
+    struct arena arena;    /* of one record */
+    struct lives segments; /* that the index knows, in order */
+};
+
+static struct stream *by_life(struct recovery *r, uint64_t life)
+{
+    return map_get(&r->by_life, life_key(&life));
+}
+
+static void set_settled(struct embedded *e, struct stream *s)
+{
+    s->settled = true;
+    stream_settle_trim(&e->catalog, s, s->first);
+    s->settled_tail = s->tape.tail;
+    s->settled_end = s->end;
+}
+
+/* ---- the index ---- */
+
+/* Sources have lower lives, and rows come in their order. */
+static void load_fork(struct recovery *r, struct stream *s, const struct row *row)
+{
+    struct stream *source = by_life(r, row->source_life);
+    stream_set_fork(s, &row->config, row->fork_at, row->fork_events);
+    s->fork->whole = row->whole;
+    s->fork->lost = row->source_life;
+    if (source != NULL)
+        stream_join(s, source);
+}
+
+static int load_stream(void *ctx, uint64_t life, struct str bytes)
+{
+    struct recovery *r = ctx;
+    struct embedded *e = r->embedded;
+    struct row row;
+    int err = row_take(bytes, &row);
+    if (err != 0)
+        return err;
+    struct stream *s = catalog_add(&e->catalog, row.name, life, &row.term, row.content_type);
+    stream_trim(s, row.first, row.first_event);
+    s->tape.first = s->tape.tail = row.tail;
+    s->tape.events = row.events;
+    s->deleted = row.deleted;
+    if (s->deleted)
+        catalog_end_term(&e->catalog, s);
+    stream_set_end(s, row.end, &row.closed_by);
+    if (row.last_seq.p != NULL)
+        stream_set_seq(s, row.last_seq);
+    if (row.source_life != 0)
+        load_fork(r, s, &row);
+    set_settled(e, s);
+    map_put(&r->by_life, life_key(&s->life), s);
+    return 0;
+}
+
+static int load_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+{
+    struct stream *s = by_life(ctx, life);
+    if (s == NULL)
+        return 0;
+    stream_set_producer(s, p);
+    ((struct producer *)map_get(s->producers, p->id))->dirty = false;
+    return 0;
+}
+
+static int load_doc(void *ctx, struct str key, uint64_t version, struct str value)
+{
+    struct recovery *r = ctx;
+    struct doc_put put = {.key = key, .value = value, .expect_version = version - 1};
+    catalog_put_docs(&r->embedded->catalog, &put, 1);
+    return 0;
+}
+
+static int load_segment(void *ctx, const struct index_segment *s)
+{
+    struct recovery *r = ctx;
+    r->embedded->segment_bytes += s->bytes;
+    lives_add(&r->segments, s->id);
+    return 0;
+}
+
+/* ---- the journal ---- */
+
+/* A name that is taken again was free: its stream had expired, and so had the forks that kept the
+ * name, and that was not written down. */
+static void remove_expired(struct embedded *e, struct str name)
+{
+    for (struct stream *s; (s = map_get(&e->catalog.streams, name)) != NULL;) {
+        while (s->family != NULL)
+            s = stream_any_fork(s);
+        catalog_remove(&e->catalog, s); /* with all that only it kept */
+    }
+}
+
+static struct stream *replay_create(struct recovery *r, const struct record *rec)
+{
+    struct embedded *e = r->embedded;
+    struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
+    if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
+        return NULL; /* what it was forked from is not there */
+    remove_expired(e, rec->name);
+    struct stream *s =
+        catalog_add(&e->catalog, rec->name, rec->life, &rec->term, rec->content_type);
+    if (source != NULL)
+        stream_fork_from(s, &rec->config, source, rec->fork_at, rec->fork_events);
+    map_put(&r->by_life, life_key(&s->life), s);
+    return s;
+}
+
+static int replay_write(struct recovery *r, const struct record *rec)
+{
+    struct embedded *e = r->embedded;
+    struct stream *s = rec->create ? replay_create(r, rec) : by_life(r, rec->life);
+    if (s == NULL)
+        return ERR_CORRUPT;
+    if (rec->data.n > 0)
+        tape_append(&s->tape, rec->data, rec->ends, rec->n_events, rec->now_ms);
+    e->unrested += rec->data.n;
+    if (rec->claim.id.n > 0)
+        stream_set_producer(s, &rec->claim);
+    if (rec->seq.p != NULL)
+        stream_set_seq(s, rec->seq);
+    if (rec->end != END_NONE)
+        stream_set_end(s, rec->end, &rec->claim);
+    if (rec->trim)
+        stream_trim(s, rec->first, rec->first_event);
+    catalog_put_docs(&e->catalog, rec->docs, rec->n_docs);
+    embedded_mark_docs(e, rec->docs, rec->n_docs);
+    embedded_mark_dirty(e, s);
+    set_settled(e, s);
+    if (rec->now_ms > e->catalog.wall_ms)
+        e->catalog.wall_ms = rec->now_ms;
+    return 0;
+}
+
+static void replay_trim(struct recovery *r, const struct record *rec)
+{
+    struct stream *s = by_life(r, rec->life);
+    if (s == NULL || s->deleted)
+        return; /* removed before the trim was written down */
+    stream_trim(s, rec->first, rec->first_event);
+    stream_settle_trim(&r->embedded->catalog, s, rec->first);
+    embedded_mark_dirty(r->embedded, s);
+}
+
+static int replay(void *ctx, uint64_t batch, struct str bytes)
+{
+    struct recovery *r = ctx;
+    struct embedded *e = r->embedded;
+    struct record rec;
+    int err = record_take(bytes, &r->arena, &rec);
+    if (err == 0 && rec.type == RECORD_WRITE) {
+        err = replay_write(r, &rec);
+    } else if (err == 0 && rec.type == RECORD_REMOVE) {
+        struct stream *s = by_life(r, rec.life);
+        if (s != NULL && !s->deleted)
+            catalog_remove(&e->catalog, s);
+    } else if (err == 0 && rec.type == RECORD_TRIM) {
+        replay_trim(r, &rec);
+    } else if (err == 0) {
+        catalog_put_docs(&e->catalog, rec.docs, rec.n_docs);
+        embedded_mark_docs(e, rec.docs, rec.n_docs);
+    }
+    arena_deinit(&r->arena);
+    return err;
+}
+
+/* A deleted stream is kept by its forks. Where damage has taken those, it goes with them: or its
+ * name would never be free, nor what is kept of it. */
+static void remove_unkept(struct recovery *r)
+{
+    struct catalog *c = &r->embedded->catalog;
+    struct lives unkept = {0};
+    size_t at = 0;
+    for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
+        if (s->deleted && s->family == NULL)
+            lives_add(&unkept, s->life);
+    for (size_t i = 0; i < unkept.n; i++)
+        catalog_remove(c, by_life(r, unkept.items[i]));
+    free(unkept.items);
+}
+
+/* ---- segments that no checkpoint knows ---- */
+
+/* Dead, and the crash came before the file was removed. */
+static int remove_orphans(struct recovery *r)
+{
+    uint64_t *ids;
+    size_t n, known = 0;
+    int err = segment_list(r->embedded->vfs, &ids, &n);
+    if (err != 0)
+        return err;
+    for (size_t i = 0; i < n && err == 0; i++) {
+        while (known < r->segments.n && r->segments.items[known] < ids[i])
+            known++;
+        if (known == r->segments.n || r->segments.items[known] != ids[i])
+            err = segment_remove(r->embedded->vfs, ids[i]);
+    }
+    free(ids);
+    return err;
+}
+
+/* A new index says so before there is anything that it could not know. */
+static int begin_index(struct embedded *e)
+{
+    struct index_write *w;
+    int err = index_begin(e->index, &w);
+    if (err != 0)
+        return err;
+    e->meta.batch = 1;
+    index_put_meta(w, &e->meta);
+    return index_commit(w);
+}
+
+static void point_to_doctor(int err, char *why, size_t size)
+{
+    size_t n = strlen(why);
+    if (err == ERR_CORRUPT)
+        snprintf(why + n, size - n, "; `tidemark doctor DIR --repair` keeps what is sound");
+}
+
+static int rebuild_index(struct embedded *e, char *why, size_t size)
+{
+    struct rebuild r = {0};
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s", index_path(e->index));
+    index_close(e->index);
+    e->index = NULL;
+    int err = index_rebuild(e->vfs, path, e->config.index_sync, &r, why, size);
+    if (err != 0)
+        return err;
+    e->index = index_open(path, e->config.index_sync, why, size);
+    return e->index == NULL ? ERR_IO : 0;
+}
+
+/* Where there are segments, a new index is one that was lost, and is made again from them. One
+ * that has not heard of the last of them catches up. */
+static int prepare_index(struct embedded *e, char *why, size_t size)
+{
+    struct index_load nothing = {0};
+    struct rebuild r = {0};
+    uint64_t *ids = NULL;
+    size_t n = 0;
+    int err = index_load(e->index, &nothing, &e->meta);
+    if (err == 0)
+        err = segment_list(e->vfs, &ids, &n);
+    free(ids);
+    if (err == 0 && e->meta.batch == 0 && n > 0)
+        return rebuild_index(e, why, size);
+    if (err == 0 && e->meta.batch == 0)
+        err = begin_index(e);
+    else if (err == 0)
+        err = index_catch_up(e->vfs, e->index, &r);
+    if (err != 0)
+        snprintf(why, size, "the index cannot be made ready: %s",
+                 r.damage[0] != '\0' ? r.damage : err_text(err));
+    return err;
+}
+
+int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size)
+{
+    struct recovery r = {.embedded = e};
+    map_init(&r.by_life);
+    struct index_load load = {.ctx = &r,
+                              .stream = load_stream,
+                              .producer = load_producer,
+                              .doc = load_doc,
+                              .segment = load_segment};
+    e->replaying = &r.by_life;
+    int err = prepare_index(e, why, size);
+    if (err == 0) {
+        err = index_load(e->index, &load, &e->meta);
+        if (err != 0)
+            snprintf(why, size, "the index cannot be read: %s", err_text(err));
+    }
+    e->catalog.lives = e->meta.lives;
+    e->catalog.wall_ms = e->meta.wall_ms;
+    *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
+    if (err == 0) {
+        err = journal_scan(e->vfs, scan);
+        if (err != 0)
+            snprintf(why, size, "the journal cannot be replayed: %s",
+                     scan->damage[0] != '\0' ? scan->damage : err_text(err));
+    }
+    if (err == 0) {
+        catalog_start_clock(&e->catalog);
+        remove_unkept(&r);
+        err = remove_orphans(&r);
+        if (err != 0)
+            snprintf(why, size, "segments of no use cannot be removed: %s", err_text(err));
+    }
+    if (err == 0 && scan->batches > 0) {
+        err = embedded_rest_now(e, scan->next);
+        if (err != 0)
+            snprintf(why, size, "what the journal holds cannot be brought to rest: %s",
+                     err_text(err));
+    }
+    e->untidy = e->untidy || (e->meta.base == 0 && r.segments.n > 0);
+    point_to_doctor(err, why, size);
+    e->replaying = NULL;
+    map_deinit(&r.by_life);
+    arena_deinit(&r.arena);
+    free(r.segments.items);
+    return err;
+}

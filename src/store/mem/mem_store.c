@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/* mem_store.c -- the store in memory: the reference model for the others, and for who needs no
+ * disk.
+ *
+ * An operation is looked at and done in one task of the schedule, right before its done(): all of
+ * it happens at one moment, in the order of the calls. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "store/catalog/catalog.h"
+#include "store/catalog/verdict.h"
+
+#include <stdlib.h>
+
+struct mem {
+    struct store store;
+    struct catalog catalog;
+    struct task stop;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+};
+
+static struct catalog *catalog_of(struct store *s)
+{
+    return &container_of(s, struct mem, store)->catalog;
+}
+
+static void run_write(struct task *t)
+{
+    struct store_write *w = container_of(t, struct store_write, call.task);
+    struct catalog *c = catalog_of(w->call.store);
+    struct judgement j;
+    int v = catalog_judge(c, w, &j, NULL, NULL);
+    if (v == VERDICT_APPLY) {
+        struct stream *s = catalog_apply(c, w, &j);
+        catalog_settle(c, s, &w->info);
+    } else if (w->duplicate) {
+        stream_touch(c, j.stream);
+    }
+    w->done(w, v > 0 ? 0 : v);
+}
+
+static void run_remove(struct task *t)
+{
+    struct store_remove *r = container_of(t, struct store_remove, call.task);
+    struct catalog *c = catalog_of(r->call.store);
+    struct stream *s;
+    int err = catalog_find(c, r->name, &s);
+    if (err == 0)
+        catalog_remove(c, s);
+    r->done(r, err);
+}
+
+static void run_stat(struct task *t)
+{
+    struct store_stat *st = container_of(t, struct store_stat, call.task);
+    struct stream *s;
+    int err = catalog_find(catalog_of(st->call.store), st->name, &s);
+    if (err == 0)
+        st->info = stream_info_of(s);
+    st->done(st, err);
+}
+
+static int read_stream(struct catalog *c, struct store_read *r)
+{
+    struct stream *s;
+    int err = catalog_find(c, r->name, &s);
+    if (err != 0)
+        return err;
+    r->info = stream_info_of(s);
+    if (r->touch)
+        stream_touch(c, s);
+    r->start = r->from == READ_TAIL ? s->settled_tail : s->settled_first;
+    if (r->from == READ_AT)
+        err = stream_resolve(s, r->at, &r->start, &r->gap.reason);
+    if (r->from == READ_EVENT)
+        err = stream_seek(s, r->event, &r->start, &r->gap.reason);
+    if (err == ERR_GAP) {
+        r->gap.requested = r->at;
+        r->gap.earliest = (struct offset){s->life, s->settled_first};
+    }
+    if (err == 0 && !stream_is_boundary(s, r->start))
+        err = ERR_OFFSET;
+    if (err == 0) {
+        r->ordinal = stream_ordinal(s, r->start);
+        r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
+                                       READ_SLICES, &r->next, &r->last);
+    }
+    return err;
+}
+
+static void run_read(struct task *t)
+{
+    struct store_read *r = container_of(t, struct store_read, call.task);
+    r->done(r, read_stream(catalog_of(r->call.store), r));
+}
+
+static void run_list(struct task *t)
+{
+    struct store_list *l = container_of(t, struct store_list, call.task);
+    catalog_list(catalog_of(l->call.store), l);
+}
+
+static void run_docs(struct task *t)
+{
+    struct store_docs *d = container_of(t, struct store_docs, call.task);
+    catalog_docs(catalog_of(d->call.store), d);
+}
+
+static void run_put(struct task *t)
+{
+    struct store_put *p = container_of(t, struct store_put, call.task);
+    struct catalog *c = catalog_of(p->call.store);
+    int err = catalog_check_docs(c, p->docs, p->n_docs);
+    if (err == 0)
+        catalog_put_docs(c, p->docs, p->n_docs);
+    p->done(p, err);
+}
+
+static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))
+{
+    call->store = s;
+    task_init(&call->task, run);
+    sched_post(s->sched, &call->task);
+}
+
+static void mem_write(struct store *s, struct store_write *w)
+{
+    w->created = w->duplicate = false;
+    post(s, &w->call, run_write);
+}
+
+static void mem_remove(struct store *s, struct store_remove *r)
+{
+    post(s, &r->call, run_remove);
+}
+
+static void mem_stat(struct store *s, struct store_stat *st)
+{
+    post(s, &st->call, run_stat);
+}
+
+static void mem_read(struct store *s, struct store_read *r)
+{
+    r->n_slices = 0;
+    post(s, &r->call, run_read);
+}
+
+static void mem_list(struct store *s, struct store_list *l)
+{
+    post(s, &l->call, run_list);
+}
+
+static void mem_docs(struct store *s, struct store_docs *d)
+{
+    post(s, &d->call, run_docs);
+}
+
+static void mem_put(struct store *s, struct store_put *p)
+{
+    post(s, &p->call, run_put);
+}
+
+static void mem_watch(struct store *s, struct store_watch *w)
+{
+    watchers_add(&catalog_of(s)->watchers, w);
+}
+
+static void mem_unwatch(struct store *s, struct store_watch *w)
+{
+    watchers_remove(&catalog_of(s)->watchers, w);
+}
+
+/* Behind all operations that were started before. */
+static void run_stop(struct task *t)
+{
+    struct mem *m = container_of(t, struct mem, stop);
+    m->stopped(m->stopped_ctx);
+}
+
+static void mem_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+{
+    struct mem *m = container_of(s, struct mem, store);
+    m->stopped = stopped;
+    m->stopped_ctx = ctx;
+    sched_post(s->sched, &m->stop);
+}
+
+static void mem_free(struct store *s)
+{
+    struct mem *m = container_of(s, struct mem, store);
+    catalog_deinit(&m->catalog);
+    free(m);
+}
+
+/* All of it is on tapes. */
+static void trim(struct catalog *c, struct stream *s)
+{
+    struct trim to;
+    if (catalog_judge_trim(c, s, &to) != TRIM_TO)
+        return;
+    stream_trim(s, to.first, to.event);
+    stream_settle_trim(c, s, to.first);
+}
+
+static int mem_health(struct store *s, struct str *why)
+{
+    return 0;
+}
+
+static const struct store_ops ops = {
+    .write = mem_write,
+    .remove = mem_remove,
+    .stat = mem_stat,
+    .read = mem_read,
+    .list = mem_list,
+    .docs = mem_docs,
+    .put = mem_put,
+    .watch = mem_watch,
+    .unwatch = mem_unwatch,
+    .health = mem_health,
+    .stop = mem_stop,
+    .free = mem_free,
+};
+
+struct store *mem_store_new(struct sched *sched)
+{
+    struct mem *m = mem_zalloc(sizeof *m);
+    m->store = (struct store){
+        .ops = &ops, .sched = sched, .fork_depth = STORE_FORK_DEPTH, .in_memory = true};
+    task_init(&m->stop, run_stop);
+    catalog_init(&m->catalog, &m->store);
+    m->catalog.trim = trim;
+    catalog_start_clock(&m->catalog);
+    catalog_start_sweep(&m->catalog);
+    return &m->store;
+}

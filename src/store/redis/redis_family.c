@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/* redis_family.c -- on a cluster: which streams are kept under another tag than their own. A hint,
+ * dropped when it turns out wrong. */
+#include "base/mem.h"
+#include "store/redis/redis_store_core.h"
+
+#include <stdlib.h>
+
+#define HINTS_MAX 10000
+
+struct family {
+    size_t watches;
+    struct str tag; /* owned; p == NULL: not known */
+    size_t n;
+    char name[];
+};
+
+static struct family *find(struct redis_store *rs, struct str name)
+{
+    return map_get(&rs->families, name);
+}
+
+static struct family *find_or_add(struct redis_store *rs, struct str name)
+{
+    struct family *f = find(rs, name);
+    if (f != NULL)
+        return f;
+    f = mem_zalloc(sizeof *f + name.n);
+    f->n = name.n;
+    memcpy(f->name, name.p, name.n);
+    map_put(&rs->families, str_of(f->name, f->n), f);
+    return f;
+}
+
+static void drop_if_unused(struct redis_store *rs, struct family *f)
+{
+    if (f->watches > 0 || f->tag.p != NULL)
+        return;
+    map_remove(&rs->families, str_of(f->name, f->n));
+    free(f);
+}
+
+static void subscribe(struct redis_store *rs, const struct family *f,
+                      void (*how)(struct redis *r, struct str channel))
+{
+    struct arena a = {0};
+    if (f->tag.p != NULL && f->watches > 0)
+        how(rs->redis, rstore_channel(rs, &a, f->tag, str_of(f->name, f->n)));
+    arena_deinit(&a);
+}
+
+static void set_tag(struct redis_store *rs, struct family *f, struct str tag)
+{
+    if (str_eq(f->tag, tag))
+        return;
+    subscribe(rs, f, redis_unsubscribe);
+    rs->n_hints -= f->tag.p != NULL;
+    free((char *)(uintptr_t)f->tag.p);
+    f->tag = STR_NONE;
+    if (tag.n > 0) {
+        f->tag = str_of(memcpy(mem_alloc(tag.n), tag.p, tag.n), tag.n);
+        rs->n_hints++;
+    }
+    subscribe(rs, f, redis_subscribe);
+}
+
+/* All hints but those of streams that are watched, which are bounded by who watches. */
+static void drop_hints(struct redis_store *rs)
+{
+    size_t at = 0, n = 0;
+    struct family **old = mem_alloc((rs->families.n + 1) * sizeof *old);
+    for (struct family *f; (f = map_next(&rs->families, &at)) != NULL;)
+        if (f->watches == 0)
+            old[n++] = f;
+    for (size_t i = 0; i < n; i++) {
+        set_tag(rs, old[i], STR_NONE);
+        drop_if_unused(rs, old[i]);
+    }
+    free(old);
+}
+
+struct str family_of(struct redis_store *rs, struct str name)
+{
+    const struct family *f = find(rs, name);
+    return f == NULL ? STR_NONE : f->tag;
+}
+
+void family_learn(struct redis_store *rs, struct str name, struct str family)
+{
+    if (rs->n_hints >= HINTS_MAX)
+        drop_hints(rs);
+    set_tag(rs, find_or_add(rs, name), family);
+}
+
+void family_forget(struct redis_store *rs, struct str name)
+{
+    struct family *f = find(rs, name);
+    if (f == NULL)
+        return;
+    set_tag(rs, f, STR_NONE);
+    drop_if_unused(rs, f);
+}
+
+void family_watch(struct redis_store *rs, struct str name)
+{
+    struct family *f = find_or_add(rs, name);
+    if (f->watches++ == 0)
+        subscribe(rs, f, redis_subscribe);
+}
+
+void family_unwatch(struct redis_store *rs, struct str name)
+{
+    struct family *f = find(rs, name);
+    if (f->watches == 1)
+        subscribe(rs, f, redis_unsubscribe);
+    f->watches--;
+    drop_if_unused(rs, f);
+}
+
+void family_deinit(struct redis_store *rs)
+{
+    size_t at = 0;
+    for (struct family *f; (f = map_next(&rs->families, &at)) != NULL;) {
+        free((char *)(uintptr_t)f->tag.p);
+        free(f);
+    }
+    map_deinit(&rs->families);
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/durable.h"
+#include "base/buf.h"
+#include "base/date.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/num.h"
+#include "base/rand.h"
+#include "base/sched.h"
+#include "base/utf8.h"
+#include "http/url.h"
+#include "stream/durable_core.h"
+
+#define LIST_DEFAULT    100
+#define LIST_MAX        1000
+#define CURSOR_EPOCH_MS 1728432000000 /* 2024-10-09T00:00:00Z */
+#define CURSOR_MS       20000
+#define CURSOR_JITTER_S 3600
+
+/* ---- what the parts share ---- */
+
+bool durable_wants_close(const struct exchange *x)
+{
+    return str_eq_nocase(request_header(x->request, STR("Stream-Closed")), STR("true"));
+}
+
+bool durable_from_browser(const struct exchange *x)
+{
+    return request_header(x->request, STR("Origin")).p != NULL;
+}
+
+static bool name_allowed(struct str name)
+{
+    if (name.n == 0 || name.n > STORE_NAME_MAX || !utf8_valid(name))
+        return false;
+    for (size_t i = 0; i < name.n; i++)
+        if ((unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7f)
+            return false;
+    /* The subscriptions' corner of the name space, however it was spelled. */
+    return !str_eq(name, STR("__ds")) && !str_starts(name, STR("__ds/"));
+}
+
+int durable_name(struct exchange *x, struct str path, struct str *name)
+{
+    struct url url;
+    if (path.n > 0 && path.p[0] != '/' && url_parse(path, &url) == 0)
+        path = url.path;
+    if (str_starts(path, STR(DURABLE_PREFIX)))
+        path = str_skip(path, sizeof DURABLE_PREFIX - 1);
+    int err = url_decode(&x->arena, path, false, name);
+    return err == 0 && !name_allowed(*name) ? ERR_SYNTAX : err;
+}
+
+void durable_put_offset(struct exchange *x, struct str header, struct offset o)
+{
+    char *text = arena_alloc(&x->arena, OFFSET_TEXT);
+    offset_format(o, text);
+    exchange_header(x, header, str_of(text, OFFSET_TEXT));
+}
+
+void durable_put_end(struct exchange *x, enum end_reason end)
+{
+    if (end == END_NONE)
+        return;
+    exchange_header(x, STR("Stream-Closed"), STR("true"));
+    exchange_header(x, STR("Stream-End-Reason"), end_reason_text(end));
+}
+
+void durable_gap_json(struct buf *out, const struct gap *gap)
+{
+    char requested[OFFSET_TEXT], earliest[OFFSET_TEXT];
+    struct str reason = gap_reason_text(gap->reason);
+    offset_format(gap->requested, requested);
+    offset_format(gap->earliest, earliest);
+    buf_printf(out,
+               "{\"gap\":{\"requested\":\"%.*s\",\"earliest\":\"%.*s\",\"reason\":\"%.*s\","
+               "\"snapshot\":null}}",
+               OFFSET_TEXT, requested, OFFSET_TEXT, earliest, (int)reason.n, reason.p);
+}
+
+void durable_error(struct exchange *x, int err, const struct gap *gap)
+{
+    if (err == ERR_KEY_ABSENT) { /* workers know it by this very code */
+        exchange_header(x, STR("Retry-After"), STR("1"));
+        exchange_problem(x, err_http_status(err), STR("key-absent"), str_of_cstr(err_text(err)));
+        return;
+    }
+    if (err != ERR_GAP) {
+        exchange_error(x, err);
+        return;
+    }
+    struct buf body = {0};
+    durable_gap_json(&body, gap);
+    exchange_status(x, 410);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, buf_str(&body));
+    buf_deinit(&body);
+}
+
+uint64_t durable_cursor(const struct sched *sched, uint64_t client)
+{
+    int64_t since = sched->wall_ms - CURSOR_EPOCH_MS;
+    uint64_t interval = since < 0 ? 0 : (uint64_t)since / CURSOR_MS;
+    if (client < interval)
+        return interval;
+    /* A client ahead of the clock gets a later one still, at random, so that it cannot loop on a
+     * cached answer. */
+    uint64_t jitter_ms = (1 + rand_u64() % CURSOR_JITTER_S) * 1000;
+    return client + (jitter_ms + CURSOR_MS - 1) / CURSOR_MS;
+}
+
+void durable_put_cors(struct exchange *x)
+{
+    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
+    exchange_header(x, STR("Access-Control-Expose-Headers"),
+                    STR("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
+                        "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
+                        "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
+                        "Stream-Next-Offset, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-SSE-Data-Encoding, Stream-TTL, "
+                        "Stream-Up-To-Date"));
+}
+
+/* ---- HEAD, DELETE, listing, OPTIONS ---- */
+
+struct stat_request {
+    struct store_stat stat;
+    struct exchange *x;
+};
+
+static void put_term(struct exchange *x, const struct stream_info *info)
+{
+    const struct retain *r = &info->retain;
+    if (r->events > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Events"), r->events);
+    if (r->bytes > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Bytes"), r->bytes);
+    if (r->age_ms > 0)
+        exchange_header_u64(x, STR("Stream-Retain-Age"), r->age_ms / 1000);
+    if (info->ttl_s >= 0)
+        exchange_header_u64(x, STR("Stream-TTL"), (uint64_t)info->ttl_s);
+    if (info->expires_ms >= 0) {
+        char *text = arena_alloc(&x->arena, DATE_RFC3339_TEXT);
+        date_format_rfc3339(info->expires_ms, text);
+        exchange_header(x, STR("Stream-Expires-At"), str_of(text, DATE_RFC3339_TEXT));
+    }
+}
+
+static void on_stat(struct store_stat *stat, int err)
+{
+    struct exchange *x = container_of(stat, struct stat_request, stat)->x;
+    if (err != 0) {
+        durable_error(x, err, NULL);
+    } else {
+        exchange_header(x, STR("Content-Type"), arena_dup(&x->arena, stat->info.content_type));
+        durable_put_offset(x, STR("Stream-Next-Offset"),
+                           (struct offset){stat->info.life, stat->info.tail});
+        put_term(x, &stat->info);
+        durable_put_end(x, stat->info.end);
+        exchange_header(x, STR("Cache-Control"), STR("no-store"));
+        exchange_send(x, STR_NONE);
+    }
+    exchange_release(x);
+}
+
+static void head(struct durable *d, struct exchange *x, struct str name)
+{
+    struct stat_request *r = arena_alloc(&x->arena, sizeof *r);
+    *r = (struct stat_request){.stat = {.name = name, .done = on_stat}, .x = x};
+    exchange_hold(x);
+    store_stat(d->store, &r->stat);
+}
+
+struct remove_request {
+    struct store_remove remove;
+    struct exchange *x;
+};
+
+static void on_removed(struct store_remove *remove, int err)
+{
+    struct exchange *x = container_of(remove, struct remove_request, remove)->x;
+    if (err != 0) {
+        durable_error(x, err, NULL);
+    } else {
+        exchange_status(x, 204);
+        exchange_send(x, STR_NONE);
+    }
+    exchange_release(x);
+}
+
+static void delete (struct durable *d, struct exchange *x, struct str name)
+{
+    struct remove_request *r = arena_alloc(&x->arena, sizeof *r);
+    *r = (struct remove_request){.remove = {.name = name, .done = on_removed}, .x = x};
+    exchange_hold(x);
+    store_remove(d->store, &r->remove);
+}
+
+struct list_request {
+    struct store_list list;
+    struct exchange *x;
+};
+
+static void put_row(struct buf *out, const struct store_row *row)
+{
+    char next[OFFSET_TEXT];
+    offset_format((struct offset){row->info.life, row->info.tail}, next);
+    buf_put(out, STR("{\"name\":"));
+    json_put_string(out, row->name);
+    buf_put(out, STR(",\"contentType\":"));
+    json_put_string(out, row->info.content_type);
+    buf_printf(out, ",\"nextOffset\":\"%.*s\",\"closed\":%s}", OFFSET_TEXT, next,
+               row->info.end == END_NONE ? "false" : "true");
+}
+
+static void on_listed(struct store_list *list, int err)
+{
+    struct exchange *x = container_of(list, struct list_request, list)->x;
+    struct buf body = {0};
+    buf_put(&body, STR("{\"streams\":["));
+    for (size_t i = 0; err == 0 && i < list->n_rows; i++) {
+        if (i > 0)
+            buf_putc(&body, ',');
+        put_row(&body, &list->rows[i]);
+    }
+    buf_put(&body, STR("],\"next\":"));
+    if (err == 0 && list->more)
+        json_put_string(&body, list->rows[list->n_rows - 1].name);
+    else
+        buf_put(&body, STR("null"));
+    buf_put(&body, STR("}\n"));
+    if (err != 0) {
+        durable_error(x, err, NULL);
+    } else {
+        exchange_header(x, STR("Content-Type"), STR("application/json"));
+        exchange_header(x, STR("Cache-Control"), STR("no-store"));
+        exchange_send(x, buf_str(&body));
+    }
+    buf_deinit(&body);
+    exchange_release(x);
+}
+
+static void list(struct durable *d, struct exchange *x)
+{
+    struct list_request *r = arena_alloc(&x->arena, sizeof *r);
+    *r = (struct list_request){.list = {.limit = LIST_DEFAULT, .done = on_listed}, .x = x};
+    struct str query = x->request->query, limit = STR_NONE;
+    uint64_t n = LIST_DEFAULT;
+    if (url_query(&x->arena, query, STR("prefix"), &r->list.prefix) < 0 ||
+        url_query(&x->arena, query, STR("after"), &r->list.after) < 0 ||
+        url_query(&x->arena, query, STR("limit"), &limit) < 0 ||
+        (limit.p != NULL && num_parse(limit, LIST_MAX, &n) != 0) || n == 0) {
+        exchange_problem(x, 400, STR("BAD_QUERY"),
+                         STR("use prefix=TEXT, after=NAME and limit=1..1000"));
+        return;
+    }
+    r->list.limit = n;
+    r->list.reserved = principal_can(x->principal, STR("worker"));
+    exchange_hold(x);
+    /* The sessions' store lists all streams, and its own as what they are read as. */
+    store_list(d->sessions != NULL ? d->sessions->store : d->store, &r->list);
+}
+
+static void options(struct exchange *x)
+{
+    exchange_status(x, 204);
+    exchange_header(x, STR("Access-Control-Allow-Methods"),
+                    STR("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+    exchange_header(x, STR("Access-Control-Allow-Headers"),
+                    STR("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
+                        "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
+                        "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
+                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"));
+    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
+    exchange_send(x, STR_NONE);
+}
+
+static void no_such_method(struct exchange *x)
+{
+    exchange_header(x, STR("Allow"), STR("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
+    exchange_problem(x, 405, STR("METHOD"), STR("streams take GET, HEAD, POST, PUT and DELETE"));
+}
+
+bool durable_owned(const struct stream_owners *owners, struct str name)
+{
+    /* What workers write to sessions is a part of those. */
+    bool reserved = store_reserved(name) && !store_is_session(name);
+    return reserved || (owners->has != NULL && owners->has(owners->ctx, name));
+}
+
+static bool is_write(enum method m)
+{
+    return m == METHOD_PUT || m == METHOD_POST || m == METHOD_DELETE;
+}
+
+static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+{
+    if (store_is_session(name))
+        d = d->sessions;
+    if (d == NULL || (store_reserved(name) && !principal_can(x->principal, STR("worker")))) {
+        exchange_error(x, ERR_NOT_FOUND);
+        return;
+    }
+    if (is_write(x->request->method) && durable_owned(&d->owners, name)) {
+        exchange_problem(x, 403, STR("OWNED"),
+                         STR("the server writes this stream by itself; it can be read and forked"));
+        return;
+    }
+    switch (x->request->method) {
+    case METHOD_PUT: durable_put(d, x, name); break;
+    case METHOD_POST: durable_post(d, x, name); break;
+    case METHOD_GET:
+        if (d->asked != NULL)
+            d->asked(d->asked_ctx, name);
+        durable_get(d, x, name);
+        break;
+    case METHOD_HEAD: head(d, x, name); break;
+    case METHOD_DELETE: delete (d, x, name); break;
+    default: no_such_method(x);
+    }
+}
+
+void durable_handle(void *durable, struct exchange *x)
+{
+    struct durable *d = durable;
+    enum method method = x->request->method;
+    struct str path = x->request->path, name;
+    if (durable_from_browser(x) || method == METHOD_OPTIONS)
+        durable_put_cors(x);
+    if (method == METHOD_OPTIONS) {
+        options(x);
+    } else if (path.n == sizeof DURABLE_PREFIX - 1) {
+        if (method == METHOD_GET || method == METHOD_HEAD)
+            list(d, x);
+        else
+            no_such_method(x);
+    } else if (durable_name(x, path, &name) != 0) {
+        exchange_problem(x, 400, STR("BAD_NAME"),
+                         STR("a stream's name is 1 to 480 bytes of UTF-8 without control "
+                             "characters, percent-encoded in the path, and not under __ds/"));
+    } else {
+        handle_stream(d, x, name);
+    }
+}

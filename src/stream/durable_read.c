@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+/* durable_read.c -- GET: catch-up and long-poll, and the first step of SSE. */
+#include "base/err.h"
+#include "base/num.h"
+#include "stream/subscriber.h"
+#include "http/url.h"
+#include "store/content.h"
+#include "stream/durable_core.h"
+
+#include <stdlib.h>
+
+enum live { LIVE_NO, LIVE_LONG_POLL, LIVE_SSE };
+
+/* Lives in the exchange's arena until it is answered or begins to wait. */
+struct read_request {
+    struct store_read read;
+    struct durable *durable;
+    struct exchange *x;
+    enum live live;
+    uint64_t cursor; /* the client's */
+    bool resumed;    /* an EventSource that was here before */
+};
+
+/* ---- parameters ---- */
+
+static int take_offset(struct store_read *read, struct str text)
+{
+    if (str_eq(text, STR("-1")))
+        read->from = READ_START;
+    else if (str_eq(text, STR("now")))
+        read->from = READ_TAIL;
+    else {
+        read->from = READ_AT;
+        return offset_parse(text, &read->at);
+    }
+    return 0;
+}
+
+static int take_live(struct read_request *r, struct str text)
+{
+    if (str_eq(text, STR("long-poll")))
+        r->live = LIVE_LONG_POLL;
+    else if (str_eq(text, STR("sse")))
+        r->live = LIVE_SSE;
+    else
+        return ERR_SYNTAX;
+    return 0;
+}
+
+static bool refuse(struct exchange *x, struct str message)
+{
+    exchange_problem(x, 400, STR("BAD_QUERY"), message);
+    return false;
+}
+
+/* False: it has been answered. */
+static bool take_query(struct read_request *r)
+{
+    struct exchange *x = r->x;
+    struct str offset, live, cursor, query = x->request->query;
+    int has_offset = url_query(&x->arena, query, STR("offset"), &offset);
+    int has_live = url_query(&x->arena, query, STR("live"), &live);
+    int has_cursor = url_query(&x->arena, query, STR("cursor"), &cursor);
+    if (has_offset < 0 || has_live < 0)
+        return refuse(x, STR("offset and live may be given once each"));
+    if (has_live && take_live(r, live) != 0)
+        return refuse(x, STR("live must be long-poll or sse"));
+    /* What a browser sends when it reconnects is newer than its URL. Elsewhere it must not count: a
+     * cache would keep the answer under that URL. */
+    struct str last = request_header(x->request, STR("Last-Event-ID"));
+    if (r->live == LIVE_SSE && last.n > 0) {
+        offset = last;
+        has_offset = 1;
+        r->resumed = true;
+    }
+    if (r->live != LIVE_NO && !has_offset)
+        return refuse(x, STR("a live read needs an offset: -1, now, or one from a response"));
+    r->read.from = READ_START;
+    if (has_offset && take_offset(&r->read, offset) != 0)
+        return refuse(x, STR("offset must be -1, now, or one from a response"));
+    if (has_cursor == 1)
+        (void)num_parse(cursor, UINT32_MAX, &r->cursor); /* any other text is no cursor */
+    return true;
+}
+
+/* ---- answers ---- */
+
+static bool ended_here(const struct stream_info *info, uint64_t next)
+{
+    return info->end != END_NONE && next == info->tail;
+}
+
+/* Identifies these very bytes: a life, a range, and whether the end was in sight. */
+static struct str etag(struct exchange *x, const struct stream_info *info, uint64_t start,
+                       uint64_t next)
+{
+    return arena_printf(&x->arena, "\"%llu:%llu:%llu%s\"", (unsigned long long)info->life,
+                        (unsigned long long)start, (unsigned long long)next,
+                        ended_here(info, next) ? ":c" : "");
+}
+
+static bool matches(struct str if_none_match, struct str tag)
+{
+    if (str_eq(str_trim(if_none_match), STR("*")))
+        return true;
+    while (if_none_match.p != NULL) {
+        struct str one = str_trim(str_cut(&if_none_match, ','));
+        if (str_starts(one, STR("W/")))
+            one = str_skip(one, 2);
+        if (str_eq(one, tag))
+            return true;
+    }
+    return false;
+}
+
+/* What every read answers: where it ended, and whether that is the tail or the end. */
+static void put_position(struct exchange *x, const struct stream_info *info, uint64_t next)
+{
+    durable_put_offset(x, STR("Stream-Next-Offset"), (struct offset){info->life, next});
+    if (next == info->tail) {
+        exchange_header(x, STR("Stream-Up-To-Date"), STR("true"));
+        durable_put_end(x, info->end);
+    }
+}
+
+/* JSON events rest as `a,b,c,`: the array is a bracket, that range without its last byte, and a
+ * bracket. */
+static void send_events(struct exchange *x, struct slice *slices, size_t n, bool json)
+{
+    if (!json) {
+        exchange_send_slices(x, slices, n);
+        return;
+    }
+    struct slice all[READ_SLICES + 2];
+    size_t count = 0;
+    all[count++] = slice_static(STR("["));
+    for (size_t i = 0; i < n; i++)
+        all[count++] = slices[i];
+    if (n > 0)
+        all[count - 1].bytes.n--;
+    all[count++] = slice_static(STR("]"));
+    exchange_send_slices(x, all, count);
+}
+
+static void answer(struct exchange *x, const struct stream_info *info, struct slice *slices,
+                   size_t n)
+{
+    exchange_header(x, STR("Content-Type"), info->content_type);
+    send_events(x, slices, n, content_kind(info->content_type) == CONTENT_JSON);
+}
+
+static void answer_catch_up(struct read_request *r)
+{
+    struct exchange *x = r->x;
+    struct store_read *read = &r->read;
+    put_position(x, &read->info, read->next);
+    /* What not everybody may read must not rest in a cache that answers everybody. */
+    if (read->from == READ_TAIL || store_reserved(read->name)) {
+        exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    } else {
+        struct str tag = etag(x, &read->info, read->start, read->next);
+        exchange_header(x, STR("ETag"), tag);
+        exchange_header(x, STR("Cache-Control"),
+                        STR("public, max-age=60, stale-while-revalidate=300"));
+        if (!durable_from_browser(x))
+            durable_put_cors(x); /* a cache may give this to one later */
+        if (matches(request_header(x->request, STR("If-None-Match")), tag)) {
+            exchange_status(x, 304);
+            exchange_send(x, STR_NONE);
+            return;
+        }
+    }
+    answer(x, &read->info, read->slices, read->n_slices);
+}
+
+/* ---- long-poll ---- */
+
+/* A long-poll that waits: all that is left of its request. */
+struct poll {
+    struct durable *durable;
+    struct exchange *x;
+    struct subscriber subscriber;
+    struct timer timer;
+    uint64_t cursor;
+    struct stream_info info; /* content_type owned */
+    uint64_t pos;
+};
+
+static void answer_poll(struct exchange *x, struct durable *d, const struct stream_info *info,
+                        uint64_t next, uint64_t cursor)
+{
+    put_position(x, info, next);
+    exchange_header_u64(x, STR("Stream-Cursor"), durable_cursor(d->sched, cursor));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+}
+
+static void poll_free(struct poll *p)
+{
+    timer_stop(&p->timer);
+    subscriber_deinit(&p->subscriber);
+    free((char *)(uintptr_t)p->info.content_type.p);
+    free(p);
+}
+
+static void answer_nothing(struct exchange *x, struct durable *d, const struct stream_info *info,
+                           uint64_t next, uint64_t cursor)
+{
+    exchange_status(x, 204);
+    answer_poll(x, d, info, next, cursor);
+    exchange_send(x, STR_NONE);
+}
+
+static void poll_over(struct poll *p)
+{
+    answer_nothing(p->x, p->durable, &p->info, p->pos, p->cursor);
+    poll_free(p);
+}
+
+static void on_poll_timeout(struct timer *t)
+{
+    poll_over(container_of(t, struct poll, timer));
+}
+
+static void poll_ready(struct subscriber *s)
+{
+    struct poll *p = container_of(s, struct poll, subscriber);
+    struct batch *b;
+    enum next next = subscriber_next(s, &b);
+    if (next == NEXT_WAIT)
+        return;
+    if (next == NEXT_FAILED) {
+        durable_error(p->x, s->err, s->gap);
+        poll_free(p);
+        return;
+    }
+    struct str type = p->info.content_type;
+    p->info = b->info;
+    p->info.content_type = type;
+    p->pos = b->next;
+    if (b->next > b->start) {
+        answer_poll(p->x, p->durable, &p->info, b->next, p->cursor);
+        answer(p->x, &p->info, b->slices, b->n_slices);
+        poll_free(p);
+    } else if (ended_here(&p->info, b->next)) {
+        poll_over(p);
+    } else {
+        poll_ready(s);
+    }
+    batch_unref(b);
+}
+
+static void poll_gone(struct exchange *x)
+{
+    poll_free(x->state);
+}
+
+static void poll_drain(struct exchange *x)
+{
+    poll_over(x->state);
+}
+
+static const struct exchange_ops poll_ops = {.gone = poll_gone, .drain = poll_drain};
+
+static void poll_wait(struct read_request *r)
+{
+    struct durable *d = r->durable;
+    struct exchange *x = r->x;
+    struct poll *p = mem_zalloc(sizeof *p);
+    p->durable = d;
+    p->x = x;
+    p->cursor = r->cursor;
+    p->info = r->read.info;
+    p->info.content_type.p = memcpy(mem_alloc(p->info.content_type.n + 1),
+                                    r->read.info.content_type.p, p->info.content_type.n);
+    p->pos = r->read.next;
+    timer_init(&p->timer, on_poll_timeout);
+    sched_start(d->sched, &p->timer, d->long_poll_ms);
+    subscriber_init(&p->subscriber, d->feeds, r->read.name, (struct offset){p->info.life, p->pos},
+                    poll_ready);
+    x->state = p;
+    x->ops = &poll_ops;
+    poll_ready(&p->subscriber);
+}
+
+static void answer_long_poll(struct read_request *r)
+{
+    struct store_read *read = &r->read;
+    if (read->n_slices > 0) {
+        answer_poll(r->x, r->durable, &read->info, read->next, r->cursor);
+        answer(r->x, &read->info, read->slices, read->n_slices);
+    } else if (ended_here(&read->info, read->next) || exchange_closing(r->x)) {
+        answer_nothing(r->x, r->durable, &read->info, read->next, r->cursor);
+    } else {
+        poll_wait(r);
+    }
+}
+
+/* ---- GET ---- */
+
+/* An EventSource that comes back to the end of a closed stream would do so for ever: 204 stops it.
+ */
+static bool has_seen_all(const struct read_request *r)
+{
+    return r->resumed && r->read.n_slices == 0 && ended_here(&r->read.info, r->read.next);
+}
+
+static void on_read(struct store_read *read, int err)
+{
+    struct read_request *r = container_of(read, struct read_request, read);
+    struct exchange *x = r->x;
+    if (err == ERR_CORRUPT)
+        exchange_problem(x, 500, STR("CORRUPT"),
+                         arena_printf(&x->arena,
+                                      "a part of the stream %.*s failed its checksum on disk; what "
+                                      "lies behind it can be read, and `tidemark doctor` names it",
+                                      (int)read->name.n, read->name.p));
+    else if (exchange_over(x) || err != 0)
+        durable_error(x, err, &read->gap);
+    else if (r->live == LIVE_SSE && has_seen_all(r))
+        answer_nothing(x, r->durable, &read->info, read->next, r->cursor);
+    else if (r->live == LIVE_SSE)
+        durable_sse(r->durable, x, read, r->cursor);
+    else if (r->live == LIVE_LONG_POLL)
+        answer_long_poll(r);
+    else
+        answer_catch_up(r);
+    store_read_release(read);
+    exchange_forget_request(x); /* what still waits needs nothing of it, r included */
+    exchange_release(x);
+}
+
+static void on_no_body(struct exchange *x, struct str body, int err)
+{
+    struct read_request *r = x->state;
+    if (err != 0) {
+        exchange_error(x, err);
+        return;
+    }
+    exchange_hold(x);
+    store_read(r->durable->store, &r->read);
+}
+
+void durable_get(struct durable *d, struct exchange *x, struct str name)
+{
+    struct read_request *r = arena_alloc(&x->arena, sizeof *r);
+    *r = (struct read_request){.durable = d, .x = x};
+    r->read.name = name;
+    r->read.touch = true;
+    r->read.done = on_read;
+    if (!take_query(r))
+        return;
+    r->read.max_bytes = r->live == LIVE_SSE ? BATCH_BYTES : d->read_chunk;
+    x->state = r;
+    exchange_collect(x, 0, on_no_body); /* a GET with a body is no GET */
+}

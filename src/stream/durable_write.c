@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+/* durable_write.c -- PUT and POST: create, append, close, fork. */
+#include "base/date.h"
+#include "base/err.h"
+#include "base/num.h"
+#include "stream/payload.h"
+#include "store/content.h"
+#include "stream/durable_core.h"
+
+#define PRODUCER_ID_MAX 255
+
+struct write_request {
+    struct store_write write;
+    struct stream_config config;
+    struct payload payload;
+    struct durable *durable;
+    struct exchange *x;
+};
+
+/* One row per request header that sets something; a table keeps PUT and POST alike. */
+typedef int header_fn(struct write_request *r, struct str value);
+
+struct header_row {
+    struct str name;
+    header_fn *set; /* 0, or an error: 400 */
+    const char *expected;
+};
+
+static int set_content_type(struct write_request *r, struct str value)
+{
+    if (!content_valid(value))
+        return ERR_SYNTAX;
+    r->write.content_type = value;
+    return 0;
+}
+
+/* Of an append: it is compared with the stream's own and needs no other look. */
+static int set_append_type(struct write_request *r, struct str value)
+{
+    r->write.content_type = value;
+    return 0;
+}
+
+static int set_ttl(struct write_request *r, struct str value)
+{
+    uint64_t s;
+    int err = num_parse_canonical(value, INT64_MAX / 1000000, &s);
+    if (err == 0)
+        r->config.ttl_s = (int64_t)s;
+    return err;
+}
+
+static int set_expires(struct write_request *r, struct str value)
+{
+    return r->config.ttl_s >= 0 ? ERR_SYNTAX : date_parse_rfc3339(value, &r->config.expires_ms);
+}
+
+static int set_retain_events(struct write_request *r, struct str value)
+{
+    return num_parse_canonical(value, INT64_MAX, &r->config.retain.events);
+}
+
+static int set_retain_bytes(struct write_request *r, struct str value)
+{
+    return num_parse_canonical(value, INT64_MAX, &r->config.retain.bytes);
+}
+
+static int set_retain_age(struct write_request *r, struct str value)
+{
+    uint64_t s;
+    int err = num_parse_canonical(value, INT64_MAX / 1000000, &s);
+    if (err == 0)
+        r->config.retain.age_ms = s * 1000;
+    return err;
+}
+
+static int set_forked_from(struct write_request *r, struct str value)
+{
+    r->config.fork_at_tail = true;
+    int err = durable_name(r->x, value, &r->config.fork_of);
+    /* A session's records are sealed in their place: they mean nothing elsewhere. */
+    if (err == 0 &&
+        (store_is_session(r->config.fork_of) ||
+         (store_reserved(r->config.fork_of) && !principal_can(r->x->principal, STR("worker")))))
+        err = ERR_SYNTAX;
+    return err;
+}
+
+static int set_fork_offset(struct write_request *r, struct str value)
+{
+    r->config.fork_at_tail = false;
+    return r->config.fork_of.n == 0 ? ERR_SYNTAX : offset_parse(value, &r->config.fork_at);
+}
+
+static int set_fork_sub(struct write_request *r, struct str value)
+{
+    return r->config.fork_of.n == 0 ? ERR_SYNTAX
+                                    : num_parse_canonical(value, INT64_MAX, &r->config.fork_sub);
+}
+
+static int set_seq(struct write_request *r, struct str value)
+{
+    r->write.seq = value;
+    return value.n > STORE_SEQ_MAX ? ERR_SYNTAX : 0;
+}
+
+static int set_if_match(struct write_request *r, struct str value)
+{
+    if (value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"')
+        value = str_of(value.p + 1, value.n - 2);
+    r->write.if_match = true;
+    return offset_parse(value, &r->write.match);
+}
+
+static int set_producer_id(struct write_request *r, struct str value)
+{
+    r->write.claim.id = value;
+    return value.n == 0 || value.n > PRODUCER_ID_MAX ? ERR_SYNTAX : 0;
+}
+
+static int set_producer_epoch(struct write_request *r, struct str value)
+{
+    return num_parse(value, NUM_SAFE_MAX, &r->write.claim.epoch);
+}
+
+static int set_producer_seq(struct write_request *r, struct str value)
+{
+    return num_parse(value, NUM_SAFE_MAX, &r->write.claim.seq);
+}
+
+static const struct header_row put_rows[] = {
+    {STR_INIT("Content-Type"), set_content_type, "a media type such as application/json"},
+    {STR_INIT("Stream-TTL"), set_ttl, "seconds as a plain decimal number"},
+    {STR_INIT("Stream-Expires-At"), set_expires,
+     "an RFC 3339 time such as 2030-01-31T12:00:00Z, and not beside Stream-TTL"},
+    {STR_INIT("Stream-Retain-Events"), set_retain_events, "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Bytes"), set_retain_bytes, "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Age"), set_retain_age,
+     "seconds as a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Forked-From"), set_forked_from, "the path of a stream"},
+    {STR_INIT("Stream-Fork-Offset"), set_fork_offset,
+     "an offset of the source, beside Stream-Forked-From"},
+    {STR_INIT("Stream-Fork-Sub-Offset"), set_fork_sub,
+     "a plain decimal number, beside Stream-Forked-From"},
+};
+
+static const struct header_row post_rows[] = {
+    {STR_INIT("Content-Type"), set_append_type, "a media type such as application/json"},
+    {STR_INIT("Stream-Seq"), set_seq, "at most 255 bytes"},
+    {STR_INIT("If-Match"), set_if_match, "the offset that the stream's tail must be at"},
+    {STR_INIT("Producer-Id"), set_producer_id, "1 to 255 bytes"},
+    {STR_INIT("Producer-Epoch"), set_producer_epoch, "a decimal number up to 2^53-1"},
+    {STR_INIT("Producer-Seq"), set_producer_seq, "a decimal number up to 2^53-1"},
+};
+#define PRODUCER_BITS 0x38u /* the last three: they come together */
+#define ROWS(table)   table, sizeof(table) / sizeof *(table)
+
+static bool refuse(struct exchange *x, const struct header_row *row)
+{
+    exchange_problem(x, 400, STR("BAD_HEADER"),
+                     arena_printf(&x->arena, "%.*s: given once, expected %s", (int)row->name.n,
+                                  row->name.p, row->expected));
+    return false;
+}
+
+/* One pass over the request's headers. *found gets a bit for each row that was there. False: one
+ * was wrong and has been answered. */
+static bool take_headers(struct write_request *r, const struct header_row *rows, size_t n,
+                         unsigned *found)
+{
+    const struct request *req = r->x->request;
+    const struct str *values[16];
+    *found = 0;
+    for (int i = 0; i < req->n_headers; i++) {
+        for (size_t k = 0; k < n; k++) {
+            if (!str_eq_nocase(req->headers[i].name, rows[k].name))
+                continue;
+            if (*found & 1u << k)
+                return refuse(r->x, &rows[k]);
+            *found |= 1u << k;
+            values[k] = &req->headers[i].value;
+        }
+    }
+    for (size_t k = 0; k < n; k++) /* in the rows' order: some depend on those before */
+        if ((*found & 1u << k) && rows[k].set(r, *values[k]) != 0)
+            return refuse(r->x, &rows[k]);
+    return true;
+}
+
+static struct write_request *new_request(struct durable *d, struct exchange *x, struct str name,
+                                         void (*done)(struct store_write *w, int err))
+{
+    struct write_request *r = arena_alloc(&x->arena, sizeof *r);
+    *r = (struct write_request){.durable = d, .x = x};
+    r->write.name = name;
+    r->write.done = done;
+    r->write.close = durable_wants_close(x);
+    r->write.end = r->write.close ? END_COMPLETED : END_NONE;
+    r->config.ttl_s = r->config.expires_ms = STORE_TTL_NONE;
+    x->state = r;
+    return r;
+}
+
+static void start(struct write_request *r)
+{
+    exchange_hold(r->x);
+    store_write(r->durable->store, &r->write);
+}
+
+static void finish(struct write_request *r)
+{
+    payload_deinit(&r->payload);
+    exchange_release(r->x);
+}
+
+static struct offset tail_of(const struct store_write *w)
+{
+    return (struct offset){w->info.life, w->info.tail};
+}
+
+/* ---- PUT ---- */
+
+/* Where a browser or a client finds the stream, as an absolute URL. */
+static struct str location(struct durable *d, struct exchange *x)
+{
+    struct str base = d->public_url, host = x->request->host, path = x->request->path;
+    if (base.n > 0)
+        return arena_printf(&x->arena, "%.*s%.*s", (int)base.n, base.p, (int)path.n, path.p);
+    if (host.n == 0)
+        return path;
+    return arena_printf(&x->arena, "%s%.*s%.*s", exchange_scheme(x).p, (int)host.n, host.p,
+                        (int)path.n, path.p);
+}
+
+static void on_put(struct store_write *w, int err)
+{
+    struct write_request *r = container_of(w, struct write_request, write);
+    struct exchange *x = r->x;
+    if (err != 0) {
+        durable_error(x, err, NULL);
+    } else {
+        exchange_status(x, w->created ? 201 : 200);
+        if (w->created)
+            exchange_header(x, STR("Location"), location(r->durable, x));
+        exchange_header(x, STR("Content-Type"), arena_dup(&x->arena, w->info.content_type));
+        durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
+        durable_put_end(x, w->info.end);
+        exchange_send(x, STR_NONE);
+    }
+    finish(r);
+}
+
+static void on_put_body(struct exchange *x, struct str body, int err)
+{
+    struct write_request *r = x->state;
+    if (err != 0) {
+        exchange_error(x, err);
+        return;
+    }
+    struct str type = r->config.content_type;
+    /* Of a fork without a type of its own only the store knows whether it is JSON. */
+    if (body.n > 0 && type.n == 0) {
+        exchange_problem(x, 400, STR("BAD_HEADER"),
+                         STR("a fork that is created with a body needs a Content-Type"));
+        return;
+    }
+    payload_prepare(&r->payload, &r->write, type, body, true);
+    start(r);
+}
+
+void durable_put(struct durable *d, struct exchange *x, struct str name)
+{
+    struct write_request *r = new_request(d, x, name, on_put);
+    unsigned found;
+    if (!take_headers(r, ROWS(put_rows), &found))
+        return;
+    r->config.content_type = r->write.content_type;
+    if (r->config.content_type.n == 0 && r->config.fork_of.n == 0)
+        r->config.content_type = STR("application/octet-stream");
+    r->write.content_type = STR_NONE;
+    r->write.create = &r->config;
+    exchange_collect(x, d->max_append, on_put_body);
+}
+
+/* ---- POST ---- */
+
+static void put_producer(struct exchange *x, const struct store_write *w)
+{
+    exchange_header_u64(x, STR("Producer-Epoch"), w->producer.epoch);
+    exchange_header_u64(x, STR("Producer-Seq"), w->producer.seq);
+}
+
+static void post_failed(struct exchange *x, const struct store_write *w, int err)
+{
+    if (err == ERR_FENCED)
+        exchange_header_u64(x, STR("Producer-Epoch"), w->producer.epoch);
+    if (err == ERR_SEQ_GAP) {
+        exchange_header_u64(x, STR("Producer-Expected-Seq"), w->expected_seq);
+        exchange_header_u64(x, STR("Producer-Received-Seq"), w->claim.seq);
+    }
+    if (err == ERR_CLOSED)
+        durable_put_end(x, w->info.end);
+    if (err == ERR_CLOSED || err == ERR_TAIL_MOVED)
+        durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
+    if (err == ERR_SYNTAX && store_is_session(w->name))
+        exchange_problem(x, 400, STR("SYNTAX"),
+                         STR("a session takes events of the form {\"data\":\"BASE64\"}, of its own "
+                             "protocol and padded, or {\"text\":\"TEXT\"}, with nothing beside"));
+    else
+        durable_error(x, err, NULL);
+}
+
+static void on_post(struct store_write *w, int err)
+{
+    struct write_request *r = container_of(w, struct write_request, write);
+    struct exchange *x = r->x;
+    if (err != 0) {
+        post_failed(x, w, err);
+    } else {
+        bool fresh_by_producer = w->claim.id.n > 0 && !w->duplicate && w->data.n > 0;
+        exchange_status(x, fresh_by_producer ? 200 : 204);
+        durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
+        if (w->claim.id.n > 0)
+            put_producer(x, w);
+        durable_put_end(x, w->info.end);
+        exchange_send(x, STR_NONE);
+    }
+    finish(r);
+}
+
+static void on_post_body(struct exchange *x, struct str body, int err)
+{
+    struct write_request *r = x->state;
+    if (err != 0) {
+        exchange_error(x, err);
+        return;
+    }
+    struct str type = r->write.content_type;
+    if (body.n > 0 && type.p == NULL) {
+        exchange_problem(x, 400, STR("BAD_HEADER"), STR("an append needs a Content-Type"));
+        return;
+    }
+    bool close_only = body.n == 0 && r->write.close;
+    if (close_only)
+        r->write.content_type = STR_NONE;
+    payload_prepare(&r->payload, &r->write, type, body, close_only);
+    start(r);
+}
+
+void durable_post(struct durable *d, struct exchange *x, struct str name)
+{
+    struct write_request *r = new_request(d, x, name, on_post);
+    unsigned found;
+    if (!take_headers(r, ROWS(post_rows), &found))
+        return;
+    if ((found & PRODUCER_BITS) != 0 && (found & PRODUCER_BITS) != PRODUCER_BITS) {
+        exchange_problem(x, 400, STR("BAD_HEADER"),
+                         STR("Producer-Id, Producer-Epoch and Producer-Seq come together"));
+        return;
+    }
+    exchange_collect(x, d->max_append, on_post_body);
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/payload.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "store/content.h"
+
+void payload_deinit(struct payload *p)
+{
+    buf_deinit(&p->bytes);
+    buf_deinit(&p->ends);
+}
+
+static void prepare_json(struct payload *p, struct store_write *w, struct str body)
+{
+    size_t at;
+    w->data_err = json_split(body, &p->bytes, &p->ends, &at);
+    w->data = buf_str(&p->bytes);
+    w->ends = (const uint32_t *)(const void *)p->ends.p;
+    w->n_events = (uint32_t)(p->ends.n / sizeof(uint32_t));
+}
+
+void payload_prepare(struct payload *p, struct store_write *w, struct str content_type,
+                     struct str body, bool empty_allowed)
+{
+    w->data_err = 0;
+    w->ends = NULL;
+    w->n_events = 0;
+    if (body.n > 0 && content_kind(content_type) == CONTENT_JSON)
+        prepare_json(p, w, body);
+    else
+        w->data = body;
+    if (w->data.n == 0 && w->data_err == 0 && !empty_allowed)
+        w->data_err = ERR_EMPTY;
+}

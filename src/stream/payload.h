@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/* payload.h -- a request body as the events of a stream. */
+#ifndef STREAM_PAYLOAD_H
+#define STREAM_PAYLOAD_H
+
+#include "base/buf.h"
+#include "store/store.h"
+
+/* Memory behind a write's data; zero-initialised, kept until the write is done. */
+struct payload {
+    struct buf bytes, ends;
+};
+void payload_deinit(struct payload *p);
+
+/* Sets data, ends, n_events and data_err of w. JSON is checked and split into its elements; other
+ * types are one event. A body that holds no event is ERR_EMPTY, unless empty_allowed. */
+void payload_prepare(struct payload *p, struct store_write *w, struct str content_type,
+                     struct str body, bool empty_allowed);
+
+#endif

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/pins.h"
+
+#include <stddef.h>
+
+void pins_init(struct pins *p, void (*moved)(struct pins *p))
+{
+    *p = (struct pins){.moved = moved};
+    list_init(&p->all);
+}
+
+void pins_publish(struct pins *p, struct map *by_name, struct str name)
+{
+    if (map_get(by_name, name) != NULL)
+        return; /* somebody else's */
+    p->by_name = by_name;
+    p->name = name;
+    map_put(by_name, name, p);
+}
+
+void pins_deinit(struct pins *p)
+{
+    if (p->by_name != NULL)
+        map_remove(p->by_name, p->name);
+    p->by_name = NULL;
+    p->waiting = false;
+    list_each_safe (l, &p->all) {
+        list_item(l, struct pin, link)->pins = NULL;
+        list_remove(l);
+    }
+}
+
+static struct pin_place place_of(const struct pin *pin, struct pin_place tail)
+{
+    return pin->at.pos >= tail.pos ? tail : pin->at;
+}
+
+struct pin_place pins_least(const struct pins *p, struct pin_place tail)
+{
+    struct pin_place least = {UINT64_MAX, UINT64_MAX};
+    list_each (l, &p->all) {
+        struct pin_place at = place_of(list_item(l, struct pin, link), tail);
+        least.pos = at.pos < least.pos ? at.pos : least.pos;
+        least.event = at.event < least.event ? at.event : least.event;
+    }
+    return least;
+}
+
+uint64_t pins_cut(struct pins *p, struct pin_place need, struct pin_place tail, uint64_t since_ms)
+{
+    uint64_t n = 0;
+    list_each_safe (l, &p->all) {
+        struct pin *pin = list_item(l, struct pin, link);
+        struct pin_place at = place_of(pin, tail);
+        bool holds = at.pos < need.pos || at.event < need.event;
+        if (!holds || pin->cut == NULL || pin->since_ms > since_ms)
+            continue;
+        pin->cut(pin);
+        n++;
+    }
+    return n;
+}
+
+static void tell(struct pins *p)
+{
+    if (p != NULL && p->waiting)
+        p->moved(p);
+}
+
+void pin_add(struct pin *pin, struct pins *p, struct pin_place at, uint64_t now_ms)
+{
+    *pin = (struct pin){.pins = p, .at = at, .since_ms = now_ms};
+    list_init(&pin->link);
+    if (p != NULL)
+        list_push(&p->all, &pin->link);
+}
+
+void pin_move(struct pin *pin, struct pin_place at)
+{
+    pin->at = at;
+    tell(pin->pins);
+}
+
+void pin_remove(struct pin *pin)
+{
+    struct pins *p = pin->pins;
+    if (p == NULL)
+        return;
+    pin->pins = NULL;
+    list_remove(&pin->link);
+    tell(p);
+}

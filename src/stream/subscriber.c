@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream/subscriber.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define PATIENCE_MS 30000 /* with a store that does not answer */
+#define RETRY_MS    250
+
+/* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
+ * is the tail of an open stream, and no change was told since the read that said so began; only
+ * then may anybody wait there, except for a shared read that is under way. While somebody waits,
+ * the tail moves by shared reads alone: they begin where those who wait are. */
+struct feed {
+    struct feeds *feeds;
+    struct store_watch watch;
+    struct link waiting; /* subscribers at the tail, or held */
+    uint32_t users;      /* subscribers and loads */
+    bool fresh;
+    struct load *shared; /* the read for all, under way; or NULL */
+    uint64_t life, tail;
+    uint64_t changes;   /* told so far */
+    struct batch *last; /* of the shared read, while those who waited are served */
+    size_t name_n;
+    char name[];
+};
+
+/* One read of the store: for one subscriber, or (subscriber NULL) for all that wait. */
+struct load {
+    struct store_read read;
+    struct feed *feed;
+    struct subscriber *subscriber;
+    uint64_t changes;    /* the feed's when it began */
+    struct timer retry;  /* a store that does not answer is asked again */
+    uint64_t trouble_ms; /* since when it does not; 0: it does */
+    bool abandoned;
+};
+
+void batch_unref(struct batch *b)
+{
+    if (b == NULL || --b->refs > 0)
+        return;
+    for (uint32_t i = 0; i < b->n_slices; i++)
+        block_unref(b->slices[i].owner);
+    block_unref(b->frame);
+    free(b);
+}
+
+static struct batch *batch_take(struct store_read *r)
+{
+    struct batch *b = mem_zalloc(sizeof *b);
+    b->refs = 1;
+    b->info = r->info;
+    b->info.content_type = STR_NONE;
+    b->start = r->start;
+    b->next = r->next;
+    b->last = r->last;
+    b->ordinal = r->ordinal;
+    b->n_slices = r->n_slices;
+    memcpy(b->slices, r->slices, r->n_slices * sizeof *r->slices);
+    r->n_slices = 0;
+    return b;
+}
+
+/* ---- feeds ---- */
+
+void feeds_init(struct feeds *fs, struct store *store)
+{
+    fs->store = store;
+    map_init(&fs->by_name);
+    map_init(&fs->pins);
+}
+
+void feeds_deinit(struct feeds *fs)
+{
+    assert(fs->by_name.n == 0 && fs->pins.n == 0);
+    map_deinit(&fs->by_name);
+    map_deinit(&fs->pins);
+}
+
+bool feeds_has(const struct feeds *fs, struct str name)
+{
+    return map_get(&fs->by_name, name) != NULL;
+}
+
+static void feed_release(struct feed *f)
+{
+    if (--f->users > 0)
+        return;
+    store_unwatch(f->feeds->store, &f->watch);
+    map_remove(&f->feeds->by_name, str_of(f->name, f->name_n));
+    free(f);
+}
+
+static void start_load(struct feed *f, struct subscriber *s, struct offset at);
+
+/* Those who are woken ask at once, or stay where they are and are found to be behind later. */
+static void wake_waiting(struct feed *f)
+{
+    struct link now;
+    list_init(&now);
+    list_splice(&now, &f->waiting);
+    f->users++;
+    while (!list_empty(&now)) {
+        struct subscriber *s = list_item(now.next, struct subscriber, link);
+        list_remove(&s->link);
+        s->ready(s);
+    }
+    feed_release(f);
+}
+
+static void on_changed(struct store_watch *w, struct str name)
+{
+    struct feed *f = container_of(w, struct feed, watch);
+    f->fresh = false;
+    f->changes++;
+    if (f->shared == NULL && !list_empty(&f->waiting))
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+}
+
+static struct feed *feed_of(struct feeds *fs, struct str name)
+{
+    struct feed *f = map_get(&fs->by_name, name);
+    if (f != NULL)
+        return f;
+    f = mem_zalloc(sizeof *f + name.n);
+    f->feeds = fs;
+    list_init(&f->waiting);
+    f->name_n = name.n;
+    memcpy(f->name, name.p, name.n);
+    f->watch.name = str_of(f->name, f->name_n);
+    f->watch.changed = on_changed;
+    map_put(&fs->by_name, f->watch.name, f);
+    store_watch(fs->store, &f->watch);
+    return f;
+}
+
+/* ---- loads ---- */
+
+static bool has_news(const struct store_read *r)
+{
+    return r->next > r->start || r->info.end != END_NONE;
+}
+
+/* Is the tail that a read has seen still the tail of an open stream, for all we were told? */
+static bool is_fresh(const struct load *l)
+{
+    return l->feed->changes == l->changes && l->read.info.end == END_NONE;
+}
+
+static void shared_loaded(struct load *l, int err)
+{
+    struct feed *f = l->feed;
+    const struct store_read *r = &l->read;
+    f->shared = NULL;
+    if (err != 0) {
+        wake_waiting(f); /* each finds out by a read of its own */
+        return;
+    }
+    bool up_to_date = r->next == r->info.tail;
+    f->life = r->info.life;
+    f->tail = r->next;
+    f->fresh = up_to_date && is_fresh(l);
+    bool over = up_to_date && r->info.end != END_NONE;
+    /* More is there already: read on while those who wait are served with this. */
+    if (!f->fresh && !over && !list_empty(&f->waiting))
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+    if (!has_news(r))
+        return;
+    struct batch *b = batch_take(&l->read);
+    f->last = b;
+    wake_waiting(f);
+    f->last = NULL;
+    batch_unref(b);
+}
+
+/* What one subscriber's read has found out is good for all: who waits at a place that is no longer
+ * the tail gets a shared read, since the notice of it may find the feed up to date and keep quiet.
+ */
+static void share_tail(struct load *l)
+{
+    struct feed *f = l->feed;
+    const struct stream_info *info = &l->read.info;
+    if (f->shared != NULL || f->changes != l->changes)
+        return;
+    bool moved = info->life != f->life || info->tail != f->tail || info->end != END_NONE;
+    if (moved && !list_empty(&f->waiting)) {
+        f->fresh = false;
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+        return;
+    }
+    f->fresh = is_fresh(l);
+    f->life = info->life;
+    f->tail = info->tail;
+}
+
+/* Nothing but what this subscriber gave back? */
+static bool only_held(const struct subscriber *s, const struct store_read *r)
+{
+    return s->held && r->info.tail == s->held_tail && r->info.end == END_NONE;
+}
+
+static void own_loaded(struct load *l, int err)
+{
+    struct subscriber *s = l->subscriber;
+    s->load = NULL;
+    s->err = err;
+    if (err == ERR_GAP) {
+        s->gap = mem_alloc(sizeof *s->gap);
+        *s->gap = l->read.gap;
+    }
+    if (err == 0) {
+        share_tail(l);
+        s->life = l->read.info.life; /* it may have come with an alias of its position */
+        if (has_news(&l->read) && !only_held(s, &l->read))
+            s->own = batch_take(&l->read);
+    }
+    s->ready(s); /* without news it asks again, and then waits */
+}
+
+/* Nobody wants what it would bring. */
+static bool is_unwanted(const struct load *l)
+{
+    return l == l->feed->shared ? list_empty(&l->feed->waiting) : l->abandoned;
+}
+
+/* False: it is not worth it, or was too long. */
+static bool wait_for_store(struct load *l)
+{
+    struct sched *sched = l->feed->feeds->store->sched;
+    if (l->trouble_ms == 0)
+        l->trouble_ms = sched->now_ms;
+    if (is_unwanted(l) || sched->now_ms - l->trouble_ms >= PATIENCE_MS)
+        return false;
+    sched_start(sched, &l->retry, RETRY_MS);
+    return true;
+}
+
+/* It waits to ask again, and nobody is left for whom. */
+static void drop_unwanted(struct load *l)
+{
+    struct feed *f;
+    if (l == NULL || !timer_running(&l->retry) || !is_unwanted(l))
+        return;
+    f = l->feed;
+    timer_stop(&l->retry);
+    if (l == f->shared)
+        f->shared = NULL;
+    free(l);
+    feed_release(f);
+}
+
+static void on_loaded(struct store_read *r, int err)
+{
+    struct load *l = container_of(r, struct load, read);
+    struct feed *f = l->feed;
+    if (ERR_IS_PASSING(err) && wait_for_store(l))
+        return;
+    if (l == f->shared)
+        shared_loaded(l, err);
+    else if (!l->abandoned)
+        own_loaded(l, err);
+    store_read_release(r);
+    free(l);
+    feed_release(f);
+}
+
+static void read_load(struct load *l, struct offset at)
+{
+    struct feed *f = l->feed;
+    l->read = (struct store_read){.name = str_of(f->name, f->name_n),
+                                  .from = READ_AT,
+                                  .at = at,
+                                  .max_bytes = BATCH_BYTES,
+                                  .done = on_loaded};
+    l->changes = f->changes;
+    store_read(f->feeds->store, &l->read);
+}
+
+static void on_retry_load(struct timer *t)
+{
+    struct load *l = container_of(t, struct load, retry);
+    read_load(l, l->read.at);
+}
+
+static void start_load(struct feed *f, struct subscriber *s, struct offset at)
+{
+    struct load *l = mem_zalloc(sizeof *l);
+    l->feed = f;
+    l->subscriber = s;
+    timer_init(&l->retry, on_retry_load);
+    f->users++;
+    if (s != NULL)
+        s->load = l;
+    else
+        f->shared = l;
+    read_load(l, at);
+}
+
+/* ---- subscribers ---- */
+
+void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, struct offset at,
+                     void (*ready)(struct subscriber *s))
+{
+    *s = (struct subscriber){
+        .feed = feed_of(fs, name), .life = at.life, .pos = at.pos, .ready = ready};
+    list_init(&s->link);
+    s->feed->users++;
+    pin_add(&s->pin, map_get(&fs->pins, name), (struct pin_place){.pos = at.pos},
+            fs->store->sched->now_ms);
+}
+
+static void subscriber_on_cut(struct pin *p)
+{
+    struct subscriber *s = container_of(p, struct subscriber, pin);
+    s->cut(s);
+}
+
+void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
+{
+    s->cut = cut;
+    s->pin.cut = subscriber_on_cut;
+}
+
+void subscriber_deinit(struct subscriber *s)
+{
+    if (s->feed == NULL)
+        return;
+    list_remove(&s->link);
+    pin_remove(&s->pin);
+    if (s->load != NULL)
+        s->load->abandoned = true;
+    drop_unwanted(s->load);
+    drop_unwanted(s->feed->shared);
+    batch_unref(s->own);
+    free(s->gap);
+    feed_release(s->feed);
+    *s = (struct subscriber){0};
+}
+
+void subscriber_prime(struct subscriber *s, struct store_read *r)
+{
+    assert(s->own == NULL && s->load == NULL);
+    s->own = batch_take(r);
+}
+
+static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
+{
+    s->life = b->info.life;
+    s->pos = b->next;
+    s->held = false;
+    pin_move(&s->pin, (struct pin_place){b->next, b->ordinal}); /* the next one's is not known */
+    *out = b;
+    return NEXT_BATCH;
+}
+
+enum next subscriber_next(struct subscriber *s, struct batch **batch)
+{
+    struct feed *f = s->feed;
+    list_remove(&s->link); /* who asks anew may get something now, and is not told to ask for it */
+    if (s->err != 0)
+        return NEXT_FAILED;
+    if (s->own != NULL) {
+        struct batch *b = s->own;
+        s->own = NULL;
+        return give(s, b, batch);
+    }
+    if (s->load != NULL)
+        return NEXT_WAIT;
+    if (f->last != NULL && f->last->info.life == s->life && f->last->start == s->pos && !s->held) {
+        f->last->refs++;
+        return give(s, f->last, batch);
+    }
+    bool at_tail = f->life == s->life && s->pos == f->tail;
+    bool held = f->life == s->life && s->held && s->held_tail == f->tail;
+    if ((f->fresh && (at_tail || held)) || (f->shared != NULL && at_tail)) {
+        list_push(&f->waiting, &s->link);
+        return NEXT_WAIT;
+    }
+    start_load(f, s, (struct offset){s->life, s->pos});
+    return NEXT_WAIT;
+}
+
+void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail)
+{
+    s->pos = pos;
+    s->pin.at.pos = pos;
+    s->held = true;
+    s->held_tail = tail;
+}

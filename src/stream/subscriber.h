@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscriber.h -- a reader of a stream: an offset and a wake-up.
+ *
+ * Replay and live tail are one loop: ask for the next batch, take it, ask again; when there is
+ * none, ready() tells when to ask again. Nothing is queued for a subscriber that does not ask.
+ * Subscribers that wait at the tail of the same stream share one watch and one read. Loop thread
+ * only. */
+#ifndef STREAM_SUBSCRIBER_H
+#define STREAM_SUBSCRIBER_H
+
+#include "base/map.h"
+#include "stream/pins.h"
+#include "store/store.h"
+
+#define BATCH_BYTES (64 * 1024)
+
+/* Events [start, next) of one life of a stream, shared by reference count. */
+struct batch {
+    uint32_t refs;
+    uint32_t n_slices;
+    struct stream_info info; /* when it was read; content_type is not kept */
+    uint64_t start, next;    /* next == info.tail: up to date */
+    uint64_t last;           /* where the last event begins */
+    uint64_t ordinal;        /* of the event at start */
+    struct slice slices[READ_SLICES];
+    /* The surface's encoding of this batch, made by the first that needs it. */
+    struct block *frame;
+    uint64_t frame_key;
+};
+void batch_unref(struct batch *b);
+
+/* The streams that have subscribers. */
+struct feeds {
+    struct store *store;
+    struct map by_name;
+    struct map pins; /* of the streams whose writers wait for subscribers */
+};
+void feeds_init(struct feeds *fs, struct store *store);
+void feeds_deinit(struct feeds *fs); /* no subscriber is left */
+
+/* Does anybody follow the stream of this name? */
+bool feeds_has(const struct feeds *fs, struct str name);
+
+enum next {
+    NEXT_BATCH,  /* *batch is the caller's reference; the position has moved behind it */
+    NEXT_WAIT,   /* ready() will be called */
+    NEXT_FAILED, /* the stream is gone, or the position in it: subscriber.err, .gap */
+};
+
+struct subscriber {
+    struct feed *feed;
+    struct link link; /* among those that wait */
+    uint64_t life, pos;
+    struct batch *own;  /* read for this one alone */
+    struct load *load;  /* being read */
+    uint64_t held_tail; /* batches up to this tail were given back */
+    bool held;
+    int err;
+    struct gap *gap; /* with ERR_GAP */
+    struct pin pin;  /* at pos, if the stream's writer waits for subscribers */
+    void (*ready)(struct subscriber *s);
+    void (*cut)(struct subscriber *s);
+};
+
+/* From a position that a read has confirmed. ready() is called from the schedule, never from within
+ * a call to the functions below. */
+void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, struct offset at,
+                     void (*ready)(struct subscriber *s));
+void subscriber_deinit(struct subscriber *s);
+
+/* What to do when this one has held up the stream's writer for too long; it ends with a
+ * subscriber_deinit. Without it the subscriber takes every batch as soon as it is there. */
+void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s));
+
+/* Makes what a successful read gave the first batch; its slices are taken over. */
+void subscriber_prime(struct subscriber *s, struct store_read *r);
+
+enum next subscriber_next(struct subscriber *s, struct batch **batch);
+
+/* Gives the tail of a batch back: the next one begins at `pos` again, and comes only when the
+ * stream's tail is another than `tail`. */
+void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail);
+
+#endif

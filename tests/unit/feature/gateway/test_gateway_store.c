@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The gateway and its store: what it takes out again, and its end while the store is slow. */
+#include "base/mem.h"
+#include "base/pack.h"
+#include "stream/subscriber.h"
+#include "http/fetch.h"
+#include "http/http.h"
+#include "net/loop.h"
+#include "feature/gateway/route_config.h"
+#include "store/store.h"
+#include "feature/gateway/gateway_core.h"
+#include "telemetry/metrics.h"
+#include "telemetry/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ID "00000000-0000-4000-8000-000000000000"
+
+/* Keeps what comes: one read, one look at the documents, one at a stream. */
+struct slow {
+    struct store_ops ops;
+    const struct store_ops *real;
+    struct store_read *read;
+    struct store_docs *docs;
+    struct store_stat *stat;
+};
+static struct slow slow;
+
+static void slow_read(struct store *s, struct store_read *r)
+{
+    slow.read = r;
+}
+
+static void slow_docs(struct store *s, struct store_docs *d)
+{
+    slow.docs = d;
+}
+
+static void slow_stat(struct store *s, struct store_stat *st)
+{
+    slow.stat = st;
+}
+
+struct bench {
+    struct loop loop;
+    struct http http;
+    struct trace trace;
+    struct metrics metrics;
+    struct feeds feeds;
+    struct store *store;
+    struct fetcher *fetcher;
+    struct gateway *gateway;
+    uv_timer_t alive; /* a loop without active handles would not turn */
+    int peer;
+    bool stopped;
+};
+
+static void turns(struct bench *b, int n)
+{
+    while (n-- > 0)
+        uv_run(&b->loop.uv, UV_RUN_ONCE);
+}
+
+/* Turns until it is so; asserts that it comes to that. */
+#define UNTIL(b, condition)                                                                        \
+    do {                                                                                           \
+        for (int left_ = 10000; !(condition) && left_ > 0; left_--)                                \
+            turns(b, 1);                                                                           \
+        assert_true(condition);                                                                    \
+    } while (0)
+
+static void on_alive(uv_timer_t *t)
+{
+}
+
+static char path[] = "/a", upstream[] = "http://127.0.0.1:1/", step[] = "S";
+static const struct route_config route = {.path = path,
+                                          .upstream = upstream,
+                                          .step = step,
+                                          .max_body_bytes = 1000,
+                                          .key_lifetime_ms = 1000,
+                                          .state_ttl_ms = 1000,
+                                          .snapshot_ttl_ms = 1000,
+                                          .resume_ttl_ms = 1000};
+static const struct http_limits limits = {.connections = 3,
+                                          .inflight_bytes = 10000,
+                                          .head_timeout_ms = 60000,
+                                          .idle_timeout_ms = 60000,
+                                          .body_timeout_ms = 60000,
+                                          .write_timeout_ms = 60000};
+
+static int set_up(void **state)
+{
+    struct bench *b = mem_zalloc(sizeof *b);
+    char why[256];
+    assert_int_equal(loop_init(&b->loop), 0);
+    b->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
+    http_init(&b->http, &b->loop, &b->trace, &limits);
+    uv_timer_init(&b->loop.uv, &b->alive);
+    uv_timer_start(&b->alive, on_alive, 1, 1);
+    metrics_init(&b->metrics);
+    b->store = mem_store_new(&b->loop.sched);
+    slow = (struct slow){.ops = *b->store->ops, .real = b->store->ops};
+    slow.ops.read = slow_read;
+    slow.ops.docs = slow_docs;
+    slow.ops.stat = slow_stat;
+    b->store->ops = &slow.ops;
+    feeds_init(&b->feeds, b->store);
+    b->fetcher = fetcher_new(&b->loop);
+    b->gateway = gateway_new(&(struct gateway_setup){.sched = &b->loop.sched,
+                                                     .store = b->store,
+                                                     .feeds = &b->feeds,
+                                                     .fetcher = b->fetcher,
+                                                     .metrics = &b->metrics,
+                                                     .trace = &b->trace,
+                                                     .routes = &route,
+                                                     .n_routes = 1,
+                                                     .store_is_memory = true,
+                                                     .secret = STR("0123456789abcdef"),
+                                                     .telemetry_prefix = STR("t")},
+                             why, sizeof why);
+    assert_non_null(b->gateway);
+    gateway_mount(b->gateway, &b->http);
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    b->peer = fds[1];
+    http_accept(&b->http, fds[0], NULL);
+    *state = b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    gateway_free(b->gateway);
+    fetcher_free(b->fetcher);
+    feeds_deinit(&b->feeds);
+    store_free(b->store);
+    close(b->peer);
+    uv_close((uv_handle_t *)&b->alive, NULL);
+    turns(b, 3);
+    http_deinit(&b->http);
+    metrics_deinit(&b->metrics);
+    loop_deinit(&b->loop);
+    free(b);
+    return 0;
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct bench *)ctx)->stopped = true;
+}
+
+/* The request is there; then the time for a drain is over, and the gateway is to stop. */
+static void ask_and_stop(struct bench *b, const char *request)
+{
+    assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
+    UNTIL(b, slow.read != NULL || slow.docs != NULL || slow.stat != NULL);
+    http_drain(&b->http);
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    turns(b, 5);
+}
+
+/* Each read that comes is let go of, and waited for: how many there were. */
+static int answer_reads(struct bench *b)
+{
+    int n = 0;
+    for (struct store_read *r; (r = slow.read) != NULL; n++) {
+        assert_false(b->stopped);
+        slow.read = NULL;
+        slow.real->read(b->store, r);
+        UNTIL(b, slow.read != NULL || b->stopped);
+    }
+    return n;
+}
+
+static void test_a_read_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "GET /a/" ID " HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(answer_reads(b), 2); /* the events, and then a snapshot */
+    assert_true(b->stopped);
+}
+
+static void test_a_snapshot_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "GET /a/" ID "?from=snapshot HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_int_equal(answer_reads(b), 3); /* the snapshot, the events, and once more */
+    assert_true(b->stopped);
+}
+
+/* The key is free: nothing begins under it any more. */
+static void test_a_key_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "POST /a HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+                    "Content-Length: 2\r\n\r\n{}");
+    assert_non_null(slow.docs);
+    assert_false(b->stopped);
+    slow.real->docs(b->store, slow.docs);
+    UNTIL(b, b->stopped);
+}
+
+static void test_a_stop_is_waited_for(void **state)
+{
+    struct bench *b = *state;
+    ask_and_stop(b, "POST /a/" ID "/stop HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(slow.stat);
+    assert_false(b->stopped);
+    slow.real->stat(b->store, slow.stat);
+    UNTIL(b, b->stopped);
+}
+
+/* ---- keys ---- */
+
+static size_t n_put, n_left;
+
+static void on_put(struct store_put *p, int err)
+{
+    assert_int_equal(err, 0);
+    n_put++;
+}
+
+static void put_key(struct bench *b, int i, int64_t expires_ms)
+{
+    struct buf value = {0};
+    pack_str(&value, STR(ID));
+    pack_str(&value, STR("a fingerprint"));
+    pack_i64(&value, expires_ms);
+    char key[32];
+    snprintf(key, sizeof key, "gateway-key/%04d", i);
+    struct doc_put put = {.key = str_of_cstr(key), .value = buf_str(&value)};
+    struct store_put op = {.docs = &put, .n_docs = 1, .done = on_put};
+    store_put(b->store, &op);
+    n_put = 0;
+    UNTIL(b, n_put == 1);
+    buf_deinit(&value);
+}
+
+static void on_count(struct store_docs *d, int err)
+{
+    assert_int_equal(err, 0);
+    n_left = d->n_rows;
+}
+
+static size_t count_keys(struct bench *b)
+{
+    struct store_docs docs = {.prefix = STR("gateway-key/"), .limit = 1000, .done = on_count};
+    n_left = SIZE_MAX;
+    store_docs(b->store, &docs);
+    UNTIL(b, n_left != SIZE_MAX);
+    return n_left;
+}
+
+static void test_all_keys_whose_time_is_over_go(void **state)
+{
+    struct bench *b = *state;
+    slow.ops.docs = slow.real->docs;
+    for (int i = 0; i < 600; i++)
+        put_key(b, i, i % 200 == 7 ? INT64_MAX : 1);
+    gateway_sweep_keys(b->gateway);
+    UNTIL(b, count_keys(b) == 3);
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    UNTIL(b, b->stopped);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(test_a_read_is_waited_for),
+        T(test_a_snapshot_is_waited_for),
+        T(test_a_key_is_waited_for),
+        T(test_a_stop_is_waited_for),
+        T(test_all_keys_whose_time_is_over_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

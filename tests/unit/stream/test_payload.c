@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "stream/payload.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+#define JSON     STR_INIT("application/json")
+#define TEXT     STR_INIT("text/plain")
+
+struct row {
+    struct str type, body;
+    bool empty_allowed;
+    int err;
+    struct str data;
+    uint32_t n_events; /* 0: one, without a list of ends */
+    uint32_t ends[3];
+};
+
+static const struct row rows[] = {
+    /* each JSON element with a comma behind it */
+    {JSON, STR_INIT("1"), false, 0, STR_INIT("1,"), 1, {2}},
+    {JSON, STR_INIT("[1,\"b\",[3]]"), false, 0, STR_INIT("1,\"b\",[3],"), 3, {2, 6, 10}},
+    {JSON, STR_INIT(" [ {\"a\": 1} , 2 ] "), false, 0, STR_INIT("{\"a\": 1},2,"), 2, {9, 11}},
+    {STR_INIT("Application/JSON; charset=utf-8"),
+     STR_INIT("[1,2]"),
+     false,
+     0,
+     STR_INIT("1,2,"),
+     2,
+     {2, 4}},
+    /* nothing in it */
+    {JSON, STR_INIT("[]"), false, ERR_EMPTY, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT("[]"), true, 0, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT(""), false, ERR_EMPTY, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT(""), true, 0, STR_INIT(""), 0, {0}},
+    {TEXT, STR_INIT(""), false, ERR_EMPTY, STR_INIT(""), 0, {0}},
+    {TEXT, STR_INIT(""), true, 0, STR_INIT(""), 0, {0}},
+    /* not JSON: also where nothing would be allowed */
+    {JSON, STR_INIT("[1,"), false, ERR_JSON, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT("{oops"), true, ERR_JSON, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT(" "), true, ERR_JSON, STR_INIT(""), 0, {0}},
+    {JSON, STR_INIT("\xff"), false, ERR_JSON, STR_INIT(""), 0, {0}},
+    /* all else is one event, whatever it looks like */
+    {TEXT, STR_INIT("[1,2]"), false, 0, STR_INIT("[1,2]"), 0, {0}},
+    {STR_INIT("application/octet-stream"),
+     STR_INIT("\0\xff"),
+     false,
+     0,
+     STR_INIT("\0\xff"),
+     0,
+     {0}},
+    {STR_INIT(""), STR_INIT("x"), false, 0, STR_INIT("x"), 0, {0}},
+};
+
+static void check(size_t i, const struct store_write *w)
+{
+    const struct row *r = &rows[i];
+    if (w->data_err != r->err)
+        fail_msg("row %zu: %s", i, err_name(w->data_err));
+    if (!str_eq(w->data, r->data))
+        fail_msg("row %zu: '%.*s'", i, (int)w->data.n, w->data.p);
+    if (r->n_events == 0) {
+        if (w->ends != NULL && w->n_events != 0)
+            fail_msg("row %zu has a list of ends", i);
+        return;
+    }
+    if (w->n_events != r->n_events)
+        fail_msg("row %zu: %u events", i, w->n_events);
+    for (uint32_t k = 0; k < w->n_events; k++)
+        if (w->ends[k] != r->ends[k])
+            fail_msg("row %zu: event %u ends at %u", i, k, w->ends[k]);
+}
+
+static void test_bodies(void **state)
+{
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct payload p = {0};
+        struct store_write w = {0};
+        payload_prepare(&p, &w, rows[i].type, rows[i].body, rows[i].empty_allowed);
+        check(i, &w);
+        payload_deinit(&p);
+    }
+}
+
+/* "Sets data, ends, n_events and data_err": also in a struct that was used before. */
+static void test_nothing_is_left_of_an_earlier_use(void **state)
+{
+    static const uint32_t old_ends[] = {1, 2, 3};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct payload p = {0};
+        struct store_write w = {
+            .data = STR("old"), .ends = old_ends, .n_events = 3, .data_err = ERR_TOO_LARGE};
+        payload_prepare(&p, &w, rows[i].type, rows[i].body, rows[i].empty_allowed);
+        check(i, &w);
+        payload_deinit(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_nothing_is_left_of_an_earlier_use),
+    };
+    return cmocka_run_group_tests_name("unit/payload", tests, NULL, NULL);
+}

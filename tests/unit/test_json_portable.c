@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-/* The tests of json.c again, against its code for machines without SSE2. */
-#undef __SSE2__
-#define json_check      portable_json_check
-#define json_split      portable_json_split
-#define json_put_string portable_json_put_string
-#include "base/json.c"
-
-#include "unit/test_json.c"
