@@ -15,7 +15,7 @@ int caller_check_name(struct str name, char *reason, size_t size)
 
 /* ---- the token's digest ---- */
 
-static int hex_value(char c)
+static int caller_config_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -28,7 +28,8 @@ static int parse_digest(struct str text, uint8_t out[CALLER_DIGEST_N])
     if (text.n != 2 * CALLER_DIGEST_N)
         return ERR_SYNTAX;
     for (size_t i = 0; i < CALLER_DIGEST_N; i++) {
-        int high = hex_value(text.p[2 * i]), low = hex_value(text.p[2 * i + 1]);
+        int high = caller_config_hex_value(text.p[2 * i]),
+            low = caller_config_hex_value(text.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return ERR_SYNTAX;
         out[i] = (uint8_t)(high << 4 | low);
@@ -36,7 +37,7 @@ static int parse_digest(struct str text, uint8_t out[CALLER_DIGEST_N])
     return 0;
 }
 
-static int check_digest(struct str value, char *reason, size_t size)
+static int caller_config_check_digest(struct str value, char *reason, size_t size)
 {
     uint8_t ignored[CALLER_DIGEST_N];
     return parse_digest(value, ignored);
@@ -76,7 +77,7 @@ int caller_check_capability(struct str value, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("token-sha256", OPTION_TEXT, token_text), .value = "64 hex digits", .required = true,
-     .secret = true, .check = check_digest,
+     .secret = true, .check = caller_config_check_digest,
      .help = "The SHA-256 digest of the token that the caller presents as `Authorization: Bearer "
              "TOKEN`, as `printf %s TOKEN | sha256sum` prints it. The token itself stands nowhere "
              "on the server."},

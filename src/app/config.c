@@ -35,14 +35,14 @@
 
 /* ---- checks ---- */
 
-static int check_listen(struct str value, char *reason, size_t size)
+static int config_check_listen(struct str value, char *reason, size_t size)
 {
     struct addr ignored;
     return addr_parse_listen(value, &ignored, reason, size);
 }
 
 /* The one place that knows which stores are built in. */
-static int check_store(struct str value, char *reason, size_t size)
+static int config_check_store(struct str value, char *reason, size_t size)
 {
     if (str_eq(value, STR("memory")) || str_eq(value, STR("embedded")))
         return 0;
@@ -81,21 +81,21 @@ static int parse_sync(struct str value, int *sync, uint64_t *interval_ms)
     return *interval_ms == 0 || *interval_ms > HOUR_MS ? ERR_SYNTAX : 0;
 }
 
-static int check_sync(struct str value, char *reason, size_t size)
+static int config_check_sync(struct str value, char *reason, size_t size)
 {
     int sync;
     uint64_t interval_ms;
     return parse_sync(value, &sync, &interval_ms);
 }
 
-static int check_public_url(struct str value, char *reason, size_t size)
+static int config_check_public_url(struct str value, char *reason, size_t size)
 {
     struct url url;
     bool query = memchr(value.p, '?', value.n) != NULL;
     return query || url_parse(value, &url) != 0 ? ERR_SYNTAX : 0;
 }
 
-static int check_host_name(struct str value, char *reason, size_t size)
+static int config_check_host_name(struct str value, char *reason, size_t size)
 {
     if (value.n <= DNS_NAME_MAX && option_is_word(value, "-._"))
         return 0;
@@ -103,13 +103,13 @@ static int check_host_name(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-static int check_route(struct str value, char *reason, size_t size)
+static int config_check_route(struct str value, char *reason, size_t size)
 {
     struct str path, url;
     return route_parse(value, &path, &url, reason, size);
 }
 
-static int check_socket(struct str value, char *reason, size_t size)
+static int config_check_socket(struct str value, char *reason, size_t size)
 {
     if (value.n <= ADDR_PATH_MAX)
         return 0;
@@ -117,7 +117,7 @@ static int check_socket(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-static int check_prefix(struct str value, char *reason, size_t size)
+static int config_check_prefix(struct str value, char *reason, size_t size)
 {
     if (value.n <= PREFIX_MAX && option_is_word(value, "-._"))
         return 0;
@@ -136,7 +136,7 @@ static const struct option_row rows[] = {
     {ROW("config", OPTION_TEXT, file), .value = "FILE",
      .help = "Read settings from this file, one `name = value` a line."},
     {ROW("listen", OPTION_LIST, listen), .fallback = "127.0.0.1:4437",
-     .value = "HOST:PORT|unix:PATH", .check = check_listen,
+     .value = "HOST:PORT|unix:PATH", .check = config_check_listen,
      .help = "Where to listen; may be given many times. Port 0 takes any free port."},
     {ROW("tls-cert", OPTION_TEXT, tls_cert), .value = "FILE",
      .help = "Speak TLS on every TCP address, with the certificate in this file: PEM, followed by "
@@ -146,13 +146,13 @@ static const struct option_row rows[] = {
     {ROW("data", OPTION_TEXT, data), .fallback = CONFIG_DATA, .value = "DIR",
      .help = "Where data is kept."},
     {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory|URL",
-     .secret = true, .check = check_store,
+     .secret = true, .check = config_check_store,
      .help = "What keeps the events. embedded: on disk, in the data directory. memory: what it "
              "holds is gone when the server stops. redis://HOST:PORT (or rediss://, unix:PATH, "
              "redis+sentinel://, redis+cluster://): in Redis, which any number of servers may "
              "share."},
     {ROW("sync", OPTION_TEXT, sync_text), .fallback = "always", .value = "always|interval:MS|never",
-     .check = check_sync,
+     .check = config_check_sync,
      .help = "When the embedded store makes the disk write. always: before an append is answered. "
              "interval: a power cut may take what was answered in the last so many milliseconds. "
              "never: as much as the system likes to hold back. A crash of the server alone loses "
@@ -164,12 +164,12 @@ static const struct option_row rows[] = {
      .help = "The most that the embedded store may take of the disk; appends beyond it are "
              "answered 507. 0 sets no bound."},
     {ROW("public-url", OPTION_TEXT, public_url), .value = "http://HOST|https://HOST",
-     .check = check_public_url,
+     .check = config_check_public_url,
      .help = "How clients reach this server, if not by the address they ask at, as behind a "
              "proxy. Links in answers and webhooks begin with it. Without it they follow the "
              "request's Host."},
     {ROW("allow-host", OPTION_LIST, allow_host), .live = true, .value = "NAME",
-     .check = check_host_name,
+     .check = config_check_host_name,
      .help = "Another name of this server; may be given many times. Metrics, logs, tools and the "
              "Lab answer only if a request's Host is such a name, public-url's, localhost or an IP "
              "address, so that no site can point its own name at this server."},
@@ -245,16 +245,16 @@ static const struct option_row rows[] = {
              "or a lost connection. A plain number is milliseconds. 0 leaves it to the browser."},
 
     {ROW("route", OPTION_LIST, route), .heading = "Routes", .value = "PATH=URL",
-     .check = check_route,
+     .check = config_check_route,
      .help = "Send requests to this path on to this URL and make the answers resumable; may be "
              "given many times. [route PATH] in the file is the long form; where both name a path, "
              "the section's URL gives way."},
     {ROW("telemetry-prefix", OPTION_TEXT, telemetry_prefix), .fallback = "assist.sse",
-     .value = "PREFIX", .check = check_prefix,
+     .value = "PREFIX", .check = config_check_prefix,
      .help = "What the names of the routes' telemetry events begin with."},
 
     {ROW("tools-socket", OPTION_TEXT, tools_socket), .heading = "Tools", .value = "PATH",
-     .check = check_socket,
+     .check = config_check_socket,
      .help = "Let programs of the same user call tools over a Unix socket at this path. Without it "
              "the one that ATD_SOCK names, if it does."},
 

@@ -36,16 +36,16 @@ static void fail_at_line(struct file_load *l, const char *reason)
 
 /* ---- texts ---- */
 
-static bool is_blank(char c)
+static bool config_file_is_blank(char c)
 {
     return c != '\0' && strchr(BLANKS, c) != NULL;
 }
 
 static struct str strip(struct str s)
 {
-    while (s.n > 0 && is_blank(s.p[0]))
+    while (s.n > 0 && config_file_is_blank(s.p[0]))
         s = str_skip(s, 1);
-    while (s.n > 0 && is_blank(s.p[s.n - 1]))
+    while (s.n > 0 && config_file_is_blank(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -54,7 +54,7 @@ static struct str strip(struct str s)
 static struct str strip_comment(struct str s)
 {
     for (size_t i = 1; i < s.n; i++)
-        if (s.p[i] == ';' && is_blank(s.p[i - 1]))
+        if (s.p[i] == ';' && config_file_is_blank(s.p[i - 1]))
             return str_of(s.p, i);
     return s;
 }
@@ -173,7 +173,7 @@ int config_file_parse(const char *path, struct str text, const struct options *o
 /* ---- the file ---- */
 
 /* 0, or why not. */
-static int read_all(const char *path, struct buf *out)
+static int config_file_read_all(const char *path, struct buf *out)
 {
     FILE *from = fopen(path, "re");
     size_t n = 1;
@@ -192,7 +192,7 @@ int config_file_read(const char *path, const struct options *o, const struct sec
                      void *target, char *why, size_t size)
 {
     struct buf text = {0};
-    int failed = read_all(path, &text), err = ERR_SYNTAX;
+    int failed = config_file_read_all(path, &text), err = ERR_SYNTAX;
     if (failed != 0)
         snprintf(why, size, "cannot read %s: %s", path, strerror(failed));
     else if (text.n > CONFIG_FILE_MAX)

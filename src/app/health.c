@@ -91,7 +91,7 @@ static void look_at_store(struct status *s)
     gauge_set(&s->gauges[STATUS_STORE_CACHE], (int64_t)use.cache);
 }
 
-static void look(struct status *s)
+static void health_look(struct status *s)
 {
     struct gauge *g = s->gauges;
     size_t resident = 0;
@@ -124,7 +124,7 @@ void status_doubt(struct status *s, struct str setting)
 
 /* ---- answers ---- */
 
-static void answer(struct exchange *x, int status, struct str type, struct str body)
+static void health_answer(struct exchange *x, int status, struct str type, struct str body)
 {
     exchange_status(x, status);
     exchange_header(x, STR("Content-Type"), type);
@@ -137,27 +137,27 @@ static void answer_line(struct exchange *x, int status, const char *line)
     struct buf body = {0};
     buf_put(&body, str_of_cstr(line));
     buf_putc(&body, '\n');
-    answer(x, status, STR("text/plain; charset=utf-8"), buf_str(&body));
+    health_answer(x, status, STR("text/plain; charset=utf-8"), buf_str(&body));
     buf_deinit(&body);
 }
 
-static void answer_metrics(struct status *s, struct exchange *x)
+static void health_answer_metrics(struct status *s, struct exchange *x)
 {
     struct buf body = {0};
     if (!origin_admit(x, ORIGIN_LOCAL))
         return;
-    look(s);
+    health_look(s);
     metrics_put(s->metrics, &body);
-    answer(x, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
+    health_answer(x, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));
     buf_deinit(&body);
 }
 
-static void answer_health(struct status *s, struct exchange *x)
+static void health_answer_liveness(struct status *s, struct exchange *x)
 {
     answer_line(x, 200, "ok");
 }
 
-static void answer_readiness(struct status *s, struct exchange *x)
+static void health_answer_readiness(struct status *s, struct exchange *x)
 {
     const char *reason = s->unready(s->ctx);
     struct buf body = {0};
@@ -169,7 +169,7 @@ static void answer_readiness(struct status *s, struct exchange *x)
     json_put_string(&body, str_of_cstr(reason));
     buf_put(&body, STR("}\n"));
     exchange_header(x, STR("Retry-After"), STR("1"));
-    answer(x, 503, STR("application/json"), buf_str(&body));
+    health_answer(x, 503, STR("application/json"), buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -177,13 +177,13 @@ static const struct page {
     struct str path;
     void (*answer)(struct status *s, struct exchange *x);
 } pages[] = {
-    {STR_INIT("/metrics"), answer_metrics},
-    {STR_INIT("/healthz"), answer_health},
-    {STR_INIT("/readyz"), answer_readiness},
+    {STR_INIT("/metrics"), health_answer_metrics},
+    {STR_INIT("/healthz"), health_answer_liveness},
+    {STR_INIT("/readyz"), health_answer_readiness},
 };
 #define N_PAGES (sizeof pages / sizeof *pages)
 
-static const struct page *find(struct str path)
+static const struct page *health_find(struct str path)
 {
     for (size_t i = 0; i < N_PAGES; i++)
         if (str_eq(path, pages[i].path))
@@ -193,7 +193,7 @@ static const struct page *find(struct str path)
 
 void status_handle(void *status, struct exchange *x)
 {
-    const struct page *page = find(x->request->path);
+    const struct page *page = health_find(x->request->path);
     if (page == NULL) {
         exchange_problem(x, 404, STR("NO_ROUTE"), STR("nothing is served under this path"));
     } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {

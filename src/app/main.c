@@ -51,7 +51,7 @@ static void print_overview(FILE *to)
           to);
 }
 
-static const struct command *find(const char *name)
+static const struct command *main_find(const char *name)
 {
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
@@ -59,7 +59,7 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-static int refuse(const char *name)
+static int main_refuse(const char *name)
 {
     struct suggest s = {.word = str_of_cstr(name)};
     for (size_t i = 0; i < N_COMMANDS; i++)
@@ -88,12 +88,12 @@ int cmd_help(int argc, char **argv)
         print_overview(stdout);
         return CMD_OK;
     }
-    const struct command *c = find(argv[1]);
+    const struct command *c = main_find(argv[1]);
     char flag[] = "--help";
-    return c ? c->run(2, (char *[]){argv[1], flag, NULL}) : refuse(argv[1]);
+    return c ? c->run(2, (char *[]){argv[1], flag, NULL}) : main_refuse(argv[1]);
 }
 
-static int run(int argc, char **argv)
+static int main_run(int argc, char **argv)
 {
     if (argc < 2) {
         print_overview(stderr);
@@ -103,14 +103,14 @@ static int run(int argc, char **argv)
         return cmd_help(argc - 1, argv + 1);
     if (strcmp(argv[1], "--version") == 0)
         return cmd_version(argc - 1, argv + 1);
-    const struct command *c = find(argv[1]);
-    return c ? c->run(argc - 1, argv + 1) : refuse(argv[1]);
+    const struct command *c = main_find(argv[1]);
+    return c ? c->run(argc - 1, argv + 1) : main_refuse(argv[1]);
 }
 
 int main(int argc, char **argv)
 {
     env_secrets_hide();
-    int status = run(argc, argv);
+    int status = main_run(argc, argv);
     env_secrets_forget();
     secret_unshield(); /* a sanitizer that looks for leaks at the end has to look into us */
     return status;

@@ -79,7 +79,7 @@ static void tune(struct durable *d, const struct config *c)
     d->sse_retry_ms = c->sse_retry_ms;
 }
 
-static void apply(struct server *s)
+static void reload_apply(struct server *s)
 {
     const struct config *c = s->config;
     struct http_limits *limits = &s->http.limits;
@@ -99,7 +99,7 @@ static void apply(struct server *s)
     config_tune_trace(c, s->reload.trace);
 }
 
-static void tell(const struct server *s, const struct config_change *change)
+static void reload_tell(const struct server *s, const struct config_change *change)
 {
     if (change->taken[0] != '\0')
         trace(s->trace, RELOADED, TRACE_STR("settings", str_of_cstr(change->taken)));
@@ -139,8 +139,8 @@ static bool reload_settings(struct server *s)
     if (err != 0) {
         trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
     } else {
-        apply(s);
-        tell(s, change);
+        reload_apply(s);
+        reload_tell(s, change);
         if (change->callers)
             retire_principals(s, &change->before);
         else

@@ -19,28 +19,28 @@
 
 /* ---- listening ---- */
 
-static void on_accepted(void *ctx, int fd)
+static void server_on_accepted(void *ctx, int fd)
 {
     struct server *s = ctx;
     http_accept(&s->http, fd, s->tls);
 }
 
-static void on_local_accepted(void *ctx, int fd)
+static void server_on_local_accepted(void *ctx, int fd)
 {
     struct server *s = ctx;
     http_accept(&s->http, fd, NULL);
 }
 
-static void on_accept_failed(void *ctx, int error)
+static void server_on_accept_failed(void *ctx, int error)
 {
     struct server *s = ctx;
     trace(s->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {.accepted = on_accepted,
-                                                 .failed = on_accept_failed};
-static const struct listener_ops local_ops = {.accepted = on_local_accepted,
-                                              .failed = on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = server_on_accepted,
+                                                 .failed = server_on_accept_failed};
+static const struct listener_ops local_ops = {.accepted = server_on_local_accepted,
+                                              .failed = server_on_accept_failed};
 
 static int listen_all(struct server *s)
 {
@@ -79,7 +79,7 @@ static void stop_listening(struct server *s)
 
 /* In order: connections, then what works by itself, then what those used. */
 
-static void let_go(void *ctx)
+static void server_let_go(void *ctx)
 {
     struct server *s = ctx;
     timer_stop(&s->drain_limit);
@@ -87,39 +87,39 @@ static void let_go(void *ctx)
     uv_unref((uv_handle_t *)&s->on_int);
 }
 
-static void stop_store(void *ctx)
+static void server_stop_store(void *ctx)
 {
     struct server *s = ctx;
     instances_free(s->instances);
-    store_stop(s->store, let_go, s);
+    store_stop(s->store, server_let_go, s);
 }
 
-static void on_subscriptions_stopped(void *ctx)
+static void server_on_subscriptions_stopped(void *ctx)
 {
     struct server *s = ctx;
     webhooks_free(s->webhooks);
     subscriptions_free(s->subscriptions);
     fetcher_free(s->fetcher);
     if (s->instances != NULL)
-        instances_stop(s->instances, stop_store, s);
+        instances_stop(s->instances, server_stop_store, s);
     else
-        stop_store(s);
+        server_stop_store(s);
 }
 
-static void on_polls_stopped(void *ctx)
+static void server_on_polls_stopped(void *ctx)
 {
     struct server *s = ctx;
     polls_free(s->polls);
     webhooks_stop(s->webhooks);
-    subscriptions_stop(s->subscriptions, on_subscriptions_stopped, s);
+    subscriptions_stop(s->subscriptions, server_on_subscriptions_stopped, s);
 }
 
 static void stop_polls(struct server *s)
 {
-    polls_stop(s->polls, on_polls_stopped, s);
+    polls_stop(s->polls, server_on_polls_stopped, s);
 }
 
-static void on_sessions_stopped(void *ctx)
+static void server_on_sessions_stopped(void *ctx)
 {
     struct server *s = ctx;
     session_host_deinit(&s->sessions);
@@ -128,53 +128,53 @@ static void on_sessions_stopped(void *ctx)
 
 static void stop_sessions(struct server *s)
 {
-    session_host_stop(&s->sessions, on_sessions_stopped, s);
+    session_host_stop(&s->sessions, server_on_sessions_stopped, s);
 }
 
-static void on_logs_stopped(void *ctx)
+static void server_on_logs_stopped(void *ctx)
 {
     struct server *s = ctx;
     log_host_deinit(&s->logs);
     stop_sessions(s);
 }
 
-static void on_cascade_stopped(void *ctx)
+static void server_on_cascade_stopped(void *ctx)
 {
     struct server *s = ctx;
     cascade_host_deinit(&s->cascade);
-    log_host_stop(&s->logs, on_logs_stopped, s);
+    log_host_stop(&s->logs, server_on_logs_stopped, s);
 }
 
 /* What it was doing has been left to the bridge, which archives it. */
-static void on_gateway_stopped(void *ctx)
+static void server_on_gateway_stopped(void *ctx)
 {
     struct server *s = ctx;
     gateway_free(s->gateway);
-    cascade_host_stop(&s->cascade, on_cascade_stopped, s);
+    cascade_host_stop(&s->cascade, server_on_cascade_stopped, s);
 }
 
-static void stop_others(void *ctx)
+static void server_stop_others(void *ctx)
 {
     struct server *s = ctx;
     if (s->gateway != NULL)
-        gateway_stop(s->gateway, on_gateway_stopped, s);
+        gateway_stop(s->gateway, server_on_gateway_stopped, s);
     else
-        cascade_host_stop(&s->cascade, on_cascade_stopped, s);
+        cascade_host_stop(&s->cascade, server_on_cascade_stopped, s);
 }
 
-static void stop_lab(void *ctx)
+static void server_stop_lab(void *ctx)
 {
     struct server *s = ctx;
     if (s->lab.lab != NULL)
-        lab_host_stop(&s->lab, stop_others, s);
+        lab_host_stop(&s->lab, server_stop_others, s);
     else
-        stop_others(s);
+        server_stop_others(s);
 }
 
 static void stop_surfaces(struct server *s)
 {
     watch_stop(&s->watch);
-    tool_host_stop(&s->tools, stop_lab, s);
+    tool_host_stop(&s->tools, server_stop_lab, s);
 }
 
 /* A drain: generations may finish, and as long as some are under way listeners stay open, so that
@@ -190,12 +190,12 @@ static void check_drained(struct server *s)
     stop_surfaces(s);
 }
 
-static void on_http_idle(struct http *http)
+static void server_on_http_idle(struct http *http)
 {
     check_drained(container_of(http, struct server, http));
 }
 
-static void on_gateway_drained(void *ctx)
+static void server_on_gateway_drained(void *ctx)
 {
     struct server *s = ctx;
     s->quiet = true;
@@ -206,7 +206,7 @@ static void on_gateway_drained(void *ctx)
     check_drained(s);
 }
 
-static void close_all(struct server *s)
+static void server_close_all(struct server *s)
 {
     s->cut = true;
     tool_host_cut(&s->tools);
@@ -218,7 +218,7 @@ static void close_all(struct server *s)
 static void lose_patience(struct server *s)
 {
     if (s->quiet || s->cut) {
-        close_all(s);
+        server_close_all(s);
         return;
     }
     s->cut = true;
@@ -228,7 +228,7 @@ static void lose_patience(struct server *s)
     sched_start(&s->loop.sched, &s->drain_limit, LAST_WORDS_MS);
 }
 
-static void on_drain_limit(struct timer *t)
+static void server_on_drain_limit(struct timer *t)
 {
     lose_patience(container_of(t, struct server, drain_limit));
 }
@@ -243,16 +243,16 @@ void server_drain(struct server *s, struct str why)
     trace(s->trace, DRAINING, TRACE_STR("why", why),
           TRACE_INT("connections", (int64_t)s->http.n_connections));
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
-    gateway_drain(s->gateway, on_gateway_drained, s);
+    gateway_drain(s->gateway, server_on_gateway_drained, s);
     http_drain_begin(&s->http);
 }
 
-static void on_hangup(uv_signal_t *handle, int number)
+static void server_on_hangup(uv_signal_t *handle, int number)
 {
     server_reload(handle->data);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void server_on_signal(uv_signal_t *handle, int number)
 {
     server_drain(handle->data, number == SIGTERM ? STR("SIGTERM") : STR("SIGINT"));
 }
@@ -387,7 +387,7 @@ static int init_logs(struct server *s)
     return err;
 }
 
-static void on_lab_finished(void *ctx)
+static void server_on_lab_finished(void *ctx)
 {
     server_drain(ctx, STR("the Lab's task is done"));
 }
@@ -400,7 +400,7 @@ static int init_lab(struct server *s)
     struct lab_host_setup setup = {.config = s->config->lab.items,
                                    .loop = &s->loop,
                                    .http = &s->http,
-                                   .finished = on_lab_finished,
+                                   .finished = server_on_lab_finished,
                                    .ctx = s};
     int err = lab_host_init(&s->lab, &setup, why, sizeof why);
     if (err != 0)
@@ -424,7 +424,7 @@ static int init_tools(struct server *s)
     return err;
 }
 
-static const char *unready(void *ctx)
+static const char *server_unready_reason(void *ctx)
 {
     const struct server *s = ctx;
     struct str ignored;
@@ -441,7 +441,7 @@ static void init_status(struct server *s)
                                 .metrics = &s->metrics,
                                 .store = s->store,
                                 .embedded = s->storage.vfs != NULL ? s->store : NULL,
-                                .unready = unready,
+                                .unready = server_unready_reason,
                                 .ctx = s};
     status_init(&s->status);
 }
@@ -458,7 +458,7 @@ static void init_surfaces(struct server *s)
                                     .body_timeout_ms = c->body_timeout_ms,
                                     .write_timeout_ms = c->write_timeout_ms,
                                     .body_min_bytes = c->body_rate_min});
-    s->http.idle = on_http_idle;
+    s->http.idle = server_on_http_idle;
     s->http.names = (struct origin_names){.public_host = origin_host_of(c->public_url),
                                           .hosts = &c->allow_host};
     init_status(s);
@@ -476,16 +476,16 @@ static void init_surfaces(struct server *s)
     http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
 }
 
-static void init_signals(struct server *s)
+static void server_init_signals(struct server *s)
 {
     signal(SIGPIPE, SIG_IGN);
     uv_signal_init(&s->loop.uv, &s->on_term);
     uv_signal_init(&s->loop.uv, &s->on_int);
     uv_signal_init(&s->loop.uv, &s->on_hup);
     s->on_term.data = s->on_int.data = s->on_hup.data = s;
-    uv_signal_start(&s->on_term, on_signal, SIGTERM);
-    uv_signal_start(&s->on_int, on_signal, SIGINT);
-    uv_signal_start(&s->on_hup, on_hangup, SIGHUP);
+    uv_signal_start(&s->on_term, server_on_signal, SIGTERM);
+    uv_signal_start(&s->on_int, server_on_signal, SIGINT);
+    uv_signal_start(&s->on_hup, server_on_hangup, SIGHUP);
     uv_unref((uv_handle_t *)&s->on_hup);
 }
 
@@ -515,7 +515,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         tls_unref(s->tls);
         return ERR_IO;
     }
-    timer_init(&s->drain_limit, on_drain_limit);
+    timer_init(&s->drain_limit, server_on_drain_limit);
     char why[512], store[512];
     storage_name(config, store, sizeof store);
     if (storage_open(&s->storage, &s->loop, config, trace_to, why, sizeof why) != 0) {
@@ -535,7 +535,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     reload_principals(s);
     init_sessions(s);
     init_polls(s);
-    init_signals(s);
+    server_init_signals(s);
     err = init_cascade(s);
     if (err == 0)
         err = init_gateway(s);

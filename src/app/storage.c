@@ -20,7 +20,7 @@
     (16 * MIB) /* beyond what clients may send at a time: for reads, and the keys                  \
                 */
 
-static void close_all(struct storage *s)
+static void storage_close_all(struct storage *s)
 {
     store_free(s->store);
     for (int i = 0; i < STORAGE_LANES; i++)
@@ -35,18 +35,18 @@ static struct retain retain_of(const struct config *c)
     return (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
 }
 
-static void pause_thread(uint64_t ns)
+static void storage_pause_thread(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     nanosleep(&t, NULL); /* woken early, it was a short one */
 }
 
-static void on_failed(void *ctx, int err)
+static void storage_on_failed(void *ctx, int err)
 {
     trace((const struct trace *)ctx, STORE_STOPPED, TRACE_STR("error", str_of_cstr(err_text(err))));
 }
 
-static void on_stepped(void *ctx, int64_t by_ms)
+static void storage_on_stepped(void *ctx, int64_t by_ms)
 {
     bool back = by_ms < 0;
     trace((const struct trace *)ctx, STORE_CLOCK,
@@ -75,19 +75,19 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.journal.sync = (enum journal_sync)c->sync;
     config.journal.sync_interval_ms = c->sync_interval_ms;
     config.cache_bytes = c->cache_bytes;
-    config.pause = pause_thread;
+    config.pause = storage_pause_thread;
     config.disk_cap = c->disk_cap_bytes;
     config.retain = retain_of(c);
-    config.failed = on_failed;
+    config.failed = storage_on_failed;
     config.failed_ctx = (void *)(uintptr_t)t;
-    config.stepped = on_stepped;
+    config.stepped = storage_on_stepped;
     config.stepped_ctx = (void *)(uintptr_t)t;
     snprintf(index_path, sizeof index_path, "%s/index.mdb", c->data);
     s->store = embedded_open(&loop->sched, s->vfs, index_path, &lanes, &config, why, size);
     return s->store == NULL ? ERR_IO : 0;
 }
 
-static void on_redis(void *ctx, bool up, struct str why)
+static void storage_on_redis(void *ctx, bool up, struct str why)
 {
     const struct trace *t = ctx;
     if (up)
@@ -107,7 +107,7 @@ static int open_redis(struct storage *s, struct loop *loop, const struct config 
                                     .url = s->url,
                                     .pending_max = c->max_inflight_bytes + REDIS_SPARE,
                                     .retain = retain_of(c),
-                                    .changed = on_redis,
+                                    .changed = storage_on_redis,
                                     .ctx = (void *)(uintptr_t)t});
     return 0;
 }
@@ -120,7 +120,7 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
         s->store = mem_store_new(&loop->sched);
         s->store->retain = retain_of(config);
         s->store->fork_depth = (uint32_t)config->max_fork_depth;
-        s->store->stepped = on_stepped;
+        s->store->stepped = storage_on_stepped;
         s->store->stepped_ctx = (void *)(uintptr_t)trace;
         return 0;
     }
@@ -130,7 +130,7 @@ int storage_open(struct storage *s, struct loop *loop, const struct config *conf
     if (err == 0)
         s->store->fork_depth = (uint32_t)config->max_fork_depth;
     else
-        close_all(s);
+        storage_close_all(s);
     return err;
 }
 
@@ -149,6 +149,6 @@ void storage_name(const struct config *config, char *out, size_t size)
 int storage_close(struct storage *s)
 {
     int err = s->vfs == NULL ? 0 : embedded_error(s->store);
-    close_all(s);
+    storage_close_all(s);
     return err;
 }

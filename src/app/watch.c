@@ -25,14 +25,14 @@ static void look_at_health(struct watch *w)
               TRACE_STR("why", why));
 }
 
-static uint64_t count(const struct watch *w, int kind)
+static uint64_t watch_count(const struct watch *w, int kind)
 {
     if (kind < STORE_TROUBLE_KINDS)
         return w->store->refused[kind];
     return kind == WATCH_ANSWERS ? gateway_degraded(w->gateway) : sessions_degraded(w->sessions);
 }
 
-static void tell(const struct watch *w, int kind, uint64_t n)
+static void watch_tell(const struct watch *w, int kind, uint64_t n)
 {
     static const struct str troubles[] = {
 #define X(kind, word) STR_INIT(word),
@@ -48,28 +48,28 @@ static void tell(const struct watch *w, int kind, uint64_t n)
         trace(w->trace, SESSIONS_DEGRADED, TRACE_INT("n", (int64_t)n));
 }
 
-static void look_at(struct watch *w, int kind)
+static void watch_look_at(struct watch *w, int kind)
 {
     struct watch_seen *s = &w->seen[kind];
-    uint64_t n = count(w, kind), now = w->sched->now_ms;
+    uint64_t n = watch_count(w, kind), now = w->sched->now_ms;
     if (n == s->n || (s->told && now - s->told_ms < AGAIN_MS))
         return;
-    tell(w, kind, n - s->n);
+    watch_tell(w, kind, n - s->n);
     *s = (struct watch_seen){.n = n, .told_ms = now, .told = true};
 }
 
-static void look(struct timer *t)
+static void watch_look(struct timer *t)
 {
     struct watch *w = container_of(t, struct watch, tick);
     look_at_health(w);
     for (int kind = 0; kind < WATCH_KINDS; kind++)
-        look_at(w, kind);
+        watch_look_at(w, kind);
     sched_start(w->sched, t, LOOK_MS);
 }
 
 void watch_start(struct watch *w)
 {
-    timer_init(&w->tick, look);
+    timer_init(&w->tick, watch_look);
     sched_start(w->sched, &w->tick, LOOK_MS);
 }
 

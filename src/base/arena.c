@@ -17,7 +17,7 @@ struct arena_chunk {
     _Alignas(max_align_t) char bytes[];
 };
 
-static void drop(struct arena_cache *cache, struct arena_chunk *c)
+static void arena_drop(struct arena_cache *cache, struct arena_chunk *c)
 {
     if (cache == NULL || c->size != CHUNK_BYTES || cache->n == ARENA_CACHE_MAX) {
         free(c);
@@ -32,7 +32,7 @@ void arena_deinit(struct arena *a)
 {
     for (struct arena_chunk *c = a->chunks, *next; c != NULL; c = next) {
         next = c->next;
-        drop(a->cache, c);
+        arena_drop(a->cache, c);
     }
     *a = (struct arena){.cache = a->cache};
 }

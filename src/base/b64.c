@@ -6,7 +6,7 @@ static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /* Three bytes are four characters; one or two left over are two or three, and `pad` up to four. */
-static void put(struct buf *out, struct str bytes, const char *alphabet, bool pad)
+static void b64_put_with(struct buf *out, struct str bytes, const char *alphabet, bool pad)
 {
     const unsigned char *p = (const unsigned char *)bytes.p;
     char *to = buf_reserve(out, (bytes.n / 3 + 1) * 4), *start = to;
@@ -29,16 +29,16 @@ static void put(struct buf *out, struct str bytes, const char *alphabet, bool pa
 
 void b64_put(struct buf *out, struct str bytes)
 {
-    put(out, bytes, standard, true);
+    b64_put_with(out, bytes, standard, true);
 }
 
 void b64url_put(struct buf *out, struct str bytes)
 {
-    put(out, bytes, url_safe, false);
+    b64_put_with(out, bytes, url_safe, false);
 }
 
 /* 0 to 63, or -1. last: the two characters in which the alphabets differ. */
-static int value_of(char c, const char *last)
+static int b64_value_of(char c, const char *last)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -49,7 +49,7 @@ static int value_of(char c, const char *last)
     return c == last[0] ? 62 : c == last[1] ? 63 : -1;
 }
 
-static int take(struct buf *out, struct str text, const char *last)
+static int b64_take_with(struct buf *out, struct str text, const char *last)
 {
     if (text.n % 4 == 1)
         return ERR_SYNTAX;
@@ -57,7 +57,7 @@ static int take(struct buf *out, struct str text, const char *last)
     uint32_t bits = 0;
     int n_bits = 0;
     for (size_t i = 0; i < text.n; i++) {
-        int v = value_of(text.p[i], last);
+        int v = b64_value_of(text.p[i], last);
         if (v < 0)
             return ERR_SYNTAX;
         bits = bits << 6 | (uint32_t)v;
@@ -80,10 +80,10 @@ int b64_take(struct buf *out, struct str text)
         return ERR_SYNTAX;
     for (int pad = 0; pad < 2 && text.n > 0 && text.p[text.n - 1] == '='; pad++)
         text.n--;
-    return take(out, text, standard + 62);
+    return b64_take_with(out, text, standard + 62);
 }
 
 int b64url_take(struct buf *out, struct str text)
 {
-    return take(out, text, url_safe + 62);
+    return b64_take_with(out, text, url_safe + 62);
 }

@@ -59,7 +59,7 @@ static struct civil civil_of(int64_t unix_ms)
 }
 
 /* Takes n digits off *s: their number, or -1. */
-static int take_number(struct str *s, size_t n)
+static int date_take_number(struct str *s, size_t n)
 {
     int v = 0;
     if (s->n < n)
@@ -84,34 +84,34 @@ static bool take_byte(struct str *s, char c)
 
 static bool take_date(struct str *s, struct civil *c)
 {
-    if ((c->year = take_number(s, 4)) < YEAR_FIRST || !take_byte(s, '-'))
+    if ((c->year = date_take_number(s, 4)) < YEAR_FIRST || !take_byte(s, '-'))
         return false;
-    if ((c->month = take_number(s, 2)) < 1 || c->month > 12 || !take_byte(s, '-'))
+    if ((c->month = date_take_number(s, 2)) < 1 || c->month > 12 || !take_byte(s, '-'))
         return false;
-    return (c->day = take_number(s, 2)) >= 1 && c->day <= month_days(c->year, c->month);
+    return (c->day = date_take_number(s, 2)) >= 1 && c->day <= month_days(c->year, c->month);
 }
 
 /* hh:mm, of a time of day or a zone. */
 static bool take_hour_minute(struct str *s, int *hour, int *minute)
 {
-    if ((*hour = take_number(s, 2)) < 0 || *hour > 23 || !take_byte(s, ':'))
+    if ((*hour = date_take_number(s, 2)) < 0 || *hour > 23 || !take_byte(s, ':'))
         return false;
-    return (*minute = take_number(s, 2)) >= 0 && *minute <= 59;
+    return (*minute = date_take_number(s, 2)) >= 0 && *minute <= 59;
 }
 
 static bool take_time(struct str *s, struct civil *c)
 {
     if (!take_hour_minute(s, &c->hour, &c->minute) || !take_byte(s, ':'))
         return false;
-    if ((c->second = take_number(s, 2)) < 0 || c->second > 59)
+    if ((c->second = date_take_number(s, 2)) < 0 || c->second > 59)
         return false;
     c->ms = 0;
     if (!take_byte(s, '.'))
         return true;
-    int digit = take_number(s, 1), weight = 100;
+    int digit = date_take_number(s, 1), weight = 100;
     if (digit < 0)
         return false;
-    for (; digit >= 0; digit = take_number(s, 1), weight /= 10)
+    for (; digit >= 0; digit = date_take_number(s, 1), weight /= 10)
         c->ms += digit * weight;
     return true;
 }
@@ -150,7 +150,7 @@ static struct civil civil_clamped(int64_t unix_ms)
     return civil_of(unix_ms < 0 ? 0 : unix_ms > MS_MAX ? MS_MAX : unix_ms);
 }
 
-static char *put_number(char *to, int v, int n)
+static char *date_put_number(char *to, int v, int n)
 {
     for (int i = n - 1; i >= 0; i--, v /= 10)
         to[i] = (char)('0' + v % 10);
@@ -159,29 +159,29 @@ static char *put_number(char *to, int v, int n)
 
 static char *put_time(char *to, const struct civil *c)
 {
-    to = put_number(to, c->hour, 2);
+    to = date_put_number(to, c->hour, 2);
     *to++ = ':';
-    to = put_number(to, c->minute, 2);
+    to = date_put_number(to, c->minute, 2);
     *to++ = ':';
-    return put_number(to, c->second, 2);
+    return date_put_number(to, c->second, 2);
 }
 
 void date_format_rfc3339(int64_t unix_ms, char out[DATE_RFC3339_TEXT])
 {
     struct civil c = civil_clamped(unix_ms);
-    char *to = put_number(out, c.year, 4);
+    char *to = date_put_number(out, c.year, 4);
     *to++ = '-';
-    to = put_number(to, c.month, 2);
+    to = date_put_number(to, c.month, 2);
     *to++ = '-';
-    to = put_number(to, c.day, 2);
+    to = date_put_number(to, c.day, 2);
     *to++ = 'T';
     to = put_time(to, &c);
     *to++ = '.';
-    to = put_number(to, c.ms, 3);
+    to = date_put_number(to, c.ms, 3);
     *to = 'Z';
 }
 
-static char *put_text(char *to, const char *text, size_t n)
+static char *date_put_text(char *to, const char *text, size_t n)
 {
     memcpy(to, text, n);
     return to + n;
@@ -194,14 +194,14 @@ void date_format_http(int64_t unix_ms, char out[DATE_HTTP_TEXT])
                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     struct civil c = civil_clamped(unix_ms);
     int64_t days = days_of(c.year, c.month, c.day); /* 1970 began on a Thursday */
-    char *to = put_text(out, weekdays[days % 7], 3);
-    to = put_text(to, ", ", 2);
-    to = put_number(to, c.day, 2);
+    char *to = date_put_text(out, weekdays[days % 7], 3);
+    to = date_put_text(to, ", ", 2);
+    to = date_put_number(to, c.day, 2);
     *to++ = ' ';
-    to = put_text(to, months[c.month - 1], 3);
+    to = date_put_text(to, months[c.month - 1], 3);
     *to++ = ' ';
-    to = put_number(to, c.year, 4);
+    to = date_put_number(to, c.year, 4);
     *to++ = ' ';
     to = put_time(to, &c);
-    put_text(to, " GMT", 4);
+    date_put_text(to, " GMT", 4);
 }

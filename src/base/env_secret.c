@@ -63,7 +63,7 @@ void env_secrets_forget(void)
 
 /* ---- files ---- */
 
-static const char *file_of(const char *name)
+static const char *env_secret_file_of(const char *name)
 {
     char variable[NAME_MAX_N + 8];
     snprintf(variable, sizeof variable, "%.*s_FILE", NAME_MAX_N, name);
@@ -71,17 +71,18 @@ static const char *file_of(const char *name)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-static int fail(const char *name, const char *path, const char *what, char *why, size_t size)
+static int env_secret_fail(const char *name, const char *path, const char *what, char *why,
+                           size_t size)
 {
     snprintf(why, size, "%s_FILE: %.200s %s", name, path, what);
     return ERR_SYNTAX;
 }
 
-static int read_secret(const char *name, const char *path, char **out, char *why, size_t size)
+static int env_read_secret(const char *name, const char *path, char **out, char *why, size_t size)
 {
     FILE *f = fopen(path, "re");
     if (f == NULL)
-        return fail(name, path, strerror(errno), why, size);
+        return env_secret_fail(name, path, strerror(errno), why, size);
     char *text = secret_alloc(ENV_SECRET_MAX + 1);
     setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
     size_t n = fread(text, 1, ENV_SECRET_MAX + 1, f);
@@ -100,19 +101,19 @@ static int read_secret(const char *name, const char *path, char **out, char *why
         memcpy(*out, text, n);
     }
     secret_free(text, ENV_SECRET_MAX + 1);
-    return wrong == NULL ? 0 : fail(name, path, wrong, why, size);
+    return wrong == NULL ? 0 : env_secret_fail(name, path, wrong, why, size);
 }
 
 int env_secret_get(const char *name, char **out, char *why, size_t size)
 {
-    const char *value = getenv(name), *path = file_of(name);
+    const char *value = getenv(name), *path = env_secret_file_of(name);
     *out = NULL;
     if (value != NULL && *value != '\0' && path != NULL) {
         snprintf(why, size, "%s and %s_FILE are both set; one of them is enough", name, name);
         return ERR_SYNTAX;
     }
     if (path != NULL)
-        return read_secret(name, path, out, why, size);
+        return env_read_secret(name, path, out, why, size);
     if (value != NULL && *value != '\0') {
         size_t n = strlen(value) + 1;
         *out = memcpy(mem_alloc(n), value, n);
@@ -136,14 +137,14 @@ bool env_secret_file_is_open(const char *path)
 
 bool env_secret_is_open(const char *name)
 {
-    return env_secret_file_is_open(file_of(name));
+    return env_secret_file_is_open(env_secret_file_of(name));
 }
 
 const char *env_secret_in_pipe(void)
 {
     struct stat st;
     for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        const char *path = file_of(*name);
+        const char *path = env_secret_file_of(*name);
         if (path != NULL && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
             return *name;
     }

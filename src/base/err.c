@@ -12,7 +12,7 @@ static const struct err_row {
 #undef X
 };
 
-static const struct err_row *row_of(int err)
+static const struct err_row *err_row_of(int err)
 {
     static const struct err_row unknown = {"INTERNAL", "internal error", 500, GRPC_INTERNAL};
     size_t i = (size_t)-err;
@@ -21,22 +21,22 @@ static const struct err_row *row_of(int err)
 
 const char *err_name(int err)
 {
-    return row_of(err)->name;
+    return err_row_of(err)->name;
 }
 
 const char *err_text(int err)
 {
-    return row_of(err)->text;
+    return err_row_of(err)->text;
 }
 
 int err_http_status(int err)
 {
-    return row_of(err)->http;
+    return err_row_of(err)->http;
 }
 
 int err_grpc_status(int err)
 {
-    return row_of(err)->grpc;
+    return err_row_of(err)->grpc;
 }
 
 const char *err_grpc_name(int grpc_status)

@@ -26,20 +26,20 @@ static void scan_init(struct scan *s, struct str text)
     s->depth_max = JSON_DEPTH_MAX;
 }
 
-static const char *fail(struct scan *s, const char *at)
+static const char *json_fail(struct scan *s, const char *at)
 {
     s->bad = at;
     return NULL;
 }
 
-static bool is_digit(char c)
+static bool json_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
 static bool is_hex(char c)
 {
-    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+    return json_is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
 }
 
 static bool is_between(unsigned char c, unsigned char low, unsigned char high)
@@ -70,7 +70,7 @@ static size_t utf8_length(const char *text, size_t left)
 /* A plain byte of a string means itself and needs no check: ASCII but for control bytes, the quote
  * and the backslash. find_odd gives a mask with a bit set for bytes that are not plain, BITS apart;
  * exact for the first such byte of STEP. */
-static bool is_plain(char c)
+static bool json_is_plain(char c)
 {
     return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
 }
@@ -116,12 +116,12 @@ static inline const char *skip_plain(const char *p, const char *end)
         if (odd != 0)
             return p + __builtin_ctzll(odd) / BITS;
     }
-    while (p < end && is_plain(*p))
+    while (p < end && json_is_plain(*p))
         p++;
     return p;
 }
 
-static const char *skip_space(struct scan *s, const char *p)
+static const char *json_skip_space(struct scan *s, const char *p)
 {
     for (; p < s->end; p++) {
         if (*p == '\n' || *p == '\r')
@@ -137,7 +137,7 @@ static inline bool next_is(struct scan *s, const char **p, char c)
 {
     if (*p < s->end && **p == c)
         return true;
-    *p = skip_space(s, *p);
+    *p = json_skip_space(s, *p);
     return *p < s->end && **p == c;
 }
 
@@ -146,12 +146,12 @@ static const char *scan_escape(struct scan *s, const char *p)
 {
     p++;
     if (p == s->end || *p == '\0' || strchr("\"\\/bfnrtu", *p) == NULL)
-        return fail(s, p);
+        return json_fail(s, p);
     if (*p++ != 'u')
         return p;
     for (int i = 0; i < 4; i++, p++)
         if (p == s->end || !is_hex(*p))
-            return fail(s, p);
+            return json_fail(s, p);
     return p;
 }
 
@@ -160,7 +160,7 @@ static const char *scan_utf8(struct scan *s, const char *p)
     while (p < s->end && (unsigned char)*p >= 0x80) {
         size_t n = utf8_length(p, (size_t)(s->end - p));
         if (n == 0)
-            return fail(s, p);
+            return json_fail(s, p);
         p += n;
     }
     return p;
@@ -173,12 +173,12 @@ static const char *scan_string_rest(struct scan *s, const char *p)
         if (*p == '\\')
             p = scan_escape(s, p);
         else
-            p = (unsigned char)*p >= 0x80 ? scan_utf8(s, p) : fail(s, p);
+            p = (unsigned char)*p >= 0x80 ? scan_utf8(s, p) : json_fail(s, p);
         if (p == NULL)
             return NULL;
         p = skip_plain(p, s->end);
     }
-    return p < s->end ? p + 1 : fail(s, p);
+    return p < s->end ? p + 1 : json_fail(s, p);
 }
 
 static inline const char *scan_string(struct scan *s, const char *p)
@@ -189,11 +189,11 @@ static inline const char *scan_string(struct scan *s, const char *p)
 
 static const char *scan_digits(struct scan *s, const char *p)
 {
-    if (p == s->end || !is_digit(*p))
-        return fail(s, p);
+    if (p == s->end || !json_is_digit(*p))
+        return json_fail(s, p);
     do
         p++;
-    while (p < s->end && is_digit(*p));
+    while (p < s->end && json_is_digit(*p));
     return p;
 }
 
@@ -216,7 +216,7 @@ static const char *scan_word(struct scan *s, const char *p, const char *word)
 {
     for (; *word != '\0'; word++, p++)
         if (p == s->end || *p != *word)
-            return fail(s, p);
+            return json_fail(s, p);
     return p;
 }
 
@@ -224,18 +224,18 @@ static const char *scan_word(struct scan *s, const char *p, const char *word)
 static const char *scan_name(struct scan *s, const char *p)
 {
     if (!next_is(s, &p, '"'))
-        return fail(s, p);
+        return json_fail(s, p);
     p = scan_string(s, p);
     if (p == NULL)
         return NULL;
-    return next_is(s, &p, ':') ? p + 1 : fail(s, p);
+    return next_is(s, &p, ':') ? p + 1 : json_fail(s, p);
 }
 
 /* An opening bracket: to its first value with the depth one up, or past its closing bracket. */
 static const char *scan_open(struct scan *s, const char *p)
 {
     if (s->depth == s->depth_max)
-        return fail(s, p);
+        return json_fail(s, p);
     char close = *p++ == '{' ? '}' : ']';
     if (next_is(s, &p, close))
         return p + 1;
@@ -252,7 +252,7 @@ static const char *scan_after(struct scan *s, const char *p)
         if (next_is(s, &p, ','))
             return close == '}' ? scan_name(s, p + 1) : p + 1;
         if (p == s->end || *p != close)
-            return fail(s, p);
+            return json_fail(s, p);
         s->depth--;
         p++;
     }
@@ -260,12 +260,12 @@ static const char *scan_after(struct scan *s, const char *p)
 }
 
 /* One value with all it contains, behind any white space. */
-static const char *scan_value(struct scan *s, const char *p)
+static const char *json_scan_value(struct scan *s, const char *p)
 {
     for (;;) {
         unsigned depth = s->depth;
         if (p == s->end)
-            return fail(s, p);
+            return json_fail(s, p);
         switch (*p) {
         case '{':
         case '[': p = scan_open(s, p); break;
@@ -276,8 +276,8 @@ static const char *scan_value(struct scan *s, const char *p)
         case ' ':
         case '\t':
         case '\n':
-        case '\r': p = skip_space(s, p); continue;
-        default: p = *p == '-' || is_digit(*p) ? scan_number(s, p) : fail(s, p); break;
+        case '\r': p = json_skip_space(s, p); continue;
+        default: p = *p == '-' || json_is_digit(*p) ? scan_number(s, p) : json_fail(s, p); break;
         }
         if (p != NULL && s->depth == depth)
             p = scan_after(s, p);
@@ -290,7 +290,7 @@ static const char *scan_value(struct scan *s, const char *p)
 static int scan_end(struct scan *s, const char *p, const char *start, size_t *at)
 {
     if (p != NULL)
-        p = skip_space(s, p);
+        p = json_skip_space(s, p);
     if (p == s->end)
         return 0;
     *at = (size_t)((p != NULL ? p : s->bad) - start);
@@ -305,7 +305,7 @@ int json_check(struct str text, size_t *at)
         return ERR_JSON;
     }
     scan_init(&s, text);
-    return scan_end(&s, scan_value(&s, skip_space(&s, text.p)), text.p, at);
+    return scan_end(&s, json_scan_value(&s, json_skip_space(&s, text.p)), text.p, at);
 }
 
 /* Line breaks stand between tokens only, or the value would not have been valid. */
@@ -321,7 +321,7 @@ static char *copy_unbroken(char *to, const char *p, const char *end)
 static const char *split_value(struct scan *s, const char *p, struct buf *out, struct buf *ends)
 {
     s->broken = false;
-    const char *end = scan_value(s, p);
+    const char *end = json_scan_value(s, p);
     if (end == NULL)
         return NULL;
     char *to = out->p + out->n;
@@ -341,17 +341,17 @@ static const char *split_value(struct scan *s, const char *p, struct buf *out, s
 
 static const char *split_array(struct scan *s, const char *p, struct buf *out, struct buf *ends)
 {
-    s->depth_max--; /* its own brackets are not counted by scan_value */
-    p = skip_space(s, p + 1);
+    s->depth_max--; /* its own brackets are not counted by json_scan_value */
+    p = json_skip_space(s, p + 1);
     if (p < s->end && *p == ']')
         return p + 1;
     while ((p = split_value(s, p, out, ends)) != NULL) {
-        p = skip_space(s, p);
+        p = json_skip_space(s, p);
         if (p < s->end && *p == ']')
             return p + 1;
         if (p == s->end || *p != ',')
-            return fail(s, p);
-        p = skip_space(s, p + 1);
+            return json_fail(s, p);
+        p = json_skip_space(s, p + 1);
     }
     return NULL;
 }
@@ -367,7 +367,7 @@ int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at)
     assert(out_n + text.n < UINT32_MAX);
     buf_reserve(out, text.n + 1); /* a comma takes a separator's place, but for a lone value */
     scan_init(&s, text);
-    const char *p = skip_space(&s, text.p);
+    const char *p = json_skip_space(&s, text.p);
     bool array = p < s.end && *p == '[';
     p = array ? split_array(&s, p, out, ends) : split_value(&s, p, out, ends);
     int err = scan_end(&s, p, text.p, at);
@@ -378,7 +378,7 @@ int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at)
     return err;
 }
 
-static void put_escaped(struct buf *out, unsigned char c)
+static void json_put_escaped(struct buf *out, unsigned char c)
 {
     static const char letters[0x20] = {
         ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
@@ -401,7 +401,7 @@ void json_put_string(struct buf *out, struct str s)
         if (p == end)
             break;
         if ((unsigned char)*p < 0x80) {
-            put_escaped(out, (unsigned char)*p++);
+            json_put_escaped(out, (unsigned char)*p++);
             continue;
         }
         size_t n = utf8_length(p, (size_t)(end - p));

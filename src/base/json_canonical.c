@@ -38,7 +38,7 @@ struct canon {
     struct arena names;
 };
 
-static void skip_space(const struct canon *c, const char **p)
+static void json_canonical_skip_space(const struct canon *c, const char **p)
 {
     while (*p < c->end && (**p == ' ' || **p == '\t' || **p == '\n' || **p == '\r'))
         ++*p;
@@ -56,14 +56,15 @@ static struct str string_inside(const char *p)
     return str_of(start, (size_t)(p - start));
 }
 
-static unsigned hex_value(char c)
+static unsigned json_canonical_hex_value(char c)
 {
     return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a' + 10);
 }
 
 static unsigned unit_at(const char *p)
 {
-    return hex_value(p[0]) << 12 | hex_value(p[1]) << 8 | hex_value(p[2]) << 4 | hex_value(p[3]);
+    return json_canonical_hex_value(p[0]) << 12 | json_canonical_hex_value(p[1]) << 8 |
+           json_canonical_hex_value(p[2]) << 4 | json_canonical_hex_value(p[3]);
 }
 
 static void put_utf8(struct buf *out, unsigned c)
@@ -117,7 +118,7 @@ static char unescaped(char c)
 
 /* The characters between a string's quotes. Without escapes they are what they are; otherwise they
  * are put into scratch, and stay until the next string. */
-static int decode(struct canon *c, struct str inside, struct str *out)
+static int json_canonical_decode(struct canon *c, struct str inside, struct str *out)
 {
     const char *p = inside.p, *end = p + inside.n;
     *out = inside;
@@ -149,7 +150,7 @@ static int unit_order(unsigned char c)
     return c == 0xee || c == 0xef ? c + 0x10 : c;
 }
 
-static int by_name(const void *one, const void *other)
+static int json_canonical_by_name(const void *one, const void *other)
 {
     struct str a = ((const struct member *)one)->name, b = ((const struct member *)other)->name;
     size_t n = a.n < b.n ? a.n : b.n, i = 0;
@@ -185,7 +186,7 @@ static int close_object(struct canon *c, uint32_t number, size_t first)
     if (o->n == 0)
         return 0;
     struct member *all = members_at(&c->open, first);
-    qsort(all, o->n, sizeof *all, by_name);
+    qsort(all, o->n, sizeof *all, json_canonical_by_name);
     for (size_t i = 1; i < o->n; i++)
         if (str_eq(all[i - 1].name, all[i].name))
             return ERR_JSON;
@@ -194,25 +195,25 @@ static int close_object(struct canon *c, uint32_t number, size_t first)
     return 0;
 }
 
-static int scan_value(struct canon *c, const char **p);
+static int json_canonical_scan_value(struct canon *c, const char **p);
 
 /* A member from its name's quote to behind its value. */
 static int scan_member(struct canon *c, const char **p)
 {
     struct member m;
     struct str inside = string_inside(*p);
-    if (decode(c, inside, &m.name) != 0)
+    if (json_canonical_decode(c, inside, &m.name) != 0)
         return ERR_JSON;
     if (m.name.n > 0 && m.name.p == c->scratch.p)
         m.name = arena_dup(&c->names, m.name);
     *p = inside.p + inside.n + 1;
-    skip_space(c, p);
+    json_canonical_skip_space(c, p);
     ++*p; /* the colon */
-    skip_space(c, p);
+    json_canonical_skip_space(c, p);
     m.value = *p;
     m.object = objects_now(c);
     buf_put(&c->open, str_of((const char *)&m, sizeof m));
-    return scan_value(c, p);
+    return json_canonical_scan_value(c, p);
 }
 
 static int scan_object(struct canon *c, const char **p)
@@ -236,17 +237,17 @@ static int scan_object(struct canon *c, const char **p)
 static int scan_array(struct canon *c, const char **p)
 {
     ++*p;
-    for (skip_space(c, p); **p != ']'; skip_space(c, p)) {
+    for (json_canonical_skip_space(c, p); **p != ']'; json_canonical_skip_space(c, p)) {
         if (**p == ',')
             ++*p;
-        else if (scan_value(c, p) != 0)
+        else if (json_canonical_scan_value(c, p) != 0)
             return ERR_JSON;
     }
     ++*p;
     return 0;
 }
 
-static int scan_value(struct canon *c, const char **p)
+static int json_canonical_scan_value(struct canon *c, const char **p)
 {
     switch (**p) {
     case '{': return scan_object(c, p);
@@ -266,7 +267,7 @@ static int scan_value(struct canon *c, const char **p)
 
 /* ---- the second pass ---- */
 
-static int put_value(struct canon *c, const char **p, uint32_t *object);
+static int json_canonical_put_value(struct canon *c, const char **p, uint32_t *object);
 
 static int put_members(struct canon *c, const struct object *o, struct str without)
 {
@@ -281,7 +282,7 @@ static int put_members(struct canon *c, const struct object *o, struct str witho
             buf_putc(c->out, ',');
         json_put_string(c->out, m->name);
         buf_putc(c->out, ':');
-        if (put_value(c, &value, &object) != 0)
+        if (json_canonical_put_value(c, &value, &object) != 0)
             return ERR_JSON;
     }
     return 0;
@@ -303,9 +304,9 @@ static int put_array(struct canon *c, const char **p, uint32_t *object)
 {
     buf_putc(c->out, '[');
     ++*p;
-    for (skip_space(c, p); **p != ']'; skip_space(c, p)) {
+    for (json_canonical_skip_space(c, p); **p != ']'; json_canonical_skip_space(c, p)) {
         if (**p != ',') {
-            if (put_value(c, p, object) != 0)
+            if (json_canonical_put_value(c, p, object) != 0)
                 return ERR_JSON;
             continue;
         }
@@ -317,17 +318,17 @@ static int put_array(struct canon *c, const char **p, uint32_t *object)
     return 0;
 }
 
-static int put_string(struct canon *c, const char **p)
+static int json_canonical_put_string(struct canon *c, const char **p)
 {
     struct str inside = string_inside(*p), text;
-    if (decode(c, inside, &text) != 0)
+    if (json_canonical_decode(c, inside, &text) != 0)
         return ERR_JSON;
     json_put_string(c->out, text);
     *p = inside.p + inside.n + 1;
     return 0;
 }
 
-static int put_number(struct canon *c, const char **p)
+static int json_canonical_put_number(struct canon *c, const char **p)
 {
     struct str rest = str_of(*p, (size_t)(c->end - *p));
     size_t taken;
@@ -338,36 +339,36 @@ static int put_number(struct canon *c, const char **p)
     return n > 0 ? 0 : ERR_JSON;
 }
 
-static int put_word(struct canon *c, const char **p, struct str word)
+static int json_canonical_put_word(struct canon *c, const char **p, struct str word)
 {
     buf_put(c->out, word);
     *p += word.n;
     return 0;
 }
 
-static int put_value(struct canon *c, const char **p, uint32_t *object)
+static int json_canonical_put_value(struct canon *c, const char **p, uint32_t *object)
 {
     switch (**p) {
     case '{': return put_object(c, p, object);
     case '[': return put_array(c, p, object);
-    case '"': return put_string(c, p);
-    case 't': return put_word(c, p, STR("true"));
-    case 'f': return put_word(c, p, STR("false"));
-    case 'n': return put_word(c, p, STR("null"));
-    default: return put_number(c, p);
+    case '"': return json_canonical_put_string(c, p);
+    case 't': return json_canonical_put_word(c, p, STR("true"));
+    case 'f': return json_canonical_put_word(c, p, STR("false"));
+    case 'n': return json_canonical_put_word(c, p, STR("null"));
+    default: return json_canonical_put_number(c, p);
     }
 }
 
-static int run(struct canon *c, const char *start)
+static int json_canonical_run(struct canon *c, const char *start)
 {
     uint32_t object = 0;
-    skip_space(c, &start);
+    json_canonical_skip_space(c, &start);
     const char *p = start;
     c->without = *start == '{' ? c->without : STR_NONE;
-    if (scan_value(c, &p) != 0)
+    if (json_canonical_scan_value(c, &p) != 0)
         return ERR_JSON;
     p = start;
-    return put_value(c, &p, &object);
+    return json_canonical_put_value(c, &p, &object);
 }
 
 int json_canonical(struct str text, struct str without, struct buf *out)
@@ -378,7 +379,7 @@ int json_canonical(struct str text, struct str without, struct buf *out)
     if (json_check(text, &at) != 0)
         return ERR_JSON;
     struct canon c = {.end = text.p + text.n, .without = without, .out = out};
-    int err = run(&c, text.p);
+    int err = json_canonical_run(&c, text.p);
     if (err != 0)
         out->n = before;
     buf_deinit(&c.members);

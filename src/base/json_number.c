@@ -25,7 +25,7 @@ struct decimal {
     int point;
 };
 
-static bool is_digit(char c)
+static bool json_number_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -48,7 +48,7 @@ static long take_exponent(const char **p, const char *end)
     ++*p;
     if (**p == '+' || **p == '-')
         negative = *(*p)++ == '-';
-    for (; *p < end && is_digit(**p); ++*p)
+    for (; *p < end && json_number_is_digit(**p); ++*p)
         if (v < EXPONENT_MOST)
             v = v * 10 + (**p - '0');
     return negative ? -v : v;
@@ -59,7 +59,7 @@ static void take_digits(struct spelled *s, const char **p, const char *end)
     const char *start = *p;
     size_t seen = 0; /* from the first that is not zero */
     bool fraction = false;
-    for (; *p < end && (is_digit(**p) || **p == '.'); ++*p) {
+    for (; *p < end && (json_number_is_digit(**p) || **p == '.'); ++*p) {
         if (**p == '.') {
             fraction = true;
             continue;
@@ -77,7 +77,7 @@ static void take_digits(struct spelled *s, const char **p, const char *end)
     s->digits = str_of(start, (size_t)(*p - start));
 }
 
-static size_t take_number(struct str text, struct spelled *s)
+static size_t json_take_number(struct str text, struct spelled *s)
 {
     const char *p = text.p, *end = p + text.n;
     *s = (struct spelled){.negative = *p == '-'};
@@ -91,7 +91,7 @@ static size_t take_number(struct str text, struct spelled *s)
 /* ---- doubles ---- */
 
 /* Of n digits, with room for an exponent behind them, and no point, which is a comma elsewhere. */
-static double value_of(char *digits, size_t n, long exponent)
+static double json_number_value_of(char *digits, size_t n, long exponent)
 {
     snprintf(digits + n, EXPONENT_DIGITS + 1, "e%ld", exponent);
     return strtod(digits, NULL);
@@ -110,14 +110,14 @@ static double spelled_value(const struct spelled *s)
     }
     if (seen < s->n)
         text[seen++] = '1';
-    return value_of(text, seen, s->point - (long)seen);
+    return json_number_value_of(text, seen, s->point - (long)seen);
 }
 
 static bool means(const struct decimal *d, double v)
 {
     char text[DIGITS_MAX + EXPONENT_DIGITS + 1];
     memcpy(text, d->digits, (size_t)d->n);
-    return value_of(text, (size_t)d->n, d->point - d->n) == v;
+    return json_number_value_of(text, (size_t)d->n, d->point - d->n) == v;
 }
 
 static void strip(struct decimal *d)
@@ -134,7 +134,7 @@ static struct decimal nearest(double v, int digits)
     snprintf(text, sizeof text, "%.*e", digits - 1, v);
     const char *p = text;
     for (; *p != 'e'; p++)
-        if (is_digit(*p))
+        if (json_number_is_digit(*p))
             d.digits[d.n++] = *p;
     d.point = (int)strtol(p + 1, NULL, 10) + 1;
     return d;
@@ -204,7 +204,7 @@ static bool read_decimal(const struct spelled *s, struct decimal *d)
 
 /* ---- as ECMAScript prints it (Number::toString) ---- */
 
-static char *put(char *to, struct str s)
+static char *json_number_put(char *to, struct str s)
 {
     memcpy(to, s.p, s.n);
     return to + s.n;
@@ -223,9 +223,9 @@ static char *put_exponential(char *to, const struct decimal *d)
     *to++ = d->digits[0];
     if (d->n > 1) {
         *to++ = '.';
-        to = put(to, str_of(d->digits + 1, (size_t)d->n - 1));
+        to = json_number_put(to, str_of(d->digits + 1, (size_t)d->n - 1));
     }
-    to = put(to, exponent < 0 ? STR("e-") : STR("e+"));
+    to = json_number_put(to, exponent < 0 ? STR("e-") : STR("e+"));
     return to + num_format((uint64_t)abs(exponent), to);
 }
 
@@ -233,19 +233,19 @@ static char *put_decimal(char *to, const struct decimal *d)
 {
     struct str digits = str_of(d->digits, (size_t)d->n);
     if (d->n == 0)
-        return put(to, STR("0"));
+        return json_number_put(to, STR("0"));
     if (d->point > 21 || d->point <= -6)
         return put_exponential(to, d);
     if (d->point <= 0) {
-        to = put_zeros(put(to, STR("0.")), -d->point);
-        return put(to, digits);
+        to = put_zeros(json_number_put(to, STR("0.")), -d->point);
+        return json_number_put(to, digits);
     }
     if (d->point < d->n) {
-        to = put(to, str_of(digits.p, (size_t)d->point));
+        to = json_number_put(to, str_of(digits.p, (size_t)d->point));
         *to++ = '.';
-        return put(to, str_skip(digits, (size_t)d->point));
+        return json_number_put(to, str_skip(digits, (size_t)d->point));
     }
-    return put_zeros(put(to, digits), d->point - d->n);
+    return put_zeros(json_number_put(to, digits), d->point - d->n);
 }
 
 size_t json_number_canonical(struct str text, size_t *taken, char out[JSON_NUMBER_MAX])
@@ -253,7 +253,7 @@ size_t json_number_canonical(struct str text, size_t *taken, char out[JSON_NUMBE
     struct spelled s;
     struct decimal d;
     char *to = out;
-    *taken = take_number(text, &s);
+    *taken = json_take_number(text, &s);
     if (!read_decimal(&s, &d))
         return 0;
     if (s.negative && d.n > 0) /* there is no negative zero */

@@ -25,7 +25,7 @@ static void cut_here(struct repair *r)
 
 /* Past a string, or to the end. Returns whether it is closed; *safe is where one that is not may
  * be cut, which is not within an escape. */
-static bool skip_string(struct repair *r, size_t *safe)
+static bool json_repair_skip_string(struct repair *r, size_t *safe)
 {
     const char *p = r->text.p;
     size_t end = r->text.n;
@@ -48,7 +48,7 @@ static bool skip_string(struct repair *r, size_t *safe)
 static void take_string(struct repair *r)
 {
     size_t safe;
-    bool closed = skip_string(r, &safe);
+    bool closed = json_repair_skip_string(r, &safe);
     cut_here(r);
     if (!closed) {
         r->cut = safe;
@@ -57,10 +57,10 @@ static void take_string(struct repair *r)
     r->want = WANT_NEXT;
 }
 
-static void take_name(struct repair *r)
+static void json_repair_take_name(struct repair *r)
 {
     size_t safe;
-    skip_string(r, &safe);
+    json_repair_skip_string(r, &safe);
     r->want = WANT_COLON;
 }
 
@@ -71,7 +71,7 @@ static bool in_set(char c, const char *set)
 
 /* Only at the end of the text may a number be unfinished; elsewhere the check at the end finds it.
  */
-static void take_number(struct repair *r)
+static void json_repair_take_number(struct repair *r)
 {
     size_t start = r->at;
     while (r->at < r->text.n && in_set(r->text.p[r->at], "+-.0123456789eE"))
@@ -87,7 +87,7 @@ static void take_number(struct repair *r)
     r->want = WANT_NEXT;
 }
 
-static bool take_word(struct repair *r)
+static bool json_repair_take_word(struct repair *r)
 {
     static const struct str words[] = {STR_INIT("true"), STR_INIT("false"), STR_INIT("null")};
     struct str rest = str_skip(r->text, r->at);
@@ -126,16 +126,16 @@ static bool close_bracket(struct repair *r, char c)
     return true;
 }
 
-static bool take_value(struct repair *r, char c)
+static bool json_repair_take_value(struct repair *r, char c)
 {
     if (c == '{' || c == '[')
         return open_bracket(r, c);
     if (c == '"')
         take_string(r);
     else if (c == '-' || (c >= '0' && c <= '9'))
-        take_number(r);
+        json_repair_take_number(r);
     else
-        return take_word(r);
+        return json_repair_take_word(r);
     return true;
 }
 
@@ -145,8 +145,8 @@ static bool take_token(struct repair *r, char c)
     case WANT_VALUE_OR_END:
         if (c == ']')
             return close_bracket(r, c);
-        return take_value(r, c);
-    case WANT_VALUE: return take_value(r, c);
+        return json_repair_take_value(r, c);
+    case WANT_VALUE: return json_repair_take_value(r, c);
     case WANT_NAME_OR_END:
         if (c == '}')
             return close_bracket(r, c);
@@ -165,7 +165,7 @@ static bool take_token(struct repair *r, char c)
     }
     if (c != '"')
         return false;
-    take_name(r);
+    json_repair_take_name(r);
     return true;
 }
 

@@ -4,16 +4,16 @@
 
 #include <stdint.h>
 
-static bool is_space(char c)
+static bool json_view_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 struct str view_trim(struct str s)
 {
-    while (s.n > 0 && is_space(s.p[0]))
+    while (s.n > 0 && json_view_is_space(s.p[0]))
         s = str_skip(s, 1);
-    while (s.n > 0 && is_space(s.p[s.n - 1]))
+    while (s.n > 0 && json_view_is_space(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -36,7 +36,7 @@ enum view_type view_type(struct str value)
 /* The three below take where a token begins and return the place behind it. The text is valid, so
  * that brackets and quotes need no bounds; only a number or word can stand at its end. */
 
-static const char *skip_string(const char *p)
+static const char *json_view_skip_string(const char *p)
 {
     for (p++; *p != '"'; p++)
         if (*p == '\\')
@@ -49,7 +49,7 @@ static const char *skip_brackets(const char *p)
     size_t depth = 0;
     do {
         if (*p == '"') {
-            p = skip_string(p);
+            p = json_view_skip_string(p);
             continue;
         }
         if (*p == '{' || *p == '[')
@@ -63,7 +63,7 @@ static const char *skip_brackets(const char *p)
 
 static const char *skip_word(const char *p, const char *end)
 {
-    while (p < end && *p != ',' && *p != '}' && *p != ']' && !is_space(*p))
+    while (p < end && *p != ',' && *p != '}' && *p != ']' && !json_view_is_space(*p))
         p++;
     return p;
 }
@@ -73,7 +73,7 @@ size_t view_depth(struct str value)
     size_t depth = 0, deepest = 0;
     for (const char *p = value.p, *end = p + value.n; p < end;) {
         if (*p == '"') {
-            p = skip_string(p);
+            p = json_view_skip_string(p);
             continue;
         }
         if ((*p == '{' || *p == '[') && ++depth > deepest)
@@ -90,17 +90,17 @@ struct str view_inside(struct str value)
     return str_of(value.p + 1, value.n - 2);
 }
 
-static void skip_space(struct str *s)
+static void json_view_skip_space(struct str *s)
 {
-    while (s->n > 0 && is_space(s->p[0]))
+    while (s->n > 0 && json_view_is_space(s->p[0]))
         *s = str_skip(*s, 1);
 }
 
-static struct str take_value(struct str *rest)
+static struct str json_view_take_value(struct str *rest)
 {
     const char *p = rest->p, *end;
     if (*p == '"')
-        end = skip_string(p);
+        end = json_view_skip_string(p);
     else if (*p == '{' || *p == '[')
         end = skip_brackets(p);
     else
@@ -113,34 +113,34 @@ static struct str take_value(struct str *rest)
 /* Behind a value: past the comma, if another one follows. */
 static void skip_comma(struct str *rest)
 {
-    skip_space(rest);
+    json_view_skip_space(rest);
     if (rest->n > 0)
         *rest = str_skip(*rest, 1);
 }
 
 bool view_element(struct str *rest, struct str *value)
 {
-    skip_space(rest);
+    json_view_skip_space(rest);
     if (rest->n == 0)
         return false;
-    *value = take_value(rest);
+    *value = json_view_take_value(rest);
     skip_comma(rest);
     return true;
 }
 
 bool view_member(struct str *rest, struct str *name, struct str *value)
 {
-    skip_space(rest);
+    json_view_skip_space(rest);
     if (rest->n == 0)
         return false;
-    *name = view_inside(take_value(rest));
+    *name = view_inside(json_view_take_value(rest));
     skip_comma(rest); /* the colon */
     return view_element(rest, value);
 }
 
 /* ---- strings ---- */
 
-static unsigned hex_digit(char c)
+static unsigned json_view_hex_digit(char c)
 {
     return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a' + 10);
 }
@@ -148,7 +148,8 @@ static unsigned hex_digit(char c)
 /* The four digits of a \u at p. */
 static unsigned unit_at(const char *p)
 {
-    return hex_digit(p[2]) << 12 | hex_digit(p[3]) << 8 | hex_digit(p[4]) << 4 | hex_digit(p[5]);
+    return json_view_hex_digit(p[2]) << 12 | json_view_hex_digit(p[3]) << 8 |
+           json_view_hex_digit(p[4]) << 4 | json_view_hex_digit(p[5]);
 }
 
 static void put_point(struct buf *out, uint32_t c)

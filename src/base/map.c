@@ -26,23 +26,23 @@ static uint32_t hash_of(const struct map *m, struct str key)
     return (uint32_t)XXH3_64bits_withSeed(key.p, key.n, m->seed);
 }
 
-static struct str key_of(const struct map_slot *s)
+static struct str map_key_of(const struct map_slot *s)
 {
     return str_of(s->key, s->key_n);
 }
 
-static size_t find(const struct map *m, struct str key, uint32_t hash)
+static size_t map_find(const struct map *m, struct str key, uint32_t hash)
 {
     size_t i = hash & (m->cap - 1);
     while (m->slots[i].value != NULL &&
-           !(m->slots[i].hash == hash && str_eq(key_of(&m->slots[i]), key)))
+           !(m->slots[i].hash == hash && str_eq(map_key_of(&m->slots[i]), key)))
         i = (i + 1) & (m->cap - 1);
     return i;
 }
 
 void *map_get(const struct map *m, struct str key)
 {
-    return m->n == 0 ? NULL : m->slots[find(m, key, hash_of(m, key))].value;
+    return m->n == 0 ? NULL : m->slots[map_find(m, key, hash_of(m, key))].value;
 }
 
 static void resize(struct map *m, size_t cap)
@@ -53,7 +53,7 @@ static void resize(struct map *m, size_t cap)
     m->cap = cap;
     for (size_t i = 0; i < old_cap; i++)
         if (old[i].value != NULL)
-            m->slots[find(m, key_of(&old[i]), old[i].hash)] = old[i];
+            m->slots[map_find(m, map_key_of(&old[i]), old[i].hash)] = old[i];
     free(old);
 }
 
@@ -63,7 +63,7 @@ void *map_put(struct map *m, struct str key, void *value)
     if ((m->n + 1) * 4 > m->cap * 3)
         resize(m, m->cap ? m->cap * 2 : 8);
     uint32_t hash = hash_of(m, key);
-    struct map_slot *slot = &m->slots[find(m, key, hash)];
+    struct map_slot *slot = &m->slots[map_find(m, key, hash)];
     void *before = slot->value;
     *slot = (struct map_slot){key.p, value, (uint32_t)key.n, hash};
     m->n += before == NULL;
@@ -74,7 +74,7 @@ void *map_remove(struct map *m, struct str key)
 {
     if (m->n == 0)
         return NULL;
-    size_t mask = m->cap - 1, hole = find(m, key, hash_of(m, key));
+    size_t mask = m->cap - 1, hole = map_find(m, key, hash_of(m, key));
     void *value = m->slots[hole].value;
     if (value == NULL)
         return NULL;

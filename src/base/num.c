@@ -2,7 +2,7 @@
 #include "base/num.h"
 #include "base/err.h"
 
-static bool is_digit(char c)
+static bool num_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -13,7 +13,7 @@ static size_t take_digits(struct str s, uint64_t max, uint64_t *out)
 {
     uint64_t v = 0;
     size_t i = 0;
-    for (; i < s.n && is_digit(s.p[i]); i++) {
+    for (; i < s.n && num_is_digit(s.p[i]); i++) {
         uint64_t digit = (uint64_t)(s.p[i] - '0');
         if (digit > max || v > (max - digit) / 10)
             return 0;

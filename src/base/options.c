@@ -21,7 +21,7 @@
 
 /* ---- names ---- */
 
-static const struct option_row *find(const struct options *o, struct str name)
+static const struct option_row *options_find(const struct options *o, struct str name)
 {
     for (size_t i = 0; i < o->n; i++)
         if (str_eq(str_of_cstr(o->rows[i].name), name))
@@ -31,7 +31,7 @@ static const struct option_row *find(const struct options *o, struct str name)
 
 bool options_has(const struct options *o, struct str name)
 {
-    return find(o, name) != NULL;
+    return options_find(o, name) != NULL;
 }
 
 static const char *nearest(const struct options *o, struct str name)
@@ -180,7 +180,7 @@ static int check_text(const struct option_row *r, struct str value, char *reason
     return r->check ? r->check(value, reason, REASON_MAX) : 0;
 }
 
-static char *copy(struct str s)
+static char *options_copy(struct str s)
 {
     char *z = mem_alloc(s.n + 1);
     memcpy(z, s.p, s.n);
@@ -188,14 +188,15 @@ static char *copy(struct str s)
     return z;
 }
 
-static int set_text(const struct option_row *r, struct str value, char **field, char *reason)
+static int options_set_text(const struct option_row *r, struct str value, char **field,
+                            char *reason)
 {
     bool unset = value.n == 0 && r->fallback == NULL;
     int err = unset ? 0 : check_text(r, value, reason);
     if (err != 0)
         return err;
     free(*field);
-    *field = unset ? NULL : copy(value);
+    *field = unset ? NULL : options_copy(value);
     return 0;
 }
 
@@ -221,7 +222,7 @@ static int add_item(const struct option_row *r, enum option_source from, struct 
     }
     l->source = from;
     l->items = mem_realloc(l->items, (l->n + 1) * sizeof *l->items);
-    l->items[l->n++] = copy(value);
+    l->items[l->n++] = options_copy(value);
     return 0;
 }
 
@@ -231,7 +232,7 @@ static int assign(const struct option_row *r, void *target, enum option_source f
     void *field = (char *)target + r->field;
     switch (r->type) {
     case OPTION_BOOL: return parse_bool(value, field);
-    case OPTION_TEXT: return set_text(r, value, field, reason);
+    case OPTION_TEXT: return options_set_text(r, value, field, reason);
     case OPTION_LIST: return add_item(r, from, value, field, reason);
     case OPTION_CHOICE: return parse_choice(r->value, value, field);
     default: return parse_quantity(r, value, field);
@@ -239,8 +240,8 @@ static int assign(const struct option_row *r, void *target, enum option_source f
 }
 
 /* name: the setting as the user wrote it, as a key, a variable or a flag. */
-static void explain(const struct option_row *r, const char *name, struct str value,
-                    const char *reason, char *why, size_t size)
+static void options_explain(const struct option_row *r, const char *name, struct str value,
+                            const char *reason, char *why, size_t size)
 {
     struct buf text = {0};
     int shown = value.n > SHOWN_MAX ? SHOWN_MAX : (int)value.n;
@@ -275,12 +276,12 @@ static int take_one(const struct option_row *r, void *target, enum option_source
     if (assign(r, target, from, value, reason) == 0)
         return 0;
     name_at(r, from, name);
-    explain(r, name, value, reason, why, size);
+    options_explain(r, name, value, reason, why, size);
     return ERR_SYNTAX;
 }
 
-static int take(const struct option_row *r, void *target, enum option_source from, struct str value,
-                char *why, size_t size)
+static int options_take(const struct option_row *r, void *target, enum option_source from,
+                        struct str value, char *why, size_t size)
 {
     bool by_commas = r->commas || from == OPTION_FROM_DEFAULT || from == OPTION_FROM_ENV;
     if (r->type != OPTION_LIST || !by_commas)
@@ -293,7 +294,7 @@ static int take(const struct option_row *r, void *target, enum option_source fro
 
 /* ---- defaults, environment, file ---- */
 
-static void clear(const struct option_row *r, void *target)
+static void options_clear(const struct option_row *r, void *target)
 {
     void *field = (char *)target + r->field;
     switch (r->type) {
@@ -321,11 +322,11 @@ static int take_fallback(const struct option_row *r, void *target, char *why, si
 {
     double v = number_in_env(r) * (double)r->fallback_unit;
     if (v < 1)
-        return r->fallback == NULL
-                   ? 0
-                   : take(r, target, OPTION_FROM_DEFAULT, str_of_cstr(r->fallback), why, size);
+        return r->fallback == NULL ? 0
+                                   : options_take(r, target, OPTION_FROM_DEFAULT,
+                                                  str_of_cstr(r->fallback), why, size);
     if (v > (double)NUM_SAFE_MAX || !in_bounds(r, (uint64_t)v)) {
-        explain(r, r->fallback_env, str_of_cstr(getenv(r->fallback_env)), "", why, size);
+        options_explain(r, r->fallback_env, str_of_cstr(getenv(r->fallback_env)), "", why, size);
         return ERR_SYNTAX;
     }
     *(uint64_t *)(void *)((char *)target + r->field) = (uint64_t)v;
@@ -335,7 +336,7 @@ static int take_fallback(const struct option_row *r, void *target, char *why, si
 int options_defaults(const struct options *o, void *target, char *why, size_t size)
 {
     for (size_t i = 0; i < o->n; i++)
-        clear(&o->rows[i], target);
+        options_clear(&o->rows[i], target);
     int err = 0;
     for (size_t i = 0; err == 0 && i < o->n; i++)
         err = take_fallback(&o->rows[i], target, why, size);
@@ -344,7 +345,7 @@ int options_defaults(const struct options *o, void *target, char *why, size_t si
 
 bool options_is_default(const struct options *o, const void *target, struct str name)
 {
-    const struct option_row *r = find(o, name);
+    const struct option_row *r = options_find(o, name);
     const void *field = (const char *)target + r->field;
     if (r->type == OPTION_TEXT) {
         const char *text = *(char *const *)field;
@@ -361,7 +362,7 @@ static int take_secret(const struct option_row *r, void *target, const char *var
     char *value;
     int err = env_secret_get(variable, &value, why, size);
     if (err == 0 && value != NULL)
-        err = take(r, target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
+        err = options_take(r, target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
     env_secret_drop(&value);
     return err;
 }
@@ -421,7 +422,7 @@ int options_env(const struct options *o, void *target, char *why, size_t size)
         const char *value = getenv(name);
         if (value == NULL || value[0] == '\0')
             continue;
-        int err = take(&o->rows[i], target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
+        int err = options_take(&o->rows[i], target, OPTION_FROM_ENV, str_of_cstr(value), why, size);
         if (err != 0)
             return err;
     }
@@ -450,7 +451,7 @@ struct str options_env_typo(const struct options *o, size_t *at)
         struct str rest = str_of_cstr(environ[(*at)++]), name;
         struct str variable = str_cut(&rest, '=');
         char text[NAME_MAX_N];
-        if (setting_of_env(variable, text, &name) && !find(o, name) && nearest(o, name))
+        if (setting_of_env(variable, text, &name) && !options_find(o, name) && nearest(o, name))
             return variable;
     }
     return STR_NONE;
@@ -471,9 +472,9 @@ static void unknown(const struct options *o, const char *what, const char *dashe
 int options_set(const struct options *o, void *target, struct str key, struct str value, char *why,
                 size_t size)
 {
-    const struct option_row *r = find(o, key);
+    const struct option_row *r = options_find(o, key);
     if (r)
-        return take(r, target, OPTION_FROM_FILE, value, why, size);
+        return options_take(r, target, OPTION_FROM_FILE, value, why, size);
     unknown(o, "setting", "", key, why, size);
     return ERR_NOT_FOUND;
 }
@@ -498,10 +499,10 @@ const struct option_row *options_missing(const struct options *o, const void *ta
 static const struct option_row *find_flag(const struct options *o, struct str name, bool *negated)
 {
     *negated = false;
-    const struct option_row *r = find(o, name);
+    const struct option_row *r = options_find(o, name);
     if (r || !str_starts(name, STR("no-")))
         return r;
-    r = find(o, str_skip(name, 3));
+    r = options_find(o, str_skip(name, 3));
     *negated = true;
     return r && r->type == OPTION_BOOL ? r : NULL;
 }
@@ -542,7 +543,7 @@ static int take_flag(const struct options *o, void *target, int argc, char **arg
         value = str_of_cstr(argv[1]);
         *used = 2;
     }
-    return take(r, target, OPTION_FROM_FLAG, value, why, size);
+    return options_take(r, target, OPTION_FROM_FLAG, value, why, size);
 }
 
 void options_hide_url(char *url)
@@ -560,7 +561,7 @@ void options_hide_args(const struct options *o, int argc, char **argv)
         struct str value = str_of_cstr(argv[i]);
         struct str flag = str_cut(&value, '=');
         const struct option_row *r =
-            str_starts(flag, STR("--")) ? find(o, str_skip(flag, 2)) : NULL;
+            str_starts(flag, STR("--")) ? options_find(o, str_skip(flag, 2)) : NULL;
         if (r == NULL || !r->secret)
             continue;
         if (value.p != NULL)
@@ -601,7 +602,7 @@ int options_args(const struct options *o, void *target, int argc, char **argv, i
 
 /* ---- help ---- */
 
-static void put_word(struct str word, size_t *column, FILE *to)
+static void options_put_word(struct str word, size_t *column, FILE *to)
 {
     if (*column > 0 && *column + 1 + word.n > HELP_WIDTH) {
         fputc('\n', to);
@@ -615,7 +616,7 @@ static void put_word(struct str word, size_t *column, FILE *to)
 static void put_words(const char *text, size_t *column, FILE *to)
 {
     for (struct str rest = str_of_cstr(text); rest.p;)
-        put_word(str_cut(&rest, ' '), column, to);
+        options_put_word(str_cut(&rest, ' '), column, to);
 }
 
 void options_help_text(const char *text, FILE *to)
@@ -625,7 +626,7 @@ void options_help_text(const char *text, FILE *to)
     fputc('\n', to);
 }
 
-static void put_row(const struct option_row *r, FILE *to)
+static void options_put_row(const struct option_row *r, FILE *to)
 {
     if (r->type == OPTION_BOOL)
         fprintf(to, "  --[no-]%s\n", r->name);
@@ -637,7 +638,7 @@ static void put_row(const struct option_row *r, FILE *to)
     if (fallback) {
         struct buf text = {0};
         buf_printf(&text, "(default: %s)", fallback);
-        put_word(buf_str(&text), &column, to);
+        options_put_word(buf_str(&text), &column, to);
         buf_deinit(&text);
     }
     fputc('\n', to);
@@ -648,7 +649,7 @@ void options_help(const struct options *o, FILE *to)
     for (size_t i = 0; i < o->n; i++) {
         if (o->rows[i].heading)
             fprintf(to, "%s%s:\n", i > 0 ? "\n" : "", o->rows[i].heading);
-        put_row(&o->rows[i], to);
+        options_put_row(&o->rows[i], to);
     }
 }
 

@@ -23,7 +23,7 @@ void pack_str(struct buf *out, struct str s)
     buf_put(out, s);
 }
 
-static void fail(struct unpack *u)
+static void pack_fail(struct unpack *u)
 {
     u->err = ERR_CORRUPT;
     u->rest = STR_NONE;
@@ -42,7 +42,7 @@ uint64_t unpack_u64(struct unpack *u)
             return v;
         }
     }
-    fail(u);
+    pack_fail(u);
     return 0;
 }
 
@@ -51,7 +51,7 @@ uint64_t unpack_u64_max(struct unpack *u, uint64_t max)
     uint64_t v = unpack_u64(u);
     if (v <= max)
         return v;
-    fail(u);
+    pack_fail(u);
     return 0;
 }
 
@@ -65,7 +65,7 @@ struct str unpack_str(struct unpack *u)
 {
     uint64_t n = unpack_u64(u);
     if (n > u->rest.n) {
-        fail(u);
+        pack_fail(u);
         return STR_NONE;
     }
     struct str s = str_of(u->rest.p, (size_t)n);

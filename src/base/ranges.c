@@ -18,7 +18,7 @@ void ranges_deinit(struct ranges *r)
 }
 
 /* How many ranges begin at or before v: the one that could hold it is the last of them. */
-static size_t find(const struct ranges *r, uint32_t v)
+static size_t ranges_find(const struct ranges *r, uint32_t v)
 {
     if (r->n == 0 || v >= r->items[r->n - 1].first) /* numbers in order end here */
         return r->n;
@@ -35,7 +35,7 @@ static size_t find(const struct ranges *r, uint32_t v)
 
 bool ranges_contains(const struct ranges *r, uint32_t v)
 {
-    size_t i = find(r, v);
+    size_t i = ranges_find(r, v);
     return i > 0 && v <= r->items[i - 1].last;
 }
 
@@ -64,7 +64,7 @@ static void merge(struct ranges *r, size_t left)
 
 int ranges_add(struct ranges *r, uint32_t v)
 {
-    size_t i = find(r, v);
+    size_t i = ranges_find(r, v);
     struct range *before = i > 0 ? &r->items[i - 1] : NULL;
     struct range *behind = i < r->n ? &r->items[i] : NULL;
     if (before && v <= before->last)

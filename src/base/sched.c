@@ -115,7 +115,7 @@ static void fire_due(struct sched *s)
     s->wake_tick = next_wake(s);
 }
 
-static void run_list(struct link *list)
+static void sched_run_list(struct link *list)
 {
     while (!list_empty(list)) {
         struct task *t = list_item(list->next, struct task, link);
@@ -127,8 +127,8 @@ static void run_list(struct link *list)
 void sched_drain(struct sched *s)
 {
     while (!list_empty(&s->tasks) || !list_empty(&s->flushes)) {
-        run_list(&s->tasks);
-        run_list(&s->flushes);
+        sched_run_list(&s->tasks);
+        sched_run_list(&s->flushes);
     }
 }
 

@@ -10,7 +10,7 @@
 #define REASON_MAX 256
 #define SHOWN_MAX  60 /* bytes of a refused header that an error repeats */
 
-static int shown(struct str s)
+static int sections_shown(struct str s)
 {
     return s.n > SHOWN_MAX ? SHOWN_MAX : (int)s.n;
 }
@@ -27,7 +27,7 @@ static void *item(const struct section_kind *kind, const struct section_list *l,
     return (char *)l->items + i * kind->size;
 }
 
-static char **name_of(const struct section_kind *kind, void *settings)
+static char **sections_name_of(const struct section_kind *kind, void *settings)
 {
     return kind->name ? (void *)((char *)settings + kind->name_field) : NULL;
 }
@@ -36,7 +36,7 @@ void *sections_find(const struct section_kind *kind, void *target, struct str na
 {
     const struct section_list *l = list_of(kind, target);
     for (size_t i = 0; i < l->n; i++) {
-        char **its = name_of(kind, item(kind, l, i));
+        char **its = sections_name_of(kind, item(kind, l, i));
         if (its == NULL || str_eq(str_of_cstr(*its), name))
             return item(kind, l, i);
     }
@@ -51,7 +51,7 @@ static bool is_forgotten(const struct option_row *r, const void *settings)
 
 static bool section_same(const struct section_kind *kind, void *a, void *b)
 {
-    char **name = name_of(kind, a), **other = name_of(kind, b);
+    char **name = sections_name_of(kind, a), **other = sections_name_of(kind, b);
     bool same = name == NULL || strcmp(*name, *other) == 0;
     for (size_t i = 0; same && i < kind->options->n; i++) {
         const struct option_row *r = &kind->options->rows[i];
@@ -108,11 +108,11 @@ static void explain_unknown(const struct section_kinds *k, struct str word, char
     struct buf text = {0};
     if (s.best) {
         put_form(&text, find_kind(k, str_of_cstr(s.best)));
-        snprintf(why, size, "unknown section [%.*s]; did you mean %.*s?", shown(word), word.p,
-                 (int)text.n, text.p);
+        snprintf(why, size, "unknown section [%.*s]; did you mean %.*s?", sections_shown(word),
+                 word.p, (int)text.n, text.p);
     } else {
         put_forms(&text, k);
-        snprintf(why, size, "unknown section [%.*s]; there are %.*s", shown(word), word.p,
+        snprintf(why, size, "unknown section [%.*s]; there are %.*s", sections_shown(word), word.p,
                  (int)text.n, text.p);
     }
     buf_deinit(&text);
@@ -137,7 +137,7 @@ static int check_name(const struct section_kind *kind, struct str name, char *wh
         snprintf(reason, sizeof reason, "the name is longer than %d bytes", SECTION_NAME_MAX);
     else if (kind->check_name == NULL || kind->check_name(name, reason, sizeof reason) == 0)
         return 0;
-    snprintf(why, size, "[%s %.*s]: %s", kind->word, shown(name), name.p, reason);
+    snprintf(why, size, "[%s %.*s]: %s", kind->word, sections_shown(name), name.p, reason);
     return ERR_SYNTAX;
 }
 
@@ -146,7 +146,7 @@ static int check_place(const struct section_kind *kind, void *target, struct str
 {
     if (sections_find(kind, target, name)) {
         snprintf(why, size, "there is a section [%s%s%.*s] already", kind->word,
-                 name.n > 0 ? " " : "", shown(name), name.n > 0 ? name.p : "");
+                 name.n > 0 ? " " : "", sections_shown(name), name.n > 0 ? name.p : "");
         return ERR_SYNTAX;
     }
     if (list_of(kind, target)->n == SECTIONS_MAX) {
@@ -156,7 +156,7 @@ static int check_place(const struct section_kind *kind, void *target, struct str
     return 0;
 }
 
-static char *copy(struct str s)
+static char *sections_copy(struct str s)
 {
     char *z = mem_alloc(s.n + 1);
     memcpy(z, s.p, s.n);
@@ -179,7 +179,7 @@ int sections_add(const struct section_kind *kind, void *target, struct str name,
     /* From here on sections_free has to find it. */
     l->n++;
     if (kind->name)
-        *name_of(kind, settings) = copy(name);
+        *sections_name_of(kind, settings) = sections_copy(name);
     *out = (struct section){kind, settings};
     return options_defaults(kind->options, settings, why, size);
 }
@@ -201,7 +201,7 @@ int sections_open(const struct section_kinds *k, void *target, struct str header
 
 void section_label(const struct section *s, char out[SECTION_LABEL_MAX])
 {
-    char **name = name_of(s->kind, s->settings);
+    char **name = sections_name_of(s->kind, s->settings);
     snprintf(out, SECTION_LABEL_MAX, "%s%s%s", s->kind->word, name ? " " : "", name ? *name : "");
 }
 
@@ -250,7 +250,7 @@ void sections_free(const struct section_kinds *k, void *target)
             void *settings = item(kind, l, j);
             options_free(kind->options, settings);
             if (kind->name)
-                free(*name_of(kind, settings));
+                free(*sections_name_of(kind, settings));
         }
         free(l->items);
         *l = (struct section_list){0};

@@ -7,7 +7,7 @@
 
 #define READ_ALIGN _Alignof(max_align_t) /* as the arena does */
 
-static void *reading_alloc(void *ctx, size_t n)
+static void *wire_message_reading_alloc(void *ctx, size_t n)
 {
     struct wire_reading *r = ctx;
     n = (n + READ_ALIGN - 1) / READ_ALIGN * READ_ALIGN;
@@ -20,7 +20,7 @@ static void *reading_alloc(void *ctx, size_t n)
 }
 
 /* The arena gives it back. What was freed still counts, so that the budget holds at any time. */
-static void reading_free(void *ctx, void *p)
+static void wire_message_reading_free(void *ctx, void *p)
 {
     (void)ctx;
     (void)p;
@@ -32,7 +32,7 @@ void wire_reading_init(struct wire_reading *r, struct arena *a, size_t message_s
     *r = (struct wire_reading){
         .arena = a,
         .left = WIRE_READ_TIMES * message_size + WIRE_READ_FIXED,
-        .allocator = {reading_alloc, reading_free, r},
+        .allocator = {wire_message_reading_alloc, wire_message_reading_free, r},
     };
 }
 

@@ -66,7 +66,7 @@ static void end_call(struct tm_call *call, int err)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static void on_retry(struct timer *t);
+static void call_on_retry(struct timer *t);
 
 static void send_call(struct tm_call *call)
 {
@@ -85,12 +85,12 @@ static void send_call(struct tm_call *call)
     end_call(call, err);
 }
 
-static void on_start(struct task *t)
+static void call_on_start(struct task *t)
 {
     send_call(container_of(t, struct tm_call, start));
 }
 
-static void on_retry(struct timer *t)
+static void call_on_retry(struct timer *t)
 {
     send_call(container_of(t, struct tm_call, retry));
 }
@@ -102,7 +102,7 @@ static bool is_wanted(const struct tm_call *call)
     return call->any_status || stream_is_success(call->request.status);
 }
 
-static int on_data(struct http_request *r, struct str bytes)
+static int call_on_data(struct http_request *r, struct str bytes)
 {
     struct tm_call *call = container_of(r, struct tm_call, request);
     if (!is_wanted(call)) {
@@ -142,7 +142,7 @@ static bool is_so_already(const struct tm_call *call)
            str_eq(call->request.method, STR("DELETE"));
 }
 
-static void try_again(struct tm_call *call)
+static void call_try_again(struct tm_call *call)
 {
     struct tm_client *c = call->client;
     uint64_t ms = stream_retry_ms(c, ++call->failures, &call->answer);
@@ -150,7 +150,7 @@ static void try_again(struct tm_call *call)
     sched_start(&c->sched, &call->retry, ms);
 }
 
-static void on_over(struct http_request *r, int err)
+static void call_on_over(struct http_request *r, int err)
 {
     struct tm_call *call = container_of(r, struct tm_call, request);
     if (err) {
@@ -164,7 +164,7 @@ static void on_over(struct http_request *r, int err)
         err = 0;
     bool is_last = call->failures >= (unsigned)call->client->options.retries;
     if (err && call->may_repeat && !is_last && stream_may_retry(err, r->status))
-        try_again(call);
+        call_try_again(call);
     else
         end_call(call, err);
 }
@@ -179,12 +179,12 @@ static struct tm_call *new_call(struct tm_client *c, struct str method)
     call->client = c;
     call->max = c->options.answer_max;
     call->may_repeat = true;
-    task_init(&call->start, on_start);
-    timer_init(&call->retry, on_retry);
+    task_init(&call->start, call_on_start);
+    timer_init(&call->retry, call_on_retry);
     call->request.client = c;
     call->request.method = method;
-    call->request.data = on_data;
-    call->request.over = on_over;
+    call->request.data = call_on_data;
+    call->request.over = call_on_over;
     stream_answer_init(&call->answer);
     fill_result(call);
     return call;
@@ -206,7 +206,7 @@ static char *keep_text(struct tm_call *call, struct str text)
 }
 
 /* name is static, in lower case. NULL or "" as value: no such header. */
-static int put_header(struct tm_call *call, struct str name, const char *value)
+static int call_put_header(struct tm_call *call, struct str name, const char *value)
 {
     if (value == NULL || *value == '\0')
         return 0;
@@ -220,14 +220,14 @@ static int put_header(struct tm_call *call, struct str name, const char *value)
     return 0;
 }
 
-static int put_number(struct tm_call *call, struct str name, uint64_t value)
+static int call_put_number(struct tm_call *call, struct str name, uint64_t value)
 {
     char text[NUM_TEXT_MAX + 1];
     text[num_format(value, text)] = '\0';
-    return put_header(call, name, text);
+    return call_put_header(call, name, text);
 }
 
-static int put_body(struct tm_call *call, const void *data, size_t n)
+static int call_put_body(struct tm_call *call, const void *data, size_t n)
 {
     if (n == 0)
         return 0;
@@ -256,18 +256,18 @@ static int fill_create(struct tm_call *call, const char *name, const struct tm_c
         return client_fail(call->client, TM_E_INVALID, "ttl_s cannot be negative");
     int err = stream_path(call->client, &call->path, name);
     if (err == 0)
-        err = put_header(call, STR("content-type"), o->content_type);
+        err = call_put_header(call, STR("content-type"), o->content_type);
     if (err == 0 && o->ttl_s > 0)
-        err = put_number(call, STR("stream-ttl"), (uint64_t)o->ttl_s);
+        err = call_put_number(call, STR("stream-ttl"), (uint64_t)o->ttl_s);
     if (err == 0)
-        err = put_header(call, STR("stream-expires-at"), o->expires_at);
+        err = call_put_header(call, STR("stream-expires-at"), o->expires_at);
     if (err == 0 && o->closed)
-        err = put_header(call, STR("stream-closed"), "true");
+        err = call_put_header(call, STR("stream-closed"), "true");
     if (err == 0)
-        err = put_header(call, STR("stream-forked-from"), o->forked_from);
+        err = call_put_header(call, STR("stream-forked-from"), o->forked_from);
     if (err == 0)
-        err = put_header(call, STR("stream-fork-offset"), o->fork_offset);
-    return err ? err : put_body(call, o->data, o->n);
+        err = call_put_header(call, STR("stream-fork-offset"), o->fork_offset);
+    return err ? err : call_put_body(call, o->data, o->n);
 }
 
 int tm_create(struct tm_client *c, const char *name, const struct tm_create_options *options,
@@ -281,7 +281,7 @@ int tm_create(struct tm_client *c, const char *name, const struct tm_create_opti
     return start_call(call, fill_create(call, name, &o), out);
 }
 
-static int put_producer(struct tm_call *call, const struct tm_append_options *o)
+static int call_put_producer(struct tm_call *call, const struct tm_append_options *o)
 {
     if (o->producer_id == NULL)
         return 0;
@@ -290,11 +290,11 @@ static int put_producer(struct tm_call *call, const struct tm_append_options *o)
         return client_fail(call->client, TM_E_INVALID,
                            "the producer's id is empty, or a number of "
                            "it above 2^53 - 1");
-    int err = put_header(call, STR("producer-id"), o->producer_id);
+    int err = call_put_header(call, STR("producer-id"), o->producer_id);
     if (err == 0)
-        err = put_number(call, STR("producer-epoch"), o->producer_epoch);
+        err = call_put_number(call, STR("producer-epoch"), o->producer_epoch);
     if (err == 0)
-        err = put_number(call, STR("producer-seq"), o->producer_seq);
+        err = call_put_number(call, STR("producer-seq"), o->producer_seq);
     return err;
 }
 
@@ -309,16 +309,16 @@ static int fill_append(struct tm_call *call, const char *name, const struct tm_a
     call->is_numbered = o->producer_id && o->n > 0;
     int err = stream_path(call->client, &call->path, name);
     if (err == 0 && !only_close)
-        err = put_header(call, STR("content-type"), type);
+        err = call_put_header(call, STR("content-type"), type);
     if (err == 0 && o->close)
-        err = put_header(call, STR("stream-closed"), "true");
+        err = call_put_header(call, STR("stream-closed"), "true");
     if (err == 0)
-        err = put_header(call, STR("stream-seq"), o->seq);
+        err = call_put_header(call, STR("stream-seq"), o->seq);
     if (err == 0)
-        err = put_header(call, STR("if-match"), o->if_match);
+        err = call_put_header(call, STR("if-match"), o->if_match);
     if (err == 0)
-        err = put_producer(call, o);
-    return err ? err : put_body(call, o->data, o->n);
+        err = call_put_producer(call, o);
+    return err ? err : call_put_body(call, o->data, o->n);
 }
 
 int tm_append(struct tm_client *c, const char *name, const struct tm_append_options *options,
@@ -393,8 +393,8 @@ static int fill_post(struct tm_call *call, const char *path, const struct tm_pos
     call->request.silence_ms = o->answer_timeout_ms;
     if (bytes_put(c, &call->path, str_of_cstr(path)) != 0)
         return nomem(c);
-    int err = put_header(call, STR("content-type"), o->content_type);
-    return err ? err : put_body(call, o->data, o->n);
+    int err = call_put_header(call, STR("content-type"), o->content_type);
+    return err ? err : call_put_body(call, o->data, o->n);
 }
 
 int tm_post(struct tm_client *c, const char *path, const struct tm_post_options *options,
@@ -437,7 +437,7 @@ int tm_call_done(const struct tm_call *call)
     return call->done;
 }
 
-static bool is_done(void *ctx)
+static bool call_is_done(void *ctx)
 {
     const struct tm_call *call = ctx;
     return call->done;
@@ -455,7 +455,7 @@ const char *tm_call_message(const struct tm_call *call)
 
 int tm_call_wait(struct tm_call *call, int timeout_ms)
 {
-    int err = client_wait_for(call->client, is_done, call, timeout_ms);
+    int err = client_wait_for(call->client, call_is_done, call, timeout_ms);
     if (err)
         return err;
     if (call->err == 0)

@@ -114,17 +114,18 @@ uint64_t client_backoff_ms(struct tm_client *c, unsigned failures)
 
 /* ---- opening and closing ---- */
 
-static void *system_alloc(void *ctx, void *p, size_t n)
+static void *client_system_alloc(void *ctx, void *p, size_t n)
 {
     return realloc(p, n);
 }
 
-static void system_free(void *ctx, void *p)
+static void client_system_free(void *ctx, void *p)
 {
     free(p);
 }
 
-const struct tm_allocator client_system_memory = {.alloc = system_alloc, .free = system_free};
+const struct tm_allocator client_system_memory = {.alloc = client_system_alloc,
+                                                  .free = client_system_free};
 
 static uint64_t clock_ms(clockid_t id)
 {
@@ -133,7 +134,7 @@ static uint64_t clock_ms(clockid_t id)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static uint64_t awake_ms(const struct sched *s)
+static uint64_t client_awake_ms(const struct sched *s)
 {
     return clock_ms(CLOCK_MONOTONIC);
 }
@@ -158,7 +159,7 @@ static void fill_in_waits(struct tm_options *o, const struct tm_options *standar
     or_default(&o->retries, standard->retries);
 }
 
-static void fill_in(struct tm_options *o)
+static void client_fill_in(struct tm_options *o)
 {
     static const struct tm_options standard = TM_OPTIONS_STRICT_INIT;
     if (o->strict)
@@ -240,7 +241,7 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
         return TM_E_INVALID;
     memcpy(&o, options, options->size < sizeof(o) ? options->size : sizeof(o));
     o.size = sizeof(o);
-    fill_in(&o);
+    client_fill_in(&o);
     const char *fault = options_fault(&o);
     if (fault != NULL && o.notice != NULL)
         o.notice(o.notice_ctx, fault);
@@ -258,7 +259,7 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
     c->options.allocator = NULL;
     list_init(&c->wires);
     sched_init(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
-    c->sched.awake_ms = awake_ms;
+    c->sched.awake_ms = client_awake_ms;
 
     int err = own_texts(c, &o);
     if (err == 0)
@@ -293,7 +294,7 @@ void tm_close(struct tm_client *c)
 
 /* ---- turns ---- */
 
-static void turn(struct tm_client *c)
+static void client_turn(struct tm_client *c)
 {
     http_turn(c);
     sched_turn(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
@@ -302,7 +303,7 @@ static void turn(struct tm_client *c)
 
 int tm_turn(struct tm_client *c)
 {
-    turn(c);
+    client_turn(c);
     int news = c->happened;
     c->happened = false;
     return news;
@@ -395,7 +396,7 @@ int client_wait_for(struct tm_client *c, bool (*done)(void *ctx), void *ctx, int
     for (;;) {
         if (done(ctx))
             return 0;
-        turn(c);
+        client_turn(c);
         if (done(ctx))
             return 0;
         if (!sleep_within(c, limit))

@@ -24,7 +24,7 @@ struct canon {
     struct bytes scratch; /* a string, or an object that is put in order */
 };
 
-static int put(struct canon *k, struct str s)
+static int client_canonical_put(struct canon *k, struct str s)
 {
     return bytes_put(k->c, k->out, s);
 }
@@ -41,26 +41,26 @@ static int put_escape(struct canon *k, unsigned char ch)
     return bytes_printf(k->c, k->out, "\\u%04x", ch);
 }
 
-static int put_text(struct canon *k, struct str s)
+static int client_canonical_put_text(struct canon *k, struct str s)
 {
-    int err = put(k, STR("\""));
+    int err = client_canonical_put(k, STR("\""));
     while (s.n > 0 && err == 0) {
         size_t n = 0;
         while (n < s.n && (unsigned char)s.p[n] >= 0x20 && s.p[n] != '"' && s.p[n] != '\\')
             n++;
-        err = put(k, str_of(s.p, n));
+        err = client_canonical_put(k, str_of(s.p, n));
         if (err == 0 && n < s.n)
             err = put_escape(k, (unsigned char)s.p[n++]);
         s = str_skip(s, n);
     }
-    return err ? err : put(k, STR("\""));
+    return err ? err : client_canonical_put(k, STR("\""));
 }
 
-static int put_string(struct canon *k)
+static int client_canonical_put_string(struct canon *k)
 {
     k->scratch.n = 0;
     int err = json_read_string(k->c, &k->in, &k->scratch);
-    return err ? err : put_text(k, bytes_str(&k->scratch));
+    return err ? err : client_canonical_put_text(k, bytes_str(&k->scratch));
 }
 
 /* ---- the order of members ---- */
@@ -85,7 +85,7 @@ static int next_byte(const char **p)
     return letter != NULL ? codes[letter - letters] : ch;
 }
 
-static int by_name(const void *one, const void *other)
+static int client_canonical_by_name(const void *one, const void *other)
 {
     const char *a = ((const struct member *)one)->text + 1;
     const char *b = ((const struct member *)other)->text + 1;
@@ -119,41 +119,41 @@ static int sort_members(struct canon *k, size_t first)
     bool sorted = true;
     for (size_t i = 0; i < n; i++) {
         all[i].text = k->out->p + all[i].at;
-        sorted = sorted && (i == 0 || by_name(&all[i - 1], &all[i]) < 0);
+        sorted = sorted && (i == 0 || client_canonical_by_name(&all[i - 1], &all[i]) < 0);
     }
     if (sorted)
         return 0;
-    qsort(all, n, sizeof *all, by_name);
+    qsort(all, n, sizeof *all, client_canonical_by_name);
     for (size_t i = 1; i < n; i++)
-        if (by_name(&all[i - 1], &all[i]) == 0)
+        if (client_canonical_by_name(&all[i - 1], &all[i]) == 0)
             return TM_E_INVALID;
     return rearrange(k, all, n);
 }
 
 /* ---- values ---- */
 
-static int put_value(struct canon *k);
+static int client_canonical_put_value(struct canon *k);
 
-static int put_member(struct canon *k)
+static int client_canonical_put_member(struct canon *k)
 {
     struct member m = {.at = k->out->n};
-    int err = put_string(k);
+    int err = client_canonical_put_string(k);
     if (err == 0)
         err = json_read_char(&k->in, ':');
     if (err == 0)
-        err = put(k, STR(":"));
+        err = client_canonical_put(k, STR(":"));
     if (err == 0)
-        err = put_value(k);
+        err = client_canonical_put_value(k);
     if (err == 0)
-        err = put(k, STR(","));
+        err = client_canonical_put(k, STR(","));
     m.n = k->out->n - m.at;
     return err ? err : bytes_put(k->c, &k->members, str_of((const char *)&m, sizeof m));
 }
 
-static int put_item(struct canon *k)
+static int client_canonical_put_item(struct canon *k)
 {
-    int err = put_value(k);
-    return err ? err : put(k, STR(","));
+    int err = client_canonical_put_value(k);
+    return err ? err : client_canonical_put(k, STR(","));
 }
 
 /* An array or object; the last comma becomes its bracket. */
@@ -162,7 +162,7 @@ static int put_all(struct canon *k, char open, char close, int (*put_one)(struct
     size_t n = 0, first = k->members.n / sizeof(struct member);
     int more = 0, err = json_read_char(&k->in, open);
     if (err == 0)
-        err = put(k, str_of(&open, 1));
+        err = client_canonical_put(k, str_of(&open, 1));
     while (err == 0 && (more = json_read_item(&k->in, close, &n)) > 0)
         err = put_one(k);
     if (err == 0)
@@ -173,34 +173,34 @@ static int put_all(struct canon *k, char open, char close, int (*put_one)(struct
         return err;
     k->members.n = first * sizeof(struct member);
     k->out->n -= n > 0;
-    return put(k, str_of(&close, 1));
+    return client_canonical_put(k, str_of(&close, 1));
 }
 
-static int put_word(struct canon *k, struct str word)
+static int client_canonical_put_word(struct canon *k, struct str word)
 {
     k->in.rest = str_skip(k->in.rest, word.n);
-    return put(k, word);
+    return client_canonical_put(k, word);
 }
 
-static int put_number(struct canon *k)
+static int client_canonical_put_number(struct canon *k)
 {
     char number[JSON_NUMBER_MAX];
     size_t taken, n = json_number_canonical(k->in.rest, &taken, number);
     k->in.rest = str_skip(k->in.rest, taken);
-    return n == 0 ? TM_E_INVALID : put(k, str_of(number, n));
+    return n == 0 ? TM_E_INVALID : client_canonical_put(k, str_of(number, n));
 }
 
 /* Calls itself for what is nested, which json_valid has bounded. */
-static int put_value(struct canon *k)
+static int client_canonical_put_value(struct canon *k)
 {
     switch (json_read_peek(&k->in)) {
-    case '{': return put_all(k, '{', '}', put_member);
-    case '[': return put_all(k, '[', ']', put_item);
-    case '"': return put_string(k);
-    case 't': return put_word(k, STR("true"));
-    case 'f': return put_word(k, STR("false"));
-    case 'n': return put_word(k, STR("null"));
-    default: return put_number(k);
+    case '{': return put_all(k, '{', '}', client_canonical_put_member);
+    case '[': return put_all(k, '[', ']', client_canonical_put_item);
+    case '"': return client_canonical_put_string(k);
+    case 't': return client_canonical_put_word(k, STR("true"));
+    case 'f': return client_canonical_put_word(k, STR("false"));
+    case 'n': return client_canonical_put_word(k, STR("null"));
+    default: return client_canonical_put_number(k);
     }
 }
 
@@ -212,7 +212,7 @@ int canonical_put(struct tm_client *c, struct str text, struct bytes *out)
         return TM_E_TOO_LARGE;
     if (!json_valid(text))
         return TM_E_INVALID;
-    int err = put_value(&k);
+    int err = client_canonical_put_value(&k);
     if (err != 0)
         out->n = before;
     bytes_free(c, &k.members);

@@ -22,7 +22,7 @@ _Static_assert(TM_CURSOR_SIZE == CURSOR_MAX + 1 && TM_CURSOR_STATE_MAX == CURSOR
                    TM_CURSOR_ROOM >= CURSOR_BODY_MAX + 2,
                "the header says what the form says");
 
-static int error_of(enum cursor_verdict v)
+static int client_cursor_error_of(enum cursor_verdict v)
 {
     switch (v) {
     case CURSOR_OK: return 0;
@@ -46,7 +46,7 @@ int tm_cursor_code(int err)
 }
 
 /* As token/mac.h's mac_subkey derives it. */
-static int sign(const struct tm_cursor_key *k, struct str body, uint8_t tag[MAC_SIZE])
+static int client_cursor_sign(const struct tm_cursor_key *k, struct str body, uint8_t tag[MAC_SIZE])
 {
     uint8_t subkey[MAC_SIZE];
     int err = smac_hkdf(k->key, STR_NONE, STR("tidemark/cursor"), subkey);
@@ -56,7 +56,7 @@ static int sign(const struct tm_cursor_key *k, struct str body, uint8_t tag[MAC_
     return err;
 }
 
-static struct str text_of(const char *text)
+static struct str client_cursor_text_of(const char *text)
 {
     return text != NULL ? str_of_cstr(text) : STR_NONE;
 }
@@ -73,7 +73,7 @@ int tm_cursor_key_random(struct tm_cursor_key *k)
     return tm_cursor_key_take(NULL, NULL, k);
 }
 
-static struct str trim(struct str s)
+static struct str client_cursor_trim(struct str s)
 {
     static const char spaces[] = " \t\n\v\f\r";
     while (s.n > 0 && s.p[0] != '\0' && strchr(spaces, s.p[0]))
@@ -88,7 +88,7 @@ static int take_secret(struct str text, uint8_t *to, size_t n)
 {
     char padded[64];
     size_t got = 0;
-    text = trim(text);
+    text = client_cursor_trim(text);
     if (text.n == 0)
         return draw(to, n);
     if (codec_take_base64url(text, to, n) == 0)
@@ -104,9 +104,9 @@ static int take_secret(struct str text, uint8_t *to, size_t n)
 int tm_cursor_key_take(const char *key, const char *session, struct tm_cursor_key *k)
 {
     struct tm_cursor_key taken;
-    int err = take_secret(text_of(key), taken.key, sizeof taken.key);
+    int err = take_secret(client_cursor_text_of(key), taken.key, sizeof taken.key);
     if (err == 0)
-        err = take_secret(text_of(session), taken.session, sizeof taken.session);
+        err = take_secret(client_cursor_text_of(session), taken.session, sizeof taken.session);
     if (err == 0)
         *k = taken;
     OPENSSL_cleanse(&taken, sizeof taken);
@@ -114,7 +114,7 @@ int tm_cursor_key_take(const char *key, const char *session, struct tm_cursor_ke
 }
 
 /* All of a file and a NUL. */
-static int read_key(const char *path, char out[KEY_FILE_MAX + 1])
+static int client_cursor_read_key(const char *path, char out[KEY_FILE_MAX + 1])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = 1;
@@ -132,7 +132,9 @@ static int read_key(const char *path, char out[KEY_FILE_MAX + 1])
     if (got < 0)
         return TM_E_IO;
     /* Empty is no key, and neither is what goes on. */
-    return n < KEY_FILE_MAX && trim(str_of_cstr(out)).n > 0 && strlen(out) == n ? 0 : TM_E_INVALID;
+    return n < KEY_FILE_MAX && client_cursor_trim(str_of_cstr(out)).n > 0 && strlen(out) == n
+               ? 0
+               : TM_E_INVALID;
 }
 
 static const char *variable(const char *name)
@@ -147,11 +149,11 @@ int tm_cursor_key_environment(const char *session, struct tm_cursor_key *k)
     char text[KEY_FILE_MAX + 1];
     if (path == NULL) {
         int err = tm_cursor_key_take(key, session, k);
-        return err ? err : key != NULL && trim(str_of_cstr(key)).n > 0;
+        return err ? err : key != NULL && client_cursor_trim(str_of_cstr(key)).n > 0;
     }
     if (key != NULL)
         return TM_E_INVALID; /* which of them? */
-    int err = read_key(path, text);
+    int err = client_cursor_read_key(path, text);
     if (err == 0)
         err = tm_cursor_key_take(text, session, k);
     OPENSSL_cleanse(text, sizeof text);
@@ -184,17 +186,17 @@ int tm_cursor_issue(const struct tm_cursor_key *k, const struct tm_cursor *given
     STREAM_OPTIONS(c, given);
     if (c.tool_id == NULL || c.args == NULL || (c.state == NULL && c.n > 0))
         return TM_E_INVALID;
-    struct cursor_payload p = {.tool_id = text_of(c.tool_id),
-                               .caller_id = text_of(c.caller_id),
+    struct cursor_payload p = {.tool_id = client_cursor_text_of(c.tool_id),
+                               .caller_id = client_cursor_text_of(c.caller_id),
                                .page = c.page,
                                .issued_at_s = c.issued_at_s,
                                .state = str_of(c.state, c.n)};
     memcpy(p.args, c.args, sizeof p.args);
-    int err = error_of(cursor_form_check(&p));
+    int err = client_cursor_error_of(cursor_form_check(&p));
     if (err)
         return err;
     size_t n = cursor_form_write(&p, k->session, bytes);
-    err = sign(k, str_of(bytes, n), (uint8_t *)bytes + n);
+    err = client_cursor_sign(k, str_of(bytes, n), (uint8_t *)bytes + n);
     if (err == 0)
         out[codec_write_base64url(str_of(bytes, n + MAC_SIZE), out)] = '\0';
     return err;
@@ -208,7 +210,7 @@ static size_t bytes_of(size_t n)
     return n % 4 == 1 ? 0 : n / 4 * 3 + (n % 4 == 0 ? 0 : n % 4 - 1);
 }
 
-static char *keep(char **room, struct str s)
+static char *client_cursor_keep(char **room, struct str s)
 {
     char *at = *room;
     if (s.n > 0)
@@ -220,39 +222,40 @@ static char *keep(char **room, struct str s)
 
 /* What stands between the names and the state (keys, lengths, the session) is more than their
  * NULs take. */
-static void tell(const struct cursor_payload *p, struct tm_cursor *out, char *room)
+static void client_cursor_tell(const struct cursor_payload *p, struct tm_cursor *out, char *room)
 {
     struct tm_cursor c = TM_CURSOR_INIT;
-    c.tool_id = keep(&room, p->tool_id);
-    c.caller_id = p->caller_id.p != NULL ? keep(&room, p->caller_id) : NULL;
+    c.tool_id = client_cursor_keep(&room, p->tool_id);
+    c.caller_id = p->caller_id.p != NULL ? client_cursor_keep(&room, p->caller_id) : NULL;
     c.args = memcpy(room, p->args, sizeof p->args);
     room += sizeof p->args;
     c.page = p->page;
     c.issued_at_s = p->issued_at_s;
-    c.state = keep(&room, p->state);
+    c.state = client_cursor_keep(&room, p->state);
     c.n = p->state.n;
     size_t size = out->size < sizeof c ? out->size : sizeof c;
     c.size = out->size;
     memcpy(out, &c, size);
 }
 
-static int judge(const struct tm_cursor_key *k, struct str bytes, const struct tm_cursor *asked,
-                 int64_t now_s, uint64_t ttl_s, struct tm_cursor *out, char *room)
+static int client_cursor_judge(const struct tm_cursor_key *k, struct str bytes,
+                               const struct tm_cursor *asked, int64_t now_s, uint64_t ttl_s,
+                               struct tm_cursor *out, char *room)
 {
-    struct cursor_asked a = {.tool_id = text_of(asked->tool_id),
-                             .caller_id = text_of(asked->caller_id),
+    struct cursor_asked a = {.tool_id = client_cursor_text_of(asked->tool_id),
+                             .caller_id = client_cursor_text_of(asked->caller_id),
                              .args = asked->args};
     struct str body = str_of(bytes.p, bytes.n - MAC_SIZE);
     struct cursor_payload p;
     uint8_t tag[MAC_SIZE];
-    int err = sign(k, body, tag);
+    int err = client_cursor_sign(k, body, tag);
     if (err)
         return err;
     bool ours = smac_same(tag, (const uint8_t *)bytes.p + body.n);
     OPENSSL_cleanse(tag, sizeof tag); /* it would let a forger in */
-    err = error_of(cursor_form_judge(body, ours, k->session, &a, now_s, ttl_s, &p));
+    err = client_cursor_error_of(cursor_form_judge(body, ours, k->session, &a, now_s, ttl_s, &p));
     if (err == 0 || err == TM_E_CONFLICT)
-        tell(&p, out, room);
+        client_cursor_tell(&p, out, room);
     return err;
 }
 
@@ -263,11 +266,11 @@ int tm_cursor_verify(const struct tm_cursor_key *k, const char *cursor,
     struct tm_cursor asked = TM_CURSOR_INIT;
     uint8_t bytes[CURSOR_BYTES_MAX];
     STREAM_OPTIONS(asked, given);
-    struct str text = text_of(cursor);
+    struct str text = client_cursor_text_of(cursor);
     if (text.n > CURSOR_MAX)
         return TM_E_TOO_LARGE;
     size_t n = bytes_of(text.n);
     if (n < CURSOR_BYTES_LEAST || codec_take_base64url(text, bytes, n) != 0)
         return TM_E_INVALID;
-    return judge(k, str_of((const char *)bytes, n), &asked, now_s, ttl_s, out, room);
+    return client_cursor_judge(k, str_of((const char *)bytes, n), &asked, now_s, ttl_s, out, room);
 }

@@ -12,7 +12,7 @@
 
 /* ---- what may be sent ---- */
 
-static bool is_token(char ch)
+static bool client_http_is_token(char ch)
 {
     return (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') ||
            (ch != 0 && strchr("!#$%&'*+-.^_`|~", ch) != NULL);
@@ -21,7 +21,7 @@ static bool is_token(char ch)
 bool http_name_ok(struct str name)
 {
     for (size_t i = 0; i < name.n; i++)
-        if (!is_token(name.p[i]))
+        if (!client_http_is_token(name.p[i]))
             return false;
     return name.n > 0;
 }
@@ -118,7 +118,7 @@ static struct wire *new_wire(struct tm_client *c, enum http_version version)
     return version == HTTP_1 ? http1_wire_new(c) : http2_wire_new(c);
 }
 
-static void attach(struct http_exchange *x, struct wire *w)
+static void client_http_attach(struct http_exchange *x, struct wire *w)
 {
     x->wire = w;
     x->kept = w->used && w->state == WIRE_OPEN;
@@ -144,7 +144,7 @@ static bool may_ask(const struct http_exchange *x)
     return x->version == HTTP_2 && x->r->live && x->r->duplex;
 }
 
-static void on_silence(struct timer *t)
+static void client_http_on_silence(struct timer *t)
 {
     struct http_exchange *x = container_of(t, struct http_exchange, silence);
     if (may_ask(x) && !x->asked) {
@@ -158,7 +158,7 @@ static void on_silence(struct timer *t)
     exchange_fail(x, TM_E_TIMEOUT, "the server was silent for too long");
 }
 
-static void on_total(struct timer *t)
+static void client_http_on_total(struct timer *t)
 {
     exchange_fail(container_of(t, struct http_exchange, total), TM_E_TIMEOUT,
                   "the request took too long");
@@ -199,7 +199,7 @@ static int prepare(struct http_exchange *x)
     return bytes_put_secret(c, &x->text, str_of_cstr(c->options.token));
 }
 
-static int refuse(struct http_request *r, int err, const char *why)
+static int client_http_refuse(struct http_request *r, int err, const char *why)
 {
     if (why != r->message)
         snprintf(r->message, sizeof(r->message), "%s", why);
@@ -215,16 +215,16 @@ int http_start(struct http_request *r)
     r->message[0] = 0;
     r->answer = NULL;
     if (!request_ok(r) || (r->duplex && version == HTTP_1))
-        return refuse(r, TM_E_INVALID, "a header or the path cannot be sent");
+        return client_http_refuse(r, TM_E_INVALID, "a header or the path cannot be sent");
 
     struct http_exchange *x = client_zalloc(c, sizeof(*x));
     if (x == NULL)
-        return refuse(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
+        return client_http_refuse(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
     x->r = r;
     x->version = version;
     x->all = !r->duplex;
-    timer_init(&x->silence, on_silence);
-    timer_init(&x->total, on_total);
+    timer_init(&x->silence, client_http_on_silence);
+    timer_init(&x->total, client_http_on_total);
     struct wire *w = NULL;
     int err = exchange_prepare(x);
     if (err == 0)
@@ -237,9 +237,9 @@ int http_start(struct http_request *r)
     if (w == NULL) {
         exchange_free_unsent(c, x);
         err = err ? err : TM_E_NOMEM;
-        return refuse(r, err, r->message[0] ? r->message : tm_error_text(err));
+        return client_http_refuse(r, err, r->message[0] ? r->message : tm_error_text(err));
     }
-    attach(x, w);
+    client_http_attach(x, w);
     r->exchange = x;
     if (r->timeout_ms > 0)
         sched_start(&c->sched, &x->total, (uint64_t)r->timeout_ms);
@@ -247,7 +247,7 @@ int http_start(struct http_request *r)
 }
 
 /* Nobody waits for it from here on; what it holds stays until the sweep. */
-static void detach(struct http_exchange *x)
+static void client_http_detach(struct http_exchange *x)
 {
     x->r->exchange = NULL;
     x->r = NULL;
@@ -262,7 +262,7 @@ static void detach(struct http_exchange *x)
     wire_nudge(x->wire);
 }
 
-static void drop(struct http_exchange *x)
+static void client_http_drop(struct http_exchange *x)
 {
     if (x->version == HTTP_1)
         http1_drop(x);
@@ -275,8 +275,8 @@ void http_cancel(struct http_request *r)
     struct http_exchange *x = r->exchange;
     if (x == NULL)
         return;
-    drop(x);
-    detach(x);
+    client_http_drop(x);
+    client_http_detach(x);
 }
 
 void exchange_over(struct http_exchange *x, int err, const char *message)
@@ -290,7 +290,7 @@ void exchange_over(struct http_exchange *x, int err, const char *message)
         text_make_safe(r->message);
     }
     r->answer = &x->answer;
-    detach(x);
+    client_http_detach(x);
     r->over(r, err);
 }
 
@@ -298,7 +298,7 @@ void exchange_fail(struct http_exchange *x, int err, const char *message)
 {
     if (x->r == NULL)
         return;
-    drop(x);
+    client_http_drop(x);
     exchange_over(x, err, message);
 }
 
@@ -326,7 +326,7 @@ void exchange_again(struct http_exchange *x)
     x->stream = 0;
     x->deferred = false;
     list_remove(&x->link);
-    attach(x, w);
+    client_http_attach(x, w);
 }
 
 /* Of a duplex body, what has been taken is gone. */
@@ -489,7 +489,7 @@ void http_turn(struct tm_client *c)
     }
 }
 
-static void sweep(struct tm_client *c)
+static void client_http_sweep(struct tm_client *c)
 {
     size_t idle = 0;
     for (struct link *l = c->wires.prev, *prev; l != &c->wires; l = prev) {
@@ -509,7 +509,7 @@ void http_flush(struct tm_client *c)
 {
     list_each (l, &c->wires)
         wire_flush(list_item(l, struct wire, link));
-    sweep(c);
+    client_http_sweep(c);
 }
 
 size_t http_descriptors(const struct tm_client *c, struct tm_descriptor *out, size_t max)
@@ -531,7 +531,7 @@ void http_close_all(struct tm_client *c)
     while (!list_empty(&c->wires)) {
         struct wire *w = list_item(c->wires.next, struct wire, link);
         while (!list_empty(&w->exchanges))
-            detach(list_item(w->exchanges.next, struct http_exchange, link));
+            client_http_detach(list_item(w->exchanges.next, struct http_exchange, link));
         while (!list_empty(&w->finished))
             exchange_free(list_item(w->finished.next, struct http_exchange, link));
         wire_free(w);

@@ -12,21 +12,21 @@ struct scan {
     uint8_t is_object[JSON_DEPTH_MAX / 8]; /* a bit for each level that is open */
 };
 
-static const char *skip_space(const char *p, const char *end)
+static const char *client_json_skip_space(const char *p, const char *end)
 {
     while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r'))
         p++;
     return p;
 }
 
-static bool is_digit(char c)
+static bool client_json_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static int hex_value(char c)
+static int client_json_hex_value(char c)
 {
-    if (is_digit(c))
+    if (client_json_is_digit(c))
         return c - '0';
     char low = (char)(c | 0x20);
     return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
@@ -39,7 +39,7 @@ static const char *scan_escape(const char *p, const char *end)
     if (*p++ != 'u')
         return p;
     for (int i = 0; i < 4; i++, p++)
-        if (p == end || hex_value(*p) < 0)
+        if (p == end || client_json_hex_value(*p) < 0)
             return NULL;
     return p;
 }
@@ -60,9 +60,9 @@ static const char *scan_string(const char *p, const char *end)
 
 static const char *scan_digits(const char *p, const char *end)
 {
-    if (p == end || !is_digit(*p))
+    if (p == end || !client_json_is_digit(*p))
         return NULL;
-    while (p < end && is_digit(*p))
+    while (p < end && client_json_is_digit(*p))
         p++;
     return p;
 }
@@ -90,13 +90,13 @@ static const char *scan_word(const char *p, const char *end, struct str word)
 /* A member's name and its colon. */
 static const char *scan_name(const char *p, const char *end)
 {
-    p = skip_space(p, end);
+    p = client_json_skip_space(p, end);
     if (p == end || *p != '"')
         return NULL;
     p = scan_string(p, end);
     if (p == NULL)
         return NULL;
-    p = skip_space(p, end);
+    p = client_json_skip_space(p, end);
     return p < end && *p == ':' ? p + 1 : NULL;
 }
 
@@ -112,7 +112,7 @@ static const char *scan_open(struct scan *s, const char *p)
     bool object = *p == '{';
     if (s->depth == JSON_DEPTH_MAX)
         return NULL;
-    p = skip_space(p + 1, s->end);
+    p = client_json_skip_space(p + 1, s->end);
     if (p < s->end && *p == (object ? '}' : ']'))
         return p + 1;
     uint8_t bit = (uint8_t)(1u << s->depth % 8);
@@ -129,7 +129,7 @@ static const char *scan_open(struct scan *s, const char *p)
 static const char *scan_after(struct scan *s, const char *p)
 {
     while (s->depth > 0) {
-        p = skip_space(p, s->end);
+        p = client_json_skip_space(p, s->end);
         if (p == s->end)
             return NULL;
         bool object = in_object(s);
@@ -150,18 +150,18 @@ static const char *scan_scalar(const char *p, const char *end)
     case 't': return scan_word(p, end, STR("true"));
     case 'f': return scan_word(p, end, STR("false"));
     case 'n': return scan_word(p, end, STR("null"));
-    default: return *p == '-' || is_digit(*p) ? scan_number(p, end) : NULL;
+    default: return *p == '-' || client_json_is_digit(*p) ? scan_number(p, end) : NULL;
     }
 }
 
 /* One value with all it contains, white space before it included. */
-static const char *scan_value(const char *p, const char *end)
+static const char *client_json_scan_value(const char *p, const char *end)
 {
     struct scan s;
     s.end = end;
     s.depth = 0;
     do {
-        p = skip_space(p, end);
+        p = client_json_skip_space(p, end);
         if (p == end)
             return NULL;
         unsigned depth = s.depth;
@@ -177,8 +177,8 @@ bool json_valid(struct str text)
     if (text.n == 0)
         return false;
     const char *end = text.p + text.n;
-    const char *p = scan_value(text.p, end);
-    return p && skip_space(p, end) == end;
+    const char *p = client_json_scan_value(text.p, end);
+    return p && client_json_skip_space(p, end) == end;
 }
 
 /* -- arrays and objects ----------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static bool enter(struct json_array *a, struct str text, char bracket)
     if (!json_valid(text))
         return false;
     a->end = text.p + text.n;
-    a->p = skip_space(text.p, a->end);
+    a->p = client_json_skip_space(text.p, a->end);
     return *a->p++ == bracket;
 }
 
@@ -199,14 +199,14 @@ bool json_array_begin(struct json_array *a, struct str text)
 }
 
 /* The text is known to be valid, so a value is there, or the end. */
-static bool take_value(struct json_array *a, struct str *value)
+static bool client_json_take_value(struct json_array *a, struct str *value)
 {
-    const char *from = skip_space(a->p, a->end);
-    const char *end = scan_value(from, a->end);
+    const char *from = client_json_skip_space(a->p, a->end);
+    const char *end = client_json_scan_value(from, a->end);
     if (end == NULL)
         return false;
     *value = str_of(from, (size_t)(end - from));
-    a->p = skip_space(end, a->end);
+    a->p = client_json_skip_space(end, a->end);
     if (a->p < a->end && *a->p == ',')
         a->p++;
     return true;
@@ -214,7 +214,7 @@ static bool take_value(struct json_array *a, struct str *value)
 
 static bool at_end(struct json_array *a, char bracket)
 {
-    a->p = skip_space(a->p, a->end);
+    a->p = client_json_skip_space(a->p, a->end);
     return a->p == a->end || *a->p == bracket;
 }
 
@@ -225,7 +225,7 @@ bool json_array_ended(struct json_array *a)
 
 bool json_array_next(struct json_array *a, struct str *value)
 {
-    return !at_end(a, ']') && take_value(a, value);
+    return !at_end(a, ']') && client_json_take_value(a, value);
 }
 
 bool json_member(struct str object, struct str name, struct str *value)
@@ -237,8 +237,8 @@ bool json_member(struct str object, struct str name, struct str *value)
         const char *quote = a.p;
         a.p = scan_string(quote, a.end);
         struct str found = str_of(quote + 1, (size_t)(a.p - quote) - 2);
-        a.p = skip_space(a.p, a.end) + 1; /* past the colon */
-        if (!take_value(&a, value))
+        a.p = client_json_skip_space(a.p, a.end) + 1; /* past the colon */
+        if (!client_json_take_value(&a, value))
             return false;
         if (str_eq(found, name))
             return true;
@@ -260,7 +260,7 @@ struct text_out {
     bool full;
 };
 
-static void put(struct text_out *o, unsigned byte)
+static void client_json_put(struct text_out *o, unsigned byte)
 {
     if (o->room == 0) {
         o->full = true;
@@ -273,19 +273,19 @@ static void put(struct text_out *o, unsigned byte)
 static void put_utf8(struct text_out *o, uint32_t c)
 {
     if (c < 0x80) {
-        put(o, c);
+        client_json_put(o, c);
     } else if (c < 0x800) {
-        put(o, 0xc0 | c >> 6);
-        put(o, 0x80 | (c & 0x3f));
+        client_json_put(o, 0xc0 | c >> 6);
+        client_json_put(o, 0x80 | (c & 0x3f));
     } else if (c < 0x10000) {
-        put(o, 0xe0 | c >> 12);
-        put(o, 0x80 | (c >> 6 & 0x3f));
-        put(o, 0x80 | (c & 0x3f));
+        client_json_put(o, 0xe0 | c >> 12);
+        client_json_put(o, 0x80 | (c >> 6 & 0x3f));
+        client_json_put(o, 0x80 | (c & 0x3f));
     } else {
-        put(o, 0xf0 | c >> 18);
-        put(o, 0x80 | (c >> 12 & 0x3f));
-        put(o, 0x80 | (c >> 6 & 0x3f));
-        put(o, 0x80 | (c & 0x3f));
+        client_json_put(o, 0xf0 | c >> 18);
+        client_json_put(o, 0x80 | (c >> 12 & 0x3f));
+        client_json_put(o, 0x80 | (c >> 6 & 0x3f));
+        client_json_put(o, 0x80 | (c & 0x3f));
     }
 }
 
@@ -293,7 +293,7 @@ static uint32_t hex4(const char *p)
 {
     uint32_t v = 0;
     for (int i = 0; i < 4; i++)
-        v = v << 4 | (uint32_t)hex_value(p[i]);
+        v = v << 4 | (uint32_t)client_json_hex_value(p[i]);
     return v;
 }
 
@@ -321,7 +321,7 @@ static const char *put_escape(struct text_out *o, const char *p, const char *end
     if (*p == 'u')
         return put_unicode(o, p + 1, end);
     const char *letter = strchr(from, *p);
-    put(o, (unsigned char)(letter ? to[letter - from] : *p));
+    client_json_put(o, (unsigned char)(letter ? to[letter - from] : *p));
     return p + 1;
 }
 
@@ -337,7 +337,7 @@ bool json_member_text(struct str object, struct str name, char *out, size_t size
         if (*p == '\\')
             p = put_escape(&o, p + 1, end);
         else
-            put(&o, (unsigned char)*p++);
+            client_json_put(&o, (unsigned char)*p++);
     *o.p = '\0';
     bool ok = !o.full && strlen(out) == (size_t)(o.p - out);
     if (!ok)

@@ -85,8 +85,8 @@ static struct batch *first_batch(struct tm_producer *p)
     return list_empty(&p->batches) ? NULL : list_item(p->batches.next, struct batch, link);
 }
 
-static int on_data(struct http_request *r, struct str bytes);
-static void on_over(struct http_request *r, int err);
+static int client_producer_on_data(struct http_request *r, struct str bytes);
+static void client_producer_on_over(struct http_request *r, int err);
 
 static struct batch *new_batch(struct tm_producer *p)
 {
@@ -97,13 +97,13 @@ static struct batch *new_batch(struct tm_producer *p)
     b->producer = p;
     b->request.client = p->client;
     b->request.method = STR("POST");
-    b->request.data = on_data;
-    b->request.over = on_over;
+    b->request.data = client_producer_on_data;
+    b->request.over = client_producer_on_over;
     return b;
 }
 
 /* The open batch gets its number and takes its place behind the others. */
-static void seal(struct tm_producer *p)
+static void client_producer_seal(struct tm_producer *p)
 {
     struct batch *b = p->open;
     if (b == NULL)
@@ -134,14 +134,14 @@ static void fail_producer(struct tm_producer *p, int err, const char *message)
     client_happened(p->client);
 }
 
-static int report(struct tm_producer *p)
+static int client_producer_report(struct tm_producer *p)
 {
     return stream_fail(p->client, p->err, bytes_str(&p->path), p->message);
 }
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static void put_headers(struct tm_producer *p, struct batch *b)
+static void client_producer_put_headers(struct tm_producer *p, struct batch *b)
 {
     struct http_request *r = &b->request;
     b->epoch_text[num_format(p->epoch, b->epoch_text)] = '\0';
@@ -161,7 +161,7 @@ static void wait_to_retry(struct tm_producer *p, int err, const char *why,
 
 static bool send_batch(struct tm_producer *p, struct batch *b)
 {
-    put_headers(p, b);
+    client_producer_put_headers(p, b);
     b->request.path = bytes_str(&p->path);
     b->request.body = bytes_str(&b->body);
     b->refusal.n = 0;
@@ -221,19 +221,19 @@ static void pump(struct tm_producer *p)
     }
 }
 
-static void on_pump(struct task *t)
+static void client_producer_on_pump(struct task *t)
 {
     pump(container_of(t, struct tm_producer, pump));
 }
 
-static void on_retry(struct timer *t)
+static void client_producer_on_retry(struct timer *t)
 {
     pump(container_of(t, struct tm_producer, retry));
 }
 
-static void on_linger(struct timer *t)
+static void client_producer_on_linger(struct timer *t)
 {
-    seal(container_of(t, struct tm_producer, linger));
+    client_producer_seal(container_of(t, struct tm_producer, linger));
 }
 
 /* -- answers ---------------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ static void was_refused(struct tm_producer *p, struct batch *b)
         fail_producer(p, why.err, why.message);
 }
 
-static int on_data(struct http_request *r, struct str bytes)
+static int client_producer_on_data(struct http_request *r, struct str bytes)
 {
     struct batch *b = container_of(r, struct batch, request);
     size_t room = STREAM_REFUSAL_MAX - b->refusal.n;
@@ -317,7 +317,7 @@ static int on_data(struct http_request *r, struct str bytes)
                      str_of(bytes.p, bytes.n < room ? bytes.n : room));
 }
 
-static void on_over(struct http_request *r, int err)
+static void client_producer_on_over(struct http_request *r, int err)
 {
     struct batch *b = container_of(r, struct batch, request);
     struct tm_producer *p = b->producer;
@@ -342,7 +342,7 @@ static void on_over(struct http_request *r, int err)
 
 /* On JSON streams a batch is one array, whole at any time: [ piece , piece ]. All room is taken
  * before anything is changed. */
-static int put_piece(struct tm_producer *p, struct str piece)
+static int client_producer_put_piece(struct tm_producer *p, struct str piece)
 {
     struct bytes *body = &p->open->body;
     if (bytes_room(p->client, body, piece.n + 2) == NULL)
@@ -369,7 +369,7 @@ static int check_piece(struct tm_producer *p, struct str piece)
 {
     struct tm_client *c = p->client;
     if (p->err)
-        return report(p);
+        return client_producer_report(p);
     if (p->closing)
         return client_fail(c, TM_E_CLOSED, "this producer has closed the stream");
     if (piece.p == NULL || piece.n == 0)
@@ -379,7 +379,8 @@ static int check_piece(struct tm_producer *p, struct str piece)
     if (piece.n > p->pending_max)
         return client_fail(c, TM_E_TOO_LARGE, "one append is larger than pending_max");
     if (piece.n > p->pending_max - p->pending) {
-        seal(p); /* a batch that cannot grow is full, and may be all that is waited for */
+        client_producer_seal(
+            p); /* a batch that cannot grow is full, and may be all that is waited for */
         return client_fail(c, TM_E_BUSY, "%zu bytes are not acknowledged yet", p->pending);
     }
     return 0;
@@ -391,7 +392,7 @@ static int take_piece(struct tm_producer *p, struct str piece)
     bool is_new = p->open == NULL;
     if (is_new)
         p->open = new_batch(p);
-    int err = p->open ? put_piece(p, piece) : TM_E_NOMEM;
+    int err = p->open ? client_producer_put_piece(p, piece) : TM_E_NOMEM;
     if (err == 0) {
         if (is_new && p->linger_ms >= 0)
             sched_start(&c->sched, &p->linger, (uint64_t)p->linger_ms);
@@ -412,14 +413,14 @@ int tm_producer_append(struct tm_producer *p, const void *data, size_t n)
         return err;
     /* Larger than a batch alone is a batch of its own. */
     if (p->open && p->open->body.n + n + 1 > p->batch_bytes)
-        seal(p);
+        client_producer_seal(p);
     err = take_piece(p, piece);
     if (err == 0 && (p->open->body.n >= p->batch_bytes || p->open->n_items >= p->batch_items))
-        seal(p);
+        client_producer_seal(p);
     return err;
 }
 
-static bool is_idle(void *ctx)
+static bool client_producer_is_idle(void *ctx)
 {
     const struct tm_producer *p = ctx;
     return p->err || list_empty(&p->batches);
@@ -427,15 +428,15 @@ static bool is_idle(void *ctx)
 
 static int wait_until_idle(struct tm_producer *p, int timeout_ms)
 {
-    int err = client_wait_for(p->client, is_idle, p, timeout_ms);
-    return err == 0 && p->err ? report(p) : err;
+    int err = client_wait_for(p->client, client_producer_is_idle, p, timeout_ms);
+    return err == 0 && p->err ? client_producer_report(p) : err;
 }
 
 int tm_producer_flush(struct tm_producer *p, int timeout_ms)
 {
     if (p->err)
-        return report(p);
-    seal(p);
+        return client_producer_report(p);
+    client_producer_seal(p);
     return wait_until_idle(p, timeout_ms);
 }
 
@@ -455,14 +456,14 @@ static int seal_last(struct tm_producer *p, const void *data, size_t n)
     if (p->open == NULL)
         return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     p->open->closes = p->closing = true;
-    seal(p);
+    client_producer_seal(p);
     return 0;
 }
 
 int tm_producer_close(struct tm_producer *p, const void *data, size_t n, int timeout_ms)
 {
     if (p->err)
-        return report(p);
+        return client_producer_report(p);
     if (!p->closing) {
         int err = seal_last(p, data, n);
         if (err)
@@ -483,7 +484,7 @@ static char *random_id(struct tm_client *c)
     return client_copy(c, str_of_cstr(id));
 }
 
-static void fill_in(struct tm_producer_options *o)
+static void client_producer_fill_in(struct tm_producer_options *o)
 {
     static const struct tm_producer_options standard = TM_PRODUCER_STRICT_INIT;
     if (o->strict)
@@ -556,7 +557,7 @@ int tm_producer_new(struct tm_client *c, const char *name,
 {
     struct tm_producer_options o = TM_PRODUCER_INIT;
     STREAM_OPTIONS(o, options);
-    fill_in(&o);
+    client_producer_fill_in(&o);
     int err = check_options(c, &o);
     if (err)
         return err;
@@ -565,9 +566,9 @@ int tm_producer_new(struct tm_client *c, const char *name,
         return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     p->client = c;
     list_init(&p->batches);
-    task_init(&p->pump, on_pump);
-    timer_init(&p->linger, on_linger);
-    timer_init(&p->retry, on_retry);
+    task_init(&p->pump, client_producer_on_pump);
+    timer_init(&p->linger, client_producer_on_linger);
+    timer_init(&p->retry, client_producer_on_retry);
     take_options(p, &o);
     err = copy_texts(p, name, &o);
     if (err) {

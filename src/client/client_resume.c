@@ -51,7 +51,7 @@ static bool is_due(struct resuming *r, const struct saved_state *s, bool *clear)
     return !*clear;
 }
 
-static int go_on(struct resuming *r, struct saved_state *state, struct state_dir *dir)
+static int client_resume_go_on(struct resuming *r, struct saved_state *state, struct state_dir *dir)
 {
     struct tm_session *s;
     int err = sess_new(r->c, &r->session, state, dir, &s);
@@ -71,7 +71,7 @@ static int resume_locked(struct resuming *r, struct state_dir *dir, const char *
     int err = state_load(r->c, dir, name, &state, &dropped);
     r->report.chunks_dropped += dropped;
     if (err == 0 && is_due(r, &state, &clear))
-        return go_on(r, &state, dir);
+        return client_resume_go_on(r, &state, dir);
     if (err == TM_E_TAMPERED) {
         client_notice(r->c, "%s", r->c->error);
         r->report.refused++;
@@ -117,7 +117,7 @@ static int resume_names(struct resuming *r, const struct bytes *names)
     return first;
 }
 
-static int fill_in(struct resuming *r, const struct tm_resume_options *o)
+static int client_resume_fill_in(struct resuming *r, const struct tm_resume_options *o)
 {
     if (o == NULL || o->size < sizeof o->size)
         return client_fail(r->c, TM_E_INVALID, "resume options without their size");
@@ -139,7 +139,7 @@ int tm_resume_all(struct tm_client *c, const char *state_dir, const struct tm_re
     struct resuming r = {.c = c, .path = state_dir};
     struct state_dir dir = STATE_DIR_NONE;
     struct bytes names = {0};
-    int err = fill_in(&r, o);
+    int err = client_resume_fill_in(&r, o);
     if (err == 0)
         err = state_dir_open(c, state_dir, false, &dir);
     if (err == 0)

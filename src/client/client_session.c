@@ -415,7 +415,7 @@ int tm_session_next(struct tm_session *s, struct tm_event *out)
     return s->closed ? client_fail(s->client, TM_E_CLOSED, "the session has ended") : 0;
 }
 
-static bool has_event(void *session)
+static bool client_session_has_event(void *session)
 {
     struct tm_session *s = session;
     return !list_empty(&s->queue);
@@ -426,7 +426,7 @@ int tm_session_wait(struct tm_session *s, struct tm_event *out, int timeout_ms)
     int found = tm_session_next(s, out);
     if (found != 0)
         return found;
-    int err = client_wait_for(s->client, has_event, s, timeout_ms);
+    int err = client_wait_for(s->client, client_session_has_event, s, timeout_ms);
     return err == TM_E_TIMEOUT ? 0 : err != 0 ? err : tm_session_next(s, out);
 }
 

@@ -36,7 +36,8 @@ static int put_tag(struct tm_client *c, struct bytes *out, unsigned field, enum 
     return put_varint(c, out, (uint64_t)field << 3 | type);
 }
 
-static int put_number(struct tm_client *c, struct bytes *out, unsigned field, uint64_t v)
+static int client_session_wire_put_number(struct tm_client *c, struct bytes *out, unsigned field,
+                                          uint64_t v)
 {
     int err = put_tag(c, out, field, VARINT);
     return err != 0 ? err : put_varint(c, out, v);
@@ -68,7 +69,7 @@ int swire_put_chunk(struct tm_client *c, struct bytes *out, struct str chunk, ui
     size_t before = out->n;
     int err = put_bytes(c, out, 1, chunk);
     if (err == 0)
-        err = put_number(c, out, 5, seqno);
+        err = client_session_wire_put_number(c, out, 5, seqno);
     return put_whole(out, before, err);
 }
 
@@ -88,7 +89,7 @@ int swire_put_request_id(struct tm_client *c, struct bytes *out, struct str id)
     return put_whole(out, before, put_bytes(c, out, 1, id));
 }
 
-static int put_hex(struct tm_client *c, struct bytes *out, struct str message)
+static int client_session_wire_put_hex(struct tm_client *c, struct bytes *out, struct str message)
 {
     int err = put_length(c, out, 1, 2 * message.n);
     return err != 0 ? err : codec_put_hex(c, out, message);
@@ -105,11 +106,11 @@ int swire_put_append(struct tm_client *c, struct bytes *out, struct str message,
                      struct str request_id, uint64_t append_seqno)
 {
     size_t before = out->n;
-    int err = hex ? put_hex(c, out, message) : 0;
+    int err = hex ? client_session_wire_put_hex(c, out, message) : 0;
     if (err == 0)
         err = put_nested_id(c, out, request_id);
     if (err == 0 && append_seqno > 0)
-        err = put_number(c, out, 3, append_seqno);
+        err = client_session_wire_put_number(c, out, 3, append_seqno);
     if (err == 0 && !hex)
         err = put_bytes(c, out, 4, message);
     return put_whole(out, before, err);
@@ -194,7 +195,7 @@ static int expect(const struct field *f, enum field_type type)
     return f->type == type ? 0 : TM_E_PROTOCOL;
 }
 
-static int take_text(const struct field *f, struct str *out)
+static int client_session_wire_take_text(const struct field *f, struct str *out)
 {
     if (f->type != LENGTH || !utf8_valid(f->bytes))
         return TM_E_PROTOCOL;
@@ -209,7 +210,7 @@ static int read_welcome(struct str bytes, struct swire_response *out)
     while (bytes.n > 0 && err == 0) {
         err = read_field(&bytes, &f);
         if (err == 0 && f.number == 1)
-            err = take_text(&f, &out->message);
+            err = client_session_wire_take_text(&f, &out->message);
         if (err == 0 && f.number == 2) {
             err = expect(&f, VARINT);
             out->degraded = f.value != 0;
@@ -283,7 +284,7 @@ static int take_tidemark(const struct field *f, struct swire_chunk *out)
 }
 
 /* The text in field `number` of a message. */
-static int read_text(struct str bytes, unsigned number, struct str *out)
+static int client_session_wire_read_text(struct str bytes, unsigned number, struct str *out)
 {
     struct field f;
     int err = 0;
@@ -291,7 +292,7 @@ static int read_text(struct str bytes, unsigned number, struct str *out)
     while (bytes.n > 0 && err == 0) {
         err = read_field(&bytes, &f);
         if (err == 0 && f.number == number)
-            err = take_text(&f, out);
+            err = client_session_wire_take_text(&f, out);
     }
     return err;
 }
@@ -300,7 +301,7 @@ static int read_text(struct str bytes, unsigned number, struct str *out)
 static int read_chat_response(struct str bytes, struct swire_chunk *out)
 {
     struct field f;
-    int err = read_text(bytes, 1, &out->text);
+    int err = client_session_wire_read_text(bytes, 1, &out->text);
     bool thinks = false;
     while (bytes.n > 0 && err == 0) {
         err = read_field(&bytes, &f);
@@ -308,7 +309,7 @@ static int read_chat_response(struct str bytes, struct swire_chunk *out)
             err = expect(&f, LENGTH);
             thinks = true;
             if (err == 0)
-                err = read_text(f.bytes, 1, &out->thinking);
+                err = client_session_wire_read_text(f.bytes, 1, &out->thinking);
         }
     }
     out->moves = out->text.n > 0 || thinks;
@@ -326,7 +327,7 @@ static int take_aiserver(const struct field *f, struct swire_chunk *out)
     out->text = out->thinking = out->tool_call_id = STR_NONE;
     out->moves = false;
     if (f->number == 1)
-        return read_text(f->bytes, 3, &out->tool_call_id);
+        return client_session_wire_read_text(f->bytes, 3, &out->tool_call_id);
     return f->number == 2 ? read_chat_response(f->bytes, out) : 0;
 }
 
@@ -438,8 +439,8 @@ static int read_details(struct tm_client *c, struct json_read *r, struct bytes *
     return err;
 }
 
-static int read_error_member(struct tm_client *c, struct json_read *r, struct bytes *text,
-                             struct swire_end *out)
+static int client_session_wire_read_error_member(struct tm_client *c, struct json_read *r,
+                                                 struct bytes *text, struct swire_end *out)
 {
     struct str name = bytes_str(text);
     bool is_code = str_eq(name, STR("code")), is_message = str_eq(name, STR("message"));
@@ -476,16 +477,17 @@ static int read_object(struct tm_client *c, struct json_read *r, struct bytes *t
     return err;
 }
 
-static int read_end_member(struct tm_client *c, struct json_read *r, struct bytes *text,
-                           struct swire_end *out)
+static int client_session_wire_read_end_member(struct tm_client *c, struct json_read *r,
+                                               struct bytes *text, struct swire_end *out)
 {
     if (!str_eq(bytes_str(text), STR("error")))
         return json_read_skip(r);
     out->failed = true;
-    return read_object(c, r, text, read_error_member, out);
+    return read_object(c, r, text, client_session_wire_read_error_member, out);
 }
 
-static int read_all(struct tm_client *c, struct str json, member_fn *member, struct swire_end *out)
+static int client_session_wire_read_all(struct tm_client *c, struct str json, member_fn *member,
+                                        struct swire_end *out)
 {
     struct json_read r = {json};
     struct bytes text = {0};
@@ -502,7 +504,7 @@ static int read_all(struct tm_client *c, struct str json, member_fn *member, str
 int swire_read_end(struct tm_client *c, struct str json, struct swire_end *out)
 {
     struct swire_end end = {0};
-    int err = read_all(c, json, read_end_member, &end);
+    int err = client_session_wire_read_all(c, json, client_session_wire_read_end_member, &end);
     if (err == 0)
         *out = end;
     return err;
@@ -511,7 +513,7 @@ int swire_read_end(struct tm_client *c, struct str json, struct swire_end *out)
 int swire_read_error(struct tm_client *c, struct str json, struct swire_end *out)
 {
     struct swire_end end = {.failed = true};
-    int err = read_all(c, json, read_error_member, &end);
+    int err = client_session_wire_read_all(c, json, client_session_wire_read_error_member, &end);
     if (err == 0)
         *out = end;
     return err;

@@ -20,7 +20,7 @@
 
 static void connect_next(struct wire *w);
 
-static void on_connect(struct task *t)
+static void client_wire_on_connect(struct task *t)
 {
     struct wire *w = container_of(t, struct wire, connect);
     w->give_up_ms = w->client->sched.now_ms + (uint64_t)w->client->options.connect_timeout_ms;
@@ -28,11 +28,11 @@ static void on_connect(struct task *t)
 }
 
 /* A turn flushes every wire at its end: that there is one is all that is needed. */
-static void on_nudge(struct task *t)
+static void client_wire_on_nudge(struct task *t)
 {
 }
 
-static void on_timer(struct timer *t);
+static void client_wire_on_timer(struct timer *t);
 
 struct wire *wire_new(struct tm_client *c, const struct speaker *speaker, struct str alpn)
 {
@@ -42,9 +42,9 @@ struct wire *wire_new(struct tm_client *c, const struct speaker *speaker, struct
     w->client = c;
     w->speaker = speaker;
     w->fd = -1;
-    task_init(&w->connect, on_connect);
-    task_init(&w->nudge, on_nudge);
-    timer_init(&w->timer, on_timer);
+    task_init(&w->connect, client_wire_on_connect);
+    task_init(&w->nudge, client_wire_on_nudge);
+    timer_init(&w->timer, client_wire_on_timer);
     list_init(&w->exchanges);
     list_init(&w->finished);
     list_init(&w->link);
@@ -246,7 +246,7 @@ static void connect_next(struct wire *w)
         lose_with_errno(w, "connecting to", w->failure);
 }
 
-static void on_timer(struct timer *t)
+static void client_wire_on_timer(struct timer *t)
 {
     struct wire *w = container_of(t, struct wire, timer);
     if (w->state == WIRE_HANDSHAKE) {

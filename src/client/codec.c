@@ -60,14 +60,14 @@ int codec_put_base64url(struct tm_client *c, struct bytes *out, struct str s)
     return 0;
 }
 
-static int value_of(const char *alphabet, char ch)
+static int codec_value_of(const char *alphabet, char ch)
 {
     const char *at = ch == '\0' ? NULL : strchr(alphabet, ch);
     return at == NULL ? -1 : (int)(at - alphabet);
 }
 
 /* text without padding. The bits that stand for nothing must be zero. */
-static int decode(const char *alphabet, struct str text, char *out, size_t *n)
+static int codec_decode(const char *alphabet, struct str text, char *out, size_t *n)
 {
     uint32_t v = 0;
     unsigned bits = 0;
@@ -75,7 +75,7 @@ static int decode(const char *alphabet, struct str text, char *out, size_t *n)
     if (text.n % 4 == 1)
         return TM_E_PROTOCOL;
     for (size_t i = 0; i < text.n; i++) {
-        int d = value_of(alphabet, text.p[i]);
+        int d = codec_value_of(alphabet, text.p[i]);
         if (d < 0)
             return TM_E_PROTOCOL;
         v = v << 6 | (uint32_t)d;
@@ -98,7 +98,7 @@ int codec_take_base64(struct str text, char *out, size_t *n)
         return TM_E_PROTOCOL;
     for (int i = 0; i < 2 && text.n > 0 && text.p[text.n - 1] == '='; i++)
         text.n--;
-    return decode(standard, text, out, n);
+    return codec_decode(standard, text, out, n);
 }
 
 int codec_take_base64url(struct str text, uint8_t *out, size_t n)
@@ -106,7 +106,7 @@ int codec_take_base64url(struct str text, uint8_t *out, size_t n)
     size_t put;
     if (text.n != text_size(n))
         return TM_E_PROTOCOL;
-    return decode(url_safe, text, (char *)out, &put);
+    return codec_decode(url_safe, text, (char *)out, &put);
 }
 
 /* ---- hex ---- */
@@ -132,7 +132,8 @@ int codec_take_hex(struct str text, uint8_t *out, size_t n)
     if (text.n != 2 * n)
         return TM_E_PROTOCOL;
     for (size_t i = 0; i < n; i++) {
-        int high = value_of(digits, text.p[2 * i]), low = value_of(digits, text.p[2 * i + 1]);
+        int high = codec_value_of(digits, text.p[2 * i]),
+            low = codec_value_of(digits, text.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return TM_E_PROTOCOL;
         out[i] = (uint8_t)(high << 4 | low);
@@ -142,7 +143,7 @@ int codec_take_hex(struct str text, uint8_t *out, size_t n)
 
 /* ---- writing JSON ---- */
 
-static int put_escaped(struct tm_client *c, struct bytes *out, char ch)
+static int codec_put_escaped(struct tm_client *c, struct bytes *out, char ch)
 {
     if (ch == '"' || ch == '\\')
         return bytes_printf(c, out, "\\%c", ch);
@@ -164,7 +165,7 @@ int codec_put_json(struct tm_client *c, struct bytes *out, struct str s)
         if (i > from)
             err = bytes_put(c, out, str_of(s.p + from, i - from));
         if (i < s.n && err == 0)
-            err = put_escaped(c, out, s.p[i]);
+            err = codec_put_escaped(c, out, s.p[i]);
         from = i + 1;
     }
     if (err == 0)
@@ -176,14 +177,14 @@ int codec_put_json(struct tm_client *c, struct bytes *out, struct str s)
 
 /* ---- reading JSON ---- */
 
-static bool is_space(char ch)
+static bool codec_is_space(char ch)
 {
     return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
 char json_read_peek(struct json_read *r)
 {
-    while (r->rest.n > 0 && is_space(*r->rest.p))
+    while (r->rest.n > 0 && codec_is_space(*r->rest.p))
         r->rest = str_skip(r->rest, 1);
     return r->rest.n > 0 ? *r->rest.p : '\0';
 }
@@ -215,7 +216,7 @@ static int read_unit(struct json_read *r, uint32_t *unit)
         char ch = r->rest.p[i];
         if (ch >= 'A' && ch <= 'F')
             ch = (char)(ch - 'A' + 'a');
-        int d = value_of(digits, ch);
+        int d = codec_value_of(digits, ch);
         if (d < 0)
             return TM_E_PROTOCOL;
         *unit = *unit << 4 | (uint32_t)d;
@@ -263,7 +264,7 @@ static int read_escape(struct tm_client *c, struct json_read *r, struct bytes *o
         int err = read_character(r, &ch);
         return err != 0 ? err : put_character(c, out, ch);
     }
-    int i = value_of(names, name);
+    int i = codec_value_of(names, name);
     return i < 0 ? TM_E_PROTOCOL : bytes_put(c, out, str_of(&values[i], 1));
 }
 
@@ -312,7 +313,7 @@ int json_read_number(struct json_read *r, uint64_t max, uint64_t *out)
     return 0;
 }
 
-static bool take_word(struct json_read *r, struct str word)
+static bool codec_take_word(struct json_read *r, struct str word)
 {
     json_read_peek(r);
     if (!str_starts(r->rest, word))
@@ -323,14 +324,14 @@ static bool take_word(struct json_read *r, struct str word)
 
 int json_read_bool(struct json_read *r, bool *out)
 {
-    bool yes = take_word(r, STR("true"));
-    if (!yes && !take_word(r, STR("false")))
+    bool yes = codec_take_word(r, STR("true"));
+    if (!yes && !codec_take_word(r, STR("false")))
         return TM_E_PROTOCOL;
     *out = yes;
     return 0;
 }
 
-static int skip_string(struct json_read *r)
+static int codec_skip_string(struct json_read *r)
 {
     int err = json_read_char(r, '"');
     while (err == 0) {
@@ -369,7 +370,7 @@ static int skip_value(struct json_read *r, unsigned depth)
 {
     char open = json_read_peek(r);
     if (open == '"')
-        return skip_string(r);
+        return codec_skip_string(r);
     if (open != '[' && open != '{')
         return skip_scalar(r);
     if (depth == 0)
@@ -379,7 +380,7 @@ static int skip_value(struct json_read *r, unsigned depth)
     while (err == 0 && (more = json_read_item(r, open == '[' ? ']' : '}', &n)) != 0) {
         err = more < 0 ? more : 0;
         if (err == 0 && open == '{')
-            err = skip_string(r);
+            err = codec_skip_string(r);
         if (err == 0 && open == '{')
             err = json_read_char(r, ':');
         if (err == 0)

@@ -15,7 +15,7 @@
 #define SOON_MS 200
 
 /* For good, with the message that is set. */
-static void give_up(struct tm_follower *f, int err)
+static void follower_give_up(struct tm_follower *f, int err)
 {
     f->err = err;
     client_happened(f->client);
@@ -24,7 +24,7 @@ static void give_up(struct tm_follower *f, int err)
 /* -- asking ----------------------------------------------------------------------------------- */
 
 /* The next request is due when the last is over and all it brought was taken. */
-static void go_on(struct tm_follower *f)
+static void follower_go_on(struct tm_follower *f)
 {
     if (!f->err && !f->ended && !f->nomem && !f->under_way && !timer_running(&f->retry) &&
         list_empty(&f->queue))
@@ -58,7 +58,7 @@ static void out_of_memory(struct tm_follower *f)
     client_happened(f->client);
 }
 
-static void on_go(struct task *t)
+static void follower_on_go(struct task *t)
 {
     struct tm_follower *f = container_of(t, struct tm_follower, go);
     struct http_request *r = &f->request;
@@ -84,12 +84,12 @@ static void on_go(struct task *t)
     else if (err == TM_E_NOMEM)
         out_of_memory(f);
     else
-        give_up(f, follower_complain(f, err, "%s", r->message));
+        follower_give_up(f, follower_complain(f, err, "%s", r->message));
 }
 
-static void on_retry(struct timer *t)
+static void follower_on_retry(struct timer *t)
 {
-    go_on(container_of(t, struct tm_follower, retry));
+    follower_go_on(container_of(t, struct tm_follower, retry));
 }
 
 static void wait_then_go(struct tm_follower *f, uint64_t ms)
@@ -114,7 +114,7 @@ static void wait_to_retry(struct tm_follower *f, int err)
         size_t n = strlen(f->message);
         snprintf(f->message + n, sizeof f->message - n, "; gave up after %llu s",
                  (unsigned long long)f->retry_for_ms / 1000);
-        give_up(f, err);
+        follower_give_up(f, err);
         return;
     }
     stream_notice_retry(c, bytes_str(&f->path), f->message, ms);
@@ -135,10 +135,10 @@ static void succeeded(struct tm_follower *f)
     if (is_idle && !f->ended)
         wait_then_go(f, client_backoff_ms(f->client, f->idle));
     else
-        go_on(f);
+        follower_go_on(f);
 }
 
-static void failed(struct tm_follower *f, int err, bool may_pass)
+static void follower_failed(struct tm_follower *f, int err, bool may_pass)
 {
     if (f->message[0] == '\0')
         follower_complain(f, err, "%s",
@@ -148,10 +148,10 @@ static void failed(struct tm_follower *f, int err, bool may_pass)
     else if (may_pass)
         wait_to_retry(f, err);
     else
-        give_up(f, err);
+        follower_give_up(f, err);
 }
 
-static void on_over(struct http_request *r, int err)
+static void follower_on_over(struct http_request *r, int err)
 {
     struct tm_follower *f = container_of(r, struct tm_follower, request);
     bool may_pass = false;
@@ -160,7 +160,7 @@ static void on_over(struct http_request *r, int err)
     if (err == 0)
         succeeded(f);
     else
-        failed(f, err, may_pass);
+        follower_failed(f, err, may_pass);
 }
 
 /* -- handing out ------------------------------------------------------------------------------ */
@@ -212,18 +212,18 @@ int tm_follower_next(struct tm_follower *f, struct tm_batch *out)
     }
     if (f->nomem) {
         f->nomem = false;
-        go_on(f);
+        follower_go_on(f);
         return client_fail(f->client, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     }
     if (f->err)
         return stream_fail(f->client, f->err, bytes_str(&f->path), f->message);
     if (f->ended)
         return client_fail(f->client, TM_E_CLOSED, "all of the stream was handed out");
-    go_on(f);
+    follower_go_on(f);
     return 0;
 }
 
-static bool has_news(void *ctx)
+static bool follower_has_news(void *ctx)
 {
     struct tm_follower *f = ctx;
     return !list_empty(&f->queue) || f->nomem || f->err || f->ended;
@@ -234,7 +234,7 @@ int tm_follower_wait(struct tm_follower *f, struct tm_batch *out, int timeout_ms
     int got = tm_follower_next(f, out);
     if (got != 0)
         return got;
-    int err = client_wait_for(f->client, has_news, f, timeout_ms);
+    int err = client_wait_for(f->client, follower_has_news, f, timeout_ms);
     if (err)
         return err == TM_E_TIMEOUT ? 0 : err;
     return tm_follower_next(f, out);
@@ -273,14 +273,14 @@ static void init_follower(struct tm_follower *f, struct tm_client *c,
     memcpy(f->offset, offset, strlen(offset) + 1);
     memcpy(f->told, f->offset, sizeof f->told);
     list_init(&f->queue);
-    task_init(&f->go, on_go);
-    timer_init(&f->retry, on_retry);
+    task_init(&f->go, follower_on_go);
+    timer_init(&f->retry, follower_on_retry);
     sse_init(&f->sse, c, c->options.answer_max, f, follower_event);
     f->request.client = c;
     f->request.method = STR("GET");
     f->request.head = follower_head;
     f->request.data = follower_data;
-    f->request.over = on_over;
+    f->request.over = follower_on_over;
 }
 
 int tm_follower_new(struct tm_client *c, const char *name, const struct tm_follow_options *options,
@@ -298,7 +298,7 @@ int tm_follower_new(struct tm_client *c, const char *name, const struct tm_follo
         client_free(c, f);
         return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     }
-    go_on(f);
+    follower_go_on(f);
     *out = f;
     return 0;
 }

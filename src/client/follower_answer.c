@@ -72,7 +72,8 @@ static void put_in_queue(struct tm_follower *f, const char *next, bool up_to_dat
 }
 
 /* All that is held stands before `next`. */
-static int advance(struct tm_follower *f, const char *next, bool up_to_date, bool closed)
+static int follower_answer_advance(struct tm_follower *f, const char *next, bool up_to_date,
+                                   bool closed)
 {
     if (next[0] == '\0')
         return follower_complain(f, TM_E_PROTOCOL,
@@ -105,7 +106,7 @@ static int join_arrays(struct tm_follower *f, struct bytes *to, struct str more)
 }
 
 /* Text, bytes or a whole array, behind what is held already. */
-static int hold(struct tm_follower *f, struct str data)
+static int follower_answer_hold(struct tm_follower *f, struct str data)
 {
     struct json_array values;
     if (is_json(f) && !json_array_begin(&values, data))
@@ -157,14 +158,14 @@ static int take_data_event(struct tm_follower *f, struct str data)
         return 0;
     }
     if (!f->answer.base64)
-        return hold(f, data);
+        return follower_answer_hold(f, data);
     f->body.n = 0;
     int err = bytes_put(f->client, &f->body, data);
     if (err)
         return err;
     if (stream_unbase64(f->body.p, &f->body.n) != 0)
         return follower_complain(f, TM_E_PROTOCOL, "the server sent broken base64");
-    return hold(f, bytes_str(&f->body));
+    return follower_answer_hold(f, bytes_str(&f->body));
 }
 
 static int take_control_event(struct tm_follower *f, struct str data)
@@ -177,7 +178,8 @@ static int take_control_event(struct tm_follower *f, struct str data)
     bool closed = json_member_is_true(data, STR("streamClosed"));
     if (closed)
         json_member_text(data, STR("endReason"), f->end_reason, sizeof f->end_reason);
-    int err = advance(f, next, closed || json_member_is_true(data, STR("upToDate")), closed);
+    int err = follower_answer_advance(f, next, closed || json_member_is_true(data, STR("upToDate")),
+                                      closed);
     /* Nobody takes what is there: it can wait at the server. */
     f->leave = err == 0 && (closed || f->queued > f->client->options.answer_max);
     return err;
@@ -306,7 +308,7 @@ static int finish_read(struct tm_follower *f)
     /* An answer with nothing new is at the tail, whether it says so or not. */
     bool is_same = f->held == NULL && strcmp(a->next_offset, f->offset) == 0;
     bool at_tail = a->up_to_date || a->closed || is_same;
-    err = advance(f, a->next_offset, at_tail, a->closed);
+    err = follower_answer_advance(f, a->next_offset, at_tail, a->closed);
     if (err == 0 && at_tail && f->live_option != TM_LIVE_NO)
         f->live = true;
     return err;
@@ -324,7 +326,7 @@ static bool falls_back(struct tm_follower *f, int status)
 }
 
 /* Not 0: it failed, in the way that is returned. */
-static int refused(struct tm_follower *f)
+static int follower_answer_refused(struct tm_follower *f)
 {
     struct stream_refusal why;
     if (falls_back(f, f->request.status))
@@ -337,12 +339,12 @@ static int refused(struct tm_follower *f)
 }
 
 /* Not 0: it failed, in the way that is returned. */
-static int finish(struct tm_follower *f, int status)
+static int follower_answer_finish(struct tm_follower *f, int status)
 {
     if (f->head_err)
         return f->head_err;
     if (!stream_is_success(status))
-        return refused(f);
+        return follower_answer_refused(f);
     if (f->mode != LIVE_SSE)
         return finish_read(f);
     if (cannot_use_sse(f))
@@ -356,7 +358,7 @@ int follower_end(struct tm_follower *f, int err, bool *may_pass)
     if (f->leave && err == TM_E_CANCELLED)
         return 0;
     if (err == 0)
-        err = finish(f, status);
+        err = follower_answer_finish(f, status);
     *may_pass = stream_may_retry(err, stream_is_success(status) ? 0 : status) ||
                 (err == TM_E_TLS && f->ever_good);
     return err;

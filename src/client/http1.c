@@ -76,7 +76,7 @@ void http1_drop(struct http_exchange *x)
 
 /* ---- requests ---- */
 
-static int put_header(struct tm_client *c, struct bytes *b, struct str name, struct str value)
+static int http1_put_header(struct tm_client *c, struct bytes *b, struct str name, struct str value)
 {
     if (bytes_put_secret(c, b, name) != 0 || bytes_put_secret(c, b, STR(": ")) != 0 ||
         bytes_put_secret(c, b, value) != 0)
@@ -89,7 +89,7 @@ static int put_request_line(struct tm_client *c, struct bytes *b, const struct h
     if (bytes_put_secret(c, b, x->r->method) != 0 || bytes_put_secret(c, b, STR(" ")) != 0 ||
         exchange_put_target(x, b) != 0 || bytes_put_secret(c, b, STR(" HTTP/1.1\r\n")) != 0)
         return TM_E_NOMEM;
-    return put_header(c, b, STR("host"), str_of_cstr(c->place.authority));
+    return http1_put_header(c, b, STR("host"), str_of_cstr(c->place.authority));
 }
 
 static int put_token(struct tm_client *c, struct bytes *b, const struct http_exchange *x)
@@ -111,17 +111,18 @@ int http1_prepare(struct http_exchange *x)
     if (put_request_line(c, b, x) != 0 || put_token(c, b, x) != 0)
         return TM_E_NOMEM;
     if (!exchange_sets(x, STR("user-agent")) &&
-        put_header(c, b, STR("user-agent"), STR(HTTP_USER_AGENT)) != 0)
+        http1_put_header(c, b, STR("user-agent"), STR(HTTP_USER_AGENT)) != 0)
         return TM_E_NOMEM;
     for (size_t i = 0; i < r->n_headers; i++)
-        if (put_header(c, b, r->headers[i].name, r->headers[i].value) != 0)
+        if (http1_put_header(c, b, r->headers[i].name, r->headers[i].value) != 0)
             return TM_E_NOMEM;
     struct str name, value;
     for (size_t at = 0; exchange_added(x, &at, &name, &value);)
-        if (put_header(c, b, name, value) != 0)
+        if (http1_put_header(c, b, name, value) != 0)
             return TM_E_NOMEM;
     if (exchange_has_length(x) &&
-        put_header(c, b, STR("content-length"), str_of(length, num_format(r->body.n, length))) != 0)
+        http1_put_header(c, b, STR("content-length"),
+                         str_of(length, num_format(r->body.n, length))) != 0)
         return TM_E_NOMEM;
     return bytes_put_secret(c, b, STR("\r\n"));
 }
@@ -167,7 +168,7 @@ static void http1_opened(struct wire *w)
 
 /* ---- answers ---- */
 
-static void refuse(struct wire *w, int err, const char *message)
+static void http1_refuse(struct wire *w, int err, const char *message)
 {
     wire_lose(w, err, message);
 }
@@ -180,7 +181,7 @@ static void reset(struct http1 *h)
 }
 
 /* The answer is complete. The wire is settled first: over() may ask for the next one. */
-static void complete(struct wire *w, size_t unasked)
+static void http1_complete(struct wire *w, size_t unasked)
 {
     struct http1 *h = w->speech;
     struct http_exchange *x = current(w);
@@ -297,7 +298,7 @@ static int end_of_head(struct wire *w, size_t rest)
     bool no_body = choose_body(h, x);
     exchange_head(x, h->status);
     if (x->r != NULL && no_body)
-        complete(w, rest);
+        http1_complete(w, rest);
     return 0;
 }
 
@@ -327,7 +328,7 @@ static int parse_chunk_size(struct http1 *h)
 }
 
 /* A whole line stands in h->line, without its end; rest: bytes that came behind it. */
-static int take_line(struct wire *w, size_t rest)
+static int http1_take_line(struct wire *w, size_t rest)
 {
     struct http1 *h = w->speech;
     int err;
@@ -343,7 +344,7 @@ static int take_line(struct wire *w, size_t rest)
     }
     if (h->line.n > 0)
         return take_header(w, true);
-    complete(w, rest);
+    http1_complete(w, rest);
     return 0;
 }
 
@@ -382,7 +383,7 @@ static int gather_line(struct wire *w, struct str *bytes)
     if (h->line.n < 2 || memchr(h->line.p, '\r', h->line.n) != h->line.p + h->line.n - 2)
         return TM_E_PROTOCOL;
     h->line.n -= 2;
-    int err = take_line(w, bytes->n);
+    int err = http1_take_line(w, bytes->n);
     h->line.n = 0;
     return err;
 }
@@ -403,7 +404,7 @@ static void body_bytes(struct wire *w, struct str *bytes)
     if (h->part == PART_CHUNK)
         h->part = PART_CHUNK_END;
     else
-        complete(w, bytes->n);
+        http1_complete(w, bytes->n);
 }
 
 static void http1_bytes(struct wire *w, struct str bytes)
@@ -412,7 +413,7 @@ static void http1_bytes(struct wire *w, struct str bytes)
     while (bytes.n > 0 && w->state == WIRE_OPEN) {
         struct http_exchange *x = current(w);
         if (x == NULL || !x->begun) {
-            refuse(w, TM_E_NETWORK, "the server sent something that was not asked for");
+            http1_refuse(w, TM_E_NETWORK, "the server sent something that was not asked for");
             return;
         }
         x->heard = true;
@@ -423,8 +424,8 @@ static void http1_bytes(struct wire *w, struct str bytes)
         exchange_progress(x);
         int err = gather_line(w, &bytes);
         if (err != 0)
-            refuse(w, err,
-                   err == TM_E_PROTOCOL ? "the server's answer is not proper HTTP/1.1" : NULL);
+            http1_refuse(
+                w, err, err == TM_E_PROTOCOL ? "the server's answer is not proper HTTP/1.1" : NULL);
     }
 }
 

@@ -37,7 +37,7 @@ union block {
     max_align_t align;
 };
 
-static void *for_malloc(size_t n, void *user)
+static void *http2_for_malloc(size_t n, void *user)
 {
     struct http2 *h = user;
     union block *b = n < SIZE_MAX - sizeof(*b) ? client_alloc(h->client, sizeof(*b) + n) : NULL;
@@ -49,7 +49,7 @@ static void *for_malloc(size_t n, void *user)
     return b + 1;
 }
 
-static void for_free(void *p, void *user)
+static void http2_for_free(void *p, void *user)
 {
     struct http2 *h = user;
     union block *b = p != NULL ? (union block *)p - 1 : NULL;
@@ -57,22 +57,22 @@ static void for_free(void *p, void *user)
         client_free_secret(h->client, b, sizeof(*b) + b->n);
 }
 
-static void *for_calloc(size_t n, size_t size, void *user)
+static void *http2_for_calloc(size_t n, size_t size, void *user)
 {
     bool fits = size == 0 || n <= SIZE_MAX / size;
-    void *p = for_malloc(fits ? n * size : SIZE_MAX, user);
+    void *p = http2_for_malloc(fits ? n * size : SIZE_MAX, user);
     if (p != NULL)
         memset(p, 0, n * size);
     return p;
 }
 
-static void *for_realloc(void *p, size_t n, void *user)
+static void *http2_for_realloc(void *p, size_t n, void *user)
 {
-    void *moved = for_malloc(n, user);
+    void *moved = http2_for_malloc(n, user);
     if (moved != NULL && p != NULL) {
         size_t had = ((union block *)p - 1)->n;
         memcpy(moved, p, had < n ? had : n);
-        for_free(p, user);
+        http2_for_free(p, user);
     }
     return moved;
 }
@@ -91,7 +91,8 @@ struct wire *http2_wire_new(struct tm_client *c)
         return NULL;
     }
     h->client = c;
-    h->mem = (nghttp2_mem){h, for_malloc, for_free, for_calloc, for_realloc};
+    h->mem =
+        (nghttp2_mem){h, http2_for_malloc, http2_for_free, http2_for_calloc, http2_for_realloc};
     w->speech = h;
     return w;
 }
@@ -121,7 +122,7 @@ bool http2_can_take(const struct wire *w)
     return n < max && (h->session == NULL || nghttp2_session_check_request_allowed(h->session));
 }
 
-static struct http_exchange *find(struct wire *w, int32_t stream)
+static struct http_exchange *http2_find(struct wire *w, int32_t stream)
 {
     list_each (l, &w->exchanges) {
         struct http_exchange *x = list_item(l, struct http_exchange, link);
@@ -137,7 +138,7 @@ static void mark_refused(struct wire *w)
         list_item(l, struct http_exchange, link)->r->http2_refused = true;
 }
 
-static void refused(struct wire *w)
+static void http2_on_refused(struct wire *w)
 {
     mark_refused(w);
     wire_lose(w, TM_E_PROTOCOL, "the server does not speak HTTP/2");
@@ -194,10 +195,11 @@ static size_t body_slice(struct http_exchange *x, uint8_t *buf, size_t room)
     return n;
 }
 
-static ssize_t on_body_wanted(nghttp2_session *session, int32_t stream, uint8_t *buf, size_t room,
-                              uint32_t *flags, nghttp2_data_source *source, void *user)
+static ssize_t http2_on_body_wanted(nghttp2_session *session, int32_t stream, uint8_t *buf,
+                                    size_t room, uint32_t *flags, nghttp2_data_source *source,
+                                    void *user)
 {
-    struct http_exchange *x = find(user, stream);
+    struct http_exchange *x = http2_find(user, stream);
     if (x == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     size_t n = body_slice(x, buf, room);
@@ -249,12 +251,12 @@ static size_t headers_of(struct http_exchange *x, nghttp2_nv *out, char *length)
     return n;
 }
 
-static int submit(struct wire *w, struct http_exchange *x)
+static int http2_submit(struct wire *w, struct http_exchange *x)
 {
     struct http2 *h = w->speech;
     nghttp2_nv headers[NV_MAX];
     char length[NUM_TEXT_MAX];
-    nghttp2_data_provider body = {.read_callback = on_body_wanted};
+    nghttp2_data_provider body = {.read_callback = http2_on_body_wanted};
     bool has_body = x->r->body.n > 0 || x->r->duplex;
     size_t n = headers_of(x, headers, length);
     int32_t stream =
@@ -271,7 +273,7 @@ static void submit_new(struct wire *w)
 {
     list_each_safe (l, &w->exchanges) {
         struct http_exchange *x = list_item(l, struct http_exchange, link);
-        int err = x->stream == 0 ? submit(w, x) : 0;
+        int err = x->stream == 0 ? http2_submit(w, x) : 0;
         if (err == NGHTTP2_ERR_NOMEM) {
             exchange_fail(x, TM_E_NOMEM, NULL);
             return; /* the list may be another by now; the rest goes with the next turn */
@@ -339,11 +341,12 @@ static void on_pong(struct wire *w)
     }
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *user)
+static int http2_on_header(nghttp2_session *session, const nghttp2_frame *frame,
+                           const uint8_t *name, size_t name_n, const uint8_t *value, size_t value_n,
+                           uint8_t flags, void *user)
 {
     struct wire *w = user;
-    struct http_exchange *x = find(w, frame->hd.stream_id);
+    struct http_exchange *x = http2_find(w, frame->hd.stream_id);
     struct str n = str_of((const char *)name, name_n), v = str_of((const char *)value, value_n);
     uint64_t status;
     if (x == NULL || frame->hd.type != NGHTTP2_HEADERS)
@@ -363,7 +366,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 }
 
 /* The server has said all. Our half of the stream, if open, is of no use any more. */
-static void complete(struct wire *w, struct http_exchange *x)
+static void http2_complete(struct wire *w, struct http_exchange *x)
 {
     x->r->framed = true;
     if (!x->all || http_unsent(x->r) > 0)
@@ -373,7 +376,7 @@ static void complete(struct wire *w, struct http_exchange *x)
 
 static void on_headers_complete(struct wire *w, const nghttp2_frame *frame)
 {
-    struct http_exchange *x = find(w, frame->hd.stream_id);
+    struct http_exchange *x = http2_find(w, frame->hd.stream_id);
     if (x == NULL)
         return;
     exchange_progress(x);
@@ -382,10 +385,10 @@ static void on_headers_complete(struct wire *w, const nghttp2_frame *frame)
         exchange_head(x, x->coming_status);
     }
     if (x->r != NULL && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
-        complete(w, x);
+        http2_complete(w, x);
 }
 
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
+static int http2_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
     struct wire *w = user;
     struct http2 *h = w->speech;
@@ -399,9 +402,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
             on_pong(w);
         break;
     case NGHTTP2_DATA:
-        x = find(w, frame->hd.stream_id);
+        x = http2_find(w, frame->hd.stream_id);
         if (x != NULL && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
-            complete(w, x);
+            http2_complete(w, x);
         break;
     default: break;
     }
@@ -409,21 +412,22 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 }
 
 /* The window opens again when data() has taken it. */
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *data,
-                   size_t n, void *user)
+static int http2_on_data(nghttp2_session *session, uint8_t flags, int32_t stream,
+                         const uint8_t *data, size_t n, void *user)
 {
-    struct http_exchange *x = find(user, stream);
+    struct http_exchange *x = http2_find(user, stream);
     if (x != NULL)
         exchange_data(x, str_of((const char *)data, n));
     nghttp2_session_consume(session, stream, n);
     return 0;
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t code, void *user)
+static int http2_on_stream_close(nghttp2_session *session, int32_t stream, uint32_t code,
+                                 void *user)
 {
     struct wire *w = user;
     struct http2 *h = w->speech;
-    struct http_exchange *x = find(w, stream);
+    struct http_exchange *x = http2_find(w, stream);
     char message[80];
     if (x == NULL)
         return 0;
@@ -447,11 +451,12 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t co
 }
 
 /* A request that never left, since the connection is about to end. */
-static int on_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int err, void *user)
+static int http2_on_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int err,
+                             void *user)
 {
     struct wire *w = user;
     struct http2 *h = w->speech;
-    struct http_exchange *x = find(w, frame->hd.stream_id);
+    struct http_exchange *x = http2_find(w, frame->hd.stream_id);
     if (x == NULL || frame->hd.type != NGHTTP2_HEADERS)
         return 0;
     x->stream = 0;
@@ -482,7 +487,7 @@ static void http2_bytes(struct wire *w, struct str bytes)
     if (h->session == NULL)
         return;
     if (!is_http2(h, bytes)) {
-        refused(w);
+        http2_on_refused(w);
         return;
     }
     ssize_t n = nghttp2_session_mem_recv(h->session, (const uint8_t *)bytes.p, bytes.n);
@@ -501,11 +506,11 @@ static int new_session(struct wire *w)
     if (err == 0)
         err = nghttp2_option_new(&option);
     if (err == 0) {
-        nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
-        nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
-        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, on_data);
-        nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_stream_close);
-        nghttp2_session_callbacks_set_on_frame_not_send_callback(calls, on_not_sent);
+        nghttp2_session_callbacks_set_on_header_callback(calls, http2_on_header);
+        nghttp2_session_callbacks_set_on_frame_recv_callback(calls, http2_on_frame);
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, http2_on_data);
+        nghttp2_session_callbacks_set_on_stream_close_callback(calls, http2_on_stream_close);
+        nghttp2_session_callbacks_set_on_frame_not_send_callback(calls, http2_on_not_sent);
         nghttp2_option_set_no_auto_window_update(option, 1);
         err = nghttp2_session_client_new3(&h->session, calls, w, option, &h->mem);
     }
@@ -514,7 +519,7 @@ static int new_session(struct wire *w)
     return err;
 }
 
-static int open_session(struct wire *w)
+static int http2_open_session(struct wire *w)
 {
     struct http2 *h = w->speech;
     const nghttp2_settings_entry settings[] = {
@@ -535,8 +540,8 @@ static int open_session(struct wire *w)
 static void http2_opened(struct wire *w)
 {
     if (w->client->place.tls && !str_eq(wire_alpn(w), STR("h2")))
-        refused(w);
-    else if (open_session(w) != 0)
+        http2_on_refused(w);
+    else if (http2_open_session(w) != 0)
         wire_lose(w, TM_E_NOMEM, NULL);
 }
 

@@ -48,7 +48,7 @@ char *client_copy(struct tm_client *c, struct str s)
 }
 
 /* The capacity that holds n bytes more and a NUL; 0: no such number. */
-static size_t grown(const struct bytes *b, size_t n)
+static size_t memory_grown(const struct bytes *b, size_t n)
 {
     size_t need, cap = b->cap < 32 ? 64 : b->cap;
     if (n >= SIZE_MAX / 2 - b->n)
@@ -61,7 +61,7 @@ static size_t grown(const struct bytes *b, size_t n)
 
 char *bytes_room(struct tm_client *c, struct bytes *b, size_t n)
 {
-    size_t cap = grown(b, n);
+    size_t cap = memory_grown(b, n);
     if (cap == 0)
         return NULL;
     if (cap > b->cap) {
@@ -74,7 +74,7 @@ char *bytes_room(struct tm_client *c, struct bytes *b, size_t n)
     return b->p + b->n;
 }
 
-static void append(struct bytes *b, struct str s)
+static void memory_append(struct bytes *b, struct str s)
 {
     if (s.n > 0)
         memcpy(b->p + b->n, s.p, s.n);
@@ -86,14 +86,14 @@ int bytes_put(struct tm_client *c, struct bytes *b, struct str s)
 {
     if (bytes_room(c, b, s.n) == NULL)
         return TM_E_NOMEM;
-    append(b, s);
+    memory_append(b, s);
     return 0;
 }
 
 /* realloc would leave a copy behind. */
 int bytes_put_secret(struct tm_client *c, struct bytes *b, struct str s)
 {
-    size_t cap = grown(b, s.n);
+    size_t cap = memory_grown(b, s.n);
     if (cap == 0)
         return TM_E_NOMEM;
     if (cap > b->cap) {
@@ -106,7 +106,7 @@ int bytes_put_secret(struct tm_client *c, struct bytes *b, struct str s)
         b->p = p;
         b->cap = cap;
     }
-    append(b, s);
+    memory_append(b, s);
     return 0;
 }
 

@@ -70,7 +70,7 @@ const char *tm_request_path(const struct tm_request *r)
     return r->x->r->path.p;
 }
 
-static int put_header(struct http_exchange *x, struct str name, struct str value)
+static int request_put_header(struct http_exchange *x, struct str name, struct str value)
 {
     struct tm_client *c = x->r->client;
     size_t n[2] = {name.n, value.n}, before = x->added.n;
@@ -92,7 +92,7 @@ int tm_request_header(struct tm_request *r, const char *name, const char *value)
         return TM_E_CONFLICT;
     if (x->n_added == HTTP_ADDED_MAX || own.n + text.n > ADDED_BYTES_MAX - x->added_bytes)
         return spoil(r, TM_E_TOO_LARGE, "prepare has set too many headers");
-    if (put_header(x, own, text) != 0)
+    if (request_put_header(x, own, text) != 0)
         return spoil(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
     x->n_added++;
     x->added_bytes += own.n + text.n;

@@ -73,7 +73,7 @@ void slink_close(struct slink *l)
     swire_frames_free(l->client, &l->frames);
 }
 
-static void finish(struct slink *l, const struct slink_end *end)
+static void session_link_finish(struct slink *l, const struct slink_end *end)
 {
     slink_close(l);
     l->over(l, end);
@@ -91,7 +91,7 @@ static int hear_frame(struct slink *l, struct str payload, bool end)
     return swire_read_end(l->client, payload, &l->end);
 }
 
-static int on_data(struct http_request *r, struct str bytes)
+static int session_link_on_data(struct http_request *r, struct str bytes)
 {
     struct slink *l = container_of(r, struct slink, request);
     if (r->status != 200) {
@@ -120,7 +120,7 @@ static void read_refusal(struct tm_client *c, const struct bytes *body, int stat
         snprintf(end->rpc.message, sizeof end->rpc.message, "the server answered %d", status);
 }
 
-static void on_over(struct http_request *r, int err)
+static void session_link_on_over(struct http_request *r, int err)
 {
     struct slink *l = container_of(r, struct slink, request);
     struct slink_end end = {.err = err, .http2_refused = r->http2_refused};
@@ -136,12 +136,12 @@ static void on_over(struct http_request *r, int err)
         end.err = TM_E_NETWORK;
         end.message = "the answer ended in the middle";
     }
-    finish(l, &end);
+    session_link_finish(l, &end);
 }
 
 /* ---- opening ---- */
 
-static void add_header(struct http_request *r, struct str name, struct str value)
+static void session_link_add_header(struct http_request *r, struct str name, struct str value)
 {
     r->headers[r->n_headers++] = (struct http_header){name, value};
 }
@@ -177,23 +177,23 @@ static void fill_request(struct slink *l)
                                .live = true,
                                .resend = true,
                                .version = l->http1 ? HTTP_1 : HTTP_2,
-                               .data = on_data,
-                               .over = on_over};
-    add_header(r, STR("content-type"), STR("application/connect+proto"));
-    add_header(r, STR("connect-protocol-version"), STR("1"));
-    add_header(r, STR("x-idempotency-key"), l->key);
-    add_header(r, STR("x-idempotency-event-id"), l->event_id);
-    add_header(r, STR("x-idempotent-encryption-key"), bytes_str(&l->texts));
+                               .data = session_link_on_data,
+                               .over = session_link_on_over};
+    session_link_add_header(r, STR("content-type"), STR("application/connect+proto"));
+    session_link_add_header(r, STR("connect-protocol-version"), STR("1"));
+    session_link_add_header(r, STR("x-idempotency-key"), l->key);
+    session_link_add_header(r, STR("x-idempotency-event-id"), l->event_id);
+    session_link_add_header(r, STR("x-idempotent-encryption-key"), bytes_str(&l->texts));
     if (l->http1)
-        add_header(r, STR("x-request-id"), str_of_cstr(l->request_id));
+        session_link_add_header(r, STR("x-request-id"), str_of_cstr(l->request_id));
 }
 
-static void on_impatient(struct timer *t);
+static void session_link_on_impatient(struct timer *t);
 
 void slink_init(struct slink *l)
 {
     list_init(&l->appends);
-    timer_init(&l->patience, on_impatient);
+    timer_init(&l->patience, session_link_on_impatient);
     l->open = false;
 }
 
@@ -221,14 +221,14 @@ int slink_open(struct slink *l)
 
 static void start_appends(struct slink *l);
 
-static void on_impatient(struct timer *t)
+static void session_link_on_impatient(struct timer *t)
 {
     struct slink *l = container_of(t, struct slink, patience);
     struct slink_end end = {.rpc = l->refused};
-    finish(l, &end);
+    session_link_finish(l, &end);
 }
 
-static int on_append_data(struct http_request *r, struct str bytes)
+static int session_link_on_append_data(struct http_request *r, struct str bytes)
 {
     struct append *a = container_of(r, struct append, request);
     if (r->status == 200)
@@ -253,10 +253,10 @@ static void append_failed(struct append *a, int err)
         return;
     }
     end.status = 0; /* an append may come too late, or too early, for reasons that pass */
-    finish(l, &end);
+    session_link_finish(l, &end);
 }
 
-static void on_append_over(struct http_request *r, int err)
+static void session_link_on_append_over(struct http_request *r, int err)
 {
     struct append *a = container_of(r, struct append, request);
     struct slink *l = a->owner;
@@ -279,11 +279,11 @@ static int append_start(struct append *a)
                                .body = bytes_str(&a->body),
                                .resend = true, /* its number tells the server that it was there */
                                .version = HTTP_1,
-                               .data = on_append_data,
-                               .over = on_append_over};
-    add_header(r, STR("content-type"), STR("application/proto"));
-    add_header(r, STR("connect-protocol-version"), STR("1"));
-    add_header(r, STR("x-idempotent-encryption-key"), bytes_str(&l->texts));
+                               .data = session_link_on_append_data,
+                               .over = session_link_on_append_over};
+    session_link_add_header(r, STR("content-type"), STR("application/proto"));
+    session_link_add_header(r, STR("connect-protocol-version"), STR("1"));
+    session_link_add_header(r, STR("x-idempotent-encryption-key"), bytes_str(&l->texts));
     int err = http_start(r);
     if (err == 0) {
         a->under_way = true;
@@ -303,7 +303,7 @@ static void start_appends(struct slink *l)
             return;
         int err = append_start(a);
         if (err != 0 && l->under_way == 0)
-            finish(l, &(struct slink_end){.err = err, .message = tm_error_text(err)});
+            session_link_finish(l, &(struct slink_end){.err = err, .message = tm_error_text(err)});
         if (err != 0)
             return;
     }

@@ -38,8 +38,8 @@ int smac_derive(const uint8_t secret[SECRET_SIZE], struct str idempotency_key,
     return smac_hkdf(secret, idempotency_key, STR("tidemark session mac"), key);
 }
 
-static int sign(const uint8_t key[MAC_SIZE], const struct str *parts, size_t n,
-                uint8_t out[MAC_SIZE])
+static int session_mac_sign(const uint8_t key[MAC_SIZE], const struct str *parts, size_t n,
+                            uint8_t out[MAC_SIZE])
 {
     char digest[] = "SHA256";
     const OSSL_PARAM params[] = {
@@ -64,12 +64,12 @@ int smac_chain(const uint8_t key[MAC_SIZE], const uint8_t before[MAC_SIZE], stru
                uint8_t out[MAC_SIZE])
 {
     const struct str parts[] = {str_of((const char *)before, MAC_SIZE), covered};
-    return sign(key, parts, 2, out);
+    return session_mac_sign(key, parts, 2, out);
 }
 
 int smac_sign(const uint8_t key[MAC_SIZE], struct str bytes, uint8_t out[MAC_SIZE])
 {
-    return sign(key, &bytes, 1, out);
+    return session_mac_sign(key, &bytes, 1, out);
 }
 
 bool smac_same(const uint8_t a[MAC_SIZE], const uint8_t b[MAC_SIZE])

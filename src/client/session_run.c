@@ -16,7 +16,7 @@ static void lost(struct tm_session *s, int err, const char *why);
 
 /* ---- news for the caller ---- */
 
-static void push(struct tm_session *s, struct state_item *item, size_t n)
+static void session_run_push(struct tm_session *s, struct state_item *item, size_t n)
 {
     s->queue_bytes += n;
     list_push(&s->queue, &item->link);
@@ -29,7 +29,7 @@ static void push_note(struct tm_session *s, struct session_note *n, int err, con
     n->err = err;
     snprintf(n->text, sizeof n->text, "%s", text);
     text_make_safe(n->text);
-    push(s, &n->item, 0);
+    session_run_push(s, &n->item, 0);
 }
 
 /* Whether there is room for what comes next. */
@@ -47,7 +47,7 @@ static int check_room(struct tm_session *s)
 
 /* ---- saving ---- */
 
-static void on_save(struct timer *t)
+static void session_run_on_save(struct timer *t)
 {
     struct tm_session *s = container_of(t, struct tm_session, save);
     if (!s->dirty || !s->saves)
@@ -91,7 +91,7 @@ static void end_session(struct tm_session *s, int err, const char *text)
     push_note(s, &s->end, err, text[0] != '\0' ? text : err == 0 ? "" : tm_error_text(err));
 }
 
-static void on_alone(struct timer *t)
+static void session_run_on_alone(struct timer *t)
 {
     struct tm_session *s = container_of(t, struct tm_session, alone);
     char text[ERROR_SIZE];
@@ -145,7 +145,7 @@ static int follow_chain(struct tm_session *s, const struct swire_chunk *w, bool 
     return 0;
 }
 
-static const char *put_text(char **to, struct str s)
+static const char *session_run_put_text(char **to, struct str s)
 {
     char *at = *to;
     if (s.n > 0)
@@ -165,11 +165,11 @@ static struct heard_chunk *chunk_new(struct tm_client *c, const struct swire_chu
     h->item.kind = TM_EVENT_CHUNK;
     h->moves = w->moves;
     h->n = w->payload.n;
-    h->data = put_text(&to, w->payload);
-    h->event_id = put_text(&to, w->event_id);
-    h->text = put_text(&to, w->text);
-    h->thinking = put_text(&to, w->thinking);
-    h->tool_call_id = put_text(&to, w->tool_call_id);
+    h->data = session_run_put_text(&to, w->payload);
+    h->event_id = session_run_put_text(&to, w->event_id);
+    h->text = session_run_put_text(&to, w->text);
+    h->thinking = session_run_put_text(&to, w->thinking);
+    h->tool_call_id = session_run_put_text(&to, w->tool_call_id);
     return h;
 }
 
@@ -211,7 +211,7 @@ static int hear_chunk(struct tm_session *s, struct str bytes)
     if (h->moves)
         move_heard(s, h);
     s->garbled = 0;
-    push(s, &h->item, sizeof *h + h->n);
+    session_run_push(s, &h->item, sizeof *h + h->n);
     return check_room(s);
 }
 
@@ -220,7 +220,7 @@ static int hear_ack(struct tm_session *s, uint32_t seqno)
     struct state_chunk *chunk = state_take_chunk(&s->state, seqno);
     if (chunk == NULL)
         return 0;
-    push(s, &chunk->item, sizeof *chunk + chunk->n);
+    session_run_push(s, &chunk->item, sizeof *chunk + chunk->n);
     sess_dirty(s);
     return check_room(s);
 }
@@ -252,7 +252,7 @@ static void hear_welcome(struct tm_session *s, const struct swire_response *r)
     push_note(s, &s->welcome, 0, text);
 }
 
-static int on_message(struct slink *l, struct str bytes)
+static int session_run_on_message(struct slink *l, struct str bytes)
 {
     struct tm_session *s = container_of(l, struct tm_session, link);
     struct swire_response r;
@@ -336,7 +336,7 @@ static void broke_off(struct tm_session *s, const struct slink_end *end)
         lost(s, end->err, why);
 }
 
-static void on_over(struct slink *l, const struct slink_end *end)
+static void session_run_on_over(struct slink *l, const struct slink_end *end)
 {
     struct tm_session *s = container_of(l, struct tm_session, link);
     if (falls_back(s, end))
@@ -381,7 +381,7 @@ static void lost(struct tm_session *s, int err, const char *why)
     client_notice(s->client, "session: %s; connecting again", why);
 }
 
-static int say(struct tm_session *s)
+static int session_run_say(struct tm_session *s)
 {
     return slink_send(&s->link, bytes_str(&s->message));
 }
@@ -390,7 +390,7 @@ static int say_chunk(struct tm_session *s, const struct state_chunk *chunk)
 {
     s->message.n = 0;
     int err = swire_put_chunk(s->client, &s->message, str_of(chunk->bytes, chunk->n), chunk->seqno);
-    return err != 0 ? err : say(s);
+    return err != 0 ? err : session_run_say(s);
 }
 
 static int say_close(struct tm_session *s)
@@ -398,7 +398,7 @@ static int say_close(struct tm_session *s)
     s->message.n = 0;
     int err = swire_put_close(s->client, &s->message);
     if (err == 0)
-        err = say(s);
+        err = session_run_say(s);
     return err != 0 ? err : slink_finish(&s->link);
 }
 
@@ -407,7 +407,7 @@ static int say_abort(struct tm_session *s)
     s->message.n = 0;
     int err = swire_put_abort(s->client, &s->message);
     if (err == 0)
-        err = say(s);
+        err = session_run_say(s);
     return err != 0 ? err : slink_finish(&s->link);
 }
 
@@ -444,15 +444,15 @@ static void connect_now(struct tm_session *s)
         return;
     slink_close(&s->link);
     const char *why = s->link.request.message; /* "": it was not the request */
-    on_over(&s->link, &(struct slink_end){.err = err, .message = why});
+    session_run_on_over(&s->link, &(struct slink_end){.err = err, .message = why});
 }
 
-static void on_connect(struct task *t)
+static void session_run_on_connect(struct task *t)
 {
     connect_now(container_of(t, struct tm_session, connect));
 }
 
-static void on_retry(struct timer *t)
+static void session_run_on_retry(struct timer *t)
 {
     connect_now(container_of(t, struct tm_session, retry));
 }
@@ -505,13 +505,13 @@ void sess_run_init(struct tm_session *s)
     s->link.service = s->state.service;
     s->link.key = str_of_cstr(s->state.key);
     s->link.secret = s->state.secret;
-    s->link.message = on_message;
-    s->link.over = on_over;
+    s->link.message = session_run_on_message;
+    s->link.over = session_run_on_over;
     slink_init(&s->link);
-    task_init(&s->connect, on_connect);
-    timer_init(&s->retry, on_retry);
-    timer_init(&s->alone, on_alone);
-    timer_init(&s->save, on_save);
+    task_init(&s->connect, session_run_on_connect);
+    timer_init(&s->retry, session_run_on_retry);
+    timer_init(&s->alone, session_run_on_alone);
+    timer_init(&s->save, session_run_on_save);
     s->http1 = s->client->options.http == TM_HTTP_1;
     alone(s);
 }

@@ -31,7 +31,7 @@ void sse_reset(struct sse *s)
     s->failed = 0;
 }
 
-static int take_name(char *to, uint8_t *n, struct str value)
+static int sse_take_name(char *to, uint8_t *n, struct str value)
 {
     if (value.n > SSE_NAME_MAX)
         return TM_E_TOO_LARGE;
@@ -41,7 +41,7 @@ static int take_name(char *to, uint8_t *n, struct str value)
     return 0;
 }
 
-static int take_data(struct sse *s, struct str value)
+static int sse_take_data(struct sse *s, struct str value)
 {
     size_t joint = s->has_data ? 1 : 0;
     if (value.n + joint > s->max - s->data.n)
@@ -56,12 +56,12 @@ static int take_data(struct sse *s, struct str value)
 static int take_field(struct sse *s, struct str name, struct str value)
 {
     if (str_eq(name, STR("data")))
-        return take_data(s, value);
+        return sse_take_data(s, value);
     if (str_eq(name, STR("event")))
-        return take_name(s->type, &s->n_type, value);
+        return sse_take_name(s->type, &s->n_type, value);
     if (str_eq(name, STR("id"))) {
         bool has_nul = value.n > 0 && memchr(value.p, '\0', value.n) != NULL;
-        return has_nul ? 0 : take_name(s->id, &s->n_id, value);
+        return has_nul ? 0 : sse_take_name(s->id, &s->n_id, value);
     }
     return 0;
 }
@@ -81,7 +81,7 @@ static int dispatch(struct sse *s)
     return err;
 }
 
-static int take_line(struct sse *s, struct str line)
+static int sse_take_line(struct sse *s, struct str line)
 {
     if (line.n > s->max)
         return TM_E_TOO_LARGE;
@@ -107,13 +107,13 @@ static int hold_line(struct sse *s, struct str piece)
 static int end_line(struct sse *s, struct str rest)
 {
     if (s->line.n == 0)
-        return take_line(s, rest);
+        return sse_take_line(s, rest);
     int err = hold_line(s, rest);
     if (err)
         return err;
     struct str line = bytes_str(&s->line);
     s->line.n = 0; /* the bytes stay until the next put, which is after this line */
-    return take_line(s, line);
+    return sse_take_line(s, line);
 }
 
 static size_t line_length(struct str s)
@@ -140,7 +140,7 @@ static int skip_bom(struct sse *s, struct str *bytes)
     return 0;
 }
 
-static int feed(struct sse *s, struct str bytes)
+static int sse_feed_lines(struct sse *s, struct str bytes)
 {
     int err = skip_bom(s, &bytes);
     while (err == 0 && bytes.n > 0) {
@@ -163,6 +163,6 @@ static int feed(struct sse *s, struct str bytes)
 int sse_feed(struct sse *s, struct str bytes)
 {
     if (s->failed == 0)
-        s->failed = feed(s, bytes);
+        s->failed = sse_feed_lines(s, bytes);
     return s->failed;
 }

@@ -135,7 +135,8 @@ static size_t format_size(const struct saved_state *s)
     return n + s->n_chunks * 96 + s->chunk_bytes / 3 * 4;
 }
 
-static int put_member(struct tm_client *c, struct bytes *out, const char *name, const char *value)
+static int state_put_member(struct tm_client *c, struct bytes *out, const char *name,
+                            const char *value)
 {
     int err = bytes_printf(c, out, "%s\"%s\":", out->n == 0 ? "{" : ",", name);
     return err != 0 ? err : codec_put_json(c, out, str_of_cstr(value));
@@ -178,9 +179,9 @@ static int put_results(struct tm_client *c, struct bytes *out, const struct save
 
 static int put_identity(struct tm_client *c, struct bytes *out, const struct saved_state *s)
 {
-    int err = put_member(c, out, "idempotencyKey", s->key);
+    int err = state_put_member(c, out, "idempotencyKey", s->key);
     if (err == 0)
-        err = put_member(c, out, "idempotencyEventId", s->event_id);
+        err = state_put_member(c, out, "idempotencyEventId", s->event_id);
     if (err == 0)
         err = bytes_put(c, out, STR(",\"idempotentEncryptionKey\":\""));
     if (err == 0)
@@ -200,20 +201,20 @@ static int put_event_mac(struct tm_client *c, struct bytes *out, const struct sa
     return err;
 }
 
-static int put_body(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+static int state_put_body(struct tm_client *c, struct bytes *out, const struct saved_state *s)
 {
     int err = put_identity(c, out, s);
     if (err == 0)
         err = put_chunks(c, out, s);
     if (err == 0)
-        err = put_member(c, out, "chatGenerationUUID", s->generation);
+        err = state_put_member(c, out, "chatGenerationUUID", s->generation);
     if (err == 0)
         err = bytes_printf(c, out, ",\"createdAt\":%lld,\"lastUpdatedAt\":%lld",
                            (long long)s->created_ms, (long long)s->updated_ms);
     if (err == 0)
         err = put_results(c, out, s);
     if (err == 0)
-        err = put_member(c, out, "service", service_names[s->service]);
+        err = state_put_member(c, out, "service", service_names[s->service]);
     return err != 0 ? err : put_event_mac(c, out, s);
 }
 
@@ -223,7 +224,7 @@ int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct 
     uint8_t mac[MAC_SIZE];
     if (bytes_room(c, out, format_size(s)) == NULL)
         return TM_E_NOMEM;
-    int err = put_body(c, out, s);
+    int err = state_put_body(c, out, s);
     if (err == 0)
         err = smac_sign(key, bytes_str(out), mac);
     if (err == 0)
@@ -245,7 +246,7 @@ struct reading {
     unsigned dropped;
 };
 
-static int read_text(struct reading *x)
+static int state_read_text(struct reading *x)
 {
     x->text.n = 0;
     int err = json_read_string(x->c, &x->r, &x->text);
@@ -256,26 +257,26 @@ static int read_text(struct reading *x)
 
 static int read_owned(struct reading *x, char **out)
 {
-    int err = read_text(x);
+    int err = state_read_text(x);
     if (err != 0)
         return err;
     *out = client_copy(x->c, bytes_str(&x->text));
     return *out == NULL ? TM_E_NOMEM : 0;
 }
 
-static int read_key(struct reading *x)
+static int state_read_key(struct reading *x)
 {
     return read_owned(x, &x->s->key);
 }
 
-static int read_generation(struct reading *x)
+static int state_read_generation(struct reading *x)
 {
     return read_owned(x, &x->s->generation);
 }
 
-static int read_event_id(struct reading *x)
+static int state_read_event_id(struct reading *x)
 {
-    int err = read_text(x);
+    int err = state_read_text(x);
     if (err == 0 && (x->text.n == 0 || x->text.n > SWIRE_EVENT_ID_MAX))
         err = TM_E_PROTOCOL;
     if (err == 0)
@@ -283,13 +284,13 @@ static int read_event_id(struct reading *x)
     return err;
 }
 
-static int read_secret(struct reading *x)
+static int state_read_secret(struct reading *x)
 {
-    int err = read_text(x);
+    int err = state_read_text(x);
     return err != 0 ? err : codec_take_base64url(bytes_str(&x->text), x->s->secret, SECRET_SIZE);
 }
 
-static int read_next_seqno(struct reading *x)
+static int state_read_next_seqno(struct reading *x)
 {
     return json_read_number(&x->r, (uint64_t)UINT32_MAX + 1, &x->s->next_seqno);
 }
@@ -303,19 +304,19 @@ static int read_time(struct reading *x, int64_t *out)
     return err;
 }
 
-static int read_created(struct reading *x)
+static int state_read_created(struct reading *x)
 {
     return read_time(x, &x->s->created_ms);
 }
 
-static int read_updated(struct reading *x)
+static int state_read_updated(struct reading *x)
 {
     return read_time(x, &x->s->updated_ms);
 }
 
-static int read_service(struct reading *x)
+static int state_read_service(struct reading *x)
 {
-    int err = read_text(x);
+    int err = state_read_text(x);
     if (err != 0)
         return err;
     for (int i = 0; i < 2; i++)
@@ -326,15 +327,15 @@ static int read_service(struct reading *x)
     return TM_E_PROTOCOL;
 }
 
-static int read_event_mac(struct reading *x)
+static int state_read_event_mac(struct reading *x)
 {
-    int err = read_text(x);
+    int err = state_read_text(x);
     x->s->has_mac = x->text.n > 0;
     return err != 0 || !x->s->has_mac ? err
                                       : codec_take_hex(bytes_str(&x->text), x->s->mac, MAC_SIZE);
 }
 
-static int read_finished(struct reading *x)
+static int state_read_finished(struct reading *x)
 {
     return json_read_bool(&x->r, &x->s->finished);
 }
@@ -389,7 +390,7 @@ static int read_chunk(struct reading *x)
     if (err == 0)
         err = json_read_char(&x->r, ',');
     if (err == 0)
-        err = read_text(x);
+        err = state_read_text(x);
     if (err == 0)
         err = json_read_char(&x->r, ']');
     if (err != 0)
@@ -404,7 +405,7 @@ static int read_chunk(struct reading *x)
     return err;
 }
 
-static int read_chunks(struct reading *x)
+static int state_read_chunks(struct reading *x)
 {
     size_t n = 0;
     int more, err = json_read_char(&x->r, '[');
@@ -421,7 +422,7 @@ static int read_result(struct reading *x, struct bytes *id)
     if (err == 0)
         err = json_read_char(&x->r, ':');
     if (err == 0)
-        err = read_text(x);
+        err = state_read_text(x);
     if (err == 0)
         err = codec_take_base64(bytes_str(&x->text), x->text.p, &n);
     if (err == 0)
@@ -429,7 +430,7 @@ static int read_result(struct reading *x, struct bytes *id)
     return err;
 }
 
-static int read_results(struct reading *x)
+static int state_read_results(struct reading *x)
 {
     struct bytes id = {0};
     size_t n = 0;
@@ -444,18 +445,18 @@ static const struct member {
     const char *name;
     int (*read)(struct reading *x);
 } members[] = {
-    {"idempotencyKey", read_key},
-    {"idempotencyEventId", read_event_id},
-    {"idempotentEncryptionKey", read_secret},
-    {"nextSeqno", read_next_seqno},
-    {"playbackChunks", read_chunks},
-    {"chatGenerationUUID", read_generation},
-    {"createdAt", read_created},
-    {"lastUpdatedAt", read_updated},
-    {"toolCallResultCache", read_results},
-    {"service", read_service},
-    {"eventMac", read_event_mac},
-    {"finished", read_finished},
+    {"idempotencyKey", state_read_key},
+    {"idempotencyEventId", state_read_event_id},
+    {"idempotentEncryptionKey", state_read_secret},
+    {"nextSeqno", state_read_next_seqno},
+    {"playbackChunks", state_read_chunks},
+    {"chatGenerationUUID", state_read_generation},
+    {"createdAt", state_read_created},
+    {"lastUpdatedAt", state_read_updated},
+    {"toolCallResultCache", state_read_results},
+    {"service", state_read_service},
+    {"eventMac", state_read_event_mac},
+    {"finished", state_read_finished},
 };
 
 /* All of them, in their order, and nothing else. */
@@ -466,7 +467,7 @@ static int read_members(struct reading *x)
         if (i > 0)
             err = json_read_char(&x->r, ',');
         if (err == 0)
-            err = read_text(x);
+            err = state_read_text(x);
         if (err == 0 && strcmp(x->text.p, members[i].name) != 0)
             err = TM_E_PROTOCOL;
         if (err == 0)

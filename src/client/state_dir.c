@@ -23,7 +23,7 @@ int64_t state_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static int fail(struct tm_client *c, const char *what, const char *name)
+static int state_dir_fail(struct tm_client *c, const char *what, const char *name)
 {
     char text[128];
     const char *why =
@@ -33,7 +33,7 @@ static int fail(struct tm_client *c, const char *what, const char *name)
 
 /* ---- bytes ---- */
 
-static int write_all(int fd, struct str s)
+static int state_dir_write_all(int fd, struct str s)
 {
     while (s.n > 0) {
         ssize_t n = write(fd, s.p, s.n);
@@ -47,7 +47,7 @@ static int write_all(int fd, struct str s)
 }
 
 /* Exactly n bytes, and then the end. */
-static int read_all(int fd, char *to, size_t n)
+static int state_dir_read_all(int fd, char *to, size_t n)
 {
     size_t got = 0;
     char more;
@@ -71,7 +71,7 @@ static int write_file(int dir, const char *name, int flags, struct str s)
     int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
     if (fd < 0)
         return -1;
-    int err = write_all(fd, s);
+    int err = state_dir_write_all(fd, s);
     if (err == 0)
         err = fsync(fd);
     int saved = errno;
@@ -90,7 +90,7 @@ static int sync_with_parent(struct tm_client *c, int dir)
     int parent = openat(dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int err = fsync(dir) == 0 && (parent < 0 || fsync(parent) == 0)
                   ? 0
-                  : fail(c, "sync", "the directory");
+                  : state_dir_fail(c, "sync", "the directory");
     if (parent >= 0)
         close(parent);
     return err;
@@ -110,7 +110,7 @@ static int make_key(struct tm_client *c, int dir)
     if (err == 0 && linkat(dir, name, dir, KEY_FILE, 0) != 0 && errno != EEXIST)
         err = -1;
     if (err != 0)
-        err = fail(c, "making the key", "the directory");
+        err = state_dir_fail(c, "making the key", "the directory");
     unlinkat(dir, name, 0);
     return err != 0 ? err : sync_with_parent(c, dir);
 }
@@ -120,24 +120,24 @@ static int open_key(struct tm_client *c, struct state_dir *d)
     struct stat st;
     d->lock = openat(d->fd, KEY_FILE, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (d->lock < 0)
-        return errno == ENOENT ? TM_E_NOT_FOUND : fail(c, "opening", KEY_FILE);
+        return errno == ENOENT ? TM_E_NOT_FOUND : state_dir_fail(c, "opening", KEY_FILE);
     errno = 0;
     if (fstat(d->lock, &st) != 0 || !S_ISREG(st.st_mode) ||
-        read_all(d->lock, (char *)d->key, sizeof d->key) != 0)
-        return fail(c, "reading", KEY_FILE);
+        state_dir_read_all(d->lock, (char *)d->key, sizeof d->key) != 0)
+        return state_dir_fail(c, "reading", KEY_FILE);
     return 0;
 }
 
 static int open_directory(struct tm_client *c, const char *path, bool create, int *out)
 {
     if (create && mkdir(path, 0700) != 0 && errno != EEXIST)
-        return fail(c, "making", path);
+        return state_dir_fail(c, "making", path);
     *out = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*out >= 0)
         return 0;
     if (errno == ENOENT)
         return client_fail(c, TM_E_NOT_FOUND, "there is no directory %s", path);
-    return fail(c, "opening", path);
+    return state_dir_fail(c, "opening", path);
 }
 
 int state_dir_open(struct tm_client *c, const char *path, bool create, struct state_dir *out)
@@ -211,7 +211,7 @@ int state_lock(struct tm_client *c, struct state_dir *d, const char *name)
         return 0;
     if (errno == EAGAIN || errno == EACCES)
         return client_fail(c, TM_E_BUSY, "this session's saved state is in use");
-    return fail(c, "locking", name);
+    return state_dir_fail(c, "locking", name);
 #else
     (void)lock_place;
     return 0;
@@ -220,17 +220,18 @@ int state_lock(struct tm_client *c, struct state_dir *d, const char *name)
 
 /* ---- files ---- */
 
-static int replace(struct tm_client *c, struct state_dir *d, const char *name, struct str text)
+static int state_dir_replace(struct tm_client *c, struct state_dir *d, const char *name,
+                             struct str text)
 {
     char temporary[STATE_NAME_SIZE + 4];
     snprintf(temporary, sizeof temporary, "%s.tmp", name);
     if (write_file(d->fd, temporary, O_TRUNC, text) != 0 ||
         renameat(d->fd, temporary, d->fd, name) != 0) {
-        int err = fail(c, "writing", name);
+        int err = state_dir_fail(c, "writing", name);
         unlinkat(d->fd, temporary, 0);
         return err;
     }
-    return fsync(d->fd) == 0 ? 0 : fail(c, "sync", "the directory");
+    return fsync(d->fd) == 0 ? 0 : state_dir_fail(c, "sync", "the directory");
 }
 
 int state_save(struct tm_client *c, struct state_dir *d, struct saved_state *s)
@@ -244,29 +245,30 @@ int state_save(struct tm_client *c, struct state_dir *d, struct saved_state *s)
     if (err != 0)
         client_fail(c, err, "saved state: %s", tm_error_text(err));
     else
-        err = replace(c, d, name, bytes_str(&text));
+        err = state_dir_replace(c, d, name, bytes_str(&text));
     client_free_secret(c, text.p, text.cap);
     return err;
 }
 
-static int read_file(struct tm_client *c, struct state_dir *d, const char *name, struct bytes *out)
+static int state_dir_read_file(struct tm_client *c, struct state_dir *d, const char *name,
+                               struct bytes *out)
 {
     struct stat st;
     int fd = openat(d->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && (errno == ENOENT || errno == ELOOP))
         return errno == ENOENT ? TM_E_NOT_FOUND : TM_E_TAMPERED;
     if (fd < 0)
-        return fail(c, "opening", name);
+        return state_dir_fail(c, "opening", name);
     int err = 0;
     errno = 0;
     if (fstat(fd, &st) != 0)
-        err = fail(c, "reading", name);
+        err = state_dir_fail(c, "reading", name);
     else if (!S_ISREG(st.st_mode) || (size_t)st.st_size > STATE_FILE_MAX)
         err = TM_E_TAMPERED;
     else if (bytes_room(c, out, (size_t)st.st_size) == NULL)
         err = client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
-    else if (read_all(fd, out->p, (size_t)st.st_size) != 0)
-        err = fail(c, "reading", name);
+    else if (state_dir_read_all(fd, out->p, (size_t)st.st_size) != 0)
+        err = state_dir_fail(c, "reading", name);
     else
         out->n = (size_t)st.st_size;
     close(fd);
@@ -286,7 +288,7 @@ static int set_aside(struct tm_client *c, struct state_dir *d, const char *name)
     char aside[STATE_NAME_SIZE + 8];
     snprintf(aside, sizeof aside, "%s.refused", name);
     if (renameat(d->fd, name, d->fd, aside) != 0 || fsync(d->fd) != 0)
-        return fail(c, "renaming", name);
+        return state_dir_fail(c, "renaming", name);
     return client_fail(c, TM_E_TAMPERED,
                        "%s is not what was saved there; it is kept as %s and not used", name,
                        aside);
@@ -297,7 +299,7 @@ int state_load(struct tm_client *c, struct state_dir *d, const char *name, struc
 {
     struct bytes text = {0};
     state_init(out);
-    int err = read_file(c, d, name, &text);
+    int err = state_dir_read_file(c, d, name, &text);
     if (err == 0)
         err = state_parse(c, d->key, bytes_str(&text), out, dropped);
     client_free_secret(c, text.p, text.cap);
@@ -313,6 +315,6 @@ int state_load(struct tm_client *c, struct state_dir *d, const char *name, struc
 int state_remove(struct tm_client *c, struct state_dir *d, const char *name)
 {
     if (unlinkat(d->fd, name, 0) != 0 && errno != ENOENT)
-        return fail(c, "removing", name);
-    return fsync(d->fd) == 0 ? 0 : fail(c, "sync", "the directory");
+        return state_dir_fail(c, "removing", name);
+    return fsync(d->fd) == 0 ? 0 : state_dir_fail(c, "sync", "the directory");
 }

@@ -13,7 +13,7 @@
  */
 
 /* Unreserved characters stand for themselves, and `/` does in a path. */
-static bool is_plain(char c, bool in_path)
+static bool stream_is_plain(char c, bool in_path)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            (c != '\0' && strchr("-._~", c)) || (in_path && c == '/');
@@ -27,7 +27,7 @@ static int put_encoded(struct tm_client *c, struct bytes *out, struct str s, boo
         return TM_E_NOMEM;
     for (size_t i = 0; i < s.n; i++) {
         unsigned char byte = (unsigned char)s.p[i];
-        if (is_plain(s.p[i], in_path)) {
+        if (stream_is_plain(s.p[i], in_path)) {
             *to++ = s.p[i];
             continue;
         }
@@ -80,7 +80,7 @@ static bool is_ours(struct str name)
 }
 
 /* Of tokens, RFC 9110. */
-static bool is_token(char c)
+static bool stream_is_token(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
            (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
@@ -93,7 +93,7 @@ bool stream_name_ok(const char *name, char low[HTTP_NAME_MAX + 1])
         return false;
     for (size_t i = 0; i < n; i++) {
         low[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i]);
-        if (!is_token(low[i]))
+        if (!stream_is_token(low[i]))
             return false;
     }
     low[n] = '\0';
@@ -134,7 +134,7 @@ void stream_answer_init(struct stream_answer *a)
     *a = (struct stream_answer){.ttl_s = -1};
 }
 
-static int read_text(const struct http_request *r, struct str name, char *to, size_t size)
+static int stream_read_text(const struct http_request *r, struct str name, char *to, size_t size)
 {
     struct str value = str_trim(http_answer_header(r, name));
     if (value.n >= size)
@@ -160,15 +160,15 @@ static bool read_number(const struct http_request *r, struct str name, uint64_t 
 int stream_answer_read(struct stream_answer *a, const struct http_request *r)
 {
     stream_answer_init(a);
-    int err = read_text(r, STR("content-type"), a->content_type, sizeof a->content_type);
+    int err = stream_read_text(r, STR("content-type"), a->content_type, sizeof a->content_type);
     if (err == 0)
-        err = read_text(r, STR("stream-next-offset"), a->next_offset, sizeof a->next_offset);
+        err = stream_read_text(r, STR("stream-next-offset"), a->next_offset, sizeof a->next_offset);
     if (err == 0)
-        err = read_text(r, STR("stream-cursor"), a->cursor, sizeof a->cursor);
+        err = stream_read_text(r, STR("stream-cursor"), a->cursor, sizeof a->cursor);
     if (err == 0)
-        err = read_text(r, STR("stream-end-reason"), a->end_reason, sizeof a->end_reason);
+        err = stream_read_text(r, STR("stream-end-reason"), a->end_reason, sizeof a->end_reason);
     if (err == 0)
-        err = read_text(r, STR("stream-expires-at"), a->expires_at, sizeof a->expires_at);
+        err = stream_read_text(r, STR("stream-expires-at"), a->expires_at, sizeof a->expires_at);
     a->closed = read_flag(r, STR("stream-closed"), STR("true"));
     a->up_to_date = read_flag(r, STR("stream-up-to-date"), STR("true"));
     a->base64 = read_flag(r, STR("stream-sse-data-encoding"), STR("base64"));
@@ -299,7 +299,7 @@ void stream_refusal_read(struct stream_refusal *out, const struct http_request *
 
 #define PATH_SHOWN 160 /* bytes; the rest of the sentence must have room */
 
-static struct str shown(struct str path)
+static struct str stream_shown(struct str path)
 {
     path = str_cut(&path, '?');
     return str_of(path.p, path.n < PATH_SHOWN ? path.n : PATH_SHOWN);
@@ -307,13 +307,13 @@ static struct str shown(struct str path)
 
 int stream_fail(struct tm_client *c, int err, struct str path, const char *message)
 {
-    struct str s = shown(path);
+    struct str s = stream_shown(path);
     return client_fail(c, err, "%.*s: %s", (int)s.n, s.p, message);
 }
 
 void stream_notice_retry(struct tm_client *c, struct str path, const char *why, uint64_t ms)
 {
-    struct str s = shown(path);
+    struct str s = stream_shown(path);
     client_notice(c, "%.*s: %s; trying again in %.1f s", (int)s.n, s.p, why, (double)ms / 1000);
 }
 

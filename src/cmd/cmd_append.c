@@ -109,7 +109,7 @@ static const char *type_of_new(const struct append_flags *f)
     return f->json ? "application/json" : f->whole ? "application/octet-stream" : "text/plain";
 }
 
-static int create(struct append *a)
+static int cmd_append_create(struct append *a)
 {
     if (!a->flags->create)
         return common_fail(&command, "no stream named %s, and --no-create was given", a->name);
@@ -145,7 +145,7 @@ static int open_stream(struct append *a)
 {
     int err = common_head(a->client, a->name, &a->head);
     if (err == TM_E_NOT_FOUND) {
-        int status = create(a);
+        int status = cmd_append_create(a);
         if (status != CMD_OK)
             return status;
         tm_call_free(a->head);
@@ -166,7 +166,7 @@ static int not_json(struct append *a)
                        a->line);
 }
 
-static int put(struct append *a, struct str piece)
+static int cmd_append_put(struct append *a, struct str piece)
 {
     size_t at;
     if (a->json && json_check(piece, &at) != 0)
@@ -177,7 +177,7 @@ static int put(struct append *a, struct str piece)
     return err ? client_failed(a, err) : CMD_OK;
 }
 
-static bool is_blank(struct str line)
+static bool cmd_append_is_blank(struct str line)
 {
     for (size_t i = 0; i < line.n; i++)
         if (!strchr(" \t\r\n", line.p[i]))
@@ -189,10 +189,10 @@ static bool is_blank(struct str line)
 static int put_line(struct append *a, struct str line)
 {
     a->line++;
-    return a->json && is_blank(line) ? CMD_OK : put(a, line);
+    return a->json && cmd_append_is_blank(line) ? CMD_OK : cmd_append_put(a, line);
 }
 
-static int hold(struct append *a, struct str bytes)
+static int cmd_append_hold(struct append *a, struct str bytes)
 {
     if (bytes.n > PIECE_MAX - a->held.n)
         return common_fail(&command, "the input has more than %d bytes without an end", PIECE_MAX);
@@ -203,13 +203,13 @@ static int hold(struct append *a, struct str bytes)
 static int put_held(struct append *a)
 {
     int status = a->held.n == 0    ? CMD_OK
-                 : a->flags->whole ? put(a, buf_str(&a->held))
+                 : a->flags->whole ? cmd_append_put(a, buf_str(&a->held))
                                    : put_line(a, buf_str(&a->held));
     a->held.n = 0;
     return status;
 }
 
-static int take_lines(struct append *a, struct str bytes)
+static int cmd_append_take_lines(struct append *a, struct str bytes)
 {
     int status = CMD_OK;
     while (status == CMD_OK && bytes.n > 0) {
@@ -220,7 +220,7 @@ static int take_lines(struct append *a, struct str bytes)
         if (end && a->held.n == 0) {
             status = put_line(a, line);
         } else {
-            status = hold(a, line);
+            status = cmd_append_hold(a, line);
             if (status == CMD_OK && end)
                 status = put_held(a);
         }
@@ -246,7 +246,7 @@ static int take_input(struct append *a, char *room)
         if (n < 0)
             return common_fail(&command, "cannot read standard input: %s", strerror(errno));
         struct str bytes = str_of(room, (size_t)n);
-        int status = a->flags->whole ? hold(a, bytes) : take_lines(a, bytes);
+        int status = a->flags->whole ? cmd_append_hold(a, bytes) : cmd_append_take_lines(a, bytes);
         if (status != CMD_OK)
             return status;
         tm_turn(a->client);
@@ -256,7 +256,7 @@ static int take_input(struct append *a, char *room)
     }
 }
 
-static int run(struct append *a)
+static int cmd_append_run(struct append *a)
 {
     int status = open_stream(a);
     if (status != CMD_OK)
@@ -294,7 +294,7 @@ int cmd_append(int argc, char **argv)
         status = common_connect(&command, flags.server, flags.token_file, flags.verbose, &a.client);
     if (a.client) {
         a.name = argv[1];
-        status = run(&a);
+        status = cmd_append_run(&a);
     }
     tm_producer_free(a.producer);
     tm_call_free(a.head);

@@ -63,7 +63,7 @@ bool common_read(const struct common_command *command, void *target, int argc, c
     return false;
 }
 
-static void print_notice(void *user, const char *text)
+static void cmd_common_print_notice(void *user, const char *text)
 {
     const struct common_command *command = user;
     fprintf(stderr, "tidemark %s: %s\n", command->name, text);
@@ -102,7 +102,7 @@ static int read_up_to(const char *path, char *room, size_t size, size_t *n)
 }
 
 /* What can stand in a header behind `Bearer`. */
-static bool is_token(struct str text)
+static bool cmd_common_is_token(struct str text)
 {
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] <= ' ' || text.p[i] > '~')
@@ -137,7 +137,7 @@ int common_token(const struct common_command *command, const char *file,
         return 0;
     }
     text = without_end(text);
-    if (!is_token(text))
+    if (!cmd_common_is_token(text))
         return common_fail(command,
                            "%s holds no token: expected one line of 1 to %d visible characters",
                            where, COMMON_TOKEN_SIZE - 1);
@@ -159,7 +159,7 @@ int common_connect(const struct common_command *command, const char *server, con
     options.server = server;
     options.token = *token ? token : NULL;
     options.notice_ctx = (void *)command;
-    options.notice = verbose ? print_notice : NULL;
+    options.notice = verbose ? cmd_common_print_notice : NULL;
     signal(SIGPIPE, SIG_IGN);
     int err = tm_open(&options, out);
     OPENSSL_cleanse(token, sizeof token);

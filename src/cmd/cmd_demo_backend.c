@@ -32,7 +32,7 @@ struct settings {
     int dialect; /* enum demo_dialect */
 };
 
-static int check_listen(struct str value, char *reason, size_t size)
+static int cmd_demo_backend_check_listen(struct str value, char *reason, size_t size)
 {
     struct addr ignored;
     return addr_parse_listen(value, &ignored, reason, size);
@@ -42,7 +42,7 @@ static int check_listen(struct str value, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("listen", OPTION_TEXT, listen), .fallback = "127.0.0.1:3101",
-     .value = "HOST:PORT|unix:PATH", .check = check_listen,
+     .value = "HOST:PORT|unix:PATH", .check = cmd_demo_backend_check_listen,
      .help = "Where to listen. Port 0 takes any free port."},
     {ROW("tokens", OPTION_NUMBER, tokens), .fallback = "200", .value = "N", .min = 1,
      .max = DEMO_TOKENS_MAX, .help = "Words of an answer, one an event."},
@@ -92,7 +92,7 @@ struct answer {
     bool waits;    /* for the timer */
 };
 
-static void say(const struct answer *a, const char *what)
+static void cmd_demo_backend_say(const struct answer *a, const char *what)
 {
     printf("answer %" PRIu64 ": %s\n", a->script.number, what);
     fflush(stdout);
@@ -109,12 +109,12 @@ static uint64_t tokens_said(const struct answer *a)
     return a->next == 0 ? 0 : demo_tokens_upto(&a->script, a->next - 1);
 }
 
-static void on_gone(struct exchange *x)
+static void cmd_demo_backend_on_gone(struct exchange *x)
 {
     struct answer *a = x->state;
     char text[64];
     snprintf(text, sizeof text, "broken off after %" PRIu64 " words", tokens_said(a));
-    say(a, text);
+    cmd_demo_backend_say(a, text);
     end_answer(a);
 }
 
@@ -125,7 +125,7 @@ static bool is_to_be_cut(const struct answer *a)
     return after > 0 && tokens_said(a) >= after;
 }
 
-static void on_timer(struct timer *t)
+static void cmd_demo_backend_on_timer(struct timer *t)
 {
     struct answer *a = container_of(t, struct answer, timer);
     a->waits = false;
@@ -135,7 +135,7 @@ static void on_timer(struct timer *t)
         exchange_wake(a->x);
 }
 
-static enum pull on_pull(struct exchange *x)
+static enum pull cmd_demo_backend_on_pull(struct exchange *x)
 {
     struct answer *a = x->state;
     if (a->waits)
@@ -148,7 +148,7 @@ static enum pull on_pull(struct exchange *x)
     block_unref(b);
     buf_deinit(&event);
     if (a->next == demo_events(&a->script)) {
-        say(a, "complete");
+        cmd_demo_backend_say(a, "complete");
         end_answer(a);
         return PULL_END;
     }
@@ -162,9 +162,10 @@ static enum pull on_pull(struct exchange *x)
     return PULL_WAIT;
 }
 
-static const struct exchange_ops answer_ops = {.pull = on_pull, .gone = on_gone};
+static const struct exchange_ops answer_ops = {.pull = cmd_demo_backend_on_pull,
+                                               .gone = cmd_demo_backend_on_gone};
 
-static void begin_answer(struct demo *d, struct exchange *x)
+static void cmd_demo_backend_begin_answer(struct demo *d, struct exchange *x)
 {
     struct answer *a = mem_alloc(sizeof *a);
     *a = (struct answer){.demo = d,
@@ -173,12 +174,12 @@ static void begin_answer(struct demo *d, struct exchange *x)
                                     .tokens = d->settings.tokens,
                                     .number = ++d->answers,
                                     .created_s = d->loop.sched.wall_ms / 1000}};
-    timer_init(&a->timer, on_timer);
+    timer_init(&a->timer, cmd_demo_backend_on_timer);
     struct str path = x->request->path;
     char text[PATH_SHOWN + 32];
     snprintf(text, sizeof text, "POST %.*s", (int)(path.n < PATH_SHOWN ? path.n : PATH_SHOWN),
              path.p);
-    say(a, text);
+    cmd_demo_backend_say(a, text);
     x->state = a;
     x->ops = &answer_ops;
     exchange_header(x, STR("Content-Type"), STR("text/event-stream"));
@@ -188,19 +189,19 @@ static void begin_answer(struct demo *d, struct exchange *x)
     exchange_stream(x);
 }
 
-static void on_body(struct exchange *x, struct str data, bool end)
+static void cmd_demo_backend_on_body(struct exchange *x, struct str data, bool end)
 {
     if (end)
-        begin_answer(x->state, x);
+        cmd_demo_backend_begin_answer(x->state, x);
     else
-        exchange_want(x, on_body);
+        exchange_want(x, cmd_demo_backend_on_body);
 }
 
-static void handle(void *ctx, struct exchange *x)
+static void cmd_demo_backend_handle(void *ctx, struct exchange *x)
 {
     x->state = ctx;
     if (x->request->method == METHOD_POST) {
-        exchange_want(x, on_body);
+        exchange_want(x, cmd_demo_backend_on_body);
         return;
     }
     exchange_header(x, STR("Allow"), STR("POST"));
@@ -209,21 +210,21 @@ static void handle(void *ctx, struct exchange *x)
 
 /* ---- the whole ---- */
 
-static void on_accepted(void *ctx, int fd)
+static void cmd_demo_backend_on_accepted(void *ctx, int fd)
 {
     http_accept(&((struct demo *)ctx)->http, fd, NULL);
 }
 
-static void on_accept_failed(void *ctx, int error)
+static void cmd_demo_backend_on_accept_failed(void *ctx, int error)
 {
     struct demo *d = ctx;
     trace(&d->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {.accepted = on_accepted,
-                                                 .failed = on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = cmd_demo_backend_on_accepted,
+                                                 .failed = cmd_demo_backend_on_accept_failed};
 
-static void close_all(struct demo *d)
+static void cmd_demo_backend_close_all(struct demo *d)
 {
     if (d->listener != NULL)
         listener_close(d->listener);
@@ -232,24 +233,24 @@ static void close_all(struct demo *d)
     uv_close((uv_handle_t *)&d->on_int, NULL);
 }
 
-static void on_signal(uv_signal_t *handle_, int number)
+static void cmd_demo_backend_on_signal(uv_signal_t *handle_, int number)
 {
     struct demo *d = handle_->data;
     if (!uv_is_closing((uv_handle_t *)&d->on_term))
-        close_all(d);
+        cmd_demo_backend_close_all(d);
 }
 
-static void init_signals(struct demo *d)
+static void cmd_demo_backend_init_signals(struct demo *d)
 {
     signal(SIGPIPE, SIG_IGN);
     uv_signal_init(&d->loop.uv, &d->on_term);
     uv_signal_init(&d->loop.uv, &d->on_int);
     d->on_term.data = d->on_int.data = d;
-    uv_signal_start(&d->on_term, on_signal, SIGTERM);
-    uv_signal_start(&d->on_int, on_signal, SIGINT);
+    uv_signal_start(&d->on_term, cmd_demo_backend_on_signal, SIGTERM);
+    uv_signal_start(&d->on_int, cmd_demo_backend_on_signal, SIGINT);
 }
 
-static void greet(const struct demo *d)
+static void cmd_demo_backend_greet(const struct demo *d)
 {
     struct str at = listener_address(d->listener);
     bool is_unix = str_starts(at, STR("unix:"));
@@ -262,7 +263,7 @@ static void greet(const struct demo *d)
     fflush(stdout);
 }
 
-static int serve(struct demo *d)
+static int cmd_demo_backend_serve(struct demo *d)
 {
     char why[256];
     int status = CMD_OK;
@@ -276,15 +277,15 @@ static int serve(struct demo *d)
                                     .body_timeout_ms = 10 * SECOND_MS,
                                     .write_timeout_ms = MINUTE_MS,
                                     .body_min_bytes = 1});
-    http_route(&d->http, STR("/"), handle, d);
-    init_signals(d);
+    http_route(&d->http, STR("/"), cmd_demo_backend_handle, d);
+    cmd_demo_backend_init_signals(d);
     d->listener =
         listener_new(&d->loop, str_of_cstr(d->settings.listen), &listener_ops, d, why, sizeof why);
     if (d->listener != NULL) {
-        greet(d);
+        cmd_demo_backend_greet(d);
     } else {
         status = common_fail(&command, "cannot listen on %s: %s", d->settings.listen, why);
-        close_all(d);
+        cmd_demo_backend_close_all(d);
     }
     loop_run(&d->loop);
     http_deinit(&d->http);
@@ -304,7 +305,7 @@ int cmd_demo_backend(int argc, char **argv)
     int n_args = 0, status;
     if (common_read(&command, &d.settings, argc, argv, &n_args, &status)) {
         if (n_args == 0)
-            status = serve(&d);
+            status = cmd_demo_backend_serve(&d);
         else
             status = refuse_argument(argv[1]);
     }

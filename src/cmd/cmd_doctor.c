@@ -59,7 +59,7 @@ static void print_help(void)
           stdout);
 }
 
-static int __attribute__((format(printf, 2, 3))) fail(int status, const char *fmt, ...)
+static int __attribute__((format(printf, 2, 3))) cmd_doctor_fail(int status, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -89,7 +89,7 @@ static bool read_line(struct doctor_flags *flags, int argc, char **argv, int *st
                  n == 0 ? "an argument is missing" : "too many arguments");
     if (err == 0 && n == 1)
         return true;
-    *status = fail(CMD_USAGE, "%s\n`tidemark doctor --help` explains it.", why);
+    *status = cmd_doctor_fail(CMD_USAGE, "%s\n`tidemark doctor --help` explains it.", why);
     return false;
 }
 
@@ -108,7 +108,7 @@ static void clear_line(struct screen *s)
     s->line = false;
 }
 
-static void say(void *ctx, enum doctor_tone tone, const char *sentence)
+static void cmd_doctor_say(void *ctx, enum doctor_tone tone, const char *sentence)
 {
     static const char *const begin[] = {
         [DOCTOR_NOTE] = "note: ", [DOCTOR_WRONG] = "WRONG: ", [DOCTOR_DONE] = "repaired: "};
@@ -116,7 +116,7 @@ static void say(void *ctx, enum doctor_tone tone, const char *sentence)
     printf("%s%s.\n", begin[tone], sentence);
 }
 
-static void show_progress(void *ctx, uint64_t done, uint64_t all)
+static void cmd_doctor_show_progress(void *ctx, uint64_t done, uint64_t all)
 {
     struct screen *s = ctx;
     uint64_t now = clock_mono_ms();
@@ -166,15 +166,16 @@ static int check_dir(const char *dir)
 {
     struct stat st;
     if (stat(dir, &st) != 0)
-        return fail(CMD_USAGE, "%s: %s", dir, strerror(errno));
+        return cmd_doctor_fail(CMD_USAGE, "%s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return fail(CMD_USAGE, "%s is not a directory", dir);
+        return cmd_doctor_fail(CMD_USAGE, "%s is not a directory", dir);
     if (has(dir, "index.mdb") || has(dir, "journal") || has(dir, "segments"))
         return CMD_OK;
-    return fail(CMD_USAGE,
-                "%s is no data directory of tidemark: it has no index.mdb, no journal and no "
-                "segments",
-                dir);
+    return cmd_doctor_fail(
+        CMD_USAGE,
+        "%s is no data directory of tidemark: it has no index.mdb, no journal and no "
+        "segments",
+        dir);
 }
 
 static int examine(struct vfs *vfs, const char *dir, bool repair)
@@ -187,14 +188,14 @@ static int examine(struct vfs *vfs, const char *dir, bool repair)
                        .sync = true,
                        .repair = repair,
                        .ctx = &screen,
-                       .say = say,
-                       .progress = show_progress};
+                       .say = cmd_doctor_say,
+                       .progress = cmd_doctor_show_progress};
     if (snprintf(path, sizeof path, "%s/index.mdb", dir) >= PATH_SIZE)
-        return fail(CMD_USAGE, "the path of the directory is too long");
+        return cmd_doctor_fail(CMD_USAGE, "the path of the directory is too long");
     int err = doctor_run(&d, why, sizeof why);
     clear_line(&screen);
     if (err != 0)
-        return fail(CMD_FAILED, "%s", why);
+        return cmd_doctor_fail(CMD_FAILED, "%s", why);
     print_totals(&d);
     return d.left == 0 ? CMD_OK : CMD_FAILED;
 }
@@ -225,7 +226,7 @@ int cmd_doctor(int argc, char **argv)
         return status;
     struct vfs *vfs = vfs_posix_new(dir, why, sizeof why);
     if (vfs == NULL)
-        return fail(CMD_FAILED, "%s", why);
+        return cmd_doctor_fail(CMD_FAILED, "%s", why);
     status = examine(vfs, dir, flags.repair);
     vfs_free(vfs);
     return status;

@@ -143,14 +143,15 @@ struct asking {
     int status;
 };
 
-static void end_asking(void *ctx)
+static void cmd_doctor_redis_end_asking(void *ctx)
 {
     struct asking *a = ctx;
     redis_free(a->redis);
     uv_close((uv_handle_t *)&a->alive, NULL);
 }
 
-static void on_config(struct redis_call *c, int err, const struct redisReply *reply, struct str run)
+static void cmd_doctor_redis_on_config(struct redis_call *c, int err,
+                                       const struct redisReply *reply, struct str run)
 {
     struct asking *a = container_of(c, struct asking, config);
     const struct redisReply *value = NULL;
@@ -161,10 +162,11 @@ static void on_config(struct redis_call *c, int err, const struct redisReply *re
         a->facts.fsync = str_of(a->fsync, value->len);
     }
     a->status = redis_facts_tell(&a->facts, stdout) == 0 ? CMD_OK : CMD_FAILED;
-    redis_stop(a->redis, end_asking, a);
+    redis_stop(a->redis, cmd_doctor_redis_end_asking, a);
 }
 
-static void on_info(struct redis_call *c, int err, const struct redisReply *reply, struct str run)
+static void cmd_doctor_redis_on_info(struct redis_call *c, int err, const struct redisReply *reply,
+                                     struct str run)
 {
     struct asking *a = container_of(c, struct asking, info);
     static const struct str words[] = {
@@ -175,39 +177,40 @@ static void on_info(struct redis_call *c, int err, const struct redisReply *repl
     }
     if (err != 0) {
         fprintf(stderr, "tidemark doctor: %s\n", a->why[0] != '\0' ? a->why : err_text(err));
-        redis_stop(a->redis, end_asking, a);
+        redis_stop(a->redis, cmd_doctor_redis_end_asking, a);
         return;
     }
     size_t n = (size_t)reply->len < sizeof a->texts ? (size_t)reply->len : sizeof a->texts;
     memcpy(a->texts, reply->str, n);
     redis_facts_info(&a->facts, str_of(a->texts, n));
-    a->config =
-        (struct redis_call){.args = words, .n_args = 3, .sent = REDIS_AGAIN, .done = on_config};
+    a->config = (struct redis_call){
+        .args = words, .n_args = 3, .sent = REDIS_AGAIN, .done = cmd_doctor_redis_on_config};
     redis_call(a->redis, &a->config);
 }
 
-static void on_changed(void *ctx, bool up, struct str why)
+static void cmd_doctor_redis_on_changed(void *ctx, bool up, struct str why)
 {
     struct asking *a = ctx;
     if (!up)
         snprintf(a->why, sizeof a->why, "%.*s", (int)why.n, why.p);
 }
 
-static void ask(struct asking *a, const struct redis_url *url)
+static void cmd_doctor_redis_ask(struct asking *a, const struct redis_url *url)
 {
     static const struct str words[] = {{.p = "INFO", .n = 4}};
     struct redis_setup setup = {.loop = &a->loop,
                                 .url = url,
                                 .timeout_ms = PATIENCE_MS,
                                 .pending_max = PENDING_MAX,
-                                .changed = on_changed,
+                                .changed = cmd_doctor_redis_on_changed,
                                 .ctx = a};
     struct str wait = redis_url_setting(url, STR("wait"));
     if (wait.p != NULL)
         num_parse(wait, UINT32_MAX, &a->facts.wait);
     uv_async_init(&a->loop.uv, &a->alive, NULL);
     a->redis = redis_new(&setup);
-    a->info = (struct redis_call){.args = words, .n_args = 1, .sent = REDIS_AGAIN, .done = on_info};
+    a->info = (struct redis_call){
+        .args = words, .n_args = 1, .sent = REDIS_AGAIN, .done = cmd_doctor_redis_on_info};
     redis_call(a->redis, &a->info);
     loop_run(&a->loop);
 }
@@ -221,7 +224,7 @@ int doctor_redis(struct str text)
         return CMD_USAGE;
     }
     if (loop_init(&a.loop) == 0) {
-        ask(&a, url);
+        cmd_doctor_redis_ask(&a, url);
         loop_deinit(&a.loop);
     }
     redis_url_free(url);

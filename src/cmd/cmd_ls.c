@@ -36,7 +36,7 @@ struct listing {
     struct table table;
 };
 
-static void put_json(struct buf *out, const json_t *stream)
+static void cmd_ls_put_json(struct buf *out, const json_t *stream)
 {
     buf_put(out, STR("{\"name\":"));
     json_put_string(out, str_of_cstr(pages_text(stream, "name")));
@@ -47,11 +47,11 @@ static void put_json(struct buf *out, const json_t *stream)
     buf_printf(out, ",\"closed\":%s}\n", pages_truth(stream, "closed") ? "true" : "false");
 }
 
-static bool take_stream(void *user, const json_t *stream)
+static bool cmd_ls_take_stream(void *user, const json_t *stream)
 {
     struct listing *l = user;
     if (l->flags->json) {
-        put_json(table_line(&l->table), stream);
+        cmd_ls_put_json(table_line(&l->table), stream);
     } else {
         table_cell(&l->table, pages_text(stream, "name"));
         table_cell(&l->table, pages_text(stream, "contentType"));
@@ -61,14 +61,14 @@ static bool take_stream(void *user, const json_t *stream)
     return l->table.failed == 0;
 }
 
-static int list(struct tm_client *c, const struct ls_flags *flags, const char *prefix)
+static int cmd_ls_list(struct tm_client *c, const struct ls_flags *flags, const char *prefix)
 {
     struct listing l = {.flags = flags, .table = {.columns = 4}};
     struct pages pages = {.path = "/v1/stream/",
                           .member = "streams",
                           .prefix = prefix,
                           .user = &l,
-                          .item = take_stream};
+                          .item = cmd_ls_take_stream};
     char why[PAGES_WHY];
     int err = pages_walk(c, &pages, why);
     table_end(&l.table);
@@ -88,7 +88,7 @@ int cmd_ls(int argc, char **argv)
     if (common_read(&command, &flags, argc, argv, &n, &status))
         status = common_connect(&command, flags.server, flags.token_file, false, &c);
     if (c)
-        status = list(c, &flags, n > 0 ? argv[1] : NULL);
+        status = cmd_ls_list(c, &flags, n > 0 ? argv[1] : NULL);
     tm_close(c);
     options_free(&command.flags, &flags);
     return status;

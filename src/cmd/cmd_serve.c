@@ -37,7 +37,7 @@ static void hold_hangups(int how)
     sigprocmask(how, &hangup, NULL);
 }
 
-static int serve(int argc, char **argv)
+static int cmd_serve_run(int argc, char **argv)
 {
     struct trace t = {.to = stderr, .level = TRACE_INFO};
     struct config config;
@@ -75,7 +75,7 @@ int cmd_serve(int argc, char **argv)
     hold_hangups(SIG_BLOCK);
     char **args = copy_args(argc - 1, argv + 1);
     options_hide_args(config_options(), argc - 1, argv + 1);
-    int status = serve(argc - 1, args);
+    int status = cmd_serve_run(argc - 1, args);
     free(args);
     return status;
 }

@@ -66,7 +66,7 @@ static void write_out(struct tail *t, struct str bytes)
     t->failed = common_write(STDOUT_FILENO, bytes);
 }
 
-static void flush(struct tail *t)
+static void cmd_tail_flush(struct tail *t)
 {
     if (t->failed == 0)
         write_out(t, buf_str(&t->out));
@@ -79,7 +79,7 @@ static void keep_position(struct tail *t, const char *offset)
     buf_put(&t->position, str_of(offset, strlen(offset) + 1));
 }
 
-static void take(struct tail *t, const struct tm_batch *b)
+static void cmd_tail_take(struct tail *t, const struct tm_batch *b)
 {
     if (b->n > 0 && t->json) {
         buf_put(&t->out, str_of(b->data, b->n));
@@ -88,7 +88,7 @@ static void take(struct tail *t, const struct tm_batch *b)
         write_out(t, str_of(b->data, b->n));
     }
     if (t->out.n >= OUT_BYTES)
-        flush(t);
+        cmd_tail_flush(t);
     keep_position(t, b->next_offset);
     if (b->closed && t->flags->verbose)
         fprintf(stderr, "tidemark tail: %s is closed%s%s\n", t->name, *b->end_reason ? ": " : "",
@@ -115,7 +115,7 @@ static int report_gap(struct tail *t)
     return status;
 }
 
-static int report(struct tail *t, int err)
+static int cmd_tail_report(struct tail *t, int err)
 {
     if (t->failed || t->left)
         return common_written(&command, t->failed);
@@ -146,7 +146,7 @@ static int not_there(const struct tail *t)
 }
 
 /* The stream must be there now: a server that comes up later, or a stream, is not waited for. */
-static int look(struct tail *t)
+static int cmd_tail_look(struct tail *t)
 {
     struct tm_call *call = NULL;
     int err = common_head(t->client, t->name, &call), status = CMD_OK;
@@ -156,7 +156,7 @@ static int look(struct tail *t)
         status =
             common_fail(&command, "%s does not answer as a stream server does", t->flags->server);
     else if (err)
-        status = report(t, err);
+        status = cmd_tail_report(t, err);
     else
         t->json = content_kind(str_of_cstr(tm_call_result(call)->content_type)) == CONTENT_JSON;
     tm_call_free(call);
@@ -173,10 +173,10 @@ static int print_all(struct tail *t)
         if (got < 0)
             return got;
         if (got > 0) {
-            take(t, &batch);
+            cmd_tail_take(t, &batch);
             continue;
         }
-        flush(t);
+        cmd_tail_flush(t);
         if (t->failed == 0)
             common_turn(t->client, &out, 1);
         t->left = out.revents & (POLLERR | POLLHUP | POLLNVAL);
@@ -184,7 +184,7 @@ static int print_all(struct tail *t)
     return 0;
 }
 
-static int follow(struct tail *t)
+static int cmd_tail_follow(struct tail *t)
 {
     struct tm_follow_options options = TM_FOLLOW_INIT;
     const char *from = strcmp(t->flags->from, "start") == 0 ? "-1" : t->flags->from;
@@ -197,8 +197,8 @@ static int follow(struct tail *t)
     int err = tm_follower_new(t->client, t->name, &options, &t->follower);
     if (err == 0)
         err = print_all(t);
-    flush(t); /* what came before a failure is good */
-    return t->failed || (err && err != TM_E_CLOSED) ? report(t, err) : CMD_OK;
+    cmd_tail_flush(t); /* what came before a failure is good */
+    return t->failed || (err && err != TM_E_CLOSED) ? cmd_tail_report(t, err) : CMD_OK;
 }
 
 int cmd_tail(int argc, char **argv)
@@ -210,9 +210,9 @@ int cmd_tail(int argc, char **argv)
         status = common_connect(&command, flags.server, flags.token_file, flags.verbose, &t.client);
     if (t.client) {
         t.name = argv[1];
-        status = look(&t);
+        status = cmd_tail_look(&t);
         if (status == CMD_OK)
-            status = follow(&t);
+            status = cmd_tail_follow(&t);
     }
     buf_deinit(&t.out);
     buf_deinit(&t.position);

@@ -70,19 +70,19 @@ static void put_token_json(uint64_t i, struct buf *out)
 
 /* ---- the dialects ---- */
 
-static void put_stage_drafting(const struct demo_script *s, struct buf *out)
+static void demo_script_put_stage_drafting(const struct demo_script *s, struct buf *out)
 {
     buf_put(out, STR("event: stage\ndata: {\"stage\":\"DRAFTING\"}"));
 }
 
-static void put_sse_token(const struct demo_script *s, uint64_t i, struct buf *out)
+static void demo_script_put_sse_token(const struct demo_script *s, uint64_t i, struct buf *out)
 {
     buf_put(out, STR("event: token\ndata: {\"text\":"));
     put_token_json(i, out);
     buf_putc(out, '}');
 }
 
-static void put_stage_complete(const struct demo_script *s, struct buf *out)
+static void demo_script_put_stage_complete(const struct demo_script *s, struct buf *out)
 {
     struct buf text = {0};
     demo_put_text(s->tokens, &text);
@@ -102,13 +102,13 @@ static void put_chunk(const struct demo_script *s, struct buf *out)
                s->number, s->created_s);
 }
 
-static void put_role(const struct demo_script *s, struct buf *out)
+static void demo_script_put_role(const struct demo_script *s, struct buf *out)
 {
     put_chunk(s, out);
     buf_put(out, STR("\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}"));
 }
 
-static void put_openai_token(const struct demo_script *s, uint64_t i, struct buf *out)
+static void demo_script_put_openai_token(const struct demo_script *s, uint64_t i, struct buf *out)
 {
     put_chunk(s, out);
     buf_put(out, STR("\"content\":"));
@@ -116,40 +116,40 @@ static void put_openai_token(const struct demo_script *s, uint64_t i, struct buf
     buf_put(out, STR("},\"finish_reason\":null}]}"));
 }
 
-static void put_stop(const struct demo_script *s, struct buf *out)
+static void demo_script_put_stop(const struct demo_script *s, struct buf *out)
 {
     put_chunk(s, out);
     buf_put(out, STR("},\"finish_reason\":\"stop\"}]}"));
 }
 
-static void put_done(const struct demo_script *s, struct buf *out)
+static void demo_script_put_done(const struct demo_script *s, struct buf *out)
 {
     buf_put(out, STR("data: [DONE]"));
 }
 
-static void put_start(const struct demo_script *s, struct buf *out)
+static void demo_script_put_start(const struct demo_script *s, struct buf *out)
 {
     buf_printf(out, "data: {\"type\":\"start\",\"messageId\":\"demo-%" PRIu64 "\"}", s->number);
 }
 
-static void put_text_start(const struct demo_script *s, struct buf *out)
+static void demo_script_put_text_start(const struct demo_script *s, struct buf *out)
 {
     buf_put(out, STR("data: {\"type\":\"text-start\",\"id\":\"text\"}"));
 }
 
-static void put_ui_token(const struct demo_script *s, uint64_t i, struct buf *out)
+static void demo_script_put_ui_token(const struct demo_script *s, uint64_t i, struct buf *out)
 {
     buf_put(out, STR("data: {\"type\":\"text-delta\",\"id\":\"text\",\"delta\":"));
     put_token_json(i, out);
     buf_putc(out, '}');
 }
 
-static void put_text_end(const struct demo_script *s, struct buf *out)
+static void demo_script_put_text_end(const struct demo_script *s, struct buf *out)
 {
     buf_put(out, STR("data: {\"type\":\"text-end\",\"id\":\"text\"}"));
 }
 
-static void put_finish(const struct demo_script *s, struct buf *out)
+static void demo_script_put_finish(const struct demo_script *s, struct buf *out)
 {
     buf_put(out, STR("data: {\"type\":\"finish\"}"));
 }
@@ -163,14 +163,18 @@ static const struct form {
     void (*token)(const struct demo_script *s, uint64_t i, struct buf *out);
     put_fn *after[AROUND_MAX + 1];
 } forms[] = {
-    [DEMO_SSE] = {{put_stage_drafting}, put_sse_token, {put_stage_complete}},
-    [DEMO_OPENAI] = {{put_role}, put_openai_token, {put_stop, put_done}},
-    [DEMO_UI_MESSAGE] = {{put_start, put_text_start},
-                         put_ui_token,
-                         {put_text_end, put_finish, put_done}},
+    [DEMO_SSE] = {{demo_script_put_stage_drafting},
+                  demo_script_put_sse_token,
+                  {demo_script_put_stage_complete}},
+    [DEMO_OPENAI] = {{demo_script_put_role},
+                     demo_script_put_openai_token,
+                     {demo_script_put_stop, demo_script_put_done}},
+    [DEMO_UI_MESSAGE] = {{demo_script_put_start, demo_script_put_text_start},
+                         demo_script_put_ui_token,
+                         {demo_script_put_text_end, demo_script_put_finish, demo_script_put_done}},
 };
 
-static uint64_t count(put_fn *const *steps)
+static uint64_t demo_script_count(put_fn *const *steps)
 {
     uint64_t n = 0;
     while (steps[n] != NULL)
@@ -183,13 +187,13 @@ static uint64_t count(put_fn *const *steps)
 uint64_t demo_events(const struct demo_script *s)
 {
     const struct form *f = &forms[s->dialect];
-    return count(f->before) + s->tokens + count(f->after);
+    return demo_script_count(f->before) + s->tokens + demo_script_count(f->after);
 }
 
 void demo_put_event(const struct demo_script *s, uint64_t i, struct buf *out)
 {
     const struct form *f = &forms[s->dialect];
-    uint64_t before = count(f->before);
+    uint64_t before = demo_script_count(f->before);
     assert(i < demo_events(s));
     if (i < before)
         f->before[i](s, out);
@@ -202,7 +206,7 @@ void demo_put_event(const struct demo_script *s, uint64_t i, struct buf *out)
 
 uint64_t demo_tokens_upto(const struct demo_script *s, uint64_t i)
 {
-    uint64_t before = count(forms[s->dialect].before);
+    uint64_t before = demo_script_count(forms[s->dialect].before);
     if (i < before)
         return 0;
     return i - before < s->tokens ? i - before + 1 : s->tokens;

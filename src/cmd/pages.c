@@ -63,7 +63,7 @@ int pages_get(struct tm_client *c, const char *path, const char *name, json_t **
 
 /* ---- listings ---- */
 
-static void give(struct walk *w, const json_t *item)
+static void pages_give(struct walk *w, const json_t *item)
 {
     w->given++;
     w->stopped = !w->pages->item(w->pages->user, item) || w->given == w->pages->limit;
@@ -84,7 +84,7 @@ static int take_page(struct walk *w, const json_t *page)
         return TM_E_PROTOCOL;
     }
     for (size_t i = 0; i < json_array_size(items) && !w->stopped; i++)
-        give(w, json_array_get(items, i));
+        pages_give(w, json_array_get(items, i));
     w->over = next == NULL || w->stopped;
     w->after.n = 0;
     if (next)

@@ -8,7 +8,7 @@
 #define HELD_ROWS 1000
 #define HELD_OUT  (64 * 1024)
 
-static void flush(struct table *t)
+static void table_flush(struct table *t)
 {
     if (t->failed == 0)
         t->failed = common_write(STDOUT_FILENO, buf_str(&t->out));
@@ -37,7 +37,7 @@ static void put_cells(struct table *t)
         cell += strlen(cell) + 1;
     }
     t->cells.n = t->n = 0;
-    flush(t);
+    table_flush(t);
 }
 
 void table_cell(struct table *t, const char *text)
@@ -56,7 +56,7 @@ void table_cell(struct table *t, const char *text)
 struct buf *table_line(struct table *t)
 {
     if (t->out.n > HELD_OUT)
-        flush(t);
+        table_flush(t);
     return &t->out;
 }
 

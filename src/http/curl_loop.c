@@ -13,7 +13,7 @@ struct watch {
     curl_socket_t fd;
 };
 
-static void on_timer(uv_timer_t *timer)
+static void curl_loop_on_timer(uv_timer_t *timer)
 {
     struct curl_loop *c = timer->data;
     c->ready(c, CURL_SOCKET_TIMEOUT, 0);
@@ -21,17 +21,17 @@ static void on_timer(uv_timer_t *timer)
 
 /* libcurl does not mind being asked too early, as when the loop's clock was behind: it then names
  * the time that is left. */
-static int on_set_timer(CURLM *multi, long ms, void *arg)
+static int curl_loop_on_set_timer(CURLM *multi, long ms, void *arg)
 {
     struct curl_loop *c = arg;
     if (ms < 0)
         uv_timer_stop(&c->timer);
     else
-        uv_timer_start(&c->timer, on_timer, (uint64_t)ms, 0);
+        uv_timer_start(&c->timer, curl_loop_on_timer, (uint64_t)ms, 0);
     return 0;
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
 {
     struct watch *w = container_of(poll, struct watch, poll);
     int bits = 0; /* on an error libcurl looks for itself */
@@ -42,7 +42,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     w->owner->ready(w->owner, w->fd, bits);
 }
 
-static void on_watch_closed(uv_handle_t *h)
+static void curl_loop_on_watch_closed(uv_handle_t *h)
 {
     free(container_of(h, struct watch, poll));
 }
@@ -62,14 +62,14 @@ static struct watch *watch_new(struct curl_loop *c, curl_socket_t fd)
 }
 
 /* An error from here would end every transfer of the multi handle, so stuck() is told instead. */
-static int on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
+static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
 {
     struct curl_loop *c = arg;
     struct watch *w = socket_arg;
     if (what == CURL_POLL_REMOVE) {
         curl_multi_assign(c->multi, fd, NULL);
         if (w != NULL)
-            uv_close((uv_handle_t *)&w->poll, on_watch_closed);
+            uv_close((uv_handle_t *)&w->poll, curl_loop_on_watch_closed);
         return 0;
     }
     if (w == NULL)
@@ -79,7 +79,7 @@ static int on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *soc
         return 0;
     }
     int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    uv_poll_start(&w->poll, events, on_poll);
+    uv_poll_start(&w->poll, events, curl_loop_on_poll);
     return 0;
 }
 
@@ -90,9 +90,9 @@ void curl_loop_init(struct curl_loop *c, struct loop *loop)
     (void)code;
     c->multi = curl_multi_init();
     assert(c->multi != NULL);
-    curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, on_watch);
+    curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, curl_loop_on_watch);
     curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
-    curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, on_set_timer);
+    curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, curl_loop_on_set_timer);
     curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
     uv_timer_init(&loop->uv, &c->timer);
     uv_idle_init(&loop->uv, &c->wake);
@@ -100,7 +100,7 @@ void curl_loop_init(struct curl_loop *c, struct loop *loop)
     c->open_handles = 2;
 }
 
-static void on_wake(uv_idle_t *wake)
+static void curl_loop_on_wake(uv_idle_t *wake)
 {
     struct curl_loop *c = wake->data;
     uv_idle_stop(wake);
@@ -110,10 +110,10 @@ static void on_wake(uv_idle_t *wake)
 /* Not the timer at 0: libuv runs that again and again before it looks at any socket. */
 void curl_loop_wake(struct curl_loop *c)
 {
-    uv_idle_start(&c->wake, on_wake);
+    uv_idle_start(&c->wake, curl_loop_on_wake);
 }
 
-static void on_closed(uv_handle_t *h)
+static void curl_loop_on_closed(uv_handle_t *h)
 {
     struct curl_loop *c = h->data;
     if (--c->open_handles == 0)
@@ -124,6 +124,6 @@ void curl_loop_close(struct curl_loop *c)
 {
     curl_multi_cleanup(c->multi); /* closes kept connections, and with them what watches them */
     curl_global_cleanup();
-    uv_close((uv_handle_t *)&c->timer, on_closed);
-    uv_close((uv_handle_t *)&c->wake, on_closed);
+    uv_close((uv_handle_t *)&c->timer, curl_loop_on_closed);
+    uv_close((uv_handle_t *)&c->wake, curl_loop_on_closed);
 }

@@ -114,7 +114,7 @@ static void collect_failed(struct exchange *x, int err)
     done(x, STR_NONE, err);
 }
 
-static void on_collected(struct exchange *x, struct str data, bool end)
+static void exchange_on_collected(struct exchange *x, struct str data, bool end)
 {
     struct collect *c = x->collect;
     exchange_collected_fn *done = c->done;
@@ -137,7 +137,7 @@ static void on_collected(struct exchange *x, struct str data, bool end)
     if (end)
         done(x, buf_str(&c->body), 0); /* kept until the exchange goes */
     else
-        exchange_want(x, on_collected);
+        exchange_want(x, exchange_on_collected);
 }
 
 void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *collected)
@@ -152,7 +152,7 @@ void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *col
     x->collect = mem_zalloc(sizeof *x->collect);
     x->collect->done = collected;
     x->collect->max = max;
-    exchange_want(x, on_collected);
+    exchange_want(x, exchange_on_collected);
 }
 
 /* ---- response ---- */
@@ -199,7 +199,7 @@ static void put_inert(struct exchange *x)
         exchange_header(x, STR("Content-Disposition"), STR("attachment"));
 }
 
-static void begin(struct exchange *x, int64_t length, bool streaming)
+static void exchange_begin_response(struct exchange *x, int64_t length, bool streaming)
 {
     assert(!x->begun);
     put_inert(x);
@@ -233,7 +233,7 @@ void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t
     int64_t length = 0;
     for (size_t i = 0; i < n; i++)
         length += (int64_t)slices[i].bytes.n;
-    begin(x, length, false);
+    exchange_begin_response(x, length, false);
     for (size_t i = 0; i < n && !x->head_only; i++)
         x->via->put(x, slices[i]);
     x->via->end(x);
@@ -269,7 +269,7 @@ static void stream(struct exchange *x, int64_t length)
     if (x->over)
         return;
     assert(x->ops != NULL && x->ops->pull != NULL);
-    begin(x, length, true);
+    exchange_begin_response(x, length, true);
     if (!x->head_only) {
         x->via->wake(x);
         return;

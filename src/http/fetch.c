@@ -14,8 +14,8 @@
 
 /* Who may call whom. libcurl calls us back from within curl_multi_socket_action, and there most of
  * its own functions are forbidden. So the public functions never call into libcurl: they leave a
- * note on the job and put it on the fetcher's list of things to do. drive() is the one place that
- * runs libcurl and calls done():
+ * note on the job and put it on the fetcher's list of things to do. fetch_drive() is the one place
+ * that runs libcurl and calls done():
  *
  *   loop -> drive -> attend each job on the list   (begin, resume, free what was cancelled)
  *                 -> curl_multi_socket_action      (calls on_head, on_data)
@@ -28,7 +28,7 @@ struct fetcher {
     size_t in_flight;
     char *ca_file;
     const struct addr_own *own; /* NULL: nothing */
-    bool busy;                  /* in drive() */
+    bool busy;                  /* in fetch_drive() */
     bool closing;               /* freed while busy */
 };
 
@@ -103,7 +103,7 @@ static void job_end(struct fetch_job *job, enum fetch_cause cause, const char *w
 /* -- patience ----------------------------------------------------------------------------------
  */
 
-static uint64_t now_ms(const struct fetch_job *job)
+static uint64_t fetch_now_ms(const struct fetch_job *job)
 {
     return uv_now(&job->owner->loop->uv);
 }
@@ -120,17 +120,17 @@ static uint32_t patience_ms(const struct fetch_job *job)
 static void expect_peer(struct fetch_job *job)
 {
     uint32_t ms = patience_ms(job);
-    job->heard_ms = now_ms(job);
+    job->heard_ms = fetch_now_ms(job);
     if (ms > 0)
         sched_start(&job->owner->loop->sched, &job->patience, ms);
 }
 
 /* Bytes only write down when they came; the timer looks there before it believes itself. */
-static void on_silence(struct timer *t)
+static void fetch_on_silence(struct timer *t)
 {
     struct fetch_job *job = container_of(t, struct fetch_job, patience);
     uint32_t ms = patience_ms(job);
-    uint64_t silent_ms = now_ms(job) - job->heard_ms;
+    uint64_t silent_ms = fetch_now_ms(job) - job->heard_ms;
     if (ms == 0)
         return;
     if (silent_ms < ms) {
@@ -178,7 +178,7 @@ static bool check_address(struct fetch_job *job, const struct sockaddr *sa, size
     return false;
 }
 
-static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+static curl_socket_t fetch_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL || !check_address(job, &a->addr, a->addrlen))
@@ -219,7 +219,7 @@ static bool check_owner(struct fetch_job *job, const struct sockaddr_storage *pe
 
 /* Before every request, redirected and repeated ones included. A kept connection is opened by
  * nobody: it may be one that another policy allowed. */
-static int on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
+static int fetch_on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
 {
     struct fetch_job *job = arg;
     struct sockaddr_storage peer;
@@ -236,7 +236,7 @@ static int on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
     return CURL_PREREQFUNC_OK;
 }
 
-static size_t on_read(char *out, size_t size, size_t n, void *arg)
+static size_t fetch_on_read(char *out, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL)
@@ -246,12 +246,12 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
     if (part > 0)
         memcpy(out, rest.p, part);
     job->sent += part;
-    job->heard_ms = now_ms(job);
+    job->heard_ms = fetch_now_ms(job);
     return part;
 }
 
 /* A redirect or a kept connection that turned out dead sends the body once more. */
-static int on_seek(void *arg, curl_off_t offset, int origin)
+static int fetch_on_seek(void *arg, curl_off_t offset, int origin)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL || origin != SEEK_SET || offset < 0 ||
@@ -262,7 +262,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 }
 
 /* What a callback returns that wants no more of the transfer. */
-static size_t give_up(struct fetch_job *job)
+static size_t fetch_give_up(struct fetch_job *job)
 {
     forbid_reuse(job);
     return CURL_WRITEFUNC_ERROR;
@@ -335,25 +335,25 @@ static void trailer_complete(struct fetch_job *job, struct str line)
 }
 
 /* One line of a head, or of trailers. */
-static size_t on_header(char *line, size_t size, size_t n, void *arg)
+static size_t fetch_on_header(char *line, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL)
-        return give_up(job);
+        return fetch_give_up(job);
     job->head += n;
     if (job->head > FETCH_HEAD_MAX) {
         job_blame(job, FETCH_TOO_LARGE, "the answer's headers are too large");
-        return give_up(job);
+        return fetch_give_up(job);
     }
     bool last = n == 0 || line[0] == '\r' || line[0] == '\n';
     if (job->headed)
         trailer_complete(job, str_of(line, n));
     else if (last)
         head_complete(job);
-    return job->fetch != NULL ? n : give_up(job);
+    return job->fetch != NULL ? n : fetch_give_up(job);
 }
 
-static bool fits(const struct fetch_job *job, size_t n)
+static bool fetch_fits(const struct fetch_job *job, size_t n)
 {
     const struct fetch *fetch = job->fetch;
     bool unlimited = fetch->on_data != NULL && fetch->max_answer == 0;
@@ -361,41 +361,41 @@ static bool fits(const struct fetch_job *job, size_t n)
            (job->received <= fetch->max_answer && n <= fetch->max_answer - job->received);
 }
 
-static size_t on_body(char *p, size_t size, size_t n, void *arg)
+static size_t fetch_on_body(char *p, size_t size, size_t n, void *arg)
 {
     struct fetch_job *job = arg;
     if (job->fetch == NULL)
-        return give_up(job);
-    if (!fits(job, n)) {
+        return fetch_give_up(job);
+    if (!fetch_fits(job, n)) {
         job_blame(job, FETCH_TOO_LARGE, "the answer is larger than the limit");
-        return give_up(job);
+        return fetch_give_up(job);
     }
-    job->heard_ms = now_ms(job);
+    job->heard_ms = fetch_now_ms(job);
     if (job->fetch->on_data == NULL) {
         buf_put(&job->answer, str_of(p, n));
     } else if (!job->fetch->on_data(job->fetch, str_of(p, n))) {
         job->paused = true;
-        return job->fetch != NULL ? CURL_WRITEFUNC_PAUSE : give_up(job);
+        return job->fetch != NULL ? CURL_WRITEFUNC_PAUSE : fetch_give_up(job);
     }
     job->received += n;
-    return job->fetch != NULL ? n : give_up(job);
+    return job->fetch != NULL ? n : fetch_give_up(job);
 }
 
 static void set_callbacks(struct fetch_job *job)
 {
     FETCH_SET(job, CURLOPT_PRIVATE, job);
     FETCH_SET(job, CURLOPT_ERRORBUFFER, job->curl_why);
-    FETCH_SET(job, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    FETCH_SET(job, CURLOPT_OPENSOCKETFUNCTION, fetch_on_open);
     FETCH_SET(job, CURLOPT_OPENSOCKETDATA, job);
-    FETCH_SET(job, CURLOPT_PREREQFUNCTION, on_request);
+    FETCH_SET(job, CURLOPT_PREREQFUNCTION, fetch_on_request);
     FETCH_SET(job, CURLOPT_PREREQDATA, job);
-    FETCH_SET(job, CURLOPT_READFUNCTION, on_read);
+    FETCH_SET(job, CURLOPT_READFUNCTION, fetch_on_read);
     FETCH_SET(job, CURLOPT_READDATA, job);
-    FETCH_SET(job, CURLOPT_SEEKFUNCTION, on_seek);
+    FETCH_SET(job, CURLOPT_SEEKFUNCTION, fetch_on_seek);
     FETCH_SET(job, CURLOPT_SEEKDATA, job);
-    FETCH_SET(job, CURLOPT_HEADERFUNCTION, on_header);
+    FETCH_SET(job, CURLOPT_HEADERFUNCTION, fetch_on_header);
     FETCH_SET(job, CURLOPT_HEADERDATA, job);
-    FETCH_SET(job, CURLOPT_WRITEFUNCTION, on_body);
+    FETCH_SET(job, CURLOPT_WRITEFUNCTION, fetch_on_body);
     FETCH_SET(job, CURLOPT_WRITEDATA, job);
 }
 
@@ -488,7 +488,7 @@ static void fetcher_close(struct fetcher *f)
     curl_loop_close(&f->curl);
 }
 
-static void drive(struct curl_loop *c, curl_socket_t fd, int events)
+static void fetch_drive(struct curl_loop *c, curl_socket_t fd, int events)
 {
     struct fetcher *f = container_of(c, struct fetcher, curl);
     int running;
@@ -503,7 +503,7 @@ static void drive(struct curl_loop *c, curl_socket_t fd, int events)
         curl_loop_wake(c);
 }
 
-static void on_stuck(struct curl_loop *c, CURL *easy)
+static void fetch_on_stuck(struct curl_loop *c, CURL *easy)
 {
     struct fetch_job *job = NULL;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, &job);
@@ -514,7 +514,7 @@ static void on_stuck(struct curl_loop *c, CURL *easy)
 
 /* -- the public face -------------------------------------------------------------------------- */
 
-static void on_closed(struct curl_loop *c)
+static void fetch_on_closed(struct curl_loop *c)
 {
     struct fetcher *f = container_of(c, struct fetcher, curl);
     free(f->ca_file);
@@ -526,9 +526,9 @@ struct fetcher *fetcher_new(struct loop *loop)
     struct fetcher *f = mem_zalloc(sizeof *f);
     list_init(&f->todo);
     f->loop = loop;
-    f->curl.ready = drive;
-    f->curl.stuck = on_stuck;
-    f->curl.closed = on_closed;
+    f->curl.ready = fetch_drive;
+    f->curl.stuck = fetch_on_stuck;
+    f->curl.closed = fetch_on_closed;
     curl_loop_init(&f->curl, loop);
     curl_multi_setopt(f->curl.multi, CURLMOPT_MAXCONNECTS, (long)KEPT_CONNECTIONS);
     /* One request on a connection at a time. A libcurl before 8.5 that may put several on one does
@@ -569,7 +569,7 @@ void fetch_start(struct fetcher *f, struct fetch *fetch)
     assert(!f->closing && fetch->job == NULL);
     struct fetch_job *job = mem_zalloc(sizeof *job);
     list_init(&job->link);
-    timer_init(&job->patience, on_silence);
+    timer_init(&job->patience, fetch_on_silence);
     job->owner = f;
     job->fetch = fetch;
     job->policy = fetch->policy;

@@ -2,7 +2,7 @@
 #include "http/fetch_core.h"
 #include "http/url.h"
 
-static bool is_token(struct str s)
+static bool fetch_request_is_token(struct str s)
 {
     static const char tchars[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -27,7 +27,7 @@ static void add_line(struct fetch_job *job, const char *line)
     job->headers = longer;
 }
 
-static void add_header(struct fetch_job *job, const struct header *h)
+static void fetch_request_add_header(struct fetch_job *job, const struct header *h)
 {
     struct buf line = {0};
     buf_put(&line, h->name);
@@ -45,9 +45,9 @@ static bool set_headers(struct fetch_job *job)
     bool typed = false;
     for (size_t i = 0; i < fetch->n_headers; i++) {
         const struct header *h = &fetch->headers[i];
-        if (!is_token(h->name) || !is_field_value(h->value))
+        if (!fetch_request_is_token(h->name) || !is_field_value(h->value))
             return false;
-        add_header(job, h);
+        fetch_request_add_header(job, h);
         typed = typed || str_eq_nocase(h->name, STR("content-type"));
     }
     if (!typed)
@@ -57,7 +57,7 @@ static bool set_headers(struct fetch_job *job)
     return true;
 }
 
-static bool set_text(struct fetch_job *job, CURLoption option, struct str s)
+static bool fetch_request_set_text(struct fetch_job *job, CURLoption option, struct str s)
 {
     struct buf z = {0};
     buf_put(&z, s);
@@ -79,7 +79,7 @@ static bool set_method(struct fetch_job *job)
 {
     const struct fetch *fetch = job->fetch;
     bool known = true;
-    if (!is_token(fetch->method))
+    if (!fetch_request_is_token(fetch->method))
         return false;
     if (str_eq(fetch->method, STR("GET"))) {
         FETCH_SET(job, CURLOPT_HTTPGET, 1L);
@@ -88,7 +88,7 @@ static bool set_method(struct fetch_job *job)
     } else {
         set_body(job);
         known = str_eq(fetch->method, STR("POST"));
-        if (!known && !set_text(job, CURLOPT_CUSTOMREQUEST, fetch->method))
+        if (!known && !fetch_request_set_text(job, CURLOPT_CUSTOMREQUEST, fetch->method))
             return false;
     }
     job->follow = known && fetch->max_redirects > 0;
@@ -129,7 +129,7 @@ static bool set_url(struct fetch_job *job)
     if (url_parse(job->fetch->url, &parts) != 0)
         return false;
     set_version(job, str_eq_nocase(parts.scheme, STR("https")));
-    return set_text(job, CURLOPT_URL, job->fetch->url);
+    return fetch_request_set_text(job, CURLOPT_URL, job->fetch->url);
 }
 
 static void set_transport(struct fetch_job *job, const char *ca_file)

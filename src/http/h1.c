@@ -97,7 +97,7 @@ static void close_later(struct h1 *h)
 }
 
 /* Answers outside of any exchange, and closes. */
-static void refuse(struct h1 *h, int status, const char *why)
+static void h1_refuse_with(struct h1 *h, int status, const char *why)
 {
     trace(h->peer->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
     http_count_response(h->peer->http, status);
@@ -131,7 +131,7 @@ static void fail_exchange(struct h1 *h, int status, const char *why)
     if (begun)
         end_connection(h);
     else
-        refuse(h, status, why);
+        h1_refuse_with(h, status, why);
 }
 
 static void finish_exchange(struct h1 *h)
@@ -211,7 +211,7 @@ static void read_body(struct h1 *h)
         end_connection(h);
 }
 
-static void via_want(struct exchange *x)
+static void h1_via_want(struct exchange *x)
 {
     struct h1 *h = x->transport;
     if (h->body == NULL) {
@@ -240,7 +240,7 @@ static void via_want(struct exchange *x)
 
 /* ---- responses ---- */
 
-static void via_begin(struct exchange *x, int64_t length)
+static void h1_via_begin(struct exchange *x, int64_t length)
 {
     struct h1 *h = x->transport;
     /* A body that the handler did not want to see to its end cannot be skipped safely. */
@@ -261,7 +261,7 @@ static void via_begin(struct exchange *x, int64_t length)
                                                   .keep_alive = h->keep_alive && h->version_10}));
 }
 
-static void via_put(struct exchange *x, struct slice s)
+static void h1_via_put(struct exchange *x, struct slice s)
 {
     struct h1 *h = x->transport;
     if (s.bytes.n == 0)
@@ -308,7 +308,7 @@ static void put_last_chunk(struct h1 *h)
     conn_put_take(&h->peer->conn, h1_last_chunk_block(h->x->headers));
 }
 
-static void via_end(struct exchange *x)
+static void h1_via_end(struct exchange *x)
 {
     struct h1 *h = x->transport;
     if (x->streaming && h->body != NULL)
@@ -332,7 +332,7 @@ static void pull(struct h1 *h)
     put_chunk(h);
     if (h->x == x && result == PULL_END) {
         put_last_chunk(h);
-        via_end(x);
+        h1_via_end(x);
     } else if (result == PULL_MORE || h->pull_again) { /* or woken meanwhile */
         h->pull_again = true;
         conn_flush_later(&h->peer->conn);
@@ -340,7 +340,7 @@ static void pull(struct h1 *h)
     exchange_release(x);
 }
 
-static void via_wake(struct exchange *x)
+static void h1_via_wake(struct exchange *x)
 {
     struct h1 *h = x->transport;
     h->pull_again = true;
@@ -352,19 +352,19 @@ static void via_wake(struct exchange *x)
         conn_flush_later(&h->peer->conn); /* not within the pull of another */
 }
 
-static void via_abort(struct exchange *x)
+static void h1_via_abort(struct exchange *x)
 {
     struct h1 *h = x->transport;
     end_connection(h);
 }
 
 static const struct transport_ops via_h1 = {
-    .want = via_want,
-    .begin = via_begin,
-    .put = via_put,
-    .wake = via_wake,
-    .end = via_end,
-    .abort = via_abort,
+    .want = h1_via_want,
+    .begin = h1_via_begin,
+    .put = h1_via_put,
+    .wake = h1_via_wake,
+    .end = h1_via_end,
+    .abort = h1_via_abort,
 };
 
 /* ---- requests ---- */
@@ -423,7 +423,7 @@ static void park(struct h1 *h)
 }
 
 /* The rest of an incomplete head moves to the front of a block of its own. */
-static void make_room(struct h1 *h)
+static void h1_make_room(struct h1 *h)
 {
     if (h->in == NULL) {
         h->in = block_new(READ_BLOCK);
@@ -458,7 +458,7 @@ static void next_request(struct h1 *h)
         int n =
             h1_parse_head(&h->head, h->in->bytes + h->at, h->in->n - h->at, &req, &framing, &why);
         if (n < 0) {
-            refuse(h, -n, why);
+            h1_refuse_with(h, -n, why);
             break;
         }
         if (n == 0) {
@@ -495,21 +495,21 @@ static bool take_whole_request(struct h1 *h, struct str bytes)
 }
 
 /* Bytes with nothing before them. */
-static void take_bytes(struct h1 *h, struct str bytes)
+static void h1_take_bytes(struct h1 *h, struct str bytes)
 {
     if (take_whole_request(h, bytes))
         return;
-    make_room(h);
+    h1_make_room(h);
     memcpy(h->in->bytes, bytes.p, bytes.n);
     h->in->n = (uint32_t)bytes.n;
     next_request(h);
 }
 
-static void read_head(struct h1 *h)
+static void h1_read_head(struct h1 *h)
 {
     bool fresh = h->in == NULL;
     if (!fresh)
-        make_room(h);
+        h1_make_room(h);
     char *into = fresh ? h->peer->http->loop->scratch : h->in->bytes + h->in->n;
     ssize_t got = conn_read(&h->peer->conn, into, fresh ? READ_BLOCK : h->in->cap - h->in->n);
     if (got == CONN_AGAIN)
@@ -523,7 +523,7 @@ static void read_head(struct h1 *h)
         return;
     }
     if (fresh) {
-        take_bytes(h, str_of(into, (size_t)got));
+        h1_take_bytes(h, str_of(into, (size_t)got));
         return;
     }
     h->in->n += (uint32_t)got;
@@ -535,7 +535,7 @@ static void read_ahead(struct h1 *h)
 {
     if (h->in != NULL && h->at == h->in->n && h->in->n == h->in->cap)
         drop_input(h);
-    make_room(h);
+    h1_make_room(h);
     if (h->in->n == h->in->cap) {
         conn_want_read(&h->peer->conn, false);
         return;
@@ -552,18 +552,18 @@ static void read_ahead(struct h1 *h)
         end_connection(h);
 }
 
-static void on_readable(struct conn *c)
+static void h1_on_readable(struct conn *c)
 {
     struct h1 *h = h1_of(c);
     if (h->x == NULL)
-        read_head(h);
+        h1_read_head(h);
     else if (h->body != NULL)
         read_body(h);
     else
         read_ahead(h);
 }
 
-static void on_drained(struct conn *c)
+static void h1_on_drained(struct conn *c)
 {
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
@@ -581,16 +581,16 @@ static void on_drained(struct conn *c)
     }
 }
 
-static void on_failed(struct conn *c)
+static void h1_on_failed(struct conn *c)
 {
     end_connection(h1_of(c));
 }
 
 static const struct conn_ops ops = {
-    .readable = on_readable,
-    .drained = on_drained,
+    .readable = h1_on_readable,
+    .drained = h1_on_drained,
     .stalled = peer_stalled,
-    .failed = on_failed,
+    .failed = h1_on_failed,
     .closed = peer_closed,
 };
 
@@ -605,11 +605,11 @@ static void check_body_rate(struct h1 *h)
     wait_for(h, WAIT_BODY, h->peer->http->limits.body_timeout_ms);
 }
 
-static void on_timeout(struct timer *t)
+static void h1_on_timeout(struct timer *t)
 {
     struct h1 *h = container_of(t, struct peer, timer)->session;
     if (h->wait == WAIT_HEAD)
-        refuse(h, 408, "the request head took too long");
+        h1_refuse_with(h, 408, "the request head took too long");
     else if (h->wait == WAIT_BODY)
         check_body_rate(h);
     else if (h->wait == WAIT_IDLE && timer_running(&h->peer->stall))
@@ -621,19 +621,19 @@ static void on_timeout(struct timer *t)
     }
 }
 
-static void close_h1(struct peer *p)
+static void h1_close(struct peer *p)
 {
     end_connection(p->session);
 }
 
-static void free_h1(void *session)
+static void h1_free(void *session)
 {
     struct h1 *h = session;
     block_unref(h->in);
     free(h);
 }
 
-static void drain_h1(struct peer *p)
+static void h1_drain(struct peer *p)
 {
     struct h1 *h = p->session;
     if (h->x == NULL) {
@@ -644,13 +644,13 @@ static void drain_h1(struct peer *p)
     }
 }
 
-static const struct protocol protocol = {.drain = drain_h1, .close = close_h1, .free = free_h1};
+static const struct protocol protocol = {.drain = h1_drain, .close = h1_close, .free = h1_free};
 
 static struct h1 *h1_new(struct peer *p)
 {
     struct h1 *h = mem_zalloc(sizeof *h);
     h->peer = p;
-    peer_speaks(p, &protocol, h, &ops, on_timeout);
+    peer_speaks(p, &protocol, h, &ops, h1_on_timeout);
     return h;
 }
 
@@ -658,10 +658,10 @@ void h1_start(struct peer *p, struct str bytes)
 {
     struct h1 *h = h1_new(p);
     wait_for(h, WAIT_HEAD, p->http->limits.head_timeout_ms);
-    take_bytes(h, bytes);
+    h1_take_bytes(h, bytes);
 }
 
 void h1_refuse(struct peer *p, int status, const char *why)
 {
-    refuse(h1_new(p), status, why);
+    h1_refuse_with(h1_new(p), status, why);
 }

@@ -6,18 +6,18 @@
 
 #define FIXED_MAX 256 /* status line, Date, Content-Length, Connection, Transfer-Encoding, end */
 
-static char *put(char *to, struct str s)
+static char *h1_head_put(char *to, struct str s)
 {
     memcpy(to, s.p, s.n);
     return to + s.n;
 }
 
-static char *put_header(char *to, const struct header *h)
+static char *h1_head_put_header(char *to, const struct header *h)
 {
-    to = put(to, h->name);
-    to = put(to, STR(": "));
-    to = put(to, h->value);
-    return put(to, STR("\r\n"));
+    to = h1_head_put(to, h->name);
+    to = h1_head_put(to, STR(": "));
+    to = h1_head_put(to, h->value);
+    return h1_head_put(to, STR("\r\n"));
 }
 
 static size_t header_size(const struct header *h)
@@ -25,7 +25,7 @@ static size_t header_size(const struct header *h)
     return h->name.n + h->value.n + 4;
 }
 
-static size_t size_of(const struct h1_head *head)
+static size_t h1_head_size_of(const struct h1_head *head)
 {
     size_t n = FIXED_MAX;
     for (size_t i = 0; i < RESPONSE_COMMON_HEADERS; i++)
@@ -37,30 +37,30 @@ static size_t size_of(const struct h1_head *head)
 
 struct block *h1_head_block(const struct h1_head *head)
 {
-    struct block *b = block_new((uint32_t)size_of(head));
-    char *to = put(b->bytes, STR("HTTP/1.1 "));
+    struct block *b = block_new((uint32_t)h1_head_size_of(head));
+    char *to = h1_head_put(b->bytes, STR("HTTP/1.1 "));
     to += num_format((uint64_t)head->status, to);
     *to++ = ' ';
-    to = put(to, status_reason(head->status));
-    to = put(to, STR("\r\nDate: "));
-    to = put(to, head->date);
-    to = put(to, STR("\r\n"));
+    to = h1_head_put(to, status_reason(head->status));
+    to = h1_head_put(to, STR("\r\nDate: "));
+    to = h1_head_put(to, head->date);
+    to = h1_head_put(to, STR("\r\n"));
     for (size_t i = 0; i < RESPONSE_COMMON_HEADERS; i++)
-        to = put_header(to, &response_common[i]);
+        to = h1_head_put_header(to, &response_common[i]);
     for (const struct exchange_header *h = head->headers; h != NULL; h = h->next)
-        to = put_header(to, &h->header);
+        to = h1_head_put_header(to, &h->header);
     if (head->chunked)
-        to = put(to, STR("Transfer-Encoding: chunked\r\n"));
+        to = h1_head_put(to, STR("Transfer-Encoding: chunked\r\n"));
     if (head->length >= 0) {
-        to = put(to, STR("Content-Length: "));
+        to = h1_head_put(to, STR("Content-Length: "));
         to += num_format((uint64_t)head->length, to);
-        to = put(to, STR("\r\n"));
+        to = h1_head_put(to, STR("\r\n"));
     }
     if (head->close)
-        to = put(to, STR("Connection: close\r\n"));
+        to = h1_head_put(to, STR("Connection: close\r\n"));
     if (head->keep_alive)
-        to = put(to, STR("Connection: keep-alive\r\n"));
-    to = put(to, STR("\r\n"));
+        to = h1_head_put(to, STR("Connection: keep-alive\r\n"));
+    to = h1_head_put(to, STR("\r\n"));
     b->n = (uint32_t)(to - b->bytes);
     return b;
 }

@@ -89,7 +89,7 @@ struct head {
     bool expect_continue, expect_other;
 };
 
-static int refuse(const struct head *h, int status, const char *why)
+static int h1_parse_refuse(const struct head *h, int status, const char *why)
 {
     *h->why = why;
     return -status;
@@ -140,16 +140,16 @@ static int next_line(const struct head *h, struct h1_head_state *state, const ch
     size_t at = find_line_end(bytes, state->scanned, stop);
     state->scanned = (uint32_t)at;
     if (at - state->line > max)
-        return state->line == 0 ? refuse(h, 414, "the request line is too long")
-                                : refuse(h, 431, "a header line is too long");
+        return state->line == 0 ? h1_parse_refuse(h, 414, "the request line is too long")
+                                : h1_parse_refuse(h, 431, "a header line is too long");
     if (at == stop || (bytes[at] == '\r' && at + 1 == n))
         return 0;
     if (bytes[at] == '\n')
-        return refuse(h, 400, "a line ends with LF alone; lines end with CR LF");
+        return h1_parse_refuse(h, 400, "a line ends with LF alone; lines end with CR LF");
     if (bytes[at] != '\r')
-        return refuse(h, 400, "the request head holds a control character");
+        return h1_parse_refuse(h, 400, "the request head holds a control character");
     if (bytes[at + 1] != '\n')
-        return refuse(h, 400, "the request head holds a CR without LF");
+        return h1_parse_refuse(h, 400, "the request head holds a CR without LF");
     *line = str_of(bytes + state->line, at - state->line);
     state->line = state->scanned = (uint32_t)at + 2;
     return 1;
@@ -179,9 +179,10 @@ static int parse_version(const struct head *h, struct str text)
     const char *p = text.p;
     if (text.n != 8 || memcmp(p, "HTTP/", 5) != 0 || p[6] != '.' || p[5] < '0' || p[5] > '9' ||
         p[7] < '0' || p[7] > '9')
-        return refuse(h, 400, "the request line does not end with a version such as HTTP/1.1");
+        return h1_parse_refuse(h, 400,
+                               "the request line does not end with a version such as HTTP/1.1");
     if (p[5] != '1' || p[7] > '1')
-        return refuse(h, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return h1_parse_refuse(h, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     h->req->version = p[7] == '1' ? 11 : 10;
     return 0;
 }
@@ -232,7 +233,7 @@ static int parse_absolute(struct head *h, struct str rest)
         n++;
     h->authority = str_of(rest.p, n);
     if (!h1_host_ok(h->authority))
-        return refuse(h, 400, "the request target names no valid host");
+        return h1_parse_refuse(h, 400, "the request target names no valid host");
     split_query(h->req, str_skip(rest, n));
     /* No path means `/`. There is one at hand: the last of the `//` before the host. */
     if (h->req->path.n == 0)
@@ -256,24 +257,25 @@ static int parse_target(struct head *h, struct str target)
     if ((str_eq_nocase(scheme, STR("http")) || str_eq_nocase(scheme, STR("https"))) &&
         n < target.n && memcmp(target.p + scheme.n, "://", 3) == 0)
         return parse_absolute(h, str_skip(target, n));
-    return refuse(h, 400, "the request target is neither a path nor an http URL");
+    return h1_parse_refuse(h, 400, "the request target is neither a path nor an http URL");
 }
 
 static int parse_request_line(struct head *h, struct str line)
 {
     if (line.n == 0)
-        return refuse(h, 400, "an empty line stands where the request line should be");
+        return h1_parse_refuse(h, 400, "an empty line stands where the request line should be");
     struct str method = str_of(line.p, span(line.p, TOKEN));
     if (method.n == 0 || line.p[method.n] != ' ')
-        return refuse(h, 400, "the request line does not begin with a method and a space");
+        return h1_parse_refuse(h, 400, "the request line does not begin with a method and a space");
     if (method.n > H1_METHOD_MAX)
-        return refuse(h, 400, "the method is too long");
+        return h1_parse_refuse(h, 400, "the method is too long");
     struct str target = str_skip(line, method.n + 1);
     target.n = span(target.p, TARGET);
     if (target.n > H1_TARGET_MAX)
-        return refuse(h, 414, "the request target is too long");
+        return h1_parse_refuse(h, 414, "the request target is too long");
     if (target.n == 0 || target.p[target.n] != ' ')
-        return refuse(h, 400, "the request target is missing or holds a forbidden character");
+        return h1_parse_refuse(h, 400,
+                               "the request target is missing or holds a forbidden character");
     h->req->method_text = method;
     h->req->method = h1_method(method);
     int err = parse_version(h, str_skip(line, method.n + 1 + target.n + 1));
@@ -281,7 +283,7 @@ static int parse_request_line(struct head *h, struct str line)
         return err;
     /* Its target is a host, and its success turns the connection into a tunnel. */
     if (str_eq(method, STR("CONNECT")))
-        return refuse(h, 400, "CONNECT is for proxies, and this is none");
+        return h1_parse_refuse(h, 400, "CONNECT is for proxies, and this is none");
     return parse_target(h, target);
 }
 
@@ -346,14 +348,16 @@ static int refuse_name(const struct head *h, struct str line, size_t n)
 {
     char c = line.p[n];
     if (n == 0 && (c == ' ' || c == '\t'))
-        return refuse(h, 400, "a header line begins with white space; folded lines are refused");
+        return h1_parse_refuse(h, 400,
+                               "a header line begins with white space; folded lines are refused");
     if (n == 0 && c == ':')
-        return refuse(h, 400, "a header has no name");
+        return h1_parse_refuse(h, 400, "a header has no name");
     if (c == ' ' || c == '\t')
-        return refuse(h, 400, "a header name is followed by white space and not by its colon");
+        return h1_parse_refuse(h, 400,
+                               "a header name is followed by white space and not by its colon");
     if (n == line.n)
-        return refuse(h, 400, "a header line has no colon");
-    return refuse(h, 400, "a header name holds a forbidden character");
+        return h1_parse_refuse(h, 400, "a header line has no colon");
+    return h1_parse_refuse(h, 400, "a header name holds a forbidden character");
 }
 
 /* As str_trim, whose calls would take a tenth of the time. The line's CR ends the first loop. */
@@ -370,7 +374,7 @@ static int parse_header_line(struct head *h, struct str line)
 {
     struct request *req = h->req;
     if (req->n_headers == H1_HEADERS_MAX)
-        return refuse(h, 431, "the request has too many headers");
+        return h1_parse_refuse(h, 431, "the request has too many headers");
     size_t n = span(line.p, TOKEN);
     if (n == 0 || line.p[n] != ':')
         return refuse_name(h, line, n);
@@ -386,11 +390,11 @@ static int parse_header_line(struct head *h, struct str line)
 static int judge_host(struct head *h)
 {
     if (h->hosts > 1)
-        return refuse(h, 400, "Host is given more than once");
+        return h1_parse_refuse(h, 400, "Host is given more than once");
     if (h->hosts == 0 && h->req->version == 11)
-        return refuse(h, 400, "Host is missing");
+        return h1_parse_refuse(h, 400, "Host is missing");
     if (h->hosts == 1 && !h1_host_ok(h->host))
-        return refuse(h, 400, "Host is not a host name with an optional port");
+        return h1_parse_refuse(h, 400, "Host is not a host name with an optional port");
     h->req->host = h->authority.n > 0 ? h->authority : h->host;
     return 0;
 }
@@ -408,30 +412,31 @@ static int refuse_encoding(const struct head *h)
         odd |= str_eq_nocase(coding, STR("chunked"));
     }
     if (odd)
-        return refuse(h, 400, "Transfer-Encoding is not exactly `chunked`");
-    return refuse(h, 501, "Transfer-Encoding names a coding other than `chunked`");
+        return h1_parse_refuse(h, 400, "Transfer-Encoding is not exactly `chunked`");
+    return h1_parse_refuse(h, 501, "Transfer-Encoding names a coding other than `chunked`");
 }
 
 static int judge_body(const struct head *h, struct h1_framing *framing)
 {
     if (h->lengths > 1)
-        return refuse(h, 400, "Content-Length is given more than once");
+        return h1_parse_refuse(h, 400, "Content-Length is given more than once");
     if (h->encodings > 1)
-        return refuse(h, 400, "Transfer-Encoding is given more than once");
+        return h1_parse_refuse(h, 400, "Transfer-Encoding is given more than once");
     if (h->lengths > 0 && h->encodings > 0)
-        return refuse(h, 400, "both Content-Length and Transfer-Encoding are given");
+        return h1_parse_refuse(h, 400, "both Content-Length and Transfer-Encoding are given");
     if (h->encodings > 0 && h->req->version == 10)
-        return refuse(h, 400, "Transfer-Encoding is unknown to HTTP/1.0");
+        return h1_parse_refuse(h, 400, "Transfer-Encoding is unknown to HTTP/1.0");
     if (h->encodings > 0 && !str_eq_nocase(h->encoding, STR("chunked")))
         return refuse_encoding(h);
     if (h->lengths > 0 && num_parse(h->length, H1_LENGTH_MAX, &framing->content_length) < 0)
-        return refuse(h, 400, "Content-Length is not a number of bytes, or too large a one");
+        return h1_parse_refuse(h, 400,
+                               "Content-Length is not a number of bytes, or too large a one");
     framing->has_length = h->lengths > 0;
     framing->chunked = h->encodings > 0;
     return 0;
 }
 
-static int judge(struct head *h, struct h1_framing *framing)
+static int h1_parse_judge(struct head *h, struct h1_framing *framing)
 {
     *framing = (struct h1_framing){0};
     int err = judge_host(h);
@@ -440,7 +445,7 @@ static int judge(struct head *h, struct h1_framing *framing)
     if (err < 0)
         return err;
     if (h->expect_other)
-        return refuse(h, 417, "Expect asks for something other than `100-continue`");
+        return h1_parse_refuse(h, 417, "Expect asks for something other than `100-continue`");
     bool v11 = h->req->version == 11;
     framing->keep_alive = !h->close && (v11 || h->keep_alive);
     framing->expect_continue = h->expect_continue && v11;
@@ -474,7 +479,7 @@ int h1_parse_head(struct h1_head_state *state, const char *bytes, size_t n, stru
     bool resumed = state->line > 0;
     int rc = n == 0 ? 0 : parse_lines(&h, state, bytes, n < H1_HEAD_MAX ? n : H1_HEAD_MAX);
     if (rc == 0 && n >= H1_HEAD_MAX)
-        return refuse(&h, 431, "the request head is too long");
+        return h1_parse_refuse(&h, 431, "the request head is too long");
     if (rc > 0 && resumed) {
         /* Lines of earlier calls were judged but not kept: the bytes may have moved since. */
         h = (struct head){.req = req, .why = why};
@@ -485,7 +490,7 @@ int h1_parse_head(struct h1_head_state *state, const char *bytes, size_t n, stru
     if (rc <= 0)
         return rc;
     *state = (struct h1_head_state){0};
-    int err = judge(&h, framing);
+    int err = h1_parse_judge(&h, framing);
     return err < 0 ? err : rc;
 }
 

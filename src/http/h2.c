@@ -91,7 +91,7 @@ static struct h2_stream *stream_of(struct h2 *h, int32_t id)
     return nghttp2_session_get_stream_user_data(h->session, id);
 }
 
-static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
+static int h2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct h2 *h = ctx;
     if (h->condemned)
@@ -103,8 +103,9 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return h->receiving != NULL ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags, void *ctx)
+static int h2_on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                        size_t name_n, const uint8_t *value, size_t value_n, uint8_t flags,
+                        void *ctx)
 {
     struct h2 *h = ctx;
     h2_head_add(&h->head, h->receiving != NULL ? &h->receiving->x->arena : NULL,
@@ -117,9 +118,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 }
 
 /* A name or value that HTTP does not allow: nghttp2 alone would only leave it out. */
-static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
-                             const uint8_t *name, size_t name_n, const uint8_t *value,
-                             size_t value_n, uint8_t flags, void *ctx)
+static int h2_on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                                const uint8_t *name, size_t name_n, const uint8_t *value,
+                                size_t value_n, uint8_t flags, void *ctx)
 {
     struct h2 *h = ctx;
     h->receiving = NULL;
@@ -128,8 +129,8 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
-                   size_t n, void *ctx)
+static int h2_on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                      size_t n, void *ctx)
 {
     struct h2 *h = ctx;
     struct h2_stream *s = stream_of(h, id);
@@ -140,9 +141,9 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-static void leave(struct h2 *h);
+static void h2_leave(struct h2 *h);
 
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
+static int h2_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct h2 *h = ctx;
     if (frame->hd.type == NGHTTP2_DATA && frame->hd.length > 0 &&
@@ -151,7 +152,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (frame->hd.type == NGHTTP2_SETTINGS)
         h->greeted = true;
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) && h->leaving)
-        leave(h);
+        h2_leave(h);
     if (frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS)
         return 0;
     struct h2_stream *s = stream_of(h, frame->hd.stream_id);
@@ -167,8 +168,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
-                            void *ctx)
+static int h2_on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                               void *ctx)
 {
     struct h2 *h = ctx;
     if (h->receiving != NULL && h->receiving->id == frame->hd.stream_id)
@@ -177,7 +178,7 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *ctx)
+static int h2_on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, void *ctx)
 {
     struct h2_stream *s = stream_of(ctx, id);
     if (s != NULL)
@@ -193,7 +194,7 @@ static void watch_rest(struct h2 *h)
         sched_start(sched_of(h), &h->rest, REST_MS);
 }
 
-static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
+static int h2_on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *ctx)
 {
     struct h2 *h = ctx;
     struct h2_stream *s = stream_of(h, frame->hd.stream_id);
@@ -246,8 +247,8 @@ void h2_give(struct h2 *h, struct slice s)
     conn_give(&h->peer->conn, s);
 }
 
-static ssize_t on_send(nghttp2_session *session, const uint8_t *bytes, size_t n, int flags,
-                       void *ctx)
+static ssize_t h2_on_send(nghttp2_session *session, const uint8_t *bytes, size_t n, int flags,
+                          void *ctx)
 {
     h2_put(ctx, bytes, n);
     return (ssize_t)n;
@@ -273,7 +274,7 @@ static bool unread_frames(const struct h2 *h)
 }
 
 /* After anything that happened: what is waited for now. */
-static void settle(struct h2 *h)
+static void h2_settle(struct h2 *h)
 {
     const struct http_limits *limits = &h2_http(h)->limits;
     if (h->peer->conn.closing)
@@ -302,7 +303,7 @@ static void charge(struct h2 *h, struct str bytes)
     }
 }
 
-static void feed(struct h2 *h, struct str bytes)
+static void h2_feed(struct h2 *h, struct str bytes)
 {
     while (bytes.n > 0) {
         size_t n = bytes.n < FEED ? bytes.n : FEED;
@@ -322,7 +323,7 @@ static void feed(struct h2 *h, struct str bytes)
     h2_kick(h);
 }
 
-static void on_readable(struct conn *c)
+static void h2_on_readable(struct conn *c)
 {
     struct h2 *h = h2_of(c);
     char *bytes = h2_http(h)->loop->scratch;
@@ -333,8 +334,8 @@ static void on_readable(struct conn *c)
         end_connection(h);
         return;
     }
-    feed(h, str_of(bytes, (size_t)got));
-    settle(h);
+    h2_feed(h, str_of(bytes, (size_t)got));
+    h2_settle(h);
 }
 
 static void resume_pulled(struct h2 *h)
@@ -366,7 +367,7 @@ static bool send_round(struct h2 *h)
     return true;
 }
 
-static void on_drained(struct conn *c)
+static void h2_on_drained(struct conn *c)
 {
     struct h2 *h = h2_of(c);
     timer_stop(&h->peer->stall);
@@ -385,19 +386,19 @@ static void on_drained(struct conn *c)
             return;
         }
     }
-    settle(h);
+    h2_settle(h);
 }
 
-static void on_failed(struct conn *c)
+static void h2_on_failed(struct conn *c)
 {
     end_connection(h2_of(c));
 }
 
 static const struct conn_ops ops = {
-    .readable = on_readable,
-    .drained = on_drained,
+    .readable = h2_on_readable,
+    .drained = h2_on_drained,
     .stalled = peer_stalled,
-    .failed = on_failed,
+    .failed = h2_on_failed,
     .closed = peer_closed,
 };
 
@@ -420,7 +421,7 @@ bool h2_stream_awaits(struct h2_stream *s)
     return true;
 }
 
-static void on_rest(struct timer *t)
+static void h2_on_rest(struct timer *t)
 {
     struct h2 *h = container_of(t, struct h2, rest);
     list_each (l, &h->streams) {
@@ -441,7 +442,7 @@ static void on_rest(struct timer *t)
 /* A stream whose window the peer keeps shut, though there is something to send, from one sweep to
  * the next is cut off. One that only waits for its turn is not: whether the peer takes anything at
  * all, `stall` sees to. */
-static void on_sweep(struct timer *t)
+static void h2_on_sweep(struct timer *t)
 {
     struct h2 *h = container_of(t, struct h2, sweep);
     list_each (l, &h->streams) {
@@ -451,11 +452,11 @@ static void on_sweep(struct timer *t)
             h2_stream_cut(s, NGHTTP2_CANCEL);
         s->late = shut;
     }
-    settle(h);
+    h2_settle(h);
 }
 
 /* The last GOAWAY, with the number of the last stream that was taken. */
-static void leave(struct h2 *h)
+static void h2_leave(struct h2 *h)
 {
     if (h->wait != WAIT_LEAVE)
         return;
@@ -466,11 +467,11 @@ static void leave(struct h2 *h)
     h2_kick(h);
 }
 
-static void on_timeout(struct timer *t)
+static void h2_on_timeout(struct timer *t)
 {
     struct h2 *h = container_of(t, struct peer, timer)->session;
     if (h->wait == WAIT_LEAVE)
-        leave(h);
+        h2_leave(h);
     else if (h->wait == WAIT_HEAD)
         send_away(h, NGHTTP2_ENHANCE_YOUR_CALM, "the request head took too long");
     else
@@ -480,7 +481,7 @@ static void on_timeout(struct timer *t)
 /* ---- the whole ---- */
 
 /* Requests that crossed the first GOAWAY on their way are still taken. */
-static void drain_h2(struct peer *p)
+static void h2_drain(struct peer *p)
 {
     struct h2 *h = p->session;
     if (h->leaving || h->condemned)
@@ -497,12 +498,12 @@ static void drain_h2(struct peer *p)
     h2_kick(h);
 }
 
-static void close_h2(struct peer *p)
+static void h2_close(struct peer *p)
 {
     end_connection(p->session);
 }
 
-static void free_h2(void *session)
+static void h2_free(void *session)
 {
     struct h2 *h = session;
     list_each_safe (l, &h->streams)
@@ -512,19 +513,19 @@ static void free_h2(void *session)
     free(h);
 }
 
-static const struct protocol protocol = {.drain = drain_h2, .close = close_h2, .free = free_h2};
+static const struct protocol protocol = {.drain = h2_drain, .close = h2_close, .free = h2_free};
 
 static void set_callbacks(nghttp2_session_callbacks *c)
 {
-    nghttp2_session_callbacks_set_on_begin_headers_callback(c, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(c, on_header);
-    nghttp2_session_callbacks_set_on_invalid_header_callback(c, on_invalid_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
-    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
-    nghttp2_session_callbacks_set_on_frame_send_callback(c, on_frame_sent);
-    nghttp2_session_callbacks_set_send_callback(c, on_send);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(c, h2_on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(c, h2_on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(c, h2_on_invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, h2_on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(c, h2_on_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, h2_on_invalid_frame);
+    nghttp2_session_callbacks_set_on_stream_close_callback(c, h2_on_stream_close);
+    nghttp2_session_callbacks_set_on_frame_send_callback(c, h2_on_frame_sent);
+    nghttp2_session_callbacks_set_send_callback(c, h2_on_send);
     nghttp2_session_callbacks_set_send_data_callback(c, h2_send_data);
 }
 
@@ -551,7 +552,7 @@ static nghttp2_session *session_new(struct h2 *h)
     return session;
 }
 
-static int greet(struct h2 *h)
+static int h2_greet(struct h2 *h)
 {
     uint64_t streams = h2_http(h)->limits.streams;
     const nghttp2_settings_entry settings[] = {
@@ -572,16 +573,16 @@ void h2_start(struct peer *p, struct str bytes)
     struct h2 *h = mem_zalloc(sizeof *h);
     h->peer = p;
     list_init(&h->streams);
-    timer_init(&h->sweep, on_sweep);
-    timer_init(&h->rest, on_rest);
+    timer_init(&h->sweep, h2_on_sweep);
+    timer_init(&h->rest, h2_on_rest);
     h2_guard_init(&h->guard, sched_of(h)->now_ms);
     h->scan.skip = PEER_PREFACE;
-    peer_speaks(p, &protocol, h, &ops, on_timeout);
+    peer_speaks(p, &protocol, h, &ops, h2_on_timeout);
     h->session = session_new(h);
-    if (h->session == NULL || greet(h) != 0) {
+    if (h->session == NULL || h2_greet(h) != 0) {
         end_connection(h);
         return;
     }
-    feed(h, bytes);
-    settle(h);
+    h2_feed(h, bytes);
+    h2_settle(h);
 }

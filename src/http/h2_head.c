@@ -11,7 +11,7 @@ void h2_head_reset(struct h2_head *h)
     memset(h, 0, offsetof(struct h2_head, headers));
 }
 
-static void refuse(struct h2_head *h, int status, const char *why)
+static void h2_head_refuse(struct h2_head *h, int status, const char *why)
 {
     if (h->status != 0)
         return;
@@ -32,7 +32,7 @@ static struct str *pseudo(struct h2_head *h, struct str name)
     return NULL;
 }
 
-static void note(struct h2_head *h, const struct header *field)
+static void h2_head_note(struct h2_head *h, const struct header *field)
 {
     if (str_eq(field->name, STR("host"))) {
         h->host = field->value;
@@ -48,7 +48,7 @@ void h2_head_add(struct h2_head *h, struct arena *arena, struct str name, struct
 {
     h->size += name.n + value.n + FIELD_OVERHEAD;
     if (h->size > H2_LIST_MAX)
-        refuse(h, 431, "the request's headers are too large");
+        h2_head_refuse(h, 431, "the request's headers are too large");
     if (h->status != 0 || arena == NULL)
         return;
     if (name.p[0] == ':') {
@@ -56,16 +56,16 @@ void h2_head_add(struct h2_head *h, struct arena *arena, struct str name, struct
         if (to != NULL)
             *to = arena_dup(arena, value);
         else
-            refuse(h, 400, "the request has a pseudo-header that means nothing here");
+            h2_head_refuse(h, 400, "the request has a pseudo-header that means nothing here");
         return;
     }
     if (h->n == H1_HEADERS_MAX) {
-        refuse(h, 431, "the request has too many headers");
+        h2_head_refuse(h, 431, "the request has too many headers");
         return;
     }
     struct header *field = &h->headers[h->n++];
     *field = (struct header){arena_dup(arena, name), arena_dup(arena, value)};
-    note(h, field);
+    h2_head_note(h, field);
 }
 
 /* ---- what the fields mean together ---- */
@@ -74,15 +74,15 @@ static void judge_target(struct h2_head *h)
 {
     bool star = str_eq(h->path, STR("*")) && str_eq(h->method, STR("OPTIONS"));
     if (h->method.n > H1_METHOD_MAX)
-        refuse(h, 400, "the method is too long");
+        h2_head_refuse(h, 400, "the method is too long");
     if (str_eq(h->method, STR("CONNECT")))
-        refuse(h, 400, "CONNECT is for proxies, and this is none");
+        h2_head_refuse(h, 400, "CONNECT is for proxies, and this is none");
     if (!str_eq(h->scheme, STR("http")) && !str_eq(h->scheme, STR("https")))
-        refuse(h, 400, "the request's scheme is neither http nor https");
+        h2_head_refuse(h, 400, "the request's scheme is neither http nor https");
     if (h->path.n > H1_TARGET_MAX)
-        refuse(h, 414, "the request target is too long");
+        h2_head_refuse(h, 414, "the request target is too long");
     if (!h1_target_ok(h->path) || (h->path.p[0] != '/' && !star))
-        refuse(h, 400, "the request's path is no path, or holds a forbidden character");
+        h2_head_refuse(h, 400, "the request's path is no path, or holds a forbidden character");
 }
 
 /* Whoever looks at one of the two must not be told something else than who looks at the other. */
@@ -90,13 +90,13 @@ static void judge_host(struct h2_head *h)
 {
     struct str authority = h->authority.p != NULL ? h->authority : h->host;
     if (h->hosts > 1)
-        refuse(h, 400, "Host is given more than once");
+        h2_head_refuse(h, 400, "Host is given more than once");
     if (authority.p == NULL)
-        refuse(h, 400, "both :authority and Host are missing");
+        h2_head_refuse(h, 400, "both :authority and Host are missing");
     else if (!h1_host_ok(authority))
-        refuse(h, 400, ":authority is not a host name with an optional port");
+        h2_head_refuse(h, 400, ":authority is not a host name with an optional port");
     if (h->hosts == 1 && !str_eq(h->host, authority))
-        refuse(h, 400, ":authority and Host differ");
+        h2_head_refuse(h, 400, ":authority and Host differ");
     h->authority = authority;
 }
 
@@ -104,9 +104,9 @@ static uint64_t judge_length(struct h2_head *h)
 {
     uint64_t length = 0;
     if (h->length.p != NULL && num_parse(h->length, H1_LENGTH_MAX, &length) != 0)
-        refuse(h, 400, "Content-Length is not a number of bytes");
+        h2_head_refuse(h, 400, "Content-Length is not a number of bytes");
     if (h->expect.p != NULL && !str_eq_nocase(h->expect, STR("100-continue")))
-        refuse(h, 417, "Expect asks for something other than 100-continue");
+        h2_head_refuse(h, 417, "Expect asks for something other than 100-continue");
     return length;
 }
 

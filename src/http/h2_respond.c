@@ -73,7 +73,7 @@ static bool forbidden(struct str name)
     return false;
 }
 
-static size_t count(const struct exchange_header *headers)
+static size_t h2_respond_count(const struct exchange_header *headers)
 {
     size_t n = 0;
     for (; headers != NULL; headers = headers->next)
@@ -81,7 +81,7 @@ static size_t count(const struct exchange_header *headers)
     return n;
 }
 
-static size_t put_headers(nghttp2_nv *nv, const struct exchange_header *headers)
+static size_t h2_respond_put_headers(nghttp2_nv *nv, const struct exchange_header *headers)
 {
     size_t n = 0;
     for (; headers != NULL; headers = headers->next)
@@ -90,15 +90,15 @@ static size_t put_headers(nghttp2_nv *nv, const struct exchange_header *headers)
     return n;
 }
 
-static ssize_t read_data(nghttp2_session *session, int32_t id, uint8_t *buf, size_t room,
-                         uint32_t *flags, nghttp2_data_source *source, void *ctx);
+static ssize_t h2_respond_read_data(nghttp2_session *session, int32_t id, uint8_t *buf, size_t room,
+                                    uint32_t *flags, nghttp2_data_source *source, void *ctx);
 
 /* length < 0: none is said. */
 static void submit_head(struct h2_stream *s, int status, const struct exchange_header *headers,
                         int64_t length, bool body)
 {
     struct h2 *h = s->h2;
-    size_t room = 3 + RESPONSE_COMMON_HEADERS + count(headers), n = 0;
+    size_t room = 3 + RESPONSE_COMMON_HEADERS + h2_respond_count(headers), n = 0;
     nghttp2_nv *nv = arena_alloc(&s->x->arena, room * sizeof *nv);
     char code[NUM_TEXT_MAX], bytes[NUM_TEXT_MAX];
     nv[n++] = nv_of(STR(":status"), str_of(code, num_format((uint64_t)status, code)));
@@ -107,13 +107,13 @@ static void submit_head(struct h2_stream *s, int status, const struct exchange_h
         nv[n++] = nv_of(response_common[i].name, response_common[i].value);
     if (length >= 0)
         nv[n++] = nv_of(STR("content-length"), str_of(bytes, num_format((uint64_t)length, bytes)));
-    n += put_headers(nv + n, headers);
-    nghttp2_data_provider provider = {.source.ptr = s, .read_callback = read_data};
+    n += h2_respond_put_headers(nv + n, headers);
+    nghttp2_data_provider provider = {.source.ptr = s, .read_callback = h2_respond_read_data};
     nghttp2_submit_response(h->session, s->id, nv, n, body ? &provider : NULL);
     h2_kick(h);
 }
 
-static void via_begin(struct exchange *x, int64_t length)
+static void h2_respond_via_begin(struct exchange *x, int64_t length)
 {
     struct h2_stream *s = x->transport;
     bool body = length != 0 && !x->head_only;
@@ -149,7 +149,7 @@ struct h2_trailers {
     nghttp2_nv nv[];
 };
 
-static char *copy(char *to, struct str s)
+static char *h2_respond_copy(char *to, struct str s)
 {
     memcpy(to, s.p, s.n);
     return to + s.n;
@@ -160,19 +160,19 @@ static struct h2_trailers *trailers_of(const struct exchange_header *headers)
 {
     if (headers == NULL)
         return NULL;
-    size_t n = count(headers), bytes = 0;
+    size_t n = h2_respond_count(headers), bytes = 0;
     for (const struct exchange_header *h = headers; h != NULL; h = h->next)
         bytes += h->header.name.n + h->header.value.n;
     struct h2_trailers *t = mem_alloc(sizeof *t + n * sizeof *t->nv + bytes);
     char *to = (char *)(t->nv + n);
-    t->n = put_headers(t->nv, headers);
+    t->n = h2_respond_put_headers(t->nv, headers);
     for (size_t i = 0; i < t->n; i++) {
         nghttp2_nv *nv = &t->nv[i];
         struct str name = str_of((char *)nv->name, nv->namelen);
         struct str value = str_of((char *)nv->value, nv->valuelen);
         nv->name = (uint8_t *)to;
-        nv->value = (uint8_t *)copy(to, name);
-        to = copy((char *)nv->value, value);
+        nv->value = (uint8_t *)h2_respond_copy(to, name);
+        to = h2_respond_copy((char *)nv->value, value);
     }
     return t;
 }
@@ -203,7 +203,7 @@ void h2_stream_resume(struct h2_stream *s)
     h2_kick(s->h2);
 }
 
-static void via_put(struct exchange *x, struct slice piece)
+static void h2_respond_via_put(struct exchange *x, struct slice piece)
 {
     struct h2_stream *s = x->transport;
     if (piece.bytes.n > 0)
@@ -211,7 +211,7 @@ static void via_put(struct exchange *x, struct slice piece)
 }
 
 /* The response is complete, but for being sent. */
-static void via_end(struct exchange *x)
+static void h2_respond_via_end(struct exchange *x)
 {
     struct h2_stream *s = x->transport;
     s->ended = true;
@@ -234,15 +234,15 @@ static void pull(struct h2_stream *s)
     g->from = NULL;
     if (s->x == x && result == PULL_END) {
         s->trailers = trailers_of(x->headers);
-        via_end(x);
+        h2_respond_via_end(x);
     } else if (result == PULL_MORE) {
         s->pull_again = true;
     }
     exchange_release(x);
 }
 
-static ssize_t read_data(nghttp2_session *session, int32_t id, uint8_t *buf, size_t room,
-                         uint32_t *flags, nghttp2_data_source *source, void *ctx)
+static ssize_t h2_respond_read_data(nghttp2_session *session, int32_t id, uint8_t *buf, size_t room,
+                                    uint32_t *flags, nghttp2_data_source *source, void *ctx)
 {
     struct h2_stream *s = source->ptr;
     if (s->out.bytes == 0 && s->x != NULL && s->x->streaming && s->pull_again)
@@ -291,23 +291,23 @@ int h2_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *
     return h->full ? NGHTTP2_ERR_PAUSE : 0;
 }
 
-static void via_wake(struct exchange *x)
+static void h2_respond_via_wake(struct exchange *x)
 {
     struct h2_stream *s = x->transport;
     s->pull_again = true;
     h2_stream_resume(s);
 }
 
-static void via_abort(struct exchange *x)
+static void h2_respond_via_abort(struct exchange *x)
 {
     h2_stream_cut(x->transport, NGHTTP2_INTERNAL_ERROR);
 }
 
 const struct transport_ops h2_via = {
     .want = h2_stream_want,
-    .begin = via_begin,
-    .put = via_put,
-    .wake = via_wake,
-    .end = via_end,
-    .abort = via_abort,
+    .begin = h2_respond_via_begin,
+    .put = h2_respond_via_put,
+    .wake = h2_respond_via_wake,
+    .end = h2_respond_via_end,
+    .abort = h2_respond_via_abort,
 };

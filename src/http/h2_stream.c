@@ -78,7 +78,7 @@ static bool is_duplex(const struct h2_stream *s)
     return s->x->streaming;
 }
 
-static void on_slow(struct timer *t)
+static void h2_stream_on_slow(struct timer *t)
 {
     struct h2_body *b = container_of(t, struct h2_body, slow);
     const struct http_limits *limits = &h2_http(b->stream->h2)->limits;
@@ -96,7 +96,7 @@ static struct h2_body *body_new(struct h2_stream *s)
 {
     struct h2_body *b = arena_alloc(&s->x->arena, sizeof *b);
     *b = (struct h2_body){.stream = s, .expect_continue = s->h2->head.expect.p != NULL};
-    timer_init(&b->slow, on_slow);
+    timer_init(&b->slow, h2_stream_on_slow);
     return b;
 }
 
@@ -156,7 +156,7 @@ static void deliver(struct h2_stream *s, struct str data, bool end)
         timer_stop(&s->body->slow);
 }
 
-static void keep(struct h2_stream *s, struct str data)
+static void h2_stream_keep(struct h2_stream *s, struct str data)
 {
     struct http *http = h2_http(s->h2);
     if (data.n > http->limits.inflight_bytes - http->inflight_bytes) {
@@ -177,7 +177,7 @@ void h2_stream_data(struct h2_stream *s, struct str data)
     }
     s->body->seen += data.n;
     if (s->x->on_body == NULL) {
-        keep(s, data);
+        h2_stream_keep(s, data);
         return;
     }
     open_window(s, data.n);

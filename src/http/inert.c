@@ -21,7 +21,7 @@ static const struct str harmless[] = {
     STR_INIT("video/*"),
 };
 
-static bool matches(struct str form, struct str type)
+static bool inert_matches(struct str form, struct str type)
 {
     struct str end = form, begin = str_cut(&end, '*');
     if (end.p == NULL)
@@ -37,7 +37,7 @@ bool inert_type(struct str content_type)
         return false;
     struct str type = str_trim(str_cut(&content_type, ';'));
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (matches(harmless[i], type))
+        if (inert_matches(harmless[i], type))
             return true;
     return false;
 }

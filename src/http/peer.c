@@ -48,23 +48,23 @@ void peer_stalled(struct conn *c)
     sched_start(&p->http->loop->sched, &p->stall, p->http->limits.write_timeout_ms);
 }
 
-static void on_stall_timeout(struct timer *t)
+static void peer_on_stall_timeout(struct timer *t)
 {
     close_now(container_of(t, struct peer, stall));
 }
 
-static void on_failed(struct conn *c)
+static void peer_on_failed(struct conn *c)
 {
     close_now(peer_of(c));
 }
 
-static void on_nothing(struct conn *c)
+static void peer_on_nothing(struct conn *c)
 {
 }
 
 /* ---- the end ---- */
 
-static void discard(struct conn *c)
+static void peer_discard(struct conn *c)
 {
     struct peer *p = peer_of(c);
     for (int i = 0; i < 16; i++) {
@@ -79,14 +79,14 @@ static void discard(struct conn *c)
 }
 
 static const struct conn_ops lingering = {
-    .readable = discard,
-    .drained = on_nothing,
-    .stalled = on_nothing,
-    .failed = on_failed,
+    .readable = peer_discard,
+    .drained = peer_on_nothing,
+    .stalled = peer_on_nothing,
+    .failed = peer_on_failed,
     .closed = peer_closed,
 };
 
-static void on_end_timeout(struct timer *t)
+static void peer_on_end_timeout(struct timer *t)
 {
     close_now(container_of(t, struct peer, timer));
 }
@@ -102,7 +102,7 @@ void peer_linger(struct peer *p)
     p->conn.ops = &lingering;
     timer_stop(&p->stall);
     timer_stop(&p->timer);
-    timer_init(&p->timer, on_end_timeout);
+    timer_init(&p->timer, peer_on_end_timeout);
     sched_start(&p->http->loop->sched, &p->timer, LINGER_MS);
     conn_want_read(&p->conn, true);
 }
@@ -137,7 +137,7 @@ void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
 
 /* For a peer that has not begun. During a handshake there is no way to say anything, and one that
  * was promised HTTP/2 would not understand. */
-static void refuse(struct peer *p, int status, const char *why)
+static void peer_refuse(struct peer *p, int status, const char *why)
 {
     if (conn_is_ready(&p->conn) && !str_eq(conn_protocol(&p->conn), STR("h2")))
         h1_refuse(p, status, why);
@@ -147,12 +147,12 @@ static void refuse(struct peer *p, int status, const char *why)
 
 static void refuse_surplus(struct peer *p)
 {
-    refuse(p, 503, "too many connections; try again in a moment");
+    peer_refuse(p, 503, "too many connections; try again in a moment");
 }
 
 /* The protocol that the handshake agreed on, or else the one that the first bytes belong to. False:
  * they might yet become the preface. */
-static bool start(struct peer *p, struct str bytes)
+static bool peer_start(struct peer *p, struct str bytes)
 {
     struct str preface = STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     struct str agreed = conn_protocol(&p->conn);
@@ -165,7 +165,7 @@ static bool start(struct peer *p, struct str bytes)
     return true;
 }
 
-static void on_first_bytes(struct conn *c)
+static void peer_on_first_bytes(struct conn *c)
 {
     struct peer *p = peer_of(c);
     char *bytes = p->http->loop->scratch;
@@ -182,23 +182,23 @@ static void on_first_bytes(struct conn *c)
         return;
     }
     size_t n = p->n_first + (size_t)got;
-    if (start(p, str_of(bytes, n)))
+    if (peer_start(p, str_of(bytes, n)))
         return;
     memcpy(p->first, bytes, n);
     p->n_first = (uint8_t)n;
 }
 
 static const struct conn_ops unknown = {
-    .readable = on_first_bytes,
-    .drained = on_nothing,
-    .stalled = on_nothing,
-    .failed = on_failed,
+    .readable = peer_on_first_bytes,
+    .drained = peer_on_nothing,
+    .stalled = peer_on_nothing,
+    .failed = peer_on_failed,
     .closed = peer_closed,
 };
 
-static void on_first_timeout(struct timer *t)
+static void peer_on_first_timeout(struct timer *t)
 {
-    refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
+    peer_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
 }
 
 void peer_accept(struct http *http, int fd, struct tls *tls)
@@ -210,8 +210,8 @@ void peer_accept(struct http *http, int fd, struct tls *tls)
         return;
     }
     p->http = http;
-    timer_init(&p->timer, on_first_timeout);
-    timer_init(&p->stall, on_stall_timeout);
+    timer_init(&p->timer, peer_on_first_timeout);
+    timer_init(&p->stall, peer_on_stall_timeout);
     list_push(&http->connections, &p->link);
     http->n_connections++;
     if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||

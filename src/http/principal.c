@@ -43,7 +43,7 @@ void principals_free(struct principals *all)
     free(all);
 }
 
-static struct str key_of(const uint8_t *digest)
+static struct str principal_key_of(const uint8_t *digest)
 {
     return str_of((const char *)digest, SHA256_SIZE);
 }
@@ -54,7 +54,7 @@ void principals_add(struct principals *all, const uint8_t token_sha256[SHA256_SI
     struct known *k = mem_alloc(sizeof *k);
     memcpy(k->digest, token_sha256, SHA256_SIZE);
     k->principal = p;
-    free(map_put(&all->by_digest, key_of(k->digest), k));
+    free(map_put(&all->by_digest, principal_key_of(k->digest), k));
 }
 
 const struct principal *principals_find(const struct principals *all, const struct request *req)
@@ -65,6 +65,6 @@ const struct principal *principals_find(const struct principals *all, const stru
         return &principal_anonymous;
     /* How long the lookup takes tells about a digest, from which no token follows. */
     sha256(str_trim(token), digest);
-    const struct known *k = map_get(&all->by_digest, key_of(digest));
+    const struct known *k = map_get(&all->by_digest, principal_key_of(digest));
     return k == NULL ? &principal_anonymous : &k->principal;
 }

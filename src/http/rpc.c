@@ -42,7 +42,7 @@ struct rpc {
     bool read;    /* no more messages: rpc_next is not called again */
 };
 
-static void hold(struct rpc *r)
+static void rpc_hold(struct rpc *r)
 {
     r->refs++;
 }
@@ -62,7 +62,7 @@ static void drop_input(struct rpc *r)
     charge(r);
 }
 
-static void let_go(struct rpc *r)
+static void rpc_let_go(struct rpc *r)
 {
     assert(r->refs > 0);
     if (--r->refs > 0)
@@ -75,12 +75,12 @@ static void let_go(struct rpc *r)
 }
 
 /* The exchange will call no more. */
-static void detach(struct rpc *r)
+static void rpc_detach(struct rpc *r)
 {
     if (!r->attached)
         return;
     r->attached = false;
-    let_go(r);
+    rpc_let_go(r);
 }
 
 static void set_over(struct rpc *r)
@@ -94,7 +94,7 @@ static void set_over(struct rpc *r)
 
 /* ---- heads and ends of responses ---- */
 
-static void put_head(struct exchange *x, const struct rpc_head *h)
+static void rpc_put_head(struct exchange *x, const struct rpc_head *h)
 {
     exchange_header(x, STR("Content-Type"), h->content_type);
     exchange_header(x, rpc_head_accept_encoding(h->protocol),
@@ -135,7 +135,7 @@ static void send_status(struct exchange *x, const struct rpc_head *h,
     case RPC_CONNECT_STREAM: rpc_put_end_stream(&body, status); break;
     case RPC_GRPC: put_grpc_status(x, status); break;
     }
-    put_head(x, &as);
+    rpc_put_head(x, &as);
     exchange_send(x, buf_str(&body));
     buf_deinit(&body);
 }
@@ -152,29 +152,29 @@ static void end_stream(struct rpc *r, const struct rpc_status *status)
 }
 
 /* The call is over for the caller, and the peer is told how it ended. */
-static void finish(struct rpc *r, const struct rpc_status *status)
+static void rpc_finish(struct rpc *r, const struct rpc_status *status)
 {
-    hold(r);
+    rpc_hold(r);
     set_over(r);
     if (r->begun) {
         end_stream(r, status);
     } else {
         send_status(r->x, &r->head, status);
-        detach(r);
+        rpc_detach(r);
     }
-    let_go(r);
+    rpc_let_go(r);
 }
 
 /* Ends a call that cannot go on, not of the caller's will. */
 static void fail_with(struct rpc *r, const struct rpc_status *status)
 {
-    hold(r);
-    finish(r, status);
+    rpc_hold(r);
+    rpc_finish(r, status);
     r->ops->gone(r);
-    let_go(r);
+    rpc_let_go(r);
 }
 
-static void fail(struct rpc *r, int code, struct str why)
+static void rpc_fail(struct rpc *r, int code, struct str why)
 {
     fail_with(r, &(struct rpc_status){.code = code, .message = why});
 }
@@ -189,41 +189,41 @@ static void forget_request(struct rpc *r)
         exchange_forget_request(x);
 }
 
-static void begin(struct rpc *r)
+static void rpc_begin(struct rpc *r)
 {
-    hold(r);
+    rpc_hold(r);
     r->begun = true;
-    put_head(r->x, &r->head);
+    rpc_put_head(r->x, &r->head);
     exchange_stream(r->x);
     forget_request(r);
-    let_go(r);
+    rpc_let_go(r);
 }
 
-static void on_turn(struct task *t)
+static void rpc_on_turn(struct task *t)
 {
     struct rpc *r = container_of(t, struct rpc, turn);
     if (r->begun)
         exchange_wake(r->x);
     else
-        begin(r);
+        rpc_begin(r);
 }
 
-static enum pull conclude(struct rpc *r)
+static enum pull rpc_conclude(struct rpc *r)
 {
     if (r->last.n > 0) {
         struct block *b = block_of(buf_str(&r->last));
         exchange_put(r->x, slice_of(b, 0, b->n));
         block_unref(b);
     }
-    detach(r);
+    rpc_detach(r);
     return PULL_END;
 }
 
-static enum pull on_pull(struct exchange *x)
+static enum pull rpc_on_pull(struct exchange *x)
 {
     struct rpc *r = x->state;
     enum pull result = PULL_WAIT;
-    hold(r);
+    rpc_hold(r);
     if (!r->over) {
         r->pulling = true;
         result = r->ops->pull(r);
@@ -231,26 +231,26 @@ static enum pull on_pull(struct exchange *x)
         assert(r->over || result != PULL_END);
     }
     if (r->ending && r->attached)
-        result = conclude(r);
+        result = rpc_conclude(r);
     else if (r->over)
         result = PULL_WAIT;
-    let_go(r);
+    rpc_let_go(r);
     return result;
 }
 
-static void on_gone(struct exchange *x)
+static void rpc_on_gone(struct exchange *x)
 {
     struct rpc *r = x->state;
-    hold(r);
+    rpc_hold(r);
     if (!r->over) {
         set_over(r);
         r->ops->gone(r);
     }
-    detach(r);
-    let_go(r);
+    rpc_detach(r);
+    rpc_let_go(r);
 }
 
-static void on_drain(struct exchange *x)
+static void rpc_on_drain(struct exchange *x)
 {
     struct rpc *r = x->state;
     if (!r->over && r->ops->drain != NULL)
@@ -258,12 +258,12 @@ static void on_drain(struct exchange *x)
 }
 
 static const struct exchange_ops exchange_ops = {
-    .pull = on_pull, .gone = on_gone, .drain = on_drain};
+    .pull = rpc_on_pull, .gone = rpc_on_gone, .drain = rpc_on_drain};
 
-static void on_timeout(struct timer *t)
+static void rpc_on_timeout(struct timer *t)
 {
-    fail(container_of(t, struct rpc, timeout), GRPC_DEADLINE_EXCEEDED,
-         STR("the call's deadline has passed"));
+    rpc_fail(container_of(t, struct rpc, timeout), GRPC_DEADLINE_EXCEEDED,
+             STR("the call's deadline has passed"));
 }
 
 /* ---- messages of the client ---- */
@@ -304,7 +304,7 @@ static void fail_frame(struct rpc *r, enum rpc_frame what)
     fail_with(r, &status);
 }
 
-static void give(struct rpc *r, struct str message)
+static void rpc_give(struct rpc *r, struct str message)
 {
     r->wanted = false;
     r->read = r->kind != RPC_BIDI;
@@ -321,12 +321,12 @@ static void half_close(struct rpc *r)
     r->ops->half_closed(r);
 }
 
-static void on_body(struct exchange *x, struct str data, bool end);
+static void rpc_on_body(struct exchange *x, struct str data, bool end);
 
 static void want_bytes(struct rpc *r)
 {
     r->asked = true;
-    exchange_want(r->x, on_body);
+    exchange_want(r->x, rpc_on_body);
 }
 
 /* Takes messages as long as they are wanted and there. A loop, since a caller may want the next one
@@ -335,13 +335,13 @@ static void pump(struct rpc *r)
 {
     if (r->pumping)
         return;
-    hold(r);
+    rpc_hold(r);
     r->pumping = true;
     while (r->wanted && !r->over && !r->asked) {
         struct str message;
         enum rpc_frame what = rpc_frames_next(&r->in, &message);
         if (what == RPC_FRAME_MESSAGE)
-            give(r, message);
+            rpc_give(r, message);
         else if (what == RPC_FRAME_MORE)
             want_bytes(r);
         else if (what == RPC_FRAME_END)
@@ -354,17 +354,17 @@ static void pump(struct rpc *r)
         drop_input(r);
     rpc_frames_trim(&r->in);
     charge(r);
-    let_go(r);
+    rpc_let_go(r);
 }
 
-static void on_body(struct exchange *x, struct str data, bool end)
+static void rpc_on_body(struct exchange *x, struct str data, bool end)
 {
     struct rpc *r = x->state;
     r->asked = false;
     if (r->over)
         return;
     if (data.n > x->http->limits.inflight_bytes - x->http->inflight_bytes) {
-        fail(r, GRPC_UNAVAILABLE, STR("too many request bodies are in memory; retry later"));
+        rpc_fail(r, GRPC_UNAVAILABLE, STR("too many request bodies are in memory; retry later"));
         return;
     }
     rpc_frames_put(&r->in, data);
@@ -376,7 +376,7 @@ static void on_body(struct exchange *x, struct str data, bool end)
 
 /* ---- what callers do ---- */
 
-static void refuse(struct exchange *x, enum rpc_kind kind, int status)
+static void rpc_refuse(struct exchange *x, enum rpc_kind kind, int status)
 {
     switch (status) {
     case 405:
@@ -412,8 +412,8 @@ static struct rpc *call_new(struct exchange *x, const struct rpc_setup *setup,
                       .refs = 1,
                       .attached = true};
     rpc_frames_init(&r->in, setup->max_message, framing_of(h, setup->kind), h->gzip);
-    timer_init(&r->timeout, on_timeout);
-    task_init(&r->turn, on_turn);
+    timer_init(&r->timeout, rpc_on_timeout);
+    task_init(&r->turn, rpc_on_turn);
     exchange_hold(x);
     x->ops = &exchange_ops;
     x->state = r;
@@ -428,7 +428,7 @@ struct rpc *rpc_new(struct exchange *x, const struct rpc_setup *setup)
         return NULL;
     int status = rpc_head_protocol(&head, x->request, setup->kind);
     if (status != 0) {
-        refuse(x, setup->kind, status);
+        rpc_refuse(x, setup->kind, status);
         return NULL;
     }
     problem.code = rpc_head_read(&head, x->request, &x->arena, &problem.message);
@@ -499,7 +499,7 @@ static void reply_grpc(struct rpc *r, struct str bytes)
     rpc_envelope(envelope, 0, bytes.n);
     buf_put(&r->last, str_of(envelope, sizeof envelope));
     buf_put(&r->last, bytes);
-    begin(r);
+    rpc_begin(r);
     end_stream(r, &RPC_OK);
 }
 
@@ -508,16 +508,16 @@ void rpc_reply(struct rpc *r, struct str bytes)
     assert(r->kind == RPC_UNARY);
     if (r->over)
         return;
-    hold(r);
+    rpc_hold(r);
     set_over(r);
     if (r->head.protocol == RPC_GRPC) {
         reply_grpc(r, bytes);
     } else {
-        put_head(r->x, &r->head);
+        rpc_put_head(r->x, &r->head);
         exchange_send(r->x, bytes);
-        detach(r);
+        rpc_detach(r);
     }
-    let_go(r);
+    rpc_let_go(r);
 }
 
 void rpc_end(struct rpc *r, const struct rpc_status *status)
@@ -525,5 +525,5 @@ void rpc_end(struct rpc *r, const struct rpc_status *status)
     if (r->over)
         return;
     assert(r->kind != RPC_UNARY || status->code != 0);
-    finish(r, status);
+    rpc_finish(r, status);
 }

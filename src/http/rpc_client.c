@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-static void forget(struct rpc_owned *o)
+static void rpc_client_forget(struct rpc_owned *o)
 {
     if (o->body.p != NULL)
         explicit_bzero(o->body.p, o->body.n);
@@ -20,7 +20,7 @@ static void forget(struct rpc_owned *o)
 /* ---- what comes ---- */
 
 /* Not within an escape, which would spoil the rest. */
-static struct str cut(struct str text)
+static struct str rpc_client_cut(struct str text)
 {
     size_t n = text.n < RPC_CLIENT_MESSAGE_MAX ? text.n : RPC_CLIENT_MESSAGE_MAX;
     const char *escape = n < text.n ? memchr(text.p + n - 2, '%', 2) : NULL;
@@ -31,12 +31,12 @@ static struct str cut(struct str text)
 static void on_field(struct rpc_client_call *c, struct str name, struct str value)
 {
     if (c->own.status.p == NULL && str_eq_nocase(name, STR("grpc-status")))
-        c->own.status = arena_dup(&c->own.arena, cut(value));
+        c->own.status = arena_dup(&c->own.arena, rpc_client_cut(value));
     if (c->own.status_message.p == NULL && str_eq_nocase(name, STR("grpc-message")))
-        c->own.status_message = arena_dup(&c->own.arena, cut(value));
+        c->own.status_message = arena_dup(&c->own.arena, rpc_client_cut(value));
 }
 
-static void on_head(struct fetch *f)
+static void rpc_client_on_head(struct fetch *f)
 {
     struct rpc_client_call *c = container_of(f, struct rpc_client_call, fetch);
     struct header h;
@@ -44,12 +44,12 @@ static void on_head(struct fetch *f)
         on_field(c, h.name, h.value);
 }
 
-static void on_trailer(struct fetch *f, struct header h)
+static void rpc_client_on_trailer(struct fetch *f, struct header h)
 {
     on_field(container_of(f, struct rpc_client_call, fetch), h.name, h.value);
 }
 
-static bool on_data(struct fetch *f, struct str data)
+static bool rpc_client_on_data(struct fetch *f, struct str data)
 {
     rpc_frames_put(&container_of(f, struct rpc_client_call, fetch)->own.frames, data);
     return true;
@@ -57,7 +57,7 @@ static bool on_data(struct fetch *f, struct str data)
 
 /* ---- what it means ---- */
 
-static int fail(struct rpc_client_call *c, int err, int code, struct str message)
+static int rpc_client_fail(struct rpc_client_call *c, int err, int code, struct str message)
 {
     c->code = code;
     c->message = message;
@@ -86,17 +86,21 @@ static int fail_as_told(struct rpc_client_call *c, uint64_t code)
     if (url_decode(&c->own.arena, c->own.status_message, false, &text) != 0)
         text = c->own.status_message;
     c->told = true;
-    return fail(c, ERR_UPSTREAM, code <= GRPC_UNAUTHENTICATED ? (int)code : GRPC_UNKNOWN, text);
+    return rpc_client_fail(c, ERR_UPSTREAM, code <= GRPC_UNAUTHENTICATED ? (int)code : GRPC_UNKNOWN,
+                           text);
 }
 
-static int take_message(struct rpc_client_call *c)
+static int rpc_client_take_message(struct rpc_client_call *c)
 {
     rpc_frames_end(&c->own.frames);
     switch (rpc_frames_next(&c->own.frames, &c->answer)) {
     case RPC_FRAME_MESSAGE: return 0;
     case RPC_FRAME_TOO_LONG:
-        return fail(c, ERR_TOO_LARGE, GRPC_RESOURCE_EXHAUSTED, STR("the answer is too large"));
-    default: return fail(c, ERR_UPSTREAM, GRPC_INTERNAL, STR("the answer is not one message"));
+        return rpc_client_fail(c, ERR_TOO_LARGE, GRPC_RESOURCE_EXHAUSTED,
+                               STR("the answer is too large"));
+    default:
+        return rpc_client_fail(c, ERR_UPSTREAM, GRPC_INTERNAL,
+                               STR("the answer is not one message"));
     }
 }
 
@@ -107,38 +111,39 @@ static bool speaks_grpc(const struct fetch *f)
 
 /* A status that is missing is taken for a good one, as the callers of these servers do; what must
  * be there in any case is the message. */
-static int judge(struct rpc_client_call *c)
+static int rpc_client_judge(struct rpc_client_call *c)
 {
     uint64_t code = 0;
     if (c->own.status.p != NULL && num_parse(c->own.status, UINT32_MAX, &code) != 0)
-        return fail(c, ERR_UPSTREAM, GRPC_UNKNOWN, STR("the answer's grpc-status is no number"));
+        return rpc_client_fail(c, ERR_UPSTREAM, GRPC_UNKNOWN,
+                               STR("the answer's grpc-status is no number"));
     if (code != 0)
         return fail_as_told(c, code);
     if (!speaks_grpc(&c->fetch))
-        return fail(
+        return rpc_client_fail(
             c, ERR_UPSTREAM, code_of_http(c->fetch.status),
             arena_printf(&c->own.arena, "the answer is not gRPC: HTTP status %d", c->fetch.status));
-    return take_message(c);
+    return rpc_client_take_message(c);
 }
 
 /* done() may start it anew: what it owned by then is another's. */
-static void on_fetched(struct fetch *f, int err)
+static void rpc_client_on_fetched(struct fetch *f, int err)
 {
     struct rpc_client_call *c = container_of(f, struct rpc_client_call, fetch);
     if (err == 0)
-        err = judge(c);
+        err = rpc_client_judge(c);
     else
-        fail(c, err, err_grpc_status(err), str_of_cstr(fetch_cause_text(f->cause)));
+        rpc_client_fail(c, err, err_grpc_status(err), str_of_cstr(fetch_cause_text(f->cause)));
     c->stranger = f->cause == FETCH_STRANGER;
     struct rpc_owned mine = c->own;
     c->own = (struct rpc_owned){0};
     c->done(c, err);
-    forget(&mine);
+    rpc_client_forget(&mine);
 }
 
 /* ---- what goes ---- */
 
-static void make_headers(struct rpc_client_call *c)
+static void rpc_client_make_headers(struct rpc_client_call *c)
 {
     static const struct header own[] = {
         {STR_INIT("Content-Type"), STR_INIT("application/grpc")},
@@ -180,12 +185,12 @@ void rpc_client_start(struct fetcher *f, struct rpc_client_call *c)
         .connect_timeout_ms = c->timeout_ms,
         .total_timeout_ms = c->timeout_ms,
         .max_answer = RPC_ENVELOPE + c->max_answer,
-        .on_head = on_head,
-        .on_trailer = on_trailer,
-        .on_data = on_data,
-        .done = on_fetched,
+        .on_head = rpc_client_on_head,
+        .on_trailer = rpc_client_on_trailer,
+        .on_data = rpc_client_on_data,
+        .done = rpc_client_on_fetched,
     };
-    make_headers(c);
+    rpc_client_make_headers(c);
     fetch_start(f, &c->fetch);
 }
 
@@ -194,5 +199,5 @@ void rpc_client_cancel(struct rpc_client_call *c)
     if (!rpc_client_busy(c))
         return;
     fetch_cancel(&c->fetch);
-    forget(&c->own);
+    rpc_client_forget(&c->own);
 }

@@ -62,12 +62,12 @@ void rpc_frames_end(struct rpc_frames *f)
 
 /* ---- gzip ---- */
 
-static void *zip_alloc(void *ctx, unsigned n, unsigned size)
+static void *rpc_frame_zip_alloc(void *ctx, unsigned n, unsigned size)
 {
     return mem_zalloc((size_t)n * size);
 }
 
-static void zip_free(void *ctx, void *p)
+static void rpc_frame_zip_free(void *ctx, void *p)
 {
     free(p);
 }
@@ -101,8 +101,8 @@ static enum rpc_frame unzip(struct rpc_frames *f, struct str payload, struct str
         *message = payload;
         return RPC_FRAME_MESSAGE;
     }
-    z_stream z = {.zalloc = zip_alloc,
-                  .zfree = zip_free,
+    z_stream z = {.zalloc = rpc_frame_zip_alloc,
+                  .zfree = rpc_frame_zip_free,
                   .next_in = (unsigned char *)(uintptr_t)payload.p,
                   .avail_in = (unsigned)payload.n};
     int rc = inflateInit2(&z, GZIP_ONLY);
@@ -135,7 +135,7 @@ static size_t length_of(const unsigned char *envelope)
 }
 
 /* Is there a whole envelope at p, of which n bytes have come? */
-static enum rpc_frame look(const struct rpc_frames *f, const unsigned char *p, size_t n)
+static enum rpc_frame rpc_frame_look(const struct rpc_frames *f, const unsigned char *p, size_t n)
 {
     enum rpc_frame missing = f->ended ? RPC_FRAME_CUT : RPC_FRAME_MORE;
     enum rpc_frame flags = check_flags(f, p[0]);
@@ -149,8 +149,8 @@ static enum rpc_frame look(const struct rpc_frames *f, const unsigned char *p, s
 }
 
 /* Takes `n` bytes from the front, the last of which are the payload. */
-static enum rpc_frame take(struct rpc_frames *f, size_t n, struct str payload, bool zipped,
-                           struct str *message)
+static enum rpc_frame rpc_frame_take(struct rpc_frames *f, size_t n, struct str payload,
+                                     bool zipped, struct str *message)
 {
     enum rpc_frame result = RPC_FRAME_MESSAGE;
     if (zipped)
@@ -170,7 +170,7 @@ static enum rpc_frame next_bare(struct rpc_frames *f, struct str *message)
         return RPC_FRAME_TOO_LONG;
     if (!f->ended)
         return RPC_FRAME_MORE;
-    return f->taken ? RPC_FRAME_END : take(f, f->in.n, buf_str(&f->in), f->gzip, message);
+    return f->taken ? RPC_FRAME_END : rpc_frame_take(f, f->in.n, buf_str(&f->in), f->gzip, message);
 }
 
 static enum rpc_frame next_nothing(const struct rpc_frames *f)
@@ -188,7 +188,7 @@ enum rpc_frame rpc_frames_next(struct rpc_frames *f, struct str *message)
     if (n == 0)
         return next_nothing(f);
     const unsigned char *p = (const unsigned char *)f->in.p + f->at;
-    enum rpc_frame result = look(f, p, n);
+    enum rpc_frame result = rpc_frame_look(f, p, n);
     if (result != RPC_FRAME_MESSAGE)
         return result;
     size_t whole = RPC_ENVELOPE + length_of(p);
@@ -197,7 +197,7 @@ enum rpc_frame rpc_frames_next(struct rpc_frames *f, struct str *message)
     if (f->framing == RPC_FRAMES_ONE && !f->ended)
         return RPC_FRAME_MORE;
     struct str payload = str_of((const char *)p + RPC_ENVELOPE, length_of(p));
-    return take(f, whole, payload, p[0] & RPC_FLAG_GZIP, message);
+    return rpc_frame_take(f, whole, payload, p[0] & RPC_FLAG_GZIP, message);
 }
 
 void rpc_envelope(char *out, uint8_t flags, size_t n)

@@ -32,7 +32,7 @@ void sse_parser_reset(struct sse_parser *p)
     p->failed = 0;
 }
 
-static int take_name(char *to, uint8_t *n, struct str value)
+static int sse_parse_take_name(char *to, uint8_t *n, struct str value)
 {
     if (value.n > SSE_NAME_MAX)
         return ERR_TOO_LARGE;
@@ -42,7 +42,7 @@ static int take_name(char *to, uint8_t *n, struct str value)
     return 0;
 }
 
-static int take_data(struct sse_parser *p, struct str value)
+static int sse_parse_take_data(struct sse_parser *p, struct str value)
 {
     size_t joint = p->has_data ? 1 : 0;
     if (value.n + joint > p->max - p->data.n)
@@ -57,12 +57,12 @@ static int take_data(struct sse_parser *p, struct str value)
 static int take_field(struct sse_parser *p, struct str name, struct str value)
 {
     if (str_eq(name, STR("data")))
-        return take_data(p, value);
+        return sse_parse_take_data(p, value);
     if (str_eq(name, STR("event")))
-        return take_name(p->type, &p->n_type, value);
+        return sse_parse_take_name(p->type, &p->n_type, value);
     if (str_eq(name, STR("id"))) {
         bool has_nul = value.n > 0 && memchr(value.p, '\0', value.n) != NULL;
-        return has_nul ? 0 : take_name(p->id, &p->n_id, value);
+        return has_nul ? 0 : sse_parse_take_name(p->id, &p->n_id, value);
     }
     if (str_eq(name, STR("retry")) && num_parse(value, NUM_SAFE_MAX, &p->retry_ms) == 0)
         p->has_retry = true;
@@ -84,7 +84,7 @@ static int dispatch(struct sse_parser *p)
     return err;
 }
 
-static int take_line(struct sse_parser *p, struct str line)
+static int sse_parse_take_line(struct sse_parser *p, struct str line)
 {
     if (line.n > p->max)
         return ERR_TOO_LARGE;
@@ -103,13 +103,13 @@ static int take_line(struct sse_parser *p, struct str line)
 static int end_line(struct sse_parser *p, struct str rest)
 {
     if (p->line.n == 0)
-        return take_line(p, rest);
+        return sse_parse_take_line(p, rest);
     if (rest.n > p->max - p->line.n)
         return ERR_TOO_LARGE;
     buf_put(&p->line, rest);
     struct str line = buf_str(&p->line);
     p->line.n = 0; /* the bytes stay until the next put, which is after this line */
-    return take_line(p, line);
+    return sse_parse_take_line(p, line);
 }
 
 static int hold_line(struct sse_parser *p, struct str piece)
@@ -143,7 +143,7 @@ static int skip_bom(struct sse_parser *p, struct str *bytes)
     return 0;
 }
 
-static int feed(struct sse_parser *p, struct str bytes)
+static int sse_parse_feed(struct sse_parser *p, struct str bytes)
 {
     int err = skip_bom(p, &bytes);
     while (err == 0 && bytes.n > 0) {
@@ -166,6 +166,6 @@ static int feed(struct sse_parser *p, struct str bytes)
 int sse_parser_feed(struct sse_parser *p, struct str bytes)
 {
     if (p->failed == 0)
-        p->failed = feed(p, bytes);
+        p->failed = sse_parse_feed(p, bytes);
     return p->failed;
 }

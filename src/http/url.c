@@ -7,7 +7,7 @@
 
 #define HOST_MAX 253 /* of a name in the DNS */
 
-static int hex_value(char c)
+static int url_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -37,8 +37,8 @@ int url_decode(struct arena *a, struct str s, bool form, struct str *out)
             *to++ = form && s.p[i] == '+' ? ' ' : s.p[i];
             continue;
         }
-        int high = s.n - i > 2 ? hex_value(s.p[i + 1]) : -1;
-        int low = high >= 0 ? hex_value(s.p[i + 2]) : -1;
+        int high = s.n - i > 2 ? url_hex_value(s.p[i + 1]) : -1;
+        int low = high >= 0 ? url_hex_value(s.p[i + 2]) : -1;
         if (low < 0)
             return ERR_SYNTAX;
         *to++ = (char)(high << 4 | low);
@@ -141,7 +141,7 @@ static bool parse_authority(struct str s, struct url *u)
     return true;
 }
 
-static bool is_printable(struct str s)
+static bool url_is_printable(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] <= ' ' || s.p[i] > '~')
@@ -163,7 +163,7 @@ int url_parse(struct str text, struct url *out)
     size_t scheme = span_until(text, ":");
     u.scheme = str_of(text.p, scheme);
     bool tls = str_eq_nocase(u.scheme, STR("https"));
-    if (!is_printable(text) || (!tls && !str_eq_nocase(u.scheme, STR("http"))))
+    if (!url_is_printable(text) || (!tls && !str_eq_nocase(u.scheme, STR("http"))))
         return ERR_SYNTAX;
     struct str rest = str_skip(text, scheme);
     if (!str_starts(rest, STR("://")) || memchr(rest.p, '#', rest.n) != NULL)

@@ -64,7 +64,7 @@ static bool in_range(const struct range *r, const uint8_t *ip)
 }
 
 /* The table's last row matches everything. */
-static enum addr_class find(const struct range *r, const uint8_t *ip)
+static enum addr_class addr_find(const struct range *r, const uint8_t *ip)
 {
     while (!in_range(r, ip))
         r++;
@@ -86,10 +86,10 @@ static enum addr_class classify6(const uint8_t ip[16])
     static const uint8_t zeros[15];
     const uint8_t *ip4 = embedded4(ip);
     if (ip4 != NULL)
-        return find(ranges4, ip4);
+        return addr_find(ranges4, ip4);
     if (memcmp(ip, zeros, 15) == 0 && ip[15] <= 1)
         return ip[15] == 1 ? ADDR_LOOPBACK : ADDR_UNSPECIFIED;
-    return find(ranges6, ip);
+    return addr_find(ranges6, ip);
 }
 
 enum addr_class addr_classify(const struct sockaddr *sa, size_t size)
@@ -99,7 +99,7 @@ enum addr_class addr_classify(const struct sockaddr *sa, size_t size)
     struct sockaddr_in6 in6;
     if (sa->sa_family == AF_INET && size >= sizeof in4) {
         memcpy(&in4, sa, sizeof in4);
-        return find(ranges4, (const uint8_t *)&in4.sin_addr);
+        return addr_find(ranges4, (const uint8_t *)&in4.sin_addr);
     }
     if (sa->sa_family == AF_INET6 && size >= sizeof in6) {
         memcpy(&in6, sa, sizeof in6);

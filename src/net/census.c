@@ -21,7 +21,7 @@ struct snapshot {
     size_t n, cap;
 };
 
-static int compare(const void *a, const void *b)
+static int census_compare(const void *a, const void *b)
 {
     pid_t x = ((const struct process *)a)->pid, y = ((const struct process *)b)->pid;
     return (x > y) - (x < y);
@@ -44,20 +44,20 @@ static void take_snapshot(struct snapshot *s)
     }
     closedir(proc);
     if (s->n > 0)
-        qsort(s->items, s->n, sizeof *s->items, compare);
+        qsort(s->items, s->n, sizeof *s->items, census_compare);
 }
 
-static const struct process *find(const struct snapshot *s, pid_t pid)
+static const struct process *census_find(const struct snapshot *s, pid_t pid)
 {
     struct process key = {.pid = pid};
-    return s->n == 0 ? NULL : bsearch(&key, s->items, s->n, sizeof key, compare);
+    return s->n == 0 ? NULL : bsearch(&key, s->items, s->n, sizeof key, census_compare);
 }
 
 /* The child of ours that it descends from; NULL: none. */
 static const struct process *root_of(const struct snapshot *s, const struct process *p)
 {
     for (int i = 0; p != NULL && p->parent != getpid() && i < DEPTH_MAX; i++)
-        p = p->parent > 1 ? find(s, p->parent) : NULL;
+        p = p->parent > 1 ? census_find(s, p->parent) : NULL;
     return p != NULL && p->parent == getpid() ? p : NULL;
 }
 
@@ -93,7 +93,7 @@ bool census_is_contained(pid_t pid)
     return process_is_unprivileged(pid) && process_memory_max(pid) < own_memory_max();
 }
 
-static void count(struct census_group *g, const struct process *p)
+static void census_count(struct census_group *g, const struct process *p)
 {
     g->processes += !p->ended;
     g->cpu_ms += p->cpu_ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
@@ -109,10 +109,10 @@ void census_take(struct census_group *groups, size_t n)
             continue;
         struct census_group *g = group_of(groups, n, p, root);
         if (g != NULL)
-            count(g, p);
+            census_count(g, p);
         else if (census_is_contained(p->pid))
             for (size_t k = 0; k < n; k++)
-                count(&groups[k], p);
+                census_count(&groups[k], p);
     }
     free(s.items);
 }

@@ -257,7 +257,7 @@ static bool sweep_round(struct child *c)
 /* On a thread of libuv's. Those who are killed leave their children to us, so that each round finds
  * what the last one has uncovered. The first process is not reaped meanwhile: that keeps its
  * number, which is the session's, from being given to another. */
-static void sweep(uv_work_t *w)
+static void child_sweep(uv_work_t *w)
 {
     struct child *c = w->data;
     for (int round = 0, empty = 0; round < SWEEP_ROUNDS && empty < SWEEP_EMPTY; round++) {
@@ -277,27 +277,27 @@ static void children_unref(struct children *all)
     free(all);
 }
 
-static void forget(struct child *c)
+static void child_forget(struct child *c)
 {
     uv_mutex_lock(&c->all->lock);
     list_remove(&c->link);
     uv_mutex_unlock(&c->all->lock);
 }
 
-static void let_go(struct child *c)
+static void child_let_go(struct child *c)
 {
     if (--c->handles > 0)
         return;
     struct children *all = c->all;
-    forget(c);
+    child_forget(c);
     buf_deinit(&c->errors);
     free(c);
     children_unref(all);
 }
 
-static void on_closed(uv_handle_t *h)
+static void child_on_closed(uv_handle_t *h)
 {
-    let_go(h->data);
+    child_let_go(h->data);
 }
 
 static void tap_close(struct tap *t)
@@ -305,7 +305,7 @@ static void tap_close(struct tap *t)
     if (!t->open)
         return;
     t->open = false;
-    uv_close((uv_handle_t *)&t->poll, on_closed);
+    uv_close((uv_handle_t *)&t->poll, child_on_closed);
     close(t->fd);
 }
 
@@ -368,7 +368,7 @@ static bool read_err(struct child *c)
 
 /* ---- the end ---- */
 
-static void finish(struct child *c)
+static void child_finish(struct child *c)
 {
     c->over = true;
     bool exited = c->how.si_code == CLD_EXITED;
@@ -380,7 +380,7 @@ static void finish(struct child *c)
     tap_close(&c->err);
     if (!c->cancelled)
         c->done(c->ctx, &end);
-    let_go(c);
+    child_let_go(c);
 }
 
 /* Nobody writes any more, or nobody whom we could end: what is in the pipes is all. */
@@ -394,10 +394,10 @@ static void drain(struct child *c)
         return;
     for (int reads = 0; c->err.open && reads < 64 && read_err(c); reads++)
         continue;
-    finish(c);
+    child_finish(c);
 }
 
-static void on_swept(uv_work_t *w, int status)
+static void child_on_swept(uv_work_t *w, int status)
 {
     struct child *c = w->data;
     c->swept = true;
@@ -405,7 +405,7 @@ static void on_swept(uv_work_t *w, int status)
     drain(c);
 }
 
-static void on_exited(uv_poll_t *poll, int status, int events)
+static void child_on_exited(uv_poll_t *poll, int status, int events)
 {
     struct child *c = poll->data;
     if (waitid(P_PID, (id_t)c->pid, &c->how, WEXITED | WNOWAIT | WNOHANG) != 0 ||
@@ -413,10 +413,10 @@ static void on_exited(uv_poll_t *poll, int status, int events)
         return;
     kill(-c->pid, SIGKILL);
     tap_close(&c->exited);
-    uv_queue_work(&c->all->loop->uv, &c->sweep, sweep, on_swept);
+    uv_queue_work(&c->all->loop->uv, &c->sweep, child_sweep, child_on_swept);
 }
 
-static void on_out(uv_poll_t *poll, int status, int events)
+static void child_on_out(uv_poll_t *poll, int status, int events)
 {
     struct child *c = poll->data;
     if (c->swept)
@@ -425,7 +425,7 @@ static void on_out(uv_poll_t *poll, int status, int events)
         read_out(c);
 }
 
-static void on_err(uv_poll_t *poll, int status, int events)
+static void child_on_err(uv_poll_t *poll, int status, int events)
 {
     read_err(poll->data);
 }
@@ -436,7 +436,7 @@ void child_resume(struct child *c)
         return;
     c->paused = false;
     if (c->out.open)
-        uv_poll_start(&c->out.poll, UV_READABLE, on_out);
+        uv_poll_start(&c->out.poll, UV_READABLE, child_on_out);
 }
 
 void child_cancel(struct child *c)
@@ -448,12 +448,12 @@ void child_cancel(struct child *c)
     if (!c->swept)
         kill(-c->pid, SIGKILL);
     else if (!c->draining)
-        finish(c);
+        child_finish(c);
 }
 
 /* ---- counting ---- */
 
-static void count_all(uv_work_t *w)
+static void child_count_all(uv_work_t *w)
 {
     struct children *all = w->data;
     census_take(all->groups, all->n_groups);
@@ -479,7 +479,7 @@ static void hold_to_bounds(struct child *c, const struct census_group *g)
         kill(-c->pid, SIGKILL); /* the sweep finds the others */
 }
 
-static void on_counted(uv_work_t *w, int status)
+static void child_on_counted(uv_work_t *w, int status)
 {
     struct children *all = w->data;
     for (size_t i = 0; i < all->n_groups; i++) {
@@ -495,7 +495,7 @@ static void on_counted(uv_work_t *w, int status)
     children_unref(all);
 }
 
-static void census_begin(struct timer *t)
+static void child_census_begin(struct timer *t)
 {
     struct children *all = container_of(t, struct children, census_due);
     size_t n = 0;
@@ -513,7 +513,7 @@ static void census_begin(struct timer *t)
     }
     all->counting = true;
     all->census.data = all;
-    uv_queue_work(&all->loop->uv, &all->census, count_all, on_counted);
+    uv_queue_work(&all->loop->uv, &all->census, child_count_all, child_on_counted);
 }
 
 /* ---- the beginning ---- */
@@ -523,7 +523,7 @@ struct children *children_new(struct loop *loop)
     struct children *all = mem_zalloc(sizeof *all);
     all->loop = loop;
     list_init(&all->running);
-    timer_init(&all->census_due, census_begin);
+    timer_init(&all->census_due, child_census_begin);
     uv_mutex_init(&all->lock); /* cannot fail on Linux */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     /* Whoever started us may have left it ignored: children would be gone before we have looked. */
@@ -610,14 +610,14 @@ static int launch_known(struct child *c, struct launch *l)
  * error number. */
 static int watch(struct child *c, int exited, int failed, int out, int err)
 {
-    int first = tap_open(c, &c->out, out, on_out);
-    int second = tap_open(c, &c->err, err, on_err);
-    int third = exited >= 0 ? tap_open(c, &c->exited, exited, on_exited) : failed;
+    int first = tap_open(c, &c->out, out, child_on_out);
+    int second = tap_open(c, &c->err, err, child_on_err);
+    int third = exited >= 0 ? tap_open(c, &c->exited, exited, child_on_exited) : failed;
     return first != 0 ? first : second != 0 ? second : third;
 }
 
 /* It runs, and nobody would see how it ends. */
-static void give_up(struct child *c)
+static void child_give_up(struct child *c)
 {
     kill(-c->pid, SIGKILL);
     tap_close(&c->out);
@@ -628,7 +628,7 @@ static void give_up(struct child *c)
 }
 
 /* 0 or an error number; the descriptors in *l are closed. */
-static int start(struct child *c, struct launch *l, struct str input)
+static int child_spawn(struct child *c, struct launch *l, struct str input)
 {
     int out = make_pipe(&l->out), err = out >= 0 ? make_pipe(&l->err) : -1;
     l->in = err >= 0 ? input_file(input) : -1;
@@ -644,7 +644,7 @@ static int start(struct child *c, struct launch *l, struct str input)
     int exited = (int)syscall(SYS_pidfd_open, c->pid, 0);
     failed = watch(c, exited, errno, out, err);
     if (failed != 0)
-        give_up(c);
+        child_give_up(c);
     return failed;
 }
 
@@ -658,7 +658,8 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
                         .ctx = setup->ctx,
                         .max_processes = setup->max_processes,
                         .max_cpu_ms = setup->max_cpu_ms,
-                        .handles = 1}; /* until finish(), or until we know that it is of no use */
+                        .handles =
+                            1}; /* until child_finish(), or until we know that it is of no use */
     struct launch l = {.argv = setup->argv,
                        .parent = getpid(),
                        .in = -1,
@@ -673,13 +674,13 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
     c->sweep.data = c;
     make_mark(c->mark);
     choose_env(&l, c->mark);
-    int failed = start(c, &l, setup->input);
+    int failed = child_spawn(c, &l, setup->input);
     if (failed == 0) {
         if (!all->counting && !timer_running(&all->census_due))
             sched_start(&all->loop->sched, &all->census_due, CENSUS_MS);
         return c;
     }
     snprintf(why, size, "%s cannot be started: %s", setup->argv[0], strerror(failed));
-    let_go(c);
+    child_let_go(c);
     return NULL;
 }

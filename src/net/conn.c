@@ -81,7 +81,7 @@ static bool is_shaking_hands(const struct conn *c)
 }
 
 /* Of what has been taken from the socket. */
-static void read_on(struct conn *c)
+static void conn_read_on(struct conn *c)
 {
     if (c->tls != NULL && c->tls->has_more && c->want_read && !c->closing)
         sched_post(&c->loop->sched, &c->tls->again);
@@ -98,12 +98,12 @@ static void step_handshake(struct conn *c)
     set_events(c);
     if (result == 0) {
         c->tls->has_more = tls_channel_has_more(c->tls->channel); /* the first request, say */
-        read_on(c);
+        conn_read_on(c);
         conn_flush_later(c);
     }
 }
 
-static void on_shaking_hands(uv_idle_t *idle)
+static void conn_on_shaking_hands(uv_idle_t *idle)
 {
     struct loop *l = container_of(idle, struct loop, shaking_hands);
     for (int i = 0; i < HANDSHAKES_A_TURN && !list_empty(&l->handshakes); i++) {
@@ -132,10 +132,10 @@ static void shake_hands(struct conn *c)
     uv_poll_stop(&c->poll);
     c->events = 0;
     list_push(&l->handshakes, &c->tls->waiting);
-    uv_idle_start(&l->shaking_hands, on_shaking_hands);
+    uv_idle_start(&l->shaking_hands, conn_on_shaking_hands);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void conn_on_poll(uv_poll_t *poll, int status, int events)
 {
     struct conn *c = container_of(poll, struct conn, poll);
     if (status < 0) {
@@ -149,7 +149,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (events & UV_WRITABLE) {
         c->blocked = false;
         conn_flush_later(c); /* and then looks whether this is still wanted */
-        read_on(c);          /* which can wait for that, too */
+        conn_read_on(c);     /* which can wait for that, too */
     }
     if (!(events & UV_READABLE))
         return;
@@ -172,10 +172,10 @@ static void set_events(struct conn *c)
     if (events == 0)
         uv_poll_stop(&c->poll);
     else
-        uv_poll_start(&c->poll, events, on_poll);
+        uv_poll_start(&c->poll, events, conn_on_poll);
 }
 
-static void drop(struct conn *c)
+static void conn_drop(struct conn *c)
 {
     struct outq *q = c->out;
     for (uint32_t i = q->first; i < q->n; i++)
@@ -185,7 +185,7 @@ static void drop(struct conn *c)
 }
 
 /* Takes what the kernel took off the queue. */
-static void advance(struct conn *c, size_t sent)
+static void conn_advance(struct conn *c, size_t sent)
 {
     struct outq *q = c->out;
     while (q->first < q->n && sent >= q->items[q->first].bytes.n) {
@@ -248,7 +248,7 @@ static ssize_t write_some(struct conn *c)
 }
 
 /* Says that this was all; or later, when the kernel takes nothing now. */
-static void finish(struct conn *c)
+static void conn_finish(struct conn *c)
 {
     c->tls->finishing = true;
     if (c->tls->finished)
@@ -261,11 +261,11 @@ static void finish(struct conn *c)
     shutdown(c->fd, SHUT_WR);
 }
 
-static void flush(struct task *t)
+static void conn_on_flush(struct task *t)
 {
     struct conn *c = container_of(t, struct conn, flush);
     if (c->tls != NULL && c->tls->finishing) {
-        finish(c);
+        conn_finish(c);
         set_events(c);
         return;
     }
@@ -276,7 +276,7 @@ static void flush(struct task *t)
     while (c->out != NULL && !c->blocked) {
         ssize_t sent = write_some(c);
         if (sent >= 0) {
-            advance(c, (size_t)sent);
+            conn_advance(c, (size_t)sent);
         } else if (sent == CONN_AGAIN) {
             conn_yield(c);
             c->ops->stalled(c);
@@ -294,11 +294,11 @@ static void flush(struct task *t)
 int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *ops)
 {
     *c = (struct conn){.ops = ops, .loop = loop, .fd = fd};
-    task_init(&c->flush, flush);
+    task_init(&c->flush, conn_on_flush);
     return uv_poll_init_socket(&loop->uv, &c->poll, fd);
 }
 
-static void read_again(struct task *t)
+static void conn_read_again(struct task *t)
 {
     struct conn_tls *tls = container_of(t, struct conn_tls, again);
     struct conn *c = tls->conn;
@@ -316,7 +316,7 @@ static int start_tls(struct conn *c, struct tls *t, const char *host)
         return ERR_NOMEM;
     c->tls = mem_zalloc(sizeof *c->tls);
     *c->tls = (struct conn_tls){.conn = c, .channel = channel};
-    task_init(&c->tls->again, read_again);
+    task_init(&c->tls->again, conn_read_again);
     list_init(&c->tls->waiting);
     c->blocked = host != NULL; /* a client speaks first, as soon as it can */
     set_events(c);
@@ -348,7 +348,7 @@ struct str conn_protocol(const struct conn *c)
     return c->tls != NULL ? tls_channel_protocol(c->tls->channel) : STR_NONE;
 }
 
-static void on_closed(uv_handle_t *h)
+static void conn_on_closed(uv_handle_t *h)
 {
     struct conn *c = container_of((uv_poll_t *)h, struct conn, poll);
     if (c->tls != NULL)
@@ -369,8 +369,8 @@ void conn_close(struct conn *c)
         list_remove(&c->tls->waiting);
     }
     if (c->out != NULL)
-        drop(c);
-    uv_close((uv_handle_t *)&c->poll, on_closed);
+        conn_drop(c);
+    uv_close((uv_handle_t *)&c->poll, conn_on_closed);
 }
 
 void conn_want_read(struct conn *c, bool want)
@@ -379,7 +379,7 @@ void conn_want_read(struct conn *c, bool want)
     if (!want)
         return;
     set_events(c);
-    read_on(c);
+    conn_read_on(c);
 }
 
 static ssize_t read_plain(struct conn *c, char *into, size_t n)
@@ -403,7 +403,7 @@ static ssize_t read_tls(struct conn *c, char *into, size_t n)
     if (got == TLS_WANT_WRITE)
         conn_yield(c);
     else
-        read_on(c);
+        conn_read_on(c);
     if (got >= 0)
         return got;
     return got == TLS_GONE ? CONN_GONE : CONN_AGAIN;
@@ -421,7 +421,7 @@ ssize_t conn_read(struct conn *c, char *into, size_t n)
 
 /* A full queue: where half of it has been sent there is room, and a queue that never runs empty
  * stays as small as what is in it. */
-__attribute__((noinline)) static struct outq *make_room(struct outq *q)
+__attribute__((noinline)) static struct outq *conn_make_room(struct outq *q)
 {
     if (q->first < q->cap / 2) {
         q->cap *= 2;
@@ -433,13 +433,13 @@ __attribute__((noinline)) static struct outq *make_room(struct outq *q)
     return q;
 }
 
-static void push(struct conn *c, struct slice s)
+static void conn_enqueue(struct conn *c, struct slice s)
 {
     struct outq *q = c->out;
     if (q == NULL)
         q = c->out = outq_new(c->loop);
     else if (q->n == q->cap)
-        q = c->out = make_room(q);
+        q = c->out = conn_make_room(q);
     q->items[q->n++] = s;
 }
 
@@ -457,7 +457,7 @@ void conn_put_take(struct conn *c, struct block *b)
 void conn_give(struct conn *c, struct slice s)
 {
     if (!c->closing && s.bytes.n > 0) {
-        push(c, s);
+        conn_enqueue(c, s);
         conn_flush_later(c);
     } else {
         block_unref(s.owner);
@@ -490,7 +490,7 @@ void conn_shutdown_write(struct conn *c)
     if (c->closing)
         return;
     if (c->tls != NULL)
-        finish(c);
+        conn_finish(c);
     else
         shutdown(c->fd, SHUT_WR);
 }

@@ -37,7 +37,7 @@ struct dial {
     char host[];
 };
 
-static void finish(struct dial *d)
+static void dial_finish(struct dial *d)
 {
     assert(!d->is_resolving && !d->is_polling);
     if (d->cancelled && d->fd >= 0) {
@@ -54,12 +54,12 @@ static void finish(struct dial *d)
 static void try_next(struct dial *d);
 
 /* The socket is done with the poll handle, and that with the loop. */
-static void on_poll_closed(uv_handle_t *h)
+static void dial_on_poll_closed(uv_handle_t *h)
 {
     struct dial *d = container_of((uv_poll_t *)h, struct dial, poll);
     d->is_polling = false;
     if (d->is_connected || d->cancelled) {
-        finish(d);
+        dial_finish(d);
         return;
     }
     close(d->fd);
@@ -67,7 +67,7 @@ static void on_poll_closed(uv_handle_t *h)
     try_next(d);
 }
 
-static void settle(struct dial *d, int error)
+static void dial_settle(struct dial *d, int error)
 {
     timer_stop(&d->patience);
     if (uv_is_closing((uv_handle_t *)&d->poll))
@@ -75,17 +75,17 @@ static void settle(struct dial *d, int error)
     d->is_connected = error == 0;
     if (error != 0)
         snprintf(d->why, sizeof d->why, "cannot connect: %s", strerror(error));
-    uv_close((uv_handle_t *)&d->poll, on_poll_closed);
+    uv_close((uv_handle_t *)&d->poll, dial_on_poll_closed);
 }
 
-static void on_writable(uv_poll_t *poll, int status, int events)
+static void dial_on_writable(uv_poll_t *poll, int status, int events)
 {
     struct dial *d = container_of(poll, struct dial, poll);
     int error = 0;
     socklen_t n = sizeof error;
     if (getsockopt(d->fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
         error = errno;
-    settle(d, error == 0 && status < 0 ? ECONNREFUSED : error);
+    dial_settle(d, error == 0 && status < 0 ? ECONNREFUSED : error);
 }
 
 /* 0: it connects, or has; an errno: it does not. */
@@ -103,7 +103,7 @@ static int connect_to(struct dial *d, int family, const struct sockaddr *sa, soc
     if (err != 0)
         return -err;
     d->is_polling = true;
-    uv_poll_start(&d->poll, UV_WRITABLE, on_writable);
+    uv_poll_start(&d->poll, UV_WRITABLE, dial_on_writable);
     return 0;
 }
 
@@ -137,10 +137,10 @@ static void try_next(struct dial *d)
         }
         give_up_on(d, error);
     }
-    finish(d);
+    dial_finish(d);
 }
 
-static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
+static void dial_on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
 {
     struct dial *d = container_of(req, struct dial, resolving);
     d->is_resolving = false;
@@ -150,11 +150,11 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
     try_next(d);
 }
 
-static void on_patience_over(struct timer *t)
+static void dial_on_patience_over(struct timer *t)
 {
     struct dial *d = container_of(t, struct dial, patience);
     if (d->is_polling)
-        settle(d, ETIMEDOUT);
+        dial_settle(d, ETIMEDOUT);
     else
         dial_cancel(d);
 }
@@ -171,14 +171,14 @@ static void connect_to_path(struct dial *d)
     if (error == 0)
         return;
     give_up_on(d, error);
-    finish(d);
+    dial_finish(d);
 }
 
-static void begin(struct task *t)
+static void dial_begin(struct task *t)
 {
     struct dial *d = container_of(t, struct dial, begin);
     if (d->cancelled) {
-        finish(d);
+        dial_finish(d);
         return;
     }
     if (d->port == 0) {
@@ -188,12 +188,12 @@ static void begin(struct task *t)
     char port[8];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     snprintf(port, sizeof port, "%u", (unsigned)d->port);
-    int err = uv_getaddrinfo(&d->loop->uv, &d->resolving, on_resolved, d->host, port, &hints);
+    int err = uv_getaddrinfo(&d->loop->uv, &d->resolving, dial_on_resolved, d->host, port, &hints);
     d->is_resolving = err == 0;
     if (err == 0)
         return;
     snprintf(d->why, sizeof d->why, "cannot resolve %s: %s", d->host, uv_strerror(err));
-    finish(d);
+    dial_finish(d);
 }
 
 struct dial *dial_new(struct loop *loop, const char *host, uint16_t port, uint32_t timeout_ms,
@@ -208,8 +208,8 @@ struct dial *dial_new(struct loop *loop, const char *host, uint16_t port, uint32
     d->ctx = ctx;
     memcpy(d->host, host, n);
     snprintf(d->why, sizeof d->why, "cannot connect: %s", strerror(ETIMEDOUT));
-    task_init(&d->begin, begin);
-    timer_init(&d->patience, on_patience_over);
+    task_init(&d->begin, dial_begin);
+    timer_init(&d->patience, dial_on_patience_over);
     d->deadline_ms = uv_now(&loop->uv) + timeout_ms;
     sched_start(&loop->sched, &d->patience, timeout_ms);
     sched_post(&loop->sched, &d->begin);
@@ -221,7 +221,7 @@ void dial_cancel(struct dial *d)
     d->cancelled = true;
     timer_stop(&d->patience);
     if (d->is_polling && !uv_is_closing((uv_handle_t *)&d->poll))
-        uv_close((uv_handle_t *)&d->poll, on_poll_closed);
+        uv_close((uv_handle_t *)&d->poll, dial_on_poll_closed);
     else if (d->is_resolving)
         uv_cancel((uv_req_t *)&d->resolving); /* or comes when the resolver is through */
     else if (!d->is_polling)

@@ -48,20 +48,20 @@ static void schedule_look(struct file_watch *w)
     sched_start(&w->loop->sched, &w->look, w->blind ? w->poll_ms : w->poll_ms * CHECK_POLLS);
 }
 
-static void on_event(uv_fs_event_t *handle, const char *name, int events, int status);
+static void file_watch_on_event(uv_fs_event_t *handle, const char *name, int events, int status);
 
 /* What is under the path may be another file or folder than the last time. */
 static void watch_anew(struct file_watch *w)
 {
     uv_fs_event_stop(&w->of_folder);
     uv_fs_event_stop(&w->of_file);
-    int folder = uv_fs_event_start(&w->of_folder, on_event, w->folder, 0);
-    int file = uv_fs_event_start(&w->of_file, on_event, w->path, 0);
+    int folder = uv_fs_event_start(&w->of_folder, file_watch_on_event, w->folder, 0);
+    int file = uv_fs_event_start(&w->of_file, file_watch_on_event, w->path, 0);
     w->blind = folder != 0 || (file != 0 && file != UV_ENOENT);
     schedule_look(w);
 }
 
-static void on_event(uv_fs_event_t *handle, const char *name, int events, int status)
+static void file_watch_on_event(uv_fs_event_t *handle, const char *name, int events, int status)
 {
     struct file_watch *w = handle->data;
     bool ours = name == NULL || status != 0 || handle == &w->of_file ||
@@ -73,14 +73,14 @@ static void on_event(uv_fs_event_t *handle, const char *name, int events, int st
         watch_anew(w);
 }
 
-static void on_look(struct timer *t)
+static void file_watch_on_look(struct timer *t)
 {
     struct file_watch *w = container_of(t, struct file_watch, look);
     watch_anew(w);
     sched_post(&w->loop->sched, &w->tell);
 }
 
-static void tell(struct task *t)
+static void file_watch_tell(struct task *t)
 {
     struct file_watch *w = container_of(t, struct file_watch, tell);
     w->changed(w->ctx);
@@ -107,15 +107,15 @@ struct file_watch *file_watch_new(struct loop *loop, const char *path, uint64_t 
     w->poll_ms = poll_ms;
     w->changed = changed;
     w->ctx = ctx;
-    timer_init(&w->look, on_look);
-    task_init(&w->tell, tell);
+    timer_init(&w->look, file_watch_on_look);
+    task_init(&w->tell, file_watch_tell);
     open_handle(w, &w->of_folder);
     open_handle(w, &w->of_file);
     watch_anew(w);
     return w;
 }
 
-static void on_closed(uv_handle_t *h)
+static void file_watch_on_closed(uv_handle_t *h)
 {
     struct file_watch *w = h->data;
     if (--w->open_handles > 0)
@@ -131,6 +131,6 @@ void file_watch_free(struct file_watch *w)
         return;
     timer_stop(&w->look);
     task_cancel(&w->tell);
-    uv_close((uv_handle_t *)&w->of_folder, on_closed);
-    uv_close((uv_handle_t *)&w->of_file, on_closed);
+    uv_close((uv_handle_t *)&w->of_folder, file_watch_on_closed);
+    uv_close((uv_handle_t *)&w->of_file, file_watch_on_closed);
 }

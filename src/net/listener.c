@@ -90,7 +90,7 @@ static void pause_after(struct listener *l, int error)
     sched_start(&l->loop->sched, &l->pause, PAUSE_MS);
 }
 
-static void on_connection(uv_poll_t *poll, int status, int events)
+static void listener_on_connection(uv_poll_t *poll, int status, int events)
 {
     struct listener *l = container_of(poll, struct listener, poll);
     if (status < 0) {
@@ -114,10 +114,10 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     }
 }
 
-static void on_pause_over(struct timer *t)
+static void listener_on_pause_over(struct timer *t)
 {
     struct listener *l = container_of(t, struct listener, pause);
-    uv_poll_start(&l->poll, UV_READABLE, on_connection);
+    uv_poll_start(&l->poll, UV_READABLE, listener_on_connection);
 }
 
 /* With the port that was chosen for port 0. */
@@ -149,9 +149,9 @@ struct listener *listener_new(struct loop *loop, struct str address, const struc
         free(l);
         return NULL;
     }
-    timer_init(&l->pause, on_pause_over);
+    timer_init(&l->pause, listener_on_pause_over);
     learn_address(l);
-    uv_poll_start(&l->poll, UV_READABLE, on_connection);
+    uv_poll_start(&l->poll, UV_READABLE, listener_on_connection);
     return l;
 }
 
@@ -160,7 +160,7 @@ struct str listener_address(const struct listener *l)
     return str_of_cstr(l->text);
 }
 
-static void on_closed(uv_handle_t *h)
+static void listener_on_closed(uv_handle_t *h)
 {
     struct listener *l = container_of((uv_poll_t *)h, struct listener, poll);
     close(l->fd);
@@ -172,5 +172,5 @@ void listener_close(struct listener *l)
     timer_stop(&l->pause);
     if (l->addr.kind == ADDR_UNIX)
         unlink(l->addr.path);
-    uv_close((uv_handle_t *)&l->poll, on_closed);
+    uv_close((uv_handle_t *)&l->poll, listener_on_closed);
 }

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static void arm(struct loop *l)
+static void loop_arm(struct loop *l)
 {
     uint64_t wait_ms = sched_wait_ms(&l->sched);
     if (wait_ms == UINT64_MAX)
@@ -19,35 +19,35 @@ static void arm(struct loop *l)
     uv_timer_start(&l->alarm, l->alarm.timer_cb, wait_ms, 0);
 }
 
-static void turn(struct loop *l)
+static void loop_turn(struct loop *l)
 {
     sched_turn(&l->sched, clock_mono_ms(), clock_wall_ms());
 }
 
 /* libuv looks at the clock when it wakes, before it calls anybody. Without this a connection that
  * ended a long sleep would have had its time before it could say anything. */
-static uint64_t awake_ms(const struct sched *s)
+static uint64_t loop_awake_ms(const struct sched *s)
 {
     return uv_now(&container_of(s, const struct loop, sched)->uv);
 }
 
-static void on_alarm(uv_timer_t *t)
+static void loop_on_alarm(uv_timer_t *t)
 {
-    turn(t->data);
+    loop_turn(t->data);
 }
 
-static void on_before_poll(uv_prepare_t *p)
+static void loop_on_before_poll(uv_prepare_t *p)
 {
     struct loop *l = p->data;
-    turn(l);
-    arm(l);
+    loop_turn(l);
+    loop_arm(l);
 }
 
-static void on_after_poll(uv_check_t *c)
+static void loop_on_after_poll(uv_check_t *c)
 {
     struct loop *l = c->data;
     l->n_handshakes = 0;
-    turn(l);
+    loop_turn(l);
 }
 
 int loop_init(struct loop *l)
@@ -56,7 +56,7 @@ int loop_init(struct loop *l)
     if (err != 0)
         return err;
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
-    l->sched.awake_ms = awake_ms;
+    l->sched.awake_ms = loop_awake_ms;
     l->alarm_at_ms = 0;
     l->spare_outqs = NULL;
     l->n_spare_outqs = 0;
@@ -68,9 +68,9 @@ int loop_init(struct loop *l)
     uv_prepare_init(&l->uv, &l->before_poll);
     uv_check_init(&l->uv, &l->after_poll);
     l->alarm.data = l->before_poll.data = l->after_poll.data = l;
-    l->alarm.timer_cb = on_alarm;
-    uv_prepare_start(&l->before_poll, on_before_poll);
-    uv_check_start(&l->after_poll, on_after_poll);
+    l->alarm.timer_cb = loop_on_alarm;
+    uv_prepare_start(&l->before_poll, loop_on_before_poll);
+    uv_check_start(&l->after_poll, loop_on_after_poll);
     /* The schedule serves others; it keeps nothing alive by itself. */
     uv_unref((uv_handle_t *)&l->alarm);
     uv_unref((uv_handle_t *)&l->before_poll);

@@ -10,7 +10,7 @@
 #define ENVIRON_MAX (64 * 1024)
 
 /* The beginning of a file, with a NUL behind it; empty if it cannot be read. */
-static struct str read_file(pid_t pid, const char *file, char *out, size_t size)
+static struct str process_read_file(pid_t pid, const char *file, char *out, size_t size)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
@@ -29,7 +29,7 @@ bool process_read(pid_t pid, struct process *out)
     char text[TEXT_MAX], state;
     int parent, group, session;
     unsigned long long start, cpu[4];
-    read_file(pid, "stat", text, sizeof text);
+    process_read_file(pid, "stat", text, sizeof text);
     const char *behind = strrchr(text, ')');
     if (behind == NULL ||
         sscanf(behind + 1,
@@ -49,7 +49,7 @@ bool process_read(pid_t pid, struct process *out)
 void process_env(pid_t pid, struct str beginning, char *out, size_t size)
 {
     char text[ENVIRON_MAX];
-    struct str rest = read_file(pid, "environ", text, sizeof text), entry = STR_NONE;
+    struct str rest = process_read_file(pid, "environ", text, sizeof text), entry = STR_NONE;
     while (rest.n > 0 && !str_starts(entry, beginning))
         entry = str_cut(&rest, '\0');
     if (!str_starts(entry, beginning))
@@ -60,7 +60,7 @@ void process_env(pid_t pid, struct str beginning, char *out, size_t size)
 bool process_is_unprivileged(pid_t pid)
 {
     char text[TEXT_MAX];
-    read_file(pid, "status", text, sizeof text);
+    process_read_file(pid, "status", text, sizeof text);
     return strstr(text, "\nNoNewPrivs:\t1") != NULL;
 }
 
@@ -70,7 +70,7 @@ uint64_t process_memory_max(pid_t pid)
     static const char name[] = "\nMax address space";
     char text[TEXT_MAX];
     unsigned long long hard;
-    read_file(pid, "limits", text, sizeof text);
+    process_read_file(pid, "limits", text, sizeof text);
     const char *line = strstr(text, name);
     bool bound = line != NULL && sscanf(line + sizeof name - 1, "%*s %llu", &hard) == 1;
     return bound ? hard : UINT64_MAX;

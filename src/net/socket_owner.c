@@ -49,7 +49,7 @@ static struct question question_of(const struct sockaddr *own, const struct sock
 }
 
 /* The kernel answers within send(). */
-static int ask(int fd, const struct question *q, struct inet_diag_msg *out)
+static int socket_owner_ask(int fd, const struct question *q, struct inet_diag_msg *out)
 {
     union {
         struct nlmsghdr head;
@@ -84,8 +84,8 @@ static int find_user(int fd, const struct question *accepted, uid_t *uid)
     struct question listening = *accepted;
     struct inet_diag_msg listener, other;
     listening.socket.id.idiag_dport = 0;
-    int err_listener = ask(fd, &listening, &listener);
-    int err = ask(fd, accepted, &other);
+    int err_listener = socket_owner_ask(fd, &listening, &listener);
+    int err = socket_owner_ask(fd, accepted, &other);
     if (err != 0)
         return err;
     if (!is_open(&other)) /* a listener is found where there is no connection */

@@ -59,7 +59,7 @@ static void hand_back(struct thread_lane *l, struct job *j)
     uv_async_send(&l->wake);
 }
 
-static void work(void *arg)
+static void thread_lane_work(void *arg)
 {
     struct thread_lane *l = arg;
 #ifdef __linux__
@@ -75,14 +75,14 @@ static void work(void *arg)
 
 /* ---- the loop's thread ---- */
 
-static void on_wake(uv_async_t *a)
+static void thread_lane_on_wake(uv_async_t *a)
 {
     struct thread_lane *l = a->data;
     sched_post(&l->loop->sched, &l->tell);
 }
 
 /* The last done() may free the lane, so it is not looked at after that. */
-static void tell(struct task *t)
+static void thread_lane_tell(struct task *t)
 {
     struct thread_lane *l = container_of(t, struct thread_lane, tell);
     struct link ran;
@@ -110,7 +110,7 @@ static void thread_lane_submit(struct lane *lane, struct job *j)
     uv_mutex_unlock(&l->lock);
 }
 
-static void on_closed(uv_handle_t *h)
+static void thread_lane_on_closed(uv_handle_t *h)
 {
     struct thread_lane *l = h->data;
     uv_cond_destroy(&l->filled);
@@ -121,7 +121,7 @@ static void on_closed(uv_handle_t *h)
 static void close_wake(struct thread_lane *l)
 {
     task_cancel(&l->tell);
-    uv_close((uv_handle_t *)&l->wake, on_closed);
+    uv_close((uv_handle_t *)&l->wake, thread_lane_on_closed);
 }
 
 static void thread_lane_free(struct lane *lane)
@@ -142,7 +142,7 @@ static int start_thread(struct thread_lane *l)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = uv_thread_create(&l->thread, work, l);
+    int err = uv_thread_create(&l->thread, thread_lane_work, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return err;
 }
@@ -157,8 +157,8 @@ static struct lane *make_lane(struct loop *loop, const char *name, bool backgrou
     snprintf(l->name, sizeof l->name, "%s", name);
     list_init(&l->waiting);
     list_init(&l->ran);
-    task_init(&l->tell, tell);
-    if (uv_async_init(&loop->uv, &l->wake, on_wake) != 0) {
+    task_init(&l->tell, thread_lane_tell);
+    if (uv_async_init(&loop->uv, &l->wake, thread_lane_on_wake) != 0) {
         free(l);
         return NULL;
     }

@@ -54,7 +54,7 @@ static int refuse_file(const char *what, const char *path, char *why, size_t siz
 }
 
 /* A server has nobody to ask for a password. */
-static int no_password(char *buf, int size, int writing, void *ctx)
+static int tls_no_password(char *buf, int size, int writing, void *ctx)
 {
     bool *asked = ctx;
     *asked = true;
@@ -64,7 +64,7 @@ static int no_password(char *buf, int size, int writing, void *ctx)
 static int load_key(SSL_CTX *context, const struct tls *t, char *why, size_t size)
 {
     bool asked = false;
-    SSL_CTX_set_default_passwd_cb(context, no_password);
+    SSL_CTX_set_default_passwd_cb(context, tls_no_password);
     SSL_CTX_set_default_passwd_cb_userdata(context, &asked);
     int ok = SSL_CTX_use_PrivateKey_file(context, t->key, SSL_FILETYPE_PEM);
     SSL_CTX_set_default_passwd_cb_userdata(context, NULL);
@@ -111,8 +111,8 @@ static void warn_of_dates(const struct tls *t, SSL_CTX *context)
 
 /* A client that names nothing we speak is told so: bytes meant for another protocol must not be
  * taken for ours. */
-static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n,
-                           const unsigned char *offered, unsigned int n_offered, void *ctx)
+static int tls_choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n,
+                               const unsigned char *offered, unsigned int n_offered, void *ctx)
 {
     const struct tls *t = ctx;
     unsigned char *chosen;
@@ -123,8 +123,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *n
     return SSL_TLSEXT_ERR_OK;
 }
 
-static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
-                     EVP_MAC_CTX *mac, int sealing)
+static int tls_on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
+                         EVP_MAC_CTX *mac, int sealing)
 {
     struct tls *t = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     int64_t now_s = (int64_t)(clock_mono_ms() / 1000) + 1;
@@ -152,10 +152,10 @@ static bool set_up(struct tls *t, SSL_CTX *c)
     static const unsigned char id[] = "tidemark";
     SSL_CTX_set_options(c, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_timeout(c, TLS_TICKET_LIFE_S);
-    SSL_CTX_set_alpn_select_cb(c, choose_protocol, t);
+    SSL_CTX_set_alpn_select_cb(c, tls_choose_protocol, t);
     return set_up_both(t, c) && SSL_CTX_set_num_tickets(c, 1) == 1 &&
            SSL_CTX_set_session_id_context(c, id, sizeof id - 1) == 1 &&
-           SSL_CTX_set_tlsext_ticket_key_evp_cb(c, on_ticket) == 1;
+           SSL_CTX_set_tlsext_ticket_key_evp_cb(c, tls_on_ticket) == 1;
 }
 
 int tls_reload(struct tls *t, char *why, size_t size)

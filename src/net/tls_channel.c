@@ -35,7 +35,7 @@ static bool would_block(void)
     return errno == EAGAIN || errno == EWOULDBLOCK;
 }
 
-static int socket_read(BIO *b, char *into, int n)
+static int tls_channel_socket_read(BIO *b, char *into, int n)
 {
     struct tls_channel *c = BIO_get_data(b);
     ssize_t got;
@@ -60,7 +60,7 @@ static int socket_read(BIO *b, char *into, int n)
     return (int)got;
 }
 
-static int socket_write(BIO *b, const char *bytes, int n)
+static int tls_channel_socket_write(BIO *b, const char *bytes, int n)
 {
     struct tls_channel *c = BIO_get_data(b);
     ssize_t sent;
@@ -73,7 +73,7 @@ static int socket_write(BIO *b, const char *bytes, int n)
     return (int)sent;
 }
 
-static long socket_control(BIO *b, int what, long number, void *p)
+static long tls_channel_socket_control(BIO *b, int what, long number, void *p)
 {
     struct tls_channel *c = BIO_get_data(b);
     if (what == BIO_CTRL_EOF)
@@ -84,8 +84,9 @@ static long socket_control(BIO *b, int what, long number, void *p)
 BIO_METHOD *tls_channel_socket(void)
 {
     BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "connection");
-    if (m == NULL || BIO_meth_set_read(m, socket_read) != 1 ||
-        BIO_meth_set_write(m, socket_write) != 1 || BIO_meth_set_ctrl(m, socket_control) != 1)
+    if (m == NULL || BIO_meth_set_read(m, tls_channel_socket_read) != 1 ||
+        BIO_meth_set_write(m, tls_channel_socket_write) != 1 ||
+        BIO_meth_set_ctrl(m, tls_channel_socket_control) != 1)
         abort(); /* as mem_alloc does */
     return m;
 }

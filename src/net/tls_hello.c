@@ -3,7 +3,7 @@
 
 enum { RECORD_CHANGE_CIPHER = 20, RECORD_HANDSHAKE = 22, MESSAGE_CLIENT_HELLO = 1 };
 
-static size_t fill(uint8_t *head, uint8_t *n, size_t size, struct str *bytes)
+static size_t tls_hello_fill(uint8_t *head, uint8_t *n, size_t size, struct str *bytes)
 {
     while (*n < size && bytes->n > 0) {
         head[(*n)++] = (uint8_t)bytes->p[0];
@@ -36,7 +36,7 @@ static const char *take_messages(struct tls_hello *h, struct str content)
 {
     while (content.n > 0) {
         if (h->n_message < sizeof h->message) {
-            if (fill(h->message, &h->n_message, sizeof h->message, &content) > 0)
+            if (tls_hello_fill(h->message, &h->n_message, sizeof h->message, &content) > 0)
                 return NULL;
             const char *why = begin_message(h);
             if (why != NULL)
@@ -55,7 +55,7 @@ const char *tls_hello_take(struct tls_hello *h, struct str bytes, bool tls12)
 {
     while (bytes.n > 0 && !h->ciphered) {
         if (h->n_head < sizeof h->head) {
-            if (fill(h->head, &h->n_head, sizeof h->head, &bytes) > 0)
+            if (tls_hello_fill(h->head, &h->n_head, sizeof h->head, &bytes) > 0)
                 return NULL;
             const char *why = begin_record(h, tls12);
             if (why != NULL)

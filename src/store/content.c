@@ -21,7 +21,7 @@ bool content_same(struct str a, struct str b)
     return str_eq(a, b) || str_eq_nocase(media_type(a), media_type(b));
 }
 
-static bool is_token(struct str s)
+static bool content_is_token(struct str s)
 {
     static const char others[] = "!#$%&'*+-.^_`|~";
     for (size_t i = 0; i < s.n; i++) {
@@ -42,5 +42,5 @@ bool content_valid(struct str content_type)
             return false;
     struct str subtype = media_type(content_type);
     struct str type = str_cut(&subtype, '/');
-    return is_token(type) && is_token(subtype);
+    return content_is_token(type) && content_is_token(subtype);
 }

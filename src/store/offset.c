@@ -22,7 +22,7 @@ int offset_parse(struct str s, struct offset *out)
 }
 
 /* Most digits are leading zeros. */
-static void put_part(char *to, uint64_t v)
+static void offset_put_part(char *to, uint64_t v)
 {
     memset(to, '0', PART_TEXT);
     for (int i = PART_TEXT - 1; v > 0; i--, v /= 10)
@@ -32,7 +32,7 @@ static void put_part(char *to, uint64_t v)
 void offset_format(struct offset o, char out[OFFSET_TEXT])
 {
     assert(o.life <= OFFSET_PART_MAX && o.pos <= OFFSET_PART_MAX);
-    put_part(out, o.life);
+    offset_put_part(out, o.life);
     out[PART_TEXT] = '_';
-    put_part(out + PART_TEXT + 1, o.pos);
+    offset_put_part(out + PART_TEXT + 1, o.pos);
 }

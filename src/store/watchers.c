@@ -12,7 +12,7 @@ struct watched {
     char name[];
 };
 
-static struct str name_of(const struct watched *w)
+static struct str watchers_name_of(const struct watched *w)
 {
     return str_of(w->name, w->n);
 }
@@ -27,7 +27,7 @@ static struct watched *entry(struct watchers *ws, struct str name)
     list_init(&w->dirty);
     w->n = name.n;
     memcpy(w->name, name.p, name.n);
-    map_put(&ws->names, name_of(w), w);
+    map_put(&ws->names, watchers_name_of(w), w);
     return w;
 }
 
@@ -35,12 +35,12 @@ static void drop_if_unused(struct watchers *ws, struct watched *w)
 {
     if (!list_empty(&w->watches) || !list_empty(&w->dirty))
         return;
-    map_remove(&ws->names, name_of(w));
+    map_remove(&ws->names, watchers_name_of(w));
     free(w);
 }
 
 /* Each watch is put back before it is called, so that it may remove itself or any other. */
-static void tell(struct link *watches, struct str name)
+static void watchers_tell(struct link *watches, struct str name)
 {
     struct link now;
     list_init(&now);
@@ -53,7 +53,7 @@ static void tell(struct link *watches, struct str name)
     }
 }
 
-static void notify(struct task *t)
+static void watchers_notify(struct task *t)
 {
     struct watchers *ws = container_of(t, struct watchers, notify);
     struct link now;
@@ -61,8 +61,8 @@ static void notify(struct task *t)
     list_splice(&now, &ws->dirty);
     while (!list_empty(&now)) {
         struct watched *w = list_item(now.next, struct watched, dirty);
-        tell(&w->watches, name_of(w));
-        tell(&ws->everything, name_of(w));
+        watchers_tell(&w->watches, watchers_name_of(w));
+        watchers_tell(&ws->everything, watchers_name_of(w));
         list_remove(&w->dirty); /* only now: while dirty, no unwatch frees it */
         drop_if_unused(ws, w);
     }
@@ -74,7 +74,7 @@ void watchers_init(struct watchers *ws, struct sched *sched)
     map_init(&ws->names);
     list_init(&ws->everything);
     list_init(&ws->dirty);
-    task_init(&ws->notify, notify);
+    task_init(&ws->notify, watchers_notify);
 }
 
 void watchers_deinit(struct watchers *ws)

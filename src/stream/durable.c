@@ -147,7 +147,7 @@ static void put_term(struct exchange *x, const struct stream_info *info)
     }
 }
 
-static void on_stat(struct store_stat *stat, int err)
+static void durable_on_stat(struct store_stat *stat, int err)
 {
     struct exchange *x = container_of(stat, struct stat_request, stat)->x;
     if (err != 0) {
@@ -167,7 +167,7 @@ static void on_stat(struct store_stat *stat, int err)
 static void head(struct durable *d, struct exchange *x, struct str name)
 {
     struct stat_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct stat_request){.stat = {.name = name, .done = on_stat}, .x = x};
+    *r = (struct stat_request){.stat = {.name = name, .done = durable_on_stat}, .x = x};
     exchange_hold(x);
     store_stat(d->store, &r->stat);
 }
@@ -177,7 +177,7 @@ struct remove_request {
     struct exchange *x;
 };
 
-static void on_removed(struct store_remove *remove, int err)
+static void durable_on_removed(struct store_remove *remove, int err)
 {
     struct exchange *x = container_of(remove, struct remove_request, remove)->x;
     if (err != 0) {
@@ -192,7 +192,7 @@ static void on_removed(struct store_remove *remove, int err)
 static void delete (struct durable *d, struct exchange *x, struct str name)
 {
     struct remove_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct remove_request){.remove = {.name = name, .done = on_removed}, .x = x};
+    *r = (struct remove_request){.remove = {.name = name, .done = durable_on_removed}, .x = x};
     exchange_hold(x);
     store_remove(d->store, &r->remove);
 }
@@ -202,7 +202,7 @@ struct list_request {
     struct exchange *x;
 };
 
-static void put_row(struct buf *out, const struct store_row *row)
+static void durable_put_row(struct buf *out, const struct store_row *row)
 {
     char next[OFFSET_TEXT];
     offset_format((struct offset){row->info.life, row->info.tail}, next);
@@ -214,7 +214,7 @@ static void put_row(struct buf *out, const struct store_row *row)
                row->info.end == END_NONE ? "false" : "true");
 }
 
-static void on_listed(struct store_list *list, int err)
+static void durable_on_listed(struct store_list *list, int err)
 {
     struct exchange *x = container_of(list, struct list_request, list)->x;
     struct buf body = {0};
@@ -222,7 +222,7 @@ static void on_listed(struct store_list *list, int err)
     for (size_t i = 0; err == 0 && i < list->n_rows; i++) {
         if (i > 0)
             buf_putc(&body, ',');
-        put_row(&body, &list->rows[i]);
+        durable_put_row(&body, &list->rows[i]);
     }
     buf_put(&body, STR("],\"next\":"));
     if (err == 0 && list->more)
@@ -241,10 +241,10 @@ static void on_listed(struct store_list *list, int err)
     exchange_release(x);
 }
 
-static void list(struct durable *d, struct exchange *x)
+static void durable_list(struct durable *d, struct exchange *x)
 {
     struct list_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct list_request){.list = {.limit = LIST_DEFAULT, .done = on_listed}, .x = x};
+    *r = (struct list_request){.list = {.limit = LIST_DEFAULT, .done = durable_on_listed}, .x = x};
     struct str query = x->request->query, limit = STR_NONE;
     uint64_t n = LIST_DEFAULT;
     if (url_query(&x->arena, query, STR("prefix"), &r->list.prefix) < 0 ||
@@ -333,7 +333,7 @@ void durable_handle(void *durable, struct exchange *x)
         options(x);
     } else if (path.n == sizeof DURABLE_PREFIX - 1) {
         if (method == METHOD_GET || method == METHOD_HEAD)
-            list(d, x);
+            durable_list(d, x);
         else
             no_such_method(x);
     } else if (durable_name(x, path, &name) != 0) {

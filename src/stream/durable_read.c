@@ -47,7 +47,7 @@ static int take_live(struct read_request *r, struct str text)
     return 0;
 }
 
-static bool refuse(struct exchange *x, struct str message)
+static bool durable_read_refuse(struct exchange *x, struct str message)
 {
     exchange_problem(x, 400, STR("BAD_QUERY"), message);
     return false;
@@ -62,9 +62,9 @@ static bool take_query(struct read_request *r)
     int has_live = url_query(&x->arena, query, STR("live"), &live);
     int has_cursor = url_query(&x->arena, query, STR("cursor"), &cursor);
     if (has_offset < 0 || has_live < 0)
-        return refuse(x, STR("offset and live may be given once each"));
+        return durable_read_refuse(x, STR("offset and live may be given once each"));
     if (has_live && take_live(r, live) != 0)
-        return refuse(x, STR("live must be long-poll or sse"));
+        return durable_read_refuse(x, STR("live must be long-poll or sse"));
     /* What a browser sends when it reconnects is newer than its URL. Elsewhere it must not count: a
      * cache would keep the answer under that URL. */
     struct str last = request_header(x->request, STR("Last-Event-ID"));
@@ -74,10 +74,11 @@ static bool take_query(struct read_request *r)
         r->resumed = true;
     }
     if (r->live != LIVE_NO && !has_offset)
-        return refuse(x, STR("a live read needs an offset: -1, now, or one from a response"));
+        return durable_read_refuse(
+            x, STR("a live read needs an offset: -1, now, or one from a response"));
     r->read.from = READ_START;
     if (has_offset && take_offset(&r->read, offset) != 0)
-        return refuse(x, STR("offset must be -1, now, or one from a response"));
+        return durable_read_refuse(x, STR("offset must be -1, now, or one from a response"));
     if (has_cursor == 1)
         (void)num_parse(cursor, UINT32_MAX, &r->cursor); /* any other text is no cursor */
     return true;
@@ -99,7 +100,7 @@ static struct str etag(struct exchange *x, const struct stream_info *info, uint6
                         ended_here(info, next) ? ":c" : "");
 }
 
-static bool matches(struct str if_none_match, struct str tag)
+static bool durable_read_matches(struct str if_none_match, struct str tag)
 {
     if (str_eq(str_trim(if_none_match), STR("*")))
         return true;
@@ -142,8 +143,8 @@ static void send_events(struct exchange *x, struct slice *slices, size_t n, bool
     exchange_send_slices(x, all, count);
 }
 
-static void answer(struct exchange *x, const struct stream_info *info, struct slice *slices,
-                   size_t n)
+static void durable_read_answer(struct exchange *x, const struct stream_info *info,
+                                struct slice *slices, size_t n)
 {
     exchange_header(x, STR("Content-Type"), info->content_type);
     send_events(x, slices, n, content_kind(info->content_type) == CONTENT_JSON);
@@ -164,13 +165,13 @@ static void answer_catch_up(struct read_request *r)
                         STR("public, max-age=60, stale-while-revalidate=300"));
         if (!durable_from_browser(x))
             durable_put_cors(x); /* a cache may give this to one later */
-        if (matches(request_header(x->request, STR("If-None-Match")), tag)) {
+        if (durable_read_matches(request_header(x->request, STR("If-None-Match")), tag)) {
             exchange_status(x, 304);
             exchange_send(x, STR_NONE);
             return;
         }
     }
-    answer(x, &read->info, read->slices, read->n_slices);
+    durable_read_answer(x, &read->info, read->slices, read->n_slices);
 }
 
 /* ---- long-poll ---- */
@@ -216,12 +217,12 @@ static void poll_over(struct poll *p)
     poll_free(p);
 }
 
-static void on_poll_timeout(struct timer *t)
+static void durable_read_on_poll_timeout(struct timer *t)
 {
     poll_over(container_of(t, struct poll, timer));
 }
 
-static void poll_ready(struct subscriber *s)
+static void durable_read_poll_ready(struct subscriber *s)
 {
     struct poll *p = container_of(s, struct poll, subscriber);
     struct batch *b;
@@ -239,27 +240,28 @@ static void poll_ready(struct subscriber *s)
     p->pos = b->next;
     if (b->next > b->start) {
         answer_poll(p->x, p->durable, &p->info, b->next, p->cursor);
-        answer(p->x, &p->info, b->slices, b->n_slices);
+        durable_read_answer(p->x, &p->info, b->slices, b->n_slices);
         poll_free(p);
     } else if (ended_here(&p->info, b->next)) {
         poll_over(p);
     } else {
-        poll_ready(s);
+        durable_read_poll_ready(s);
     }
     batch_unref(b);
 }
 
-static void poll_gone(struct exchange *x)
+static void durable_read_poll_gone(struct exchange *x)
 {
     poll_free(x->state);
 }
 
-static void poll_drain(struct exchange *x)
+static void durable_read_poll_drain(struct exchange *x)
 {
     poll_over(x->state);
 }
 
-static const struct exchange_ops poll_ops = {.gone = poll_gone, .drain = poll_drain};
+static const struct exchange_ops poll_ops = {.gone = durable_read_poll_gone,
+                                             .drain = durable_read_poll_drain};
 
 static void poll_wait(struct read_request *r)
 {
@@ -273,13 +275,13 @@ static void poll_wait(struct read_request *r)
     p->info.content_type.p = memcpy(mem_alloc(p->info.content_type.n + 1),
                                     r->read.info.content_type.p, p->info.content_type.n);
     p->pos = r->read.next;
-    timer_init(&p->timer, on_poll_timeout);
+    timer_init(&p->timer, durable_read_on_poll_timeout);
     sched_start(d->sched, &p->timer, d->long_poll_ms);
     subscriber_init(&p->subscriber, d->feeds, r->read.name, (struct offset){p->info.life, p->pos},
-                    poll_ready);
+                    durable_read_poll_ready);
     x->state = p;
     x->ops = &poll_ops;
-    poll_ready(&p->subscriber);
+    durable_read_poll_ready(&p->subscriber);
 }
 
 static void answer_long_poll(struct read_request *r)
@@ -287,7 +289,7 @@ static void answer_long_poll(struct read_request *r)
     struct store_read *read = &r->read;
     if (read->n_slices > 0) {
         answer_poll(r->x, r->durable, &read->info, read->next, r->cursor);
-        answer(r->x, &read->info, read->slices, read->n_slices);
+        durable_read_answer(r->x, &read->info, read->slices, read->n_slices);
     } else if (ended_here(&read->info, read->next) || exchange_closing(r->x)) {
         answer_nothing(r->x, r->durable, &read->info, read->next, r->cursor);
     } else {
@@ -304,7 +306,7 @@ static bool has_seen_all(const struct read_request *r)
     return r->resumed && r->read.n_slices == 0 && ended_here(&r->read.info, r->read.next);
 }
 
-static void on_read(struct store_read *read, int err)
+static void durable_on_read(struct store_read *read, int err)
 {
     struct read_request *r = container_of(read, struct read_request, read);
     struct exchange *x = r->x;
@@ -329,7 +331,7 @@ static void on_read(struct store_read *read, int err)
     exchange_release(x);
 }
 
-static void on_no_body(struct exchange *x, struct str body, int err)
+static void durable_read_on_no_body(struct exchange *x, struct str body, int err)
 {
     struct read_request *r = x->state;
     if (err != 0) {
@@ -346,10 +348,10 @@ void durable_get(struct durable *d, struct exchange *x, struct str name)
     *r = (struct read_request){.durable = d, .x = x};
     r->read.name = name;
     r->read.touch = true;
-    r->read.done = on_read;
+    r->read.done = durable_on_read;
     if (!take_query(r))
         return;
     r->read.max_bytes = r->live == LIVE_SSE ? BATCH_BYTES : d->read_chunk;
     x->state = r;
-    exchange_collect(x, 0, on_no_body); /* a GET with a body is no GET */
+    exchange_collect(x, 0, durable_read_on_no_body); /* a GET with a body is no GET */
 }

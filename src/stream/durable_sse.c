@@ -117,7 +117,7 @@ static void put_base64(struct writer *w, struct buf *out, struct str s)
 
 /* A line break of any kind begins a new data line, so that no payload can forge an event. A
  * leading space is doubled, since a reader drops one. */
-static void put_text(struct writer *w, struct buf *out, struct str s)
+static void durable_sse_put_text(struct writer *w, struct buf *out, struct str s)
 {
     for (size_t from = 0, at = 0; from < s.n; from = at) {
         if (w->after_cr && s.p[at] == '\n') {
@@ -139,12 +139,12 @@ static void put_text(struct writer *w, struct buf *out, struct str s)
     }
 }
 
-static void put_data(struct writer *w, struct buf *out, struct str piece)
+static void durable_sse_put_data(struct writer *w, struct buf *out, struct str piece)
 {
     if (w->kind == CONTENT_BINARY)
         put_base64(w, out, piece);
     else if (w->kind == CONTENT_TEXT)
-        put_text(w, out, piece);
+        durable_sse_put_text(w, out, piece);
     else
         buf_put(out, piece);
 }
@@ -168,7 +168,7 @@ static struct block *frame_block(const struct frame *f, uint8_t kind)
     } else {
         begin_data(&w, &out, kind, f->next);
         for (size_t i = 0; i < f->n; i++)
-            put_data(&w, &out, f->slices[i].bytes);
+            durable_sse_put_data(&w, &out, f->slices[i].bytes);
         end_data(&w, &out);
     }
     put_control(&out, f);
@@ -198,7 +198,7 @@ static void put_retry(struct sse *s)
     buf_deinit(&line);
 }
 
-static void put_block(struct sse *s, struct block *b)
+static void durable_sse_put_block(struct sse *s, struct block *b)
 {
     if (!s->greeted)
         put_retry(s);
@@ -207,11 +207,11 @@ static void put_block(struct sse *s, struct block *b)
     s->greeted = true;
 }
 
-/* As put_block, of bytes made for this; *out is empty afterwards. */
+/* As durable_sse_put_block, of bytes made for this; *out is empty afterwards. */
 static void put_buf(struct sse *s, struct buf *out)
 {
     struct block *b = block_of(buf_str(out));
-    put_block(s, b);
+    durable_sse_put_block(s, b);
     block_unref(b);
     buf_deinit(out);
 }
@@ -237,12 +237,12 @@ static void put_batch(struct sse *s, struct batch *b)
         b->frame = frame_block(&f, s->kind);
         b->frame_key = cursor;
     }
-    put_block(s, b->frame);
+    durable_sse_put_block(s, b->frame);
 }
 
 /* The bytes of a batch are not always those between its positions: a store that opens what is
  * sealed gives others. */
-static size_t size_of(const struct batch *b)
+static size_t durable_sse_size_of(const struct batch *b)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < b->n_slices; i++)
@@ -271,9 +271,9 @@ static bool put_large(struct sse *s)
     struct str piece = run_at(b, s->large_at);
     if (piece.n > PIECE_BYTES)
         piece.n = PIECE_BYTES;
-    put_data(&s->writer, &out, piece);
+    durable_sse_put_data(&s->writer, &out, piece);
     s->large_at += piece.n;
-    bool done = s->large_at == size_of(b);
+    bool done = s->large_at == durable_sse_size_of(b);
     if (done) {
         end_data(&s->writer, &out);
         put_control(&out, &f);
@@ -282,8 +282,8 @@ static bool put_large(struct sse *s)
     return done;
 }
 
-/* Of a batch, only what comes before position `end`. */
-static void put_part(struct sse *s, const struct batch *b, uint64_t end)
+/* Of a batch, only what comes before position `durable_sse_end`. */
+static void durable_sse_put_part(struct sse *s, const struct batch *b, uint64_t end)
 {
     struct slice slices[READ_SLICES];
     size_t n = 0;
@@ -297,11 +297,11 @@ static void put_part(struct sse *s, const struct batch *b, uint64_t end)
     struct frame f = {
         .slices = slices, .n = n, .next = {b->info.life, end}, .cursor = cursor_of(s)};
     struct block *frame = frame_block(&f, s->kind);
-    put_block(s, frame);
+    durable_sse_put_block(s, frame);
     block_unref(frame);
 }
 
-/* Does a character begin before position `end` and go on behind it? */
+/* Does a character begin before position `durable_sse_end` and go on behind it? */
 static bool cut_in_two(const struct batch *b, uint64_t end)
 {
     char last[4];
@@ -333,7 +333,7 @@ static bool held_back(struct sse *s, struct batch *b)
     if (keep == b->start && !at_tail)
         return false; /* longer than a batch */
     if (keep > b->start || !s->greeted)
-        put_part(s, b, keep);
+        durable_sse_put_part(s, b, keep);
     subscriber_hold(&s->subscriber, keep, b->next);
     return true;
 }
@@ -362,7 +362,7 @@ static void sse_free(struct sse *s)
     free(s);
 }
 
-static enum pull end(struct sse *s)
+static enum pull durable_sse_end(struct sse *s)
 {
     sse_free(s);
     return PULL_END;
@@ -372,7 +372,7 @@ static enum pull after_batch(struct sse *s, struct batch *b)
 {
     bool last = b->info.end != END_NONE && b->next == b->info.tail;
     batch_unref(b);
-    return last ? end(s) : PULL_MORE;
+    return last ? durable_sse_end(s) : PULL_MORE;
 }
 
 static enum pull pull_large(struct sse *s)
@@ -384,13 +384,13 @@ static enum pull pull_large(struct sse *s)
     return after_batch(s, b);
 }
 
-static enum pull sse_pull(struct exchange *x)
+static enum pull durable_sse_pull(struct exchange *x)
 {
     struct sse *s = x->state;
     if (s->large != NULL)
         return pull_large(s); /* even when over: a slow reader would never get to its end */
     if (s->over)
-        return end(s);
+        return durable_sse_end(s);
     struct batch *b;
     enum next next = subscriber_next(&s->subscriber, &b);
     if (next == NEXT_WAIT) {
@@ -401,11 +401,11 @@ static enum pull sse_pull(struct exchange *x)
     }
     if (next == NEXT_FAILED) {
         put_failure(s);
-        return end(s);
+        return durable_sse_end(s);
     }
     if (!held_back(s, b)) {
         s->impatient = false;
-        if (size_of(b) > BATCH_BYTES) {
+        if (durable_sse_size_of(b) > BATCH_BYTES) {
             s->large = b;
             s->large_at = 0;
             return pull_large(s);
@@ -415,12 +415,12 @@ static enum pull sse_pull(struct exchange *x)
     return after_batch(s, b);
 }
 
-static void sse_ready(struct subscriber *subscriber)
+static void durable_sse_ready(struct subscriber *subscriber)
 {
     exchange_wake(container_of(subscriber, struct sse, subscriber)->x);
 }
 
-static void sse_on_cut(struct subscriber *subscriber)
+static void durable_sse_on_cut(struct subscriber *subscriber)
 {
     struct sse *s = container_of(subscriber, struct sse, subscriber);
     struct exchange *x = s->x;
@@ -429,7 +429,7 @@ static void sse_on_cut(struct subscriber *subscriber)
     exchange_abort(x);
 }
 
-static void start_timer(struct sse *s)
+static void durable_sse_start_timer(struct sse *s)
 {
     const struct durable *d = s->durable;
     uint64_t now_ms = d->sched->now_ms, left_ms = s->ends_at_ms - now_ms;
@@ -438,7 +438,7 @@ static void start_timer(struct sse *s)
     sched_start(d->sched, &s->timer, beats ? quiet_ms : left_ms);
 }
 
-static void on_timer(struct timer *t)
+static void durable_sse_on_timer(struct timer *t)
 {
     struct sse *s = container_of(t, struct sse, timer);
     uint64_t now_ms = s->durable->sched->now_ms;
@@ -449,23 +449,24 @@ static void on_timer(struct timer *t)
         subscriber_hold(&s->subscriber, s->subscriber.pos, 0);
     }
     if (!s->over)
-        start_timer(s);
+        durable_sse_start_timer(s);
     exchange_wake(s->x);
 }
 
-static void sse_drain(struct exchange *x)
+static void durable_sse_drain(struct exchange *x)
 {
     struct sse *s = x->state;
     s->over = true;
     exchange_wake(x);
 }
 
-static void sse_gone(struct exchange *x)
+static void durable_sse_gone(struct exchange *x)
 {
     sse_free(x->state);
 }
 
-static const struct exchange_ops sse_ops = {.pull = sse_pull, .gone = sse_gone, .drain = sse_drain};
+static const struct exchange_ops sse_ops = {
+    .pull = durable_sse_pull, .gone = durable_sse_gone, .drain = durable_sse_drain};
 
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor)
 {
@@ -479,11 +480,11 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},
-                    sse_ready);
-    subscriber_may_lag(&s->subscriber, sse_on_cut);
+                    durable_sse_ready);
+    subscriber_may_lag(&s->subscriber, durable_sse_on_cut);
     subscriber_prime(&s->subscriber, r);
-    timer_init(&s->timer, on_timer);
-    start_timer(s);
+    timer_init(&s->timer, durable_sse_on_timer);
+    durable_sse_start_timer(s);
     x->state = s;
     x->ops = &sse_ops;
     exchange_header(x, STR("Content-Type"), STR("text/event-stream"));

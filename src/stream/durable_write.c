@@ -26,7 +26,7 @@ struct header_row {
     const char *expected;
 };
 
-static int set_content_type(struct write_request *r, struct str value)
+static int durable_write_set_content_type(struct write_request *r, struct str value)
 {
     if (!content_valid(value))
         return ERR_SYNTAX;
@@ -35,13 +35,13 @@ static int set_content_type(struct write_request *r, struct str value)
 }
 
 /* Of an append: it is compared with the stream's own and needs no other look. */
-static int set_append_type(struct write_request *r, struct str value)
+static int durable_write_set_append_type(struct write_request *r, struct str value)
 {
     r->write.content_type = value;
     return 0;
 }
 
-static int set_ttl(struct write_request *r, struct str value)
+static int durable_write_set_ttl(struct write_request *r, struct str value)
 {
     uint64_t s;
     int err = num_parse_canonical(value, INT64_MAX / 1000000, &s);
@@ -50,22 +50,22 @@ static int set_ttl(struct write_request *r, struct str value)
     return err;
 }
 
-static int set_expires(struct write_request *r, struct str value)
+static int durable_write_set_expires(struct write_request *r, struct str value)
 {
     return r->config.ttl_s >= 0 ? ERR_SYNTAX : date_parse_rfc3339(value, &r->config.expires_ms);
 }
 
-static int set_retain_events(struct write_request *r, struct str value)
+static int durable_write_set_retain_events(struct write_request *r, struct str value)
 {
     return num_parse_canonical(value, INT64_MAX, &r->config.retain.events);
 }
 
-static int set_retain_bytes(struct write_request *r, struct str value)
+static int durable_write_set_retain_bytes(struct write_request *r, struct str value)
 {
     return num_parse_canonical(value, INT64_MAX, &r->config.retain.bytes);
 }
 
-static int set_retain_age(struct write_request *r, struct str value)
+static int durable_write_set_retain_age(struct write_request *r, struct str value)
 {
     uint64_t s;
     int err = num_parse_canonical(value, INT64_MAX / 1000000, &s);
@@ -74,7 +74,7 @@ static int set_retain_age(struct write_request *r, struct str value)
     return err;
 }
 
-static int set_forked_from(struct write_request *r, struct str value)
+static int durable_write_set_forked_from(struct write_request *r, struct str value)
 {
     r->config.fork_at_tail = true;
     int err = durable_name(r->x, value, &r->config.fork_of);
@@ -86,25 +86,25 @@ static int set_forked_from(struct write_request *r, struct str value)
     return err;
 }
 
-static int set_fork_offset(struct write_request *r, struct str value)
+static int durable_write_set_fork_offset(struct write_request *r, struct str value)
 {
     r->config.fork_at_tail = false;
     return r->config.fork_of.n == 0 ? ERR_SYNTAX : offset_parse(value, &r->config.fork_at);
 }
 
-static int set_fork_sub(struct write_request *r, struct str value)
+static int durable_write_set_fork_sub(struct write_request *r, struct str value)
 {
     return r->config.fork_of.n == 0 ? ERR_SYNTAX
                                     : num_parse_canonical(value, INT64_MAX, &r->config.fork_sub);
 }
 
-static int set_seq(struct write_request *r, struct str value)
+static int durable_write_set_seq(struct write_request *r, struct str value)
 {
     r->write.seq = value;
     return value.n > STORE_SEQ_MAX ? ERR_SYNTAX : 0;
 }
 
-static int set_if_match(struct write_request *r, struct str value)
+static int durable_write_set_if_match(struct write_request *r, struct str value)
 {
     if (value.n >= 2 && value.p[0] == '"' && value.p[value.n - 1] == '"')
         value = str_of(value.p + 1, value.n - 2);
@@ -112,50 +112,55 @@ static int set_if_match(struct write_request *r, struct str value)
     return offset_parse(value, &r->write.match);
 }
 
-static int set_producer_id(struct write_request *r, struct str value)
+static int durable_write_set_producer_id(struct write_request *r, struct str value)
 {
     r->write.claim.id = value;
     return value.n == 0 || value.n > PRODUCER_ID_MAX ? ERR_SYNTAX : 0;
 }
 
-static int set_producer_epoch(struct write_request *r, struct str value)
+static int durable_write_set_producer_epoch(struct write_request *r, struct str value)
 {
     return num_parse(value, NUM_SAFE_MAX, &r->write.claim.epoch);
 }
 
-static int set_producer_seq(struct write_request *r, struct str value)
+static int durable_write_set_producer_seq(struct write_request *r, struct str value)
 {
     return num_parse(value, NUM_SAFE_MAX, &r->write.claim.seq);
 }
 
 static const struct header_row put_rows[] = {
-    {STR_INIT("Content-Type"), set_content_type, "a media type such as application/json"},
-    {STR_INIT("Stream-TTL"), set_ttl, "seconds as a plain decimal number"},
-    {STR_INIT("Stream-Expires-At"), set_expires,
+    {STR_INIT("Content-Type"), durable_write_set_content_type,
+     "a media type such as application/json"},
+    {STR_INIT("Stream-TTL"), durable_write_set_ttl, "seconds as a plain decimal number"},
+    {STR_INIT("Stream-Expires-At"), durable_write_set_expires,
      "an RFC 3339 time such as 2030-01-31T12:00:00Z, and not beside Stream-TTL"},
-    {STR_INIT("Stream-Retain-Events"), set_retain_events, "a plain decimal number; 0: no bound"},
-    {STR_INIT("Stream-Retain-Bytes"), set_retain_bytes, "a plain decimal number; 0: no bound"},
-    {STR_INIT("Stream-Retain-Age"), set_retain_age,
+    {STR_INIT("Stream-Retain-Events"), durable_write_set_retain_events,
+     "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Bytes"), durable_write_set_retain_bytes,
+     "a plain decimal number; 0: no bound"},
+    {STR_INIT("Stream-Retain-Age"), durable_write_set_retain_age,
      "seconds as a plain decimal number; 0: no bound"},
-    {STR_INIT("Stream-Forked-From"), set_forked_from, "the path of a stream"},
-    {STR_INIT("Stream-Fork-Offset"), set_fork_offset,
+    {STR_INIT("Stream-Forked-From"), durable_write_set_forked_from, "the path of a stream"},
+    {STR_INIT("Stream-Fork-Offset"), durable_write_set_fork_offset,
      "an offset of the source, beside Stream-Forked-From"},
-    {STR_INIT("Stream-Fork-Sub-Offset"), set_fork_sub,
+    {STR_INIT("Stream-Fork-Sub-Offset"), durable_write_set_fork_sub,
      "a plain decimal number, beside Stream-Forked-From"},
 };
 
 static const struct header_row post_rows[] = {
-    {STR_INIT("Content-Type"), set_append_type, "a media type such as application/json"},
-    {STR_INIT("Stream-Seq"), set_seq, "at most 255 bytes"},
-    {STR_INIT("If-Match"), set_if_match, "the offset that the stream's tail must be at"},
-    {STR_INIT("Producer-Id"), set_producer_id, "1 to 255 bytes"},
-    {STR_INIT("Producer-Epoch"), set_producer_epoch, "a decimal number up to 2^53-1"},
-    {STR_INIT("Producer-Seq"), set_producer_seq, "a decimal number up to 2^53-1"},
+    {STR_INIT("Content-Type"), durable_write_set_append_type,
+     "a media type such as application/json"},
+    {STR_INIT("Stream-Seq"), durable_write_set_seq, "at most 255 bytes"},
+    {STR_INIT("If-Match"), durable_write_set_if_match,
+     "the offset that the stream's tail must be at"},
+    {STR_INIT("Producer-Id"), durable_write_set_producer_id, "1 to 255 bytes"},
+    {STR_INIT("Producer-Epoch"), durable_write_set_producer_epoch, "a decimal number up to 2^53-1"},
+    {STR_INIT("Producer-Seq"), durable_write_set_producer_seq, "a decimal number up to 2^53-1"},
 };
 #define PRODUCER_BITS 0x38u /* the last three: they come together */
 #define ROWS(table)   table, sizeof(table) / sizeof *(table)
 
-static bool refuse(struct exchange *x, const struct header_row *row)
+static bool durable_write_refuse(struct exchange *x, const struct header_row *row)
 {
     exchange_problem(x, 400, STR("BAD_HEADER"),
                      arena_printf(&x->arena, "%.*s: given once, expected %s", (int)row->name.n,
@@ -176,14 +181,14 @@ static bool take_headers(struct write_request *r, const struct header_row *rows,
             if (!str_eq_nocase(req->headers[i].name, rows[k].name))
                 continue;
             if (*found & 1u << k)
-                return refuse(r->x, &rows[k]);
+                return durable_write_refuse(r->x, &rows[k]);
             *found |= 1u << k;
             values[k] = &req->headers[i].value;
         }
     }
     for (size_t k = 0; k < n; k++) /* in the rows' order: some depend on those before */
         if ((*found & 1u << k) && rows[k].set(r, *values[k]) != 0)
-            return refuse(r->x, &rows[k]);
+            return durable_write_refuse(r->x, &rows[k]);
     return true;
 }
 
@@ -201,13 +206,13 @@ static struct write_request *new_request(struct durable *d, struct exchange *x, 
     return r;
 }
 
-static void start(struct write_request *r)
+static void durable_write_start(struct write_request *r)
 {
     exchange_hold(r->x);
     store_write(r->durable->store, &r->write);
 }
 
-static void finish(struct write_request *r)
+static void durable_write_finish(struct write_request *r)
 {
     payload_deinit(&r->payload);
     exchange_release(r->x);
@@ -232,7 +237,7 @@ static struct str location(struct durable *d, struct exchange *x)
                         (int)path.n, path.p);
 }
 
-static void on_put(struct store_write *w, int err)
+static void durable_write_on_put(struct store_write *w, int err)
 {
     struct write_request *r = container_of(w, struct write_request, write);
     struct exchange *x = r->x;
@@ -247,10 +252,10 @@ static void on_put(struct store_write *w, int err)
         durable_put_end(x, w->info.end);
         exchange_send(x, STR_NONE);
     }
-    finish(r);
+    durable_write_finish(r);
 }
 
-static void on_put_body(struct exchange *x, struct str body, int err)
+static void durable_write_on_put_body(struct exchange *x, struct str body, int err)
 {
     struct write_request *r = x->state;
     if (err != 0) {
@@ -265,12 +270,12 @@ static void on_put_body(struct exchange *x, struct str body, int err)
         return;
     }
     payload_prepare(&r->payload, &r->write, type, body, true);
-    start(r);
+    durable_write_start(r);
 }
 
 void durable_put(struct durable *d, struct exchange *x, struct str name)
 {
-    struct write_request *r = new_request(d, x, name, on_put);
+    struct write_request *r = new_request(d, x, name, durable_write_on_put);
     unsigned found;
     if (!take_headers(r, ROWS(put_rows), &found))
         return;
@@ -279,12 +284,12 @@ void durable_put(struct durable *d, struct exchange *x, struct str name)
         r->config.content_type = STR("application/octet-stream");
     r->write.content_type = STR_NONE;
     r->write.create = &r->config;
-    exchange_collect(x, d->max_append, on_put_body);
+    exchange_collect(x, d->max_append, durable_write_on_put_body);
 }
 
 /* ---- POST ---- */
 
-static void put_producer(struct exchange *x, const struct store_write *w)
+static void durable_write_put_producer(struct exchange *x, const struct store_write *w)
 {
     exchange_header_u64(x, STR("Producer-Epoch"), w->producer.epoch);
     exchange_header_u64(x, STR("Producer-Seq"), w->producer.seq);
@@ -310,7 +315,7 @@ static void post_failed(struct exchange *x, const struct store_write *w, int err
         durable_error(x, err, NULL);
 }
 
-static void on_post(struct store_write *w, int err)
+static void durable_write_on_post(struct store_write *w, int err)
 {
     struct write_request *r = container_of(w, struct write_request, write);
     struct exchange *x = r->x;
@@ -321,14 +326,14 @@ static void on_post(struct store_write *w, int err)
         exchange_status(x, fresh_by_producer ? 200 : 204);
         durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
         if (w->claim.id.n > 0)
-            put_producer(x, w);
+            durable_write_put_producer(x, w);
         durable_put_end(x, w->info.end);
         exchange_send(x, STR_NONE);
     }
-    finish(r);
+    durable_write_finish(r);
 }
 
-static void on_post_body(struct exchange *x, struct str body, int err)
+static void durable_write_on_post_body(struct exchange *x, struct str body, int err)
 {
     struct write_request *r = x->state;
     if (err != 0) {
@@ -344,12 +349,12 @@ static void on_post_body(struct exchange *x, struct str body, int err)
     if (close_only)
         r->write.content_type = STR_NONE;
     payload_prepare(&r->payload, &r->write, type, body, close_only);
-    start(r);
+    durable_write_start(r);
 }
 
 void durable_post(struct durable *d, struct exchange *x, struct str name)
 {
-    struct write_request *r = new_request(d, x, name, on_post);
+    struct write_request *r = new_request(d, x, name, durable_write_on_post);
     unsigned found;
     if (!take_headers(r, ROWS(post_rows), &found))
         return;
@@ -358,5 +363,5 @@ void durable_post(struct durable *d, struct exchange *x, struct str name)
                          STR("Producer-Id, Producer-Epoch and Producer-Seq come together"));
         return;
     }
-    exchange_collect(x, d->max_append, on_post_body);
+    exchange_collect(x, d->max_append, durable_write_on_post_body);
 }

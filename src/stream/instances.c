@@ -53,7 +53,7 @@ struct instances {
     void *stopped_ctx;
 };
 
-static struct str id_of(const struct peer *p)
+static struct str instances_id_of(const struct peer *p)
 {
     return str_of(p->key + PREFIX_LEN, INSTANCE_ID_TEXT);
 }
@@ -63,7 +63,7 @@ static bool is_dead(const struct peer *p)
     return p->looks >= INSTANCE_LOOKS;
 }
 
-static void check_stopped(struct instances *in)
+static void instances_check_stopped(struct instances *in)
 {
     if (in->stopped != NULL && !in->beating && !in->looking && in->burials == 0)
         sched_post(in->sched, &in->stop);
@@ -71,19 +71,19 @@ static void check_stopped(struct instances *in)
 
 /* ---- our own sign of life ---- */
 
-static void leave(struct instances *in);
+static void instances_leave(struct instances *in);
 
 static void beat_over(struct instances *in)
 {
     in->beating = false;
     if (in->stopping)
-        leave(in);
+        instances_leave(in);
     else
         sched_start(in->sched, &in->beat, in->beat_ms);
 }
 
 /* Whatever went wrong, the document may have been written all the same. */
-static void on_beaten(struct store_put *p, int err)
+static void instances_on_beaten(struct store_put *p, int err)
 {
     struct instances *in = container_of(p, struct instances, put);
     if (err == 0) {
@@ -99,11 +99,11 @@ static void write_beat(struct instances *in)
 {
     in->doc = (struct doc_put){
         .key = str_of(in->key, KEY_LEN), .value = STR("alive"), .expect_version = in->version};
-    in->put = (struct store_put){.docs = &in->doc, .n_docs = 1, .done = on_beaten};
+    in->put = (struct store_put){.docs = &in->doc, .n_docs = 1, .done = instances_on_beaten};
     store_put(in->store, &in->put);
 }
 
-static void on_own(struct store_docs *d, int err)
+static void instances_on_own(struct store_docs *d, int err)
 {
     struct instances *in = container_of(d, struct instances, own);
     if (err == 0) {
@@ -119,11 +119,11 @@ static void on_own(struct store_docs *d, int err)
 static void look_up_own(struct instances *in)
 {
     in->own = (struct store_docs){
-        .prefix = str_of(in->key, KEY_LEN), .limit = 1, .exact = true, .done = on_own};
+        .prefix = str_of(in->key, KEY_LEN), .limit = 1, .exact = true, .done = instances_on_own};
     store_docs(in->store, &in->own);
 }
 
-static void on_beat(struct timer *t)
+static void instances_on_beat(struct timer *t)
 {
     struct instances *in = container_of(t, struct instances, beat);
     in->beating = true;
@@ -142,7 +142,7 @@ static struct peer *peer_of(struct instances *in, struct str key)
         return p;
     p = mem_zalloc(sizeof *p);
     memcpy(p->key, key.p, KEY_LEN);
-    map_put(&in->peers, id_of(p), p);
+    map_put(&in->peers, instances_id_of(p), p);
     return p;
 }
 
@@ -169,7 +169,7 @@ static void forget_unseen(struct instances *in)
     for (struct peer *p; (p = map_next(&in->peers, &at)) != NULL;) {
         if (p->seen == in->n_looks)
             continue;
-        map_remove(&in->peers, id_of(p));
+        map_remove(&in->peers, instances_id_of(p));
         free(p);
         at--; /* another one may have moved to its place */
     }
@@ -180,12 +180,12 @@ static void tell_heir(struct instances *in)
     size_t at = 0;
     for (struct peer *p; in->heir != NULL && (p = map_next(&in->peers, &at)) != NULL;)
         if (is_dead(p))
-            in->heir->died(in->heir, id_of(p));
+            in->heir->died(in->heir, instances_id_of(p));
     if (in->heir != NULL)
         in->heir->beat(in->heir);
 }
 
-static void on_looked(struct store_docs *d, int err)
+static void instances_on_looked(struct store_docs *d, int err)
 {
     struct instances *in = container_of(d, struct instances, all);
     in->n_looks++;
@@ -193,7 +193,7 @@ static void on_looked(struct store_docs *d, int err)
         see(in, &d->rows[i]);
     in->looking = false;
     if (in->stopping) {
-        check_stopped(in);
+        instances_check_stopped(in);
         return;
     }
     if (err == 0) {
@@ -203,21 +203,22 @@ static void on_looked(struct store_docs *d, int err)
     sched_start(in->sched, &in->look, in->beat_ms);
 }
 
-static void on_look(struct timer *t)
+static void instances_on_look(struct timer *t)
 {
     struct instances *in = container_of(t, struct instances, look);
     in->looking = true;
-    in->all = (struct store_docs){.prefix = STR(PREFIX), .limit = PAGE, .done = on_looked};
+    in->all =
+        (struct store_docs){.prefix = STR(PREFIX), .limit = PAGE, .done = instances_on_looked};
     store_docs(in->store, &in->all);
 }
 
-static void on_buried(struct store_put *put, int err)
+static void instances_on_buried(struct store_put *put, int err)
 {
     struct burial *b = container_of(put, struct burial, put);
     struct instances *in = b->all;
     free(b);
     in->burials--;
-    check_stopped(in);
+    instances_check_stopped(in);
 }
 
 void instances_bury(struct instances *in, struct str id)
@@ -229,7 +230,7 @@ void instances_bury(struct instances *in, struct str id)
     b->all = in;
     memcpy(b->key, p->key, KEY_LEN);
     b->doc = (struct doc_put){.key = str_of(b->key, KEY_LEN), .expect_version = p->version};
-    b->put = (struct store_put){.docs = &b->doc, .n_docs = 1, .done = on_buried};
+    b->put = (struct store_put){.docs = &b->doc, .n_docs = 1, .done = instances_on_buried};
     in->burials++;
     store_put(in->store, &b->put);
 }
@@ -259,7 +260,7 @@ void instances_set_heir(struct instances *in, struct instance_heir *heir)
     in->heir = heir;
 }
 
-static void run_stop(struct task *t)
+static void instances_run_stop(struct task *t)
 {
     struct instances *in = container_of(t, struct instances, stop);
     in->stopped(in->stopped_ctx);
@@ -275,30 +276,30 @@ struct instances *instances_new(struct sched *sched, struct store *store, uint64
         in->id = rand_u64();
     snprintf(in->key, sizeof in->key, PREFIX "%016" PRIx64, in->id);
     map_init(&in->peers);
-    timer_init(&in->beat, on_beat);
-    timer_init(&in->look, on_look);
-    task_init(&in->stop, run_stop);
-    on_beat(&in->beat);
-    on_look(&in->look);
+    timer_init(&in->beat, instances_on_beat);
+    timer_init(&in->look, instances_on_look);
+    task_init(&in->stop, instances_run_stop);
+    instances_on_beat(&in->beat);
+    instances_on_look(&in->look);
     return in;
 }
 
-static void on_left(struct store_put *p, int err)
+static void instances_on_left(struct store_put *p, int err)
 {
     struct instances *in = container_of(p, struct instances, put);
     in->beating = false;
-    check_stopped(in);
+    instances_check_stopped(in);
 }
 
-static void leave(struct instances *in)
+static void instances_leave(struct instances *in)
 {
     if (in->version == 0 || in->unsure) {
-        check_stopped(in);
+        instances_check_stopped(in);
         return;
     }
     in->beating = true;
     in->doc = (struct doc_put){.key = str_of(in->key, KEY_LEN), .expect_version = in->version};
-    in->put = (struct store_put){.docs = &in->doc, .n_docs = 1, .done = on_left};
+    in->put = (struct store_put){.docs = &in->doc, .n_docs = 1, .done = instances_on_left};
     in->version = 0;
     store_put(in->store, &in->put);
 }
@@ -311,7 +312,7 @@ void instances_stop(struct instances *in, void (*stopped)(void *ctx), void *ctx)
     timer_stop(&in->beat);
     timer_stop(&in->look);
     if (!in->beating)
-        leave(in);
+        instances_leave(in);
 }
 
 void instances_free(struct instances *in)

@@ -61,7 +61,7 @@ uint64_t pins_cut(struct pins *p, struct pin_place need, struct pin_place tail, 
     return n;
 }
 
-static void tell(struct pins *p)
+static void pins_tell(struct pins *p)
 {
     if (p != NULL && p->waiting)
         p->moved(p);
@@ -78,7 +78,7 @@ void pin_add(struct pin *pin, struct pins *p, struct pin_place at, uint64_t now_
 void pin_move(struct pin *pin, struct pin_place at)
 {
     pin->at = at;
-    tell(pin->pins);
+    pins_tell(pin->pins);
 }
 
 void pin_remove(struct pin *pin)
@@ -88,5 +88,5 @@ void pin_remove(struct pin *pin)
         return;
     pin->pins = NULL;
     list_remove(&pin->link);
-    tell(p);
+    pins_tell(p);
 }

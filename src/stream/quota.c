@@ -31,7 +31,7 @@ void quota_init(struct quota *q, uint64_t per_minute, size_t callers_max)
     list_init(&q->buckets);
 }
 
-static void forget(struct quota *q, struct quota_bucket *b)
+static void quota_forget(struct quota *q, struct quota_bucket *b)
 {
     map_remove(&q->by_key, str_of(b->key, b->n));
     list_remove(&b->link);
@@ -41,7 +41,7 @@ static void forget(struct quota *q, struct quota_bucket *b)
 void quota_deinit(struct quota *q)
 {
     list_each_safe (l, &q->buckets)
-        forget(q, list_item(l, struct quota_bucket, link));
+        quota_forget(q, list_item(l, struct quota_bucket, link));
     map_deinit(&q->by_key);
 }
 
@@ -62,8 +62,8 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-static bool take(const struct quota *q, struct quota_level *l, uint64_t now_ms,
-                 struct quota_answer *answer)
+static bool quota_take_from(const struct quota *q, struct quota_level *l, uint64_t now_ms,
+                            struct quota_answer *answer)
 {
     refill(q, l, now_ms);
     bool granted = l->units >= COST;
@@ -84,7 +84,7 @@ static void forget_some(struct quota *q, uint64_t now_ms)
         struct quota_bucket *b = list_item(q->buckets.next, struct quota_bucket, link);
         refill(q, &b->level, now_ms);
         if (b->level.units == capacity(q)) {
-            forget(q, b);
+            quota_forget(q, b);
             continue;
         }
         list_remove(&b->link);
@@ -117,5 +117,5 @@ bool quota_take(struct quota *q, struct str caller, uint64_t now_ms, struct quot
         return true;
     if (caller.n > QUOTA_KEY_MAX)
         caller.n = QUOTA_KEY_MAX;
-    return take(q, level_of(q, caller, now_ms), now_ms, answer);
+    return quota_take_from(q, level_of(q, caller, now_ms), now_ms, answer);
 }

@@ -111,7 +111,7 @@ static void wake_waiting(struct feed *f)
     feed_release(f);
 }
 
-static void on_changed(struct store_watch *w, struct str name)
+static void subscriber_on_changed(struct store_watch *w, struct str name)
 {
     struct feed *f = container_of(w, struct feed, watch);
     f->fresh = false;
@@ -131,7 +131,7 @@ static struct feed *feed_of(struct feeds *fs, struct str name)
     f->name_n = name.n;
     memcpy(f->name, name.p, name.n);
     f->watch.name = str_of(f->name, f->name_n);
-    f->watch.changed = on_changed;
+    f->watch.changed = subscriber_on_changed;
     map_put(&fs->by_name, f->watch.name, f);
     store_watch(fs->store, &f->watch);
     return f;
@@ -252,7 +252,7 @@ static void drop_unwanted(struct load *l)
     feed_release(f);
 }
 
-static void on_loaded(struct store_read *r, int err)
+static void subscriber_on_loaded(struct store_read *r, int err)
 {
     struct load *l = container_of(r, struct load, read);
     struct feed *f = l->feed;
@@ -274,12 +274,12 @@ static void read_load(struct load *l, struct offset at)
                                   .from = READ_AT,
                                   .at = at,
                                   .max_bytes = BATCH_BYTES,
-                                  .done = on_loaded};
+                                  .done = subscriber_on_loaded};
     l->changes = f->changes;
     store_read(f->feeds->store, &l->read);
 }
 
-static void on_retry_load(struct timer *t)
+static void subscriber_on_retry_load(struct timer *t)
 {
     struct load *l = container_of(t, struct load, retry);
     read_load(l, l->read.at);
@@ -290,7 +290,7 @@ static void start_load(struct feed *f, struct subscriber *s, struct offset at)
     struct load *l = mem_zalloc(sizeof *l);
     l->feed = f;
     l->subscriber = s;
-    timer_init(&l->retry, on_retry_load);
+    timer_init(&l->retry, subscriber_on_retry_load);
     f->users++;
     if (s != NULL)
         s->load = l;
@@ -346,7 +346,7 @@ void subscriber_prime(struct subscriber *s, struct store_read *r)
     s->own = batch_take(r);
 }
 
-static enum next give(struct subscriber *s, struct batch *b, struct batch **out)
+static enum next subscriber_give(struct subscriber *s, struct batch *b, struct batch **out)
 {
     s->life = b->info.life;
     s->pos = b->next;
@@ -365,13 +365,13 @@ enum next subscriber_next(struct subscriber *s, struct batch **batch)
     if (s->own != NULL) {
         struct batch *b = s->own;
         s->own = NULL;
-        return give(s, b, batch);
+        return subscriber_give(s, b, batch);
     }
     if (s->load != NULL)
         return NEXT_WAIT;
     if (f->last != NULL && f->last->info.life == s->life && f->last->start == s->pos && !s->held) {
         f->last->refs++;
-        return give(s, f->last, batch);
+        return subscriber_give(s, f->last, batch);
     }
     bool at_tail = f->life == s->life && s->pos == f->tail;
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;

@@ -5,12 +5,12 @@
 #define RETRY_MIN_MS    50
 #define RETRY_DOUBLINGS 5 /* to 1.6 s */
 
-static void on_retry(struct timer *t);
+static void writer_on_retry(struct timer *t);
 
 void writer_init(struct writer *w, uint64_t patience_ms, void (*done)(struct writer *w, int err))
 {
     *w = (struct writer){.patience_ms = patience_ms, .done = done};
-    timer_init(&w->retry, on_retry);
+    timer_init(&w->retry, writer_on_retry);
 }
 
 /* To close a stream that is closed is no failure, whoever did it. */
@@ -37,13 +37,13 @@ static void send(struct writer *w)
     store_write(w->store, &w->write);
 }
 
-static void on_retry(struct timer *t)
+static void writer_on_retry(struct timer *t)
 {
     send(container_of(t, struct writer, retry));
 }
 
 /* Doubled each time; the time since the first failure bounds them all. */
-static bool try_again(struct writer *w)
+static bool writer_try_again(struct writer *w)
 {
     struct sched *sched = w->store->sched;
     if (w->tries == 0)
@@ -81,11 +81,11 @@ static void look_back(struct writer *w)
     write->info.tail = write->match.pos + write->data.n;
 }
 
-static void on_written(struct store_write *write, int err)
+static void writer_on_written(struct store_write *write, int err)
 {
     struct writer *w = container_of(write, struct writer, write);
     bool waits = ERR_IS_PASSING(err) || (err == ERR_FULL && w->waits_for_room);
-    if (waits && try_again(w))
+    if (waits && writer_try_again(w))
         return;
     if (err == ERR_LIMIT && write->create == NULL && is_claimed(w)) {
         write->claim = (struct producer_claim){0}; /* too many processes have claimed it before */
@@ -109,7 +109,7 @@ void writer_start(struct writer *w, struct store *store)
     w->busy = true;
     w->stopped = w->followed = false;
     w->write.again = false;
-    w->write.done = on_written;
+    w->write.done = writer_on_written;
     set_claim(w);
     send(w);
 }

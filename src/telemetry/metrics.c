@@ -38,7 +38,7 @@ static const struct str histogram_ends[] = {STR_INIT("_bucket"), STR_INIT("_sum"
                                             STR_INIT("_count")};
 #define N_HISTOGRAM_ENDS (sizeof histogram_ends / sizeof *histogram_ends)
 
-static struct str name_of(const struct metric_family *f)
+static struct str metrics_name_of(const struct metric_family *f)
 {
     return str_of(f->name, f->n_name);
 }
@@ -56,7 +56,7 @@ static bool is_name(struct str s, bool colons)
     return s.n > 0;
 }
 
-static bool append(struct metric_family *f, struct str s)
+static bool metrics_append(struct metric_family *f, struct str s)
 {
     if (s.n > sizeof f->name - f->n_name)
         return false;
@@ -71,16 +71,16 @@ static int make_name(struct metric_family *f, struct str prefix)
     struct str name = str_of_cstr(f->info->name);
     bool separate = prefix.n > 0 && prefix.p[prefix.n - 1] != '.';
     bool total = f->type == METRIC_COUNTER && !str_ends(name, STR("_total"));
-    if (!append(f, prefix) || (separate && !append(f, STR("_"))) || !append(f, name) ||
-        (total && !append(f, STR("_total"))))
+    if (!metrics_append(f, prefix) || (separate && !metrics_append(f, STR("_"))) ||
+        !metrics_append(f, name) || (total && !metrics_append(f, STR("_total"))))
         return ERR_SYNTAX;
-    return is_name(name_of(f), true) ? 0 : ERR_SYNTAX;
+    return is_name(metrics_name_of(f), true) ? 0 : ERR_SYNTAX;
 }
 
 /* Do the lines of the histogram include one of this name? */
 static bool histogram_takes(const struct metric_family *h, struct str name)
 {
-    if (h->type != METRIC_HISTOGRAM || !str_starts(name, name_of(h)))
+    if (h->type != METRIC_HISTOGRAM || !str_starts(name, metrics_name_of(h)))
         return false;
     for (size_t i = 0; i < N_HISTOGRAM_ENDS; i++)
         if (str_eq(str_skip(name, h->n_name), histogram_ends[i]))
@@ -92,8 +92,8 @@ static bool is_taken(const struct metrics *m, const struct metric_family *f)
 {
     list_each (l, &m->families) {
         const struct metric_family *g = list_item(l, struct metric_family, link);
-        if (str_eq(name_of(g), name_of(f)) || histogram_takes(g, name_of(f)) ||
-            histogram_takes(f, name_of(g)))
+        if (str_eq(metrics_name_of(g), metrics_name_of(f)) ||
+            histogram_takes(g, metrics_name_of(f)) || histogram_takes(f, metrics_name_of(g)))
             return true;
     }
     return false;
@@ -127,8 +127,8 @@ static size_t count_labels(const struct metric_info *info)
     return n;
 }
 
-static int add(struct metrics *m, struct str prefix, const struct metric_info *info,
-               enum metric_type type, struct metric_family **out)
+static int metrics_add(struct metrics *m, struct str prefix, const struct metric_info *info,
+                       enum metric_type type, struct metric_family **out)
 {
     struct metric_family *f = mem_zalloc(sizeof *f);
     f->type = type;
@@ -152,7 +152,7 @@ static int add_embedded(struct metrics *m, struct str prefix, const struct metri
 {
     struct metric_family *f;
     assert(count_labels(info) == 0);
-    int err = add(m, prefix, info, type, &f);
+    int err = metrics_add(m, prefix, info, type, &f);
     if (err == 0)
         f->embedded = embedded;
     return err;
@@ -190,7 +190,7 @@ int metrics_add_family(struct metrics *m, struct str prefix, const struct metric
 {
     assert(count_labels(info) > 0);
     assert(info->series_max >= 1 && info->series_max <= METRIC_SERIES_MAX);
-    int err = add(m, prefix, info, type, out);
+    int err = metrics_add(m, prefix, info, type, out);
     if (err == 0)
         (*out)->series = mem_zalloc(info->series_max * sizeof *(*out)->series);
     return err;
@@ -225,7 +225,7 @@ void metrics_deinit(struct metrics *m)
 /* ---- series ---- */
 
 /* What the format asks to escape; a quote only in the value of a label. */
-static void put_escaped(struct buf *out, struct str s, bool quotes)
+static void metrics_put_escaped(struct buf *out, struct str s, bool quotes)
 {
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
@@ -239,7 +239,7 @@ static void put_labels(const struct metric_family *f, const struct str *values, 
 {
     for (size_t i = 0; i < f->n_labels; i++) {
         buf_printf(out, "%s%s=\"", i > 0 ? "," : "", f->info->labels[i]);
-        put_escaped(out, values[i], true);
+        metrics_put_escaped(out, values[i], true);
         buf_putc(out, '"');
     }
 }
@@ -319,7 +319,7 @@ struct histogram *family_histogram(struct metric_family *f, const struct str *va
 static void put_line_start(struct buf *out, const struct metric_family *f, const char *end,
                            struct str labels)
 {
-    buf_put(out, name_of(f));
+    buf_put(out, metrics_name_of(f));
     buf_printf(out, "%s", end);
     if (labels.n > 0) {
         buf_putc(out, '{');
@@ -390,14 +390,14 @@ static void put_series(struct buf *out, const struct metric_family *f, struct st
         buf_printf(out, "%" PRId64 "\n", ((const struct gauge *)metric)->n);
 }
 
-static void put_head(struct buf *out, const struct metric_family *f)
+static void metrics_put_head(struct buf *out, const struct metric_family *f)
 {
     buf_put(out, STR("# HELP "));
-    buf_put(out, name_of(f));
+    buf_put(out, metrics_name_of(f));
     buf_putc(out, ' ');
-    put_escaped(out, str_of_cstr(f->info->help), false);
+    metrics_put_escaped(out, str_of_cstr(f->info->help), false);
     buf_put(out, STR("\n# TYPE "));
-    buf_put(out, name_of(f));
+    buf_put(out, metrics_name_of(f));
     buf_printf(out, " %s\n", type_texts[f->type]);
 }
 
@@ -405,7 +405,7 @@ static void put_family(struct buf *out, const struct metric_family *f)
 {
     if (f->embedded == NULL && f->n_series == 0 && f->other == NULL)
         return;
-    put_head(out, f);
+    metrics_put_head(out, f);
     if (f->embedded != NULL)
         put_series(out, f, STR_NONE, f->embedded);
     for (size_t i = 0; i < f->n_series; i++)

@@ -21,7 +21,7 @@ static const char *const levels[] = {
     [TRACE_ERROR] = "error", [TRACE_WARN] = "warn", [TRACE_INFO] = "info", [TRACE_DEBUG] = "debug"};
 
 /* The code point s begins with and, returned, its bytes; 0: not UTF-8. */
-static size_t decode(struct str s, uint32_t *point)
+static size_t trace_decode(struct str s, uint32_t *point)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* of 2, 3 and 4 bytes */
     unsigned char lead = (unsigned char)s.p[0];
@@ -42,7 +42,7 @@ static size_t decode(struct str s, uint32_t *point)
 
 /* Controls can forge lines and drive a terminal; marks that are invisible or turn the direction of
  * text can make a line read as another. */
-static bool is_plain(uint32_t point)
+static bool trace_is_plain(uint32_t point)
 {
     bool control = point < 0x20 || (point >= 0x7f && point < 0xa0);
     bool mark = (point >= 0x200b && point <= 0x200f) || (point >= 0x2028 && point <= 0x202e) ||
@@ -50,25 +50,25 @@ static bool is_plain(uint32_t point)
     return !control && !mark;
 }
 
-static void put_escaped(struct buf *out, struct str s)
+static void trace_put_escaped(struct buf *out, struct str s)
 {
     while (s.n > 0) {
         uint32_t point;
-        size_t n = decode(s, &point);
+        size_t n = trace_decode(s, &point);
         if (s.p[0] == '\\')
             buf_put(out, STR("\\\\"));
-        else if (n > 0 && is_plain(point))
+        else if (n > 0 && trace_is_plain(point))
             buf_put(out, str_of(s.p, n));
         else if (s.p[0] == '\n')
             buf_put(out, STR("\\n"));
         else
             buf_printf(out, "\\x%02x", (unsigned char)s.p[0]);
-        s = str_skip(s, n > 0 && is_plain(point) ? n : 1);
+        s = str_skip(s, n > 0 && trace_is_plain(point) ? n : 1);
     }
 }
 
 /* At most TRACE_VALUE_MAX bytes, not ending within a character. */
-static struct str cut(struct str s)
+static struct str trace_cut(struct str s)
 {
     if (s.n <= TRACE_VALUE_MAX)
         return s;
@@ -78,16 +78,16 @@ static struct str cut(struct str s)
     return str_of(s.p, n);
 }
 
-static void put_value(struct buf *out, const struct trace_field *f, bool escape)
+static void trace_put_value(struct buf *out, const struct trace_field *f, bool escape)
 {
     if (!f->is_text) {
         buf_printf(out, "%" PRId64, f->number);
         return;
     }
     if (escape)
-        put_escaped(out, cut(f->text));
+        trace_put_escaped(out, trace_cut(f->text));
     else
-        buf_put(out, cut(f->text));
+        buf_put(out, trace_cut(f->text));
     if (f->text.n > TRACE_VALUE_MAX)
         buf_put(out, STR("..."));
 }
@@ -105,14 +105,14 @@ static void put_sentence(struct buf *out, enum trace_kind kind, const struct tra
             continue;
         }
         if (next < n)
-            put_value(out, &fields[next++], escape);
+            trace_put_value(out, &fields[next++], escape);
         else
             buf_putc(out, '?');
         rest = str_skip(rest, 2);
     }
     for (; next < n; next++) {
         buf_printf(out, " %s=", fields[next].key);
-        put_value(out, &fields[next], escape);
+        trace_put_value(out, &fields[next], escape);
     }
 }
 
@@ -138,8 +138,8 @@ static void put_json_head(struct buf *out, int64_t now_ms, enum trace_kind kind)
     buf_put(out, STR("\",\"message\":"));
 }
 
-static void put_json(struct buf *out, int64_t now_ms, enum trace_kind kind,
-                     const struct trace_field *fields, size_t n)
+static void trace_put_json(struct buf *out, int64_t now_ms, enum trace_kind kind,
+                           const struct trace_field *fields, size_t n)
 {
     struct buf text = {0};
     put_json_head(out, now_ms, kind);
@@ -148,7 +148,7 @@ static void put_json(struct buf *out, int64_t now_ms, enum trace_kind kind,
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, ",\"%s\":", fields[i].key);
         text.n = 0;
-        put_value(&text, &fields[i], false);
+        trace_put_value(&text, &fields[i], false);
         if (fields[i].is_text)
             json_put_string(out, buf_str(&text));
         else
@@ -166,7 +166,7 @@ void trace_line(const struct trace *t, enum trace_kind kind, const struct trace_
     struct buf line = {0};
     int64_t now_ms = clock_wall_ms();
     if (t->json)
-        put_json(&line, now_ms, kind, fields, n);
+        trace_put_json(&line, now_ms, kind, fields, n);
     else
         put_human(&line, now_ms, kind, fields, n);
     buf_putc(&line, '\n');

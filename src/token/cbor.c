@@ -23,7 +23,7 @@ size_t cbor_head_size(uint64_t v)
     return v <= UINT32_MAX ? 5 : CBOR_HEAD_MAX;
 }
 
-static void put_head(struct cbor_out *out, enum type type, uint64_t v)
+static void cbor_put_head(struct cbor_out *out, enum type type, uint64_t v)
 {
     size_t n = cbor_head_size(v) - 1;
     unsigned char *to = (unsigned char *)out->p + out->n;
@@ -34,9 +34,9 @@ static void put_head(struct cbor_out *out, enum type type, uint64_t v)
     out->n += 1 + n;
 }
 
-static void put_string(struct cbor_out *out, enum type type, struct str s)
+static void cbor_put_string(struct cbor_out *out, enum type type, struct str s)
 {
-    put_head(out, type, s.n);
+    cbor_put_head(out, type, s.n);
     if (s.n > 0)
         memcpy(out->p + out->n, s.p, s.n);
     out->n += s.n;
@@ -44,63 +44,63 @@ static void put_string(struct cbor_out *out, enum type type, struct str s)
 
 void cbor_put_uint(struct cbor_out *out, uint64_t v)
 {
-    put_head(out, TYPE_UINT, v);
+    cbor_put_head(out, TYPE_UINT, v);
 }
 
 void cbor_put_bytes(struct cbor_out *out, struct str s)
 {
-    put_string(out, TYPE_BYTES, s);
+    cbor_put_string(out, TYPE_BYTES, s);
 }
 
 void cbor_put_text(struct cbor_out *out, struct str s)
 {
-    put_string(out, TYPE_TEXT, s);
+    cbor_put_string(out, TYPE_TEXT, s);
 }
 
 void cbor_put_map(struct cbor_out *out, uint64_t n)
 {
-    put_head(out, TYPE_MAP, n);
+    cbor_put_head(out, TYPE_MAP, n);
 }
 
 void cbor_put_array(struct cbor_out *out, uint64_t n)
 {
-    put_head(out, TYPE_ARRAY, n);
+    cbor_put_head(out, TYPE_ARRAY, n);
 }
 
 /* ---- reading ---- */
 
-static uint64_t fail(struct cbor_in *in)
+static uint64_t cbor_fail(struct cbor_in *in)
 {
     in->err = ERR_SYNTAX;
     in->rest.n = 0;
     return 0;
 }
 
-static uint64_t take_head(struct cbor_in *in, enum type type)
+static uint64_t cbor_take_head(struct cbor_in *in, enum type type)
 {
     const unsigned char *p = (const unsigned char *)in->rest.p;
     if (in->rest.n == 0 || (unsigned)p[0] >> INFO_BITS != (unsigned)type)
-        return fail(in);
+        return cbor_fail(in);
     unsigned info = p[0] & ((1u << INFO_BITS) - 1);
     size_t n = info >= INFO_ONE ? (size_t)1 << (info - INFO_ONE) : 0;
     if (info > INFO_EIGHT || in->rest.n <= n)
-        return fail(in);
+        return cbor_fail(in);
     uint64_t v = info;
     if (n > 0)
         v = 0;
     for (size_t i = 1; i <= n; i++)
         v = v << 8 | p[i];
     if (cbor_head_size(v) != 1 + n)
-        return fail(in);
+        return cbor_fail(in);
     in->rest = str_skip(in->rest, 1 + n);
     return v;
 }
 
 static struct str take_string(struct cbor_in *in, enum type type)
 {
-    uint64_t n = take_head(in, type);
+    uint64_t n = cbor_take_head(in, type);
     if (n > in->rest.n)
-        n = fail(in);
+        n = cbor_fail(in);
     struct str s = str_of(in->rest.p, (size_t)n);
     in->rest = str_skip(in->rest, (size_t)n);
     return s;
@@ -108,7 +108,7 @@ static struct str take_string(struct cbor_in *in, enum type type)
 
 uint64_t cbor_take_uint(struct cbor_in *in)
 {
-    return take_head(in, TYPE_UINT);
+    return cbor_take_head(in, TYPE_UINT);
 }
 
 struct str cbor_take_bytes(struct cbor_in *in)
@@ -120,7 +120,7 @@ struct str cbor_take_text(struct cbor_in *in)
 {
     struct str s = take_string(in, TYPE_TEXT);
     if (!utf8_valid(s)) {
-        fail(in);
+        cbor_fail(in);
         s.n = 0;
     }
     return s;
@@ -128,12 +128,12 @@ struct str cbor_take_text(struct cbor_in *in)
 
 uint64_t cbor_take_map(struct cbor_in *in)
 {
-    return take_head(in, TYPE_MAP);
+    return cbor_take_head(in, TYPE_MAP);
 }
 
 uint64_t cbor_take_array(struct cbor_in *in)
 {
-    return take_head(in, TYPE_ARRAY);
+    return cbor_take_head(in, TYPE_ARRAY);
 }
 
 int cbor_end(const struct cbor_in *in)

@@ -73,7 +73,7 @@ enum cursor_verdict cursor_issue(const struct cursor_issuer *i, const struct cur
 }
 
 /* An empty string stays one that is there. */
-static struct str keep(struct arena *a, struct str s)
+static struct str cursor_keep(struct arena *a, struct str s)
 {
     return s.n == 0 && s.p != NULL ? STR("") : arena_dup(a, s);
 }
@@ -102,9 +102,9 @@ enum cursor_verdict cursor_verify(const struct cursor_issuer *i, struct arena *a
         v = cursor_form_judge(body, ours, i->session, &asked, now_s, ttl_s, &p);
     }
     if (is_told(v)) {
-        p.tool_id = keep(a, p.tool_id);
-        p.caller_id = keep(a, p.caller_id);
-        p.state = keep(a, p.state);
+        p.tool_id = cursor_keep(a, p.tool_id);
+        p.caller_id = cursor_keep(a, p.caller_id);
+        p.state = cursor_keep(a, p.state);
         *out = p;
     }
     buf_deinit(&bytes);
@@ -123,16 +123,16 @@ int cursor_fingerprint(struct str args, struct str without, uint8_t out[SHA256_S
     return err;
 }
 
-static bool is_space(char c)
+static bool cursor_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static struct str trim(struct str s)
+static struct str cursor_trim(struct str s)
 {
-    while (s.n > 0 && is_space(s.p[0]))
+    while (s.n > 0 && cursor_is_space(s.p[0]))
         s = str_skip(s, 1);
-    while (s.n > 0 && is_space(s.p[s.n - 1]))
+    while (s.n > 0 && cursor_is_space(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -140,7 +140,7 @@ static struct str trim(struct str s)
 int cursor_secret_take(struct str text, uint8_t *out, size_t n, size_t *got)
 {
     struct buf bytes = {0};
-    text = trim(text);
+    text = cursor_trim(text);
     *got = 0;
     if (b64url_take(&bytes, text) == 0 || b64_take(&bytes, text) == 0)
         *got = bytes.n;

@@ -88,7 +88,7 @@ enum cursor_verdict cursor_form_check(const struct cursor_payload *p)
     return utf8_valid(p->tool_id) && utf8_valid(p->caller_id) ? CURSOR_OK : CURSOR_FORMAT;
 }
 
-static void put_key(struct cbor_out *out, enum cursor_format format, int key)
+static void cursor_form_put_key(struct cbor_out *out, enum cursor_format format, int key)
 {
     if (format == CURSOR_ATD)
         cbor_put_text(out, names[key]);
@@ -107,26 +107,27 @@ static void put_fixed(struct cbor_out *out, enum cursor_format format, struct st
         cbor_put_uint(out, (unsigned char)bytes.p[i]);
 }
 
-static void put_body(struct cbor_out *out, const struct cursor_payload *p, struct str session)
+static void cursor_form_put_body(struct cbor_out *out, const struct cursor_payload *p,
+                                 struct str session)
 {
     enum cursor_format f = p->format;
     bool named = p->caller_id.p != NULL;
     cbor_put_map(out, named ? MEMBERS : MEMBERS - 1);
-    put_key(out, f, KEY_TOOL);
+    cursor_form_put_key(out, f, KEY_TOOL);
     cbor_put_text(out, p->tool_id);
     if (named) {
-        put_key(out, f, KEY_CALLER);
+        cursor_form_put_key(out, f, KEY_CALLER);
         cbor_put_text(out, p->caller_id);
     }
-    put_key(out, f, KEY_ARGS);
+    cursor_form_put_key(out, f, KEY_ARGS);
     put_fixed(out, f, str_of((const char *)p->args, sizeof p->args));
-    put_key(out, f, KEY_PAGE);
+    cursor_form_put_key(out, f, KEY_PAGE);
     cbor_put_uint(out, p->page);
-    put_key(out, f, KEY_ISSUED);
+    cursor_form_put_key(out, f, KEY_ISSUED);
     cbor_put_uint(out, (uint64_t)p->issued_at_s);
-    put_key(out, f, KEY_SESSION);
+    cursor_form_put_key(out, f, KEY_SESSION);
     put_fixed(out, f, session);
-    put_key(out, f, KEY_STATE);
+    cursor_form_put_key(out, f, KEY_STATE);
     cbor_put_bytes(out, p->state);
 }
 
@@ -139,13 +140,13 @@ size_t cursor_form_write(const struct cursor_payload *p, const uint8_t session[C
                          char out[CURSOR_BODY_MAX])
 {
     struct cbor_out to = {.p = out};
-    put_body(&to, p, session_of(session));
+    cursor_form_put_body(&to, p, session_of(session));
     return to.n;
 }
 
 /* ---- reading ---- */
 
-static void fail(struct cbor_in *in)
+static void cursor_form_fail(struct cbor_in *in)
 {
     *in = (struct cbor_in){.err = ERR_SYNTAX};
 }
@@ -155,7 +156,7 @@ static void expect_key(struct cbor_in *in, enum cursor_format format, int key)
     bool right = format == CURSOR_ATD ? str_eq(cbor_take_text(in), names[key])
                                       : cbor_take_uint(in) == (uint64_t)key;
     if (!right)
-        fail(in);
+        cursor_form_fail(in);
 }
 
 /* n bytes into *out. */
@@ -166,15 +167,15 @@ static void take_fixed(struct cbor_in *in, enum cursor_format format, uint8_t *o
         if (s.n == n)
             memcpy(out, s.p, n);
         else
-            fail(in);
+            cursor_form_fail(in);
         return;
     }
     if (cbor_take_array(in) != n)
-        fail(in);
+        cursor_form_fail(in);
     for (size_t i = 0; i < n && in->err == 0; i++) {
         uint64_t v = cbor_take_uint(in);
         if (v > UINT8_MAX)
-            fail(in);
+            cursor_form_fail(in);
         out[i] = (uint8_t)v;
     }
 }
@@ -213,7 +214,8 @@ static bool read_body(struct str body, enum cursor_format f, struct cursor_paylo
 
 /* Nothing here has to take the same time always: a cursor that is rightly signed has no secrets
  * from whoever sends it. */
-static enum cursor_verdict compare(const struct cursor_payload *p, const struct cursor_asked *asked)
+static enum cursor_verdict cursor_form_compare(const struct cursor_payload *p,
+                                               const struct cursor_asked *asked)
 {
     if (!str_eq(p->tool_id, asked->tool_id))
         return CURSOR_TOOL;
@@ -225,7 +227,7 @@ static enum cursor_verdict compare(const struct cursor_payload *p, const struct 
     return CURSOR_OK;
 }
 
-static bool is_over(int64_t issued_at_s, int64_t now_s, uint64_t ttl_s)
+static bool cursor_form_is_over(int64_t issued_at_s, int64_t now_s, uint64_t ttl_s)
 {
     return now_s > issued_at_s && (uint64_t)(now_s - issued_at_s) > ttl_s;
 }
@@ -243,5 +245,6 @@ enum cursor_verdict cursor_form_judge(struct str body, bool ours,
         return CURSOR_SIGNATURE;
     if (!formed)
         return CURSOR_FORMAT;
-    return is_over(p->issued_at_s, now_s, ttl_s) ? CURSOR_EXPIRED : compare(p, asked);
+    return cursor_form_is_over(p->issued_at_s, now_s, ttl_s) ? CURSOR_EXPIRED
+                                                             : cursor_form_compare(p, asked);
 }

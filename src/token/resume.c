@@ -32,7 +32,7 @@ const char *resume_verdict_text(enum resume_verdict v)
     return names[v];
 }
 
-static bool is_word(struct str s, size_t max)
+static bool resume_is_word(struct str s, size_t max)
 {
     if (s.n == 0 || s.n > max)
         return false;
@@ -46,8 +46,9 @@ static bool is_word(struct str s, size_t max)
 
 static bool can_issue(const struct resume_payload *p)
 {
-    return is_word(p->request_id, RESUME_REQUEST_ID_MAX) && is_word(p->step, RESUME_STEP_MAX) &&
-           p->seq <= RESUME_NUMBER_MAX && p->expires_at_ms >= 0;
+    return resume_is_word(p->request_id, RESUME_REQUEST_ID_MAX) &&
+           resume_is_word(p->step, RESUME_STEP_MAX) && p->seq <= RESUME_NUMBER_MAX &&
+           p->expires_at_ms >= 0;
 }
 
 static void put_claim(struct buf *out, const struct resume_payload *p)
@@ -61,7 +62,7 @@ static void put_claim(struct buf *out, const struct resume_payload *p)
     buf_put_u64(out, (uint64_t)p->expires_at_ms);
 }
 
-static void put_hex(struct buf *out, const uint8_t *bytes, size_t n)
+static void resume_put_hex(struct buf *out, const uint8_t *bytes, size_t n)
 {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {
@@ -82,7 +83,7 @@ enum resume_verdict resume_issue(const struct resume_keys *k, const struct resum
     put_claim(&text, p);
     mac_sign(k->current, (struct str[]){buf_str(&text)}, 1, tag);
     buf_putc(&text, ':');
-    put_hex(&text, tag, sizeof tag);
+    resume_put_hex(&text, tag, sizeof tag);
     b64url_put(out, buf_str(&text));
     buf_deinit(&text);
     return RESUME_OK;
@@ -102,7 +103,7 @@ static bool split(struct str text, struct str parts[PARTS])
 }
 
 /* 0 to 15, or -1. */
-static int hex_value(char c)
+static int resume_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -114,7 +115,7 @@ static bool take_tag(struct str hex, uint8_t tag[MAC_SIZE])
     if (hex.n != SIGNATURE_TEXT)
         return false;
     for (size_t i = 0; i < MAC_SIZE; i++) {
-        int high = hex_value(hex.p[2 * i]), low = hex_value(hex.p[2 * i + 1]);
+        int high = resume_hex_value(hex.p[2 * i]), low = resume_hex_value(hex.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         tag[i] = (uint8_t)(high << 4 | low);
@@ -136,8 +137,8 @@ static bool is_signed(const struct resume_keys *k, struct str claim, struct str 
 static bool take_payload(const struct str parts[PARTS], struct resume_payload *out)
 {
     uint64_t seq, expires_at_ms;
-    if (!is_word(parts[PART_REQUEST_ID], RESUME_REQUEST_ID_MAX) ||
-        !is_word(parts[PART_STEP], RESUME_STEP_MAX) ||
+    if (!resume_is_word(parts[PART_REQUEST_ID], RESUME_REQUEST_ID_MAX) ||
+        !resume_is_word(parts[PART_STEP], RESUME_STEP_MAX) ||
         num_parse_canonical(parts[PART_SEQ], RESUME_NUMBER_MAX, &seq) ||
         num_parse_canonical(parts[PART_EXPIRES], RESUME_NUMBER_MAX, &expires_at_ms))
         return false;

@@ -142,7 +142,6 @@ static int heard_commit(struct index_write *w)
     return err;
 }
 
-#define apply              embedded_apply
 #define catalog_judge      heard_judge
 #define catalog_apply      heard_apply
 #define catalog_find       heard_find
@@ -156,7 +155,6 @@ static int heard_commit(struct index_write *w)
 #define index_commit       heard_commit
 #include "store/embedded/embedded.c"
 #include "store/embedded/rest.c"
-#undef apply
 #undef catalog_judge
 #undef catalog_apply
 #undef catalog_find

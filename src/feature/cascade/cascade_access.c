@@ -67,7 +67,7 @@ bool cascade_second_try(struct cascade_second_try *t, const struct cascade_acces
     return true;
 }
 
-static bool is_same(const struct cascade_access *a, const struct cascade_access *b)
+static bool cascade_access_is_same(const struct cascade_access *a, const struct cascade_access *b)
 {
     return strcmp(a->target, b->target) == 0 && strcmp(a->version, b->version) == 0 &&
            strcmp(a->secrets->csrf_token, b->secrets->csrf_token) == 0 &&
@@ -77,7 +77,7 @@ static bool is_same(const struct cascade_access *a, const struct cascade_access 
 /* Takes over `a`. One that is the same as before is that one still, with all that it knows. */
 static void use(struct cascade *c, struct cascade_access *a)
 {
-    bool same = c->access != NULL && a != NULL && is_same(c->access, a);
+    bool same = c->access != NULL && a != NULL && cascade_access_is_same(c->access, a);
     cascade_access_unref(same ? a : c->access);
     if (!same)
         c->access = a;
@@ -117,7 +117,7 @@ static const char *find_key(struct cascade_look *l)
 }
 
 /* What is given goes before what is found. */
-static void run_look(struct job *j)
+static void cascade_access_run_look(struct job *j)
 {
     struct cascade_look *l = container_of(j, struct cascade_look, job);
     const struct cascade *c = l->cascade;
@@ -139,7 +139,7 @@ static void run_look(struct job *j)
 
 /* ---- and back ---- */
 
-static void on_looked(struct job *j)
+static void cascade_access_on_looked(struct job *j)
 {
     struct cascade_look *l = container_of(j, struct cascade_look, job);
     struct cascade *c = l->cascade;
@@ -176,8 +176,8 @@ void cascade_want_access(struct cascade *c, struct cascade_wait *w)
     struct cascade_look *l = mem_zalloc(sizeof *l);
     l->cascade = c;
     l->access = access_new(c);
-    l->job.run = run_look;
-    l->job.done = on_looked;
+    l->job.run = cascade_access_run_look;
+    l->job.done = cascade_access_on_looked;
     c->look = l;
     cascade_begin(c);
     lane_submit(c->setup.lane, &l->job);

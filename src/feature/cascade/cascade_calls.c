@@ -35,8 +35,8 @@ static const struct {
 
 /* ---- one call ---- */
 
-static void put_message(struct buf *out, const struct cascade_call *call,
-                        const struct cascade_metadata *m)
+static void cascade_calls_put_message(struct buf *out, const struct cascade_call *call,
+                                      const struct cascade_metadata *m)
 {
     switch (call->rpc) {
     case CASCADE_INITIALIZE: cascade_put_initialize(out, m); break;
@@ -69,7 +69,7 @@ void cascade_call_start(struct cascade_access *a, struct rpc_client_call *rpc,
     };
     struct buf message = {0}; /* never moved, which would leave a copy of the key behind */
     buf_reserve(&message, MESSAGE_RESERVE + call->text.n);
-    put_message(&message, call, &m);
+    cascade_calls_put_message(&message, call, &m);
     rpc->target = str_of_cstr(a->target);
     rpc->method = calls[call->rpc].path;
     rpc->headers = &a->csrf;
@@ -205,7 +205,7 @@ static void shared_end(struct cascade_access *a, struct cascade_shared *s, int e
     cascade_end(c);
 }
 
-static void on_panel(struct rpc_client_call *call, int err)
+static void cascade_calls_on_panel(struct rpc_client_call *call, int err)
 {
     struct cascade_access *a = container_of(call, struct cascade_access, panel.call);
     shared_end(a, &a->panel, err, CASCADE_INITIALIZE);
@@ -219,7 +219,7 @@ void cascade_want_panel(struct cascade_access *a, struct cascade_wait *w)
     }
     list_push(&a->panel.waiters, &w->link);
     if (!a->panel.under_way)
-        share(a, &a->panel, CASCADE_INITIALIZE, on_panel);
+        share(a, &a->panel, CASCADE_INITIALIZE, cascade_calls_on_panel);
 }
 
 /* Whoever was there first has had it initialised anew. */
@@ -229,7 +229,7 @@ void cascade_panel_lost(struct cascade_access *a, uint32_t round)
         a->panel.done = false;
 }
 
-static void on_status(struct rpc_client_call *call, int err)
+static void cascade_calls_on_status(struct rpc_client_call *call, int err)
 {
     struct cascade_access *a = container_of(call, struct cascade_access, status.call);
     struct arena arena = {0};
@@ -261,5 +261,5 @@ void cascade_want_models(struct cascade_access *a, uint64_t max_age_ms, struct c
     if (a->status.under_way)
         return;
     a->models_ms = now_ms;
-    share(a, &a->status, CASCADE_USER_STATUS, on_status);
+    share(a, &a->status, CASCADE_USER_STATUS, cascade_calls_on_status);
 }

@@ -50,7 +50,7 @@ struct chat {
     uint64_t said; /* bytes of the answer's text, as they came */
     bool whole;
     bool headed;
-    bool full;  /* no more before resume() */
+    bool full;  /* no more before cascade_chat_resume() */
     bool *gone; /* set when it is freed; NULL: nobody has to know */
     struct timer hold;
     struct task refuse; /* of a request that cannot be used */
@@ -176,7 +176,7 @@ static bool close_answer(struct chat *chat)
 
 /* ---- all at once ---- */
 
-static struct buf *text_of(struct chat *chat, uint64_t index)
+static struct buf *cascade_chat_text_of(struct chat *chat, uint64_t index)
 {
     size_t at = 0;
     while (at < chat->n_texts && chat->texts[at].index < index)
@@ -190,9 +190,9 @@ static struct buf *text_of(struct chat *chat, uint64_t index)
     return &chat->texts[at].buf;
 }
 
-static void keep(struct chat *chat, const struct cascade_turn_event *e)
+static void cascade_chat_keep(struct chat *chat, const struct cascade_turn_event *e)
 {
-    struct buf *text = text_of(chat, e->index);
+    struct buf *text = cascade_chat_text_of(chat, e->index);
     if (e->kind == CASCADE_REWRITE)
         text->n = 0;
     buf_put(text, e->text);
@@ -236,7 +236,7 @@ static void pass_fault(struct chat *chat, const struct cascade_fault *fault)
     buf_deinit(&body);
 }
 
-static void fail(struct chat *chat, const struct cascade_fault *fault)
+static void cascade_chat_fail(struct chat *chat, const struct cascade_fault *fault)
 {
     timer_stop(&chat->hold);
     if (chat->headed)
@@ -245,7 +245,7 @@ static void fail(struct chat *chat, const struct cascade_fault *fault)
         pass_fault(chat, fault);
 }
 
-static void run_refuse(struct task *t)
+static void cascade_chat_run_refuse(struct task *t)
 {
     struct chat *chat = container_of(t, struct chat, refuse);
     pass_fault(chat, &(struct cascade_fault){400, STR("invalid_request"),
@@ -253,7 +253,7 @@ static void run_refuse(struct task *t)
 }
 
 /* An event that the recorder does not take: it has said so to nobody but us. */
-static void give_up(struct chat *chat)
+static void cascade_chat_give_up(struct chat *chat)
 {
     struct cascade_flow *flow = chat->flow;
     chat->flow = NULL;
@@ -264,7 +264,7 @@ static void give_up(struct chat *chat)
 
 /* ---- the flow ---- */
 
-static void on_begun(void *ctx, struct str model_uid)
+static void cascade_chat_on_begun(void *ctx, struct str model_uid)
 {
     struct chat *chat = ctx;
     chat->model = arena_dup(&chat->arena, model_uid);
@@ -272,20 +272,20 @@ static void on_begun(void *ctx, struct str model_uid)
         sched_start(chat->cascade->setup.sched, &chat->hold, HEAD_HOLD_MS);
 }
 
-static void on_hold(struct timer *t)
+static void cascade_chat_on_hold(struct timer *t)
 {
     struct chat *chat = container_of(t, struct chat, hold);
     if (!open_answer(chat))
-        give_up(chat);
+        cascade_chat_give_up(chat);
 }
 
-static void on_event(void *ctx, const struct cascade_turn_event *e)
+static void cascade_chat_on_event(void *ctx, const struct cascade_turn_event *e)
 {
     struct chat *chat = ctx;
     bool taken;
     chat->said += e->text.n;
     if (chat->whole) {
-        keep(chat, e);
+        cascade_chat_keep(chat, e);
         return;
     }
     taken = open_answer(chat);
@@ -294,29 +294,31 @@ static void on_event(void *ctx, const struct cascade_turn_event *e)
     else if (taken)
         taken = (!e->apart || emit_text(chat, STR("\n\n"))) && emit_text(chat, e->text);
     if (!taken)
-        give_up(chat);
+        cascade_chat_give_up(chat);
 }
 
-static bool on_polled(void *ctx)
+static bool cascade_chat_on_polled(void *ctx)
 {
     struct chat *chat = ctx;
     return !chat->full;
 }
 
-static void on_end(void *ctx, const struct cascade_fault *fault)
+static void cascade_chat_on_end(void *ctx, const struct cascade_fault *fault)
 {
     struct chat *chat = ctx;
     chat->flow = NULL;
     if (fault != NULL)
-        fail(chat, fault);
+        cascade_chat_fail(chat, fault);
     else if (open_answer(chat) && (!chat->whole || emit_kept(chat)) && close_answer(chat))
         chat->on->end(chat->ctx, 0, STR_NONE);
     else
-        give_up(chat);
+        cascade_chat_give_up(chat);
 }
 
-static const struct cascade_flow_ops flow_ops = {
-    .begun = on_begun, .event = on_event, .polled = on_polled, .end = on_end};
+static const struct cascade_flow_ops flow_ops = {.begun = cascade_chat_on_begun,
+                                                 .event = cascade_chat_on_event,
+                                                 .polled = cascade_chat_on_polled,
+                                                 .end = cascade_chat_on_end};
 
 /* ---- as a source ---- */
 
@@ -325,7 +327,7 @@ static struct chat *chat_of(struct generation_source *s)
     return container_of(s, struct chat, source);
 }
 
-static void start(struct generation_source *s)
+static void cascade_chat_start(struct generation_source *s)
 {
     struct chat *chat = chat_of(s);
     struct sched *sched = chat->cascade->setup.sched;
@@ -340,7 +342,7 @@ static void start(struct generation_source *s)
                                                             .ctx = chat});
 }
 
-static void resume(struct generation_source *s)
+static void cascade_chat_resume(struct generation_source *s)
 {
     struct chat *chat = chat_of(s);
     chat->full = false;
@@ -348,7 +350,7 @@ static void resume(struct generation_source *s)
         cascade_flow_go_on(chat->flow);
 }
 
-static void chat_free(struct generation_source *s)
+static void cascade_chat_free(struct generation_source *s)
 {
     struct chat *chat = chat_of(s);
     if (chat->gone != NULL)
@@ -365,7 +367,8 @@ static void chat_free(struct generation_source *s)
     free(chat);
 }
 
-static const struct source_ops ops = {.start = start, .resume = resume, .free = chat_free};
+static const struct source_ops ops = {
+    .start = cascade_chat_start, .resume = cascade_chat_resume, .free = cascade_chat_free};
 
 /* Some clients offer them with each request. */
 static void tell_of_tools(struct cascade *c)
@@ -387,7 +390,7 @@ struct generation_source *cascade_chat_open(void *ctx, const struct source_order
     cascade_prompt_read(&chat->prompt, o->body, chat->cascade->setup.refuse_tools);
     if (chat->prompt.tools && chat->prompt.wrong == NULL)
         tell_of_tools(chat->cascade);
-    timer_init(&chat->hold, on_hold);
-    task_init(&chat->refuse, run_refuse);
+    timer_init(&chat->hold, cascade_chat_on_hold);
+    task_init(&chat->refuse, cascade_chat_run_refuse);
     return &chat->source;
 }

@@ -22,7 +22,7 @@ static bool is_this_machine(struct str host)
             addr_classify((struct sockaddr *)&sa, sizeof sa) == ADDR_LOOPBACK);
 }
 
-static int check_target(struct str value, char *reason, size_t size)
+static int cascade_config_check_target(struct str value, char *reason, size_t size)
 {
     struct url url;
     if (str_eq(value, STR(CASCADE_DISCOVER)))
@@ -45,12 +45,12 @@ static bool is_visible(struct str s)
 }
 
 /* It becomes a header. */
-static int check_csrf(struct str value, char *reason, size_t size)
+static int cascade_config_check_csrf(struct str value, char *reason, size_t size)
 {
     return value.n <= CASCADE_CSRF_MAX && is_visible(value) ? 0 : ERR_SYNTAX;
 }
 
-static int check_key(struct str value, char *reason, size_t size)
+static int cascade_config_check_key(struct str value, char *reason, size_t size)
 {
     const char *refusal = cascade_key_refusal(cascade_key_kind(value));
     if (refusal == NULL)
@@ -59,7 +59,7 @@ static int check_key(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-static int check_version(struct str value, char *reason, size_t size)
+static int cascade_config_check_version(struct str value, char *reason, size_t size)
 {
     return value.n <= CASCADE_VERSION_MAX && option_is_word(value, ".-") ? 0 : ERR_SYNTAX;
 }
@@ -114,9 +114,11 @@ int cascade_config_finish(void *cascade, char *reason, size_t size)
 {
     struct cascade_config *c = cascade;
     bool discover = strcmp(c->target, CASCADE_DISCOVER) == 0;
-    int err = take_variable(&c->csrf_token, "WINDSURF_CSRF_TOKEN", check_csrf, reason, size);
+    int err = take_variable(&c->csrf_token, "WINDSURF_CSRF_TOKEN", cascade_config_check_csrf,
+                            reason, size);
     if (err == 0)
-        err = take_variable(&c->api_key, "WINDSURF_API_KEY", check_key, reason, size);
+        err =
+            take_variable(&c->api_key, "WINDSURF_API_KEY", cascade_config_check_key, reason, size);
     if (err == 0 && !discover && c->csrf_token == NULL) {
         snprintf(reason, size,
                  "csrf-token is missing; give it, or WINDSURF_CSRF_TOKEN in the environment, or "
@@ -136,17 +138,19 @@ int cascade_config_finish(void *cascade, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("target", OPTION_TEXT, target), .value = "http://127.0.0.1:PORT|discover",
-     .required = true, .check = check_target,
+     .required = true, .check = cascade_config_check_target,
      .help = "Where the editor's language server listens, on this machine. discover: it is found "
              "among this user's processes, with its token."},
     {ROW("csrf-token", OPTION_TEXT, csrf_token), .value = "TOKEN", .secret = true,
-     .check = check_csrf,
+     .check = cascade_config_check_csrf,
      .help = "What the language server wants to be shown. Without it WINDSURF_CSRF_TOKEN of the "
              "environment, or with target = discover what is found."},
-    {ROW("api-key", OPTION_TEXT, api_key), .value = "KEY", .secret = true, .check = check_key,
+    {ROW("api-key", OPTION_TEXT, api_key), .value = "KEY", .secret = true,
+     .check = cascade_config_check_key,
      .help = "The key of the account. Without it WINDSURF_API_KEY of the environment, or else the "
              "one in the editor's state file."},
-    {ROW("version", OPTION_TEXT, version), .value = "VERSION", .check = check_version,
+    {ROW("version", OPTION_TEXT, version), .value = "VERSION",
+     .check = cascade_config_check_version,
      .help = "The editor's version, as the language server is told. Without it what is found, "
              "or " CASCADE_VERSION_DEFAULT "."},
     {ROW("timeout", OPTION_DURATION, timeout_ms), .fallback = "5m", .value = "TIME",

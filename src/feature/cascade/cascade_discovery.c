@@ -35,7 +35,7 @@
 
 /* At most max bytes of it into *out, all of it at once, so that what is secret has one copy. Those
  * that have more are cut. 0 or the errno. */
-static int read_at(int dir, const char *name, size_t max, struct buf *out)
+static int cascade_discovery_read_at(int dir, const char *name, size_t max, struct buf *out)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -190,7 +190,7 @@ static struct str flag(const struct process *p, struct str name)
 static bool read_stat(struct process *p, struct buf *scratch)
 {
     scratch->n = 0;
-    if (read_at(p->dir, "stat", STATUS_MAX, scratch) != 0 || scratch->n == 0)
+    if (cascade_discovery_read_at(p->dir, "stat", STATUS_MAX, scratch) != 0 || scratch->n == 0)
         return false;
     struct str rest = buf_str(scratch);
     const char *paren = memrchr(rest.p, ')', rest.n);
@@ -210,7 +210,7 @@ static bool is_of_user(const struct process *p, uid_t uid, struct buf *scratch)
 {
     unsigned ids[4];
     scratch->n = 0;
-    if (read_at(p->dir, "status", STATUS_MAX, scratch) != 0)
+    if (cascade_discovery_read_at(p->dir, "status", STATUS_MAX, scratch) != 0)
         return false;
     buf_putc(scratch, '\0');
     const char *line = strstr(scratch->p, "\nUid:");
@@ -266,7 +266,7 @@ static bool process_open(struct process *p, int proc, pid_t pid, uid_t uid)
     *p = (struct process){.pid = pid};
     p->dir = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     bool ok = p->dir >= 0 && is_of_user(p, uid, &scratch) && read_stat(p, &scratch) &&
-              read_at(p->dir, "cmdline", CMDLINE_MAX, &p->cmdline) == 0 &&
+              cascade_discovery_read_at(p->dir, "cmdline", CMDLINE_MAX, &p->cmdline) == 0 &&
               p->cmdline.n < CMDLINE_MAX && is_language_server(p);
     buf_deinit(&scratch);
     if (!ok)
@@ -290,7 +290,7 @@ static const char *find_token(const struct process *p, struct cascade_found *out
 {
     struct buf environment = {0};
     bool found = false;
-    int err = read_at(p->dir, "environ", ENVIRON_MAX, &environment);
+    int err = cascade_discovery_read_at(p->dir, "environ", ENVIRON_MAX, &environment);
     struct str rest = buf_str(&environment), variable = STR(TOKEN_VARIABLE);
     while (rest.n > 0 && !found) {
         struct str entry = str_cut(&rest, '\0');
@@ -331,7 +331,7 @@ struct port_choice {
     uint64_t above, lowest, lowest_above; /* 0: none */
 };
 
-static void choose_port(void *ctx, uint16_t port)
+static void cascade_discovery_choose_port(void *ctx, uint16_t port)
 {
     struct port_choice *c = ctx;
     if (c->lowest == 0 || port < c->lowest)
@@ -347,7 +347,7 @@ static const char *find_port(const struct process *p, uid_t uid, const struct li
     if (num_parse(flag(p, STR("--extension_server_port")), UINT16_MAX, &c.above) != 0)
         c.above = 0;
     uint64_t guess = c.above + GUESSED_PORT;
-    if (each_port(p, all, choose_port, &c)) {
+    if (each_port(p, all, cascade_discovery_choose_port, &c)) {
         out->port = (uint16_t)(c.lowest_above != 0 ? c.lowest_above : c.lowest);
         return out->port != 0 ? NULL : "it does not listen on 127.0.0.1";
     }
@@ -386,7 +386,7 @@ struct candidate {
     uint64_t started;
 };
 
-static int newest_first(const void *a, const void *b)
+static int cascade_discovery_newest_first(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
     if (x->started != y->started)
@@ -416,7 +416,7 @@ static int find_candidates(int proc, uid_t uid, struct candidate all[CANDIDATES_
         process_close(&p);
     }
     closedir(dir);
-    qsort(all, *n, sizeof *all, newest_first);
+    qsort(all, *n, sizeof *all, cascade_discovery_newest_first);
     return 0;
 }
 

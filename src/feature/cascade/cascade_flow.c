@@ -69,7 +69,7 @@ static struct sched *sched_of(const struct cascade_flow *f)
 }
 
 /* Answers come before the turn that their round of the loop ends with. */
-static uint64_t now_ms(const struct cascade_flow *f)
+static uint64_t cascade_flow_now_ms(const struct cascade_flow *f)
 {
     const struct sched *s = sched_of(f);
     return s->awake_ms != NULL ? s->awake_ms(s) : s->now_ms;
@@ -108,12 +108,12 @@ static void call(struct cascade_flow *f, enum cascade_rpc rpc,
 /* ---- the end ---- */
 
 /* Changed by nobody but us: whatever the store says, there is no more to do. */
-static void on_forgotten(struct store_put *put, int err)
+static void cascade_flow_on_forgotten(struct store_put *put, int err)
 {
     flow_free(container_of(put, struct cascade_flow, put));
 }
 
-static void forget(struct cascade_flow *f)
+static void cascade_flow_forget(struct cascade_flow *f)
 {
     if (!f->noted) {
         flow_free(f);
@@ -121,13 +121,13 @@ static void forget(struct cascade_flow *f)
     }
     f->state = FORGETTING;
     f->doc = (struct doc_put){.key = f->doc.key, .expect_version = DOC_NEXT(0)};
-    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = on_forgotten};
+    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = cascade_flow_on_forgotten};
     store_put(f->cascade->setup.store, &f->put);
 }
 
 /* A server that cannot be reached, or does not know us now, may be back later, and the document is
  * there for the next sweep. */
-static void on_archived(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_archived(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     if (err != 0) {
@@ -137,7 +137,7 @@ static void on_archived(struct rpc_client_call *rpc, int err)
               TRACE_STR("error", fault.message));
     }
     if (cascade_archive_settled(rpc, err))
-        forget(f);
+        cascade_flow_forget(f);
     else
         flow_free(f);
 }
@@ -151,7 +151,7 @@ static void archive(struct cascade_flow *f)
         return;
     }
     f->state = ARCHIVING;
-    call(f, CASCADE_ARCHIVE, on_archived);
+    call(f, CASCADE_ARCHIVE, cascade_flow_on_archived);
 }
 
 /* Of the client, whom it is told. */
@@ -160,7 +160,7 @@ static bool is_mistake(const struct cascade_fault *fault)
     return fault->status == 400 || fault->status == 404;
 }
 
-static void finish(struct cascade_flow *f, const struct cascade_fault *fault)
+static void cascade_flow_finish(struct cascade_flow *f, const struct cascade_fault *fault)
 {
     bool told = f->left;
     f->left = true;
@@ -190,16 +190,17 @@ static void call_fault(struct cascade_flow *f, int err, enum cascade_rpc rpc,
     cascade_call_fault(f->access, &f->rpc, err, rpc, &f->reason, fault);
 }
 
-static void fail(struct cascade_flow *f, int status, const char *code, struct str message)
+static void cascade_flow_fail(struct cascade_flow *f, int status, const char *code,
+                              struct str message)
 {
-    finish(f, &(struct cascade_fault){status, str_of_cstr(code), message});
+    cascade_flow_finish(f, &(struct cascade_fault){status, str_of_cstr(code), message});
 }
 
 /* ---- polling ---- */
 
 static void poll(struct cascade_flow *f);
 
-static void on_time(struct timer *t)
+static void cascade_flow_on_time(struct timer *t)
 {
     poll(container_of(t, struct cascade_flow, timer));
 }
@@ -211,7 +212,7 @@ static void fail_said(struct cascade_flow *f, const struct cascade_error *e)
     buf_printf(&f->reason, "%s: ", err_grpc_name(e->code));
     buf_put(&f->reason, e->text);
     cascade_said_fault(f->access, e, &f->reason, &fault);
-    finish(f, &fault);
+    cascade_flow_finish(f, &fault);
 }
 
 static void end_turn(struct cascade_flow *f, const struct cascade_turn_step *step)
@@ -222,19 +223,19 @@ static void end_turn(struct cascade_flow *f, const struct cascade_turn_step *ste
     case CASCADE_TURN_LOST:
         buf_put(&f->reason, STR("too many polls have failed: "));
         buf_put(&f->reason, buf_str(&f->poll_error));
-        fail(f, 502, "STREAM_ERROR", buf_str(&f->reason));
+        cascade_flow_fail(f, 502, "STREAM_ERROR", buf_str(&f->reason));
         break;
     case CASCADE_TURN_TIMED_OUT:
         buf_printf(&f->reason, "the answer of the Cascade %.*s was not complete in time%s",
                    (int)f->id.n, f->id.p, f->poll_error.n > 0 ? "; the last error: " : "");
         buf_put(&f->reason, buf_str(&f->poll_error));
-        fail(f, 504, "STREAM_ERROR", buf_str(&f->reason));
+        cascade_flow_fail(f, 504, "STREAM_ERROR", buf_str(&f->reason));
         break;
     case CASCADE_TURN_TOO_LARGE:
-        fail(f, 502, "STREAM_ERROR", STR("the transcript is too large"));
+        cascade_flow_fail(f, 502, "STREAM_ERROR", STR("the transcript is too large"));
         break;
     case CASCADE_TURN_GOING:
-    case CASCADE_TURN_ENDED: finish(f, NULL); break;
+    case CASCADE_TURN_ENDED: cascade_flow_finish(f, NULL); break;
     }
 }
 
@@ -245,7 +246,7 @@ static void take_step(struct cascade_flow *f, const struct cascade_turn_step *st
     if (f->left) /* for what it was told */
         return;
     f->paused = !f->ops->polled(f->ctx);
-    f->paused_ms = now_ms(f);
+    f->paused_ms = cascade_flow_now_ms(f);
     if (step->state != CASCADE_TURN_GOING)
         end_turn(f, step);
     else if (!f->paused)
@@ -262,7 +263,7 @@ static void note_failed_poll(struct cascade_flow *f, int err, bool read)
         cascade_call_fault(f->access, &f->rpc, err, CASCADE_TRANSCRIPT, &f->poll_error, &ignored);
 }
 
-static void on_polled(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_polled(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     struct arena a = {0};
@@ -272,10 +273,11 @@ static void on_polled(struct rpc_client_call *rpc, int err)
     if (came)
         err = cascade_transcript_answer_read(&a, rpc->answer, &answer);
     if (err == 0) {
-        cascade_turn_polled(f->turn, now_ms(f), answer.text, answer.num_total_steps, &step);
+        cascade_turn_polled(f->turn, cascade_flow_now_ms(f), answer.text, answer.num_total_steps,
+                            &step);
     } else {
         note_failed_poll(f, err, came);
-        cascade_turn_poll_failed(f->turn, now_ms(f), &step);
+        cascade_turn_poll_failed(f->turn, cascade_flow_now_ms(f), &step);
     }
     take_step(f, &step);
     arena_deinit(&a);
@@ -283,7 +285,7 @@ static void on_polled(struct rpc_client_call *rpc, int err)
 
 static void poll(struct cascade_flow *f)
 {
-    call(f, CASCADE_TRANSCRIPT, on_polled);
+    call(f, CASCADE_TRANSCRIPT, cascade_flow_on_polled);
 }
 
 /* The time that it was held up for is more than any wait. */
@@ -294,24 +296,24 @@ void cascade_flow_go_on(struct cascade_flow *f)
     f->paused = false;
     if (f->state != POLLING || rpc_client_busy(&f->rpc))
         return;
-    cascade_turn_held(f->turn, now_ms(f) - f->paused_ms);
+    cascade_turn_held(f->turn, cascade_flow_now_ms(f) - f->paused_ms);
     sched_start(sched_of(f), &f->timer, cascade_turn_first_wait_ms(f->turn));
 }
 
 /* ---- asking ---- */
 
-static void on_sent(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_sent(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     if (err != 0) {
         struct cascade_fault fault;
         call_fault(f, err, CASCADE_SEND, &fault);
-        finish(f, &fault);
+        cascade_flow_finish(f, &fault);
         return;
     }
     struct cascade_turn_rules rules = cascade_turn_defaults;
     rules.timeout_ms = f->cascade->setup.timeout_ms;
-    f->turn = cascade_turn_new(&rules, now_ms(f));
+    f->turn = cascade_turn_new(&rules, cascade_flow_now_ms(f));
     f->state = POLLING;
     f->ops->begun(f->ctx, f->model);
     if (!f->left)
@@ -319,42 +321,42 @@ static void on_sent(struct rpc_client_call *rpc, int err)
 }
 
 /* A document that is there already, as of a server that gives an id twice, will do. */
-static void on_noted(struct store_put *put, int err)
+static void cascade_flow_on_noted(struct store_put *put, int err)
 {
     struct cascade_flow *f = container_of(put, struct cascade_flow, put);
     f->noted = err == 0;
     if (f->left) {
         archive(f);
     } else if (err != 0 && err != ERR_VERSION) {
-        fail(f, err_http_status(err), err_name(err), str_of_cstr(err_text(err)));
+        cascade_flow_fail(f, err_http_status(err), err_name(err), str_of_cstr(err_text(err)));
     } else {
         f->state = SENDING;
-        call(f, CASCADE_SEND, on_sent);
+        call(f, CASCADE_SEND, cascade_flow_on_sent);
     }
 }
 
-static void note(struct cascade_flow *f)
+static void cascade_flow_note(struct cascade_flow *f)
 {
     f->state = NOTING;
     cascade_doc_put(&f->doc_value, sched_of(f)->wall_ms);
     f->doc = (struct doc_put){
         .key = arena_printf(&f->arena, CASCADE_DOC_PREFIX "%.*s", (int)f->id.n, f->id.p),
         .value = buf_str(&f->doc_value)};
-    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = on_noted};
+    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = cascade_flow_on_noted};
     store_put(f->cascade->setup.store, &f->put);
 }
 
-static void on_access(struct cascade_wait *w, const struct cascade_fault *fault);
+static void cascade_flow_on_access(struct cascade_wait *w, const struct cascade_fault *fault);
 
 /* No Cascade has begun. */
 static void fail_early(struct cascade_flow *f, const struct cascade_fault *fault)
 {
     if (f->left || !cascade_second_try(&f->second, f->access, fault)) {
-        finish(f, fault);
+        cascade_flow_finish(f, fault);
         return;
     }
     f->state = LOOKING;
-    f->wait.done = on_access;
+    f->wait.done = cascade_flow_on_access;
     cascade_want_access(f->cascade, &f->wait);
 }
 
@@ -371,7 +373,7 @@ static bool start_again(struct cascade_flow *f)
     return true;
 }
 
-static void on_started(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_started(struct rpc_client_call *rpc, int err)
 {
     struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
     if (err != 0) {
@@ -384,17 +386,18 @@ static void on_started(struct rpc_client_call *rpc, int err)
     }
     err = cascade_started_read(&f->arena, rpc->answer, &f->id);
     if (err != 0) {
-        fail(f, 502, "STREAM_ERROR", STR("StartCascade returned without a cascade_id"));
+        cascade_flow_fail(f, 502, "STREAM_ERROR",
+                          STR("StartCascade returned without a cascade_id"));
         return;
     }
     map_put(&f->cascade->flows, f->id, f);
     if (f->left)
         archive(f);
     else
-        note(f);
+        cascade_flow_note(f);
 }
 
-static void on_panel(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_flow_on_panel(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct cascade_flow *f = container_of(w, struct cascade_flow, wait);
     if (fault != NULL) {
@@ -403,13 +406,13 @@ static void on_panel(struct cascade_wait *w, const struct cascade_fault *fault)
     }
     f->panel_round = f->access->panel.round;
     f->state = STARTING;
-    call(f, CASCADE_START, on_started);
+    call(f, CASCADE_START, cascade_flow_on_started);
 }
 
 static void open_panel(struct cascade_flow *f)
 {
     f->state = OPENING;
-    f->wait.done = on_panel;
+    f->wait.done = cascade_flow_on_panel;
     cascade_want_panel(f->access, &f->wait);
 }
 
@@ -427,10 +430,10 @@ static void refuse_model(struct cascade_flow *f, const struct cascade_model *m)
         buf_put(&f->reason, STR(": "));
         buf_put(&f->reason, m->disabled_reason);
     }
-    fail(f, 404, "model_not_found", buf_str(&f->reason));
+    cascade_flow_fail(f, 404, "model_not_found", buf_str(&f->reason));
 }
 
-static void on_fresh_models(struct cascade_wait *w, const struct cascade_fault *fault);
+static void cascade_flow_on_fresh_models(struct cascade_wait *w, const struct cascade_fault *fault);
 
 static void choose(struct cascade_flow *f, bool fresh)
 {
@@ -438,9 +441,10 @@ static void choose(struct cascade_flow *f, bool fresh)
     struct str name = f->asked.n > 0 ? f->asked : models->default_uid;
     const struct cascade_model *m = cascade_models_find(models, name);
     if (m == NULL && name.n == 0) {
-        fail(f, 400, "model_missing", STR("The account has no default model: name one as `model`"));
+        cascade_flow_fail(f, 400, "model_missing",
+                          STR("The account has no default model: name one as `model`"));
     } else if (m == NULL && !fresh) {
-        f->wait.done = on_fresh_models;
+        f->wait.done = cascade_flow_on_fresh_models;
         cascade_want_models(f->access, MODELS_FRESH_MS, &f->wait);
     } else if (m == NULL || m->disabled) {
         refuse_model(f, m);
@@ -470,39 +474,39 @@ static void take_models(struct cascade_flow *f, const struct cascade_fault *faul
     }
 }
 
-static void on_fresh_models(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_flow_on_fresh_models(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     take_models(container_of(w, struct cascade_flow, wait), fault, true);
 }
 
-static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_flow_on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     take_models(container_of(w, struct cascade_flow, wait), fault, false);
 }
 
-static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_flow_on_access(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct cascade_flow *f = container_of(w, struct cascade_flow, wait);
     if (fault == NULL && f->access == f->cascade->access)
         fault = &f->second.fault;
     if (fault != NULL) {
-        finish(f, fault);
+        cascade_flow_finish(f, fault);
         return;
     }
     cascade_access_unref(f->access);
     f->access = cascade_access_ref(f->cascade->access);
     f->retried = false;
     f->state = CHOOSING;
-    f->wait.done = on_models;
+    f->wait.done = cascade_flow_on_models;
     cascade_want_models(f->access, MODELS_AGE_MS, &f->wait);
 }
 
 /* ---- the whole ---- */
 
-static void run_begin(struct task *t)
+static void cascade_flow_run_begin(struct task *t)
 {
     struct cascade_flow *f = container_of(t, struct cascade_flow, begin);
-    f->wait.done = on_access;
+    f->wait.done = cascade_flow_on_access;
     cascade_want_access(f->cascade, &f->wait);
 }
 
@@ -515,8 +519,8 @@ struct cascade_flow *cascade_flow_new(struct cascade *c, const struct cascade_as
     f->ops = ask->ops;
     f->ctx = ask->ctx;
     list_init(&f->wait.link);
-    timer_init(&f->timer, on_time);
-    task_init(&f->begin, run_begin);
+    timer_init(&f->timer, cascade_flow_on_time);
+    task_init(&f->begin, cascade_flow_run_begin);
     cascade_begin(c);
     sched_post(c->setup.sched, &f->begin);
     return f;

@@ -67,7 +67,7 @@ void cascade_begin(struct cascade *c)
     c->background++;
 }
 
-static void check_stopped(struct cascade *c)
+static void cascade_check_stopped(struct cascade *c)
 {
     if (c->stopping && c->background == 0)
         sched_post(c->setup.sched, &c->stop);
@@ -76,23 +76,23 @@ static void check_stopped(struct cascade *c)
 void cascade_end(struct cascade *c)
 {
     c->background--;
-    check_stopped(c);
+    cascade_check_stopped(c);
 }
 
-static void run_stop(struct task *t)
+static void cascade_run_stop(struct task *t)
 {
     struct cascade *c = container_of(t, struct cascade, stop);
     c->stopped(c->stopped_ctx);
 }
 
-static void on_sweep(struct timer *t)
+static void cascade_on_sweep(struct timer *t)
 {
     struct cascade *c = container_of(t, struct cascade, sweep);
     cascade_sweep(c);
     sched_start(c->setup.sched, &c->sweep, SWEEP_MS);
 }
 
-static void copy(char *to, size_t size, struct str text)
+static void cascade_copy(char *to, size_t size, struct str text)
 {
     assert(text.n < size);
     if (text.n > 0)
@@ -106,14 +106,14 @@ struct cascade *cascade_new(const struct cascade_setup *setup)
     c->setup = *setup;
     c->setup.target = c->setup.csrf_token = c->setup.api_key = c->setup.version = STR_NONE;
     c->given = secret_alloc(sizeof *c->given);
-    copy(c->target, sizeof c->target, setup->target);
-    copy(c->version, sizeof c->version, setup->version);
-    copy(c->given->csrf_token, sizeof c->given->csrf_token, setup->csrf_token);
-    copy(c->given->api_key, sizeof c->given->api_key, setup->api_key);
+    cascade_copy(c->target, sizeof c->target, setup->target);
+    cascade_copy(c->version, sizeof c->version, setup->version);
+    cascade_copy(c->given->csrf_token, sizeof c->given->csrf_token, setup->csrf_token);
+    cascade_copy(c->given->api_key, sizeof c->given->api_key, setup->api_key);
     list_init(&c->lookers);
     map_init(&c->flows);
-    task_init(&c->stop, run_stop);
-    timer_init(&c->sweep, on_sweep);
+    task_init(&c->stop, cascade_run_stop);
+    timer_init(&c->sweep, cascade_on_sweep);
     sched_start(setup->sched, &c->sweep, 0);
     return c;
 }
@@ -137,7 +137,7 @@ void cascade_stop(struct cascade *c, void (*stopped)(void *ctx), void *ctx)
     c->stopped = stopped;
     c->stopped_ctx = ctx;
     timer_stop(&c->sweep);
-    check_stopped(c);
+    cascade_check_stopped(c);
 }
 
 void cascade_free(struct cascade *c)

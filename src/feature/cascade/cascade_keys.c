@@ -10,7 +10,7 @@ static const struct {
     {STR_INIT("cog_"), CASCADE_KEY_TEAM},
 };
 
-static bool is_printable(struct str s)
+static bool cascade_keys_is_printable(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] <= ' ' || s.p[i] > '~')
@@ -20,7 +20,7 @@ static bool is_printable(struct str s)
 
 enum cascade_key_kind cascade_key_kind(struct str key)
 {
-    if (key.n == 0 || key.n > CASCADE_KEY_MAX || !is_printable(key))
+    if (key.n == 0 || key.n > CASCADE_KEY_MAX || !cascade_keys_is_printable(key))
         return CASCADE_KEY_MALFORMED;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (str_starts(key, kinds[i].prefix))

@@ -33,7 +33,7 @@ struct owner {
 /* ---- processes ---- */
 
 /* The text of a small file, without the line's end. */
-static struct str read_text(const char *path, char *out, size_t size)
+static struct str cascade_left_read_text(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, out, size);
@@ -63,7 +63,7 @@ static void this_machine(struct machine *m)
         m->host[0] = '\0';
     m->host[sizeof m->host - 1] = '\0';
     m->host_name = str_of_cstr(m->host);
-    m->boot_id = read_text("/proc/sys/kernel/random/boot_id", m->boot, sizeof m->boot);
+    m->boot_id = cascade_left_read_text("/proc/sys/kernel/random/boot_id", m->boot, sizeof m->boot);
 }
 
 void cascade_doc_put(struct buf *out, int64_t wall_ms)
@@ -132,34 +132,34 @@ static void sweep_free(struct cascade_sweep *s)
 
 static void next(struct cascade_sweep *s);
 
-static void on_removed(struct store_put *put, int err)
+static void cascade_left_on_removed(struct store_put *put, int err)
 {
     next(container_of(put, struct cascade_sweep, put));
 }
 
-static void drop(struct cascade_sweep *s)
+static void cascade_left_drop(struct cascade_sweep *s)
 {
     const struct left *l = &s->items[s->at++];
     s->removal = (struct doc_put){.key = l->key, .expect_version = l->version};
-    s->put = (struct store_put){.docs = &s->removal, .n_docs = 1, .done = on_removed};
+    s->put = (struct store_put){.docs = &s->removal, .n_docs = 1, .done = cascade_left_on_removed};
     store_put(s->cascade->setup.store, &s->put);
 }
 
 /* A server that cannot be reached, or does not know us now, is asked again with the next sweep. */
-static void on_archived(struct rpc_client_call *rpc, int err)
+static void cascade_left_on_archived(struct rpc_client_call *rpc, int err)
 {
     struct cascade_sweep *s = container_of(rpc, struct cascade_sweep, rpc);
     if (err == 0)
         trace(s->cascade->setup.trace, CASCADE_ARCHIVED, TRACE_STR("id", s->items[s->at].id));
     if (cascade_archive_settled(rpc, err)) {
-        drop(s);
+        cascade_left_drop(s);
     } else {
         cascade_access_doubt(s->access);
         sweep_free(s);
     }
 }
 
-static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_left_on_access(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct cascade_sweep *s = container_of(w, struct cascade_sweep, wait);
     if (fault != NULL) {
@@ -176,12 +176,12 @@ static void next(struct cascade_sweep *s)
     if (s->at == s->n || s->cascade->stopping) {
         sweep_free(s);
     } else if (s->items[s->at].expired) {
-        drop(s);
+        cascade_left_drop(s);
     } else if (s->access == NULL) {
-        s->wait.done = on_access;
+        s->wait.done = cascade_left_on_access;
         cascade_want_access(s->cascade, &s->wait);
     } else {
-        s->rpc.done = on_archived;
+        s->rpc.done = cascade_left_on_archived;
         cascade_call_start(
             s->access, &s->rpc,
             &(struct cascade_call){.rpc = CASCADE_ARCHIVE, .cascade_id = s->items[s->at].id});
@@ -201,7 +201,7 @@ static bool is_expired(const struct cascade *c, const struct owner *o)
     return c->setup.sched->wall_ms - o->begun_ms > KEEP_MS;
 }
 
-static void add(struct cascade_sweep *s, const struct doc_row *row, bool expired)
+static void cascade_left_add(struct cascade_sweep *s, const struct doc_row *row, bool expired)
 {
     struct str key = arena_dup(&s->arena, row->key);
     s->items[s->n++] = (struct left){.key = key,
@@ -210,7 +210,7 @@ static void add(struct cascade_sweep *s, const struct doc_row *row, bool expired
                                      .expired = expired};
 }
 
-static void on_docs(struct store_docs *docs, int err)
+static void cascade_left_on_docs(struct store_docs *docs, int err)
 {
     struct cascade_sweep *s = container_of(docs, struct cascade_sweep, docs);
     size_t n = err == 0 ? docs->n_rows : 0;
@@ -219,13 +219,13 @@ static void on_docs(struct store_docs *docs, int err)
     this_machine(&m);
     for (size_t i = 0; i < n; i++)
         if (owner_take(docs->rows[i].value, &o) == 0 && is_expired(s->cascade, &o))
-            add(s, &docs->rows[i], true);
+            cascade_left_add(s, &docs->rows[i], true);
     for (size_t i = 0; i < n; i++) {
         const struct doc_row *row = &docs->rows[i];
         struct str id = str_skip(row->key, sizeof CASCADE_DOC_PREFIX - 1);
         if (owner_take(row->value, &o) == 0 && !is_expired(s->cascade, &o) &&
             is_left(s->cascade, id, &o, &m))
-            add(s, row, false);
+            cascade_left_add(s, row, false);
     }
     next(s);
 }
@@ -238,7 +238,7 @@ void cascade_sweep(struct cascade *c)
     s->cascade = c;
     list_init(&s->wait.link);
     s->docs = (struct store_docs){
-        .prefix = STR(CASCADE_DOC_PREFIX), .limit = LEFT_LIMIT, .done = on_docs};
+        .prefix = STR(CASCADE_DOC_PREFIX), .limit = LEFT_LIMIT, .done = cascade_left_on_docs};
     c->sweeping = s;
     cascade_begin(c);
     store_docs(c->setup.store, &s->docs);

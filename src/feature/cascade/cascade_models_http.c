@@ -33,7 +33,7 @@ static void over(struct models_request *r)
     cascade_end(c);
 }
 
-static const char *truth(bool b)
+static const char *cascade_models_truth(bool b)
 {
     return b ? "true" : "false";
 }
@@ -47,8 +47,8 @@ static void put_model(struct buf *out, const struct cascade_model *m, bool is_de
     buf_printf(out,
                ",\"number\":%" PRId64 ",\"is_private\":%s,\"is_new\":%s,\"is_default\":%s,"
                "\"disabled\":%s",
-               m->number, truth(m->is_private), truth(m->is_new), truth(is_default),
-               truth(m->disabled));
+               m->number, cascade_models_truth(m->is_private), cascade_models_truth(m->is_new),
+               cascade_models_truth(is_default), cascade_models_truth(m->disabled));
     if (m->disabled_reason.n > 0) {
         buf_put(out, STR(",\"disabled_reason\":"));
         json_put_string(out, m->disabled_reason);
@@ -56,7 +56,7 @@ static void put_model(struct buf *out, const struct cascade_model *m, bool is_de
     buf_putc(out, '}');
 }
 
-static void send_json(struct exchange *x, const struct buf *body)
+static void cascade_models_send_json(struct exchange *x, const struct buf *body)
 {
     exchange_status(x, 200);
     exchange_header(x, STR("Content-Type"), STR("application/json"));
@@ -75,7 +75,7 @@ static void send_all(struct exchange *x, const struct cascade_models *models)
         put_model(&body, &models->items[i], str_eq(models->items[i].uid, models->default_uid));
     }
     buf_put(&body, STR("]}\n"));
-    send_json(x, &body);
+    cascade_models_send_json(x, &body);
     buf_deinit(&body);
 }
 
@@ -89,17 +89,17 @@ static void send_one(struct exchange *x, const struct cascade_models *models, st
         return;
     }
     put_model(&body, m, str_eq(m->uid, models->default_uid));
-    send_json(x, &body);
+    cascade_models_send_json(x, &body);
     buf_deinit(&body);
 }
 
-static void on_access(struct cascade_wait *w, const struct cascade_fault *fault);
+static void cascade_models_on_access(struct cascade_wait *w, const struct cascade_fault *fault);
 
-static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct models_request *r = container_of(w, struct models_request, wait);
     if (fault != NULL && cascade_second_try(&r->second, r->access, fault)) {
-        r->wait.done = on_access;
+        r->wait.done = cascade_models_on_access;
         cascade_want_access(r->cascade, &r->wait);
         return;
     }
@@ -112,7 +112,7 @@ static void on_models(struct cascade_wait *w, const struct cascade_fault *fault)
     over(r);
 }
 
-static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
+static void cascade_models_on_access(struct cascade_wait *w, const struct cascade_fault *fault)
 {
     struct models_request *r = container_of(w, struct models_request, wait);
     if (fault == NULL && r->access == r->cascade->access)
@@ -124,7 +124,7 @@ static void on_access(struct cascade_wait *w, const struct cascade_fault *fault)
     }
     cascade_access_unref(r->access);
     r->access = cascade_access_ref(r->cascade->access);
-    r->wait.done = on_models;
+    r->wait.done = cascade_on_models;
     cascade_want_models(r->access, MODELS_AGE_MS, &r->wait);
 }
 
@@ -156,7 +156,8 @@ void cascade_models_handle(void *ctx, struct exchange *x)
         return;
     }
     struct models_request *r = mem_zalloc(sizeof *r);
-    *r = (struct models_request){.cascade = c, .x = x, .id = id, .wait.done = on_access};
+    *r = (struct models_request){
+        .cascade = c, .x = x, .id = id, .wait.done = cascade_models_on_access};
     list_init(&r->wait.link);
     exchange_hold(x);
     cascade_begin(c);

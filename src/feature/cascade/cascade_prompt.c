@@ -27,7 +27,7 @@ static enum role role_of(struct str value)
 /* ---- contents ---- */
 
 /* One part of a content that has several: its text, or what is wrong with it. */
-static const char *put_part(struct buf *out, struct str part)
+static const char *cascade_prompt_put_part(struct buf *out, struct str part)
 {
     struct view_want wants[] = {{.name = STR("type")}, {.name = STR("text")}};
     if (view_type(part) != VIEW_OBJECT)
@@ -58,7 +58,7 @@ static const char *put_content(struct buf *out, struct str content)
     while (wrong == NULL && view_element(&rest, &part)) {
         if (out->n > 0)
             buf_putc(out, '\n');
-        wrong = put_part(out, part);
+        wrong = cascade_prompt_put_part(out, part);
     }
     return wrong;
 }
@@ -70,7 +70,7 @@ struct message {
     struct str content;
 };
 
-static const char *take_message(struct str *rest, struct message *m, bool *there)
+static const char *cascade_prompt_take_message(struct str *rest, struct message *m, bool *there)
 {
     struct view_want wants[] = {{.name = STR("role")}, {.name = STR("content")}};
     struct str value;
@@ -91,7 +91,7 @@ struct flat {
     struct buf systems, before, question;
 };
 
-static void put_block(struct buf *out, const char *heading, struct str text)
+static void cascade_prompt_put_block(struct buf *out, const char *heading, struct str text)
 {
     if (out->n > 0)
         buf_put(out, STR("\n\n"));
@@ -100,13 +100,15 @@ static void put_block(struct buf *out, const char *heading, struct str text)
 }
 
 /* The last of the user is known when the next one comes, or none does. */
-static void put_message(struct flat *f, enum role role, struct str text)
+static void cascade_prompt_put_message(struct flat *f, enum role role, struct str text)
 {
     switch (role) {
-    case ROLE_SYSTEM: put_block(&f->systems, "", text); break;
-    case ROLE_ASSISTANT: put_block(&f->before, "Previous assistant reply:\n", text); break;
-    case ROLE_TOOL: put_block(&f->before, "Previous tool result:\n", text); break;
-    case ROLE_USER: put_block(&f->before, "Previous user message:\n", text); break;
+    case ROLE_SYSTEM: cascade_prompt_put_block(&f->systems, "", text); break;
+    case ROLE_ASSISTANT:
+        cascade_prompt_put_block(&f->before, "Previous assistant reply:\n", text);
+        break;
+    case ROLE_TOOL: cascade_prompt_put_block(&f->before, "Previous tool result:\n", text); break;
+    case ROLE_USER: cascade_prompt_put_block(&f->before, "Previous user message:\n", text); break;
     case ROLE_NONE: break;
     }
 }
@@ -118,7 +120,7 @@ static const char *find_question(struct str messages, size_t *last)
     struct message m;
     bool there = true, found = false;
     for (size_t i = 0; wrong == NULL && there; i++) {
-        wrong = take_message(&messages, &m, &there);
+        wrong = cascade_prompt_take_message(&messages, &m, &there);
         text.n = 0;
         if (wrong == NULL && there)
             wrong = put_content(&text, m.content);
@@ -138,19 +140,19 @@ static void flatten(struct buf *out, struct str messages, size_t last)
     struct buf text = {0};
     struct message m;
     bool there;
-    for (size_t i = 0; take_message(&messages, &m, &there) == NULL && there; i++) {
+    for (size_t i = 0; cascade_prompt_take_message(&messages, &m, &there) == NULL && there; i++) {
         text.n = 0;
         put_content(&text, m.content);
         if (i == last)
             buf_put(&f.question, buf_str(&text));
         else if (text.n > 0)
-            put_message(&f, m.role, buf_str(&text));
+            cascade_prompt_put_message(&f, m.role, buf_str(&text));
     }
     if (f.systems.n > 0)
-        put_block(out, "Instructions:\n", buf_str(&f.systems));
+        cascade_prompt_put_block(out, "Instructions:\n", buf_str(&f.systems));
     if (f.before.n > 0)
-        put_block(out, "", buf_str(&f.before));
-    put_block(out, "", buf_str(&f.question));
+        cascade_prompt_put_block(out, "", buf_str(&f.before));
+    cascade_prompt_put_block(out, "", buf_str(&f.question));
     buf_deinit(&text);
     buf_deinit(&f.systems);
     buf_deinit(&f.before);
@@ -210,7 +212,7 @@ static const char *check(const struct view_want *w, bool tools, bool refuse_tool
     return view_type(w[MESSAGES].value) == VIEW_ARRAY ? NULL : "`messages` is not a list";
 }
 
-static bool is_object(struct str *body)
+static bool cascade_prompt_is_object(struct str *body)
 {
     size_t at;
     *body = view_trim(*body);
@@ -255,7 +257,7 @@ void cascade_prompt_read(struct cascade_prompt *p, struct str body, bool refuse_
     struct buf text = {0};
     size_t last = 0;
     *p = (struct cascade_prompt){0};
-    if (!is_object(&body)) {
+    if (!cascade_prompt_is_object(&body)) {
         p->wrong = "The body is not a JSON object";
         return;
     }
@@ -287,7 +289,7 @@ void cascade_prompt_deinit(struct cascade_prompt *p)
 bool cascade_prompt_is_whole(struct str body)
 {
     struct view_want stream = {.name = STR("stream")};
-    if (!is_object(&body))
+    if (!cascade_prompt_is_object(&body))
         return false;
     view_pick(body, &stream, 1);
     return !str_eq(stream.value, STR("true"));

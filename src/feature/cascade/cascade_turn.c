@@ -88,7 +88,7 @@ uint64_t cascade_turn_first_wait_ms(const struct cascade_turn *t)
 }
 
 /* Room for one more behind n: arrays grow at powers of two. */
-static void *grown(void *array, size_t n, size_t item_size)
+static void *cascade_turn_grown(void *array, size_t n, size_t item_size)
 {
     bool full = n == 0 || (n >= 8 && (n & (n - 1)) == 0);
     return full ? mem_realloc(array, (n < 8 ? 8 : 2 * n) * item_size) : array;
@@ -118,16 +118,16 @@ static struct sent *sent_of(struct cascade_turn *t, uint64_t index)
         return &t->sent[at];
     if (t->n_sent == CASCADE_TURN_MESSAGES_MAX)
         return NULL;
-    t->sent = grown(t->sent, t->n_sent, sizeof *t->sent);
+    t->sent = cascade_turn_grown(t->sent, t->n_sent, sizeof *t->sent);
     memmove(&t->sent[at + 1], &t->sent[at], (t->n_sent - at) * sizeof *t->sent);
     t->sent[at] = (struct sent){.index = index};
     t->n_sent++;
     return &t->sent[at];
 }
 
-static void say(struct cascade_turn *t, struct cascade_turn_event event)
+static void cascade_turn_say(struct cascade_turn *t, struct cascade_turn_event event)
 {
-    t->events = grown(t->events, t->n_events, sizeof *t->events);
+    t->events = cascade_turn_grown(t->events, t->n_events, sizeof *t->events);
     t->events[t->n_events++] = event;
 }
 
@@ -135,12 +135,12 @@ static void say_delta(struct cascade_turn *t, struct sent *s, struct str more)
 {
     size_t before = s->text.n;
     buf_put(&s->text, more);
-    say(t, (struct cascade_turn_event){
-               .kind = CASCADE_DELTA,
-               .index = s->index,
-               .text = str_skip(buf_str(&s->text), before),
-               .apart = t->any_sent && t->last_index != s->index,
-           });
+    cascade_turn_say(t, (struct cascade_turn_event){
+                            .kind = CASCADE_DELTA,
+                            .index = s->index,
+                            .text = str_skip(buf_str(&s->text), before),
+                            .apart = t->any_sent && t->last_index != s->index,
+                        });
     t->any_sent = true;
     t->last_index = s->index;
 }
@@ -149,8 +149,8 @@ static void say_rewrite(struct cascade_turn *t, struct sent *s, struct str text)
 {
     s->text.n = 0;
     buf_put(&s->text, text);
-    say(t, (struct cascade_turn_event){
-               .kind = CASCADE_REWRITE, .index = s->index, .text = buf_str(&s->text)});
+    cascade_turn_say(t, (struct cascade_turn_event){
+                            .kind = CASCADE_REWRITE, .index = s->index, .text = buf_str(&s->text)});
 }
 
 /* False: it is beyond the bounds. */
@@ -193,7 +193,7 @@ static bool look_at_message(struct cascade_turn *t, const struct cascade_message
     case CASCADE_ROLE_ASSISTANT:
         if (t->n_parts == CASCADE_TURN_MESSAGES_MAX)
             return false;
-        t->parts = grown(t->parts, t->n_parts, sizeof *t->parts);
+        t->parts = cascade_turn_grown(t->parts, t->n_parts, sizeof *t->parts);
         t->parts[t->n_parts] = (struct part){m->index, t->n_parts, m->body};
         t->n_parts++;
         return true;
@@ -206,7 +206,7 @@ static bool look_at_message(struct cascade_turn *t, const struct cascade_message
     }
 }
 
-static int part_order(const void *a, const void *b)
+static int cascade_turn_part_order(const void *a, const void *b)
 {
     const struct part *x = a, *y = b;
     if (x->index != y->index)
@@ -231,7 +231,7 @@ static struct str join(struct cascade_turn *t, const struct part *parts, size_t 
 static bool look_at_parts(struct cascade_turn *t)
 {
     if (t->n_parts > 0)
-        qsort(t->parts, t->n_parts, sizeof *t->parts, part_order);
+        qsort(t->parts, t->n_parts, sizeof *t->parts, cascade_turn_part_order);
     for (size_t i = 0, n; i < t->n_parts; i += n) {
         const struct part *p = &t->parts[i];
         for (n = 1; i + n < t->n_parts && p[n].index == p->index;)
@@ -262,7 +262,7 @@ static uint64_t at_most(uint64_t v, uint64_t max)
     return v < max ? v : max;
 }
 
-static bool is_over(const struct cascade_turn *t, uint64_t now_ms)
+static bool cascade_turn_is_over(const struct cascade_turn *t, uint64_t now_ms)
 {
     return t->checkpoint && t->steady >= t->rules.steady_polls &&
            now_ms - t->changed_ms >= t->rules.quiet_ms;
@@ -319,7 +319,7 @@ void cascade_turn_polled(struct cascade_turn *t, uint64_t now_ms, struct str tra
         state = CASCADE_TURN_TOO_LARGE;
     else if (t->error.code != 0)
         state = CASCADE_TURN_FAILED;
-    else if (is_over(t, now_ms))
+    else if (cascade_turn_is_over(t, now_ms))
         state = CASCADE_TURN_ENDED;
     give_step(t, state, now_ms, out);
 }

@@ -76,7 +76,8 @@ static bool is_meant(const json_t *model, const char *word)
            strcasestr(pages_text(model, "label"), word) != NULL;
 }
 
-static int list(struct tm_client *client, const struct models_flags *flags, const char *word)
+static int cmd_cascade_list(struct tm_client *client, const struct models_flags *flags,
+                            const char *word)
 {
     json_t *answer = NULL;
     struct table t = {.columns = COLUMNS};
@@ -103,7 +104,7 @@ static int cascade_models(int argc, char **argv)
     if (common_read(&command, &flags, argc, argv, &n, &status))
         status = common_connect(&command, flags.server, flags.token_file, false, &client);
     if (client != NULL)
-        status = list(client, &flags, n > 0 ? argv[1] : NULL);
+        status = cmd_cascade_list(client, &flags, n > 0 ? argv[1] : NULL);
     tm_close(client);
     options_free(&command.flags, &flags);
     return status;

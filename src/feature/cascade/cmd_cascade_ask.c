@@ -79,7 +79,7 @@ struct ask {
 
 /* ---- the end ---- */
 
-static void finish(struct ask *a, int status)
+static void cmd_cascade_ask_finish(struct ask *a, int status)
 {
     a->over = true;
     a->status = status;
@@ -91,18 +91,18 @@ static void finish(struct ask *a, int status)
     a->ended_line = true;
 }
 
-static void on_stopped(struct fetch *f, int err)
+static void cmd_cascade_ask_on_stopped(struct fetch *f, int err)
 {
-    finish(container_of(f, struct ask, stop), INTERRUPTED);
+    cmd_cascade_ask_finish(container_of(f, struct ask, stop), INTERRUPTED);
 }
 
 /* The second one waits for nothing. */
-static void on_interrupt(uv_signal_t *handle, int number)
+static void cmd_cascade_ask_on_interrupt(uv_signal_t *handle, int number)
 {
     struct ask *a = handle->data;
     if (a->interrupted || *a->id == '\0') {
         fetch_cancel(&a->stop);
-        finish(a, INTERRUPTED);
+        cmd_cascade_ask_finish(a, INTERRUPTED);
         return;
     }
     a->interrupted = true;
@@ -114,7 +114,7 @@ static void on_interrupt(uv_signal_t *handle, int number)
                              .policy = {.configured = true},
                              .total_timeout_ms = 10000,
                              .max_answer = ERROR_MAX,
-                             .done = on_stopped};
+                             .done = cmd_cascade_ask_on_stopped};
     fetch_start(a->fetcher, &a->stop);
 }
 
@@ -129,14 +129,14 @@ static void print(struct ask *a, const char *text)
     a->failed = common_write(STDOUT_FILENO, s);
 }
 
-static const char *error_of(const json_t *answer)
+static const char *cmd_cascade_ask_error_of(const json_t *answer)
 {
     const json_t *error = json_object_get(answer, "error");
     const char *text = pages_text(json_is_object(error) ? error : answer, "message");
     return *text ? text : "the server did not say why";
 }
 
-static void take_chunk(struct ask *a, const json_t *chunk)
+static void cmd_cascade_ask_take_chunk(struct ask *a, const json_t *chunk)
 {
     const json_t *choice = json_array_get(json_object_get(chunk, "choices"), 0);
     const json_t *own = json_object_get(chunk, "tidemark");
@@ -149,10 +149,10 @@ static void take_chunk(struct ask *a, const json_t *chunk)
     if (end != NULL && strcmp(pages_text(end, "reason"), "cancelled") == 0)
         a->status = INTERRUPTED;
     if (json_object_get(chunk, "error") != NULL)
-        a->status = common_fail(&command, "%s", error_of(chunk));
+        a->status = common_fail(&command, "%s", cmd_cascade_ask_error_of(chunk));
 }
 
-static int on_event(void *user, const struct sse_event *event)
+static int cmd_cascade_ask_on_event(void *user, const struct sse_event *event)
 {
     struct ask *a = user;
     if (event->id.n > 0 && event->id.n < sizeof a->last_id) {
@@ -165,13 +165,13 @@ static int on_event(void *user, const struct sse_event *event)
         return 0;
     }
     json_t *chunk = json_loadb(event->data.p, event->data.n, 0, NULL);
-    take_chunk(a, chunk);
+    cmd_cascade_ask_take_chunk(a, chunk);
     json_decref(chunk);
     a->over = a->over || a->status != CMD_OK || a->failed != 0;
     return 0;
 }
 
-static void on_head(struct fetch *f)
+static void cmd_cascade_ask_on_head(struct fetch *f)
 {
     struct ask *a = container_of(f, struct ask, fetch);
     struct str id = fetch_header(f, "X-Correlation-ID");
@@ -182,7 +182,7 @@ static void on_head(struct fetch *f)
 }
 
 /* What is no stream of events is an error, whose body is kept. */
-static bool on_data(struct fetch *f, struct str data)
+static bool cmd_cascade_ask_on_data(struct fetch *f, struct str data)
 {
     struct ask *a = container_of(f, struct ask, fetch);
     if (f->status == 200)
@@ -190,36 +190,37 @@ static bool on_data(struct fetch *f, struct str data)
     else if (a->error.n + data.n <= ERROR_MAX)
         buf_put(&a->error, data);
     if (a->failed)
-        finish(a, common_written(&command, a->failed));
+        cmd_cascade_ask_finish(a, common_written(&command, a->failed));
     return true;
 }
 
-static void refused(struct ask *a)
+static void cmd_cascade_ask_refused(struct ask *a)
 {
     json_t *answer = json_loadb(a->error.p, a->error.n, 0, NULL);
     if (a->fetch.status == 404 && answer == NULL)
         common_fail(&command, "%s has no Cascade bridge: [cascade] in its config file",
                     a->flags->server);
     else
-        common_fail(&command, "%s", error_of(answer));
+        common_fail(&command, "%s", cmd_cascade_ask_error_of(answer));
     json_decref(answer);
-    finish(a, CMD_FAILED);
+    cmd_cascade_ask_finish(a, CMD_FAILED);
 }
 
-static void on_done(struct fetch *f, int err)
+static void cmd_cascade_ask_on_done(struct fetch *f, int err)
 {
     struct ask *a = container_of(f, struct ask, fetch);
     if (a->over && !a->interrupted)
-        finish(a, a->status);
+        cmd_cascade_ask_finish(a, a->status);
     else if (err == 0 && f->status == 204) /* nothing more will come */
-        finish(a, a->status);
+        cmd_cascade_ask_finish(a, a->status);
     else if (err == 0 && f->status != 200)
-        refused(a);
+        cmd_cascade_ask_refused(a);
     else if (++a->tries < TRIES && !a->interrupted)
         sched_start(&a->loop.sched, &a->retry, RETRY_MS);
     else if (!a->interrupted)
-        finish(a, common_fail(&command, "cannot reach %s: is `tidemark serve` running? %s",
-                              a->flags->server, f->error));
+        cmd_cascade_ask_finish(a, common_fail(&command,
+                                              "cannot reach %s: is `tidemark serve` running? %s",
+                                              a->flags->server, f->error));
 }
 
 /* ---- what goes ---- */
@@ -247,13 +248,13 @@ static void send_request(struct ask *a)
                               .n_headers = n,
                               .body = known ? STR_NONE : buf_str(&a->body),
                               .policy = {.configured = true},
-                              .on_head = on_head,
-                              .on_data = on_data,
-                              .done = on_done};
+                              .on_head = cmd_cascade_ask_on_head,
+                              .on_data = cmd_cascade_ask_on_data,
+                              .done = cmd_cascade_ask_on_done};
     fetch_start(a->fetcher, &a->fetch);
 }
 
-static void on_retry(struct timer *t)
+static void cmd_cascade_ask_on_retry(struct timer *t)
 {
     send_request(container_of(t, struct ask, retry));
 }
@@ -302,19 +303,19 @@ static int make_token(struct ask *a)
     return status;
 }
 
-static void run(struct ask *a)
+static void cmd_cascade_ask_run(struct ask *a)
 {
     rand_uuid(a->key);
     signal(SIGPIPE, SIG_IGN);
     a->fetcher = fetcher_new(&a->loop);
-    timer_init(&a->retry, on_retry);
-    sse_parser_init(&a->parser, EVENT_MAX, a, on_event);
+    timer_init(&a->retry, cmd_cascade_ask_on_retry);
+    sse_parser_init(&a->parser, EVENT_MAX, a, cmd_cascade_ask_on_event);
     uv_signal_init(&a->loop.uv, &a->on_int);
     a->on_int.data = a;
     a->ended_line = true;
-    uv_signal_start(&a->on_int, on_interrupt, SIGINT);
+    uv_signal_start(&a->on_int, cmd_cascade_ask_on_interrupt, SIGINT);
     send_request(a);
-    loop_run(&a->loop); /* until finish() has let go of all */
+    loop_run(&a->loop); /* until cmd_cascade_ask_finish() has let go of all */
     fetcher_free(a->fetcher);
     uv_close((uv_handle_t *)&a->on_int, NULL);
     loop_run(&a->loop);
@@ -333,7 +334,7 @@ int cascade_ask(int argc, char **argv)
     if (common_read(&command, &flags, argc, argv, &n, &status) && (status = make_token(a)) == 0 &&
         (status = make_body(a, n > 0 ? argv[1] : NULL)) == 0) {
         if (loop_init(&a->loop) == 0)
-            run(a);
+            cmd_cascade_ask_run(a);
         else
             a->status = common_fail(&command, "no event loop can be had");
         status = a->status;

@@ -29,60 +29,60 @@ void editor_state_path(struct buf *out, const char *config_home, const char *hom
 
 /* ---- memory of SQLite, wiped when it is given back: pages of the file hold the key ---- */
 
-static void *wiped_malloc(int n)
+static void *editor_state_wiped_malloc(int n)
 {
     return malloc((size_t)n);
 }
 
-static void wiped_free(void *p)
+static void editor_state_wiped_free(void *p)
 {
     if (p != NULL)
         explicit_bzero(p, malloc_usable_size(p));
     free(p);
 }
 
-static void *wiped_realloc(void *p, int n)
+static void *editor_state_wiped_realloc(void *p, int n)
 {
     size_t before = malloc_usable_size(p);
     void *moved = malloc((size_t)n);
     if (moved == NULL)
         return NULL;
     memcpy(moved, p, before < (size_t)n ? before : (size_t)n);
-    wiped_free(p);
+    editor_state_wiped_free(p);
     return moved;
 }
 
-static int wiped_size(void *p)
+static int editor_state_wiped_size(void *p)
 {
     return (int)malloc_usable_size(p);
 }
 
-static int wiped_round_up(int n)
+static int editor_state_wiped_round_up(int n)
 {
     return (n + 7) & ~7;
 }
 
-static int wiped_init(void *ctx)
+static int editor_state_wiped_init(void *ctx)
 {
     (void)ctx;
     return SQLITE_OK;
 }
 
-static void wiped_shutdown(void *ctx)
+static void editor_state_wiped_shutdown(void *ctx)
 {
     (void)ctx;
 }
 
-static void set_memory(void)
+static void editor_state_set_memory(void)
 {
     static const sqlite3_mem_methods wiped = {
-        .xMalloc = wiped_malloc,
-        .xFree = wiped_free,
-        .xRealloc = wiped_realloc,
-        .xSize = wiped_size,
-        .xRoundup = wiped_round_up,
-        .xInit = wiped_init,
-        .xShutdown = wiped_shutdown,
+        .xMalloc = editor_state_wiped_malloc,
+        .xFree = editor_state_wiped_free,
+        .xRealloc = editor_state_wiped_realloc,
+        .xSize = editor_state_wiped_size,
+        .xRoundup = editor_state_wiped_round_up,
+        .xInit = editor_state_wiped_init,
+        .xShutdown = editor_state_wiped_shutdown,
     };
     (void)sqlite3_config(SQLITE_CONFIG_MALLOC, &wiped);
 }
@@ -103,7 +103,7 @@ static const struct {
     {SQLITE_ERROR, ERR_NOT_FOUND, "is no editor's state file"},
 };
 
-static int refuse(const char *path, int result, struct buf *why)
+static int editor_state_refuse(const char *path, int result, struct buf *why)
 {
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         if (refusals[i].result == (result & 0xff)) {
@@ -158,11 +158,11 @@ static int read_row(sqlite3_stmt *row, const char *path, char key[CASCADE_KEY_MA
 {
     int result = sqlite3_step(row);
     if (result != SQLITE_ROW)
-        return refuse(path, result, why);
+        return editor_state_refuse(path, result, why);
     const char *text = (const char *)sqlite3_column_text(row, 0);
     int err = take_key(str_of(text, (size_t)sqlite3_column_bytes(row, 0)), key);
     if (err == ERR_NOT_FOUND)
-        return refuse(path, SQLITE_DONE, why);
+        return editor_state_refuse(path, SQLITE_DONE, why);
     if (err != 0)
         buf_printf(why, "%s holds a sign-in that cannot be read", path);
     return err;
@@ -178,7 +178,7 @@ static int check_file(const char *path, struct buf *why)
                                    : "it cannot be looked at");
         return errno == ENOENT ? ERR_NOT_FOUND : ERR_IO;
     }
-    return S_ISREG(st.st_mode) ? 0 : refuse(path, SQLITE_NOTADB, why);
+    return S_ISREG(st.st_mode) ? 0 : editor_state_refuse(path, SQLITE_NOTADB, why);
 }
 
 int editor_state_api_key(const char *path, char key[CASCADE_KEY_MAX + 1], struct buf *why)
@@ -189,13 +189,14 @@ int editor_state_api_key(const char *path, char key[CASCADE_KEY_MAX + 1], struct
     int err = check_file(path, why);
     if (err != 0)
         return err;
-    pthread_once(&once, set_memory);
+    pthread_once(&once, editor_state_set_memory);
     int result = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_PRIVATECACHE, NULL);
     if (result == SQLITE_OK) {
         set_limits(db);
         result = sqlite3_prepare_v2(db, QUERY, -1, &row, NULL);
     }
-    err = result == SQLITE_OK ? read_row(row, path, key, why) : refuse(path, result, why);
+    err = result == SQLITE_OK ? read_row(row, path, key, why)
+                              : editor_state_refuse(path, result, why);
     sqlite3_finalize(row);
     sqlite3_close(db);
     return err;

@@ -12,19 +12,19 @@ struct last {
     bool complete;   /* it is the payload of a COMPLETE: only another one takes its place */
 };
 
-static void *last_open(void)
+static void *fold_last_open(void)
 {
     return mem_zalloc(sizeof(struct last));
 }
 
-static void last_close(void *state)
+static void fold_last_close(void *state)
 {
     struct last *l = state;
     free((char *)l->data.p);
     free(l);
 }
 
-static bool is_object(struct str data)
+static bool fold_last_is_object(struct str data)
 {
     size_t at;
     return view_type(data) == VIEW_OBJECT && json_check(data, &at) == 0;
@@ -37,7 +37,7 @@ static struct str final_payload(struct str data)
     enum { STAGE, PAYLOAD, N };
     struct view_want wants[N] = {
         [STAGE] = {.name = STR_INIT("stage")}, [PAYLOAD] = {.name = STR_INIT("payload")}};
-    if (memmem(data.p, data.n, "COMPLETE", 8) == NULL || !is_object(data))
+    if (memmem(data.p, data.n, "COMPLETE", 8) == NULL || !fold_last_is_object(data))
         return STR_NONE;
     view_pick(data, wants, N);
     return view_text_is(wants[STAGE].value, STR("COMPLETE")) ? wants[PAYLOAD].value : STR_NONE;
@@ -53,7 +53,7 @@ static bool is_error(struct str payload)
     return view_text_is(schema.value, STR("error.v1"));
 }
 
-static void last_feed(struct fold *f, struct str type, struct str data)
+static void fold_last_feed(struct fold *f, struct str type, struct str data)
 {
     struct last *l = f->state;
     data = view_trim(data);
@@ -72,7 +72,7 @@ static void last_feed(struct fold *f, struct str type, struct str data)
     f->folded = true;
 }
 
-static void last_put(const struct fold *f, struct buf *out)
+static void fold_last_put(const struct fold *f, struct buf *out)
 {
     const struct last *l = f->state;
     size_t at;
@@ -84,8 +84,8 @@ static void last_put(const struct fold *f, struct buf *out)
 
 const struct fold_ops fold_last_ops = {
     .name = "last",
-    .open = last_open,
-    .close = last_close,
-    .feed = last_feed,
-    .put = last_put,
+    .open = fold_last_open,
+    .close = fold_last_close,
+    .feed = fold_last_feed,
+    .put = fold_last_put,
 };

@@ -19,7 +19,7 @@ struct fold_meta_node {
 };
 
 /* With f == NULL nothing is counted: all of it goes. */
-static void drop(struct fold *f, struct str *s)
+static void fold_meta_drop(struct fold *f, struct str *s)
 {
     if (f != NULL)
         fold_release(f, s->n);
@@ -43,8 +43,8 @@ static void node_free(struct fold *f, struct fold_meta *m, struct fold_meta_node
     list_remove(&n->link);
     if (n->path.n > 0)
         map_remove(&m->by_path, buf_str(&n->path));
-    drop(f, &n->name);
-    drop(f, &n->value);
+    fold_meta_drop(f, &n->name);
+    fold_meta_drop(f, &n->value);
     if (f != NULL)
         fold_release(f, NODE_COST + n->path.n);
     buf_deinit(&n->path);
@@ -57,7 +57,7 @@ void fold_meta_init(struct fold_meta *m)
     map_init(&m->by_path);
 }
 
-static void clear(struct fold *f, struct fold_meta *m)
+static void fold_meta_clear(struct fold *f, struct fold_meta *m)
 {
     if (m->root != NULL)
         node_free(f, m, m->root);
@@ -66,13 +66,13 @@ static void clear(struct fold *f, struct fold_meta *m)
 
 void fold_meta_deinit(struct fold_meta *m)
 {
-    clear(NULL, m);
+    fold_meta_clear(NULL, m);
     map_deinit(&m->by_path);
 }
 
 void fold_meta_reset(struct fold *f, struct fold_meta *m)
 {
-    clear(f, m);
+    fold_meta_clear(f, m);
 }
 
 /* ---- merging ---- */
@@ -111,12 +111,13 @@ static void add_child(struct fold *f, struct fold_meta *m, struct fold_meta_node
     map_put(&m->by_path, buf_str(&n->path), n);
 }
 
-static bool is_object(const struct fold_meta_node *n)
+static bool fold_meta_is_object(const struct fold_meta_node *n)
 {
     return n->open || view_type(n->value) == VIEW_OBJECT;
 }
 
-static void replace(struct fold *f, struct fold_meta *m, struct fold_meta_node *n, struct str value)
+static void fold_meta_replace(struct fold *f, struct fold_meta *m, struct fold_meta_node *n,
+                              struct str value)
 {
     free_children(f, m, n);
     n->open = false;
@@ -148,7 +149,7 @@ static void merge_members(struct fold *f, struct fold_meta *m, struct fold_meta_
         else if (merging)
             merge(f, m, child, value);
         else
-            replace(f, m, child, value); /* a repeated name: the last one counts */
+            fold_meta_replace(f, m, child, value); /* a repeated name: the last one counts */
     }
     buf_deinit(&path);
 }
@@ -159,13 +160,13 @@ static void open_node(struct fold *f, struct fold_meta *m, struct fold_meta_node
     n->value = STR_NONE;
     n->open = true;
     merge_members(f, m, n, object, false);
-    drop(f, &object);
+    fold_meta_drop(f, &object);
 }
 
 static void merge(struct fold *f, struct fold_meta *m, struct fold_meta_node *n, struct str value)
 {
-    if (view_type(value) != VIEW_OBJECT || !is_object(n)) {
-        replace(f, m, n, value);
+    if (view_type(value) != VIEW_OBJECT || !fold_meta_is_object(n)) {
+        fold_meta_replace(f, m, n, value);
         return;
     }
     if (!n->open)

@@ -61,7 +61,7 @@ struct openai {
     size_t n_choices;
 };
 
-static void *openai_open(void)
+static void *fold_openai_open(void)
 {
     return mem_zalloc(sizeof(struct openai));
 }
@@ -96,7 +96,7 @@ static void choice_free(struct choice *c)
     free(c);
 }
 
-static void openai_close(void *state)
+static void fold_openai_close(void *state)
 {
     struct openai *o = state;
     for (size_t i = 0; i < N_HEADS; i++)
@@ -130,7 +130,7 @@ static void join_array(struct fold *f, struct pieces *p, struct str value)
 }
 
 /* A non-empty string takes the place of what was there. */
-static void set_text(struct fold *f, struct str *slot, struct str value)
+static void fold_openai_set_text(struct fold *f, struct str *slot, struct str value)
 {
     if (view_type(value) == VIEW_STRING && value.n > 2)
         fold_set(f, slot, value);
@@ -144,7 +144,7 @@ static void join_function(struct fold *f, struct call *c, struct str function)
     if (view_type(function) != VIEW_OBJECT)
         return;
     view_pick(function, wants, N);
-    set_text(f, &c->name, wants[NAME].value);
+    fold_openai_set_text(f, &c->name, wants[NAME].value);
     join_text(f, &c->arguments, wants[ARGUMENTS].value);
 }
 
@@ -199,8 +199,8 @@ static void join_call(struct fold *f, struct choice *c, struct str value)
     struct call *call = find_call(f, c, index);
     if (call == NULL)
         return;
-    set_text(f, &call->id, wants[CALL_ID].value);
-    set_text(f, &call->type, wants[TYPE].value);
+    fold_openai_set_text(f, &call->id, wants[CALL_ID].value);
+    fold_openai_set_text(f, &call->type, wants[TYPE].value);
     join_function(f, call, wants[FUNCTION].value);
 }
 
@@ -250,7 +250,7 @@ static void join_delta(struct fold *f, struct choice *c, const struct view_want 
     struct str calls = delta[TOOL_CALLS].value, function = delta[FUNCTION_CALL].value, rest, value;
     for (size_t i = 0; i < N_TEXTS; i++)
         join_text(f, &c->texts[i], delta[i].value);
-    set_text(f, &c->role, delta[ROLE].value);
+    fold_openai_set_text(f, &c->role, delta[ROLE].value);
     if (view_type(function) == VIEW_OBJECT) {
         c->has_function = true;
         join_function(f, &c->function, function);
@@ -290,7 +290,7 @@ static bool join_choice(struct fold *f, struct str value)
         return true;
     f->folded = true;
     join_logprobs(f, c, wants[LOGPROBS].value);
-    set_text(f, &c->finish_reason, wants[FINISH_REASON].value);
+    fold_openai_set_text(f, &c->finish_reason, wants[FINISH_REASON].value);
     join_delta(f, c, delta);
     return true;
 }
@@ -332,7 +332,7 @@ static void note_error(struct fold *f, struct str error)
     fold_ended(f, FOLD_FAILED);
 }
 
-static void openai_feed(struct fold *f, struct str type, struct str data)
+static void fold_openai_feed(struct fold *f, struct str type, struct str data)
 {
     enum { CHOICES, USAGE, ERROR, N };
     struct view_want wants[N] = {[CHOICES] = {.name = STR_INIT("choices")},
@@ -356,7 +356,7 @@ static void openai_feed(struct fold *f, struct str type, struct str data)
         join_choices(f, data, wants[CHOICES].value);
 }
 
-static bool openai_is_complete(const struct fold *f)
+static bool fold_openai_is_complete(const struct fold *f)
 {
     const struct openai *o = f->state;
     for (size_t i = 0; i < o->n_choices; i++)
@@ -408,7 +408,7 @@ static void put_calls(struct buf *out, const struct choice *c)
         buf_putc(out, ']');
 }
 
-static void put_message(struct buf *out, const struct choice *c)
+static void fold_openai_put_message(struct buf *out, const struct choice *c)
 {
     buf_put(out, STR("{\"role\":"));
     put_or(out, c->role, STR("\"assistant\""));
@@ -429,7 +429,7 @@ static void put_message(struct buf *out, const struct choice *c)
 static void put_choice(struct buf *out, const struct choice *c)
 {
     buf_printf(out, "{\"index\":%" PRIu64 ",\"message\":", c->index);
-    put_message(out, c);
+    fold_openai_put_message(out, c);
     buf_put(out, STR(",\"logprobs\":"));
     if (c->logprobs.there || c->refusal_logprobs.there) {
         buf_put(out, STR("{\"content\":"));
@@ -445,7 +445,7 @@ static void put_choice(struct buf *out, const struct choice *c)
     buf_putc(out, '}');
 }
 
-static void openai_put(const struct fold *f, struct buf *out)
+static void fold_openai_put(const struct fold *f, struct buf *out)
 {
     const struct openai *o = f->state;
     buf_put(out, STR("{\"object\":\"chat.completion\""));
@@ -472,9 +472,9 @@ static void openai_put(const struct fold *f, struct buf *out)
 const struct fold_ops fold_openai_ops = {
     .name = "openai",
     .json = true,
-    .open = openai_open,
-    .close = openai_close,
-    .feed = openai_feed,
-    .put = openai_put,
-    .is_complete = openai_is_complete,
+    .open = fold_openai_open,
+    .close = fold_openai_close,
+    .feed = fold_openai_feed,
+    .put = fold_openai_put,
+    .is_complete = fold_openai_is_complete,
 };

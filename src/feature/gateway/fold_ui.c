@@ -142,32 +142,32 @@ static bool go_on_with_text(struct chunk *c, struct map *open, bool end)
     return true;
 }
 
-static bool text_start(struct chunk *c)
+static bool fold_ui_text_start(struct chunk *c)
 {
     return start_text(c, PART_TEXT, &c->ui->texts);
 }
 
-static bool text_delta(struct chunk *c)
+static bool fold_ui_text_delta(struct chunk *c)
 {
     return go_on_with_text(c, &c->ui->texts, false);
 }
 
-static bool text_end(struct chunk *c)
+static bool fold_ui_text_end(struct chunk *c)
 {
     return go_on_with_text(c, &c->ui->texts, true);
 }
 
-static bool reasoning_start(struct chunk *c)
+static bool fold_ui_reasoning_start(struct chunk *c)
 {
     return start_text(c, PART_REASONING, &c->ui->reasonings);
 }
 
-static bool reasoning_delta(struct chunk *c)
+static bool fold_ui_reasoning_delta(struct chunk *c)
 {
     return go_on_with_text(c, &c->ui->reasonings, false);
 }
 
-static bool reasoning_end(struct chunk *c)
+static bool fold_ui_reasoning_end(struct chunk *c)
 {
     return go_on_with_text(c, &c->ui->reasonings, true);
 }
@@ -181,7 +181,7 @@ static const struct str member_names[] = {
 };
 
 /* The members that the chunk's type uses, in the order of the table, type first. */
-static bool add_whole(struct chunk *c)
+static bool fold_ui_add_whole(struct chunk *c)
 {
     struct part *p = part_new(c, PART_WHOLE);
     if (p == NULL)
@@ -198,7 +198,7 @@ static bool add_whole(struct chunk *c)
     return true;
 }
 
-static bool start_step(struct chunk *c)
+static bool fold_ui_start_step(struct chunk *c)
 {
     struct part *p = part_new(c, PART_WHOLE);
     c->ui->step++;
@@ -207,7 +207,7 @@ static bool start_step(struct chunk *c)
     return true;
 }
 
-static bool finish_step(struct chunk *c)
+static bool fold_ui_finish_step(struct chunk *c)
 {
     empty_map(&c->ui->texts);
     empty_map(&c->ui->reasonings);
@@ -240,7 +240,7 @@ static struct part *add_data(struct chunk *c)
     return p;
 }
 
-static bool add_or_replace_data(struct chunk *c)
+static bool fold_ui_add_or_replace_data(struct chunk *c)
 {
     struct buf key = {0};
     if (str_eq(c->values[CHUNK_TRANSIENT], STR("true")))
@@ -276,7 +276,7 @@ static struct str message_id(const struct ui *ui)
 }
 
 /* Another id is another message: nothing of the one before belongs to it. */
-static bool start_message(struct chunk *c)
+static bool fold_ui_start_message(struct chunk *c)
 {
     struct str id = c->values[CHUNK_MESSAGE_ID];
     struct ui *ui = c->ui;
@@ -289,13 +289,13 @@ static bool start_message(struct chunk *c)
     return true;
 }
 
-static bool change_metadata(struct chunk *c)
+static bool fold_ui_change_metadata(struct chunk *c)
 {
     merge_metadata(c);
     return true;
 }
 
-static bool finish_message(struct chunk *c)
+static bool fold_ui_finish_message(struct chunk *c)
 {
     bool failed = view_text_is(c->values[CHUNK_FINISH_REASON], STR("error"));
     fold_ended(c->f, failed ? FOLD_FAILED : FOLD_COMPLETE);
@@ -303,14 +303,14 @@ static bool finish_message(struct chunk *c)
     return true;
 }
 
-static bool note_error(struct chunk *c)
+static bool fold_ui_note_error(struct chunk *c)
 {
     fold_set(c->f, &c->f->error, c->values[CHUNK_ERROR_TEXT]);
     fold_ended(c->f, FOLD_FAILED);
     return true;
 }
 
-static bool note_abort(struct chunk *c)
+static bool fold_ui_note_abort(struct chunk *c)
 {
     fold_ended(c->f, FOLD_ABORTED);
     return true;
@@ -329,12 +329,13 @@ static const struct row {
     bool (*apply)(struct chunk *c);
     uint32_t needs, uses;
 } rows[] = {
-    {STR_INIT("text-start"), text_start, BIT(ID), BIT(PROVIDER_METADATA)},
-    {STR_INIT("text-delta"), text_delta, BIT(ID) | BIT(DELTA), BIT(PROVIDER_METADATA)},
-    {STR_INIT("text-end"), text_end, BIT(ID), BIT(PROVIDER_METADATA)},
-    {STR_INIT("reasoning-start"), reasoning_start, BIT(ID), BIT(PROVIDER_METADATA)},
-    {STR_INIT("reasoning-delta"), reasoning_delta, BIT(ID) | BIT(DELTA), BIT(PROVIDER_METADATA)},
-    {STR_INIT("reasoning-end"), reasoning_end, BIT(ID), BIT(PROVIDER_METADATA)},
+    {STR_INIT("text-start"), fold_ui_text_start, BIT(ID), BIT(PROVIDER_METADATA)},
+    {STR_INIT("text-delta"), fold_ui_text_delta, BIT(ID) | BIT(DELTA), BIT(PROVIDER_METADATA)},
+    {STR_INIT("text-end"), fold_ui_text_end, BIT(ID), BIT(PROVIDER_METADATA)},
+    {STR_INIT("reasoning-start"), fold_ui_reasoning_start, BIT(ID), BIT(PROVIDER_METADATA)},
+    {STR_INIT("reasoning-delta"), fold_ui_reasoning_delta, BIT(ID) | BIT(DELTA),
+     BIT(PROVIDER_METADATA)},
+    {STR_INIT("reasoning-end"), fold_ui_reasoning_end, BIT(ID), BIT(PROVIDER_METADATA)},
     {STR_INIT("tool-input-start"), tool_input_start, NAMED,
      TOOL | BIT(DYNAMIC) | BIT(TITLE) | BIT(INPUT_ENCODING)},
     {STR_INIT("tool-input-delta"), tool_input_delta, BIT(TOOL_CALL_ID) | BIT(INPUT_TEXT_DELTA), 0},
@@ -348,22 +349,23 @@ static const struct row {
      TOOL | BIT(OUTPUT) | BIT(PRELIMINARY)},
     {STR_INIT("tool-output-error"), tool_output_error, BIT(TOOL_CALL_ID) | BIT(ERROR_TEXT), TOOL},
     {STR_INIT("tool-output-denied"), tool_output_denied, BIT(TOOL_CALL_ID), 0},
-    {STR_INIT("source-url"), add_whole, BIT(TYPE) | BIT(SOURCE_ID) | BIT(URL),
+    {STR_INIT("source-url"), fold_ui_add_whole, BIT(TYPE) | BIT(SOURCE_ID) | BIT(URL),
      BIT(TITLE) | BIT(PROVIDER_METADATA)},
-    {STR_INIT("source-document"), add_whole,
+    {STR_INIT("source-document"), fold_ui_add_whole,
      BIT(TYPE) | BIT(SOURCE_ID) | BIT(MEDIA_TYPE) | BIT(TITLE),
      BIT(FILENAME) | BIT(PROVIDER_METADATA)},
-    {STR_INIT("file"), add_whole, BIT(TYPE) | BIT(URL) | BIT(MEDIA_TYPE), BIT(PROVIDER_METADATA)},
-    {STR_INIT("start-step"), start_step, 0, 0},
-    {STR_INIT("finish-step"), finish_step, 0, 0},
-    {STR_INIT("start"), start_message, 0, BIT(MESSAGE_ID) | BIT(MESSAGE_METADATA)},
-    {STR_INIT("finish"), finish_message, 0, BIT(FINISH_REASON) | BIT(MESSAGE_METADATA)},
-    {STR_INIT("message-metadata"), change_metadata, 0, BIT(MESSAGE_METADATA)},
-    {STR_INIT("error"), note_error, BIT(ERROR_TEXT), 0},
-    {STR_INIT("abort"), note_abort, 0, 0},
+    {STR_INIT("file"), fold_ui_add_whole, BIT(TYPE) | BIT(URL) | BIT(MEDIA_TYPE),
+     BIT(PROVIDER_METADATA)},
+    {STR_INIT("start-step"), fold_ui_start_step, 0, 0},
+    {STR_INIT("finish-step"), fold_ui_finish_step, 0, 0},
+    {STR_INIT("start"), fold_ui_start_message, 0, BIT(MESSAGE_ID) | BIT(MESSAGE_METADATA)},
+    {STR_INIT("finish"), fold_ui_finish_message, 0, BIT(FINISH_REASON) | BIT(MESSAGE_METADATA)},
+    {STR_INIT("message-metadata"), fold_ui_change_metadata, 0, BIT(MESSAGE_METADATA)},
+    {STR_INIT("error"), fold_ui_note_error, BIT(ERROR_TEXT), 0},
+    {STR_INIT("abort"), fold_ui_note_abort, 0, 0},
 };
 
-static const struct row data_row = {STR_INIT("data-*"), add_or_replace_data, 0,
+static const struct row data_row = {STR_INIT("data-*"), fold_ui_add_or_replace_data, 0,
                                     BIT(ID) | BIT(DATA) | BIT(TRANSIENT)};
 
 static const struct row *find_row(struct str type)
@@ -375,7 +377,7 @@ static const struct row *find_row(struct str type)
 }
 
 /* Leaves what the row uses. false: something is missing or of the wrong type. */
-static bool fits(struct chunk *c, const struct row *row)
+static bool fold_ui_fits(struct chunk *c, const struct row *row)
 {
     static const enum view_type types[] = {
 #define X(name, text, type) [CHUNK_##name] = VIEW_##type,
@@ -415,7 +417,7 @@ static void ui_feed(struct fold *f, struct str sse_type, struct str object)
         view_decode(view_inside(c.values[CHUNK_TYPE]), &type);
     c.type = buf_str(&type);
     const struct row *row = find_row(c.type);
-    if (row == NULL || !fits(&c, row) || !row->apply(&c))
+    if (row == NULL || !fold_ui_fits(&c, row) || !row->apply(&c))
         fold_skip(f);
     f->folded = !list_empty(&c.ui->parts) || c.ui->id.n > 0 || c.ui->metadata.root != NULL;
     buf_deinit(&type);
@@ -423,7 +425,7 @@ static void ui_feed(struct fold *f, struct str sse_type, struct str object)
 
 /* ---- the snapshot ---- */
 
-static void put_member(struct buf *out, const char *name, struct str value)
+static void fold_ui_put_member(struct buf *out, const char *name, struct str value)
 {
     if (value.n == 0)
         return;
@@ -438,14 +440,14 @@ static void put_quoted(struct buf *out, const char *name, struct str inside)
     buf_putc(out, '"');
 }
 
-static void put_text(struct buf *out, const struct part *p)
+static void fold_ui_put_text(struct buf *out, const struct part *p)
 {
     bool reasoning = p->kind == PART_REASONING;
     buf_put(out, reasoning ? STR("{\"type\":\"reasoning\"") : STR("{\"type\":\"text\""));
     if (reasoning)
-        put_member(out, "id", p->values[PART_ID]);
+        fold_ui_put_member(out, "id", p->values[PART_ID]);
     put_quoted(out, "text", buf_str(&p->text));
-    put_member(out, "providerMetadata", p->values[PART_PROVIDER_METADATA]);
+    fold_ui_put_member(out, "providerMetadata", p->values[PART_PROVIDER_METADATA]);
     buf_printf(out, ",\"state\":\"%s\"}", p->state);
 }
 
@@ -453,12 +455,12 @@ static void put_live_input(struct buf *out, const struct part *p)
 {
     struct buf input = {0};
     tool_put_live_input(p, &input);
-    put_member(out, "input", buf_str(&input));
+    fold_ui_put_member(out, "input", buf_str(&input));
     put_quoted(out, "rawInput", buf_str(&p->text));
     buf_deinit(&input);
 }
 
-static void put_tool(struct buf *out, const struct part *p)
+static void fold_ui_put_tool(struct buf *out, const struct part *p)
 {
     static const struct {
         const char *name;
@@ -479,39 +481,39 @@ static void put_tool(struct buf *out, const struct part *p)
     };
     if (p->kind == PART_DYNAMIC_TOOL) {
         buf_put(out, STR("{\"type\":\"dynamic-tool\""));
-        put_member(out, "toolName", p->values[PART_TOOL_NAME]);
+        fold_ui_put_member(out, "toolName", p->values[PART_TOOL_NAME]);
     } else {
         buf_put(out, STR("{\"type\":\"tool-"));
         buf_put(out, str_skip(p->values[PART_TOOL_NAME], 1)); /* with its closing quote */
     }
-    put_member(out, "toolCallId", p->values[PART_TOOL_CALL_ID]);
+    fold_ui_put_member(out, "toolCallId", p->values[PART_TOOL_CALL_ID]);
     buf_printf(out, ",\"state\":\"%s\"", p->state);
     if (p->live)
         put_live_input(out, p);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
-        put_member(out, members[i].name, p->values[members[i].member]);
+        fold_ui_put_member(out, members[i].name, p->values[members[i].member]);
     buf_putc(out, '}');
 }
 
-static void put_data(struct buf *out, const struct part *p)
+static void fold_ui_put_data(struct buf *out, const struct part *p)
 {
     struct str text = buf_str(&p->text);
     buf_put(out, str_of(text.p, p->data_at));
     if (!p->lacks_data)
         buf_put(out, p->data.n > 0 ? p->data : STR("null"));
     else if (p->data.n > 0)
-        put_member(out, "data", p->data);
+        fold_ui_put_member(out, "data", p->data);
     buf_put(out, str_skip(text, p->data_at));
 }
 
-static void put_part(struct buf *out, const struct part *p)
+static void fold_ui_put_part(struct buf *out, const struct part *p)
 {
     switch (p->kind) {
     case PART_TEXT:
-    case PART_REASONING: put_text(out, p); break;
+    case PART_REASONING: fold_ui_put_text(out, p); break;
     case PART_TOOL:
-    case PART_DYNAMIC_TOOL: put_tool(out, p); break;
-    case PART_DATA: put_data(out, p); break;
+    case PART_DYNAMIC_TOOL: fold_ui_put_tool(out, p); break;
+    case PART_DATA: fold_ui_put_data(out, p); break;
     case PART_WHOLE: buf_put(out, buf_str(&p->text)); break;
     }
 }
@@ -529,7 +531,7 @@ static void ui_put(const struct fold *f, struct buf *out)
     list_each (l, &ui->parts) {
         if (l != ui->parts.next)
             buf_putc(out, ',');
-        put_part(out, list_item(l, struct part, link));
+        fold_ui_put_part(out, list_item(l, struct part, link));
     }
     buf_put(out, STR("]}"));
 }

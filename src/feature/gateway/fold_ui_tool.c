@@ -90,7 +90,7 @@ static enum part_kind kind_of(const struct chunk *c)
 
 /* ---- changing ---- */
 
-static void clear(struct chunk *c, struct part *p, enum part_member m)
+static void fold_ui_tool_clear(struct chunk *c, struct part *p, enum part_member m)
 {
     fold_clear(c->f, &p->values[m]);
 }
@@ -122,7 +122,7 @@ static void settle_input(struct chunk *c, struct part *p, bool keep_text)
         buf_deinit(&raw);
     }
     if (!keep_text)
-        clear(c, p, PART_RAW_INPUT);
+        fold_ui_tool_clear(c, p, PART_RAW_INPUT);
 }
 
 static void set_if_there(struct chunk *c, struct part *p, enum part_member to,
@@ -160,8 +160,8 @@ static struct part *begin_input(struct chunk *c, struct tool_call *call, enum pa
         return NULL;
     drop_live_input(c, p);
     update(c, p, state, metadata);
-    clear(c, p, PART_INPUT);
-    clear(c, p, PART_RAW_INPUT);
+    fold_ui_tool_clear(c, p, PART_INPUT);
+    fold_ui_tool_clear(c, p, PART_RAW_INPUT);
     return p;
 }
 
@@ -268,7 +268,7 @@ bool tool_output_denied(struct chunk *c)
     return p != NULL;
 }
 
-static void put_member(struct buf *out, struct str name, struct str value)
+static void fold_ui_tool_put_member(struct buf *out, struct str name, struct str value)
 {
     if (value.n == 0)
         return;
@@ -285,11 +285,12 @@ bool tool_approval_request(struct chunk *c)
         return false;
     struct str descriptor = c->values[CHUNK_APPROVAL_DESCRIPTOR];
     struct buf approval = {0};
-    put_member(&approval, STR("\"id\":"), c->values[CHUNK_APPROVAL_ID]);
+    fold_ui_tool_put_member(&approval, STR("\"id\":"), c->values[CHUNK_APPROVAL_ID]);
     if (view_type(descriptor) != VIEW_NULL)
-        put_member(&approval, STR("\"descriptor\":"), descriptor);
-    put_member(&approval, STR("\"inputSchemaInput\":"), c->values[CHUNK_INPUT_SCHEMA_INPUT]);
-    put_member(&approval, STR("\"signature\":"), c->values[CHUNK_SIGNATURE]);
+        fold_ui_tool_put_member(&approval, STR("\"descriptor\":"), descriptor);
+    fold_ui_tool_put_member(&approval, STR("\"inputSchemaInput\":"),
+                            c->values[CHUNK_INPUT_SCHEMA_INPUT]);
+    fold_ui_tool_put_member(&approval, STR("\"signature\":"), c->values[CHUNK_SIGNATURE]);
     buf_putc(&approval, '}');
     fold_set(c->f, &p->values[PART_APPROVAL], buf_str(&approval));
     buf_deinit(&approval);

@@ -41,7 +41,7 @@ static void await_end(struct await *a)
 
 static void await_look(struct await *a);
 
-static void on_await_stat(struct store_stat *st, int err)
+static void gateway_await_on_stat(struct store_stat *st, int err)
 {
     struct await *a = container_of(st, struct await, stat);
     a->looking = false;
@@ -57,11 +57,11 @@ static void await_look(struct await *a)
 {
     a->looking = true;
     a->news = false;
-    a->stat = (struct store_stat){.name = a->watch.name, .done = on_await_stat};
+    a->stat = (struct store_stat){.name = a->watch.name, .done = gateway_await_on_stat};
     store_stat(a->gateway->setup.store, &a->stat);
 }
 
-static void on_await_changed(struct store_watch *w, struct str name)
+static void gateway_await_on_changed(struct store_watch *w, struct str name)
 {
     struct await *a = container_of(w, struct await, watch);
     a->news = true;
@@ -69,7 +69,7 @@ static void on_await_changed(struct store_watch *w, struct str name)
         await_look(a);
 }
 
-static void on_await_limit(struct timer *t)
+static void gateway_await_on_limit(struct timer *t)
 {
     struct await *a = container_of(t, struct await, limit);
     a->order->waits = false;
@@ -85,8 +85,8 @@ void gateway_await(struct read_order *o)
     a->gateway = g;
     o->waited = true;
     a->watch = (struct store_watch){.name = gateway_stream(&a->arena, o->route, o->request_id, ""),
-                                    .changed = on_await_changed};
-    timer_init(&a->limit, on_await_limit);
+                                    .changed = gateway_await_on_changed};
+    timer_init(&a->limit, gateway_await_on_limit);
     sched_start(g->setup.sched, &a->limit,
                 c->connect_timeout_ms + c->first_byte_timeout_ms + g->setup.heartbeat_ms);
     list_push(&g->awaits, &a->link);

@@ -7,13 +7,13 @@
 
 /* ---- JSON ---- */
 
-static void put_member(struct buf *out, const char *name, struct str value)
+static void gateway_dialect_put_member(struct buf *out, const char *name, struct str value)
 {
     buf_printf(out, "\"%s\":", name);
     json_put_string(out, value);
 }
 
-static void put_number(struct buf *out, const char *name, uint64_t value)
+static void gateway_dialect_put_number(struct buf *out, const char *name, uint64_t value)
 {
     buf_printf(out, "\"%s\":%llu", name, (unsigned long long)value);
 }
@@ -22,7 +22,7 @@ void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap)
 {
     buf_printf(out, "{\"gap\":{\"requested\":\"%llu\",\"earliest\":\"%llu\",",
                (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
-    put_member(out, "reason", gap_reason_text(gap->reason));
+    gateway_dialect_put_member(out, "reason", gap_reason_text(gap->reason));
     buf_put(out, STR(",\"snapshot\":"));
     if (gap->snapshot.n > 0)
         json_put_string(out, gap->snapshot);
@@ -34,22 +34,22 @@ void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap)
 static void put_end_json(struct buf *out, enum end_reason reason, struct str message)
 {
     buf_putc(out, '{');
-    put_member(out, "reason", end_reason_text(reason));
+    gateway_dialect_put_member(out, "reason", end_reason_text(reason));
     buf_putc(out, ',');
-    put_member(out, "message", message);
+    gateway_dialect_put_member(out, "message", message);
     buf_putc(out, '}');
 }
 
 static void put_diagnostics(struct buf *out, const struct dialect_diagnostics *d)
 {
     buf_put(out, STR("\"diagnostics\":{"));
-    put_number(out, "resumes", d->resumes);
+    gateway_dialect_put_number(out, "resumes", d->resumes);
     buf_putc(out, ',');
-    put_number(out, "trims", d->trims);
+    gateway_dialect_put_number(out, "trims", d->trims);
     buf_putc(out, ',');
-    put_number(out, "recovered_events", d->recovered_events);
+    gateway_dialect_put_number(out, "recovered_events", d->recovered_events);
     buf_putc(out, ',');
-    put_member(out, "correlation_id", d->correlation_id);
+    gateway_dialect_put_member(out, "correlation_id", d->correlation_id);
     buf_putc(out, '}');
 }
 
@@ -90,9 +90,9 @@ void dialect_put_error_body(struct buf *out, struct str code, struct str message
                             struct str details)
 {
     buf_put(out, STR("{\"schema\":\"error.v1\","));
-    put_member(out, "code", code);
+    gateway_dialect_put_member(out, "code", code);
     buf_putc(out, ',');
-    put_member(out, "message", message);
+    gateway_dialect_put_member(out, "message", message);
     put_details(out, details);
     buf_putc(out, '}');
 }
@@ -112,11 +112,11 @@ static struct str openai_type(int status)
 void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
 {
     buf_put(out, STR("{\"error\":{"));
-    put_member(out, "message", p->message);
+    gateway_dialect_put_member(out, "message", p->message);
     buf_putc(out, ',');
-    put_member(out, "type", openai_type(p->status));
+    gateway_dialect_put_member(out, "type", openai_type(p->status));
     buf_put(out, STR(",\"param\":null,"));
-    put_member(out, "code", p->code);
+    gateway_dialect_put_member(out, "code", p->code);
     put_details(out, p->details);
     buf_put(out, STR("}}"));
 }
@@ -166,7 +166,7 @@ void dialect_put_resume(struct buf *out, enum route_dialect d, struct str token)
     }
     open_notice(out, d, "resume");
     buf_putc(out, '{');
-    put_member(out, "token", token);
+    gateway_dialect_put_member(out, "token", token);
     buf_putc(out, '}');
     close_notice(out, d);
 }
@@ -182,7 +182,7 @@ void dialect_put_snapshot(struct buf *out, enum route_dialect d, struct str payl
         buf_put(out, STR("{\"snapshot\":"));
         view_put_unbroken(out, payload);
         buf_putc(out, ',');
-        put_number(out, "seq", seq);
+        gateway_dialect_put_number(out, "seq", seq);
         buf_putc(out, '}');
     }
     close_notice(out, d);
@@ -215,7 +215,7 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
         break;
     case ROUTE_DIALECT_UI_MESSAGE:
         buf_put(out, STR("data: {\"type\":\"error\","));
-        put_member(out, "errorText", message);
+        gateway_dialect_put_member(out, "errorText", message);
         buf_putc(out, '}');
         break;
     }

@@ -268,7 +268,7 @@ static void refuse_unclosed(struct generation *gen, int err)
     refuse_all(gen);
 }
 
-static void on_ended(void *ctx, enum end_reason end, int err)
+static void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
 {
     struct generation *gen = ctx;
     struct gateway *g = gen->route->gateway;
@@ -299,7 +299,7 @@ static void tell_nothing(struct generation *gen)
     recorder_end(gen->recorder, gen->end, gen->message);
 }
 
-static void on_key_taken_back(struct store_put *put, int err)
+static void gateway_generation_on_key_taken_back(struct store_put *put, int err)
 {
     struct generation *gen = container_of(put, struct generation, put);
     struct gateway *g = gen->route->gateway;
@@ -315,7 +315,8 @@ static void come_to_nothing(struct generation *gen)
         tell_nothing(gen);
         return;
     }
-    gen->put = (struct store_put){.docs = &gen->key, .n_docs = 1, .done = on_key_taken_back};
+    gen->put = (struct store_put){
+        .docs = &gen->key, .n_docs = 1, .done = gateway_generation_on_key_taken_back};
     gateway_begin(g);
     store_put(g->setup.store, &gen->put);
 }
@@ -326,7 +327,8 @@ static bool is_nothing(const struct generation *gen)
 }
 
 /* The message may belong to the source. */
-static void end(struct generation *gen, enum end_reason reason, struct str message)
+static void gateway_generation_end(struct generation *gen, enum end_reason reason,
+                                   struct str message)
 {
     bool made = gen->state != CREATING;
     if (gen->state == ENDING) {
@@ -342,16 +344,17 @@ static void end(struct generation *gen, enum end_reason reason, struct str messa
     if (gen->degraded)
         end_degraded(gen);
     else if (is_nothing(gen) && !made)
-        return; /* on_started goes on: there is no key yet that could be taken back */
+        return; /* gateway_generation_on_started goes on: there is no key yet that could be taken
+                   back */
     else if (is_nothing(gen))
         come_to_nothing(gen);
     else
         recorder_end(gen->recorder, reason, gen->message);
 }
 
-static void on_ended_elsewhere(void *ctx, enum end_reason reason)
+static void gateway_generation_on_ended_elsewhere(void *ctx, enum end_reason reason)
 {
-    end(ctx, reason, STR_NONE);
+    gateway_generation_end(ctx, reason, STR_NONE);
 }
 
 static void generation_free(struct generation *gen)
@@ -376,14 +379,14 @@ void generation_cancel(struct generation *gen, struct exchange *x)
     s->x = x;
     exchange_hold(x);
     list_push(&gen->stoppers, &s->link);
-    end(gen, END_CANCELLED, STR_NONE);
+    gateway_generation_end(gen, END_CANCELLED, STR_NONE);
 }
 
 void generations_orphan(struct gateway *g)
 {
     size_t at = 0;
     for (struct generation *gen; (gen = map_next(&g->running, &at)) != NULL;)
-        end(gen, END_ORPHANED, STR_NONE); /* leaves the map later */
+        gateway_generation_end(gen, END_ORPHANED, STR_NONE); /* leaves the map later */
 }
 
 /* ---- an answer that is no stream of events ---- */
@@ -411,12 +414,12 @@ static void discard_free(struct discard *d)
     free(d);
 }
 
-static void on_stream_removed(struct store_remove *r, int err)
+static void gateway_generation_on_stream_removed(struct store_remove *r, int err)
 {
     discard_free(container_of(r, struct discard, remove));
 }
 
-static void on_key_removed(struct store_put *p, int err)
+static void gateway_generation_on_key_removed(struct store_put *p, int err)
 {
     struct discard *d = container_of(p, struct discard, put);
     store_remove(d->gateway->setup.store, &d->remove);
@@ -436,9 +439,10 @@ static void discard_stream(struct generation *gen)
     d->gateway = g;
     d->key = gen->key;
     d->key.key = arena_dup(&d->arena, gen->key.key);
-    d->remove =
-        (struct store_remove){.name = arena_dup(&d->arena, gen->name), .done = on_stream_removed};
-    d->put = (struct store_put){.docs = &d->key, .n_docs = 1, .done = on_key_removed};
+    d->remove = (struct store_remove){.name = arena_dup(&d->arena, gen->name),
+                                      .done = gateway_generation_on_stream_removed};
+    d->put =
+        (struct store_put){.docs = &d->key, .n_docs = 1, .done = gateway_generation_on_key_removed};
     gateway_begin(g);
     if (d->key.key.n > 0) /* first: it must not lead to a stream that is gone */
         store_put(g->setup.store, &d->put);
@@ -446,13 +450,13 @@ static void discard_stream(struct generation *gen)
         store_remove(g->setup.store, &d->remove);
 }
 
-static void pass_over(struct generation *gen)
+static void gateway_generation_pass_over(struct generation *gen)
 {
     exchange_release(gen->to);
     generation_free(gen);
 }
 
-static enum pull pass_pull(struct exchange *x)
+static enum pull gateway_generation_pass_pull(struct exchange *x)
 {
     struct generation *gen = x->state;
     for (uint32_t i = 0; i < gen->n_pending; i++) {
@@ -465,16 +469,17 @@ static enum pull pass_pull(struct exchange *x)
         gen->source->ops->resume(gen->source);
         return PULL_WAIT;
     }
-    pass_over(gen);
+    gateway_generation_pass_over(gen);
     return PULL_END;
 }
 
-static void pass_gone(struct exchange *x)
+static void gateway_generation_pass_gone(struct exchange *x)
 {
-    pass_over(x->state);
+    gateway_generation_pass_over(x->state);
 }
 
-static const struct exchange_ops pass_ops = {.pull = pass_pull, .gone = pass_gone};
+static const struct exchange_ops pass_ops = {.pull = gateway_generation_pass_pull,
+                                             .gone = gateway_generation_pass_gone};
 
 static void begin_passing(struct generation *gen, const struct source_head *head)
 {
@@ -497,7 +502,7 @@ static void begin_passing(struct generation *gen, const struct source_head *head
         gateway_put_degraded(x);
     gateway_put_cors(x);
     if (exchange_over(x))
-        pass_over(gen); /* the client has gone while the upstream thought */
+        gateway_generation_pass_over(gen); /* the client has gone while the upstream thought */
     else
         exchange_stream(x);
 }
@@ -524,18 +529,18 @@ static void pass_done(struct generation *gen, int err)
     static const struct exchange_ops none;
     x->ops = &none;
     exchange_abort(x);
-    pass_over(gen);
+    gateway_generation_pass_over(gen);
 }
 
 /* ---- an answer that the store does not take ---- */
 
-static void on_degraded_over(struct task *t)
+static void gateway_generation_on_degraded_over(struct task *t)
 {
     struct generation *gen = container_of(t, struct generation, over);
-    on_ended(gen, gen->end, 0);
+    gateway_generation_on_ended(gen, gen->end, 0);
 }
 
-static void on_forward_room(void *ctx)
+static void gateway_generation_on_forward_room(void *ctx)
 {
     struct generation *gen = ctx;
     if (gen->source != NULL)
@@ -553,7 +558,7 @@ static void leave_degraded(struct generation *gen)
     sched_post(gen->route->gateway->setup.sched, &gen->over);
 }
 
-static void on_forward_gone(void *ctx)
+static void gateway_generation_on_forward_gone(void *ctx)
 {
     struct generation *gen = ctx;
     gen->forward = NULL;
@@ -562,7 +567,8 @@ static void on_forward_gone(void *ctx)
 
 static void begin_forward(struct generation *gen)
 {
-    static const struct forward_ops forward_ops = {on_forward_room, on_forward_gone};
+    static const struct forward_ops forward_ops = {gateway_generation_on_forward_room,
+                                                   gateway_generation_on_forward_gone};
     struct exchange *x = gen->starter;
     gen->open = true;
     timer_stop(&gen->hold);
@@ -640,7 +646,7 @@ static void note_try(struct generation *gen, int err)
 
 /* ---- the source's answer ---- */
 
-static void on_head(void *ctx, const struct source_head *head)
+static void gateway_generation_on_head(void *ctx, const struct source_head *head)
 {
     struct generation *gen = ctx;
     if (!head->events) {
@@ -652,7 +658,7 @@ static void on_head(void *ctx, const struct source_head *head)
     sched_start(setup->sched, &gen->hold, setup->heartbeat_ms > 0 ? setup->heartbeat_ms : HOLD_MS);
 }
 
-static void on_hold(struct timer *t)
+static void gateway_generation_on_hold(struct timer *t)
 {
     struct generation *gen = container_of(t, struct generation, hold);
     if (gen->degraded)
@@ -661,7 +667,7 @@ static void on_hold(struct timer *t)
         open_up(gen);
 }
 
-static int on_event(void *ctx, struct str type, struct str data)
+static int gateway_generation_on_event(void *ctx, struct str type, struct str data)
 {
     struct generation *gen = ctx;
     gen->taken = true;
@@ -672,25 +678,27 @@ static int on_event(void *ctx, struct str type, struct str data)
     return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
 }
 
-static bool on_data(void *ctx, struct str data)
+static bool gateway_generation_on_data(void *ctx, struct str data)
 {
     return pass_data(ctx, data);
 }
 
-static void on_end(void *ctx, int err, struct str message)
+static void gateway_generation_on_end(void *ctx, int err, struct str message)
 {
     struct generation *gen = ctx;
     gen->err = err;
     if (gen->state == PASSING)
         pass_done(gen, err);
     else
-        end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
+        gateway_generation_end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
 }
 
-static const struct source_events source_events = {
-    .head = on_head, .event = on_event, .data = on_data, .end = on_end};
+static const struct source_events source_events = {.head = gateway_generation_on_head,
+                                                   .event = gateway_generation_on_event,
+                                                   .data = gateway_generation_on_data,
+                                                   .end = gateway_generation_on_end};
 
-static void on_room(void *ctx)
+static void gateway_generation_on_room(void *ctx)
 {
     struct generation *gen = ctx;
     if (gen->source != NULL)
@@ -699,7 +707,8 @@ static void on_room(void *ctx)
 
 /* ---- telling ---- */
 
-static void on_recorded(void *ctx, uint64_t n_events, uint64_t bytes, uint64_t took_ms)
+static void gateway_generation_on_recorded(void *ctx, uint64_t n_events, uint64_t bytes,
+                                           uint64_t took_ms)
 {
     struct generation *gen = ctx;
     histogram_observe(&gen->route->gateway->events.append, took_ms * 1000);
@@ -709,7 +718,7 @@ static void on_recorded(void *ctx, uint64_t n_events, uint64_t bytes, uint64_t t
         open_up(gen);
 }
 
-static void on_trimmed(void *ctx, const struct recorder_trim *t)
+static void gateway_generation_on_trimmed(void *ctx, const struct recorder_trim *t)
 {
     struct generation *gen = ctx;
     const struct route_config *c = gen->route->config;
@@ -723,7 +732,7 @@ static void on_trimmed(void *ctx, const struct recorder_trim *t)
                   TRACE_INT("new_buffer_event_count", (int64_t)t->kept_events));
 }
 
-static void on_cut(void *ctx, uint64_t n_readers)
+static void gateway_generation_on_cut(void *ctx, uint64_t n_readers)
 {
     struct generation *gen = ctx;
     gateway_event(&gen->route->gateway->events, READER_CUT, n_readers,
@@ -731,7 +740,7 @@ static void on_cut(void *ctx, uint64_t n_readers)
                   TRACE_INT("readers", (int64_t)n_readers));
 }
 
-static void on_snapshot(void *ctx, uint64_t bytes)
+static void gateway_generation_on_snapshot(void *ctx, uint64_t bytes)
 {
     struct generation *gen = ctx;
     gateway_event(&gen->route->gateway->events, SNAPSHOT_CREATED, 1,
@@ -740,7 +749,7 @@ static void on_snapshot(void *ctx, uint64_t bytes)
 
 /* ---- its beginning ---- */
 
-static void on_started(void *ctx, int err)
+static void gateway_generation_on_started(void *ctx, int err)
 {
     struct generation *gen = ctx;
     struct gateway *g = gen->route->gateway;
@@ -811,13 +820,13 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
                                      .pins = &g->setup.feeds->pins,
                                      .reader_timeout_ms = reader_timeout_ms(g, c),
-                                     .on = {.started = on_started,
-                                            .recorded = on_recorded,
-                                            .room = on_room,
-                                            .trimmed = on_trimmed,
-                                            .cut = on_cut,
-                                            .snapshot = on_snapshot,
-                                            .ended = on_ended},
+                                     .on = {.started = gateway_generation_on_started,
+                                            .recorded = gateway_generation_on_recorded,
+                                            .room = gateway_generation_on_room,
+                                            .trimmed = gateway_generation_on_trimmed,
+                                            .cut = gateway_generation_on_cut,
+                                            .snapshot = gateway_generation_on_snapshot,
+                                            .ended = gateway_generation_on_ended},
                                      .ctx = gen};
     /* Under a key nobody goes on without the store, and who asks again must not find what may have
      * been written here, with nobody behind it. */
@@ -841,7 +850,7 @@ void generation_start(struct generation_order *o)
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
     list_init(&gen->stoppers);
     list_init(&gen->waiters);
-    timer_init(&gen->hold, on_hold);
+    timer_init(&gen->hold, gateway_generation_on_hold);
     gen->source =
         o->route->source.open(o->route->source.ctx, &(struct source_order){.route = o->route,
                                                                            .x = o->x,
@@ -853,7 +862,7 @@ void generation_start(struct generation_order *o)
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};
     gen->chat = chat_of(gen, o->x, o->body);
-    task_init(&gen->over, on_degraded_over);
+    task_init(&gen->over, gateway_generation_on_degraded_over);
     enter_running(gen);
     expect_chat(gen);
     struct gateway *g = o->route->gateway;
@@ -864,11 +873,12 @@ void generation_start(struct generation_order *o)
     gen->probes = g->failing && !g->probing;
     g->probing |= gen->probes;
     if (g->setup.instances != NULL)
-        gen->presence = presence_new(&(struct presence_order){.route = o->route,
-                                                              .request_id = gen->id,
-                                                              .name = gen->name,
-                                                              .chat = gen->chat,
-                                                              .ended = on_ended_elsewhere,
-                                                              .ctx = gen});
+        gen->presence =
+            presence_new(&(struct presence_order){.route = o->route,
+                                                  .request_id = gen->id,
+                                                  .name = gen->name,
+                                                  .chat = gen->chat,
+                                                  .ended = gateway_generation_on_ended_elsewhere,
+                                                  .ctx = gen});
     gen->recorder = make_recorder(gen, o);
 }

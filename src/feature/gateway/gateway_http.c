@@ -146,13 +146,14 @@ struct stop_request {
     bool may_be_chat; /* the id, if it is no generation's */
 };
 
-static void on_chat_to_stop(struct gateway_route *r, struct exchange *x, struct str request_id);
+static void gateway_on_chat_to_stop(struct gateway_route *r, struct exchange *x,
+                                    struct str request_id);
 
 static void refuse_stop(struct stop_request *r, int err)
 {
     bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
     if (gone && r->may_be_chat)
-        find_chat(r->route, r->x, r->id, on_chat_to_stop);
+        find_chat(r->route, r->x, r->id, gateway_on_chat_to_stop);
     else
         gateway_refuse(r->route, r->x, err);
 }
@@ -169,12 +170,12 @@ static void answer_stop(struct stop_request *r, int err, enum end_reason end)
 }
 
 /* It has ended already, maybe of itself: that is what was wanted. */
-static void on_stop_stat(struct store_stat *stat, int err)
+static void gateway_on_stop_stat(struct store_stat *stat, int err)
 {
     answer_stop(container_of(stat, struct stop_request, stat), err, stat->info.end);
 }
 
-static void on_stop_closed(struct store_write *w, int err)
+static void gateway_on_stop_closed(struct store_write *w, int err)
 {
     /* it may have ended before */
     answer_stop(container_of(w, struct stop_request, close), err, w->info.end);
@@ -184,7 +185,7 @@ static void on_stop_closed(struct store_write *w, int err)
 static void stop_elsewhere(struct gateway_route *r, struct stop_request *s)
 {
     s->close = (struct store_write){
-        .name = s->stat.name, .close = true, .end = END_CANCELLED, .done = on_stop_closed};
+        .name = s->stat.name, .close = true, .end = END_CANCELLED, .done = gateway_on_stop_closed};
     store_write(r->gateway->setup.store, &s->close);
 }
 
@@ -198,7 +199,7 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
     }
     struct stop_request *s = arena_alloc(&x->arena, sizeof *s);
     *s = (struct stop_request){
-        .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = on_stop_stat},
+        .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = gateway_on_stop_stat},
         .route = r,
         .x = x,
         .id = id,
@@ -212,7 +213,8 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
 }
 
 /* Nothing is under way: it is as it should be. */
-static void on_chat_to_stop(struct gateway_route *r, struct exchange *x, struct str request_id)
+static void gateway_on_chat_to_stop(struct gateway_route *r, struct exchange *x,
+                                    struct str request_id)
 {
     if (request_id.n > 0)
         stop_generation(r, x, request_id, false);
@@ -226,12 +228,12 @@ static void stop_member(struct gateway_route *r, struct exchange *x, struct str 
     if (gateway_is_request_id(id))
         stop_generation(r, x, id, has_chats(r));
     else
-        find_chat(r, x, id, on_chat_to_stop);
+        find_chat(r, x, id, gateway_on_chat_to_stop);
 }
 
 /* ---- reading: GET PATH/{id} ---- */
 
-static void on_late_snapshot(struct snapshot_look *l)
+static void gateway_on_late_snapshot(struct snapshot_look *l)
 {
     struct read_order *o = l->ctx;
     if (l->payload.n > 0)
@@ -242,12 +244,12 @@ static void on_late_snapshot(struct snapshot_look *l)
     exchange_release(o->x);
 }
 
-static void on_missing(struct read_order *o)
+static void gateway_on_missing(struct read_order *o)
 {
-    snapshot_look_new(o->route, o->request_id, on_late_snapshot, o);
+    snapshot_look_new(o->route, o->request_id, gateway_on_late_snapshot, o);
 }
 
-static void on_chat_missing(struct read_order *o)
+static void gateway_on_chat_missing(struct read_order *o)
 {
     send_nothing(o->x);
     exchange_release(o->x);
@@ -263,22 +265,26 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
                              .request_id = id,
                              .seq = gateway_last_event_id(x),
                              .from_snapshot = str_eq(from, STR("snapshot")),
-                             .missing = on_missing,
+                             .missing = gateway_on_missing,
                              .polite = request_header(x->request, STR("Last-Event-ID")).p != NULL};
     exchange_hold(x);
     gateway_read(o);
 }
 
 /* The AI SDK's way to come back to a chat: 204 when nothing is under way. */
-static void on_chat_found(struct gateway_route *r, struct exchange *x, struct str request_id)
+static void gateway_on_chat_found(struct gateway_route *r, struct exchange *x,
+                                  struct str request_id)
 {
     if (request_id.n == 0) {
         send_nothing(x);
         return;
     }
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
-    *o = (struct read_order){
-        .route = r, .x = x, .request_id = request_id, .missing = on_chat_missing, .waits = true};
+    *o = (struct read_order){.route = r,
+                             .x = x,
+                             .request_id = request_id,
+                             .missing = gateway_on_chat_missing,
+                             .waits = true};
     exchange_hold(x);
     gateway_read(o);
 }
@@ -317,9 +323,9 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
     bool chat = str_eq(what, STR("stream")) && has_chats(r), stop = str_eq(what, STR("stop"));
     bool known = what.p == NULL || stop;
     if (chat && m == METHOD_GET)
-        find_chat(r, x, id, on_chat_found);
+        find_chat(r, x, id, gateway_on_chat_found);
     else if (chat && m == METHOD_DELETE)
-        find_chat(r, x, id, on_chat_to_stop);
+        find_chat(r, x, id, gateway_on_chat_to_stop);
     else if (chat)
         allow(r, x, "GET, DELETE");
     else if (!known || !(gateway_is_request_id(id) || (stop && has_chats(r))))
@@ -337,7 +343,7 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
 }
 
 /* Below the route's own path bodies say nothing: what comes is not looked at. */
-static void on_ignored_body(struct exchange *x, struct str body, int err)
+static void gateway_on_ignored_body(struct exchange *x, struct str body, int err)
 {
     struct gateway_route *r = x->state;
     struct str rest = str_skip(x->request->path, r->path.n + 1);
@@ -352,7 +358,7 @@ static void on_ignored_body(struct exchange *x, struct str body, int err)
         allow(r, x, "POST");
 }
 
-static void handle(void *ctx, struct exchange *x)
+static void gateway_handle(void *ctx, struct exchange *x)
 {
     struct gateway_route *r = ctx;
     enum method m = x->request->method;
@@ -365,7 +371,7 @@ static void handle(void *ctx, struct exchange *x)
     else if (rest.n > 0 && rest.p[0] != '/')
         nowhere(r, x);
     else if (rest.n > 0)
-        exchange_collect(x, IGNORED_BODY_MAX, on_ignored_body);
+        exchange_collect(x, IGNORED_BODY_MAX, gateway_on_ignored_body);
     else if (m == METHOD_POST)
         gateway_start(r, x);
     else
@@ -387,7 +393,7 @@ struct orphan_list {
     struct gateway *gateway;
 };
 
-static void on_orphan_closed(struct store_write *w, int err)
+static void gateway_on_orphan_closed(struct store_write *w, int err)
 {
     struct orphan *o = container_of(w, struct orphan, write);
     gateway_end(o->gateway);
@@ -402,12 +408,12 @@ static void close_orphan(struct gateway *g, struct str name)
     o->write = (struct store_write){.name = str_of(o->name, name.n),
                                     .close = true,
                                     .end = END_ORPHANED,
-                                    .done = on_orphan_closed};
+                                    .done = gateway_on_orphan_closed};
     gateway_begin(g);
     store_write(g->setup.store, &o->write);
 }
 
-static void on_orphans(struct store_list *l, int err)
+static void gateway_on_orphans(struct store_list *l, int err)
 {
     struct orphan_list *o = container_of(l, struct orphan_list, list);
     struct gateway *g = o->gateway;
@@ -423,15 +429,17 @@ static void find_orphans(struct gateway *g)
 {
     struct orphan_list *o = mem_zalloc(sizeof *o);
     o->gateway = g;
-    o->list = (struct store_list){
-        .prefix = STR(STORE_RESERVED), .limit = SIZE_MAX, .reserved = true, .done = on_orphans};
+    o->list = (struct store_list){.prefix = STR(STORE_RESERVED),
+                                  .limit = SIZE_MAX,
+                                  .reserved = true,
+                                  .done = gateway_on_orphans};
     gateway_begin(g);
     store_list(g->setup.store, &o->list);
 }
 
 /* ---- the whole ---- */
 
-static void on_sweep(struct timer *t)
+static void gateway_on_sweep(struct timer *t)
 {
     struct gateway *g = container_of(t, struct gateway, sweep);
     gateway_sweep_keys(g);
@@ -457,7 +465,7 @@ void gateway_check_stopped(struct gateway *g)
         sched_post(g->setup.sched, &g->stop);
 }
 
-static void run_drained(struct task *t)
+static void gateway_run_drained(struct task *t)
 {
     struct gateway *g = container_of(t, struct gateway, drain);
     void (*drained)(void *ctx) = g->drained;
@@ -466,7 +474,7 @@ static void run_drained(struct task *t)
         drained(g->drained_ctx);
 }
 
-static void run_stop(struct task *t)
+static void gateway_run_stop(struct task *t)
 {
     struct gateway *g = container_of(t, struct gateway, stop);
     g->stopped(g->stopped_ctx);
@@ -531,9 +539,9 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     map_init(&g->chats);
     list_init(&g->awaits);
     list_init(&g->wholes);
-    task_init(&g->drain, run_drained);
-    task_init(&g->stop, run_stop);
-    timer_init(&g->sweep, on_sweep);
+    task_init(&g->drain, gateway_run_drained);
+    task_init(&g->stop, gateway_run_stop);
+    timer_init(&g->sweep, gateway_on_sweep);
     gateway_presence_init(g);
     if (add_metrics(g) != 0) {
         snprintf(why, size, "telemetry-prefix %.*s makes no names of metrics",
@@ -550,7 +558,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
 void gateway_mount(struct gateway *g, struct http *http)
 {
     for (size_t i = 0; i < g->n_routes; i++)
-        http_route(http, g->routes[i].path, handle, &g->routes[i]);
+        http_route(http, g->routes[i].path, gateway_handle, &g->routes[i]);
 }
 
 void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms)

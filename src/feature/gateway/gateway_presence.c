@@ -46,20 +46,20 @@ struct presence {
     unsigned tries;
 };
 
-static void begin(struct presence *p)
+static void gateway_presence_begin(struct presence *p)
 {
     p->operations++;
     gateway_begin(p->gateway);
 }
 
-static void forget(struct presence *p);
+static void gateway_presence_forget(struct presence *p);
 
 /* The end of each operation. */
-static void finish(struct presence *p)
+static void gateway_presence_finish(struct presence *p)
 {
     struct gateway *g = p->gateway;
     if (--p->operations == 0 && p->over)
-        forget(p);
+        gateway_presence_forget(p);
     gateway_end(g);
 }
 
@@ -70,8 +70,8 @@ static struct str chat_doc_key(struct arena *a, struct str chat)
     return arena_printf(a, GATEWAY_CHATS "%.*s", (int)sizeof hex, hex);
 }
 
-static void on_quiet(struct timer *t);
-static void on_changed(struct store_watch *w, struct str name);
+static void gateway_presence_on_quiet(struct timer *t);
+static void gateway_presence_on_changed(struct store_watch *w, struct str name);
 
 struct presence *presence_new(const struct presence_order *o)
 {
@@ -87,7 +87,7 @@ struct presence *presence_new(const struct presence_order *o)
                                   .value = STR("generation")};
     if (o->chat.n > 0)
         p->chat.key = chat_doc_key(&p->arena, o->chat);
-    timer_init(&p->quiet, on_quiet);
+    timer_init(&p->quiet, gateway_presence_on_quiet);
     return p;
 }
 
@@ -98,7 +98,7 @@ const struct doc_put *presence_doc(const struct presence *p)
 
 /* ---- ended by another process ---- */
 
-static void on_stat(struct store_stat *st, int err)
+static void gateway_presence_on_stat(struct store_stat *st, int err)
 {
     struct presence *p = container_of(st, struct presence, stat);
     p->looking = false;
@@ -106,11 +106,11 @@ static void on_stat(struct store_stat *st, int err)
     if (err == 0 && st->info.end != END_NONE && !p->over)
         p->order.ended(p->order.ctx, st->info.end);
     else if (err != 0 && !gone && !p->over)
-        on_changed(&p->watch, p->order.name); /* nothing was found out */
-    finish(p);
+        gateway_presence_on_changed(&p->watch, p->order.name); /* nothing was found out */
+    gateway_presence_finish(p);
 }
 
-static void on_quiet(struct timer *t)
+static void gateway_presence_on_quiet(struct timer *t)
 {
     struct presence *p = container_of(t, struct presence, quiet);
     if (p->news || p->looking) {
@@ -119,12 +119,12 @@ static void on_quiet(struct timer *t)
         return;
     }
     p->looking = true;
-    p->stat = (struct store_stat){.name = p->order.name, .done = on_stat};
-    begin(p);
+    p->stat = (struct store_stat){.name = p->order.name, .done = gateway_presence_on_stat};
+    gateway_presence_begin(p);
     store_stat(p->gateway->setup.store, &p->stat);
 }
 
-static void on_changed(struct store_watch *w, struct str name)
+static void gateway_presence_on_changed(struct store_watch *w, struct str name)
 {
     struct presence *p = container_of(w, struct presence, watch);
     if (!timer_running(&p->quiet))
@@ -151,7 +151,7 @@ bool presence_is_told(const struct presence *p)
     return p->told;
 }
 
-static void on_chat_put(struct store_put *put, int err)
+static void gateway_presence_on_chat_put(struct store_put *put, int err)
 {
     struct presence *p = container_of(put, struct presence, put_chat);
     p->told |= err == 0;
@@ -161,10 +161,10 @@ static void on_chat_put(struct store_put *put, int err)
         p->chat.expect_version = 0;
     if (err == ERR_VERSION || ERR_IS_PASSING(err)) /* which may have been done: it is looked at */
         look_up_chat_again(p);
-    finish(p);
+    gateway_presence_finish(p);
 }
 
-static void on_chat(struct store_docs *d, int err)
+static void gateway_presence_on_chat(struct store_docs *d, int err)
 {
     struct presence *p = container_of(d, struct presence, docs);
     struct buf value = {0};
@@ -174,28 +174,29 @@ static void on_chat(struct store_docs *d, int err)
                                           .expires_ms = p->gateway->setup.sched->wall_ms + DAY_MS});
         p->chat.value = arena_dup(&p->arena, buf_str(&value));
         p->chat.expect_version = d->n_rows > 0 ? d->rows[0].version : 0;
-        p->put_chat = (struct store_put){.docs = &p->chat, .n_docs = 1, .done = on_chat_put};
-        begin(p);
+        p->put_chat =
+            (struct store_put){.docs = &p->chat, .n_docs = 1, .done = gateway_presence_on_chat_put};
+        gateway_presence_begin(p);
         store_put(p->gateway->setup.store, &p->put_chat);
     }
     if (ERR_IS_PASSING(err))
         look_up_chat_again(p);
     buf_deinit(&value);
-    finish(p);
+    gateway_presence_finish(p);
 }
 
 static void look_up_chat(struct presence *p)
 {
-    p->docs =
-        (struct store_docs){.prefix = p->chat.key, .limit = 1, .exact = true, .done = on_chat};
-    begin(p);
+    p->docs = (struct store_docs){
+        .prefix = p->chat.key, .limit = 1, .exact = true, .done = gateway_presence_on_chat};
+    gateway_presence_begin(p);
     store_docs(p->gateway->setup.store, &p->docs);
 }
 
 void presence_started(struct presence *p)
 {
     p->started = true;
-    p->watch = (struct store_watch){.name = p->order.name, .changed = on_changed};
+    p->watch = (struct store_watch){.name = p->order.name, .changed = gateway_presence_on_changed};
     store_watch(p->gateway->setup.store, &p->watch);
     if (p->chat.key.n > 0)
         look_up_chat(p);
@@ -217,12 +218,12 @@ static void forgotten(struct presence *p)
     gateway_end(g);
 }
 
-static void on_running_forgotten(struct store_put *put, int err)
+static void gateway_presence_on_running_forgotten(struct store_put *put, int err)
 {
     forgotten(container_of(put, struct presence, put_running));
 }
 
-static void on_chat_forgotten(struct store_put *put, int err)
+static void gateway_presence_on_chat_forgotten(struct store_put *put, int err)
 {
     forgotten(container_of(put, struct presence, put_chat));
 }
@@ -232,24 +233,24 @@ static void forget_doc(struct presence *p, struct store_put *put, struct doc_put
 {
     doc->value = STR_NONE;
     *put = (struct store_put){.docs = doc, .n_docs = 1, .done = done};
-    begin(p);
+    gateway_presence_begin(p);
     store_put(p->gateway->setup.store, put);
 }
 
 /* Should it fail, whoever inherits finds the stream closed; a chat's goes when its time is over. */
-static void forget(struct presence *p)
+static void gateway_presence_forget(struct presence *p)
 {
     if (!p->started) {
         presence_destroy(p);
         return;
     }
     bool chat = p->chat.expect_version > 0;
-    begin(p); /* for itself */
+    gateway_presence_begin(p); /* for itself */
     p->running.expect_version = DOC_NEXT(0);
     if (!p->kept)
-        forget_doc(p, &p->put_running, &p->running, on_running_forgotten);
+        forget_doc(p, &p->put_running, &p->running, gateway_presence_on_running_forgotten);
     if (chat)
-        forget_doc(p, &p->put_chat, &p->chat, on_chat_forgotten);
+        forget_doc(p, &p->put_chat, &p->chat, gateway_presence_on_chat_forgotten);
     forgotten(p);
 }
 
@@ -268,7 +269,7 @@ void presence_free(struct presence *p)
     if (p->started)
         store_unwatch(p->gateway->setup.store, &p->watch);
     if (p->operations == 0)
-        forget(p);
+        gateway_presence_forget(p);
 }
 
 /* ---- looking for a chat's generation ---- */
@@ -296,14 +297,14 @@ static void chat_looked(struct chat_look *l, int err, bool found)
     gateway_end(g);
 }
 
-static void on_chat_stat(struct store_stat *st, int err)
+static void gateway_presence_on_chat_stat(struct store_stat *st, int err)
 {
     struct chat_look *l = container_of(st, struct chat_look, stat);
     bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
     chat_looked(l, gone ? 0 : err, err == 0 && st->info.end == END_NONE);
 }
 
-static void on_chat_doc(struct store_docs *d, int err)
+static void gateway_presence_on_chat_doc(struct store_docs *d, int err)
 {
     struct chat_look *l = container_of(d, struct chat_look, docs);
     struct gateway_key key;
@@ -315,7 +316,7 @@ static void on_chat_doc(struct store_docs *d, int err)
     }
     l->request_id = arena_dup(&l->x->arena, key.request_id);
     l->stat = (struct store_stat){.name = gateway_stream(&l->x->arena, l->route, l->request_id, ""),
-                                  .done = on_chat_stat};
+                                  .done = gateway_presence_on_chat_stat};
     store_stat(l->route->gateway->setup.store, &l->stat);
 }
 
@@ -325,8 +326,10 @@ void presence_find_chat(struct gateway_route *r, struct exchange *x, struct str 
 {
     struct chat_look *l = arena_alloc(&x->arena, sizeof *l);
     *l = (struct chat_look){.route = r, .x = x, .chat = chat, .found = found};
-    l->docs = (struct store_docs){
-        .prefix = chat_doc_key(&x->arena, chat), .limit = 1, .exact = true, .done = on_chat_doc};
+    l->docs = (struct store_docs){.prefix = chat_doc_key(&x->arena, chat),
+                                  .limit = 1,
+                                  .exact = true,
+                                  .done = gateway_presence_on_chat_doc};
     exchange_hold(x);
     gateway_begin(r->gateway);
     store_docs(r->gateway->setup.store, &l->docs);
@@ -371,7 +374,7 @@ static void inherit_over(struct inheritance *h, int err)
 static void next_page(struct inheritance *h);
 static void next_left(struct inheritance *h);
 
-static void on_left_removed(struct store_put *put, int err)
+static void gateway_presence_on_left_removed(struct store_put *put, int err)
 {
     struct inheritance *h = container_of(put, struct inheritance, put);
     if (err != 0 && err != ERR_VERSION) { /* which means that another was faster */
@@ -382,7 +385,7 @@ static void on_left_removed(struct store_put *put, int err)
     next_left(h);
 }
 
-static void on_left_closed(struct store_write *w, int err)
+static void gateway_presence_on_left_closed(struct store_write *w, int err)
 {
     struct inheritance *h = container_of(w, struct inheritance, write);
     bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_VERSION;
@@ -395,7 +398,8 @@ static void on_left_closed(struct store_write *w, int err)
         next_left(h);
         return;
     }
-    h->put = (struct store_put){.docs = &h->doc, .n_docs = 1, .done = on_left_removed};
+    h->put =
+        (struct store_put){.docs = &h->doc, .n_docs = 1, .done = gateway_presence_on_left_removed};
     store_put(h->gateway->setup.store, &h->put);
 }
 
@@ -420,7 +424,7 @@ static void next_left(struct inheritance *h)
                                         .end = END_ORPHANED,
                                         .docs = &h->doc,
                                         .n_docs = 1,
-                                        .done = on_left_closed};
+                                        .done = gateway_presence_on_left_closed};
         store_write(h->gateway->setup.store, &h->write);
     } else if (h->more) {
         next_page(h);
@@ -429,7 +433,7 @@ static void next_left(struct inheritance *h)
     }
 }
 
-static void on_left(struct store_docs *d, int err)
+static void gateway_presence_on_left(struct store_docs *d, int err)
 {
     struct inheritance *h = container_of(d, struct inheritance, docs);
     if (err != 0) {
@@ -455,8 +459,10 @@ static void on_left(struct store_docs *d, int err)
 
 static void next_page(struct inheritance *h)
 {
-    h->docs = (struct store_docs){
-        .prefix = h->prefix, .after = buf_str(&h->after), .limit = AT_ONCE, .done = on_left};
+    h->docs = (struct store_docs){.prefix = h->prefix,
+                                  .after = buf_str(&h->after),
+                                  .limit = AT_ONCE,
+                                  .done = gateway_presence_on_left};
     store_docs(h->gateway->setup.store, &h->docs);
 }
 
@@ -482,12 +488,12 @@ static void inherit(struct gateway *g, struct str id, bool own)
     next_page(h);
 }
 
-static void on_died(struct instance_heir *heir, struct str id)
+static void gateway_presence_on_died(struct instance_heir *heir, struct str id)
 {
     inherit(container_of(heir, struct gateway, heir), id, false);
 }
 
-static void on_beat(struct instance_heir *heir)
+static void gateway_presence_on_beat(struct instance_heir *heir)
 {
     struct gateway *g = container_of(heir, struct gateway, heir);
     struct str self = instances_name(g->setup.instances);
@@ -502,7 +508,7 @@ void gateway_look_for_leftovers(struct gateway *g)
 
 void gateway_presence_init(struct gateway *g)
 {
-    g->heir = (struct instance_heir){on_died, on_beat};
+    g->heir = (struct instance_heir){gateway_presence_on_died, gateway_presence_on_beat};
     list_init(&g->inheritances);
     if (g->setup.instances != NULL)
         instances_set_heir(g->setup.instances, &g->heir);

@@ -36,7 +36,7 @@ struct reader {
     bool over;       /* when `ahead` is out */
 };
 
-static struct str id_of(const struct reader *r)
+static struct str gateway_read_id_of(const struct reader *r)
 {
     return str_of(r->id, REQUEST_ID_TEXT);
 }
@@ -48,7 +48,7 @@ static enum route_dialect dialect_of(const struct gateway_route *r)
 
 /* ---- snapshots ---- */
 
-static void on_snapshot_read(struct store_read *read, int err)
+static void gateway_on_snapshot_read(struct store_read *read, int err)
 {
     struct snapshot_look *l = container_of(read, struct snapshot_look, read);
     struct gateway *g = l->gateway;
@@ -74,7 +74,7 @@ struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str requ
         .name = gateway_stream(&l->arena, r, request_id, RECORDER_SNAPSHOT_SUFFIX),
         .from = READ_START,
         .max_bytes = SNAPSHOT_MAX,
-        .done = on_snapshot_read};
+        .done = gateway_on_snapshot_read};
     gateway_begin(r->gateway);
     store_read(r->gateway->setup.store, &l->read);
     return l;
@@ -144,7 +144,7 @@ static void reader_free(struct reader *r)
     free(r);
 }
 
-static enum pull end(struct reader *r)
+static enum pull gateway_read_end(struct reader *r)
 {
     reader_free(r);
     return PULL_END;
@@ -156,14 +156,14 @@ static void put_end(struct reader *r, enum end_reason end, struct str notice)
     r->over = true;
 }
 
-static void on_final_snapshot(struct snapshot_look *l)
+static void gateway_read_on_final_snapshot(struct snapshot_look *l)
 {
     struct reader *r = l->ctx;
     if (r != NULL) {
         struct dialect_diagnostics diagnostics = {.resumes = 1,
                                                   .trims = r->trimmed,
                                                   .recovered_events = r->recovered,
-                                                  .correlation_id = id_of(r)};
+                                                  .correlation_id = gateway_read_id_of(r)};
         if (l->payload.n > 0)
             dialect_put_complete(&r->ahead, dialect_of(r->route), buf_str(&l->payload),
                                  &diagnostics);
@@ -175,11 +175,12 @@ static void on_final_snapshot(struct snapshot_look *l)
 }
 
 /* All of the stream has been sent. */
-static void conclude(struct reader *r, enum end_reason reason, struct str notice)
+static void gateway_read_conclude(struct reader *r, enum end_reason reason, struct str notice)
 {
     bool completes = r->resumes && r->route->config->dialect == ROUTE_DIALECT_SSE;
     if (reason == END_COMPLETED && completes)
-        r->look = snapshot_look_new(r->route, id_of(r), on_final_snapshot, r);
+        r->look =
+            snapshot_look_new(r->route, gateway_read_id_of(r), gateway_read_on_final_snapshot, r);
     else if (reason == END_COMPLETED)
         r->over = true;
     else
@@ -204,7 +205,8 @@ static void put_ahead(struct reader *r)
     note_sent(r);
 }
 
-/* What is stored before position `end`; what comes behind it, in the same slice, is *rest. */
+/* What is stored before position `gateway_read_end`; what comes behind it, in the same slice, is
+ * *rest. */
 static void put_until(struct reader *r, const struct batch *b, uint64_t end, struct str *rest)
 {
     uint64_t at = b->start;
@@ -265,10 +267,10 @@ static void put_batch(struct reader *r, const struct batch *b)
     put_until(r, b, notice ? b->last : b->next, &last);
     note_sent(r);
     if (closing)
-        conclude(r, b->info.end, recorder_notice(last));
+        gateway_read_conclude(r, b->info.end, recorder_notice(last));
 }
 
-static void on_ready(struct subscriber *s)
+static void gateway_read_on_ready(struct subscriber *s)
 {
     exchange_wake(container_of(s, struct reader, subscriber)->x);
 }
@@ -282,17 +284,18 @@ static void reader_abort(struct reader *r)
     exchange_abort(x);
 }
 
-static void reader_on_cut(struct subscriber *s)
+static void gateway_read_reader_on_cut(struct subscriber *s)
 {
     reader_abort(container_of(s, struct reader, subscriber));
 }
 
-static void subscribe(struct reader *r, struct offset at)
+static void gateway_read_subscribe(struct reader *r, struct offset at)
 {
     struct arena a = {0};
     subscriber_init(&r->subscriber, r->route->gateway->setup.feeds,
-                    gateway_stream(&a, r->route, id_of(r), ""), at, on_ready);
-    subscriber_may_lag(&r->subscriber, reader_on_cut);
+                    gateway_stream(&a, r->route, gateway_read_id_of(r), ""), at,
+                    gateway_read_on_ready);
+    subscriber_may_lag(&r->subscriber, gateway_read_reader_on_cut);
     arena_deinit(&a);
 }
 
@@ -302,10 +305,10 @@ static void skip_gap(struct reader *r)
     struct offset earliest = r->subscriber.gap->earliest;
     r->trimmed = r->late_gap = true;
     subscriber_deinit(&r->subscriber);
-    subscribe(r, earliest);
+    gateway_read_subscribe(r, earliest);
 }
 
-static enum pull fail(struct reader *r)
+static enum pull gateway_read_fail(struct reader *r)
 {
     int err = r->subscriber.err;
     if (err == ERR_GAP && r->subscriber.gap->reason == GAP_TRIMMED) {
@@ -320,13 +323,13 @@ static enum pull fail(struct reader *r)
     return PULL_MORE;
 }
 
-static enum pull reader_pull(struct exchange *x)
+static enum pull gateway_read_reader_pull(struct exchange *x)
 {
     struct reader *r = x->state;
     struct batch *b;
     put_ahead(r);
     if (r->over)
-        return end(r);
+        return gateway_read_end(r);
     if (r->look != NULL)
         return PULL_WAIT;
     switch (subscriber_next(&r->subscriber, &b)) {
@@ -334,37 +337,38 @@ static enum pull reader_pull(struct exchange *x)
         put_batch(r, b);
         batch_unref(b);
         return PULL_MORE;
-    case NEXT_FAILED: return fail(r);
+    case NEXT_FAILED: return gateway_read_fail(r);
     case NEXT_WAIT: break;
     }
     bool done = r->replay_only && r->up_to_date;
     if (r->heartbeat.due || done)
         exchange_put(x, slice_static(HEARTBEAT));
     r->heartbeat.due = false;
-    return done ? end(r) : PULL_WAIT;
+    return done ? gateway_read_end(r) : PULL_WAIT;
 }
 
-static void reader_gone(struct exchange *x)
+static void gateway_read_reader_gone(struct exchange *x)
 {
     reader_free(x->state);
 }
 
 /* Nothing on drain: what is under way may come to its end, or ends as orphaned; readers are told.
  */
-static const struct exchange_ops reader_ops = {.pull = reader_pull, .gone = reader_gone};
+static const struct exchange_ops reader_ops = {.pull = gateway_read_reader_pull,
+                                               .gone = gateway_read_reader_gone};
 
-static void start_timer(struct reader *r)
+static void gateway_read_start_timer(struct reader *r)
 {
     struct sched *sched = r->route->gateway->setup.sched;
     if (r->heartbeat.every_ms > 0)
         sched_start(sched, &r->timer, heartbeat_wait_ms(&r->heartbeat, sched->now_ms));
 }
 
-static void on_timer(struct timer *t)
+static void gateway_read_on_timer(struct timer *t)
 {
     struct reader *r = container_of(t, struct reader, timer);
     heartbeat_look(&r->heartbeat, r->route->gateway->setup.sched->now_ms);
-    start_timer(r);
+    gateway_read_start_timer(r);
     if (r->heartbeat.due)
         exchange_wake(r->x);
 }
@@ -435,7 +439,7 @@ static void tell_resumed(struct read_order *o, const struct stream_info *info, u
 }
 
 /* Notices in their order: the token comes first. */
-static void begin(struct read_start *s)
+static void gateway_read_begin(struct read_start *s)
 {
     struct read_order *o = s->order;
     struct exchange *x = o->x;
@@ -455,12 +459,12 @@ static void begin(struct read_start *s)
     buf_put(&r->ahead, buf_str(&s->ahead));
     if (o->resumes)
         tell_resumed(o, &s->read.info, r->recovered);
-    subscribe(r, (struct offset){s->read.info.life, s->read.start});
+    gateway_read_subscribe(r, (struct offset){s->read.info.life, s->read.start});
     subscriber_prime(&r->subscriber, &s->read);
-    timer_init(&r->timer, on_timer);
+    timer_init(&r->timer, gateway_read_on_timer);
     r->heartbeat =
         (struct heartbeat){.every_ms = setup->heartbeat_ms, .since_ms = setup->sched->now_ms};
-    start_timer(r);
+    gateway_read_start_timer(r);
     x->ops = &reader_ops;
     x->state = r;
     start_free(s);
@@ -495,7 +499,7 @@ static void begin_with_gap(struct read_start *s, enum gap_reason reason)
     start_read(s, READ_START);
 }
 
-static void refuse(struct read_start *s, int err)
+static void gateway_read_refuse(struct read_start *s, int err)
 {
     struct read_order *o = s->order;
     start_free(s);
@@ -548,7 +552,7 @@ static void put_snapshot(struct read_start *s)
     s->snapshot.n = 0;
 }
 
-static void on_start_read(struct store_read *read, int err)
+static void gateway_on_start_read(struct store_read *read, int err)
 {
     struct read_start *s = container_of(read, struct read_start, read);
     struct read_order *o = s->order;
@@ -560,7 +564,7 @@ static void on_start_read(struct store_read *read, int err)
         put_snapshot(s);
         begin_with_gap(s, read->gap.reason);
     } else if (err != 0) {
-        refuse(s, err);
+        gateway_read_refuse(s, err);
     } else if (read->event > events && read->from == READ_EVENT) { /* it counts our notice */
         store_read_release(read);
         begin_with_gap(s, GAP_UNKNOWN);
@@ -574,13 +578,13 @@ static void on_start_read(struct store_read *read, int err)
         nothing_more(s);
     } else {
         put_snapshot(s);
-        begin(s);
+        gateway_read_begin(s);
     }
     gateway_end(g);
 }
 
 /* Of one that has ended: nothing comes behind it but how it did. */
-static void on_old_snapshot(struct snapshot_look *l)
+static void gateway_read_on_old_snapshot(struct snapshot_look *l)
 {
     struct read_start *s = l->ctx;
     buf_put(&s->snapshot, buf_str(&l->payload));
@@ -600,10 +604,10 @@ void gateway_read(struct read_order *o)
     s->order = o;
     s->read = (struct store_read){.name = gateway_stream(&s->arena, o->route, o->request_id, ""),
                                   .max_bytes = BATCH_BYTES,
-                                  .done = on_start_read};
+                                  .done = gateway_on_start_read};
     struct generation *gen = generation_find(o->route, o->request_id);
     if (o->from_snapshot && gen == NULL) {
-        snapshot_look_new(o->route, o->request_id, on_old_snapshot, s);
+        snapshot_look_new(o->route, o->request_id, gateway_read_on_old_snapshot, s);
         return;
     }
     if (o->from_snapshot && generation_snapshot(gen, &s->snapshot, &s->snapshot_seq) != 0)

@@ -48,7 +48,7 @@ static void refuse_state(struct resume *r)
                   STR(UPGRADE));
 }
 
-static void on_snapshot(struct snapshot_look *l)
+static void gateway_resume_on_snapshot(struct snapshot_look *l)
 {
     struct resume *r = l->ctx;
     struct exchange *x = r->read.x;
@@ -67,17 +67,17 @@ static void on_snapshot(struct snapshot_look *l)
 
 static void fall_back(struct resume *r)
 {
-    snapshot_look_new(r->read.route, r->read.request_id, on_snapshot, r);
+    snapshot_look_new(r->read.route, r->read.request_id, gateway_resume_on_snapshot, r);
 }
 
-static void on_missing(struct read_order *o)
+static void gateway_resume_on_missing(struct read_order *o)
 {
     fall_back(container_of(o, struct resume, read));
 }
 
 /* ---- the token ---- */
 
-static void refuse(struct resume *r, int err)
+static void gateway_resume_refuse(struct resume *r, int err)
 {
     struct exchange *x = r->read.x;
     gateway_refuse(r->read.route, x, err);
@@ -85,7 +85,7 @@ static void refuse(struct resume *r, int err)
 }
 
 /* A generation is in its route's step until it completes, and then in any. */
-static void on_stat(struct store_stat *stat, int err)
+static void gateway_resume_on_stat(struct store_stat *stat, int err)
 {
     struct resume *r = container_of(stat, struct resume, stat);
     struct gateway *g = r->read.route->gateway;
@@ -93,7 +93,7 @@ static void on_stat(struct store_stat *stat, int err)
     bool fits = str_eq_nocase(r->step, str_of_cstr(r->read.route->config->step));
     r->by_step = err == 0 && !fits && stat->info.end != END_COMPLETED;
     if (!known)
-        refuse(r, err);
+        gateway_resume_refuse(r, err);
     else if (err == 0 && !r->by_step)
         gateway_read(&r->read);
     else
@@ -101,7 +101,8 @@ static void on_stat(struct store_stat *stat, int err)
     gateway_end(g);
 }
 
-static void refuse_token(struct gateway_route *route, struct exchange *x, enum resume_verdict v)
+static void gateway_resume_refuse_token(struct gateway_route *route, struct exchange *x,
+                                        enum resume_verdict v)
 {
     const char *word = resume_verdict_text(v);
     if (v == RESUME_NO_SECRET) {
@@ -140,7 +141,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
     }
     enum resume_verdict v = resume_verify(&g->keys, &x->arena, token, g->setup.sched->wall_ms, &p);
     if (v != RESUME_OK) {
-        refuse_token(route, x, v);
+        gateway_resume_refuse_token(route, x, v);
         return;
     }
     uint64_t last = gateway_last_event_id(x);
@@ -153,7 +154,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
                                   .replay_only = wants_replay_only(x),
                                   .resumes = true,
                                   .started_ms = g->setup.sched->now_ms,
-                                  .missing = on_missing}};
+                                  .missing = gateway_resume_on_missing}};
     gateway_event(&g->events, RESUME_ATTEMPT, 1, TRACE_STR("request_id", p.request_id),
                   TRACE_INT("from_seq", (int64_t)r->read.seq), TRACE_STR("step", p.step));
     exchange_hold(x);
@@ -163,7 +164,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
         return;
     }
     r->stat = (struct store_stat){.name = gateway_stream(&x->arena, route, p.request_id, ""),
-                                  .done = on_stat};
+                                  .done = gateway_resume_on_stat};
     gateway_begin(g);
     store_stat(g->setup.store, &r->stat);
 }

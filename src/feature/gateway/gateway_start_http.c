@@ -19,7 +19,7 @@
 #define SWEEP_AT_ONCE 256
 
 struct start {
-    struct generation_order order; /* the first, see on_taken */
+    struct generation_order order; /* the first, see gateway_start_on_taken */
     struct read_order read;
     struct store_docs docs;
     struct store_stat stat;
@@ -58,7 +58,7 @@ static void make_request_id(char out[REQUEST_ID_TEXT])
     memcpy(out, text, REQUEST_ID_TEXT);
 }
 
-static int64_t now_ms(const struct start *s)
+static int64_t gateway_start_now_ms(const struct start *s)
 {
     return s->order.route->gateway->setup.sched->wall_ms;
 }
@@ -103,12 +103,12 @@ static void refuse_limit(const struct gateway_route *r, struct exchange *x, uint
 static void look_up_key(struct start *s);
 
 /* Another request has put the key first: that one counts. */
-static void on_taken(struct generation_order *o)
+static void gateway_start_on_taken(struct generation_order *o)
 {
     look_up_key(container_of(o, struct start, order));
 }
 
-static void begin(struct start *s)
+static void gateway_start_begin(struct start *s)
 {
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
@@ -127,29 +127,30 @@ static void begin(struct start *s)
     make_request_id(o->request_id);
     if (s->has_key) {
         struct buf value = {0};
-        gateway_key_put(&value, &(struct gateway_key){
-                                    .request_id = str_of(o->request_id, REQUEST_ID_TEXT),
-                                    .fingerprint = s->fingerprint,
-                                    .expires_ms = now_ms(s) + (int64_t)r->config->key_lifetime_ms});
+        gateway_key_put(&value,
+                        &(struct gateway_key){.request_id = str_of(o->request_id, REQUEST_ID_TEXT),
+                                              .fingerprint = s->fingerprint,
+                                              .expires_ms = gateway_start_now_ms(s) +
+                                                            (int64_t)r->config->key_lifetime_ms});
         s->key.value = arena_dup(&x->arena, buf_str(&value));
         buf_deinit(&value);
         o->docs = &s->key;
         o->n_docs = 1;
-        o->taken = on_taken;
+        o->taken = gateway_start_on_taken;
     }
     generation_start(o);
 }
 
 /* ---- keys ---- */
 
-static void on_late_snapshot(struct snapshot_look *l)
+static void gateway_start_on_late_snapshot(struct snapshot_look *l)
 {
     struct start *s = l->ctx;
     struct exchange *x = s->order.x;
     bool anew = s->retry && gateway_came_to_nothing(l->end);
     if (anew) {
         snapshot_look_free(l);
-        begin(s);
+        gateway_start_begin(s);
         return;
     }
     if (l->payload.n > 0)
@@ -163,7 +164,7 @@ static void on_late_snapshot(struct snapshot_look *l)
     exchange_release(x);
 }
 
-static void on_missing(struct read_order *o)
+static void gateway_start_on_missing(struct read_order *o)
 {
     struct start *s = container_of(o, struct start, read);
     if (o->surplus) {
@@ -175,31 +176,31 @@ static void on_missing(struct read_order *o)
         look_up_key(s);
         return;
     }
-    snapshot_look_new(o->route, o->request_id, on_late_snapshot, s);
+    snapshot_look_new(o->route, o->request_id, gateway_start_on_late_snapshot, s);
 }
 
-static void attach(struct start *s)
+static void gateway_start_attach(struct start *s)
 {
     s->read = (struct read_order){.route = s->order.route,
                                   .x = s->order.x,
                                   .request_id = s->read.request_id,
                                   .seq = gateway_last_event_id(s->order.x),
                                   .whole = s->order.whole,
-                                  .missing = on_missing,
+                                  .missing = gateway_start_on_missing,
                                   .waits = true};
     gateway_read(&s->read);
 }
 
 /* A try that came to nothing may be made anew, if the client says so. */
-static void on_stat(struct store_stat *stat, int err)
+static void gateway_start_on_stat(struct store_stat *stat, int err)
 {
     struct start *s = container_of(stat, struct start, stat);
     struct gateway *g = s->order.route->gateway;
     enum end_reason end = err == 0 ? stat->info.end : END_NONE;
     if (gateway_came_to_nothing(end))
-        begin(s);
+        gateway_start_begin(s);
     else
-        attach(s);
+        gateway_start_attach(s);
     gateway_end(g);
 }
 
@@ -208,12 +209,12 @@ static void look_at_stream(struct start *s)
     struct gateway *g = s->order.route->gateway;
     s->stat = (struct store_stat){
         .name = gateway_stream(&s->order.x->arena, s->order.route, s->read.request_id, ""),
-        .done = on_stat};
+        .done = gateway_start_on_stat};
     gateway_begin(g);
     store_stat(g->setup.store, &s->stat);
 }
 
-static void on_key(struct store_docs *docs, int err)
+static void gateway_start_on_key(struct store_docs *docs, int err)
 {
     struct start *s = container_of(docs, struct start, docs);
     struct gateway *g = s->order.route->gateway;
@@ -226,8 +227,8 @@ static void on_key(struct store_docs *docs, int err)
     if (err != 0) {
         gateway_refuse(s->order.route, x, err);
         exchange_release(x);
-    } else if (!there || v.expires_ms <= now_ms(s)) {
-        begin(s);
+    } else if (!there || v.expires_ms <= gateway_start_now_ms(s)) {
+        gateway_start_begin(s);
     } else if (!str_eq(v.fingerprint, s->fingerprint)) {
         gateway_error(s->order.route, x, 422, STR("KEY_REUSED"),
                       STR("This Idempotency-Key was used for another request"), STR_NONE);
@@ -237,7 +238,7 @@ static void on_key(struct store_docs *docs, int err)
         if (s->retry)
             look_at_stream(s);
         else
-            attach(s);
+            gateway_start_attach(s);
     }
     gateway_end(g);
 }
@@ -245,7 +246,8 @@ static void on_key(struct store_docs *docs, int err)
 static void look_up_key(struct start *s)
 {
     struct gateway *g = s->order.route->gateway;
-    s->docs = (struct store_docs){.prefix = s->key.key, .limit = 1, .exact = true, .done = on_key};
+    s->docs = (struct store_docs){
+        .prefix = s->key.key, .limit = 1, .exact = true, .done = gateway_start_on_key};
     gateway_begin(g);
     store_docs(g->setup.store, &s->docs);
 }
@@ -281,7 +283,7 @@ bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
     return ok;
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void gateway_start_on_body(struct exchange *x, struct str body, int err)
 {
     struct start *s = x->state;
     struct str key = request_header(x->request, STR("Idempotency-Key"));
@@ -300,7 +302,7 @@ static void on_body(struct exchange *x, struct str body, int err)
     if (key.p != NULL)
         take_key(s, key);
     else
-        begin(s);
+        gateway_start_begin(s);
 }
 
 void gateway_start(struct gateway_route *r, struct exchange *x)
@@ -315,7 +317,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
     struct start *s = arena_alloc(&x->arena, sizeof *s);
     *s = (struct start){.order = {.route = r, .x = x}};
     x->state = s;
-    exchange_collect(x, r->config->max_body_bytes, on_body);
+    exchange_collect(x, r->config->max_body_bytes, gateway_start_on_body);
 }
 
 /* ---- keys whose time is over ---- */
@@ -338,7 +340,7 @@ static void sweep_free(struct sweep *s)
     gateway_end(g);
 }
 
-static void on_swept(struct store_put *put, int err);
+static void gateway_start_on_swept(struct store_put *put, int err);
 
 static void sweep_some(struct sweep *s)
 {
@@ -350,12 +352,12 @@ static void sweep_some(struct sweep *s)
     }
     if (n > SWEEP_AT_ONCE)
         n = SWEEP_AT_ONCE;
-    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = on_swept};
+    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = gateway_start_on_swept};
     s->done += n;
     store_put(s->gateway->setup.store, &s->put);
 }
 
-static void on_swept(struct store_put *put, int err)
+static void gateway_start_on_swept(struct store_put *put, int err)
 {
     struct sweep *s = container_of(put, struct sweep, put);
     if (err == 0 || err == ERR_VERSION) /* one of them has changed meanwhile: next time */
@@ -364,7 +366,7 @@ static void on_swept(struct store_put *put, int err)
         sweep_free(s);
 }
 
-static void on_keys(struct store_docs *docs, int err)
+static void gateway_start_on_keys(struct store_docs *docs, int err)
 {
     struct sweep *s = container_of(docs, struct sweep, docs);
     int64_t now = s->gateway->setup.sched->wall_ms;
@@ -380,18 +382,19 @@ static void on_keys(struct store_docs *docs, int err)
     sweep_some(s);
 }
 
-static void sweep(struct gateway *g, struct str prefix)
+static void gateway_start_sweep(struct gateway *g, struct str prefix)
 {
     struct sweep *s = mem_zalloc(sizeof *s);
     s->gateway = g;
-    s->docs = (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = on_keys};
+    s->docs =
+        (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = gateway_start_on_keys};
     gateway_begin(g);
     store_docs(g->setup.store, &s->docs);
 }
 
 void gateway_sweep_keys(struct gateway *g)
 {
-    sweep(g, STR(KEY_PREFIX));
+    gateway_start_sweep(g, STR(KEY_PREFIX));
     if (g->setup.instances != NULL)
-        sweep(g, STR(GATEWAY_CHATS));
+        gateway_start_sweep(g, STR(GATEWAY_CHATS));
 }

@@ -21,7 +21,7 @@ struct upstream {
     struct sse_parser parser;
     struct arena arena; /* of the request */
     bool events;        /* it answers with these */
-    bool full;          /* no more of them before resume() */
+    bool full;          /* no more of them before gateway_upstream_resume() */
 };
 
 /* ---- telling ---- */
@@ -46,7 +46,7 @@ static bool is_event_stream(const struct fetch *f)
            str_eq_nocase(str_trim(str_cut(&type, ';')), STR("text/event-stream"));
 }
 
-static void on_head(struct fetch *f)
+static void gateway_upstream_on_head(struct fetch *f)
 {
     static const char *const kept[] = {
         "Content-Type", "Content-Encoding", "Content-Language", "Cache-Control",
@@ -65,7 +65,7 @@ static void on_head(struct fetch *f)
     u->on->head(u->ctx, &head);
 }
 
-static int on_event(void *user, const struct sse_event *event)
+static int gateway_upstream_on_event(void *user, const struct sse_event *event)
 {
     struct upstream *u = user;
     int taken = u->on->event(u->ctx, event->type, event->data);
@@ -73,7 +73,7 @@ static int on_event(void *user, const struct sse_event *event)
     return taken < 0 ? taken : 0;
 }
 
-static bool on_data(struct fetch *f, struct str data)
+static bool gateway_upstream_on_data(struct fetch *f, struct str data)
 {
     struct upstream *u = container_of(f, struct upstream, fetch);
     if (!u->events)
@@ -95,7 +95,7 @@ static bool on_data(struct fetch *f, struct str data)
     return true;
 }
 
-static void on_fetched(struct fetch *f, int err)
+static void gateway_upstream_on_fetched(struct fetch *f, int err)
 {
     struct upstream *u = container_of(f, struct upstream, fetch);
     struct str cause = str_of_cstr(fetch_cause_text(f->cause));
@@ -106,28 +106,30 @@ static void on_fetched(struct fetch *f, int err)
 
 /* ---- the request ---- */
 
-static void add_header(struct upstream *u, struct header *headers, struct str name,
-                       struct str value)
+static void gateway_upstream_add_header(struct upstream *u, struct header *headers, struct str name,
+                                        struct str value)
 {
     if (value.p != NULL)
         headers[u->fetch.n_headers++] =
             (struct header){arena_dup(&u->arena, name), arena_dup(&u->arena, value)};
 }
 
-static void make_headers(struct upstream *u, const struct source_order *o)
+static void gateway_upstream_make_headers(struct upstream *u, const struct source_order *o)
 {
     const struct option_list *more = &o->route->config->forward;
     const struct request *req = o->x->request;
     struct header *headers = arena_alloc(&u->arena, (more->n + 5) * sizeof *headers);
     static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
     for (int i = 0; i < 3; i++)
-        add_header(u, headers, str_of_cstr(always[i]), request_header(req, str_of_cstr(always[i])));
+        gateway_upstream_add_header(u, headers, str_of_cstr(always[i]),
+                                    request_header(req, str_of_cstr(always[i])));
     if (o->x->principal == &principal_anonymous) /* or the token was meant for us */
-        add_header(u, headers, STR("Authorization"), request_header(req, STR("Authorization")));
+        gateway_upstream_add_header(u, headers, STR("Authorization"),
+                                    request_header(req, STR("Authorization")));
     for (size_t i = 0; i < more->n; i++)
-        add_header(u, headers, str_of_cstr(more->items[i]),
-                   request_header(req, str_of_cstr(more->items[i])));
-    add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
+        gateway_upstream_add_header(u, headers, str_of_cstr(more->items[i]),
+                                    request_header(req, str_of_cstr(more->items[i])));
+    gateway_upstream_add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
     u->fetch.headers = headers;
 }
 
@@ -164,10 +166,10 @@ static void make_fetch(struct upstream *u, const struct source_order *o)
                               .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),
                               .idle_timeout_ms = patience_ms(c, c->idle_timeout_ms),
                               .total_timeout_ms = (uint32_t)c->total_timeout_ms,
-                              .on_head = on_head,
-                              .on_data = on_data,
-                              .done = on_fetched};
-    make_headers(u, o);
+                              .on_head = gateway_upstream_on_head,
+                              .on_data = gateway_upstream_on_data,
+                              .done = gateway_upstream_on_fetched};
+    gateway_upstream_make_headers(u, o);
 }
 
 /* ---- as a source ---- */
@@ -177,20 +179,20 @@ static struct upstream *upstream_of(struct generation_source *s)
     return container_of(s, struct upstream, source);
 }
 
-static void start(struct generation_source *s)
+static void gateway_upstream_start(struct generation_source *s)
 {
     struct upstream *u = upstream_of(s);
     fetch_start(u->fetcher, &u->fetch);
 }
 
-static void resume(struct generation_source *s)
+static void gateway_upstream_resume(struct generation_source *s)
 {
     struct upstream *u = upstream_of(s);
     u->full = false;
     fetch_resume(&u->fetch);
 }
 
-static void upstream_free(struct generation_source *s)
+static void gateway_upstream_free(struct generation_source *s)
 {
     struct upstream *u = upstream_of(s);
     fetch_cancel(&u->fetch);
@@ -199,7 +201,9 @@ static void upstream_free(struct generation_source *s)
     free(u);
 }
 
-static const struct source_ops ops = {.start = start, .resume = resume, .free = upstream_free};
+static const struct source_ops ops = {.start = gateway_upstream_start,
+                                      .resume = gateway_upstream_resume,
+                                      .free = gateway_upstream_free};
 
 struct generation_source *gateway_upstream_open(void *ctx, const struct source_order *o)
 {
@@ -210,7 +214,7 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
     u->route = o->route;
     u->request_id = arena_dup(&u->arena, o->request_id);
     u->fetcher = ctx;
-    sse_parser_init(&u->parser, RECORDER_EVENT_MAX, u, on_event);
+    sse_parser_init(&u->parser, RECORDER_EVENT_MAX, u, gateway_upstream_on_event);
     make_fetch(u, o);
     return &u->source;
 }

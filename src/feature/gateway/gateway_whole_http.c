@@ -43,7 +43,7 @@ static void send_snapshot(struct whole *w, struct str body)
     exchange_send(x, body);
 }
 
-static void refuse(struct whole *w, int status, struct str code, struct str message)
+static void gateway_whole_refuse(struct whole *w, int status, struct str code, struct str message)
 {
     struct exchange *x = w->order->x;
     exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
@@ -55,21 +55,26 @@ static void refuse_end(struct whole *w)
     struct read_order *o = w->order;
     struct str notice = buf_str(&w->notice);
     switch (w->end) {
-    case END_CANCELLED: refuse(w, 409, STR("CANCELLED"), STR("the answer was stopped")); break;
+    case END_CANCELLED:
+        gateway_whole_refuse(w, 409, STR("CANCELLED"), STR("the answer was stopped"));
+        break;
     case END_ORPHANED:
     case END_FAILED:
         gateway_send_failure(o->route, o->x, o->request_id, w->end, fetch_text_err(notice), notice);
         break;
     case END_COMPLETED:
-        refuse(w, 502, STR("TOO_LARGE"),
-               STR("the answer is too large for one body, or no longer kept; ask for a stream"));
+        gateway_whole_refuse(
+            w, 502, STR("TOO_LARGE"),
+            STR("the answer is too large for one body, or no longer kept; ask for a stream"));
         break;
     case END_NONE:
-    case END_EXPIRED: refuse(w, 410, STR("EXPIRED"), STR("the answer is no longer kept")); break;
+    case END_EXPIRED:
+        gateway_whole_refuse(w, 410, STR("EXPIRED"), STR("the answer is no longer kept"));
+        break;
     }
 }
 
-static void on_snapshot(struct snapshot_look *l)
+static void gateway_whole_on_snapshot(struct snapshot_look *l)
 {
     struct whole *w = l->ctx;
     if (l->payload.n > 0 && l->end == END_COMPLETED)
@@ -80,12 +85,12 @@ static void on_snapshot(struct snapshot_look *l)
     whole_free(w);
 }
 
-static void conclude(struct whole *w)
+static void gateway_whole_conclude(struct whole *w)
 {
     list_remove(&w->link);
     subscriber_deinit(&w->subscriber);
     if (w->end == END_COMPLETED) {
-        snapshot_look_new(w->order->route, w->order->request_id, on_snapshot, w);
+        snapshot_look_new(w->order->route, w->order->request_id, gateway_whole_on_snapshot, w);
         return;
     }
     refuse_end(w);
@@ -105,7 +110,7 @@ static void note_failure(struct whole *w, const struct batch *b)
 }
 
 /* Nothing of a batch is of interest but whether it is the last. False: it has ended. */
-static bool pass_over(struct whole *w, struct batch *b)
+static bool gateway_whole_pass_over(struct whole *w, struct batch *b)
 {
     bool last = b->next == b->info.tail && b->info.end != END_NONE;
     if (last)
@@ -116,22 +121,22 @@ static bool pass_over(struct whole *w, struct batch *b)
     return !last;
 }
 
-static void on_ready(struct subscriber *s);
+static void gateway_whole_on_ready(struct subscriber *s);
 
-static void subscribe(struct whole *w, struct offset at)
+static void gateway_whole_subscribe(struct whole *w, struct offset at)
 {
     subscriber_init(&w->subscriber, w->order->route->gateway->setup.feeds, w->read.name, at,
-                    on_ready);
+                    gateway_whole_on_ready);
 }
 
 /* The events cannot be read, or not any more. */
-static void fail(struct whole *w, int err)
+static void gateway_whole_fail(struct whole *w, int err)
 {
     struct read_order *o = w->order;
     list_remove(&w->link);
     if (err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_GAP) {
         /* its snapshot may have outlived them */
-        snapshot_look_new(o->route, o->request_id, on_snapshot, w);
+        snapshot_look_new(o->route, o->request_id, gateway_whole_on_snapshot, w);
     } else {
         gateway_refuse(o->route, o->x, err);
         whole_free(w);
@@ -146,21 +151,21 @@ static bool skip_gap(struct whole *w)
     struct offset earliest = trimmed ? w->subscriber.gap->earliest : (struct offset){0};
     subscriber_deinit(&w->subscriber);
     if (trimmed)
-        subscribe(w, earliest);
+        gateway_whole_subscribe(w, earliest);
     else
-        fail(w, err);
+        gateway_whole_fail(w, err);
     return trimmed;
 }
 
-static void follow(struct whole *w)
+static void gateway_whole_follow(struct whole *w)
 {
     struct batch *b;
     for (;;) {
         switch (subscriber_next(&w->subscriber, &b)) {
         case NEXT_BATCH:
-            if (pass_over(w, b))
+            if (gateway_whole_pass_over(w, b))
                 continue;
-            conclude(w);
+            gateway_whole_conclude(w);
             return;
         case NEXT_WAIT: return;
         case NEXT_FAILED:
@@ -171,22 +176,22 @@ static void follow(struct whole *w)
     }
 }
 
-static void on_ready(struct subscriber *s)
+static void gateway_whole_on_ready(struct subscriber *s)
 {
-    follow(container_of(s, struct whole, subscriber));
+    gateway_whole_follow(container_of(s, struct whole, subscriber));
 }
 
-static void on_read(struct store_read *read, int err)
+static void gateway_whole_on_read(struct store_read *read, int err)
 {
     struct whole *w = container_of(read, struct whole, read);
     if (err != 0) {
-        fail(w, err);
+        gateway_whole_fail(w, err);
         return;
     }
-    subscribe(w, (struct offset){read->info.life, read->start});
+    gateway_whole_subscribe(w, (struct offset){read->info.life, read->start});
     subscriber_prime(&w->subscriber, read);
     list_push(&w->order->route->gateway->wholes, &w->link);
-    follow(w);
+    gateway_whole_follow(w);
 }
 
 void gateway_read_whole(struct read_order *o)
@@ -201,7 +206,7 @@ void gateway_read_whole(struct read_order *o)
     w->read = (struct store_read){.name = gateway_stream(&w->arena, o->route, o->request_id, ""),
                                   .from = READ_START,
                                   .max_bytes = BATCH_BYTES,
-                                  .done = on_read};
+                                  .done = gateway_whole_on_read};
     gateway_begin(g);
     store_read(g->setup.store, &w->read);
 }

@@ -170,7 +170,7 @@ void recorder_put_event(struct buf *out, uint64_t number, struct str type, struc
     buf_putc(out, '\n');
 }
 
-static void put_event(struct run *u, uint64_t number, struct str type, struct str data)
+static void recorder_add_event(struct run *u, uint64_t number, struct str type, struct str data)
 {
     recorder_put_event(&u->bytes, number, type, data);
     run_end_event(u);
@@ -327,8 +327,8 @@ static struct pin_place place_needed(const struct recorder *r, uint64_t n_events
     return need;
 }
 
-static bool fits(const struct recorder *r, struct pin_place least, uint64_t n_events,
-                 uint64_t bytes)
+static bool recorder_fits(const struct recorder *r, struct pin_place least, uint64_t n_events,
+                          uint64_t bytes)
 {
     struct pin_place need = place_needed(r, n_events, bytes);
     return n_events == 0 || (least.pos >= need.pos && least.event >= need.event);
@@ -343,7 +343,8 @@ static uint64_t notice_size(const struct recorder *r)
 static bool close_fits(const struct recorder *r, struct pin_place least)
 {
     uint64_t notice = notice_size(r);
-    return fits(r, least, r->pending.n + (notice > 0 ? 1 : 0), r->pending.bytes.n + notice);
+    return recorder_fits(r, least, r->pending.n + (notice > 0 ? 1 : 0),
+                         r->pending.bytes.n + notice);
 }
 
 /* So many of the pending events can be written now. */
@@ -352,7 +353,7 @@ static uint64_t count_fitting(const struct recorder *r, struct pin_place least)
     uint64_t low = 0, high = r->pending.n + 1; /* low can, high cannot */
     while (low + 1 < high) {
         uint64_t mid = low + (high - low) / 2;
-        if (fits(r, least, mid, run_end(&r->pending, mid - 1)))
+        if (recorder_fits(r, least, mid, run_end(&r->pending, mid - 1)))
             low = mid;
         else
             high = mid;
@@ -418,7 +419,7 @@ static void time_readers(struct recorder *r)
     }
 }
 
-static void go_on(struct recorder *r)
+static void recorder_go_on(struct recorder *r)
 {
     if (r->writer.busy || r->over)
         return;
@@ -460,10 +461,10 @@ static void destroy(struct recorder *r)
 }
 
 /* The end of every call from outside: the owner may have let go in one of its callbacks. */
-static void leave(struct recorder *r)
+static void recorder_leave(struct recorder *r)
 {
     if (!r->freed) {
-        go_on(r);
+        recorder_go_on(r);
         tell_room(r);
     }
     r->busy = false;
@@ -473,7 +474,7 @@ static void leave(struct recorder *r)
 
 /* ---- the store's answers ---- */
 
-static void finish(struct recorder *r, enum end_reason end, int err)
+static void recorder_finish(struct recorder *r, enum end_reason end, int err)
 {
     r->over = true;
     run_clear(&r->pending);
@@ -483,7 +484,7 @@ static void finish(struct recorder *r, enum end_reason end, int err)
 
 /* Events are missing, so it cannot end as anything else. The store is in trouble, or the stream is
  * not ours alone: no snapshot either. */
-static void lose(struct recorder *r, const char *why)
+static void recorder_lose(struct recorder *r, const char *why)
 {
     run_clear(&r->pending);
     run_clear(&r->going);
@@ -496,19 +497,19 @@ static void lose(struct recorder *r, const char *why)
 static_assert(RECORDER_PATIENCE_MS == 30000, "as it says");
 
 /* The writer has asked long enough. */
-static void give_up(struct recorder *r, int err)
+static void recorder_give_up(struct recorder *r, int err)
 {
     if (r->step == STEP_SNAPSHOT) {
         run_clear(&r->going);
         r->snapshot_due = false;
     } else if (r->going.n > 0) {
         r->in_doubt = ERR_IS_PASSING(err);
-        lose(r, ERR_IS_PASSING(err) ? SILENCE : err_text(err));
+        recorder_lose(r, ERR_IS_PASSING(err) ? SILENCE : err_text(err));
     } else if (r->going.bytes.n > 0) {
         run_clear(&r->going); /* a close that stores nothing may find room where this does not */
         r->end = END_ORPHANED;
     } else {
-        finish(r, END_FAILED, err);
+        recorder_finish(r, END_FAILED, err);
     }
 }
 
@@ -521,25 +522,25 @@ static void leave_closed(struct recorder *r, enum end_reason end)
     r->end = end;
 }
 
-static void on_failed(struct recorder *r, int err)
+static void recorder_on_failed(struct recorder *r, int err)
 {
     const struct stream_info *info = &r->writer.write.info;
     if (ERR_IS_PASSING(err) || err == ERR_FULL) {
-        give_up(r, err);
+        recorder_give_up(r, err);
     } else if (err == ERR_CLOSED && r->step == STEP_APPEND && r->snapshot_due) {
         leave_closed(r, info->end);
     } else if (r->step == STEP_SNAPSHOT) {
-        give_up(r, err);
+        recorder_give_up(r, err);
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life && r->in_doubt) {
         r->tail.pos = info->tail; /* it was done all the same; the message stands */
         r->in_doubt = false;
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life) {
         r->tail.pos = info->tail;
-        lose(r, "somebody else has written to the stream of this generation");
+        recorder_lose(r, "somebody else has written to the stream of this generation");
     } else if (err == ERR_TAIL_MOVED) {
-        finish(r, END_FAILED, ERR_NOT_FOUND); /* another life of the name */
+        recorder_finish(r, END_FAILED, ERR_NOT_FOUND); /* another life of the name */
     } else {
-        finish(r, err == ERR_CLOSED ? info->end : END_FAILED, err);
+        recorder_finish(r, err == ERR_CLOSED ? info->end : END_FAILED, err);
     }
 }
 
@@ -590,7 +591,7 @@ static void on_recorded(struct recorder *r)
     note_trim(r, &info);
 }
 
-static void on_snapshot(struct recorder *r)
+static void recorder_on_snapshot(struct recorder *r)
 {
     uint64_t bytes = r->going.bytes.n - 1; /* without the comma */
     r->snapshot_due = false;
@@ -599,33 +600,33 @@ static void on_snapshot(struct recorder *r)
         r->config.on.snapshot(r->config.ctx, bytes);
 }
 
-static void on_done(struct recorder *r, int err)
+static void recorder_on_done(struct recorder *r, int err)
 {
     if (r->step == STEP_CREATE) {
         on_created(r, err);
         return;
     }
     if (err != 0) {
-        on_failed(r, err);
+        recorder_on_failed(r, err);
         return;
     }
     if (r->step == STEP_SNAPSHOT) {
-        on_snapshot(r);
+        recorder_on_snapshot(r);
         return;
     }
     enum end_reason end = r->writer.write.info.end; /* somebody else may have closed it before */
     on_recorded(r);
     if (r->step == STEP_CLOSE && !r->freed)
-        finish(r, end, 0);
+        recorder_finish(r, end, 0);
 }
 
-static void on_written(struct writer *w, int err)
+static void recorder_on_written(struct writer *w, int err)
 {
     struct recorder *r = container_of(w, struct recorder, writer);
     r->busy = true;
     if (!r->freed)
-        on_done(r, err);
-    leave(r);
+        recorder_on_done(r, err);
+    recorder_leave(r);
 }
 
 /* ---- from outside ---- */
@@ -647,14 +648,14 @@ static void recorder_on_lag(struct timer *t)
     uint64_t n = pins_cut(&r->pins, place_needed(r, 1, bytes), tail_place(r), since_ms);
     if (n > 0 && r->config.on.cut != NULL)
         r->config.on.cut(r->config.ctx, n);
-    leave(r);
+    recorder_leave(r);
 }
 
-static void on_kick(struct task *t)
+static void recorder_on_kick(struct task *t)
 {
     struct recorder *r = container_of(t, struct recorder, kick);
     r->busy = true;
-    leave(r);
+    recorder_leave(r);
 }
 
 static void copy_docs(struct recorder *r)
@@ -698,14 +699,14 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     r->sched = sched;
     r->store = store;
     copy_config(r, config);
-    task_init(&r->kick, on_kick);
-    writer_init(&r->writer, RECORDER_PATIENCE_MS, on_written);
+    task_init(&r->kick, recorder_on_kick);
+    writer_init(&r->writer, RECORDER_PATIENCE_MS, recorder_on_written);
     pins_init(&r->pins, recorder_on_moved);
     timer_init(&r->lag, recorder_on_lag);
     if (config->folds)
         r->fold = fold_new(config->fold, r->config.fold_max);
     r->snapshot_due = config->folds;
-    go_on(r);
+    recorder_go_on(r);
     return r;
 }
 
@@ -737,7 +738,7 @@ int recorder_event(struct recorder *r, struct str type, struct str data)
         return ERR_TOO_LARGE;
     if (!type_is_plain(type))
         return ERR_SYNTAX;
-    put_event(&r->pending, ++r->taken, type, data);
+    recorder_add_event(&r->pending, ++r->taken, type, data);
     sched_post(r->sched, &r->kick); /* with what else comes in this turn */
     if (r->pending.bytes.n >= r->config.pending_max)
         r->full = true;

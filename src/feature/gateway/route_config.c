@@ -69,7 +69,7 @@ int route_parse(struct str text, struct str *path, struct str *url, char *reason
 
 /* ---- checks ---- */
 
-static int check_upstream(struct str value, char *reason, size_t size)
+static int route_config_check_upstream(struct str value, char *reason, size_t size)
 {
     struct url url;
     return url_parse(value, &url);
@@ -90,7 +90,7 @@ static const struct str own_headers[] = {
     STR_INIT("upgrade"),
 };
 
-static int check_header(struct str value, char *reason, size_t size)
+static int route_config_check_header(struct str value, char *reason, size_t size)
 {
     for (size_t i = 0; i < sizeof own_headers / sizeof *own_headers; i++)
         if (str_eq_nocase(value, own_headers[i])) {
@@ -101,7 +101,7 @@ static int check_header(struct str value, char *reason, size_t size)
 }
 
 /* It becomes a part of resume tokens, whose parts are separated by colons. */
-static int check_step(struct str value, char *reason, size_t size)
+static int route_config_check_step(struct str value, char *reason, size_t size)
 {
     if (value.n <= STEP_MAX && option_is_word(value, "-._"))
         return 0;
@@ -131,7 +131,8 @@ int route_finish(void *route, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
-     .required = true, .check = check_upstream, .help = "Where requests to this path are sent on."},
+     .required = true, .check = route_config_check_upstream,
+     .help = "Where requests to this path are sent on."},
     {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
      .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "
              "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
@@ -148,14 +149,16 @@ static const struct option_row rows[] = {
     {ROW("trim", OPTION_CHOICE, trim), .fallback = "lenient", .value = "lenient|strict",
      .help = "When the bounds of the buffer apply. lenient: to stores in memory (memory, Redis); "
              "on disk a generation keeps all its events. strict: always."},
-    {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true, .check = check_header,
+    {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true,
+     .check = route_config_check_header,
      .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
              "and X-Correlation-ID; several with commas between them."},
     {ROW("identity", OPTION_LIST, identity), .fallback = "Authorization,Cookie,X-Api-Key",
-     .value = "HEADER", .commas = true, .check = check_header,
+     .value = "HEADER", .commas = true, .check = route_config_check_header,
      .help = "Request headers that tell clients apart which are no configured callers: requests "
              "are counted, and idempotency keys and chats kept apart, by their values."},
-    {ROW("step", OPTION_TEXT, step), .fallback = "DRAFTING", .value = "WORD", .check = check_step,
+    {ROW("step", OPTION_TEXT, step), .fallback = "DRAFTING", .value = "WORD",
+     .check = route_config_check_step,
      .help = "What resume tokens call a generation that is under way."},
 
     {ROW("requests-per-minute", OPTION_NUMBER, requests_per_minute), .fallback = "0", .value = "N",

@@ -26,7 +26,7 @@ struct settings {
 };
 
 /* KEY=N */
-static int check_rating(struct str value, char *reason, size_t size)
+static int cmd_feedback_check_rating(struct str value, char *reason, size_t size)
 {
     struct str number = value, name = str_cut(&number, '=');
     uint64_t n;
@@ -49,7 +49,7 @@ static const struct option_row rows[] = {
     {ROW("session", OPTION_TEXT, session), .value = "ID",
      .help = "The session that it belongs to."},
     {ROW("run", OPTION_TEXT, run), .value = "ID", .help = "The run that it is about."},
-    {ROW("rating", OPTION_LIST, ratings), .value = "KEY=N", .check = check_rating,
+    {ROW("rating", OPTION_LIST, ratings), .value = "KEY=N", .check = cmd_feedback_check_rating,
      .help = "What it is rated, from 0 to 100, as in overall=80; may be given many times."},
     {ROW("tag", OPTION_LIST, tags), .value = "TEXT",
      .help = "A word for it; may be given many times."},
@@ -74,7 +74,7 @@ static const struct common_command command = {
 
 /* ---- from flags ---- */
 
-static void put_text(json_t *entry, const char *key, const char *text)
+static void cmd_feedback_put_text(json_t *entry, const char *key, const char *text)
 {
     struct str s = text != NULL ? lab_trim(str_of_cstr(text)) : STR_NONE;
     if (s.n > 0)
@@ -96,9 +96,9 @@ static void put_ratings(json_t *entry, const struct option_list *list)
 static json_t *entry_of_flags(const struct settings *s)
 {
     json_t *entry = json_object();
-    put_text(entry, "sessionId", s->session);
-    put_text(entry, "runId", s->run);
-    put_text(entry, "notes", s->notes);
+    cmd_feedback_put_text(entry, "sessionId", s->session);
+    cmd_feedback_put_text(entry, "runId", s->run);
+    cmd_feedback_put_text(entry, "notes", s->notes);
     if (s->ratings.n > 0)
         put_ratings(entry, &s->ratings);
     if (s->tags.n > 0) {
@@ -113,7 +113,7 @@ static json_t *entry_of_flags(const struct settings *s)
 /* ---- from standard input ---- */
 
 /* More than INPUT_MAX bytes: it was too much. */
-static int read_input(struct buf *input)
+static int cmd_feedback_read_input(struct buf *input)
 {
     ssize_t n = 1;
     while (n != 0 && input->n <= INPUT_MAX) {
@@ -131,7 +131,7 @@ static json_t *entry_of_input(void)
 {
     struct buf input = {0};
     json_t *entry = NULL;
-    int error = read_input(&input);
+    int error = cmd_feedback_read_input(&input);
     if (error != 0)
         common_fail(&command, "cannot read: %s", strerror(error));
     else if (input.n > INPUT_MAX)
@@ -149,7 +149,7 @@ static json_t *entry_of_input(void)
 
 /* ---- the command ---- */
 
-static int append(const char *path, const json_t *entry)
+static int cmd_feedback_append(const char *path, const json_t *entry)
 {
     struct buf line = {0};
     lab_json_put(&line, entry);
@@ -168,7 +168,7 @@ static int append(const char *path, const json_t *entry)
                                : common_fail(&command, "cannot write: %s", strerror(errno));
 }
 
-static int run(const struct settings *s)
+static int cmd_feedback_run(const struct settings *s)
 {
     bool said = s->session || s->run || s->notes || s->ratings.n > 0 || s->tags.n > 0;
     json_t *draft = said ? entry_of_flags(s) : entry_of_input();
@@ -184,7 +184,7 @@ static int run(const struct settings *s)
         return common_fail(&command, "this is no valid entry: a member is unknown, empty or of the "
                                      "wrong type");
     char *path = lab_config_feedback(s->feedback, true);
-    int status = append(path, entry);
+    int status = cmd_feedback_append(path, entry);
     free(path);
     json_decref(entry);
     return status;
@@ -196,7 +196,7 @@ int cmd_feedback(int argc, char **argv)
     int n_args = 0, status;
     if (common_read(&command, &s, argc, argv, &n_args, &status)) {
         if (n_args == 0) {
-            status = run(&s);
+            status = cmd_feedback_run(&s);
         } else {
             common_fail(&command, "arguments are not taken; see --help");
             status = CMD_USAGE;

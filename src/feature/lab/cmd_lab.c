@@ -72,21 +72,21 @@ struct site {
     bool ending;
 };
 
-static void on_accepted(void *ctx, int fd)
+static void cmd_lab_on_accepted(void *ctx, int fd)
 {
     http_accept(&((struct site *)ctx)->http, fd, NULL);
 }
 
-static void on_accept_failed(void *ctx, int error)
+static void cmd_lab_on_accept_failed(void *ctx, int error)
 {
     struct site *s = ctx;
     trace(&s->trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {.accepted = on_accepted,
-                                                 .failed = on_accept_failed};
+static const struct listener_ops listener_ops = {.accepted = cmd_lab_on_accepted,
+                                                 .failed = cmd_lab_on_accept_failed};
 
-static void on_lab_stopped(void *ctx)
+static void cmd_lab_on_stopped(void *ctx)
 {
     struct site *s = ctx;
     timer_stop(&s->drain_limit);
@@ -95,19 +95,19 @@ static void on_lab_stopped(void *ctx)
     uv_close((uv_handle_t *)&s->on_hup, NULL);
 }
 
-static void on_idle(struct http *http)
+static void cmd_lab_on_idle(struct http *http)
 {
     struct site *s = container_of(http, struct site, http);
-    lab_host_stop(&s->host, on_lab_stopped, s);
+    lab_host_stop(&s->host, cmd_lab_on_stopped, s);
 }
 
-static void on_drain_limit(struct timer *t)
+static void cmd_lab_on_drain_limit(struct timer *t)
 {
     http_close_all(&container_of(t, struct site, drain_limit)->http);
 }
 
 /* Answers under way are finished, within limits. */
-static void end(void *ctx)
+static void cmd_lab_end(void *ctx)
 {
     struct site *s = ctx;
     if (s->ending) {
@@ -120,24 +120,24 @@ static void end(void *ctx)
     sched_start(&s->loop.sched, &s->drain_limit, DRAIN_MS);
     http_drain(&s->http);
     if (s->http.n_connections == 0)
-        on_idle(&s->http);
+        cmd_lab_on_idle(&s->http);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void cmd_lab_on_signal(uv_signal_t *handle, int number)
 {
-    end(handle->data);
+    cmd_lab_end(handle->data);
 }
 
-static void init_signals(struct site *s)
+static void cmd_lab_init_signals(struct site *s)
 {
     signal(SIGPIPE, SIG_IGN);
     uv_signal_init(&s->loop.uv, &s->on_term);
     uv_signal_init(&s->loop.uv, &s->on_int);
     uv_signal_init(&s->loop.uv, &s->on_hup);
     s->on_term.data = s->on_int.data = s->on_hup.data = s;
-    uv_signal_start(&s->on_term, on_signal, SIGTERM);
-    uv_signal_start(&s->on_int, on_signal, SIGINT);
-    uv_signal_start(&s->on_hup, on_signal, SIGHUP); /* its terminal was closed */
+    uv_signal_start(&s->on_term, cmd_lab_on_signal, SIGTERM);
+    uv_signal_start(&s->on_int, cmd_lab_on_signal, SIGINT);
+    uv_signal_start(&s->on_hup, cmd_lab_on_signal, SIGHUP); /* its terminal was closed */
 }
 
 /* ---- where it listens ---- */
@@ -184,7 +184,7 @@ static int listen_somewhere(struct site *s)
     return common_fail(&command, "cannot listen on %s: %s", address, why);
 }
 
-static void greet(const struct site *s)
+static void cmd_lab_greet(const struct site *s)
 {
     struct str at = listener_address(s->listener), session = lab_session(s->host.lab);
     printf("lab on http://%.*s/lab (session %.*s)\n", (int)at.n, at.p, (int)session.n, session.p);
@@ -193,35 +193,35 @@ static void greet(const struct site *s)
 
 /* ---- the whole ---- */
 
-static int begin(struct site *s)
+static int cmd_lab_begin(struct site *s)
 {
     char why[600];
     struct lab_host_setup setup = {.config = &s->settings.lab,
                                    .loop = &s->loop,
                                    .http = &s->http,
                                    .alone = true,
-                                   .finished = end,
+                                   .finished = cmd_lab_end,
                                    .ctx = s};
     if (lab_host_init(&s->host, &setup, why, sizeof why) != 0)
         return common_fail(&command, "%s", why);
-    init_signals(s);
+    cmd_lab_init_signals(s);
     int status = listen_somewhere(s);
     if (status == CMD_OK)
-        greet(s);
+        cmd_lab_greet(s);
     else
-        end(s);
+        cmd_lab_end(s);
     loop_run(&s->loop);
     return status;
 }
 
-static int serve(struct site *s)
+static int cmd_lab_serve(struct site *s)
 {
     int status = check_host(s);
     if (status != CMD_OK)
         return status;
     if (loop_init(&s->loop) != 0)
         return common_fail(&command, "cannot start an event loop");
-    timer_init(&s->drain_limit, on_drain_limit);
+    timer_init(&s->drain_limit, cmd_lab_on_drain_limit);
     http_init(&s->http, &s->loop, &s->trace,
               &(struct http_limits){.connections = CONNECTIONS_MAX,
                                     .inflight_bytes = 64 * MIB,
@@ -230,15 +230,15 @@ static int serve(struct site *s)
                                     .body_timeout_ms = 10 * SECOND_MS,
                                     .write_timeout_ms = MINUTE_MS,
                                     .body_min_bytes = 1});
-    s->http.idle = on_idle;
+    s->http.idle = cmd_lab_on_idle;
     s->http.names.any = s->settings.allow_external;
-    status = begin(s);
+    status = cmd_lab_begin(s);
     http_deinit(&s->http);
     loop_deinit(&s->loop);
     return status;
 }
 
-static int refuse(const char *why)
+static int cmd_lab_refuse(const char *why)
 {
     common_fail(&command, "%s", why);
     return CMD_USAGE;
@@ -251,11 +251,11 @@ int cmd_lab(int argc, char **argv)
     int n_args = 0, status;
     if (common_read(&command, &s.settings, argc, argv, &n_args, &status)) {
         if (n_args > 0)
-            status = refuse("arguments are not taken; see --help");
+            status = cmd_lab_refuse("arguments are not taken; see --help");
         else if (lab_config_finish(&s.settings.lab, reason, sizeof reason) != 0)
-            status = refuse(reason);
+            status = cmd_lab_refuse(reason);
         else
-            status = serve(&s);
+            status = cmd_lab_serve(&s);
     }
     options_free(&command.flags, &s.settings);
     return status;

@@ -101,7 +101,7 @@ int lab_host_init(struct lab_host *h, const struct lab_host_setup *setup, char *
     return 0;
 }
 
-static void on_stopped(void *ctx)
+static void lab_on_stopped(void *ctx)
 {
     struct lab_host *h = ctx;
     lab_free(h->lab);
@@ -114,5 +114,5 @@ void lab_host_stop(struct lab_host *h, void (*stopped)(void *ctx), void *ctx)
 {
     h->stopped = stopped;
     h->ctx = ctx;
-    lab_stop(h->lab, on_stopped, h);
+    lab_stop(h->lab, lab_on_stopped, h);
 }

@@ -25,7 +25,7 @@ static char *joined(const char *folder, const char *name)
 }
 
 /* NULL: it is not there, or no file. */
-static char *file_of(const char *folder, const char *name)
+static char *lab_artifacts_file_of(const char *folder, const char *name)
 {
     struct stat st;
     char *path = joined(folder, name);
@@ -39,7 +39,7 @@ static char *first_of(const char *folder, const char *const *names)
 {
     char *path = NULL;
     while (path == NULL && *names != NULL)
-        path = file_of(folder, *names++);
+        path = lab_artifacts_file_of(folder, *names++);
     return path;
 }
 
@@ -60,7 +60,7 @@ static char *any_video(const char *folder)
             snprintf(first, sizeof first, "%s", e->d_name);
     if (d != NULL)
         closedir(d);
-    return *first != '\0' ? file_of(folder, first) : NULL;
+    return *first != '\0' ? lab_artifacts_file_of(folder, first) : NULL;
 }
 
 void lab_artifacts_find(struct lab_artifacts *a, const char *folder)
@@ -69,11 +69,11 @@ void lab_artifacts_find(struct lab_artifacts *a, const char *folder)
     static const char *const caption[] = {"caption-report.json", "caption-report-attempt1.json",
                                           "caption-quality.json", NULL};
     *a = (struct lab_artifacts){
-        .video = file_of(folder, "video.mp4"),
-        .script = file_of(folder, "script.json"),
-        .timestamps = file_of(folder, "timestamps.json"),
-        .visuals = file_of(folder, "visuals.json"),
-        .score = file_of(folder, "score.json"),
+        .video = lab_artifacts_file_of(folder, "video.mp4"),
+        .script = lab_artifacts_file_of(folder, "script.json"),
+        .timestamps = lab_artifacts_file_of(folder, "timestamps.json"),
+        .visuals = lab_artifacts_file_of(folder, "visuals.json"),
+        .score = lab_artifacts_file_of(folder, "score.json"),
         .sync_report = first_of(folder, sync),
         .caption_report = first_of(folder, caption),
     };

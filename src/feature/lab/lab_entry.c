@@ -23,7 +23,7 @@ json_t *lab_ratings(const json_t *sent)
     return NULL;
 }
 
-static json_t *text_of(struct str s)
+static json_t *lab_entry_text_of(struct str s)
 {
     return s.n > 0 ? lab_json_text(s) : NULL;
 }
@@ -32,7 +32,7 @@ static json_t *notes_of(const json_t *sent)
 {
     if (!json_is_string(sent))
         return NULL;
-    return text_of(lab_trim(str_of(json_string_value(sent), json_string_length(sent))));
+    return lab_entry_text_of(lab_trim(str_of(json_string_value(sent), json_string_length(sent))));
 }
 
 static json_t *tags_of(const json_t *sent, bool keep_none)
@@ -58,7 +58,7 @@ static json_t *object_of(const json_t *sent)
 }
 
 /* v may be NULL. */
-static void put(json_t *entry, const char *key, json_t *v)
+static void lab_entry_put(json_t *entry, const char *key, json_t *v)
 {
     if (v != NULL)
         json_object_set_new_nocheck(entry, key, v);
@@ -75,11 +75,11 @@ static void put_run(json_t *entry, const struct lab_said *said)
     lab_artifacts_find(&a, folder.p);
     json_t *video = json_object_get(said->record, "videoPath");
     json_t *summary = lab_artifacts_summary(&a, &reach);
-    put(entry, "videoPath",
-        video == NULL && a.video != NULL ? json_string(a.video) : json_incref(video));
-    put(entry, "artifactsDir", lab_json_text(folder));
-    put(entry, "autoMetricsSnapshot", lab_summary_snapshot(summary));
-    put(entry, "reports", lab_artifacts_reports(&a));
+    lab_entry_put(entry, "videoPath",
+                  video == NULL && a.video != NULL ? json_string(a.video) : json_incref(video));
+    lab_entry_put(entry, "artifactsDir", lab_json_text(folder));
+    lab_entry_put(entry, "autoMetricsSnapshot", lab_summary_snapshot(summary));
+    lab_entry_put(entry, "reports", lab_artifacts_reports(&a));
     json_decref(summary);
     lab_artifacts_deinit(&a);
 }
@@ -88,17 +88,17 @@ json_t *lab_entry_new(const struct lab_said *said)
 {
     json_t *entry = json_object();
     struct str topic = lab_json_get(said->record, "topic");
-    put(entry, "id", text_of(said->id));
-    put(entry, "createdAt", lab_now());
-    put(entry, "sessionId", text_of(said->session));
-    put(entry, "runId", text_of(said->run));
-    put(entry, "experimentId", text_of(said->experiment));
-    put(entry, "variantId", text_of(said->variant));
-    put(entry, "topic", text_of(topic.n > 0 ? topic : said->topic));
-    put(entry, "ratings", lab_ratings(said->ratings));
-    put(entry, "notes", notes_of(said->notes));
-    put(entry, "tags", tags_of(said->tags, said->keep_no_tags));
-    put(entry, "answers", object_of(said->answers));
+    lab_entry_put(entry, "id", lab_entry_text_of(said->id));
+    lab_entry_put(entry, "createdAt", lab_now());
+    lab_entry_put(entry, "sessionId", lab_entry_text_of(said->session));
+    lab_entry_put(entry, "runId", lab_entry_text_of(said->run));
+    lab_entry_put(entry, "experimentId", lab_entry_text_of(said->experiment));
+    lab_entry_put(entry, "variantId", lab_entry_text_of(said->variant));
+    lab_entry_put(entry, "topic", lab_entry_text_of(topic.n > 0 ? topic : said->topic));
+    lab_entry_put(entry, "ratings", lab_ratings(said->ratings));
+    lab_entry_put(entry, "notes", notes_of(said->notes));
+    lab_entry_put(entry, "tags", tags_of(said->tags, said->keep_no_tags));
+    lab_entry_put(entry, "answers", object_of(said->answers));
     if (said->record != NULL)
         put_run(entry, said);
     json_t *valid = lab_schema_apply(&lab_feedback_schema, entry);

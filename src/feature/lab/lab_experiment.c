@@ -4,7 +4,7 @@
 #include "feature/lab/lab_schema.h"
 
 /* v may be NULL. */
-static void put(json_t *object, const char *key, json_t *v)
+static void lab_experiment_put(json_t *object, const char *key, json_t *v)
 {
     if (v != NULL)
         json_object_set_new_nocheck(object, key, v);
@@ -15,7 +15,8 @@ static json_t *text_or(struct str s, const char *fallback)
     return s.n > 0 ? lab_json_text(s) : fallback != NULL ? json_string(fallback) : NULL;
 }
 
-static enum lab_code refuse(struct lab_problem *p, const char *message, const char *fix)
+static enum lab_code lab_experiment_refuse(struct lab_problem *p, const char *message,
+                                           const char *fix)
 {
     lab_problem_set(p, LAB_INVALID_ARGUMENT, "%s", message);
     if (fix != NULL)
@@ -43,9 +44,9 @@ static enum lab_code take_variants(struct lab_store *s, const json_t *sent, json
                                    struct lab_problem *p)
 {
     if (json_array_size(sent) == 0)
-        return refuse(p, "Missing variants", "Provide at least one variant runId.");
+        return lab_experiment_refuse(p, "Missing variants", "Provide at least one variant runId.");
     if (json_array_size(sent) > LAB_VARIANTS_MAX)
-        return refuse(p, "Too many variants", "Compare at most 200 at once.");
+        return lab_experiment_refuse(p, "Too many variants", "Compare at most 200 at once.");
     for (size_t i = 0; i < json_array_size(sent); i++) {
         const json_t *one = json_array_get(sent, i);
         struct str run = lab_json_trimmed(one, "runId");
@@ -54,13 +55,14 @@ static enum lab_code take_variants(struct lab_store *s, const json_t *sent, json
         if (check_run(s, run, p) != LAB_FINE)
             return p->code;
         json_t *v = json_object();
-        put(v, "variantId", lab_new_id("var_"));
-        put(v, "label", text_or(lab_json_trimmed(one, "label"), "B"));
-        put(v, "runId", lab_json_text(run));
+        lab_experiment_put(v, "variantId", lab_new_id("var_"));
+        lab_experiment_put(v, "label", text_or(lab_json_trimmed(one, "label"), "B"));
+        lab_experiment_put(v, "runId", lab_json_text(run));
         json_array_append_new(out, v);
     }
     if (json_array_size(out) == 0)
-        return refuse(p, "No valid variants provided", "Provide variants as [{label, runId}].");
+        return lab_experiment_refuse(p, "No valid variants provided",
+                                     "Provide variants as [{label, runId}].");
     return LAB_FINE;
 }
 
@@ -75,7 +77,8 @@ static enum lab_code store(struct lab_store *s, const json_t *draft, json_t **id
 {
     json_t *experiment = lab_schema_apply(&lab_experiment_schema, draft);
     if (experiment == NULL)
-        return refuse(p, "Invalid experiment", "Questions are [{id, prompt, type}].");
+        return lab_experiment_refuse(p, "Invalid experiment",
+                                     "Questions are [{id, prompt, type}].");
     int err = lab_index_append(&s->experiments, experiment);
     if (err == 0)
         *id = json_incref(json_object_get(experiment, "experimentId"));
@@ -91,18 +94,19 @@ enum lab_code lab_experiment_create(struct lab_store *s, const json_t *body, jso
     struct str baseline = lab_json_trimmed(body, "baselineRunId");
     json_t *variants = json_array(), *draft = json_object();
     if (baseline.n == 0)
-        refuse(p, "Missing baselineRunId", "Send {baselineRunId, variants: [{label, runId}]}.");
+        lab_experiment_refuse(p, "Missing baselineRunId",
+                              "Send {baselineRunId, variants: [{label, runId}]}.");
     else if (check_run(s, baseline, p) == LAB_FINE)
         take_variants(s, json_object_get(body, "variants"), variants, p);
-    put(draft, "experimentId", lab_new_id("exp_"));
-    put(draft, "sessionId", json_string(s->session));
-    put(draft, "createdAt", lab_now());
-    put(draft, "name", text_or(lab_json_trimmed(body, "name"), "A/B Compare"));
-    put(draft, "hypothesis", text_or(lab_json_trimmed(body, "hypothesis"), NULL));
-    put(draft, "topic", text_or(lab_json_trimmed(body, "topic"), NULL));
-    put(draft, "baselineRunId", lab_json_text(baseline));
-    put(draft, "variants", variants);
-    put(draft, "questions", questions_of(body));
+    lab_experiment_put(draft, "experimentId", lab_new_id("exp_"));
+    lab_experiment_put(draft, "sessionId", json_string(s->session));
+    lab_experiment_put(draft, "createdAt", lab_now());
+    lab_experiment_put(draft, "name", text_or(lab_json_trimmed(body, "name"), "A/B Compare"));
+    lab_experiment_put(draft, "hypothesis", text_or(lab_json_trimmed(body, "hypothesis"), NULL));
+    lab_experiment_put(draft, "topic", text_or(lab_json_trimmed(body, "topic"), NULL));
+    lab_experiment_put(draft, "baselineRunId", lab_json_text(baseline));
+    lab_experiment_put(draft, "variants", variants);
+    lab_experiment_put(draft, "questions", questions_of(body));
     if (p->code == LAB_FINE)
         store(s, draft, id, p);
     json_decref(draft);
@@ -146,13 +150,14 @@ static enum lab_code take_run(const json_t *experiment, const json_t *said, stru
     if (has_run(d, run))
         return refuse_of(p, "Duplicate perRun entry for runId", run);
     if (named.n > 0 && !str_eq(named, expected))
-        return refuse(p,
-                      variant != NULL ? "VariantId does not match experiment variant"
-                                      : "Baseline perRun entry must use variantId \"baseline\" "
-                                        "(or omit it)",
-                      "Take variantIds from GET /api/experiments/:id.");
+        return lab_experiment_refuse(p,
+                                     variant != NULL
+                                         ? "VariantId does not match experiment variant"
+                                         : "Baseline perRun entry must use variantId \"baseline\" "
+                                           "(or omit it)",
+                                     "Take variantIds from GET /api/experiments/:id.");
     if (d->n == sizeof d->runs / sizeof *d->runs)
-        return refuse(p, "Too many perRun entries", NULL);
+        return lab_experiment_refuse(p, "Too many perRun entries", NULL);
     d->runs[d->n++] = (struct lab_decided){run, expected, said};
     return LAB_FINE;
 }
@@ -170,16 +175,18 @@ static enum lab_code take_runs(const json_t *experiment, const json_t *said, str
 {
     static const char fix[] = "Send {perRun: [{runId, ratings, notes, tags}]}.";
     if (json_array_size(said) == 0)
-        return refuse(p, "Missing perRun ratings", fix);
+        return lab_experiment_refuse(p, "Missing perRun ratings", fix);
     for (size_t i = 0; i < json_array_size(said); i++)
         if (take_run(experiment, json_array_get(said, i), d, p) != LAB_FINE)
             return p->code;
     if (d->n == 0)
-        return refuse(p, "No valid perRun entries provided", fix);
+        return lab_experiment_refuse(p, "No valid perRun entries provided", fix);
     if (!has_run(d, lab_json_get(experiment, "baselineRunId")))
-        return refuse(p, "Missing baseline perRun entry", "Rate the baselineRunId, too.");
+        return lab_experiment_refuse(p, "Missing baseline perRun entry",
+                                     "Rate the baselineRunId, too.");
     if (!has_variant(experiment, d))
-        return refuse(p, "Missing variant perRun entry", "Rate at least one variant's run.");
+        return lab_experiment_refuse(p, "Missing variant perRun entry",
+                                     "Rate at least one variant's run.");
     return LAB_FINE;
 }
 
@@ -204,14 +211,14 @@ json_t *lab_experiment_finish(const json_t *experiment, const struct lab_decisio
     json_t *draft = json_copy((json_t *)(uintptr_t)experiment);
     if (d->winner.n > 0) {
         json_t *winner = json_object();
-        put(winner, "variantId", lab_json_text(d->winner));
-        put(winner, "reason", text_or(d->reason, NULL));
-        put(draft, "winner", winner);
+        lab_experiment_put(winner, "variantId", lab_json_text(d->winner));
+        lab_experiment_put(winner, "reason", text_or(d->reason, NULL));
+        lab_experiment_put(draft, "winner", winner);
     }
     if (d->answers != NULL)
-        put(draft, "answers", json_incref((json_t *)(uintptr_t)d->answers));
-    put(draft, "status", json_string("done"));
-    put(draft, "updatedAt", lab_now());
+        lab_experiment_put(draft, "answers", json_incref((json_t *)(uintptr_t)d->answers));
+    lab_experiment_put(draft, "status", json_string("done"));
+    lab_experiment_put(draft, "updatedAt", lab_now());
     json_t *valid = lab_schema_apply(&lab_experiment_schema, draft);
     json_decref(draft);
     return valid;

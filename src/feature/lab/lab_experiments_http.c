@@ -8,7 +8,7 @@
 #include "feature/lab/lab_submit.h"
 #include "feature/lab/lab_http_core.h"
 
-static json_t *view_experiment(struct lab_store *s, json_t *experiment)
+static json_t *lab_view_experiment(struct lab_store *s, json_t *experiment)
 {
     static const char *const keys[] = {"experimentId", "sessionId", "createdAt",
                                        "name",         "topic",     "status"};
@@ -27,7 +27,7 @@ void lab_get_experiments(struct lab_call *c, struct lab_store *s)
     if (err != 0)
         lab_problem_of(&c->problem, err, s->experiments.log.path);
     else
-        c->source = lab_list_new(&s->experiments, view_experiment);
+        c->source = lab_list_new(&s->experiments, lab_view_experiment);
 }
 
 void lab_get_experiment(struct lab_call *c, struct lab_store *s)

@@ -39,8 +39,8 @@ struct lab_export {
 
 /* ---- where ---- */
 
-static enum lab_code refuse(struct lab_problem *p, enum lab_code code, const char *message,
-                            const char *root)
+static enum lab_code lab_export_refuse(struct lab_problem *p, enum lab_code code,
+                                       const char *message, const char *root)
 {
     lab_problem_set(p, code, "%s", message);
     lab_problem_add(p, "exportRoot", str_of_cstr(root));
@@ -88,17 +88,17 @@ static enum lab_code open_path(struct lab_export *e, const char *root, struct st
 {
     size_t n = strlen(root);
     if (path.n > 0 && memchr(path.p, '\0', path.n) != NULL)
-        return refuse(p, LAB_INVALID_ARGUMENT, "Path contains a NUL", root);
+        return lab_export_refuse(p, LAB_INVALID_ARGUMENT, "Path contains a NUL", root);
     e->path = path.n > 0 ? lab_path_resolve(root, path) : default_path(root, e->session);
     if (strncmp(e->path, root, n) != 0 || e->path[n] != '/')
-        return refuse(p, LAB_FORBIDDEN, "Export path must be under the Lab exports directory",
-                      root);
+        return lab_export_refuse(p, LAB_FORBIDDEN,
+                                 "Export path must be under the Lab exports directory", root);
     const char *name = strrchr(e->path, '/') + 1;
     if (strlen(e->path) >= PATH_MAX || strlen(name) > NAME_MAX)
-        return refuse(p, LAB_INVALID_ARGUMENT, "Export path is too long", root);
+        return lab_export_refuse(p, LAB_INVALID_ARGUMENT, "Export path is too long", root);
     e->folder = open_folder(root, e->path);
     if (e->folder < 0)
-        return refuse(p, LAB_FORBIDDEN, "Export path leads elsewhere", root);
+        return lab_export_refuse(p, LAB_FORBIDDEN, "Export path leads elsewhere", root);
     char uuid[RAND_UUID + 1];
     rand_uuid(uuid);
     snprintf(e->draft, sizeof e->draft, ".%s.new", uuid);
@@ -118,7 +118,7 @@ static void mention(struct lab_export *e, struct str run)
     map_put(&e->mentioned, str_of(own, run.n), own);
 }
 
-static int write_all(int fd, struct str bytes)
+static int lab_export_write_all(int fd, struct str bytes)
 {
     while (bytes.n > 0) {
         ssize_t n = write(fd, bytes.p, bytes.n);
@@ -129,7 +129,7 @@ static int write_all(int fd, struct str bytes)
     return 0;
 }
 
-static void put_item(struct lab_export *e, struct buf *out, const json_t *item)
+static void lab_export_put_item(struct lab_export *e, struct buf *out, const json_t *item)
 {
     buf_put(out, e->given++ > 0 ? STR(",\n    ") : STR("\n    "));
     lab_json_put_pretty(out, item, 2);
@@ -181,7 +181,7 @@ static bool step_list(struct lab_export *e, struct lab_index *x, struct buf *out
             if (e->phase == EXPERIMENTS_MENTION)
                 take_experiment(e, record);
             else
-                put_item(e, out, record);
+                lab_export_put_item(e, out, record);
         }
         json_decref(record);
     }
@@ -197,7 +197,7 @@ static void take_entry(struct lab_export *e, struct str line, struct buf *out)
         if (e->phase == MENTIONS)
             mention(e, lab_json_get(entry, "runId"));
         else
-            put_item(e, out, entry);
+            lab_export_put_item(e, out, entry);
         e->count += e->phase == FEEDBACK;
     }
     json_decref(entry);
@@ -232,7 +232,7 @@ static int step_mentions(struct lab_export *e)
     return more < 0 ? more : 0;
 }
 
-static void put_head(struct lab_export *e, struct buf *out)
+static void lab_export_put_head(struct lab_export *e, struct buf *out)
 {
     json_t *now = lab_now(), *session = lab_json_text(e->session);
     buf_put(out, STR("{\n  \"schemaVersion\": 1,\n  \"exportedAt\": "));
@@ -259,7 +259,7 @@ static void step_records(struct lab_export *e, struct buf *out)
     }
 }
 
-static int finish(struct lab_export *e)
+static int lab_export_finish(struct lab_export *e)
 {
     const char *name = strrchr(e->path, '/') + 1;
     if (fsync(e->fd) != 0 || renameat(e->folder, e->draft, e->folder, name) != 0)
@@ -269,7 +269,7 @@ static int finish(struct lab_export *e)
     return fsync(e->folder) == 0 ? 0 : ERR_IO;
 }
 
-static int step(struct lab_export *e, struct buf *out)
+static int lab_export_run_phase(struct lab_export *e, struct buf *out)
 {
     int more;
     switch (e->phase) {
@@ -278,7 +278,7 @@ static int step(struct lab_export *e, struct buf *out)
         if (!step_list(e, &e->store->experiments, out))
             e->phase = HEAD;
         return 0;
-    case HEAD: put_head(e, out); return 0;
+    case HEAD: lab_export_put_head(e, out); return 0;
     case RUNS:
     case EXPERIMENTS: step_records(e, out); return 0;
     case FEEDBACK:
@@ -296,12 +296,12 @@ static int step(struct lab_export *e, struct buf *out)
 int lab_export_step(struct lab_export *e)
 {
     struct buf out = {0};
-    int err = step(e, &out);
+    int err = lab_export_run_phase(e, &out);
     if (err == 0)
-        err = write_all(e->fd, buf_str(&out));
+        err = lab_export_write_all(e->fd, buf_str(&out));
     buf_deinit(&out);
     if (err == 0 && e->phase == DONE)
-        err = finish(e);
+        err = lab_export_finish(e);
     return err != 0 ? err : e->phase != DONE;
 }
 

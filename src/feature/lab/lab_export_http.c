@@ -4,12 +4,12 @@
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_http_core.h"
 
-static void free_export(void *work)
+static void lab_free_export(void *work)
 {
     lab_export_free(work);
 }
 
-static void begin(struct lab_call *c, struct lab_store *s)
+static void lab_export_begin(struct lab_call *c, struct lab_store *s)
 {
     struct lab_export *e;
     json_t *body = lab_call_body(c);
@@ -21,7 +21,7 @@ static void begin(struct lab_call *c, struct lab_store *s)
         lab_problem_fix(&c->problem, "Send {\"sessionId\": \"lab_...\"}.");
     } else if (lab_export_new(s, session, path, &e, &c->problem) == LAB_FINE) {
         c->work = e;
-        c->free_work = free_export;
+        c->free_work = lab_free_export;
         c->again = true;
     }
     json_decref(body);
@@ -30,7 +30,7 @@ static void begin(struct lab_call *c, struct lab_store *s)
 void lab_post_export(struct lab_call *c, struct lab_store *s)
 {
     if (c->work == NULL) {
-        begin(c, s);
+        lab_export_begin(c, s);
         return;
     }
     int more = lab_export_step(c->work);

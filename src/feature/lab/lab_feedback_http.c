@@ -23,7 +23,7 @@ struct feedback_source {
     bool begun;           /* something has been said */
 };
 
-static void free_source(struct lab_source *source)
+static void lab_feedback_free_source(struct lab_source *source)
 {
     struct feedback_source *f = container_of(source, struct feedback_source, source);
     block_unref(f->read.bytes);
@@ -60,7 +60,8 @@ static void put_items(struct feedback_source *f, struct str rest, struct buf *ou
 }
 
 /* Steps of the log, of which the first has been read already. */
-static int next_items(struct lab_source *source, struct lab_store *store, struct buf *out)
+static int lab_feedback_next_items(struct lab_source *source, struct lab_store *store,
+                                   struct buf *out)
 {
     struct feedback_source *f = container_of(source, struct feedback_source, source);
     const struct log_read *r = &f->read;
@@ -80,8 +81,8 @@ static int next_items(struct lab_source *source, struct lab_store *store, struct
     return 0;
 }
 
-static void refuse_cursor(struct lab_call *c, enum log_cursor_fault fault, struct str since,
-                          uint64_t size)
+static void lab_feedback_refuse_cursor(struct lab_call *c, enum log_cursor_fault fault,
+                                       struct str since, uint64_t size)
 {
     struct buf text = {0};
     log_cursor_refusal(&text, fault, since, size);
@@ -94,14 +95,14 @@ static void refuse_cursor(struct lab_call *c, enum log_cursor_fault fault, struc
 }
 
 /* The first step shows whether the cursor is one of this file. */
-static void begin(struct lab_call *c, struct lab_store *s, struct feedback_source *f)
+static void lab_feedback_begin(struct lab_call *c, struct lab_store *s, struct feedback_source *f)
 {
     int err = read_step(f, s);
     f->until = f->read.size;
     if (err == ERR_GAP)
-        refuse_cursor(c, LOG_CURSOR_AHEAD, c->since, f->read.size);
+        lab_feedback_refuse_cursor(c, LOG_CURSOR_AHEAD, c->since, f->read.size);
     else if (err == ERR_OFFSET)
-        refuse_cursor(c, LOG_CURSOR_WITHIN, c->since, f->read.size);
+        lab_feedback_refuse_cursor(c, LOG_CURSOR_WITHIN, c->since, f->read.size);
     else if (err != 0)
         lab_problem_of(&c->problem, err, s->feedback);
 }
@@ -109,7 +110,7 @@ static void begin(struct lab_call *c, struct lab_store *s, struct feedback_sourc
 void lab_get_feedback(struct lab_call *c, struct lab_store *s)
 {
     struct feedback_source *f = mem_zalloc(sizeof *f);
-    f->source = (struct lab_source){next_items, free_source};
+    f->source = (struct lab_source){lab_feedback_next_items, lab_feedback_free_source};
     c->source = &f->source;
     if (c->session.n > 0)
         log_query_where(&f->query, STR("sessionId"), c->session);
@@ -119,9 +120,9 @@ void lab_get_feedback(struct lab_call *c, struct lab_store *s)
     bool valid = log_query_since(&f->query, c->since) == 0;
     log_scan_init(&f->scan, &f->query);
     if (valid)
-        begin(c, s, f);
+        lab_feedback_begin(c, s, f);
     else
-        refuse_cursor(c, LOG_CURSOR_MALFORMED, c->since, 0);
+        lab_feedback_refuse_cursor(c, LOG_CURSOR_MALFORMED, c->since, 0);
 }
 
 /* ---- writing ---- */

@@ -22,7 +22,7 @@ struct file_source {
     uint64_t at, end;
 };
 
-static void free_file(struct lab_source *source)
+static void lab_free_file(struct lab_source *source)
 {
     struct file_source *f = container_of(source, struct file_source, source);
     close(f->fd);
@@ -30,7 +30,7 @@ static void free_file(struct lab_source *source)
 }
 
 /* A file that has become shorter is an error: its length has been said. */
-static int next_of_file(struct lab_source *source, struct lab_store *store, struct buf *out)
+static int lab_next_of_file(struct lab_source *source, struct lab_store *store, struct buf *out)
 {
     struct file_source *f = container_of(source, struct file_source, source);
     size_t n = f->end - f->at < LAB_PIECE ? (size_t)(f->end - f->at) : LAB_PIECE;
@@ -48,7 +48,7 @@ static int next_of_file(struct lab_source *source, struct lab_store *store, stru
 static void give_file(struct lab_call *c, int fd, uint64_t from, uint64_t to)
 {
     struct file_source *f = mem_zalloc(sizeof *f);
-    *f = (struct file_source){{next_of_file, free_file}, fd, from, to};
+    *f = (struct file_source){{lab_next_of_file, lab_free_file}, fd, from, to};
     c->source = &f->source;
     c->length = (int64_t)(to - from);
 }

@@ -42,7 +42,7 @@ static void json_headers(struct exchange *x, const char *type)
     exchange_header(x, STR("Cache-Control"), STR("no-store"));
 }
 
-static void send_json(struct exchange *x, int status, const json_t *value)
+static void lab_send_json(struct exchange *x, int status, const json_t *value)
 {
     struct buf body = {0};
     lab_json_put(&body, value);
@@ -55,11 +55,11 @@ static void send_json(struct exchange *x, int status, const json_t *value)
 static void send_problem(struct exchange *x, const struct lab_problem *p)
 {
     json_t *body = lab_problem_json(p);
-    send_json(x, lab_problem_status(p), body);
+    lab_send_json(x, lab_problem_status(p), body);
     json_decref(body);
 }
 
-static void refuse(struct exchange *x, enum lab_code code, const char *message, const char *fix)
+static void lab_refuse(struct exchange *x, enum lab_code code, const char *message, const char *fix)
 {
     struct lab_problem p = {0};
     lab_problem_set(&p, code, "%s", message);
@@ -78,7 +78,7 @@ static void send_not_found(struct exchange *x)
 
 /* ---- the life of a call ---- */
 
-static void check_stopped(struct lab *lab)
+static void lab_check_stopped(struct lab *lab)
 {
     if (lab->n_calls == 0 && lab->stopped != NULL)
         sched_post(lab->setup.sched, &lab->stopping);
@@ -96,10 +96,10 @@ static void free_call(struct lab_call *c)
     buf_deinit(&c->piece);
     free(c);
     lab->n_calls--;
-    check_stopped(lab);
+    lab_check_stopped(lab);
 }
 
-static void run_call(struct job *j)
+static void lab_run_call(struct job *j)
 {
     struct lab_call *c = container_of(j, struct lab_call, job);
     c->again = false;
@@ -109,7 +109,7 @@ static void run_call(struct job *j)
         c->more = c->source->next(c->source, c->lab->store, &c->piece);
 }
 
-static void submit(struct lab_call *c)
+static void lab_call_submit(struct lab_call *c)
 {
     c->running = true;
     lane_submit(c->lab->setup.lane, &c->job);
@@ -117,7 +117,7 @@ static void submit(struct lab_call *c)
 
 /* ---- streamed answers ---- */
 
-static void put_piece(struct lab_call *c)
+static void lab_put_piece(struct lab_call *c)
 {
     if (c->piece.n == 0)
         return;
@@ -127,21 +127,21 @@ static void put_piece(struct lab_call *c)
     c->piece.n = 0;
 }
 
-static enum pull on_pull(struct exchange *x)
+static enum pull lab_on_pull(struct exchange *x)
 {
     struct lab_call *c = x->state;
     if (c->running)
         return PULL_WAIT;
-    put_piece(c);
+    lab_put_piece(c);
     if (c->more == 0) {
         free_call(c);
         return PULL_END;
     }
-    submit(c);
+    lab_call_submit(c);
     return PULL_WAIT;
 }
 
-static void on_gone(struct exchange *x)
+static void lab_on_gone(struct exchange *x)
 {
     struct lab_call *c = x->state;
     c->gone = true;
@@ -149,7 +149,7 @@ static void on_gone(struct exchange *x)
         free_call(c);
 }
 
-static const struct exchange_ops stream_ops = {.pull = on_pull, .gone = on_gone};
+static const struct exchange_ops stream_ops = {.pull = lab_on_pull, .gone = lab_on_gone};
 
 static void on_piece(struct lab_call *c)
 {
@@ -190,41 +190,41 @@ static void begin_stream(struct lab_call *c)
 
 /* ---- whole answers ---- */
 
-static void count(struct lab *lab)
+static void lab_count(struct lab *lab)
 {
     if (++lab->submissions == lab->setup.exit_after)
         sched_start(lab->setup.sched, &lab->exit_soon, EXIT_MS);
 }
 
-static void answer(struct lab_call *c)
+static void lab_answer(struct lab_call *c)
 {
     struct exchange *x = c->x;
     if (c->more < 0 && c->problem.code == LAB_FINE)
         lab_problem_of(&c->problem, c->more, "The Lab's files cannot be read");
     if (c->counts && c->problem.code == LAB_FINE)
-        count(c->lab);
+        lab_count(c->lab);
     if (c->problem.code == LAB_FINE && c->source != NULL) {
         begin_stream(c);
     } else {
         if (c->problem.code != LAB_FINE)
             send_problem(x, &c->problem);
         else
-            send_json(x, 200, c->answer);
+            lab_send_json(x, 200, c->answer);
         free_call(c);
     }
     exchange_release(x);
 }
 
-static void on_call_done(struct job *j)
+static void lab_on_call_done(struct job *j)
 {
     struct lab_call *c = container_of(j, struct lab_call, job);
     c->running = false;
     if (c->begun)
         on_piece(c);
     else if (c->again && c->problem.code == LAB_FINE)
-        submit(c);
+        lab_call_submit(c);
     else
-        answer(c);
+        lab_answer(c);
 }
 
 /* ---- what routes use ---- */
@@ -256,7 +256,7 @@ void lab_call_answer_one(struct lab_call *c, const char *name, json_t *value)
 /* ---- requests ---- */
 
 /* Whether the path is of this form; its parts in place of `*` go to ids. */
-static bool matches(struct str form, struct str path, struct str ids[2])
+static bool lab_matches(struct str form, struct str path, struct str ids[2])
 {
     size_t n = 0;
     while (form.p != NULL && path.p != NULL) {
@@ -276,7 +276,7 @@ static const struct lab_route *find_route(const struct request *r, struct str id
     struct str path = str_skip(r->path, sizeof API_PREFIX - 1);
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         ids[0] = ids[1] = STR_NONE;
-        if (routes[i].method == method && matches(routes[i].path, path, ids))
+        if (routes[i].method == method && lab_matches(routes[i].path, path, ids))
             return &routes[i];
     }
     return NULL;
@@ -293,7 +293,7 @@ static bool has_token(const struct lab *lab, const struct request *r)
 }
 
 /* The lane must not: memory of exchanges is the loop's. */
-static const char *decode(struct lab_call *c)
+static const char *lab_decode(struct lab_call *c)
 {
     static const char *const names[] = {"since", "limit", "sessionId", "runId"};
     struct str *const values[] = {&c->since, &c->limit, &c->session, &c->run};
@@ -309,7 +309,7 @@ static const char *decode(struct lab_call *c)
     return NULL;
 }
 
-static void start(struct lab *lab, struct exchange *x, struct str body)
+static void lab_start(struct lab *lab, struct exchange *x, struct str body)
 {
     struct lab_call *c = mem_zalloc(sizeof *c);
     *c = (struct lab_call){.lab = lab,
@@ -318,27 +318,27 @@ static void start(struct lab *lab, struct exchange *x, struct str body)
                            .request = request_header(x->request, STR("X-CM-LAB-REQUEST-ID")),
                            .range_wanted = request_header(x->request, STR("Range")),
                            .length = -1,
-                           .job = {.run = run_call, .done = on_call_done}};
+                           .job = {.run = lab_run_call, .done = lab_on_call_done}};
     c->route = find_route(x->request, c->ids);
     lab->n_calls++;
-    const char *wrong = decode(c);
+    const char *wrong = lab_decode(c);
     if (wrong != NULL) {
         free_call(c);
-        refuse(x, LAB_INVALID_ARGUMENT, wrong, NULL);
+        lab_refuse(x, LAB_INVALID_ARGUMENT, wrong, NULL);
         return;
     }
     exchange_hold(x);
-    submit(c);
+    lab_call_submit(c);
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void lab_on_body(struct exchange *x, struct str body, int err)
 {
     if (err == ERR_TOO_LARGE)
-        refuse(x, LAB_INVALID_ARGUMENT, "Request body too large (max 1MB)", NULL);
+        lab_refuse(x, LAB_INVALID_ARGUMENT, "Request body too large (max 1MB)", NULL);
     else if (err != 0)
         exchange_error(x, err);
     else
-        start(x->state, x, body);
+        lab_start(x->state, x, body);
 }
 
 /* False: it has been answered. */
@@ -347,18 +347,19 @@ static bool admit(struct exchange *x)
     switch (origin_check(x, ORIGIN_LOCAL, NULL)) {
     case ORIGIN_FINE: return true;
     case ORIGIN_WRONG_HOST:
-        refuse(x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
-               "Use http://127.0.0.1 or http://localhost; other names are the server's public-url "
-               "and allow-host.");
+        lab_refuse(
+            x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
+            "Use http://127.0.0.1 or http://localhost; other names are the server's public-url "
+            "and allow-host.");
         return false;
     case ORIGIN_FOREIGN_PAGE:
-        refuse(x, LAB_FORBIDDEN, "Pages of other sites may not ask the Lab", NULL);
+        lab_refuse(x, LAB_FORBIDDEN, "Pages of other sites may not ask the Lab", NULL);
         return false;
     }
     return false;
 }
 
-static void handle_api(void *ctx, struct exchange *x)
+static void lab_handle_api(void *ctx, struct exchange *x)
 {
     struct lab *lab = ctx;
     struct str ids[2];
@@ -368,22 +369,22 @@ static void handle_api(void *ctx, struct exchange *x)
     if (find_route(x->request, ids) == NULL)
         send_not_found(x);
     else if (x->request->method != METHOD_POST)
-        start(lab, x, STR_NONE);
+        lab_start(lab, x, STR_NONE);
     else if (!has_token(lab, x->request))
-        refuse(x, LAB_UNAUTHORIZED, "Missing or invalid X-CM-LAB-TOKEN",
-               "Take the token from GET /api/config.");
+        lab_refuse(x, LAB_UNAUTHORIZED, "Missing or invalid X-CM-LAB-TOKEN",
+                   "Take the token from GET /api/config.");
     else
-        exchange_collect(x, LAB_BODY_MAX, on_body);
+        exchange_collect(x, LAB_BODY_MAX, lab_on_body);
 }
 
-static void handle_page(void *ctx, struct exchange *x)
+static void lab_handle_page(void *ctx, struct exchange *x)
 {
     bool reads = x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
     if (admit(x) && (!reads || !lab_page_serve(x)))
         send_not_found(x);
 }
 
-static void handle_top(void *ctx, struct exchange *x)
+static void lab_handle_top(void *ctx, struct exchange *x)
 {
     if (!str_eq(x->request->path, STR("/"))) {
         send_not_found(x);
@@ -396,22 +397,22 @@ static void handle_top(void *ctx, struct exchange *x)
 
 void lab_mount(struct lab *lab, struct http *http, bool at_top)
 {
-    http_route(http, STR(API_PREFIX), handle_api, lab);
-    http_route(http, STR("/lab"), handle_page, lab);
+    http_route(http, STR(API_PREFIX), lab_handle_api, lab);
+    http_route(http, STR("/lab"), lab_handle_page, lab);
     if (at_top)
-        http_route(http, STR("/"), handle_top, lab);
+        http_route(http, STR("/"), lab_handle_top, lab);
 }
 
 /* ---- the whole ---- */
 
-static void on_exit_soon(struct timer *t)
+static void lab_on_exit_soon(struct timer *t)
 {
     struct lab *lab = container_of(t, struct lab, exit_soon);
     if (lab->setup.finished != NULL)
         lab->setup.finished(lab->setup.ctx);
 }
 
-static void on_stopping(struct task *t)
+static void lab_on_stopping(struct task *t)
 {
     struct lab *lab = container_of(t, struct lab, stopping);
     lab->stopped(lab->stopped_ctx);
@@ -425,8 +426,8 @@ struct lab *lab_new(const struct lab_setup *setup)
     lab->store = setup->store;
     rand_uuid(uuid);
     snprintf(lab->token, sizeof lab->token, "tok_%s", uuid);
-    timer_init(&lab->exit_soon, on_exit_soon);
-    task_init(&lab->stopping, on_stopping);
+    timer_init(&lab->exit_soon, lab_on_exit_soon);
+    task_init(&lab->stopping, lab_on_stopping);
     return lab;
 }
 
@@ -440,7 +441,7 @@ void lab_stop(struct lab *lab, void (*stopped)(void *ctx), void *ctx)
     timer_stop(&lab->exit_soon);
     lab->stopped = stopped;
     lab->stopped_ctx = ctx;
-    check_stopped(lab);
+    lab_check_stopped(lab);
 }
 
 void lab_free(struct lab *lab)

@@ -108,7 +108,7 @@ static json_t *find_same(struct lab_store *s, const char *real, const json_t *pr
 /* ---- a new one ---- */
 
 /* v may be NULL. */
-static void put(json_t *object, const char *key, json_t *v)
+static void lab_import_put(json_t *object, const char *key, json_t *v)
 {
     if (v != NULL)
         json_object_set_new_nocheck(object, key, v);
@@ -118,17 +118,17 @@ static json_t *make_run(struct lab_store *s, const struct import *i, json_t *pri
 {
     const struct lab_artifacts *a = &i->artifacts;
     json_t *run = json_object(), *valid;
-    put(run, "runId", lab_new_id("run_"));
-    put(run, "sessionId", json_string(s->session));
-    put(run, "createdAt", lab_now());
-    put(run, "topic", lab_artifacts_topic(a, &s->roots));
-    put(run, "artifactsDir", json_string(i->folder));
-    put(run, "artifactsDirRealpath", json_string(i->real));
-    put(run, "fingerprint", json_incref(print));
-    put(run, "supersedesRunId", json_incref(newest));
-    put(run, "videoPath", a->video != NULL ? json_string(a->video) : NULL);
-    put(run, "reports", lab_artifacts_reports(a));
-    put(run, "autoMetricsSummary", lab_artifacts_summary(a, &s->roots));
+    lab_import_put(run, "runId", lab_new_id("run_"));
+    lab_import_put(run, "sessionId", json_string(s->session));
+    lab_import_put(run, "createdAt", lab_now());
+    lab_import_put(run, "topic", lab_artifacts_topic(a, &s->roots));
+    lab_import_put(run, "artifactsDir", json_string(i->folder));
+    lab_import_put(run, "artifactsDirRealpath", json_string(i->real));
+    lab_import_put(run, "fingerprint", json_incref(print));
+    lab_import_put(run, "supersedesRunId", json_incref(newest));
+    lab_import_put(run, "videoPath", a->video != NULL ? json_string(a->video) : NULL);
+    lab_import_put(run, "reports", lab_artifacts_reports(a));
+    lab_import_put(run, "autoMetricsSummary", lab_artifacts_summary(a, &s->roots));
     valid = lab_schema_apply(&lab_run_schema, run);
     json_decref(run);
     return valid;

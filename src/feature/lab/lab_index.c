@@ -12,23 +12,23 @@
 
 /* ---- logs at once ---- */
 
-static void run_now(struct lane *l, struct job *j)
+static void lab_index_run_now(struct lane *l, struct job *j)
 {
     j->run(j);
     j->done(j);
 }
 
-static void on_read(struct log_read *r, int err)
+static void lab_index_on_read(struct log_read *r, int err)
 {
     r->err = err;
 }
 
 int lab_log_read(struct log_read *r)
 {
-    struct lane now = {.submit = run_now};
+    struct lane now = {.submit = lab_index_run_now};
     struct log on_this_thread = {&now, r->log->path}, *before = r->log;
     r->log = &on_this_thread;
-    r->done = on_read;
+    r->done = lab_index_on_read;
     log_read(r);
     r->log = before;
     return r->err;
@@ -88,7 +88,7 @@ void lab_index_init(struct lab_index *x, const char *path,
     map_init(&x->by_id);
 }
 
-static void forget(struct lab_index *x)
+static void lab_index_forget(struct lab_index *x)
 {
     size_t at = 0;
     struct lab_record *r;
@@ -102,12 +102,12 @@ void lab_index_deinit(struct lab_index *x)
 {
     if (x->log.path == NULL)
         return;
-    forget(x);
+    lab_index_forget(x);
     free((char *)(uintptr_t)x->log.path);
     x->log.path = NULL;
 }
 
-static void take(struct lab_index *x, struct str line, uint64_t at)
+static void lab_index_take(struct lab_index *x, struct str line, uint64_t at)
 {
     struct lab_line meaning = {0};
     int64_t created_ms = 0;
@@ -131,7 +131,7 @@ static void take_all(struct lab_index *x, const struct block *b, uint64_t from)
 {
     struct str rest = str_of(b->bytes, b->n), line;
     while (log_line(&rest, &line))
-        take(x, line, from + (uint64_t)(line.p - b->bytes));
+        lab_index_take(x, line, from + (uint64_t)(line.p - b->bytes));
 }
 
 int lab_index_refresh(struct lab_index *x)
@@ -140,7 +140,7 @@ int lab_index_refresh(struct lab_index *x)
         struct log_read r = {.log = &x->log, .since = x->next, .has_id = true, .id = x->file};
         int err = lab_log_read(&r);
         if (err == ERR_GAP || err == ERR_OFFSET) { /* another file, or cut: all over again */
-            forget(x);
+            lab_index_forget(x);
             map_init(&x->by_id);
             x->file = (struct log_id){0};
             again++;
@@ -195,7 +195,7 @@ int lab_index_append(struct lab_index *x, const json_t *record)
 }
 
 /* Of the same time, the one that stands further behind is the newer. */
-static int by_age(const void *a, const void *b)
+static int lab_index_by_age(const void *a, const void *b)
 {
     const struct lab_place *l = a, *r = b;
     if (l->created_ms != r->created_ms)
@@ -212,6 +212,6 @@ struct lab_place *lab_index_list(const struct lab_index *x, const uint64_t *grou
     while ((r = map_next(&x->by_id, &at)) != NULL)
         if (group == NULL || r->group == *group)
             all[(*n)++] = (struct lab_place){r->at, r->n, r->created_ms};
-    qsort(all, *n, sizeof *all, by_age);
+    qsort(all, *n, sizeof *all, lab_index_by_age);
     return all;
 }

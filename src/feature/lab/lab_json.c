@@ -42,7 +42,7 @@ static void put_break(struct buf *out, int level)
         buf_put(out, STR("  "));
 }
 
-static void put(struct buf *out, const json_t *v, int level);
+static void lab_json_put_value(struct buf *out, const json_t *v, int level);
 
 static int inner_level(int level)
 {
@@ -58,7 +58,7 @@ static void put_array(struct buf *out, const json_t *v, int level)
         if (i > 0)
             buf_putc(out, ',');
         put_break(out, inner);
-        put(out, json_array_get(v, i), inner);
+        lab_json_put_value(out, json_array_get(v, i), inner);
     }
     if (n > 0)
         put_break(out, level);
@@ -80,7 +80,7 @@ static void put_object(struct buf *out, const json_t *v, int level)
         put_break(out, inner);
         json_put_string(out, str_of_cstr(key));
         buf_put(out, level < 0 ? STR(":") : STR(": "));
-        put(out, member, inner);
+        lab_json_put_value(out, member, inner);
     }
     if (!first)
         put_break(out, level);
@@ -88,7 +88,7 @@ static void put_object(struct buf *out, const json_t *v, int level)
 }
 
 /* level < 0: in one line. As deep as the parser allows. */
-static void put(struct buf *out, const json_t *v, int level)
+static void lab_json_put_value(struct buf *out, const json_t *v, int level)
 {
     if (level >= PRETTY_MAX)
         level = -1;
@@ -108,12 +108,12 @@ static void put(struct buf *out, const json_t *v, int level)
 
 void lab_json_put(struct buf *out, const json_t *value)
 {
-    put(out, value, -1);
+    lab_json_put_value(out, value, -1);
 }
 
 void lab_json_put_pretty(struct buf *out, const json_t *value, int level)
 {
-    put(out, value, level);
+    lab_json_put_value(out, value, level);
 }
 
 json_t *lab_json_text(struct str s)
@@ -123,16 +123,16 @@ json_t *lab_json_text(struct str s)
 
 /* ---- members ---- */
 
-static bool is_space(char c)
+static bool lab_json_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 struct str lab_trim(struct str s)
 {
-    while (s.n > 0 && is_space(s.p[s.n - 1]))
+    while (s.n > 0 && lab_json_is_space(s.p[s.n - 1]))
         s.n--;
-    while (s.n > 0 && is_space(*s.p))
+    while (s.n > 0 && lab_json_is_space(*s.p))
         s = str_skip(s, 1);
     return s;
 }

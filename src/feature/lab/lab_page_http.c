@@ -20,7 +20,7 @@ static const struct header page_headers[] = {
     {STR_INIT("Referrer-Policy"), STR_INIT("no-referrer")},
 };
 
-static const struct lab_file *find(struct str path)
+static const struct lab_file *lab_page_find(struct str path)
 {
     if (path.n > 1 && path.p[path.n - 1] == '/')
         path.n--;
@@ -32,7 +32,7 @@ static const struct lab_file *find(struct str path)
 
 bool lab_page_serve(struct exchange *x)
 {
-    const struct lab_file *f = find(x->request->path);
+    const struct lab_file *f = lab_page_find(x->request->path);
     if (f == NULL)
         return false;
     exchange_header(x, STR("Content-Type"), f->type);

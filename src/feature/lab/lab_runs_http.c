@@ -19,14 +19,15 @@ struct list_source {
     size_t n, at, given;
 };
 
-static void free_list(struct lab_source *source)
+static void lab_runs_free_list(struct lab_source *source)
 {
     struct list_source *l = container_of(source, struct list_source, source);
     free(l->places);
     free(l);
 }
 
-static int next_of_list(struct lab_source *source, struct lab_store *store, struct buf *out)
+static int lab_runs_next_of_list(struct lab_source *source, struct lab_store *store,
+                                 struct buf *out)
 {
     struct list_source *l = container_of(source, struct list_source, source);
     if (l->at == 0)
@@ -51,7 +52,7 @@ struct lab_source *lab_list_new(struct lab_index *index,
                                 json_t *(*view)(struct lab_store *s, json_t *record))
 {
     struct list_source *l = mem_zalloc(sizeof *l);
-    l->source = (struct lab_source){next_of_list, free_list};
+    l->source = (struct lab_source){lab_runs_next_of_list, lab_runs_free_list};
     l->index = index;
     l->view = view;
     l->places = lab_index_list(index, NULL, &l->n);
@@ -61,7 +62,7 @@ struct lab_source *lab_list_new(struct lab_index *index,
 /* ---- runs ---- */
 
 /* A member as it is, or null. */
-static void copy(json_t *to, const json_t *from, const char *key)
+static void lab_runs_copy(json_t *to, const json_t *from, const char *key)
 {
     json_t *v = json_object_get(from, key);
     json_object_set_new(to, key, v != NULL ? json_incref(v) : json_null());
@@ -89,7 +90,7 @@ static json_t *brief(const struct lab_store *s, const json_t *run)
                                        "artifactsDir", "videoPath", "supersedesRunId"};
     json_t *out = json_object();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        copy(out, run, keys[i]);
+        lab_runs_copy(out, run, keys[i]);
     json_object_set_new(out, "reviewedAt", reviewed_at(s, run));
     return out;
 }
@@ -112,7 +113,7 @@ static json_t *superseded_by(struct lab_store *s, const json_t *run)
     return newer != NULL ? newer : json_null();
 }
 
-static json_t *view_run(struct lab_store *s, json_t *run)
+static json_t *lab_view_run(struct lab_store *s, json_t *run)
 {
     json_t *out = brief(s, run), *summary = json_object_get(run, "autoMetricsSummary");
     json_object_set_new(out, "autoMetricsSummary",
@@ -129,7 +130,7 @@ void lab_get_runs(struct lab_call *c, struct lab_store *s)
     else if (unread != 0)
         lab_problem_of(&c->problem, unread, s->feedback);
     else
-        c->source = lab_list_new(&s->runs, view_run);
+        c->source = lab_list_new(&s->runs, lab_view_run);
 }
 
 static json_t *artifacts_of(const struct lab_artifacts *a)

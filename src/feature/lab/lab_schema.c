@@ -209,7 +209,7 @@ static bool is_date(struct str s)
     return s.n > 10 && s.p[10] == 'T' && s.p[s.n - 1] == 'Z' && date_parse_rfc3339(s, &ms) == 0;
 }
 
-static bool is_word(const struct field *f, struct str s)
+static bool lab_schema_is_word(const struct field *f, struct str s)
 {
     char framed[32];
     if (s.n == 0 || s.n > sizeof framed - 3 || memchr(s.p, '|', s.n) != NULL ||
@@ -219,7 +219,7 @@ static bool is_word(const struct field *f, struct str s)
     return strstr(f->words, framed) != NULL;
 }
 
-static json_t *take_number(const struct field *f, const json_t *v)
+static json_t *lab_schema_take_number(const struct field *f, const json_t *v)
 {
     double d = json_is_number(v) ? json_number_value(v) : NAN;
     if (isnan(d) || (f->bounded && (d < f->min || d > f->max)))
@@ -253,7 +253,7 @@ static json_t *take_parts(const struct lab_schema *part, const json_t *v)
     return out;
 }
 
-static json_t *take(const struct field *f, const json_t *v)
+static json_t *lab_schema_take(const struct field *f, const json_t *v)
 {
     json_t *same = (json_t *)(uintptr_t)v;
     struct str text = str_of(json_string_value(v), json_string_length(v));
@@ -262,9 +262,9 @@ static json_t *take(const struct field *f, const json_t *v)
     switch (f->type) {
     case TEXT: return text.n > 0 ? json_incref(same) : NULL;
     case DATE: return is_date(text) ? json_incref(same) : NULL;
-    case WORD: return is_word(f, text) ? json_incref(same) : NULL;
+    case WORD: return lab_schema_is_word(f, text) ? json_incref(same) : NULL;
     case WHOLE:
-    case NUMBER: return take_number(f, v);
+    case NUMBER: return lab_schema_take_number(f, v);
     case OBJECT: return json_is_object(v) ? json_incref(same) : NULL;
     case TEXTS: return take_texts(v);
     case PART: return lab_schema_apply(f->part, v);
@@ -282,7 +282,7 @@ static bool apply_field(const struct field *f, const json_t *value, json_t *out,
         return !f->required;
     if (v != NULL) {
         (*seen)++;
-        taken = take(f, v);
+        taken = lab_schema_take(f, v);
     } else {
         taken = lab_json_load(str_of_cstr(f->fallback));
     }

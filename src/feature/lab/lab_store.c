@@ -39,7 +39,7 @@ json_t *lab_now(void)
 
 /* ---- what lines mean ---- */
 
-static json_t *accept_run(struct str line, struct lab_line *out)
+static json_t *lab_store_accept_run(struct str line, struct lab_line *out)
 {
     json_t *run = lab_schema_line(&lab_run_schema, line);
     struct str folder = lab_json_get(run, "artifactsDirRealpath");
@@ -48,14 +48,14 @@ static json_t *accept_run(struct str line, struct lab_line *out)
     return run;
 }
 
-static json_t *accept_experiment(struct str line, struct lab_line *out)
+static json_t *lab_store_accept_experiment(struct str line, struct lab_line *out)
 {
     json_t *experiment = lab_schema_line(&lab_experiment_schema, line);
     out->id = lab_json_get(experiment, "experimentId");
     return experiment;
 }
 
-static json_t *accept_review(struct str line, struct lab_line *out)
+static json_t *lab_store_accept_review(struct str line, struct lab_line *out)
 {
     json_t *entry = lab_schema_line(&lab_feedback_schema, line);
     out->id = lab_json_get(entry, "runId");
@@ -126,7 +126,7 @@ static int write_session(const struct lab_store *s, const char *path)
     return good ? 0 : ERR_IO;
 }
 
-static int open_session(struct lab_store *s, bool new_session)
+static int lab_store_open_session(struct lab_store *s, bool new_session)
 {
     char *path = below(s->root, "session.json"), uuid[RAND_UUID + 1];
     int err = 0;
@@ -159,10 +159,10 @@ static void init_indexes(struct lab_store *s)
     char name[128];
     snprintf(name, sizeof name, "sessions/%s/idempotency.jsonl", s->session);
     char *requests = below(s->root, name);
-    lab_index_init(&s->runs, runs, accept_run);
-    lab_index_init(&s->experiments, experiments, accept_experiment);
+    lab_index_init(&s->runs, runs, lab_store_accept_run);
+    lab_index_init(&s->experiments, experiments, lab_store_accept_experiment);
     lab_index_init(&s->requests, requests, lab_submit_accept);
-    lab_index_init(&s->reviews, s->feedback, accept_review);
+    lab_index_init(&s->reviews, s->feedback, lab_store_accept_review);
     free(runs);
     free(experiments);
     free(requests);
@@ -180,7 +180,7 @@ struct lab_store *lab_store_open(const struct lab_store_setup *setup, char *why,
     if (err == 0)
         err = lab_store_lock(s, &lock);
     if (err == 0)
-        err = open_session(s, setup->new_session);
+        err = lab_store_open_session(s, setup->new_session);
     if (lock >= 0)
         lab_store_unlock(lock);
     if (err != 0) {

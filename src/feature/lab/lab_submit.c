@@ -23,7 +23,7 @@ static uint64_t group_of(struct str experiment)
 }
 
 /* Request ids may be of any length: what stands for one is not. */
-static struct str key_of(struct str type, struct str request, char room[SHA256_SIZE])
+static struct str lab_submit_key_of(struct str type, struct str request, char room[SHA256_SIZE])
 {
     struct buf both = {0};
     buf_put(&both, type);
@@ -44,8 +44,8 @@ json_t *lab_submit_accept(struct str line, struct lab_line *out)
         out->group = group_of(lab_json_get(json_object_get(record, "intent"), "experimentId"));
     }
     if (record != NULL)
-        out->id =
-            key_of(lab_json_get(record, "type"), lab_json_get(record, "requestId"), out->room);
+        out->id = lab_submit_key_of(lab_json_get(record, "type"), lab_json_get(record, "requestId"),
+                                    out->room);
     return record;
 }
 
@@ -119,7 +119,7 @@ static void submission_deinit(struct submission *b)
     free(b->found);
 }
 
-static enum lab_code failed(struct submission *b, int err, const char *what)
+static enum lab_code lab_submit_failed(struct submission *b, int err, const char *what)
 {
     return lab_problem_of(b->problem, err, what);
 }
@@ -132,7 +132,7 @@ static enum lab_code take_ids(struct submission *b, json_t *ids, uint64_t cursor
     b->ids = ids;
     b->found = mem_zalloc(json_array_size(ids) * sizeof *b->found + 1);
     b->n_found = look ? look_for(b->store, ids, cursor, b->found) : 0;
-    return b->n_found < 0 ? failed(b, b->n_found, b->store->feedback) : LAB_FINE;
+    return b->n_found < 0 ? lab_submit_failed(b, b->n_found, b->store->feedback) : LAB_FINE;
 }
 
 /* What an earlier request with this id has left. */
@@ -144,13 +144,14 @@ static enum lab_code find_earlier(struct submission *b)
         return LAB_FINE;
     int err = lab_index_refresh(requests);
     if (err != 0)
-        return failed(b, err, requests->log.path);
-    const struct lab_record *r = lab_index_find(requests, key_of(b->type, b->request, room));
+        return lab_submit_failed(b, err, requests->log.path);
+    const struct lab_record *r =
+        lab_index_find(requests, lab_submit_key_of(b->type, b->request, room));
     if (r == NULL)
         return LAB_FINE;
     json_t *record = lab_index_read(requests, r);
     if (record == NULL) /* there was one: to do it all again could store a second entry */
-        return failed(b, ERR_IO, requests->log.path);
+        return lab_submit_failed(b, ERR_IO, requests->log.path);
     json_t *plan = json_object_get(record, "intent");
     if (plan != NULL && !str_eq(lab_json_get(plan, "experimentId"), b->experiment)) {
         /* Its entries must not count as those of this one. */
@@ -180,7 +181,7 @@ static enum lab_code append_record(struct submission *b, json_t *record)
     json_object_set_new(record, "createdAt", lab_now());
     int err = lab_index_append(&b->store->requests, record);
     json_decref(record);
-    return err == 0 ? LAB_FINE : failed(b, err, b->store->requests.log.path);
+    return err == 0 ? LAB_FINE : lab_submit_failed(b, err, b->store->requests.log.path);
 }
 
 static enum lab_code write_intent(struct submission *b)
@@ -188,7 +189,7 @@ static enum lab_code write_intent(struct submission *b)
     uint64_t cursor;
     int err = lab_log_end(b->store->feedback, &cursor);
     if (err != 0)
-        return failed(b, err, b->store->feedback);
+        return lab_submit_failed(b, err, b->store->feedback);
     json_t *plan = json_object(), *record = record_of(b);
     json_object_set(plan, "entityIds", b->ids);
     json_object_set_new(plan, "feedbackCursor", json_integer((json_int_t)cursor));
@@ -237,10 +238,10 @@ static enum lab_code put_entry(struct submission *b, struct buf *lines, json_t *
 static enum lab_code append_entries(struct submission *b, struct buf *lines)
 {
     int err = lines->n > 0 ? lab_log_append(b->store->feedback, buf_str(lines)) : 0;
-    return err == 0 ? LAB_FINE : failed(b, err, b->store->feedback);
+    return err == 0 ? LAB_FINE : lab_submit_failed(b, err, b->store->feedback);
 }
 
-static enum lab_code settle(struct submission *b, struct str entity)
+static enum lab_code lab_submit_settle(struct submission *b, struct str entity)
 {
     if (b->request.n == 0)
         return LAB_FINE;
@@ -251,13 +252,13 @@ static enum lab_code settle(struct submission *b, struct str entity)
 }
 
 /* Runs under the lock; the response goes out when all went well. */
-static enum lab_code submit(struct submission *b,
-                            enum lab_code (*run)(struct submission *b, void *), void *arg,
-                            json_t **response)
+static enum lab_code lab_submit_locked(struct submission *b,
+                                       enum lab_code (*run)(struct submission *b, void *),
+                                       void *arg, json_t **response)
 {
     int lock, err = lab_store_lock(b->store, &lock);
     if (err != 0)
-        return failed(b, err, "The Lab's files are in use");
+        return lab_submit_failed(b, err, "The Lab's files are in use");
     if (find_earlier(b) == LAB_FINE && b->response == NULL)
         run(b, arg);
     lab_store_unlock(lock);
@@ -269,7 +270,7 @@ static enum lab_code submit(struct submission *b,
 
 /* ---- feedback ---- */
 
-static enum lab_code run_feedback(struct submission *b, void *arg)
+static enum lab_code lab_submit_run_feedback(struct submission *b, void *arg)
 {
     struct lab_said *said = arg;
     struct buf lines = {0};
@@ -283,7 +284,7 @@ static enum lab_code run_feedback(struct submission *b, void *arg)
         return b->problem->code;
     b->response = json_object();
     json_object_set_new(b->response, "feedbackId", lab_json_text(said->id));
-    return settle(b, said->id);
+    return lab_submit_settle(b, said->id);
 }
 
 enum lab_code lab_submit_feedback(struct lab_store *s, const json_t *body, struct str request,
@@ -305,7 +306,7 @@ enum lab_code lab_submit_feedback(struct lab_store *s, const json_t *body, struc
     if (said.run.n > 0 && lab_store_run(s, said.run, &run, p) != LAB_FINE)
         return p->code;
     said.record = run;
-    submit(&b, run_feedback, &said, response);
+    lab_submit_locked(&b, lab_submit_run_feedback, &said, response);
     json_decref(run);
     return p->code;
 }
@@ -318,7 +319,7 @@ static int others_have_entries(struct submission *b)
     struct lab_index *requests = &b->store->requests;
     uint64_t group = group_of(b->experiment);
     char room[SHA256_SIZE];
-    struct str own = b->request.n > 0 ? key_of(b->type, b->request, room) : STR_NONE;
+    struct str own = b->request.n > 0 ? lab_submit_key_of(b->type, b->request, room) : STR_NONE;
     const struct lab_record *r;
     size_t at = 0;
     int n = lab_index_refresh(requests);
@@ -342,7 +343,7 @@ static enum lab_code check_open(struct submission *b, const json_t *experiment)
         return LAB_FINE; /* it was we who submitted it */
     int others = lab_experiment_done(experiment) ? 1 : others_have_entries(b);
     if (others < 0)
-        return failed(b, others, b->store->feedback);
+        return lab_submit_failed(b, others, b->store->feedback);
     if (others == 0)
         return LAB_FINE;
     lab_problem_set(b->problem, LAB_INVALID_ARGUMENT, "Experiment already submitted");
@@ -395,7 +396,7 @@ static enum lab_code append_done(struct submission *b, const json_t *experiment,
     json_t *record = lab_experiment_finish(experiment, d);
     int err = record != NULL ? lab_index_append(&b->store->experiments, record) : ERR_CORRUPT;
     json_decref(record);
-    return err == 0 ? LAB_FINE : failed(b, err, b->store->experiments.log.path);
+    return err == 0 ? LAB_FINE : lab_submit_failed(b, err, b->store->experiments.log.path);
 }
 
 /* Leaves out the ids that no entry has. */
@@ -410,7 +411,7 @@ static void keep_found(struct submission *b)
 }
 
 /* The experiment as it is now that nobody else can change it. */
-static enum lab_code run_experiment(struct submission *b, void *arg)
+static enum lab_code lab_submit_run_experiment(struct submission *b, void *arg)
 {
     const json_t *body = arg;
     struct lab_decision *d = mem_zalloc(sizeof *d);
@@ -429,7 +430,7 @@ static enum lab_code run_experiment(struct submission *b, void *arg)
         b->response = json_object();
         json_object_set_new(b->response, "experimentId", lab_json_text(b->experiment));
         json_object_set(b->response, "feedbackIds", b->ids);
-        settle(b, b->experiment);
+        lab_submit_settle(b, b->experiment);
     }
     json_decref(experiment);
     free(d);
@@ -444,5 +445,5 @@ enum lab_code lab_submit_experiment(struct lab_store *s, struct str experiment, 
                            .type = STR("experiment_submit"),
                            .request = request,
                            .experiment = experiment};
-    return submit(&b, run_experiment, (void *)(uintptr_t)body, response);
+    return lab_submit_locked(&b, lab_submit_run_experiment, (void *)(uintptr_t)body, response);
 }

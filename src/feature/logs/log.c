@@ -28,7 +28,7 @@
 #define JOINED_LOOK  256 /* bytes before an append in which it is looked for a line's beginning */
 #define REPLACED_MAX 16  /* times that a file was replaced while its lock was waited for */
 
-static int err_of(int error)
+static int log_err_of(int error)
 {
     return error == ENOSPC || error == EDQUOT || error == EFBIG ? ERR_FULL : ERR_IO;
 }
@@ -44,7 +44,7 @@ static int open_file(const char *path, int flags)
 }
 
 /* *got < n: the file ends there. */
-static int read_at(int fd, uint64_t at, char *into, size_t n, size_t *got)
+static int log_read_at(int fd, uint64_t at, char *into, size_t n, size_t *got)
 {
     size_t have = 0;
     while (have < n) {
@@ -68,11 +68,11 @@ static int stat_file(int fd, struct stat *st)
 
 /* ---- identity ---- */
 
-static int id_of(int fd, const struct stat *st, struct log_id *out)
+static int log_id_of(int fd, const struct stat *st, struct log_id *out)
 {
     char head[HEAD_MAX];
     size_t n;
-    int err = read_at(fd, 0, head, sizeof head, &n);
+    int err = log_read_at(fd, 0, head, sizeof head, &n);
     if (err != 0)
         return err;
     const char *end = memchr(head, '\n', n);
@@ -92,7 +92,7 @@ bool log_id_same(const struct log_id *then, const struct log_id *now)
     return then->head == 0 ? then->device == now->device : then->head == now->head;
 }
 
-static void put_hex(uint64_t v, char out[16])
+static void log_put_hex(uint64_t v, char out[16])
 {
     for (int i = 0; i < 16; i++)
         out[i] = "0123456789abcdef"[v >> (60 - 4 * i) & 15];
@@ -116,9 +116,9 @@ static int get_hex(const char *p, uint64_t *out)
 
 void log_id_format(const struct log_id *id, char out[LOG_ID_TEXT])
 {
-    put_hex(id->device, out);
-    put_hex(id->inode, out + 16);
-    put_hex(id->head, out + 32);
+    log_put_hex(id->device, out);
+    log_put_hex(id->inode, out + 16);
+    log_put_hex(id->head, out + 32);
 }
 
 int log_id_parse(struct str text, struct log_id *out)
@@ -134,7 +134,7 @@ int log_id_parse(struct str text, struct log_id *out)
 /* ---- reading ---- */
 
 /* Grows a block that is full, up to where one line at most can end. */
-static struct block *grown(struct block *b)
+static struct block *log_grown(struct block *b)
 {
     uint32_t cap = b->cap > LOG_LINE_MAX / 4 ? LOG_LINE_MAX + 1 : b->cap * 4;
     struct block *more = block_new(cap);
@@ -154,7 +154,7 @@ static int read_lines(struct log_read *r, int fd)
     int err = 0;
     for (;;) {
         size_t got;
-        err = read_at(fd, r->since + b->n, b->bytes + b->n, b->cap - b->n, &got);
+        err = log_read_at(fd, r->since + b->n, b->bytes + b->n, b->cap - b->n, &got);
         if (err != 0)
             break;
         const char *end = memrchr(b->bytes + b->n, '\n', got);
@@ -171,7 +171,7 @@ static int read_lines(struct log_read *r, int fd)
             r->scan = r->since + b->n;
             break;
         }
-        b = grown(b);
+        b = log_grown(b);
     }
     block_unref(b);
     return err;
@@ -185,7 +185,7 @@ static int scan_line(struct log_read *r, int fd)
     int err = 0;
     for (size_t seen = 0; seen < SCAN_MAX && r->scan != 0;) {
         size_t got;
-        err = read_at(fd, r->scan, piece, LOG_STEP, &got);
+        err = log_read_at(fd, r->scan, piece, LOG_STEP, &got);
         if (err != 0)
             break;
         const char *end = memchr(piece, '\n', got);
@@ -199,13 +199,13 @@ static int scan_line(struct log_read *r, int fd)
 }
 
 /* Is there a line that begins at r->since? */
-static int check_cursor(struct log_read *r, int fd)
+static int log_check_cursor(struct log_read *r, int fd)
 {
     char before = '\n';
     size_t got = 1;
     if (r->since > r->size)
         return ERR_GAP;
-    int err = r->since > 0 ? read_at(fd, r->since - 1, &before, 1, &got) : 0;
+    int err = r->since > 0 ? log_read_at(fd, r->since - 1, &before, 1, &got) : 0;
     if (err != 0)
         return err;
     if (got == 0)
@@ -213,7 +213,7 @@ static int check_cursor(struct log_read *r, int fd)
     return before == '\n' ? 0 : r->has_id ? ERR_GAP : ERR_OFFSET;
 }
 
-static int read_on(struct log_read *r, int fd, const struct stat *st)
+static int log_read_on(struct log_read *r, int fd, const struct stat *st)
 {
     struct log_id here = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, 0};
     if (r->scan != 0 && !log_id_same(&r->scanned, &here))
@@ -228,7 +228,7 @@ static int read_on(struct log_read *r, int fd, const struct stat *st)
 }
 
 /* The file is told from others last: one that is truncated while it is read is then noticed. */
-static int read_file(struct log_read *r, int fd)
+static int log_read_file(struct log_read *r, int fd)
 {
     struct stat st;
     struct log_id now = {0, 0, 0};
@@ -236,10 +236,10 @@ static int read_file(struct log_read *r, int fd)
     if (err != 0)
         return err;
     r->size = (uint64_t)st.st_size;
-    int verdict = check_cursor(r, fd);
+    int verdict = log_check_cursor(r, fd);
     if (verdict == 0)
-        verdict = read_on(r, fd, &st);
-    err = id_of(fd, &st, &now);
+        verdict = log_read_on(r, fd, &st);
+    err = log_id_of(fd, &st, &now);
     if (err != 0)
         return err;
     if (r->has_id && !log_id_same(&r->id, &now))
@@ -259,7 +259,7 @@ static int read_missing(struct log_read *r)
     return gone || r->since > 0 ? ERR_GAP : 0;
 }
 
-static void run_read(struct job *j)
+static void log_run_read(struct job *j)
 {
     struct log_read *r = container_of(j, struct log_read, job);
     r->next = r->since;
@@ -268,7 +268,7 @@ static void run_read(struct job *j)
         r->err = errno == ENOENT ? read_missing(r) : ERR_IO;
         return;
     }
-    r->err = read_file(r, fd);
+    r->err = log_read_file(r, fd);
     close(fd);
     if (r->err != 0) {
         block_unref(r->bytes);
@@ -278,7 +278,7 @@ static void run_read(struct job *j)
     }
 }
 
-static void done_read(struct job *j)
+static void log_done_read(struct job *j)
 {
     struct log_read *r = container_of(j, struct log_read, job);
     if (r->scan != 0)
@@ -291,8 +291,8 @@ void log_read(struct log_read *r)
 {
     r->bytes = NULL;
     r->scan = 0;
-    r->job.run = run_read;
-    r->job.done = done_read;
+    r->job.run = log_run_read;
+    r->job.done = log_done_read;
     lane_submit(r->log->lane, &r->job);
 }
 
@@ -324,7 +324,7 @@ static int make_folders(const char *path)
         if (mkdir(part, 0700) == 0)
             err = sync_folder(part);
         else if (errno != EEXIST)
-            err = err_of(errno);
+            err = log_err_of(errno);
     }
     free(part);
     return err;
@@ -340,7 +340,7 @@ static int open_to_append(const char *path, int *out)
         fd = open_file(path, O_RDWR | O_APPEND | O_CREAT);
     }
     if (fd < 0)
-        return err_of(errno);
+        return log_err_of(errno);
     *out = fd;
     return 0;
 }
@@ -392,7 +392,7 @@ static int ends_open(int fd)
     struct stat st;
     int err = stat_file(fd, &st);
     if (err == 0 && st.st_size > 0)
-        err = read_at(fd, (uint64_t)st.st_size - 1, &last, 1, &got);
+        err = log_read_at(fd, (uint64_t)st.st_size - 1, &last, 1, &got);
     return err != 0 ? err : last != '\n';
 }
 
@@ -405,7 +405,7 @@ struct piece {
 /* Takes it back if it is still the file's last. Somebody may append between the question and the
  * cut; but nobody who failed to write can do better, and a torn line that stays would spoil the
  * next of a writer that does not look. */
-static void take_back(int fd, const struct piece *p, off_t keep)
+static void log_take_back(int fd, const struct piece *p, off_t keep)
 {
     struct stat st;
     if (p->to > p->from + keep && fstat(fd, &st) == 0 && st.st_size == p->to &&
@@ -424,7 +424,7 @@ static int write_lines(int fd, bool close_off, struct str lines, struct piece *o
         n = writev(fd, pieces, 2);
     } while (n < 0 && errno == EINTR);
     if (n < 0)
-        return err_of(errno);
+        return log_err_of(errno);
     off_t end = lseek(fd, 0, SEEK_CUR); /* behind what this descriptor has written */
     if (end < n)
         return ERR_IO;
@@ -432,7 +432,7 @@ static int write_lines(int fd, bool close_off, struct str lines, struct piece *o
     return (size_t)n == pieces[0].iov_len + lines.n ? 0 : ERR_FULL;
 }
 
-static bool is_space(char c)
+static bool log_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -443,10 +443,10 @@ static int is_joined(int fd, const struct piece *p)
 {
     char before[JOINED_LOOK + 1];
     size_t look = p->from < JOINED_LOOK ? (size_t)p->from : JOINED_LOOK, got;
-    int err = read_at(fd, (uint64_t)p->from - look, before, look + 1, &got);
+    int err = log_read_at(fd, (uint64_t)p->from - look, before, look + 1, &got);
     if (err != 0 || got <= look || before[look] == '\n')
         return err;
-    while (look > 0 && before[look - 1] != '\n' && is_space(before[look - 1]))
+    while (look > 0 && before[look - 1] != '\n' && log_is_space(before[look - 1]))
         look--;
     return look > 0 && before[look - 1] != '\n';
 }
@@ -475,15 +475,15 @@ static int append_locked(struct log_append *a, int fd, const struct stat *st)
     struct piece wrote[2] = {{0}, {0}};
     int err = write_whole(fd, a->lines, wrote);
     if (err == 0 && fdatasync(fd) != 0)
-        err = err_of(errno);
+        err = log_err_of(errno);
     if (err == 0 && wrote[0].from == 0) /* the file was new */
         err = sync_folder(a->log->path);
     if (err == 0)
-        err = id_of(fd, st, &a->id);
+        err = log_id_of(fd, st, &a->id);
     if (err != 0) {
-        take_back(fd, &wrote[1], 0);
+        log_take_back(fd, &wrote[1], 0);
         /* A reader may be behind the line that was closed off: its cursor has to stay one. */
-        take_back(fd, &wrote[0], wrote[0].closes);
+        log_take_back(fd, &wrote[0], wrote[0].closes);
         return err;
     }
     bool twice = wrote[1].to > 0;
@@ -502,7 +502,7 @@ static int stand_at(int fd, const struct log_note *n, uint64_t at, char *room)
 {
     size_t length = (size_t)(n->next - n->start), got;
     uint8_t digest[SHA256_SIZE];
-    int err = read_at(fd, at, room, length, &got);
+    int err = log_read_at(fd, at, room, length, &got);
     if (err != 0)
         return err;
     sha256(str_of(room, got), digest);
@@ -518,7 +518,7 @@ static int find_lines(int fd, const struct log_note *n, uint64_t *at)
     int found = ERR_NOT_FOUND;
     uint64_t from = n->start;
     for (size_t got = LOG_STEP; got == LOG_STEP && found == ERR_NOT_FOUND; from += got) {
-        int err = read_at(fd, from, piece, LOG_STEP, &got);
+        int err = log_read_at(fd, from, piece, LOG_STEP, &got);
         if (err != 0) {
             found = err;
             break;
@@ -550,7 +550,7 @@ static int mend_joined(int fd, const struct log_note *n, uint64_t at, uint64_t *
     struct piece wrote;
     struct log_note alone = {.start = at + (n->next - n->start), .first = n->first};
     alone.next = alone.start + n->first;
-    int err = read_at(fd, at, first, n->first, &got);
+    int err = log_read_at(fd, at, first, n->first, &got);
     if (err == 0) {
         sha256(str_of(first, got), alone.body);
         err = find_lines(fd, &alone, next);
@@ -574,12 +574,12 @@ static bool is_of_file(const struct log_note *n, const struct log_id *now)
 
 /* Sees what came of an intent: its lines are in the file, on the disk, and noted; or it is
  * forgotten. Lines that went to a file that is there no more are not in the log. */
-static int settle(struct log_append *a, struct log_keys *keys, struct log_note *intent, int fd,
-                  const struct stat *st)
+static int log_settle(struct log_append *a, struct log_keys *keys, struct log_note *intent, int fd,
+                      const struct stat *st)
 {
     struct log_note n = *intent;
     uint64_t at = 0;
-    int err = id_of(fd, st, &n.id);
+    int err = log_id_of(fd, st, &n.id);
     if (err == 0)
         err = is_of_file(intent, &n.id) ? find_lines(fd, intent, &at) : ERR_NOT_FOUND;
     if (err == ERR_NOT_FOUND)
@@ -591,7 +591,7 @@ static int settle(struct log_append *a, struct log_keys *keys, struct log_note *
         err = mend_joined(fd, intent, at, &n.next);
     }
     if (err == 0 && fdatasync(fd) != 0)
-        err = err_of(errno);
+        err = log_err_of(errno);
     return err != 0 ? err : log_keys_put(keys, &n, a->key_lifetime_ms, n.at_ms, &a->key_dropped);
 }
 
@@ -601,7 +601,7 @@ static int settle_all(struct log_append *a, struct log_keys *keys, int fd, const
     for (int i = 0; err == 0 && i < LOG_KEYS_INTENTS; i++) {
         struct log_note *intent = log_keys_open_intent(keys);
         if (intent != NULL)
-            err = settle(a, keys, intent, fd, st);
+            err = log_settle(a, keys, intent, fd, st);
     }
     return err;
 }
@@ -613,7 +613,7 @@ static int intend(struct log_append *a, struct log_keys *keys, int fd, struct lo
     if (err == 0)
         err = stat_file(fd, &st);
     if (err == 0)
-        err = id_of(fd, &st, &n->id);
+        err = log_id_of(fd, &st, &n->id);
     n->start = (uint64_t)st.st_size;
     n->next = n->start + a->lines.n;
     n->first = (uint32_t)first_line(a->lines).n;
@@ -666,7 +666,7 @@ static int append_with_keys(struct log_append *a, int fd, const struct stat *st)
     return err;
 }
 
-static int append(struct log_append *a)
+static int log_append_locked(struct log_append *a)
 {
     struct stat st;
     int fd = -1, err = open_locked(a->log->path, &fd, &st);
@@ -677,10 +677,10 @@ static int append(struct log_append *a)
     return err;
 }
 
-static void run_append(struct job *j)
+static void log_run_append(struct job *j)
 {
     struct log_append *a = container_of(j, struct log_append, job);
-    a->err = append(a);
+    a->err = log_append_locked(a);
     a->tries++;
 }
 
@@ -689,7 +689,7 @@ static bool again(const struct log_append *a)
     return a->err == ERR_BUSY && a->tries < LOCK_TRIES;
 }
 
-static void done_append(struct job *j)
+static void log_done_append(struct job *j)
 {
     struct log_append *a = container_of(j, struct log_append, job);
     if (again(a))
@@ -702,8 +702,8 @@ void log_append(struct log_append *a)
 {
     assert(a->lines.n > 0 && a->lines.p[a->lines.n - 1] == '\n');
     a->tries = 0;
-    a->job.run = run_append;
-    a->job.done = done_append;
+    a->job.run = log_run_append;
+    a->job.done = log_done_append;
     lane_submit(a->log->lane, &a->job);
 }
 
@@ -713,7 +713,7 @@ int log_append_now(const char *path, struct str lines, uint64_t *start)
     struct log_append a = {.log = &log, .lines = lines};
     assert(lines.n > 0 && lines.p[lines.n - 1] == '\n');
     do {
-        run_append(&a.job);
+        log_run_append(&a.job);
     } while (again(&a));
     if (a.err == 0 && start != NULL)
         *start = a.start;
@@ -732,9 +732,9 @@ bool log_line(struct str *rest, struct str *line)
     *rest = str_skip(*rest, s.n + 1);
     if (str_starts(s, mark))
         s = str_skip(s, mark.n);
-    while (s.n > 0 && is_space(s.p[s.n - 1]))
+    while (s.n > 0 && log_is_space(s.p[s.n - 1]))
         s.n--;
-    while (s.n > 0 && is_space(*s.p))
+    while (s.n > 0 && log_is_space(*s.p))
         s = str_skip(s, 1);
     *line = s;
     return true;

@@ -15,7 +15,7 @@ int log_check_name(struct str name, char *reason, size_t size)
 }
 
 /* A folder is no log, and neither is what no system can open. */
-static int check_path(struct str value, char *reason, size_t size)
+static int log_config_check_path(struct str value, char *reason, size_t size)
 {
     return value.n > 0 && value.n < PATH_MAX && value.p[value.n - 1] != '/' ? 0 : ERR_SYNTAX;
 }
@@ -24,7 +24,8 @@ static int check_path(struct str value, char *reason, size_t size)
     .name = key, .type = kind, .field = offsetof(struct log_config, member)
 
 static const struct option_row rows[] = {
-    {ROW("path", OPTION_TEXT, path), .value = "FILE", .required = true, .check = check_path,
+    {ROW("path", OPTION_TEXT, path), .value = "FILE", .required = true,
+     .check = log_config_check_path,
      .help = "The file: JSON objects, one a line. It need not be there yet, and others may append "
              "to it at any time."},
     {ROW("read-only", OPTION_BOOL, read_only), .fallback = "no",

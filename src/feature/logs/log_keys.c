@@ -65,7 +65,7 @@ static struct log_note note_read(const char p[NOTE])
 
 /* ---- the file ---- */
 
-static int err_of(int error)
+static int log_keys_err_of(int error)
 {
     return error == ENOSPC || error == EDQUOT || error == EFBIG ? ERR_FULL : ERR_IO;
 }
@@ -94,7 +94,7 @@ static int write_at(const struct log_keys *k, off_t at, const char *p, size_t n)
     do {
         wrote = pwrite(k->fd, p, n, at);
     } while (wrote < 0 && errno == EINTR);
-    return wrote == (ssize_t)n ? 0 : wrote < 0 ? err_of(errno) : ERR_FULL;
+    return wrote == (ssize_t)n ? 0 : wrote < 0 ? log_keys_err_of(errno) : ERR_FULL;
 }
 
 static int write_note(const struct log_keys *k, off_t at, const struct log_note *n)
@@ -106,7 +106,7 @@ static int write_note(const struct log_keys *k, off_t at, const struct log_note 
 
 static int sync_file(const struct log_keys *k)
 {
-    return fdatasync(k->fd) == 0 ? 0 : err_of(errno);
+    return fdatasync(k->fd) == 0 ? 0 : log_keys_err_of(errno);
 }
 
 static off_t intent_at(uint64_t serial)
@@ -114,7 +114,7 @@ static off_t intent_at(uint64_t serial)
     return SECTOR * (off_t)(1 + serial % LOG_KEYS_INTENTS);
 }
 
-static int read_head(struct log_keys *k)
+static int log_keys_read_head(struct log_keys *k)
 {
     static const char none[MAGIC_N];
     char head[BLOCK];
@@ -143,11 +143,11 @@ int log_keys_open(struct log_keys *k, const char *log_path, bool make)
     /* What is not a plain file would hold whoever opens it, or lead elsewhere. */
     k->fd = open(
         name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
-    int err = k->fd >= 0 ? 0 : errno == ENOENT && !make ? 0 : err_of(errno);
+    int err = k->fd >= 0 ? 0 : errno == ENOENT && !make ? 0 : log_keys_err_of(errno);
     free(name);
     if (k->fd < 0)
         return err;
-    err = fstat(k->fd, &st) == 0 && S_ISREG(st.st_mode) ? read_head(k) : ERR_IO;
+    err = fstat(k->fd, &st) == 0 && S_ISREG(st.st_mode) ? log_keys_read_head(k) : ERR_IO;
     if (err != 0)
         log_keys_close(k);
     return err;

@@ -32,16 +32,16 @@ void log_query_deinit(struct log_query *q)
     q->n_filters = 0;
 }
 
-static bool is_space(char c)
+static bool log_query_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 static struct str trimmed(struct str s)
 {
-    while (s.n > 0 && is_space(s.p[s.n - 1]))
+    while (s.n > 0 && log_query_is_space(s.p[s.n - 1]))
         s.n--;
-    while (s.n > 0 && is_space(*s.p))
+    while (s.n > 0 && log_query_is_space(*s.p))
         s = str_skip(s, 1);
     return s;
 }
@@ -96,7 +96,7 @@ static struct str without_zeros(struct str digits)
     return digits;
 }
 
-static struct str shown(struct str s)
+static struct str log_query_shown(struct str s)
 {
     return str_of(s.p, s.n < SHOWN_MAX ? s.n : SHOWN_MAX);
 }
@@ -115,7 +115,8 @@ void log_cursor_refusal(struct buf *out, enum log_cursor_fault fault, struct str
     };
     struct buf message = {0};
     buf_put(&message, str_of_cstr(words[fault].message));
-    buf_put(&message, shown(fault == LOG_CURSOR_MALFORMED ? since : without_zeros(trimmed(since))));
+    buf_put(&message,
+            log_query_shown(fault == LOG_CURSOR_MALFORMED ? since : without_zeros(trimmed(since))));
     buf_put(out, STR("{\"error\":{\"code\":\"INVALID_CURSOR\",\"message\":"));
     json_put_string(out, buf_str(&message));
     buf_printf(out, ",\"context\":{\"fix\":\"%s\"", words[fault].fix);
@@ -174,7 +175,7 @@ static bool is_value(struct str value, struct str text)
     }
 }
 
-static bool matches(const struct log_query *q, struct str object)
+static bool log_query_matches(const struct log_query *q, struct str object)
 {
     struct view_want wants[LOG_FILTERS_MAX];
     if (q->n_filters == 0)
@@ -188,7 +189,7 @@ static bool matches(const struct log_query *q, struct str object)
     return true;
 }
 
-static bool is_object(struct str line)
+static bool log_query_is_object(struct str line)
 {
     size_t at;
     return line.n > 0 && *line.p == '{' && json_check(line, &at) == 0;
@@ -196,7 +197,7 @@ static bool is_object(struct str line)
 
 bool log_scan_takes(struct str line)
 {
-    return line.n < LOG_LINE_MAX && is_object(line);
+    return line.n < LOG_LINE_MAX && log_query_is_object(line);
 }
 
 bool log_scan_item(struct log_scan *s, struct str *rest, struct str *item)
@@ -207,7 +208,7 @@ bool log_scan_item(struct log_scan *s, struct str *rest, struct str *item)
         if (!log_line(rest, &line))
             return false;
         s->next += before - rest->n;
-        if (is_object(line) && matches(s->query, line)) {
+        if (log_query_is_object(line) && log_query_matches(s->query, line)) {
             s->items++;
             *item = line;
             return true;

@@ -55,7 +55,7 @@ static void count_dropped(struct log_entry *e)
     e->keys_full = true;
 }
 
-static void on_appended(struct log_append *a, int err)
+static void logs_on_appended(struct log_append *a, int err)
 {
     struct append_request *r = container_of(a, struct append_request, append);
     struct logs *l = r->entry->logs;
@@ -110,7 +110,7 @@ static int lines_of(struct str body, struct buf *out, struct str *why)
     return err;
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void logs_on_body(struct exchange *x, struct str body, int err)
 {
     struct log_entry *e = x->state;
     struct str why = STR_NONE;
@@ -138,25 +138,25 @@ static void on_body(struct exchange *x, struct str body, int err)
     r->append.lines = buf_str(&r->lines);
     r->append.key = arena_dup(&x->arena, key);
     r->append.key_lifetime_ms = e->config->key_lifetime_ms;
-    r->append.done = on_appended;
+    r->append.done = logs_on_appended;
     exchange_hold(x);
     logs_begin(e->logs);
     log_append(&r->append);
 }
 
-static void post(struct log_entry *e, struct exchange *x)
+static void logs_post(struct log_entry *e, struct exchange *x)
 {
     if (e->config->read_only) {
         exchange_problem(x, 403, STR("FORBIDDEN"), STR("this log is read-only"));
         return;
     }
     x->state = e;
-    exchange_collect(x, e->config->max_append_bytes, on_body);
+    exchange_collect(x, e->config->max_append_bytes, logs_on_body);
 }
 
 /* ---- routes ---- */
 
-static struct log_entry *find(struct logs *l, struct str name)
+static struct log_entry *logs_find(struct logs *l, struct str name)
 {
     for (size_t i = 0; i < l->setup.n_configs; i++)
         if (str_eq(str_of_cstr(l->entries[i].config->name), name))
@@ -164,9 +164,9 @@ static struct log_entry *find(struct logs *l, struct str name)
     return NULL;
 }
 
-static void handle(void *ctx, struct exchange *x)
+static void logs_handle(void *ctx, struct exchange *x)
 {
-    struct log_entry *e = find(ctx, str_skip(x->request->path, sizeof LOGS_PREFIX - 1));
+    struct log_entry *e = logs_find(ctx, str_skip(x->request->path, sizeof LOGS_PREFIX - 1));
     enum method method = x->request->method;
     if (!origin_admit(x, ORIGIN_OWN))
         return;
@@ -175,7 +175,7 @@ static void handle(void *ctx, struct exchange *x)
     } else if (method == METHOD_GET || method == METHOD_HEAD) {
         logs_get(e, x);
     } else if (method == METHOD_POST) {
-        post(e, x);
+        logs_post(e, x);
     } else {
         exchange_header(x, STR("Allow"), STR("GET, HEAD, POST"));
         exchange_problem(x, 405, STR("METHOD"), STR("logs take GET, HEAD and POST"));
@@ -193,7 +193,7 @@ void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms
 
 void logs_mount(struct logs *l, struct http *http)
 {
-    http_route(http, STR(LOGS_PREFIX), handle, l);
+    http_route(http, STR(LOGS_PREFIX), logs_handle, l);
 }
 
 /* ---- the whole ---- */

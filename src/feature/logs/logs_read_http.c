@@ -93,13 +93,13 @@ static void reader_end(struct reader *r)
         reader_free(r);
 }
 
-static enum pull end(struct reader *r)
+static enum pull logs_read_end(struct reader *r)
 {
     reader_end(r);
     return PULL_END;
 }
 
-static void reader_gone(struct exchange *x)
+static void logs_read_reader_gone(struct exchange *x)
 {
     reader_end(x->state);
 }
@@ -115,7 +115,7 @@ static void put_gap(struct buf *out, const struct reader *r)
                (unsigned long long)r->read.since, same ? "truncated" : "replaced");
 }
 
-static void send_json(struct exchange *x, int status, struct buf *body)
+static void logs_read_send_json(struct exchange *x, int status, struct buf *body)
 {
     exchange_status(x, status);
     exchange_header(x, STR("Content-Type"), STR("application/json"));
@@ -124,12 +124,12 @@ static void send_json(struct exchange *x, int status, struct buf *body)
     buf_deinit(body);
 }
 
-static void refuse_cursor(struct exchange *x, enum log_cursor_fault fault, struct str since,
-                          uint64_t size)
+static void logs_read_refuse_cursor(struct exchange *x, enum log_cursor_fault fault,
+                                    struct str since, uint64_t size)
 {
     struct buf body = {0};
     log_cursor_refusal(&body, fault, since, size);
-    send_json(x, 400, &body);
+    logs_read_send_json(x, 400, &body);
 }
 
 static void answer_gap(struct reader *r)
@@ -137,7 +137,7 @@ static void answer_gap(struct reader *r)
     struct buf body = {0};
     put_gap(&body, r);
     logs_put_identity(r->x, &r->read.id);
-    send_json(r->x, 410, &body);
+    logs_read_send_json(r->x, 410, &body);
 }
 
 /* A read failed before there was an answer. */
@@ -147,9 +147,9 @@ static void answer_failure(struct reader *r, int err)
     if ((err == ERR_GAP || err == ERR_OFFSET) && ours)
         answer_gap(r);
     else if (err == ERR_GAP)
-        refuse_cursor(r->x, LOG_CURSOR_AHEAD, r->since, r->read.size);
+        logs_read_refuse_cursor(r->x, LOG_CURSOR_AHEAD, r->since, r->read.size);
     else if (err == ERR_OFFSET)
-        refuse_cursor(r->x, LOG_CURSOR_WITHIN, r->since, r->read.size);
+        logs_read_refuse_cursor(r->x, LOG_CURSOR_WITHIN, r->since, r->read.size);
     else if (err == ERR_BUSY)
         exchange_error(r->x, err);
     else
@@ -158,7 +158,7 @@ static void answer_failure(struct reader *r, int err)
 
 /* ---- reading ---- */
 
-static void on_read(struct log_read *read, int err);
+static void logs_on_read(struct log_read *read, int err);
 
 static void start_read(struct reader *r)
 {
@@ -169,7 +169,7 @@ static void start_read(struct reader *r)
     r->read.log = &r->entry->log;
     r->read.since = r->scan.next;
     r->read.max = STEP_BYTES;
-    r->read.done = on_read;
+    r->read.done = logs_on_read;
     exchange_hold(r->x);
     logs_begin(r->entry->logs);
     log_read(&r->read);
@@ -200,7 +200,7 @@ static bool is_all(const struct reader *r)
 
 /* ---- {"items":[..]} ---- */
 
-static void put_piece(struct reader *r, struct buf *out)
+static void logs_read_put_piece(struct reader *r, struct buf *out)
 {
     size_t room = EXCHANGE_PULL - out->n;
     struct str piece = str_of(r->item.p, r->item.n < room ? r->item.n : room);
@@ -232,13 +232,13 @@ static void put_items(struct reader *r, struct buf *out)
         if (!r->item_begun)
             begin_item(r, out);
         if (out->n < EXCHANGE_PULL)
-            put_piece(r, out);
+            logs_read_put_piece(r, out);
         if (r->item.n == 0 && r->live == LIVE_SSE)
             buf_put(out, STR("\n\n"));
     }
 }
 
-static void flush(struct reader *r, struct buf *out)
+static void logs_read_flush(struct reader *r, struct buf *out)
 {
     if (out->n > 0) {
         struct block *b = block_of(buf_str(out));
@@ -249,7 +249,7 @@ static void flush(struct reader *r, struct buf *out)
     buf_deinit(out);
 }
 
-static enum pull pull_items(struct exchange *x)
+static enum pull logs_read_pull_items(struct exchange *x)
 {
     struct reader *r = x->state;
     struct buf out = {0};
@@ -262,18 +262,19 @@ static enum pull pull_items(struct exchange *x)
     bool more = out.n >= EXCHANGE_PULL || r->item.n > 0, all = !more && is_all(r);
     if (all)
         buf_printf(&out, "],\"nextCursor\":\"%llu\"}\n", (unsigned long long)r->scan.next);
-    flush(r, &out);
+    logs_read_flush(r, &out);
     if (all)
-        return end(r);
+        return logs_read_end(r);
     if (!more)
         start_read(r);
     return more ? PULL_MORE : PULL_WAIT;
 }
 
-static const struct exchange_ops items_ops = {.pull = pull_items, .gone = reader_gone};
+static const struct exchange_ops items_ops = {.pull = logs_read_pull_items,
+                                              .gone = logs_read_reader_gone};
 
-static void begin_answer(struct reader *r, const struct exchange_ops *ops, struct str type,
-                         struct str caching)
+static void logs_read_begin_answer(struct reader *r, const struct exchange_ops *ops,
+                                   struct str type, struct str caching)
 {
     struct exchange *x = r->x;
     r->began = true;
@@ -287,13 +288,13 @@ static void begin_answer(struct reader *r, const struct exchange_ops *ops, struc
 static void answer_items(struct reader *r)
 {
     timer_stop(&r->timer);
-    begin_answer(r, &items_ops, STR("application/json"), STR("no-store"));
+    logs_read_begin_answer(r, &items_ops, STR("application/json"), STR("no-store"));
     exchange_stream(r->x);
 }
 
 /* ---- live=sse ---- */
 
-static void start_timer(struct reader *r)
+static void logs_read_start_timer(struct reader *r)
 {
     const struct logs *l = r->entry->logs;
     uint64_t now_ms = l->sched->now_ms;
@@ -303,14 +304,14 @@ static void start_timer(struct reader *r)
     sched_start(l->sched, &r->timer, beats ? quiet_ms : left_ms);
 }
 
-static void on_sse_timer(struct timer *t)
+static void logs_read_on_sse_timer(struct timer *t)
 {
     struct reader *r = container_of(t, struct reader, timer);
     uint64_t now_ms = r->entry->logs->sched->now_ms;
     r->over = now_ms >= r->ends_at_ms;
     heartbeat_look(&r->heartbeat, now_ms);
     if (!r->over)
-        start_timer(r);
+        logs_read_start_timer(r);
     exchange_wake(r->x);
 }
 
@@ -348,12 +349,12 @@ static enum pull pull_at_end(struct reader *r, struct buf *out)
     return PULL_WAIT;
 }
 
-static enum pull pull_sse(struct exchange *x)
+static enum pull logs_read_pull_sse(struct exchange *x)
 {
     struct reader *r = x->state;
     struct buf out = {0};
     if (r->reading)
-        return r->over ? end(r) : PULL_WAIT;
+        return r->over ? logs_read_end(r) : PULL_WAIT;
     if (!r->opened)
         sse_retry_put(&out, r->entry->logs->setup.sse_retry_ms);
     r->opened = true;
@@ -362,19 +363,19 @@ static enum pull pull_sse(struct exchange *x)
     else if (!r->over || r->item.n > 0)
         put_items(r, &out);
     if (out.n >= EXCHANGE_PULL || r->item.n > 0) {
-        flush(r, &out);
+        logs_read_flush(r, &out);
         return PULL_MORE;
     }
     enum pull next = pull_at_end(r, &out);
-    flush(r, &out);
+    logs_read_flush(r, &out);
     if (next == PULL_END)
-        return end(r);
+        return logs_read_end(r);
     if (next == PULL_MORE)
         start_read(r);
     return PULL_WAIT;
 }
 
-static void drain_sse(struct exchange *x)
+static void logs_read_drain_sse(struct exchange *x)
 {
     struct reader *r = x->state;
     r->over = true;
@@ -382,7 +383,7 @@ static void drain_sse(struct exchange *x)
 }
 
 static const struct exchange_ops sse_ops = {
-    .pull = pull_sse, .gone = reader_gone, .drain = drain_sse};
+    .pull = logs_read_pull_sse, .gone = logs_read_reader_gone, .drain = logs_read_drain_sse};
 
 static void answer_sse(struct reader *r)
 {
@@ -392,9 +393,9 @@ static void answer_sse(struct reader *r)
     r->over = exchange_closing(r->x);
     r->heartbeat =
         (struct heartbeat){.every_ms = l->setup.heartbeat_ms, .since_ms = l->sched->now_ms};
-    timer_init(&r->timer, on_sse_timer);
-    start_timer(r);
-    begin_answer(r, &sse_ops, STR("text/event-stream"), STR("no-cache, no-transform"));
+    timer_init(&r->timer, logs_read_on_sse_timer);
+    logs_read_start_timer(r);
+    logs_read_begin_answer(r, &sse_ops, STR("text/event-stream"), STR("no-cache, no-transform"));
     exchange_header(r->x, STR("X-Accel-Buffering"), STR("no"));
     exchange_stream(r->x);
 }
@@ -421,24 +422,25 @@ static void poll_over(struct reader *r)
         step_long_poll(r);
 }
 
-static void on_poll_timeout(struct timer *t)
+static void logs_read_on_poll_timeout(struct timer *t)
 {
     poll_over(container_of(t, struct reader, timer));
 }
 
-static void drain_long_poll(struct exchange *x)
+static void logs_read_drain_long_poll(struct exchange *x)
 {
     poll_over(x->state);
 }
 
-static const struct exchange_ops poll_ops = {.gone = reader_gone, .drain = drain_long_poll};
+static const struct exchange_ops poll_ops = {.gone = logs_read_reader_gone,
+                                             .drain = logs_read_drain_long_poll};
 
 static void begin_long_poll(struct reader *r)
 {
     struct logs *l = r->entry->logs;
     r->x->ops = &poll_ops;
     r->over = exchange_closing(r->x);
-    timer_init(&r->timer, on_poll_timeout);
+    timer_init(&r->timer, logs_read_on_poll_timeout);
     sched_start(l->sched, &r->timer, l->setup.long_poll_ms);
     step_long_poll(r);
 }
@@ -446,7 +448,7 @@ static void begin_long_poll(struct reader *r)
 /* ---- what reads bring ---- */
 
 /* ERR_BUSY: too many readers have such long lines in memory. */
-static int take_bytes(struct reader *r)
+static int logs_read_take_bytes(struct reader *r)
 {
     const struct log_read *read = &r->read;
     struct logs *l = r->entry->logs;
@@ -482,7 +484,7 @@ static void fail_later(struct reader *r, int err)
 static void on_first_read(struct reader *r, int err)
 {
     if (err == 0)
-        err = take_bytes(r);
+        err = logs_read_take_bytes(r);
     if (err != 0) {
         answer_failure(r, err);
         reader_free(r);
@@ -497,7 +499,7 @@ static void on_first_read(struct reader *r, int err)
         answer_items(r);
 }
 
-static void on_read(struct log_read *read, int err)
+static void logs_on_read(struct log_read *read, int err)
 {
     struct reader *r = container_of(read, struct reader, read);
     struct exchange *x = r->x;
@@ -511,7 +513,7 @@ static void on_read(struct log_read *read, int err)
     } else if (first) {
         on_first_read(r, err);
         exchange_forget_request(x); /* what waits needs nothing of it */
-    } else if (err != 0 || (err = take_bytes(r)) != 0) {
+    } else if (err != 0 || (err = logs_read_take_bytes(r)) != 0) {
         fail_later(r, err);
     } else if (r->began) {
         exchange_wake(x);
@@ -540,23 +542,24 @@ void logs_wake_readers(struct log_entry *e)
         reader_changed(list_item(l, struct reader, link));
 }
 
-static void on_changed(void *ctx)
+static void logs_read_on_changed(void *ctx)
 {
     logs_wake_readers(ctx);
 }
 
 /* Before the first read: what changes behind that one is told. */
-static void follow(struct reader *r)
+static void logs_read_follow(struct reader *r)
 {
     struct log_entry *e = r->entry;
     list_push(&e->readers, &r->link);
     if (e->watch == NULL)
-        e->watch = file_watch_new(e->logs->setup.loop, e->log.path, POLL_MS, on_changed, e);
+        e->watch =
+            file_watch_new(e->logs->setup.loop, e->log.path, POLL_MS, logs_read_on_changed, e);
 }
 
 /* ---- the request ---- */
 
-static bool refuse(struct exchange *x, struct str message)
+static bool logs_read_refuse(struct exchange *x, struct str message)
 {
     exchange_problem(x, 400, STR("INVALID_ARGUMENT"), message);
     return false;
@@ -569,7 +572,7 @@ static bool take_live(struct reader *r, struct str text)
     else if (str_eq(text, STR("long-poll")))
         r->live = LIVE_LONG_POLL;
     else
-        return refuse(r->x, STR("live must be sse or long-poll"));
+        return logs_read_refuse(r->x, STR("live must be sse or long-poll"));
     return true;
 }
 
@@ -583,12 +586,12 @@ static bool take_filters(struct reader *r, struct str query)
         if (url_decode(a, raw, true, &key) != 0 || !str_starts(key, prefix))
             continue;
         if (url_decode(a, value, true, &value) != 0)
-            return refuse(r->x, STR("the value of a where.KEY is not percent-encoded"));
+            return logs_read_refuse(r->x, STR("the value of a where.KEY is not percent-encoded"));
         int err = log_query_where(&r->query, str_skip(key, prefix.n), value);
         if (err == ERR_LIMIT)
-            return refuse(r->x, STR("too many filters; 16 at most"));
+            return logs_read_refuse(r->x, STR("too many filters; 16 at most"));
         if (err != 0)
-            return refuse(r->x, STR("each where.KEY may be given once"));
+            return logs_read_refuse(r->x, STR("each where.KEY may be given once"));
     }
     return true;
 }
@@ -598,7 +601,7 @@ static bool take_identity(struct reader *r, struct str text)
     if (text.n == 0)
         return true;
     if (log_id_parse(text, &r->read.id) != 0)
-        return refuse(r->x, STR("identity must be one from a Log-Identity header"));
+        return logs_read_refuse(r->x, STR("identity must be one from a Log-Identity header"));
     r->read.has_id = true;
     return true;
 }
@@ -614,7 +617,7 @@ static bool take_query(struct reader *r)
         url_query(a, query, STR("limit"), &limit) < 0 ||
         url_query(a, query, STR("identity"), &identity) < 0 ||
         url_query(a, query, STR("live"), &live) < 0)
-        return refuse(x, STR("since, limit, identity and live may be given once each"));
+        return logs_read_refuse(x, STR("since, limit, identity and live may be given once each"));
     if ((live.n > 0 && !take_live(r, live)) || !take_identity(r, identity) ||
         !take_filters(r, query))
         return false;
@@ -625,11 +628,11 @@ static bool take_query(struct reader *r)
     r->since = r->resumed ? last : since.p != NULL ? since : STR("");
     if (log_query_since(&r->query, r->since) == 0)
         return true;
-    refuse_cursor(x, LOG_CURSOR_MALFORMED, r->since, 0);
+    logs_read_refuse_cursor(x, LOG_CURSOR_MALFORMED, r->since, 0);
     return false;
 }
 
-static void on_no_body(struct exchange *x, struct str body, int err)
+static void logs_read_on_no_body(struct exchange *x, struct str body, int err)
 {
     struct reader *r = x->state;
     if (err != 0) {
@@ -639,11 +642,11 @@ static void on_no_body(struct exchange *x, struct str body, int err)
     }
     log_scan_init(&r->scan, &r->query);
     if (r->live != LIVE_NO)
-        follow(r);
+        logs_read_follow(r);
     start_read(r);
 }
 
-static const struct exchange_ops first_ops = {.gone = reader_gone};
+static const struct exchange_ops first_ops = {.gone = logs_read_reader_gone};
 
 void logs_get(struct log_entry *e, struct exchange *x)
 {
@@ -651,7 +654,7 @@ void logs_get(struct log_entry *e, struct exchange *x)
     r->entry = e;
     r->x = x;
     list_init(&r->link);
-    timer_init(&r->timer, on_poll_timeout);
+    timer_init(&r->timer, logs_read_on_poll_timeout);
     if (!take_query(r)) {
         reader_free(r);
         return;
@@ -660,5 +663,5 @@ void logs_get(struct log_entry *e, struct exchange *x)
         r->live = LIVE_NO; /* there is nothing to wait for */
     x->state = r;
     x->ops = &first_ops;
-    exchange_collect(x, 0, on_no_body); /* a GET with a body is no GET */
+    exchange_collect(x, 0, logs_read_on_no_body); /* a GET with a body is no GET */
 }

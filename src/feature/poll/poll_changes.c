@@ -230,7 +230,7 @@ static size_t key_count(const struct buf *keys)
     return keys->n / POLL_KEY_SIZE;
 }
 
-static uint64_t key_of(struct str value)
+static uint64_t poll_changes_key_of(struct str value)
 {
     uint8_t digest[SHA256_SIZE];
     uint64_t key;
@@ -252,7 +252,7 @@ static int take_item(struct items *in, struct str item)
                  POLL_SEEN_MAX);
         return ERR_TOO_LARGE;
     }
-    uint64_t key = key_of(value);
+    uint64_t key = poll_changes_key_of(value);
     buf_put(&in->keys, str_of((const char *)&key, sizeof key));
     if (!enter_key(in->table, key))
         return 0;
@@ -272,7 +272,7 @@ static int take_array(struct items *in, struct str array)
     return err;
 }
 
-static int take_lines(struct items *in, struct str body)
+static int poll_changes_take_lines(struct items *in, struct str body)
 {
     int err = 0;
     while (err == 0 && body.p != NULL) {
@@ -294,7 +294,7 @@ static int take_items(struct items *in, struct str body)
     size_t at;
     body = view_trim(body);
     if (json_check(body, &at) != 0)
-        return take_lines(in, body);
+        return poll_changes_take_lines(in, body);
     struct str array = look_up(body, in->rules->items);
     if (view_type(array) == VIEW_ARRAY)
         return take_array(in, array);
@@ -414,7 +414,7 @@ int poll_take(const struct poll_rules *rules, struct poll_place *p, struct str b
 
 /* ---- the pace ---- */
 
-static uint64_t grown(uint64_t ms, uint64_t most)
+static uint64_t poll_changes_grown(uint64_t ms, uint64_t most)
 {
     uint64_t next = ms + ms / 2 + 1;
     return next > most ? most : next;
@@ -429,8 +429,8 @@ uint64_t poll_pause_ms(struct poll_pace *pace, enum poll_outcome outcome, uint64
     switch (outcome) {
     case POLL_CHANGED: pace->now_ms = pace->every_ms; break;
     case POLL_SAME:
-        pace->now_ms =
-            pace->now_ms < pace->every_ms ? pace->every_ms : grown(pace->now_ms, slowest);
+        pace->now_ms = pace->now_ms < pace->every_ms ? pace->every_ms
+                                                     : poll_changes_grown(pace->now_ms, slowest);
         break;
     case POLL_FAILED:
         pace->now_ms = pace->failures == 1 ? 2 * pace->every_ms : 2 * pace->now_ms;

@@ -23,18 +23,18 @@ struct poll_cursor poll_cursor_of(struct str text)
     return c;
 }
 
-static int check_url(struct str value, char *reason, size_t size)
+static int poll_config_check_url(struct str value, char *reason, size_t size)
 {
     struct url url;
     return url_parse(value, &url);
 }
 
-static int check_pointer(struct str value, char *reason, size_t size)
+static int poll_config_check_pointer(struct str value, char *reason, size_t size)
 {
     return poll_pointer_ok(value) ? 0 : ERR_SYNTAX;
 }
 
-static int check_cursor(struct str value, char *reason, size_t size)
+static int poll_config_check_cursor(struct str value, char *reason, size_t size)
 {
     struct poll_cursor c = poll_cursor_of(value);
     bool ok =
@@ -43,7 +43,7 @@ static int check_cursor(struct str value, char *reason, size_t size)
 }
 
 /* What would end the line, or the name, does not belong into either. */
-static int check_header(struct str value, char *reason, size_t size)
+static int poll_config_check_header(struct str value, char *reason, size_t size)
 {
     struct str name = str_cut(&value, ':');
     if (value.p == NULL || !option_is_word(name, "-_"))
@@ -68,7 +68,7 @@ int poll_config_finish(void *section, char *reason, size_t size)
     .name = key, .type = kind, .field = offsetof(struct poll_config, member)
 
 static const struct option_row rows[] = {
-    {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = check_url,
+    {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = poll_config_check_url,
      .help = "What to ask for: an http or https URL."},
     {ROW("mode", OPTION_CHOICE, mode), .fallback = "append", .value = "append|replace|jsonlines",
      .help = "What a change is. append: text that was added at the end, or a rewrite of it. "
@@ -78,18 +78,19 @@ static const struct option_row rows[] = {
      .max = DAY_MS, .help = "The pause between two requests while there is news."},
     {ROW("slowest", OPTION_DURATION, slowest_ms), .fallback = "30s", .value = "TIME", .min = 100,
      .max = DAY_MS, .help = "What the pause grows to while there is none."},
-    {ROW("items", OPTION_TEXT, items), .value = "POINTER", .check = check_pointer,
+    {ROW("items", OPTION_TEXT, items), .value = "POINTER", .check = poll_config_check_pointer,
      .help = "jsonlines: where the array is in the answer, as a JSON pointer such as /data."},
-    {ROW("key", OPTION_TEXT, key), .value = "POINTER", .check = check_pointer,
+    {ROW("key", OPTION_TEXT, key), .value = "POINTER", .check = poll_config_check_pointer,
      .help = "jsonlines: what tells an item from the others, such as /id. Without it, all of the "
              "item."},
     {ROW("newest-first", OPTION_BOOL, newest_first), .fallback = "no",
      .help = "jsonlines: whether the answer begins with the newest item; events come oldest first "
              "all the same."},
-    {ROW("cursor", OPTION_TEXT, cursor), .value = "PARAMETER=POINTER", .check = check_cursor,
+    {ROW("cursor", OPTION_TEXT, cursor), .value = "PARAMETER=POINTER",
+     .check = poll_config_check_cursor,
      .help = "jsonlines: how to ask for what is new only. since=/id puts the id of the last new "
              "item into the query as since; since=answer:/next takes it from the answer."},
-    {ROW("header", OPTION_LIST, headers), .value = "NAME: VALUE", .check = check_header,
+    {ROW("header", OPTION_LIST, headers), .value = "NAME: VALUE", .check = poll_config_check_header,
      .secret = true,
      .help = "A header of the requests, credentials for instance; may be repeated."},
     {ROW("always", OPTION_BOOL, always), .fallback = "no",

@@ -65,7 +65,7 @@ struct polls {
     void *stopped_ctx;
 };
 
-static void begin(struct poller *p);
+static void poll_begin(struct poller *p);
 
 /* ---- when ---- */
 
@@ -90,12 +90,12 @@ static void rest(struct poller *p, enum poll_outcome outcome)
         wait_until_due(p);
 }
 
-static void on_timer(struct timer *t)
+static void poll_on_timer(struct timer *t)
 {
     struct poller *p = container_of(t, struct poller, timer);
     p->state = IDLE;
     if (wanted(p) || !p->loaded)
-        begin(p);
+        poll_begin(p);
 }
 
 void polls_asked(void *polls, struct str name)
@@ -115,7 +115,7 @@ bool polls_own(void *polls, struct str name)
     return map_get(&all->by_name, name) != NULL;
 }
 
-static void fail(struct poller *p, const char *why)
+static void poll_fail(struct poller *p, const char *why)
 {
     rest(p, POLL_FAILED);
     trace(p->all->setup.trace, POLL_FAILED, TRACE_STR("poll", str_of_cstr(p->config->name)),
@@ -137,7 +137,7 @@ static void store_begin(struct poller *p)
     p->all->writing++;
 }
 
-static void check_stopped(struct polls *all)
+static void poll_check_stopped(struct polls *all)
 {
     if (all->stopping && all->writing == 0)
         sched_post(all->setup.sched, &all->stop);
@@ -147,7 +147,7 @@ static void check_stopped(struct polls *all)
 static bool store_end(struct poller *p)
 {
     p->all->writing--;
-    check_stopped(p->all);
+    poll_check_stopped(p->all);
     return !p->all->stopping;
 }
 
@@ -156,7 +156,7 @@ static bool is_final(int err)
     return err == ERR_CLOSED || err == ERR_EXISTS || err == ERR_TYPE_MISMATCH;
 }
 
-static void on_written(struct writer *w, int err)
+static void poll_on_written(struct writer *w, int err)
 {
     struct poller *p = container_of(w, struct poller, writer);
     bool placed = w->write.n_docs > 0;
@@ -176,14 +176,14 @@ static void on_written(struct writer *w, int err)
     } else if (is_final(err)) {
         die(p, err);
     } else if (err != 0) {
-        fail(p, err_text(err));
+        poll_fail(p, err_text(err));
     } else if (placed) {
         rest(p, POLL_CHANGED);
     } else {
         p->loaded = true;
         p->state = IDLE;
         if (wanted(p))
-            begin(p);
+            poll_begin(p);
     }
 }
 
@@ -216,7 +216,7 @@ static void put_news(struct poller *p)
     begin_write(p);
 }
 
-static void on_docs(struct store_docs *d, int err)
+static void poll_on_docs(struct store_docs *d, int err)
 {
     struct poller *p = container_of(d, struct poller, docs);
     const char *why = err != 0 ? err_text(err) : NULL;
@@ -231,16 +231,16 @@ static void on_docs(struct store_docs *d, int err)
     if (!store_end(p))
         return;
     if (why != NULL)
-        fail(p, why);
+        poll_fail(p, why);
     else
         make_stream(p);
 }
 
-static void load(struct poller *p)
+static void poll_load(struct poller *p)
 {
     p->state = LOADING;
     p->docs = (struct store_docs){
-        .prefix = buf_str(&p->name), .exact = true, .limit = 1, .done = on_docs};
+        .prefix = buf_str(&p->name), .exact = true, .limit = 1, .done = poll_on_docs};
     store_begin(p);
     store_docs(p->all->setup.store, &p->docs);
 }
@@ -264,7 +264,7 @@ static uint64_t retry_after_ms(const struct poller *p, struct str text)
     return ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
 }
 
-static void on_head(struct fetch *f)
+static void poll_on_head(struct fetch *f)
 {
     struct poller *p = container_of(f, struct poller, fetch);
     struct str etag = fetch_header(f, "ETag");
@@ -282,7 +282,7 @@ static void take_answer(struct poller *p)
     poll_place_copy(&p->next, &p->place);
     if (poll_take(&p->rules, &p->next, buf_str(&p->fetch.answer), &p->events, &p->ends, why,
                   sizeof why) != 0) {
-        fail(p, why);
+        poll_fail(p, why);
         return;
     }
     p->next.etag.n = 0;
@@ -298,18 +298,18 @@ static void take_answer(struct poller *p)
     put_news(p);
 }
 
-static void on_fetched(struct fetch *f, int err)
+static void poll_on_fetched(struct fetch *f, int err)
 {
     struct poller *p = container_of(f, struct poller, fetch);
     char why[160];
     if (err != 0) {
         p->retry_ms = 0;
-        fail(p, f->error[0] != '\0' ? f->error : fetch_cause_text(f->cause));
+        poll_fail(p, f->error[0] != '\0' ? f->error : fetch_cause_text(f->cause));
     } else if (f->status == 304) {
         rest(p, POLL_SAME);
     } else if (f->status != 200) {
         snprintf(why, sizeof why, "the answer's status is %d", f->status);
-        fail(p, why);
+        poll_fail(p, why);
     } else {
         take_answer(p);
     }
@@ -330,7 +330,7 @@ static void put_url(struct poller *p)
 
 /* Redirects are not followed: they would take the headers, and whoever reads the stream, to places
  * that nobody has configured. */
-static void ask(struct poller *p)
+static void poll_ask(struct poller *p)
 {
     size_t n = p->config->headers.n;
     p->state = ASKING;
@@ -347,17 +347,17 @@ static void ask(struct poller *p)
                               .version = FETCH_HTTP_AUTO,
                               .total_timeout_ms = (uint32_t)p->config->timeout_ms,
                               .max_answer = p->config->max_answer_bytes,
-                              .on_head = on_head,
-                              .done = on_fetched};
+                              .on_head = poll_on_head,
+                              .done = poll_on_fetched};
     fetch_start(p->all->setup.fetcher, &p->fetch);
 }
 
-static void begin(struct poller *p)
+static void poll_begin(struct poller *p)
 {
     if (p->loaded)
-        ask(p);
+        poll_ask(p);
     else
-        load(p);
+        poll_load(p);
 }
 
 /* ---- all of them ---- */
@@ -393,13 +393,13 @@ static void init_poller(struct poller *p, struct polls *all, const struct poll_c
         p->rules.cursor_of_answer = p->cursor.of_answer;
     }
     buf_printf(&p->name, POLL_STREAMS "%s", c->name);
-    timer_init(&p->timer, on_timer);
-    writer_init(&p->writer, PATIENCE_MS, on_written);
+    timer_init(&p->timer, poll_on_timer);
+    writer_init(&p->writer, PATIENCE_MS, poll_on_written);
     init_headers(p);
     map_put(&all->by_name, buf_str(&p->name), p);
 }
 
-static void on_stop(struct task *t)
+static void poll_on_stop(struct task *t)
 {
     struct polls *all = container_of(t, struct polls, stop);
     all->stopped(all->stopped_ctx);
@@ -410,11 +410,11 @@ struct polls *polls_new(const struct polls_setup *setup)
     struct polls *all = mem_zalloc(sizeof *all);
     all->setup = *setup;
     map_init(&all->by_name);
-    task_init(&all->stop, on_stop);
+    task_init(&all->stop, poll_on_stop);
     all->pollers = mem_zalloc((setup->n_configs + 1) * sizeof *all->pollers);
     for (size_t i = 0; i < setup->n_configs; i++) {
         init_poller(&all->pollers[i], all, &setup->configs[i]);
-        load(&all->pollers[i]); /* so that the streams are there for who wants to read them */
+        poll_load(&all->pollers[i]); /* so that the streams are there for who wants to read them */
     }
     return all;
 }
@@ -430,7 +430,7 @@ void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx)
             store_end(&all->pollers[i]);
         fetch_cancel(&all->pollers[i].fetch);
     }
-    check_stopped(all);
+    poll_check_stopped(all);
 }
 
 static void deinit_poller(struct poller *p)

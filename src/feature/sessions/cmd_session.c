@@ -79,7 +79,7 @@ struct session_row {
     const char *end;
 };
 
-static struct session_row row_of(const json_t *session)
+static struct session_row cmd_session_row_of(const json_t *session)
 {
     const json_t *in = json_object_get(session, "in"), *out = json_object_get(session, "out");
     return (struct session_row){
@@ -107,7 +107,7 @@ struct view {
     uint64_t n; /* sessions seen */
 };
 
-static const char *truth(bool b)
+static const char *cmd_session_truth(bool b)
 {
     return b ? "true" : "false";
 }
@@ -118,7 +118,7 @@ static const char *state_of(const struct session_row *s)
 }
 
 /* Without the brace that ends it. */
-static void put_json(struct buf *out, const struct session_row *s)
+static void cmd_session_put_json(struct buf *out, const struct session_row *s)
 {
     buf_put(out, STR("{\"key\":"));
     json_put_string(out, str_of_cstr(s->key));
@@ -127,7 +127,8 @@ static void put_json(struct buf *out, const struct session_row *s)
     buf_put(out, STR(",\"created\":"));
     json_put_string(out, str_of_cstr(s->created));
     buf_printf(out, ",\"connected\":%s,\"keyHeld\":%s,\"expired\":%s,\"answered\":%" PRIu64,
-               truth(s->connected), truth(s->key_held), truth(s->expired), s->answered);
+               cmd_session_truth(s->connected), cmd_session_truth(s->key_held),
+               cmd_session_truth(s->expired), s->answered);
 }
 
 /* To others than workers there are no sessions at all: which of the two it is, the list tells. */
@@ -144,15 +145,15 @@ static int not_shown(const struct view *v)
 
 /* ---- ls ---- */
 
-static bool take_row(void *user, const json_t *session)
+static bool cmd_session_take_row(void *user, const json_t *session)
 {
-    struct session_row row = row_of(session), *s = &row;
+    struct session_row row = cmd_session_row_of(session), *s = &row;
     struct view *v = user;
     char answered[48];
     v->n++;
     if (v->flags->json) {
         struct buf *out = table_line(&v->table);
-        put_json(out, s);
+        cmd_session_put_json(out, s);
         buf_put(out, STR("}\n"));
     } else {
         snprintf(answered, sizeof answered, "%" PRIu64 " answered", s->answered);
@@ -178,11 +179,11 @@ static int walk(struct view *v, const char *prefix, uint64_t limit,
     return pages_walk(v->client, &pages, why);
 }
 
-static int list(struct view *v, const char *prefix)
+static int cmd_session_list(struct view *v, const char *prefix)
 {
     char why[PAGES_WHY];
     v->table.columns = LS_COLUMNS;
-    int err = walk(v, prefix, 0, take_row, why);
+    int err = walk(v, prefix, 0, cmd_session_take_row, why);
     table_end(&v->table);
     if (err == TM_E_NOT_FOUND)
         return not_shown(v);
@@ -199,7 +200,7 @@ static int list(struct view *v, const char *prefix)
 
 /* ---- show ---- */
 
-static void put_streams(struct buf *out, const struct session_row *s)
+static void cmd_session_put_streams(struct buf *out, const struct session_row *s)
 {
     if (s->expired) {
         buf_put(out, STR(",\"in\":null,\"out\":null"));
@@ -208,7 +209,8 @@ static void put_streams(struct buf *out, const struct session_row *s)
     buf_printf(out,
                ",\"in\":{\"events\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"closed\":%s},"
                "\"out\":{\"events\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"end\":",
-               s->in_events, s->in_bytes, truth(s->in_closed), s->out_events, s->out_bytes);
+               s->in_events, s->in_bytes, cmd_session_truth(s->in_closed), s->out_events,
+               s->out_bytes);
     if (*s->end)
         json_put_string(out, str_of_cstr(s->end));
     else
@@ -222,8 +224,8 @@ static void line(struct view *v, const char *name, const char *value)
     table_cell(&v->table, value);
 }
 
-static void put_stream(struct view *v, const char *name, uint64_t events, uint64_t bytes,
-                       const char *end)
+static void cmd_session_put_stream(struct view *v, const char *name, uint64_t events,
+                                   uint64_t bytes, const char *end)
 {
     char text[128];
     snprintf(text, sizeof text, "%" PRIu64 " event%s, %" PRIu64 " bytes, %s", events,
@@ -241,26 +243,27 @@ static void put_lines(struct view *v, const struct session_row *s)
     line(v, "state", state_of(s));
     line(v, "key held", s->key_held ? "yes" : "no");
     if (!s->expired) {
-        put_stream(v, "in", s->in_events, s->in_bytes, s->in_closed ? "closed" : "open");
-        put_stream(v, "out", s->out_events, s->out_bytes, *s->end ? s->end : "open");
+        cmd_session_put_stream(v, "in", s->in_events, s->in_bytes,
+                               s->in_closed ? "closed" : "open");
+        cmd_session_put_stream(v, "out", s->out_events, s->out_bytes, *s->end ? s->end : "open");
     }
     line(v, "answered", answered);
 }
 
 static void put_session(struct view *v, const json_t *session)
 {
-    struct session_row row = row_of(session);
+    struct session_row row = cmd_session_row_of(session);
     if (v->flags->json) {
         struct buf *out = table_line(&v->table);
-        put_json(out, &row);
-        put_streams(out, &row);
+        cmd_session_put_json(out, &row);
+        cmd_session_put_streams(out, &row);
         buf_put(out, STR("}\n"));
     } else {
         put_lines(v, &row);
     }
 }
 
-static bool take_none(void *user, const json_t *session)
+static bool cmd_session_take_none(void *user, const json_t *session)
 {
     return false;
 }
@@ -268,13 +271,13 @@ static bool take_none(void *user, const json_t *session)
 static int not_there(struct view *v, const char *key)
 {
     char why[PAGES_WHY];
-    if (walk(v, NULL, 1, take_none, why) == TM_E_NOT_FOUND)
+    if (walk(v, NULL, 1, cmd_session_take_none, why) == TM_E_NOT_FOUND)
         return not_shown(v);
     return common_fail(
         v->command, "no session with the key %s; `tidemark session ls` lists what is there", key);
 }
 
-static int show(struct view *v, const char *key)
+static int cmd_session_show(struct view *v, const char *key)
 {
     json_t *session = NULL;
     int err = pages_get(v->client, SESSIONS, key, &session), status;
@@ -297,8 +300,8 @@ static int show(struct view *v, const char *key)
 
 /* ---- the command ---- */
 
-static int run(const struct common_command *command, int (*act)(struct view *v, const char *arg),
-               int argc, char **argv)
+static int cmd_session_run(const struct common_command *command,
+                           int (*act)(struct view *v, const char *arg), int argc, char **argv)
 {
     struct session_flags flags = {0};
     struct view v = {.command = command, .flags = &flags};
@@ -327,9 +330,9 @@ int cmd_session(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "ls") == 0)
-        return run(&ls_command, list, argc - 1, argv + 1);
+        return cmd_session_run(&ls_command, cmd_session_list, argc - 1, argv + 1);
     if (strcmp(what, "show") == 0)
-        return run(&show_command, show, argc - 1, argv + 1);
+        return cmd_session_run(&show_command, cmd_session_show, argc - 1, argv + 1);
     if (strcmp(what, "chat") == 0)
         return session_chat(argc - 1, argv + 1);
     if (strcmp(what, "resume") == 0)

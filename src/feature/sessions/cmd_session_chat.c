@@ -83,7 +83,7 @@ struct chat {
     int status;
 };
 
-static bool fail(struct chat *c, int err)
+static bool cmd_session_chat_fail(struct chat *c, int err)
 {
     c->status = common_client_failed(&command, c->flags->server, c->client, err);
     return false;
@@ -101,7 +101,7 @@ static struct tm_session_options options_of(const struct chat_flags *f)
 }
 
 /* The first; of further ones only the number is of interest. */
-static int take_resumed(void *ctx, struct tm_session *s, const char *generation)
+static int cmd_session_chat_take_resumed(void *ctx, struct tm_session *s, const char *generation)
 {
     struct chat *c = ctx;
     if (c->session == NULL) {
@@ -127,17 +127,17 @@ static void report_resume(const struct chat *c, const struct tm_resume_report *r
                     r->chunks_dropped);
 }
 
-static bool resume(struct chat *c)
+static bool cmd_session_chat_resume(struct chat *c)
 {
     struct tm_resume_options o = TM_RESUME_INIT;
     struct tm_resume_report report = {0};
     struct tm_session_options session = options_of(c->flags);
     o.session = &session;
-    o.resumed = take_resumed;
+    o.resumed = cmd_session_chat_take_resumed;
     o.ctx = c;
     int err = tm_resume_all(c->client, c->flags->state, &o, &report);
     if (err)
-        return fail(c, err);
+        return cmd_session_chat_fail(c, err);
     report_resume(c, &report);
     if (report.in_use > 0 && c->session == NULL) {
         c->status = common_fail(&command, "the session in %s is in use by another process",
@@ -165,24 +165,24 @@ static bool open_transcript(struct chat *c)
     return error == 0;
 }
 
-static bool begin(struct chat *c)
+static bool cmd_session_chat_begin(struct chat *c)
 {
     struct tm_session_options o = options_of(c->flags);
     int err = c->session ? 0 : tm_session_new(c->client, &o, &c->session);
     if (err)
-        return fail(c, err);
+        return cmd_session_chat_fail(c, err);
     if (c->flags->verbose)
         fprintf(stderr, "tidemark session chat: session %s\n", tm_session_key(c->session));
     return open_transcript(c);
 }
 
 /* Of a directory and a key the library goes on by itself. */
-static bool open_session(struct chat *c)
+static bool cmd_session_chat_open_session(struct chat *c)
 {
-    if (c->flags->state && c->flags->key == NULL && !resume(c))
+    if (c->flags->state && c->flags->key == NULL && !cmd_session_chat_resume(c))
         return false;
     c->resumed = c->session || (c->flags->state && c->flags->key);
-    return begin(c);
+    return cmd_session_chat_begin(c);
 }
 
 /* Input goes on behind a session that an earlier run of this command has finished. */
@@ -197,34 +197,34 @@ static bool begin_next(struct chat *c)
     transcript_close(&c->transcript);
     tm_session_free(c->session);
     c->session = NULL;
-    return begin(c);
+    return cmd_session_chat_begin(c);
 }
 
 /* ---- what comes ---- */
 
-static void stop(struct chat *c, int status)
+static void cmd_session_chat_stop(struct chat *c, int status)
 {
     c->over = true;
     c->status = status;
 }
 
 /* The transcript first: what stands there has been dealt with, whatever becomes of us then. */
-static void take_chunk(struct chat *c, const struct tm_event *e)
+static void cmd_session_chat_take_chunk(struct chat *c, const struct tm_event *e)
 {
     struct str payload = str_of(e->data, e->n);
     if (transcript_has(&c->transcript, e->event_id))
         return;
     int error = transcript_put(&c->transcript, e->event_id, payload);
     if (error) {
-        stop(c,
-             common_fail(&command, "cannot write %s: %s", c->flags->transcript, strerror(error)));
+        cmd_session_chat_stop(
+            c, common_fail(&command, "cannot write %s: %s", c->flags->transcript, strerror(error)));
         return;
     }
     error = common_write(STDOUT_FILENO, payload);
     if (error == 0)
         error = common_write(STDOUT_FILENO, STR("\n"));
     if (error)
-        stop(c, common_written(&command, error));
+        cmd_session_chat_stop(c, common_written(&command, error));
 }
 
 static void take_welcome(struct chat *c, const struct tm_event *e)
@@ -250,12 +250,13 @@ static void take_end(struct chat *c, const struct tm_event *e)
     bool has_more = c->draining && (c->in.n > 0 || !c->input_over);
     c->drained = has_more && c->resumed && e->err == 0;
     if (e->err)
-        stop(c, common_fail(&command, "the session is over: %s", why));
+        cmd_session_chat_stop(c, common_fail(&command, "the session is over: %s", why));
     else if (has_more && !c->resumed)
-        stop(c, common_fail(&command, "the session was ended by its backend; what was still to be "
-                                      "said is not sent"));
+        cmd_session_chat_stop(
+            c, common_fail(&command, "the session was ended by its backend; what was still to be "
+                                     "said is not sent"));
     else if (!c->drained)
-        stop(c, CMD_OK);
+        cmd_session_chat_stop(c, CMD_OK);
 }
 
 static void take_events(struct chat *c)
@@ -264,7 +265,7 @@ static void take_events(struct chat *c)
     int got = 1;
     while (!c->over && !c->drained && (got = tm_session_next(c->session, &e)) > 0) {
         switch (e.kind) {
-        case TM_EVENT_CHUNK: take_chunk(c, &e); break;
+        case TM_EVENT_CHUNK: cmd_session_chat_take_chunk(c, &e); break;
         case TM_EVENT_WELCOME: take_welcome(c, &e); break;
         case TM_EVENT_RECONNECT: take_loss(c, &e); break;
         case TM_EVENT_END: take_end(c, &e); break;
@@ -274,7 +275,7 @@ static void take_events(struct chat *c)
     if (got < 0 || (c->drained && !begin_next(c)))
         c->over = true;
     if (got < 0)
-        fail(c, got);
+        cmd_session_chat_fail(c, got);
 }
 
 /* ---- what goes ---- */
@@ -293,7 +294,7 @@ static bool next_line(const struct chat *c, struct str *line, size_t *n)
     return true;
 }
 
-static void drop(struct buf *b, size_t n)
+static void cmd_session_chat_drop(struct buf *b, size_t n)
 {
     memmove(b->p, b->p + n, b->n - n);
     b->n -= n;
@@ -308,7 +309,7 @@ static void send_lines(struct chat *c)
         if (line.n > 0)
             err = tm_session_send(c->session, line.p, line.n, NULL);
         if (err == 0)
-            drop(&c->in, n);
+            cmd_session_chat_drop(&c->in, n);
     }
     if (err == 0 && c->input_over && !c->finished) {
         err = tm_session_finish(c->session);
@@ -317,11 +318,11 @@ static void send_lines(struct chat *c)
     c->draining = err == TM_E_CLOSED; /* its end, with the reason, is about to come */
     if (err && err != TM_E_BUSY && !c->draining) {
         c->over = true;
-        fail(c, err);
+        cmd_session_chat_fail(c, err);
     }
 }
 
-static void read_input(struct chat *c)
+static void cmd_session_chat_read_input(struct chat *c)
 {
     ssize_t n = read(STDIN_FILENO, buf_reserve(&c->in, READ_BYTES), READ_BYTES);
     if (n == 0)
@@ -329,9 +330,11 @@ static void read_input(struct chat *c)
     else if (n > 0)
         c->in.n += (size_t)n;
     else if (errno != EINTR && errno != EAGAIN)
-        stop(c, common_fail(&command, "cannot read standard input: %s", strerror(errno)));
+        cmd_session_chat_stop(
+            c, common_fail(&command, "cannot read standard input: %s", strerror(errno)));
     if (c->in.n > LINE_MAX_BYTES && memchr(c->in.p, '\n', c->in.n) == NULL)
-        stop(c, common_fail(&command, "a line has more than %d bytes", LINE_MAX_BYTES));
+        cmd_session_chat_stop(
+            c, common_fail(&command, "a line has more than %d bytes", LINE_MAX_BYTES));
 }
 
 /* Input is read only when all that was read before is with the session, so that it waits in its
@@ -350,9 +353,9 @@ static void talk(struct chat *c)
         fds[0].fd = c->input_over || next_line(c, &line, &n) ? -1 : STDIN_FILENO;
         common_turn(c->client, fds, 2);
         if (fds[0].fd >= 0 && fds[0].revents)
-            read_input(c);
+            cmd_session_chat_read_input(c);
         if (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL))
-            stop(c, CMD_OK);
+            cmd_session_chat_stop(c, CMD_OK);
     }
 }
 
@@ -370,7 +373,7 @@ int session_chat(int argc, char **argv)
                 common_connect(&command, flags.server, flags.token_file, flags.verbose, &c.client);
         }
     }
-    if (c.client && open_session(&c))
+    if (c.client && cmd_session_chat_open_session(&c))
         talk(&c);
     transcript_close(&c.transcript);
     tm_session_free(c.session);

@@ -90,7 +90,7 @@ struct resume {
     int status; /* when stopped */
 };
 
-static void stop(struct resume *r, int status)
+static void cmd_session_resume_stop(struct resume *r, int status)
 {
     r->stopped = true;
     r->status = status;
@@ -98,10 +98,10 @@ static void stop(struct resume *r, int status)
 
 /* ---- progress, on standard error ---- */
 
-static void say(const struct resumed *one, const char *fmt, ...)
+static void cmd_session_resume_say(const struct resumed *one, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void say(const struct resumed *one, const char *fmt, ...)
+static void cmd_session_resume_say(const struct resumed *one, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -111,7 +111,7 @@ static void say(const struct resumed *one, const char *fmt, ...)
     va_end(args);
 }
 
-static void leave(struct resume *r, struct resumed *one)
+static void cmd_session_resume_leave(struct resume *r, struct resumed *one)
 {
     transcript_close(&one->transcript);
     tm_session_free(one->session);
@@ -121,9 +121,9 @@ static void leave(struct resume *r, struct resumed *one)
 
 static void fail_one(struct resume *r, struct resumed *one, const char *why)
 {
-    say(one, "failed: %s", why);
+    cmd_session_resume_say(one, "failed: %s", why);
     r->failed++;
-    leave(r, one);
+    cmd_session_resume_leave(r, one);
 }
 
 /* ---- what comes ---- */
@@ -152,23 +152,24 @@ static int print(struct resume *r, const struct resumed *one, const struct tm_ev
 }
 
 /* The transcript first, as in cmd_session_chat.c. */
-static void take_chunk(struct resume *r, struct resumed *one, const struct tm_event *e)
+static void cmd_session_resume_take_chunk(struct resume *r, struct resumed *one,
+                                          const struct tm_event *e)
 {
     struct str content = content_of(one, e);
     if (e->tool_call_id && *e->tool_call_id)
-        say(one, "tool call %s is not made here", e->tool_call_id);
+        cmd_session_resume_say(one, "tool call %s is not made here", e->tool_call_id);
     if (transcript_has(&one->transcript, e->event_id) ||
         (content.n == 0 && tm_session_service(one->session) == TM_SERVICE_AISERVER))
         return;
     int error = transcript_put(&one->transcript, e->event_id, content);
     if (error) {
-        stop(r,
-             common_fail(&command, "cannot write %s: %s", r->flags->transcript, strerror(error)));
+        cmd_session_resume_stop(
+            r, common_fail(&command, "cannot write %s: %s", r->flags->transcript, strerror(error)));
         return;
     }
     error = print(r, one, e, content);
     if (error)
-        stop(r, common_written(&command, error));
+        cmd_session_resume_stop(r, common_written(&command, error));
 }
 
 static void take_end(struct resume *r, struct resumed *one, const struct tm_event *e)
@@ -179,23 +180,24 @@ static void take_end(struct resume *r, struct resumed *one, const struct tm_even
     } else if (left > 0) {
         fail_one(r, one, "it had ended before it took all that was saved for it");
     } else {
-        say(one, "completed");
+        cmd_session_resume_say(one, "completed");
         r->completed++;
-        leave(r, one);
+        cmd_session_resume_leave(r, one);
     }
 }
 
-static void take_event(struct resume *r, struct resumed *one, const struct tm_event *e)
+static void cmd_session_resume_take_event(struct resume *r, struct resumed *one,
+                                          const struct tm_event *e)
 {
     switch (e->kind) {
-    case TM_EVENT_CHUNK: take_chunk(r, one, e); break;
+    case TM_EVENT_CHUNK: cmd_session_resume_take_chunk(r, one, e); break;
     case TM_EVENT_WELCOME:
         if (e->degraded)
-            say(one, "the server cannot keep this session just now");
+            cmd_session_resume_say(one, "the server cannot keep this session just now");
         break;
     case TM_EVENT_RECONNECT:
         if (r->flags->verbose)
-            say(one, "%s", e->text);
+            cmd_session_resume_say(one, "%s", e->text);
         break;
     case TM_EVENT_END: take_end(r, one, e); break;
     case TM_EVENT_ACK: break;
@@ -207,14 +209,14 @@ static void take_events(struct resume *r, struct resumed *one)
     struct tm_event e;
     int got = 0;
     while (one->session && !r->stopped && (got = tm_session_next(one->session, &e)) > 0)
-        take_event(r, one, &e);
+        cmd_session_resume_take_event(r, one, &e);
     if (one->session && !r->stopped && got < 0)
         fail_one(r, one, tm_error(r->client));
 }
 
 /* ---- the sessions ---- */
 
-static int take_resumed(void *ctx, struct tm_session *s, const char *generation)
+static int cmd_session_resume_take_resumed(void *ctx, struct tm_session *s, const char *generation)
 {
     struct resume *r = ctx;
     r->all = mem_realloc(r->all, (r->n + 1) * sizeof *r->all);
@@ -224,7 +226,7 @@ static int take_resumed(void *ctx, struct tm_session *s, const char *generation)
 }
 
 /* What is not resumed. Whatever was lost makes the whole a failure. */
-static void report(struct resume *r, const struct tm_resume_report *report)
+static void cmd_session_resume_report(struct resume *r, const struct tm_resume_report *report)
 {
     static const struct {
         size_t at;
@@ -249,7 +251,7 @@ static void report(struct resume *r, const struct tm_resume_report *report)
     }
 }
 
-static bool find(struct resume *r)
+static bool cmd_session_resume_find(struct resume *r)
 {
     const struct resume_flags *f = r->flags;
     struct tm_session_options session = TM_SESSION_INIT;
@@ -258,31 +260,32 @@ static bool find(struct resume *r)
     session.give_up_ms = f->retry_for_ms < INT_MAX ? (int)f->retry_for_ms : INT_MAX;
     o.session = &session;
     o.retry_lookback_window_ms = f->lookback_ms > 0 ? (int64_t)f->lookback_ms : INT64_MAX;
-    o.resumed = take_resumed;
+    o.resumed = cmd_session_resume_take_resumed;
     o.ctx = r;
     int err = tm_resume_all(r->client, f->state, &o, &found);
-    report(r, &found);
+    cmd_session_resume_report(r, &found);
     if (err)
-        stop(r, common_client_failed(&command, f->server, r->client, err));
+        cmd_session_resume_stop(r, common_client_failed(&command, f->server, r->client, err));
     else if (r->n == 0)
         common_fail(&command, "nothing is saved in %s that could be resumed", f->state);
     return err == 0;
 }
 
 /* Nothing more is sent than what was saved: so a session can end. */
-static void begin(struct resume *r, struct resumed *one)
+static void cmd_session_resume_begin(struct resume *r, struct resumed *one)
 {
     const char *path = r->flags->transcript;
     size_t left = tm_session_unacknowledged(one->session);
     int error = path ? transcript_open(&one->transcript, path, tm_session_key(one->session)) : 0;
     if (error) {
-        stop(r, common_fail(&command, "cannot use the transcript %s: %s", path,
-                            error == EINVAL ? "it has lines that are none of a transcript"
-                                            : strerror(error)));
+        cmd_session_resume_stop(r, common_fail(&command, "cannot use the transcript %s: %s", path,
+                                               error == EINVAL
+                                                   ? "it has lines that are none of a transcript"
+                                                   : strerror(error)));
         return;
     }
-    say(one, "resumed behind event %s, %zu chunk%s to send", tm_session_event_id(one->session),
-        left, left == 1 ? "" : "s");
+    cmd_session_resume_say(one, "resumed behind event %s, %zu chunk%s to send",
+                           tm_session_event_id(one->session), left, left == 1 ? "" : "s");
     int err = tm_session_finish(one->session);
     if (err && err != TM_E_CLOSED)
         fail_one(r, one, tm_error(r->client));
@@ -295,14 +298,14 @@ static void take_signal(struct resume *r)
         return;
     common_fail(&command, "interrupted; %zu session%s can be resumed again", r->n_open,
                 r->n_open == 1 ? "" : "s");
-    stop(r, 128 + (int)info.ssi_signo);
+    cmd_session_resume_stop(r, 128 + (int)info.ssi_signo);
 }
 
-static void follow(struct resume *r)
+static void cmd_session_resume_follow(struct resume *r)
 {
     struct pollfd fds[2] = {{.fd = r->signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
     for (size_t i = 0; i < r->n && !r->stopped; i++)
-        begin(r, &r->all[i]);
+        cmd_session_resume_begin(r, &r->all[i]);
     while (!r->stopped) {
         for (size_t i = 0; i < r->n; i++)
             take_events(r, &r->all[i]);
@@ -312,7 +315,7 @@ static void follow(struct resume *r)
         if (fds[0].revents)
             take_signal(r);
         if (fds[1].revents & (POLLERR | POLLHUP | POLLNVAL))
-            stop(r, CMD_OK);
+            cmd_session_resume_stop(r, CMD_OK);
     }
 }
 
@@ -327,16 +330,16 @@ static int open_signals(void)
     return signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int run(struct resume *r)
+static int cmd_session_resume_run(struct resume *r)
 {
     r->signals = open_signals();
     if (r->signals < 0)
         return common_fail(&command, "cannot wait for signals: %s", strerror(errno));
-    if (find(r))
-        follow(r);
+    if (cmd_session_resume_find(r))
+        cmd_session_resume_follow(r);
     for (size_t i = 0; i < r->n; i++)
         if (r->all[i].session)
-            leave(r, &r->all[i]);
+            cmd_session_resume_leave(r, &r->all[i]);
     free(r->all);
     buf_deinit(&r->line);
     close(r->signals);
@@ -363,7 +366,7 @@ int session_resume(int argc, char **argv)
                 common_connect(&command, flags.server, flags.token_file, flags.verbose, &r.client);
     }
     if (r.client)
-        status = run(&r);
+        status = cmd_session_resume_run(&r);
     tm_close(r.client);
     options_free(&command.flags, &flags);
     return status;

@@ -24,13 +24,13 @@ bool session_key_valid(struct str key)
 
 /* ---- all ---- */
 
-static void on_stop(struct task *t)
+static void session_on_stop(struct task *t)
 {
     struct sessions *all = container_of(t, struct sessions, stop);
     all->stopped(all->stopped_ctx);
 }
 
-static void check_stopped(struct sessions *all)
+static void session_check_stopped(struct sessions *all)
 {
     if (all->stopping && all->n == 0 && all->background == 0)
         sched_post(all->setup.sched, &all->stop);
@@ -44,7 +44,7 @@ void sessions_begin(struct sessions *all)
 void sessions_finish(struct sessions *all)
 {
     all->background--;
-    check_stopped(all);
+    session_check_stopped(all);
 }
 
 struct sessions *sessions_new(const struct sessions_setup *setup)
@@ -57,7 +57,7 @@ struct sessions *sessions_new(const struct sessions_setup *setup)
     map_init(&all->by_key);
     list_init(&all->idle);
     list_init(&all->dying);
-    task_init(&all->stop, on_stop);
+    task_init(&all->stop, session_on_stop);
     session_sweep_start(all);
     return all;
 }
@@ -83,7 +83,7 @@ void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
         session_kill(s, SESSION_DRAINING, 0);
         at--; /* another one may have moved to its place */
     }
-    check_stopped(all);
+    session_check_stopped(all);
 }
 
 void sessions_free(struct sessions *all)
@@ -159,22 +159,22 @@ static void free_session(struct session *s)
         all->n_degraded--;
     free(s);
     all->n--;
-    check_stopped(all);
+    session_check_stopped(all);
 }
 
-static void on_reap(struct task *t)
+static void session_on_reap(struct task *t)
 {
     struct session *s = container_of(t, struct session, reap);
     if (s->operations == 0)
         free_session(s);
 }
 
-static void on_admit(struct task *t)
+static void session_on_admit(struct task *t)
 {
     session_admit(container_of(t, struct session, admit));
 }
 
-static void on_idle_timer(struct timer *t);
+static void session_on_idle_timer(struct timer *t);
 
 static struct str put_name(struct buf *out, const char *prefix, struct str key, const char *suffix)
 {
@@ -208,9 +208,9 @@ static struct session *session_new(struct sessions *all, struct str key)
     session_lane_init(&s->out, s, SESSION_OUT, out);
     list_init(&s->idle_link);
     list_init(&s->waiting);
-    timer_init(&s->idle_timer, on_idle_timer);
-    task_init(&s->reap, on_reap);
-    task_init(&s->admit, on_admit);
+    timer_init(&s->idle_timer, session_on_idle_timer);
+    task_init(&s->reap, session_on_reap);
+    task_init(&s->admit, session_on_admit);
     ranges_init(&s->seen, SESSION_RANGES_MAX);
     all->n++;
     map_put(&all->by_key, s->key, s);
@@ -258,32 +258,34 @@ static void forgot(struct forget *f)
     sessions_finish(all);
 }
 
-static void forgot_in(struct store_remove *r, int err)
+static void session_forgot_in(struct store_remove *r, int err)
 {
     forgot(container_of(r, struct forget, in));
 }
 
-static void forgot_out(struct store_remove *r, int err)
+static void session_forgot_out(struct store_remove *r, int err)
 {
     forgot(container_of(r, struct forget, out));
 }
 
-static void forgot_doc(struct store_put *p, int err)
+static void session_forgot_doc(struct store_put *p, int err)
 {
     forgot(container_of(p, struct forget, put));
 }
 
-static void forget(struct session *s)
+static void session_forget(struct session *s)
 {
     struct forget *f = mem_zalloc(sizeof *f);
     struct store *store = s->home->store;
     f->all = s->all;
     f->left = 3;
-    f->in = (struct store_remove){.name = arena_dup(&f->arena, s->in.name), .done = forgot_in};
-    f->out = (struct store_remove){.name = arena_dup(&f->arena, s->out.name), .done = forgot_out};
+    f->in =
+        (struct store_remove){.name = arena_dup(&f->arena, s->in.name), .done = session_forgot_in};
+    f->out = (struct store_remove){.name = arena_dup(&f->arena, s->out.name),
+                                   .done = session_forgot_out};
     f->doc =
         (struct doc_put){.key = arena_dup(&f->arena, s->doc_key), .expect_version = DOC_NEXT(0)};
-    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = forgot_doc};
+    f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = session_forgot_doc};
     sessions_begin(s->all);
     store_remove(store, &f->in);
     store_remove(store, &f->out);
@@ -293,7 +295,7 @@ static void forget(struct session *s)
 /* ---- being busy, idle, and gone ---- */
 
 /* Out of the map; what is under way comes to its end. */
-static void let_go(struct session *s)
+static void session_let_go(struct session *s)
 {
     if (s->state == SESSION_DEAD)
         return;
@@ -306,7 +308,7 @@ static void let_go(struct session *s)
         list_push(&s->all->dying, &s->idle_link);
     wipe_keys(s);
     if (s->degraded)
-        forget(s);
+        session_forget(s);
     sched_post(s->all->setup.sched, &s->reap);
 }
 
@@ -315,7 +317,7 @@ void session_kill(struct session *s, enum session_over over, int err)
     if (s->state == SESSION_DEAD)
         return;
     session_job_stop(s);
-    let_go(s);
+    session_let_go(s);
     session_visits_over(s, over, err);
     session_lane_deinit(&s->in, err != 0 ? err : ERR_CANCELLED);
     session_lane_deinit(&s->out, err != 0 ? err : ERR_CANCELLED);
@@ -328,12 +330,12 @@ static void on_touched(struct session *s, unsigned which)
     session_release(s);
 }
 
-static void on_touched_in(struct store_read *r, int err)
+static void session_on_touched_in(struct store_read *r, int err)
 {
     on_touched(container_of(r, struct session, touch[0]), 0);
 }
 
-static void on_touched_out(struct store_read *r, int err)
+static void session_on_touched_out(struct store_read *r, int err)
 {
     on_touched(container_of(r, struct session, touch[1]), 1);
 }
@@ -343,11 +345,12 @@ static void touch_one(struct session *s, unsigned which)
     if (s->touching[which])
         return;
     s->touching[which] = true;
-    s->touch[which] = (struct store_read){.name = which == 0 ? s->in.name : s->out.name,
-                                          .from = READ_TAIL,
-                                          .max_bytes = 1,
-                                          .touch = true,
-                                          .done = which == 0 ? on_touched_in : on_touched_out};
+    s->touch[which] =
+        (struct store_read){.name = which == 0 ? s->in.name : s->out.name,
+                            .from = READ_TAIL,
+                            .max_bytes = 1,
+                            .touch = true,
+                            .done = which == 0 ? session_on_touched_in : session_on_touched_out};
     session_hold(s);
     store_read(s->home->store, &s->touch[which]);
 }
@@ -427,11 +430,11 @@ static uint64_t quiet_ms(const struct session *s)
 
 /* A backend that does not get on, such as an upstream that is away, keeps a session busy; it does
  * not make it live longer. */
-static void on_idle_timer(struct timer *t)
+static void session_on_idle_timer(struct timer *t)
 {
     struct session *s = container_of(t, struct session, idle_timer);
     if (!list_empty(&s->idle_link)) {
-        let_go(s);
+        session_let_go(s);
     } else if (is_deserted(s) && (s->degraded || quiet_ms(s) >= s->all->setup.lifetime_ms)) {
         session_kill(s, SESSION_EXPIRED, 0);
     } else {
@@ -450,7 +453,7 @@ static bool is_crowded(struct sessions *all)
         return false;
     if (list_empty(&all->idle))
         return true;
-    let_go(list_item(all->idle.next, struct session, idle_link));
+    session_let_go(list_item(all->idle.next, struct session, idle_link));
     return false;
 }
 

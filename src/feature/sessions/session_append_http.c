@@ -70,7 +70,7 @@ void append_end(struct session_append_call *a, const struct rpc_status *status)
     append_free(a);
 }
 
-static void refuse(struct session_append_call *a, enum session_refusal why)
+static void session_append_refuse(struct session_append_call *a, enum session_refusal why)
 {
     struct session_status status;
     session_status_refusal(&status, why);
@@ -79,17 +79,17 @@ static void refuse(struct session_append_call *a, enum session_refusal why)
 }
 
 /* Out of its channel, which may be of no use without it. */
-static void give_up(struct session_append_call *a, enum session_refusal why)
+static void session_append_give_up(struct session_append_call *a, enum session_refusal why)
 {
     struct channel *ch = a->channel;
     session_window_put(&ch->window, a->number, NULL);
-    refuse(a, why);
+    session_append_refuse(a, why);
     channel_tidy(ch);
 }
 
-static void on_early(struct timer *t)
+static void session_append_on_early(struct timer *t)
 {
-    give_up(container_of(t, struct session_append_call, early), REFUSE_NO_DOWNLINK);
+    session_append_give_up(container_of(t, struct session_append_call, early), REFUSE_NO_DOWNLINK);
 }
 
 /* ---- coming in ---- */
@@ -99,7 +99,7 @@ static void wait_there(struct session_append_call *a, struct channel *ch, struct
 {
     struct session_append_call *before = session_window_put(&ch->window, a->number, a);
     if (before != NULL)
-        refuse(before, REFUSE_SENT_AGAIN);
+        session_append_refuse(before, REFUSE_SENT_AGAIN);
     buf_put(&a->data, data);
     a->channel = ch;
     ch->n_waiting++;
@@ -127,33 +127,33 @@ static void arrive(struct session_append_call *a, struct channel *ch, struct str
 {
     enum session_window_place place = session_window_place(&ch->window, a->number);
     if (data.n > a->surface->max_message)
-        refuse(a, REFUSE_TOO_LARGE);
+        session_append_refuse(a, REFUSE_TOO_LARGE);
     else if (ch->ended)
-        refuse(a, REFUSE_ENDED);
+        session_append_refuse(a, REFUSE_ENDED);
     else if (place == WINDOW_STALE)
         append_answer(a);
     else if (place == WINDOW_AHEAD)
-        refuse(a, REFUSE_AHEAD);
+        session_append_refuse(a, REFUSE_AHEAD);
     else if (!ch->attached && exchange_draining(rpc_exchange(a->rpc)))
-        refuse(a, REFUSE_DRAINING);
+        session_append_refuse(a, REFUSE_DRAINING);
     else if (!has_room(ch, a->number, data.n))
-        refuse(a, REFUSE_BUSY);
+        session_append_refuse(a, REFUSE_BUSY);
     else
         wait_there(a, ch, data);
     channel_say(ch);
     channel_tidy(ch);
 }
 
-static void on_message(struct rpc *r, struct str bytes)
+static void session_append_on_message(struct rpc *r, struct str bytes)
 {
     struct session_append_call *a = rpc_ctx(r);
     struct arena arena = {0};
     struct session_append append;
     if (!a->proves) {
-        refuse(a, REFUSE_SECRET);
+        session_append_refuse(a, REFUSE_SECRET);
     } else if (session_append_read(&arena, bytes, &append) != 0 || append.request_id.n == 0 ||
                append.request_id.n > SESSION_REQUEST_ID_MAX) {
-        refuse(a, REFUSE_APPEND);
+        session_append_refuse(a, REFUSE_APPEND);
     } else {
         struct channel *ch = channel_get(
             a->surface, &(struct channel_name){.service = a->service,
@@ -162,7 +162,7 @@ static void on_message(struct rpc *r, struct str bytes)
                                                .caller = rpc_exchange(r)->principal->name});
         a->number = (uint64_t)append.seqno;
         if (ch == NULL)
-            refuse(a, REFUSE_BUSY);
+            session_append_refuse(a, REFUSE_BUSY);
         else
             arrive(a, ch, append.data);
     }
@@ -170,7 +170,7 @@ static void on_message(struct rpc *r, struct str bytes)
 }
 
 /* A message that has come whole is said all the same; nobody is told. */
-static void on_gone(struct rpc *r)
+static void session_append_on_gone(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
     a->rpc = NULL;
@@ -178,15 +178,17 @@ static void on_gone(struct rpc *r)
         append_free(a);
 }
 
-static void on_drain(struct rpc *r)
+static void session_append_on_drain(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
     if (a->is_early)
-        give_up(a, REFUSE_DRAINING);
+        session_append_give_up(a, REFUSE_DRAINING);
 }
 
-static const struct rpc_ops append_ops = {
-    .message = on_message, .gone = on_gone, .drain = on_drain, .fault = session_fault};
+static const struct rpc_ops append_ops = {.message = session_append_on_message,
+                                          .gone = session_append_on_gone,
+                                          .drain = session_append_on_drain,
+                                          .fault = session_fault};
 
 void session_append_begin(struct sessions_surface *s, enum session_service service,
                           struct exchange *x)
@@ -194,7 +196,7 @@ void session_append_begin(struct sessions_surface *s, enum session_service servi
     struct session_append_call *a = mem_zalloc(sizeof *a);
     a->surface = s;
     a->service = service;
-    timer_init(&a->early, on_early);
+    timer_init(&a->early, session_append_on_early);
     list_init(&a->link);
     a->proves = session_proof_read(s, x->request, a->proof);
     session_headers_drop(x->request);

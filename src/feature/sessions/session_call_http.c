@@ -25,7 +25,7 @@ static struct session_call *call_of(struct session_client *c)
     return container_of(c, struct session_call, client);
 }
 
-static void leave(struct session_call *call)
+static void session_call_leave(struct session_call *call)
 {
     if (call->connected)
         session_disconnect(&call->client);
@@ -33,14 +33,14 @@ static void leave(struct session_call *call)
     free(call);
 }
 
-static void refuse(struct session_call *call, enum session_refusal why)
+static void session_call_refuse(struct session_call *call, enum session_refusal why)
 {
     session_refuse(call->rpc, why);
-    leave(call);
+    session_call_leave(call);
 }
 
 /* The last thing a caller does. */
-static void read_on(struct session_call *call)
+static void session_call_read_on(struct session_call *call)
 {
     if (call->asked || call->no_more || (call->connected && !session_room(&call->client)))
         return;
@@ -48,14 +48,14 @@ static void read_on(struct session_call *call)
     rpc_next(call->rpc);
 }
 
-static void on_ready(struct session_client *c)
+static void session_call_on_ready(struct session_client *c)
 {
     struct session_call *call = call_of(c);
     rpc_wake(call->rpc);
-    read_on(call);
+    session_call_read_on(call);
 }
 
-static const struct session_client_ops client_ops = {.ready = on_ready};
+static const struct session_client_ops client_ops = {.ready = session_call_on_ready};
 
 static void connect_to(struct session_call *call)
 {
@@ -80,21 +80,21 @@ static bool connect_by(struct session_call *call, struct str message)
     }
     arena_deinit(&arena);
     if (!valid)
-        refuse(call, read ? REFUSE_KEY : REFUSE_FIRST_MESSAGE);
+        session_call_refuse(call, read ? REFUSE_KEY : REFUSE_FIRST_MESSAGE);
     return valid;
 }
 
-static void on_message(struct rpc *r, struct str bytes)
+static void session_call_on_message(struct rpc *r, struct str bytes)
 {
     struct session_call *call = rpc_ctx(r);
     call->asked = false;
     if (!call->connected && !connect_by(call, bytes))
         return;
     session_say(&call->client, bytes);
-    read_on(call);
+    session_call_read_on(call);
 }
 
-static void on_half_closed(struct rpc *r)
+static void session_call_on_half_closed(struct rpc *r)
 {
     struct session_call *call = rpc_ctx(r);
     call->asked = false;
@@ -102,7 +102,7 @@ static void on_half_closed(struct rpc *r)
     if (call->connected)
         session_half_close(&call->client);
     else
-        refuse(call, REFUSE_KEY);
+        session_call_refuse(call, REFUSE_KEY);
 }
 
 static void end_over(struct session_call *call)
@@ -111,10 +111,10 @@ static void end_over(struct session_call *call)
     session_status_over(&status, &call->client, call->headers.position);
     rpc_end(call->rpc, &status.rpc);
     session_status_deinit(&status);
-    leave(call);
+    session_call_leave(call);
 }
 
-static enum pull on_pull(struct rpc *r)
+static enum pull session_call_on_pull(struct rpc *r)
 {
     struct session_call *call = rpc_ctx(r);
     if (!call->connected)
@@ -125,24 +125,24 @@ static enum pull on_pull(struct rpc *r)
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
 }
 
-static void on_gone(struct rpc *r)
+static void session_call_on_gone(struct rpc *r)
 {
-    leave(rpc_ctx(r));
+    session_call_leave(rpc_ctx(r));
 }
 
 /* The sessions tell their clients; who has none yet is told here. */
-static void on_drain(struct rpc *r)
+static void session_call_on_drain(struct rpc *r)
 {
     struct session_call *call = rpc_ctx(r);
     if (!call->connected)
-        refuse(call, REFUSE_DRAINING);
+        session_call_refuse(call, REFUSE_DRAINING);
 }
 
-static const struct rpc_ops call_ops = {.message = on_message,
-                                        .half_closed = on_half_closed,
-                                        .pull = on_pull,
-                                        .gone = on_gone,
-                                        .drain = on_drain,
+static const struct rpc_ops call_ops = {.message = session_call_on_message,
+                                        .half_closed = session_call_on_half_closed,
+                                        .pull = session_call_on_pull,
+                                        .gone = session_call_on_gone,
+                                        .drain = session_call_on_drain,
                                         .fault = session_fault};
 
 void session_call_begin(struct sessions_surface *s, enum session_service service,
@@ -159,14 +159,14 @@ void session_call_begin(struct sessions_surface *s, enum session_service service
                                                .ops = &call_ops,
                                                .ctx = call});
     if (call->rpc == NULL) {
-        leave(call);
+        session_call_leave(call);
         return;
     }
     if (!valid) {
-        refuse(call, why);
+        session_call_refuse(call, why);
         return;
     }
     if (call->headers.key_n > 0)
         connect_to(call);
-    read_on(call);
+    session_call_read_on(call);
 }

@@ -33,7 +33,7 @@ struct channel *channel_find(struct sessions_surface *s, const struct channel_na
     return ch;
 }
 
-static void on_timer(struct timer *t);
+static void session_channel_on_timer(struct timer *t);
 
 static struct channel *channel_new(struct sessions_surface *s, const struct channel_name *name)
 {
@@ -43,7 +43,7 @@ static struct channel *channel_new(struct sessions_surface *s, const struct chan
     ch->name_n = text.n;
     memcpy(ch->name, text.p, text.n);
     buf_deinit(&text);
-    timer_init(&ch->timer, on_timer);
+    timer_init(&ch->timer, session_channel_on_timer);
     list_init(&ch->said);
     list_init(&ch->idle);
     list_push(&s->idle, &ch->idle);
@@ -52,7 +52,7 @@ static struct channel *channel_new(struct sessions_surface *s, const struct chan
 }
 
 /* The longest idle that nobody waits for. */
-static bool make_room(struct sessions_surface *s)
+static bool session_channel_make_room(struct sessions_surface *s)
 {
     list_each (l, &s->idle) {
         struct channel *ch = list_item(l, struct channel, idle);
@@ -69,7 +69,7 @@ struct channel *channel_get(struct sessions_surface *s, const struct channel_nam
     struct channel *ch = channel_find(s, name);
     if (ch != NULL)
         return ch;
-    if (s->channels.n >= CHANNEL_MAX && !make_room(s))
+    if (s->channels.n >= CHANNEL_MAX && !session_channel_make_room(s))
         return NULL;
     return channel_new(s, name);
 }
@@ -87,7 +87,7 @@ static void answer_settled(struct channel *ch)
     }
 }
 
-static void on_settled(struct session_client *c)
+static void session_channel_on_settled(struct session_client *c)
 {
     answer_settled(channel_of(c));
 }
@@ -123,7 +123,7 @@ static void appends_are_due(struct channel *ch)
 
 /* ---- its downlink ---- */
 
-static void on_ready(struct session_client *c)
+static void session_channel_on_ready(struct session_client *c)
 {
     struct channel *ch = channel_of(c);
     channel_say(ch);
@@ -131,9 +131,10 @@ static void on_ready(struct session_client *c)
         downlink_wake(ch->downlink);
 }
 
-static const struct session_client_ops client_ops = {.ready = on_ready, .settled = on_settled};
+static const struct session_client_ops client_ops = {.ready = session_channel_on_ready,
+                                                     .settled = session_channel_on_settled};
 
-static void detach(struct channel *ch, enum session_refusal appends)
+static void session_channel_detach(struct channel *ch, enum session_refusal appends)
 {
     struct session_status status;
     session_status_refusal(&status, appends);
@@ -141,10 +142,10 @@ static void detach(struct channel *ch, enum session_refusal appends)
     session_status_deinit(&status);
 }
 
-static void replace(struct channel *ch)
+static void session_channel_replace(struct channel *ch)
 {
     struct session_downlink *d = ch->downlink;
-    detach(ch, REFUSE_DOWNLINK_GONE);
+    session_channel_detach(ch, REFUSE_DOWNLINK_GONE);
     if (d == NULL)
         return;
     struct session_status status;
@@ -157,7 +158,7 @@ void channel_attach(struct channel *ch, struct session_downlink *d, struct sessi
                     enum session_service service)
 {
     if (ch->attached)
-        replace(ch);
+        session_channel_replace(ch);
     timer_stop(&ch->timer);
     list_remove(&ch->idle);
     ch->attached = ch->was_attached = true;
@@ -186,10 +187,10 @@ void channel_detach(struct channel *ch, const struct rpc_status *appends)
 
 void channel_lose(struct channel *ch)
 {
-    detach(ch, REFUSE_DOWNLINK_GONE);
+    session_channel_detach(ch, REFUSE_DOWNLINK_GONE);
 }
 
-static void on_timer(struct timer *t)
+static void session_channel_on_timer(struct timer *t)
 {
     struct channel *ch = container_of(t, struct channel, timer);
     if (ch->attached)

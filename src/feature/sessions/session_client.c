@@ -16,7 +16,7 @@ struct visit_open {
 
 /* What there is to read is read now and not only when it is pulled, which is late in a turn: so
  * acknowledgements and events of one turn leave together. */
-static void on_kick(struct task *t)
+static void session_client_on_kick(struct task *t)
 {
     struct session_visit *v = container_of(t, struct session_visit, kick);
     struct session_client *c = v->client;
@@ -47,7 +47,7 @@ static void forget_secret(struct session_visit *v)
 }
 
 /* It lets go of its session, but stays until its client has gone. */
-static void leave(struct session_visit *v)
+static void session_client_leave(struct session_visit *v)
 {
     struct session *s = v->session;
     if (s != NULL)
@@ -80,7 +80,7 @@ void session_visit_over(struct session_visit *v, enum session_over why, int err)
     if (v->session != NULL && v->message.n == 0 && why == SESSION_ENDED)
         buf_put(&v->message, buf_str(&v->session->message));
     c->message = buf_str(&v->message);
-    leave(v);
+    session_client_leave(v);
     session_visit_kick(v);
 }
 
@@ -160,7 +160,7 @@ enum session_service session_visit_service(const struct session_visit *v)
     return v->service;
 }
 
-static void on_ready(struct subscriber *subscriber)
+static void session_client_on_ready(struct subscriber *subscriber)
 {
     session_visit_kick(container_of(subscriber, struct session_visit, subscriber));
 }
@@ -170,12 +170,12 @@ static void begin_events(struct session_visit *v, struct store_read *r)
     struct session *s = v->session;
     v->ordinal = v->position;
     subscriber_init(&v->subscriber, s->home->feeds, s->out.name,
-                    (struct offset){r->info.life, r->start}, on_ready);
+                    (struct offset){r->info.life, r->start}, session_client_on_ready);
     subscriber_prime(&v->subscriber, r);
     session_visit_kick(v);
 }
 
-static void on_opened(struct store_read *r, int err)
+static void session_client_on_opened(struct store_read *r, int err)
 {
     struct visit_open *o = container_of(r, struct visit_open, read);
     struct session *s = o->session;
@@ -206,7 +206,7 @@ static void open_events(struct session_visit *v)
                                   .event = v->position,
                                   .max_bytes = BATCH_BYTES,
                                   .touch = true,
-                                  .done = on_opened};
+                                  .done = session_client_on_opened};
     v->open = o;
     session_hold(s);
     store_read(s->home->store, &o->read);
@@ -263,7 +263,7 @@ void session_connect(struct sessions *all, struct session_client *c,
     v->position = hello->position;
     memcpy(v->secret, hello->secret, sizeof v->secret);
     list_init(&v->link);
-    task_init(&v->kick, on_kick);
+    task_init(&v->kick, session_client_on_kick);
     session_visit_init_next(v);
     if (all->draining) {
         session_visit_over(v, SESSION_DRAINING, 0);
@@ -285,7 +285,7 @@ void session_disconnect(struct session_client *c)
     if (v == NULL)
         return;
     struct session *s = v->session;
-    leave(v);
+    session_client_leave(v);
     task_cancel(&v->kick);
     buf_deinit(&v->acks);
     buf_deinit(&v->plain);

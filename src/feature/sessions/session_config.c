@@ -8,14 +8,14 @@
 
 /* ---- checks ---- */
 
-static int check_upstream(struct str value, char *reason, size_t size)
+static int session_config_check_upstream(struct str value, char *reason, size_t size)
 {
     struct url url;
     return url_parse(value, &url);
 }
 
 /* It becomes a header as it is. */
-static int check_content_type(struct str value, char *reason, size_t size)
+static int session_config_check_content_type(struct str value, char *reason, size_t size)
 {
     if (value.n > CONTENT_TYPE_MAX || memchr(value.p, '/', value.n) == NULL)
         return ERR_SYNTAX;
@@ -46,7 +46,7 @@ int session_finish(void *session, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
-     .check = check_upstream,
+     .check = session_config_check_upstream,
      .help = "Where each message of a client is POSTed until it is answered; the events of the "
              "answer go to the client. Without it, and without a handler, workers answer."},
     {ROW("handler", OPTION_CHOICE, handler), .value = "echo",
@@ -58,7 +58,7 @@ static const struct option_row rows[] = {
              "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
              "error."},
     {ROW("content-type", OPTION_TEXT, content_type), .value = "TYPE/SUBTYPE",
-     .check = check_content_type,
+     .check = session_config_check_content_type,
      .help = "What a message is called when it is POSTed. Without it application/octet-stream for "
              "clients of tidemark.v1 and application/proto for those of aiserver.v1."},
     {ROW("connect-timeout", OPTION_DURATION, connect_timeout_ms), .fallback = "10s",

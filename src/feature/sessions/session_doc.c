@@ -21,7 +21,7 @@ void session_doc_put(struct buf *out, const struct session_doc *d)
         pack_u64(out, d->owner);
 }
 
-static void take_bytes(struct unpack *u, uint8_t *out, size_t n)
+static void session_doc_take_bytes(struct unpack *u, uint8_t *out, size_t n)
 {
     struct str s = unpack_str(u);
     if (s.n == n)
@@ -37,8 +37,8 @@ int session_doc_read(struct str text, struct session_doc *out)
     uint64_t version = unpack_u64(&u);
     d.service = (enum session_service)unpack_u64_max(&u, SESSION_AISERVER);
     d.created_ms = unpack_i64(&u);
-    take_bytes(&u, d.salt, sizeof d.salt);
-    take_bytes(&u, d.check, sizeof d.check);
+    session_doc_take_bytes(&u, d.salt, sizeof d.salt);
+    session_doc_take_bytes(&u, d.check, sizeof d.check);
     d.out_life = unpack_u64(&u);
     d.answered = unpack_u64(&u);
     d.gone_ms = unpack_i64(&u);

@@ -42,13 +42,13 @@ void downlink_end(struct session_downlink *d, const struct rpc_status *status)
     downlink_free(d);
 }
 
-static void refuse(struct session_downlink *d, enum session_refusal why)
+static void session_downlink_refuse(struct session_downlink *d, enum session_refusal why)
 {
     session_refuse(d->rpc, why);
     downlink_free(d);
 }
 
-static void on_impatient(struct timer *t);
+static void session_downlink_on_impatient(struct timer *t);
 
 static struct session_downlink *downlink_new(struct sessions_surface *s,
                                              enum session_service service, struct exchange *x)
@@ -62,7 +62,7 @@ static struct session_downlink *downlink_new(struct sessions_surface *s,
         d->greets = false;
         d->why = REFUSE_KEY;
     }
-    timer_init(&d->patience, on_impatient);
+    timer_init(&d->patience, session_downlink_on_impatient);
     return d;
 }
 
@@ -81,7 +81,8 @@ static void downlink_begin(struct sessions_surface *s, enum session_service serv
         rpc_next(d->rpc);
 }
 
-static struct channel_name name_of(const struct session_downlink *d, struct str request_id)
+static struct channel_name session_downlink_name_of(const struct session_downlink *d,
+                                                    struct str request_id)
 {
     return (struct channel_name){.service = d->service,
                                  .proof = d->proof,
@@ -94,20 +95,20 @@ static bool is_request_id(struct str id)
     return id.n > 0 && id.n <= SESSION_REQUEST_ID_MAX;
 }
 
-static void on_drain(struct rpc *r)
+static void session_downlink_on_drain(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel == NULL)
-        refuse(d, REFUSE_DRAINING);
+        session_downlink_refuse(d, REFUSE_DRAINING);
 }
 
 /* Begins the session's connection. false: it has been refused. */
-static bool attach(struct session_downlink *d, struct str request_id, bool polled)
+static bool session_downlink_attach(struct session_downlink *d, struct str request_id, bool polled)
 {
-    struct channel_name name = name_of(d, request_id);
+    struct channel_name name = session_downlink_name_of(d, request_id);
     struct channel *ch = d->greets ? channel_get(d->surface, &name) : NULL;
     if (ch == NULL) {
-        refuse(d, d->greets ? REFUSE_BUSY : d->why);
+        session_downlink_refuse(d, d->greets ? REFUSE_BUSY : d->why);
         return false;
     }
     d->channel = ch;
@@ -144,19 +145,19 @@ static void end_over(struct session_downlink *d)
 
 /* ---- a stream ---- */
 
-static void on_stream_message(struct rpc *r, struct str bytes)
+static void session_downlink_on_stream_message(struct rpc *r, struct str bytes)
 {
     struct session_downlink *d = rpc_ctx(r);
     struct arena arena = {0};
     struct str id;
     if (session_request_id_read(&arena, bytes, &id) == 0 && is_request_id(id))
-        attach(d, id, false);
+        session_downlink_attach(d, id, false);
     else
-        refuse(d, REFUSE_REQUEST_ID);
+        session_downlink_refuse(d, REFUSE_REQUEST_ID);
     arena_deinit(&arena);
 }
 
-static enum pull on_stream_pull(struct rpc *r)
+static enum pull session_downlink_on_stream_pull(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel == NULL)
@@ -167,7 +168,7 @@ static enum pull on_stream_pull(struct rpc *r)
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
 }
 
-static void on_stream_gone(struct rpc *r)
+static void session_downlink_on_stream_gone(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel != NULL)
@@ -178,10 +179,10 @@ static void on_stream_gone(struct rpc *r)
 void session_stream_begin(struct sessions_surface *s, enum session_service service,
                           struct exchange *x)
 {
-    static const struct rpc_ops ops = {.message = on_stream_message,
-                                       .pull = on_stream_pull,
-                                       .gone = on_stream_gone,
-                                       .drain = on_drain,
+    static const struct rpc_ops ops = {.message = session_downlink_on_stream_message,
+                                       .pull = session_downlink_on_stream_pull,
+                                       .gone = session_downlink_on_stream_gone,
+                                       .drain = session_downlink_on_drain,
                                        .fault = session_fault};
     downlink_begin(s, service, x, &ops);
 }
@@ -202,31 +203,31 @@ static void finish_poll(struct session_downlink *d)
     downlink_end(d, &RPC_OK);
 }
 
-static void on_impatient(struct timer *t)
+static void session_downlink_on_impatient(struct timer *t)
 {
     finish_poll(container_of(t, struct session_downlink, patience));
 }
 
-static void give_poll(void *downlink, struct str message)
+static void session_downlink_give_poll(void *downlink, struct str message)
 {
     put_poll(downlink, message, false);
 }
 
-static enum pull on_poll_pull(struct rpc *r)
+static enum pull session_downlink_on_poll_pull(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel == NULL)
         return PULL_WAIT;
     struct channel *ch = d->channel;
     uint64_t before = ch->polls_given;
-    if (session_give(&ch->client, give_poll, d) == SESSION_NEXT_OVER)
+    if (session_give(&ch->client, session_downlink_give_poll, d) == SESSION_NEXT_OVER)
         end_over(d);
     else if (ch->polls_given > before)
         finish_poll(d);
     return PULL_WAIT;
 }
 
-static void on_poll_gone(struct rpc *r)
+static void session_downlink_on_poll_gone(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel != NULL)
@@ -235,12 +236,12 @@ static void on_poll_gone(struct rpc *r)
 }
 
 /* Another poll of a downlink that is there. false: it has been refused. */
-static bool go_on(struct session_downlink *d, struct str request_id)
+static bool session_downlink_go_on(struct session_downlink *d, struct str request_id)
 {
-    struct channel_name name = name_of(d, request_id);
+    struct channel_name name = session_downlink_name_of(d, request_id);
     struct channel *ch = d->proves ? channel_find(d->surface, &name) : NULL;
     if (ch == NULL || !ch->attached || !ch->polled) {
-        refuse(d, d->proves ? REFUSE_POLL_UNKNOWN : REFUSE_SECRET);
+        session_downlink_refuse(d, d->proves ? REFUSE_POLL_UNKNOWN : REFUSE_SECRET);
         return false;
     }
     if (ch->downlink != NULL)
@@ -253,14 +254,15 @@ static bool go_on(struct session_downlink *d, struct str request_id)
     return true;
 }
 
-static void on_poll_message(struct rpc *r, struct str bytes)
+static void session_downlink_on_poll_message(struct rpc *r, struct str bytes)
 {
     struct session_downlink *d = rpc_ctx(r);
     struct arena arena = {0};
     struct session_poll poll;
     if (session_poll_read(&arena, bytes, &poll) != 0 || !is_request_id(poll.request_id))
-        refuse(d, REFUSE_REQUEST_ID);
-    else if (poll.start ? attach(d, poll.request_id, true) : go_on(d, poll.request_id))
+        session_downlink_refuse(d, REFUSE_REQUEST_ID);
+    else if (poll.start ? session_downlink_attach(d, poll.request_id, true)
+                        : session_downlink_go_on(d, poll.request_id))
         sched_start(d->surface->sched, &d->patience, d->surface->long_poll_ms);
     arena_deinit(&arena);
 }
@@ -268,10 +270,10 @@ static void on_poll_message(struct rpc *r, struct str bytes)
 void session_poll_begin(struct sessions_surface *s, enum session_service service,
                         struct exchange *x)
 {
-    static const struct rpc_ops ops = {.message = on_poll_message,
-                                       .pull = on_poll_pull,
-                                       .gone = on_poll_gone,
-                                       .drain = on_drain,
+    static const struct rpc_ops ops = {.message = session_downlink_on_poll_message,
+                                       .pull = session_downlink_on_poll_pull,
+                                       .gone = session_downlink_on_poll_gone,
+                                       .drain = session_downlink_on_drain,
                                        .fault = session_fault};
     downlink_begin(s, service, x, &ops);
 }

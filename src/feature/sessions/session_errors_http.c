@@ -135,7 +135,7 @@ static void add_error_details(struct session_status *s, const struct row *row)
     add_detail(s, STR(SESSION_ERROR_DETAILS_TYPE), bytes);
 }
 
-static void fill(struct session_status *s, const struct row *row, struct str message)
+static void session_errors_fill(struct session_status *s, const struct row *row, struct str message)
 {
     *s = (struct session_status){0};
     if (row->code == 0)
@@ -158,7 +158,7 @@ static void add_gap(struct session_status *s, const struct row *row, const struc
     add_detail(s, STR(SESSION_GAP_TYPE), bytes);
 }
 
-static const struct row *row_of(const struct session_client *c, uint64_t position)
+static const struct row *session_errors_row_of(const struct session_client *c, uint64_t position)
 {
     if (c->over == SESSION_ENDED && c->end == END_CANCELLED && c->aborted)
         return &end_rows[END_COMPLETED]; /* as it wished */
@@ -172,15 +172,15 @@ static const struct row *row_of(const struct session_client *c, uint64_t positio
 void session_status_over(struct session_status *out, const struct session_client *c,
                          uint64_t position)
 {
-    const struct row *row = row_of(c, position);
-    fill(out, row, c->message);
+    const struct row *row = session_errors_row_of(c, position);
+    session_errors_fill(out, row, c->message);
     if (row->gap.n > 0)
         add_gap(out, row, c, position);
 }
 
 void session_status_refusal(struct session_status *out, enum session_refusal why)
 {
-    fill(out, &refusal_rows[why], STR_NONE);
+    session_errors_fill(out, &refusal_rows[why], STR_NONE);
 }
 
 void session_status_deinit(struct session_status *s)

@@ -126,7 +126,7 @@ static void take_next(struct session *s, enum session_record_type type, uint64_t
         session_put_end(s, END_COMPLETED, STR_NONE);
 }
 
-static int take(void *ctx, const struct session_record *r)
+static int session_job_take(void *ctx, const struct session_record *r)
 {
     struct session *s = ctx;
     s->chunk.n = 0;
@@ -136,12 +136,12 @@ static int take(void *ctx, const struct session_record *r)
     return err;
 }
 
-static void on_job_read(struct store_read *r, int err)
+static void session_job_on_read(struct store_read *r, int err)
 {
     struct session *s = container_of(r, struct session, job_read);
     if (s->state != SESSION_DEAD && s->end == END_NONE && !s->ending) {
         if (err == 0)
-            err = session_each_record(r->slices, r->n_slices, s, take);
+            err = session_each_record(r->slices, r->n_slices, s, session_job_take);
         if (err != 0)
             session_kill(s, SESSION_FAILED, err);
     }
@@ -183,14 +183,14 @@ void session_pump(struct session *s)
                                       .from = READ_EVENT,
                                       .event = s->next,
                                       .max_bytes = 1, /* one event at least, so one */
-                                      .done = on_job_read};
+                                      .done = session_job_on_read};
     session_hold(s);
     store_read(s->home->store, &s->job_read);
 }
 
 /* ---- echo ---- */
 
-static void echo_start(void *ctx, struct session_job *job)
+static void session_job_echo_start(void *ctx, struct session_job *job)
 {
     struct arena a = {0};
     struct str text;
@@ -204,9 +204,10 @@ static void echo_start(void *ctx, struct session_job *job)
     arena_deinit(&a);
 }
 
-static void echo_ignore(void *ctx, struct session_job *job)
+static void session_job_echo_ignore(void *ctx, struct session_job *job)
 {
 }
 
-const struct session_backend session_echo = {
-    .start = echo_start, .stop = echo_ignore, .room = echo_ignore};
+const struct session_backend session_echo = {.start = session_job_echo_start,
+                                             .stop = session_job_echo_ignore,
+                                             .room = session_job_echo_ignore};

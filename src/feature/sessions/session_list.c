@@ -18,7 +18,8 @@
 
 /* ---- listing ---- */
 
-static int put_row(struct sessions *all, const struct doc_row *doc, struct session_row *out)
+static int session_list_put_row(struct sessions *all, const struct doc_row *doc,
+                                struct session_row *out)
 {
     struct session_doc d;
     int err = session_doc_read(doc->value, &d);
@@ -40,7 +41,7 @@ static struct str doc_key(struct arena *a, struct str key)
     return arena_printf(a, SESSION_DOC_PREFIX "%.*s", (int)key.n, key.p);
 }
 
-static void on_listed(struct store_docs *d, int err)
+static void session_list_on_listed(struct store_docs *d, int err)
 {
     struct sessions_list *l = container_of(d, struct sessions_list, docs);
     struct sessions *all = l->all;
@@ -50,7 +51,7 @@ static void on_listed(struct store_docs *d, int err)
     l->more = err == 0 && d->more && d->n_rows > 0;
     l->next = l->more ? str_skip(d->rows[d->n_rows - 1].key, DOC_PREFIX_SIZE) : STR_NONE;
     for (size_t i = 0; err == 0 && i < d->n_rows; i++)
-        if (put_row(all, &d->rows[i], &l->rows[l->n_rows]) == 0)
+        if (session_list_put_row(all, &d->rows[i], &l->rows[l->n_rows]) == 0)
             l->n_rows++;
     l->done(l, err);
     arena_deinit(&arena);
@@ -61,7 +62,7 @@ void sessions_list(struct sessions_list *l)
 {
     l->arena = (struct arena){0};
     l->docs = (struct store_docs){
-        .prefix = doc_key(&l->arena, l->prefix), .limit = l->limit, .done = on_listed};
+        .prefix = doc_key(&l->arena, l->prefix), .limit = l->limit, .done = session_list_on_listed};
     if (l->after.n > 0)
         l->docs.after = doc_key(&l->arena, l->after);
     sessions_begin(l->all);
@@ -70,7 +71,7 @@ void sessions_list(struct sessions_list *l)
 
 /* ---- one ---- */
 
-static void show(struct sessions_show *s, int err)
+static void session_list_show(struct sessions_show *s, int err)
 {
     struct sessions *all = s->all;
     struct arena arena = s->arena;
@@ -79,15 +80,15 @@ static void show(struct sessions_show *s, int err)
     sessions_finish(all);
 }
 
-static void on_out_stat(struct store_stat *st, int err)
+static void session_list_on_out_stat(struct store_stat *st, int err)
 {
     struct sessions_show *s = container_of(st, struct sessions_show, out);
     s->row.out = st->info;
     s->row.expired |= err != 0;
-    show(s, 0);
+    session_list_show(s, 0);
 }
 
-static void on_in_stat(struct store_stat *st, int err)
+static void session_list_on_in_stat(struct store_stat *st, int err)
 {
     struct sessions_show *s = container_of(st, struct sessions_show, in);
     s->row.in = st->info;
@@ -101,28 +102,30 @@ static struct str stream_name(struct arena *a, struct str key, const char *suffi
     return arena_printf(a, SESSION_PREFIX "%.*s%s", (int)key.n, key.p, suffix);
 }
 
-static void on_shown(struct store_docs *d, int err)
+static void session_list_on_shown(struct store_docs *d, int err)
 {
     struct sessions_show *s = container_of(d, struct sessions_show, docs);
     if (err == 0)
-        err = d->n_rows == 0 ? ERR_NOT_FOUND : put_row(s->all, &d->rows[0], &s->row);
+        err = d->n_rows == 0 ? ERR_NOT_FOUND : session_list_put_row(s->all, &d->rows[0], &s->row);
     if (err != 0) {
-        show(s, err);
+        session_list_show(s, err);
         return;
     }
     s->row.key = arena_dup(&s->arena, s->row.key);
-    s->in =
-        (struct store_stat){.name = stream_name(&s->arena, s->row.key, "/in"), .done = on_in_stat};
+    s->in = (struct store_stat){.name = stream_name(&s->arena, s->row.key, "/in"),
+                                .done = session_list_on_in_stat};
     s->out = (struct store_stat){.name = stream_name(&s->arena, s->row.key, "/out"),
-                                 .done = on_out_stat};
+                                 .done = session_list_on_out_stat};
     store_stat(s->all->durable.store, &s->in);
 }
 
 void sessions_show(struct sessions_show *s)
 {
     s->arena = (struct arena){0};
-    s->docs = (struct store_docs){
-        .prefix = doc_key(&s->arena, s->key), .limit = 1, .exact = true, .done = on_shown};
+    s->docs = (struct store_docs){.prefix = doc_key(&s->arena, s->key),
+                                  .limit = 1,
+                                  .exact = true,
+                                  .done = session_list_on_shown};
     sessions_begin(s->all);
     store_docs(s->all->durable.store, &s->docs);
 }
@@ -146,7 +149,7 @@ struct session_sweep {
 
 static void next_row(struct session_sweep *w);
 
-static void on_sweep_put(struct store_put *p, int err)
+static void session_list_on_sweep_put(struct store_put *p, int err)
 {
     struct session_sweep *w = container_of(p, struct session_sweep, put);
     w->at++;
@@ -169,11 +172,11 @@ static void put_or_remove(struct session_sweep *w, const struct doc_row *row, st
         session_doc_put(&w->value, d);
         w->doc.value = buf_str(&w->value);
     }
-    w->put = (struct store_put){.docs = &w->doc, .n_docs = 1, .done = on_sweep_put};
+    w->put = (struct store_put){.docs = &w->doc, .n_docs = 1, .done = session_list_on_sweep_put};
     store_put(w->all->durable.store, &w->put);
 }
 
-static void on_sweep_stat(struct store_stat *st, int err)
+static void session_list_on_sweep_stat(struct store_stat *st, int err)
 {
     struct session_sweep *w = container_of(st, struct session_sweep, stat);
     const struct doc_row *row = &w->rows[w->at];
@@ -215,11 +218,11 @@ static void next_row(struct session_sweep *w)
     }
     w->stat = (struct store_stat){
         .name = stream_name(&w->page, str_skip(w->rows[w->at].key, DOC_PREFIX_SIZE), "/in"),
-        .done = on_sweep_stat};
+        .done = session_list_on_sweep_stat};
     store_stat(w->all->durable.store, &w->stat);
 }
 
-static void on_page(struct store_docs *d, int err)
+static void session_list_on_page(struct store_docs *d, int err)
 {
     struct session_sweep *w = container_of(d, struct session_sweep, docs);
     struct arena page = {0};
@@ -238,12 +241,14 @@ static void on_page(struct store_docs *d, int err)
 
 static void read_page(struct session_sweep *w, struct str after)
 {
-    w->docs = (struct store_docs){
-        .prefix = STR(SESSION_DOC_PREFIX), .after = after, .limit = PAGE, .done = on_page};
+    w->docs = (struct store_docs){.prefix = STR(SESSION_DOC_PREFIX),
+                                  .after = after,
+                                  .limit = PAGE,
+                                  .done = session_list_on_page};
     store_docs(w->all->durable.store, &w->docs);
 }
 
-static void on_sweep(struct timer *t)
+static void session_list_on_sweep(struct timer *t)
 {
     struct session_sweep *w = container_of(t, struct session_sweep, timer);
     sessions_begin(w->all);
@@ -255,7 +260,7 @@ void session_sweep_start(struct sessions *all)
     struct session_sweep *w = mem_zalloc(sizeof *w);
     all->sweep = w;
     w->all = all;
-    timer_init(&w->timer, on_sweep);
+    timer_init(&w->timer, session_list_on_sweep);
     sched_start(all->setup.sched, &w->timer, SWEEP_MS);
 }
 

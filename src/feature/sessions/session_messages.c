@@ -293,7 +293,7 @@ int session_request_id_read(struct arena *a, struct str bytes, struct str *reque
 }
 
 /* 0 to 15, or -1. */
-static int hex_digit(char c)
+static int session_messages_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -310,7 +310,8 @@ static int hex_decode(struct arena *a, struct str hex, struct str *out)
         return ERR_SYNTAX;
     char *p = arena_alloc(a, hex.n / 2);
     for (size_t i = 0; i < hex.n / 2; i++) {
-        int high = hex_digit(hex.p[2 * i]), low = hex_digit(hex.p[2 * i + 1]);
+        int high = session_messages_hex_digit(hex.p[2 * i]),
+            low = session_messages_hex_digit(hex.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return ERR_SYNTAX;
         p[i] = (char)(high << 4 | low);
@@ -357,7 +358,7 @@ int session_poll_read(struct arena *a, struct str bytes, struct session_poll *ou
     return 0;
 }
 
-static void put_hex(struct buf *out, struct str bytes)
+static void session_messages_put_hex(struct buf *out, struct str bytes)
 {
     static const char digits[] = "0123456789abcdef";
     char *p = buf_reserve(out, 2 * bytes.n);
@@ -371,7 +372,7 @@ static void put_hex(struct buf *out, struct str bytes)
 void session_put_poll(struct buf *out, int64_t seqno, struct str data, bool eof)
 {
     struct buf hex = {0};
-    put_hex(&hex, data);
+    session_messages_put_hex(&hex, data);
     Wire__PollResponse m;
     wire__poll_response__init(&m);
     m.seqno = seqno;

@@ -66,7 +66,7 @@ bool session_visit_read(struct session_visit *v)
     return true;
 }
 
-static bool take_event(struct session_visit *v, struct buf *out)
+static bool session_next_take_event(struct session_visit *v, struct buf *out)
 {
     struct session_record r;
     if (!session_visit_read(v))
@@ -98,7 +98,7 @@ static bool take_event(struct session_visit *v, struct buf *out)
 
 #define LAST_WORD_MS 2000
 
-static void on_last_word(struct timer *t)
+static void session_next_on_last_word(struct timer *t)
 {
     struct session_visit *v = container_of(t, struct session_visit, last_word);
     v->waited = true;
@@ -107,7 +107,7 @@ static void on_last_word(struct timer *t)
 
 void session_visit_init_next(struct session_visit *v)
 {
-    timer_init(&v->last_word, on_last_word);
+    timer_init(&v->last_word, session_next_on_last_word);
 }
 
 void session_visit_speaks(struct session_visit *v)
@@ -127,7 +127,7 @@ static bool may_speak(struct session_visit *v)
     return true;
 }
 
-static void conclude(struct session_visit *v)
+static void session_next_conclude(struct session_visit *v)
 {
     struct session *s = v->session;
     if (v->end == END_COMPLETED && v->late > 0) {
@@ -153,10 +153,10 @@ enum session_next session_next(struct session_client *c, struct buf *out)
             put_welcome(v, out);
             return SESSION_NEXT_MESSAGE;
         }
-        if (take_ack(v, out) || take_event(v, out))
+        if (take_ack(v, out) || session_next_take_event(v, out))
             return SESSION_NEXT_MESSAGE;
         if (v->session != NULL)
-            conclude(v);
+            session_next_conclude(v);
         session_settle(s); /* it may be over */
     }
     return v->over ? SESSION_NEXT_OVER : SESSION_NEXT_WAIT;

@@ -57,7 +57,7 @@ static void load_free(struct session_load *l)
     session_release(s);
 }
 
-static void fail(struct session_load *l, enum session_over over, int err)
+static void session_open_fail(struct session_load *l, enum session_over over, int err)
 {
     session_kill(l->session, over, err);
     load_free(l);
@@ -80,19 +80,19 @@ static void ready(struct session_load *l)
 
 /* ---- creating ---- */
 
-static void create(struct session_load *l, struct session_lane *lane);
+static void session_open_create(struct session_load *l, struct session_lane *lane);
 
 static void go_degraded(struct session_load *l, int err)
 {
     if (session_degrade(l->session)) {
         l->cleared = false;
-        create(l, &l->session->out);
+        session_open_create(l, &l->session->out);
     } else {
-        fail(l, l->session->crowded ? SESSION_BUSY : SESSION_FAILED, err);
+        session_open_fail(l, l->session->crowded ? SESSION_BUSY : SESSION_FAILED, err);
     }
 }
 
-static void on_removed(struct store_remove *r, int err)
+static void session_open_on_removed(struct store_remove *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, remove);
     if (l->session->state == SESSION_DEAD)
@@ -100,10 +100,10 @@ static void on_removed(struct store_remove *r, int err)
     else if (err != 0 && err != ERR_NOT_FOUND)
         go_degraded(l, err);
     else
-        create(l, l->lane);
+        session_open_create(l, l->lane);
 }
 
-static void on_docs_again(struct store_docs *d, int err)
+static void session_open_on_docs_again(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
     if (l->session->state == SESSION_DEAD)
@@ -111,19 +111,21 @@ static void on_docs_again(struct store_docs *d, int err)
     else if (err != 0)
         go_degraded(l, err);
     else if (d->n_rows > 0)
-        fail(l, SESSION_FAILED, ERR_VERSION); /* somebody else was faster, as below */
+        session_open_fail(l, SESSION_FAILED, ERR_VERSION); /* somebody else was faster, as below */
     else
         store_remove(l->session->home->store, &l->remove);
 }
 
 /* A stream of this name is there, of a session that nobody knows any more; unless another process
  * has made it since we looked. */
-static void clear(struct session_load *l)
+static void session_open_clear(struct session_load *l)
 {
     l->cleared = true;
-    l->docs = (struct store_docs){
-        .prefix = l->session->doc_key, .limit = 1, .exact = true, .done = on_docs_again};
-    l->remove = (struct store_remove){.name = l->lane->name, .done = on_removed};
+    l->docs = (struct store_docs){.prefix = l->session->doc_key,
+                                  .limit = 1,
+                                  .exact = true,
+                                  .done = session_open_on_docs_again};
+    l->remove = (struct store_remove){.name = l->lane->name, .done = session_open_on_removed};
     store_docs(l->session->home->store, &l->docs);
 }
 
@@ -143,23 +145,24 @@ static void take_lane(struct session_lane *lane, const struct stream_info *info)
     lane->bytes = info->bytes;
 }
 
-static void on_created(struct store_write *w, int err)
+static void session_open_on_created(struct store_write *w, int err)
 {
     struct session_load *l = container_of(w, struct session_load, write);
     struct session *s = l->session;
     if (s->state == SESSION_DEAD) {
         load_free(l);
     } else if (is_left_over(l, err) && !l->cleared) {
-        clear(l);
+        session_open_clear(l);
     } else if (err == ERR_VERSION) {
-        fail(l, SESSION_FAILED, err); /* somebody else was faster; the client finds theirs */
+        session_open_fail(l, SESSION_FAILED,
+                          err); /* somebody else was faster; the client finds theirs */
     } else if (err != 0) {
         go_degraded(l, err);
     } else {
         take_lane(l->lane, &w->info);
         l->cleared = false;
         if (l->lane == &s->out) {
-            create(l, &s->in);
+            session_open_create(l, &s->in);
             return;
         }
         s->doc_version = DOC_NEXT(0);
@@ -185,12 +188,12 @@ static void set_doc(struct session_load *l)
     l->write.n_docs = 1;
 }
 
-static void create(struct session_load *l, struct session_lane *lane)
+static void session_open_create(struct session_load *l, struct session_lane *lane)
 {
     struct session *s = l->session;
     const struct sessions_setup *setup = &s->all->setup;
     if (list_empty(&s->waiting)) { /* whoever wanted it has gone */
-        fail(l, SESSION_FAILED, ERR_CANCELLED);
+        session_open_fail(l, SESSION_FAILED, ERR_CANCELLED);
         return;
     }
     /* Bounds of its own, of every kind, so that the server's retention does not trim it. */
@@ -200,7 +203,8 @@ static void create(struct session_load *l, struct session_lane *lane)
         .expires_ms = STORE_TTL_NONE,
         .retain = {.events = RETAIN_ALL, .bytes = RETAIN_ALL, .age_ms = RETAIN_ALL}};
     l->lane = lane;
-    l->write = (struct store_write){.name = lane->name, .create = &l->config, .done = on_created};
+    l->write = (struct store_write){
+        .name = lane->name, .create = &l->config, .done = session_open_on_created};
     if (lane == &s->in)
         set_doc(l);
     store_write(s->home->store, &l->write);
@@ -237,13 +241,13 @@ static bool survives(struct session_load *l, int err)
     }
     if (err != 0) {
         session_check_waiting(l->session); /* some have come since the document was found */
-        fail(l, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
+        session_open_fail(l, session_is_gone(err) ? SESSION_EXPIRED : SESSION_FAILED, err);
     }
     return err == 0;
 }
 
 /* The chain goes on from the last event, and so does an answer that was not complete. */
-static int take_last(void *ctx, const struct session_record *r)
+static int session_open_take_last(void *ctx, const struct session_record *r)
 {
     struct session *s = ctx;
     struct buf content = {0};
@@ -262,11 +266,11 @@ static int take_last(void *ctx, const struct session_record *r)
     return err;
 }
 
-static void on_last_read(struct store_read *r, int err)
+static void session_open_on_last_read(struct store_read *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, read);
     if (err == 0 && l->session->state != SESSION_DEAD) /* or its keys are gone */
-        err = session_each_record(r->slices, r->n_slices, l->session, take_last);
+        err = session_each_record(r->slices, r->n_slices, l->session, session_open_take_last);
     store_read_release(r);
     if (survives(l, err))
         ready(l);
@@ -279,7 +283,7 @@ static void read_last(struct session_load *l)
                                   .from = READ_EVENT,
                                   .event = s->out.events - 1,
                                   .max_bytes = 1,
-                                  .done = on_last_read};
+                                  .done = session_open_on_last_read};
     store_read(s->home->store, &l->read);
 }
 
@@ -290,7 +294,7 @@ static void open_message(struct session *s, struct str sealed)
         (void)session_open(s->keys, SESSION_OUT, UINT64_MAX, &r, &s->message);
 }
 
-static void on_out_read(struct store_read *r, int err)
+static void session_open_on_out_read(struct store_read *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, read);
     struct session *s = l->session;
@@ -316,7 +320,7 @@ static void skip_moved(struct session_load *l, uint64_t ordinal)
         l->session->doc.answered++;
 }
 
-static int take_in(void *ctx, const struct session_record *r)
+static int session_open_take_in(void *ctx, const struct session_record *r)
 {
     struct session_load *l = ctx;
     struct session *s = l->session;
@@ -337,7 +341,7 @@ static void read_out(struct session_load *l)
                                   .from = READ_TAIL,
                                   .max_bytes = 1,
                                   .touch = true,
-                                  .done = on_out_read};
+                                  .done = session_open_on_out_read};
     store_read(l->session->home->store, &l->read);
 }
 
@@ -354,7 +358,7 @@ static void read_out(struct session_load *l)
 static void look_again(struct session_load *l);
 
 /* The client may have been elsewhere meanwhile, and be back. */
-static void on_still_ours(struct store_docs *d, int err)
+static void session_open_on_still_ours(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
     struct session_doc doc = {0};
@@ -370,12 +374,14 @@ static void on_still_ours(struct store_docs *d, int err)
  * other was read, that is how we left it. */
 static void look_whether_ours(struct session_load *l)
 {
-    l->docs = (struct store_docs){
-        .prefix = l->session->doc_key, .limit = 1, .exact = true, .done = on_still_ours};
+    l->docs = (struct store_docs){.prefix = l->session->doc_key,
+                                  .limit = 1,
+                                  .exact = true,
+                                  .done = session_open_on_still_ours};
     store_docs(l->session->home->store, &l->docs);
 }
 
-static void on_handover(struct timer *t)
+static void session_open_on_handover(struct timer *t)
 {
     look_whether_ours(container_of(t, struct session_load, handover));
 }
@@ -400,7 +406,7 @@ static void on_taken(struct session_load *l, int err)
         read_out(l);
 }
 
-static void on_moved(struct writer *w, int err)
+static void session_open_on_moved(struct writer *w, int err)
 {
     struct session_load *l = container_of(w, struct session_load, writer);
     if (w->followed)
@@ -412,7 +418,7 @@ static void on_moved(struct writer *w, int err)
     on_taken(l, err);
 }
 
-static void on_doc_taken(struct store_put *p, int err)
+static void session_open_on_doc_taken(struct store_put *p, int err)
 {
     on_taken(container_of(p, struct session_load, take), err);
 }
@@ -434,13 +440,14 @@ static void take_over(struct session_load *l)
     struct session *s = l->session;
     set_owner(l);
     if (s->all->setup.backend == NULL) {
-        l->take = (struct store_put){.docs = &l->put, .n_docs = 1, .done = on_doc_taken};
+        l->take =
+            (struct store_put){.docs = &l->put, .n_docs = 1, .done = session_open_on_doc_taken};
         store_put(s->home->store, &l->take);
         return;
     }
     l->moved.n = 0;
     session_seal(s->keys, SESSION_IN, s->in.events, SESSION_RECORD_MOVED, 0, STR_NONE, &l->moved);
-    writer_init(&l->writer, MOVE_PATIENCE_MS, on_moved);
+    writer_init(&l->writer, MOVE_PATIENCE_MS, session_open_on_moved);
     l->writer.events = s->in.events;
     l->writer.write = (struct store_write){.name = s->in.name,
                                            .data = buf_str(&l->moved),
@@ -454,14 +461,14 @@ static void take_over(struct session_load *l)
 
 static void read_in(struct session_load *l, struct offset at);
 
-static void on_in_read(struct store_read *r, int err)
+static void session_open_on_in_read(struct store_read *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, read);
     struct session *s = l->session;
     struct offset next = {r->info.life, r->next};
     bool more = false;
     if (err == 0) {
-        err = session_each_record(r->slices, r->n_slices, l, take_in);
+        err = session_each_record(r->slices, r->n_slices, l, session_open_take_in);
         take_lane(&s->in, &r->info);
         more = r->next < r->info.tail;
         store_read_release(r);
@@ -479,7 +486,8 @@ static void on_in_read(struct store_read *r, int err)
     else if (!list_empty(&s->waiting))
         take_over(l);
     else
-        fail(l, SESSION_FAILED, ERR_CANCELLED); /* whoever came has gone, maybe to its owner */
+        session_open_fail(l, SESSION_FAILED,
+                          ERR_CANCELLED); /* whoever came has gone, maybe to its owner */
 }
 
 static void read_in(struct session_load *l, struct offset at)
@@ -489,7 +497,7 @@ static void read_in(struct session_load *l, struct offset at)
                                   .at = at,
                                   .max_bytes = READ_BYTES,
                                   .touch = true,
-                                  .done = on_in_read};
+                                  .done = session_open_on_in_read};
     store_read(l->session->home->store, &l->read);
 }
 
@@ -505,7 +513,7 @@ static void found(struct session_load *l, const struct doc_row *row)
     s->doc.message = STR_NONE;
     s->doc_version = row->version;
     if (err != 0) {
-        fail(l, SESSION_FAILED, err);
+        session_open_fail(l, SESSION_FAILED, err);
         return;
     }
     if (l->tries == 0)
@@ -513,11 +521,11 @@ static void found(struct session_load *l, const struct doc_row *row)
     /* Who cannot open it is not told what has become of it. */
     session_check_waiting(s);
     if (s->keys == NULL) {
-        fail(l, SESSION_WRONG_SECRET, 0);
+        session_open_fail(l, SESSION_WRONG_SECRET, 0);
     } else if (s->doc.owner != l->owner) { /* taken over meanwhile, for one that may be newer */
-        fail(l, SESSION_FAILED, ERR_VERSION);
+        session_open_fail(l, SESSION_FAILED, ERR_VERSION);
     } else if (s->crowded) {
-        fail(l, SESSION_BUSY, 0);
+        session_open_fail(l, SESSION_BUSY, 0);
     } else if (s->all->failed) {
         go_degraded(l, ERR_IO);
     } else {
@@ -531,14 +539,14 @@ static void not_found(struct session_load *l)
     struct session *s = l->session;
     session_refuse_positions(s);
     if (list_empty(&s->waiting))
-        fail(l, SESSION_UNKNOWN, 0);
+        session_open_fail(l, SESSION_UNKNOWN, 0);
     else if (s->crowded)
         go_degraded(l, ERR_BUSY);
     else
-        create(l, &s->out);
+        session_open_create(l, &s->out);
 }
 
-static void on_docs(struct store_docs *d, int err)
+static void session_open_on_docs(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
     struct session *s = l->session;
@@ -555,7 +563,8 @@ static void on_docs(struct store_docs *d, int err)
 static void look_for_doc(struct session_load *l)
 {
     struct session *s = l->session;
-    l->docs = (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = on_docs};
+    l->docs = (struct store_docs){
+        .prefix = s->doc_key, .limit = 1, .exact = true, .done = session_open_on_docs};
     store_docs(s->home->store, &l->docs);
 }
 
@@ -579,7 +588,7 @@ void session_load(struct session *s)
         return;
     struct session_load *l = mem_zalloc(sizeof *l);
     l->session = s;
-    timer_init(&l->handover, on_handover);
+    timer_init(&l->handover, session_open_on_handover);
     s->load = l;
     session_hold(s);
     session_own_watch(s);

@@ -29,7 +29,7 @@ void session_taken(struct session *s)
     session_kill(s, SESSION_REPLACED, 0);
 }
 
-static void on_stat(struct store_stat *st, int err)
+static void session_own_on_stat(struct store_stat *st, int err)
 {
     struct session *s = container_of(st, struct session, stat);
     bool still = s->state == SESSION_READY && s->in.going == NULL && s->in.tail == s->stat_tail;
@@ -50,12 +50,12 @@ void session_own_look(struct session *s)
     s->doubt = false;
     s->looking = true;
     s->stat_tail = s->in.tail;
-    s->stat = (struct store_stat){.name = s->in.name, .done = on_stat};
+    s->stat = (struct store_stat){.name = s->in.name, .done = session_own_on_stat};
     session_hold(s);
     store_stat(s->home->store, &s->stat);
 }
 
-static void on_changed(struct store_watch *w, struct str name)
+static void session_own_on_changed(struct store_watch *w, struct str name)
 {
     struct session *s = container_of(w, struct session, watch);
     s->doubt = true;
@@ -69,7 +69,7 @@ void session_own_watch(struct session *s)
     if (!session_is_shared(s) || s->watching || s->all->setup.backend == NULL)
         return;
     s->watching = true;
-    s->watch = (struct store_watch){.name = s->in.name, .changed = on_changed};
+    s->watch = (struct store_watch){.name = s->in.name, .changed = session_own_on_changed};
     store_watch(s->home->store, &s->watch);
 }
 
@@ -82,7 +82,7 @@ void session_own_unwatch(struct session *s)
 
 /* ---- is it still ours? ---- */
 
-static void on_checked(struct store_docs *d, int err)
+static void session_own_on_checked(struct store_docs *d, int err)
 {
     struct session *s = container_of(d, struct session, check);
     struct session_doc doc = {0};
@@ -106,8 +106,8 @@ void session_own_admit(struct session *s)
     if (s->checking)
         return;
     s->checking = true;
-    s->check =
-        (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = on_checked};
+    s->check = (struct store_docs){
+        .prefix = s->doc_key, .limit = 1, .exact = true, .done = session_own_on_checked};
     session_hold(s);
     store_docs(s->home->store, &s->check);
 }

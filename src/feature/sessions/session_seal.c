@@ -127,8 +127,9 @@ static void pass(EVP_CIPHER_CTX *ctx, struct str part, char *to)
 }
 
 /* Begins a record: the nonce, and what is authenticated with it, as the header draws it. */
-static EVP_CIPHER_CTX *begin(struct session_keys *k, enum session_direction direction,
-                             uint64_t ordinal, struct str head, const char *nonce, bool seals)
+static EVP_CIPHER_CTX *session_seal_begin(struct session_keys *k, enum session_direction direction,
+                                          uint64_t ordinal, struct str head, const char *nonce,
+                                          bool seals)
 {
     EVP_CIPHER_CTX *ctx = k->ciphers[direction];
     int ok = EVP_CipherInit_ex2(ctx, NULL, NULL, (const uint8_t *)nonce, seals, NULL);
@@ -162,7 +163,8 @@ void session_seal(struct session_keys *k, enum session_direction direction, uint
     head[4] = (char)type;
     le_put_u64(head + 5, a);
     put_nonce(k, nonce);
-    EVP_CIPHER_CTX *ctx = begin(k, direction, ordinal, str_of(head, HEAD_SIZE), nonce, true);
+    EVP_CIPHER_CTX *ctx =
+        session_seal_begin(k, direction, ordinal, str_of(head, HEAD_SIZE), nonce, true);
     pass(ctx, content, sealed);
     int n = 0;
     int ok = EVP_CipherFinal_ex(ctx, (uint8_t *)tag, &n) == 1 &&
@@ -196,7 +198,7 @@ int session_open(struct session_keys *k, enum session_direction direction, uint6
         return ERR_CORRUPT;
     struct str content = str_skip(r->sealed, NONCE_SIZE);
     content.n -= TAG_SIZE;
-    EVP_CIPHER_CTX *ctx = begin(k, direction, ordinal, r->head, r->sealed.p, false);
+    EVP_CIPHER_CTX *ctx = session_seal_begin(k, direction, ordinal, r->head, r->sealed.p, false);
     char *to = buf_reserve(out, content.n);
     pass(ctx, content, to);
     uint8_t tag[TAG_SIZE];

@@ -15,13 +15,13 @@
 
 /* ---- JSON ---- */
 
-static const char *truth(bool b)
+static const char *session_status_truth(bool b)
 {
     return b ? "true" : "false";
 }
 
 /* Without the brace that ends it. */
-static void put_row(struct buf *out, const struct session_row *row)
+static void session_status_put_row(struct buf *out, const struct session_row *row)
 {
     char created[DATE_RFC3339_TEXT];
     date_format_rfc3339(row->created_ms, created);
@@ -31,8 +31,8 @@ static void put_row(struct buf *out, const struct session_row *row)
                ",\"service\":\"%s\",\"created\":\"%.*s\",\"connected\":%s,\"keyHeld\":%s,"
                "\"expired\":%s,\"answered\":%" PRIu64,
                row->service == SESSION_AISERVER ? "aiserver.v1" : "tidemark.v1", DATE_RFC3339_TEXT,
-               created, truth(row->connected), truth(row->key_held), truth(row->expired),
-               row->answered);
+               created, session_status_truth(row->connected), session_status_truth(row->key_held),
+               session_status_truth(row->expired), row->answered);
 }
 
 static void put_counts(struct buf *out, const struct stream_info *info)
@@ -40,7 +40,7 @@ static void put_counts(struct buf *out, const struct stream_info *info)
     buf_printf(out, "{\"events\":%" PRIu64 ",\"bytes\":%" PRIu64, info->events, info->tail);
 }
 
-static void put_streams(struct buf *out, const struct session_row *row)
+static void session_status_put_streams(struct buf *out, const struct session_row *row)
 {
     if (row->expired) {
         buf_put(out, STR(",\"in\":null,\"out\":null"));
@@ -48,7 +48,7 @@ static void put_streams(struct buf *out, const struct session_row *row)
     }
     buf_put(out, STR(",\"in\":"));
     put_counts(out, &row->in);
-    buf_printf(out, ",\"closed\":%s},\"out\":", truth(row->in.end != END_NONE));
+    buf_printf(out, ",\"closed\":%s},\"out\":", session_status_truth(row->in.end != END_NONE));
     put_counts(out, &row->out);
     buf_put(out, STR(",\"end\":"));
     if (row->out.end == END_NONE)
@@ -66,7 +66,7 @@ static void no_such_session(struct exchange *x)
 }
 
 /* Gives the exchange back. */
-static void answer(struct exchange *x, struct buf *body, int err)
+static void session_status_answer(struct exchange *x, struct buf *body, int err)
 {
     if (err == ERR_NOT_FOUND) {
         no_such_session(x);
@@ -86,7 +86,7 @@ struct list_request {
     struct exchange *x;
 };
 
-static void on_listed(struct sessions_list *l, int err)
+static void session_status_on_listed(struct sessions_list *l, int err)
 {
     struct list_request *r = container_of(l, struct list_request, list);
     struct buf body = {0};
@@ -94,7 +94,7 @@ static void on_listed(struct sessions_list *l, int err)
     for (size_t i = 0; err == 0 && i < l->n_rows; i++) {
         if (i > 0)
             buf_putc(&body, ',');
-        put_row(&body, &l->rows[i]);
+        session_status_put_row(&body, &l->rows[i]);
         buf_putc(&body, '}');
     }
     buf_put(&body, STR("],\"next\":"));
@@ -103,7 +103,7 @@ static void on_listed(struct sessions_list *l, int err)
     else
         buf_put(&body, STR("null"));
     buf_put(&body, STR("}\n"));
-    answer(r->x, &body, err);
+    session_status_answer(r->x, &body, err);
 }
 
 /* What begins a key, or stands before one in order, is as a key is, or empty. */
@@ -124,10 +124,10 @@ static bool read_limit(struct exchange *x, size_t *out)
     return true;
 }
 
-static void list(struct sessions *all, struct exchange *x)
+static void session_status_list(struct sessions *all, struct exchange *x)
 {
     struct list_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct list_request){.list = {.all = all, .done = on_listed}, .x = x};
+    *r = (struct list_request){.list = {.all = all, .done = session_status_on_listed}, .x = x};
     if (!read_part(x, STR("prefix"), &r->list.prefix) ||
         !read_part(x, STR("after"), &r->list.after) || !read_limit(x, &r->list.limit)) {
         exchange_problem(x, 400, STR("BAD_QUERY"),
@@ -144,22 +144,22 @@ struct show_request {
     struct exchange *x;
 };
 
-static void on_shown(struct sessions_show *s, int err)
+static void session_status_on_shown(struct sessions_show *s, int err)
 {
     struct show_request *r = container_of(s, struct show_request, show);
     struct buf body = {0};
     if (err == 0) {
-        put_row(&body, &s->row);
-        put_streams(&body, &s->row);
+        session_status_put_row(&body, &s->row);
+        session_status_put_streams(&body, &s->row);
         buf_put(&body, STR("}\n"));
     }
-    answer(r->x, &body, err);
+    session_status_answer(r->x, &body, err);
 }
 
-static void show(struct sessions *all, struct exchange *x, struct str key)
+static void session_status_show(struct sessions *all, struct exchange *x, struct str key)
 {
     struct show_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct show_request){.show = {.all = all, .done = on_shown}, .x = x};
+    *r = (struct show_request){.show = {.all = all, .done = session_status_on_shown}, .x = x};
     /* What cannot be a key names no session. */
     if (url_decode(&x->arena, key, false, &r->show.key) != 0 || !session_key_valid(r->show.key)) {
         no_such_session(x);
@@ -178,8 +178,8 @@ void session_status_handle(void *sessions, struct exchange *x)
         exchange_header(x, STR("Allow"), STR("GET, HEAD"));
         exchange_problem(x, 405, STR("METHOD"), STR("sessions can only be looked at here"));
     } else if (key.n == 0) {
-        list(sessions, x);
+        session_status_list(sessions, x);
     } else {
-        show(sessions, x, key);
+        session_status_show(sessions, x, key);
     }
 }

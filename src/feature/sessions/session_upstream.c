@@ -67,7 +67,7 @@ struct call {
     bool fresh;     /* no event has come yet */
     bool rewinding; /* it began anew: events up to `last` are known */
     struct sse_parser parser;
-    size_t parsed;   /* bytes of the piece that on_data gave back */
+    size_t parsed;   /* bytes of the piece that session_upstream_on_data gave back */
     struct buf body; /* of ANSWER_BODY */
     char message[MESSAGE_MAX];
     size_t message_n; /* of an `error` event */
@@ -102,7 +102,7 @@ static void call_free(struct call *c)
 }
 
 /* message: MESSAGE_MAX bytes at most, also of the call. Comes last: the call is gone. */
-static void end(struct call *c, enum end_reason reason, struct str message)
+static void session_upstream_end(struct call *c, enum end_reason reason, struct str message)
 {
     const struct session_upstream *u = c->upstream;
     struct session_job *job = c->job;
@@ -114,17 +114,18 @@ static void end(struct call *c, enum end_reason reason, struct str message)
     u->setup.end(job, reason, message.n > 0 ? str_of(text, message.n) : STR_NONE);
 }
 
-static void fail(struct call *c, const char *message)
+static void session_upstream_fail(struct call *c, const char *message)
 {
-    end(c, END_FAILED, str_of_cstr(message));
+    session_upstream_end(c, END_FAILED, str_of_cstr(message));
 }
 
-static void complete(struct call *c)
+static void session_upstream_complete(struct call *c)
 {
     if (c->rewinding)
-        fail(c, "the upstream began its answer anew and did not come to where it had broken off");
+        session_upstream_fail(
+            c, "the upstream began its answer anew and did not come to where it had broken off");
     else
-        end(c, END_COMPLETED, STR_NONE);
+        session_upstream_end(c, END_COMPLETED, STR_NONE);
 }
 
 /* ---- trying again ---- */
@@ -138,7 +139,7 @@ uint64_t session_upstream_retry_ms(uint32_t failures, uint64_t random)
 
 /* at_least_ms: what the upstream asked for. All who were told the same come with a delay of their
  * own behind it. */
-static void try_again(struct call *c, const char *why, uint64_t at_least_ms)
+static void session_upstream_try_again(struct call *c, const char *why, uint64_t at_least_ms)
 {
     const struct session_upstream_setup *setup = &c->upstream->setup;
     if (c->failures < UINT32_MAX)
@@ -193,7 +194,7 @@ static bool is_known(struct call *c, struct str id)
     return c->rewinding;
 }
 
-static int take(struct call *c, struct str content, bool is_text, struct str id)
+static int session_upstream_take(struct call *c, struct str content, bool is_text, struct str id)
 {
     if (id.n > 0 && str_eq(id, id_str(&c->last)))
         c->vague = true;
@@ -225,22 +226,22 @@ static int no_such_event(struct call *c, struct str name)
     return TOLD;
 }
 
-static int take_event(struct call *c, const struct sse_event *event, struct str id)
+static int session_upstream_take_event(struct call *c, const struct sse_event *event, struct str id)
 {
     struct buf message = {0};
     bool opaque = c->job->service != SESSION_AISERVER;
     int got = opaque ? 0 : session_upstream_event(event->type, event->data, &message);
     if (got > 0)
-        got = take(c, buf_str(&message), false, id);
+        got = session_upstream_take(c, buf_str(&message), false, id);
     else if (got == 0)
-        got = take(c, event->data, true, id);
+        got = session_upstream_take(c, event->data, true, id);
     else
         got = no_such_event(c, event->type);
     buf_deinit(&message);
     return got;
 }
 
-static int on_event(void *user, const struct sse_event *event)
+static int session_upstream_on_event(void *user, const struct sse_event *event)
 {
     struct call *c = user;
     struct str id = event->id;
@@ -258,19 +259,19 @@ static int on_event(void *user, const struct sse_event *event)
     }
     if (event->data.n == 0 || is_known(c, id))
         return 0;
-    return take_event(c, event, id);
+    return session_upstream_take_event(c, event, id);
 }
 
 static void fail_of_event(struct call *c, int err)
 {
     if (err == TOLD)
-        end(c, END_FAILED, str_of(c->message, c->message_n));
+        session_upstream_end(c, END_FAILED, str_of(c->message, c->message_n));
     else if (err == ERR_TOO_LARGE)
-        fail(c, "the upstream sent an event that is too large");
+        session_upstream_fail(c, "the upstream sent an event that is too large");
     else if (err == ERR_LIMIT)
-        fail(c, "the session holds as many bytes as it may");
+        session_upstream_fail(c, "the session holds as many bytes as it may");
     else
-        fail(c, "the upstream sent an event that cannot be kept");
+        session_upstream_fail(c, "the upstream sent an event that cannot be kept");
 }
 
 /* ---- the body of an answer ---- */
@@ -300,7 +301,7 @@ static bool parse_events(struct call *c, struct str data)
     return rest.n == 0;
 }
 
-static bool on_data(struct fetch *f, struct str data)
+static bool session_upstream_on_data(struct fetch *f, struct str data)
 {
     struct call *c = container_of(f, struct call, fetch);
     if (c->answer == ANSWER_EVENTS)
@@ -333,14 +334,17 @@ static bool is_message(const struct fetch *f)
 static void take_body(struct call *c)
 {
     if (c->body.n > 0 && c->continues) {
-        fail(c, "the upstream was to continue its answer and sent something else than events");
+        session_upstream_fail(
+            c, "the upstream was to continue its answer and sent something else than events");
         return;
     }
-    int err = c->body.n > 0 ? take(c, buf_str(&c->body), !is_message(&c->fetch), STR_NONE) : 0;
+    int err = c->body.n > 0
+                  ? session_upstream_take(c, buf_str(&c->body), !is_message(&c->fetch), STR_NONE)
+                  : 0;
     if (err != 0)
         fail_of_event(c, err);
     else
-        complete(c);
+        session_upstream_complete(c);
 }
 
 /* ---- the head of an answer ---- */
@@ -360,7 +364,7 @@ static bool may_pass(const struct fetch *f)
            (s == 409 && fetch_header(f, "retry-after").p != NULL);
 }
 
-static void on_head(struct fetch *f)
+static void session_upstream_on_head(struct fetch *f)
 {
     struct call *c = container_of(f, struct call, fetch);
     struct str coding = fetch_header(f, "content-encoding");
@@ -368,11 +372,11 @@ static void on_head(struct fetch *f)
     snprintf(text, sizeof text, "the upstream answered with status %d", f->status);
     if (f->status < 200 || f->status > 299) {
         if (may_pass(f))
-            try_again(c, text, retry_after_ms(f));
+            session_upstream_try_again(c, text, retry_after_ms(f));
         else
-            fail(c, text);
+            session_upstream_fail(c, text);
     } else if (coding.p != NULL && !str_eq_nocase(coding, STR("identity"))) {
-        fail(c, "the upstream's answer is compressed, which it was not asked for");
+        session_upstream_fail(c, "the upstream's answer is compressed, which it was not asked for");
     } else {
         bool events = str_eq_nocase(media_type(f), STR("text/event-stream"));
         c->answer = events ? ANSWER_EVENTS : ANSWER_BODY;
@@ -396,30 +400,30 @@ static bool is_final(enum fetch_cause cause)
 static void end_unmarked(struct call *c)
 {
     if (c->answer == ANSWER_BODY)
-        fail(c, NO_END);
+        session_upstream_fail(c, NO_END);
     else if (!may_ask_again(c))
-        fail(c, NO_END ", " NO_IDS);
+        session_upstream_fail(c, NO_END ", " NO_IDS);
     else
-        try_again(c, NO_END, 0);
+        session_upstream_try_again(c, NO_END, 0);
 }
 
-static void on_fetched(struct fetch *f, int err)
+static void session_upstream_on_fetched(struct fetch *f, int err)
 {
     struct call *c = container_of(f, struct call, fetch);
     if (c->done)
-        complete(c);
+        session_upstream_complete(c);
     else if (err == 0 && !is_whole(f))
         end_unmarked(c);
     else if (err == 0 && c->answer == ANSWER_BODY)
         take_body(c);
     else if (err == 0)
-        complete(c);
+        session_upstream_complete(c);
     else if (is_final(f->cause))
-        fail(c, fetch_cause_text(f->cause));
+        session_upstream_fail(c, fetch_cause_text(f->cause));
     else if (!may_ask_again(c))
-        fail(c, BROKE_OFF ", " NO_IDS);
+        session_upstream_fail(c, BROKE_OFF ", " NO_IDS);
     else
-        try_again(c, f->error, 0);
+        session_upstream_try_again(c, f->error, 0);
 }
 
 /* ---- asking ---- */
@@ -433,7 +437,7 @@ static struct str content_type(const struct call *c)
                                                : STR("application/octet-stream");
 }
 
-static size_t make_headers(struct call *c)
+static size_t session_upstream_make_headers(struct call *c)
 {
     size_t n = 0;
     c->headers[n++] = (struct header){STR("Content-Type"), content_type(c)};
@@ -453,7 +457,7 @@ static void make_fetch(struct call *c)
     c->fetch = (struct fetch){.url = str_of_cstr(config->upstream),
                               .method = STR("POST"),
                               .headers = c->headers,
-                              .n_headers = make_headers(c),
+                              .n_headers = session_upstream_make_headers(c),
                               .body = c->job->chunk,
                               /* as of routes: who runs the server chose it */
                               .policy = {.configured = true},
@@ -462,15 +466,15 @@ static void make_fetch(struct call *c)
                               .first_byte_timeout_ms = (uint32_t)config->first_byte_timeout_ms,
                               .idle_timeout_ms = (uint32_t)config->idle_timeout_ms,
                               .total_timeout_ms = (uint32_t)config->total_timeout_ms,
-                              .on_head = on_head,
-                              .on_data = on_data,
-                              .done = on_fetched};
+                              .on_head = session_upstream_on_head,
+                              .on_data = session_upstream_on_data,
+                              .done = session_upstream_on_fetched};
 }
 
-static void ask(struct call *c)
+static void session_upstream_ask(struct call *c)
 {
     if (!may_ask_again(c)) { /* an earlier attempt has left events without an id */
-        fail(c, BROKE_OFF ", " NO_IDS);
+        session_upstream_fail(c, BROKE_OFF ", " NO_IDS);
         return;
     }
     c->continues = c->last.n > 0;
@@ -479,28 +483,28 @@ static void ask(struct call *c)
     c->parsed = 0;
     c->body.n = 0;
     sse_parser_deinit(&c->parser);
-    sse_parser_init(&c->parser, SESSION_UPSTREAM_EVENT_MAX, c, on_event);
+    sse_parser_init(&c->parser, SESSION_UPSTREAM_EVENT_MAX, c, session_upstream_on_event);
     make_fetch(c);
     fetch_start(c->upstream->setup.fetcher, &c->fetch);
 }
 
-static void on_begin(struct task *t)
+static void session_upstream_on_begin(struct task *t)
 {
-    ask(container_of(t, struct call, begin));
+    session_upstream_ask(container_of(t, struct call, begin));
 }
 
-static void on_timer(struct timer *t)
+static void session_upstream_on_timer(struct timer *t)
 {
     struct call *c = container_of(t, struct call, timer);
     if (c->done)
-        complete(c);
+        session_upstream_complete(c);
     else
-        ask(c);
+        session_upstream_ask(c);
 }
 
 /* ---- the backend ---- */
 
-static void on_start(void *ctx, struct session_job *job)
+static void session_upstream_on_start(void *ctx, struct session_job *job)
 {
     struct session_upstream *u = ctx;
     struct call *c = mem_zalloc(sizeof *c);
@@ -508,8 +512,8 @@ static void on_start(void *ctx, struct session_job *job)
     c->job = job;
     c->begun = job->begun;
     set_id(&c->last, job->last_id);
-    task_init(&c->begin, on_begin);
-    timer_init(&c->timer, on_timer);
+    task_init(&c->begin, session_upstream_on_begin);
+    timer_init(&c->timer, session_upstream_on_timer);
     snprintf(c->idempotency_key, sizeof c->idempotency_key, "%.*s/%lu", (int)job->key.n, job->key.p,
              (unsigned long)job->seqno);
     job->state = c;
@@ -517,12 +521,12 @@ static void on_start(void *ctx, struct session_job *job)
     sched_post(u->setup.sched, &c->begin);
 }
 
-static void on_stop(void *ctx, struct session_job *job)
+static void session_upstream_on_stop(void *ctx, struct session_job *job)
 {
     call_free(job->state);
 }
 
-static void on_room(void *ctx, struct session_job *job)
+static void session_upstream_on_room(void *ctx, struct session_job *job)
 {
     struct call *c = job->state;
     c->full = false;
@@ -533,8 +537,10 @@ struct session_upstream *session_upstream_new(const struct session_upstream_setu
 {
     struct session_upstream *u = mem_zalloc(sizeof *u);
     u->setup = *setup;
-    u->backend =
-        (struct session_backend){.start = on_start, .stop = on_stop, .room = on_room, .ctx = u};
+    u->backend = (struct session_backend){.start = session_upstream_on_start,
+                                          .stop = session_upstream_on_stop,
+                                          .room = session_upstream_on_room,
+                                          .ctx = u};
     return u;
 }
 

@@ -11,7 +11,7 @@
 
 /* ---- tool calls ---- */
 
-static bool read_text(const json_t *v, struct str *out)
+static bool session_upstream_event_read_text(const json_t *v, struct str *out)
 {
     if (!json_is_string(v))
         return false;
@@ -19,29 +19,29 @@ static bool read_text(const json_t *v, struct str *out)
     return true;
 }
 
-static bool read_id(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_id(const json_t *v, struct session_tool_call *c)
 {
-    return read_text(v, &c->id);
+    return session_upstream_event_read_text(v, &c->id);
 }
 
-static bool read_name(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_name(const json_t *v, struct session_tool_call *c)
 {
-    return read_text(v, &c->name);
+    return session_upstream_event_read_text(v, &c->name);
 }
 
-static bool read_args(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_args(const json_t *v, struct session_tool_call *c)
 {
-    return read_text(v, &c->raw_args);
+    return session_upstream_event_read_text(v, &c->raw_args);
 }
 
-static bool read_timeout(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_timeout(const json_t *v, struct session_tool_call *c)
 {
     c->has_timeout = true;
     c->timeout_ms = json_number_value(v);
     return json_is_number(v);
 }
 
-static bool read_index(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_index(const json_t *v, struct session_tool_call *c)
 {
     json_int_t n = json_integer_value(v);
     c->has_index = true;
@@ -49,13 +49,13 @@ static bool read_index(const json_t *v, struct session_tool_call *c)
     return json_is_integer(v) && n >= 0 && n <= UINT32_MAX;
 }
 
-static bool read_streaming(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_streaming(const json_t *v, struct session_tool_call *c)
 {
     c->is_streaming = json_is_true(v);
     return json_is_boolean(v);
 }
 
-static bool read_last(const json_t *v, struct session_tool_call *c)
+static bool session_upstream_event_read_last(const json_t *v, struct session_tool_call *c)
 {
     c->is_last_message = json_is_true(v);
     return json_is_boolean(v);
@@ -66,13 +66,13 @@ static const struct member_row {
     const char *name, *json_name;
     bool (*read)(const json_t *v, struct session_tool_call *c);
 } members[] = {
-    {"tool_call_id", "toolCallId", read_id},
-    {"name", "name", read_name},
-    {"raw_args", "rawArgs", read_args},
-    {"timeout_ms", "timeoutMs", read_timeout},
-    {"tool_index", "toolIndex", read_index},
-    {"is_streaming", "isStreaming", read_streaming},
-    {"is_last_message", "isLastMessage", read_last},
+    {"tool_call_id", "toolCallId", session_upstream_event_read_id},
+    {"name", "name", session_upstream_event_read_name},
+    {"raw_args", "rawArgs", session_upstream_event_read_args},
+    {"timeout_ms", "timeoutMs", session_upstream_event_read_timeout},
+    {"tool_index", "toolIndex", session_upstream_event_read_index},
+    {"is_streaming", "isStreaming", session_upstream_event_read_streaming},
+    {"is_last_message", "isLastMessage", session_upstream_event_read_last},
 };
 
 static const struct member_row *member_of(const char *name)
@@ -97,7 +97,7 @@ static bool read_call(json_t *object, struct session_tool_call *c)
     return json_is_object(object) && c->id.n > 0;
 }
 
-static int put_tool_call(struct str data, struct buf *out)
+static int session_upstream_event_put_tool_call(struct str data, struct buf *out)
 {
     struct session_tool_call call = {0};
     json_t *object = json_loadb(data.p, data.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
@@ -110,7 +110,7 @@ static int put_tool_call(struct str data, struct buf *out)
 
 /* ---- the others ---- */
 
-static int put_thinking(struct str data, struct buf *out)
+static int session_upstream_event_put_thinking(struct str data, struct buf *out)
 {
     if (!utf8_valid(data))
         return ERR_SYNTAX;
@@ -118,7 +118,7 @@ static int put_thinking(struct str data, struct buf *out)
     return 1;
 }
 
-static int put_data(struct str data, struct buf *out)
+static int session_upstream_event_put_data(struct str data, struct buf *out)
 {
     int err = b64_take(out, data);
     return err == 0 ? 1 : err;
@@ -128,9 +128,9 @@ static const struct {
     struct str name;
     int (*put)(struct str data, struct buf *out);
 } names[] = {
-    {STR_INIT("thinking"), put_thinking},
-    {STR_INIT("tool_call"), put_tool_call},
-    {STR_INIT("data"), put_data},
+    {STR_INIT("thinking"), session_upstream_event_put_thinking},
+    {STR_INIT("tool_call"), session_upstream_event_put_tool_call},
+    {STR_INIT("data"), session_upstream_event_put_data},
 };
 
 int session_upstream_event(struct str name, struct str data, struct buf *out)

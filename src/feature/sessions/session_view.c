@@ -47,7 +47,7 @@ static bool find_place(struct str name, struct place *out)
     return out->key.n > 0 && (out->direction == SESSION_OUT || str_eq(rest, STR("in")));
 }
 
-static struct stream_info shown(struct stream_info info)
+static struct stream_info session_view_shown(struct stream_info info)
 {
     info.content_type = STR("application/json");
     return info;
@@ -55,19 +55,20 @@ static struct stream_info shown(struct stream_info info)
 
 /* ---- operations ---- */
 
-static void begin(struct view *v)
+static void session_view_begin(struct view *v)
 {
     v->under_way++;
 }
 
-static void finish(struct view *v)
+static void session_view_finish(struct view *v)
 {
     if (--v->under_way == 0 && v->stopped != NULL)
         sched_post(v->store.sched, &v->stop);
 }
 
 /* Ends an operation that goes no further; run() calls its done() with the result. */
-static void refuse(struct store *s, struct store_call *call, int err, void (*run)(struct task *t))
+static void session_view_refuse(struct store *s, struct store_call *call, int err,
+                                void (*run)(struct task *t))
 {
     call->store = s;
     call->result = err;
@@ -96,14 +97,14 @@ bool session_content_cut(struct str *rest, bool *is_text, struct str *content)
     return true;
 }
 
-static int put_text(struct buf *out, struct str inside)
+static int session_view_put_text(struct buf *out, struct str inside)
 {
     size_t at = out->n;
     view_decode(inside, out);
     return utf8_valid(str_of(out->p + at, out->n - at)) ? 0 : ERR_SYNTAX; /* half of a pair */
 }
 
-static int put_data(struct buf *out, struct str inside)
+static int session_view_put_data(struct buf *out, struct str inside)
 {
     if (memchr(inside.p, '\\', inside.n) == NULL)
         return b64_take(out, inside);
@@ -127,7 +128,8 @@ static int put_element(struct buf *out, struct str element)
         return ERR_SYNTAX;
     size_t at = out->n;
     session_content_put(out, is_text, STR_NONE);
-    int err = is_text ? put_text(out, view_inside(value)) : put_data(out, view_inside(value));
+    int err = is_text ? session_view_put_text(out, view_inside(value))
+                      : session_view_put_data(out, view_inside(value));
     le_put_u32(out->p + at + 1, (uint32_t)(out->n - at - CONTENT_HEAD));
     return err;
 }
@@ -163,13 +165,13 @@ static bool closed_again(const struct store_write *asked, int err)
            asked->claim.id.n == 0;
 }
 
-static void on_written(struct store_write *w, int err)
+static void session_view_on_written(struct store_write *w, int err)
 {
     struct writing *wr = container_of(w, struct writing, write);
     struct store_write *asked = wr->asked;
     struct view *v = wr->view;
     bool again = closed_again(asked, err);
-    asked->info = shown(w->info);
+    asked->info = session_view_shown(w->info);
     asked->created = false;
     asked->duplicate = w->duplicate || again;
     asked->producer = w->producer;
@@ -177,10 +179,10 @@ static void on_written(struct store_write *w, int err)
     asked->done(asked, again ? 0 : err);
     buf_deinit(&wr->contents);
     free(wr);
-    finish(v);
+    session_view_finish(v);
 }
 
-static void run_write(struct task *t)
+static void session_view_run_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
     w->done(w, w->call.result);
@@ -204,23 +206,24 @@ static void start_write(struct view *v, struct store_write *w, struct str key)
                                      .seq = w->seq,
                                      .if_match = w->if_match,
                                      .match = w->match,
-                                     .done = on_written};
-    begin(v);
+                                     .done = session_view_on_written};
+    session_view_begin(v);
     if (err == 0)
         v->ops->write_out(v->ctx, key, &wr->write, buf_str(&wr->contents));
     else
         store_write(v->real, &wr->write);
 }
 
-static void view_write(struct store *s, struct store_write *w)
+static void session_view_write(struct store *s, struct store_write *w)
 {
     struct place p;
     w->info = (struct stream_info){0};
     w->created = w->duplicate = false;
     if (!find_place(w->name, &p))
-        refuse(s, &w->call, w->create != NULL ? ERR_DENIED : ERR_NOT_FOUND, run_write);
+        session_view_refuse(s, &w->call, w->create != NULL ? ERR_DENIED : ERR_NOT_FOUND,
+                            session_view_run_write);
     else if (p.direction != SESSION_OUT || w->create != NULL || w->n_docs > 0)
-        refuse(s, &w->call, ERR_DENIED, run_write);
+        session_view_refuse(s, &w->call, ERR_DENIED, session_view_run_write);
     else
         start_write(view_of(s), w, p.key);
 }
@@ -241,7 +244,7 @@ static void put_base64(struct buf *out, struct str bytes)
 }
 
 /* An event of `out` begins with the id that the backend gave it, which is between those two. */
-static int put_event(struct buf *out, uint64_t ordinal, struct str content)
+static int session_view_put_event(struct buf *out, uint64_t ordinal, struct str content)
 {
     size_t n_id = content.n > 0 ? (uint8_t)content.p[0] : 0;
     if (content.n < 1 + n_id)
@@ -268,7 +271,7 @@ static int put_record(struct buf *out, const struct session_record *r,
     case SESSION_RECORD_ABORT: buf_put(out, STR("{\"type\":\"abort\"},")); return 0;
     case SESSION_RECORD_CLOSE: buf_put(out, STR("{\"type\":\"close\"},")); return 0;
     case SESSION_RECORD_MOVED: buf_put(out, STR("{\"type\":\"moved\"},")); return 0;
-    case SESSION_RECORD_EVENT: return put_event(out, ordinal, content);
+    case SESSION_RECORD_EVENT: return session_view_put_event(out, ordinal, content);
     }
     return ERR_CORRUPT;
 }
@@ -311,7 +314,7 @@ static int open_read(struct view *v, const struct store_read *r, struct buf *out
     return err;
 }
 
-static void on_read(struct store_read *r, int err)
+static void session_view_on_read(struct store_read *r, int err)
 {
     struct reading *rd = container_of(r, struct reading, read);
     struct store_read *asked = rd->asked;
@@ -319,7 +322,7 @@ static void on_read(struct store_read *r, int err)
     struct buf events = {0};
     if (err == 0 && r->n_slices > 0)
         err = open_read(v, r, &events);
-    asked->info = shown(r->info);
+    asked->info = session_view_shown(r->info);
     asked->start = r->start;
     asked->next = r->next;
     asked->last = r->last;
@@ -334,22 +337,22 @@ static void on_read(struct store_read *r, int err)
     store_read_release(r);
     asked->done(asked, err);
     free(rd);
-    finish(v);
+    session_view_finish(v);
 }
 
-static void run_read(struct task *t)
+static void session_view_run_read(struct task *t)
 {
     struct store_read *r = container_of(t, struct store_read, call.task);
     r->done(r, r->call.result);
 }
 
-static void view_read(struct store *s, struct store_read *r)
+static void session_view_read(struct store *s, struct store_read *r)
 {
     struct view *v = view_of(s);
     struct place p;
     r->n_slices = 0;
     if (!find_place(r->name, &p)) {
-        refuse(s, &r->call, ERR_NOT_FOUND, run_read);
+        session_view_refuse(s, &r->call, ERR_NOT_FOUND, session_view_run_read);
         return;
     }
     struct reading *rd = mem_zalloc(sizeof *rd);
@@ -361,8 +364,8 @@ static void view_read(struct store *s, struct store_read *r)
                                    .event = r->event,
                                    .max_bytes = r->max_bytes,
                                    .touch = r->touch,
-                                   .done = on_read};
-    begin(v);
+                                   .done = session_view_on_read};
+    session_view_begin(v);
     store_read(v->real, &rd->read);
 }
 
@@ -374,35 +377,35 @@ struct statting {
     struct view *view;
 };
 
-static void on_stat(struct store_stat *st, int err)
+static void session_view_on_stat(struct store_stat *st, int err)
 {
     struct statting *s = container_of(st, struct statting, stat);
     struct view *v = s->view;
-    s->asked->info = shown(st->info);
+    s->asked->info = session_view_shown(st->info);
     s->asked->done(s->asked, err);
     free(s);
-    finish(v);
+    session_view_finish(v);
 }
 
-static void run_stat(struct task *t)
+static void session_view_run_stat(struct task *t)
 {
     struct store_stat *st = container_of(t, struct store_stat, call.task);
     st->done(st, st->call.result);
 }
 
-static void view_stat(struct store *s, struct store_stat *st)
+static void session_view_stat(struct store *s, struct store_stat *st)
 {
     struct view *v = view_of(s);
     struct place p;
     if (!find_place(st->name, &p)) {
-        refuse(s, &st->call, ERR_NOT_FOUND, run_stat);
+        session_view_refuse(s, &st->call, ERR_NOT_FOUND, session_view_run_stat);
         return;
     }
     struct statting *sg = mem_zalloc(sizeof *sg);
     sg->asked = st;
     sg->view = v;
-    sg->stat = (struct store_stat){.name = st->name, .done = on_stat};
-    begin(v);
+    sg->stat = (struct store_stat){.name = st->name, .done = session_view_on_stat};
+    session_view_begin(v);
     store_stat(v->real, &sg->stat);
 }
 
@@ -412,23 +415,23 @@ struct listing {
     struct view *view;
 };
 
-static void on_list(struct store_list *l, int err)
+static void session_view_on_list(struct store_list *l, int err)
 {
     struct listing *lg = container_of(l, struct listing, list);
     struct store_list *asked = lg->asked;
     struct view *v = lg->view;
     for (size_t i = 0; err == 0 && i < l->n_rows; i++)
         if (store_is_session(l->rows[i].name))
-            l->rows[i].info = shown(l->rows[i].info);
+            l->rows[i].info = session_view_shown(l->rows[i].info);
     asked->rows = l->rows;
     asked->n_rows = l->n_rows;
     asked->more = l->more;
     asked->done(asked, err);
     free(lg);
-    finish(v);
+    session_view_finish(v);
 }
 
-static void view_list(struct store *s, struct store_list *l)
+static void session_view_list(struct store *s, struct store_list *l)
 {
     struct view *v = view_of(s);
     struct listing *lg = mem_zalloc(sizeof *lg);
@@ -438,59 +441,59 @@ static void view_list(struct store *s, struct store_list *l)
                                    .after = l->after,
                                    .limit = l->limit,
                                    .reserved = l->reserved,
-                                   .done = on_list};
-    begin(v);
+                                   .done = session_view_on_list};
+    session_view_begin(v);
     store_list(v->real, &lg->list);
 }
 
 /* ---- the rest ---- */
 
-static void run_remove(struct task *t)
+static void session_view_run_remove(struct task *t)
 {
     struct store_remove *r = container_of(t, struct store_remove, call.task);
     r->done(r, r->call.result);
 }
 
-static void view_remove(struct store *s, struct store_remove *r)
+static void session_view_remove(struct store *s, struct store_remove *r)
 {
-    refuse(s, &r->call, ERR_DENIED, run_remove);
+    session_view_refuse(s, &r->call, ERR_DENIED, session_view_run_remove);
 }
 
-static void run_docs(struct task *t)
+static void session_view_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     d->done(d, d->call.result);
 }
 
-static void view_docs(struct store *s, struct store_docs *d)
+static void session_view_docs(struct store *s, struct store_docs *d)
 {
     d->n_rows = 0;
     d->more = false;
-    refuse(s, &d->call, ERR_DENIED, run_docs);
+    session_view_refuse(s, &d->call, ERR_DENIED, session_view_run_docs);
 }
 
-static void run_put(struct task *t)
+static void session_view_run_put(struct task *t)
 {
     struct store_put *p = container_of(t, struct store_put, call.task);
     p->done(p, p->call.result);
 }
 
-static void view_put(struct store *s, struct store_put *p)
+static void session_view_put(struct store *s, struct store_put *p)
 {
-    refuse(s, &p->call, ERR_DENIED, run_put);
+    session_view_refuse(s, &p->call, ERR_DENIED, session_view_run_put);
 }
 
-static void view_watch(struct store *s, struct store_watch *w)
+static void session_view_watch(struct store *s, struct store_watch *w)
 {
     store_watch(view_of(s)->real, w);
 }
 
-static void view_unwatch(struct store *s, struct store_watch *w)
+static void session_view_unwatch(struct store *s, struct store_watch *w)
 {
     store_unwatch(view_of(s)->real, w);
 }
 
-static void run_stop(struct task *t)
+static void session_view_run_stop(struct task *t)
 {
     struct view *v = container_of(t, struct view, stop);
     void (*stopped)(void *ctx) = v->stopped;
@@ -498,7 +501,7 @@ static void run_stop(struct task *t)
     stopped(v->stopped_ctx);
 }
 
-static void view_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+static void session_view_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
     struct view *v = view_of(s);
     v->stopped = stopped;
@@ -507,31 +510,31 @@ static void view_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
         sched_post(s->sched, &v->stop);
 }
 
-static void view_free(struct store *s)
+static void session_view_free(struct store *s)
 {
     struct view *v = view_of(s);
     task_cancel(&v->stop);
     free(v);
 }
 
-static int view_health(struct store *s, struct str *why)
+static int session_view_health(struct store *s, struct str *why)
 {
     return store_health(view_of(s)->real, why);
 }
 
 static const struct store_ops ops = {
-    .write = view_write,
-    .remove = view_remove,
-    .stat = view_stat,
-    .read = view_read,
-    .list = view_list,
-    .docs = view_docs,
-    .put = view_put,
-    .watch = view_watch,
-    .unwatch = view_unwatch,
-    .health = view_health,
-    .stop = view_stop,
-    .free = view_free,
+    .write = session_view_write,
+    .remove = session_view_remove,
+    .stat = session_view_stat,
+    .read = session_view_read,
+    .list = session_view_list,
+    .docs = session_view_docs,
+    .put = session_view_put,
+    .watch = session_view_watch,
+    .unwatch = session_view_unwatch,
+    .health = session_view_health,
+    .stop = session_view_stop,
+    .free = session_view_free,
 };
 
 struct store *session_view_new(struct sched *sched, struct store *real,
@@ -542,6 +545,6 @@ struct store *session_view_new(struct sched *sched, struct store *real,
     v->real = real;
     v->ops = view_ops;
     v->ctx = ctx;
-    task_init(&v->stop, run_stop);
+    task_init(&v->stop, session_view_run_stop);
     return &v->store;
 }

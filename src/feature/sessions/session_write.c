@@ -16,16 +16,16 @@
 
 #define PATIENCE_MS (60 * SECOND_MS) /* with a store that is busy or full */
 
-static void on_lane_kick(struct task *t);
-static void on_lane_written(struct writer *writer, int err);
+static void session_write_on_lane_kick(struct task *t);
+static void session_write_on_lane_written(struct writer *writer, int err);
 
 void session_lane_init(struct session_lane *l, struct session *s, enum session_direction d,
                        struct str name)
 {
     *l = (struct session_lane){.session = s, .direction = d, .name = name};
     list_init(&l->queue);
-    task_init(&l->kick, on_lane_kick);
-    writer_init(&l->writer, PATIENCE_MS, on_lane_written);
+    task_init(&l->kick, session_write_on_lane_kick);
+    writer_init(&l->writer, PATIENCE_MS, session_write_on_lane_written);
 }
 
 static void add_pending(struct session_lane *l, size_t n)
@@ -48,7 +48,7 @@ static void write_free(struct session_write *w)
     free(w);
 }
 
-static void refuse(struct session_write *w, int err)
+static void session_write_refuse(struct session_write *w, int err)
 {
     struct store_write *asked = w->asked;
     write_free(w);
@@ -67,7 +67,7 @@ void session_lane_deinit(struct session_lane *l, int err)
     list_each_safe (at, &l->queue) {
         struct session_write *w = list_item(at, struct session_write, link);
         if (w != l->going)
-            refuse(w, err);
+            session_write_refuse(w, err);
     }
 }
 
@@ -86,9 +86,9 @@ static struct session_content cut_content(struct str *rest, struct str *id, stru
 }
 
 /* An event of ours as its record holds it, with its number and its place in the chain. */
-static int put_event(struct session *s, const struct session_content *c, struct str id,
-                     struct str bytes, uint64_t ordinal, uint8_t mac[SESSION_MAC_SIZE],
-                     struct buf *out)
+static int session_write_put_event(struct session *s, const struct session_content *c,
+                                   struct str id, struct str bytes, uint64_t ordinal,
+                                   uint8_t mac[SESSION_MAC_SIZE], struct buf *out)
 {
     struct buf chunk = {0};
     size_t covered;
@@ -104,7 +104,7 @@ static int put_event(struct session *s, const struct session_content *c, struct 
     return err;
 }
 
-static int seal(struct session_write *w)
+static int session_write_seal(struct session_write *w)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
@@ -118,7 +118,7 @@ static int seal(struct session_write *w)
         struct session_content c = cut_content(&rest, &id, &bytes);
         event.n = 0;
         if (l->direction == SESSION_OUT) {
-            err = put_event(s, &c, id, bytes, ordinal, w->mac, &event);
+            err = session_write_put_event(s, &c, id, bytes, ordinal, w->mac, &event);
             bytes = buf_str(&event);
         }
         if (err == 0)
@@ -131,7 +131,7 @@ static int seal(struct session_write *w)
 }
 
 /* The document as it will be when this is written. */
-static void put_doc(struct session_write *w)
+static void session_write_put_doc(struct session_write *w)
 {
     struct session *s = w->session;
     struct session_doc doc = s->doc;
@@ -175,7 +175,7 @@ static void set_patience(struct session_write *w)
     writer->waits_for_room = w->asked == NULL;
 }
 
-static void start(struct session_write *w)
+static void session_write_start(struct session_write *w)
 {
     struct session_lane *l = w->lane;
     l->writer.write = (struct store_write){.name = l->name,
@@ -189,28 +189,29 @@ static void start(struct session_write *w)
     set_patience(w);
     /* Nobody reads the document of a degraded session. */
     if ((w->sets_answered || w->end == END_FAILED) && !w->session->degraded)
-        put_doc(w);
+        session_write_put_doc(w);
     l->going = w;
     session_hold(w->session);
     writer_start(&l->writer, w->session->home->store);
 }
 
-static void go_on(struct session_lane *l)
+static void session_write_go_on(struct session_lane *l)
 {
     while (l->going == NULL && !list_empty(&l->queue)) {
         struct session_write *w = list_item(l->queue.next, struct session_write, link);
-        int err = seal(w);
+        int err = session_write_seal(w);
         if (err == 0)
-            start(w);
+            session_write_start(w);
         else
-            refuse(w, err); /* a worker's: the backend's were checked when they came */
+            session_write_refuse(w,
+                                 err); /* a worker's: the backend's were checked when they came */
     }
 }
 
-static void on_lane_kick(struct task *t)
+static void session_write_on_lane_kick(struct task *t)
 {
     struct session_lane *l = container_of(t, struct session_lane, kick);
-    go_on(l);
+    session_write_go_on(l);
     session_settle(l->session); /* what was refused may have been all there was */
 }
 
@@ -247,7 +248,7 @@ static void apply_out(struct session *s, const struct session_write *w)
         s->doc.answered = w->answered;
 }
 
-static void apply(struct session_write *w)
+static void session_write_apply(struct session_write *w)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
@@ -306,7 +307,7 @@ static void done_with(struct session_write *w)
         return;
     if (l == &s->out)
         session_job_room(s);
-    go_on(l);
+    session_write_go_on(l);
     session_own_look(s);
     session_pump(s); /* before a client goes away who needs no more than this */
     if (l == &s->in)
@@ -315,7 +316,7 @@ static void done_with(struct session_write *w)
     session_settle(s);
 }
 
-static void failed(struct session_write *w, int err, bool workers_fault)
+static void session_write_failed(struct session_write *w, int err, bool workers_fault)
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
@@ -334,7 +335,7 @@ static void failed(struct session_write *w, int err, bool workers_fault)
     }
 }
 
-static void on_lane_written(struct writer *writer, int err)
+static void session_write_on_lane_written(struct writer *writer, int err)
 {
     struct session_write *w = container_of(writer, struct session_lane, writer)->going;
     struct session *s = w->session;
@@ -343,10 +344,10 @@ static void on_lane_written(struct writer *writer, int err)
     if (w->asked != NULL)
         answer_asked(w, err); /* what was asked is gone behind it */
     if (err != 0) {
-        failed(w, err, workers_fault);
+        session_write_failed(w, err, workers_fault);
     } else {
         if (alive)
-            apply(w);
+            session_write_apply(w);
         done_with(w);
     }
     session_release(s);
@@ -354,7 +355,7 @@ static void on_lane_written(struct writer *writer, int err)
 
 /* ---- the queue ---- */
 
-static struct session_write *push(struct session *s, struct session_lane *l)
+static struct session_write *session_write_push(struct session *s, struct session_lane *l)
 {
     struct session_write *w = mem_zalloc(sizeof *w);
     w->session = s;
@@ -371,7 +372,7 @@ static struct session_write *last(struct session *s, struct session_lane *l)
     struct session_write *w = list_item(l->queue.prev, struct session_write, link);
     bool free_to_grow = !list_empty(&l->queue) && w != l->going && w->asked == NULL && !w->close &&
                         w->contents.n < SESSION_PENDING_MAX;
-    return free_to_grow ? w : push(s, l);
+    return free_to_grow ? w : session_write_push(s, l);
 }
 
 static void put_content(struct session_write *w, const struct session_content *c, struct str id,
@@ -443,16 +444,17 @@ void session_put_end(struct session *s, enum end_reason end, struct str message)
 
 /* ---- for workers ---- */
 
-static struct session_keys *keys_of(void *ctx, struct str key)
+static struct session_keys *session_write_keys_of(void *ctx, struct str key)
 {
     struct session *s = session_find(ctx, key);
     return s == NULL || s->state != SESSION_READY ? NULL : s->keys;
 }
 
-static void write_out(void *ctx, struct str key, struct store_write *asked, struct str contents)
+static void session_write_out(void *ctx, struct str key, struct store_write *asked,
+                              struct str contents)
 {
     struct session *s = session_find(ctx, key);
-    struct session_write *w = push(s, &s->out);
+    struct session_write *w = session_write_push(s, &s->out);
     struct session_content c = {.type = SESSION_RECORD_EVENT, .a = UINT64_MAX};
     struct str content;
     w->asked = asked;
@@ -465,4 +467,5 @@ static void write_out(void *ctx, struct str key, struct store_write *asked, stru
     session_settle(s);
 }
 
-const struct session_view_ops sessions_view_ops = {.keys = keys_of, .write_out = write_out};
+const struct session_view_ops sessions_view_ops = {.keys = session_write_keys_of,
+                                                   .write_out = session_write_out};

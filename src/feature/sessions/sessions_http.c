@@ -25,7 +25,7 @@ void session_headers_drop(const struct request *req)
             explicit_bzero((char *)req->headers[i].value.p, req->headers[i].value.n);
 }
 
-static bool read_key(const struct request *req, struct session_headers *out)
+static bool sessions_read_key(const struct request *req, struct session_headers *out)
 {
     struct str key = request_header(req, STR(HEADER_KEY));
     if (key.n == 0)
@@ -37,13 +37,13 @@ static bool read_key(const struct request *req, struct session_headers *out)
     return true;
 }
 
-static bool read_position(const struct request *req, struct session_headers *out)
+static bool sessions_read_position(const struct request *req, struct session_headers *out)
 {
     struct str position = request_header(req, STR(HEADER_POSITION));
     return position.n == 0 || num_parse(position, UINT64_MAX, &out->position) == 0;
 }
 
-static bool read_secret(const struct request *req, struct session_headers *out)
+static bool sessions_read_secret(const struct request *req, struct session_headers *out)
 {
     return session_secret_parse(request_header(req, STR(HEADER_SECRET)), out->secret) == 0;
 }
@@ -54,8 +54,9 @@ bool session_headers_read(const struct request *req, struct session_headers *out
     static const struct {
         bool (*read)(const struct request *req, struct session_headers *out);
         enum session_refusal why;
-    } readers[] = {
-        {read_key, REFUSE_KEY}, {read_position, REFUSE_POSITION}, {read_secret, REFUSE_SECRET}};
+    } readers[] = {{sessions_read_key, REFUSE_KEY},
+                   {sessions_read_position, REFUSE_POSITION},
+                   {sessions_read_secret, REFUSE_SECRET}};
     size_t i = 0;
     *out = (struct session_headers){0};
     while (i < COUNT(readers) && readers[i].read(req, out))
@@ -79,7 +80,7 @@ bool session_proof_read(struct sessions_surface *s, const struct request *req,
     struct session_headers h = {0};
     struct str secret = str_of((const char *)h.secret, sizeof h.secret);
     static_assert(SESSION_PROOF_SIZE == MAC_SIZE, "a proof is a MAC");
-    bool read = read_secret(req, &h);
+    bool read = sessions_read_secret(req, &h);
     if (read)
         mac_sign(s->prover, &secret, 1, out);
     session_headers_wipe(&h);
@@ -147,7 +148,7 @@ static const struct method_row {
     {STR_INIT(SESSION "Append"), SESSION_TIDEMARK, session_append_begin},
 };
 
-static void handle(void *ctx, struct exchange *x)
+static void sessions_handle(void *ctx, struct exchange *x)
 {
     for (size_t i = 0; i < COUNT(methods); i++) {
         if (str_eq(x->request->path, methods[i].path)) {
@@ -170,7 +171,7 @@ void sessions_surface_mount(struct sessions_surface *surface, struct http *http)
     surface->n_early = 0;
     surface->waiting_bytes = 0;
     for (size_t i = 0; i < COUNT(services); i++)
-        http_route(http, services[i], handle, surface);
+        http_route(http, services[i], sessions_handle, surface);
 }
 
 void sessions_surface_deinit(struct sessions_surface *surface)

@@ -20,7 +20,7 @@ static uint64_t number_of(const char *id)
     return num_parse(str_of_cstr(id), NUM_SAFE_MAX, &n) == 0 ? n : 0;
 }
 
-static int take_line(struct transcript *t, struct str line)
+static int transcript_take_line(struct transcript *t, struct str line)
 {
     json_t *doc = json_loadb(line.p, line.n, 0, NULL);
     const char *key = json_string_value(json_object_get(doc, "session"));
@@ -33,7 +33,7 @@ static int take_line(struct transcript *t, struct str line)
 }
 
 /* *whole: where the last whole line ended. */
-static int take_bytes(struct transcript *t, struct str bytes, off_t *whole)
+static int transcript_take_bytes(struct transcript *t, struct str bytes, off_t *whole)
 {
     while (bytes.n > 0) {
         const char *end = memchr(bytes.p, '\n', bytes.n);
@@ -44,7 +44,7 @@ static int take_bytes(struct transcript *t, struct str bytes, off_t *whole)
         bytes = str_skip(bytes, n);
         if (end == NULL)
             continue;
-        int err = take_line(t, buf_str(&t->line));
+        int err = transcript_take_line(t, buf_str(&t->line));
         if (err)
             return err;
         *whole += (off_t)t->line.n;
@@ -53,7 +53,7 @@ static int take_bytes(struct transcript *t, struct str bytes, off_t *whole)
     return 0;
 }
 
-static int read_all(struct transcript *t, off_t *whole)
+static int transcript_read_all(struct transcript *t, off_t *whole)
 {
     struct buf room = {0};
     char *p = buf_reserve(&room, READ_BYTES);
@@ -61,7 +61,7 @@ static int read_all(struct transcript *t, off_t *whole)
     for (ssize_t n = 1; err == 0 && n != 0;) {
         n = read(t->fd, p, READ_BYTES);
         if (n > 0)
-            err = take_bytes(t, str_of(p, (size_t)n), whole);
+            err = transcript_take_bytes(t, str_of(p, (size_t)n), whole);
         else if (n < 0 && errno != EINTR)
             err = errno;
     }
@@ -74,7 +74,7 @@ int transcript_open(struct transcript *t, const char *path, const char *key)
     off_t whole = 0;
     *t = (struct transcript){.key = key};
     t->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    int err = t->fd < 0 ? errno : read_all(t, &whole);
+    int err = t->fd < 0 ? errno : transcript_read_all(t, &whole);
     if (err == 0 && t->line.n > 0 && ftruncate(t->fd, whole) != 0)
         err = errno;
     t->line.n = 0;

@@ -29,9 +29,9 @@ static void disown(struct str *s)
 
 /* ---- one subscription ---- */
 
-static void on_timer(struct timer *t);
+static void subscription_on_timer(struct timer *t);
 
-static struct str key_of(struct str prefix, struct str id, struct str suffix)
+static struct str subscription_key_of(struct str prefix, struct str id, struct str suffix)
 {
     struct buf key = {0};
     buf_put(&key, prefix);
@@ -62,8 +62,8 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     sub = mem_zalloc(sizeof *sub);
     sub->all = s;
     sub->id = str_of(memcpy(mem_alloc(id.n + 1), id.p, id.n), id.n);
-    sub->head_key = key_of(SUBSCRIPTION_HEADS, id, STR(""));
-    sub->link_prefix = key_of(SUBSCRIPTION_LINKS, id, STR("/"));
+    sub->head_key = subscription_key_of(SUBSCRIPTION_HEADS, id, STR(""));
+    sub->link_prefix = subscription_key_of(SUBSCRIPTION_LINKS, id, STR("/"));
     list_init(&sub->jobs);
     list_init(&sub->in_bucket);
     list_init(&sub->ties);
@@ -71,7 +71,7 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     list_init(&sub->pending);
     list_init(&sub->want_look);
     map_init(&sub->hint_map);
-    timer_init(&sub->timer, on_timer);
+    timer_init(&sub->timer, subscription_on_timer);
     map_put(&s->by_id, sub->id, sub);
     watch_if_needed(s);
     return sub;
@@ -138,7 +138,7 @@ void sub_drop_if_unused(struct subscription *sub)
 
 /* ---- what the store says ---- */
 
-static void arm(struct subscription *sub, const struct subscription_head *h)
+static void subscription_arm(struct subscription *sub, const struct subscription_head *h)
 {
     bool waits = h->state == SUBSCRIPTION_HELD ||
                  (h->state == SUBSCRIPTION_WAKING && sub->type == SUBSCRIPTION_WEBHOOK);
@@ -173,7 +173,7 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
     if (!was_active || sub->edits != h->edits)
         sub->behind = true;
     sub->edits = h->edits;
-    arm(sub, h);
+    subscription_arm(sub, h);
 }
 
 /* ---- looks ---- */
@@ -216,7 +216,7 @@ void sub_deliver(struct subscription *sub)
         s->courier->due(s->courier, sub->id);
 }
 
-static void on_timer(struct timer *t)
+static void subscription_on_timer(struct timer *t)
 {
     struct subscription *sub = container_of(t, struct subscription, timer);
     struct sched *sched = sub->all->sched;
@@ -233,7 +233,7 @@ static void on_timer(struct timer *t)
 
 /* ---- the set ---- */
 
-static void run_stop(struct task *t)
+static void subscription_run_stop(struct task *t)
 {
     struct subscriptions *s = container_of(t, struct subscriptions, stop);
     void (*stopped)(void *ctx) = s->stopped;
@@ -252,7 +252,7 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     map_init(&s->by_id);
     sub_index_init(s);
     list_init(&s->want_look);
-    task_init(&s->stop, run_stop);
+    task_init(&s->stop, subscription_run_stop);
     s->watch.changed = sub_index_changed;
     sub_load_new(s);
     return s;

@@ -28,7 +28,7 @@ static const struct str state_texts[] = {
 
 /* ---- the head ---- */
 
-static void put_text(struct buf *out, const char *key, struct str value)
+static void subscription_doc_put_text(struct buf *out, const char *key, struct str value)
 {
     if (value.p == NULL)
         return;
@@ -36,13 +36,13 @@ static void put_text(struct buf *out, const char *key, struct str value)
     json_put_string(out, value);
 }
 
-static void put_number(struct buf *out, const char *key, uint64_t value)
+static void subscription_doc_put_number(struct buf *out, const char *key, uint64_t value)
 {
     buf_printf(out, ",\"%s\":%" PRIu64, key, value);
 }
 
 /* ["path", linked by name, "acked", "tail"] */
-static void put_stream(struct buf *out, const struct subscription_stream *s)
+static void subscription_doc_put_stream(struct buf *out, const struct subscription_stream *s)
 {
     char acked[OFFSET_TEXT], tail[OFFSET_TEXT];
     offset_format(s->acked, acked);
@@ -66,35 +66,35 @@ void subscription_head_put(struct buf *out, const struct subscription_head *h)
     const struct subscription_config *c = &h->config;
     /* birth is written as text: JSON numbers end at 2^63 here */
     buf_printf(out, "{\"v\":1,\"birth\":\"%016" PRIx64 "\"", h->birth);
-    put_text(out, "phase", phase_texts[h->phase]);
-    put_text(out, "type", type_texts[c->type]);
-    put_text(out, "pattern", c->pattern);
-    put_text(out, "webhook_url", c->webhook_url);
-    put_text(out, "wake_stream", c->wake_stream);
-    put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
-    put_text(out, "description", c->description);
-    put_text(out, "public_url", c->public_url);
+    subscription_doc_put_text(out, "phase", phase_texts[h->phase]);
+    subscription_doc_put_text(out, "type", type_texts[c->type]);
+    subscription_doc_put_text(out, "pattern", c->pattern);
+    subscription_doc_put_text(out, "webhook_url", c->webhook_url);
+    subscription_doc_put_text(out, "wake_stream", c->wake_stream);
+    subscription_doc_put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
+    subscription_doc_put_text(out, "description", c->description);
+    subscription_doc_put_text(out, "public_url", c->public_url);
     if (c->sessions)
         buf_put(out, STR(",\"sessions\":true"));
-    put_text(out, "hash", str_of(h->hash, sizeof h->hash));
-    put_number(out, "created_ms", (uint64_t)h->created_ms);
-    put_number(out, "edits", h->edits);
-    put_text(out, "state", state_texts[h->state]);
-    put_number(out, "generation", h->generation);
-    put_text(out, "wake_id", h->wake_id);
-    put_text(out, "holder", h->holder);
-    put_number(out, "until_ms", (uint64_t)h->until_ms);
-    put_number(out, "attempts", h->attempts);
+    subscription_doc_put_text(out, "hash", str_of(h->hash, sizeof h->hash));
+    subscription_doc_put_number(out, "created_ms", (uint64_t)h->created_ms);
+    subscription_doc_put_number(out, "edits", h->edits);
+    subscription_doc_put_text(out, "state", state_texts[h->state]);
+    subscription_doc_put_number(out, "generation", h->generation);
+    subscription_doc_put_text(out, "wake_id", h->wake_id);
+    subscription_doc_put_text(out, "holder", h->holder);
+    subscription_doc_put_number(out, "until_ms", (uint64_t)h->until_ms);
+    subscription_doc_put_number(out, "attempts", h->attempts);
     buf_put(out, STR(",\"streams\":["));
     for (size_t i = 0; i < h->n_streams; i++) {
         if (i > 0)
             buf_putc(out, ',');
-        put_stream(out, &h->streams[i]);
+        subscription_doc_put_stream(out, &h->streams[i]);
     }
     buf_put(out, STR("]}"));
 }
 
-static struct str take_text(struct arena *a, const json_t *value)
+static struct str subscription_doc_take_text(struct arena *a, const json_t *value)
 {
     if (!json_is_string(value))
         return STR_NONE;
@@ -103,7 +103,7 @@ static struct str take_text(struct arena *a, const json_t *value)
 
 static struct str get_text(struct arena *a, const json_t *doc, const char *key)
 {
-    return take_text(a, json_object_get(doc, key));
+    return subscription_doc_take_text(a, json_object_get(doc, key));
 }
 
 static uint64_t get_number(const json_t *doc, const char *key)
@@ -125,12 +125,12 @@ static int get_word(const json_t *doc, const char *key, const struct str *words,
 static int parse_stream(struct arena *a, const json_t *item, struct subscription_stream *out)
 {
     *out = (struct subscription_stream){
-        .path = take_text(a, json_array_get(item, 0)),
+        .path = subscription_doc_take_text(a, json_array_get(item, 0)),
         .is_explicit = json_is_true(json_array_get(item, 1)),
         .has_pending = true,
     };
-    struct str acked = take_text(a, json_array_get(item, 2));
-    struct str tail = take_text(a, json_array_get(item, 3));
+    struct str acked = subscription_doc_take_text(a, json_array_get(item, 2));
+    struct str tail = subscription_doc_take_text(a, json_array_get(item, 3));
     if (out->path.n == 0 || offset_parse(acked, &out->acked) || offset_parse(tail, &out->tail))
         return ERR_CORRUPT;
     return 0;
@@ -269,13 +269,13 @@ int subscription_id_parse(struct arena *a, struct str text, struct str *id)
 /* ---- identity of a configuration ---- */
 
 /* Each part with its length in front, so that no two lists of parts are the same bytes. */
-static void put_part(struct buf *out, struct str part)
+static void subscription_doc_put_part(struct buf *out, struct str part)
 {
     buf_printf(out, "%zu:", part.n);
     buf_put(out, part);
 }
 
-static int by_name(const void *a, const void *b)
+static int subscription_doc_by_name(const void *a, const void *b)
 {
     return str_cmp(*(const struct str *)a, *(const struct str *)b);
 }
@@ -285,21 +285,21 @@ static void put_names(struct buf *out, const struct str *names, size_t n)
     struct str *sorted = mem_alloc(n * sizeof *sorted + 1);
     for (size_t i = 0; i < n; i++)
         sorted[i] = names[i];
-    qsort(sorted, n, sizeof *sorted, by_name);
+    qsort(sorted, n, sizeof *sorted, subscription_doc_by_name);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || !str_eq(sorted[i], sorted[i - 1]))
-            put_part(out, sorted[i]);
+            subscription_doc_put_part(out, sorted[i]);
     free(sorted);
 }
 
 void subscription_config_hash(const struct subscription_config *c, char out[SUBSCRIPTION_HASH_TEXT])
 {
     struct buf text = {0};
-    put_part(&text, type_texts[c->type]);
-    put_part(&text, c->pattern);
-    put_part(&text, c->webhook_url);
-    put_part(&text, c->wake_stream);
-    put_part(&text, c->description);
+    subscription_doc_put_part(&text, type_texts[c->type]);
+    subscription_doc_put_part(&text, c->pattern);
+    subscription_doc_put_part(&text, c->webhook_url);
+    subscription_doc_put_part(&text, c->wake_stream);
+    subscription_doc_put_part(&text, c->description);
     buf_printf(&text, "%" PRIu64 ";", c->lease_ttl_ms);
     put_names(&text, c->streams, c->n_streams);
     if (c->sessions) /* and nothing otherwise, so that those made before it keep their hash */

@@ -5,7 +5,7 @@
 #include "feature/subscriptions/subscription_core.h"
 #include "feature/subscriptions/subscription_pattern.h"
 
-static void end_well(struct subjob *j)
+static void subscription_edit_end_well(struct subjob *j)
 {
     subjob_end(j, 0);
 }
@@ -45,7 +45,7 @@ void subjob_fill_view(struct subjob *j)
 
 static void show_page(struct subjob *j);
 
-static void on_shown(struct subjob *j, int err)
+static void subscription_edit_on_shown(struct subjob *j, int err)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
@@ -87,10 +87,10 @@ static void show_page(struct subjob *j)
         v->streams = grown;
         j->n_rows = room;
     }
-    subjob_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, on_shown);
+    subjob_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, subscription_edit_on_shown);
 }
 
-static void show(struct subjob *j)
+static void subscription_edit_show(struct subjob *j)
 {
     subjob_fill_view(j);
     j->after.n = 0;
@@ -98,10 +98,10 @@ static void show(struct subjob *j)
     show_page(j);
 }
 
-static void get_begin(struct subjob *j)
+static void subscription_edit_get_begin(struct subjob *j)
 {
     if (subjob_require_shown(j))
-        show(j);
+        subscription_edit_show(j);
 }
 
 /* ---- delete ----
@@ -109,9 +109,9 @@ static void get_begin(struct subjob *j)
  * First the head says so, which ends the subscription for everybody; then the links go, page by
  * page; the head goes last, so that whoever finds it after a crash can finish. */
 
-static void delete_page(struct subjob *j);
+static void subscription_edit_delete_page(struct subjob *j);
 
-static void on_head_removed(struct subjob *j, int err)
+static void subscription_edit_on_head_removed(struct subjob *j, int err)
 {
     if (err == ERR_VERSION) {
         subjob_retry(j);
@@ -123,17 +123,17 @@ static void on_head_removed(struct subjob *j, int err)
     }
 }
 
-static void on_links_removed(struct subjob *j, int err)
+static void subscription_edit_on_links_removed(struct subjob *j, int err)
 {
     if (err != 0 && err != ERR_VERSION)
         subjob_end(j, err);
     else if (err == ERR_VERSION && ++j->tries >= SUB_TRIES)
         subjob_end(j, ERR_BUSY);
     else
-        delete_page(j);
+        subscription_edit_delete_page(j);
 }
 
-static void on_doomed(struct subjob *j, int err)
+static void subscription_edit_on_doomed(struct subjob *j, int err)
 {
     const struct store_docs *d = &j->op.docs;
     if (err != 0) {
@@ -147,59 +147,59 @@ static void on_doomed(struct subjob *j, int err)
         subjob_put_link(j, &j->page, str_skip(d->rows[i].key, j->sub->link_prefix.n), NULL);
     }
     if (j->n_puts > 0) {
-        subjob_put(j, j->puts, j->n_puts, on_links_removed);
+        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_links_removed);
         return;
     }
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .expect_version = j->version};
-    subjob_put(j, j->puts, 1, on_head_removed);
+    subjob_put(j, j->puts, 1, subscription_edit_on_head_removed);
 }
 
-static void delete_page(struct subjob *j)
+static void subscription_edit_delete_page(struct subjob *j)
 {
     j->n_puts = 0;
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_PAGE, on_doomed);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_PAGE, subscription_edit_on_doomed);
 }
 
 void subjob_delete_rest(struct subjob *j, subjob_next *next)
 {
     j->next = next;
     if (j->head.phase == SUBSCRIPTION_DELETING) {
-        delete_page(j);
+        subscription_edit_delete_page(j);
         return;
     }
     j->head.phase = SUBSCRIPTION_DELETING;
-    subjob_commit(j, delete_page);
+    subjob_commit(j, subscription_edit_delete_page);
 }
 
-static void delete_begin(struct subjob *j)
+static void subscription_edit_delete_begin(struct subjob *j)
 {
     if (!j->exists)
         subjob_end(j, 0);
     else if (subjob_is_hidden(j))
         subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     else
-        subjob_delete_rest(j, end_well);
+        subjob_delete_rest(j, subscription_edit_end_well);
 }
 
 /* ---- create ---- */
 
-static void create_committed(struct subjob *j)
+static void subscription_edit_create_committed(struct subjob *j)
 {
     j->call->created = true;
-    show(j);
+    subscription_edit_show(j);
 }
 
 static void finish_create(struct subjob *j)
 {
     j->head.phase = SUBSCRIPTION_ACTIVE;
     j->n_puts = 0;
-    subjob_commit(j, create_committed);
+    subjob_commit(j, subscription_edit_create_committed);
 }
 
 static void list_existing(struct subjob *j);
 static void next_existing(struct subjob *j);
 
-static void on_existing_put(struct subjob *j, int err)
+static void subscription_edit_on_existing_put(struct subjob *j, int err)
 {
     if (err == ERR_VERSION) {
         subjob_retry(j);
@@ -218,7 +218,7 @@ static void link_existing(struct subjob *j, const struct store_row *row)
     subjob_put_link(j, &j->page, row->name, &link);
 }
 
-static void on_existing_link(struct subjob *j, int err)
+static void subscription_edit_on_existing_link(struct subjob *j, int err)
 {
     if (err != 0) {
         subjob_end(j, err);
@@ -245,16 +245,16 @@ static void next_existing(struct subjob *j)
         link_unseen(j);
     bool through = j->at == j->n_rows;
     if (j->n_puts > 0 && (through || j->n_puts == SUB_PUT_DOCS))
-        subjob_put(j, j->puts, j->n_puts, on_existing_put);
+        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_existing_put);
     else if (!through)
-        subjob_read_link(j, j->rows[j->at].name, on_existing_link);
+        subjob_read_link(j, j->rows[j->at].name, subscription_edit_on_existing_link);
     else if (j->after.n > 0)
         list_existing(j);
     else
         finish_create(j);
 }
 
-static void on_existing(struct subjob *j, int err)
+static void subscription_edit_on_existing(struct subjob *j, int err)
 {
     const struct store_list *l = &j->op.list;
     if (err != 0) {
@@ -281,14 +281,14 @@ static void on_existing(struct subjob *j, int err)
 static void list_existing(struct subjob *j)
 {
     subjob_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), SUB_PAGE,
-                on_existing);
+                subscription_edit_on_existing);
 }
 
 /* ---- links by name, of create and of link ---- */
 
 static void next_named(struct subjob *j);
 
-static void on_named_stream(struct subjob *j, int err)
+static void subscription_edit_on_named_stream(struct subjob *j, int err)
 {
     if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
         subjob_end(j, err);
@@ -303,7 +303,7 @@ static void on_named_stream(struct subjob *j, int err)
     next_named(j);
 }
 
-static void on_named_link(struct subjob *j, int err)
+static void subscription_edit_on_named_link(struct subjob *j, int err)
 {
     struct subscription_link link = j->link_doc;
     if (err != 0) {
@@ -311,7 +311,7 @@ static void on_named_link(struct subjob *j, int err)
         return;
     }
     if (!j->linked) {
-        subjob_stat(j, j->rows[j->at].name, on_named_stream);
+        subjob_stat(j, j->rows[j->at].name, subscription_edit_on_named_stream);
         return;
     }
     link.is_explicit = true; /* and keeps its position */
@@ -326,7 +326,7 @@ static void next_named(struct subjob *j)
     if (j->at == j->n_rows)
         j->next(j);
     else
-        subjob_read_link(j, j->rows[j->at].name, on_named_link);
+        subjob_read_link(j, j->rows[j->at].name, subscription_edit_on_named_link);
 }
 
 /* Gathers the puts for all names; a repeated one counts once. Notices of them are kept from before
@@ -358,7 +358,7 @@ static void create_patterns(struct subjob *j)
         finish_create(j);
 }
 
-static void on_named_put(struct subjob *j, int err)
+static void subscription_edit_on_named_put(struct subjob *j, int err)
 {
     if (err == ERR_VERSION)
         subjob_retry(j);
@@ -368,32 +368,33 @@ static void on_named_put(struct subjob *j, int err)
         create_patterns(j);
 }
 
-static void create_named(struct subjob *j)
+static void subscription_edit_create_named(struct subjob *j)
 {
     if (j->n_puts > 0)
-        subjob_put(j, j->puts, j->n_puts, on_named_put);
+        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_named_put);
     else
         create_patterns(j);
 }
 
-static void on_any_link(struct subjob *j, int err)
+static void subscription_edit_on_any_link(struct subjob *j, int err)
 {
     if (err != 0) {
         subjob_end(j, err);
         return;
     }
     j->clean = j->op.docs.n_rows == 0;
-    link_named(j, j->call->config->streams, j->call->config->n_streams, create_named);
+    link_named(j, j->call->config->streams, j->call->config->n_streams,
+               subscription_edit_create_named);
 }
 
 /* From now on notices are kept, so that what happens to streams meanwhile is not missed. */
 static void create_links(struct subjob *j)
 {
     sub_activate(j->sub, &j->head);
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, on_any_link);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, subscription_edit_on_any_link);
 }
 
-static void on_head_put(struct subjob *j, int err)
+static void subscription_edit_on_head_put(struct subjob *j, int err)
 {
     if (err == ERR_VERSION) {
         subjob_retry(j);
@@ -418,10 +419,10 @@ static void create_head(struct subjob *j)
     subscription_head_put(&j->head_text, &j->head);
     subjob_puts(j, &j->arena, 1);
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .value = buf_str(&j->head_text)};
-    subjob_put(j, j->puts, 1, on_head_put);
+    subjob_put(j, j->puts, 1, subscription_edit_on_head_put);
 }
 
-static void create_begin(struct subjob *j)
+static void subscription_edit_create_begin(struct subjob *j)
 {
     char hash[SUBSCRIPTION_HASH_TEXT];
     subscription_config_hash(j->call->config, hash);
@@ -432,7 +433,7 @@ static void create_begin(struct subjob *j)
         create_head(j);
     } else if (j->head.phase == SUBSCRIPTION_ACTIVE) {
         if (same)
-            show(j);
+            subscription_edit_show(j);
         else
             subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_ALREADY_EXISTS);
     } else if (j->head.phase == SUBSCRIPTION_LINKING && same) {
@@ -445,10 +446,10 @@ static void create_begin(struct subjob *j)
 
 /* ---- link, unlink ---- */
 
-static void link_commit(struct subjob *j)
+static void subscription_edit_link_commit(struct subjob *j)
 {
     j->head.edits++;
-    subjob_commit(j, end_well);
+    subjob_commit(j, subscription_edit_end_well);
 }
 
 static bool names_session(const struct subscription_call *c)
@@ -459,7 +460,7 @@ static bool names_session(const struct subscription_call *c)
     return false;
 }
 
-static void link_begin(struct subjob *j)
+static void subscription_edit_link_begin(struct subjob *j)
 {
     if (!subjob_require_shown(j))
         return;
@@ -468,10 +469,10 @@ static void link_begin(struct subjob *j)
     else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
         subjob_end(j, ERR_LIMIT);
     else
-        link_named(j, j->call->streams, j->call->n_streams, link_commit);
+        link_named(j, j->call->streams, j->call->n_streams, subscription_edit_link_commit);
 }
 
-static void on_unlink(struct subjob *j, int err)
+static void subscription_edit_on_unlink(struct subjob *j, int err)
 {
     struct str name = j->call->streams[0];
     struct subscription_link link = j->link_doc;
@@ -484,44 +485,44 @@ static void on_unlink(struct subjob *j, int err)
     subjob_put_link(j, &j->arena, name, sub_matches(j->sub, name) ? &link : NULL);
     sub_untie(j->sub, name);
     sub_hint(j->sub, name, &j->sub->hints); /* if it was pending it may be no more */
-    link_commit(j);
+    subscription_edit_link_commit(j);
 }
 
-static void unlink_begin(struct subjob *j)
+static void subscription_edit_unlink_begin(struct subjob *j)
 {
     if (subjob_require_shown(j))
-        subjob_read_link(j, j->call->streams[0], on_unlink);
+        subjob_read_link(j, j->call->streams[0], subscription_edit_on_unlink);
 }
 
 /* ---- the calls ---- */
 
 void subscription_create(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, create_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_edit_create_begin);
 }
 
 void subscription_get(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, get_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_edit_get_begin);
 }
 
 void subscription_delete(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, delete_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_edit_delete_begin);
 }
 
 void subscription_link(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, link_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_edit_link_begin);
 }
 
 void subscription_unlink(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, unlink_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_edit_unlink_begin);
 }
 
 void subscription_keys(struct subscriptions *s, struct subscription_call *c)
 {
     /* No subscription has the empty id: the job finds none and, with the keys loaded, ends. */
-    subjob_add(sub_of(s, STR("")), c, end_well);
+    subjob_add(sub_of(s, STR("")), c, subscription_edit_end_well);
 }

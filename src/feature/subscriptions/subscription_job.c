@@ -42,7 +42,7 @@ static void free_job(struct subjob *j)
     free(j);
 }
 
-static void on_head(struct subjob *j, int err)
+static void subscription_job_on_head(struct subjob *j, int err)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
@@ -59,13 +59,13 @@ static void on_head(struct subjob *j, int err)
     j->begin(j);
 }
 
-static void start(struct task *t)
+static void subscription_job_start(struct task *t)
 {
     struct subjob *j = container_of(t, struct subjob, task);
     if (j->sub->all->stopping)
         subjob_end(j, ERR_CANCELLED);
     else
-        subjob_docs(j, j->sub->head_key, STR_NONE, 1, on_head);
+        subjob_docs(j, j->sub->head_key, STR_NONE, 1, subscription_job_on_head);
 }
 
 void subjob_run(struct subscription *sub)
@@ -84,7 +84,7 @@ void subjob_add(struct subscription *sub, struct subscription_call *call, subjob
     j->call = call;
     j->begin = begin;
     list_init(&j->batch);
-    task_init(&j->task, start);
+    task_init(&j->task, subscription_job_start);
     list_push(&sub->jobs, &j->link);
     sub->all->n_jobs++;
     sub_load_kick(sub->all);
@@ -169,7 +169,7 @@ static void finished(struct subjob *j, int err)
         j->then(j, err);
 }
 
-static void docs_done(struct store_docs *d, int err)
+static void subscription_job_docs_done(struct store_docs *d, int err)
 {
     finished(container_of(d, struct subjob, op.docs), err);
 }
@@ -178,12 +178,12 @@ void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t l
                  subjob_step *then)
 {
     j->then = then;
-    j->op.docs =
-        (struct store_docs){.prefix = prefix, .after = after, .limit = limit, .done = docs_done};
+    j->op.docs = (struct store_docs){
+        .prefix = prefix, .after = after, .limit = limit, .done = subscription_job_docs_done};
     store_docs(j->sub->all->store, &j->op.docs);
 }
 
-static void stat_done(struct store_stat *st, int err)
+static void subscription_job_stat_done(struct store_stat *st, int err)
 {
     finished(container_of(st, struct subjob, op.stat), err);
 }
@@ -191,11 +191,11 @@ static void stat_done(struct store_stat *st, int err)
 void subjob_stat(struct subjob *j, struct str name, subjob_step *then)
 {
     j->then = then;
-    j->op.stat = (struct store_stat){.name = name, .done = stat_done};
+    j->op.stat = (struct store_stat){.name = name, .done = subscription_job_stat_done};
     store_stat(j->sub->all->store, &j->op.stat);
 }
 
-static void list_done(struct store_list *l, int err)
+static void subscription_job_list_done(struct store_list *l, int err)
 {
     finished(container_of(l, struct subjob, op.list), err);
 }
@@ -208,11 +208,11 @@ void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t l
                                      .after = after,
                                      .limit = limit,
                                      .reserved = j->sub->sessions,
-                                     .done = list_done};
+                                     .done = subscription_job_list_done};
     store_list(j->sub->all->store, &j->op.list);
 }
 
-static void put_done(struct store_put *p, int err)
+static void subscription_job_put_done(struct store_put *p, int err)
 {
     finished(container_of(p, struct subjob, op.put), err);
 }
@@ -220,11 +220,11 @@ static void put_done(struct store_put *p, int err)
 void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_step *then)
 {
     j->then = then;
-    j->op.put = (struct store_put){.docs = docs, .n_docs = n, .done = put_done};
+    j->op.put = (struct store_put){.docs = docs, .n_docs = n, .done = subscription_job_put_done};
     store_put(j->sub->all->store, &j->op.put);
 }
 
-static void write_done(struct store_write *w, int err)
+static void subscription_job_write_done(struct store_write *w, int err)
 {
     finished(container_of(w, struct subjob, op.write), err);
 }
@@ -238,13 +238,13 @@ void subjob_write(struct subjob *j, struct str stream, struct str event, const s
                                        .n_events = 1,
                                        .docs = docs,
                                        .n_docs = n,
-                                       .done = write_done};
+                                       .done = subscription_job_write_done};
     store_write(j->sub->all->store, &j->op.write);
 }
 
 /* ---- links ---- */
 
-static void on_link(struct subjob *j, int err)
+static void subscription_job_on_link(struct subjob *j, int err)
 {
     const struct store_docs *d = &j->op.docs;
     j->linked = false;
@@ -263,7 +263,7 @@ void subjob_read_link(struct subjob *j, struct str name, subjob_step *then)
     buf_put(&j->key, j->sub->link_prefix);
     buf_put(&j->key, name);
     j->link_then = then;
-    subjob_docs(j, buf_str(&j->key), STR_NONE, 1, on_link);
+    subjob_docs(j, buf_str(&j->key), STR_NONE, 1, subscription_job_on_link);
 }
 
 void subjob_puts(struct subjob *j, struct arena *a, size_t n)

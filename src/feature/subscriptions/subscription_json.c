@@ -9,30 +9,30 @@
 
 #include <inttypes.h>
 
-static void put_key(struct buf *out, const char *key)
+static void subscription_json_put_key(struct buf *out, const char *key)
 {
     char last = out->p[out->n - 1];
     buf_printf(out, "%s\"%s\":", last == '{' ? "" : ",", key);
 }
 
 /* p == NULL: left out */
-static void put_text(struct buf *out, const char *key, struct str value)
+static void subscription_json_put_text(struct buf *out, const char *key, struct str value)
 {
     if (value.p == NULL)
         return;
-    put_key(out, key);
+    subscription_json_put_key(out, key);
     json_put_string(out, value);
 }
 
-static void put_number(struct buf *out, const char *key, uint64_t value)
+static void subscription_json_put_number(struct buf *out, const char *key, uint64_t value)
 {
-    put_key(out, key);
+    subscription_json_put_key(out, key);
     buf_put_u64(out, value);
 }
 
 static void put_flag(struct buf *out, const char *key, bool value)
 {
-    put_key(out, key);
+    subscription_json_put_key(out, key);
     buf_put(out, value ? STR("true") : STR("false"));
 }
 
@@ -40,14 +40,15 @@ static void put_offset(struct buf *out, const char *key, struct offset o)
 {
     char text[OFFSET_TEXT];
     offset_format(o, text);
-    put_text(out, key, str_of(text, sizeof text));
+    subscription_json_put_text(out, key, str_of(text, sizeof text));
 }
 
-static void put_stream(struct buf *out, const struct subscription_stream *s, bool tails)
+static void subscription_json_put_stream(struct buf *out, const struct subscription_stream *s,
+                                         bool tails)
 {
     buf_putc(out, '{');
-    put_text(out, "path", s->path);
-    put_text(out, "link_type", s->is_explicit ? STR("explicit") : STR("glob"));
+    subscription_json_put_text(out, "path", s->path);
+    subscription_json_put_text(out, "link_type", s->is_explicit ? STR("explicit") : STR("glob"));
     put_offset(out, "acked_offset", s->acked);
     if (tails) {
         put_offset(out, "tail_offset", s->tail);
@@ -56,14 +57,15 @@ static void put_stream(struct buf *out, const struct subscription_stream *s, boo
     buf_putc(out, '}');
 }
 
-static void put_streams(struct buf *out, const struct subscription_view *v, bool tails)
+static void subscription_json_put_streams(struct buf *out, const struct subscription_view *v,
+                                          bool tails)
 {
-    put_key(out, "streams");
+    subscription_json_put_key(out, "streams");
     buf_putc(out, '[');
     for (size_t i = 0; i < v->n_streams; i++) {
         if (i > 0)
             buf_putc(out, ',');
-        put_stream(out, &v->streams[i], tails);
+        subscription_json_put_stream(out, &v->streams[i], tails);
     }
     buf_putc(out, ']');
     if (v->more)
@@ -80,20 +82,20 @@ static void put_url(struct buf *out, const char *key, struct str base, const cha
     buf_put(&url, str_of_cstr(path));
     url_encode(&url, id, false);
     buf_put(&url, str_of_cstr(rest));
-    put_text(out, key, buf_str(&url));
+    subscription_json_put_text(out, key, buf_str(&url));
     buf_deinit(&url);
 }
 
 static void put_webhook(struct buf *out, const struct subscription_config *c,
                         const struct signer *signer)
 {
-    put_key(out, "webhook");
+    subscription_json_put_key(out, "webhook");
     buf_putc(out, '{');
-    put_text(out, "url", c->webhook_url);
-    put_key(out, "signing");
+    subscription_json_put_text(out, "url", c->webhook_url);
+    subscription_json_put_key(out, "signing");
     buf_putc(out, '{');
-    put_text(out, "alg", STR("ed25519"));
-    put_text(out, "kid", signer_kid(signer));
+    subscription_json_put_text(out, "alg", STR("ed25519"));
+    subscription_json_put_text(out, "kid", signer_kid(signer));
     put_url(out, "jwks_url", c->public_url, "jwks.json", STR_NONE, "");
     buf_put(out, STR("}}"));
 }
@@ -105,41 +107,42 @@ void subscription_json_put(struct buf *out, struct str id, const struct subscrip
     char created[DATE_RFC3339_TEXT];
     date_format_rfc3339(v->created_ms, created);
     buf_putc(out, '{');
-    put_text(out, "id", id);
-    put_text(out, "subscription_id", id);
-    put_text(out, "type", c->type == SUBSCRIPTION_PULL ? STR("pull-wake") : STR("webhook"));
+    subscription_json_put_text(out, "id", id);
+    subscription_json_put_text(out, "subscription_id", id);
+    subscription_json_put_text(out, "type",
+                               c->type == SUBSCRIPTION_PULL ? STR("pull-wake") : STR("webhook"));
     if (c->pattern.n > 0)
-        put_text(out, "pattern", c->pattern);
-    put_streams(out, v, false);
+        subscription_json_put_text(out, "pattern", c->pattern);
+    subscription_json_put_streams(out, v, false);
     if (c->type == SUBSCRIPTION_WEBHOOK)
         put_webhook(out, c, signer);
-    put_text(out, "wake_stream", c->wake_stream);
-    put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
-    put_text(out, "created_at", str_of(created, sizeof created));
-    put_text(out, "status", v->failing ? STR("failed") : STR("active"));
-    put_text(out, "description", c->description);
+    subscription_json_put_text(out, "wake_stream", c->wake_stream);
+    subscription_json_put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
+    subscription_json_put_text(out, "created_at", str_of(created, sizeof created));
+    subscription_json_put_text(out, "status", v->failing ? STR("failed") : STR("active"));
+    subscription_json_put_text(out, "description", c->description);
     buf_put(out, STR("}\n"));
 }
 
 void subscription_json_claim(struct buf *out, const struct subscription_view *v)
 {
     buf_putc(out, '{');
-    put_text(out, "wake_id", v->wake_id);
-    put_number(out, "generation", v->generation);
-    put_text(out, "token", v->token);
-    put_streams(out, v, true);
-    put_number(out, "lease_ttl_ms", v->config.lease_ttl_ms);
+    subscription_json_put_text(out, "wake_id", v->wake_id);
+    subscription_json_put_number(out, "generation", v->generation);
+    subscription_json_put_text(out, "token", v->token);
+    subscription_json_put_streams(out, v, true);
+    subscription_json_put_number(out, "lease_ttl_ms", v->config.lease_ttl_ms);
     buf_put(out, STR("}\n"));
 }
 
 void subscription_json_wake(struct buf *out, struct str id, const struct subscription_view *v)
 {
     buf_putc(out, '{');
-    put_text(out, "subscription_id", id);
-    put_text(out, "wake_id", v->wake_id);
-    put_number(out, "generation", v->generation);
-    put_streams(out, v, true);
+    subscription_json_put_text(out, "subscription_id", id);
+    subscription_json_put_text(out, "wake_id", v->wake_id);
+    subscription_json_put_number(out, "generation", v->generation);
+    subscription_json_put_streams(out, v, true);
     put_url(out, "callback_url", v->config.public_url, "subscriptions/", id, "/callback");
-    put_text(out, "callback_token", v->token);
+    subscription_json_put_text(out, "callback_token", v->token);
     buf_putc(out, '}');
 }

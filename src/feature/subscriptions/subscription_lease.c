@@ -4,12 +4,12 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "feature/subscriptions/subscription_token.h"
 
-static void end_well(struct subjob *j)
+static void subscription_lease_end_well(struct subjob *j)
 {
     subjob_end(j, 0);
 }
 
-static void end_refused(struct subjob *j)
+static void subscription_lease_end_refused(struct subjob *j)
 {
     subjob_end(j, j->refusal);
 }
@@ -35,14 +35,14 @@ static struct subscription_stream quiet_stream(const struct subjob *j, struct st
         .path = name, .is_explicit = link->is_explicit, .acked = link->acked, .tail = link->acked};
 }
 
-static void add_stream(struct subjob *j, struct subscription_stream stream)
+static void subscription_lease_add_stream(struct subjob *j, struct subscription_stream stream)
 {
     struct subscription_view *v = &j->call->view;
     stream.path = arena_dup(&j->call->arena, stream.path);
     v->streams[v->n_streams++] = stream;
 }
 
-static void on_all_links(struct subjob *j, int err)
+static void subscription_lease_on_all_links(struct subjob *j, int err)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
@@ -50,29 +50,29 @@ static void on_all_links(struct subjob *j, int err)
     v->more = n == 0;
     v->streams = arena_alloc(&j->call->arena, (j->head.n_streams + n + 1) * sizeof *v->streams);
     for (size_t i = 0; i < j->head.n_streams; i++)
-        add_stream(j, j->head.streams[i]);
+        subscription_lease_add_stream(j, j->head.streams[i]);
     for (size_t i = 0; i < n; i++) {
         struct subscription_link link;
         struct str name = str_skip(d->rows[i].key, j->sub->link_prefix.n);
         if (subscription_link_parse(d->rows[i].value, &link) == 0 && link.birth == j->head.birth &&
             in_wake(j, name) == NULL)
-            add_stream(j, quiet_stream(j, name, &link));
+            subscription_lease_add_stream(j, quiet_stream(j, name, &link));
     }
     subjob_end(j, err);
 }
 
 /* The wake as its taker sees it: what is pending first, and all the others if they are few. */
-static void tell_wake(struct subjob *j)
+static void subscription_lease_tell_wake(struct subjob *j)
 {
     subjob_fill_view(j);
     j->call->view.token = subscription_token_make(j->sub->all->tokens, &j->call->arena, j->sub->id,
                                                   j->head.generation, j->head.wake_id);
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, on_all_links);
+    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, subscription_lease_on_all_links);
 }
 
 /* ---- claim ---- */
 
-static void claim_looked(struct subjob *j)
+static void subscription_lease_claim_looked(struct subjob *j)
 {
     struct subscription_head *h = &j->head;
     if (list_empty(&j->sub->pending)) {
@@ -81,9 +81,9 @@ static void claim_looked(struct subjob *j)
         if (h->state != SUBSCRIPTION_IDLE)
             subjob_end_wake(j);
         if (j->changed)
-            subjob_commit(j, end_refused);
+            subjob_commit(j, subscription_lease_end_refused);
         else
-            end_refused(j);
+            subscription_lease_end_refused(j);
         return;
     }
     if (h->state == SUBSCRIPTION_IDLE)
@@ -92,10 +92,10 @@ static void claim_looked(struct subjob *j)
     h->state = SUBSCRIPTION_HELD;
     h->holder = arena_dup(&j->arena, j->call->worker);
     h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
-    subjob_commit(j, tell_wake);
+    subjob_commit(j, subscription_lease_tell_wake);
 }
 
-static void claim_begin(struct subjob *j)
+static void subscription_lease_claim_begin(struct subjob *j)
 {
     if (!subjob_require_shown(j))
         return;
@@ -109,7 +109,7 @@ static void claim_begin(struct subjob *j)
         subjob_end(j, SUBSCRIPTION_ALREADY_CLAIMED);
         return;
     }
-    subjob_look(j, claim_looked);
+    subjob_look(j, subscription_lease_claim_looked);
 }
 
 /* ---- acks ---- */
@@ -179,7 +179,7 @@ static void skip_or_refuse(struct subjob *j)
     next_ack(j);
 }
 
-static void on_ack_stream(struct subjob *j, int err)
+static void subscription_lease_on_ack_stream(struct subjob *j, int err)
 {
     if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
         subjob_end(j, err);
@@ -200,14 +200,14 @@ static void on_ack_stream(struct subjob *j, int err)
     next_ack(j);
 }
 
-static void on_ack_link(struct subjob *j, int err)
+static void subscription_lease_on_ack_link(struct subjob *j, int err)
 {
     if (err != 0)
         subjob_end(j, err);
     else if (!j->linked)
         skip_or_refuse(j);
     else
-        subjob_stat(j, subscription_path(j->acks[j->at].stream), on_ack_stream);
+        subjob_stat(j, subscription_path(j->acks[j->at].stream), subscription_lease_on_ack_stream);
 }
 
 /* In memory, ahead of the write: whether anything is pending then depends on it. */
@@ -225,10 +225,10 @@ static void apply_acked(struct subjob *j, const struct subjob_acked *a)
     list_push(&j->batch, &hint->link); /* gone with the commit, or back if that fails */
 }
 
-static void acks_woken(struct subjob *j)
+static void subscription_lease_acks_woken(struct subjob *j)
 {
     j->call->next_wake = j->woke;
-    subjob_commit(j, end_well);
+    subjob_commit(j, subscription_lease_end_well);
 }
 
 static void acks_checked(struct subjob *j)
@@ -238,13 +238,13 @@ static void acks_checked(struct subjob *j)
         apply_acked(j, &j->acked[i]);
     if (j->call->finished) {
         subjob_end_wake(j);
-        subjob_wake_if_pending(j, acks_woken);
+        subjob_wake_if_pending(j, subscription_lease_acks_woken);
         return;
     }
     h->state = SUBSCRIPTION_HELD;
     h->attempts = 0;
     h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
-    subjob_commit(j, end_well);
+    subjob_commit(j, subscription_lease_end_well);
 }
 
 static void next_ack(struct subjob *j)
@@ -252,10 +252,11 @@ static void next_ack(struct subjob *j)
     if (j->at == j->n_acks)
         acks_checked(j);
     else
-        subjob_read_link(j, subscription_path(j->acks[j->at].stream), on_ack_link);
+        subjob_read_link(j, subscription_path(j->acks[j->at].stream),
+                         subscription_lease_on_ack_link);
 }
 
-static void acks_looked(struct subjob *j)
+static void subscription_lease_acks_looked(struct subjob *j)
 {
     subjob_puts(j, &j->arena, j->n_acks + 1);
     j->acked = arena_alloc(&j->arena, (j->n_acks + 1) * sizeof *j->acked);
@@ -267,12 +268,12 @@ static void acks_looked(struct subjob *j)
 static void take_acks(struct subjob *j)
 {
     if (j->call->finished)
-        subjob_look(j, acks_looked);
+        subjob_look(j, subscription_lease_acks_looked);
     else
-        acks_looked(j);
+        subscription_lease_acks_looked(j);
 }
 
-static void callback_begin(struct subjob *j)
+static void subscription_lease_callback_begin(struct subjob *j)
 {
     if (!require_wake(j))
         return;
@@ -291,13 +292,13 @@ static bool require_pull(struct subjob *j)
     return false;
 }
 
-static void ack_begin(struct subjob *j)
+static void subscription_lease_ack_begin(struct subjob *j)
 {
     if (require_pull(j))
-        callback_begin(j);
+        subscription_lease_callback_begin(j);
 }
 
-static void release_begin(struct subjob *j)
+static void subscription_lease_release_begin(struct subjob *j)
 {
     if (!require_pull(j) || !require_wake(j))
         return;
@@ -307,7 +308,7 @@ static void release_begin(struct subjob *j)
 
 /* ---- delivery ---- */
 
-static void attempt_begin(struct subjob *j)
+static void subscription_lease_attempt_begin(struct subjob *j)
 {
     struct subscription_head *h = &j->head;
     if (!subjob_require_active(j))
@@ -323,12 +324,12 @@ static void attempt_begin(struct subjob *j)
     }
     j->sub->lost = j->sub->ours = false;
     if (!due) {
-        tell_wake(j);
+        subscription_lease_tell_wake(j);
         return;
     }
     h->until_ms =
         subjob_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
-    subjob_commit(j, tell_wake);
+    subjob_commit(j, subscription_lease_tell_wake);
 }
 
 /* As acks of all that the wake was sent with. */
@@ -347,7 +348,7 @@ static void ack_snapshot(struct subjob *j)
     take_acks(j);
 }
 
-static void report_begin(struct subjob *j)
+static void subscription_lease_report_begin(struct subjob *j)
 {
     struct subscription_head *h = &j->head;
     const struct subscription_call *c = j->call;
@@ -372,37 +373,37 @@ static void report_begin(struct subjob *j)
         h->attempts++;
         h->until_ms = subjob_now(j) + (int64_t)c->retry_ms;
     }
-    subjob_commit(j, end_well);
+    subjob_commit(j, subscription_lease_end_well);
 }
 
 /* ---- the calls ---- */
 
 void subscription_claim(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, claim_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_claim_begin);
 }
 
 void subscription_callback(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, callback_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_callback_begin);
 }
 
 void subscription_ack(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, ack_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_ack_begin);
 }
 
 void subscription_release(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, release_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_release_begin);
 }
 
 void subscription_attempt(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, attempt_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_attempt_begin);
 }
 
 void subscription_report(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, report_begin);
+    subjob_add(sub_of(s, c->id), c, subscription_lease_report_begin);
 }

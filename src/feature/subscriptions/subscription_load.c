@@ -51,7 +51,7 @@ static void fail_waiting(struct subscriptions *s, int err)
     }
 }
 
-static void finish(struct sub_load *l, int err)
+static void subscription_load_finish(struct sub_load *l, int err)
 {
     struct subscriptions *s = l->all;
     l->moving = false;
@@ -76,7 +76,7 @@ static bool landed(struct sub_load *l, int err)
     if (l->all->stopping)
         sub_check_stop(l->all);
     else if (err != 0)
-        finish(l, err);
+        subscription_load_finish(l, err);
     return l->all->stopping || err != 0;
 }
 
@@ -100,7 +100,7 @@ static void use_key(struct sub_load *l, struct str key)
     next_key(l);
 }
 
-static void on_key_put(struct store_put *p, int err)
+static void subscription_load_on_key_put(struct store_put *p, int err)
 {
     struct sub_load *l = container_of(p, struct sub_load, put);
     if (landed(l, err == ERR_VERSION ? 0 : err))
@@ -111,7 +111,7 @@ static void on_key_put(struct store_put *p, int err)
         use_key(l, l->key_put.value);
 }
 
-static void on_key(struct store_docs *d, int err)
+static void subscription_load_on_key(struct store_docs *d, int err)
 {
     struct sub_load *l = container_of(d, struct sub_load, docs);
     bool found = err == 0 && d->n_rows == 1 && str_eq(d->rows[0].key, d->prefix);
@@ -126,7 +126,8 @@ static void on_key(struct store_docs *d, int err)
     rand_bytes(l->drawn, sizeof l->drawn);
     l->key_put = (struct doc_put){.key = d->prefix,
                                   .value = str_of((const char *)l->drawn, sizeof l->drawn)};
-    l->put = (struct store_put){.docs = &l->key_put, .n_docs = 1, .done = on_key_put};
+    l->put =
+        (struct store_put){.docs = &l->key_put, .n_docs = 1, .done = subscription_load_on_key_put};
     l->busy = true;
     store_put(l->all->store, &l->put);
 }
@@ -141,14 +142,15 @@ static void next_key(struct sub_load *l)
                                                         : SUBSCRIPTION_KEY_TOKENS,
                                   .limit = 1,
                                   .exact = true,
-                                  .done = on_key};
+                                  .done = subscription_load_on_key};
     l->busy = true;
     store_docs(l->all->store, &l->docs);
 }
 
 /* ---- heads ---- */
 
-static void take_head(struct subscriptions *s, struct arena *a, const struct doc_row *row)
+static void subscription_load_take_head(struct subscriptions *s, struct arena *a,
+                                        const struct doc_row *row)
 {
     struct str id;
     struct subscription_head head;
@@ -190,14 +192,14 @@ static void drop_unseen(struct subscriptions *s)
     }
 }
 
-static void on_heads(struct store_docs *d, int err)
+static void subscription_load_on_heads(struct store_docs *d, int err)
 {
     struct sub_load *l = container_of(d, struct sub_load, docs);
     if (landed(l, err))
         return;
     for (size_t i = 0; i < d->n_rows; i++) {
         struct arena a = {0};
-        take_head(l->all, &a, &d->rows[i]);
+        subscription_load_take_head(l->all, &a, &d->rows[i]);
         arena_deinit(&a);
     }
     if (d->more) {
@@ -206,7 +208,7 @@ static void on_heads(struct store_docs *d, int err)
         next_heads(l);
     } else {
         drop_unseen(l->all);
-        finish(l, 0);
+        subscription_load_finish(l, 0);
     }
 }
 
@@ -215,14 +217,14 @@ static void next_heads(struct sub_load *l)
     l->docs = (struct store_docs){.prefix = SUBSCRIPTION_HEADS,
                                   .after = buf_str(&l->after),
                                   .limit = HEADS_PAGE,
-                                  .done = on_heads};
+                                  .done = subscription_load_on_heads};
     l->busy = true;
     store_docs(l->all->store, &l->docs);
 }
 
 /* ---- from outside ---- */
 
-static void begin(struct timer *t)
+static void subscription_load_begin(struct timer *t)
 {
     struct sub_load *l = container_of(t, struct sub_load, timer);
     if (l->moving)
@@ -239,8 +241,8 @@ void sub_load_new(struct subscriptions *s)
 {
     s->load = mem_zalloc(sizeof *s->load);
     s->load->all = s;
-    timer_init(&s->load->timer, begin);
-    begin(&s->load->timer);
+    timer_init(&s->load->timer, subscription_load_begin);
+    subscription_load_begin(&s->load->timer);
 }
 
 void sub_load_again(struct subscriptions *s, uint64_t delay_ms)
@@ -252,7 +254,7 @@ void sub_load_kick(struct subscriptions *s)
 {
     if (!s->ready && !s->stopping && timer_running(&s->load->timer)) {
         timer_stop(&s->load->timer);
-        begin(&s->load->timer);
+        subscription_load_begin(&s->load->timer);
     }
 }
 

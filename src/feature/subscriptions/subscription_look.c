@@ -54,7 +54,7 @@ static void settle_hint(struct subjob *j, bool pending)
     next_hint(j);
 }
 
-static void on_hint_put(struct subjob *j, int err)
+static void subscription_look_on_hint_put(struct subjob *j, int err)
 {
     j->n_puts = 0;
     if (err == 0) {
@@ -68,7 +68,7 @@ static void on_hint_put(struct subjob *j, int err)
     }
 }
 
-static void on_hint_stream(struct subjob *j, int err)
+static void subscription_look_on_hint_stream(struct subjob *j, int err)
 {
     if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
         subjob_end(j, err);
@@ -91,15 +91,15 @@ static void on_hint_stream(struct subjob *j, int err)
     j->page = (struct arena){0};
     subjob_puts(j, &j->page, 1);
     subjob_put_link(j, &j->page, st->path, v == REMOVE ? NULL : &link);
-    subjob_put(j, j->puts, j->n_puts, on_hint_put);
+    subjob_put(j, j->puts, j->n_puts, subscription_look_on_hint_put);
 }
 
-static void on_hint_link(struct subjob *j, int err)
+static void subscription_look_on_hint_link(struct subjob *j, int err)
 {
     if (err != 0)
         subjob_end(j, err);
     else
-        subjob_stat(j, j->hint->stream.path, on_hint_stream);
+        subjob_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
 }
 
 /* ---- pages of links, then of streams ----
@@ -119,7 +119,7 @@ static void end_page(struct subjob *j, bool more, struct str last)
     next_hint(j);
 }
 
-static void on_links(struct subjob *j, int err)
+static void subscription_look_on_links(struct subjob *j, int err)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
@@ -140,7 +140,7 @@ static void on_links(struct subjob *j, int err)
     end_page(j, d->more, d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
 }
 
-static void on_streams(struct subjob *j, int err)
+static void subscription_look_on_streams(struct subjob *j, int err)
 {
     const struct store_list *l = &j->op.list;
     if (err != 0) {
@@ -166,9 +166,10 @@ static void next_page(struct subjob *j)
     if (j->pages == SUBJOB_NO_PAGES)
         j->next(j);
     else if (j->pages == SUBJOB_STREAMS)
-        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, limit, on_streams);
+        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, limit,
+                    subscription_look_on_streams);
     else
-        subjob_docs(j, sub->link_prefix, after, limit, on_links);
+        subjob_docs(j, sub->link_prefix, after, limit, subscription_look_on_links);
 }
 
 static void next_hint(struct subjob *j)
@@ -180,7 +181,7 @@ static void next_hint(struct subjob *j)
     j->hint = list_item(j->batch.next, struct sub_hint, link);
     list_remove(&j->hint->link);
     j->hint->changed = false;
-    subjob_read_link(j, j->hint->stream.path, on_hint_link);
+    subjob_read_link(j, j->hint->stream.path, subscription_look_on_hint_link);
 }
 
 void subjob_look(struct subjob *j, subjob_next *next)

@@ -9,7 +9,8 @@
 #include <stdio.h>
 
 /* The id's length goes first: no other id and claim make the same bytes. */
-static void sign(struct mac *key, struct str id, struct str claim, uint8_t tag[MAC_SIZE])
+static void subscription_token_sign(struct mac *key, struct str id, struct str claim,
+                                    uint8_t tag[MAC_SIZE])
 {
     char length[24];
     int n = snprintf(length, sizeof length, "%zu:", id.n);
@@ -23,7 +24,7 @@ struct str subscription_token_make(struct mac *key, struct arena *a, struct str 
     struct buf text = {0};
     uint8_t tag[MAC_SIZE];
     buf_printf(&text, "%" PRIu64 ".%.*s", generation, (int)wake_id.n, wake_id.p);
-    sign(key, id, buf_str(&text), tag);
+    subscription_token_sign(key, id, buf_str(&text), tag);
     buf_putc(&text, '.');
     b64url_put(&text, str_of((const char *)tag, sizeof tag));
     struct str token = arena_dup(a, buf_str(&text));
@@ -41,7 +42,7 @@ int subscription_token_check(struct mac *key, struct str id, struct str token, u
         return ERR_SYNTAX;
     struct buf given = {0};
     uint8_t tag[MAC_SIZE];
-    sign(key, id, str_of(token.p, number.n + 1 + wake.n), tag);
+    subscription_token_sign(key, id, str_of(token.p, number.n + 1 + wake.n), tag);
     bool good = b64url_take(&given, rest) == 0 &&
                 mac_equal(buf_str(&given), str_of((const char *)tag, sizeof tag));
     buf_deinit(&given);

@@ -105,7 +105,7 @@ static void begin_wake(struct subjob *j)
     j->woke = true;
 }
 
-static void put_event(struct subjob *j, enum content_kind kind)
+static void subscription_wake_put_event(struct subjob *j, enum content_kind kind)
 {
     struct buf *e = &j->event;
     e->n = 0;
@@ -118,7 +118,7 @@ static void put_event(struct subjob *j, enum content_kind kind)
     buf_putc(e, kind == CONTENT_JSON ? ',' : '\n');
 }
 
-static void on_wake_stream(struct subjob *j, int err)
+static void subscription_wake_on_stream(struct subjob *j, int err)
 {
     if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
         subjob_end(j, err);
@@ -127,7 +127,7 @@ static void on_wake_stream(struct subjob *j, int err)
     struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
     if (err == 0 && info.end == END_NONE) {
         begin_wake(j);
-        put_event(j, content_kind(info.content_type));
+        subscription_wake_put_event(j, content_kind(info.content_type));
     } else {
         j->sub->blocked = true; /* a claim still finds what is pending */
     }
@@ -140,7 +140,7 @@ void subjob_wake_if_pending(struct subjob *j, subjob_next *next)
         next(j);
     } else if (j->head.config.type == SUBSCRIPTION_PULL) {
         j->next = next;
-        subjob_stat(j, j->head.config.wake_stream, on_wake_stream);
+        subjob_stat(j, j->head.config.wake_stream, subscription_wake_on_stream);
     } else {
         begin_wake(j);
         next(j);
@@ -160,7 +160,7 @@ static void drop_batch(struct subjob *j)
     list_splice(&j->sub->hints, &j->batch);
 }
 
-static void on_commit(struct subjob *j, int err)
+static void subscription_wake_on_commit(struct subjob *j, int err)
 {
     struct subscription *sub = j->sub;
     /* The wake stream may have been closed or deleted since it was looked up. */
@@ -197,30 +197,30 @@ void subjob_commit(struct subjob *j, subjob_next *committed)
         .key = j->sub->head_key, .value = buf_str(&j->head_text), .expect_version = j->version};
     if (j->event.n > 0)
         subjob_write(j, j->head.config.wake_stream, buf_str(&j->event), docs, j->n_puts + 1,
-                     on_commit);
+                     subscription_wake_on_commit);
     else
-        subjob_put(j, docs, j->n_puts + 1, on_commit);
+        subjob_put(j, docs, j->n_puts + 1, subscription_wake_on_commit);
 }
 
 /* ---- on our own account ---- */
 
-static void end_well(struct subjob *j)
+static void subscription_wake_end_well(struct subjob *j)
 {
     subjob_end(j, 0);
 }
 
-static void woken(struct subjob *j)
+static void subscription_wake_woken(struct subjob *j)
 {
     if (j->woke || j->changed)
-        subjob_commit(j, end_well);
+        subjob_commit(j, subscription_wake_end_well);
     else
         subjob_end(j, 0);
 }
 
-static void looked(struct subjob *j)
+static void subscription_wake_looked(struct subjob *j)
 {
     if (j->head.state == SUBSCRIPTION_IDLE)
-        subjob_wake_if_pending(j, woken);
+        subjob_wake_if_pending(j, subscription_wake_woken);
     else
         subjob_end(j, 0);
 }
@@ -230,9 +230,9 @@ void subjob_begin_look(struct subjob *j)
     if (!j->exists || j->head.phase == SUBSCRIPTION_LINKING) {
         subjob_end(j, 0);
     } else if (j->head.phase == SUBSCRIPTION_DELETING) {
-        subjob_delete_rest(j, end_well); /* somebody began and could not finish */
+        subjob_delete_rest(j, subscription_wake_end_well); /* somebody began and could not finish */
     } else {
         subjob_lapse(j);
-        subjob_look(j, looked);
+        subjob_look(j, subscription_wake_looked);
     }
 }

@@ -45,7 +45,7 @@ static struct refusal refusal_of(int result)
     return (struct refusal){500, STR("INTERNAL"), STR("unknown refusal")};
 }
 
-static void refuse(struct exchange *x, int result, struct str message)
+static void subscriptions_refuse(struct exchange *x, int result, struct str message)
 {
     struct refusal r = refusal_of(result);
     if (r.status == 401)
@@ -61,13 +61,13 @@ static void answer_json(struct exchange *x, int status, const struct buf *body)
     exchange_send(x, buf_str(body));
 }
 
-static void answer_empty(struct request_call *r, struct buf *body)
+static void subscriptions_answer_empty(struct request_call *r, struct buf *body)
 {
     exchange_status(r->x, 204);
     exchange_send(r->x, STR_NONE);
 }
 
-static void answer_view(struct request_call *r, struct buf *body)
+static void subscriptions_answer_view(struct request_call *r, struct buf *body)
 {
     const struct subscription_call *c = &r->call;
     const struct subscriptions_surface *surface = r->x->state;
@@ -75,19 +75,19 @@ static void answer_view(struct request_call *r, struct buf *body)
     answer_json(r->x, c->created ? 201 : 200, body);
 }
 
-static void answer_claim(struct request_call *r, struct buf *body)
+static void subscriptions_answer_claim(struct request_call *r, struct buf *body)
 {
     subscription_json_claim(body, &r->call.view);
     answer_json(r->x, 200, body);
 }
 
-static void answer_ack(struct request_call *r, struct buf *body)
+static void subscriptions_answer_ack(struct request_call *r, struct buf *body)
 {
     buf_printf(body, "{\"ok\":true,\"next_wake\":%s}\n", r->call.next_wake ? "true" : "false");
     answer_json(r->x, 200, body);
 }
 
-static void answer_keys(struct request_call *r, struct buf *body)
+static void subscriptions_answer_keys(struct request_call *r, struct buf *body)
 {
     const struct subscriptions_surface *surface = r->x->state;
     buf_put(body, STR("{\"keys\":["));
@@ -129,7 +129,7 @@ static void free_request(struct request_call *r)
     free(r);
 }
 
-static void on_done(struct subscription_call *c, int result)
+static void subscriptions_on_done(struct subscription_call *c, int result)
 {
     struct request_call *r = container_of(c, struct request_call, call);
     struct exchange *x = r->x;
@@ -141,7 +141,7 @@ static void on_done(struct subscription_call *c, int result)
     else if (result == SUBSCRIPTION_ALREADY_CLAIMED)
         answer_claimed(r, &body);
     else if (result > 0)
-        refuse(x, result, STR_NONE);
+        subscriptions_refuse(x, result, STR_NONE);
     else
         r->route->answer(r, &body);
     buf_deinit(&body);
@@ -158,11 +158,11 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     r->stream = stream;
     r->call.id = id;
     r->call.sees_sessions = principal_can(x->principal, STR("worker"));
-    r->call.done = on_done;
+    r->call.done = subscriptions_on_done;
     return r;
 }
 
-static void start(struct request_call *r)
+static void subscriptions_start(struct request_call *r)
 {
     const struct subscriptions_surface *surface = r->x->state;
     exchange_hold(r->x);
@@ -173,11 +173,11 @@ static void start(struct request_call *r)
 
 static bool invalid(struct request_call *r, struct str message)
 {
-    refuse(r->x, SUBSCRIPTION_INVALID_REQUEST, message);
+    subscriptions_refuse(r->x, SUBSCRIPTION_INVALID_REQUEST, message);
     return false;
 }
 
-static struct str text_of(const json_t *value)
+static struct str subscriptions_text_of(const json_t *value)
 {
     if (!json_is_string(value))
         return STR_NONE;
@@ -198,7 +198,7 @@ static bool parse_names(struct request_call *r, const json_t *list)
         return invalid(r, STR("streams must be an array of at most 1000 names"));
     r->names = mem_alloc(n * sizeof *r->names + 1);
     for (size_t i = 0; i < n; i++) {
-        r->names[i] = subscription_path(text_of(json_array_get(list, i)));
+        r->names[i] = subscription_path(subscriptions_text_of(json_array_get(list, i)));
         if (!subscription_path_valid(r->names[i]))
             return invalid(r, STR("streams must contain names of streams: 1 to 480 bytes, no "
                                   "control characters, not under __ds/"));
@@ -212,7 +212,7 @@ static bool parse_sources(struct request_call *r)
 {
     const json_t *pattern = member(r->body, "pattern"), *streams = member(r->body, "streams");
     if (pattern != NULL) {
-        r->config.pattern = subscription_path(text_of(pattern));
+        r->config.pattern = subscription_path(subscriptions_text_of(pattern));
         if (!subscription_pattern_valid(r->config.pattern))
             return invalid(r, STR("pattern must be a path of at most 480 bytes whose segments are "
                                   "literal, * or **"));
@@ -237,11 +237,11 @@ static bool parse_lease(struct request_call *r)
 static bool parse_webhook(struct request_call *r)
 {
     const struct subscriptions_surface *surface = r->x->state;
-    struct str why, url = text_of(json_object_get(member(r->body, "webhook"), "url"));
+    struct str why, url = subscriptions_text_of(json_object_get(member(r->body, "webhook"), "url"));
     if (url.n == 0 || url.n > SUBSCRIPTION_URL_MAX)
         return invalid(r, STR("webhook subscriptions require webhook.url, at most 2048 bytes"));
     if (webhook_url_check(url, surface->policy, &why) != 0) {
-        refuse(r->x, SUBSCRIPTION_WEBHOOK_URL_REJECTED, why);
+        subscriptions_refuse(r->x, SUBSCRIPTION_WEBHOOK_URL_REJECTED, why);
         return false;
     }
     r->config.webhook_url = url;
@@ -251,7 +251,7 @@ static bool parse_webhook(struct request_call *r)
 static bool parse_wake_stream(struct request_call *r)
 {
     const struct subscriptions_surface *surface = r->x->state;
-    struct str name = subscription_path(text_of(member(r->body, "wake_stream")));
+    struct str name = subscription_path(subscriptions_text_of(member(r->body, "wake_stream")));
     r->config.wake_stream = name;
     if (!subscription_path_valid(name) || store_reserved(name) ||
         durable_owned(&surface->owners, name))
@@ -262,7 +262,7 @@ static bool parse_wake_stream(struct request_call *r)
 
 static bool parse_type(struct request_call *r)
 {
-    struct str type = text_of(member(r->body, "type"));
+    struct str type = subscriptions_text_of(member(r->body, "type"));
     if (str_eq(type, STR("webhook"))) {
         r->config.type = SUBSCRIPTION_WEBHOOK;
         return parse_webhook(r);
@@ -277,7 +277,7 @@ static bool parse_type(struct request_call *r)
 static bool parse_description(struct request_call *r)
 {
     const json_t *description = member(r->body, "description");
-    r->config.description = text_of(description);
+    r->config.description = subscriptions_text_of(description);
     if (r->config.description.n > SUBSCRIPTION_DESCRIPTION_MAX ||
         (description != NULL && !json_is_string(description)))
         return invalid(r, STR("description must be a text of at most 1024 bytes"));
@@ -316,43 +316,43 @@ static bool find_sessions(struct request_call *r)
     return true;
 }
 
-static bool parse_create(struct request_call *r)
+static bool subscriptions_parse_create(struct request_call *r)
 {
     r->call.config = &r->config;
     return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
            find_sessions(r) && find_public_url(r);
 }
 
-static bool parse_link(struct request_call *r)
+static bool subscriptions_parse_link(struct request_call *r)
 {
     return parse_names(r, member(r->body, "streams"));
 }
 
-static bool parse_unlink(struct request_call *r)
+static bool subscriptions_parse_unlink(struct request_call *r)
 {
     r->call.streams = &r->stream;
     r->call.n_streams = 1;
     return true;
 }
 
-static bool parse_claim(struct request_call *r)
+static bool subscriptions_parse_claim(struct request_call *r)
 {
-    r->call.worker = text_of(member(r->body, "worker"));
+    r->call.worker = subscriptions_text_of(member(r->body, "worker"));
     if (r->call.worker.n == 0 || r->call.worker.n > SUBSCRIPTION_WORKER_MAX)
         return invalid(r, STR("worker must be a text of 1 to 256 bytes"));
     return true;
 }
 
 /* A wake id or generation that is missing or of another type is that of no wake. */
-static bool parse_wake(struct request_call *r)
+static bool subscriptions_parse_wake(struct request_call *r)
 {
     json_int_t generation = json_integer_value(member(r->body, "generation"));
-    r->call.wake_id = text_of(member(r->body, "wake_id"));
+    r->call.wake_id = subscriptions_text_of(member(r->body, "wake_id"));
     r->call.generation = generation > 0 ? (uint64_t)generation : 0;
     return true;
 }
 
-static bool parse_ack(struct request_call *r)
+static bool subscriptions_parse_ack(struct request_call *r)
 {
     const json_t *acks = member(r->body, "acks");
     size_t n = json_array_size(acks);
@@ -362,8 +362,9 @@ static bool parse_ack(struct request_call *r)
     for (size_t i = 0; i < n; i++) {
         const json_t *ack = json_array_get(acks, i), *stream = member(ack, "stream");
         r->acks[i] = (struct subscription_ack){
-            .stream = subscription_path(text_of(stream != NULL ? stream : member(ack, "path"))),
-            .offset = text_of(member(ack, "offset")),
+            .stream = subscription_path(
+                subscriptions_text_of(stream != NULL ? stream : member(ack, "path"))),
+            .offset = subscriptions_text_of(member(ack, "offset")),
         };
         if (!subscription_path_valid(r->acks[i].stream))
             return invalid(r, STR("each of acks needs a stream and an offset"));
@@ -371,23 +372,31 @@ static bool parse_ack(struct request_call *r)
     r->call.acks = r->acks;
     r->call.n_acks = n;
     r->call.finished = json_is_true(member(r->body, "done"));
-    return parse_wake(r);
+    return subscriptions_parse_wake(r);
 }
 
 /* ---- requests ---- */
 
 static const struct route routes[] = {
-    {METHOD_PUT, STR_INIT(""), subscription_create, parse_create, false, answer_view},
-    {METHOD_GET, STR_INIT(""), subscription_get, NULL, false, answer_view},
-    {METHOD_DELETE, STR_INIT(""), subscription_delete, NULL, false, answer_empty},
-    {METHOD_POST, STR_INIT("streams"), subscription_link, parse_link, false, answer_empty},
-    {METHOD_DELETE, STR_INIT("streams/"), subscription_unlink, parse_unlink, false, answer_empty},
-    {METHOD_POST, STR_INIT("callback"), subscription_callback, parse_ack, true, answer_ack},
-    {METHOD_POST, STR_INIT("claim"), subscription_claim, parse_claim, false, answer_claim},
-    {METHOD_POST, STR_INIT("ack"), subscription_ack, parse_ack, true, answer_ack},
-    {METHOD_POST, STR_INIT("release"), subscription_release, parse_wake, true, answer_empty},
+    {METHOD_PUT, STR_INIT(""), subscription_create, subscriptions_parse_create, false,
+     subscriptions_answer_view},
+    {METHOD_GET, STR_INIT(""), subscription_get, NULL, false, subscriptions_answer_view},
+    {METHOD_DELETE, STR_INIT(""), subscription_delete, NULL, false, subscriptions_answer_empty},
+    {METHOD_POST, STR_INIT("streams"), subscription_link, subscriptions_parse_link, false,
+     subscriptions_answer_empty},
+    {METHOD_DELETE, STR_INIT("streams/"), subscription_unlink, subscriptions_parse_unlink, false,
+     subscriptions_answer_empty},
+    {METHOD_POST, STR_INIT("callback"), subscription_callback, subscriptions_parse_ack, true,
+     subscriptions_answer_ack},
+    {METHOD_POST, STR_INIT("claim"), subscription_claim, subscriptions_parse_claim, false,
+     subscriptions_answer_claim},
+    {METHOD_POST, STR_INIT("ack"), subscription_ack, subscriptions_parse_ack, true,
+     subscriptions_answer_ack},
+    {METHOD_POST, STR_INIT("release"), subscription_release, subscriptions_parse_wake, true,
+     subscriptions_answer_empty},
 };
-static const struct route keys_route = {.start = subscription_keys, .answer = answer_keys};
+static const struct route keys_route = {.start = subscription_keys,
+                                        .answer = subscriptions_answer_keys};
 
 struct target {
     struct str id, stream;
@@ -429,7 +438,7 @@ static bool find_target(struct exchange *x, struct str path, struct target *t)
         if (routes[i].method == method)
             t->route = &routes[i];
     }
-    if (t->route == NULL || t->route->parse != parse_unlink)
+    if (t->route == NULL || t->route->parse != subscriptions_parse_unlink)
         return t->allow.n > 0;
     stream = str_skip(path, t->route->action.n);
     if (url_decode(&x->arena, stream, false, &stream) != 0)
@@ -445,9 +454,9 @@ static bool find_bearer(struct request_call *r)
     r->call.token = str_trim(value);
     if (str_eq_nocase(scheme, STR("Bearer")) && r->call.token.n > 0)
         return true;
-    refuse(r->x, SUBSCRIPTION_TOKEN_INVALID,
-           STR("an Authorization header with a Bearer token is "
-               "required"));
+    subscriptions_refuse(r->x, SUBSCRIPTION_TOKEN_INVALID,
+                         STR("an Authorization header with a Bearer token is "
+                             "required"));
     return false;
 }
 
@@ -456,7 +465,7 @@ static struct str target_path(const struct exchange *x)
     return str_skip(x->request->path, sizeof SUBSCRIPTIONS_PREFIX "subscriptions/" - 1);
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void subscriptions_on_body(struct exchange *x, struct str body, int err)
 {
     struct target t;
     json_error_t why;
@@ -473,7 +482,7 @@ static void on_body(struct exchange *x, struct str body, int err)
     good = good && (!t.route->bearer || find_bearer(r));
     good = good && t.route->parse(r);
     if (good)
-        start(r);
+        subscriptions_start(r);
     else
         free_request(r);
 }
@@ -482,18 +491,18 @@ static void handle_subscription(struct exchange *x)
 {
     struct target t;
     if (!find_target(x, target_path(x), &t)) {
-        refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND,
-               STR("no such route; a subscription's id is 1 to 128 bytes of text"));
+        subscriptions_refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND,
+                             STR("no such route; a subscription's id is 1 to 128 bytes of text"));
     } else if (t.route == NULL) {
         exchange_header(x, STR("Allow"), t.allow);
         exchange_problem(x, 405, STR("METHOD"), STR("this route does not take this method"));
-    } else if (t.route->parse == NULL || t.route->parse == parse_unlink) {
+    } else if (t.route->parse == NULL || t.route->parse == subscriptions_parse_unlink) {
         struct request_call *r = request_new(x, t.route, t.id, t.stream);
         if (t.route->parse != NULL)
             t.route->parse(r);
-        start(r);
+        subscriptions_start(r);
     } else {
-        exchange_collect(x, SUBSCRIPTIONS_BODY_MAX, on_body);
+        exchange_collect(x, SUBSCRIPTIONS_BODY_MAX, subscriptions_on_body);
     }
 }
 
@@ -519,11 +528,11 @@ void subscriptions_surface_handle(void *surface, struct exchange *x)
     } else if (str_starts(path, STR("subscriptions/"))) {
         handle_subscription(x);
     } else if (!str_eq(path, STR("jwks.json"))) {
-        refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND, STR("no such route"));
+        subscriptions_refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND, STR("no such route"));
     } else if (method != METHOD_GET && method != METHOD_HEAD) {
         exchange_header(x, STR("Allow"), STR("GET, HEAD"));
         exchange_problem(x, 405, STR("METHOD"), STR("the keys can only be read"));
     } else {
-        start(request_new(x, &keys_route, STR_NONE, STR_NONE));
+        subscriptions_start(request_new(x, &keys_route, STR_NONE, STR_NONE));
     }
 }

@@ -110,7 +110,7 @@ struct delivery {
 
 static void next_deliveries(struct webhooks *w);
 
-static struct str id_of(const struct delivery *d)
+static struct str webhook_id_of(const struct delivery *d)
 {
     return str_of(d->id, d->id_n);
 }
@@ -126,7 +126,7 @@ static void free_delivery(struct delivery *d)
 {
     clear_delivery(d);
     list_remove(&d->link);
-    map_remove(&d->webhooks->by_id, id_of(d));
+    map_remove(&d->webhooks->by_id, webhook_id_of(d));
     buf_deinit(&d->body);
     buf_deinit(&d->signature);
     free(d);
@@ -148,7 +148,7 @@ static void end_delivery(struct delivery *d)
 
 /* ---- the answer ---- */
 
-static void on_reported(struct subscription_call *c, int result)
+static void webhook_on_reported(struct subscription_call *c, int result)
 {
     end_delivery(container_of(c, struct delivery, report));
 }
@@ -168,23 +168,23 @@ static void trace_failure(struct delivery *d, int err, uint64_t retry_ms)
         snprintf(text, sizeof text, "the receiver answered %d", d->fetch.status);
     else
         snprintf(text, sizeof text, "%s", d->fetch.error[0] ? d->fetch.error : err_text(err));
-    trace(d->webhooks->trace, WEBHOOK_FAILED, TRACE_STR("subscription", id_of(d)),
+    trace(d->webhooks->trace, WEBHOOK_FAILED, TRACE_STR("subscription", webhook_id_of(d)),
           TRACE_STR("error", str_of_cstr(text)), TRACE_INT("retry_ms", (int64_t)retry_ms));
 }
 
-static void report(struct delivery *d, int err)
+static void webhook_report(struct delivery *d, int err)
 {
     const struct subscription_view *v = &d->attempt.view;
     /* A receiver that has taken it may talk as much as it likes. */
     bool answered = err == 0 || err == ERR_TOO_LARGE;
     bool delivered = answered && d->fetch.status >= 200 && d->fetch.status < 300;
     d->report = (struct subscription_call){
-        .id = id_of(d),
+        .id = webhook_id_of(d),
         .wake_id = v->wake_id,
         .generation = v->generation,
         .delivered = delivered,
         .finished = delivered && err == 0 && says_done(buf_str(&d->fetch.answer)),
-        .done = on_reported,
+        .done = webhook_on_reported,
     };
     if (!delivered) {
         d->report.retry_ms = webhook_retry_ms(v->attempts + 1, rand_u64());
@@ -193,9 +193,9 @@ static void report(struct delivery *d, int err)
     subscription_report(d->webhooks->subs, &d->report);
 }
 
-static void on_fetched(struct fetch *f, int err)
+static void webhook_on_fetched(struct fetch *f, int err)
 {
-    report(container_of(f, struct delivery, fetch), err);
+    webhook_report(container_of(f, struct delivery, fetch), err);
 }
 
 /* ---- the request ---- */
@@ -205,7 +205,7 @@ static void send_wake(struct delivery *d)
     struct webhooks *w = d->webhooks;
     const struct subscription_view *v = &d->attempt.view;
     struct url url;
-    subscription_json_wake(&d->body, id_of(d), v);
+    subscription_json_wake(&d->body, webhook_id_of(d), v);
     signer_put_header(subscriptions_signer(w->subs), w->sched->wall_ms / 1000, buf_str(&d->body),
                       &d->signature);
     d->headers[0] = (struct header){STR("Content-Type"), STR("application/json")};
@@ -223,12 +223,12 @@ static void send_wake(struct delivery *d)
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .total_timeout_ms = (uint32_t)subscription_delivery_ms(v->config.lease_ttl_ms),
         .max_answer = ANSWER_MAX,
-        .done = on_fetched,
+        .done = webhook_on_fetched,
     };
     fetch_start(w->fetcher, &d->fetch);
 }
 
-static void on_attempt(struct subscription_call *c, int result)
+static void webhook_on_attempt(struct subscription_call *c, int result)
 {
     struct delivery *d = container_of(c, struct delivery, attempt);
     struct str why;
@@ -240,7 +240,7 @@ static void on_attempt(struct subscription_call *c, int result)
     if (webhook_url_check(c->view.config.webhook_url, d->webhooks->policy, &why) != 0) {
         d->fetch = (struct fetch){0};
         snprintf(d->fetch.error, sizeof d->fetch.error, "%.*s", (int)why.n, why.p);
-        report(d, ERR_FORBIDDEN_ADDR);
+        webhook_report(d, ERR_FORBIDDEN_ADDR);
         return;
     }
     send_wake(d);
@@ -252,12 +252,12 @@ static void next_deliveries(struct webhooks *w)
         struct delivery *d = list_item(w->waiting.next, struct delivery, link);
         list_remove(&d->link);
         w->n_busy++;
-        d->attempt = (struct subscription_call){.id = id_of(d), .done = on_attempt};
+        d->attempt = (struct subscription_call){.id = webhook_id_of(d), .done = webhook_on_attempt};
         subscription_attempt(w->subs, &d->attempt);
     }
 }
 
-static void on_due(struct subscription_courier *c, struct str id)
+static void webhook_on_due(struct subscription_courier *c, struct str id)
 {
     struct webhooks *w = container_of(c, struct webhooks, courier);
     struct delivery *d = map_get(&w->by_id, id);
@@ -270,7 +270,7 @@ static void on_due(struct subscription_courier *c, struct str id)
     d->id_n = id.n;
     memcpy(d->id, id.p, id.n);
     list_push(&w->waiting, &d->link);
-    map_put(&w->by_id, id_of(d), d);
+    map_put(&w->by_id, webhook_id_of(d), d);
     next_deliveries(w);
 }
 
@@ -284,7 +284,7 @@ struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                            .fetcher = fetcher,
                            .policy = policy,
                            .trace = trace,
-                           .courier = {on_due}};
+                           .courier = {webhook_on_due}};
     map_init(&w->by_id);
     list_init(&w->waiting);
     subscriptions_set_courier(subs, &w->courier);

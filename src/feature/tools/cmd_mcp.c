@@ -162,7 +162,7 @@ static void cancel(struct bridge *b, struct str id)
     }
 }
 
-static int put_headers(struct tm_call *call, struct str line)
+static int cmd_mcp_put_headers(struct tm_call *call, struct str line)
 {
     struct arena a = {0};
     struct mcp_headers h = mcp_headers_of(line, &a);
@@ -193,7 +193,7 @@ static void hand_on(struct bridge *b, struct str line)
     buf_put(&p->id, mcp_id_of(line));
     int err = tm_post(b->client, quiet ? "/mcp?bridge=1&quiet=1" : "/mcp?bridge=1", &o, &p->call);
     if (err == 0)
-        err = put_headers(p->call, line);
+        err = cmd_mcp_put_headers(p->call, line);
     if (err != 0) {
         if (p->id.n > 0)
             answer_error(b, buf_str(&p->id), MCP_INTERNAL, str_of_cstr(tm_error(b->client)));
@@ -206,7 +206,7 @@ static void hand_on(struct bridge *b, struct str line)
     b->n_calls++;
 }
 
-static void take_line(struct bridge *b, struct str line)
+static void cmd_mcp_take_line(struct bridge *b, struct str line)
 {
     size_t at;
     struct str cancelled;
@@ -228,14 +228,14 @@ static void take_line(struct bridge *b, struct str line)
         hand_on(b, line);
 }
 
-static void take_lines(struct bridge *b)
+static void cmd_mcp_take_lines(struct bridge *b)
 {
     struct str rest = buf_str(&b->in);
     const char *end;
     while (b->n_calls < CALLS_MAX && rest.n > 0 && (end = memchr(rest.p, '\n', rest.n)) != NULL) {
         size_t n = (size_t)(end - rest.p);
         if (!b->skipping)
-            take_line(b, str_of(rest.p, n));
+            cmd_mcp_take_line(b, str_of(rest.p, n));
         b->skipping = false;
         rest = str_skip(rest, n + 1);
     }
@@ -275,7 +275,7 @@ static void pass_messages(struct bridge *b)
             read_more(b);
         stopped = fds[1].revents != 0;
         look_at_calls(b);
-        take_lines(b);
+        cmd_mcp_take_lines(b);
     }
     list_each_safe (l, &b->calls)
         free_pending(b, list_item(l, struct pending, link));
@@ -305,7 +305,7 @@ struct own {
     int over[2];
 };
 
-static void *serve(void *ctx)
+static void *cmd_mcp_serve(void *ctx)
 {
     struct own *o = ctx;
     server_run(&o->server);
@@ -326,7 +326,7 @@ static void make_private(struct config *c)
         c->drain_timeout_ms = DRAIN_MS;
 }
 
-static int load(struct own *o, char *file)
+static int cmd_mcp_load(struct own *o, char *file)
 {
     char flag_config[] = "--config", flag_listen[] = "--listen", address[FOLDER_SIZE + 16];
     char why[512];
@@ -351,10 +351,10 @@ static int run_own(struct own *o, const char *token_file)
         close(o->over[1]);
         return CMD_FAILED; /* a trace has said why */
     }
-    int error = pthread_create(&o->thread, NULL, serve, o);
+    int error = pthread_create(&o->thread, NULL, cmd_mcp_serve, o);
     if (error != 0) {
         server_drain(&o->server, STR("no thread could be had"));
-        serve(o);
+        cmd_mcp_serve(o);
     }
     int status = error != 0 ? common_fail(&command, "%s", strerror(error))
                             : bridge(address, token_file, o->over[0]);
@@ -376,7 +376,7 @@ static int with_own_server(char *file, const char *token_file)
         free(o);
         return common_fail(&command, "cannot make a folder in /tmp: %s", strerror(errno));
     }
-    int status = load(o, file);
+    int status = cmd_mcp_load(o, file);
     if (status == CMD_OK) {
         status = run_own(o, token_file);
         config_deinit(&o->config);

@@ -46,7 +46,7 @@ static const struct option_row continue_rows[] = {
     {ROW("json", OPTION_BOOL, json), .help = "Print the whole answer instead of its result."},
 };
 
-static int check_merge(struct str value, char *reason, size_t size)
+static int cmd_tool_check_merge(struct str value, char *reason, size_t size)
 {
     enum tool_merge merge;
     struct str field;
@@ -60,7 +60,7 @@ static const struct option_row all_rows[] = {
     {ROW("max-bytes", OPTION_SIZE, max_bytes), .fallback = "32m", .value = "SIZE", .min = 1,
      .max = 1024 * MIB, .help = "Fail when they have more bytes in all."},
     {ROW("merge", OPTION_TEXT, merge), .fallback = "concat", .value = "concat|field:NAME|first",
-     .check = check_merge,
+     .check = cmd_tool_check_merge,
      .help = "How pages become one result. concat: each is an array. field: the member NAME of "
              "each is one; the other members are those of the last page. first: only the first "
              "is kept, though all are asked for."},
@@ -165,7 +165,7 @@ static int take_answer(struct ask *a)
     return CMD_OK;
 }
 
-static int post(struct ask *a, const char *path, const struct buf *body)
+static int cmd_tool_post(struct ask *a, const char *path, const struct buf *body)
 {
     struct tm_post_options o = TM_POST_INIT;
     o.content_type = "application/json";
@@ -190,12 +190,12 @@ static int run_tool(struct ask *a, const char *name, struct str args)
     buf_put(&body, STR(",\"args\":"));
     buf_put(&body, args.n > 0 ? args : STR("{}"));
     buf_printf(&body, ",\"dry_run\":%s}", a->flags->dry_run ? "true" : "false");
-    int status = post(a, "/atd/v1/run_tool", &body);
+    int status = cmd_tool_post(a, "/atd/v1/run_tool", &body);
     buf_deinit(&body);
     return status;
 }
 
-static int go_on(struct ask *a, const char *name, struct str cursor)
+static int cmd_tool_go_on(struct ask *a, const char *name, struct str cursor)
 {
     struct buf body = {0};
     buf_put(&body, STR("{\"tool_id\":"));
@@ -203,14 +203,14 @@ static int go_on(struct ask *a, const char *name, struct str cursor)
     buf_put(&body, STR(",\"cursor\":"));
     json_put_string(&body, cursor);
     buf_putc(&body, '}');
-    int status = post(a, "/atd/v1/run_tool_continue", &body);
+    int status = cmd_tool_post(a, "/atd/v1/run_tool_continue", &body);
     buf_deinit(&body);
     return status;
 }
 
 /* ---- arguments ---- */
 
-static int read_input(struct ask *a, struct buf *out)
+static int cmd_tool_read_input(struct ask *a, struct buf *out)
 {
     ssize_t n = 1;
     while (n != 0 && out->n <= INPUT_MAX) {
@@ -231,7 +231,7 @@ static int take_args(struct ask *a, const char *text, struct buf *out)
     if (text == NULL)
         return CMD_OK;
     if (strcmp(text, "-") == 0)
-        status = read_input(a, out);
+        status = cmd_tool_read_input(a, out);
     else
         buf_put(out, str_of_cstr(text));
     if (status != CMD_OK)
@@ -283,7 +283,7 @@ static int print_page(const struct ask *a, const char *name)
 
 /* ---- the commands ---- */
 
-static int act_run(struct ask *a, char **args, int n)
+static int cmd_tool_act_run(struct ask *a, char **args, int n)
 {
     struct buf text = {0};
     int status = take_args(a, n > 1 ? args[1] : NULL, &text);
@@ -295,9 +295,9 @@ static int act_run(struct ask *a, char **args, int n)
     return status;
 }
 
-static int act_continue(struct ask *a, char **args, int n)
+static int cmd_tool_act_continue(struct ask *a, char **args, int n)
 {
-    int status = go_on(a, args[0], str_of_cstr(args[1]));
+    int status = cmd_tool_go_on(a, args[0], str_of_cstr(args[1]));
     return status == CMD_OK ? print_page(a, args[0]) : status;
 }
 
@@ -323,7 +323,7 @@ static int add_page(struct ask *a, struct tool_pages *p)
     return err == 0 ? CMD_OK : fail_page(a, p, err);
 }
 
-static int act_all(struct ask *a, char **args, int n)
+static int cmd_tool_act_all(struct ask *a, char **args, int n)
 {
     struct tool_pages p = {.max_pages = a->flags->max_pages, .max_bytes = a->flags->max_bytes};
     struct buf text = {0}, whole = {0};
@@ -336,7 +336,7 @@ static int act_all(struct ask *a, char **args, int n)
     while (status == CMD_OK && a->cursor.n > 0) {
         struct buf cursor = {0};
         buf_put(&cursor, a->cursor); /* the answer that it is in goes */
-        status = go_on(a, args[0], buf_str(&cursor));
+        status = cmd_tool_go_on(a, args[0], buf_str(&cursor));
         buf_deinit(&cursor);
         if (status == CMD_OK)
             status = add_page(a, &p);
@@ -367,7 +367,7 @@ static void list_tool(const struct ask *a, struct table *t, const json_t *tool)
     table_cell(t, pages_text(tool, "description"));
 }
 
-static int act_ls(struct ask *a, char **args, int n)
+static int cmd_tool_act_ls(struct ask *a, char **args, int n)
 {
     struct table t = {.columns = LS_COLUMNS};
     json_t *answer = NULL;
@@ -388,8 +388,8 @@ static int act_ls(struct ask *a, char **args, int n)
     return status;
 }
 
-static int run(const struct common_command *command, int (*act)(struct ask *a, char **args, int n),
-               int argc, char **argv)
+static int cmd_tool_run(const struct common_command *command,
+                        int (*act)(struct ask *a, char **args, int n), int argc, char **argv)
 {
     struct tool_flags flags = {0};
     struct ask a = {.command = command, .flags = &flags};
@@ -417,13 +417,13 @@ int cmd_tool(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "ls") == 0)
-        return run(&ls_command, act_ls, argc - 1, argv + 1);
+        return cmd_tool_run(&ls_command, cmd_tool_act_ls, argc - 1, argv + 1);
     if (strcmp(what, "run") == 0)
-        return run(&run_command, act_run, argc - 1, argv + 1);
+        return cmd_tool_run(&run_command, cmd_tool_act_run, argc - 1, argv + 1);
     if (strcmp(what, "continue") == 0)
-        return run(&continue_command, act_continue, argc - 1, argv + 1);
+        return cmd_tool_run(&continue_command, cmd_tool_act_continue, argc - 1, argv + 1);
     if (strcmp(what, "all") == 0)
-        return run(&all_command, act_all, argc - 1, argv + 1);
+        return cmd_tool_run(&all_command, cmd_tool_act_all, argc - 1, argv + 1);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         fputs(usage, stdout);
         return CMD_OK;

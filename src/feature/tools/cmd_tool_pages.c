@@ -53,7 +53,7 @@ static int add_rows(struct tool_pages *p, struct str array)
     return 0;
 }
 
-static void keep(struct tool_pages *p, struct str page)
+static void cmd_tool_pages_keep(struct tool_pages *p, struct str page)
 {
     p->last.n = 0;
     buf_put(&p->last, page);
@@ -65,7 +65,7 @@ static int add_field(struct tool_pages *p, struct str page)
     if (view_type(page) != VIEW_OBJECT)
         return ERR_TYPE_MISMATCH;
     view_pick(page, &field, 1);
-    keep(p, page);
+    cmd_tool_pages_keep(p, page);
     return add_rows(p, field.value);
 }
 
@@ -81,7 +81,7 @@ int tool_pages_add(struct tool_pages *p, struct str page, bool more)
     if (p->merge == TOOL_MERGE_CONCAT)
         return add_rows(p, page);
     if (p->pages == 1)
-        keep(p, page);
+        cmd_tool_pages_keep(p, page);
     return 0;
 }
 

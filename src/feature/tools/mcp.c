@@ -38,7 +38,7 @@ static void pick_in(struct str object, struct view_want *wants, size_t n)
 
 /* ---- answers ---- */
 
-static void begin_answer(struct buf *out, struct str id)
+static void mcp_begin_answer(struct buf *out, struct str id)
 {
     buf_put(out, STR("{\"jsonrpc\":\"2.0\",\"id\":"));
     buf_put(out, id.n > 0 ? id : STR("null"));
@@ -47,7 +47,7 @@ static void begin_answer(struct buf *out, struct str id)
 /* Without its closing brackets, so that data may follow. */
 static void begin_error(struct buf *out, struct str id, int code, struct str message)
 {
-    begin_answer(out, id);
+    mcp_begin_answer(out, id);
     buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
     json_put_string(out, message);
 }
@@ -58,7 +58,7 @@ void mcp_put_error(struct buf *out, struct str id, int code, struct str message)
     buf_put(out, STR("}}"));
 }
 
-static bool fail(struct mcp_request *r, int status, int code, struct str message)
+static bool mcp_fail(struct mcp_request *r, int status, int code, struct str message)
 {
     r->status = status;
     mcp_put_error(&r->answer, r->id, code, message);
@@ -67,14 +67,14 @@ static bool fail(struct mcp_request *r, int status, int code, struct str message
 
 static bool fail_header(struct mcp_request *r, const char *what)
 {
-    return fail(r, 400, HEADER_MISMATCH, arena_printf(&r->arena, "Header mismatch: %s", what));
+    return mcp_fail(r, 400, HEADER_MISMATCH, arena_printf(&r->arena, "Header mismatch: %s", what));
 }
 
 /* A result is opened here and closed by end_result. */
 static void begin_result(struct mcp_request *r)
 {
     r->status = 200;
-    begin_answer(&r->answer, r->id);
+    mcp_begin_answer(&r->answer, r->id);
     buf_put(&r->answer, STR(",\"result\":{"));
     if (r->modern)
         buf_put(&r->answer, STR("\"resultType\":\"complete\",\"_meta\":{\"" META
@@ -89,7 +89,7 @@ static bool end_result(struct mcp_request *r)
 
 /* ---- names ---- */
 
-static bool is_plain(char c)
+static bool mcp_is_plain(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-';
@@ -98,7 +98,7 @@ static bool is_plain(char c)
 void mcp_put_plain_name(struct buf *out, struct str id)
 {
     for (size_t i = 0; i < id.n; i++)
-        buf_putc(out, is_plain(id.p[i]) ? id.p[i] : '_');
+        buf_putc(out, mcp_is_plain(id.p[i]) ? id.p[i] : '_');
 }
 
 static bool is_plain_name_of(struct str name, struct str id)
@@ -106,7 +106,7 @@ static bool is_plain_name_of(struct str name, struct str id)
     if (name.n != id.n)
         return false;
     for (size_t i = 0; i < id.n; i++)
-        if (name.p[i] != (is_plain(id.p[i]) ? id.p[i] : '_'))
+        if (name.p[i] != (mcp_is_plain(id.p[i]) ? id.p[i] : '_'))
             return false;
     return true;
 }
@@ -163,7 +163,7 @@ static bool discover(struct mcp_request *r)
     return end_result(r);
 }
 
-static void put_tool(struct mcp_request *r, const struct tool_info *info)
+static void mcp_put_tool(struct mcp_request *r, const struct tool_info *info)
 {
     struct buf *out = &r->answer, plain = {0};
     mcp_put_plain_name(&plain, info->id);
@@ -177,13 +177,14 @@ static void put_tool(struct mcp_request *r, const struct tool_info *info)
     buf_putc(out, '}');
 }
 
-static bool list(struct tools_surface *s, struct mcp_request *r, struct str params)
+static bool mcp_list(struct tools_surface *s, struct mcp_request *r, struct str params)
 {
     struct view_want cursor = {.name = STR("cursor")};
     const struct tools *t = s->setup.tools;
     pick_in(params, &cursor, 1);
     if (cursor.value.n > 0)
-        return fail(r, 200, INVALID_PARAMS, STR("the list of tools has one page, and no cursors"));
+        return mcp_fail(r, 200, INVALID_PARAMS,
+                        STR("the list of tools has one page, and no cursors"));
     begin_result(r);
     buf_put(&r->answer, STR("\"tools\":["));
     for (size_t i = 0, n = 0; i < tools_count(t); i++) {
@@ -192,7 +193,7 @@ static bool list(struct tools_surface *s, struct mcp_request *r, struct str para
             continue;
         if (n++ > 0)
             buf_putc(&r->answer, ',');
-        put_tool(r, info);
+        mcp_put_tool(r, info);
     }
     buf_putc(&r->answer, ']');
     if (r->modern)
@@ -273,7 +274,7 @@ static void put_refused(struct mcp_request *r, const struct tool_call *c)
     buf_put(out, STR("}}}"));
 }
 
-static void on_called(struct tool_ask *a)
+static void mcp_on_called(struct tool_ask *a)
 {
     struct mcp_request *r = container_of(a, struct mcp_request, ask);
     const struct tool_call *c = &a->call;
@@ -327,17 +328,17 @@ static bool call(struct tools_surface *s, struct mcp_request *r, struct str para
     struct tool_call *c = &r->ask.call;
     pick_in(params, m, 2);
     if (view_type(m[0].value) != VIEW_STRING)
-        return fail(r, 200, INVALID_PARAMS, STR("missing `name` parameter"));
+        return mcp_fail(r, 200, INVALID_PARAMS, STR("missing `name` parameter"));
     enum view_type type = view_type(m[1].value);
     if (type != VIEW_OBJECT && type != VIEW_NONE && type != VIEW_NULL)
-        return fail(r, 200, INVALID_PARAMS, STR("`arguments` must be an object"));
+        return mcp_fail(r, 200, INVALID_PARAMS, STR("`arguments` must be an object"));
     c->tool_id = view_text(&r->arena, m[0].value);
     if (r->bridge) {
         const struct tool_info *info = find_plain(s->setup.tools, c->tool_id);
         if (info == NULL)
-            return fail(r, 200, INVALID_PARAMS,
-                        arena_printf(&r->arena, "unknown tool name: %.*s", (int)c->tool_id.n,
-                                     c->tool_id.p));
+            return mcp_fail(r, 200, INVALID_PARAMS,
+                            arena_printf(&r->arena, "unknown tool name: %.*s", (int)c->tool_id.n,
+                                         c->tool_id.p));
         c->tool_id = info->id;
     }
     if (!has_param_headers(s, r, m[1].value))
@@ -346,7 +347,7 @@ static bool call(struct tools_surface *s, struct mcp_request *r, struct str para
         split_arguments(r, m[1].value, c);
     c->cursor_loose = true;
     tools_ask_as(&r->ask, r->who);
-    r->ask.done = on_called;
+    r->ask.done = mcp_on_called;
     r->asked = true;
     tools_ask(s, &r->ask);
     return false;
@@ -418,13 +419,13 @@ static bool check_envelope(struct mcp_request *r, const struct envelope *e)
     if (version.p != NULL && !str_eq(version, STR(MCP_VERSION)))
         return !fail_version(r, version);
     if (!is_text)
-        return !fail(r, 400, INVALID_PARAMS,
-                     STR("_meta has no " META "protocolVersion, or it is not a string"));
+        return !mcp_fail(r, 400, INVALID_PARAMS,
+                         STR("_meta has no " META "protocolVersion, or it is not a string"));
     if (view_type(e->capabilities) != VIEW_OBJECT)
-        return !fail(r, 400, INVALID_PARAMS,
-                     STR("_meta has no " META "clientCapabilities, or it is not an object"));
+        return !mcp_fail(r, 400, INVALID_PARAMS,
+                         STR("_meta has no " META "clientCapabilities, or it is not an object"));
     if (e->client.n > 0 && view_type(e->client) != VIEW_OBJECT)
-        return !fail(r, 400, INVALID_PARAMS, STR(META "clientInfo in _meta is not an object"));
+        return !mcp_fail(r, 400, INVALID_PARAMS, STR(META "clientInfo in _meta is not an object"));
     return true;
 }
 
@@ -432,7 +433,7 @@ static bool check_envelope(struct mcp_request *r, const struct envelope *e)
 
 static bool not_found(struct mcp_request *r, int status)
 {
-    return fail(r, status, METHOD_NOT_FOUND, STR("Method not found"));
+    return mcp_fail(r, status, METHOD_NOT_FOUND, STR("Method not found"));
 }
 
 static bool handle_modern(struct tools_surface *s, struct mcp_request *r, struct str method,
@@ -443,7 +444,7 @@ static bool handle_modern(struct tools_surface *s, struct mcp_request *r, struct
     if (view_text_is(method, STR("server/discover")))
         return discover(r);
     if (view_text_is(method, STR("tools/list")))
-        return list(s, r, params);
+        return mcp_list(s, r, params);
     if (view_text_is(method, STR("tools/call")))
         return call(s, r, params);
     return not_found(r, 404);
@@ -460,7 +461,7 @@ static bool handle_legacy(struct tools_surface *s, struct mcp_request *r, struct
         return end_result(r);
     }
     if (view_text_is(method, STR("tools/list")))
-        return list(s, r, params);
+        return mcp_list(s, r, params);
     if (view_text_is(method, STR("tools/call")))
         return call(s, r, params);
     return not_found(r, 200);
@@ -512,11 +513,11 @@ bool mcp_handle(struct tools_surface *s, struct mcp_request *r)
 {
     struct view_want m[MEMBERS] = {0};
     if (!pick(r->text, m))
-        return fail(r, 400, MCP_PARSE_ERROR, STR("Parse error"));
+        return mcp_fail(r, 400, MCP_PARSE_ERROR, STR("Parse error"));
     if (is_id(m[M_ID].value))
         r->id = m[M_ID].value;
     if (!is_message(m))
-        return fail(r, 400, MCP_INVALID_REQUEST, STR("Invalid Request"));
+        return mcp_fail(r, 400, MCP_INVALID_REQUEST, STR("Invalid Request"));
     if (r->id.n == 0) { /* nobody waits for an answer */
         r->status = 202;
         return true;

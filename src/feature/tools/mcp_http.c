@@ -28,7 +28,7 @@ static void send_answer(struct exchange *x, int status, struct str body)
     exchange_send(x, body);
 }
 
-static void refuse(struct exchange *x, int status, int code, const char *message)
+static void mcp_refuse(struct exchange *x, int status, int code, const char *message)
 {
     struct buf body = {0};
     mcp_put_error(&body, STR_NONE, code, str_of_cstr(message));
@@ -36,7 +36,7 @@ static void refuse(struct exchange *x, int status, int code, const char *message
     buf_deinit(&body);
 }
 
-static void finish(struct mcp_exchange *m)
+static void mcp_finish(struct mcp_exchange *m)
 {
     struct exchange *x = m->x;
     x->ops = NULL;
@@ -46,12 +46,12 @@ static void finish(struct mcp_exchange *m)
     exchange_release(x);
 }
 
-static void on_done(struct mcp_request *r)
+static void mcp_on_done(struct mcp_request *r)
 {
-    finish(container_of(r, struct mcp_exchange, request));
+    mcp_finish(container_of(r, struct mcp_exchange, request));
 }
 
-static void on_gone(struct exchange *x)
+static void mcp_on_gone(struct exchange *x)
 {
     struct mcp_exchange *m = x->state;
     mcp_cancel(&m->request);
@@ -60,7 +60,7 @@ static void on_gone(struct exchange *x)
     exchange_release(x);
 }
 
-static const struct exchange_ops ops = {.gone = on_gone};
+static const struct exchange_ops ops = {.gone = mcp_on_gone};
 
 static bool is_set(struct exchange *x, struct str name)
 {
@@ -68,8 +68,8 @@ static bool is_set(struct exchange *x, struct str name)
     return url_query(&x->arena, x->request->query, name, &value) == 1 && str_eq(value, STR("1"));
 }
 
-static void start(struct tools_surface *s, struct exchange *x, struct str body,
-                  const struct principal *who)
+static void mcp_start(struct tools_surface *s, struct exchange *x, struct str body,
+                      const struct principal *who)
 {
     struct mcp_exchange *m = mem_zalloc(sizeof *m);
     m->x = x;
@@ -84,10 +84,10 @@ static void start(struct tools_surface *s, struct exchange *x, struct str body,
     m->request.who = who;
     m->request.bridge = is_set(x, STR("bridge"));
     m->request.quiet = is_set(x, STR("quiet"));
-    m->request.done = on_done;
+    m->request.done = mcp_on_done;
     exchange_hold(x);
     if (mcp_handle(s, &m->request)) {
-        finish(m);
+        mcp_finish(m);
         return;
     }
     x->state = m;
@@ -95,53 +95,54 @@ static void start(struct tools_surface *s, struct exchange *x, struct str body,
     x->peer_bound = true;
 }
 
-static void refuse_token(struct exchange *x, struct str challenge)
+static void mcp_refuse_token(struct exchange *x, struct str challenge)
 {
     exchange_header(x, STR("WWW-Authenticate"), challenge);
-    refuse(x, 401, UNKNOWN_TOKEN, "the token is not known, or none was sent where one is required");
+    mcp_refuse(x, 401, UNKNOWN_TOKEN,
+               "the token is not known, or none was sent where one is required");
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void mcp_on_body(struct exchange *x, struct str body, int err)
 {
     struct tools_surface *s = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
-        refuse(x, 413, MCP_INVALID_REQUEST, "the message is too large");
+        mcp_refuse(x, 413, MCP_INVALID_REQUEST, "the message is too large");
     else if (err != 0)
-        refuse(x, err_http_status(err), MCP_INTERNAL, err_text(err));
+        mcp_refuse(x, err_http_status(err), MCP_INTERNAL, err_text(err));
     else if (tools_who(s, x, &who, &ignored) == 0)
-        start(s, x, body, who);
+        mcp_start(s, x, body, who);
 }
 
-static void handle(void *ctx, struct exchange *x)
+static void mcp_http_handle(void *ctx, struct exchange *x)
 {
     struct tools_surface *s = ctx;
     const struct principal *who;
     struct str challenge;
     enum origin_verdict origin = tools_origin(s, x);
     if (x->request->path.n != sizeof MCP_PATH - 1) {
-        refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
+        mcp_refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
     } else if (origin == ORIGIN_WRONG_HOST) {
-        refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
+        mcp_refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
     } else if (origin == ORIGIN_FOREIGN_PAGE) {
-        refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
+        mcp_refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
     } else if (tools_tell_browser(s, x)) {
         return;
     } else if (x->request->method != METHOD_POST) {
         exchange_header(x, STR("Allow"), STR("POST"));
-        refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
+        mcp_refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
     } else if (tools_who(s, x, &who, &challenge) != 0) {
-        refuse_token(x, challenge);
+        mcp_refuse_token(x, challenge);
     } else if (!tools_is_json(x)) {
-        refuse(x, 415, MCP_INVALID_REQUEST, "a message is application/json");
+        mcp_refuse(x, 415, MCP_INVALID_REQUEST, "a message is application/json");
     } else {
         x->state = s;
-        exchange_collect(x, TOOLS_BODY_MAX, on_body);
+        exchange_collect(x, TOOLS_BODY_MAX, mcp_on_body);
     }
 }
 
 void mcp_http_mount(struct tools_surface *s, struct http *http)
 {
-    http_route(http, STR(MCP_PATH), handle, s);
+    http_route(http, STR(MCP_PATH), mcp_http_handle, s);
 }

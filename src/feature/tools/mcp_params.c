@@ -11,7 +11,7 @@
 #define DEPTH_MAX  16 /* of properties within properties; what is deeper is not looked at */
 #define NUMBER_MAX 64 /* characters of a number that is compared as one */
 
-static bool is_printable(struct str s)
+static bool mcp_params_is_printable(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if ((s.p[i] < ' ' && s.p[i] != '\t') || s.p[i] > '~')
@@ -23,7 +23,7 @@ struct str mcp_header_value(struct arena *a, struct str given)
 {
     static const struct str begin = STR_INIT("=?base64?"), end = STR_INIT("?=");
     struct buf decoded = {0};
-    if (!is_printable(given))
+    if (!mcp_params_is_printable(given))
         return STR_NONE;
     if (!str_starts(given, begin) || given.n < begin.n + end.n ||
         !str_eq(str_skip(given, given.n - end.n), end))

@@ -5,7 +5,7 @@
 #include "app/caller_config.h"
 #include "http/url.h"
 
-static int check_session(struct str value, char *reason, size_t size)
+static int pages_config_check_session(struct str value, char *reason, size_t size)
 {
     uint8_t ignored[CURSOR_SESSION_SIZE];
     size_t got;
@@ -22,7 +22,7 @@ int pages_config_finish(void *pages, char *reason, size_t size)
 }
 
 /* As browsers send it. */
-static int check_origin(struct str value, char *reason, size_t size)
+static int pages_config_check_origin(struct str value, char *reason, size_t size)
 {
     struct url url;
     bool plain = url_parse(value, &url) == 0 && url.path.n == 0 && url.query.p == NULL;
@@ -48,7 +48,7 @@ static const struct option_row rows[] = {
              "byte as the ATD reference server has them, for those who must read or issue them "
              "as well. With atd names have less room: 64 bytes for a caller, 71 for a tool."},
     {ROW("cursor-session", OPTION_TEXT, cursor_session), .value = "8 bytes in base64",
-     .check = check_session,
+     .check = pages_config_check_session,
      .help = "What servers behind one name have in common, so that each takes the cursors of the "
              "others; they need the same ATD_CURSOR_SIGNING_KEY, and a store in common for "
              "results that are kept. Without it cursors end with the server that gave them."},
@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
      .help = "Whether tools are for known callers only, over HTTP. Without it anybody may call "
              "those that ask for no capability."},
     {ROW("allow-origin", OPTION_LIST, allow_origin), .value = "http://HOST|https://HOST",
-     .check = check_origin,
+     .check = pages_config_check_origin,
      .help = "A site whose pages may call tools, besides those of this machine and of "
              "public-url; may be given many times."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",

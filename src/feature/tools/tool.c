@@ -41,20 +41,20 @@ const struct tool_info *tools_at(const struct tools *t, size_t i)
     return &t->rows[i].info;
 }
 
-static int compare_ids(const void *a, const void *b)
+static int tool_compare_ids(const void *a, const void *b)
 {
     return str_cmp(((const struct tool *)a)->info.id, ((const struct tool *)b)->info.id);
 }
 
-static struct tool *find(const struct tools *t, struct str id)
+static struct tool *tool_find(const struct tools *t, struct str id)
 {
     struct tool key = {.info = {.id = id}};
-    return bsearch(&key, t->rows, t->n, sizeof *t->rows, compare_ids);
+    return bsearch(&key, t->rows, t->n, sizeof *t->rows, tool_compare_ids);
 }
 
 const struct tool_info *tools_find(const struct tools *t, struct str id)
 {
-    const struct tool *tool = find(t, id);
+    const struct tool *tool = tool_find(t, id);
     return tool != NULL ? &tool->info : NULL;
 }
 
@@ -111,7 +111,7 @@ static int check_names(const struct tools *t, char *why, size_t size)
     return 0;
 }
 
-static void on_quit(struct task *task)
+static void tool_on_quit(struct task *task)
 {
     struct tools *t = container_of(task, struct tools, quit);
     t->stopped(t->ctx);
@@ -127,13 +127,13 @@ struct tools *tools_new(const struct tools_setup *setup, char *why, size_t size)
     list_init(&t->runs);
     list_init(&t->kept);
     map_init(&t->kept_by_name);
-    task_init(&t->quit, on_quit);
+    task_init(&t->quit, tool_on_quit);
     for (size_t i = 0; i < BUILTINS; i++)
         if (builtins[i]->is_there == NULL || builtins[i]->is_there(setup))
             add_builtin(&t->rows[t->n++], builtins[i]);
     for (size_t i = 0; i < setup->n_specs; i++)
         add_spec(&t->rows[t->n++], &setup->specs[i]);
-    qsort(t->rows, t->n, sizeof *t->rows, compare_ids);
+    qsort(t->rows, t->n, sizeof *t->rows, tool_compare_ids);
     if (check_names(t, why, size) == 0)
         return t;
     tools_free(t);
@@ -160,26 +160,26 @@ void tool_quit_if_idle(struct tools *t)
 
 /* ---- how a call ends ---- */
 
-static void refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code, bool retryable,
-                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+static void tool_refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code,
+                        bool retryable, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* The texts are bounded: names of tools and callers, and sentences of ours. */
-static void put_text(struct buf *out, const char *fmt, va_list args)
+static void tool_put_text(struct buf *out, const char *fmt, va_list args)
 {
     char text[1024];
     vsnprintf(text, sizeof text, fmt, args);
     buf_put(out, str_of_cstr(text));
 }
 
-static void refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code, bool retryable,
-                   const char *fmt, ...)
+static void tool_refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code,
+                        bool retryable, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
     c->outcome = outcome;
     c->code = code;
     c->retryable = retryable;
-    put_text(&c->message, fmt, args);
+    tool_put_text(&c->message, fmt, args);
     va_end(args);
 }
 
@@ -275,7 +275,7 @@ void tool_job_failed(struct tool_job *j, bool retryable, const char *fmt, ...)
     struct buf message = {0}, failure = {0};
     va_list args;
     va_start(args, fmt);
-    put_text(&message, fmt, args);
+    tool_put_text(&message, fmt, args);
     va_end(args);
     tool_put_failure(&failure, TOOL_CODE_UNHANDLED, buf_str(&message), retryable);
     tool_job_failed_with(j, buf_str(&failure));
@@ -289,7 +289,7 @@ void tool_job_invalid(struct tool_job *j, const char *fmt, ...)
     va_start(args, fmt);
     j->call->outcome = TOOL_INVALID_ARGS;
     buf_put(&j->call->message, STR("invalid arguments: "));
-    put_text(&j->call->message, fmt, args);
+    tool_put_text(&j->call->message, fmt, args);
     va_end(args);
     job_end(j);
 }
@@ -298,15 +298,15 @@ void tool_job_invalid(struct tool_job *j, const char *fmt, ...)
 
 void tool_job_expired(struct tool_job *j)
 {
-    refuse(j->call, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_EXPIRED), false,
-           EXPIRED);
+    tool_refuse(j->call, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_EXPIRED), false,
+                EXPIRED);
     job_end(j);
 }
 
 void tool_job_malformed(struct tool_job *j)
 {
-    refuse(j->call, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_FORMAT), false,
-           "cursor invalid");
+    tool_refuse(j->call, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_FORMAT), false,
+                "cursor invalid");
     job_end(j);
 }
 
@@ -338,10 +338,10 @@ static bool check_args(struct check *k)
         view_put_unbroken(&text, given);
         k->j->args = arena_dup(&k->j->arena, buf_str(&text));
     } else {
-        refuse(k->c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s",
-               err == ERR_TOO_LARGE ? "there are more than 1 MiB of them"
-               : err != 0           ? "they are not valid JSON without repeated names"
-                                    : "a JSON object is expected");
+        tool_refuse(k->c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s",
+                    err == ERR_TOO_LARGE ? "there are more than 1 MiB of them"
+                    : err != 0           ? "they are not valid JSON without repeated names"
+                                         : "a JSON object is expected");
     }
     buf_deinit(&text);
     return ok;
@@ -354,29 +354,30 @@ static bool check_caller(struct check *k)
         k->j->caller_id = id.n > 0 || id.p == NULL ? arena_dup(&k->j->arena, id) : STR("");
         return true;
     }
-    refuse(k->c, TOOL_INVALID_ARGS, 0, false, "a caller's id has at most %zu bytes of UTF-8",
-           caller_max(k->t));
+    tool_refuse(k->c, TOOL_INVALID_ARGS, 0, false, "a caller's id has at most %zu bytes of UTF-8",
+                caller_max(k->t));
     return false;
 }
 
-static void refuse_cursor(struct check *k, enum cursor_verdict v, const struct cursor_payload *p)
+static void tool_refuse_cursor(struct check *k, enum cursor_verdict v,
+                               const struct cursor_payload *p)
 {
     uint16_t code = (uint16_t)cursor_verdict_code(v);
     struct str asked = k->c->tool_id;
     if (v == CURSOR_EXPIRED || v == CURSOR_SESSION)
-        refuse(k->c, TOOL_CURSOR_REFUSED, code, false, EXPIRED);
+        tool_refuse(k->c, TOOL_CURSOR_REFUSED, code, false, EXPIRED);
     else if (v == CURSOR_TOOL)
-        refuse(k->c, TOOL_CURSOR_REFUSED, code, false,
-               "cursor tool_id mismatch: cursor=%.*s request=%.*s", (int)p->tool_id.n, p->tool_id.p,
-               asked.n < 200 ? (int)asked.n : 200, asked.p);
+        tool_refuse(k->c, TOOL_CURSOR_REFUSED, code, false,
+                    "cursor tool_id mismatch: cursor=%.*s request=%.*s", (int)p->tool_id.n,
+                    p->tool_id.p, asked.n < 200 ? (int)asked.n : 200, asked.p);
     else if (v == CURSOR_CALLER || v == CURSOR_ARGS)
-        refuse(k->c, TOOL_CURSOR_REFUSED, code, false, "%s", cursor_verdict_text(v));
+        tool_refuse(k->c, TOOL_CURSOR_REFUSED, code, false, "%s", cursor_verdict_text(v));
     else
-        refuse(k->c, TOOL_CURSOR_REFUSED, code, false, "cursor invalid");
+        tool_refuse(k->c, TOOL_CURSOR_REFUSED, code, false, "cursor invalid");
 }
 
 /* All that it is bound to: the tool, the caller, the arguments if any were sent, and us. */
-static bool check_cursor(struct check *k)
+static bool tool_check_cursor(struct check *k)
 {
     const struct tools_setup *s = &k->t->setup;
     struct tool_job *j = k->j;
@@ -393,7 +394,7 @@ static bool check_cursor(struct check *k)
     if (v == CURSOR_NO_CURSOR && k->c->cursor_loose)
         return true;
     if (v != CURSOR_OK) {
-        refuse_cursor(k, v, &p);
+        tool_refuse_cursor(k, v, &p);
         return false;
     }
     memcpy(j->fingerprint, p.args, sizeof j->fingerprint);
@@ -406,13 +407,13 @@ static bool check_cursor(struct check *k)
 static bool check_tool(struct check *k)
 {
     struct str id = k->c->tool_id;
-    k->j->tool = find(k->t, id);
+    k->j->tool = tool_find(k->t, id);
     if (k->j->tool == NULL)
-        refuse(k->c, TOOL_TOOL_NOT_FOUND, 0, false, "tool not found: %.*s",
-               id.n < 200 ? (int)id.n : 200, id.p);
+        tool_refuse(k->c, TOOL_TOOL_NOT_FOUND, 0, false, "tool not found: %.*s",
+                    id.n < 200 ? (int)id.n : 200, id.p);
     else if (k->j->continues && !k->j->tool->info.pages)
-        refuse(k->c, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_TOOL), false,
-               "tool %.*s does not support pagination but received a cursor", (int)id.n, id.p);
+        tool_refuse(k->c, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_TOOL), false,
+                    "tool %.*s does not support pagination but received a cursor", (int)id.n, id.p);
     else
         return true;
     return false;
@@ -442,8 +443,8 @@ static bool check_capability(struct check *k)
     for (size_t i = 0; i < k->c->n_capabilities; i++)
         if (str_eq(k->c->capabilities[i], needed))
             return true;
-    refuse(k->c, TOOL_CAPABILITY_DENIED, TOOL_CODE_CAPABILITY, false,
-           "capability denied: %.*s requires %.*s", (int)id.n, id.p, (int)needed.n, needed.p);
+    tool_refuse(k->c, TOOL_CAPABILITY_DENIED, TOOL_CODE_CAPABILITY, false,
+                "capability denied: %.*s requires %.*s", (int)id.n, id.p, (int)needed.n, needed.p);
     put_missing(k->c, needed);
     return false;
 }
@@ -455,8 +456,8 @@ static bool check_slots(struct check *k)
     uint64_t taken = k->j->continues ? tool->continuing : tool->running;
     if (taken < tool->parallel)
         return true;
-    refuse(k->c, TOOL_RATE_LIMITED, TOOL_CODE_BUSY, true, "rate limited for %.*s%s", (int)id.n,
-           id.p, k->j->continues ? " (continuation)" : "");
+    tool_refuse(k->c, TOOL_RATE_LIMITED, TOOL_CODE_BUSY, true, "rate limited for %.*s%s", (int)id.n,
+                id.p, k->j->continues ? " (continuation)" : "");
     return false;
 }
 
@@ -475,13 +476,13 @@ static bool check_given(struct check *k)
     int err = tool_args_take(&given, b->args, b->n_args, k->j->args, why, sizeof why);
     tool_args_deinit(&given);
     if (err != 0)
-        refuse(k->c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s", why);
+        tool_refuse(k->c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s", why);
     return err == 0;
 }
 
 static bool check(struct check *k)
 {
-    return check_caller(k) && check_cursor(k) && check_tool(k) && check_capability(k) &&
+    return check_caller(k) && tool_check_cursor(k) && check_tool(k) && check_capability(k) &&
            check_given(k) && check_slots(k);
 }
 
@@ -505,7 +506,7 @@ static void take_slot(struct tool_job *j)
         j->tool->running++; /* of a run: until that ends */
 }
 
-static void on_call(struct task *task)
+static void tool_on_call(struct task *task)
 {
     struct tool_call *c = container_of(task, struct tool_call, task);
     struct tools *t = c->job;
@@ -545,7 +546,7 @@ void tools_call(struct tools *t, struct tool_call *c)
     c->code = 0;
     c->retryable = false;
     c->job = t; /* until it has one */
-    task_init(&c->task, on_call);
+    task_init(&c->task, tool_on_call);
     list_push(&t->calls, &c->link);
     sched_post(t->setup.sched, &c->task);
 }

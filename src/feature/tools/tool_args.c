@@ -21,7 +21,8 @@ void tool_args_deinit(struct tool_args *a)
     a->root = NULL;
 }
 
-static const struct tool_arg *find(const struct tool_arg *rows, size_t n, const char *name)
+static const struct tool_arg *tool_args_find(const struct tool_arg *rows, size_t n,
+                                             const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -51,8 +52,8 @@ static bool is_choice(const char *choices, struct str value)
     return false;
 }
 
-static int take_text(void *field, const struct tool_arg *r, const json_t *value, char *why,
-                     size_t size)
+static int tool_args_take_text(void *field, const struct tool_arg *r, const json_t *value,
+                               char *why, size_t size)
 {
     struct str s = str_of(json_string_value(value), json_string_length(value));
     if (!json_is_string(value) || s.n == 0)
@@ -70,8 +71,8 @@ static int take_text(void *field, const struct tool_arg *r, const json_t *value,
 }
 
 /* 3.0 and 3e0 are integers as well. */
-static int take_number(void *field, const struct tool_arg *r, const json_t *value, char *why,
-                       size_t size)
+static int tool_args_take_number(void *field, const struct tool_arg *r, const json_t *value,
+                                 char *why, size_t size)
 {
     double v = json_is_number(value) ? json_number_value(value) : -1;
     if (v >= (double)r->min && v <= (double)r->max && v == (double)(uint64_t)v) {
@@ -102,8 +103,8 @@ static int take_one(struct tool_args *out, const struct tool_arg *r, json_t *val
 {
     void *field = (char *)out + r->field;
     switch (r->type) {
-    case TOOL_ARG_TEXT: return take_text(field, r, value, why, size);
-    case TOOL_ARG_NUMBER: return take_number(field, r, value, why, size);
+    case TOOL_ARG_TEXT: return tool_args_take_text(field, r, value, why, size);
+    case TOOL_ARG_NUMBER: return tool_args_take_number(field, r, value, why, size);
     case TOOL_ARG_OBJECT: return take_object(field, r, value, why, size);
     }
     return ERR_SYNTAX;
@@ -137,7 +138,7 @@ int tool_args_take(struct tool_args *out, const struct tool_arg *rows, size_t n,
     int err = 0;
     json_object_foreach(out->root, name, value)
     {
-        const struct tool_arg *r = find(rows, n, name);
+        const struct tool_arg *r = tool_args_find(rows, n, name);
         err = r == NULL ? refuse_unknown(rows, n, name, why, size) : 0;
         if (err != 0)
             return err;

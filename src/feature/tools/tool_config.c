@@ -26,20 +26,20 @@ int tool_check_name(struct str name, char *reason, size_t size)
 
 /* ---- commands ---- */
 
-static bool is_blank(char c)
+static bool tool_config_is_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
 
 /* Cuts the next word off *rest and appends it to *out; false: there is none. *whole: all quotes
  * that were opened are closed. */
-static bool take_word(struct str *rest, struct buf *out, bool *whole)
+static bool tool_config_take_word(struct str *rest, struct buf *out, bool *whole)
 {
     char quote = '\0';
     *rest = str_trim(*rest);
     if (rest->n == 0)
         return false;
-    while (rest->n > 0 && (quote != '\0' || !is_blank(rest->p[0]))) {
+    while (rest->n > 0 && (quote != '\0' || !tool_config_is_blank(rest->p[0]))) {
         char c = rest->p[0];
         bool turns = quote == '\0' ? c == '"' || c == '\'' : c == quote;
         if (turns)
@@ -52,11 +52,11 @@ static bool take_word(struct str *rest, struct buf *out, bool *whole)
     return true;
 }
 
-static int check_command(struct str value, char *reason, size_t size)
+static int tool_config_check_command(struct str value, char *reason, size_t size)
 {
     struct buf word = {0};
     bool whole = true;
-    while (whole && take_word(&value, &word, &whole))
+    while (whole && tool_config_take_word(&value, &word, &whole))
         continue;
     buf_deinit(&word);
     if (whole)
@@ -71,8 +71,8 @@ char **tool_command_words(const struct tool_config *c)
     size_t n = 0;
     bool whole;
     for (size_t i = 0; i < c->command.n; i++)
-        for (struct str rest = str_of_cstr(c->command.items[i]); take_word(&rest, &words, &whole);
-             n++)
+        for (struct str rest = str_of_cstr(c->command.items[i]);
+             tool_config_take_word(&rest, &words, &whole); n++)
             buf_putc(&words, '\0');
     char **all = mem_alloc((n + 1) * sizeof *all + words.n), *at = (char *)(all + n + 1);
     if (words.n > 0)
@@ -148,7 +148,7 @@ int tool_finish(void *tool, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-static int check_url(struct str value, char *reason, size_t size)
+static int tool_config_check_url(struct str value, char *reason, size_t size)
 {
     struct url ignored;
     return url_parse(value, &ignored);
@@ -161,12 +161,12 @@ static int check_url(struct str value, char *reason, size_t size)
 #define BETWEEN(least, most) .min = (least), .max = (most)
 
 static const struct option_row rows[] = {
-    {ROW("command", OPTION_LIST, command), .value = "WORDS", .check = check_command,
+    {ROW("command", OPTION_LIST, command), .value = "WORDS", .check = tool_config_check_command,
      .help = "The program to run, looked for in PATH, and its arguments: words with blanks between "
              "them; what stands in '...' or \"...\" is one word. No shell sees them. Further lines "
              "add further words."},
     {ROW("url", OPTION_TEXT, url), .value = "http://HOST/PATH|https://HOST/PATH",
-     .check = check_url, .help = "What is asked instead, with a POST."},
+     .check = tool_config_check_url, .help = "What is asked instead, with a POST."},
     {ROW("description", OPTION_TEXT, description), .value = "TEXT",
      .help = "What the tool does, for those who choose among tools."},
     {ROW("input-schema", OPTION_TEXT, input_schema), .value = "JSON|@FILE",

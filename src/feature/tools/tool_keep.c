@@ -18,19 +18,19 @@ struct kept {
     char name[TOOL_KEEP_NAME];
 };
 
-static struct str name_of(const struct kept *k)
+static struct str tool_keep_name_of(const struct kept *k)
 {
     return str_of(k->name, sizeof k->name);
 }
 
-static void forget(struct kept *k)
+static void tool_keep_forget(struct kept *k)
 {
-    map_remove(&k->all->kept_by_name, name_of(k));
+    map_remove(&k->all->kept_by_name, tool_keep_name_of(k));
     list_remove(&k->link);
     k->all->kept_bytes -= k->bytes;
 }
 
-static void on_removed(struct store_remove *r, int err)
+static void tool_keep_on_removed(struct store_remove *r, int err)
 {
     struct kept *k = container_of(r, struct kept, remove);
     struct tools *t = k->all;
@@ -39,11 +39,11 @@ static void on_removed(struct store_remove *r, int err)
     tool_quit_if_idle(t);
 }
 
-static void drop(struct kept *k)
+static void tool_keep_drop(struct kept *k)
 {
     struct tools *t = k->all;
-    forget(k);
-    k->remove = (struct store_remove){.name = name_of(k), .done = on_removed};
+    tool_keep_forget(k);
+    k->remove = (struct store_remove){.name = tool_keep_name_of(k), .done = tool_keep_on_removed};
     t->removing++;
     store_remove(t->setup.store, &k->remove);
 }
@@ -69,15 +69,15 @@ void tool_keep_add(struct tools *t, struct str name, uint64_t bytes)
     k->bytes = bytes + TOOL_KEEP_COST;
     memcpy(k->name, name.p, sizeof k->name);
     list_init(&k->link);
-    map_put(&t->kept_by_name, name_of(k), k);
+    map_put(&t->kept_by_name, tool_keep_name_of(k), k);
     t->kept_bytes += k->bytes;
     use(k);
     for (struct kept *o; (o = oldest(t)) != k && o->until_ms < t->setup.sched->now_ms;) {
-        forget(o);
+        tool_keep_forget(o);
         free(o);
     }
     for (struct kept *o; t->kept_bytes > t->setup.keep_max && (o = oldest(t)) != k;)
-        drop(o);
+        tool_keep_drop(o);
 }
 
 void tool_keep_use(struct tools *t, struct str name)
@@ -90,7 +90,7 @@ void tool_keep_use(struct tools *t, struct str name)
 void tool_keep_deinit(struct tools *t)
 {
     for (struct kept *k; (k = oldest(t)) != NULL;) {
-        forget(k);
+        tool_keep_forget(k);
         free(k);
     }
     map_deinit(&t->kept_by_name);

@@ -32,7 +32,7 @@ static const uint8_t *kept_id(const struct tool_job *j)
     return (const uint8_t *)j->state.p;
 }
 
-static void answer(struct tool_job *j, size_t n, bool more)
+static void tool_kept_answer(struct tool_job *j, size_t n, bool more)
 {
     uint8_t state[TOOL_KEPT_STATE];
     tool_kept_state(kept_id(j), j->row + n, j->deadline_s, state);
@@ -42,21 +42,21 @@ static void answer(struct tool_job *j, size_t n, bool more)
 
 /* ---- waiting ---- */
 
-static void read_on(struct tool_job *j);
+static void tool_kept_read_on(struct tool_job *j);
 
-static void on_changed(struct store_watch *w, struct str name)
+static void tool_kept_on_changed(struct store_watch *w, struct str name)
 {
     struct tool_job *j = container_of(w, struct tool_job, watch);
     j->changed = true;
     if (j->under_way || j->call == NULL)
         return;
     timer_stop(&j->timer);
-    read_on(j);
+    tool_kept_read_on(j);
 }
 
-static void on_deadline(struct timer *t)
+static void tool_kept_on_deadline(struct timer *t)
 {
-    read_on(container_of(t, struct tool_job, timer));
+    tool_kept_read_on(container_of(t, struct tool_job, timer));
 }
 
 static bool is_late(const struct tool_job *j)
@@ -67,11 +67,11 @@ static bool is_late(const struct tool_job *j)
 static void wait_for_more(struct tool_job *j)
 {
     if (j->changed) {
-        read_on(j);
+        tool_kept_read_on(j);
         return;
     }
     int64_t left_ms = (j->deadline_s + 1) * SECOND - j->all->setup.sched->wall_ms;
-    j->timer.fire = on_deadline;
+    j->timer.fire = tool_kept_on_deadline;
     sched_start(j->all->setup.sched, &j->timer, left_ms > 0 ? (uint64_t)left_ms : 1);
 }
 
@@ -83,7 +83,7 @@ static bool wait_for_store(struct tool_job *j)
         j->trouble_ms = sched->now_ms;
     if (sched->now_ms - j->trouble_ms >= PATIENCE_MS)
         return false;
-    j->timer.fire = on_deadline;
+    j->timer.fire = tool_kept_on_deadline;
     sched_start(sched, &j->timer, RETRY_MS);
     return true;
 }
@@ -112,18 +112,18 @@ static void answer_end(struct tool_job *j, enum end_reason end, struct str failu
 {
     size_t n = tool_rows_count(&j->rows);
     if (end == END_COMPLETED)
-        answer(j, n, false);
+        tool_kept_answer(j, n, false);
     else if (end == END_NONE && !is_late(j))
         wait_for_more(j);
     else if (n > 0)
-        answer(j, n, true); /* the next page says how it ended */
+        tool_kept_answer(j, n, true); /* the next page says how it ended */
     else if (failure.n > 0)
         tool_job_failed_with(j, failure);
     else
         tool_job_failed(j, true, "the result broke off before its end; ask for it anew");
 }
 
-static void on_read(struct store_read *r, int err)
+static void tool_kept_on_read(struct store_read *r, int err)
 {
     struct tool_job *j = container_of(r, struct tool_job, read);
     const struct tool_spec *spec = j->tool->spec;
@@ -149,14 +149,14 @@ static void on_read(struct store_read *r, int err)
     uint64_t next = j->row + tool_rows_count(&j->rows);
     bool is_full = n == spec->page_rows || n < tool_rows_count(&j->rows);
     if (is_full && (n < tool_rows_count(&j->rows) || next < info.events))
-        answer(j, n, true);
+        tool_kept_answer(j, n, true);
     else if (next < info.events && failure.n == 0)
-        read_on(j);
+        tool_kept_read_on(j);
     else
         answer_end(j, info.end, failure);
 }
 
-static void read_on(struct tool_job *j)
+static void tool_kept_read_on(struct tool_job *j)
 {
     j->changed = false;
     j->read = (struct store_read){.name = j->name,
@@ -164,7 +164,7 @@ static void read_on(struct tool_job *j)
                                   .event = j->row + tool_rows_count(&j->rows),
                                   .max_bytes = j->tool->spec->page_bytes,
                                   .touch = true,
-                                  .done = on_read};
+                                  .done = tool_kept_on_read};
     tool_keep_use(j->all, j->name);
     tool_job_begin(j);
     store_read(j->all->setup.store, &j->read);
@@ -181,8 +181,8 @@ void tool_kept_start(struct tool_job *j)
     j->name = str_of(name, TOOL_KEEP_NAME);
     j->row = tool_get_be(kept_id(j) + TOOL_KEEP_ID, 8);
     j->deadline_s = (int64_t)tool_get_be(kept_id(j) + TOOL_KEEP_ID + 8, 4);
-    j->watch = (struct store_watch){.name = j->name, .changed = on_changed};
+    j->watch = (struct store_watch){.name = j->name, .changed = tool_kept_on_changed};
     j->watches = true;
     store_watch(j->all->setup.store, &j->watch);
-    read_on(j);
+    tool_kept_read_on(j);
 }

@@ -29,7 +29,7 @@
 
 /* ---- both ---- */
 
-static void on_lines(struct log_read *r, int err);
+static void tool_logs_on_lines(struct log_read *r, int err);
 
 static void read_lines(struct tool_job *j)
 {
@@ -40,7 +40,7 @@ static void read_lines(struct tool_job *j)
                                  .max = STEP_BYTES,
                                  .has_id = known,
                                  .id = id,
-                                 .done = on_lines};
+                                 .done = tool_logs_on_lines};
     tool_job_begin(j);
     log_read(&j->lines);
 }
@@ -77,7 +77,7 @@ static bool set_start(struct tool_job *j)
     return j->position.n == 0 && log_query_since(&j->query, j->given.cursor) == 0;
 }
 
-static void start(struct tool_job *j, const char *path)
+static void tool_logs_start(struct tool_job *j, const char *path)
 {
     j->log = (struct log){j->all->setup.lane, path};
     j->query.limit = j->given.limit;
@@ -99,7 +99,7 @@ static bool is_feedback(const struct tool_job *j)
     return j->tool->builtin == &tool_feedback_wait;
 }
 
-static void put_item(struct tool_job *j, struct str item)
+static void tool_logs_put_item(struct tool_job *j, struct str item)
 {
     if (j->items.n > 0)
         buf_putc(&j->items, ',');
@@ -116,7 +116,7 @@ static void put_entry(struct tool_job *j, struct str item)
         return;
     }
     lab_json_put(&text, entry);
-    put_item(j, buf_str(&text));
+    tool_logs_put_item(j, buf_str(&text));
     buf_deinit(&text);
     json_decref(entry);
 }
@@ -126,7 +126,7 @@ static bool is_full(const struct tool_job *j)
     return log_scan_full(&j->scan) || j->items.n >= TOOL_BUILTIN_PAGE_BYTES;
 }
 
-static void take_lines(struct tool_job *j, const struct log_read *r)
+static void tool_logs_take_lines(struct tool_job *j, const struct log_read *r)
 {
     struct str rest = STR_NONE, item;
     if (r->bytes != NULL)
@@ -135,14 +135,14 @@ static void take_lines(struct tool_job *j, const struct log_read *r)
         if (is_feedback(j))
             put_entry(j, item);
         else
-            put_item(j, item);
+            tool_logs_put_item(j, item);
     }
     if (!is_full(j))
         j->scan.next = r->next; /* also behind a line that was passed over */
     j->scanned += r->next - r->since;
 }
 
-static void answer(struct tool_job *j, bool more)
+static void tool_logs_answer(struct tool_job *j, bool more)
 {
     struct buf *out = &j->call->result;
     uint8_t place[PLACE_SIZE];
@@ -167,7 +167,7 @@ static void fail_lines(struct tool_job *j, int err)
         tool_job_failed(j, true, "the file cannot be read: %s", err_text(err));
 }
 
-static void on_poll(struct timer *t)
+static void tool_logs_on_poll(struct timer *t)
 {
     read_lines(container_of(t, struct tool_job, timer));
 }
@@ -178,22 +178,22 @@ static void at_end(struct tool_job *j)
     struct sched *s = j->all->setup.sched;
     bool waits = is_feedback(j) && j->items.n == 0 && s->now_ms < j->ends_at_ms;
     if (!waits) {
-        answer(j, false);
+        tool_logs_answer(j, false);
         return;
     }
     j->until = UINT64_MAX; /* what comes counts */
-    j->timer.fire = on_poll;
+    j->timer.fire = tool_logs_on_poll;
     sched_start(s, &j->timer, POLL_MS);
 }
 
-static void on_lines(struct log_read *r, int err)
+static void tool_logs_on_lines(struct log_read *r, int err)
 {
     struct tool_job *j = container_of(r, struct tool_job, lines);
     if (err == 0 && j->call != NULL) {
         if (j->until == UINT64_MAX)
             j->until = r->size; /* who writes on cannot keep us here */
         j->lines.has_id = true;
-        take_lines(j, r);
+        tool_logs_take_lines(j, r);
     }
     bool stuck = r->next == r->since;
     block_unref(r->bytes);
@@ -203,7 +203,7 @@ static void on_lines(struct log_read *r, int err)
     if (err != 0)
         fail_lines(j, err);
     else if (is_full(j) || j->scanned >= SCAN_MAX)
-        answer(j, j->scan.next < j->until && j->tool->info.pages);
+        tool_logs_answer(j, j->scan.next < j->until && j->tool->info.pages);
     else if (stuck || j->scan.next >= j->until)
         at_end(j);
     else
@@ -225,17 +225,17 @@ static void on_lines(struct log_read *r, int err)
 
 /* ---- log:read ---- */
 
-static bool has_logs(const struct tools_setup *s)
+static bool tool_has_logs(const struct tools_setup *s)
 {
     return s->lane != NULL && s->n_logs > 0;
 }
 
-static void start_log_read(struct tool_job *j)
+static void tool_start_log_read(struct tool_job *j)
 {
     const struct tools_setup *s = &j->all->setup;
     for (size_t i = 0; i < s->n_logs; i++)
         if (str_eq(s->logs[i].name, j->given.name)) {
-            start(j, s->logs[i].path);
+            tool_logs_start(j, s->logs[i].path);
             return;
         }
     tool_job_failed(j, false, "there is no log named %.*s", (int)j->given.name.n, j->given.name.p);
@@ -262,21 +262,21 @@ const struct tool_builtin tool_log_read = {
     .args = log_read_args,
     .n_args = sizeof log_read_args / sizeof *log_read_args,
     .pages = true,
-    .is_there = has_logs,
-    .start = start_log_read,
+    .is_there = tool_has_logs,
+    .start = tool_start_log_read,
 };
 
 /* ---- feedback:wait ---- */
 
-static bool has_feedback(const struct tools_setup *s)
+static bool tool_logs_has_feedback(const struct tools_setup *s)
 {
     return s->lane != NULL && s->feedback != NULL;
 }
 
-static void start_feedback_wait(struct tool_job *j)
+static void tool_logs_start_feedback_wait(struct tool_job *j)
 {
     j->ends_at_ms = j->all->setup.sched->now_ms + j->given.timeout_s * 1000;
-    start(j, j->all->setup.feedback);
+    tool_logs_start(j, j->all->setup.feedback);
 }
 
 static const struct tool_arg feedback_wait_args[] = {
@@ -301,6 +301,6 @@ const struct tool_builtin tool_feedback_wait = {
                    "nothing yet; ask again with the nextCursor for what comes later.",
     .args = feedback_wait_args,
     .n_args = sizeof feedback_wait_args / sizeof *feedback_wait_args,
-    .is_there = has_feedback,
-    .start = start_feedback_wait,
+    .is_there = tool_logs_has_feedback,
+    .start = tool_logs_start_feedback_wait,
 };

@@ -33,7 +33,7 @@ struct command {
     struct child *child;
 };
 
-static bool on_output(void *ctx, struct str bytes)
+static bool tool_makers_on_output(void *ctx, struct str bytes)
 {
     struct command *c = ctx;
     return tool_run_output(c->run, bytes);
@@ -51,7 +51,7 @@ static struct str last_line(struct str text)
     return line;
 }
 
-static void on_exit_of(void *ctx, const struct child_end *end)
+static void tool_makers_on_exit_of(void *ctx, const struct child_end *end)
 {
     struct command *c = ctx;
     struct tool_run *run = c->run;
@@ -69,7 +69,7 @@ static void on_exit_of(void *ctx, const struct child_end *end)
     tool_run_end(run, str_of_cstr(message), false);
 }
 
-static void command_start(void *ctx, struct tool_run *run)
+static void tool_makers_command_start(void *ctx, struct tool_run *run)
 {
     struct configured *t = ctx;
     struct command *c = mem_alloc(sizeof *c);
@@ -82,8 +82,8 @@ static void command_start(void *ctx, struct tool_run *run)
                                                  .max_memory = t->config->max_memory,
                                                  .max_processes = t->config->max_processes,
                                                  .max_cpu_ms = t->config->max_cpu_ms,
-                                                 .output = on_output,
-                                                 .done = on_exit_of,
+                                                 .output = tool_makers_on_output,
+                                                 .done = tool_makers_on_exit_of,
                                                  .ctx = c},
                            why, sizeof why);
     if (c->child != NULL)
@@ -92,20 +92,21 @@ static void command_start(void *ctx, struct tool_run *run)
     tool_run_end(run, str_of_cstr(why), false);
 }
 
-static void command_stop(void *ctx, struct tool_run *run)
+static void tool_makers_command_stop(void *ctx, struct tool_run *run)
 {
     struct command *c = run->state;
     child_cancel(c->child);
     free(c);
 }
 
-static void command_room(void *ctx, struct tool_run *run)
+static void tool_makers_command_room(void *ctx, struct tool_run *run)
 {
     struct command *c = run->state;
     child_resume(c->child);
 }
 
-static const struct tool_maker command_maker = {command_start, command_stop, command_room};
+static const struct tool_maker command_maker = {tool_makers_command_start, tool_makers_command_stop,
+                                                tool_makers_command_room};
 
 /* ---- URLs ---- */
 
@@ -126,7 +127,7 @@ static bool is_success(const struct fetch *f)
 }
 
 /* What is refused here comes again, so that nothing is taken while the run is held. */
-static bool on_data(struct fetch *f, struct str data)
+static bool tool_makers_on_data(struct fetch *f, struct str data)
 {
     struct asking *a = container_of(f, struct asking, fetch);
     if (!is_success(f))
@@ -147,7 +148,7 @@ static bool may_be_retried(const struct fetch *f, int err)
     return err == ERR_UPSTREAM || err == ERR_UPSTREAM_TIMEOUT || err == ERR_BUSY;
 }
 
-static void on_answered(struct fetch *f, int err)
+static void tool_makers_on_answered(struct fetch *f, int err)
 {
     struct asking *a = container_of(f, struct asking, fetch);
     struct tool_run *run = a->run;
@@ -165,7 +166,7 @@ static void on_answered(struct fetch *f, int err)
 }
 
 /* The engine bounds time and size; what the fetch has to bound is the wait for a head. */
-static void asking_start(void *ctx, struct tool_run *run)
+static void tool_makers_asking_start(void *ctx, struct tool_run *run)
 {
     struct configured *t = ctx;
     struct asking *a = mem_zalloc(sizeof *a);
@@ -177,26 +178,27 @@ static void asking_start(void *ctx, struct tool_run *run)
                               .n_headers = sizeof asked_headers / sizeof *asked_headers,
                               .body = run->args,
                               .policy = t->all->setup.policy,
-                              .on_data = on_data,
-                              .done = on_answered};
+                              .on_data = tool_makers_on_data,
+                              .done = tool_makers_on_answered};
     fetch_start(t->all->setup.fetcher, &a->fetch);
 }
 
-static void asking_stop(void *ctx, struct tool_run *run)
+static void tool_makers_asking_stop(void *ctx, struct tool_run *run)
 {
     struct asking *a = run->state;
     fetch_cancel(&a->fetch);
     free(a);
 }
 
-static void asking_room(void *ctx, struct tool_run *run)
+static void tool_makers_asking_room(void *ctx, struct tool_run *run)
 {
     struct asking *a = run->state;
     a->held = false;
     fetch_resume(&a->fetch);
 }
 
-static const struct tool_maker url_maker = {asking_start, asking_stop, asking_room};
+static const struct tool_maker url_maker = {tool_makers_asking_start, tool_makers_asking_stop,
+                                            tool_makers_asking_room};
 
 /* ---- all of them ---- */
 

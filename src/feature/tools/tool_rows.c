@@ -66,14 +66,14 @@ void tool_splitter_deinit(struct tool_splitter *s)
     buf_deinit(&s->row);
 }
 
-static bool is_space(char c)
+static bool tool_rows_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Follows strings and brackets as far as it takes to find the end of a row; whether the row is
  * valid is seen when it is whole. */
-static void follow(struct tool_splitter *s, char c)
+static void tool_rows_follow(struct tool_splitter *s, char c)
 {
     if (s->in_string) {
         bool ends = c == '"' && !s->escaped;
@@ -106,14 +106,14 @@ static bool has_row(const struct tool_splitter *s)
     return str_trim(buf_str(&s->row)).n > 0;
 }
 
-static enum tool_rows_fault begin(struct tool_splitter *s, char c)
+static enum tool_rows_fault tool_rows_begin(struct tool_splitter *s, char c)
 {
-    if (is_space(c))
+    if (tool_rows_is_space(c))
         return TOOL_ROWS_FINE;
     s->form = c == '[' ? SPLIT_ARRAY : SPLIT_LINES;
     if (c == '[')
         return TOOL_ROWS_FINE;
-    follow(s, c);
+    tool_rows_follow(s, c);
     buf_putc(&s->row, c);
     return TOOL_ROWS_FINE;
 }
@@ -140,20 +140,20 @@ static bool ends_row(struct tool_splitter *s, char c, struct tool_rows *out,
     return true;
 }
 
-static enum tool_rows_fault take(struct tool_splitter *s, char c, struct tool_rows *out)
+static enum tool_rows_fault tool_rows_take(struct tool_splitter *s, char c, struct tool_rows *out)
 {
     enum tool_rows_fault fault;
     if (s->form == SPLIT_START)
-        return begin(s, c);
+        return tool_rows_begin(s, c);
     if (s->form == SPLIT_AFTER)
-        return is_space(c) ? TOOL_ROWS_FINE : TOOL_ROWS_AFTER;
+        return tool_rows_is_space(c) ? TOOL_ROWS_FINE : TOOL_ROWS_AFTER;
     if (!s->in_string && s->depth == 0 && ends_row(s, c, out, &fault))
         return fault;
     if (!s->in_string && (c == '\r' || c == '\n'))
         c = ' '; /* white space, which must not end a line once it is stored */
     if (s->row.n >= s->row_max)
         return TOOL_ROWS_LARGE;
-    follow(s, c);
+    tool_rows_follow(s, c);
     buf_putc(&s->row, c);
     return TOOL_ROWS_FINE;
 }
@@ -163,7 +163,7 @@ enum tool_rows_fault tool_splitter_feed(struct tool_splitter *s, struct str byte
 {
     enum tool_rows_fault fault = TOOL_ROWS_FINE;
     for (size_t i = 0; fault == TOOL_ROWS_FINE && i < bytes.n; i++)
-        fault = take(s, bytes.p[i], out);
+        fault = tool_rows_take(s, bytes.p[i], out);
     return fault;
 }
 
@@ -183,7 +183,7 @@ bool tool_rows_cut(struct str *stored, struct str *row)
             *stored = str_skip(*stored, i + 1);
             return true;
         }
-        follow(&s, stored->p[i]);
+        tool_rows_follow(&s, stored->p[i]);
     }
     return false;
 }

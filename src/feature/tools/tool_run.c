@@ -57,7 +57,7 @@ struct tool_making {
     bool broken;    /* the store has not taken a write: what is kept has a hole behind it */
 };
 
-static void go_on(struct tool_making *r);
+static void tool_run_go_on(struct tool_making *r);
 
 /* ---- lifetime ---- */
 
@@ -89,9 +89,9 @@ static void stop_making(struct tool_making *r)
 }
 
 /* The first one counts. */
-static void fail(struct tool_making *r, bool retryable, const char *fmt, ...)
+static void tool_run_fail(struct tool_making *r, bool retryable, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static void fail(struct tool_making *r, bool retryable, const char *fmt, ...)
+static void tool_run_fail(struct tool_making *r, bool retryable, const char *fmt, ...)
 {
     char message[1024];
     va_list args;
@@ -166,8 +166,8 @@ static void on_trouble(struct tool_making *r, int err)
     tool_rows_clear(&r->pending);
     tool_rows_clear(&r->going);
     r->failure.n = 0;
-    fail(r, true, "the result cannot be kept: %s",
-         ERR_IS_PASSING(err) ? "the store did not answer in time" : err_text(err));
+    tool_run_fail(r, true, "the result cannot be kept: %s",
+                  ERR_IS_PASSING(err) ? "the store did not answer in time" : err_text(err));
 }
 
 /* The rows that were given up are there all the same, and the failure goes behind them. */
@@ -179,7 +179,7 @@ static void go_behind(struct tool_making *r, const struct stream_info *info)
     tool_rows_clear(&r->going);
 }
 
-static void on_written(struct writer *writer, int err)
+static void tool_run_on_written(struct writer *writer, int err)
 {
     struct tool_making *r = container_of(writer, struct tool_making, writer);
     const struct store_write *w = &writer->write;
@@ -203,7 +203,7 @@ static void on_written(struct writer *writer, int err)
         tool_kept_state(r->id, r->first, r->deadline_s, state);
         tool_rows_clear(&r->going);
     }
-    go_on(r);
+    tool_run_go_on(r);
     if (j != NULL)
         tool_job_page_state(j, str_of((const char *)state, sizeof state));
 }
@@ -247,7 +247,7 @@ static bool answer_at_once(struct tool_making *r)
 }
 
 /* What comes next; the run may be gone afterwards. */
-static void go_on(struct tool_making *r)
+static void tool_run_go_on(struct tool_making *r)
 {
     if (r->writer.busy)
         return;
@@ -271,17 +271,24 @@ static void go_on(struct tool_making *r)
 
 /* ---- the maker's side ---- */
 
-static void check_rows(struct tool_making *r, enum tool_rows_fault fault)
+static void tool_run_check_rows(struct tool_making *r, enum tool_rows_fault fault)
 {
     unsigned long long row = r->splitter.rows + 1;
     switch (fault) {
     case TOOL_ROWS_FINE: break;
-    case TOOL_ROWS_JSON: fail(r, false, "row %llu of the result is not valid JSON", row); break;
-    case TOOL_ROWS_LARGE:
-        fail(r, false, "row %llu of the result has more than %zu bytes", row, r->splitter.row_max);
+    case TOOL_ROWS_JSON:
+        tool_run_fail(r, false, "row %llu of the result is not valid JSON", row);
         break;
-    case TOOL_ROWS_AFTER: fail(r, false, "something stands behind the result's array"); break;
-    case TOOL_ROWS_CUT: fail(r, false, "the result ended in the middle of its array"); break;
+    case TOOL_ROWS_LARGE:
+        tool_run_fail(r, false, "row %llu of the result has more than %zu bytes", row,
+                      r->splitter.row_max);
+        break;
+    case TOOL_ROWS_AFTER:
+        tool_run_fail(r, false, "something stands behind the result's array");
+        break;
+    case TOOL_ROWS_CUT:
+        tool_run_fail(r, false, "the result ended in the middle of its array");
+        break;
     }
 }
 
@@ -293,12 +300,13 @@ bool tool_run_output(struct tool_run *run, struct str bytes)
     r->taken += bytes.n;
     if (bytes.n > room)
         bytes.n = (size_t)room;
-    check_rows(r, tool_splitter_feed(&r->splitter, bytes, &r->pending));
+    tool_run_check_rows(r, tool_splitter_feed(&r->splitter, bytes, &r->pending));
     if (r->taken > s->max_output)
-        fail(r, false, "the result has more than %llu bytes", (unsigned long long)s->max_output);
+        tool_run_fail(r, false, "the result has more than %llu bytes",
+                      (unsigned long long)s->max_output);
     bool goes_on = r->making && !(r->writer.busy && r->pending.bytes.n > PENDING_MAX);
     r->held = r->making && !goes_on;
-    go_on(r);
+    tool_run_go_on(r);
     return goes_on;
 }
 
@@ -308,18 +316,18 @@ void tool_run_end(struct tool_run *run, struct str message, bool retryable)
     r->making = false;
     timer_stop(&r->timer);
     if (message.n > 0)
-        fail(r, retryable, "%.*s", message.n < 1000 ? (int)message.n : 1000, message.p);
+        tool_run_fail(r, retryable, "%.*s", message.n < 1000 ? (int)message.n : 1000, message.p);
     else
-        check_rows(r, tool_splitter_end(&r->splitter, &r->pending));
-    go_on(r);
+        tool_run_check_rows(r, tool_splitter_end(&r->splitter, &r->pending));
+    tool_run_go_on(r);
 }
 
-static void on_timeout(struct timer *t)
+static void tool_run_on_timeout(struct timer *t)
 {
     struct tool_making *r = container_of(t, struct tool_making, timer);
-    fail(r, true, "the tool took longer than %llu ms",
-         (unsigned long long)r->tool->spec->timeout_ms);
-    go_on(r);
+    tool_run_fail(r, true, "the tool took longer than %llu ms",
+                  (unsigned long long)r->tool->spec->timeout_ms);
+    tool_run_go_on(r);
 }
 
 /* ---- from the outside ---- */
@@ -342,8 +350,8 @@ void tool_runs_stop(struct tools *t)
         writer_hurry(&r->writer);
         if (!r->making)
             continue;
-        fail(r, true, "the server was stopped");
-        go_on(r);
+        tool_run_fail(r, true, "the server was stopped");
+        tool_run_go_on(r);
     }
 }
 
@@ -363,8 +371,8 @@ void tool_run_start(struct tool_job *j)
     r->stream = tool_keep_config(j->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
                                  s->timeout_ms / 1000 + 1);
     r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
-    timer_init(&r->timer, on_timeout);
-    writer_init(&r->writer, PATIENCE_MS, on_written);
+    timer_init(&r->timer, tool_run_on_timeout);
+    writer_init(&r->writer, PATIENCE_MS, tool_run_on_written);
     sched_start(sched, &r->timer, s->timeout_ms);
     list_push(&j->all->runs, &r->link);
     r->making = true;

@@ -56,7 +56,7 @@ struct stream_config tool_keep_config(const struct tools *t, struct str content_
                                              .age_ms = (uint64_t)ttl_s * 1000 * 1000}};
 }
 
-static void on_stored(struct store_write *w, int err)
+static void tool_state_on_stored(struct store_write *w, int err)
 {
     struct tool_job *j = container_of(w, struct tool_job, write);
     if (err == 0)
@@ -84,7 +84,7 @@ static void store_blob(struct tool_job *j)
                                     .n_events = 1,
                                     .close = true,
                                     .end = END_COMPLETED,
-                                    .done = on_stored};
+                                    .done = tool_state_on_stored};
     tool_job_begin(j);
     store_write(j->all->setup.store, &j->write);
 }
@@ -121,7 +121,7 @@ void tool_job_page(struct tool_job *j, struct str more)
 
 /* ---- going on ---- */
 
-static void start(struct tool_job *j)
+static void tool_state_start_again(struct tool_job *j)
 {
     const struct tool_builtin *b = j->tool->builtin;
     char why[256];
@@ -142,10 +142,10 @@ static void start_with(struct tool_job *j, struct str blob)
     }
     j->position = arena_dup(&j->arena, str_of(blob.p + 3, n));
     j->args = arena_dup(&j->arena, str_skip(blob, 3 + n));
-    start(j);
+    tool_state_start_again(j);
 }
 
-static void on_loaded(struct store_read *r, int err)
+static void tool_state_on_loaded(struct store_read *r, int err)
 {
     struct tool_job *j = container_of(r, struct tool_job, read);
     j->blob.n = 0;
@@ -170,7 +170,7 @@ static void load_blob(struct tool_job *j)
                                   .from = READ_START,
                                   .max_bytes = TOOL_ARGS_MAX,
                                   .touch = true,
-                                  .done = on_loaded};
+                                  .done = tool_state_on_loaded};
     tool_job_begin(j);
     store_read(j->all->setup.store, &j->read);
 }
@@ -178,11 +178,11 @@ static void load_blob(struct tool_job *j)
 void tool_state_start(struct tool_job *j)
 {
     if (!j->continues) {
-        start(j);
+        tool_state_start_again(j);
     } else if (j->tool->builtin->bare) {
         j->position = j->state;
         j->args = STR("{}");
-        start(j);
+        tool_state_start_again(j);
     } else if (j->state.n == 1 + TOOL_KEEP_ID && j->state.p[0] == STORED) {
         load_blob(j);
     } else if (j->state.n > 0 && j->state.p[0] == INLINE) {

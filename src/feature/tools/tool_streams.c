@@ -27,7 +27,7 @@
 #define GEN_ROWS   10
 
 /* The position is the number of the page, u32 big-endian. */
-static void start_page_gen(struct tool_job *j)
+static void tool_streams_start_page_gen(struct tool_job *j)
 {
     uint64_t page = 1;
     uint8_t next[4];
@@ -50,7 +50,7 @@ const struct tool_builtin tool_page_gen = {
     .description = "Rows numbered from 0 to 99, ten on a page: to try out how pages are followed.",
     .pages = true,
     .bare = true,
-    .start = start_page_gen,
+    .start = tool_streams_start_page_gen,
 };
 
 /* ---- reading a stream ---- */
@@ -79,7 +79,8 @@ static bool take_json(struct tool_job *j, const struct store_read *r, uint8_t mo
 }
 
 /* Of others the page is one row, since nothing tells their events apart. */
-static bool take_bytes(struct tool_job *j, const struct store_read *r, uint8_t more[PLACE_SIZE])
+static bool tool_streams_take_bytes(struct tool_job *j, const struct store_read *r,
+                                    uint8_t more[PLACE_SIZE])
 {
     struct buf bytes = {0}, text = {0}, *out = &j->call->result;
     char offset[OFFSET_TEXT];
@@ -122,7 +123,7 @@ static void fail_read(struct tool_job *j, int err)
 }
 
 /* About a page, unless a single event has more. */
-static size_t size_of(const struct store_read *r)
+static size_t tool_streams_size_of(const struct store_read *r)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < r->n_slices; i++)
@@ -130,18 +131,18 @@ static size_t size_of(const struct store_read *r)
     return n;
 }
 
-static void on_read(struct store_read *r, int err)
+static void tool_streams_on_read(struct store_read *r, int err)
 {
     struct tool_job *j = container_of(r, struct tool_job, read);
     uint8_t more[PLACE_SIZE];
     bool goes_on = false, reborn = false;
-    if (err == 0 && size_of(r) > TOOL_ROW_MAX)
+    if (err == 0 && tool_streams_size_of(r) > TOOL_ROW_MAX)
         err = ERR_TOO_LARGE;
     if (err == 0 && j->continues)
         reborn = tool_get_be((const uint8_t *)j->position.p + 1, 8) != r->info.life;
     if (err == 0 && !reborn && j->call != NULL) {
         bool is_json = content_kind(r->info.content_type) == CONTENT_JSON;
-        goes_on = is_json ? take_json(j, r, more) : take_bytes(j, r, more);
+        goes_on = is_json ? take_json(j, r, more) : tool_streams_take_bytes(j, r, more);
     }
     store_read_release(r);
     if (!tool_job_back(j))
@@ -170,8 +171,10 @@ static bool set_place(struct tool_job *j)
 
 static void read_stream(struct tool_job *j, struct store *store, struct str name)
 {
-    j->read = (struct store_read){
-        .name = name, .max_bytes = TOOL_BUILTIN_PAGE_BYTES, .touch = true, .done = on_read};
+    j->read = (struct store_read){.name = name,
+                                  .max_bytes = TOOL_BUILTIN_PAGE_BYTES,
+                                  .touch = true,
+                                  .done = tool_streams_on_read};
     if (!set_place(j)) {
         tool_job_invalid(j, "argument 'offset' must be -1 or an offset of the stream");
         return;
@@ -181,7 +184,7 @@ static void read_stream(struct tool_job *j, struct store *store, struct str name
 }
 
 /* What the server keeps for itself is not there: results of others are among it. */
-static void start_stream_read(struct tool_job *j)
+static void tool_start_stream_read(struct tool_job *j)
 {
     struct str name = j->given.name;
     if (store_reserved(name))
@@ -221,17 +224,17 @@ const struct tool_builtin tool_stream_read = {
     .args = stream_read_args,
     .n_args = sizeof stream_read_args / sizeof *stream_read_args,
     .pages = true,
-    .start = start_stream_read,
+    .start = tool_start_stream_read,
 };
 
 /* ---- session:read ---- */
 
-static bool has_sessions(const struct tools_setup *s)
+static bool tool_streams_has_sessions(const struct tools_setup *s)
 {
     return s->sessions != NULL;
 }
 
-static void start_session_read(struct tool_job *j)
+static void tool_streams_start_session_read(struct tool_job *j)
 {
     struct str key = j->given.session, which = j->given.stream;
     if (!session_key_valid(key)) {
@@ -267,13 +270,13 @@ const struct tool_builtin tool_session_read = {
     .n_args = sizeof session_read_args / sizeof *session_read_args,
     .capability = "worker",
     .pages = true,
-    .is_there = has_sessions,
-    .start = start_session_read,
+    .is_there = tool_streams_has_sessions,
+    .start = tool_streams_start_session_read,
 };
 
 /* ---- stream:list ---- */
 
-static void put_stream(struct buf *out, const struct store_row *row)
+static void tool_put_stream(struct buf *out, const struct store_row *row)
 {
     const struct stream_info *i = &row->info;
     struct str end = end_reason_text(i->end);
@@ -293,13 +296,13 @@ static void put_stream(struct buf *out, const struct store_row *row)
     buf_putc(out, '}');
 }
 
-static void on_list(struct store_list *l, int err)
+static void tool_streams_on_list(struct store_list *l, int err)
 {
     struct tool_job *j = container_of(l, struct tool_job, list);
     struct str last = STR_NONE;
     for (size_t i = 0; err == 0 && j->call != NULL && i < l->n_rows; i++) {
         struct buf row = {0};
-        put_stream(&row, &l->rows[i]);
+        tool_put_stream(&row, &l->rows[i]);
         tool_rows_add(&j->rows, buf_str(&row));
         buf_deinit(&row);
     }
@@ -317,10 +320,12 @@ static void on_list(struct store_list *l, int err)
     tool_job_page(j, last);
 }
 
-static void start_stream_list(struct tool_job *j)
+static void tool_start_stream_list(struct tool_job *j)
 {
-    j->list = (struct store_list){
-        .prefix = j->given.prefix, .after = j->position, .limit = j->given.limit, .done = on_list};
+    j->list = (struct store_list){.prefix = j->given.prefix,
+                                  .after = j->position,
+                                  .limit = j->given.limit,
+                                  .done = tool_streams_on_list};
     tool_job_begin(j);
     store_list(j->all->setup.store, &j->list);
 }
@@ -340,5 +345,5 @@ const struct tool_builtin tool_stream_list = {
     .args = stream_list_args,
     .n_args = sizeof stream_list_args / sizeof *stream_list_args,
     .pages = true,
-    .start = start_stream_list,
+    .start = tool_start_stream_list,
 };

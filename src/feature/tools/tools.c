@@ -163,7 +163,7 @@ void tool_host_cut(struct tool_host *h)
         tools_socket_cut(h->socket);
 }
 
-static void on_tools_stopped(void *ctx)
+static void tools_on_stopped(void *ctx)
 {
     struct tool_host *h = ctx;
     tools_free(h->tools);
@@ -175,25 +175,25 @@ static void on_tools_stopped(void *ctx)
     h->stopped(h->ctx);
 }
 
-static void on_surface_stopped(void *ctx)
+static void tools_on_surface_stopped(void *ctx)
 {
     struct tool_host *h = ctx;
     tools_surface_free(h->surface);
     if (h->tools != NULL)
-        tools_stop(h->tools, on_tools_stopped, h);
+        tools_stop(h->tools, tools_on_stopped, h);
     else
-        on_tools_stopped(h);
+        tools_on_stopped(h);
 }
 
-static void on_socket_stopped(void *ctx)
+static void tools_on_socket_stopped(void *ctx)
 {
     struct tool_host *h = ctx;
     tools_socket_free(h->socket);
     h->socket = NULL;
     if (h->surface != NULL)
-        tools_surface_stop(h->surface, on_surface_stopped, h);
+        tools_surface_stop(h->surface, tools_on_surface_stopped, h);
     else
-        on_surface_stopped(h);
+        tools_on_surface_stopped(h);
 }
 
 void tool_host_stop(struct tool_host *h, void (*stopped)(void *ctx), void *ctx)
@@ -201,7 +201,7 @@ void tool_host_stop(struct tool_host *h, void (*stopped)(void *ctx), void *ctx)
     h->stopped = stopped;
     h->ctx = ctx;
     if (h->socket != NULL)
-        tools_socket_stop(h->socket, on_socket_stopped, h);
+        tools_socket_stop(h->socket, tools_on_socket_stopped, h);
     else
-        on_socket_stopped(h);
+        tools_on_socket_stopped(h);
 }

@@ -76,7 +76,7 @@ static void put_capabilities(struct buf *out, const struct tool_call *c)
 }
 
 /* Of a tool that there is not, as much as a name may have. */
-static struct str name_of(const struct tool_call *c)
+static struct str tools_audit_name_of(const struct tool_call *c)
 {
     return str_of(c->tool_id.p, c->tool_id.n < TOOL_ID_MAX ? c->tool_id.n : TOOL_ID_MAX);
 }
@@ -89,7 +89,7 @@ void audit_put(struct buf *out, const struct audit_event *e)
     audit_ulid(e->begun_ms, id);
     buf_printf(out, "{\"ts\":\"%.*s\",\"call_id\":\"%.*s\",\"tool_id\":", DATE_RFC3339_TEXT, ts,
                AUDIT_ULID_TEXT, id);
-    json_put_string(out, name_of(c));
+    json_put_string(out, tools_audit_name_of(c));
     if (c->caller_id.p != NULL) {
         buf_put(out, STR(",\"caller_id\":"));
         json_put_string(out, c->caller_id);

@@ -67,7 +67,7 @@ bool tools_is_json(const struct exchange *x)
 
 /* ---- answers ---- */
 
-static void send_json(struct exchange *x, int status, const struct buf *body)
+static void tools_send_json(struct exchange *x, int status, const struct buf *body)
 {
     exchange_status(x, status);
     exchange_header(x, STR("Content-Type"), STR("application/json"));
@@ -75,11 +75,11 @@ static void send_json(struct exchange *x, int status, const struct buf *body)
     exchange_send(x, buf_str(body));
 }
 
-static void refuse(struct exchange *x, int status, const char *message)
+static void tools_refuse(struct exchange *x, int status, const char *message)
 {
     struct buf body = {0};
     tools_put_error(&body, str_of_cstr(message), 0, false);
-    send_json(x, status, &body);
+    tools_send_json(x, status, &body);
     buf_deinit(&body);
 }
 
@@ -112,7 +112,7 @@ static void free_call(struct http_call *c)
     exchange_release(x);
 }
 
-static void on_done(struct tool_ask *a)
+static void tools_on_done(struct tool_ask *a)
 {
     struct http_call *c = container_of(a, struct http_call, ask);
     struct buf body = {0};
@@ -120,32 +120,32 @@ static void on_done(struct tool_ask *a)
     if (a->call.outcome == TOOL_RATE_LIMITED)
         exchange_header(c->x, STR("Retry-After"), STR("1"));
     tools_put_answer(&body, &a->call);
-    send_json(c->x, status_of(&a->call), &body);
+    tools_send_json(c->x, status_of(&a->call), &body);
     buf_deinit(&body);
     free_call(c);
 }
 
-static void on_gone(struct exchange *x)
+static void tools_on_gone(struct exchange *x)
 {
     struct http_call *c = x->state;
     tools_ask_cancel(&c->ask);
     free_call(c);
 }
 
-static const struct exchange_ops call_ops = {.gone = on_gone};
+static const struct exchange_ops call_ops = {.gone = tools_on_gone};
 
-static void run(struct tools_surface *s, struct exchange *x, struct str body,
-                enum tools_request_type type, const struct principal *who)
+static void tools_run(struct tools_surface *s, struct exchange *x, struct str body,
+                      enum tools_request_type type, const struct principal *who)
 {
     struct tools_request r;
     const char *why;
     if (tools_request_read_body(body, type, &x->arena, &r, &why) != 0) {
-        refuse(x, 400, why);
+        tools_refuse(x, 400, why);
         return;
     }
     struct http_call *c = mem_zalloc(sizeof *c);
     c->x = x;
-    c->ask.done = on_done;
+    c->ask.done = tools_on_done;
     c->ask.call.tool_id = r.tool_id;
     c->ask.call.args = r.args;
     c->ask.call.cursor = r.cursor;
@@ -176,40 +176,40 @@ static int find_path(const struct exchange *x)
     return -1;
 }
 
-static void on_body(struct exchange *x, struct str body, int err)
+static void tools_on_body(struct exchange *x, struct str body, int err)
 {
     struct tools_surface *s = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
-        refuse(x, 413, "the body is too large");
+        tools_refuse(x, 413, "the body is too large");
     else if (err != 0)
         exchange_error(x, err);
     else if (tools_who(s, x, &who, &ignored) == 0)
-        run(s, x, body, paths[find_path(x)].type, who);
+        tools_run(s, x, body, paths[find_path(x)].type, who);
 }
 
 static void send_list(struct tools_surface *s, struct exchange *x)
 {
     struct buf body = {0};
     tools_put_list(&body, s->setup.tools);
-    send_json(x, 200, &body);
+    tools_send_json(x, 200, &body);
     buf_deinit(&body);
 }
 
 static void refuse_method(struct exchange *x, struct str allowed)
 {
     exchange_header(x, STR("Allow"), allowed);
-    refuse(x, 405, "this is asked for in another way");
+    tools_refuse(x, 405, "this is asked for in another way");
 }
 
-static void refuse_token(struct exchange *x, struct str challenge)
+static void tools_refuse_token(struct exchange *x, struct str challenge)
 {
     exchange_header(x, STR("WWW-Authenticate"), challenge);
-    refuse(x, 401, "the token is not known, or none was sent where one is required");
+    tools_refuse(x, 401, "the token is not known, or none was sent where one is required");
 }
 
-static void handle(void *ctx, struct exchange *x)
+static void tools_handle(void *ctx, struct exchange *x)
 {
     struct tools_surface *s = ctx;
     const struct principal *who;
@@ -218,15 +218,15 @@ static void handle(void *ctx, struct exchange *x)
     enum origin_verdict origin = tools_origin(s, x);
     int at = find_path(x);
     if (at < 0)
-        refuse(x, 404, "there is nothing of this name");
+        tools_refuse(x, 404, "there is nothing of this name");
     else if (origin == ORIGIN_WRONG_HOST)
-        refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
+        tools_refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
     else if (origin == ORIGIN_FOREIGN_PAGE)
-        refuse(x, 403, "pages of other sites may not call tools");
+        tools_refuse(x, 403, "pages of other sites may not call tools");
     else if (tools_tell_browser(s, x))
         return;
     else if (tools_who(s, x, &who, &challenge) != 0)
-        refuse_token(x, challenge);
+        tools_refuse_token(x, challenge);
     else if (paths[at].type == TOOLS_LIST && (method == METHOD_GET || method == METHOD_HEAD))
         send_list(s, x);
     else if (paths[at].type == TOOLS_LIST)
@@ -234,14 +234,14 @@ static void handle(void *ctx, struct exchange *x)
     else if (method != METHOD_POST)
         refuse_method(x, STR("POST"));
     else if (!tools_is_json(x))
-        refuse(x, 415, "the body must be application/json");
+        tools_refuse(x, 415, "the body must be application/json");
     else {
         x->state = s;
-        exchange_collect(x, TOOLS_BODY_MAX, on_body);
+        exchange_collect(x, TOOLS_BODY_MAX, tools_on_body);
     }
 }
 
 void tools_http_mount(struct tools_surface *s, struct http *http)
 {
-    http_route(http, STR(TOOLS_PREFIX), handle, s);
+    http_route(http, STR(TOOLS_PREFIX), tools_handle, s);
 }

@@ -30,7 +30,8 @@ static bool find_type(struct str value, enum tools_request_type *out)
     return false;
 }
 
-static const char *take_text(struct arena *a, struct str value, struct str *out, const char *why)
+static const char *tools_message_take_text(struct arena *a, struct str value, struct str *out,
+                                           const char *why)
 {
     if (view_type(value) != VIEW_STRING)
         return why;
@@ -90,7 +91,7 @@ static const char *take_continue(struct arena *a, const struct view_want *m,
                                  struct tools_request *out)
 {
     out->args = m[M_ARGS].value;
-    return take_text(a, m[M_CURSOR].value, &out->cursor, "cursor must be a string");
+    return tools_message_take_text(a, m[M_CURSOR].value, &out->cursor, "cursor must be a string");
 }
 
 static const char *take_members(struct arena *a, const struct view_want *m, bool strict,
@@ -101,7 +102,7 @@ static const char *take_members(struct arena *a, const struct view_want *m, bool
         return NULL;
     if (out->type == TOOLS_HELLO)
         return take_hello(a, m, out);
-    wrong = take_text(a, m[M_TOOL].value, &out->tool_id, "tool_id must be a string");
+    wrong = tools_message_take_text(a, m[M_TOOL].value, &out->tool_id, "tool_id must be a string");
     if (wrong != NULL || out->type == TOOLS_SCHEMA)
         return wrong;
     return out->type == TOOLS_RUN ? take_run(m, strict, out) : take_continue(a, m, out);
@@ -167,7 +168,7 @@ void tools_put_hello_ack(struct buf *out, const struct str *granted, size_t n)
                      "\",\"supported_tiers\":[\"hot\",\"warm\",\"cold\"]}"));
 }
 
-static void put_tool(struct buf *out, const struct tool_info *info)
+static void tools_message_put_tool(struct buf *out, const struct tool_info *info)
 {
     buf_put(out, STR("{\"id\":"));
     json_put_string(out, info->id);
@@ -188,7 +189,7 @@ void tools_put_list(struct buf *out, const struct tools *t)
     for (size_t i = 0; i < tools_count(t); i++) {
         if (i > 0)
             buf_putc(out, ',');
-        put_tool(out, tools_at(t, i));
+        tools_message_put_tool(out, tools_at(t, i));
     }
     buf_put(out, STR("]}"));
 }
@@ -196,7 +197,7 @@ void tools_put_list(struct buf *out, const struct tools *t)
 void tools_put_schema(struct buf *out, const struct tool_info *info)
 {
     buf_put(out, STR("{\"type\":\"tool_schema\",\"schema\":"));
-    put_tool(out, info);
+    tools_message_put_tool(out, info);
     buf_putc(out, '}');
 }
 

@@ -19,13 +19,13 @@ struct audit_line {
     struct buf text;
 };
 
-static void check_stopped(struct tools_surface *s)
+static void tools_service_check_stopped(struct tools_surface *s)
 {
     if (s->lines == 0 && s->stopped != NULL)
         s->stopped(s->ctx);
 }
 
-static void finish(struct tool_ask *a)
+static void tools_service_finish(struct tool_ask *a)
 {
     a->over = true;
     a->done(a);
@@ -33,7 +33,7 @@ static void finish(struct tool_ask *a)
 
 /* A call that has been made is answered even if it cannot be put on record: whoever made it would
  * make it again. */
-static void on_line(struct log_append *append, int err)
+static void tools_service_on_line(struct log_append *append, int err)
 {
     struct audit_line *line = container_of(append, struct audit_line, append);
     struct tools_surface *s = line->surface;
@@ -45,10 +45,10 @@ static void on_line(struct log_append *append, int err)
     free(line);
     if (a != NULL) {
         a->line = NULL;
-        finish(a);
+        tools_service_finish(a);
     }
     s->lines--;
-    check_stopped(s);
+    tools_service_check_stopped(s);
 }
 
 static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
@@ -61,8 +61,8 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
                             .cancelled = cancelled};
     line->surface = s;
     audit_put(&line->text, &e);
-    line->append =
-        (struct log_append){.log = &s->audit, .lines = buf_str(&line->text), .done = on_line};
+    line->append = (struct log_append){
+        .log = &s->audit, .lines = buf_str(&line->text), .done = tools_service_on_line};
     s->lines++;
     log_append(&line->append);
     return line;
@@ -70,11 +70,11 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
 
 /* ---- calls ---- */
 
-static void on_called(struct tool_call *c)
+static void tools_service_on_called(struct tool_call *c)
 {
     struct tool_ask *a = container_of(c, struct tool_ask, call);
     if (a->surface->setup.audit == NULL || !audit_wants(c)) {
-        finish(a);
+        tools_service_finish(a);
         return;
     }
     a->line = write_line(a, false);
@@ -86,7 +86,7 @@ void tools_ask(struct tools_surface *s, struct tool_ask *a)
     a->surface = s;
     a->begun_ms = s->setup.sched->now_ms;
     a->begun_wall_ms = s->setup.sched->wall_ms;
-    a->call.done = on_called;
+    a->call.done = tools_service_on_called;
     tools_call(s->setup.tools, &a->call);
 }
 
@@ -135,7 +135,7 @@ void tools_surface_stop(struct tools_surface *s, void (*stopped)(void *ctx), voi
 {
     s->stopped = stopped;
     s->ctx = ctx;
-    check_stopped(s);
+    tools_service_check_stopped(s);
 }
 
 void tools_surface_free(struct tools_surface *s)

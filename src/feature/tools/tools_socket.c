@@ -45,7 +45,7 @@ struct client {
     bool said_hello, busy, ended, closing;
 };
 
-static void look(struct client *c);
+static void tools_socket_look(struct client *c);
 
 /* ---- frames ---- */
 
@@ -91,7 +91,7 @@ static void close_client(struct client *c)
     conn_close(&c->conn);
 }
 
-static void check_stopped(struct tools_socket *s)
+static void tools_socket_check_stopped(struct tools_socket *s)
 {
     if (s->n_clients == 0 && s->stopped != NULL)
         s->stopped(s->ctx);
@@ -108,21 +108,21 @@ static void free_client(struct client *c)
     free(c);
 }
 
-static void on_closed(struct conn *conn)
+static void tools_socket_on_closed(struct conn *conn)
 {
     struct client *c = container_of(conn, struct client, conn);
     struct tools_socket *s = c->socket;
     free_client(c);
     s->n_clients--;
-    check_stopped(s);
+    tools_socket_check_stopped(s);
 }
 
-static void on_failed(struct conn *conn)
+static void tools_socket_on_failed(struct conn *conn)
 {
     close_client(container_of(conn, struct client, conn));
 }
 
-static void on_deadline(struct timer *t)
+static void tools_socket_on_deadline(struct timer *t)
 {
     close_client(container_of(t, struct client, deadline));
 }
@@ -144,7 +144,7 @@ static bool waits(const struct client *c)
     return c->busy || conn_pending(&c->conn) > 0;
 }
 
-static void answer(struct client *c, struct buf *json)
+static void tools_socket_answer(struct client *c, struct buf *json)
 {
     if (json->n > TOOLS_FRAME_MAX) {
         json->n = 0;
@@ -157,12 +157,12 @@ static void answer(struct client *c, struct buf *json)
 }
 
 /* The last thing that it is told. */
-static void refuse(struct client *c, const char *why)
+static void tools_socket_refuse(struct client *c, const char *why)
 {
     struct buf json = {0};
     tools_put_error(&json, str_of_cstr(why), CODE_BAD, false);
     c->closing = true;
-    answer(c, &json);
+    tools_socket_answer(c, &json);
     conn_want_read(&c->conn, false);
 }
 
@@ -175,14 +175,14 @@ static void end_if_over(struct client *c)
     close_client(c);
 }
 
-static void on_drained(struct conn *conn)
+static void tools_socket_on_drained(struct conn *conn)
 {
     struct client *c = container_of(conn, struct client, conn);
-    look(c);
+    tools_socket_look(c);
     end_if_over(c);
 }
 
-static void on_stalled(struct conn *conn)
+static void tools_socket_on_stalled(struct conn *conn)
 {
 }
 
@@ -215,7 +215,7 @@ static void hello(struct client *c, const struct tools_request *r)
         if (asks_for(r, str_of_cstr(allowed->items[i])))
             c->granted[c->n_granted++] = str_of_cstr(allowed->items[i]);
     tools_put_hello_ack(&json, c->granted, c->n_granted);
-    answer(c, &json);
+    tools_socket_answer(c, &json);
 }
 
 static void schema(struct client *c, const struct tools_request *r)
@@ -230,25 +230,25 @@ static void schema(struct client *c, const struct tools_request *r)
         tools_put_error(&json, buf_str(&message), 0, false);
     }
     buf_deinit(&message);
-    answer(c, &json);
+    tools_socket_answer(c, &json);
 }
 
-static void on_done(struct tool_ask *a)
+static void tools_socket_on_done(struct tool_ask *a)
 {
     struct client *c = container_of(a, struct client, ask);
     struct buf json = {0};
     c->busy = false;
     tools_put_answer(&json, &a->call);
     tools_ask_deinit(a);
-    answer(c, &json);
-    look(c);
+    tools_socket_answer(c, &json);
+    tools_socket_look(c);
 }
 
-static void run(struct client *c, const struct tools_request *r)
+static void tools_socket_run(struct client *c, const struct tools_request *r)
 {
     timer_stop(&c->deadline);
     c->busy = true;
-    c->ask = (struct tool_ask){.done = on_done};
+    c->ask = (struct tool_ask){.done = tools_socket_on_done};
     c->ask.call.tool_id = r->tool_id;
     c->ask.call.args = r->args;
     c->ask.call.cursor = r->cursor;
@@ -259,29 +259,29 @@ static void run(struct client *c, const struct tools_request *r)
     tools_ask(c->socket->setup.surface, &c->ask);
 }
 
-static void handle(struct client *c, struct str text)
+static void tools_socket_handle(struct client *c, struct str text)
 {
     struct tools_request r;
     struct buf json = {0};
     const char *why;
     arena_deinit(&c->arena);
     if (tools_request_read(text, &c->arena, &r, &why) != 0) {
-        refuse(c, why);
+        tools_socket_refuse(c, why);
         return;
     }
     switch (r.type) {
     case TOOLS_PING:
         tools_put_pong(&json);
-        answer(c, &json);
+        tools_socket_answer(c, &json);
         break;
     case TOOLS_LIST:
         tools_put_list(&json, tools_surface_tools(c->socket->setup.surface));
-        answer(c, &json);
+        tools_socket_answer(c, &json);
         break;
     case TOOLS_HELLO: hello(c, &r); break;
     case TOOLS_SCHEMA: schema(c, &r); break;
     case TOOLS_RUN:
-    case TOOLS_CONTINUE: run(c, &r); break;
+    case TOOLS_CONTINUE: tools_socket_run(c, &r); break;
     }
 }
 
@@ -297,17 +297,17 @@ static void take_frame(struct client *c, size_t n)
 }
 
 /* Deals with the requests that have come, until one of them has to be waited for. */
-static void look(struct client *c)
+static void tools_socket_look(struct client *c)
 {
     struct str json;
     while (!waits(c) && !c->closing && !c->socket->draining && !c->conn.closing) {
         int got = tools_frame_take(buf_str(&c->in), &json);
         if (got == ERR_TOO_LARGE)
-            refuse(c, "a frame has at most 10 MiB");
+            tools_socket_refuse(c, "a frame has at most 10 MiB");
         if (got != 1)
             break;
         take_frame(c, TOOLS_FRAME_HEAD + json.n);
-        handle(c, str_of(c->frame.p + TOOLS_FRAME_HEAD, json.n));
+        tools_socket_handle(c, str_of(c->frame.p + TOOLS_FRAME_HEAD, json.n));
     }
     if (!c->closing)
         conn_want_read(&c->conn, !c->ended && (!waits(c) || c->in.n < AHEAD_MAX));
@@ -322,7 +322,7 @@ static bool has_left(const struct client *c)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
-static void on_end(struct client *c)
+static void tools_socket_on_end(struct client *c)
 {
     c->ended = true;
     conn_want_read(&c->conn, false);
@@ -332,25 +332,25 @@ static void on_end(struct client *c)
         end_if_over(c);
 }
 
-static void on_readable(struct conn *conn)
+static void tools_socket_on_readable(struct conn *conn)
 {
     struct client *c = container_of(conn, struct client, conn);
     ssize_t n = conn_read(conn, buf_reserve(&c->in, READ_STEP), READ_STEP);
     if (n > 0) {
         c->in.n += (size_t)n;
-        look(c);
+        tools_socket_look(c);
     } else if (n == 0) {
-        on_end(c);
+        tools_socket_on_end(c);
     } else if (n == CONN_GONE) {
         close_client(c);
     }
 }
 
-static const struct conn_ops conn_ops = {.readable = on_readable,
-                                         .drained = on_drained,
-                                         .stalled = on_stalled,
-                                         .failed = on_failed,
-                                         .closed = on_closed};
+static const struct conn_ops conn_ops = {.readable = tools_socket_on_readable,
+                                         .drained = tools_socket_on_drained,
+                                         .stalled = tools_socket_on_stalled,
+                                         .failed = tools_socket_on_failed,
+                                         .closed = tools_socket_on_closed};
 
 /* ---- listening ---- */
 
@@ -365,26 +365,27 @@ void tools_socket_accept(struct tools_socket *s, int fd)
         return;
     }
     c->socket = s;
-    timer_init(&c->deadline, on_deadline);
+    timer_init(&c->deadline, tools_socket_on_deadline);
     list_push(&s->clients, &c->link);
     s->n_clients++;
     start_deadline(c);
     conn_want_read(&c->conn, true);
 }
 
-static void on_accepted(void *ctx, int fd)
+static void tools_socket_on_accepted(void *ctx, int fd)
 {
     tools_socket_accept(ctx, fd);
 }
 
-static void on_accept_failed(void *ctx, int error)
+static void tools_socket_on_accept_failed(void *ctx, int error)
 {
     struct tools_socket *s = ctx;
     trace(s->setup.trace, ACCEPT_FAILED, TRACE_STR("error", str_of_cstr(strerror(error))));
 }
 
-static const struct listener_ops listener_ops = {
-    .accepted = on_accepted, .failed = on_accept_failed, .unix_mode = SOCKET_MODE};
+static const struct listener_ops listener_ops = {.accepted = tools_socket_on_accepted,
+                                                 .failed = tools_socket_on_accept_failed,
+                                                 .unix_mode = SOCKET_MODE};
 
 struct tools_socket *tools_socket_new(const struct tools_socket_setup *setup, char *why,
                                       size_t size)
@@ -430,7 +431,7 @@ void tools_socket_stop(struct tools_socket *s, void (*stopped)(void *ctx), void 
     tools_socket_drain(s);
     s->stopped = stopped;
     s->ctx = ctx;
-    check_stopped(s);
+    tools_socket_check_stopped(s);
 }
 
 void tools_socket_free(struct tools_socket *s)

@@ -15,7 +15,7 @@
 
 /* ---- time ---- */
 
-static void step(struct catalog *c, int64_t by_ms)
+static void catalog_step(struct catalog *c, int64_t by_ms)
 {
     c->wall_ms += by_ms;
     c->stepped_ms += by_ms;
@@ -26,7 +26,7 @@ static void step(struct catalog *c, int64_t by_ms)
 }
 
 /* A machine without a clock of its own begins in 1970, or when it was made. */
-static bool is_possible(int64_t wall_ms)
+static bool catalog_is_possible(int64_t wall_ms)
 {
     return wall_ms >= YEAR_2020_MS;
 }
@@ -36,11 +36,12 @@ int64_t catalog_wall_ms(struct catalog *c)
     int64_t clock = c->sched->wall_ms, passed = (int64_t)(c->sched->now_ms - c->mono_ms);
     int64_t jump = clock - c->wall_ms - passed;
     c->mono_ms = c->sched->now_ms;
-    if (c->ticking && is_possible(clock) && (jump > CATALOG_LEAD_MS || jump < -CATALOG_LEAD_MS)) {
+    if (c->ticking && catalog_is_possible(clock) &&
+        (jump > CATALOG_LEAD_MS || jump < -CATALOG_LEAD_MS)) {
         c->wall_ms += passed;
-        step(c, jump);
+        catalog_step(c, jump);
     }
-    if (c->ticking && !is_possible(clock))
+    if (c->ticking && !catalog_is_possible(clock))
         c->wall_ms += passed;
     if (clock > c->wall_ms)
         c->wall_ms = clock;
@@ -50,8 +51,8 @@ int64_t catalog_wall_ms(struct catalog *c)
 void catalog_start_clock(struct catalog *c)
 {
     int64_t clock = c->sched->wall_ms, lead = c->wall_ms - clock;
-    if (lead > CATALOG_LEAD_MS && is_possible(clock))
-        step(c, -lead);
+    if (lead > CATALOG_LEAD_MS && catalog_is_possible(clock))
+        catalog_step(c, -lead);
     else if (lead < 0)
         c->wall_ms = clock;
     c->mono_ms = c->sched->now_ms;
@@ -241,7 +242,7 @@ void stream_touch(struct catalog *c, struct stream *s)
         s->term->touched_ms = catalog_wall_ms(c) - c->stepped_ms;
 }
 
-static void sweep(struct timer *t)
+static void catalog_sweep(struct timer *t)
 {
     struct catalog *c = container_of(t, struct catalog, sweep);
     size_t n = c->n_terms / SWEEP_ROUND + SWEEP_AT_LEAST;
@@ -516,8 +517,8 @@ static struct stream_config term_of(const struct stream_config *config, const st
     return term;
 }
 
-static struct stream *create(struct catalog *c, const struct store_write *w,
-                             const struct judgement *j)
+static struct stream *catalog_create(struct catalog *c, const struct store_write *w,
+                                     const struct judgement *j)
 {
     const struct stream_config *config = w->create;
     struct stream_config term = term_of(config, j->source);
@@ -571,7 +572,7 @@ void stream_set_producer(struct stream *s, const struct producer_claim *claim)
 
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j)
 {
-    struct stream *s = j->stream != NULL ? j->stream : create(c, w, j);
+    struct stream *s = j->stream != NULL ? j->stream : catalog_create(c, w, j);
     int64_t now_ms = catalog_wall_ms(c);
     w->created = j->stream == NULL;
     if (w->data.n > 0) {
@@ -606,7 +607,7 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
 
 /* ---- listings ---- */
 
-static int by_name(const void *a, const void *b)
+static int catalog_by_name(const void *a, const void *b)
 {
     return str_cmp(((const struct store_row *)a)->name, ((const struct store_row *)b)->name);
 }
@@ -645,7 +646,7 @@ void catalog_find_list(struct catalog *c, struct store_list *l)
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
         if (s->settled && is_listed(l, s))
             rows[n++] = (struct store_row){s->name, stream_info_of(s)};
-    qsort(rows, n, sizeof *rows, by_name);
+    qsort(rows, n, sizeof *rows, catalog_by_name);
     l->rows = rows;
     l->n_rows = n < l->limit ? n : l->limit;
     l->more = n > l->limit;
@@ -669,7 +670,7 @@ void catalog_init(struct catalog *c, const struct store *store)
     map_init(&c->types);
     watchers_init(&c->watchers, store->sched);
     list_init(&c->terms);
-    timer_init(&c->sweep, sweep);
+    timer_init(&c->sweep, catalog_sweep);
 }
 
 void catalog_deinit(struct catalog *c)

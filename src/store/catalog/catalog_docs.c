@@ -39,7 +39,7 @@ int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n)
     return 0;
 }
 
-static void put_doc(struct catalog *c, const struct doc_put *put)
+static void catalog_put_doc(struct catalog *c, const struct doc_put *put)
 {
     struct doc *d = map_get(&c->docs, put->key);
     if (put->value.p == NULL && !c->keep_removed_docs) {
@@ -61,10 +61,10 @@ static void put_doc(struct catalog *c, const struct doc_put *put)
 void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        put_doc(c, &puts[i]);
+        catalog_put_doc(c, &puts[i]);
 }
 
-static int by_key(const void *a, const void *b)
+static int catalog_docs_by_key(const void *a, const void *b)
 {
     return str_cmp(((const struct doc_row *)a)->key, ((const struct doc_row *)b)->key);
 }
@@ -90,7 +90,7 @@ void catalog_find_docs(struct catalog *c, struct store_docs *q)
     for (struct doc *d; (d = map_next(&c->docs, &at)) != NULL;)
         if (d->value.p != NULL && catalog_listed(d->key, q->prefix, q->after))
             rows[n++] = (struct doc_row){d->key, d->value, d->version};
-    qsort(rows, n, sizeof *rows, by_key);
+    qsort(rows, n, sizeof *rows, catalog_docs_by_key);
     q->rows = rows;
     q->n_rows = n < q->limit ? n : q->limit;
     q->more = n > q->limit;

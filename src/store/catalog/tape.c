@@ -108,7 +108,8 @@ void tape_begin(struct tape *t, uint64_t at, uint64_t events)
 }
 
 /* Where a read of about max bytes from `from` on ends within this piece, and none behind limit. */
-static uint64_t cut(const struct tape_piece *p, uint64_t from, uint64_t limit, size_t max)
+static uint64_t tape_piece_cut(const struct tape_piece *p, uint64_t from, uint64_t limit,
+                               size_t max)
 {
     uint64_t end = p->end < limit ? p->end : limit;
     if (end - from <= max)
@@ -131,7 +132,7 @@ uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t m
     const struct tape_piece *p = piece_at(t, pos);
     for (; p < t->pieces + t->n && n < room && pos < limit; p++) {
         size_t left = max - (size_t)(pos - from);
-        uint64_t end = cut(p, pos, limit, left);
+        uint64_t end = tape_piece_cut(p, pos, limit, left);
         if (n > 0 && end - pos > left)
             break; /* one event more than asked for is only taken when it is the first */
         slices[n] = slice_of(p->chunk->bytes, pos - p->chunk->first, end - p->chunk->first);

@@ -62,7 +62,7 @@ void look_progress(struct look *l, uint64_t bytes)
 
 /* ---- streams ---- */
 
-static int by_life(const void *a, const void *b)
+static int doctor_by_life(const void *a, const void *b)
 {
     const struct doctor_stream *x = a, *y = b;
     return (x->life > y->life) - (x->life < y->life);
@@ -73,7 +73,7 @@ struct doctor_stream *look_stream(const struct look *l, uint64_t life)
     struct doctor_stream wanted = {.life = life};
     if (l->n_streams == 0)
         return NULL;
-    return bsearch(&wanted, l->streams, l->n_streams, sizeof wanted, by_life);
+    return bsearch(&wanted, l->streams, l->n_streams, sizeof wanted, doctor_by_life);
 }
 
 struct str look_name(struct look *l, uint64_t life)
@@ -232,7 +232,7 @@ static bool is_ours(const char *folder, const char *name)
     return false;
 }
 
-static int see_name(void *ctx, const char *name)
+static int doctor_see_name(void *ctx, const char *name)
 {
     const struct folder *f = ctx;
     const char *slash = f->name[0] == '\0' ? "" : "/";
@@ -249,13 +249,13 @@ static void look_at_names(struct look *l)
     static const char *const names[] = {"", JOURNAL_DIR, SEGMENT_DIR};
     for (size_t i = 0; i < 3; i++) {
         struct folder f = {l, names[i]};
-        int err = vfs_list(l->doctor->vfs, names[i], see_name, &f);
+        int err = vfs_list(l->doctor->vfs, names[i], doctor_see_name, &f);
         if (err != 0 && err != ERR_NOT_FOUND)
             look_say(l, DOCTOR_WRONG, "the files in %s/ cannot be listed", names[i]);
     }
 }
 
-static int add_size(void *ctx, const char *name)
+static int doctor_add_size(void *ctx, const char *name)
 {
     const struct folder *f = ctx;
     char path[ASIDE_MAX];
@@ -277,7 +277,7 @@ static void measure(struct look *l)
     static const char *const names[] = {JOURNAL_DIR, SEGMENT_DIR};
     for (size_t i = 0; i < 2; i++) {
         struct folder f = {l, names[i]};
-        vfs_list(l->doctor->vfs, names[i], add_size, &f);
+        vfs_list(l->doctor->vfs, names[i], doctor_add_size, &f);
     }
 }
 
@@ -295,7 +295,7 @@ static void look_deinit(struct look *l)
     free(l->ids);
 }
 
-static void count(const struct look *l, struct doctor *d)
+static void doctor_count(const struct look *l, struct doctor *d)
 {
     d->streams = d->events = 0;
     for (size_t i = 0; i < l->n_streams; i++) {
@@ -309,8 +309,8 @@ static void count(const struct look *l, struct doctor *d)
 }
 
 /* look_deinit is due, whatever the result. */
-static int look(struct doctor *d, const struct look *before, struct buf *held, struct look *l,
-                char *why, size_t size)
+static int doctor_look(struct doctor *d, const struct look *before, struct buf *held,
+                       struct look *l, char *why, size_t size)
 {
     *l = (struct look){.doctor = d, .before = before, .held = held};
     map_init(&l->lives);
@@ -329,7 +329,7 @@ static int look(struct doctor *d, const struct look *before, struct buf *held, s
     }
     if (err == 0)
         look_at_names(l);
-    count(l, d);
+    doctor_count(l, d);
     return err;
 }
 
@@ -357,14 +357,14 @@ static int repair(struct look *first, struct buf *held, char *why, size_t size)
     struct look l = {0};
     int err = needs_index(first) ? repair_index(first, why, size) : 0;
     if (err == 0)
-        err = look(d, first, held, &l, why, size);
+        err = doctor_look(d, first, held, &l, why, size);
     bool again = err == 0 && l.journal_wrong;
     if (again)
         err = mend_journal(&l, why, size);
     if (again && err == 0) {
         look_deinit(&l);
         held->n = 0;
-        err = look(d, first, held, &l, why, size);
+        err = doctor_look(d, first, held, &l, why, size);
     }
     look_deinit(&l);
     return err;
@@ -376,7 +376,7 @@ int doctor_run(struct doctor *d, char *why, size_t size)
     struct buf held = {0};
     d->repaired = false;
     why[0] = '\0';
-    int err = look(d, NULL, NULL, &l, why, size);
+    int err = doctor_look(d, NULL, NULL, &l, why, size);
     d->found = l.wrong;
     if (err == 0 && d->repair && (needs_index(&l) || l.journal_wrong)) {
         err = repair(&l, &held, why, size);

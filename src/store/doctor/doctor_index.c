@@ -35,7 +35,7 @@ static void note_bad(struct look *l, enum table t, struct str key)
 
 /* ---- meta ---- */
 
-static int see_meta(void *ctx, struct str key, struct str value)
+static int doctor_index_see_meta(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct look *l = r->look;
@@ -76,7 +76,7 @@ static bool check_meta(struct look *l)
 
 /* ---- streams ---- */
 
-static struct doctor_stream *add_stream(struct look *l)
+static struct doctor_stream *doctor_index_add_stream(struct look *l)
 {
     if (l->n_streams == l->cap_streams) {
         l->cap_streams = l->cap_streams ? l->cap_streams * 2 : 64;
@@ -85,7 +85,7 @@ static struct doctor_stream *add_stream(struct look *l)
     return &l->streams[l->n_streams++];
 }
 
-static int see_stream(void *ctx, struct str key, struct str value)
+static int doctor_index_see_stream(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct look *l = r->look;
@@ -97,18 +97,18 @@ static int see_stream(void *ctx, struct str key, struct str value)
     if (err == 0 && !row.deleted && (row.first > row.tail || row.first_event > row.events))
         err = ERR_CORRUPT; /* of one that is deleted only the name counts */
     if (err == 0)
-        *add_stream(l) = (struct doctor_stream){.life = key_u64(key, 0),
-                                                .first = row.first,
-                                                .first_event = row.first_event,
-                                                .tail = row.tail,
-                                                .events = row.events,
-                                                .source = row.source_life,
-                                                .fork_at = row.fork_at,
-                                                .fork_events = row.fork_events,
-                                                .whole = row.whole,
-                                                .need = UINT64_MAX,
-                                                .name = arena_dup(&l->arena, row.name),
-                                                .deleted = row.deleted};
+        *doctor_index_add_stream(l) = (struct doctor_stream){.life = key_u64(key, 0),
+                                                             .first = row.first,
+                                                             .first_event = row.first_event,
+                                                             .tail = row.tail,
+                                                             .events = row.events,
+                                                             .source = row.source_life,
+                                                             .fork_at = row.fork_at,
+                                                             .fork_events = row.fork_events,
+                                                             .whole = row.whole,
+                                                             .need = UINT64_MAX,
+                                                             .name = arena_dup(&l->arena, row.name),
+                                                             .deleted = row.deleted};
     if (err == 0)
         return 0;
     note_bad(l, TABLE_STREAM, key);
@@ -117,7 +117,7 @@ static int see_stream(void *ctx, struct str key, struct str value)
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int doctor_index_by_name(const void *a, const void *b)
 {
     const struct doctor_stream *const *x = a, *const *y = b;
     return str_cmp((*x)->name, (*y)->name);
@@ -128,7 +128,7 @@ static void check_names(struct look *l)
     const struct doctor_stream **sorted = mem_alloc((l->n_streams + 1) * sizeof *sorted);
     for (size_t i = 0; i < l->n_streams; i++)
         sorted[i] = &l->streams[i];
-    qsort(sorted, l->n_streams, sizeof *sorted, by_name);
+    qsort(sorted, l->n_streams, sizeof *sorted, doctor_index_by_name);
     for (size_t i = 1; i < l->n_streams; i++) {
         if (!str_eq(sorted[i]->name, sorted[i - 1]->name))
             continue;
@@ -240,7 +240,7 @@ static struct doctor_stream *stream_of_row(struct rows *r, uint64_t life)
     return r->current = look_stream(r->look, life);
 }
 
-static int see_block(void *ctx, struct str key, struct str value)
+static int doctor_index_see_block(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct block_info b;
@@ -295,7 +295,7 @@ static void check_ends(struct look *l)
     }
 }
 
-static int see_resident(void *ctx, struct str key, struct str value)
+static int doctor_index_see_resident(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     r->n_residents++;
@@ -305,7 +305,7 @@ static int see_resident(void *ctx, struct str key, struct str value)
 
 /* ---- the other tables ---- */
 
-static int see_producer(void *ctx, struct str key, struct str value)
+static int doctor_index_see_producer(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct look *l = r->look;
@@ -327,7 +327,7 @@ static int see_producer(void *ctx, struct str key, struct str value)
     return 0;
 }
 
-static int see_doc(void *ctx, struct str key, struct str value)
+static int doctor_index_see_doc(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct doc_read doc;
@@ -343,7 +343,7 @@ static int see_doc(void *ctx, struct str key, struct str value)
     return 0;
 }
 
-static int see_segment(void *ctx, struct str key, struct str value)
+static int doctor_index_see_segment(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
     struct look *l = r->look;
@@ -369,9 +369,10 @@ static const struct {
     int (*see)(void *ctx, struct str key, struct str value);
 } tables[] = {
     /* Streams before what belongs to them. */
-    {"meta", see_meta},         {"stream", see_stream}, {"block", see_block},
-    {"producer", see_producer}, {"doc", see_doc},       {"segment", see_segment},
-    {"resident", see_resident},
+    {"meta", doctor_index_see_meta},         {"stream", doctor_index_see_stream},
+    {"block", doctor_index_see_block},       {"producer", doctor_index_see_producer},
+    {"doc", doctor_index_see_doc},           {"segment", doctor_index_see_segment},
+    {"resident", doctor_index_see_resident},
 };
 
 static int see_tables(struct lmdb_file *f, struct rows *r)
@@ -379,7 +380,7 @@ static int see_tables(struct lmdb_file *f, struct rows *r)
     int err = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables && err == 0; i++) {
         err = lmdb_file_table(f, tables[i].name, tables[i].see, r);
-        if (tables[i].see == see_stream)
+        if (tables[i].see == doctor_index_see_stream)
             plan_ranges(r->look);
     }
     end_strays(r);
@@ -396,7 +397,7 @@ static bool check_residents(struct rows *r)
 
 /* What is only lost, like the row of a stream that has blocks, was so when the index was made: to
  * make it again would not bring it back. */
-static bool check_rows(struct rows *r)
+static bool doctor_index_check_rows(struct rows *r)
 {
     struct look *l = r->look;
     check_names(l);
@@ -439,7 +440,7 @@ static int see_file(struct look *l, struct lmdb_file *f)
         say_broken(l, err == ERR_CORRUPT ? lmdb_file_damage(f) : "a table is missing");
         return 0;
     }
-    l->state = check_rows(&r) ? DOCTOR_INDEX_SOUND : DOCTOR_INDEX_ROWS;
+    l->state = doctor_index_check_rows(&r) ? DOCTOR_INDEX_SOUND : DOCTOR_INDEX_ROWS;
     if (l->has_meta)
         open_index(l);
     return 0;

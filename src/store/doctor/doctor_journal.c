@@ -37,7 +37,7 @@ struct files {
     size_t n, cap;
 };
 
-static int note_name(void *ctx, const char *name)
+static int doctor_journal_note_name(void *ctx, const char *name)
 {
     struct files *s = ctx;
     uint64_t n;
@@ -136,7 +136,7 @@ static int see_file(struct look *l, struct file_seen *f)
     return err;
 }
 
-static int by_id(const void *a, const void *b)
+static int doctor_journal_by_id(const void *a, const void *b)
 {
     const struct file_seen *x = a, *y = b;
     if (x->who.id != y->who.id)
@@ -146,7 +146,7 @@ static int by_id(const void *a, const void *b)
 
 static int see_files(struct files *s)
 {
-    int err = vfs_list(s->look->doctor->vfs, JOURNAL_DIR, note_name, s);
+    int err = vfs_list(s->look->doctor->vfs, JOURNAL_DIR, doctor_journal_note_name, s);
     if (err == ERR_NOT_FOUND)
         return 0;
     for (size_t i = 0; i < s->n && err == 0; i++) {
@@ -155,7 +155,7 @@ static int see_files(struct files *s)
             err = ERR_VERSION;
     }
     if (s->n > 1)
-        qsort(s->items, s->n, sizeof *s->items, by_id);
+        qsort(s->items, s->n, sizeof *s->items, doctor_journal_by_id);
     for (size_t i = 1; i < s->n; i++)
         s->items[i].copy = s->items[i].who.id != 0 && s->items[i].who.id == s->items[i - 1].who.id;
     return err;
@@ -178,7 +178,7 @@ static bool is_certain(struct look *l, uint64_t life)
     return d != NULL && (d->replayed || !look_is_uncertain(l, life));
 }
 
-static bool is_possible(struct look *l, const struct record *r)
+static bool doctor_journal_is_possible(struct look *l, const struct record *r)
 {
     if (r->type == RECORD_TRIM)
         return look_life(l, r->life) == NULL || is_certain(l, r->life);
@@ -192,7 +192,7 @@ static bool is_possible(struct look *l, const struct record *r)
     return r->source_life == 0 || (source != NULL && r->fork_at <= source->tail);
 }
 
-static void follow(struct look *l, const struct record *r)
+static void doctor_journal_follow(struct look *l, const struct record *r)
 {
     if (r->type != RECORD_WRITE)
         return;
@@ -203,13 +203,13 @@ static void follow(struct look *l, const struct record *r)
 
 static int write_record(struct writer *w, uint64_t batch, struct str bytes);
 
-static int see_record(void *ctx, uint64_t batch, struct str bytes)
+static int doctor_journal_see_record(void *ctx, uint64_t batch, struct str bytes)
 {
     struct replay *p = ctx;
     struct record r;
-    bool sound = record_take(bytes, &p->arena, &r) == 0 && is_possible(p->look, &r);
+    bool sound = record_take(bytes, &p->arena, &r) == 0 && doctor_journal_is_possible(p->look, &r);
     if (sound)
-        follow(p->look, &r);
+        doctor_journal_follow(p->look, &r);
     else if (p->strange++ == 0)
         p->strange_batch = batch;
     arena_deinit(&p->arena);
@@ -279,7 +279,7 @@ int look_at_journal(struct look *l, char *why, size_t size)
 {
     struct files s = {.look = l};
     struct replay p = {.look = l};
-    struct journal_scan scan = {.from = l->batch, .ctx = &p, .record = see_record};
+    struct journal_scan scan = {.from = l->batch, .ctx = &p, .record = doctor_journal_see_record};
     int err = see_files(&s);
     if (err == 0) {
         say_files(l, &s);
@@ -387,7 +387,7 @@ static int write_again(struct look *l, const struct files *s, struct writer *w)
 {
     struct vfs *v = l->doctor->vfs;
     struct replay p = {.look = l, .writer = w};
-    struct journal_scan scan = {.from = l->batch, .ctx = &p, .record = see_record};
+    struct journal_scan scan = {.from = l->batch, .ctx = &p, .record = doctor_journal_see_record};
     uint64_t id = next_id(s);
     w->who = (struct journal_identity){
         .id = id, .salt = rand_u64(), .epoch = id, .first = l->batch > 0 ? l->batch : 1};

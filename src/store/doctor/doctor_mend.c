@@ -78,7 +78,7 @@ struct footer {
     uint64_t end; /* of the items */
 };
 
-static int list_block(void *ctx, const struct block_info *b)
+static int doctor_mend_list_block(void *ctx, const struct block_info *b)
 {
     struct footer *f = ctx;
     struct segment_item item = {.marks = (uint32_t)b->events,
@@ -93,7 +93,7 @@ static int list_block(void *ctx, const struct block_info *b)
     return 0;
 }
 
-static int list_note(void *ctx, struct str note)
+static int doctor_mend_list_note(void *ctx, struct str note)
 {
     struct footer *f = ctx;
     struct segment_item item = {.n = (uint32_t)note.n};
@@ -178,7 +178,8 @@ int mend_footer(struct look *l, uint64_t id, char *why, size_t size)
 {
     char other[ASIDE_MAX];
     struct footer f = {.end = SEGMENT_FILE_HEAD};
-    struct segment_scan scan = {.salvage = true, .ctx = &f, .block = list_block, .note = list_note};
+    struct segment_scan scan = {
+        .salvage = true, .ctx = &f, .block = doctor_mend_list_block, .note = doctor_mend_list_note};
     int err = segment_scan(l->doctor->vfs, id, &scan);
     if (err == 0)
         err = replace_segment(l->doctor->vfs, id, &f, other);

@@ -24,7 +24,7 @@ struct merge {
     struct index_write *write;
 };
 
-static int by_table_and_key(const void *a, const void *b)
+static int doctor_mend_index_by_table_and_key(const void *a, const void *b)
 {
     const struct doctor_bad *x = a, *y = b;
     if (x->table != y->table)
@@ -36,11 +36,11 @@ static bool is_bad(const struct look *l, enum table t, struct str key)
 {
     struct doctor_bad wanted = {.table = t, .key = {.n = key.n < KEY_MAX ? key.n : KEY_MAX}};
     memcpy(wanted.key.bytes, key.p, wanted.key.n);
-    return l->n_bad > 0 &&
-           bsearch(&wanted, l->bad, l->n_bad, sizeof wanted, by_table_and_key) != NULL;
+    return l->n_bad > 0 && bsearch(&wanted, l->bad, l->n_bad, sizeof wanted,
+                                   doctor_mend_index_by_table_and_key) != NULL;
 }
 
-static int keep_stream(void *ctx, struct str key, struct str value)
+static int doctor_mend_index_keep_stream(void *ctx, struct str key, struct str value)
 {
     struct merge *m = ctx;
     struct str row;
@@ -49,14 +49,14 @@ static int keep_stream(void *ctx, struct str key, struct str value)
     return index_put_stream(m->write, key_u64(key, 0), row);
 }
 
-static int keep_block(void *ctx, struct str key, struct str value)
+static int doctor_mend_index_keep_block(void *ctx, struct str key, struct str value)
 {
     struct merge *m = ctx;
     struct block_info b;
     return row_read_block(key, value, &b) != 0 ? 0 : index_put_block(m->write, key_u64(key, 0), &b);
 }
 
-static int keep_producer(void *ctx, struct str key, struct str value)
+static int doctor_mend_index_keep_producer(void *ctx, struct str key, struct str value)
 {
     struct merge *m = ctx;
     struct producer_claim p;
@@ -65,7 +65,7 @@ static int keep_producer(void *ctx, struct str key, struct str value)
     return index_put_producer(m->write, key_u64(key, 0), &p);
 }
 
-static int keep_doc(void *ctx, struct str key, struct str value)
+static int doctor_mend_index_keep_doc(void *ctx, struct str key, struct str value)
 {
     struct merge *m = ctx;
     struct doc_read d;
@@ -76,15 +76,15 @@ static int keep_doc(void *ctx, struct str key, struct str value)
 
 static int keep_rows(struct merge *m, struct lmdb_file *f)
 {
-    int err = lmdb_file_table(f, "stream", keep_stream, m);
+    int err = lmdb_file_table(f, "stream", doctor_mend_index_keep_stream, m);
     if (err == 0)
-        err = lmdb_file_table(f, "block", keep_block, m);
+        err = lmdb_file_table(f, "block", doctor_mend_index_keep_block, m);
     if (err == 0)
-        err = lmdb_file_table(f, "producer", keep_producer, m);
-    return err == 0 ? lmdb_file_table(f, "doc", keep_doc, m) : err;
+        err = lmdb_file_table(f, "producer", doctor_mend_index_keep_producer, m);
+    return err == 0 ? lmdb_file_table(f, "doc", doctor_mend_index_keep_doc, m) : err;
 }
 
-static int add_stream(void *ctx, uint64_t life, struct str row)
+static int doctor_mend_index_add_stream(void *ctx, uint64_t life, struct str row)
 {
     struct merge *m = ctx;
     struct key k = {0};
@@ -92,7 +92,7 @@ static int add_stream(void *ctx, uint64_t life, struct str row)
     return is_bad(m->look, TABLE_STREAM, key_str(&k)) ? index_put_stream(m->write, life, row) : 0;
 }
 
-static int add_block(void *ctx, uint64_t life, const struct block_info *b)
+static int doctor_mend_index_add_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct merge *m = ctx;
     struct key k = {0};
@@ -101,7 +101,7 @@ static int add_block(void *ctx, uint64_t life, const struct block_info *b)
     return is_bad(m->look, TABLE_BLOCK, key_str(&k)) ? index_put_block(m->write, life, b) : 0;
 }
 
-static int add_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+static int doctor_mend_index_add_producer(void *ctx, uint64_t life, const struct producer_claim *p)
 {
     struct merge *m = ctx;
     struct key k = {0};
@@ -110,7 +110,7 @@ static int add_producer(void *ctx, uint64_t life, const struct producer_claim *p
     return is_bad(m->look, TABLE_PRODUCER, key_str(&k)) ? index_put_producer(m->write, life, p) : 0;
 }
 
-static int add_doc(void *ctx, struct str key, uint64_t version, struct str value)
+static int doctor_mend_index_add_doc(void *ctx, struct str key, uint64_t version, struct str value)
 {
     struct merge *m = ctx;
     struct key k = {0};
@@ -147,10 +147,10 @@ static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
 {
     struct merge m = {.look = l};
     struct index_load load = {.ctx = &m,
-                              .stream = add_stream,
-                              .block = add_block,
-                              .producer = add_producer,
-                              .doc = add_doc};
+                              .stream = doctor_mend_index_add_stream,
+                              .block = doctor_mend_index_add_block,
+                              .producer = doctor_mend_index_add_producer,
+                              .doc = doctor_mend_index_add_doc};
     struct index_meta meta;
     int err = index_begin(into, &m.write);
     if (err != 0)
@@ -168,7 +168,7 @@ static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
     return err;
 }
 
-static void forget(const char *path)
+static void doctor_mend_index_forget(const char *path)
 {
     char lock[PATH_SIZE + 8];
     snprintf(lock, sizeof lock, "%s-lock", path);
@@ -185,11 +185,11 @@ static int merge_index(struct look *l, char *why, size_t size)
     struct index *rebuilt = NULL, *into = NULL;
     char again[PATH_SIZE], made[PATH_SIZE];
     if (l->n_bad > 1)
-        qsort(l->bad, l->n_bad, sizeof *l->bad, by_table_and_key);
+        qsort(l->bad, l->n_bad, sizeof *l->bad, doctor_mend_index_by_table_and_key);
     snprintf(again, sizeof again, "%s.notes", d->index_path);
     snprintf(made, sizeof made, "%s.mended", d->index_path);
-    forget(again);
-    forget(made);
+    doctor_mend_index_forget(again);
+    doctor_mend_index_forget(made);
     int err = index_rebuild(d->vfs, again, d->sync, &r, why, size);
     if (err == 0)
         err = lmdb_file_open(d->index_path, &old, why, size);
@@ -206,8 +206,8 @@ static int merge_index(struct look *l, char *why, size_t size)
     lmdb_file_close(old);
     if (err == 0 && (err = index_rename(made, d->index_path, d->sync)) != 0)
         mend_failed(err, "the index cannot be replaced", why, size);
-    forget(again);
-    forget(made);
+    doctor_mend_index_forget(again);
+    doctor_mend_index_forget(made);
     return err;
 }
 
@@ -235,7 +235,7 @@ static int keep_old(struct look *l, char *why, size_t size)
     return ERR_IO;
 }
 
-static int max_life(void *ctx, uint64_t life, struct str row)
+static int doctor_mend_index_max_life(void *ctx, uint64_t life, struct str row)
 {
     uint64_t *max = ctx;
     *max = life > *max ? life : *max;
@@ -258,7 +258,7 @@ static int change_meta(struct look *l, bool base, bool lives, bool *asked, char 
 {
     const struct doctor *d = l->doctor;
     uint64_t max = lives_known(l);
-    struct index_load load = {.ctx = &max, .stream = max_life};
+    struct index_load load = {.ctx = &max, .stream = doctor_mend_index_max_life};
     struct index_meta meta;
     struct index_write *w = NULL;
     struct index *i = index_open(d->index_path, d->sync, why, size);
@@ -298,7 +298,7 @@ int mend_lives(struct look *l, char *why, size_t size)
     return change_meta(l, false, true, &asked, why, size);
 }
 
-static int note_known(void *ctx, const struct index_segment *s)
+static int doctor_mend_index_note_known(void *ctx, const struct index_segment *s)
 {
     buf_put(ctx, str_of((const char *)&s->id, sizeof s->id));
     return 0;
@@ -307,7 +307,7 @@ static int note_known(void *ctx, const struct index_segment *s)
 static int load_known(struct look *l, struct buf *known)
 {
     char why[256];
-    struct index_load load = {.ctx = known, .segment = note_known};
+    struct index_load load = {.ctx = known, .segment = doctor_mend_index_note_known};
     struct index_meta meta;
     struct index *i = index_open(l->doctor->index_path, l->doctor->sync, why, sizeof why);
     int err = i == NULL ? ERR_IO : index_load(i, &load, &meta);
@@ -381,7 +381,7 @@ struct names {
     struct buf items; /* struct named */
 };
 
-static int note_stream(void *ctx, uint64_t life, struct str bytes)
+static int doctor_mend_index_note_stream(void *ctx, uint64_t life, struct str bytes)
 {
     struct names *n = ctx;
     struct row row;
@@ -392,7 +392,7 @@ static int note_stream(void *ctx, uint64_t life, struct str bytes)
     return 0;
 }
 
-static int by_name_and_life(const void *a, const void *b)
+static int doctor_mend_index_by_name_and_life(const void *a, const void *b)
 {
     const struct named *x = a, *y = b;
     int order = str_cmp(x->name, y->name);
@@ -420,7 +420,7 @@ static int end_older_lives(struct look *l, char *why, size_t size)
 {
     const struct doctor *d = l->doctor;
     struct names names = {0};
-    struct index_load load = {.ctx = &names, .stream = note_stream};
+    struct index_load load = {.ctx = &names, .stream = doctor_mend_index_note_stream};
     struct index_meta meta;
     struct index_write *w = NULL;
     struct index *i = index_open(d->index_path, d->sync, why, size);
@@ -429,7 +429,7 @@ static int end_older_lives(struct look *l, char *why, size_t size)
     int err = index_load(i, &load, &meta);
     size_t n = names.items.n / sizeof(struct named);
     if (n > 1)
-        qsort(names.items.p, n, sizeof(struct named), by_name_and_life);
+        qsort(names.items.p, n, sizeof(struct named), doctor_mend_index_by_name_and_life);
     if (err == 0)
         err = index_begin(i, &w);
     if (err == 0) {
@@ -447,7 +447,7 @@ static int end_older_lives(struct look *l, char *why, size_t size)
 
 /* ---- behind the segments ---- */
 
-static int pass_over(void *ctx, uint64_t batch, struct str record)
+static int doctor_mend_index_pass_over(void *ctx, uint64_t batch, struct str record)
 {
     return 0;
 }
@@ -455,7 +455,7 @@ static int pass_over(void *ctx, uint64_t batch, struct str record)
 /* Whether the journal has all that the segments have which the index does not know. */
 static bool has_journal_all(const struct look *l)
 {
-    struct journal_scan scan = {.from = l->meta.batch, .record = pass_over};
+    struct journal_scan scan = {.from = l->meta.batch, .record = doctor_mend_index_pass_over};
     return journal_scan(l->doctor->vfs, &scan) == 0 && scan.batches > 0 && scan.next >= l->batch;
 }
 

@@ -50,7 +50,7 @@ struct exam {
 
 /* ---- by itself ---- */
 
-static int see_block(void *ctx, const struct block_info *b)
+static int doctor_segment_see_block(void *ctx, const struct block_info *b)
 {
     struct exam *e = ctx;
     buf_put(&e->blocks, str_of((const char *)b, sizeof *b));
@@ -70,7 +70,7 @@ static void learn(struct exam *e, const struct note *n)
     look_state_life(e->look, n->life, e->id);
 }
 
-static int see_note(void *ctx, struct str bytes)
+static int doctor_segment_see_note(void *ctx, struct str bytes)
 {
     struct exam *e = ctx;
     struct note n;
@@ -89,7 +89,7 @@ static int see_note(void *ctx, struct str bytes)
     return 0;
 }
 
-static void see_harm(void *ctx, uint64_t segment, uint64_t offset, const char *what)
+static void doctor_segment_see_harm(void *ctx, uint64_t segment, uint64_t offset, const char *what)
 {
     struct exam *e = ctx;
     struct harm h = {.offset = offset, .what = what};
@@ -128,7 +128,8 @@ static void say_range(struct exam *e)
     *r = (struct range){0};
 }
 
-static void lose(struct exam *e, uint64_t life, const struct block_info *b, const char *what)
+static void doctor_segment_lose(struct exam *e, uint64_t life, const struct block_info *b,
+                                const char *what)
 {
     struct range *r = &e->range;
     e->lost++;
@@ -141,7 +142,7 @@ static void lose(struct exam *e, uint64_t life, const struct block_info *b, cons
     *r = (struct range){life, b->first, b->end, b->events, b->place.offset, what};
 }
 
-static bool is_same(const struct block_info *row, const struct block_info *found)
+static bool doctor_segment_is_same(const struct block_info *row, const struct block_info *found)
 {
     return row->life == found->life && row->first == found->first && row->end <= found->end &&
            row->ordinal == found->ordinal && row->events == found->events &&
@@ -149,7 +150,7 @@ static bool is_same(const struct block_info *row, const struct block_info *found
            row->place.offset == found->place.offset && row->place.bytes == found->place.bytes;
 }
 
-static int by_offset(const void *a, const void *b)
+static int doctor_segment_by_offset(const void *a, const void *b)
 {
     const struct block_info *x = a, *y = b;
     return (x->place.offset > y->place.offset) - (x->place.offset < y->place.offset);
@@ -159,7 +160,8 @@ static const struct block_info *find_block(const struct exam *e, uint64_t offset
 {
     struct block_info wanted = {.place = {.offset = offset}};
     size_t n = e->blocks.n / sizeof wanted;
-    return n == 0 ? NULL : bsearch(&wanted, e->blocks.p, n, sizeof wanted, by_offset);
+    return n == 0 ? NULL
+                  : bsearch(&wanted, e->blocks.p, n, sizeof wanted, doctor_segment_by_offset);
 }
 
 /* Reads the block that a row tells of: where the scan did not get to, or for the row's own end. */
@@ -176,12 +178,12 @@ static bool is_readable(struct exam *e, const struct block_info *row)
                                .oldest_ms = c->oldest_ms,
                                .newest_ms = c->newest_ms,
                                .place = row->place};
-    bool same = is_same(row, &found) && chunk_is_boundary(c, row->end);
+    bool same = doctor_segment_is_same(row, &found) && chunk_is_boundary(c, row->end);
     chunk_unref(c);
     return same;
 }
 
-static int check_row(void *ctx, uint64_t life, const struct block_info *b)
+static int doctor_segment_check_row(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct exam *e = ctx;
     const struct block_info *found = find_block(e, b->place.offset);
@@ -189,20 +191,20 @@ static int check_row(void *ctx, uint64_t life, const struct block_info *b)
     e->live_rows++;
     e->live_bytes += again ? 0 : b->place.bytes;
     e->last = b->place;
-    if (found != NULL && is_same(b, found) && b->end == found->end)
+    if (found != NULL && doctor_segment_is_same(b, found) && b->end == found->end)
         return 0;
     if (is_readable(e, b))
         return 0;
-    lose(e, life, b,
-         found != NULL ? "there is another block than the index says"
-                       : harm_at(e, b->place.offset));
+    doctor_segment_lose(e, life, b,
+                        found != NULL ? "there is another block than the index says"
+                                      : harm_at(e, b->place.offset));
     return 0;
 }
 
 /* The rows of one that is gone. */
-static int lose_row(void *ctx, uint64_t life, const struct block_info *b)
+static int doctor_segment_lose_row(void *ctx, uint64_t life, const struct block_info *b)
 {
-    lose(ctx, life, b, "the file is missing");
+    doctor_segment_lose(ctx, life, b, "the file is missing");
     return 0;
 }
 
@@ -224,10 +226,10 @@ static void check_counts(struct exam *e)
              e->size);
 }
 
-static void check_rows(struct exam *e)
+static void doctor_segment_check_rows(struct exam *e)
 {
     struct look *l = e->look;
-    int err = index_segment_blocks(l->index, e->id, check_row, e);
+    int err = index_segment_blocks(l->index, e->id, doctor_segment_check_row, e);
     say_range(e);
     if (err == 0)
         check_counts(e);
@@ -317,9 +319,9 @@ static int examine(struct exam *e)
     struct segment_scan scan = {.verify = true,
                                 .salvage = true,
                                 .ctx = e,
-                                .block = see_block,
-                                .note = see_note,
-                                .damaged = see_harm};
+                                .block = doctor_segment_see_block,
+                                .note = doctor_segment_see_note,
+                                .damaged = doctor_segment_see_harm};
     uint64_t before = l->done_bytes;
     e->items_end = SEGMENT_FILE_HEAD;
     int err = segment_size(l->doctor->vfs, e->id, &e->size);
@@ -333,7 +335,7 @@ static int examine(struct exam *e)
     if (scan.salvaged)
         say_footer(e);
     if (e->row != NULL && l->index != NULL)
-        check_rows(e);
+        doctor_segment_check_rows(e);
     say_harms(e);
     check_gap(l, e);
     check_notes(e);
@@ -359,25 +361,27 @@ static void miss(struct exam *e)
     if (e->id >= l->meta.base)
         l->notes_lost = true;
     if (l->index != NULL)
-        index_segment_blocks(l->index, e->id, lose_row, e);
+        index_segment_blocks(l->index, e->id, doctor_segment_lose_row, e);
     say_range(e);
 }
 
 /* ---- all of them ---- */
 
-static int by_id(const void *a, const void *b)
+static int doctor_segment_by_id(const void *a, const void *b)
 {
     const struct index_segment *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static const struct index_segment *row_of(const struct look *l, uint64_t id)
+static const struct index_segment *doctor_segment_row_of(const struct look *l, uint64_t id)
 {
     struct index_segment wanted = {.id = id};
-    return l->n_rows == 0 ? NULL : bsearch(&wanted, l->rows, l->n_rows, sizeof wanted, by_id);
+    return l->n_rows == 0
+               ? NULL
+               : bsearch(&wanted, l->rows, l->n_rows, sizeof wanted, doctor_segment_by_id);
 }
 
-static int by_number(const void *a, const void *b)
+static int doctor_segment_by_number(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -385,7 +389,8 @@ static int by_number(const void *a, const void *b)
 
 static bool is_there(const struct look *l, uint64_t id)
 {
-    return l->n_ids > 0 && bsearch(&id, l->ids, l->n_ids, sizeof id, by_number) != NULL;
+    return l->n_ids > 0 &&
+           bsearch(&id, l->ids, l->n_ids, sizeof id, doctor_segment_by_number) != NULL;
 }
 
 /* One that the index should hear of next, and that is not there. A base does without. */
@@ -413,7 +418,7 @@ static void say_absent(struct look *l)
 static int examine_file(struct look *l, uint64_t id, uint64_t *due)
 {
     bool indexed = l->state <= DOCTOR_INDEX_ROWS && l->has_meta && l->meta.batch > 0;
-    struct exam e = {.look = l, .id = id, .row = indexed ? row_of(l, id) : NULL};
+    struct exam e = {.look = l, .id = id, .row = indexed ? doctor_segment_row_of(l, id) : NULL};
     e.unknown = !indexed || id >= l->meta.next_segment;
     int err = examine(&e);
     if (err == 0 && e.unknown && indexed) {

@@ -20,7 +20,7 @@
 
 /* ---- which of them can ---- */
 
-static int keep_block(void *ctx, const struct block_info *b)
+static int doctor_share_keep_block(void *ctx, const struct block_info *b)
 {
     buf_put(ctx, str_of((const char *)b, sizeof *b));
     return 0;
@@ -35,7 +35,7 @@ struct blocks {
 static int load_blocks(struct look *l, uint64_t life, struct blocks *out)
 {
     *out = (struct blocks){0};
-    int err = index_blocks(l->index, life, 0, keep_block, &out->all);
+    int err = index_blocks(l->index, life, 0, doctor_share_keep_block, &out->all);
     out->items = (const struct block_info *)(const void *)out->all.p;
     out->n = out->all.n / sizeof *out->items;
     return err;
@@ -88,7 +88,7 @@ struct sharing {
     uint64_t forks, rows;                /* that share now; that are gone */
 };
 
-static int put_stream(void *ctx, uint64_t life, struct str row)
+static int doctor_share_put_stream(void *ctx, uint64_t life, struct str row)
 {
     struct sharing *s = ctx;
     const struct doctor_stream *d = look_stream(s->look, life);
@@ -100,7 +100,7 @@ static int put_stream(void *ctx, uint64_t life, struct str row)
     return err == 0 ? index_put_stream(s->write, life, buf_str(&s->row)) : err;
 }
 
-static int put_block(void *ctx, uint64_t life, const struct block_info *b)
+static int doctor_share_put_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct sharing *s = ctx;
     if (s->current == NULL || s->current->life != life)
@@ -111,30 +111,30 @@ static int put_block(void *ctx, uint64_t life, const struct block_info *b)
     return 0;
 }
 
-static int put_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+static int doctor_share_put_producer(void *ctx, uint64_t life, const struct producer_claim *p)
 {
     return index_put_producer(((struct sharing *)ctx)->write, life, p);
 }
 
-static int put_doc(void *ctx, struct str key, uint64_t version, struct str value)
+static int doctor_share_put_doc(void *ctx, struct str key, uint64_t version, struct str value)
 {
     return index_put_doc(((struct sharing *)ctx)->write, key, version, value);
 }
 
-static int put_segment(void *ctx, const struct index_segment *segment)
+static int doctor_share_put_segment(void *ctx, const struct index_segment *segment)
 {
     return index_add_segment(((struct sharing *)ctx)->write, segment->id, segment->bytes);
 }
 
 /* The notes in the segments tell of the copies still: the next checkpoint writes a base. */
-static int write_all(struct sharing *s, struct index *into)
+static int doctor_share_write_all(struct sharing *s, struct index *into)
 {
     struct index_load load = {.ctx = s,
-                              .stream = put_stream,
-                              .block = put_block,
-                              .producer = put_producer,
-                              .doc = put_doc,
-                              .segment = put_segment};
+                              .stream = doctor_share_put_stream,
+                              .block = doctor_share_put_block,
+                              .producer = doctor_share_put_producer,
+                              .doc = doctor_share_put_doc,
+                              .segment = doctor_share_put_segment};
     struct index_meta meta;
     int err = index_begin(into, &s->write);
     if (err != 0)
@@ -150,7 +150,7 @@ static int write_all(struct sharing *s, struct index *into)
     return err;
 }
 
-static void forget(const char *path)
+static void doctor_share_forget(const char *path)
 {
     char lock[PATH_SIZE + 8];
     snprintf(lock, sizeof lock, "%s-lock", path);
@@ -163,17 +163,17 @@ static int write_index(struct sharing *s, char *why, size_t size)
     const struct doctor *d = s->look->doctor;
     char made[PATH_SIZE];
     snprintf(made, sizeof made, "%s.mended", d->index_path);
-    forget(made);
+    doctor_share_forget(made);
     struct index *into = index_open(made, d->sync, why, size);
     if (into == NULL)
         return ERR_IO;
-    int err = write_all(s, into);
+    int err = doctor_share_write_all(s, into);
     index_close(into);
     index_close(s->look->index);
     s->look->index = NULL;
     if (err == 0)
         err = index_rename(made, d->index_path, d->sync);
-    forget(made);
+    doctor_share_forget(made);
     return err == 0 ? 0 : mend_failed(err, "the index cannot be written anew", why, size);
 }
 

@@ -21,7 +21,7 @@ static struct str key_bytes(const struct key *k)
     return str_of((const char *)k, sizeof *k);
 }
 
-static void drop(struct cache *c, struct cached *e)
+static void cache_drop(struct cache *c, struct cached *e)
 {
     map_remove(&c->chunks, key_bytes(&e->key));
     list_remove(&e->by_use);
@@ -40,11 +40,11 @@ void cache_init(struct cache *c, size_t max)
 void cache_deinit(struct cache *c)
 {
     while (!list_empty(&c->by_use))
-        drop(c, list_item(c->by_use.next, struct cached, by_use));
+        cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     map_deinit(&c->chunks);
 }
 
-static struct cached *find(struct cache *c, uint64_t life, uint64_t first)
+static struct cached *cache_find(struct cache *c, uint64_t life, uint64_t first)
 {
     struct key key = {life, first};
     return map_get(&c->chunks, key_bytes(&key));
@@ -53,10 +53,10 @@ static struct cached *find(struct cache *c, uint64_t life, uint64_t first)
 void cache_put(struct cache *c, uint64_t life, struct chunk *chunk)
 {
     size_t bytes = sizeof(struct cached) + sizeof(struct map_slot) + chunk_size(chunk);
-    if (bytes > c->max || find(c, life, chunk->first) != NULL)
+    if (bytes > c->max || cache_find(c, life, chunk->first) != NULL)
         return;
     while (c->bytes + bytes > c->max)
-        drop(c, list_item(c->by_use.next, struct cached, by_use));
+        cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     struct cached *e = mem_alloc(sizeof *e);
     *e = (struct cached){.key = {life, chunk->first}, .chunk = chunk_ref(chunk), .bytes = bytes};
     list_push(&c->by_use, &e->by_use);
@@ -66,7 +66,7 @@ void cache_put(struct cache *c, uint64_t life, struct chunk *chunk)
 
 struct chunk *cache_get(struct cache *c, uint64_t life, uint64_t first)
 {
-    struct cached *e = find(c, life, first);
+    struct cached *e = cache_find(c, life, first);
     if (e == NULL)
         return NULL;
     list_remove(&e->by_use);

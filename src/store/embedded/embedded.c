@@ -53,7 +53,7 @@ struct batch_waiter {
     uint64_t batch;
 };
 
-static void complete(struct store_call *c)
+static void embedded_complete(struct store_call *c)
 {
     struct stream *s = c->stream;
     store_count(c->store, c->result);
@@ -64,7 +64,7 @@ static void complete(struct store_call *c)
 
 static void retry_stalled(struct embedded *e);
 
-static void on_batch(struct journal_waiter *jw, int err)
+static void embedded_on_batch(struct journal_waiter *jw, int err)
 {
     struct batch_waiter *bw = container_of(jw, struct batch_waiter, waiter);
     struct embedded *e = bw->embedded;
@@ -78,7 +78,7 @@ static void on_batch(struct journal_waiter *jw, int err)
         list_remove(&c->link);
         if (err != 0)
             c->result = err;
-        complete(c);
+        embedded_complete(c);
     }
     free(bw);
     retry_stalled(e);
@@ -93,7 +93,7 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
         s->pins++;
     list_init(&c->link);
     if (batch <= journal_durable(e->journal)) {
-        complete(c);
+        embedded_complete(c);
         return;
     }
     /* A failed or duplicate write may wait for an older batch than the last call does. */
@@ -106,7 +106,8 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
         return; /* with an error those who waited have been told already */
     e->awaited = batch;
     struct batch_waiter *bw = mem_alloc(sizeof *bw);
-    *bw = (struct batch_waiter){.waiter = {.done = on_batch}, .embedded = e, .batch = batch};
+    *bw =
+        (struct batch_waiter){.waiter = {.done = embedded_on_batch}, .embedded = e, .batch = batch};
     journal_wait(e->journal, batch, &bw->waiter);
 }
 
@@ -151,13 +152,13 @@ static int check_room(struct embedded *e, size_t n, bool data)
     return journal_room(e->journal, n + (data ? embedded_reserve(e) : 0));
 }
 
-static void finish_write(struct store_call *c)
+static void embedded_finish_write(struct store_call *c)
 {
     struct store_write *w = container_of(c, struct store_write, call);
     w->done(w, c->result);
 }
 
-static void finish_applied(struct store_call *c)
+static void embedded_finish_applied(struct store_call *c)
 {
     struct store_write *w = container_of(c, struct store_write, call);
     struct embedded *e = embedded_of(c->store);
@@ -166,7 +167,7 @@ static void finish_applied(struct store_call *c)
     w->done(w, c->result);
 }
 
-static void apply(struct embedded *e, struct store_write *w, const struct judgement *j)
+static void embedded_apply(struct embedded *e, struct store_write *w, const struct judgement *j)
 {
     int64_t now_ms = catalog_wall_ms(&e->catalog);
     if (j->stream != NULL)
@@ -182,12 +183,12 @@ static void apply(struct embedded *e, struct store_write *w, const struct judgem
     if (!w->call.trimmed && w->data.n > 0)
         embedded_trim(&e->catalog, s);
     w->call.result = 0;
-    w->call.finish = finish_applied;
+    w->call.finish = embedded_finish_applied;
     embedded_finish_after(e, &w->call, s, s->last_batch);
     embedded_rest_look(e);
 }
 
-static int place_fork(void *ctx, struct judgement *j)
+static int embedded_use_place(void *ctx, struct judgement *j)
 {
     struct fork_place *p = ctx;
     if (!p->known || p->source_life != j->source->life || p->anchor != j->fork_anchor)
@@ -197,7 +198,7 @@ static int place_fork(void *ctx, struct judgement *j)
     return p->err;
 }
 
-static void judge(struct embedded *e, struct store_write *w, struct fork_place *place);
+static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_place *place);
 
 static void run_later(struct embedded *e, struct store_call *c)
 {
@@ -224,11 +225,11 @@ static bool must_queue(struct embedded *e, struct store_call *c)
     return true;
 }
 
-static void on_fork_placed(void *ctx)
+static void embedded_on_fork_placed(void *ctx)
 {
     struct fork_wait *f = ctx;
     f->place.known = true;
-    judge(embedded_of(f->write->call.store), f->write, &f->place);
+    embedded_judge(embedded_of(f->write->call.store), f->write, &f->place);
     free(f);
 }
 
@@ -238,7 +239,7 @@ static void look_up_fork(struct embedded *e, struct store_write *w, const struct
     f->write = w;
     f->place = (struct fork_place){
         .source_life = j->source->life, .anchor = j->fork_anchor, .sub = w->create->fork_sub};
-    embedded_place_fork(e, j->source, &f->place, on_fork_placed, f);
+    embedded_place_fork(e, j->source, &f->place, embedded_on_fork_placed, f);
 }
 
 /* The batch without which the answer could have been another. */
@@ -259,11 +260,11 @@ static bool tells_absence(int err)
 
 static bool stall_unrecorded(struct embedded *e, struct store_call *c);
 
-static void judge(struct embedded *e, struct store_write *w, struct fork_place *place)
+static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_place *place)
 {
     struct judgement j;
     struct fork_place none = {0};
-    int v = catalog_judge(&e->catalog, w, &j, place_fork, place != NULL ? place : &none);
+    int v = catalog_judge(&e->catalog, w, &j, embedded_use_place, place != NULL ? place : &none);
     if (v == NEEDS_PLACE) {
         look_up_fork(e, w, &j);
         return;
@@ -271,7 +272,7 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
     if (v == VERDICT_APPLY) {
         int err = check_room(e, record_bound(w), w->data.n > 0 || w->create != NULL);
         if (err == 0) {
-            apply(e, w, &j);
+            embedded_apply(e, w, &j);
             return;
         }
         if (stall(e, &w->call, err))
@@ -283,16 +284,16 @@ static void judge(struct embedded *e, struct store_write *w, struct fork_place *
     if (w->duplicate)
         stream_touch(&e->catalog, j.stream);
     w->call.result = v > 0 ? 0 : v;
-    w->call.finish = finish_write;
+    w->call.finish = embedded_finish_write;
     embedded_finish_after(e, &w->call, j.stream, batch_behind(e, &j, v));
 }
 
-static void run_write(struct task *t)
+static void embedded_run_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
     struct embedded *e = embedded_of(w->call.store);
     if (!must_queue(e, &w->call))
-        judge(e, w, NULL);
+        embedded_judge(e, w, NULL);
 }
 
 /* Expiries that had no room come before everything that waits: names they freed may be among it. */
@@ -340,7 +341,7 @@ static void retry_stalled(struct embedded *e)
     embedded_check_stopped(e);
 }
 
-static void on_retry(struct timer *t)
+static void embedded_on_retry(struct timer *t)
 {
     struct embedded *e = container_of(t, struct embedded, retry);
     retry_stalled(e);
@@ -351,7 +352,7 @@ static void on_retry(struct timer *t)
 /* ---- remove ---- */
 
 /* The catalog takes a stream away: asked for, expired, or because its last fork is gone. */
-static void on_removing(struct catalog *c, struct stream *s)
+static void embedded_on_removing(struct catalog *c, struct stream *s)
 {
     struct embedded *e = container_of(c, struct embedded, catalog);
     bool again = s->deleted; /* its name goes now; the rest has gone before */
@@ -376,20 +377,20 @@ static void on_removing(struct catalog *c, struct stream *s)
 }
 
 /* What it keeps for its forks is less at the next checkpoint. */
-static void on_shrinking(struct catalog *c, struct stream *s)
+static void embedded_on_shrinking(struct catalog *c, struct stream *s)
 {
     struct embedded *e = container_of(c, struct embedded, catalog);
     embedded_before_change(e, s);
     embedded_mark_dirty(e, s);
 }
 
-static void finish_remove(struct store_call *c)
+static void embedded_finish_remove(struct store_call *c)
 {
     struct store_remove *r = container_of(c, struct store_remove, call);
     r->done(r, c->result);
 }
 
-static void run_remove(struct task *t)
+static void embedded_run_remove(struct task *t)
 {
     struct store_remove *r = container_of(t, struct store_remove, call.task);
     struct embedded *e = embedded_of(r->call.store);
@@ -409,13 +410,13 @@ static void run_remove(struct task *t)
         stream_unpin(s);
     }
     r->call.result = err;
-    r->call.finish = finish_remove;
+    r->call.finish = embedded_finish_remove;
     embedded_finish_after(e, &r->call, NULL, batch);
 }
 
 /* ---- the others ---- */
 
-static void finish_stat(struct store_call *c)
+static void embedded_finish_stat(struct store_call *c)
 {
     struct store_stat *st = container_of(c, struct store_stat, call);
     st->done(st, c->result);
@@ -429,12 +430,12 @@ void embedded_tell_absence(struct embedded *e, struct store_call *c, int err)
     embedded_finish_after(e, c, NULL, e->removed_batch);
 }
 
-static void run_stat(struct task *t)
+static void embedded_run_stat(struct task *t)
 {
     struct store_stat *st = container_of(t, struct store_stat, call.task);
     struct embedded *e = embedded_of(st->call.store);
     struct stream *s;
-    st->call.finish = finish_stat;
+    st->call.finish = embedded_finish_stat;
     int err = catalog_find(&e->catalog, st->name, &s);
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;
@@ -446,7 +447,7 @@ static void run_stat(struct task *t)
     st->done(st, 0);
 }
 
-static void finish_list(struct store_call *c)
+static void embedded_finish_list(struct store_call *c)
 {
     struct store_list *l = container_of(c, struct store_list, call);
     struct store_row *rows = l->rows;
@@ -471,11 +472,11 @@ static void keep_names(struct store_list *l)
     }
 }
 
-static void run_list(struct task *t)
+static void embedded_run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
     struct embedded *e = embedded_of(l->call.store);
-    l->call.finish = finish_list;
+    l->call.finish = embedded_finish_list;
     catalog_find_list(&e->catalog, l);
     if (stall_unrecorded(e, &l->call)) {
         free(l->rows);
@@ -487,7 +488,7 @@ static void run_list(struct task *t)
     embedded_finish_after(e, &l->call, NULL, e->removed_batch);
 }
 
-static void finish_docs(struct store_call *c)
+static void embedded_finish_docs(struct store_call *c)
 {
     struct store_docs *d = container_of(c, struct store_docs, call);
     struct doc_row *rows = d->rows;
@@ -512,7 +513,7 @@ static void keep_rows(struct store_docs *d)
     }
 }
 
-static void run_docs(struct task *t)
+static void embedded_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     struct embedded *e = embedded_of(d->call.store);
@@ -520,17 +521,17 @@ static void run_docs(struct task *t)
     if (e->docs_batch > journal_durable(e->journal))
         keep_rows(d);
     d->call.result = 0;
-    d->call.finish = finish_docs;
+    d->call.finish = embedded_finish_docs;
     embedded_finish_after(e, &d->call, NULL, e->docs_batch);
 }
 
-static void finish_put(struct store_call *c)
+static void embedded_finish_put(struct store_call *c)
 {
     struct store_put *p = container_of(c, struct store_put, call);
     p->done(p, c->result);
 }
 
-static void run_put(struct task *t)
+static void embedded_run_put(struct task *t)
 {
     struct store_put *p = container_of(t, struct store_put, call.task);
     struct embedded *e = embedded_of(p->call.store);
@@ -551,11 +552,11 @@ static void run_put(struct task *t)
         e->docs_batch = embedded_put_record(e);
     }
     p->call.result = err;
-    p->call.finish = finish_put;
+    p->call.finish = embedded_finish_put;
     embedded_finish_after(e, &p->call, NULL, e->docs_batch);
 }
 
-static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))
+static void embedded_post(struct store *s, struct store_call *call, void (*run)(struct task *t))
 {
     call->store = s;
     call->stream = NULL;
@@ -566,32 +567,32 @@ static void post(struct store *s, struct store_call *call, void (*run)(struct ta
 static void embedded_write(struct store *s, struct store_write *w)
 {
     w->created = w->duplicate = false;
-    post(s, &w->call, run_write);
+    embedded_post(s, &w->call, embedded_run_write);
 }
 
 static void embedded_remove(struct store *s, struct store_remove *r)
 {
-    post(s, &r->call, run_remove);
+    embedded_post(s, &r->call, embedded_run_remove);
 }
 
 static void embedded_stat(struct store *s, struct store_stat *st)
 {
-    post(s, &st->call, run_stat);
+    embedded_post(s, &st->call, embedded_run_stat);
 }
 
 static void embedded_list(struct store *s, struct store_list *l)
 {
-    post(s, &l->call, run_list);
+    embedded_post(s, &l->call, embedded_run_list);
 }
 
 static void embedded_docs(struct store *s, struct store_docs *d)
 {
-    post(s, &d->call, run_docs);
+    embedded_post(s, &d->call, embedded_run_docs);
 }
 
 static void embedded_put(struct store *s, struct store_put *p)
 {
-    post(s, &p->call, run_put);
+    embedded_post(s, &p->call, embedded_run_put);
 }
 
 static void embedded_watch(struct store *s, struct store_watch *w)
@@ -606,7 +607,7 @@ static void embedded_unwatch(struct store *s, struct store_watch *w)
 
 /* ---- ending ---- */
 
-static void on_journal_stopped(void *ctx)
+static void embedded_on_journal_stopped(void *ctx)
 {
     struct embedded *e = ctx;
     e->stopped(e->stopped_ctx);
@@ -629,12 +630,12 @@ void embedded_check_stopped(struct embedded *e)
     }
     if (e->stopping && quiet && !e->journal_stopping) {
         e->journal_stopping = true;
-        journal_stop(e->journal, on_journal_stopped, e);
+        journal_stop(e->journal, embedded_on_journal_stopped, e);
     }
 }
 
 /* Behind all operations that were started before. */
-static void run_stop(struct task *t)
+static void embedded_run_stop(struct task *t)
 {
     struct embedded *e = container_of(t, struct embedded, stop);
     e->stopping = true;
@@ -702,7 +703,7 @@ static int make_folders(struct vfs *v)
     return vfs_sync_dir(v, "");
 }
 
-static void on_journal_started(void *ctx, int err)
+static void embedded_on_journal_started(void *ctx, int err)
 {
     retry_stalled(ctx); /* with an error they are told so, or wait on */
 }
@@ -724,7 +725,7 @@ static int open_all(struct embedded *e, const char *index_path, char *why, size_
     e->journal = journal_new(e->vfs, e->store.sched, e->lanes.journal, e->lanes.prepare,
                              &e->config.journal, scan.next, scan.next_file);
     journal_release(e->journal, scan.next); /* all of it has come to rest */
-    journal_start(e->journal, on_journal_started, e);
+    journal_start(e->journal, embedded_on_journal_started, e);
     return 0;
 }
 
@@ -743,8 +744,8 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     e->lanes = *lanes;
     e->config = *config;
     catalog_init(&e->catalog, &e->store);
-    e->catalog.removing = on_removing;
-    e->catalog.shrinking = on_shrinking;
+    e->catalog.removing = embedded_on_removing;
+    e->catalog.shrinking = embedded_on_shrinking;
     e->catalog.trim = embedded_trim;
     e->catalog.keep_removed_docs = true;
     cache_init(&e->cache, config->cache_bytes);
@@ -752,8 +753,8 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     list_init(&e->stalled);
     list_init(&e->dirty);
     list_init(&e->dirty_docs);
-    timer_init(&e->retry, on_retry);
-    task_init(&e->stop, run_stop);
+    timer_init(&e->retry, embedded_on_retry);
+    task_init(&e->stop, embedded_run_stop);
     embedded_rest_init(e);
     if (open_all(e, index_path, why, size) != 0) {
         embedded_free(&e->store);

@@ -66,7 +66,7 @@ static int load_block(struct load *l, uint64_t pos)
     return 0;
 }
 
-static void run_load(struct job *j)
+static void embedded_read_run_load(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     uint64_t pos = l->pos;
@@ -114,7 +114,7 @@ static int seek(struct load *l, const struct keep *k, uint64_t *pos, uint64_t *e
     }
 }
 
-static void on_loaded(struct job *j)
+static void embedded_read_on_loaded(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     struct embedded *e = l->embedded;
@@ -144,7 +144,7 @@ static void list_lives(struct load *l, const struct stream *s, uint64_t pos)
 static void start_load(struct embedded *e, struct load *l, const struct stream *s, uint64_t pos,
                        void (*run)(struct job *j))
 {
-    l->job = (struct job){.run = run, .done = on_loaded};
+    l->job = (struct job){.run = run, .done = embedded_read_on_loaded};
     l->embedded = e;
     l->pos = pos;
     list_lives(l, s, pos);
@@ -161,7 +161,8 @@ struct read_load {
 };
 
 /* What of a chunk a read takes: whole events from r->next on, and where that ends. */
-static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end, uint64_t start)
+static bool embedded_read_take_chunk(struct store_read *r, const struct chunk *c, uint64_t end,
+                                     uint64_t start)
 {
     if (r->n_slices == 0)
         r->ordinal = c->ordinal + chunk_mark_after(c, start);
@@ -184,7 +185,7 @@ static bool take_chunk(struct store_read *r, const struct chunk *c, uint64_t end
 }
 
 /* By its ordinal: finds where that event begins, and reads on from there. */
-static void run_seek(struct job *j)
+static void embedded_read_run_seek(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     struct store_read *r = container_of(l, struct read_load, load)->read;
@@ -195,7 +196,7 @@ static void run_seek(struct job *j)
         return;
     l->pos = r->start;
     chunk_unref(l->chunks[--l->n]);
-    run_load(j);
+    embedded_read_run_load(j);
 }
 
 static int gap(struct store_read *r, const struct stream *s, enum gap_reason reason)
@@ -206,7 +207,7 @@ static int gap(struct store_read *r, const struct stream *s, enum gap_reason rea
 }
 
 /* Where the rested events end, those in memory follow in the same answer. */
-static void read_on(const struct stream *s, struct store_read *r)
+static void embedded_read_on(const struct stream *s, struct store_read *r)
 {
     size_t had = (size_t)(r->next - r->start);
     if (s->removed || s->deleted || r->next >= r->info.tail || had >= r->max_bytes ||
@@ -217,7 +218,7 @@ static void read_on(const struct stream *s, struct store_read *r)
                          READ_SLICES - r->n_slices, &r->next, &r->last);
 }
 
-static void on_read_loaded(struct load *l)
+static void embedded_read_on_read_loaded(struct load *l)
 {
     struct read_load *rl = container_of(l, struct read_load, load);
     struct store_read *r = rl->read;
@@ -231,10 +232,10 @@ static void on_read_loaded(struct load *l)
     if (err == 0 && !chunk_is_boundary(l->chunks[0], r->start))
         err = ERR_OFFSET;
     for (uint32_t i = 0; err == 0 && i < l->n; i++)
-        if (!take_chunk(r, l->chunks[i], l->ends[i], r->start))
+        if (!embedded_read_take_chunk(r, l->chunks[i], l->ends[i], r->start))
             break;
     if (err == 0)
-        read_on(s, r);
+        embedded_read_on(s, r);
     if (err == ERR_NOT_FOUND || err == ERR_DELETED)
         embedded_tell_absence(l->embedded, &r->call, err);
     else
@@ -258,7 +259,7 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
             end = writer.upto;
         if (end > held)
             end = held;
-        if (!take_chunk(r, c, end, start))
+        if (!embedded_read_take_chunk(r, c, end, start))
             break;
     }
     return r->n_slices > 0;
@@ -270,7 +271,7 @@ static void load_rested(struct embedded *e, struct stream *s, struct store_read 
     struct read_load *rl = mem_zalloc(sizeof *rl);
     rl->read = r;
     rl->load.max_bytes = r->max_bytes;
-    rl->load.done = on_read_loaded;
+    rl->load.done = embedded_read_on_read_loaded;
     rl->stream = s;
     s->pins++;
     start_load(e, &rl->load, s, r->start, run);
@@ -279,20 +280,20 @@ static void load_rested(struct embedded *e, struct stream *s, struct store_read 
 static void read_rested(struct embedded *e, struct stream *s, struct store_read *r)
 {
     if (read_cached(e, s, r)) {
-        read_on(s, r);
+        embedded_read_on(s, r);
         r->done(r, 0);
         return;
     }
-    load_rested(e, s, r, run_load);
+    load_rested(e, s, r, embedded_read_run_load);
 }
 
-static void finish_read(struct store_call *c)
+static void embedded_finish_read(struct store_call *c)
 {
     struct store_read *r = container_of(c, struct store_read, call);
     r->done(r, c->result);
 }
 
-static void run_read(struct task *t)
+static void embedded_run_read(struct task *t)
 {
     struct store_read *r = container_of(t, struct store_read, call.task);
     struct embedded *e = embedded_of(r->call.store);
@@ -314,7 +315,7 @@ static void run_read(struct task *t)
     if (r->from == READ_EVENT)
         err = stream_seek(s, r->event, &r->start, &reason);
     if (err == STREAM_LOOK) {
-        load_rested(e, s, r, run_seek);
+        load_rested(e, s, r, embedded_read_run_seek);
         return;
     }
     if (err != 0)
@@ -338,8 +339,8 @@ void embedded_read(struct store *s, struct store_read *r)
     r->n_slices = 0;
     r->call.store = s;
     r->call.stream = NULL;
-    r->call.finish = finish_read;
-    task_init(&r->call.task, run_read);
+    r->call.finish = embedded_finish_read;
+    task_init(&r->call.task, embedded_run_read);
     sched_post(s->sched, &r->call.task);
 }
 
@@ -353,7 +354,7 @@ struct place_load {
     void *ctx;
 };
 
-static void on_place_loaded(struct load *l)
+static void embedded_read_on_place_loaded(struct load *l)
 {
     struct place_load *pl = container_of(l, struct place_load, load);
     struct fork_place *p = pl->place;
@@ -382,8 +383,8 @@ void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_
     pl->done = done;
     pl->ctx = ctx;
     pl->load.max_bytes = 1;
-    pl->load.done = on_place_loaded;
-    start_load(e, &pl->load, source, place->anchor, run_load);
+    pl->load.done = embedded_read_on_place_loaded;
+    start_load(e, &pl->load, source, place->anchor, embedded_read_run_load);
 }
 
 /* ---- looking for how far to trim ---- */
@@ -394,7 +395,7 @@ struct look_load {
     void (*done)(struct embedded *e, struct keep_look *look);
 };
 
-static void run_look(struct job *j)
+static void embedded_read_run_look(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     struct keep_look *look = container_of(l, struct look_load, load)->look;
@@ -403,7 +404,7 @@ static void run_look(struct job *j)
         look->front_ms = l->chunks[0]->newest_ms;
 }
 
-static void on_looked(struct load *l)
+static void embedded_read_on_looked(struct load *l)
 {
     struct look_load *ll = container_of(l, struct look_load, load);
     ll->look->err = l->err;
@@ -416,6 +417,6 @@ void embedded_look(struct embedded *e, struct keep_look *look,
     struct look_load *ll = mem_zalloc(sizeof *ll);
     ll->look = look;
     ll->done = done;
-    ll->load.done = on_looked;
-    start_load(e, &ll->load, look->stream, look->stream->first, run_look);
+    ll->load.done = embedded_read_on_looked;
+    start_load(e, &ll->load, look->stream, look->stream->first, embedded_read_run_look);
 }

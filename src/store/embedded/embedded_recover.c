@@ -21,7 +21,7 @@ struct recovery {
     struct lives segments; /* that the index knows, in order */
 };
 
-static struct stream *by_life(struct recovery *r, uint64_t life)
+static struct stream *embedded_recover_by_life(struct recovery *r, uint64_t life)
 {
     return map_get(&r->by_life, life_key(&life));
 }
@@ -39,7 +39,7 @@ static void set_settled(struct embedded *e, struct stream *s)
 /* Sources have lower lives, and rows come in their order. */
 static void load_fork(struct recovery *r, struct stream *s, const struct row *row)
 {
-    struct stream *source = by_life(r, row->source_life);
+    struct stream *source = embedded_recover_by_life(r, row->source_life);
     stream_set_fork(s, &row->config, row->fork_at, row->fork_events);
     s->fork->whole = row->whole;
     s->fork->lost = row->source_life;
@@ -47,7 +47,7 @@ static void load_fork(struct recovery *r, struct stream *s, const struct row *ro
         stream_join(s, source);
 }
 
-static int load_stream(void *ctx, uint64_t life, struct str bytes)
+static int embedded_recover_load_stream(void *ctx, uint64_t life, struct str bytes)
 {
     struct recovery *r = ctx;
     struct embedded *e = r->embedded;
@@ -72,9 +72,9 @@ static int load_stream(void *ctx, uint64_t life, struct str bytes)
     return 0;
 }
 
-static int load_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+static int embedded_recover_load_producer(void *ctx, uint64_t life, const struct producer_claim *p)
 {
-    struct stream *s = by_life(ctx, life);
+    struct stream *s = embedded_recover_by_life(ctx, life);
     if (s == NULL)
         return 0;
     stream_set_producer(s, p);
@@ -82,7 +82,7 @@ static int load_producer(void *ctx, uint64_t life, const struct producer_claim *
     return 0;
 }
 
-static int load_doc(void *ctx, struct str key, uint64_t version, struct str value)
+static int embedded_recover_load_doc(void *ctx, struct str key, uint64_t version, struct str value)
 {
     struct recovery *r = ctx;
     struct doc_put put = {.key = key, .value = value, .expect_version = version - 1};
@@ -90,7 +90,7 @@ static int load_doc(void *ctx, struct str key, uint64_t version, struct str valu
     return 0;
 }
 
-static int load_segment(void *ctx, const struct index_segment *s)
+static int embedded_recover_load_segment(void *ctx, const struct index_segment *s)
 {
     struct recovery *r = ctx;
     r->embedded->segment_bytes += s->bytes;
@@ -114,7 +114,8 @@ static void remove_expired(struct embedded *e, struct str name)
 static struct stream *replay_create(struct recovery *r, const struct record *rec)
 {
     struct embedded *e = r->embedded;
-    struct stream *source = rec->source_life == 0 ? NULL : by_life(r, rec->source_life);
+    struct stream *source =
+        rec->source_life == 0 ? NULL : embedded_recover_by_life(r, rec->source_life);
     if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
         return NULL; /* what it was forked from is not there */
     remove_expired(e, rec->name);
@@ -129,7 +130,7 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
 static int replay_write(struct recovery *r, const struct record *rec)
 {
     struct embedded *e = r->embedded;
-    struct stream *s = rec->create ? replay_create(r, rec) : by_life(r, rec->life);
+    struct stream *s = rec->create ? replay_create(r, rec) : embedded_recover_by_life(r, rec->life);
     if (s == NULL)
         return ERR_CORRUPT;
     if (rec->data.n > 0)
@@ -154,7 +155,7 @@ static int replay_write(struct recovery *r, const struct record *rec)
 
 static void replay_trim(struct recovery *r, const struct record *rec)
 {
-    struct stream *s = by_life(r, rec->life);
+    struct stream *s = embedded_recover_by_life(r, rec->life);
     if (s == NULL || s->deleted)
         return; /* removed before the trim was written down */
     stream_trim(s, rec->first, rec->first_event);
@@ -162,7 +163,7 @@ static void replay_trim(struct recovery *r, const struct record *rec)
     embedded_mark_dirty(r->embedded, s);
 }
 
-static int replay(void *ctx, uint64_t batch, struct str bytes)
+static int embedded_recover_replay(void *ctx, uint64_t batch, struct str bytes)
 {
     struct recovery *r = ctx;
     struct embedded *e = r->embedded;
@@ -171,7 +172,7 @@ static int replay(void *ctx, uint64_t batch, struct str bytes)
     if (err == 0 && rec.type == RECORD_WRITE) {
         err = replay_write(r, &rec);
     } else if (err == 0 && rec.type == RECORD_REMOVE) {
-        struct stream *s = by_life(r, rec.life);
+        struct stream *s = embedded_recover_by_life(r, rec.life);
         if (s != NULL && !s->deleted)
             catalog_remove(&e->catalog, s);
     } else if (err == 0 && rec.type == RECORD_TRIM) {
@@ -195,7 +196,7 @@ static void remove_unkept(struct recovery *r)
         if (s->deleted && s->family == NULL)
             lives_add(&unkept, s->life);
     for (size_t i = 0; i < unkept.n; i++)
-        catalog_remove(c, by_life(r, unkept.items[i]));
+        catalog_remove(c, embedded_recover_by_life(r, unkept.items[i]));
     free(unkept.items);
 }
 
@@ -281,10 +282,10 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     struct recovery r = {.embedded = e};
     map_init(&r.by_life);
     struct index_load load = {.ctx = &r,
-                              .stream = load_stream,
-                              .producer = load_producer,
-                              .doc = load_doc,
-                              .segment = load_segment};
+                              .stream = embedded_recover_load_stream,
+                              .producer = embedded_recover_load_producer,
+                              .doc = embedded_recover_load_doc,
+                              .segment = embedded_recover_load_segment};
     e->replaying = &r.by_life;
     int err = prepare_index(e, why, size);
     if (err == 0) {
@@ -294,7 +295,8 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     }
     e->catalog.lives = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
-    *scan = (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = replay};
+    *scan =
+        (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = embedded_recover_replay};
     if (err == 0) {
         err = journal_scan(e->vfs, scan);
         if (err != 0)

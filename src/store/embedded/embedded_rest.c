@@ -95,7 +95,7 @@ static bool snap_streams(struct checkpoint *c, size_t budget)
     return true;
 }
 
-static size_t count(const struct link *list)
+static size_t embedded_rest_count(const struct link *list)
 {
     size_t n = 0;
     list_each (l, list)
@@ -107,7 +107,7 @@ static void snap_docs(struct checkpoint *c)
 {
     struct embedded *e = c->embedded;
     struct rest *r = &c->rest;
-    r->docs = arena_alloc(&r->arena, count(&e->dirty_docs) * sizeof *r->docs);
+    r->docs = arena_alloc(&r->arena, embedded_rest_count(&e->dirty_docs) * sizeof *r->docs);
     while (!list_empty(&e->dirty_docs)) {
         struct doc *d = list_item(e->dirty_docs.next, struct doc, dirty);
         list_remove(&d->dirty);
@@ -151,7 +151,7 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
  * done with a stream it has in memory what rests already, as it had while the checkpoint ran. */
 
 /* It came to nothing: all of it is still to be done. */
-static void take_back(struct embedded *e, struct checkpoint *c)
+static void embedded_rest_take_back(struct embedded *e, struct checkpoint *c)
 {
     struct rest *r = &c->rest;
     for (size_t i = 0; i < r->n_streams; i++) {
@@ -171,7 +171,7 @@ static void take_back(struct embedded *e, struct checkpoint *c)
         lives_add(&e->removed, r->removed[i]);
 }
 
-static void settle(struct embedded *e, struct rest *r)
+static void embedded_rest_settle(struct embedded *e, struct rest *r)
 {
     e->meta = r->meta;
     e->segment_bytes += r->segment_bytes + r->reserve_bytes;
@@ -191,7 +191,7 @@ static void settle_stream(struct embedded *e, const struct rest_stream *rs)
         cache_put(&e->cache, s->life, rs->pieces[i].chunk);
 }
 
-static void let_go(struct checkpoint *c, const struct rest_stream *rs)
+static void embedded_rest_let_go(struct checkpoint *c, const struct rest_stream *rs)
 {
     if (c->rest.err == 0)
         settle_stream(c->embedded, rs);
@@ -212,11 +212,11 @@ static void begin_end(struct checkpoint *c)
 {
     struct embedded *e = c->embedded;
     if (c->rest.err == 0) {
-        settle(e, &c->rest);
+        embedded_rest_settle(e, &c->rest);
         return;
     }
     e->untidy = false; /* it is seen again after the next one that succeeds */
-    take_back(e, c);
+    embedded_rest_take_back(e, c);
 }
 
 /* false: there is more to let go of. */
@@ -225,7 +225,7 @@ static bool go_on_ending(struct checkpoint *c, size_t budget)
     struct rest *r = &c->rest;
     size_t done = 0;
     for (; c->settled_streams < r->n_streams && done < budget; c->settled_streams++) {
-        let_go(c, &r->streams[c->settled_streams]);
+        embedded_rest_let_go(c, &r->streams[c->settled_streams]);
         done += 1 + r->streams[c->settled_streams].n_pieces;
     }
     for (; c->settled_docs < r->n_docs && done < budget; c->settled_docs++, done++)
@@ -243,7 +243,7 @@ static void end_checkpoint(struct checkpoint *c)
 
 /* ---- beside traffic ---- */
 
-static int by_life(const void *a, const void *b)
+static int embedded_rest_by_life(const void *a, const void *b)
 {
     uint64_t x = ((const struct rest_stream *)a)->life, y = ((const struct rest_stream *)b)->life;
     return (x > y) - (x < y);
@@ -253,12 +253,12 @@ static int by_life(const void *a, const void *b)
 static void bring_to_rest(struct rest *r)
 {
     if (r->n_streams > 1)
-        qsort(r->streams, r->n_streams, sizeof *r->streams, by_life);
+        qsort(r->streams, r->n_streams, sizeof *r->streams, embedded_rest_by_life);
     rest_run(r);
     rest_remove_dead(r);
 }
 
-static void run_checkpoint(struct job *j)
+static void embedded_rest_run_checkpoint(struct job *j)
 {
     bring_to_rest(&container_of(j, struct checkpoint, job)->rest);
 }
@@ -270,13 +270,13 @@ static size_t slice(const struct embedded *e)
 }
 
 /* The lane has nothing to do; but the loop goes on meanwhile. */
-static void run_nothing(struct job *j)
+static void embedded_rest_run_nothing(struct job *j)
 {
 }
 
 static void come_back(struct checkpoint *c, void (*done)(struct job *j))
 {
-    c->job = (struct job){.run = run_nothing, .done = done};
+    c->job = (struct job){.run = embedded_rest_run_nothing, .done = done};
     lane_submit(c->embedded->lanes.rest, &c->job);
 }
 
@@ -289,14 +289,14 @@ static void schedule_next(struct embedded *e, bool ok)
                                 : e->config.checkpoint_age_ms);
 }
 
-static void on_ending(struct job *j)
+static void embedded_rest_on_ending(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
     uint64_t batch = c->rest.meta.batch;
     bool ok = c->rest.err == 0;
     if (!go_on_ending(c, slice(e))) {
-        come_back(c, on_ending);
+        come_back(c, embedded_rest_on_ending);
         return;
     }
     e->checkpoint = NULL;
@@ -307,18 +307,19 @@ static void on_ending(struct job *j)
     embedded_check_stopped(e);
 }
 
-static void on_checkpoint_done(struct job *j)
+static void embedded_rest_on_checkpoint_done(struct job *j)
 {
     begin_end(container_of(j, struct checkpoint, job));
-    on_ending(j);
+    embedded_rest_on_ending(j);
 }
 
-static void on_batches_durable(struct journal_waiter *w, int err)
+static void embedded_rest_on_batches_durable(struct journal_waiter *w, int err)
 {
     struct checkpoint *c = container_of(w, struct checkpoint, waiter);
     struct embedded *e = c->embedded;
     if (err == 0) {
-        c->job = (struct job){.run = run_checkpoint, .done = on_checkpoint_done};
+        c->job = (struct job){.run = embedded_rest_run_checkpoint,
+                              .done = embedded_rest_on_checkpoint_done};
         lane_submit(e->lanes.rest, &c->job);
         return;
     }
@@ -330,14 +331,14 @@ static void on_batches_durable(struct journal_waiter *w, int err)
     embedded_check_stopped(e);
 }
 
-static void on_snapping(struct job *j)
+static void embedded_rest_on_snapping(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
     if (!snap_streams(c, slice(e)))
-        come_back(c, on_snapping);
+        come_back(c, embedded_rest_on_snapping);
     else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))
-        on_batches_durable(&c->waiter, 0);
+        embedded_rest_on_batches_durable(&c->waiter, 0);
     else
         journal_wait(e->journal, c->rest.meta.batch - 1, &c->waiter);
 }
@@ -345,9 +346,9 @@ static void on_snapping(struct job *j)
 static void start_checkpoint(struct embedded *e)
 {
     struct checkpoint *c = e->checkpoint = begin_snapshot(e, journal_cut(e->journal));
-    c->waiter.done = on_batches_durable;
+    c->waiter.done = embedded_rest_on_batches_durable;
     atomic_store(&e->pace.hurry, e->stopping);
-    on_snapping(&c->job);
+    embedded_rest_on_snapping(&c->job);
 }
 
 void embedded_rest_start(struct embedded *e)
@@ -380,7 +381,7 @@ void embedded_rest_last(struct embedded *e)
         start_checkpoint(e);
 }
 
-static void on_timer(struct timer *t)
+static void embedded_rest_on_timer(struct timer *t)
 {
     struct embedded *e = container_of(t, struct embedded, checkpoint_timer);
     embedded_rest_start(e);
@@ -391,7 +392,7 @@ static void on_timer(struct timer *t)
 void embedded_rest_init(struct embedded *e)
 {
     e->pace.pause = e->config.pause;
-    timer_init(&e->checkpoint_timer, on_timer);
+    timer_init(&e->checkpoint_timer, embedded_rest_on_timer);
     sched_start(e->store.sched, &e->checkpoint_timer, e->config.checkpoint_age_ms);
 }
 

@@ -11,7 +11,7 @@ struct trim_call {
     uint64_t first;
 };
 
-static void finish_trim(struct store_call *c)
+static void embedded_finish_trim(struct store_call *c)
 {
     struct trim_call *t = container_of(c, struct trim_call, call);
     if (c->result == 0)
@@ -32,11 +32,11 @@ static void record_trim(struct embedded *e, struct stream *s, uint64_t first, ui
     struct trim_call *t = mem_zalloc(sizeof *t);
     t->first = first;
     t->call.store = &e->store;
-    t->call.finish = finish_trim;
+    t->call.finish = embedded_finish_trim;
     embedded_finish_after(e, &t->call, s, s->last_batch);
 }
 
-static void on_looked(struct embedded *e, struct keep_look *look)
+static void embedded_trim_on_looked(struct embedded *e, struct keep_look *look)
 {
     struct stream *s = look->stream;
     s->term->looking = false;
@@ -62,5 +62,5 @@ void embedded_trim(struct catalog *c, struct stream *s)
     struct keep_look *look = mem_zalloc(sizeof *look);
     *look = (struct keep_look){.keep = trim.keep, .stream = s};
     s->pins++;
-    embedded_look(e, look, on_looked);
+    embedded_look(e, look, embedded_trim_on_looked);
 }

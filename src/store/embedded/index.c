@@ -60,7 +60,7 @@ static bool is_disk_full(MDB_env *env)
 }
 
 /* LMDB writes nothing more once it has failed to write the page that makes a commit count. */
-static bool is_over(MDB_env *env)
+static bool index_is_over(MDB_env *env)
 {
     MDB_txn *txn;
     int rc = mdb_txn_begin(env, NULL, 0, &txn);
@@ -76,7 +76,7 @@ int index_note_failure(struct index *i, int lmdb_error, bool ended)
         i->cramped = true;
     if (lmdb_error == EIO && is_disk_full(i->env))
         err = ERR_FULL;
-    if (err == ERR_FULL && ended && is_over(i->env))
+    if (err == ERR_FULL && ended && index_is_over(i->env))
         err = ERR_IO;
     if (err == ERR_IO) /* nobody knows what the disk has: no second try on the same file */
         i->failed = true;

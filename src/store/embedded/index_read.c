@@ -64,35 +64,35 @@ static int none_is_fine(int err)
 
 /* ---- loading ---- */
 
-static int load_stream(struct reader *r, struct index_load *load)
+static int index_read_load_stream(struct reader *r, struct index_load *load)
 {
     struct str row;
     int err = r->key.n == 8 ? row_open(TABLE_STREAM, r->key, r->value, &row) : ERR_CORRUPT;
     return err != 0 ? err : load->stream(load->ctx, key_u64(r->key, 0), row);
 }
 
-static int load_block(struct reader *r, struct index_load *load)
+static int index_read_load_block(struct reader *r, struct index_load *load)
 {
     struct block_info b;
     int err = row_read_block(r->key, r->value, &b);
     return err != 0 ? err : load->block(load->ctx, key_u64(r->key, 0), &b);
 }
 
-static int load_producer(struct reader *r, struct index_load *load)
+static int index_read_load_producer(struct reader *r, struct index_load *load)
 {
     struct producer_claim p;
     int err = row_read_producer(r->key, r->value, &p);
     return err != 0 ? err : load->producer(load->ctx, key_u64(r->key, 0), &p);
 }
 
-static int load_doc(struct reader *r, struct index_load *load)
+static int index_read_load_doc(struct reader *r, struct index_load *load)
 {
     struct doc_read d;
     int err = row_read_doc(r->key, r->value, &d);
     return err != 0 ? err : load->doc(load->ctx, d.key, d.version, d.value);
 }
 
-static int load_segment(struct reader *r, struct index_load *load)
+static int index_read_load_segment(struct reader *r, struct index_load *load)
 {
     struct index_segment s;
     int err = row_read_segment(r->key, r->value, &s);
@@ -130,15 +130,15 @@ static int load_tables(struct reader *r, struct index_load *load)
 {
     int err = 0;
     if (load->stream != NULL)
-        err = load_table(r, TABLE_STREAM, load, load_stream);
+        err = load_table(r, TABLE_STREAM, load, index_read_load_stream);
     if (err == 0 && load->block != NULL)
-        err = load_table(r, TABLE_BLOCK, load, load_block);
+        err = load_table(r, TABLE_BLOCK, load, index_read_load_block);
     if (err == 0 && load->producer != NULL)
-        err = load_table(r, TABLE_PRODUCER, load, load_producer);
+        err = load_table(r, TABLE_PRODUCER, load, index_read_load_producer);
     if (err == 0 && load->doc != NULL)
-        err = load_table(r, TABLE_DOC, load, load_doc);
+        err = load_table(r, TABLE_DOC, load, index_read_load_doc);
     if (err == 0 && load->segment != NULL)
-        err = load_table(r, TABLE_SEGMENT, load, load_segment);
+        err = load_table(r, TABLE_SEGMENT, load, index_read_load_segment);
     return err;
 }
 

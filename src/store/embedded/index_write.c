@@ -29,7 +29,7 @@ struct index_write {
 };
 
 /* Keeps the first error. */
-static int note(struct index_write *w, int err)
+static int index_write_note(struct index_write *w, int err)
 {
     if (w->err == 0)
         w->err = err;
@@ -89,7 +89,7 @@ static int lmdb_result(struct index_write *w, int rc)
 }
 
 /* Puts what was packed into w->value. */
-static int put_row(struct index_write *w, enum table t, struct str key)
+static int index_write_put_row(struct index_write *w, enum table t, struct str key)
 {
     row_seal(&w->value, t, key);
     MDB_val k = {key.n, (void *)key.p}, v = {w->value.n, w->value.p};
@@ -135,7 +135,7 @@ static int next_row(struct index_write *w, enum table t, struct str from, struct
     return 0;
 }
 
-static struct key key_of(uint64_t number)
+static struct key index_write_key_of(uint64_t number)
 {
     struct key k = {0};
     key_put_u64(&k, number);
@@ -155,7 +155,7 @@ static struct tally *tally_of(struct index_write *w, uint64_t segment)
     return t;
 }
 
-static bool add(uint64_t *count, uint64_t change)
+static bool index_write_add(uint64_t *count, uint64_t change)
 {
     uint64_t before = *count;
     *count += change;
@@ -164,7 +164,7 @@ static bool add(uint64_t *count, uint64_t change)
 
 static int settle_tally(struct index_write *w, const struct tally *t)
 {
-    struct key key = key_of(t->id);
+    struct key key = index_write_key_of(t->id);
     struct index_segment s = {.id = t->id};
     struct str value;
     int err = get_row(w, TABLE_SEGMENT, key_str(&key), &value);
@@ -174,13 +174,14 @@ static int settle_tally(struct index_write *w, const struct tally *t)
         err = 0;
     if (err != 0)
         return err;
-    if (!add(&s.live_rows, t->live_rows) || !add(&s.live_bytes, t->live_bytes))
+    if (!index_write_add(&s.live_rows, t->live_rows) ||
+        !index_write_add(&s.live_bytes, t->live_bytes))
         return ERR_CORRUPT; /* more were removed than it had */
     if (t->has_bytes)
         s.bytes = t->bytes;
     row_begin(&w->value);
     row_pack_segment(&w->value, &s);
-    return put_row(w, TABLE_SEGMENT, key_str(&key));
+    return index_write_put_row(w, TABLE_SEGMENT, key_str(&key));
 }
 
 static int settle_tallies(struct index_write *w)
@@ -214,14 +215,14 @@ static int bury(struct index_write *w, struct str key, struct str value, uint64_
         return err;
     *id = s.id;
     *dead = s.live_rows == 0;
-    struct key k = key_of(s.id);
+    struct key k = index_write_key_of(s.id);
     return *dead ? remove_row(w, TABLE_SEGMENT, key_str(&k)) : 0;
 }
 
 static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
                     void *ctx)
 {
-    struct key at = key_of(0);
+    struct key at = index_write_key_of(0);
     struct str key, value;
     int err = settle_tallies(w);
     while (err == 0 && (err = next_row(w, TABLE_SEGMENT, key_str(&at), &key, &value)) == 0) {
@@ -232,7 +233,7 @@ static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx
         err = bury(w, key, value, &id, &dead);
         if (err == 0 && dead && (err = each(ctx, id)) != 0)
             return err;
-        at = key_of(id + 1);
+        at = index_write_key_of(id + 1);
     }
     return err == ERR_NOT_FOUND ? 0 : err;
 }
@@ -240,21 +241,21 @@ static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx
 int index_dead_segments(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
                         void *ctx)
 {
-    return w->err != 0 ? w->err : note(w, bury_all(w, below, each, ctx));
+    return w->err != 0 ? w->err : index_write_note(w, bury_all(w, below, each, ctx));
 }
 
 /* ---- blocks ---- */
 
 static struct key block_key(uint64_t life, uint64_t first)
 {
-    struct key k = key_of(life);
+    struct key k = index_write_key_of(life);
     key_put_u64(&k, first);
     return k;
 }
 
 static struct key place_key(const struct place *p)
 {
-    struct key k = key_of(p->segment);
+    struct key k = index_write_key_of(p->segment);
     key_put_u64(&k, p->offset);
     return k;
 }
@@ -305,7 +306,7 @@ static int give_up_residence(struct index_write *w, uint64_t life, const struct 
     return err == ERR_NOT_FOUND ? ERR_CORRUPT : err;
 }
 
-static int put_block(struct index_write *w, uint64_t life, const struct block_info *b)
+static int index_write_put_block(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     struct key key = block_key(life, b->first);
     row_begin(&w->value);
@@ -330,7 +331,7 @@ static int put_block(struct index_write *w, uint64_t life, const struct block_in
 int index_put_block(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     assert(b->first < b->end);
-    return w->err != 0 ? w->err : note(w, put_block(w, life, b));
+    return w->err != 0 ? w->err : index_write_note(w, index_write_put_block(w, life, b));
 }
 
 /* The first row of a block of this life at or behind `from`. ERR_NOT_FOUND: there is none. */
@@ -355,7 +356,7 @@ static int copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64
         at = b.first + 1;
         if (b.end > upto)
             b.end = upto;
-        err = put_block(w, to, &b);
+        err = index_write_put_block(w, to, &b);
         if (err != 0)
             break;
     }
@@ -365,7 +366,7 @@ static int copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64
 int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_t upto)
 {
     assert(from != to);
-    return w->err != 0 ? w->err : note(w, copy_blocks(w, from, to, upto));
+    return w->err != 0 ? w->err : index_write_note(w, copy_blocks(w, from, to, upto));
 }
 
 static int remove_block(struct index_write *w, uint64_t life, const struct block_info *b)
@@ -375,7 +376,7 @@ static int remove_block(struct index_write *w, uint64_t life, const struct block
     return err == 0 ? remove_row(w, TABLE_BLOCK, key_str(&k)) : err;
 }
 
-static int trim(struct index_write *w, uint64_t life, uint64_t pos)
+static int index_write_trim(struct index_write *w, uint64_t life, uint64_t pos)
 {
     struct block_info b;
     int err;
@@ -387,7 +388,7 @@ static int trim(struct index_write *w, uint64_t life, uint64_t pos)
 
 int index_trim(struct index_write *w, uint64_t life, uint64_t pos)
 {
-    return w->err != 0 ? w->err : note(w, trim(w, life, pos));
+    return w->err != 0 ? w->err : index_write_note(w, index_write_trim(w, life, pos));
 }
 
 /* ---- streams ---- */
@@ -397,15 +398,15 @@ int index_put_stream(struct index_write *w, uint64_t life, struct str row)
     assert(row.n <= INDEX_ROW_MAX);
     if (w->err != 0)
         return w->err;
-    struct key k = key_of(life);
+    struct key k = index_write_key_of(life);
     row_begin(&w->value);
     buf_put(&w->value, row);
-    return note(w, put_row(w, TABLE_STREAM, key_str(&k)));
+    return index_write_note(w, index_write_put_row(w, TABLE_STREAM, key_str(&k)));
 }
 
 static int remove_producers(struct index_write *w, uint64_t life)
 {
-    struct key from = key_of(life);
+    struct key from = index_write_key_of(life);
     struct str key, value;
     int err;
     while ((err = next_row(w, TABLE_PRODUCER, key_str(&from), &key, &value)) == 0) {
@@ -430,33 +431,33 @@ int index_cut(struct index_write *w, uint64_t life, uint64_t pos)
         err = remove_block(w, life, &b);
     if (err == ERR_NOT_FOUND)
         err = remove_producers(w, life);
-    return note(w, err);
+    return index_write_note(w, err);
 }
 
 int index_remove_stream(struct index_write *w, uint64_t life)
 {
     if (w->err != 0)
         return w->err;
-    struct key k = key_of(life);
-    int err = trim(w, life, UINT64_MAX);
+    struct key k = index_write_key_of(life);
+    int err = index_write_trim(w, life, UINT64_MAX);
     if (err == 0)
         err = remove_producers(w, life);
     if (err == 0)
         err = remove_if_there(w, TABLE_STREAM, key_str(&k));
-    return note(w, err);
+    return index_write_note(w, err);
 }
 
 int index_put_producer(struct index_write *w, uint64_t life, const struct producer_claim *p)
 {
     if (w->err != 0)
         return w->err;
-    struct key k = key_of(life);
+    struct key k = index_write_key_of(life);
     key_put_digest(&k, p->id);
     row_begin(&w->value);
     pack_str(&w->value, p->id);
     pack_u64(&w->value, p->epoch);
     pack_u64(&w->value, p->seq);
-    return note(w, put_row(w, TABLE_PRODUCER, key_str(&k)));
+    return index_write_note(w, index_write_put_row(w, TABLE_PRODUCER, key_str(&k)));
 }
 
 /* ---- documents and meta ---- */
@@ -471,7 +472,7 @@ int index_put_doc(struct index_write *w, struct str key, uint64_t version, struc
     pack_str(&w->value, key);
     pack_u64(&w->value, version);
     pack_str(&w->value, value);
-    return note(w, put_row(w, TABLE_DOC, key_str(&k)));
+    return index_write_note(w, index_write_put_row(w, TABLE_DOC, key_str(&k)));
 }
 
 int index_remove_doc(struct index_write *w, struct str key)
@@ -480,7 +481,7 @@ int index_remove_doc(struct index_write *w, struct str key)
         return w->err;
     struct key k = {0};
     key_put_digest(&k, key);
-    return note(w, remove_if_there(w, TABLE_DOC, key_str(&k)));
+    return index_write_note(w, remove_if_there(w, TABLE_DOC, key_str(&k)));
 }
 
 int index_put_meta(struct index_write *w, const struct index_meta *meta)
@@ -489,14 +490,14 @@ int index_put_meta(struct index_write *w, const struct index_meta *meta)
         return w->err;
     row_begin(&w->value);
     row_pack_meta(&w->value, meta);
-    return note(w, put_row(w, TABLE_META, str_of_cstr(index_meta_key)));
+    return index_write_note(w, index_write_put_row(w, TABLE_META, str_of_cstr(index_meta_key)));
 }
 
 int index_clear(struct index_write *w)
 {
     for (int t = 0; w->err == 0 && t < TABLES; t++)
         if (t != TABLE_META)
-            note(w, lmdb_result(w, mdb_drop(w->txn, w->index->tables[t], 0)));
+            index_write_note(w, lmdb_result(w, mdb_drop(w->txn, w->index->tables[t], 0)));
     drop_tallies(w);
     map_init(&w->tallies);
     return w->err;

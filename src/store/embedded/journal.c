@@ -121,7 +121,7 @@ static void tell_all(struct link *waiters, int err)
     }
 }
 
-static void tell_soon(struct task *t)
+static void journal_tell_soon(struct task *t)
 {
     struct journal *j = container_of(t, struct journal, soon);
     struct link in_time, too_late; /* those who come meanwhile have to wait */
@@ -140,7 +140,7 @@ static bool is_quiet(const struct journal *j)
     return j->n_sealed == 0 && j->batches[j->first].bytes.n == 0;
 }
 
-static void check_stopped(struct journal *j)
+static void journal_check_stopped(struct journal *j)
 {
     if (j->stopped == NULL || !is_quiet(j) || j->dirty != NULL || j->writing ||
         j->files.n_jobs > 0 || !list_empty(&j->in_time) || !list_empty(&j->too_late))
@@ -174,7 +174,7 @@ static bool takes(const struct journal *j, const struct batch *b, size_t n)
     return b->bytes.n == 0 || span_with(b, JOURNAL_RECORD_HEAD + n) <= batch_max(j);
 }
 
-static void seal(struct journal *j)
+static void journal_seal(struct journal *j)
 {
     struct batch *b = open_batch(j);
     b->number = j->next++;
@@ -216,7 +216,7 @@ static int write_batch(struct journal *j)
     return vfs_write(b->file->file, b->offset, buf_str(&b->bytes));
 }
 
-static void write_run(struct job *job)
+static void journal_write_run(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
     int err = j->left != NULL ? make_durable(j->left) : 0;
@@ -232,7 +232,7 @@ static void write_run(struct job *job)
 
 /* ---- writing ---- */
 
-static void hold(struct journal_file *f, bool held)
+static void journal_hold(struct journal_file *f, bool held)
 {
     if (f != NULL)
         f->held = held;
@@ -240,8 +240,8 @@ static void hold(struct journal_file *f, bool held)
 
 static void set_dirty(struct journal *j, struct journal_file *f)
 {
-    hold(j->dirty, false);
-    hold(f, true);
+    journal_hold(j->dirty, false);
+    journal_hold(f, true);
     j->dirty = f;
     if (f == NULL)
         timer_stop(&j->sync_timer);
@@ -251,7 +251,7 @@ static void set_dirty(struct journal *j, struct journal_file *f)
 
 /* Nothing is acknowledged any more, and nothing is written. In order: first those who waited for
  * the batch that failed. */
-static void end(struct journal *j)
+static void journal_end(struct journal *j)
 {
     struct link lost;
     list_init(&lost);
@@ -281,16 +281,16 @@ static void batch_done(struct journal *j)
     tell_all(&waiters, 0);
 }
 
-static void write_done(struct job *job)
+static void journal_write_done(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
     struct batch *b = j->batch;
     j->writing = false;
-    hold(j->target, false);
-    hold(j->left, false);
+    journal_hold(j->target, false);
+    journal_hold(j->left, false);
     if (j->job_err != 0) {
-        end(j);
-        check_stopped(j);
+        journal_end(j);
+        journal_check_stopped(j);
         return;
     }
     if (j->sync) {
@@ -307,7 +307,7 @@ static void write_done(struct job *job)
     journal_files_reclaim(&j->files, j->durable, is_quiet(j));
 }
 
-static void submit(struct journal *j)
+static void journal_submit(struct journal *j)
 {
     j->batch = j->n_sealed > 0 ? &j->batches[j->first] : NULL;
     j->target = j->batch != NULL ? j->batch->file : j->dirty;
@@ -316,20 +316,20 @@ static void submit(struct journal *j)
               (j->config.sync == JOURNAL_SYNC_INTERVAL && (j->sync_due || j->stopping));
     j->sync_due = false;
     j->writing = true;
-    hold(j->target, true);
+    journal_hold(j->target, true);
     lane_submit(j->lane, &j->job);
 }
 
-static void flush(struct task *t)
+static void journal_flush(struct task *t)
 {
     struct journal *j = container_of(t, struct journal, flush);
     if (j->err == 0 && !j->writing) {
         if (j->n_sealed == 0 && open_batch(j)->bytes.n > 0)
-            seal(j);
+            journal_seal(j);
         if (j->n_sealed > 0 || ((j->sync_due || j->stopping) && j->dirty != NULL))
-            submit(j);
+            journal_submit(j);
     }
-    check_stopped(j);
+    journal_check_stopped(j);
 }
 
 /* At the end of the turn, so that one batch takes all that the turn brings. */
@@ -338,7 +338,7 @@ static void kick(struct journal *j)
     sched_post_flush(j->sched, &j->flush);
 }
 
-static void sync_now(struct timer *t)
+static void journal_sync_now(struct timer *t)
 {
     struct journal *j = container_of(t, struct journal, sync_timer);
     j->sync_due = true;
@@ -347,7 +347,7 @@ static void sync_now(struct timer *t)
 
 /* ---- the calls ---- */
 
-static void files_changed(struct journal_files *f)
+static void journal_files_changed(struct journal_files *f)
 {
     struct journal *j = container_of(f, struct journal, files);
     if (j->started != NULL && (f->err != 0 || !list_empty(&f->spares))) {
@@ -370,18 +370,18 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
     j->lane = writer;
     j->next = j->synced = next;
     j->durable = next - 1;
-    j->job.run = write_run;
-    j->job.done = write_done;
+    j->job.run = journal_write_run;
+    j->job.done = journal_write_done;
     journal_files_init(&j->files, v, sched, preparer, config, next_file, next);
-    j->files.changed = files_changed;
+    j->files.changed = journal_files_changed;
     for (int i = 0; i < BATCHES; i++)
         list_init(&j->batches[i].waiters);
     list_init(&j->in_time);
     list_init(&j->too_late);
     list_init(&j->marks);
-    timer_init(&j->sync_timer, sync_now);
-    task_init(&j->flush, flush);
-    task_init(&j->soon, tell_soon);
+    timer_init(&j->sync_timer, journal_sync_now);
+    task_init(&j->flush, journal_flush);
+    task_init(&j->soon, journal_tell_soon);
     return j;
 }
 
@@ -417,7 +417,7 @@ uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter
 {
     assert(journal_room(j, record.n) == 0);
     if (!takes(j, open_batch(j), record.n))
-        seal(j);
+        journal_seal(j);
     struct batch *b = open_batch(j);
     if (b->bytes.n == 0) {
         buf_reserve(&b->bytes, ONE_RECORD(record.n));
@@ -464,7 +464,7 @@ uint64_t journal_cut(struct journal *j)
 {
     struct batch *b = open_batch(j);
     if (b != NULL && b->bytes.n > 0) {
-        seal(j);
+        journal_seal(j);
         kick(j);
     }
     put_mark(j);

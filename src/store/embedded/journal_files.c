@@ -89,7 +89,7 @@ static void discard(struct journal_file *f)
     vfs_remove(f->set->vfs, name); /* if it stays, the next server removes it */
 }
 
-static int create(struct journal_file *f)
+static int journal_files_create(struct journal_file *f)
 {
     char name[JOURNAL_NAME_MAX];
     journal_name(f->name, name);
@@ -98,7 +98,7 @@ static int create(struct journal_file *f)
 }
 
 /* It can be used from now on: all of it is on the disk, and its name. */
-static int finish(struct journal_file *f)
+static int journal_files_finish(struct journal_file *f)
 {
     int err = write_head(f);
     if (err == 0 && JOURNAL_BROKEN != JOURNAL_FORGETS_NAMES)
@@ -112,13 +112,13 @@ static int make_step(struct journal_file *f)
     if (err != 0)
         return err;
     f->made = f->until;
-    return f->made < f->size ? vfs_sync(f->file) : finish(f);
+    return f->made < f->size ? vfs_sync(f->file) : journal_files_finish(f);
 }
 
-static void step_run(struct job *j)
+static void journal_files_step_run(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
-    f->err = f->file == NULL ? create(f) : 0;
+    f->err = f->file == NULL ? journal_files_create(f) : 0;
     if (f->err != 0)
         return;
     f->err = make_step(f);
@@ -127,7 +127,7 @@ static void step_run(struct job *j)
 }
 
 /* The stale batches behind the new head verify no more. */
-static void renew_run(struct job *j)
+static void journal_files_renew_run(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
     f->err = write_head(f);
@@ -135,7 +135,7 @@ static void renew_run(struct job *j)
         discard(f);
 }
 
-static void discard_run(struct job *j)
+static void journal_files_discard_run(struct job *j)
 {
     discard(container_of(j, struct journal_file, job));
 }
@@ -147,7 +147,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static struct journal_file *file_of(struct link *l)
+static struct journal_file *journal_file_of(struct link *l)
 {
     return list_item(l, struct journal_file, link);
 }
@@ -174,7 +174,7 @@ static void file_ready(struct job *j)
     free(f);
 }
 
-static void step_done(struct job *j)
+static void journal_files_step_done(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
     struct journal_files *s = f->set;
@@ -188,14 +188,14 @@ static void step_done(struct job *j)
     end_job(s);
 }
 
-static void renew_done(struct job *j)
+static void journal_files_renew_done(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_file, job)->set;
     file_ready(j);
     end_job(s);
 }
 
-static void discard_done(struct job *j)
+static void journal_files_discard_done(struct job *j)
 {
     struct journal_file *f = container_of(j, struct journal_file, job);
     struct journal_files *s = f->set;
@@ -240,12 +240,12 @@ static uint64_t due(const struct journal_files *s)
 {
     if (s->awaited || list_empty(&s->used))
         return s->making->size;
-    const struct journal_file *filling = file_of(s->used.prev);
+    const struct journal_file *filling = journal_file_of(s->used.prev);
     uint64_t by = filling->size / 4 * 3;
     return filling->used < by ? s->making->size * filling->used / by : s->making->size;
 }
 
-static void step(struct journal_files *s)
+static void journal_files_step(struct journal_files *s)
 {
     struct journal_file *f = s->making;
     if (f == NULL || s->stepping || f->made >= due(s))
@@ -256,7 +256,7 @@ static void step(struct journal_files *s)
     if (f->until == f->size && f->who.id + 1 != s->next_id)
         f->who = new_identity(s);
     s->stepping = true;
-    begin_job(s, &f->job, step_run, step_done);
+    begin_job(s, &f->job, journal_files_step_run, journal_files_step_done);
 }
 
 static void renew(struct journal_files *s, struct journal_file *f)
@@ -264,12 +264,12 @@ static void renew(struct journal_files *s, struct journal_file *f)
     f->who = new_identity(s);
     list_push(&s->preparing, &f->link);
     s->n_spares++;
-    begin_job(s, &f->job, renew_run, renew_done);
+    begin_job(s, &f->job, journal_files_renew_run, journal_files_renew_done);
 }
 
 /* ---- files from before ---- */
 
-static int note_old(void *ctx, const char *name)
+static int journal_files_note_old(void *ctx, const char *name)
 {
     struct journal_files *s = ctx;
     uint64_t n, size = 0;
@@ -296,16 +296,16 @@ static int open_folder(struct journal_files *s)
     if (err != 0 && err != ERR_EXISTS)
         return err;
     err = vfs_sync_dir(s->vfs, ""); /* whoever made it may have died before doing so */
-    return err != 0 ? err : vfs_list(s->vfs, JOURNAL_DIR, note_old, s);
+    return err != 0 ? err : vfs_list(s->vfs, JOURNAL_DIR, journal_files_note_old, s);
 }
 
-static void open_run(struct job *j)
+static void journal_files_open_run(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_files, open_job);
     s->open_err = open_folder(s);
 }
 
-static void open_done(struct job *j)
+static void journal_files_open_done(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_files, open_job);
     s->opening = false;
@@ -318,7 +318,7 @@ static void open_done(struct job *j)
     end_job(s);
 }
 
-static void remove_run(struct job *j)
+static void journal_files_remove_run(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_files, remove_job);
     for (size_t at = 0; at < s->old.n; at += sizeof(uint64_t)) {
@@ -330,7 +330,7 @@ static void remove_run(struct job *j)
     }
 }
 
-static void remove_done(struct job *j)
+static void journal_files_remove_done(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_files, remove_job);
     s->bytes -= s->old_bytes;
@@ -345,7 +345,7 @@ static void remove_old(struct journal_files *s)
     if (begun || s->old.n == 0 || !s->opened || !own || s->stopping ||
         s->released < s->first_number)
         return;
-    begin_job(s, &s->remove_job, remove_run, remove_done);
+    begin_job(s, &s->remove_job, journal_files_remove_run, journal_files_remove_done);
 }
 
 /* ---- the set ---- */
@@ -357,16 +357,16 @@ static void prepare(struct journal_files *s)
         return;
     if (!waits && !s->opened) {
         s->opening = true;
-        begin_job(s, &s->open_job, open_run, open_done);
+        begin_job(s, &s->open_job, journal_files_open_run, journal_files_open_done);
         return;
     }
     if (!waits && s->making == NULL && (s->n_spares == 0 || s->wanted > 0))
         make(s);
-    step(s);
+    journal_files_step(s);
     remove_old(s);
 }
 
-static void try_again(struct timer *t)
+static void journal_files_try_again(struct timer *t)
 {
     prepare(container_of(t, struct journal_files, retry));
 }
@@ -389,7 +389,7 @@ void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sc
     list_init(&s->preparing);
     list_init(&s->spares);
     list_init(&s->used);
-    timer_init(&s->retry, try_again);
+    timer_init(&s->retry, journal_files_try_again);
 }
 
 void journal_files_start(struct journal_files *s)
@@ -401,7 +401,7 @@ static uint64_t left_in(const struct journal_files *s)
 {
     if (list_empty(&s->used))
         return 0;
-    const struct journal_file *f = file_of(s->used.prev);
+    const struct journal_file *f = journal_file_of(s->used.prev);
     return f->size - f->used;
 }
 
@@ -415,7 +415,7 @@ bool journal_probe_place(struct journal_probe *p, uint64_t span)
     while (p->left < span) {
         if (p->at == &p->set->spares)
             return false;
-        p->left = file_of(p->at)->size - JOURNAL_FILE_HEAD;
+        p->left = journal_file_of(p->at)->size - JOURNAL_FILE_HEAD;
         p->at = p->at->next;
     }
     p->left -= span;
@@ -427,8 +427,8 @@ static uint64_t coming(struct journal_files *s)
 {
     uint64_t size = 0;
     list_each (l, &s->preparing)
-        if (file_of(l)->size > size)
-            size = file_of(l)->size;
+        if (journal_file_of(l)->size > size)
+            size = journal_file_of(l)->size;
     return size;
 }
 
@@ -447,7 +447,7 @@ struct journal_file *journal_files_place(struct journal_files *s, uint64_t span,
 {
     while (left_in(s) < span) {
         assert(!list_empty(&s->spares));
-        struct journal_file *f = file_of(s->spares.next);
+        struct journal_file *f = journal_file_of(s->spares.next);
         list_remove(&f->link);
         s->n_spares--;
         if (f->size - f->used >= span)
@@ -455,7 +455,7 @@ struct journal_file *journal_files_place(struct journal_files *s, uint64_t span,
         else
             renew(s, f); /* files are filled in the order of their ids: it needs a later one */
     }
-    struct journal_file *f = file_of(s->used.prev);
+    struct journal_file *f = journal_file_of(s->used.prev);
     *offset = f->used;
     f->used += span;
     f->last = number;
@@ -468,7 +468,7 @@ static struct journal_file *dispensable(struct journal_files *s, uint64_t durabl
 {
     if (s->stopping || list_empty(&s->used))
         return NULL;
-    struct journal_file *f = file_of(s->used.next);
+    struct journal_file *f = journal_file_of(s->used.next);
     bool filling = s->used.next == s->used.prev;
     if (f->held || f->last >= s->released || f->last > durable)
         return NULL;
@@ -489,7 +489,7 @@ void journal_files_reclaim(struct journal_files *s, uint64_t durable, bool quiet
         if (is_worth_keeping(s, f))
             renew(s, f);
         else
-            begin_job(s, &f->job, discard_run, discard_done);
+            begin_job(s, &f->job, journal_files_discard_run, journal_files_discard_done);
     }
     remove_old(s);
 }
@@ -500,10 +500,10 @@ void journal_files_stop(struct journal_files *s)
     timer_stop(&s->retry);
 }
 
-static void close_all(struct link *files)
+static void journal_files_close_all(struct link *files)
 {
     list_each_safe (l, files) {
-        struct journal_file *f = file_of(l);
+        struct journal_file *f = journal_file_of(l);
         vfs_close(f->file);
         free(f);
     }
@@ -513,8 +513,8 @@ void journal_files_deinit(struct journal_files *s)
 {
     assert(s->n_jobs == 0);
     timer_stop(&s->retry);
-    close_all(&s->preparing); /* half made: the next server removes it */
-    close_all(&s->spares);
-    close_all(&s->used);
+    journal_files_close_all(&s->preparing); /* half made: the next server removes it */
+    journal_files_close_all(&s->spares);
+    journal_files_close_all(&s->used);
     buf_deinit(&s->old);
 }

@@ -118,7 +118,7 @@ static int peek(struct reader *r, uint64_t offset, size_t n, const char **out)
 
 /* ---- the files ---- */
 
-static int note_name(void *ctx, const char *name)
+static int journal_scan_note_name(void *ctx, const char *name)
 {
     struct scanner *s = ctx;
     uint64_t n;
@@ -195,7 +195,7 @@ static int identify(struct scanner *s, struct found *f)
     return err;
 }
 
-static int by_id(const void *a, const void *b)
+static int journal_scan_by_id(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;
     if (x->who.id != y->who.id)
@@ -222,7 +222,7 @@ static void find_ends(struct scanner *s)
 /* Finds all files and puts them into the order in which they were used. */
 static int find_files(struct scanner *s)
 {
-    int err = vfs_list(s->vfs, JOURNAL_DIR, note_name, s);
+    int err = vfs_list(s->vfs, JOURNAL_DIR, journal_scan_note_name, s);
     if (err == ERR_NOT_FOUND)
         return 0; /* a new store */
     for (size_t i = 0; i < s->n_files && err == 0; i++)
@@ -230,7 +230,7 @@ static int find_files(struct scanner *s)
     if (err != 0)
         return err;
     if (s->n_files > 0)
-        qsort(s->files, s->n_files, sizeof *s->files, by_id);
+        qsort(s->files, s->n_files, sizeof *s->files, journal_scan_by_id);
     for (size_t i = 1; i < s->n_files; i++)
         if (s->files[i].who.id != 0 && s->files[i].who.id == s->files[i - 1].who.id) {
             damage(s, s->files[i].name, "is a copy of %08" PRIu64 ".j", s->files[i - 1].name);
@@ -318,7 +318,7 @@ static int read_batches(struct reader *r)
     return 0;
 }
 
-static int read_file(struct scanner *s, const struct found *f)
+static int journal_scan_read_file(struct scanner *s, const struct found *f)
 {
     struct reader r;
     int err = reader_open(s, f, &r);
@@ -329,7 +329,7 @@ static int read_file(struct scanner *s, const struct found *f)
     return err;
 }
 
-static int judge(struct scanner *s)
+static int journal_scan_judge(struct scanner *s)
 {
     struct journal_scan *scan = s->scan;
     scan->next = s->due != 0 ? s->due : 1;
@@ -354,9 +354,9 @@ int journal_scan(struct vfs *v, struct journal_scan *scan)
     int err = find_files(&s);
     for (size_t i = 0; i < s.n_files && err == 0; i++)
         if (s.files[i].who.id != 0)
-            err = read_file(&s, &s.files[i]);
+            err = journal_scan_read_file(&s, &s.files[i]);
     if (err == 0)
-        err = judge(&s);
+        err = journal_scan_judge(&s);
     free(s.files);
     buf_deinit(&s.window);
     return err;

@@ -207,7 +207,7 @@ static void page_free(struct page *p)
 
 /* ---- nodes ---- */
 
-static int take_bytes(struct lmdb_file *f, struct page *p, size_t at, size_t n)
+static int lmdb_file_take_bytes(struct lmdb_file *f, struct page *p, size_t at, size_t n)
 {
     if (at < p->head.upper || n > f->page_bytes - at)
         return damaged(f, "page %" PRIu64 " has a node outside of it", p->number);
@@ -240,7 +240,7 @@ static int node_read(struct lmdb_file *f, struct page *p, size_t i, struct node 
     n.key = str_of(p->bytes + at + NODE_HEAD, half[3]);
     n.data = n.key.p + n.key.n;
     *out = n;
-    return take_bytes(f, p, at, whole + whole % 2);
+    return lmdb_file_take_bytes(f, p, at, whole + whole % 2);
 }
 
 /* All bytes behind `upper` belong to nodes. */
@@ -252,7 +252,7 @@ static int check_filled(struct lmdb_file *f, const struct page *p)
     return 0;
 }
 
-static int compare(const struct walk *w, struct str a, struct str b)
+static int lmdb_file_compare(const struct walk *w, struct str a, struct str b)
 {
     if (!w->branches_by_number)
         return str_cmp(a, b);
@@ -272,8 +272,8 @@ static int check_key(struct walk *w, const struct page *p, struct str key,
 {
     if (key.n == 0 || (w->branches_by_number && key.n != sizeof(uint64_t)))
         return damaged(w->file, "page %" PRIu64 " has a key of a wrong length", p->number);
-    if ((bounds->low.p != NULL && compare(w, key, bounds->low) < 0) ||
-        (bounds->high.p != NULL && compare(w, key, bounds->high) >= 0))
+    if ((bounds->low.p != NULL && lmdb_file_compare(w, key, bounds->low) < 0) ||
+        (bounds->high.p != NULL && lmdb_file_compare(w, key, bounds->high) >= 0))
         return damaged(w->file, "page %" PRIu64 " has keys in a wrong order", p->number);
     return 0;
 }
@@ -338,7 +338,7 @@ static int walk_leaf(struct walk *w, struct page *p, struct bounds bounds)
         err = node_read(w->file, p, i, &n);
         if (err == 0)
             err = check_key(w, p, n.key, &bounds);
-        if (err == 0 && i > 0 && compare(w, n.key, bounds.low) == 0)
+        if (err == 0 && i > 0 && lmdb_file_compare(w, n.key, bounds.low) == 0)
             err = damaged(w->file, "page %" PRIu64 " has a key twice", p->number);
         bounds.low = n.key;
     }
@@ -405,7 +405,8 @@ static int walk_tree(struct walk *w)
 
 /* ---- opening ---- */
 
-static int take_table(void *ctx, struct str key, struct str value, const struct node *node)
+static int lmdb_file_take_table(void *ctx, struct str key, struct str value,
+                                const struct node *node)
 {
     struct lmdb_file *f = ctx;
     struct table *t = &f->tables[f->n_tables];
@@ -465,12 +466,12 @@ static int read_metas(struct lmdb_file *f)
     return check_meta(f);
 }
 
-static int load(struct lmdb_file *f)
+static int lmdb_file_load(struct lmdb_file *f)
 {
     struct walk w = {.file = f,
                      .tree = &f->meta.main,
                      .name = "the list of tables",
-                     .row = take_table,
+                     .row = lmdb_file_take_table,
                      .ctx = f};
     int err = read_metas(f);
     if (err != 0)
@@ -479,7 +480,7 @@ static int load(struct lmdb_file *f)
     return walk_tree(&w);
 }
 
-static void explain(int err, const struct lmdb_file *f, char *why, size_t size)
+static void lmdb_file_explain(int err, const struct lmdb_file *f, char *why, size_t size)
 {
     snprintf(why, size, "%s",
              err == ERR_VERSION     ? "it was made by another version of LMDB"
@@ -501,12 +502,12 @@ int lmdb_file_open(const char *path, struct lmdb_file **out, char *why, size_t s
     struct lmdb_file *f = mem_zalloc(sizeof *f);
     f->fd = fd;
     f->bytes = (uint64_t)st.st_size;
-    int err = load(f);
+    int err = lmdb_file_load(f);
     if (err == 0) {
         *out = f;
         return 0;
     }
-    explain(err, f, why, size);
+    lmdb_file_explain(err, f, why, size);
     lmdb_file_close(f);
     return err;
 }
@@ -539,7 +540,7 @@ struct reading {
     void *ctx;
 };
 
-static int give_row(void *ctx, struct str key, struct str value, const struct node *node)
+static int lmdb_file_give_row(void *ctx, struct str key, struct str value, const struct node *node)
 {
     struct reading *r = ctx;
     if (node->flags & ~NODE_BIG)
@@ -555,7 +556,8 @@ int lmdb_file_table(struct lmdb_file *f, const char *name,
         struct table *t = &f->tables[i];
         if (strcmp(t->name, name) != 0 || t->walked)
             continue;
-        struct walk w = {.file = f, .tree = &t->tree, .name = t->name, .row = give_row, .ctx = &r};
+        struct walk w = {
+            .file = f, .tree = &t->tree, .name = t->name, .row = lmdb_file_give_row, .ctx = &r};
         t->walked = true;
         return walk_tree(&w);
     }
@@ -574,7 +576,7 @@ static int free_page(struct lmdb_file *f, uint64_t number)
     return 0;
 }
 
-static int take_free(void *ctx, struct str key, struct str value, const struct node *node)
+static int lmdb_file_take_free(void *ctx, struct str key, struct str value, const struct node *node)
 {
     struct lmdb_file *f = ctx;
     uint64_t n = 0, commit, before = UINT64_MAX, number;
@@ -600,7 +602,7 @@ int lmdb_file_finish(struct lmdb_file *f)
                      .tree = &f->meta.free,
                      .name = "the list of free pages",
                      .branches_by_number = true,
-                     .row = take_free,
+                     .row = lmdb_file_take_free,
                      .ctx = f};
     int err = walk_tree(&w);
     uint64_t want = f->meta.last + 1;

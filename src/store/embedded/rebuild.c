@@ -29,7 +29,8 @@ struct builder {
 /* ---- damage ---- */
 
 /* Counts something that is lost. The result is for those who need it: 0 if they do without. */
-static int __attribute__((format(printf, 2, 3))) lose(struct rebuild *r, const char *fmt, ...)
+static int __attribute__((format(printf, 2, 3)))
+rebuild_lose(struct rebuild *r, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -47,7 +48,7 @@ struct look {
     uint64_t notes;
 };
 
-static int look_at_note(void *ctx, struct str bytes)
+static int rebuild_look_at_note(void *ctx, struct str bytes)
 {
     struct look *l = ctx;
     struct note n;
@@ -59,17 +60,17 @@ static int look_at_note(void *ctx, struct str bytes)
     return 0;
 }
 
-static int look_at_first(void *ctx, struct str bytes)
+static int rebuild_look_at_first(void *ctx, struct str bytes)
 {
-    look_at_note(ctx, bytes);
+    rebuild_look_at_note(ctx, bytes);
     return ENOUGH;
 }
 
 /* With a footer it is whole; without, it depends on how far one gets. */
-static int look_at(struct vfs *v, uint64_t id, struct look *l)
+static int rebuild_look_at(struct vfs *v, uint64_t id, struct look *l)
 {
-    struct segment_scan first = {.ctx = l, .note = look_at_first};
-    struct segment_scan all = {.salvage = true, .ctx = l, .note = look_at_note};
+    struct segment_scan first = {.ctx = l, .note = rebuild_look_at_first};
+    struct segment_scan all = {.salvage = true, .ctx = l, .note = rebuild_look_at_note};
     *l = (struct look){0};
     int err = segment_scan(v, id, &first);
     if (err == ERR_CORRUPT)
@@ -97,12 +98,13 @@ static int apply_meta(struct applying *a, struct note *n)
     return note_apply(a->write, n);
 }
 
-static int apply_note(void *ctx, struct str bytes)
+static int rebuild_apply_note(void *ctx, struct str bytes)
 {
     struct applying *a = ctx;
     struct note n;
     if (note_unpack(bytes, &n) != 0)
-        return lose(a->builder->r, "segment %" PRIu64 " has a note that makes no sense", a->id);
+        return rebuild_lose(a->builder->r, "segment %" PRIu64 " has a note that makes no sense",
+                            a->id);
     if (n.type == NOTE_META)
         return apply_meta(a, &n);
     a->note_bytes += NOTE_SPACE(bytes.n);
@@ -111,10 +113,10 @@ static int apply_note(void *ctx, struct str bytes)
     return note_apply(a->write, &n);
 }
 
-static void tell_damage(void *ctx, uint64_t segment, uint64_t offset, const char *what)
+static void rebuild_tell_damage(void *ctx, uint64_t segment, uint64_t offset, const char *what)
 {
     struct applying *a = ctx;
-    lose(a->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": %s", segment, offset, what);
+    rebuild_lose(a->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": %s", segment, offset, what);
 }
 
 static int apply_notes(struct applying *a)
@@ -122,7 +124,7 @@ static int apply_notes(struct applying *a)
     struct builder *b = a->builder;
     uint64_t bytes = 0, damaged = b->r->damaged;
     struct segment_scan scan = {
-        .salvage = true, .ctx = a, .note = apply_note, .damaged = tell_damage};
+        .salvage = true, .ctx = a, .note = rebuild_apply_note, .damaged = rebuild_tell_damage};
     int err = segment_scan(b->vfs, a->id, &scan);
     if (err == 0 && b->r->damaged > damaged && !b->r->salvage)
         err = ERR_CORRUPT;
@@ -132,7 +134,7 @@ static int apply_notes(struct applying *a)
 }
 
 /* One checkpoint, one transaction. */
-static int apply(struct builder *b, uint64_t id)
+static int rebuild_apply(struct builder *b, uint64_t id)
 {
     struct applying a = {.builder = b, .id = id, .base = id == b->base};
     int err = index_begin(b->index, &a.write);
@@ -157,7 +159,7 @@ static int find_start(struct builder *b, size_t *start)
     struct look l;
     for (*start = b->n_ids; *start > 0;) {
         uint64_t id = b->ids[--*start];
-        int err = look_at(b->vfs, id, &l);
+        int err = rebuild_look_at(b->vfs, id, &l);
         if (err == 0 && l.base && l.whole)
             b->base = id;
         if (err != 0 || b->base > 0)
@@ -165,7 +167,8 @@ static int find_start(struct builder *b, size_t *start)
     }
     if (b->meta.base > 0)
         return 0; /* and the index has all that comes before these */
-    return lose(b->r, "no segment tells of all there was before segment %" PRIu64, b->ids[0]);
+    return rebuild_lose(b->r, "no segment tells of all there was before segment %" PRIu64,
+                        b->ids[0]);
 }
 
 static int apply_all(struct builder *b, size_t start)
@@ -174,9 +177,9 @@ static int apply_all(struct builder *b, size_t start)
     for (size_t i = start; i < b->n_ids && err == 0; i++) {
         uint64_t id = b->ids[i], due = id == b->base ? id : b->meta.next_segment;
         if (id != due)
-            err = lose(b->r, "segment %" PRIu64 " is missing", due);
+            err = rebuild_lose(b->r, "segment %" PRIu64 " is missing", due);
         if (err == 0)
-            err = apply(b, id);
+            err = rebuild_apply(b, id);
     }
     return err;
 }
@@ -197,7 +200,7 @@ static int list_unknown(struct builder *b)
 
 /* ---- the rows of segments ---- */
 
-static int keep_row(void *ctx, const struct index_segment *s)
+static int rebuild_keep_row(void *ctx, const struct index_segment *s)
 {
     buf_put(ctx, str_of((const char *)s, sizeof *s));
     return 0;
@@ -207,7 +210,7 @@ static int keep_row(void *ctx, const struct index_segment *s)
 static int load_rows(struct index *i, struct index_segment **out, size_t *n)
 {
     struct buf rows = {0};
-    struct index_load load = {.ctx = &rows, .segment = keep_row};
+    struct index_load load = {.ctx = &rows, .segment = rebuild_keep_row};
     struct index_meta meta;
     int err = index_load(i, &load, &meta);
     *out = (struct index_segment *)(void *)rows.p;
@@ -215,7 +218,7 @@ static int load_rows(struct index *i, struct index_segment **out, size_t *n)
     return err;
 }
 
-static int no_file(void *ctx, uint64_t id)
+static int rebuild_no_file(void *ctx, uint64_t id)
 {
     return 0; /* is removed here; what nobody knows goes when the store is opened */
 }
@@ -232,7 +235,7 @@ static int write_sizes(struct builder *b, struct index_write *w, const struct in
         err = segment_size(b->vfs, rows[i].id, &bytes);
         err = err == ERR_NOT_FOUND ? 0 : err == 0 ? index_add_segment(w, rows[i].id, bytes) : err;
     }
-    return err == 0 ? index_dead_segments(w, b->meta.base, no_file, NULL) : err;
+    return err == 0 ? index_dead_segments(w, b->meta.base, rebuild_no_file, NULL) : err;
 }
 
 static int settle_segments(struct builder *b)
@@ -287,7 +290,7 @@ struct checking {
 };
 
 /* Rows that tell of the same block follow one another. */
-static int check_block(void *ctx, uint64_t life, const struct block_info *b)
+static int rebuild_check_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct checking *c = ctx;
     struct chunk *chunk = NULL;
@@ -296,8 +299,8 @@ static int check_block(void *ctx, uint64_t life, const struct block_info *b)
     c->last = b->place;
     chunk_unref(chunk);
     if (!c->sound)
-        lose(c->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": a block cannot be read",
-             b->place.segment, b->place.offset);
+        rebuild_lose(c->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": a block cannot be read",
+                     b->place.segment, b->place.offset);
     return 0;
 }
 
@@ -309,8 +312,8 @@ static int check_segment(struct builder *b, const struct index_segment *s)
     if (err == 0)
         return 0;
     if (err == ERR_NOT_FOUND)
-        lose(b->r, "segment %" PRIu64 " is missing", s->id);
-    return index_segment_blocks(b->index, s->id, check_block, &c);
+        rebuild_lose(b->r, "segment %" PRIu64 " is missing", s->id);
+    return index_segment_blocks(b->index, s->id, rebuild_check_block, &c);
 }
 
 /* What cannot be read is counted; its rows stay, for nothing else tells what was there. */
@@ -325,25 +328,25 @@ static int check_segments(struct builder *b)
     return err;
 }
 
-static int count_stream(void *ctx, uint64_t life, struct str row)
+static int rebuild_count_stream(void *ctx, uint64_t life, struct str row)
 {
     ((struct rebuild *)ctx)->streams++;
     return 0;
 }
 
-static int count_block(void *ctx, uint64_t life, const struct block_info *b)
+static int rebuild_count_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     ((struct rebuild *)ctx)->blocks++;
     return 0;
 }
 
-static int count_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+static int rebuild_count_producer(void *ctx, uint64_t life, const struct producer_claim *p)
 {
     ((struct rebuild *)ctx)->producers++;
     return 0;
 }
 
-static int count_doc(void *ctx, struct str key, uint64_t version, struct str value)
+static int rebuild_count_doc(void *ctx, struct str key, uint64_t version, struct str value)
 {
     ((struct rebuild *)ctx)->docs++;
     return 0;
@@ -352,10 +355,10 @@ static int count_doc(void *ctx, struct str key, uint64_t version, struct str val
 static int count_all(struct builder *b)
 {
     struct index_load all = {.ctx = b->r,
-                             .stream = count_stream,
-                             .block = count_block,
-                             .producer = count_producer,
-                             .doc = count_doc};
+                             .stream = rebuild_count_stream,
+                             .block = rebuild_count_block,
+                             .producer = rebuild_count_producer,
+                             .doc = rebuild_count_doc};
     struct index_meta meta;
     return index_load(b->index, &all, &meta);
 }

@@ -114,7 +114,7 @@ static void take_docs(struct unpack *u, struct arena *a, struct record *r)
     }
 }
 
-static void put_data(struct buf *out, const struct store_write *w)
+static void record_put_data(struct buf *out, const struct store_write *w)
 {
     uint32_t n = w->ends == NULL ? 1 : w->n_events;
     pack_u64(out, n);
@@ -123,7 +123,7 @@ static void put_data(struct buf *out, const struct store_write *w)
     pack_str(out, w->data);
 }
 
-static void take_data(struct unpack *u, struct arena *a, struct record *r)
+static void record_take_data(struct unpack *u, struct arena *a, struct record *r)
 {
     r->n_events = (uint32_t)unpack_u64_max(u, u->rest.n);
     if (r->n_events > 1)
@@ -198,7 +198,7 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
     if (flags & FLAG_CREATE)
         put_create(out, s, w, j);
     if (flags & FLAG_DATA)
-        put_data(out, w);
+        record_put_data(out, w);
     if (flags & FLAG_PRODUCER)
         put_claim(out, &w->claim);
     if (flags & FLAG_SEQ)
@@ -254,7 +254,7 @@ static void take_write(struct unpack *u, struct arena *a, struct record *r)
     if (flags & FLAG_CREATE)
         take_create(u, r);
     if (flags & FLAG_DATA)
-        take_data(u, a, r);
+        record_take_data(u, a, r);
     if (flags & FLAG_PRODUCER)
         take_claim(u, &r->claim);
     if (flags & FLAG_SEQ)
@@ -351,7 +351,7 @@ static void take_fork(struct unpack *u, uint64_t version, struct row *r)
 }
 
 /* Up to the life of the source; returns the version. */
-static uint64_t take_head(struct unpack *u, struct row *r)
+static uint64_t record_take_head(struct unpack *u, struct row *r)
 {
     uint64_t version = unpack_u64_max(u, ROW_VERSION);
     r->name = unpack_str(u);
@@ -374,7 +374,7 @@ int row_take(struct str bytes, struct row *r)
 {
     struct unpack u = {.rest = bytes};
     *r = (struct row){0};
-    uint64_t version = take_head(&u, r);
+    uint64_t version = record_take_head(&u, r);
     take_fork(&u, version, r);
     r->deleted = unpack_bool(&u);
     return unpack_end(&u);
@@ -387,7 +387,7 @@ int row_share(struct buf *out, struct str row, uint64_t fork_at, uint64_t fork_e
     unpack_u64_max(&u, ROW_VERSION);
     struct str head = u.rest;
     u.rest = row;
-    take_head(&u, &r);
+    record_take_head(&u, &r);
     r.source_life = unpack_u64(&u);
     take_config(&u, &r.config);
     head.n -= u.rest.n;

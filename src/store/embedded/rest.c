@@ -22,7 +22,7 @@ struct survey {
     struct buf sparse;   /* ids of those that may be rewritten */
 };
 
-static int survey_segment(void *ctx, const struct index_segment *s)
+static int rest_survey_segment(void *ctx, const struct index_segment *s)
 {
     struct survey *v = ctx;
     if (s->bytes > v->largest)
@@ -40,7 +40,7 @@ static int survey_segment(void *ctx, const struct index_segment *s)
 
 static int survey(const struct rest *r, struct survey *v)
 {
-    struct index_load load = {.ctx = v, .segment = survey_segment};
+    struct index_load load = {.ctx = v, .segment = rest_survey_segment};
     struct index_meta meta;
     uint64_t notes = r->meta.base_bytes + r->meta.note_bytes;
     *v = (struct survey){.meta = &r->meta};
@@ -110,22 +110,22 @@ static int change(struct making *m, const struct note *n)
 
 /* ---- a base ---- */
 
-static int tell_stream(void *ctx, uint64_t life, struct str row)
+static int rest_tell_stream(void *ctx, uint64_t life, struct str row)
 {
     return write_note(ctx, &(struct note){.type = NOTE_STREAM, .life = life, .row = row});
 }
 
-static int tell_block(void *ctx, uint64_t life, const struct block_info *b)
+static int rest_tell_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     return write_note(ctx, &(struct note){.type = NOTE_BLOCK, .life = life, .block = *b});
 }
 
-static int tell_producer(void *ctx, uint64_t life, const struct producer_claim *p)
+static int rest_tell_producer(void *ctx, uint64_t life, const struct producer_claim *p)
 {
     return write_note(ctx, &(struct note){.type = NOTE_PRODUCER, .life = life, .producer = *p});
 }
 
-static int tell_doc(void *ctx, struct str key, uint64_t version, struct str value)
+static int rest_tell_doc(void *ctx, struct str key, uint64_t version, struct str value)
 {
     return write_note(
         ctx, &(struct note){.type = NOTE_DOC, .key = key, .version = version, .value = value});
@@ -135,17 +135,17 @@ static int tell_doc(void *ctx, struct str key, uint64_t version, struct str valu
 static int tell_everything(struct making *m)
 {
     struct index_load all = {.ctx = m,
-                             .stream = tell_stream,
-                             .block = tell_block,
-                             .producer = tell_producer,
-                             .doc = tell_doc};
+                             .stream = rest_tell_stream,
+                             .block = rest_tell_block,
+                             .producer = rest_tell_producer,
+                             .doc = rest_tell_doc};
     int err = write_note(m, &(struct note){.type = NOTE_BASE});
     return err == 0 ? index_load_written(m->index, &all) : err;
 }
 
 /* ---- rewriting ---- */
 
-static void keep_moved(void *ctx, uint64_t life, const struct block_info *b)
+static void rest_keep_moved(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct making *m = ctx;
     struct moved row = {life, *b};
@@ -160,7 +160,7 @@ static int rewrite_sparse(struct making *m)
                         .index = r->index,
                         .to = m->segment,
                         .budget = r->limits.rewrite_bytes,
-                        .moved = keep_moved,
+                        .moved = rest_keep_moved,
                         .ctx = m};
     int err = 0;
     for (size_t i = 0; i < m->found.sparse.n / sizeof *ids && w.budget > 0 && err == 0; i++)
@@ -287,7 +287,7 @@ static int change_all(struct making *m)
 
 /* ---- the checkpoint ---- */
 
-static int note_dead(void *ctx, uint64_t id)
+static int rest_note_dead(void *ctx, uint64_t id)
 {
     struct rest *r = ctx;
     if (r->n_dead == r->cap_dead) {
@@ -318,7 +318,7 @@ static int finish_segment(struct making *m, uint64_t id)
     if (err == 0)
         err = index_add_segment(m->index, id, r->segment_bytes);
     if (err == 0)
-        err = index_dead_segments(m->index, r->meta.base, note_dead, r);
+        err = index_dead_segments(m->index, r->meta.base, rest_note_dead, r);
     return err;
 }
 

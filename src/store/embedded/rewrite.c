@@ -27,16 +27,16 @@ static void spend(uint64_t *budget, uint64_t bytes)
     *budget -= bytes < *budget ? bytes : *budget;
 }
 
-static bool is_same(const struct place *a, const struct place *b)
+static bool rewrite_is_same(const struct place *a, const struct place *b)
 {
     return a->segment == b->segment && a->offset == b->offset;
 }
 
-static int keep_row(void *ctx, uint64_t life, const struct block_info *b)
+static int rewrite_keep_row(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct rows *r = ctx;
     struct resident row = {life, *b};
-    if (r->n == 0 || !is_same(&r->last, &b->place)) {
+    if (r->n == 0 || !rewrite_is_same(&r->last, &b->place)) {
         if (r->left == 0 || r->n >= ROWS_MAX)
             return ENOUGH;
         spend(&r->left, b->place.bytes);
@@ -76,7 +76,7 @@ static int move_rows(struct rewrite *w, const struct resident *rows, size_t n)
     int err = 0;
     for (size_t i = 0, same; i < n && err == 0; i += same) {
         for (same = 1; i + same < n; same++)
-            if (!is_same(&rows[i].block.place, &rows[i + same].block.place))
+            if (!rewrite_is_same(&rows[i].block.place, &rows[i + same].block.place))
                 break;
         err = move_block(w, rows + i, same);
     }
@@ -86,7 +86,7 @@ static int move_rows(struct rewrite *w, const struct resident *rows, size_t n)
 int rewrite_segment(struct rewrite *w, uint64_t id)
 {
     struct rows rows = {.left = w->budget};
-    int err = index_segment_blocks(w->index, id, keep_row, &rows);
+    int err = index_segment_blocks(w->index, id, rewrite_keep_row, &rows);
     if (err == 0 || err == ENOUGH)
         err = move_rows(w, (const struct resident *)(const void *)rows.all.p, rows.n);
     buf_deinit(&rows.all);

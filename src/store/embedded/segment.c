@@ -103,7 +103,7 @@ static void flush_with(struct segment_writer *w, const char *p, size_t n)
     pace_rest(w->pace, began_ns);
 }
 
-static void put(struct segment_writer *w, const char *p, size_t n)
+static void segment_put(struct segment_writer *w, const char *p, size_t n)
 {
     while (n >= DIRECT_BYTES) {
         size_t some = n < PACE_STEP_BYTES ? n : PACE_STEP_BYTES;
@@ -132,7 +132,7 @@ static uint64_t position(const struct segment_writer *w)
 static void put_summed(struct segment_writer *w, const char *p, size_t n)
 {
     XXH3_64bits_update(w->sum, p, n);
-    put(w, p, n);
+    segment_put(w, p, n);
 }
 
 static void begin_item(struct segment_writer *w, const struct segment_item *item)
@@ -147,7 +147,7 @@ static int end_item(struct segment_writer *w, const struct segment_item *item)
 {
     char sum[SEGMENT_SUM];
     le_put_u64(sum, XXH3_64bits_digest(w->sum));
-    put(w, sum, sizeof sum);
+    segment_put(w, sum, sizeof sum);
     segment_footer_put(&w->footer, item);
     return w->err;
 }
@@ -265,7 +265,7 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
     w->named = w->finished = false;
     assert(w->sum != NULL); /* out of memory */
     segment_head_write(head, id, w->salt);
-    put(w, head, sizeof head);
+    segment_put(w, head, sizeof head);
     *out = w;
     return 0;
 }
@@ -291,8 +291,8 @@ int segment_finish(struct segment_writer *w, uint64_t *file_bytes)
     char trailer[SEGMENT_TRAILER];
     assert(!w->finished);
     segment_trailer_write(trailer, w->salt, position(w), buf_str(&w->footer));
-    put(w, w->footer.p, w->footer.n);
-    put(w, trailer, sizeof trailer);
+    segment_put(w, w->footer.p, w->footer.n);
+    segment_put(w, trailer, sizeof trailer);
     flush_with(w, NULL, 0);
     if (w->err == 0)
         w->err = vfs_sync(w->file);
@@ -349,7 +349,7 @@ int segment_remove(struct vfs *v, uint64_t id)
     return vfs_remove(v, name);
 }
 
-static int list_one(void *ctx, const char *name)
+static int segment_list_one(void *ctx, const char *name)
 {
     uint64_t id;
     if (segment_name_parse(name, &id))
@@ -357,7 +357,7 @@ static int list_one(void *ctx, const char *name)
     return 0;
 }
 
-static int compare_ids(const void *a, const void *b)
+static int segment_compare_ids(const void *a, const void *b)
 {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
     return (left > right) - (left < right);
@@ -366,7 +366,7 @@ static int compare_ids(const void *a, const void *b)
 int segment_list(struct vfs *v, uint64_t **ids, size_t *n)
 {
     struct buf found = {0};
-    int err = vfs_list(v, SEGMENT_DIR, list_one, &found);
+    int err = vfs_list(v, SEGMENT_DIR, segment_list_one, &found);
     if (err != 0 && err != ERR_NOT_FOUND) {
         buf_deinit(&found);
         return err;
@@ -374,6 +374,6 @@ int segment_list(struct vfs *v, uint64_t **ids, size_t *n)
     *ids = (uint64_t *)(void *)found.p;
     *n = found.n / sizeof **ids;
     if (*n > 0)
-        qsort(*ids, *n, sizeof **ids, compare_ids);
+        qsort(*ids, *n, sizeof **ids, segment_compare_ids);
     return 0;
 }

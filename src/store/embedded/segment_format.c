@@ -99,7 +99,7 @@ size_t segment_item_head(const struct segment_item *item)
 }
 
 /* Whether the numbers make sense together; all that follows relies on it. */
-static bool is_possible(const struct segment_item *item)
+static bool segment_format_is_possible(const struct segment_item *item)
 {
     if (item->marks == 0)
         return item->n <= SEGMENT_NOTE_MAX;
@@ -143,7 +143,7 @@ int segment_item_read(const char *at, size_t n, struct segment_item *item)
     } else {
         return ERR_CORRUPT;
     }
-    if (!is_possible(&it))
+    if (!segment_format_is_possible(&it))
         return ERR_CORRUPT;
     *item = it;
     return 0;
@@ -185,7 +185,7 @@ int segment_footer_next(struct unpack *footer, uint64_t *offset, struct segment_
         it.oldest_ms = unpack_i64(footer);
         it.newest_ms = unpack_i64(footer);
     }
-    if (footer->err != 0 || !is_possible(&it))
+    if (footer->err != 0 || !segment_format_is_possible(&it))
         return ERR_CORRUPT;
     *offset += segment_item_bytes(&it);
     *item = it;

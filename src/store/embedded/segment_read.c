@@ -96,7 +96,8 @@ static bool settle_marks(uint32_t *marks, uint32_t count, uint32_t n)
 
 /* Fills the chunk with what stands behind the head and checks it. The sum is read with the events,
  * into the room behind them. */
-static int fill(struct source *s, uint64_t id, const struct segment_item *item, struct chunk *c)
+static int segment_read_fill(struct source *s, uint64_t id, const struct segment_item *item,
+                             struct chunk *c)
 {
     size_t marks_bytes = (size_t)item->marks * SEGMENT_MARK;
     int err = source_take(s, c->marks, marks_bytes);
@@ -133,7 +134,7 @@ static int take_block(struct source *s, uint64_t id, const struct segment_item *
     if (item->marks == 0 || segment_item_bytes(item) > s->end - item->offset)
         return ERR_CORRUPT;
     struct chunk *c = chunk_for(item);
-    int err = fill(s, id, item, c);
+    int err = segment_read_fill(s, id, item, c);
     if (err == 0)
         *out = c;
     else
@@ -151,8 +152,8 @@ static int check_end(struct file *f, uint64_t offset, uint64_t bytes)
     return offset <= size && bytes <= size - offset ? 0 : ERR_CORRUPT;
 }
 
-static int read_at(struct file *f, uint64_t life, uint64_t first, struct place place,
-                   struct chunk **out)
+static int segment_read_at(struct file *f, uint64_t life, uint64_t first, struct place place,
+                           struct chunk **out)
 {
     struct source s;
     struct segment_item item;
@@ -186,7 +187,7 @@ int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place plac
     int err = open_segment(v, place.segment, &f);
     if (err != 0)
         return err;
-    err = read_at(f, life, first, place, out);
+    err = segment_read_at(f, life, first, place, out);
     vfs_close(f);
     return err;
 }
@@ -263,7 +264,7 @@ static int tell_item(struct walk *w, const struct segment_item *item)
 
 /* ---- by the footer ---- */
 
-static int read_head(struct walk *w, uint64_t *salt)
+static int segment_read_head(struct walk *w, uint64_t *salt)
 {
     char head[SEGMENT_FILE_HEAD];
     int err = vfs_read_all(w->file, 0, head, sizeof head);
@@ -287,7 +288,7 @@ static int load_footer(struct walk *w)
     char at[SEGMENT_TRAILER];
     struct segment_trailer trailer;
     uint64_t salt;
-    int err = read_head(w, &salt);
+    int err = segment_read_head(w, &salt);
     if (err != 0)
         return err;
     if (w->size < SEGMENT_FILE_HEAD + SEGMENT_TRAILER)

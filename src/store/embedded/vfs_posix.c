@@ -42,7 +42,7 @@ static int fd_of(struct file *f)
     return container_of(f, struct posix_file, file)->fd;
 }
 
-static int err_of(int error)
+static int vfs_posix_err_of(int error)
 {
     switch (error) {
     case ENOENT: return ERR_NOT_FOUND;
@@ -55,7 +55,7 @@ static int err_of(int error)
 
 static int checked(int result)
 {
-    return result == 0 ? 0 : err_of(errno);
+    return result == 0 ? 0 : vfs_posix_err_of(errno);
 }
 
 /* ---- files ---- */
@@ -69,7 +69,7 @@ static int open_at(int dir, const char *name, int flags)
     return fd;
 }
 
-static int posix_open(struct vfs *v, const char *name, enum vfs_open how, struct file **out)
+static int vfs_posix_open(struct vfs *v, const char *name, enum vfs_open how, struct file **out)
 {
     static const int flags[] = {
         [VFS_READ] = O_RDONLY,
@@ -78,20 +78,20 @@ static int posix_open(struct vfs *v, const char *name, enum vfs_open how, struct
     };
     int fd = open_at(posix_of(v)->dir, name, flags[how]);
     if (fd < 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     struct posix_file *f = mem_alloc(sizeof *f);
     *f = (struct posix_file){.file = {v}, .fd = fd};
     *out = &f->file;
     return 0;
 }
 
-static void posix_close(struct file *f)
+static void vfs_posix_close(struct file *f)
 {
     close(fd_of(f));
     free(container_of(f, struct posix_file, file));
 }
 
-static int posix_read(struct file *f, uint64_t offset, void *into, size_t n, size_t *got)
+static int vfs_posix_read(struct file *f, uint64_t offset, void *into, size_t n, size_t *got)
 {
     size_t done = 0;
     while (done < n) {
@@ -99,7 +99,7 @@ static int posix_read(struct file *f, uint64_t offset, void *into, size_t n, siz
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
-            return err_of(errno);
+            return vfs_posix_err_of(errno);
         if (r == 0)
             break;
         done += (size_t)r;
@@ -109,7 +109,7 @@ static int posix_read(struct file *f, uint64_t offset, void *into, size_t n, siz
 }
 
 /* Moves past the n bytes that were taken; returns how many pieces that used up. */
-static int advance(struct iovec *pieces, int count, size_t n)
+static int vfs_posix_advance(struct iovec *pieces, int count, size_t n)
 {
     int i = 0;
     while (i < count && n >= pieces[i].iov_len)
@@ -123,19 +123,20 @@ static int advance(struct iovec *pieces, int count, size_t n)
 
 static int write_some(int fd, uint64_t *offset, struct iovec *pieces, int count)
 {
-    for (int i = advance(pieces, count, 0); i < count;) {
+    for (int i = vfs_posix_advance(pieces, count, 0); i < count;) {
         ssize_t n = pwritev(fd, pieces + i, count - i, (off_t)*offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n < 0 ? err_of(errno) : ERR_IO; /* nothing taken and no reason: never spin */
+            return n < 0 ? vfs_posix_err_of(errno)
+                         : ERR_IO; /* nothing taken and no reason: never spin */
         *offset += (uint64_t)n;
-        i += advance(pieces + i, count - i, (size_t)n);
+        i += vfs_posix_advance(pieces + i, count - i, (size_t)n);
     }
     return 0;
 }
 
-static int posix_write(struct file *f, uint64_t offset, const struct iovec *pieces, int n)
+static int vfs_posix_write(struct file *f, uint64_t offset, const struct iovec *pieces, int n)
 {
     for (int i = 0, count; i < n; i += count) {
         struct iovec some[PIECES];
@@ -150,7 +151,7 @@ static int posix_write(struct file *f, uint64_t offset, const struct iovec *piec
 
 /* Once, whatever it says: after a failure the kernel may have forgotten the data, and a second call
  * would say that all is well. */
-static int posix_sync(struct file *f)
+static int vfs_posix_sync(struct file *f)
 {
 #ifdef __APPLE__
     return checked(fcntl(fd_of(f), F_FULLFSYNC) < 0 ? -1 : 0); /* fsync leaves it in the drive */
@@ -161,28 +162,30 @@ static int posix_sync(struct file *f)
 
 /* The wait takes note of what the kernel failed to write, and a later sync of this descriptor does
  * not tell of it again: so it must not be passed over, unlike that there is no such call. */
-static int posix_write_back(struct file *f, uint64_t offset, uint64_t n)
+static int vfs_posix_write_back(struct file *f, uint64_t offset, uint64_t n)
 {
 #ifdef __linux__
     int result = sync_file_range(fd_of(f), (off_t)offset, (off_t)n,
                                  SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                                      SYNC_FILE_RANGE_WAIT_AFTER);
-    return result == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE ? 0 : err_of(errno);
+    return result == 0 || errno == ENOSYS || errno == EINVAL || errno == ESPIPE
+               ? 0
+               : vfs_posix_err_of(errno);
 #else
     return 0;
 #endif
 }
 
-static int posix_size(struct file *f, uint64_t *out)
+static int vfs_posix_size(struct file *f, uint64_t *out)
 {
     struct stat st;
     if (fstat(fd_of(f), &st) != 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     *out = (uint64_t)st.st_size;
     return 0;
 }
 
-static int posix_truncate(struct file *f, uint64_t size)
+static int vfs_posix_truncate(struct file *f, uint64_t size)
 {
     int result;
     do {
@@ -193,18 +196,18 @@ static int posix_truncate(struct file *f, uint64_t size)
 
 /* ---- names ---- */
 
-static int posix_remove(struct vfs *v, const char *name)
+static int vfs_posix_remove(struct vfs *v, const char *name)
 {
     return checked(unlinkat(posix_of(v)->dir, name, 0));
 }
 
-static int posix_rename(struct vfs *v, const char *from, const char *to)
+static int vfs_posix_rename(struct vfs *v, const char *from, const char *to)
 {
     int dir = posix_of(v)->dir;
     return checked(renameat(dir, from, dir, to));
 }
 
-static int posix_make_dir(struct vfs *v, const char *name)
+static int vfs_posix_make_dir(struct vfs *v, const char *name)
 {
     return checked(mkdirat(posix_of(v)->dir, name, 0700));
 }
@@ -220,22 +223,22 @@ static int open_dir(struct vfs *v, const char *name)
     return open_at(posix_of(v)->dir, name[0] == '\0' ? "." : name, O_RDONLY | O_DIRECTORY);
 }
 
-static int posix_sync_dir(struct vfs *v, const char *name)
+static int vfs_posix_sync_dir(struct vfs *v, const char *name)
 {
     int fd = open_dir(v, name);
     if (fd < 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     int err = sync_fd_of_dir(fd);
     close(fd);
     return err;
 }
 
-static int posix_list(struct vfs *v, const char *name, int (*each)(void *ctx, const char *name),
-                      void *ctx)
+static int vfs_posix_list(struct vfs *v, const char *name, int (*each)(void *ctx, const char *name),
+                          void *ctx)
 {
     int fd = open_dir(v, name);
     if (fd < 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     DIR *d = fdopendir(fd);
     if (d == NULL) {
         close(fd);
@@ -252,17 +255,17 @@ static int posix_list(struct vfs *v, const char *name, int (*each)(void *ctx, co
     return err;
 }
 
-static int posix_free_bytes(struct vfs *v, uint64_t *out)
+static int vfs_posix_free_bytes(struct vfs *v, uint64_t *out)
 {
     struct statvfs st;
     if (fstatvfs(posix_of(v)->dir, &st) != 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     *out = (uint64_t)st.f_bavail * st.f_frsize;
     return 0;
 }
 
 /* Closing the descriptor gives the lock back. */
-static void posix_free(struct vfs *v)
+static void vfs_posix_free(struct vfs *v)
 {
     struct posix_vfs *p = posix_of(v);
     if (p->lock >= 0)
@@ -273,29 +276,29 @@ static void posix_free(struct vfs *v)
 }
 
 static const struct vfs_ops posix_ops = {
-    .open = posix_open,
-    .close = posix_close,
-    .read = posix_read,
-    .write = posix_write,
-    .sync = posix_sync,
-    .write_back = posix_write_back,
-    .size = posix_size,
-    .truncate = posix_truncate,
-    .remove = posix_remove,
-    .rename = posix_rename,
-    .make_dir = posix_make_dir,
-    .sync_dir = posix_sync_dir,
-    .list = posix_list,
-    .free_bytes = posix_free_bytes,
-    .free = posix_free,
+    .open = vfs_posix_open,
+    .close = vfs_posix_close,
+    .read = vfs_posix_read,
+    .write = vfs_posix_write,
+    .sync = vfs_posix_sync,
+    .write_back = vfs_posix_write_back,
+    .size = vfs_posix_size,
+    .truncate = vfs_posix_truncate,
+    .remove = vfs_posix_remove,
+    .rename = vfs_posix_rename,
+    .make_dir = vfs_posix_make_dir,
+    .sync_dir = vfs_posix_sync_dir,
+    .list = vfs_posix_list,
+    .free_bytes = vfs_posix_free_bytes,
+    .free = vfs_posix_free,
 };
 
 /* ---- the data directory ---- */
 
-static void explain(char *why, size_t size, const char *fmt, ...)
+static void vfs_posix_explain(char *why, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void explain(char *why, size_t size, const char *fmt, ...)
+static void vfs_posix_explain(char *why, size_t size, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -317,7 +320,7 @@ static int sync_parent(const char *dir)
     snprintf(parent, sizeof parent, "%.*s", n > 0 ? (int)n : 1, n > 0 ? dir : ".");
     int fd = open_at(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
-        return err_of(errno);
+        return vfs_posix_err_of(errno);
     int err = sync_fd_of_dir(fd);
     close(fd);
     return err;
@@ -327,19 +330,19 @@ static int enter(struct posix_vfs *p, const char *dir, char *why, size_t size)
 {
     bool made = mkdir(dir, 0700) == 0;
     if (!made && errno != EEXIST) {
-        explain(why, size, "cannot make the data directory %s: %s", dir, strerror(errno));
+        vfs_posix_explain(why, size, "cannot make the data directory %s: %s", dir, strerror(errno));
         return ERR_IO;
     }
     p->dir = open_at(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY);
     if (p->dir < 0 || (made && sync_parent(dir) != 0)) {
-        explain(why, size, "cannot use the data directory %s: %s", dir, strerror(errno));
+        vfs_posix_explain(why, size, "cannot use the data directory %s: %s", dir, strerror(errno));
         return ERR_IO;
     }
     return 0;
 }
 
 /* The file tells people who holds the lock; the lock itself is the kernel's and dies with us. */
-static void sign(int lock)
+static void vfs_posix_sign(int lock)
 {
     char pid[32];
     int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
@@ -358,7 +361,8 @@ static int take_lock(struct posix_vfs *p, const char *dir, char *why, size_t siz
 {
     p->lock = open_at(p->dir, LOCK_NAME, O_RDWR | O_CREAT);
     if (p->lock < 0) {
-        explain(why, size, "cannot write in the data directory %s: %s", dir, strerror(errno));
+        vfs_posix_explain(why, size, "cannot write in the data directory %s: %s", dir,
+                          strerror(errno));
         return ERR_IO;
     }
     int result;
@@ -366,16 +370,17 @@ static int take_lock(struct posix_vfs *p, const char *dir, char *why, size_t siz
         result = flock(p->lock, LOCK_EX | LOCK_NB);
     } while (result != 0 && errno == EINTR);
     if (result == 0) {
-        sign(p->lock);
+        vfs_posix_sign(p->lock);
         return 0;
     }
     if (errno == EWOULDBLOCK)
-        explain(why, size,
-                "the data directory %s is used by another server (process %ld); stop that one, or "
-                "choose another directory",
-                dir, holder(p->lock));
+        vfs_posix_explain(
+            why, size,
+            "the data directory %s is used by another server (process %ld); stop that one, or "
+            "choose another directory",
+            dir, holder(p->lock));
     else
-        explain(why, size, "cannot lock the data directory %s: %s", dir, strerror(errno));
+        vfs_posix_explain(why, size, "cannot lock the data directory %s: %s", dir, strerror(errno));
     return ERR_IO;
 }
 
@@ -385,6 +390,6 @@ struct vfs *vfs_posix_new(const char *dir, char *why, size_t size)
     *p = (struct posix_vfs){.vfs = {&posix_ops}, .dir = -1, .lock = -1};
     if (enter(p, dir, why, size) == 0 && take_lock(p, dir, why, size) == 0)
         return &p->vfs;
-    posix_free(&p->vfs);
+    vfs_posix_free(&p->vfs);
     return NULL;
 }

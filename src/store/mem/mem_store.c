@@ -24,7 +24,7 @@ static struct catalog *catalog_of(struct store *s)
     return &container_of(s, struct mem, store)->catalog;
 }
 
-static void run_write(struct task *t)
+static void mem_store_run_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
     struct catalog *c = catalog_of(w->call.store);
@@ -39,7 +39,7 @@ static void run_write(struct task *t)
     w->done(w, v > 0 ? 0 : v);
 }
 
-static void run_remove(struct task *t)
+static void mem_store_run_remove(struct task *t)
 {
     struct store_remove *r = container_of(t, struct store_remove, call.task);
     struct catalog *c = catalog_of(r->call.store);
@@ -50,7 +50,7 @@ static void run_remove(struct task *t)
     r->done(r, err);
 }
 
-static void run_stat(struct task *t)
+static void mem_store_run_stat(struct task *t)
 {
     struct store_stat *st = container_of(t, struct store_stat, call.task);
     struct stream *s;
@@ -88,25 +88,25 @@ static int read_stream(struct catalog *c, struct store_read *r)
     return err;
 }
 
-static void run_read(struct task *t)
+static void mem_store_run_read(struct task *t)
 {
     struct store_read *r = container_of(t, struct store_read, call.task);
     r->done(r, read_stream(catalog_of(r->call.store), r));
 }
 
-static void run_list(struct task *t)
+static void mem_store_run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
     catalog_list(catalog_of(l->call.store), l);
 }
 
-static void run_docs(struct task *t)
+static void mem_store_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     catalog_docs(catalog_of(d->call.store), d);
 }
 
-static void run_put(struct task *t)
+static void mem_store_run_put(struct task *t)
 {
     struct store_put *p = container_of(t, struct store_put, call.task);
     struct catalog *c = catalog_of(p->call.store);
@@ -116,7 +116,7 @@ static void run_put(struct task *t)
     p->done(p, err);
 }
 
-static void post(struct store *s, struct store_call *call, void (*run)(struct task *t))
+static void mem_store_post(struct store *s, struct store_call *call, void (*run)(struct task *t))
 {
     call->store = s;
     task_init(&call->task, run);
@@ -126,38 +126,38 @@ static void post(struct store *s, struct store_call *call, void (*run)(struct ta
 static void mem_write(struct store *s, struct store_write *w)
 {
     w->created = w->duplicate = false;
-    post(s, &w->call, run_write);
+    mem_store_post(s, &w->call, mem_store_run_write);
 }
 
 static void mem_remove(struct store *s, struct store_remove *r)
 {
-    post(s, &r->call, run_remove);
+    mem_store_post(s, &r->call, mem_store_run_remove);
 }
 
 static void mem_stat(struct store *s, struct store_stat *st)
 {
-    post(s, &st->call, run_stat);
+    mem_store_post(s, &st->call, mem_store_run_stat);
 }
 
 static void mem_read(struct store *s, struct store_read *r)
 {
     r->n_slices = 0;
-    post(s, &r->call, run_read);
+    mem_store_post(s, &r->call, mem_store_run_read);
 }
 
 static void mem_list(struct store *s, struct store_list *l)
 {
-    post(s, &l->call, run_list);
+    mem_store_post(s, &l->call, mem_store_run_list);
 }
 
 static void mem_docs(struct store *s, struct store_docs *d)
 {
-    post(s, &d->call, run_docs);
+    mem_store_post(s, &d->call, mem_store_run_docs);
 }
 
 static void mem_put(struct store *s, struct store_put *p)
 {
-    post(s, &p->call, run_put);
+    mem_store_post(s, &p->call, mem_store_run_put);
 }
 
 static void mem_watch(struct store *s, struct store_watch *w)
@@ -171,7 +171,7 @@ static void mem_unwatch(struct store *s, struct store_watch *w)
 }
 
 /* Behind all operations that were started before. */
-static void run_stop(struct task *t)
+static void mem_store_run_stop(struct task *t)
 {
     struct mem *m = container_of(t, struct mem, stop);
     m->stopped(m->stopped_ctx);
@@ -193,7 +193,7 @@ static void mem_free(struct store *s)
 }
 
 /* All of it is on tapes. */
-static void trim(struct catalog *c, struct stream *s)
+static void mem_store_trim(struct catalog *c, struct stream *s)
 {
     struct trim to;
     if (catalog_judge_trim(c, s, &to) != TRIM_TO)
@@ -227,9 +227,9 @@ struct store *mem_store_new(struct sched *sched)
     struct mem *m = mem_zalloc(sizeof *m);
     m->store = (struct store){
         .ops = &ops, .sched = sched, .fork_depth = STORE_FORK_DEPTH, .in_memory = true};
-    task_init(&m->stop, run_stop);
+    task_init(&m->stop, mem_store_run_stop);
     catalog_init(&m->catalog, &m->store);
-    m->catalog.trim = trim;
+    m->catalog.trim = mem_store_trim;
     catalog_start_clock(&m->catalog);
     catalog_start_sweep(&m->catalog);
     return &m->store;

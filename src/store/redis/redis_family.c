@@ -15,14 +15,14 @@ struct family {
     char name[];
 };
 
-static struct family *find(struct redis_store *rs, struct str name)
+static struct family *redis_family_find(struct redis_store *rs, struct str name)
 {
     return map_get(&rs->families, name);
 }
 
 static struct family *find_or_add(struct redis_store *rs, struct str name)
 {
-    struct family *f = find(rs, name);
+    struct family *f = redis_family_find(rs, name);
     if (f != NULL)
         return f;
     f = mem_zalloc(sizeof *f + name.n);
@@ -40,8 +40,8 @@ static void drop_if_unused(struct redis_store *rs, struct family *f)
     free(f);
 }
 
-static void subscribe(struct redis_store *rs, const struct family *f,
-                      void (*how)(struct redis *r, struct str channel))
+static void redis_family_subscribe(struct redis_store *rs, const struct family *f,
+                                   void (*how)(struct redis *r, struct str channel))
 {
     struct arena a = {0};
     if (f->tag.p != NULL && f->watches > 0)
@@ -53,7 +53,7 @@ static void set_tag(struct redis_store *rs, struct family *f, struct str tag)
 {
     if (str_eq(f->tag, tag))
         return;
-    subscribe(rs, f, redis_unsubscribe);
+    redis_family_subscribe(rs, f, redis_unsubscribe);
     rs->n_hints -= f->tag.p != NULL;
     free((char *)(uintptr_t)f->tag.p);
     f->tag = STR_NONE;
@@ -61,7 +61,7 @@ static void set_tag(struct redis_store *rs, struct family *f, struct str tag)
         f->tag = str_of(memcpy(mem_alloc(tag.n), tag.p, tag.n), tag.n);
         rs->n_hints++;
     }
-    subscribe(rs, f, redis_subscribe);
+    redis_family_subscribe(rs, f, redis_subscribe);
 }
 
 /* All hints but those of streams that are watched, which are bounded by who watches. */
@@ -81,7 +81,7 @@ static void drop_hints(struct redis_store *rs)
 
 struct str family_of(struct redis_store *rs, struct str name)
 {
-    const struct family *f = find(rs, name);
+    const struct family *f = redis_family_find(rs, name);
     return f == NULL ? STR_NONE : f->tag;
 }
 
@@ -94,7 +94,7 @@ void family_learn(struct redis_store *rs, struct str name, struct str family)
 
 void family_forget(struct redis_store *rs, struct str name)
 {
-    struct family *f = find(rs, name);
+    struct family *f = redis_family_find(rs, name);
     if (f == NULL)
         return;
     set_tag(rs, f, STR_NONE);
@@ -105,14 +105,14 @@ void family_watch(struct redis_store *rs, struct str name)
 {
     struct family *f = find_or_add(rs, name);
     if (f->watches++ == 0)
-        subscribe(rs, f, redis_subscribe);
+        redis_family_subscribe(rs, f, redis_subscribe);
 }
 
 void family_unwatch(struct redis_store *rs, struct str name)
 {
-    struct family *f = find(rs, name);
+    struct family *f = redis_family_find(rs, name);
     if (f->watches == 1)
-        subscribe(rs, f, redis_unsubscribe);
+        redis_family_subscribe(rs, f, redis_unsubscribe);
     f->watches--;
     drop_if_unused(rs, f);
 }

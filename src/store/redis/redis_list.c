@@ -50,7 +50,7 @@ static void put_behind(struct buf *out, char kind, struct str prefix)
         out->p[out->n - 1]++;
 }
 
-static int take_page(struct rop *r, const struct redisReply *reply)
+static int redis_list_take_page(struct rop *r, const struct redisReply *reply)
 {
     struct walk *w = r->of;
     w->n_names = 0;
@@ -62,7 +62,7 @@ static int take_page(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void tell_page(struct rop *r, int err)
+static void redis_list_tell_page(struct rop *r, int err)
 {
     struct walk *w = r->of;
     w->err = err;
@@ -79,7 +79,7 @@ static void walk_on(struct walk *w)
         w->ended(w);
         return;
     }
-    struct rop *r = rop_new(w->rs, NULL, w, take_page, tell_page);
+    struct rop *r = rop_new(w->rs, NULL, w, redis_list_take_page, redis_list_tell_page);
     struct buf max = {0};
     put_behind(&max, '(', w->prefix);
     rop_arg(r, STR("ZRANGEBYLEX"));
@@ -132,7 +132,7 @@ struct asked {
     size_t first, n;
 };
 
-static int take_rows(struct rop *r, const struct redisReply *reply)
+static int redis_list_take_rows(struct rop *r, const struct redisReply *reply)
 {
     const struct asked *asked = r->of;
     struct listing *l = asked->listing;
@@ -155,7 +155,7 @@ static void rows_answered(struct listing *l)
     walk_on(w);
 }
 
-static void tell_rows(struct rop *r, int err)
+static void redis_list_tell_rows(struct rop *r, int err)
 {
     const struct asked *asked = r->of;
     struct walk *w = &asked->listing->walk;
@@ -166,7 +166,7 @@ static void tell_rows(struct rop *r, int err)
         rows_answered(asked->listing);
 }
 
-static void fill_rows(struct rop *r)
+static void redis_list_fill_rows(struct rop *r)
 {
     const struct asked *asked = r->of;
     args_stat(r, asked->listing->walk.names + asked->first, asked->n);
@@ -174,10 +174,11 @@ static void fill_rows(struct rop *r)
 
 static void ask_rows(struct listing *l, size_t first, size_t n)
 {
-    struct rop *r = rop_new(l->walk.rs, &rstore_scripts.stat, NULL, take_rows, tell_rows);
+    struct rop *r =
+        rop_new(l->walk.rs, &rstore_scripts.stat, NULL, redis_list_take_rows, redis_list_tell_rows);
     struct asked *asked = r->of = arena_alloc(&r->arena, sizeof *asked);
     *asked = (struct asked){l, first, n};
-    r->fill = fill_rows;
+    r->fill = redis_list_fill_rows;
     r->name = l->walk.names[first];
     rop_send(r);
 }
@@ -200,7 +201,7 @@ static bool skip_reserved(struct walk *w)
     return kept > 0;
 }
 
-static void names_paged(struct walk *w)
+static void redis_list_names_paged(struct walk *w)
 {
     struct listing *l = container_of(w, struct listing, walk);
     if (!l->list->reserved && !skip_reserved(w)) {
@@ -213,7 +214,7 @@ static void names_paged(struct walk *w)
         ask_rows(l, i, step);
 }
 
-static void listing_ended(struct walk *w)
+static void redis_list_listing_ended(struct walk *w)
 {
     struct listing *l = container_of(w, struct listing, walk);
     struct store_list *list = l->list;
@@ -230,8 +231,8 @@ void rstore_list(struct redis_store *rs, struct store_list *list)
 {
     struct listing *l = mem_zalloc(sizeof *l);
     l->list = list;
-    l->walk.paged = names_paged;
-    l->walk.ended = listing_ended;
+    l->walk.paged = redis_list_names_paged;
+    l->walk.ended = redis_list_listing_ended;
     walk_from(&l->walk, rs, "names", list->prefix, list->after);
 }
 
@@ -269,7 +270,7 @@ struct doc_ask {
     size_t at;
 };
 
-static int take_doc(struct rop *r, const struct redisReply *reply)
+static int redis_list_take_doc(struct rop *r, const struct redisReply *reply)
 {
     struct doc_ask *ask = r->of;
     struct reading *d = ask->reading;
@@ -282,7 +283,7 @@ static int take_doc(struct rop *r, const struct redisReply *reply)
     return num_parse(version, NUM_SAFE_MAX, &row->version) == 0 ? 0 : ERR_IO;
 }
 
-static void tell_doc(struct rop *r, int err)
+static void redis_list_tell_doc(struct rop *r, int err)
 {
     struct reading *d = ((struct doc_ask *)r->of)->reading;
     if (err != 0)
@@ -291,12 +292,12 @@ static void tell_doc(struct rop *r, int err)
         page_answered(d);
 }
 
-static void keys_paged(struct walk *w)
+static void redis_list_keys_paged(struct walk *w)
 {
     struct reading *d = container_of(w, struct reading, walk);
     w->n_answered = 0;
     for (size_t i = 0; i < w->n_names; i++) {
-        struct rop *r = rop_new(w->rs, NULL, NULL, take_doc, tell_doc);
+        struct rop *r = rop_new(w->rs, NULL, NULL, redis_list_take_doc, redis_list_tell_doc);
         struct doc_ask *ask = r->of = arena_alloc(&r->arena, sizeof *ask);
         *ask = (struct doc_ask){d, i};
         rop_arg(r, STR("HMGET"));
@@ -307,7 +308,7 @@ static void keys_paged(struct walk *w)
     }
 }
 
-static void reading_ended(struct walk *w)
+static void redis_list_reading_ended(struct walk *w)
 {
     struct reading *d = container_of(w, struct reading, walk);
     struct store_docs *docs = d->docs;
@@ -324,8 +325,8 @@ void rstore_docs(struct redis_store *rs, struct store_docs *docs)
 {
     struct reading *d = mem_zalloc(sizeof *d);
     d->docs = docs;
-    d->walk.paged = keys_paged;
-    d->walk.ended = reading_ended;
+    d->walk.paged = redis_list_keys_paged;
+    d->walk.ended = redis_list_reading_ended;
     if (!docs->exact) {
         walk_from(&d->walk, rs, "docs", docs->prefix, docs->after);
         return;
@@ -334,12 +335,12 @@ void rstore_docs(struct redis_store *rs, struct store_docs *docs)
     d->walk.ends = true;
     d->walk.names[0] = docs->prefix;
     d->walk.n_names = 1;
-    keys_paged(&d->walk);
+    redis_list_keys_paged(&d->walk);
 }
 
 /* ---- for those who watch every stream ---- */
 
-static void rescan_paged(struct walk *w)
+static void redis_list_rescan_paged(struct walk *w)
 {
     for (size_t i = 0; i < w->n_names; i++)
         watchers_changed(&w->rs->watchers, w->names[i]);
@@ -349,7 +350,7 @@ static void rescan_paged(struct walk *w)
     walk_on(w);
 }
 
-static void rescan_ended(struct walk *w)
+static void redis_list_rescan_ended(struct walk *w)
 {
     struct redis_store *rs = w->rs;
     bool again = rs->rescan_again && !rs->stopping;
@@ -367,7 +368,7 @@ void rstore_rescan(struct redis_store *rs)
         return;
     struct walk *w = mem_zalloc(sizeof *w);
     rs->rescanning = true;
-    w->paged = rescan_paged;
-    w->ended = rescan_ended;
+    w->paged = redis_list_rescan_paged;
+    w->ended = redis_list_rescan_ended;
     walk_from(w, rs, "names", STR_NONE, STR_NONE);
 }

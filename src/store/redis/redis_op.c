@@ -92,14 +92,14 @@ static void leave_gate(struct rop *r)
 }
 
 /* Also from callbacks of a loop that has slept: their turn has yet to come. */
-static uint64_t now_ms(const struct redis_store *rs)
+static uint64_t redis_op_now_ms(const struct redis_store *rs)
 {
     const struct sched *s = &rs->loop->sched;
     uint64_t awake_ms = s->awake_ms(s);
     return awake_ms > s->now_ms ? awake_ms : s->now_ms;
 }
 
-static void on_disconnected(void *ctx)
+static void redis_op_on_disconnected(void *ctx)
 {
     struct redis_store *rs = ctx;
     if (rs->asked != rs->redis)
@@ -110,7 +110,7 @@ static void on_disconnected(void *ctx)
 
 void rstore_disconnect(struct redis_store *rs)
 {
-    redis_stop(rs->redis, on_disconnected, rs);
+    redis_stop(rs->redis, redis_op_on_disconnected, rs);
 }
 
 /* What a write met counts until one is taken: see rstore_probe. */
@@ -122,12 +122,12 @@ static void note_write(struct redis_store *rs, const struct rop *r, int err)
     snprintf(rs->refusal_why, sizeof rs->refusal_why, "%s", r->said);
 }
 
-static void end(struct rop *r, int err)
+static void redis_op_end(struct rop *r, int err)
 {
     struct redis_store *rs = r->rs;
     leave_gate(r);
     if (r->doubtful && err != 0)
-        rs->heeds_own_ms = now_ms(rs) + HEED_MS;
+        rs->heeds_own_ms = redis_op_now_ms(rs) + HEED_MS;
     store_count(&rs->store, err);
     if (r->tag.p != NULL)
         note_write(rs, r, err);
@@ -140,7 +140,7 @@ static void end(struct rop *r, int err)
 
 /* ---- what Redis says of itself ---- */
 
-static int error_of(const char *text)
+static int redis_op_error_of(const char *text)
 {
     static const struct {
         const char *begins;
@@ -160,23 +160,23 @@ static int reply_error(const struct redisReply *reply)
     if (reply->type != REDIS_REPLY_ERROR)
         return 0;
     const char *inner = strstr(reply->str, "-OOM");
-    return inner != NULL ? ERR_FULL : error_of(reply->str);
+    return inner != NULL ? ERR_FULL : redis_op_error_of(reply->str);
 }
 
 /* ---- sending ---- */
 
 static bool in_time(const struct rop *r)
 {
-    return now_ms(r->rs) < r->deadline_ms && !r->rs->stopping;
+    return redis_op_now_ms(r->rs) < r->deadline_ms && !r->rs->stopping;
 }
 
-static void retry(struct timer *t)
+static void redis_op_retry(struct timer *t)
 {
     pass_on(container_of(t, struct rop, retry));
 }
 
 /* Whether it was done is not known: Redis is asked, by doing it again under the same number. */
-static bool try_again(struct rop *r)
+static bool redis_op_try_again(struct rop *r)
 {
     if (!r->doubtful || !in_time(r))
         return false;
@@ -198,12 +198,12 @@ static int not_answered(int err)
     return err == ERR_UPSTREAM || err == ERR_BUSY ? ERR_AWAY : err;
 }
 
-static void follow(struct rop *r);
+static void redis_op_follow(struct rop *r);
 
-static void conclude(struct rop *r)
+static void redis_op_conclude(struct rop *r)
 {
     if (r->moves) {
-        follow(r);
+        redis_op_follow(r);
         return;
     }
     if (r->tag.p != NULL && r->sent_err == ERR_UPSTREAM)
@@ -212,14 +212,14 @@ static void conclude(struct rop *r)
         pass_on(r);
         return;
     }
-    if ((r->sent_err == ERR_UPSTREAM || ERR_IS_PASSING(r->sent_err)) && try_again(r))
+    if ((r->sent_err == ERR_UPSTREAM || ERR_IS_PASSING(r->sent_err)) && redis_op_try_again(r))
         return;
     int err = r->sent_err != 0 ? r->sent_err : r->err;
     if (err == 0 && r->waits_err != 0) {
         err = r->waits_err;
         doubt(r); /* it was done, but nobody may rely on it */
     }
-    end(r, err == ERR_BUSY && redis_is_up(r->rs->redis) ? err : not_answered(err));
+    redis_op_end(r, err == ERR_BUSY && redis_is_up(r->rs->redis) ? err : not_answered(err));
 }
 
 /* ---- on a cluster: where is it? ---- */
@@ -253,7 +253,7 @@ static bool is_elsewhere(struct rop *r, const struct redisReply *reply)
     return false;
 }
 
-static void follow(struct rop *r)
+static void redis_op_follow(struct rop *r)
 {
     leave_gate(r);
     r->hops++;
@@ -263,7 +263,8 @@ static void follow(struct rop *r)
         pass_on(r);
 }
 
-static void on_done(struct redis_call *c, int err, const struct redisReply *reply, struct str run)
+static void redis_op_on_done(struct redis_call *c, int err, const struct redisReply *reply,
+                             struct str run)
 {
     struct rop *r = container_of(c, struct rop, call);
     r->sent_err = err;
@@ -275,10 +276,11 @@ static void on_done(struct redis_call *c, int err, const struct redisReply *repl
     if (err == 0 && r->err == 0 && !r->moves)
         r->err = r->take(r, reply);
     if (--r->n_under_way == 0)
-        conclude(r);
+        redis_op_conclude(r);
 }
 
-static void on_waited(struct redis_call *c, int err, const struct redisReply *reply, struct str run)
+static void redis_op_on_waited(struct redis_call *c, int err, const struct redisReply *reply,
+                               struct str run)
 {
     struct rop *r = container_of(c, struct rop, waits);
     bool enough = err == 0 && reply->type == REDIS_REPLY_INTEGER && reply->integer >= r->rs->wait;
@@ -286,7 +288,7 @@ static void on_waited(struct redis_call *c, int err, const struct redisReply *re
     if (!enough)
         snprintf(r->said, sizeof r->said, "too few replicas have confirmed a write");
     if (--r->n_under_way == 0)
-        conclude(r);
+        redis_op_conclude(r);
 }
 
 /* Behind the write, on the same connection. */
@@ -299,14 +301,14 @@ static void send_wait(struct rop *r)
                                    .n_args = 3,
                                    .key = r->call.key,
                                    .sent = REDIS_ONCE,
-                                   .done = on_waited};
+                                   .done = redis_op_on_waited};
     r->n_under_way++;
     redis_call(r->rs->redis, &r->waits);
 }
 
 static void pass_on(struct rop *r)
 {
-    uint64_t now = now_ms(r->rs);
+    uint64_t now = redis_op_now_ms(r->rs);
     r->err = r->waits_err = 0;
     r->said[0] = '\0';
     r->call = (struct redis_call){.script = r->script,
@@ -315,7 +317,7 @@ static void pass_on(struct rop *r)
                                   .n_keys = r->n_keys,
                                   .key = r->args[r->script == NULL ? 1 : 0],
                                   .sent = r->tag.p == NULL ? REDIS_AGAIN : REDIS_ONCE,
-                                  .done = on_done};
+                                  .done = redis_op_on_done};
     r->call.timeout_ms = now < r->deadline_ms ? (uint32_t)(r->deadline_ms - now) : 1;
     r->n_under_way = 1;
     redis_call(r->tag.p == NULL ? r->rs->asked : r->rs->redis, &r->call);
@@ -327,8 +329,8 @@ void rop_send(struct rop *r)
 {
     struct redis_store *rs = r->rs;
     rs->n_ops++;
-    r->deadline_ms = now_ms(rs) + REDIS_TIMEOUT_MS;
-    timer_init(&r->retry, retry);
+    r->deadline_ms = redis_op_now_ms(rs) + REDIS_TIMEOUT_MS;
+    timer_init(&r->retry, redis_op_retry);
     if (r->fill != NULL)
         r->fill(r);
     if (enter_gate(r))

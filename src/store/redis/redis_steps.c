@@ -20,17 +20,17 @@
 #define ALL_MS     "15000"
 #define ALL_TICKS  4 /* sweeps until everybody knows that somebody wants to hear everything */
 
-static int take_nothing(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_nothing(struct rop *r, const struct redisReply *reply)
 {
     return 0;
 }
 
-static int take_status(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_status(struct rop *r, const struct redisReply *reply)
 {
     return reply_status(reply_str(reply, 0));
 }
 
-static void tell_nobody(struct rop *r, int err)
+static void redis_steps_tell_nobody(struct rop *r, int err)
 {
 }
 
@@ -62,7 +62,7 @@ static void args_announced_docs(struct rop *r, const struct doc_put *docs, size_
 
 static struct rop *announce(struct redis_store *rs, void *of, void (*tell)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(rs, &rstore_scripts.announce, of, take_nothing, tell);
+    struct rop *r = rop_new(rs, &rstore_scripts.announce, of, redis_steps_take_nothing, tell);
     args_index(r);
     return r;
 }
@@ -93,17 +93,17 @@ struct steps {
 };
 
 static void next_docs(struct steps *s);
-static void look_for_place(struct steps *s);
+static void redis_steps_look_for_place(struct steps *s);
 
 /* What it was going to be called may be in the index. */
 static void mend_index(struct steps *s)
 {
-    struct rop *r = announce(s->rs, NULL, tell_nobody);
+    struct rop *r = announce(s->rs, NULL, redis_steps_tell_nobody);
     arg_announced(r, "", 's', arena_dup(&r->arena, s->w->name), 0);
     rop_send(r);
 }
 
-static void end(struct steps *s, int err)
+static void redis_steps_end(struct steps *s, int err)
 {
     struct store_write *w = s->w;
     if (w->name.n > 0 && (err == 0 || s->doubtful))
@@ -115,7 +115,7 @@ static void end(struct steps *s, int err)
     free(s);
 }
 
-static int take_placed(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_placed(struct rop *r, const struct redisReply *reply)
 {
     struct steps *s = r->of;
     s->status = arena_dup(&s->arena, reply_str(reply, 0));
@@ -126,7 +126,7 @@ static int take_placed(struct rop *r, const struct redisReply *reply)
 
 static void say_place(struct steps *s, void (*tell)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, take_placed, tell);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, tell);
     r->name = s->w->name;
     args_place(r, "say", s->source, s->nonce, s->stale);
     rop_send(r);
@@ -135,7 +135,7 @@ static void say_place(struct steps *s, void (*tell)(struct rop *r, int err))
 /* It has been made there. */
 static void claim_place(struct steps *s, void (*tell)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, take_placed, tell);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, tell);
     r->name = s->w->name;
     args_place(r, "claim", s->at, JOIN(&s->arena, s->nonce, STR("!")), s->stale);
     rop_send(r);
@@ -144,43 +144,45 @@ static void claim_place(struct steps *s, void (*tell)(struct rop *r, int err))
 /* It was not made there after all; nobody waits for this. */
 static void unsay_place(struct redis_store *rs, struct str name, struct str nonce)
 {
-    struct rop *r = rop_new(rs, &rstore_scripts.place, NULL, take_nothing, tell_nobody);
+    struct rop *r =
+        rop_new(rs, &rstore_scripts.place, NULL, redis_steps_take_nothing, redis_steps_tell_nobody);
     r->name = arena_dup(&r->arena, name);
     args_place(r, "unsay", STR_NONE, arena_dup(&r->arena, nonce), STR_NONE);
     rop_send(r);
 }
 
-static void tell_taken_back(struct rop *r, int err)
+static void redis_steps_tell_taken_back(struct rop *r, int err)
 {
     struct steps *s = r->of;
-    end(s, s->err);
+    redis_steps_end(s, s->err);
 }
 
-static void take_back(struct steps *s, int err)
+static void redis_steps_take_back(struct steps *s, int err)
 {
     s->err = err;
     s->w->created = false;
     if (!s->made) {
-        end(s, err); /* others may have written it since */
+        redis_steps_end(s, err); /* others may have written it since */
         return;
     }
-    struct rop *r = rop_new(s->rs, &rstore_scripts.remove, s, take_status, tell_taken_back);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.remove, s, redis_steps_take_status,
+                            redis_steps_tell_taken_back);
     r->name = s->w->name;
     r->family = s->at;
     r->fill = args_remove;
     rop_send(r);
 }
 
-static void tell_verified(struct rop *r, int err)
+static void redis_steps_tell_verified(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err == 0 && str_eq(s->status, STR("OK")))
         next_docs(s);
     else
-        take_back(s, err != 0 ? err : ERR_BUSY);
+        redis_steps_take_back(s, err != 0 ? err : ERR_BUSY);
 }
 
-static int take_written(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_written(struct rop *r, const struct redisReply *reply)
 {
     struct steps *s = r->of;
     s->status = arena_dup(&s->arena, reply_str(reply, 0));
@@ -214,10 +216,10 @@ static void look_again(struct steps *s, int err)
         s->source = rstore_tag(&s->arena, source);
         s->source_is_guess = false;
     }
-    look_for_place(s);
+    redis_steps_look_for_place(s);
 }
 
-static void tell_written(struct rop *r, int err)
+static void redis_steps_tell_written(struct rop *r, int err)
 {
     struct steps *s = r->of;
     bool done = err == 0 && str_eq(s->status, STR("OK"));
@@ -230,17 +232,17 @@ static void tell_written(struct rop *r, int err)
     } else if (err != 0) {
         if (s->placed && !s->doubtful)
             unsay_place(s->rs, s->w->name, s->nonce);
-        end(s, err == ERR_NOT_FOUND && s->confirm ? ERR_BUSY : err);
+        redis_steps_end(s, err == ERR_NOT_FOUND && s->confirm ? ERR_BUSY : err);
     } else if (!done && !(s->w->again && s->w->duplicate)) {
-        end(s, 0); /* it was so before */
+        redis_steps_end(s, 0); /* it was so before */
     } else if (s->w->created && s->at.p != NULL) {
-        claim_place(s, tell_verified);
+        claim_place(s, redis_steps_tell_verified);
     } else {
         next_docs(s); /* the try before may have got no further than the stream */
     }
 }
 
-static void fill_write(struct rop *r)
+static void redis_steps_fill_write(struct rop *r)
 {
     const struct steps *s = r->of;
     args_write(r, s->w, s->confirm, s->bad_docs);
@@ -248,18 +250,19 @@ static void fill_write(struct rop *r)
 
 static void write_stream(struct steps *s)
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.write, s, take_written, tell_written);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.write, s, redis_steps_take_written,
+                            redis_steps_tell_written);
     r->name = s->w->name;
     r->family = s->at;
-    r->fill = fill_write;
+    r->fill = redis_steps_fill_write;
     rop_send(r);
 }
 
-static void tell_place(struct rop *r, int err)
+static void redis_steps_tell_place(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0) {
-        end(s, err);
+        redis_steps_end(s, err);
         return;
     }
     s->placed |= str_eq(s->status, STR("OK"));
@@ -269,7 +272,7 @@ static void tell_place(struct rop *r, int err)
     write_stream(s);
 }
 
-static void look_for_place(struct steps *s)
+static void redis_steps_look_for_place(struct steps *s)
 {
     s->confirm = false;
     s->places++;
@@ -277,10 +280,10 @@ static void look_for_place(struct steps *s)
     if (s->source.p == NULL)
         write_stream(s);
     else
-        say_place(s, tell_place);
+        say_place(s, redis_steps_tell_place);
 }
 
-static int take_version(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_version(struct rop *r, const struct redisReply *reply)
 {
     struct steps *s = r->of;
     const struct doc_put *doc = r->doc;
@@ -295,7 +298,7 @@ static int take_version(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void tell_version(struct rop *r, int err)
+static void redis_steps_tell_version(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0)
@@ -303,7 +306,7 @@ static void tell_version(struct rop *r, int err)
     if (++s->n_checked < s->w->n_docs)
         return;
     if (s->err != 0)
-        end(s, s->err);
+        redis_steps_end(s, s->err);
     else
         s->checked(s);
 }
@@ -312,7 +315,7 @@ static void check_docs(struct steps *s)
 {
     size_t n = s->w->n_docs;
     for (size_t i = 0; i < n; i++) {
-        struct rop *r = rop_new(s->rs, NULL, s, take_version, tell_version);
+        struct rop *r = rop_new(s->rs, NULL, s, redis_steps_take_version, redis_steps_tell_version);
         r->doc = &s->w->docs[i];
         rop_arg(r, STR("HMGET"));
         rop_arg(r, rstore_doc_key(s->rs, &r->arena, s->w->docs[i].key));
@@ -325,11 +328,11 @@ static void check_docs(struct steps *s)
         s->checked(s);
 }
 
-static void tell_announced(struct rop *r, int err)
+static void redis_steps_tell_announced(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0)
-        end(s, err);
+        redis_steps_end(s, err);
     else
         check_docs(s);
 }
@@ -368,11 +371,11 @@ void steps_write(struct redis_store *rs, struct store_write *w)
     struct steps *s = mem_zalloc(sizeof *s);
     s->rs = rs;
     s->w = w;
-    s->checked = look_for_place;
+    s->checked = redis_steps_look_for_place;
     s->own = rstore_tag(&s->arena, w->name);
     s->nonce =
         arena_printf(&s->arena, "%.16s-%llu", rs->process, (unsigned long long)++rs->next_op);
-    struct rop *r = announce(rs, s, tell_announced);
+    struct rop *r = announce(rs, s, redis_steps_tell_announced);
     if (w->create != NULL)
         arg_announced(r, "names", 's', w->name, first_term_ms(rs, w->create));
     if (w->create != NULL && w->create->fork_of.n > 0) {
@@ -406,17 +409,17 @@ static bool find_doc(struct steps *s)
     return false;
 }
 
-static void tell_docs(struct rop *r, int err)
+static void redis_steps_tell_docs(struct rop *r, int err)
 {
     struct steps *s = r->of;
     s->doc++;
     if (err == 0)
         next_docs(s);
     else
-        take_back(s, err);
+        redis_steps_take_back(s, err);
 }
 
-static void fill_docs(struct rop *r)
+static void redis_steps_fill_docs(struct rop *r)
 {
     const struct steps *s = r->of;
     args_put(r, s->w->docs + s->doc, s->w->n_docs - s->doc, s->w->again);
@@ -425,11 +428,12 @@ static void fill_docs(struct rop *r)
 static void next_docs(struct steps *s)
 {
     if (!find_doc(s)) {
-        end(s, 0);
+        redis_steps_end(s, 0);
         return;
     }
-    struct rop *r = rop_new(s->rs, &rstore_scripts.put, s, take_status, tell_docs);
-    r->fill = fill_docs;
+    struct rop *r =
+        rop_new(s->rs, &rstore_scripts.put, s, redis_steps_take_status, redis_steps_tell_docs);
+    r->fill = redis_steps_fill_docs;
     rop_send(r);
 }
 
@@ -440,16 +444,16 @@ struct puts {
     struct store_put *put;
 };
 
-static void puts_done(struct store_write *w, int err)
+static void redis_steps_puts_done(struct store_write *w, int err)
 {
     struct puts *p = container_of(w, struct puts, write);
     p->put->done(p->put, err);
 }
 
-static void puts_checked(struct steps *s)
+static void redis_steps_puts_checked(struct steps *s)
 {
     if (s->bad_docs)
-        end(s, ERR_VERSION);
+        redis_steps_end(s, ERR_VERSION);
     else
         next_docs(s);
 }
@@ -458,11 +462,12 @@ void steps_put(struct redis_store *rs, struct store_put *put)
 {
     struct puts *p = mem_zalloc(sizeof *p);
     p->put = put;
-    p->write = (struct store_write){.docs = put->docs, .n_docs = put->n_docs, .done = puts_done};
+    p->write = (struct store_write){
+        .docs = put->docs, .n_docs = put->n_docs, .done = redis_steps_puts_done};
     p->steps.rs = rs;
     p->steps.w = &p->write;
-    p->steps.checked = puts_checked;
-    struct rop *r = announce(rs, &p->steps, tell_announced);
+    p->steps.checked = redis_steps_puts_checked;
+    struct rop *r = announce(rs, &p->steps, redis_steps_tell_announced);
     args_announced_docs(r, put->docs, put->n_docs);
     rop_send(r);
 }
@@ -474,7 +479,7 @@ struct removal {
     int err;
 };
 
-static void tell_removal_announced(struct rop *r, int err)
+static void redis_steps_tell_removal_announced(struct rop *r, int err)
 {
     struct removal *m = r->of;
     m->remove->done(m->remove, m->err);
@@ -482,13 +487,13 @@ static void tell_removal_announced(struct rop *r, int err)
 }
 
 /* Whether the index is told matters little: names are looked at when they are listed. */
-static void tell_removed(struct rop *r, int err)
+static void redis_steps_tell_removed(struct rop *r, int err)
 {
     struct removal *m = r->of;
     m->err = err;
     if (err == 0 || r->doubtful)
         watchers_changed(&r->rs->watchers, m->remove->name);
-    struct rop *next = announce(r->rs, m, tell_removal_announced);
+    struct rop *next = announce(r->rs, m, redis_steps_tell_removal_announced);
     arg_announced(next, "", 's', m->remove->name, 0);
     rop_send(next);
 }
@@ -498,7 +503,8 @@ void steps_remove(struct redis_store *rs, struct store_remove *rm)
     struct removal *m = mem_zalloc(sizeof *m);
     struct str family = family_of(rs, rm->name);
     m->remove = rm;
-    struct rop *r = rop_new(rs, &rstore_scripts.remove, m, take_status, tell_removed);
+    struct rop *r =
+        rop_new(rs, &rstore_scripts.remove, m, redis_steps_take_status, redis_steps_tell_removed);
     r->name = rm->name;
     r->is_guess = family.p != NULL;
     r->family = r->is_guess ? arena_dup(&r->arena, family) : STR_NONE;
@@ -516,12 +522,12 @@ struct look {
     int64_t wait_ms;
 };
 
-static void tell_swept(struct rop *r, int err)
+static void redis_steps_tell_swept(struct rop *r, int err)
 {
     rstore_swept(r->rs);
 }
 
-static void tell_looked(struct rop *r, int err)
+static void redis_steps_tell_looked(struct rop *r, int err)
 {
     struct look *l = r->of;
     struct redis_store *rs = r->rs;
@@ -533,11 +539,12 @@ static void tell_looked(struct rop *r, int err)
         unsay_place(rs, l->name, r->nonce);
     struct rop *next;
     if (l->is_there && l->wait_ms >= 0) {
-        next = announce(rs, NULL, tell_swept);
+        next = announce(rs, NULL, redis_steps_tell_swept);
         arg_announced(next, "", l->kind, arena_dup(&next->arena, l->name), l->wait_ms);
     } else {
         const char *index = l->is_there ? "" : l->kind == 's' ? "names" : "docs";
-        next = rop_new(rs, &rstore_scripts.forget, NULL, take_nothing, tell_swept);
+        next = rop_new(rs, &rstore_scripts.forget, NULL, redis_steps_take_nothing,
+                       redis_steps_tell_swept);
         args_forget(next, index, arena_dup(&next->arena, l->name),
                     arena_dup(&next->arena, l->member), arena_dup(&next->arena, l->seen));
     }
@@ -546,7 +553,7 @@ static void tell_looked(struct rop *r, int err)
     rop_send(next); /* counts in the place of this one */
 }
 
-static int take_stream(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_stream(struct rop *r, const struct redisReply *reply)
 {
     struct look *l = r->of;
     const struct redisReply *row = reply_item(reply, 0);
@@ -561,7 +568,7 @@ static int take_stream(struct rop *r, const struct redisReply *reply)
     return err == ERR_NOT_FOUND || l->is_there ? 0 : err;
 }
 
-static int take_doc(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_doc(struct rop *r, const struct redisReply *reply)
 {
     struct look *l = r->of;
     l->is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
@@ -569,11 +576,12 @@ static int take_doc(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void look_at(struct redis_store *rs, struct str member, struct str seen)
+static void redis_steps_look_at(struct redis_store *rs, struct str member, struct str seen)
 {
     bool is_stream = member.p[0] == 's';
     struct rop *r = rop_new(rs, is_stream ? &rstore_scripts.trim : NULL, NULL,
-                            is_stream ? take_stream : take_doc, tell_looked);
+                            is_stream ? redis_steps_take_stream : redis_steps_take_doc,
+                            redis_steps_tell_looked);
     struct look *l = r->of = arena_alloc(&r->arena, sizeof *l);
     *l = (struct look){.kind = member.p[0],
                        .member = arena_dup(&r->arena, member),
@@ -590,16 +598,16 @@ static void look_at(struct redis_store *rs, struct str member, struct str seen)
     rop_send(r);
 }
 
-static int take_due(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_due(struct rop *r, const struct redisReply *reply)
 {
     r->rs->sweep_more = reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 * REDIS_SWEEP;
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2)
         if (reply_str(reply, i).n > 1)
-            look_at(r->rs, reply_str(reply, i), reply_str(reply, i + 1));
+            redis_steps_look_at(r->rs, reply_str(reply, i), reply_str(reply, i + 1));
     return 0;
 }
 
-static int take_says_all(struct rop *r, const struct redisReply *reply)
+static int redis_steps_take_says_all(struct rop *r, const struct redisReply *reply)
 {
     r->rs->says_all = reply->type == REDIS_REPLY_STRING;
     return 0;
@@ -608,8 +616,9 @@ static int take_says_all(struct rop *r, const struct redisReply *reply)
 /* Whether anybody wants to hear of every stream is a key that they keep alive. */
 static void ask_for_all(struct redis_store *rs)
 {
-    struct rop *r =
-        rop_new(rs, NULL, NULL, rs->hears_all ? take_nothing : take_says_all, tell_swept);
+    struct rop *r = rop_new(rs, NULL, NULL,
+                            rs->hears_all ? redis_steps_take_nothing : redis_steps_take_says_all,
+                            redis_steps_tell_swept);
     rop_arg(r, rs->hears_all ? STR("SET") : STR("GET"));
     rop_arg(r, rstore_index(rs, &r->arena, "all"));
     if (rs->hears_all) {
@@ -626,7 +635,7 @@ static void ask_for_all(struct redis_store *rs)
 
 void steps_sweep(struct redis_store *rs)
 {
-    struct rop *r = rop_new(rs, NULL, NULL, take_due, tell_swept);
+    struct rop *r = rop_new(rs, NULL, NULL, redis_steps_take_due, redis_steps_tell_swept);
     rop_arg(r, STR("ZRANGEBYSCORE"));
     rop_arg(r, rstore_index(rs, &r->arena, "terms"));
     rop_arg(r, STR("-inf"));

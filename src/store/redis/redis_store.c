@@ -43,7 +43,7 @@ static struct redis_store *redis_of(struct store *s)
 }
 
 /* About one stream. */
-static void start(struct rop *r, struct str name, void (*fill)(struct rop *r))
+static void redis_store_start(struct rop *r, struct str name, void (*fill)(struct rop *r))
 {
     r->name = name;
     r->fill = fill;
@@ -57,13 +57,13 @@ static void start(struct rop *r, struct str name, void (*fill)(struct rop *r))
 
 /* ---- writes ---- */
 
-static int take_write(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_write(struct rop *r, const struct redisReply *reply)
 {
     return reply_write(r, reply, r->of);
 }
 
 /* Those here need not wait for the message. In doubt they look. */
-static void tell_write(struct rop *r, int err)
+static void redis_store_tell_write(struct rop *r, int err)
 {
     struct store_write *w = r->of;
     if (err == 0 || r->doubtful)
@@ -71,7 +71,7 @@ static void tell_write(struct rop *r, int err)
     w->done(w, err);
 }
 
-static void fill_write(struct rop *r)
+static void redis_store_fill_write(struct rop *r)
 {
     args_write(r, r->of, false, false);
 }
@@ -84,15 +84,17 @@ static void redis_write(struct store *s, struct store_write *w)
     if (rs->cluster && (w->create != NULL || w->n_docs > 0))
         steps_write(rs, w);
     else
-        start(rop_new(rs, &rstore_scripts.write, w, take_write, tell_write), w->name, fill_write);
+        redis_store_start(
+            rop_new(rs, &rstore_scripts.write, w, redis_store_take_write, redis_store_tell_write),
+            w->name, redis_store_fill_write);
 }
 
-static int take_status(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_status(struct rop *r, const struct redisReply *reply)
 {
     return reply_status(reply_str(reply, 0));
 }
 
-static void tell_remove(struct rop *r, int err)
+static void redis_store_tell_remove(struct rop *r, int err)
 {
     struct store_remove *rm = r->of;
     if (err == 0 || r->doubtful)
@@ -106,17 +108,18 @@ static void redis_remove(struct store *s, struct store_remove *rm)
     if (rs->cluster)
         steps_remove(rs, rm);
     else
-        start(rop_new(rs, &rstore_scripts.remove, rm, take_status, tell_remove), rm->name,
-              args_remove);
+        redis_store_start(rop_new(rs, &rstore_scripts.remove, rm, redis_store_take_status,
+                                  redis_store_tell_remove),
+                          rm->name, args_remove);
 }
 
-static void tell_put(struct rop *r, int err)
+static void redis_store_tell_put(struct rop *r, int err)
 {
     struct store_put *p = r->of;
     p->done(p, err);
 }
 
-static void fill_put(struct rop *r)
+static void redis_store_fill_put(struct rop *r)
 {
     const struct store_put *p = r->of;
     args_put(r, p->docs, p->n_docs, false);
@@ -129,14 +132,15 @@ static void redis_put(struct store *s, struct store_put *p)
         steps_put(rs, p);
         return;
     }
-    struct rop *r = rop_new(rs, &rstore_scripts.put, p, take_status, tell_put);
-    r->fill = fill_put;
+    struct rop *r =
+        rop_new(rs, &rstore_scripts.put, p, redis_store_take_status, redis_store_tell_put);
+    r->fill = redis_store_fill_put;
     rop_send(r);
 }
 
 /* ---- reads ---- */
 
-static int take_stat(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_stat(struct rop *r, const struct redisReply *reply)
 {
     struct store_stat *st = r->of;
     const struct redisReply *row = reply_item(reply, 0);
@@ -146,21 +150,22 @@ static int take_stat(struct rop *r, const struct redisReply *reply)
     return err;
 }
 
-static void tell_stat(struct rop *r, int err)
+static void redis_store_tell_stat(struct rop *r, int err)
 {
     struct store_stat *st = r->of;
     st->done(st, err);
 }
 
-static void fill_stat(struct rop *r)
+static void redis_store_fill_stat(struct rop *r)
 {
     args_stat(r, &r->name, 1);
 }
 
 static void redis_stat(struct store *s, struct store_stat *st)
 {
-    start(rop_new(redis_of(s), &rstore_scripts.stat, st, take_stat, tell_stat), st->name,
-          fill_stat);
+    redis_store_start(rop_new(redis_of(s), &rstore_scripts.stat, st, redis_store_take_stat,
+                              redis_store_tell_stat),
+                      st->name, redis_store_fill_stat);
 }
 
 static enum gap_reason gap_of(struct str reason)
@@ -170,7 +175,7 @@ static enum gap_reason gap_of(struct str reason)
     return str_eq(reason, STR("REBORN")) ? GAP_REBORN : GAP_UNKNOWN;
 }
 
-static int take_read(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_read(struct rop *r, const struct redisReply *reply)
 {
     enum { STATUS, REASON, START, NEXT, LAST, ORDINAL, BYTES, INFO };
     struct store_read *rd = r->of;
@@ -198,13 +203,13 @@ static int take_read(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void tell_read(struct rop *r, int err)
+static void redis_store_tell_read(struct rop *r, int err)
 {
     struct store_read *rd = r->of;
     rd->done(rd, err);
 }
 
-static void fill_read(struct rop *r)
+static void redis_store_fill_read(struct rop *r)
 {
     args_read(r, r->of);
 }
@@ -212,21 +217,22 @@ static void fill_read(struct rop *r)
 static void redis_read(struct store *s, struct store_read *rd)
 {
     rd->n_slices = 0;
-    start(rop_new(redis_of(s), &rstore_scripts.read, rd, take_read, tell_read), rd->name,
-          fill_read);
+    redis_store_start(rop_new(redis_of(s), &rstore_scripts.read, rd, redis_store_take_read,
+                              redis_store_tell_read),
+                      rd->name, redis_store_fill_read);
 }
 
-static void ops_list(struct store *s, struct store_list *l)
+static void redis_store_ops_list(struct store *s, struct store_list *l)
 {
     rstore_list(redis_of(s), l);
 }
 
-static void ops_docs(struct store *s, struct store_docs *d)
+static void redis_store_ops_docs(struct store *s, struct store_docs *d)
 {
     rstore_docs(redis_of(s), d);
 }
 
-static void on_changed(void *ctx, bool up, struct str why)
+static void redis_store_on_changed(void *ctx, bool up, struct str why)
 {
     struct redis_store *rs = ctx;
     if (rs->changed != NULL)
@@ -242,12 +248,12 @@ static int redis_health(struct store *s, struct str *why)
     return redis_is_up(rs->redis) ? rs->refusal : ERR_AWAY;
 }
 
-static int take_probe(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_probe(struct rop *r, const struct redisReply *reply)
 {
     return 0;
 }
 
-static void tell_probe(struct rop *r, int err)
+static void redis_store_tell_probe(struct rop *r, int err)
 {
     r->rs->probing = false;
 }
@@ -256,7 +262,7 @@ static void tell_probe(struct rop *r, int err)
  * nobody reads, finds out when that is. */
 static void probe(struct redis_store *rs)
 {
-    struct rop *r = rop_new(rs, NULL, NULL, take_probe, tell_probe);
+    struct rop *r = rop_new(rs, NULL, NULL, redis_store_take_probe, redis_store_tell_probe);
     rs->probing = true;
     rop_arg(r, STR("SET"));
     rop_arg(r, rstore_index(rs, &r->arena, "probe"));
@@ -277,24 +283,24 @@ void rstore_swept(struct redis_store *rs)
     sched_start(rs->store.sched, &rs->sweep, SWEEP_SOON_MS);
 }
 
-static int take_sweep(struct rop *r, const struct redisReply *reply)
+static int redis_store_take_sweep(struct rop *r, const struct redisReply *reply)
 {
     r->rs->sweep_more = reply->type == REDIS_REPLY_INTEGER && reply->integer >= REDIS_SWEEP;
     return 0;
 }
 
-static void tell_sweep(struct rop *r, int err)
+static void redis_store_tell_sweep(struct rop *r, int err)
 {
     rstore_swept(r->rs);
 }
 
-static void fill_sweep(struct rop *r)
+static void redis_store_fill_sweep(struct rop *r)
 {
     args_sweep(r, REDIS_SWEEP);
 }
 
 /* Any process may do it; there is no harm in doing it twice. */
-static void sweep(struct timer *t)
+static void redis_store_sweep(struct timer *t)
 {
     struct redis_store *rs = container_of(t, struct redis_store, sweep);
     if (rs->stopping)
@@ -305,9 +311,10 @@ static void sweep(struct timer *t)
     if (due && rs->cluster) {
         steps_sweep(rs);
     } else if (due) {
-        struct rop *r = rop_new(rs, &rstore_scripts.sweep, NULL, take_sweep, tell_sweep);
+        struct rop *r = rop_new(rs, &rstore_scripts.sweep, NULL, redis_store_take_sweep,
+                                redis_store_tell_sweep);
         rs->n_sweeping++;
-        r->fill = fill_sweep;
+        r->fill = redis_store_fill_sweep;
         rop_send(r);
     }
     sched_start(rs->store.sched, t, SWEEP_MS);
@@ -344,8 +351,8 @@ static const struct store_ops ops = {
     .remove = redis_remove,
     .stat = redis_stat,
     .read = redis_read,
-    .list = ops_list,
-    .docs = ops_docs,
+    .list = redis_store_ops_list,
+    .docs = redis_store_ops_docs,
     .put = redis_put,
     .watch = rstore_watch,
     .unwatch = rstore_unwatch,
@@ -354,7 +361,7 @@ static const struct store_ops ops = {
     .free = redis_store_free,
 };
 
-static bool is_space(struct str s)
+static bool redis_store_is_space(struct str s)
 {
     static const char others[] = "._-:";
     for (size_t i = 0; i < s.n; i++) {
@@ -371,7 +378,7 @@ int redis_store_check(const struct redis_url *url, char *why, size_t size)
     struct str prefix = redis_url_setting(url, STR("prefix"));
     struct str wait = redis_url_setting(url, STR("wait"));
     uint64_t ignored;
-    if (prefix.p != NULL && !is_space(prefix)) {
+    if (prefix.p != NULL && !redis_store_is_space(prefix)) {
         snprintf(why, size, "prefix= is at most %d letters, digits and ._-:", SPACE_MAX);
         return ERR_SYNTAX;
     }
@@ -387,7 +394,7 @@ static void read_settings(struct redis_store *rs, const struct redis_url *url)
     struct str prefix = redis_url_setting(url, STR("prefix"));
     struct str wait = redis_url_setting(url, STR("wait"));
     uint64_t n = 0;
-    if (prefix.p == NULL || !is_space(prefix))
+    if (prefix.p == NULL || !redis_store_is_space(prefix))
         prefix = DEFAULT_SPACE;
     if (wait.p != NULL && num_parse(wait, WAIT_MAX, &n) == 0)
         rs->wait = (unsigned)n;
@@ -431,7 +438,7 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
                                  .n_scripts = sizeof all_scripts / sizeof *all_scripts,
                                  .timeout_ms = REDIS_TIMEOUT_MS,
                                  .pending_max = setup->pending_max,
-                                 .changed = on_changed,
+                                 .changed = redis_store_on_changed,
                                  .message = rstore_on_message,
                                  .missed = rstore_on_missed,
                                  .ctx = rs};
@@ -439,7 +446,7 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
     client.changed = NULL; /* said once */
     if (rs->wait > 0)
         rs->asked = redis_new(&client);
-    timer_init(&rs->sweep, sweep);
+    timer_init(&rs->sweep, redis_store_sweep);
     sched_start(sched, &rs->sweep, SWEEP_MS);
     return &rs->store;
 }

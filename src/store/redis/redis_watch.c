@@ -8,8 +8,8 @@ static struct redis_store *redis_of(struct store *s)
     return container_of(s, struct redis_store, store);
 }
 
-static void subscribe(struct redis_store *rs, struct str name,
-                      void (*how)(struct redis *r, struct str channel))
+static void redis_watch_subscribe(struct redis_store *rs, struct str name,
+                                  void (*how)(struct redis *r, struct str channel))
 {
     struct arena a = {0};
     how(rs->redis, rstore_channel(rs, &a, rstore_tag(&a, name), name));
@@ -37,7 +37,7 @@ void rstore_watch(struct store *s, struct store_watch *w)
         hear_all(rs);
         return;
     }
-    subscribe(rs, w->name, redis_subscribe);
+    redis_watch_subscribe(rs, w->name, redis_subscribe);
     if (rs->cluster)
         family_watch(rs, w->name);
 }
@@ -48,7 +48,7 @@ void rstore_unwatch(struct store *s, struct store_watch *w)
     watchers_remove(&rs->watchers, w);
     if (w->name.n == 0)
         return;
-    subscribe(rs, w->name, redis_unsubscribe);
+    redis_watch_subscribe(rs, w->name, redis_unsubscribe);
     if (rs->cluster)
         family_unwatch(rs, w->name);
 }

@@ -83,7 +83,7 @@ struct block *redis_encode(const struct redis *r, const struct redis_call *c)
     return resp_encode(h.words, h.n, c->args, c->n_args);
 }
 
-static size_t size_of(const struct redis *r, const struct redis_call *c)
+static size_t redis_size_of(const struct redis *r, const struct redis_call *c)
 {
     struct head h;
     make_head(r, c, &h);
@@ -98,7 +98,7 @@ static int refusal(const struct redis_call *c, int err)
 
 /* ---- deadlines ---- */
 
-static void arm(struct redis *r)
+static void redis_arm(struct redis *r)
 {
     if (list_empty(&r->deadlines) || timer_running(&r->alarm))
         return;
@@ -117,7 +117,7 @@ static void add_deadline(struct redis *r, struct redis_call *c)
     list_push(before->next, &c->deadline);
     if (r->deadlines.next == &c->deadline)
         timer_stop(&r->alarm);
-    arm(r);
+    redis_arm(r);
 }
 
 /* A server that is silent is taken for dead, and with it what else was sent there. */
@@ -132,7 +132,7 @@ static void expire(struct redis *r, struct redis_call *c)
         redis_link_doubt(n->link);
 }
 
-static void on_alarm(struct timer *t)
+static void redis_on_alarm(struct timer *t)
 {
     struct redis *r = container_of(t, struct redis, alarm);
     uint64_t now = redis_now_ms(r);
@@ -142,7 +142,7 @@ static void on_alarm(struct timer *t)
             break;
         expire(r, c);
     }
-    arm(r);
+    redis_arm(r);
 }
 
 /* ---- a call ---- */
@@ -164,11 +164,13 @@ static bool is_too_large(const struct redis *r, size_t bytes)
     return bytes > RESP_COMMAND_MAX || bytes > r->setup.pending_max;
 }
 
-static void refuse(struct task *t)
+static void redis_refuse(struct task *t)
 {
     struct redis_call *c = container_of(t, struct redis_call, task);
     struct redis *r = c->redis;
-    int err = r->is_stopping ? ERR_AWAY : is_too_large(r, size_of(r, c)) ? ERR_TOO_LARGE : ERR_BUSY;
+    int err = r->is_stopping                         ? ERR_AWAY
+              : is_too_large(r, redis_size_of(r, c)) ? ERR_TOO_LARGE
+                                                     : ERR_BUSY;
     redis_end(r, c, err, NULL, STR_NONE);
 }
 
@@ -213,7 +215,7 @@ void redis_dispatch_parked(struct redis *r)
     }
 }
 
-static void on_later(struct timer *t)
+static void redis_on_later(struct timer *t)
 {
     redis_dispatch_parked(container_of(t, struct redis, later));
 }
@@ -227,9 +229,9 @@ void redis_call(struct redis *r, struct redis_call *c)
     c->maybe_done = c->is_whole = false;
     list_init(&c->link);
     list_init(&c->deadline);
-    task_init(&c->task, refuse);
+    task_init(&c->task, redis_refuse);
     c->state = REDIS_WAITING;
-    c->bytes = size_of(r, c);
+    c->bytes = redis_size_of(r, c);
     c->deadline_ms = redis_now_ms(r) + timeout_ms;
     r->n_calls++;
     if (r->is_stopping || is_too_large(r, c->bytes) || r->pending > r->setup.pending_max ||
@@ -378,7 +380,7 @@ bool redis_is_up(const struct redis *r)
     return r->is_up;
 }
 
-static void tell_stopped(struct task *t)
+static void redis_tell_stopped(struct task *t)
 {
     struct redis *r = container_of(t, struct redis, done);
     if (r->n_calls == 0) /* or one came in the same turn, and its end comes back here */
@@ -392,7 +394,7 @@ void redis_check_stopped(struct redis *r)
 }
 
 /* Apart from redis_stop, which may be called by those whom the nodes are just calling. */
-static void stop(struct task *t)
+static void redis_on_stop(struct task *t)
 {
     struct redis *r = container_of(t, struct redis, stop);
     timer_stop(&r->alarm);
@@ -421,10 +423,10 @@ struct redis *redis_new(const struct redis_setup *setup)
     list_init(&r->nodes);
     list_init(&r->deadlines);
     list_init(&r->parked);
-    timer_init(&r->alarm, on_alarm);
-    timer_init(&r->later, on_later);
-    task_init(&r->stop, stop);
-    task_init(&r->done, tell_stopped);
+    timer_init(&r->alarm, redis_on_alarm);
+    timer_init(&r->later, redis_on_later);
+    task_init(&r->stop, redis_on_stop);
+    task_init(&r->done, redis_tell_stopped);
     map_init(&r->channels);
     if (r->url->kind == REDIS_CLUSTER) {
         r->cluster = redis_cluster_new(r);

@@ -90,8 +90,8 @@ static struct redis_node *node_at(struct redis *r, const struct redis_place *pla
 }
 
 /* A server that does not know its own name is where the one is who told of it. */
-static int take_place(struct str host, uint64_t port, const struct redis_place *teller,
-                      struct redis_place *out)
+static int redis_cluster_take_place(struct str host, uint64_t port,
+                                    const struct redis_place *teller, struct redis_place *out)
 {
     if (host.n > REDIS_HOST_MAX || port == 0 || port > UINT16_MAX ||
         (host.n > 0 && memchr(host.p, '\0', host.n) != NULL))
@@ -118,7 +118,7 @@ struct redis_node *redis_cluster_redirect(struct redis_cluster *c, const struct 
         colon--;
     if (colon == 0 || num_parse(slot_text, REDIS_SLOTS - 1, &slot) != 0 ||
         num_parse(str_skip(text, colon), UINT16_MAX, &port) != 0 ||
-        take_place(str_of(text.p, colon - 1), port, &from->place, &place) != 0)
+        redis_cluster_take_place(str_of(text.p, colon - 1), port, &from->place, &place) != 0)
         return NULL;
     struct redis_node *n = node_at(c->redis, &place);
     if (n != NULL && is_moved)
@@ -151,8 +151,8 @@ static int take_range(const struct redis_cluster *c, const struct redisReply *ro
         return -1;
     out->first = (uint64_t)first;
     out->last = (uint64_t)last;
-    return take_place(resp_text(server->element[0]), (uint64_t)server->element[1]->integer,
-                      &c->place, &out->place);
+    return redis_cluster_take_place(resp_text(server->element[0]),
+                                    (uint64_t)server->element[1]->integer, &c->place, &out->place);
 }
 
 /* How many slots are somebody's; -1: this is not a map. */
@@ -211,14 +211,14 @@ void redis_cluster_refresh(struct redis_cluster *c)
         c->is_wanted = true; /* what is on its way may be older than the reason */
 }
 
-static void on_ready(void *ctx)
+static void redis_cluster_on_ready(void *ctx)
 {
     struct redis_cluster *c = ctx;
     const struct str words[] = {STR("CLUSTER"), STR("SLOTS")};
     redis_link_put(c->asked, resp_encode(words, 2, NULL, 0), c);
 }
 
-static void fail(struct redis_cluster *c, const char *why)
+static void redis_cluster_fail(struct redis_cluster *c, const char *why)
 {
     char place[REDIS_PLACE_TEXT];
     redis_place_format(&c->place, place);
@@ -227,14 +227,15 @@ static void fail(struct redis_cluster *c, const char *why)
     ask_again(c, redis_pause_next(&c->pause));
 }
 
-static void on_reply(void *ctx, void *tag, const struct redisReply *reply)
+static void redis_cluster_on_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_cluster *c = ctx;
     redis_link_close(c->asked);
     c->asked = NULL;
     int covered = take_map(c, reply);
     if (covered <= 0) {
-        fail(c, covered < 0 ? "has no map of a cluster" : "is in a cluster without slots");
+        redis_cluster_fail(c, covered < 0 ? "has no map of a cluster"
+                                          : "is in a cluster without slots");
         return;
     }
     if (covered < REDIS_SLOTS) {
@@ -248,14 +249,15 @@ static void on_reply(void *ctx, void *tag, const struct redisReply *reply)
     follow_map(c);
 }
 
-static void on_down(void *ctx, const char *why)
+static void redis_cluster_on_down(void *ctx, const char *why)
 {
     struct redis_cluster *c = ctx;
     c->asked = NULL;
-    fail(c, why);
+    redis_cluster_fail(c, why);
 }
 
-static const struct redis_link_ops link_ops = {on_ready, on_reply, on_down};
+static const struct redis_link_ops link_ops = {redis_cluster_on_ready, redis_cluster_on_reply,
+                                               redis_cluster_on_down};
 
 /* Everybody has their turn: one alone may be cut off from the others and not know. Those that are
  * down are left out, unless the URL names them. */
@@ -277,17 +279,17 @@ static void choose_place(struct redis_cluster *c)
     }
 }
 
-static void ask(struct redis_cluster *c)
+static void redis_cluster_ask(struct redis_cluster *c)
 {
     choose_place(c);
     c->asked = redis_link_open(c->redis, &c->place, REDIS_QUESTIONS, &link_ops, c);
 }
 
-static void on_again(struct timer *t)
+static void redis_cluster_on_again(struct timer *t)
 {
     struct redis_cluster *c = container_of(t, struct redis_cluster, again);
     if (c->asked == NULL)
-        ask(c);
+        redis_cluster_ask(c);
 }
 
 /* ---- the whole ---- */
@@ -296,8 +298,8 @@ struct redis_cluster *redis_cluster_new(struct redis *r)
 {
     struct redis_cluster *c = mem_zalloc(sizeof *c);
     c->redis = r;
-    timer_init(&c->again, on_again);
-    ask(c);
+    timer_init(&c->again, redis_cluster_on_again);
+    redis_cluster_ask(c);
     return c;
 }
 

@@ -167,15 +167,15 @@ struct str redis_link_run(const struct redis_link *l)
 
 /* ---- the introduction ---- */
 
-static void say(struct redis_link *l, const struct str *words, size_t n, enum step step)
+static void redis_link_say(struct redis_link *l, const struct str *words, size_t n, enum step step)
 {
     conn_put_take(&l->conn, resp_encode(words, n, NULL, 0));
     if (step != STEP_PING || l->purpose != REDIS_MESSAGES)
         expect(l, NULL, step);
 }
 #define SAY(l, step, ...)                                                                          \
-    say((l), (const struct str[]){__VA_ARGS__},                                                    \
-        sizeof((const struct str[]){__VA_ARGS__}) / sizeof(struct str), (step))
+    redis_link_say((l), (const struct str[]){__VA_ARGS__},                                         \
+                   sizeof((const struct str[]){__VA_ARGS__}) / sizeof(struct str), (step))
 
 static void get_to_know(struct redis_link *l)
 {
@@ -319,7 +319,7 @@ static void fail_conn(struct redis_link *l, const char *why)
     redis_link_fail(l, tls != NULL ? text : why);
 }
 
-static void on_readable(struct conn *c)
+static void redis_link_on_readable(struct conn *c)
 {
     struct redis_link *l = link_of(c);
     char *into = l->redis->loop->scratch;
@@ -339,25 +339,27 @@ static void on_readable(struct conn *c)
         redis_link_fail(l, resp_why(l->resp));
 }
 
-static void on_drained(struct conn *c)
+static void redis_link_on_drained(struct conn *c)
 {
 }
 
-static void on_stalled(struct conn *c)
+static void redis_link_on_stalled(struct conn *c)
 {
 }
 
-static void on_failed(struct conn *c)
+static void redis_link_on_failed(struct conn *c)
 {
     fail_conn(link_of(c), "broke the connection");
 }
 
-static void on_closed(struct conn *c)
+static void redis_link_on_closed(struct conn *c)
 {
     free_link(link_of(c));
 }
 
-static const struct conn_ops conn_ops = {on_readable, on_drained, on_stalled, on_failed, on_closed};
+static const struct conn_ops conn_ops = {redis_link_on_readable, redis_link_on_drained,
+                                         redis_link_on_stalled, redis_link_on_failed,
+                                         redis_link_on_closed};
 
 /* What is trusted is read when it is first needed, and again until it can be. */
 static int start_tls(struct redis_link *l, char *why, size_t size)
@@ -372,7 +374,7 @@ static int start_tls(struct redis_link *l, char *why, size_t size)
     return conn_start_tls_to(&l->conn, r->tls, l->place.host);
 }
 
-static void on_connected(void *ctx, int fd, const char *why)
+static void redis_link_on_connected(void *ctx, int fd, const char *why)
 {
     struct redis_link *l = ctx;
     l->dial = NULL;
@@ -399,7 +401,7 @@ static void on_connected(void *ctx, int fd, const char *why)
 
 /* ---- whether it is still there ---- */
 
-static void on_watch(struct timer *t)
+static void redis_link_on_watch(struct timer *t)
 {
     struct redis_link *l = container_of(t, struct redis_link, watch);
     uint64_t now = redis_now_ms(l->redis), silent_ms = now - l->heard_ms;
@@ -439,8 +441,8 @@ struct redis_link *redis_link_open(struct redis *r, const struct redis_place *pl
     l->ctx = ctx;
     l->place = *place;
     l->resp = resp_new(REPLY_MAX);
-    timer_init(&l->watch, on_watch);
+    timer_init(&l->watch, redis_link_on_watch);
     r->n_links++;
-    l->dial = dial_new(r->loop, place->host, place->port, CONNECT_MS, on_connected, l);
+    l->dial = dial_new(r->loop, place->host, place->port, CONNECT_MS, redis_link_on_connected, l);
     return l;
 }

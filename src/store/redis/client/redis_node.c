@@ -83,7 +83,7 @@ void redis_node_forget(struct redis_node *n, struct redis_call *c)
 
 /* ---- its link ---- */
 
-static void on_ready(void *ctx)
+static void redis_node_on_ready(void *ctx)
 {
     struct redis_node *n = ctx;
     n->is_ready = true;
@@ -98,7 +98,7 @@ static void drop_if_idle(struct redis_node *n)
         redis_link_fail(n->link, n->retiring_why);
 }
 
-static void on_reply(void *ctx, void *tag, const struct redisReply *reply)
+static void redis_node_on_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_node *n = ctx;
     struct redis_call *c = tag;
@@ -123,7 +123,7 @@ static bool is_any_ready(const struct redis *r)
     return false;
 }
 
-static void on_down(void *ctx, const char *why)
+static void redis_node_on_down(void *ctx, const char *why)
 {
     struct redis_node *n = ctx;
     struct redis *r = n->redis;
@@ -135,7 +135,8 @@ static void on_down(void *ctx, const char *why)
     lose_sent(n);
 }
 
-static const struct redis_link_ops link_ops = {on_ready, on_reply, on_down};
+static const struct redis_link_ops link_ops = {redis_node_on_ready, redis_node_on_reply,
+                                               redis_node_on_down};
 
 void redis_node_connect(struct redis_node *n)
 {
@@ -165,7 +166,7 @@ void redis_node_retire(struct redis_node *n, const char *why)
         n->pause.ms = RETIRED_MS; /* it connects well enough, so that nothing else slows us down */
 }
 
-static void on_again(struct timer *t)
+static void redis_node_on_again(struct timer *t)
 {
     struct redis_node *n = container_of(t, struct redis_node, again);
     if (n->redis->sentinel != NULL)
@@ -189,7 +190,7 @@ struct redis_node *redis_node_new(struct redis *r, const struct redis_place *pla
     n->redis = r;
     list_init(&n->waiting);
     list_init(&n->sent);
-    timer_init(&n->again, on_again);
+    timer_init(&n->again, redis_node_on_again);
     list_push(&r->nodes, &n->in);
     if (place != NULL) {
         n->place = *place;

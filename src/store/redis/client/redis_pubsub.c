@@ -51,7 +51,7 @@ static struct str wire_name(const struct redis_channel *ch)
 
 /* ---- one channel ---- */
 
-static void ask(struct redis_channel *ch, struct str word)
+static void redis_pubsub_ask(struct redis_channel *ch, struct str word)
 {
     const struct str command[] = {word, wire_name(ch)};
     redis_link_put(ch->home->link, resp_encode(command, 2, NULL, 0), ch);
@@ -62,13 +62,13 @@ static void join(struct redis_channel *ch)
     if (ch->home == NULL || !ch->home->is_ready || ch->is_asked)
         return;
     ch->is_asked = true;
-    ask(ch, words[ch->kind].subscribe);
+    redis_pubsub_ask(ch, words[ch->kind].subscribe);
 }
 
-static void leave(struct redis_channel *ch)
+static void redis_pubsub_leave(struct redis_channel *ch)
 {
     if (ch->home != NULL && ch->home->is_ready && ch->is_asked)
-        ask(ch, words[ch->kind].unsubscribe);
+        redis_pubsub_ask(ch, words[ch->kind].unsubscribe);
     list_remove(&ch->in);
     ch->home = NULL;
     ch->is_asked = false;
@@ -76,7 +76,7 @@ static void leave(struct redis_channel *ch)
 
 static void free_channel(struct redis *r, struct redis_channel *ch)
 {
-    leave(ch);
+    redis_pubsub_leave(ch);
     map_remove(&r->channels, ch->key);
     free(ch);
 }
@@ -92,7 +92,7 @@ static struct redis_node *node_for(struct redis *r, const struct redis_channel *
 }
 
 /* Where it belongs now. One that belongs to no slot stays where it is. */
-static void settle(struct redis *r, struct redis_channel *ch)
+static void redis_pubsub_settle_channel(struct redis *r, struct redis_channel *ch)
 {
     if (ch->home == NULL || ch->kind == SHARDED) {
         struct redis_node *n = node_for(r, ch);
@@ -100,7 +100,7 @@ static void settle(struct redis *r, struct redis_channel *ch)
             n->pubsub = redis_pubsub_new(n);
         struct redis_pubsub *home = n != NULL ? n->pubsub : NULL;
         if (home != ch->home) {
-            leave(ch);
+            redis_pubsub_leave(ch);
             ch->home = home;
             if (home != NULL)
                 list_push(&home->channels, &ch->in);
@@ -114,7 +114,7 @@ void redis_pubsub_settle(struct redis *r)
     size_t at = 0;
     struct redis_channel *ch;
     while ((ch = map_next(&r->channels, &at)) != NULL)
-        settle(r, ch);
+        redis_pubsub_settle_channel(r, ch);
 }
 
 /* ---- for callers ---- */
@@ -130,7 +130,7 @@ static void put_pattern(struct buf *out, struct str prefix)
     buf_putc(out, '*');
 }
 
-static void put_key(struct buf *out, enum kind kind, struct str name)
+static void redis_pubsub_put_key(struct buf *out, enum kind kind, struct str name)
 {
     buf_putc(out, (char)('0' + kind));
     if (kind == PREFIX)
@@ -144,10 +144,10 @@ static enum kind kind_of(const struct redis *r, struct str name)
     return r->cluster != NULL && redis_hash_tag(name).p != NULL ? SHARDED : PLAIN;
 }
 
-static void subscribe(struct redis *r, enum kind kind, struct str name)
+static void redis_pubsub_subscribe(struct redis *r, enum kind kind, struct str name)
 {
     struct buf key = {0};
-    put_key(&key, kind, name);
+    redis_pubsub_put_key(&key, kind, name);
     struct redis_channel *ch = map_get(&r->channels, buf_str(&key));
     if (ch == NULL) {
         ch = mem_zalloc(sizeof *ch + key.n + name.n);
@@ -158,7 +158,7 @@ static void subscribe(struct redis *r, enum kind kind, struct str name)
         ch->kind = kind;
         list_init(&ch->in);
         map_put(&r->channels, ch->key, ch);
-        settle(r, ch);
+        redis_pubsub_settle_channel(r, ch);
     }
     ch->count++;
     buf_deinit(&key);
@@ -166,18 +166,18 @@ static void subscribe(struct redis *r, enum kind kind, struct str name)
 
 void redis_subscribe(struct redis *r, struct str channel)
 {
-    subscribe(r, kind_of(r, channel), channel);
+    redis_pubsub_subscribe(r, kind_of(r, channel), channel);
 }
 
 void redis_subscribe_prefix(struct redis *r, struct str prefix)
 {
-    subscribe(r, PREFIX, prefix);
+    redis_pubsub_subscribe(r, PREFIX, prefix);
 }
 
 void redis_unsubscribe(struct redis *r, struct str channel)
 {
     struct buf key = {0};
-    put_key(&key, kind_of(r, channel), channel);
+    redis_pubsub_put_key(&key, kind_of(r, channel), channel);
     struct redis_channel *ch = map_get(&r->channels, buf_str(&key));
     buf_deinit(&key);
     assert(ch != NULL);
@@ -221,7 +221,7 @@ static void lose_slot(struct redis_pubsub *p, struct str wire)
 {
     struct redis *r = p->node->redis;
     struct buf key = {0};
-    put_key(&key, SHARDED, wire);
+    redis_pubsub_put_key(&key, SHARDED, wire);
     struct redis_channel *ch = map_get(&r->channels, buf_str(&key));
     buf_deinit(&key);
     if (ch == NULL || ch->home != p || !ch->is_asked)
@@ -230,7 +230,7 @@ static void lose_slot(struct redis_pubsub *p, struct str wire)
     redis_cluster_refresh(r->cluster);
 }
 
-static void take_message(struct redis_pubsub *p, const struct redisReply *reply)
+static void redis_pubsub_take_message(struct redis_pubsub *p, const struct redisReply *reply)
 {
     struct redis *r = p->node->redis;
     size_t n = reply->elements;
@@ -250,12 +250,12 @@ static void take_message(struct redis_pubsub *p, const struct redisReply *reply)
         lose_slot(p, channel);
 }
 
-static void on_reply(void *ctx, void *tag, const struct redisReply *reply)
+static void redis_pubsub_on_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_pubsub *p = ctx;
     struct redis *r = p->node->redis;
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2) {
-        take_message(p, reply);
+        redis_pubsub_take_message(p, reply);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         char why[REDIS_WHY_MAX];
         struct str text = resp_text(reply);
@@ -269,7 +269,7 @@ static void on_reply(void *ctx, void *tag, const struct redisReply *reply)
 
 /* ---- its link ---- */
 
-static void on_ready(void *ctx)
+static void redis_pubsub_on_ready(void *ctx)
 {
     struct redis_pubsub *p = ctx;
     p->is_ready = true;
@@ -302,7 +302,7 @@ static void tell_deaf(struct redis_pubsub *p, const char *why)
     setup->deaf(setup->ctx, str_of_cstr(text));
 }
 
-static void on_down(void *ctx, const char *why)
+static void redis_pubsub_on_down(void *ctx, const char *why)
 {
     struct redis_pubsub *p = ctx;
     forget_link(p);
@@ -310,7 +310,8 @@ static void on_down(void *ctx, const char *why)
     sched_start(&p->node->redis->loop->sched, &p->again, redis_pause_next(&p->pause));
 }
 
-static const struct redis_link_ops link_ops = {on_ready, on_reply, on_down};
+static const struct redis_link_ops link_ops = {redis_pubsub_on_ready, redis_pubsub_on_reply,
+                                               redis_pubsub_on_down};
 
 static void connect_link(struct redis_pubsub *p)
 {
@@ -319,7 +320,7 @@ static void connect_link(struct redis_pubsub *p)
         p->link = redis_link_open(n->redis, &n->place, REDIS_MESSAGES, &link_ops, p);
 }
 
-static void on_again(struct timer *t)
+static void redis_pubsub_on_again(struct timer *t)
 {
     connect_link(container_of(t, struct redis_pubsub, again));
 }
@@ -329,7 +330,7 @@ struct redis_pubsub *redis_pubsub_new(struct redis_node *n)
     struct redis_pubsub *p = mem_zalloc(sizeof *p);
     p->node = n;
     list_init(&p->channels);
-    timer_init(&p->again, on_again);
+    timer_init(&p->again, redis_pubsub_on_again);
     connect_link(p);
     return p;
 }

@@ -24,13 +24,13 @@ static struct redis_node *primary(const struct redis_sentinel *s)
     return list_item(s->redis->nodes.next, struct redis_node, in);
 }
 
-static const struct redis_place *turn(const struct redis_sentinel *s, size_t *next)
+static const struct redis_place *redis_sentinel_turn(const struct redis_sentinel *s, size_t *next)
 {
     const struct redis_url *u = s->redis->url;
     return &u->places[(*next)++ % u->n_places];
 }
 
-static int take_place(struct str host, struct str port, struct redis_place *out)
+static int redis_sentinel_take_place(struct str host, struct str port, struct redis_place *out)
 {
     uint64_t number;
     if (host.n == 0 || host.n > REDIS_HOST_MAX || memchr(host.p, '\0', host.n) != NULL ||
@@ -53,7 +53,7 @@ static void go_to(struct redis_sentinel *s, const struct redis_place *place)
 
 static void ask_next(struct redis_sentinel *s, const char *why);
 
-static void on_asked_ready(void *ctx)
+static void redis_sentinel_on_asked_ready(void *ctx)
 {
     struct redis_sentinel *s = ctx;
     const struct str words[] = {STR("SENTINEL"), STR("get-master-addr-by-name"),
@@ -61,31 +61,34 @@ static void on_asked_ready(void *ctx)
     redis_link_put(s->asked, resp_encode(words, 3, NULL, 0), s);
 }
 
-static void on_asked_reply(void *ctx, void *tag, const struct redisReply *reply)
+static void redis_sentinel_on_asked_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_sentinel *s = ctx;
     struct redis_place place;
     redis_link_close(s->asked);
     s->asked = NULL;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        take_place(resp_text(reply->element[0]), resp_text(reply->element[1]), &place) != 0)
+        redis_sentinel_take_place(resp_text(reply->element[0]), resp_text(reply->element[1]),
+                                  &place) != 0)
         ask_next(s, "know no primary of that name");
     else
         go_to(s, &place);
 }
 
-static void on_asked_down(void *ctx, const char *why)
+static void redis_sentinel_on_asked_down(void *ctx, const char *why)
 {
     struct redis_sentinel *s = ctx;
     s->asked = NULL;
     ask_next(s, why);
 }
 
-static const struct redis_link_ops asked_ops = {on_asked_ready, on_asked_reply, on_asked_down};
+static const struct redis_link_ops asked_ops = {
+    redis_sentinel_on_asked_ready, redis_sentinel_on_asked_reply, redis_sentinel_on_asked_down};
 
 static void open_asked(struct redis_sentinel *s)
 {
-    s->asked = redis_link_open(s->redis, turn(s, &s->next_asked), REDIS_QUESTIONS, &asked_ops, s);
+    s->asked = redis_link_open(s->redis, redis_sentinel_turn(s, &s->next_asked), REDIS_QUESTIONS,
+                               &asked_ops, s);
 }
 
 /* When none of them was of help, it is up to the node to come back after a pause. */
@@ -110,7 +113,7 @@ void redis_sentinel_ask(struct redis_sentinel *s)
 
 /* ---- watching ---- */
 
-static void on_watched_ready(void *ctx)
+static void redis_sentinel_on_watched_ready(void *ctx)
 {
     struct redis_sentinel *s = ctx;
     const struct str words[] = {STR("SUBSCRIBE"), STR("+switch-master")};
@@ -126,11 +129,11 @@ static void take_switch(struct redis_sentinel *s, struct str text)
     str_cut(&text, ' ');
     str_cut(&text, ' ');
     struct str host = str_cut(&text, ' ');
-    if (str_eq(name, s->redis->url->name) && take_place(host, text, &place) == 0)
+    if (str_eq(name, s->redis->url->name) && redis_sentinel_take_place(host, text, &place) == 0)
         go_to(s, &place);
 }
 
-static void on_watched_reply(void *ctx, void *tag, const struct redisReply *reply)
+static void redis_sentinel_on_watched_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_sentinel *s = ctx;
     if (reply->type == REDIS_REPLY_ERROR)
@@ -144,23 +147,24 @@ static void on_watched_reply(void *ctx, void *tag, const struct redisReply *repl
         take_switch(s, resp_text(reply->element[2]));
 }
 
-static void on_watched_down(void *ctx, const char *why)
+static void redis_sentinel_on_watched_down(void *ctx, const char *why)
 {
     struct redis_sentinel *s = ctx;
     s->watched = NULL;
     sched_start(&s->redis->loop->sched, &s->again, redis_pause_next(&s->pause));
 }
 
-static const struct redis_link_ops watched_ops = {on_watched_ready, on_watched_reply,
-                                                  on_watched_down};
+static const struct redis_link_ops watched_ops = {redis_sentinel_on_watched_ready,
+                                                  redis_sentinel_on_watched_reply,
+                                                  redis_sentinel_on_watched_down};
 
 static void open_watched(struct redis_sentinel *s)
 {
-    s->watched =
-        redis_link_open(s->redis, turn(s, &s->next_watched), REDIS_MESSAGES, &watched_ops, s);
+    s->watched = redis_link_open(s->redis, redis_sentinel_turn(s, &s->next_watched), REDIS_MESSAGES,
+                                 &watched_ops, s);
 }
 
-static void on_again(struct timer *t)
+static void redis_sentinel_on_again(struct timer *t)
 {
     open_watched(container_of(t, struct redis_sentinel, again));
 }
@@ -171,7 +175,7 @@ struct redis_sentinel *redis_sentinel_new(struct redis *r)
 {
     struct redis_sentinel *s = mem_zalloc(sizeof *s);
     s->redis = r;
-    timer_init(&s->again, on_again);
+    timer_init(&s->again, redis_sentinel_on_again);
     open_asked(s);
     open_watched(s);
     return s;

@@ -41,13 +41,13 @@ struct reading {
     size_t size;
 };
 
-static int refuse(const struct reading *r, const char *what)
+static int redis_url_refuse(const struct reading *r, const char *what)
 {
     snprintf(r->why, r->size, "%s", what);
     return ERR_SYNTAX;
 }
 
-static int hex_digit(char c)
+static int redis_url_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -56,17 +56,17 @@ static int hex_digit(char c)
 }
 
 /* Without its %XX, none of which may be a NUL. */
-static int decode(struct reading *r, struct str s, struct str *out)
+static int redis_url_decode(struct reading *r, struct str s, struct str *out)
 {
     char *into = arena_alloc(&r->url->memory, s.n + 1);
     size_t n = 0;
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if (c == '%') {
-            int high = i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
-            int low = i + 2 < s.n ? hex_digit(s.p[i + 2]) : -1;
+            int high = i + 2 < s.n ? redis_url_hex_digit(s.p[i + 1]) : -1;
+            int low = i + 2 < s.n ? redis_url_hex_digit(s.p[i + 2]) : -1;
             if (high < 0 || low < 0 || (high | low) == 0)
-                return refuse(r, "a `%` in it is not followed by two hexadecimal digits");
+                return redis_url_refuse(r, "a `%` in it is not followed by two hexadecimal digits");
             c = (char)(high * 16 + low);
             i += 2;
         }
@@ -83,10 +83,10 @@ static int take_user(struct reading *r, struct str user_info)
 {
     struct str password = user_info, user = str_cut(&password, ':');
     if (password.p == NULL)
-        return refuse(r, "a user name needs a password behind it: user:password@");
-    if (user.n > 0 && decode(r, user, &r->url->user) != 0)
+        return redis_url_refuse(r, "a user name needs a password behind it: user:password@");
+    if (user.n > 0 && redis_url_decode(r, user, &r->url->user) != 0)
         return ERR_SYNTAX;
-    return decode(r, password, &r->url->password);
+    return redis_url_decode(r, password, &r->url->password);
 }
 
 static bool is_name(struct str host)
@@ -102,32 +102,32 @@ static bool is_name(struct str host)
 }
 
 /* host, host:port, [v6], [v6]:port */
-static int take_place(struct reading *r, struct str text)
+static int redis_url_take_place(struct reading *r, struct str text)
 {
     struct redis_url *u = r->url;
     struct str host, port = STR_NONE;
     if (u->n_places == REDIS_PLACES_MAX)
-        return refuse(r, "it names too many hosts");
+        return redis_url_refuse(r, "it names too many hosts");
     if (text.n > 0 && text.p[0] == '[') {
         struct sockaddr_storage sa;
         port = str_skip(text, 1);
         host = str_cut(&port, ']');
         if (port.p == NULL || addr_parse_ip(host, &sa) != 0 || sa.ss_family != AF_INET6)
-            return refuse(r, "what stands in brackets is not an IPv6 address");
+            return redis_url_refuse(r, "what stands in brackets is not an IPv6 address");
         if (port.n > 0 && port.p[0] != ':')
-            return refuse(r, "only a port may follow an address in brackets");
+            return redis_url_refuse(r, "only a port may follow an address in brackets");
         port = port.n > 0 ? str_skip(port, 1) : STR_NONE;
     } else {
         port = text;
         host = str_cut(&port, ':');
         if (!is_name(host))
-            return refuse(r, "a host is not a name or an address");
+            return redis_url_refuse(r, "a host is not a name or an address");
     }
     uint64_t number = u->kind == REDIS_SENTINEL ? PORT_SENTINEL : PORT_REDIS;
     if (port.p != NULL && (num_parse(port, UINT16_MAX, &number) != 0 || number == 0))
-        return refuse(r, "a port is not a number between 1 and 65535");
+        return redis_url_refuse(r, "a port is not a number between 1 and 65535");
     if (host.n > REDIS_HOST_MAX)
-        return refuse(r, "the name of a host is too long");
+        return redis_url_refuse(r, "the name of a host is too long");
     struct redis_place *p = &u->places[u->n_places++];
     memcpy(p->host, host.p, host.n);
     p->host[host.n] = '\0';
@@ -139,10 +139,10 @@ static int take_path(struct reading *r, struct str path)
 {
     struct redis_url *u = r->url;
     struct str decoded;
-    if (decode(r, path, &decoded) != 0)
+    if (redis_url_decode(r, path, &decoded) != 0)
         return ERR_SYNTAX;
     if (decoded.n == 0 || decoded.n > ADDR_PATH_MAX)
-        return refuse(r, "the path of a Unix socket has between 1 and 107 bytes");
+        return redis_url_refuse(r, "the path of a Unix socket has between 1 and 107 bytes");
     memcpy(u->places[0].host, decoded.p, decoded.n + 1);
     u->n_places = 1;
     return 0;
@@ -152,7 +152,7 @@ static int take_db(struct reading *r, struct str text)
 {
     uint64_t db;
     if (num_parse(text, DB_MAX, &db) != 0)
-        return refuse(r, "the database is not a number");
+        return redis_url_refuse(r, "the database is not a number");
     r->url->db = (uint32_t)db;
     return 0;
 }
@@ -163,15 +163,15 @@ static int take_tail(struct reading *r, struct str tail)
     if (r->url->kind == REDIS_SENTINEL) {
         struct str name = str_cut(&tail, '/');
         if (name.n == 0)
-            return refuse(r, "the name that Sentinels know the primary by is missing: "
-                             "redis+sentinel://host:port,.../NAME");
-        if (decode(r, name, &r->url->name) != 0)
+            return redis_url_refuse(r, "the name that Sentinels know the primary by is missing: "
+                                       "redis+sentinel://host:port,.../NAME");
+        if (redis_url_decode(r, name, &r->url->name) != 0)
             return ERR_SYNTAX;
     }
     if (tail.n == 0)
         return 0;
     if (r->url->kind == REDIS_CLUSTER)
-        return refuse(r, "a cluster has no databases to choose from");
+        return redis_url_refuse(r, "a cluster has no databases to choose from");
     return take_db(r, tail);
 }
 
@@ -180,11 +180,11 @@ static int take_authority(struct reading *r, struct str text)
     struct str tail = text, hosts = str_cut(&tail, '/');
     struct str places = hosts;
     do {
-        if (take_place(r, str_cut(&places, ',')) != 0)
+        if (redis_url_take_place(r, str_cut(&places, ',')) != 0)
             return ERR_SYNTAX;
     } while (places.p != NULL);
     if (r->url->kind == REDIS_ONE && r->url->n_places > 1)
-        return refuse(r, "several hosts are for redis+sentinel:// and redis+cluster://");
+        return redis_url_refuse(r, "several hosts are for redis+sentinel:// and redis+cluster://");
     return take_tail(r, tail);
 }
 
@@ -196,19 +196,19 @@ static int take_setting(struct reading *r, struct str setting)
     for (size_t i = 0; i < N(setting_names); i++)
         known = known || str_eq(name, setting_names[i]);
     if (!known)
-        return refuse(r, "behind `?` it takes ca=, prefix=, wait= and db=");
+        return redis_url_refuse(r, "behind `?` it takes ca=, prefix=, wait= and db=");
     if (redis_url_setting(u, name).p != NULL || u->n_settings == REDIS_SETTINGS_MAX)
-        return refuse(r, "a setting behind `?` is given twice");
+        return redis_url_refuse(r, "a setting behind `?` is given twice");
     struct redis_setting *s = &u->settings[u->n_settings++];
     s->name = arena_dup(&u->memory, name);
-    if (decode(r, value, &s->value) != 0)
+    if (redis_url_decode(r, value, &s->value) != 0)
         return ERR_SYNTAX;
     if (str_eq(name, STR("ca")) && !u->tls)
-        return refuse(r, "ca= is for TLS: rediss://");
+        return redis_url_refuse(r, "ca= is for TLS: rediss://");
     if (!str_eq(name, STR("db")))
         return 0;
     if (u->kind == REDIS_CLUSTER)
-        return refuse(r, "a cluster has no databases to choose from");
+        return redis_url_refuse(r, "a cluster has no databases to choose from");
     return take_db(r, s->value);
 }
 
@@ -232,7 +232,7 @@ static const struct scheme *scheme_of(struct str text)
     return NULL;
 }
 
-static bool is_printable(struct str text)
+static bool redis_url_is_printable(struct str text)
 {
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] <= ' ' || text.p[i] == 0x7f || text.p[i] == '#')
@@ -271,10 +271,11 @@ int redis_url_parse(struct str text, struct redis_url **out, char *why, size_t s
 {
     struct reading r = {.scheme = scheme_of(text), .why = why, .size = size};
     if (r.scheme == NULL)
-        return refuse(&r, "it begins with redis://, rediss://, unix:, redis+sentinel:// or "
-                          "redis+cluster://");
-    if (text.n > URL_MAX || !is_printable(text))
-        return refuse(&r, "it is too long, or holds characters that belong in no URL");
+        return redis_url_refuse(&r,
+                                "it begins with redis://, rediss://, unix:, redis+sentinel:// or "
+                                "redis+cluster://");
+    if (text.n > URL_MAX || !redis_url_is_printable(text))
+        return redis_url_refuse(&r, "it is too long, or holds characters that belong in no URL");
     r.url = mem_zalloc(sizeof *r.url);
     r.url->kind = r.scheme->kind;
     r.url->tls = r.scheme->tls;

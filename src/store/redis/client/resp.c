@@ -102,7 +102,7 @@ static redisReply *new_reply(const redisReadTask *task, int type, size_t more)
     return reply;
 }
 
-static void *new_string(const redisReadTask *task, char *text, size_t n)
+static void *resp_new_string(const redisReadTask *task, char *text, size_t n)
 {
     redisReply *reply = new_reply(task, task->type, n + 1);
     if (reply == NULL)
@@ -115,7 +115,7 @@ static void *new_string(const redisReadTask *task, char *text, size_t n)
     return reply;
 }
 
-static void *new_array(const redisReadTask *task, int elements)
+static void *resp_new_array(const redisReadTask *task, int elements)
 {
     assert(elements >= 0);
     struct resp *r = task->privdata;
@@ -131,7 +131,7 @@ static void *new_array(const redisReadTask *task, int elements)
     return reply;
 }
 
-static void *new_integer(const redisReadTask *task, long long v)
+static void *resp_new_integer(const redisReadTask *task, long long v)
 {
     redisReply *reply = new_reply(task, REDIS_REPLY_INTEGER, 0);
     if (reply != NULL)
@@ -139,18 +139,18 @@ static void *new_integer(const redisReadTask *task, long long v)
     return reply;
 }
 
-static void *new_nil(const redisReadTask *task)
+static void *resp_new_nil(const redisReadTask *task)
 {
     return new_reply(task, REDIS_REPLY_NIL, 0);
 }
 
-static void free_nothing(void *reply)
+static void resp_free_nothing(void *reply)
 {
     /* the arena goes as a whole */
 }
 
-static const redisReplyObjectFunctions functions = {new_string, new_array, new_integer, new_nil,
-                                                    free_nothing};
+static const redisReplyObjectFunctions functions = {
+    resp_new_string, resp_new_array, resp_new_integer, resp_new_nil, resp_free_nothing};
 
 struct resp *resp_new(size_t reply_max)
 {
@@ -180,7 +180,7 @@ const char *resp_why(const struct resp *r)
     return r->why;
 }
 
-static int refuse(struct resp *r, const char *why)
+static int resp_refuse(struct resp *r, const char *why)
 {
     if (r->why == NULL)
         r->why = why;
@@ -193,9 +193,9 @@ int resp_feed(struct resp *r, struct str bytes)
         return ERR_SYNTAX;
     /* What has not been decoded is a part of one reply, since all whole ones are taken first. */
     if (r->reader->len - r->reader->pos + bytes.n > r->max + LINE_MAX_BYTES + bytes.n)
-        return refuse(r, "a reply is larger than what is taken");
+        return resp_refuse(r, "a reply is larger than what is taken");
     if (redisReaderFeed(r->reader, bytes.p, bytes.n) != REDIS_OK)
-        return refuse(r, "there is no memory for a reply");
+        return resp_refuse(r, "there is no memory for a reply");
     return 0;
 }
 
@@ -208,11 +208,11 @@ static int judge_rest(struct resp *r)
     struct str seen = str_of(rest.p, rest.n < LINE_MAX_BYTES ? rest.n : LINE_MAX_BYTES);
     const char *end = seen.n > 0 ? memmem(seen.p, seen.n, "\r\n", 2) : NULL;
     if (end == NULL)
-        return seen.n == LINE_MAX_BYTES ? refuse(r, "a line does not end") : 0;
+        return seen.n == LINE_MAX_BYTES ? resp_refuse(r, "a line does not end") : 0;
     uint64_t length;
     bool is_bulk = reader->ridx >= 0 && reader->rstack[reader->ridx].type == REDIS_REPLY_STRING;
     if (is_bulk && num_parse(str_of(rest.p, (size_t)(end - rest.p)), r->max, &length) != 0)
-        return refuse(r, "a reply is larger than what is taken");
+        return resp_refuse(r, "a reply is larger than what is taken");
     return 0;
 }
 
@@ -227,7 +227,7 @@ int resp_next(struct resp *r, const struct redisReply **reply)
     if (r->why != NULL)
         return ERR_SYNTAX;
     if (redisReaderGetReply(r->reader, &got) != REDIS_OK)
-        return refuse(r, "the answer is not of Redis's protocol");
+        return resp_refuse(r, "the answer is not of Redis's protocol");
     if (got == NULL)
         return judge_rest(r);
     r->lent = true;

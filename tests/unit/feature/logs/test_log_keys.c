@@ -89,7 +89,6 @@ static int64_t told_wall_ms(void)
 #define fsync         mortal_fsync
 #define clock_wall_ms told_wall_ms
 #include "feature/logs/log.c"
-#define err_of     keys_err_of
 #define read_block keys_read_block
 #include "feature/logs/log_keys.c"
 #undef writev
@@ -124,7 +123,7 @@ static int append_as(const char *key, const char *lines, struct log_append *a)
                              .lines = str_of_cstr(lines),
                              .key = str_of_cstr(key),
                              .key_lifetime_ms = LIFETIME_MS};
-    run_append(&a->job);
+    log_run_append(&a->job);
     return a->err;
 }
 

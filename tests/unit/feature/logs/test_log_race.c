@@ -87,7 +87,7 @@ static int append_lines(const char *lines, struct log_append *a)
 {
     struct log log = {.path = world.path};
     *a = (struct log_append){.log = &log, .lines = str_of_cstr(lines)};
-    run_append(&a->job);
+    log_run_append(&a->job);
     return a->err;
 }
 
