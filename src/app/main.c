@@ -7,11 +7,7 @@
 
 #include <stdio.h>
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *summary;
-} commands[] = {
+static const struct command commands[] = {
     {"serve", cmd_serve, "run a server"},
     {"append", cmd_append, "add events to a stream"},
     {"tail", cmd_tail, "print a stream and follow it as it grows"},

@@ -13,6 +13,13 @@ enum {
     CMD_USAGE = 2,  /* a wrong command, flag or argument */
 };
 
+/* A row of a table of commands. */
+struct command {
+    const char *name; /* NULL: the table ends here */
+    int (*run)(int argc, char **argv);
+    const char *summary;
+};
+
 int cmd_serve(int argc, char **argv);
 int cmd_append(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
