@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ static struct arena_chunk *new_chunk(struct arena *a, size_t n)
 
 void *arena_alloc(struct arena *a, size_t n)
 {
-    assert(n <= SIZE_MAX / 2); /* or rounding up would wrap */
+    must(n <= SIZE_MAX / 2); /* or rounding up would wrap */
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
     if (a->chunks == NULL || (size_t)(a->end - a->at) < n) {
         struct arena_chunk *c = new_chunk(a, n);

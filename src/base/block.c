@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/block.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct block *block_new(uint32_t cap)
@@ -14,7 +14,7 @@ struct block *block_new(uint32_t cap)
 
 struct block *block_of(struct str bytes)
 {
-    assert(bytes.n <= UINT32_MAX);
+    must(bytes.n <= UINT32_MAX);
     struct block *b = block_new((uint32_t)bytes.n);
     if (bytes.n > 0)
         memcpy(b->bytes, bytes.p, bytes.n);
@@ -33,7 +33,7 @@ void block_unref(struct block *b)
 {
     if (b == NULL)
         return;
-    assert(b->refs > 0);
+    must(b->refs > 0);
     if (--b->refs == 0)
         free(b);
 }

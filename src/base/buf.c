@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ void buf_deinit(struct buf *b)
 char *buf_reserve(struct buf *b, size_t n)
 {
     if (b->cap - b->n < n || b->p == NULL) {
-        assert(n <= SIZE_MAX / 4); /* or doubling would wrap */
+        must(n <= SIZE_MAX / 4); /* or doubling would wrap */
         size_t cap = b->cap ? b->cap * 2 : 128;
         while (cap - b->n < n)
             cap *= 2;

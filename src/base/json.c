@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 #include "base/err.h"
+#include "base/must.h"
 
-#include <assert.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -364,7 +364,7 @@ int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at)
         *at = 0;
         return ERR_JSON;
     }
-    assert(out_n + text.n < UINT32_MAX);
+    must(out_n + text.n < UINT32_MAX);
     buf_reserve(out, text.n + 1); /* a comma takes a separator's place, but for a lone value */
     scan_init(&s, text);
     const char *p = json_skip_space(&s, text.p);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -59,7 +59,7 @@ static void resize(struct map *m, size_t cap)
 
 void *map_put(struct map *m, struct str key, void *value)
 {
-    assert(key.n <= UINT32_MAX);
+    must(key.n <= UINT32_MAX);
     if ((m->n + 1) * 4 > m->cap * 3)
         resize(m, m->cap ? m->cap * 2 : 8);
     uint32_t hash = hash_of(m, key);

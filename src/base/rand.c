@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/rand.h"
+#include "base/must.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
 
 void rand_bytes(void *out, size_t n)
@@ -12,10 +11,7 @@ void rand_bytes(void *out, size_t n)
         ssize_t got = getrandom(p, n, 0);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) {
-            perror("tidemark: getrandom");
-            abort();
-        }
+        must(got > 0);
         p += got;
         n -= (size_t)got;
     }

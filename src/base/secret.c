@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/secret.h"
+#include "base/must.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,10 +21,7 @@ void *secret_alloc(size_t n)
 {
     secret_shield();
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED || madvise(p, n, MADV_DONTDUMP) != 0 || madvise(p, n, MADV_DONTFORK) != 0) {
-        fputs("tidemark: no memory for a secret\n", stderr);
-        abort();
-    }
+    must(p != MAP_FAILED && madvise(p, n, MADV_DONTDUMP) == 0 && madvise(p, n, MADV_DONTFORK) == 0);
     mlock(p, n); /* as far as the limits allow */
     return p;
 }

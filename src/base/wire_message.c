@@ -2,8 +2,7 @@
 #include "base/wire_message.h"
 
 #include "base/err.h"
-
-#include <assert.h>
+#include "base/must.h"
 
 #define READ_ALIGN _Alignof(max_align_t) /* as the arena does */
 
@@ -28,7 +27,7 @@ static void wire_message_reading_free(void *ctx, void *p)
 
 void wire_reading_init(struct wire_reading *r, struct arena *a, size_t message_size)
 {
-    assert(message_size <= SIZE_MAX / (2 * WIRE_READ_TIMES));
+    must(message_size <= SIZE_MAX / (2 * WIRE_READ_TIMES));
     *r = (struct wire_reading){
         .arena = a,
         .left = WIRE_READ_TIMES * message_size + WIRE_READ_FIXED,

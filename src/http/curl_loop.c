@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/curl_loop.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/loop.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* A socket that libcurl waits for. Freed in its close callback. */
@@ -85,11 +85,9 @@ static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg,
 
 void curl_loop_init(struct curl_loop *c, struct loop *loop)
 {
-    CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT); /* libcurl counts and locks */
-    assert(code == CURLE_OK);
-    (void)code;
+    must(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); /* libcurl counts and locks */
     c->multi = curl_multi_init();
-    assert(c->multi != NULL);
+    must(c->multi != NULL);
     curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, curl_loop_on_watch);
     curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
     curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, curl_loop_on_set_timer);

@@ -4,12 +4,12 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "http/http.h"
 #include "http/inert.h"
 #include "http/status.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport)
@@ -35,7 +35,7 @@ static void forget_memory(struct exchange *x);
 
 void exchange_release(struct exchange *x)
 {
-    assert(x->holds > 0);
+    must(x->holds > 0);
     if (--x->holds > 0)
         return;
     forget_memory(x);
@@ -72,7 +72,7 @@ struct collect {
 
 void exchange_want(struct exchange *x, exchange_body_fn *on_body)
 {
-    assert(x->on_body == NULL);
+    must(x->on_body == NULL);
     if (x->over)
         return;
     x->on_body = on_body;
@@ -201,7 +201,7 @@ static void put_inert(struct exchange *x)
 
 static void exchange_begin_response(struct exchange *x, int64_t length, bool streaming)
 {
-    assert(!x->begun);
+    must(!x->begun);
     put_inert(x);
     x->begun = true;
     x->streaming = streaming;
@@ -268,7 +268,7 @@ static void stream(struct exchange *x, int64_t length)
 {
     if (x->over)
         return;
-    assert(x->ops != NULL && x->ops->pull != NULL);
+    must(x->ops != NULL && x->ops->pull != NULL);
     exchange_begin_response(x, length, true);
     if (!x->head_only) {
         x->via->wake(x);
@@ -286,7 +286,7 @@ void exchange_stream(struct exchange *x)
 
 void exchange_stream_sized(struct exchange *x, uint64_t length)
 {
-    assert(length > 0);
+    must(length > 0);
     stream(x, (int64_t)length);
 }
 
@@ -317,7 +317,7 @@ void exchange_forget_request(struct exchange *x)
 {
     if (x->over || x->headers != NULL)
         return;
-    assert(x->body_done && x->on_body == NULL);
+    must(x->body_done && x->on_body == NULL);
     x->last_header = &x->headers;
     forget_memory(x);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "http/curl_loop.h"
 #include "http/fetch_core.h"
 #include "net/loop.h"
@@ -402,7 +403,7 @@ static void set_callbacks(struct fetch_job *job)
 static void job_begin(struct fetch_job *job)
 {
     job->easy = curl_easy_init();
-    assert(job->easy != NULL);
+    must(job->easy != NULL);
     set_callbacks(job);
     const char *wrong = fetch_set_request(job, job->owner->ca_file);
     if (wrong != NULL)
@@ -535,14 +536,13 @@ struct fetcher *fetcher_new(struct loop *loop)
      * so with connections that speak HTTP/1.1, too, once another connection to that host speaks
      * HTTP/2, and hands one the answer of another. */
     CURLMcode code = curl_multi_setopt(f->curl.multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    assert(code == CURLM_OK);
-    (void)code;
+    must(code == CURLM_OK);
     return f;
 }
 
 void fetcher_free(struct fetcher *f)
 {
-    assert(f->in_flight == 0);
+    must(f->in_flight == 0);
     if (f->busy)
         f->closing = true;
     else
@@ -566,7 +566,7 @@ void fetcher_trust(struct fetcher *f, const char *ca_file)
 
 void fetch_start(struct fetcher *f, struct fetch *fetch)
 {
-    assert(!f->closing && fetch->job == NULL);
+    must(!f->closing && fetch->job == NULL);
     struct fetch_job *job = mem_zalloc(sizeof *job);
     list_init(&job->link);
     timer_init(&job->patience, fetch_on_silence);

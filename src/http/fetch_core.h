@@ -4,10 +4,10 @@
 #define HTTP_FETCH_CORE_H
 
 #include "base/list.h"
+#include "base/must.h"
 #include "base/sched.h"
 #include "http/fetch.h"
 
-#include <assert.h>
 #include <curl/curl.h>
 
 /* Outlives its struct fetch when that is cancelled, until the fetcher attends to it. */
@@ -38,12 +38,7 @@ struct fetch_job {
 
 /* Fails for lack of memory or a libcurl older than the one we were built for. Going on without,
  * say, the check of addresses would be worse than not going on. */
-#define FETCH_SET(job, option, value)                                                              \
-    do {                                                                                           \
-        CURLcode set_code = curl_easy_setopt((job)->easy, option, value);                          \
-        assert(set_code == CURLE_OK);                                                              \
-        (void)set_code;                                                                            \
-    } while (0)
+#define FETCH_SET(job, option, value) must(curl_easy_setopt((job)->easy, option, value) == CURLE_OK)
 
 /* Tells job->easy what to ask and of whom, all but the callbacks. NULL: done, otherwise what is
  * wrong with the request. ca_file as in fetcher_trust. */

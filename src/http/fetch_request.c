@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/fetch_core.h"
+#include "base/must.h"
 #include "http/url.h"
 
 static bool fetch_request_is_token(struct str s)
@@ -23,7 +24,7 @@ static bool is_field_value(struct str s)
 static void add_line(struct fetch_job *job, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(job->headers, line);
-    assert(longer != NULL);
+    must(longer != NULL);
     job->headers = longer;
 }
 

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "http/exchange.h"
 #include "http/h1_body.h"
 #include "http/h1_head.h"
@@ -24,7 +25,6 @@
 #include "net/loop.h"
 #include "telemetry/trace.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define READ_BLOCK     H1_HEAD_MAX /* a head fits in one block */
@@ -161,7 +161,7 @@ static void keep_surplus(struct h1 *h, const char *bytes, size_t n)
 {
     if (n == 0)
         return;
-    assert(n <= READ_BLOCK);
+    must(n <= READ_BLOCK);
     drop_input(h);
     h->in = block_new(READ_BLOCK);
     memcpy(h->in->bytes, bytes, n);
@@ -271,7 +271,7 @@ static void h1_via_put(struct exchange *x, struct slice s)
         return;
     }
     struct http_gather *g = &h->peer->http->gather;
-    assert(g->from == x);
+    must(g->from == x);
     if (g->n == g->cap) {
         g->cap = g->cap ? g->cap * 2 : 32;
         g->items = mem_realloc(g->items, g->cap * sizeof *g->items);
@@ -285,7 +285,7 @@ static void put_chunk(struct h1 *h)
 {
     struct http_gather *g = &h->peer->http->gather;
     if (g->n > 0 && h->chunked_out) {
-        assert(g->bytes <= UINT32_MAX);
+        must(g->bytes <= UINT32_MAX);
         size_t n = h1_chunk_size(h->size_line, g->bytes);
         conn_give(&h->peer->conn, slice_static(str_of(h->size_line, n)));
     }
@@ -321,7 +321,7 @@ static void pull(struct h1 *h)
     struct exchange *x = h->x;
     struct http_gather *g = &h->peer->http->gather;
     enum pull result;
-    assert(g->from == NULL && g->n == 0);
+    must(g->from == NULL && g->n == 0);
     exchange_hold(x);
     h->pull_again = false;
     g->from = x;

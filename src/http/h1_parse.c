@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/h1_parse.h"
+#include "base/must.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <endian.h>
 
 /* A head is read line by line, and a line is judged when its CRLF is there: syntax first, line by
@@ -485,7 +485,7 @@ int h1_parse_head(struct h1_head_state *state, const char *bytes, size_t n, stru
         h = (struct head){.req = req, .why = why};
         *state = (struct h1_head_state){0};
         rc = parse_lines(&h, state, bytes, (size_t)rc);
-        assert(rc > 0);
+        must(rc > 0);
     }
     if (rc <= 0)
         return rc;

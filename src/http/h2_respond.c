@@ -2,12 +2,12 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "http/h2_core.h"
 #include "http/http.h"
 #include "http/status.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define COPIED_MAX  512 /* a DATA frame up to this size is copied: cheaper than its slices */
@@ -224,7 +224,7 @@ static void pull(struct h2_stream *s)
     struct exchange *x = s->x;
     struct http_gather *g = &x->http->gather;
     enum pull result;
-    assert(g->from == NULL);
+    must(g->from == NULL);
     exchange_hold(x);
     s->pull_again = false;
     g->from = x; /* others that are woken now wait until this is done */

@@ -3,11 +3,11 @@
 #include "base/date.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "http/exchange.h"
 #include "http/peer.h"
 #include "net/loop.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 void http_init(struct http *http, struct loop *loop, const struct trace *trace,
@@ -19,7 +19,7 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 
 void http_deinit(struct http *http)
 {
-    assert(http->n_connections == 0);
+    must(http->n_connections == 0);
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/sched.h"
 #include "http/http.h"
@@ -15,7 +16,6 @@
 #include "http/rpc_head.h"
 #include "http/rpc_status.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct rpc {
@@ -64,7 +64,7 @@ static void drop_input(struct rpc *r)
 
 static void rpc_let_go(struct rpc *r)
 {
-    assert(r->refs > 0);
+    must(r->refs > 0);
     if (--r->refs > 0)
         return;
     struct exchange *x = r->x;
@@ -228,7 +228,7 @@ static enum pull rpc_on_pull(struct exchange *x)
         r->pulling = true;
         result = r->ops->pull(r);
         r->pulling = false;
-        assert(r->over || result != PULL_END);
+        must(r->over || result != PULL_END);
     }
     if (r->ending && r->attached)
         result = rpc_conclude(r);
@@ -465,17 +465,17 @@ void rpc_next(struct rpc *r)
 {
     if (r->over)
         return;
-    assert(!r->wanted && !r->read);
+    must(!r->wanted && !r->read);
     r->wanted = true;
     pump(r);
 }
 
 void rpc_put(struct rpc *r, struct str bytes)
 {
-    assert(bytes.n <= UINT32_MAX - RPC_ENVELOPE);
+    must(bytes.n <= UINT32_MAX - RPC_ENVELOPE);
     if (r->over)
         return;
-    assert(r->pulling);
+    must(r->pulling);
     struct block *b = block_new((uint32_t)(RPC_ENVELOPE + bytes.n));
     rpc_envelope(b->bytes, 0, bytes.n);
     if (bytes.n > 0)
@@ -505,7 +505,7 @@ static void reply_grpc(struct rpc *r, struct str bytes)
 
 void rpc_reply(struct rpc *r, struct str bytes)
 {
-    assert(r->kind == RPC_UNARY);
+    must(r->kind == RPC_UNARY);
     if (r->over)
         return;
     rpc_hold(r);
@@ -524,6 +524,6 @@ void rpc_end(struct rpc *r, const struct rpc_status *status)
 {
     if (r->over)
         return;
-    assert(r->kind != RPC_UNARY || status->code != 0);
+    must(r->kind != RPC_UNARY || status->code != 0);
     rpc_finish(r, status);
 }

@@ -2,10 +2,9 @@
 #include "http/rpc_client.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "http/url.h"
-
-#include <assert.h>
 
 static void rpc_client_forget(struct rpc_owned *o)
 {
@@ -167,7 +166,7 @@ static void put_envelope(struct rpc_client_call *c)
 
 void rpc_client_start(struct fetcher *f, struct rpc_client_call *c)
 {
-    assert(!rpc_client_busy(c));
+    must(!rpc_client_busy(c));
     c->answer = c->message = STR_NONE;
     c->code = 0;
     c->told = c->stranger = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/rpc_frame.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <zlib.h>
 
@@ -11,7 +11,7 @@
 
 void rpc_frames_init(struct rpc_frames *f, size_t max, enum rpc_framing framing, bool gzip)
 {
-    assert(max <= RPC_FRAME_MAX_SIZE);
+    must(max <= RPC_FRAME_MAX_SIZE);
     *f = (struct rpc_frames){.max = max, .framing = framing, .gzip = gzip};
 }
 
@@ -106,7 +106,7 @@ static enum rpc_frame unzip(struct rpc_frames *f, struct str payload, struct str
                   .next_in = (unsigned char *)(uintptr_t)payload.p,
                   .avail_in = (unsigned)payload.n};
     int rc = inflateInit2(&z, GZIP_ONLY);
-    assert(rc == Z_OK);
+    must(rc == Z_OK);
     f->plain.n = 0;
     enum rpc_frame result = inflate_all(&z, &f->plain, f->max);
     inflateEnd(&z);
@@ -202,7 +202,7 @@ enum rpc_frame rpc_frames_next(struct rpc_frames *f, struct str *message)
 
 void rpc_envelope(char *out, uint8_t flags, size_t n)
 {
-    assert(n <= UINT32_MAX);
+    must(n <= UINT32_MAX);
     out[0] = (char)flags;
     for (int i = 1; i < RPC_ENVELOPE; i++)
         out[i] = (char)(n >> (8 * (RPC_ENVELOPE - 1 - i)));

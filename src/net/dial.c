@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/dial.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/sched.h"
 #include "net/addr.h"
 #include "net/loop.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -39,7 +39,7 @@ struct dial {
 
 static void dial_finish(struct dial *d)
 {
-    assert(!d->is_resolving && !d->is_polling);
+    must(!d->is_resolving && !d->is_polling);
     if (d->cancelled && d->fd >= 0) {
         close(d->fd);
         d->fd = -1;

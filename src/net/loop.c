@@ -2,9 +2,9 @@
 #include "net/loop.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/conn.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 static void loop_arm(struct loop *l)
@@ -90,9 +90,7 @@ void loop_deinit(struct loop *l)
     uv_close((uv_handle_t *)&l->before_poll, NULL);
     uv_close((uv_handle_t *)&l->after_poll, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
-    int err = uv_loop_close(&l->uv);
-    assert(err == 0);
-    (void)err;
+    must(uv_loop_close(&l->uv) == 0);
     conn_drop_spares(l);
     free(l->scratch);
 }

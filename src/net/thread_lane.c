@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/thread_lane.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/loop.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ static void close_wake(struct thread_lane *l)
 static void thread_lane_free(struct lane *lane)
 {
     struct thread_lane *l = container_of(lane, struct thread_lane, lane);
-    assert(l->under_way == 0);
+    must(l->under_way == 0);
     uv_mutex_lock(&l->lock);
     l->ending = true;
     uv_cond_signal(&l->filled);
@@ -164,8 +164,7 @@ static struct lane *make_lane(struct loop *loop, const char *name, bool backgrou
     }
     l->wake.data = l;
     uv_unref((uv_handle_t *)&l->wake);
-    if (uv_mutex_init(&l->lock) != 0 || uv_cond_init(&l->filled) != 0)
-        abort(); /* needs memory only */
+    must(uv_mutex_init(&l->lock) == 0 && uv_cond_init(&l->filled) == 0); /* needs memory only */
     if (start_thread(l) != 0) {
         close_wake(l);
         return NULL;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/tls_channel.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/addr.h"
 #include "net/tls.h"
 #include "net/tls_hello.h"
 #include "telemetry/trace.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -84,10 +84,9 @@ static long tls_channel_socket_control(BIO *b, int what, long number, void *p)
 BIO_METHOD *tls_channel_socket(void)
 {
     BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "connection");
-    if (m == NULL || BIO_meth_set_read(m, tls_channel_socket_read) != 1 ||
-        BIO_meth_set_write(m, tls_channel_socket_write) != 1 ||
-        BIO_meth_set_ctrl(m, tls_channel_socket_control) != 1)
-        abort(); /* as mem_alloc does */
+    must(m != NULL && BIO_meth_set_read(m, tls_channel_socket_read) == 1 &&
+         BIO_meth_set_write(m, tls_channel_socket_write) == 1 &&
+         BIO_meth_set_ctrl(m, tls_channel_socket_control) == 1);
     return m;
 }
 
@@ -208,7 +207,7 @@ static ssize_t read_record(struct tls_channel *c, char *into, size_t n)
 ssize_t tls_channel_read(struct tls_channel *c, char *into, size_t n, bool buffered_only)
 {
     size_t all = 0;
-    assert(c->ready && n > 0);
+    must(c->ready && n > 0);
     c->buffered_only = buffered_only;
     if (c->gone)
         return TLS_GONE;
@@ -233,7 +232,7 @@ ssize_t tls_channel_write(struct tls_channel *c, struct str bytes)
 {
     size_t n = bytes.n < TLS_RECORD_MAX ? bytes.n : TLS_RECORD_MAX;
     size_t sent = 0;
-    assert(c->ready && n > 0);
+    must(c->ready && n > 0);
     if (c->gone)
         return TLS_GONE;
     ERR_clear_error();
@@ -246,7 +245,7 @@ ssize_t tls_channel_write(struct tls_channel *c, struct str bytes)
 
 int tls_channel_finish(struct tls_channel *c)
 {
-    assert(c->ready);
+    must(c->ready);
     if (c->gone)
         return TLS_GONE;
     ERR_clear_error();

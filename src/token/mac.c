@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "token/mac.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -19,10 +19,10 @@ struct mac *mac_new(struct str key)
 {
     struct mac *m = mem_alloc(sizeof *m);
     EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
-    assert(hmac != NULL);
+    must(hmac != NULL);
     m->ctx = EVP_MAC_CTX_new(hmac);
     EVP_MAC_free(hmac); /* the context holds its own reference */
-    assert(m->ctx != NULL);
+    must(m->ctx != NULL);
     char digest[] = "SHA256";
     const OSSL_PARAM params[] = {
         OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
@@ -30,9 +30,7 @@ struct mac *mac_new(struct str key)
     };
     /* A NULL key would mean "keep the key", so an empty one is given as an empty string. */
     const void *bytes = key.n > 0 ? key.p : "";
-    int ok = EVP_MAC_init(m->ctx, bytes, key.n, params);
-    assert(ok == 1);
-    (void)ok;
+    must(EVP_MAC_init(m->ctx, bytes, key.n, params) == 1);
     return m;
 }
 
@@ -53,7 +51,7 @@ void mac_sign(struct mac *m, const struct str *parts, size_t n, uint8_t tag[MAC_
             ok = EVP_MAC_update(m->ctx, (const uint8_t *)parts[i].p, parts[i].n);
     if (ok == 1)
         ok = EVP_MAC_final(m->ctx, tag, &size, MAC_SIZE);
-    assert(ok == 1 && size == MAC_SIZE);
+    must(ok == 1 && size == MAC_SIZE);
 }
 
 bool mac_check(struct mac *m, const struct str *parts, size_t n, struct str tag)
@@ -78,10 +76,10 @@ static OSSL_PARAM octets(const char *name, struct str s)
 void mac_hkdf(struct str secret, struct str salt, struct str info, uint8_t *out, size_t n)
 {
     EVP_KDF *hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-    assert(hkdf != NULL);
+    must(hkdf != NULL);
     EVP_KDF_CTX *ctx = EVP_KDF_CTX_new(hkdf);
     EVP_KDF_free(hkdf);
-    assert(ctx != NULL);
+    must(ctx != NULL);
     char digest[] = "SHA256";
     OSSL_PARAM params[5];
     size_t i = 0;
@@ -92,9 +90,7 @@ void mac_hkdf(struct str secret, struct str salt, struct str info, uint8_t *out,
     if (info.n > 0)
         params[i++] = octets(OSSL_KDF_PARAM_INFO, info);
     params[i] = OSSL_PARAM_construct_end();
-    int ok = EVP_KDF_derive(ctx, out, n, params);
-    assert(ok == 1);
-    (void)ok;
+    must(EVP_KDF_derive(ctx, out, n, params) == 1);
     EVP_KDF_CTX_free(ctx);
 }
 
@@ -105,7 +101,7 @@ void mac_subkey(const uint8_t root[MAC_KEY_SIZE], const char *purpose, uint8_t o
     char info[64] = "tidemark/";
     size_t n = strlen(info), room = sizeof info - n;
     size_t length = strlen(purpose);
-    assert(length > 0 && length < room);
+    must(length > 0 && length < room);
     memcpy(info + n, purpose, length);
     mac_hkdf(str_of((const char *)root, MAC_KEY_SIZE), STR_NONE, str_of(info, n + length), out,
              MAC_KEY_SIZE);

@@ -2,10 +2,10 @@
 #include "token/signer.h"
 #include "base/b64.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/sha256.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 
@@ -32,8 +32,7 @@ static void describe(struct signer *s)
     uint8_t public[32];
     size_t size = sizeof public;
     int ok = EVP_PKEY_get_raw_public_key(s->key, public, &size);
-    assert(ok == 1 && size == sizeof public);
-    (void)ok;
+    must(ok == 1 && size == sizeof public);
     struct buf x = {0};
     b64url_put(&x, str_of((const char *)public, size));
     buf_put(&s->kid, STR("ds_"));
@@ -49,7 +48,7 @@ struct signer *signer_new(const uint8_t seed[SIGNER_SEED_SIZE])
 {
     struct signer *s = mem_zalloc(sizeof *s);
     s->key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, SIGNER_SEED_SIZE);
-    assert(s->key != NULL);
+    must(s->key != NULL);
     describe(s);
     return s;
 }
@@ -77,12 +76,12 @@ struct str signer_jwk(const struct signer *s)
 static void sign_whole(struct signer *s, struct str bytes, uint8_t out[SIGNER_SIZE])
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    assert(ctx != NULL);
+    must(ctx != NULL);
     size_t size = SIGNER_SIZE;
     int ok = EVP_DigestSignInit(ctx, NULL, NULL, NULL, s->key);
     if (ok == 1)
         ok = EVP_DigestSign(ctx, out, &size, (const uint8_t *)bytes.p, bytes.n);
-    assert(ok == 1 && size == SIGNER_SIZE);
+    must(ok == 1 && size == SIGNER_SIZE);
     EVP_MD_CTX_free(ctx);
 }
 
@@ -102,7 +101,7 @@ void signer_sign(struct signer *s, const struct str *parts, size_t n, uint8_t ou
 
 void signer_put_header(struct signer *s, int64_t unix_s, struct str body, struct buf *out)
 {
-    assert(unix_s >= 0);
+    must(unix_s >= 0);
     char digits[NUM_TEXT_MAX];
     uint8_t signature[SIGNER_SIZE];
     struct str time = str_of(digits, num_format((uint64_t)unix_s, digits));
