@@ -4,6 +4,8 @@
 #include "base/units.h"
 #include "feature/sessions/session.h"
 #include "feature/gateway/gateway.h"
+#include "feature/gateway/gateway_trace.h"
+#include "feature/sessions/sessions_trace.h"
 #include "telemetry/trace.h"
 
 #define LOOK_MS  1000

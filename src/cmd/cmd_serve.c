@@ -64,7 +64,7 @@ static int cmd_serve_run(int argc, char **argv)
          * have their own masks, so that blocking alone does not do. */
         signal(SIGTERM, SIG_IGN);
         signal(SIGINT, SIG_IGN);
-        trace_line(&t, TRACE_KIND_STOPPED, NULL, 0);
+        trace_line(&t, &TRACE_KIND_STOPPED, NULL, 0);
     }
     config_deinit(&config);
     return err == 0 ? CMD_OK : CMD_FAILED;

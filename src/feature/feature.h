@@ -35,7 +35,7 @@ struct loop;
 struct metrics;
 struct store;
 struct trace;
-struct trace_table;
+struct trace_kind;
 
 /* ---- what a server lends ---- */
 
@@ -137,7 +137,7 @@ struct feature {
                                                 below. Those of settings are claimed when it opens */
     const struct feature_names *streams;     /* NULL: none */
     const char *const *documents;           /* prefixes of keys, NULL behind the last; NULL: none */
-    const struct trace_table *traces;       /* NULL: none */
+    const struct trace_kind *const *traces; /* NULL behind the last; NULL: none */
     const struct command *commands;         /* name == NULL behind the last; NULL: none */
     const struct builtin_tool *tools;       /* id == NULL behind the last; NULL: none */
     const struct feature_trouble *troubles; /* count == NULL behind the last; NULL: none */

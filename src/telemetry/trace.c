@@ -8,14 +8,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-static const struct trace_row {
-    const char *name, *text;
-    enum trace_level level;
-} rows[] = {
-#define X(name, level, text) [TRACE_KIND_##name] = {#name, text, level},
-    TRACE_TABLE(X)
-#undef X
-};
+TRACE_TABLE_DEFINE(server_traces, SERVER_TRACES);
 
 static const char *const levels[] = {
     [TRACE_ERROR] = "error", [TRACE_WARN] = "warn", [TRACE_INFO] = "info", [TRACE_DEBUG] = "debug"};
@@ -93,11 +86,11 @@ static void trace_put_value(struct buf *out, const struct trace_field *f, bool e
 }
 
 /* escape: for a terminal; JSON does its own. */
-static void put_sentence(struct buf *out, enum trace_kind kind, const struct trace_field *fields,
-                         size_t n, bool escape)
+static void put_sentence(struct buf *out, const struct trace_kind *kind,
+                         const struct trace_field *fields, size_t n, bool escape)
 {
     size_t next = 0;
-    struct str rest = str_of_cstr(rows[kind].text);
+    struct str rest = str_of_cstr(kind->text);
     while (rest.n > 0) {
         if (!str_starts(rest, STR("{}"))) {
             buf_putc(out, rest.p[0]);
@@ -116,29 +109,29 @@ static void put_sentence(struct buf *out, enum trace_kind kind, const struct tra
     }
 }
 
-static void put_human(struct buf *out, int64_t now_ms, enum trace_kind kind,
+static void put_human(struct buf *out, int64_t now_ms, const struct trace_kind *kind,
                       const struct trace_field *fields, size_t n)
 {
     time_t seconds = (time_t)(now_ms / 1000);
     struct tm local;
     localtime_r(&seconds, &local);
     buf_printf(out, "%02d:%02d:%02d %-5s ", local.tm_hour, local.tm_min, local.tm_sec,
-               levels[rows[kind].level]);
+               levels[kind->level]);
     put_sentence(out, kind, fields, n, true);
 }
 
-static void put_json_head(struct buf *out, int64_t now_ms, enum trace_kind kind)
+static void put_json_head(struct buf *out, int64_t now_ms, const struct trace_kind *kind)
 {
     char time[DATE_RFC3339_TEXT];
     date_format_rfc3339(now_ms, time);
     buf_printf(out, "{\"time\":\"%.*s\",\"level\":\"%s\",\"kind\":\"", DATE_RFC3339_TEXT, time,
-               levels[rows[kind].level]);
-    for (const char *c = rows[kind].name; *c; c++)
+               levels[kind->level]);
+    for (const char *c = kind->name; *c; c++)
         buf_putc(out, *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c);
     buf_put(out, STR("\",\"message\":"));
 }
 
-static void trace_put_json(struct buf *out, int64_t now_ms, enum trace_kind kind,
+static void trace_put_json(struct buf *out, int64_t now_ms, const struct trace_kind *kind,
                            const struct trace_field *fields, size_t n)
 {
     struct buf text = {0};
@@ -158,10 +151,10 @@ static void trace_put_json(struct buf *out, int64_t now_ms, enum trace_kind kind
     buf_deinit(&text);
 }
 
-void trace_line(const struct trace *t, enum trace_kind kind, const struct trace_field *fields,
-                size_t n)
+void trace_line(const struct trace *t, const struct trace_kind *kind,
+                const struct trace_field *fields, size_t n)
 {
-    if (rows[kind].level > t->level)
+    if (kind->level > t->level)
         return;
     struct buf line = {0};
     int64_t now_ms = clock_wall_ms();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* trace.h -- what the server has to say for people and machines watching it, one line each.
  *
- * Every kind of line is one row of the table: its name, level and sentence. Human-readable by
+ * Every kind of line is one row of a table: its name, level and sentence. The server's own rows are
+ * here; a feature has a table in its folder. Names are unique in the program. Human-readable by
  * default, in local time:
  *
  *     12:00:01 info  listening on 127.0.0.1:4437
@@ -27,9 +28,26 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
 
 #define TRACE_VALUE_MAX 1024 /* bytes of one value; the rest is left out */
 
-/* name, level, sentence; `{}` stands for the next field's value, fields beyond that are added to
- * the line as key=value */
-#define TRACE_TABLE(X)                                                                             \
+/* One kind of line. In its sentence `{}` stands for the next field's value; fields beyond that are
+ * added to the line as key=value. */
+struct trace_kind {
+    const char *name, *text;
+    enum trace_level level;
+};
+
+/* The owner of a table lists its rows in a macro ROWS(X), as X(name, level, sentence). A header
+ * declares them with TRACE_TABLE(table, ROWS); and one file defines them with
+ * TRACE_TABLE_DEFINE(table, ROWS); The table has NULL behind its last row. */
+#define TRACE_TABLE(table, ROWS)                                                                   \
+    ROWS(TRACE_ROW_DECLARE_) extern const struct trace_kind *const table[]
+#define TRACE_TABLE_DEFINE(table, ROWS)                                                            \
+    ROWS(TRACE_ROW_DEFINE_) const struct trace_kind *const table[] = {ROWS(TRACE_ROW_POINT_) NULL}
+#define TRACE_ROW_DECLARE_(name, level, text) extern const struct trace_kind TRACE_KIND_##name;
+#define TRACE_ROW_DEFINE_(name, level, text)                                                       \
+    const struct trace_kind TRACE_KIND_##name = {#name, text, level};
+#define TRACE_ROW_POINT_(name, level, text) &TRACE_KIND_##name,
+
+#define SERVER_TRACES(X)                                                                           \
     X(LISTENING, TRACE_INFO, "listening on {}")                                                    \
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
     X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
@@ -43,14 +61,10 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(STORE_UNWELL, TRACE_WARN, "not ready: {}")                                                   \
     X(STORE_WELL, TRACE_INFO, "ready: {}")                                                         \
     X(STORE_REFUSED, TRACE_WARN, "the store has refused {} operations: {}")                        \
-    X(ANSWERS_DEGRADED, TRACE_WARN,                                                                \
-      "{} answers were passed on unrecorded, since the store took nothing: they cannot resume")    \
-    X(SESSIONS_DEGRADED, TRACE_WARN, "{} sessions are held in memory alone: they cannot resume")   \
     X(CONFIG_DOUBT, TRACE_WARN, "{} {}")                                                           \
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
     X(DRAIN_OVER, TRACE_WARN, "no more time to finish: {} answers under way end as orphaned")      \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
-    X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
     X(BAD_REQUEST, TRACE_DEBUG, "refused a request: {}")                                           \
     X(TLS_REFUSED, TRACE_ERROR, "cannot speak TLS: {}")                                            \
@@ -62,41 +76,15 @@ enum trace_level { TRACE_ERROR, TRACE_WARN, TRACE_INFO, TRACE_DEBUG };
     X(RELOAD_KEPT, TRACE_ERROR, "SIGHUP: the settings in use stay: {}")                            \
     X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
-    X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")      \
-    X(UPSTREAM_FAILED, TRACE_WARN, "the upstream of {} failed: {}")                                \
-    X(SESSION_UPSTREAM_FAILED, TRACE_WARN,                                                         \
-      "the upstream has not answered {}: {}; next try in {} ms")                                   \
-    X(POLL_FAILED, TRACE_WARN, "polling for {} failed: {}; next try in {} ms")                     \
-    X(POLL_ENDED, TRACE_WARN, "polling for {} has ended: {}")                                      \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
+    X(FEATURE_FAILED, TRACE_ERROR, "cannot set up {}: {}")                                         \
     X(LOGS_FAILED, TRACE_ERROR, "cannot serve logs: {}")                                           \
-    X(LOG_KEYS_FULL, TRACE_WARN,                                                                   \
-      "the log {} gets more idempotency keys than are kept: the oldest are forgotten before "      \
-      "key-lifetime is over, from now on without a word")                                          \
     X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
     X(CASCADE_REFUSED, TRACE_ERROR, "cannot set up the Cascade bridge: {}")                        \
-    X(CASCADE_FOUND, TRACE_INFO, "the editor's language server is process {} at {}")               \
-    X(CASCADE_FAILED, TRACE_INFO, "no language server can be asked: {}")                           \
-    X(CASCADE_STRANGER, TRACE_WARN,                                                                \
-      "another user's process listens at {} now: neither token nor key was sent there")            \
-    X(CASCADE_TOOLS, TRACE_WARN,                                                                   \
-      "a request offers tools, which a Cascade cannot use: they are ignored, from now on without " \
-      "a word ({} refuses them)")                                                                  \
-    X(CASCADE_FLOW_FAILED, TRACE_WARN, "the Cascade {} failed with {}: {}")                        \
-    X(CASCADE_ARCHIVED, TRACE_INFO, "archived the Cascade {}, which was left behind")              \
-    X(CASCADE_LEFT, TRACE_WARN, "the Cascade {} could not be archived: {}")                        \
     X(LAB_FAILED, TRACE_ERROR, "cannot set up the Lab: {}")                                        \
-    X(TOOLS_FAILED, TRACE_ERROR, "cannot set up the tools: {}")                                    \
-    X(AUDIT_FAILED, TRACE_ERROR, "a call of a tool could not be put on record in {}: {}")          \
-    X(CURSOR_KEY, TRACE_WARN, "ATD_CURSOR_SIGNING_KEY is not used, {}; a random key is")           \
-    X(GATEWAY, TRACE_INFO, "{}")
+    X(TOOLS_FAILED, TRACE_ERROR, "cannot set up the tools: {}")
 
-enum trace_kind {
-#define X(name, level, text) TRACE_KIND_##name,
-    TRACE_TABLE(X)
-#undef X
-        TRACE_KINDS,
-};
+TRACE_TABLE(server_traces, SERVER_TRACES);
 
 struct trace {
     FILE *to; /* not owned; NULL: stderr */
@@ -114,12 +102,12 @@ struct trace_field {
 #define TRACE_STR(k, s) ((struct trace_field){.key = (k), .is_text = true, .text = (s)})
 #define TRACE_INT(k, v) ((struct trace_field){.key = (k), .number = (v)})
 
-void trace_line(const struct trace *t, enum trace_kind kind, const struct trace_field *fields,
-                size_t n);
+void trace_line(const struct trace *t, const struct trace_kind *kind,
+                const struct trace_field *fields, size_t n);
 
 /* trace(t, LISTENING, TRACE_STR("address", s)); */
 #define trace(t, kind, ...)                                                                        \
-    trace_line((t), TRACE_KIND_##kind, (const struct trace_field[]){__VA_ARGS__},                  \
+    trace_line((t), &TRACE_KIND_##kind, (const struct trace_field[]){__VA_ARGS__},                 \
                sizeof((const struct trace_field[]){__VA_ARGS__}) / sizeof(struct trace_field))
 
 #endif

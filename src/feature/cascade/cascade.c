@@ -12,9 +12,12 @@
 #include "net/loop.h"
 #include "net/thread_lane.h"
 #include "feature/cascade/cascade_http.h"
+#include "feature/cascade/cascade_trace.h"
 #include "feature/gateway/gateway.h"
 
 #include <stdlib.h>
+
+TRACE_TABLE_DEFINE(cascade_traces, CASCADE_TRACES);
 
 static struct str text_or_none(const char *text)
 {

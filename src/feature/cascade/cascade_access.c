@@ -6,7 +6,7 @@
 #include "base/secret.h"
 #include "feature/cascade/editor_state.h"
 #include "feature/cascade/cascade_core.h"
-#include "telemetry/trace.h"
+#include "feature/cascade/cascade_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "feature/cascade/cascade_transcript.h"
 #include "http/rpc_status.h"
 #include "feature/cascade/cascade_core.h"
-#include "telemetry/trace.h"
+#include "feature/cascade/cascade_trace.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -22,7 +22,7 @@
 #include "http/exchange.h"
 #include "feature/cascade/cascade_core.h"
 #include "feature/cascade/cascade_prompt.h"
-#include "telemetry/trace.h"
+#include "feature/cascade/cascade_trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

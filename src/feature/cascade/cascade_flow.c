@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "http/rpc_status.h"
 #include "feature/cascade/cascade_core.h"
-#include "telemetry/trace.h"
+#include "feature/cascade/cascade_trace.h"
 
 #include <stdlib.h>
 

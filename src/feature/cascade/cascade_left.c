@@ -14,7 +14,7 @@
 #include "base/pack.h"
 #include "net/process.h"
 #include "feature/cascade/cascade_core.h"
-#include "telemetry/trace.h"
+#include "feature/cascade/cascade_trace.h"
 
 #include <fcntl.h>
 #include <limits.h>

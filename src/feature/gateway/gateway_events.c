@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/gateway/gateway_events.h"
+#include "feature/gateway/gateway_trace.h"
 
 #include <assert.h>
+
+TRACE_TABLE_DEFINE(gateway_traces, GATEWAY_TRACES);
 
 static const struct metric_info counters[] = {
 #define X(kind, text, said) {.name = text, .help = said},
@@ -59,5 +62,5 @@ void gateway_tell(struct gateway_events *e, enum gateway_event kind, uint64_t n,
         TRACE_STR("event", str_of(name, (size_t)len < sizeof name ? (size_t)len : sizeof name - 1));
     for (size_t i = 0; i < n_fields; i++)
         all[i + 1] = fields[i];
-    trace_line(e->trace, TRACE_KIND_GATEWAY, all, n_fields + 1);
+    trace_line(e->trace, &TRACE_KIND_GATEWAY, all, n_fields + 1);
 }

@@ -7,6 +7,7 @@
 #include "http/sse_parse.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_source.h"
+#include "feature/gateway/gateway_trace.h"
 
 #include <stdlib.h>
 

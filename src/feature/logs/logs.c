@@ -5,6 +5,9 @@
 #include "app/config.h"
 #include "net/thread_lane.h"
 #include "feature/logs/logs_http.h"
+#include "feature/logs/logs_trace.h"
+
+TRACE_TABLE_DEFINE(logs_traces, LOGS_TRACES);
 
 int log_host_init(struct log_host *h, const struct config *config, struct loop *loop,
                   struct http *http, struct metrics *metrics, const struct trace *trace)

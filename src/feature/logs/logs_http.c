@@ -9,7 +9,7 @@
 #include "net/file_watch.h"
 #include "net/loop.h"
 #include "feature/logs/logs_http_core.h"
-#include "telemetry/trace.h"
+#include "feature/logs/logs_trace.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -12,12 +12,14 @@
 #include "http/fetch.h"
 #include "http/url.h"
 #include "feature/poll/poll_config.h"
+#include "feature/poll/poll_trace.h"
 #include "store/store.h"
-#include "telemetry/trace.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+TRACE_TABLE_DEFINE(poll_traces, POLL_TRACES);
 
 #define CONTENT_TYPE "application/json"
 #define RETRY_MAX_MS DAY_MS

@@ -10,7 +10,7 @@
 #include "feature/gateway/route_config.h"
 #include "feature/sessions/session_config.h"
 #include "feature/sessions/session_upstream_event.h"
-#include "telemetry/trace.h"
+#include "feature/sessions/sessions_trace.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -5,6 +5,9 @@
 #include "feature/sessions/session_config.h"
 #include "feature/sessions/session_status_http.h"
 #include "feature/sessions/session_upstream.h"
+#include "feature/sessions/sessions_trace.h"
+
+TRACE_TABLE_DEFINE(sessions_traces, SESSIONS_TRACES);
 
 static const struct session_backend *backend_of(struct session_host *s,
                                                 const struct session_host_setup *setup)

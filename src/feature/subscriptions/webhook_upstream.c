@@ -10,13 +10,15 @@
 #include "http/url.h"
 #include "net/addr.h"
 #include "feature/subscriptions/subscription_json.h"
-#include "telemetry/trace.h"
+#include "feature/subscriptions/subscriptions_trace.h"
 #include "token/signer.h"
 
 #include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+TRACE_TABLE_DEFINE(subscriptions_traces, SUBSCRIPTIONS_TRACES);
 
 #define CONNECT_TIMEOUT_MS 10000
 #define ANSWER_MAX         (64 * 1024)

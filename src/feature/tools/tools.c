@@ -15,10 +15,12 @@
 #include "feature/tools/tool_makers_upstream.h"
 #include "feature/tools/tools_service.h"
 #include "feature/tools/tools_socket.h"
-#include "telemetry/trace.h"
+#include "feature/tools/tools_trace.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
+
+TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
 
 static const struct pages_config *pages_of(const struct tool_host_setup *setup)
 {

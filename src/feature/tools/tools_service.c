@@ -5,7 +5,7 @@
 #include "feature/logs/log.h"
 #include "feature/tools/tools_audit.h"
 #include "feature/tools/tools_core.h"
-#include "telemetry/trace.h"
+#include "feature/tools/tools_trace.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -10,6 +10,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* A table as a feature has one. */
+#define TEST_TRACES(X)                                                                             \
+    X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
+    X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")
+TRACE_TABLE_DEFINE(test_traces, TEST_TRACES);
+
 struct fixture {
     struct trace t;
     char *text;
@@ -53,6 +59,15 @@ static void a_line_fills_its_sentence(void **state)
     trace(&f->t, LISTEN_FAILED, TRACE_STR("address", STR("[::1]:80")),
           TRACE_STR("reason", STR("permission denied")));
     assert_string_equal(sentence(f), "error cannot listen on [::1]:80: permission denied\n");
+}
+
+static void a_table_has_its_rows_in_order(void **state)
+{
+    assert_ptr_equal(test_traces[0], &TRACE_KIND_CONNECTIONS_FULL);
+    assert_ptr_equal(test_traces[1], &TRACE_KIND_WEBHOOK_FAILED);
+    assert_null(test_traces[2]);
+    assert_string_equal(test_traces[1]->name, "WEBHOOK_FAILED");
+    assert_int_equal(test_traces[1]->level, TRACE_WARN);
 }
 
 static void numbers_may_be_negative(void **state)
@@ -207,6 +222,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_line_fills_its_sentence),
+        TEST(a_table_has_its_rows_in_order),
         TEST(numbers_may_be_negative),
         TEST(a_line_needs_no_fields),
         TEST(missing_and_extra_fields_show),
