@@ -50,6 +50,9 @@ char *client_copy(struct tm_client *c, struct str s); /* with a NUL behind it */
 /* As above, but what is in it is wiped first. */
 void client_free_secret(struct tm_client *c, void *p, size_t n);
 
+/* For base/sse_parse.h; its memory is the client. */
+extern const struct sse_host client_sse_host;
+
 /* A growing run of bytes; zeroed is empty. There is room for a NUL behind the last byte, and after
  * every put there is one. */
 struct bytes {

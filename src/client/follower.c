@@ -68,7 +68,7 @@ static void follower_on_go(struct task *t)
     f->head_err = 0;
     f->message[0] = '\0';
     follower_drop_held(f);
-    sse_reset(&f->sse);
+    sse_parser_reset(&f->sse);
     stream_answer_init(&f->answer);
     f->began_ms = stream_now_ms(f->client);
     int err = make_path(f);
@@ -275,7 +275,7 @@ static void init_follower(struct tm_follower *f, struct tm_client *c,
     list_init(&f->queue);
     task_init(&f->go, follower_on_go);
     timer_init(&f->retry, follower_on_retry);
-    sse_init(&f->sse, c, c->options.answer_max, f, follower_event);
+    sse_parser_init(&f->sse, &client_sse_host, c, c->options.answer_max, f, follower_event);
     f->request.client = c;
     f->request.method = STR("GET");
     f->request.head = follower_head;
@@ -314,7 +314,7 @@ void tm_follower_free(struct tm_follower *f)
     list_each_safe (l, &f->queue)
         follower_free_piece(f, list_item(l, struct piece, link));
     follower_drop_held(f);
-    sse_deinit(&f->sse);
+    sse_parser_deinit(&f->sse);
     bytes_free(c, &f->path);
     bytes_free(c, &f->body);
     client_free(c, f->name);

@@ -7,7 +7,7 @@
 #define CLIENT_FOLLOWER_H
 
 #include "client/client_json.h"
-#include "client/sse.h"
+#include "base/sse_parse.h"
 #include "client/stream.h"
 
 enum follower_mode { CATCH_UP, LONG_POLL, LIVE_SSE };
@@ -40,7 +40,7 @@ struct tm_follower {
     int last_status;             /* of the last answer, this one or one before */
     int head_err;
     struct bytes body;
-    struct sse sse;
+    struct sse_parser sse;
     struct piece *held; /* what came since the last position; NULL: nothing */
     bool moved;         /* this answer brought something */
     bool leave;         /* this answer has done its work: its end is no failure */

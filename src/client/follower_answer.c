@@ -272,7 +272,7 @@ int follower_data(struct http_request *r, struct str bytes)
     }
     if (!is_event_stream(f))
         return follower_complain(f, TM_E_PROTOCOL, "the answer is not an event stream");
-    return sse_feed(&f->sse, bytes);
+    return sse_parser_feed(&f->sse, bytes);
 }
 
 /* The body is not copied. */

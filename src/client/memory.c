@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory of client_core.h: the caller's allocator, and bytes that grow. */
+#include "base/sse_parse.h"
 #include "client/client_core.h"
 
 #include <openssl/crypto.h>
@@ -35,6 +36,16 @@ void client_free_secret(struct tm_client *c, void *p, size_t n)
         OPENSSL_cleanse(p, n);
     client_free(c, p);
 }
+
+static void *memory_resize(void *client, void *p, size_t n)
+{
+    if (n > 0)
+        return client_realloc(client, p, n);
+    client_free(client, p);
+    return NULL;
+}
+
+const struct sse_host client_sse_host = {memory_resize, TM_E_TOO_LARGE, TM_E_NOMEM};
 
 char *client_copy(struct tm_client *c, struct str s)
 {

@@ -3,7 +3,7 @@
  * were cut, and nothing is larger than was allowed. The first byte says how small the limit is and
  * how the pieces are cut. */
 #include "fuzz/lib_client.h"
-#include "client/sse.h"
+#include "base/sse_parse.h"
 
 struct heard {
     struct tm_client *c;
@@ -26,15 +26,15 @@ static struct heard run(struct tm_client *c, struct str bytes, size_t max, size_
     struct heard h = {.c = c, .max = max};
     struct cutter k = {bytes, size, 0};
     struct str piece;
-    struct sse s;
+    struct sse_parser s;
     int err = 0;
-    sse_init(&s, c, max, &h, on_event);
+    sse_parser_init(&s, &client_sse_host, c, max, &h, on_event);
     while (err == 0 && cut(&k, &piece)) {
-        err = sse_feed(&s, piece);
+        err = sse_parser_feed(&s, piece);
         free((char *)piece.p);
     }
     note_number(c, &h.record, err);
-    sse_deinit(&s);
+    sse_parser_deinit(&s);
     return h;
 }
 

@@ -2,7 +2,7 @@
 /* fuzz_sse.c -- the events, the last id, the retry time and the verdict must not depend on how the
  * bytes were cut. The first byte says how small the limits are and how the pieces are cut. */
 #include "base/buf.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int note(void *user, const struct sse_event *e)
 static void parse(struct buf *log, struct str bytes, size_t max, size_t piece)
 {
     struct sse_parser p;
-    sse_parser_init(&p, max, log, note);
+    sse_parser_init(&p, &sse_server_host, NULL, max, log, note);
     int err = 0;
     for (size_t step = 1; bytes.n > 0 && err == 0; step++) {
         size_t n = piece == 0 || piece * step > bytes.n ? bytes.n : piece * step;
@@ -41,7 +41,7 @@ static void parse(struct buf *log, struct str bytes, size_t max, size_t piece)
 static void bytewise(struct buf *log, struct str bytes, size_t max)
 {
     struct sse_parser p;
-    sse_parser_init(&p, max, log, note);
+    sse_parser_init(&p, &sse_server_host, NULL, max, log, note);
     int err = 0;
     for (size_t i = 0; i < bytes.n && err == 0; i++)
         err = sse_parser_feed(&p, str_of(bytes.p + i, 1));

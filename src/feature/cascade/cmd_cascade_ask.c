@@ -13,7 +13,7 @@
 #include "cmd/cmd_common.h"
 #include "cmd/pages.h"
 #include "http/fetch.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 #include "net/loop.h"
 
 #include <errno.h>
@@ -309,7 +309,7 @@ static void cmd_cascade_ask_run(struct ask *a)
     signal(SIGPIPE, SIG_IGN);
     a->fetcher = fetcher_new(&a->loop);
     timer_init(&a->retry, cmd_cascade_ask_on_retry);
-    sse_parser_init(&a->parser, EVENT_MAX, a, cmd_cascade_ask_on_event);
+    sse_parser_init(&a->parser, &sse_server_host, NULL, EVENT_MAX, a, cmd_cascade_ask_on_event);
     uv_signal_init(&a->loop.uv, &a->on_int);
     a->on_int.data = a;
     a->ended_line = true;

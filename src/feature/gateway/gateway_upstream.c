@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "feature/gateway/recorder.h"
 #include "http/fetch.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/gateway_trace.h"
@@ -215,7 +215,8 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
     u->route = o->route;
     u->request_id = arena_dup(&u->arena, o->request_id);
     u->fetcher = ctx;
-    sse_parser_init(&u->parser, RECORDER_EVENT_MAX, u, gateway_upstream_on_event);
+    sse_parser_init(&u->parser, &sse_server_host, NULL, RECORDER_EVENT_MAX, u,
+                    gateway_upstream_on_event);
     make_fetch(u, o);
     return &u->source;
 }

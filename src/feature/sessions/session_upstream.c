@@ -6,7 +6,7 @@
 #include "base/rand.h"
 #include "base/utf8.h"
 #include "http/fetch.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 #include "feature/gateway/route_config.h"
 #include "feature/sessions/session_config.h"
 #include "feature/sessions/session_upstream_event.h"
@@ -483,7 +483,8 @@ static void session_upstream_ask(struct call *c)
     c->parsed = 0;
     c->body.n = 0;
     sse_parser_deinit(&c->parser);
-    sse_parser_init(&c->parser, SESSION_UPSTREAM_EVENT_MAX, c, session_upstream_on_event);
+    sse_parser_init(&c->parser, &sse_server_host, NULL, SESSION_UPSTREAM_EVENT_MAX, c,
+                    session_upstream_on_event);
     make_fetch(c);
     fetch_start(c->upstream->setup.fetcher, &c->fetch);
 }

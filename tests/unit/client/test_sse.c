@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/client/fake_http.h"
 
-#include "client/sse.h"
+#include "base/sse_parse.h"
 
 #define LIMIT 64
 
@@ -26,13 +26,13 @@ static void check(const char *input, const char *expected)
     struct tm_client *c = fake_client();
     for (int bytewise = 0; bytewise < 2; bytewise++) {
         struct seen seen = {0};
-        struct sse s;
-        sse_init(&s, c, LIMIT, &seen, note);
+        struct sse_parser s;
+        sse_parser_init(&s, &client_sse_host, c, LIMIT, &seen, note);
         size_t n = strlen(input), step = bytewise || n == 0 ? 1 : n;
         for (size_t i = 0; i < n; i += step)
-            assert_int_equal(sse_feed(&s, str_of(input + i, step)), 0);
+            assert_int_equal(sse_parser_feed(&s, str_of(input + i, step)), 0);
         assert_string_equal(seen.text, expected);
-        sse_deinit(&s);
+        sse_parser_deinit(&s);
     }
     fake_close(c);
 }
@@ -67,20 +67,21 @@ static void bounds_what_it_keeps(void **state)
 {
     struct tm_client *c = fake_client();
     struct seen seen = {0};
-    struct sse s;
+    struct sse_parser s;
     char line[LIMIT + 8];
     (void)state;
-    sse_init(&s, c, LIMIT, &seen, note);
+    sse_parser_init(&s, &client_sse_host, c, LIMIT, &seen, note);
     memset(line, 'x', sizeof line);
-    assert_int_equal(sse_feed(&s, str_of(line, sizeof line)), TM_E_TOO_LARGE);
-    assert_int_equal(sse_feed(&s, STR("\n\n")), TM_E_TOO_LARGE);
-    sse_reset(&s);
+    assert_int_equal(sse_parser_feed(&s, str_of(line, sizeof line)), TM_E_TOO_LARGE);
+    assert_int_equal(sse_parser_feed(&s, STR("\n\n")), TM_E_TOO_LARGE);
+    sse_parser_reset(&s);
     for (int i = 0; i < 6; i++) /* six lines of ten and what joins them: 65 */
-        assert_int_equal(sse_feed(&s, STR("data: 0123456789\n")), i < 5 ? 0 : TM_E_TOO_LARGE);
-    sse_reset(&s);
-    assert_int_equal(sse_feed(&s, STR("data: a\n\n")), 0);
+        assert_int_equal(sse_parser_feed(&s, STR("data: 0123456789\n")),
+                         i < 5 ? 0 : TM_E_TOO_LARGE);
+    sse_parser_reset(&s);
+    assert_int_equal(sse_parser_feed(&s, STR("data: a\n\n")), 0);
     assert_string_equal(seen.text, "message//a;");
-    sse_deinit(&s);
+    sse_parser_deinit(&s);
     fake_close(c);
 }
 
@@ -88,12 +89,12 @@ static void stops_when_told(void **state)
 {
     struct tm_client *c = fake_client();
     struct seen seen = {.answer = TM_E_CANCELLED};
-    struct sse s;
+    struct sse_parser s;
     (void)state;
-    sse_init(&s, c, LIMIT, &seen, note);
-    assert_int_equal(sse_feed(&s, STR("data: a\n\ndata: b\n\n")), TM_E_CANCELLED);
+    sse_parser_init(&s, &client_sse_host, c, LIMIT, &seen, note);
+    assert_int_equal(sse_parser_feed(&s, STR("data: a\n\ndata: b\n\n")), TM_E_CANCELLED);
     assert_string_equal(seen.text, "message//a;");
-    sse_deinit(&s);
+    sse_parser_deinit(&s);
     fake_close(c);
 }
 
@@ -103,15 +104,15 @@ static void says_when_memory_is_out(void **state)
     (void)state;
     for (unsigned nth = 1; nth <= 3; nth++) {
         struct seen seen = {0};
-        struct sse s;
-        sse_init(&s, c, LIMIT, &seen, note);
+        struct sse_parser s;
+        sse_parser_init(&s, &client_sse_host, c, LIMIT, &seen, note);
         fake.fail_at = fake.allocations + nth;
-        int err = sse_feed(&s, STR("data: a"));
+        int err = sse_parser_feed(&s, STR("data: a"));
         if (err == 0)
-            err = sse_feed(&s, STR("\ndata: b\n\n"));
+            err = sse_parser_feed(&s, STR("\ndata: b\n\n"));
         assert_int_equal(err, nth <= 2 ? TM_E_NOMEM : 0);
         assert_string_equal(seen.text, nth <= 2 ? "" : "message//a\nb;");
-        sse_deinit(&s);
+        sse_parser_deinit(&s);
     }
     fake.fail_at = 0;
     fake_close(c);

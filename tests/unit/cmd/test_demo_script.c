@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "cmd/demo_script.h"
 #include "feature/gateway/fold.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 
 #include <stdio.h>
 
@@ -111,7 +111,7 @@ static int on_event(void *user, const struct sse_event *event)
 static void feed(struct folding *f, struct str bytes)
 {
     struct sse_parser p;
-    sse_parser_init(&p, 1 << 20, f, on_event);
+    sse_parser_init(&p, &sse_server_host, NULL, 1 << 20, f, on_event);
     assert_int_equal(sse_parser_feed(&p, bytes), 0);
     sse_parser_deinit(&p);
 }

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "http/sse_parse.h"
+#include "http/sse_host.h"
 #include "feature/gateway/gateway_dialect.h"
 
 #define SSE    ROUTE_DIALECT_SSE
@@ -249,7 +249,7 @@ static void test_hostile_messages(void **state)
             struct sse_parser parser;
             unsigned n = 0;
             dialect_put_end(&out, (enum route_dialect)d, END_FAILED, messages[i]);
-            sse_parser_init(&parser, 4096, &n, check_event);
+            sse_parser_init(&parser, &sse_server_host, NULL, 4096, &n, check_event);
             assert_int_equal(sse_parser_feed(&parser, buf_str(&out)), 0);
             assert_int_equal(n, 2);
             sse_parser_deinit(&parser);

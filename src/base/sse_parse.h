@@ -4,11 +4,12 @@
  * Follows the event stream format of the HTML standard: lines end with LF, CR or CRLF, one BOM may
  * come first, several data lines are joined with LF, an unknown field or a comment is passed over,
  * and an event that no blank line ended is never seen. How the bytes are cut into pieces changes
- * nothing. Text is not checked to be UTF-8. */
-#ifndef HTTP_SSE_PARSE_H
-#define HTTP_SSE_PARSE_H
+ * nothing. Text is not checked to be UTF-8.
+ *
+ * The server and the client library share it, so memory and error codes are its host's. */
+#ifndef BASE_SSE_PARSE_H
+#define BASE_SSE_PARSE_H
 
-#include "base/buf.h"
 #include "base/str.h"
 
 #include <stdint.h>
@@ -24,9 +25,22 @@ struct sse_event {
 /* The event is lent for the call. Not 0: parsing ends, and sse_parser_feed returns it. */
 typedef int sse_event_fn(void *user, const struct sse_event *event);
 
+struct sse_host {
+    void *(*resize)(void *memory, void *p,
+                    size_t n); /* as realloc; n is 0: free. NULL: no memory */
+    int too_large, no_memory;  /* how it fails */
+};
+
+struct sse_text {
+    char *p;
+    size_t n, cap;
+};
+
 struct sse_parser {
-    size_t max; /* bytes of one line, and of one event's data */
-    struct buf line, data;
+    const struct sse_host *host;
+    void *memory; /* the host's */
+    size_t max;   /* bytes of one line, and of one event's data */
+    struct sse_text line, data;
     char type[SSE_NAME_MAX], id[SSE_NAME_MAX];
     uint8_t n_type, n_id;
     uint8_t n_bom;  /* bytes of the BOM seen so far; 3 also when there is none */
@@ -39,14 +53,15 @@ struct sse_parser {
     void *user;
 };
 
-void sse_parser_init(struct sse_parser *p, size_t max, void *user, sse_event_fn *on_event);
+void sse_parser_init(struct sse_parser *p, const struct sse_host *host, void *memory, size_t max,
+                     void *user, sse_event_fn *on_event);
 void sse_parser_deinit(struct sse_parser *p);
 
 /* Forgets a half event, as is due when a connection begins anew; keeps the last id. */
 void sse_parser_reset(struct sse_parser *p);
 
-/* 0; ERR_TOO_LARGE for a line, data, type or id above its limit; or what on_event returned. After
- * a failure nothing more is parsed until sse_parser_reset. */
+/* 0; too_large for a line, data, type or id above its limit; no_memory; or what on_event returned.
+ * After a failure nothing more is parsed until sse_parser_reset. */
 int sse_parser_feed(struct sse_parser *p, struct str bytes);
 
 #endif
