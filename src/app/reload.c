@@ -91,7 +91,6 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
-    tune(&s->sessions.durable, c); /* a copy of it, over what workers see */
     s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     gateway_set_times(s->gateway, c->heartbeat_ms, c->write_timeout_ms);

@@ -274,7 +274,7 @@ static void init_subscriptions(struct server *s)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
     s->webhooks = webhooks_new(&s->loop.sched, s->subscriptions, s->fetcher, policy, s->trace);
     s->subscriptions_surface = (struct subscriptions_surface){
-        .subscriptions = s->subscriptions, .policy = policy, .public_url = s->durable.public_url};
+        .subscriptions = s->subscriptions, .policy = policy, .durable = &s->durable};
     http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle,
                &s->subscriptions_surface);
 }
@@ -351,13 +351,10 @@ static void init_polls(struct server *s)
                                                .store = s->store,
                                                .feeds = &s->feeds,
                                                .fetcher = s->fetcher,
+                                               .durable = &s->durable,
                                                .trace = s->trace,
                                                .configs = polls->items,
                                                .n_configs = polls->n});
-    s->durable.asked = polls_asked;
-    s->durable.asked_ctx = s->polls;
-    s->durable.owners = (struct stream_owners){polls_own, s->polls};
-    s->subscriptions_surface.owners = s->durable.owners;
 }
 
 static void init_watch(struct server *s)

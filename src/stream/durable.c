@@ -169,7 +169,7 @@ static void head(struct durable *d, struct exchange *x, struct str name)
     struct stat_request *r = arena_alloc(&x->arena, sizeof *r);
     *r = (struct stat_request){.stat = {.name = name, .done = durable_on_stat}, .x = x};
     exchange_hold(x);
-    store_stat(d->store, &r->stat);
+    store_stat(durable_home(d, name).store, &r->stat);
 }
 
 struct remove_request {
@@ -194,7 +194,7 @@ static void delete (struct durable *d, struct exchange *x, struct str name)
     struct remove_request *r = arena_alloc(&x->arena, sizeof *r);
     *r = (struct remove_request){.remove = {.name = name, .done = durable_on_removed}, .x = x};
     exchange_hold(x);
-    store_remove(d->store, &r->remove);
+    store_remove(durable_home(d, name).store, &r->remove);
 }
 
 struct list_request {
@@ -258,8 +258,8 @@ static void durable_list(struct durable *d, struct exchange *x)
     r->list.limit = n;
     r->list.reserved = principal_can(x->principal, STR("worker"));
     exchange_hold(x);
-    /* The sessions' store lists all streams, and its own as what they are read as. */
-    store_list(d->sessions != NULL ? d->sessions->store : d->store, &r->list);
+    bool viewed = d->spaces != NULL && d->spaces->store != NULL;
+    store_list(viewed ? d->spaces->store : d->store, &r->list);
 }
 
 static void options(struct exchange *x)
@@ -283,12 +283,52 @@ static void no_such_method(struct exchange *x)
     exchange_problem(x, 405, STR("METHOD"), STR("streams take GET, HEAD, POST, PUT and DELETE"));
 }
 
-bool durable_owned(const struct stream_owners *owners, struct str name)
+/* ---- spaces and hooks ---- */
+
+void durable_add_space(struct durable *d, struct stream_space *space)
 {
-    /* What workers write to sessions is a part of those. */
-    bool reserved = store_reserved(name) && !store_is_session(name);
-    return reserved || (owners->has != NULL && owners->has(owners->ctx, name));
+    space->next = d->spaces;
+    d->spaces = space;
 }
+
+void durable_add_hooks(struct durable *d, struct stream_hooks *hooks)
+{
+    hooks->next = d->hooks;
+    d->hooks = hooks;
+}
+
+static const struct stream_space *durable_space(const struct durable *d, struct str name)
+{
+    const struct stream_space *space = d->spaces;
+    while (space != NULL && !str_starts(name, space->prefix))
+        space = space->next;
+    return space;
+}
+
+struct stream_home durable_home(const struct durable *d, struct str name)
+{
+    const struct stream_space *space = durable_space(d, name);
+    return space != NULL ? (struct stream_home){space->store, space->feeds}
+                         : (struct stream_home){d->store, d->feeds};
+}
+
+bool durable_owned(const struct durable *d, struct str name)
+{
+    if (store_reserved(name) && durable_space(d, name) == NULL)
+        return true;
+    for (const struct stream_hooks *h = d->hooks; h != NULL; h = h->next)
+        if (h->owns(h->ctx, name))
+            return true;
+    return false;
+}
+
+static void durable_tell_asked(const struct durable *d, struct str name)
+{
+    for (const struct stream_hooks *h = d->hooks; h != NULL; h = h->next)
+        h->asked(h->ctx, name);
+}
+
+/* ---- requests ---- */
 
 static bool is_write(enum method m)
 {
@@ -297,13 +337,12 @@ static bool is_write(enum method m)
 
 static void handle_stream(struct durable *d, struct exchange *x, struct str name)
 {
-    if (store_is_session(name))
-        d = d->sessions;
-    if (d == NULL || (store_reserved(name) && !principal_can(x->principal, STR("worker")))) {
+    bool shown = !store_reserved(name) || principal_can(x->principal, STR("worker"));
+    if (!shown || durable_home(d, name).store == NULL) {
         exchange_error(x, ERR_NOT_FOUND);
         return;
     }
-    if (is_write(x->request->method) && durable_owned(&d->owners, name)) {
+    if (is_write(x->request->method) && durable_owned(d, name)) {
         exchange_problem(x, 403, STR("OWNED"),
                          STR("the server writes this stream by itself; it can be read and forked"));
         return;
@@ -312,8 +351,7 @@ static void handle_stream(struct durable *d, struct exchange *x, struct str name
     case METHOD_PUT: durable_put(d, x, name); break;
     case METHOD_POST: durable_post(d, x, name); break;
     case METHOD_GET:
-        if (d->asked != NULL)
-            d->asked(d->asked_ctx, name);
+        durable_tell_asked(d, name);
         durable_get(d, x, name);
         break;
     case METHOD_HEAD: head(d, x, name); break;

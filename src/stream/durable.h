@@ -15,15 +15,25 @@ struct store;
 
 #define DURABLE_PREFIX "/v1/stream/"
 
-/* Which streams the server writes by itself, and nobody else: has() says whether this is one. NULL:
- * there are none. */
-struct stream_owners {
-    bool (*has)(void *ctx, struct str name);
-    void *ctx;
+/* Streams whose names begin with `prefix` are served from a store of their own: a view around the
+ * real one. Whoever serves them may write them, reserved or not. */
+struct stream_space {
+    struct str prefix;
+    struct store *store;       /* lists all streams, its own as what they are read as; NULL: there
+                                  are no such streams */
+    struct feeds *feeds;       /* of that store */
+    struct stream_space *next; /* private */
 };
 
-/* Is it one of those, or one that the server made for a route or a tool? */
-bool durable_owned(const struct stream_owners *owners, struct str name);
+/* What a feature has to do with streams that others read. */
+struct stream_hooks {
+    /* Somebody reads the stream of this name: one that is made on demand is made now. */
+    void (*asked)(void *ctx, struct str name);
+    /* Is it one that the feature writes by itself, and nobody else? */
+    bool (*owns)(void *ctx, struct str name);
+    void *ctx;
+    struct stream_hooks *next; /* private */
+};
 
 struct durable {
     struct store *store;
@@ -33,16 +43,17 @@ struct durable {
     uint64_t max_append;   /* bytes of one request body */
     uint64_t read_chunk;   /* bytes of one catch-up answer */
     uint64_t long_poll_ms, heartbeat_ms, sse_lifetime_ms;
-    uint64_t sse_retry_ms; /* 0: left to the client */
-    /* Serves the streams of sessions, from an feature/sessions/session_view.h and feeds on it; not
-     * mounted itself. NULL: there are no sessions. */
-    struct durable *sessions;
-    /* Told of every read, so that a stream that is made on demand is; NULL: nobody wants to know.
-     */
-    void (*asked)(void *ctx, struct str name);
-    void *asked_ctx;
-    struct stream_owners owners;
+    uint64_t sse_retry_ms;       /* 0: left to the client */
+    struct stream_space *spaces; /* NULL: none */
+    struct stream_hooks *hooks;  /* NULL: none */
 };
+
+/* Before the first request. They outlive it. The last space that was added answers listings. */
+void durable_add_space(struct durable *d, struct stream_space *space);
+void durable_add_hooks(struct durable *d, struct stream_hooks *hooks);
+
+/* Does the server write this stream by itself, and nobody else? */
+bool durable_owned(const struct durable *d, struct str name);
 
 /* Mounted at DURABLE_PREFIX. */
 void durable_handle(void *durable, struct exchange *x);

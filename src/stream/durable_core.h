@@ -7,6 +7,13 @@
 #include "store/store.h"
 #include "stream/durable.h"
 
+/* Where streams of this name are. */
+struct stream_home {
+    struct store *store;
+    struct feeds *feeds;
+};
+struct stream_home durable_home(const struct durable *d, struct str name);
+
 /* durable_write.c, durable_read.c, durable_sse.c: one request each; name is in the arena. */
 void durable_put(struct durable *d, struct exchange *x, struct str name);
 void durable_post(struct durable *d, struct exchange *x, struct str name);

@@ -277,8 +277,8 @@ static void poll_wait(struct read_request *r)
     p->pos = r->read.next;
     timer_init(&p->timer, durable_read_on_poll_timeout);
     sched_start(d->sched, &p->timer, d->long_poll_ms);
-    subscriber_init(&p->subscriber, d->feeds, r->read.name, (struct offset){p->info.life, p->pos},
-                    durable_read_poll_ready);
+    subscriber_init(&p->subscriber, durable_home(d, r->read.name).feeds, r->read.name,
+                    (struct offset){p->info.life, p->pos}, durable_read_poll_ready);
     x->state = p;
     x->ops = &poll_ops;
     durable_read_poll_ready(&p->subscriber);
@@ -339,7 +339,7 @@ static void durable_read_on_no_body(struct exchange *x, struct str body, int err
         return;
     }
     exchange_hold(x);
-    store_read(r->durable->store, &r->read);
+    store_read(durable_home(r->durable, r->read.name).store, &r->read);
 }
 
 void durable_get(struct durable *d, struct exchange *x, struct str name)

@@ -479,8 +479,8 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->heartbeat = (struct heartbeat){.every_ms = d->heartbeat_ms, .since_ms = d->sched->now_ms};
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
-    subscriber_init(&s->subscriber, d->feeds, r->name, (struct offset){r->info.life, r->start},
-                    durable_sse_ready);
+    subscriber_init(&s->subscriber, durable_home(d, r->name).feeds, r->name,
+                    (struct offset){r->info.life, r->start}, durable_sse_ready);
     subscriber_may_lag(&s->subscriber, durable_sse_on_cut);
     subscriber_prime(&s->subscriber, r);
     timer_init(&s->timer, durable_sse_on_timer);

@@ -209,7 +209,7 @@ static struct write_request *new_request(struct durable *d, struct exchange *x, 
 static void durable_write_start(struct write_request *r)
 {
     exchange_hold(r->x);
-    store_write(r->durable->store, &r->write);
+    store_write(durable_home(r->durable, r->write.name).store, &r->write);
 }
 
 static void durable_write_finish(struct write_request *r)

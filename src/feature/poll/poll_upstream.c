@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/units.h"
 #include "feature/poll/poll_changes.h"
+#include "stream/durable.h"
 #include "stream/subscriber.h"
 #include "stream/writer.h"
 #include "http/fetch.h"
@@ -60,6 +61,7 @@ struct polls {
     struct polls_setup setup;
     struct poller *pollers;
     struct map by_name;
+    struct stream_hooks hooks;
     uint32_t writing; /* operations of the store under way */
     bool stopping;
     struct task stop;
@@ -100,7 +102,7 @@ static void poll_on_timer(struct timer *t)
         poll_begin(p);
 }
 
-void polls_asked(void *polls, struct str name)
+static void polls_on_asked(void *polls, struct str name)
 {
     struct polls *all = polls;
     struct poller *p = map_get(&all->by_name, name);
@@ -111,7 +113,7 @@ void polls_asked(void *polls, struct str name)
         wait_until_due(p);
 }
 
-bool polls_own(void *polls, struct str name)
+static bool polls_own(void *polls, struct str name)
 {
     const struct polls *all = polls;
     return map_get(&all->by_name, name) != NULL;
@@ -413,6 +415,8 @@ struct polls *polls_new(const struct polls_setup *setup)
     all->setup = *setup;
     map_init(&all->by_name);
     task_init(&all->stop, poll_on_stop);
+    all->hooks = (struct stream_hooks){.asked = polls_on_asked, .owns = polls_own, .ctx = all};
+    durable_add_hooks(setup->durable, &all->hooks);
     all->pollers = mem_zalloc((setup->n_configs + 1) * sizeof *all->pollers);
     for (size_t i = 0; i < setup->n_configs; i++) {
         init_poller(&all->pollers[i], all, &setup->configs[i]);

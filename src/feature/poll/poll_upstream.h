@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct durable;
 struct feeds;
 struct fetcher;
 struct poll_config;
@@ -30,17 +31,12 @@ struct polls_setup {
     struct store *store;
     struct feeds *feeds;
     struct fetcher *fetcher;
+    struct durable *durable; /* serves the streams */
     const struct trace *trace;
     const struct poll_config *configs; /* kept */
     size_t n_configs;
 };
 struct polls *polls_new(const struct polls_setup *setup);
-
-/* Somebody reads the stream of this name, which need not be one of ours. */
-void polls_asked(void *polls, struct str name);
-
-/* Is the stream of this name one of ours? */
-bool polls_own(void *polls, struct str name);
 
 /* stopped() comes from the schedule; polls_free is due then. */
 void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx);

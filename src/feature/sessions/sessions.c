@@ -31,10 +31,9 @@ static void show_workers(struct session_host *s, const struct session_host_setup
 {
     s->view = session_view_new(setup->sched, setup->store, &sessions_view_ops, s->sessions);
     feeds_init(&s->view_feeds, s->view);
-    s->durable = *setup->durable;
-    s->durable.store = s->view;
-    s->durable.feeds = &s->view_feeds;
-    setup->durable->sessions = &s->durable;
+    s->space = (struct stream_space){
+        .prefix = STR(SESSION_PREFIX), .store = s->view, .feeds = &s->view_feeds};
+    durable_add_space(setup->durable, &s->space);
 }
 
 void session_host_init(struct session_host *s, const struct session_host_setup *setup)

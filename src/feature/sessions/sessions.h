@@ -20,7 +20,7 @@ struct session_host {
     struct sessions_surface surface;
     struct store *view; /* of the sessions' streams, for workers */
     struct feeds view_feeds;
-    struct durable durable;
+    struct stream_space space;
 };
 
 struct session_host_setup {

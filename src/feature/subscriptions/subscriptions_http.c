@@ -8,6 +8,7 @@
 #include "http/exchange.h"
 #include "http/url.h"
 #include "store/store.h"
+#include "stream/durable.h"
 #include "feature/subscriptions/subscription_json.h"
 #include "token/signer.h"
 
@@ -254,7 +255,7 @@ static bool parse_wake_stream(struct request_call *r)
     struct str name = subscription_path(subscriptions_text_of(member(r->body, "wake_stream")));
     r->config.wake_stream = name;
     if (!subscription_path_valid(name) || store_reserved(name) ||
-        durable_owned(&surface->owners, name))
+        durable_owned(surface->durable, name))
         return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream "
                               "that is not the server's own"));
     return true;
@@ -290,8 +291,8 @@ static bool find_public_url(struct request_call *r)
     const struct subscriptions_surface *surface = r->x->state;
     struct str host = r->x->request->host;
     struct url url;
-    r->config.public_url = surface->public_url;
-    if (surface->public_url.n > 0)
+    r->config.public_url = surface->durable->public_url;
+    if (r->config.public_url.n > 0)
         return true;
     r->config.public_url =
         arena_printf(&r->x->arena, "%s%.*s", exchange_scheme(r->x).p, (int)host.n, host.p);

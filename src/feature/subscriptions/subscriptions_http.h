@@ -17,9 +17,9 @@
 #define FEATURE_SUBSCRIPTIONS_SUBSCRIPTIONS_HTTP_H
 
 #include "base/str.h"
-#include "stream/durable.h"
 #include "feature/subscriptions/webhook_upstream.h"
 
+struct durable;
 struct exchange;
 struct subscriptions;
 
@@ -29,8 +29,8 @@ struct subscriptions;
 struct subscriptions_surface {
     struct subscriptions *subscriptions;
     struct webhook_policy policy;
-    struct str public_url; /* `https://streams.example.com`; n == 0: from each request's Host */
-    struct stream_owners owners; /* nobody's wakes are written to these */
+    const struct durable *durable; /* no wakes are written to the streams that it owns; public_url
+                                      is where the links in webhooks lead */
 };
 
 /* Mounted at SUBSCRIPTIONS_PREFIX; surface is a struct subscriptions_surface. */

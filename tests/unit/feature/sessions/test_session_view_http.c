@@ -41,7 +41,8 @@ struct site {
     struct principals *principals;
     struct store *store, *view;
     struct feeds feeds, view_feeds;
-    struct durable durable, sessions;
+    struct durable durable;
+    struct stream_space space;
     struct session_keys *keys;
     bool held;
     uint64_t ordinals[2]; /* of the next record, by direction */
@@ -123,19 +124,6 @@ static void on_alive(uv_timer_t *t)
 {
 }
 
-static struct durable durable_on(struct site *s, struct store *store, struct feeds *feeds)
-{
-    feeds_init(feeds, store);
-    return (struct durable){.store = store,
-                            .feeds = feeds,
-                            .sched = &s->loop.sched,
-                            .max_append = 1 << 20,
-                            .read_chunk = 1 << 20,
-                            .long_poll_ms = 10000,
-                            .heartbeat_ms = 10000,
-                            .sse_lifetime_ms = 60000};
-}
-
 static int set_up(void **state)
 {
     static const struct str worker = STR_INIT("worker");
@@ -156,9 +144,18 @@ static int set_up(void **state)
     principals_add(s->principals, digest, (struct principal){STR("w"), &worker, 1});
     s->store = mem_store_new(&s->loop.sched);
     s->view = session_view_new(&s->loop.sched, s->store, &view_ops, s);
-    s->durable = durable_on(s, s->store, &s->feeds);
-    s->sessions = durable_on(s, s->view, &s->view_feeds);
-    s->durable.sessions = &s->sessions;
+    feeds_init(&s->feeds, s->store);
+    feeds_init(&s->view_feeds, s->view);
+    s->durable = (struct durable){.store = s->store,
+                                  .feeds = &s->feeds,
+                                  .sched = &s->loop.sched,
+                                  .max_append = 1 << 20,
+                                  .read_chunk = 1 << 20,
+                                  .long_poll_ms = 10000,
+                                  .heartbeat_ms = 10000,
+                                  .sse_lifetime_ms = 60000};
+    s->space = (struct stream_space){STR("sessions/"), s->view, &s->view_feeds, NULL};
+    durable_add_space(&s->durable, &s->space);
     s->keys = session_keys_new(secret, salt, STR("k"));
     s->held = true;
     http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
@@ -283,7 +280,7 @@ static void test_no_sessions(void **state)
 {
     struct site *s = *state;
     struct peer *p = connect_peer(s);
-    s->durable.sessions = NULL;
+    s->space.store = NULL;
     assert_int_equal(status_of(ask(p, "GET /v1/stream/sessions/k/in HTTP/1.1" WORKER, "")), 404);
     assert_int_equal(status_of(ask(p, "PUT /v1/stream/sessions/new HTTP/1.1" WORKER, "")), 404);
     assert_has(ask(p, "GET /v1/stream/ HTTP/1.1" WORKER, ""), TYPE);

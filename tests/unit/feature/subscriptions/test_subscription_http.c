@@ -7,6 +7,7 @@
 #include "http/http.h"
 #include "http/principal.h"
 #include "feature/subscriptions/subscriptions_http.h"
+#include "stream/durable.h"
 
 #include <jansson.h>
 
@@ -23,6 +24,7 @@ struct answer {
 struct site {
     struct world *w;
     struct http http;
+    struct durable durable;
     struct subscriptions_surface surface;
     bool as_worker;       /* who asks is one */
     struct answer answer; /* the last */
@@ -129,8 +131,8 @@ static int setup(void **state)
     struct site *s = mem_zalloc(sizeof *s);
     world_setup((void **)&s->w);
     s->http.limits.inflight_bytes = 1 << 20;
-    s->surface = (struct subscriptions_surface){.subscriptions = s->w->subs,
-                                                .policy = {.allow_local = true}};
+    s->surface = (struct subscriptions_surface){
+        .subscriptions = s->w->subs, .policy = {.allow_local = true}, .durable = &s->durable};
     *state = s;
     return 0;
 }
@@ -268,7 +270,7 @@ static void test_view(void **state)
     assert_true(str_eq(a->content_type, STR("application/jwk-set+json")));
     assert_int_equal(json_array_size(json_object_get(a->json, "keys")), 1);
 
-    s->surface.public_url = STR("https://streams.example");
+    s->durable.public_url = STR("https://streams.example");
     a = ask(s, "PUT", "subscriptions/other", body, NULL);
     json_t *sign = json_object_get(json_object_get(a->json, "webhook"), "signing");
     assert_string_equal(json_string_value(json_object_get(sign, "jwks_url")),
