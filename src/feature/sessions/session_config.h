@@ -12,7 +12,7 @@ struct session_config {
     char *upstream; /* an http or https URL */
     int handler;    /* enum session_handler */
 
-    int upstream_http;  /* enum route_http */
+    int upstream_http;  /* enum fetch_version: the choices are in its order */
     char *content_type; /* of what the upstream is sent; NULL: by the client's service */
     uint64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms;
     uint64_t total_timeout_ms; /* of one request to the upstream; 0: none */

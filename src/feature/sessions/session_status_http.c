@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "feature/sessions/session.h"
 #include "http/exchange.h"
+#include "http/http.h"
 #include "http/url.h"
 
 #include <inttypes.h>
@@ -182,4 +183,9 @@ void session_status_handle(void *sessions, struct exchange *x)
     } else {
         session_status_show(sessions, x, key);
     }
+}
+
+void session_status_mount(struct sessions *all, struct http *http)
+{
+    http_route(http, STR(SESSION_STATUS_PREFIX), session_status_handle, all);
 }

@@ -14,11 +14,13 @@
 #define FEATURE_SESSIONS_SESSION_STATUS_HTTP_H
 
 struct exchange;
+struct http;
 struct sessions;
 
 #define SESSION_STATUS_PREFIX "/v1/session/"
 
-/* Mounted at SESSION_STATUS_PREFIX. */
+/* At SESSION_STATUS_PREFIX. */
+void session_status_mount(struct sessions *all, struct http *http);
 void session_status_handle(void *sessions, struct exchange *x);
 
 #endif

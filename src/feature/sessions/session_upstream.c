@@ -7,7 +7,6 @@
 #include "base/utf8.h"
 #include "http/fetch.h"
 #include "http/sse_host.h"
-#include "feature/gateway/route_config.h"
 #include "feature/sessions/session_config.h"
 #include "feature/sessions/session_upstream_event.h"
 #include "feature/sessions/sessions_trace.h"
@@ -450,9 +449,6 @@ static size_t session_upstream_make_headers(struct call *c)
 
 static void make_fetch(struct call *c)
 {
-    static const enum fetch_version versions[] = {[ROUTE_HTTP1] = FETCH_HTTP1,
-                                                  [ROUTE_HTTP_AUTO] = FETCH_HTTP_AUTO,
-                                                  [ROUTE_HTTP2] = FETCH_HTTP2};
     const struct session_config *config = c->upstream->setup.config;
     c->fetch = (struct fetch){.url = str_of_cstr(config->upstream),
                               .method = STR("POST"),
@@ -461,7 +457,7 @@ static void make_fetch(struct call *c)
                               .body = c->job->chunk,
                               /* as of routes: who runs the server chose it */
                               .policy = {.configured = true},
-                              .version = versions[config->upstream_http],
+                              .version = (enum fetch_version)config->upstream_http,
                               .connect_timeout_ms = (uint32_t)config->connect_timeout_ms,
                               .first_byte_timeout_ms = (uint32_t)config->first_byte_timeout_ms,
                               .idle_timeout_ms = (uint32_t)config->idle_timeout_ms,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/sessions.h"
 #include "feature/sessions/session_view.h"
-#include "http/http.h"
 #include "feature/sessions/session_config.h"
 #include "feature/sessions/session_status_http.h"
 #include "feature/sessions/session_upstream.h"
@@ -54,7 +53,7 @@ void session_host_init(struct session_host *s, const struct session_host_setup *
                                            .max_message = c->max_message_bytes,
                                            .long_poll_ms = setup->long_poll_ms};
     sessions_surface_mount(&s->surface, setup->http);
-    http_route(setup->http, STR(SESSION_STATUS_PREFIX), session_status_handle, s->sessions);
+    session_status_mount(s->sessions, setup->http);
     show_workers(s, setup);
 }
 

@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "http/fetch.h"
 #include "net/loop.h"
-#include "feature/gateway/route_config.h"
 #include "feature/sessions/session_config.h"
 #include "telemetry/trace.h"
 
@@ -227,7 +226,7 @@ static int set_up(void **state)
     w->trace.level = TRACE_DEBUG;
     w->config = (struct session_config){.upstream = w->url,
                                         .handler = SESSION_HANDLER_NONE,
-                                        .upstream_http = ROUTE_HTTP1,
+                                        .upstream_http = FETCH_HTTP1,
                                         .connect_timeout_ms = 10000,
                                         .first_byte_timeout_ms = 10000,
                                         .idle_timeout_ms = 10000};
