@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/health.h"
 #include "base/json.h"
-#include "feature/sessions/session.h"
+#include "feature/feature.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
 #include "net/loop.h"
-#include "store/embedded/embedded.h"
 
 #include <assert.h>
 #include <uv.h>
@@ -42,22 +41,29 @@ static const struct metric_info doubts_info = {
     .labels = {"setting"},
     .series_max = METRIC_SERIES_MAX};
 
-static const struct metric_info degraded_info = {.name = "sessions_degraded",
-                                                 .help = "Sessions that were held in memory alone"};
-
-static const struct str troubles[STORE_TROUBLE_KINDS] = {
-#define X(kind, word) STR_INIT(word),
-    STORE_TROUBLES(X)
-#undef X
-};
-
 static const struct str classes[HTTP_CLASSES] = {STR_INIT("1xx"), STR_INIT("2xx"), STR_INIT("3xx"),
                                                  STR_INIT("4xx"), STR_INIT("5xx")};
 
-/* What a store in memory has no number of stays away instead of reading 0. */
-static bool applies(const struct status *s, enum status_gauge kind)
+/* What an engine has no number of stays away instead of reading 0. */
+static int register_figures(struct status *s)
 {
-    return kind < STATUS_STORE_UNRESTED || s->embedded != NULL;
+    struct store_figure figures[STORE_FIGURES_MAX];
+    size_t n = s->store == NULL ? 0 : store_figures(s->store, figures);
+    int err = 0;
+    for (size_t i = 0; i < n && err == 0; i++)
+        err = metrics_add_gauge(s->metrics, STR(PREFIX), figures[i].info, &s->figures[i]);
+    return err;
+}
+
+static int register_troubles(struct status *s)
+{
+    const struct feature_trouble *t;
+    uint64_t ignored;
+    int err = 0;
+    for (size_t i = 0; err == 0 && (t = watch_trouble(s->states, i, &ignored)) != NULL; i++)
+        if (t->metric != NULL)
+            err = metrics_add_counter(s->metrics, STR(PREFIX), t->metric, &s->troubles[i]);
+    return err;
 }
 
 static void register_all(struct status *s)
@@ -66,8 +72,9 @@ static void register_all(struct status *s)
     struct str version = STR(TIDEMARK_VERSION), prefix = STR(PREFIX);
     int err = metrics_add_family(s->metrics, prefix, &build_info, METRIC_GAUGE, &build);
     for (int i = 0; i < STATUS_GAUGE_KINDS && err == 0; i++)
-        if (applies(s, (enum status_gauge)i))
-            err = metrics_add_gauge(s->metrics, prefix, &gauge_infos[i], &s->gauges[i]);
+        err = metrics_add_gauge(s->metrics, prefix, &gauge_infos[i], &s->gauges[i]);
+    if (err == 0)
+        err = register_figures(s);
     if (err == 0)
         err =
             metrics_add_family(s->metrics, prefix, &responses_info, METRIC_COUNTER, &s->responses);
@@ -76,25 +83,28 @@ static void register_all(struct status *s)
     if (err == 0)
         err = metrics_add_family(s->metrics, prefix, &doubts_info, METRIC_GAUGE, &s->doubts);
     if (err == 0)
-        err = metrics_add_counter(s->metrics, prefix, &degraded_info, &s->sessions_degraded);
+        err = register_troubles(s);
     assert(err == 0); /* the names are ours, and the first in the registry */
     gauge_set(family_gauge(build, &version), 1);
 }
 
 static void look_at_store(struct status *s)
 {
-    struct embedded_use use;
-    embedded_use(s->embedded, &use);
-    gauge_set(&s->gauges[STATUS_STORE_UNRESTED], (int64_t)use.unrested);
-    gauge_set(&s->gauges[STATUS_STORE_JOURNAL], (int64_t)use.journal);
-    gauge_set(&s->gauges[STATUS_STORE_SEGMENTS], (int64_t)use.segments);
-    gauge_set(&s->gauges[STATUS_STORE_CACHE], (int64_t)use.cache);
+    struct store_figure figures[STORE_FIGURES_MAX];
+    size_t n = store_figures(s->store, figures);
+    for (size_t i = 0; i < n; i++)
+        gauge_set(&s->figures[i], (int64_t)figures[i].value);
+    for (int i = 0; i < STORE_TROUBLE_KINDS; i++) {
+        struct str error = store_trouble_text((enum store_trouble)i);
+        family_counter(s->refusals, &error)->n = s->store->refused[i];
+    }
 }
 
 static void health_look(struct status *s)
 {
     struct gauge *g = s->gauges;
     size_t resident = 0;
+    uint64_t n;
     gauge_set(&g[STATUS_CONNECTIONS], (int64_t)s->http->n_connections);
     gauge_set(&g[STATUS_INFLIGHT_BYTES], (int64_t)s->http->inflight_bytes);
     gauge_set(&g[STATUS_DRAINING], s->http->draining);
@@ -103,12 +113,10 @@ static void health_look(struct status *s)
         gauge_set(&g[STATUS_MEMORY], (int64_t)resident);
     for (int i = 0; i < HTTP_CLASSES; i++)
         family_counter(s->responses, &classes[i])->n = s->http->responses[i];
-    for (int i = 0; s->store != NULL && i < STORE_TROUBLE_KINDS; i++)
-        family_counter(s->refusals, &troubles[i])->n = s->store->refused[i];
-    if (s->sessions != NULL)
-        s->sessions_degraded.n = sessions_degraded(s->sessions);
-    if (s->embedded != NULL)
+    if (s->store != NULL)
         look_at_store(s);
+    for (size_t i = 0; watch_trouble(s->states, i, &n) != NULL; i++)
+        s->troubles[i].n = n;
 }
 
 void status_reloaded(struct status *s, bool failed)

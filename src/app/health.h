@@ -7,12 +7,12 @@
 #ifndef APP_HEALTH_H
 #define APP_HEALTH_H
 
+#include "app/watch.h"
 #include "telemetry/metrics.h"
 
 struct exchange;
+struct feature_state;
 struct http;
-struct sessions;
-struct store;
 
 /* name, help */
 #define STATUS_GAUGES(X)                                                                           \
@@ -23,11 +23,7 @@ struct store;
     X(READY, "ready", "1 while /readyz says so")                                                   \
     X(RELOAD_FAILED, "reload_failed", "1 if the last SIGHUP met settings that are no good")        \
     X(STARTED, "start_time_seconds", "Unix time of the start")                                     \
-    X(MEMORY, "resident_memory_bytes", "Memory that the process takes")                            \
-    X(STORE_UNRESTED, "store_unrested_bytes", "Bytes of events that no checkpoint has taken yet")  \
-    X(STORE_JOURNAL, "store_journal_bytes", "Bytes of the journal's files")                        \
-    X(STORE_SEGMENTS, "store_segment_bytes", "Bytes of segments")                                  \
-    X(STORE_CACHE, "store_cache_bytes", "Bytes of events at rest that are kept in memory too")
+    X(MEMORY, "resident_memory_bytes", "Memory that the process takes")
 
 enum status_gauge {
 #define X(kind, name, help) STATUS_##kind,
@@ -40,14 +36,14 @@ struct status {
     /* Set before status_init. */
     struct http *http;
     struct metrics *metrics;
-    const struct store *store;
-    const struct store *embedded;      /* the same; NULL: it is another one, without numbers */
-    const struct sessions *sessions;   /* may be set later; NULL: none */
-    const char *(*unready)(void *ctx); /* why requests should go elsewhere, static; NULL: ready */
+    const struct store *store;          /* NULL: none */
+    const struct feature_state *states; /* feature == NULL behind the last; a state may come and
+                                             go. NULL: none */
+    const char *(*unready)(void *ctx);  /* why requests should go elsewhere, static; NULL: ready */
     void *ctx;
     /* private */
-    struct gauge gauges[STATUS_GAUGE_KINDS];
-    struct counter sessions_degraded;
+    struct gauge gauges[STATUS_GAUGE_KINDS], figures[STORE_FIGURES_MAX];
+    struct counter troubles[WATCH_TROUBLES_MAX];
     struct metric_family *responses, *refusals, *doubts;
 };
 

@@ -367,12 +367,10 @@ static void init_watch(struct server *s)
               TRACE_STR("why", str_of_cstr(doubts[i].why)));
         status_doubt(&s->status, setting);
     }
-    s->status.sessions = s->sessions.sessions;
-    s->watch = (struct watch){.sched = &s->loop.sched,
-                              .store = s->store,
-                              .gateway = s->gateway,
-                              .sessions = s->sessions.sessions,
-                              .trace = s->trace};
+    s->states[0].state = s->gateway;
+    s->states[1].state = &s->sessions;
+    s->watch = (struct watch){
+        .sched = &s->loop.sched, .store = s->store, .states = s->states, .trace = s->trace};
     watch_start(&s->watch);
 }
 
@@ -433,11 +431,15 @@ static const char *server_unready_reason(void *ctx)
 
 static void init_status(struct server *s)
 {
+    static const struct feature gateway = {.troubles = gateway_troubles};
+    static const struct feature sessions = {.troubles = sessions_troubles};
+    s->states[0].feature = &gateway;
+    s->states[1].feature = &sessions;
     metrics_init(&s->metrics);
     s->status = (struct status){.http = &s->http,
                                 .metrics = &s->metrics,
                                 .store = s->store,
-                                .embedded = s->storage.vfs != NULL ? s->store : NULL,
+                                .states = s->states,
                                 .unready = server_unready_reason,
                                 .ctx = s};
     status_init(&s->status);

@@ -4,6 +4,7 @@
 #define APP_SERVER_H
 
 #include "feature/cascade/cascade.h"
+#include "feature/feature.h"
 #include "stream/subscriber.h"
 #include "http/http.h"
 #include "net/addr.h"
@@ -57,6 +58,7 @@ struct server {
     struct polls *polls;
     struct lab_host lab; /* lab.lab == NULL: none */
     struct tool_host tools;
+    struct feature_state states[3]; /* those with troubles */
     struct watch watch;
     struct reload reload; /* set by whoever wants it, once it is initialised */
     struct tls *tls;      /* for TCP listeners; NULL: plain */

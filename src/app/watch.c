@@ -2,10 +2,7 @@
 #include "app/watch.h"
 #include "base/err.h"
 #include "base/units.h"
-#include "feature/sessions/session.h"
-#include "feature/gateway/gateway.h"
-#include "feature/gateway/gateway_trace.h"
-#include "feature/sessions/sessions_trace.h"
+#include "feature/feature.h"
 #include "telemetry/trace.h"
 
 #define LOOK_MS  1000
@@ -27,45 +24,60 @@ static void look_at_health(struct watch *w)
               TRACE_STR("why", why));
 }
 
-static uint64_t watch_count(const struct watch *w, int kind)
+const struct feature_trouble *watch_trouble(const struct feature_state *states, size_t i,
+                                            uint64_t *count)
 {
-    if (kind < STORE_TROUBLE_KINDS)
-        return w->store->refused[kind];
-    return kind == WATCH_ANSWERS ? gateway_degraded(w->gateway) : sessions_degraded(w->sessions);
+    if (states == NULL || i >= WATCH_TROUBLES_MAX)
+        return NULL;
+    for (const struct feature_state *f = states; f->feature != NULL; f++) {
+        const struct feature_trouble *t = f->feature->troubles;
+        for (; t != NULL && t->count != NULL; t++) {
+            if (i-- > 0)
+                continue;
+            *count = f->state == NULL ? 0 : t->count(f->state);
+            return t;
+        }
+    }
+    return NULL;
 }
 
-static void watch_tell(const struct watch *w, int kind, uint64_t n)
+/* How many there are that are to be told now; 0: none. */
+static uint64_t watch_news(const struct watch *w, struct watch_seen *s, uint64_t n)
 {
-    static const struct str troubles[] = {
-#define X(kind, word) STR_INIT(word),
-        STORE_TROUBLES(X)
-#undef X
-    };
-    if (kind < STORE_TROUBLE_KINDS)
-        trace(w->trace, STORE_REFUSED, TRACE_INT("n", (int64_t)n),
-              TRACE_STR("error", troubles[kind]));
-    else if (kind == WATCH_ANSWERS)
-        trace(w->trace, ANSWERS_DEGRADED, TRACE_INT("n", (int64_t)n));
-    else
-        trace(w->trace, SESSIONS_DEGRADED, TRACE_INT("n", (int64_t)n));
-}
-
-static void watch_look_at(struct watch *w, int kind)
-{
-    struct watch_seen *s = &w->seen[kind];
-    uint64_t n = watch_count(w, kind), now = w->sched->now_ms;
-    if (n == s->n || (s->told && now - s->told_ms < AGAIN_MS))
-        return;
-    watch_tell(w, kind, n - s->n);
+    uint64_t more = n - s->n, now = w->sched->now_ms;
+    if (more == 0 || (s->told && now - s->told_ms < AGAIN_MS))
+        return 0;
     *s = (struct watch_seen){.n = n, .told_ms = now, .told = true};
+    return more;
+}
+
+static void look_at_refused(struct watch *w)
+{
+    for (int i = 0; i < STORE_TROUBLE_KINDS; i++) {
+        uint64_t more = watch_news(w, &w->refused[i], w->store->refused[i]);
+        if (more > 0)
+            trace(w->trace, STORE_REFUSED, TRACE_INT("n", (int64_t)more),
+                  TRACE_STR("error", store_trouble_text((enum store_trouble)i)));
+    }
+}
+
+static void look_at_features(struct watch *w)
+{
+    const struct feature_trouble *t;
+    uint64_t n;
+    for (size_t i = 0; (t = watch_trouble(w->states, i, &n)) != NULL; i++) {
+        uint64_t more = watch_news(w, &w->troubles[i], n);
+        if (more > 0)
+            trace_line(w->trace, t->told, &TRACE_INT("n", (int64_t)more), 1);
+    }
 }
 
 static void watch_look(struct timer *t)
 {
     struct watch *w = container_of(t, struct watch, tick);
     look_at_health(w);
-    for (int kind = 0; kind < WATCH_KINDS; kind++)
-        watch_look_at(w, kind);
+    look_at_refused(w);
+    look_at_features(w);
     sched_start(w->sched, t, LOOK_MS);
 }
 

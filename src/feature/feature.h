@@ -22,6 +22,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct addr_own;
 struct builtin_tool;
@@ -32,6 +33,7 @@ struct fetcher;
 struct http;
 struct instances;
 struct loop;
+struct metric_info;
 struct metrics;
 struct store;
 struct trace;
@@ -121,10 +123,9 @@ struct feature_names {
 
 /* Something that goes wrong quietly: a count that should stay 0. */
 struct feature_trouble {
-    const char *metric; /* name of its counter, below `tidemark_`; NULL: it has one elsewhere */
-    const char *help;
     uint64_t (*count)(const void *state);
-    void (*tell)(const struct trace *t, uint64_t n); /* n more since the last time */
+    const struct trace_kind *told;    /* with one number: how many more since the last time */
+    const struct metric_info *metric; /* a counter below `tidemark_`; NULL: it has one elsewhere */
 };
 
 struct feature {

@@ -26,6 +26,16 @@ struct str gap_reason_text(enum gap_reason reason)
     return texts[reason];
 }
 
+struct str store_trouble_text(enum store_trouble kind)
+{
+    static const struct str texts[] = {
+#define X(kind, word) [STORE_##kind] = STR_INIT(word),
+        STORE_TROUBLES(X)
+#undef X
+    };
+    return texts[kind];
+}
+
 void store_read_release(struct store_read *r)
 {
     for (uint32_t i = 0; i < r->n_slices; i++)
@@ -37,6 +47,11 @@ int store_health(struct store *s, struct str *why)
 {
     *why = STR("");
     return s->ops->health(s, why);
+}
+
+size_t store_figures(const struct store *s, struct store_figure *out)
+{
+    return s->ops->figures == NULL ? 0 : s->ops->figures(s, out);
 }
 
 void store_count(struct store *s, int err)

@@ -99,6 +99,7 @@ struct doc_put {
     uint64_t expect_version; /* 0: must not exist; otherwise the version it must have */
 };
 
+struct metric_info;
 struct store;
 
 /* Private part of every operation: the engine's. */
@@ -261,6 +262,14 @@ enum store_trouble {
 #undef X
         STORE_TROUBLE_KINDS,
 };
+struct str store_trouble_text(enum store_trouble kind);
+
+/* A number by which an engine is watched, such as the bytes of its files. */
+#define STORE_FIGURES_MAX 8
+struct store_figure {
+    const struct metric_info *info; /* of a gauge without labels; static */
+    uint64_t value;
+};
 
 struct store_ops {
     void (*write)(struct store *s, struct store_write *w);
@@ -273,6 +282,7 @@ struct store_ops {
     void (*watch)(struct store *s, struct store_watch *w);
     void (*unwatch)(struct store *s, struct store_watch *w);
     int (*health)(struct store *s, struct str *why);
+    size_t (*figures)(const struct store *s, struct store_figure *out); /* NULL: it has none */
     void (*stop)(struct store *s, void (*stopped)(void *ctx), void *ctx);
     void (*free)(struct store *s);
 };
@@ -301,6 +311,10 @@ struct store *mem_store_new(struct sched *sched);
  * ERR_FULL (until something is deleted or there is more room), ERR_IO (a disk failed, for good).
  * why: what the store itself says of it, for operators, lent until the next call; may be empty. */
 int store_health(struct store *s, struct str *why);
+
+/* Its figures as they are now, always the same ones in the same order; STORE_FIGURES_MAX at most.
+ * How many. */
+size_t store_figures(const struct store *s, struct store_figure *out);
 
 /* For engines: counts the answer to an operation if it is one of the troubles. */
 void store_count(struct store *s, int err);

@@ -9,6 +9,7 @@
 #define FEATURE_GATEWAY_GATEWAY_H
 
 #include "base/str.h"
+#include "feature/feature.h"
 #include "feature/gateway/gateway_source.h"
 
 #include <stdint.h>
@@ -56,8 +57,8 @@ void gateway_mount(struct gateway *g, struct http *http);
 /* For answers that begin from now on. */
 void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms);
 
-/* Answers that were passed on unrecorded, so far. */
-uint64_t gateway_degraded(const struct gateway *g);
+/* Answers that were passed on unrecorded. Of the state: struct gateway. */
+extern const struct feature_trouble gateway_troubles[];
 
 /* Begins nothing new. drained() comes once, from the schedule, when nothing is under way any more.
  */

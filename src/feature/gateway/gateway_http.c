@@ -7,6 +7,7 @@
 #include "http/url.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_dialect.h"
+#include "feature/gateway/gateway_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -567,10 +568,15 @@ void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_
     g->setup.write_timeout_ms = write_timeout_ms;
 }
 
-uint64_t gateway_degraded(const struct gateway *g)
+static uint64_t gateway_count_degraded(const void *state)
 {
-    return g->events.counts[GATEWAY_DEGRADED].n;
+    return ((const struct gateway *)state)->events.counts[GATEWAY_DEGRADED].n;
 }
+
+const struct feature_trouble gateway_troubles[] = {
+    {.count = gateway_count_degraded, .told = &TRACE_KIND_ANSWERS_DEGRADED},
+    {0},
+};
 
 void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx)
 {

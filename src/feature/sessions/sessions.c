@@ -5,6 +5,7 @@
 #include "feature/sessions/session_status_http.h"
 #include "feature/sessions/session_upstream.h"
 #include "feature/sessions/sessions_trace.h"
+#include "telemetry/metrics.h"
 
 TRACE_TABLE_DEFINE(sessions_traces, SESSIONS_TRACES);
 
@@ -75,3 +76,16 @@ void session_host_deinit(struct session_host *s)
     sessions_free(s->sessions);
     session_upstream_free(s->upstream);
 }
+
+static uint64_t sessions_count_degraded(const void *state)
+{
+    return sessions_degraded(((const struct session_host *)state)->sessions);
+}
+
+static const struct metric_info degraded_info = {.name = "sessions_degraded",
+                                                 .help = "Sessions that were held in memory alone"};
+
+const struct feature_trouble sessions_troubles[] = {
+    {sessions_count_degraded, &TRACE_KIND_SESSIONS_DEGRADED, &degraded_info},
+    {0},
+};

@@ -3,6 +3,7 @@
 #ifndef FEATURE_SESSIONS_SESSIONS_H
 #define FEATURE_SESSIONS_SESSIONS_H
 
+#include "feature/feature.h"
 #include "feature/sessions/session.h"
 #include "stream/subscriber.h"
 #include "stream/durable.h"
@@ -37,6 +38,9 @@ struct session_host_setup {
 };
 
 void session_host_init(struct session_host *s, const struct session_host_setup *setup);
+
+/* Sessions that were held in memory alone. Of the state: struct session_host. */
+extern const struct feature_trouble sessions_troubles[];
 
 /* Clients are told to come back. */
 void session_host_drain(struct session_host *s);

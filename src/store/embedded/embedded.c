@@ -6,6 +6,7 @@
 #include "store/embedded/record.h"
 #include "store/catalog/verdict.h"
 #include "store/embedded/vfs.h"
+#include "telemetry/metrics.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -675,6 +676,26 @@ static int embedded_health(struct store *s, struct str *why)
     return err == ERR_BUSY ? 0 : err;
 }
 
+/* Bytes that it takes, in memory and on disk. */
+static size_t embedded_figures(const struct store *s, struct store_figure *out)
+{
+    static const struct metric_info infos[] = {
+        {.name = "store_unrested_bytes",
+         .help = "Bytes of events that no checkpoint has taken yet"},
+        {.name = "store_journal_bytes", .help = "Bytes of the journal's files"},
+        {.name = "store_segment_bytes", .help = "Bytes of segments"},
+        {.name = "store_cache_bytes",
+         .help = "Bytes of events at rest that are kept in memory too"},
+    };
+    const struct embedded *e = container_of(s, const struct embedded, store);
+    const uint64_t values[] = {e->unrested, journal_file_bytes(e->journal), e->segment_bytes,
+                               e->cache.bytes};
+    size_t n = sizeof infos / sizeof *infos;
+    for (size_t i = 0; i < n; i++)
+        out[i] = (struct store_figure){&infos[i], values[i]};
+    return n;
+}
+
 static const struct store_ops ops = {
     .write = embedded_write,
     .remove = embedded_remove,
@@ -686,6 +707,7 @@ static const struct store_ops ops = {
     .watch = embedded_watch,
     .unwatch = embedded_unwatch,
     .health = embedded_health,
+    .figures = embedded_figures,
     .stop = embedded_stop,
     .free = embedded_free,
 };
@@ -772,15 +794,6 @@ void embedded_checkpoint(struct store *s)
 uint64_t embedded_unrested(const struct store *s)
 {
     return container_of(s, const struct embedded, store)->unrested;
-}
-
-void embedded_use(const struct store *s, struct embedded_use *out)
-{
-    const struct embedded *e = container_of(s, const struct embedded, store);
-    *out = (struct embedded_use){.unrested = e->unrested,
-                                 .cache = e->cache.bytes,
-                                 .journal = journal_file_bytes(e->journal),
-                                 .segments = e->segment_bytes};
 }
 
 int embedded_error(const struct store *s)

@@ -68,13 +68,6 @@ uint64_t embedded_unrested(const struct store *s);
 /* Blocks that have been moved out of segments in which little was live, since it was opened. */
 uint64_t embedded_rewritten(const struct store *s);
 
-/* Bytes that it takes, for those who watch over it. */
-struct embedded_use {
-    uint64_t unrested, cache;   /* in memory */
-    uint64_t journal, segments; /* on disk: all files */
-};
-void embedded_use(const struct store *s, struct embedded_use *out);
-
 /* 0, or why nothing is acknowledged any more: the process should end with a failure. */
 int embedded_error(const struct store *s);
 

@@ -2,6 +2,7 @@
 /* The three paths as bytes: a server's HTTP side on a loop, and a peer that speaks it by hand. */
 #include "base/buf.h"
 #include "base/mem.h"
+#include "feature/feature.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "net/loop.h"
@@ -58,7 +59,7 @@ static void connect_peer(struct site *s)
     http_accept(&s->http, fds[0], NULL);
 }
 
-static int set_up(void **state)
+static int site_open(void **state, const struct store *store, const struct feature_state *states)
 {
     struct site *s = mem_zalloc(sizeof *s);
     assert_int_equal(loop_init(&s->loop), 0);
@@ -72,8 +73,12 @@ static int set_up(void **state)
                                     .write_timeout_ms = 10000,
                                     .body_min_bytes = 1});
     metrics_init(&s->metrics);
-    s->status =
-        (struct status){.http = &s->http, .metrics = &s->metrics, .unready = unready, .ctx = s};
+    s->status = (struct status){.http = &s->http,
+                                .metrics = &s->metrics,
+                                .store = store,
+                                .states = states,
+                                .unready = unready,
+                                .ctx = s};
     status_init(&s->status);
     http_route(&s->http, STR("/teapot"), teapot, NULL);
     http_route(&s->http, STR("/broken"), broken, NULL);
@@ -82,6 +87,11 @@ static int set_up(void **state)
     connect_peer(s);
     *state = s;
     return 0;
+}
+
+static int set_up(void **state)
+{
+    return site_open(state, NULL, NULL);
 }
 
 static int tear_down(void **state)
@@ -225,6 +235,53 @@ static void test_metrics_of_the_whole_server(void **state)
     assert_has_not(answer, "\ntidemark_resident_memory_bytes 0\n");
 }
 
+/* An engine's figures and a feature's troubles. */
+
+static uint64_t n_files, n_lost;
+
+static size_t figures_of_files(const struct store *store, struct store_figure *out)
+{
+    static const struct metric_info files = {.name = "store_files", .help = "Files"};
+    out[0] = (struct store_figure){&files, n_files};
+    return 1;
+}
+
+static uint64_t count_lost(const void *state)
+{
+    return *(const uint64_t *)state;
+}
+
+static const struct metric_info lost_info = {.name = "things_lost", .help = "Things"};
+static const struct feature_trouble lost_troubles[] = {
+    {.count = count_lost}, {.count = count_lost, .metric = &lost_info}, {0}};
+static const struct feature lossy = {.troubles = lost_troubles};
+static struct feature_state lossy_states[] = {{.feature = &lossy}, {0}};
+
+static int set_up_numbers(void **state)
+{
+    static const struct store_ops ops = {.figures = figures_of_files};
+    static const struct store store = {.ops = &ops, .refused = {[STORE_FULL] = 2}};
+    n_files = n_lost = 0;
+    lossy_states[0].state = NULL;
+    return site_open(state, &store, lossy_states);
+}
+
+static void test_figures_and_troubles_are_metrics(void **state)
+{
+    struct site *s = *state;
+    n_lost = 5;
+    const char *answer = ask(s, "GET", "/metrics");
+    assert_has(answer, "\ntidemark_store_files 0\n");
+    assert_has(answer, "\ntidemark_store_refusals_total{error=\"full\"} 2\n");
+    assert_has(answer, "\ntidemark_things_lost_total 0\n"); /* the feature is not there */
+    n_files = 3;
+    lossy_states[0].state = &n_lost;
+    answer = ask(s, "GET", "/metrics");
+    assert_has(answer, "\n# TYPE tidemark_store_files gauge\ntidemark_store_files 3\n");
+    assert_has(answer, "\n# TYPE tidemark_things_lost_total counter\n");
+    assert_has(answer, "\ntidemark_things_lost_total 5\n");
+}
+
 static void test_numbers_are_those_of_now(void **state)
 {
     struct site *s = *state;
@@ -278,6 +335,8 @@ int main(void)
         TEST(test_only_to_be_read),
         TEST(test_paths_are_exact),
         TEST(test_metrics_of_the_whole_server),
+        cmocka_unit_test_setup_teardown(test_figures_and_troubles_are_metrics, set_up_numbers,
+                                        tear_down),
         TEST(test_numbers_are_those_of_now),
         TEST(test_responses_are_counted_by_class),
         TEST(test_refused_requests_count_too),
