@@ -7,22 +7,21 @@
  * exactly what was put, in order, up to some end between two batches; and what was acknowledged
  * must lie before that end. What was lost once must never come back.
  *
- * The journal is compiled into this program once more, with faults that can be switched on: each of
- * them has to be found, or the test itself is worth nothing. See model/seeds.h for how to repeat a
- * run. */
-static int fault_in_journal;
-#define JOURNAL_BROKEN     fault_in_journal
-#define JOURNAL_STEP_BYTES 4096 /* so that a file is made in several */
-#include "store/embedded/journal.c"
-#include "store/embedded/journal_files.c"
-#include "store/embedded/journal_format.c"
-#include "store/embedded/journal_scan.c"
-
+ * On a disk that does not do as it is asked (journal_disk.h) the journal behaves like a broken one:
+ * each such fault has to be found, or the test itself is worth nothing. See model/seeds.h for how
+ * to repeat a run. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/sched.h"
+#include "fault/journal_disk.h"
 #include "fault/simfs.h"
 #include "fault/simlane.h"
 #include "model/seeds.h"
+#include "store/embedded/journal.h"
 
 #include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #define SEEDS        300
@@ -32,6 +31,7 @@ static int fault_in_journal;
 #define LANE_TURNS   3
 #define WRITE_OPS    150 /* the power goes after at most so many calls that change something */
 #define SEEDS_BROKEN 300
+#define STEP_BYTES   4096 /* so that a file is made in several */
 
 /* A record that was put and is not in a checkpoint. */
 struct item {
@@ -203,13 +203,14 @@ static void begin_life(struct run *r)
         .first_bytes = first_bytes[rng_below(&r->rng, sizeof first_bytes / sizeof *first_bytes)],
         .sync = syncs[rng_below(&r->rng, sizeof syncs / sizeof *syncs)],
         .sync_interval_ms = INTERVAL_MS,
+        .step_bytes = STEP_BYTES,
     };
     r->stopped = false;
     r->checkpoint = (struct checkpoint){0};
     r->writer = simlane_new(&r->sched, rng_next(&r->rng), turns);
     r->preparer = simlane_new(&r->sched, rng_next(&r->rng), turns * 3);
-    r->journal = journal_new(simfs_vfs(r->fs), &r->sched, r->writer, r->preparer, &r->config,
-                             r->next, r->next_file);
+    r->journal = journal_new(journal_disk(simfs_vfs(r->fs)), &r->sched, r->writer, r->preparer,
+                             &r->config, r->next, r->next_file);
     journal_start(r->journal, note_started, r);
 }
 
@@ -385,7 +386,7 @@ static void run_free(struct run *r)
 
 static void fill_files(struct run *r)
 {
-    struct journal_config config = {.file_bytes = JOURNAL_FILE_MIN};
+    struct journal_config config = {.file_bytes = JOURNAL_FILE_MIN, .step_bytes = STEP_BYTES};
     r->writer = simlane_new(&r->sched, 1, 0);
     r->preparer = simlane_new(&r->sched, 1, 0);
     r->journal =
@@ -473,11 +474,11 @@ static void test_nothing_acknowledged_is_lost(void **state)
         assert_true(total_lost > 0 && total_torn > 0 && total_refused > 0);
 }
 
-static void convict(int fault, const char *name)
+static void convict(enum journal_fault fault, const char *name)
 {
     unsigned convicted = 0;
     const char *verdict = NULL;
-    fault_in_journal = fault;
+    disk.fault = fault;
     for (uint64_t seed = 1; seed <= SEEDS_BROKEN && convicted < 3; seed++) {
         struct rng rng = {seed};
         struct run *r = run_seed(&rng);
@@ -488,7 +489,7 @@ static void convict(int fault, const char *name)
         }
         run_free(r);
     }
-    fault_in_journal = JOURNAL_SOUND;
+    disk.fault = JOURNAL_SOUND;
     assert_int_equal(convicted, 3);
 }
 

@@ -193,16 +193,6 @@ static void reset(struct batch *b)
 
 /* ---- on the lane ---- */
 
-static int make_durable(struct journal_file *f)
-{
-    if (JOURNAL_BROKEN == JOURNAL_NEVER_SYNCS)
-        return 0;
-    int err = vfs_sync(f->file);
-    if (err != 0 && JOURNAL_BROKEN == JOURNAL_RETRIES_SYNC)
-        err = vfs_sync(f->file);
-    return err;
-}
-
 static int write_batch(struct journal *j)
 {
     struct batch *b = j->batch;
@@ -219,14 +209,11 @@ static int write_batch(struct journal *j)
 static void journal_write_run(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
-    int err = j->left != NULL ? make_durable(j->left) : 0;
-    bool late = JOURNAL_BROKEN == JOURNAL_ACKS_BEFORE_SYNC;
-    if (err == 0 && j->sync && late)
-        err = make_durable(j->target);
+    int err = j->left != NULL ? vfs_sync(j->left->file) : 0;
     if (err == 0 && j->batch != NULL)
         err = write_batch(j);
-    if (err == 0 && j->sync && !late)
-        err = make_durable(j->target);
+    if (err == 0 && j->sync)
+        err = vfs_sync(j->target->file);
     j->job_err = err;
 }
 

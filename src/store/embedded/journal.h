@@ -38,10 +38,13 @@ struct journal_config {
     enum journal_sync sync;
     uint64_t sync_interval_ms;
     uint64_t first_bytes; /* of the first file, which is waited for; 0: JOURNAL_FIRST_BYTES */
+    uint64_t step_bytes;  /* of a new file, written and synced at a time: a batch that is synced
+                             meanwhile waits for so much. 0: JOURNAL_STEP_BYTES */
 };
 #define JOURNAL_FILE_MIN    (16 * 1024)
 #define JOURNAL_FILE_BYTES  (64u * 1024 * 1024)
 #define JOURNAL_FIRST_BYTES (4u * 1024 * 1024) /* or file_bytes, if that is less */
+#define JOURNAL_STEP_BYTES  (1024u * 1024)
 
 /* A record is 1 byte to this; a batch holds at least one, and one that is larger than a file gets a
  * file of its own size (journal_room says ERR_BUSY until that is there). */

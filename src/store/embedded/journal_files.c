@@ -13,12 +13,6 @@
 #define GROWTH        4   /* a file has so many times the size of the one that was made before it */
 #define ZEROS_BYTES   (64 * 1024)
 #define ZEROS_AT_ONCE 16
-
-/* Of a new file, written and synced at a time: for one batch that is synced meanwhile, this is what
- * it waits for. Tests take less. */
-#ifndef JOURNAL_STEP_BYTES
-#define JOURNAL_STEP_BYTES (1024u * 1024)
-#endif
 #define HURRIED_STEPS 8 /* taken at once if there is no place left and all wait */
 
 static void prepare(struct journal_files *s);
@@ -101,9 +95,7 @@ static int journal_files_create(struct journal_file *f)
 static int journal_files_finish(struct journal_file *f)
 {
     int err = write_head(f);
-    if (err == 0 && JOURNAL_BROKEN != JOURNAL_FORGETS_NAMES)
-        err = vfs_sync_dir(f->set->vfs, JOURNAL_DIR);
-    return err;
+    return err != 0 ? err : vfs_sync_dir(f->set->vfs, JOURNAL_DIR);
 }
 
 static int make_step(struct journal_file *f)
@@ -251,7 +243,7 @@ static void journal_files_step(struct journal_files *s)
     if (f == NULL || s->stepping || f->made >= due(s))
         return;
     bool hurry = s->awaited || list_empty(&s->used);
-    f->until = least(f->made + (hurry ? HURRIED_STEPS : 1) * JOURNAL_STEP_BYTES, f->size);
+    f->until = least(f->made + (hurry ? HURRIED_STEPS : 1) * s->step_bytes, f->size);
     /* Files are filled in the order of their ids, and others may be renewed between two steps. */
     if (f->until == f->size && f->who.id + 1 != s->next_id)
         f->who = new_identity(s);
@@ -382,6 +374,7 @@ void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sc
         .lane = lane,
         .file_bytes = journal_span(config->file_bytes),
         .next_bytes = journal_span(least(first_bytes, config->file_bytes)),
+        .step_bytes = config->step_bytes != 0 ? config->step_bytes : JOURNAL_STEP_BYTES,
         .next_id = next_id,
         .epoch = next_id,
         .first_number = first_number,

@@ -44,6 +44,7 @@ struct journal_files {
     struct lane *lane;
     uint64_t file_bytes; /* of an ordinary file */
     uint64_t next_bytes; /* of the next one that is made */
+    uint64_t step_bytes; /* of one that is made, written and synced at a time */
     uint64_t next_id, epoch, first_number;
     struct link preparing;       /* not ready yet */
     struct link spares;          /* ready, in the order of their ids */

@@ -82,7 +82,7 @@ int journal_head_read(const char *head, struct journal_identity *out)
 
 static uint64_t sum_of(const void *p, size_t n, const struct journal_identity *who)
 {
-    return XXH3_64bits_withSeed(p, n, JOURNAL_BROKEN == JOURNAL_FORGETS_IDENTITY ? 0 : who->salt);
+    return XXH3_64bits_withSeed(p, n, who->salt);
 }
 
 void journal_record_head_write(char *out, size_t n)
@@ -110,7 +110,7 @@ bool journal_batch_head_read(const char *at, const struct journal_identity *who,
     if (memcmp(at, batch_magic, sizeof batch_magic) != 0 ||
         le_get_u64(at + BATCH_SUM) != sum_of(at, BATCH_SUM, who))
         return false;
-    if (le_get_u64(at + BATCH_FILE) != who->id && JOURNAL_BROKEN != JOURNAL_FORGETS_IDENTITY)
+    if (le_get_u64(at + BATCH_FILE) != who->id)
         return false;
     struct journal_batch_head h = {
         .count = le_get_u32(at + BATCH_COUNT),

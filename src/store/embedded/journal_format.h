@@ -19,19 +19,6 @@
 #define JOURNAL_VERSION     1
 #define JOURNAL_NUMBER_MAX  (UINT64_MAX / 2) /* of files and batches: adding to one never wraps */
 
-/* Tests build the journal with one of these faults in it, to prove that they would notice. */
-#ifndef JOURNAL_BROKEN
-#define JOURNAL_BROKEN 0
-#endif
-enum {
-    JOURNAL_SOUND,
-    JOURNAL_ACKS_BEFORE_SYNC,
-    JOURNAL_NEVER_SYNCS,
-    JOURNAL_RETRIES_SYNC,
-    JOURNAL_FORGETS_IDENTITY, /* a batch is tied neither to its file nor to its number */
-    JOURNAL_FORGETS_NAMES,    /* a new file's name is not synced */
-};
-
 /* Who a file is. A batch verifies only in the file it was written to, and in that life of it. */
 struct journal_identity {
     uint64_t id;    /* grows with each file that is prepared, made or used again */

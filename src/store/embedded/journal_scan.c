@@ -258,8 +258,6 @@ static int deliver(struct scanner *s, struct str records, uint64_t number)
 
 static bool is_due(const struct scanner *s, const struct journal_batch_head *h)
 {
-    if (JOURNAL_BROKEN == JOURNAL_FORGETS_IDENTITY)
-        return s->scan->batches > 0 || h->number == s->due;
     return h->number >= s->scan->from && (s->due == 0 || h->number == s->due);
 }
 
@@ -284,11 +282,9 @@ static int take_batch(struct reader *r, uint64_t offset, const struct journal_ba
     struct str records = str_of(p, (size_t)h->length);
     if (!journal_records_verify(records, &r->found->who, h))
         return 0;
-    uint64_t number =
-        JOURNAL_BROKEN == JOURNAL_FORGETS_IDENTITY && s->due != 0 ? s->due : h->number;
-    s->due = number + 1;
+    s->due = h->number + 1;
     s->tail = (struct place){r->found->name, offset + JOURNAL_BATCH_HEAD + h->length, s->due};
-    return deliver(s, records, number);
+    return deliver(s, records, h->number);
 }
 
 static int read_batches(struct reader *r)
