@@ -6,7 +6,7 @@
 #include "fault/simfs.h"
 #include "fault/simlane.h"
 #include "model/index_dump.h"
-#include "model/redis_cluster.h"
+#include "model/redis_cluster_servers.h"
 #include "net/loop.h"
 #include "store/redis/client/redis.h"
 #include "store/embedded/embedded.h"

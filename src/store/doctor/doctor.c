@@ -4,7 +4,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/doctor/doctor_core.h"
+#include "store/embedded/journal.h"
 #include "store/embedded/journal_format.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 
 #include <inttypes.h>

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "store/doctor/doctor_core.h"
+#include "store/embedded/journal.h"
 #include "store/embedded/journal_format.h"
 #include "store/embedded/record.h"
 #include "store/embedded/vfs.h"

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "store/doctor/doctor_core.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 
 #include <inttypes.h>

@@ -7,6 +7,7 @@
 #include "store/embedded/lmdb_file.h"
 #include "store/embedded/rebuild.h"
 #include "store/embedded/record.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 
 #include <errno.h>

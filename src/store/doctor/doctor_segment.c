@@ -7,6 +7,7 @@
 #include "store/doctor/doctor_core.h"
 #include "store/embedded/note.h"
 #include "store/embedded/record.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 

@@ -346,6 +346,11 @@ static void journal_files_changed(struct journal_files *f)
 }
 
 struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *writer,
+static uint64_t or_default(uint64_t bytes, uint64_t by_default)
+{
+    return bytes != 0 ? bytes : by_default;
+}
+
                             struct lane *preparer, const struct journal_config *config,
                             uint64_t next, uint64_t next_file)
 {
@@ -359,8 +364,18 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
     j->durable = next - 1;
     j->job.run = journal_write_run;
     j->job.done = journal_write_done;
-    journal_files_init(&j->files, v, sched, preparer, config, next_file, next);
-    j->files.changed = journal_files_changed;
+    journal_files_init(&j->files,
+                       &(struct journal_files_setup){
+                           .vfs = v,
+                           .sched = sched,
+                           .lane = preparer,
+                           .file_bytes = config->file_bytes,
+                           .first_bytes = or_default(config->first_bytes, JOURNAL_FIRST_BYTES),
+                           .step_bytes = or_default(config->step_bytes, JOURNAL_STEP_BYTES),
+                           .next_id = next_file,
+                           .first_number = next,
+                           .changed = journal_files_changed,
+                       });
     for (int i = 0; i < BATCHES; i++)
         list_init(&j->batches[i].waiters);
     list_init(&j->in_time);

@@ -19,6 +19,7 @@
 #include "base/lane.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "store/embedded/journal_format.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,9 +47,8 @@ struct journal_config {
 #define JOURNAL_FIRST_BYTES (4u * 1024 * 1024) /* or file_bytes, if that is less */
 #define JOURNAL_STEP_BYTES  (1024u * 1024)
 
-/* A record is 1 byte to this; a batch holds at least one, and one that is larger than a file gets a
- * file of its own size (journal_room says ERR_BUSY until that is there). */
-#define JOURNAL_RECORD_MAX  (96u * 1024 * 1024)
+/* A record is 1 byte to JOURNAL_RECORD_MAX; a batch holds at least one, and one that is larger than
+ * a file gets a file of its own size (journal_room says ERR_BUSY until that is there). */
 
 /* ---- recovery: blocking, before the journal is opened ---- */
 

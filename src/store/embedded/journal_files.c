@@ -363,21 +363,19 @@ static void journal_files_try_again(struct timer *t)
     prepare(container_of(t, struct journal_files, retry));
 }
 
-void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sched,
-                        struct lane *lane, const struct journal_config *config, uint64_t next_id,
-                        uint64_t first_number)
+void journal_files_init(struct journal_files *s, const struct journal_files_setup *setup)
 {
-    uint64_t first_bytes = config->first_bytes != 0 ? config->first_bytes : JOURNAL_FIRST_BYTES;
     *s = (struct journal_files){
-        .vfs = v,
-        .sched = sched,
-        .lane = lane,
-        .file_bytes = journal_span(config->file_bytes),
-        .next_bytes = journal_span(least(first_bytes, config->file_bytes)),
-        .step_bytes = config->step_bytes != 0 ? config->step_bytes : JOURNAL_STEP_BYTES,
-        .next_id = next_id,
-        .epoch = next_id,
-        .first_number = first_number,
+        .vfs = setup->vfs,
+        .sched = setup->sched,
+        .lane = setup->lane,
+        .file_bytes = journal_span(setup->file_bytes),
+        .next_bytes = journal_span(least(setup->first_bytes, setup->file_bytes)),
+        .step_bytes = setup->step_bytes,
+        .next_id = setup->next_id,
+        .epoch = setup->next_id,
+        .first_number = setup->first_number,
+        .changed = setup->changed,
     };
     list_init(&s->preparing);
     list_init(&s->spares);

@@ -71,10 +71,16 @@ struct journal_files {
     void (*changed)(struct journal_files *s);
 };
 
-/* first_number: of the first batch that will get a place. */
-void journal_files_init(struct journal_files *s, struct vfs *v, struct sched *sched,
-                        struct lane *lane, const struct journal_config *config, uint64_t next_id,
-                        uint64_t first_number);
+struct journal_files_setup {
+    struct vfs *vfs;
+    struct sched *sched;
+    struct lane *lane;
+    uint64_t file_bytes, first_bytes, step_bytes; /* see journal_config; none is 0 */
+    uint64_t next_id;
+    uint64_t first_number; /* of the first batch that will get a place */
+    void (*changed)(struct journal_files *s);
+};
+void journal_files_init(struct journal_files *s, const struct journal_files_setup *setup);
 
 /* Makes the folder, finds old files, prepares the first. changed() follows. Tries again for ever.
  */

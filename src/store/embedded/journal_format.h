@@ -6,8 +6,8 @@
 #define STORE_EMBEDDED_JOURNAL_FORMAT_H
 
 #include "base/str.h"
-#include "store/embedded/journal.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define JOURNAL_DIR         "journal"
@@ -17,6 +17,7 @@
 #define JOURNAL_BATCH_HEAD  56
 #define JOURNAL_RECORD_HEAD 4
 #define JOURNAL_VERSION     1
+#define JOURNAL_RECORD_MAX  (96u * 1024 * 1024)
 #define JOURNAL_NUMBER_MAX  (UINT64_MAX / 2) /* of files and batches: adding to one never wraps */
 
 /* Who a file is. A batch verifies only in the file it was written to, and in that life of it. */

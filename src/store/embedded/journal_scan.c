@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "store/embedded/journal.h"
 #include "store/embedded/journal_format.h"
 #include "store/embedded/vfs.h"
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "store/catalog/chunk.h"
 #include "store/embedded/note.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 

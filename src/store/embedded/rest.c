@@ -7,6 +7,7 @@
 #include "store/embedded/pace.h"
 #include "store/embedded/reserve.h"
 #include "store/embedded/rewrite.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 

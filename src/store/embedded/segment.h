@@ -10,6 +10,7 @@
 #define STORE_EMBEDDED_SEGMENT_H
 
 #include "base/str.h"
+#include "store/embedded/segment_format.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,17 +46,13 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
 /* It is written in steps, with pauses; pace is lent until segment_close. */
 void segment_set_pace(struct segment_writer *w, struct pace *pace);
 
-/* A block, header and marks included, has at most this; larger: ERR_TOO_LARGE. An append of the
- * journal's greatest record stays below, whatever its events are. */
-#define SEGMENT_BLOCK_MAX (512u * 1024 * 1024)
-
-/* The chunk has been copied or written when this returns; small blocks become large writes. Any
- * other error than ERR_TOO_LARGE ends the segment: all further calls return it. */
+/* The chunk has been copied or written when this returns; small blocks become large writes.
+ * ERR_TOO_LARGE: beyond SEGMENT_BLOCK_MAX. Any other error ends the segment: all further calls
+ * return it. */
 int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
                 struct block_info *out);
 
 /* Opaque here, at most SEGMENT_NOTE_MAX bytes; small notes become large writes too. */
-#define SEGMENT_NOTE_MAX (1024 * 1024)
 int segment_add_note(struct segment_writer *w, struct str note);
 
 /* Footer, sync, the name, sync of the folder. After 0 all of it is durable; only segment_close may

@@ -7,7 +7,6 @@
 
 #include "base/le.h"
 #include "base/pack.h"
-#include "store/embedded/segment.h"
 
 #define SEGMENT_DIR        "segments"
 #define SEGMENT_NAME_MAX   40 /* of `segments/N.s.new`, NUL included */
@@ -18,6 +17,11 @@
 #define SEGMENT_SUM        8 /* behind every block and note */
 #define SEGMENT_TRAILER    32
 #define SEGMENT_MARK       4
+#define SEGMENT_NOTE_MAX   (1024 * 1024)
+
+/* A block, header and marks included. An append of the journal's greatest record stays below,
+ * whatever its events are. */
+#define SEGMENT_BLOCK_MAX  (512u * 1024 * 1024)
 
 /* A block or a note, as its own head and the footer tell of it. */
 struct segment_item {

@@ -11,6 +11,7 @@
 #include "model/index_dump.h"
 #include "model/seeds.h"
 #include "store/embedded/embedded.h"
+#include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 

@@ -5,6 +5,7 @@
 #include "base/sched.h"
 #include "fault/simfs.h"
 #include "fault/simlane.h"
+#include "store/embedded/journal.h"
 #include "store/embedded/journal_format.h"
 #include "store/embedded/vfs.h"
 

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "model/redis_cluster.h"
+#include "model/redis_cluster_servers.h"
 #include "net/loop.h"
 #include "store/redis/client/redis.h"
 #include "store/redis/redis_store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* redis_cluster.h -- three redis-servers that are a cluster. */
-#ifndef MODEL_REDIS_CLUSTER_H
-#define MODEL_REDIS_CLUSTER_H
+/* redis_cluster_servers.h -- three redis-servers that are a cluster. */
+#ifndef MODEL_REDIS_CLUSTER_SERVERS_H
+#define MODEL_REDIS_CLUSTER_SERVERS_H
 
 #include "unit/store/redis/redis_server.h"
 
