@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/health.h"
 #include "base/json.h"
+#include "base/must.h"
 #include "feature/feature.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
 #include "net/loop.h"
 
-#include <assert.h>
 #include <uv.h>
 
 #define PREFIX "tidemark"
@@ -84,7 +84,7 @@ static void register_all(struct status *s)
         err = metrics_add_family(s->metrics, prefix, &doubts_info, METRIC_GAUGE, &s->doubts);
     if (err == 0)
         err = register_troubles(s);
-    assert(err == 0); /* the names are ours, and the first in the registry */
+    must(err == 0); /* the names are ours, and the first in the registry */
     gauge_set(family_gauge(build, &version), 1);
 }
 

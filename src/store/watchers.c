@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/watchers.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct watched {
@@ -80,13 +80,13 @@ void watchers_init(struct watchers *ws, struct sched *sched)
 void watchers_deinit(struct watchers *ws)
 {
     task_cancel(&ws->notify);
-    assert(list_empty(&ws->everything));
+    must(list_empty(&ws->everything));
     while (!list_empty(&ws->dirty)) {
         struct watched *w = list_item(ws->dirty.next, struct watched, dirty);
         list_remove(&w->dirty);
         drop_if_unused(ws, w);
     }
-    assert(ws->names.n == 0);
+    must(ws->names.n == 0);
     map_deinit(&ws->names);
 }
 

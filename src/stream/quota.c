@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/quota.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/units.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define COST  MINUTE_MS
@@ -23,7 +23,7 @@ static uint64_t capacity(const struct quota *q)
 
 void quota_init(struct quota *q, uint64_t per_minute, size_t callers_max)
 {
-    assert(per_minute <= QUOTA_PER_MINUTE_MAX);
+    must(per_minute <= QUOTA_PER_MINUTE_MAX);
     *q = (struct quota){.per_minute = per_minute,
                         .callers_max = callers_max > 0 ? callers_max : QUOTA_CALLERS_MAX};
     q->crowd.units = capacity(q);

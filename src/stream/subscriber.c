@@ -2,6 +2,7 @@
 #include "stream/subscriber.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ void feeds_init(struct feeds *fs, struct store *store)
 
 void feeds_deinit(struct feeds *fs)
 {
-    assert(fs->by_name.n == 0 && fs->pins.n == 0);
+    must(fs->by_name.n == 0 && fs->pins.n == 0);
     map_deinit(&fs->by_name);
     map_deinit(&fs->pins);
 }

@@ -24,6 +24,7 @@
 #include "fault/crash_store.h"
 #include "fault/simlane.h"
 
+#include <assert.h>
 #include <unistd.h>
 
 #define SEEDS        200

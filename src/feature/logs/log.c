@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "feature/logs/log_keys.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -700,7 +700,7 @@ static void log_done_append(struct job *j)
 
 void log_append(struct log_append *a)
 {
-    assert(a->lines.n > 0 && a->lines.p[a->lines.n - 1] == '\n');
+    must(a->lines.n > 0 && a->lines.p[a->lines.n - 1] == '\n');
     a->tries = 0;
     a->job.run = log_run_append;
     a->job.done = log_done_append;
@@ -711,7 +711,7 @@ int log_append_now(const char *path, struct str lines, uint64_t *start)
 {
     struct log log = {.path = path};
     struct log_append a = {.log = &log, .lines = lines};
-    assert(lines.n > 0 && lines.p[lines.n - 1] == '\n');
+    must(lines.n > 0 && lines.p[lines.n - 1] == '\n');
     do {
         log_run_append(&a.job);
     } while (again(&a));

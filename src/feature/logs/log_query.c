@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/json_view.h"
+#include "base/must.h"
 #include "feature/logs/log.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define SHOWN_MAX  100 /* bytes of a wrong cursor that its refusal repeats */
@@ -219,6 +219,6 @@ bool log_scan_item(struct log_scan *s, struct str *rest, struct str *item)
 
 void log_scan_reject(struct log_scan *s)
 {
-    assert(s->items > 0);
+    must(s->items > 0);
     s->items--;
 }

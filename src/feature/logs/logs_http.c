@@ -3,6 +3,7 @@
 #include "feature/logs/logs_http.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/must.h"
 #include "http/http.h"
 #include "http/origin.h"
 #include "feature/logs/log_config.h"
@@ -11,7 +12,6 @@
 #include "feature/logs/logs_http_core.h"
 #include "feature/logs/logs_trace.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* ---- what the parts share ---- */
@@ -23,7 +23,7 @@ void logs_begin(struct logs *l)
 
 void logs_end(struct logs *l)
 {
-    assert(l->under_way > 0);
+    must(l->under_way > 0);
     if (--l->under_way == 0 && l->stopped != NULL)
         l->stopped(l->ctx);
 }

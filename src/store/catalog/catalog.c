@@ -2,10 +2,10 @@
 #include "store/catalog/catalog_core.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "store/content.h"
 #include "store/catalog/verdict.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define YEAR_2020_MS   1577836800000
@@ -171,7 +171,7 @@ static void free_stream(struct stream *s)
 
 void stream_unpin(struct stream *s)
 {
-    assert(s->pins > 0);
+    must(s->pins > 0);
     if (--s->pins == 0 && s->removed)
         free_stream(s);
 }

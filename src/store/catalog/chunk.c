@@ -2,8 +2,8 @@
 #include "store/catalog/chunk.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap)
@@ -52,8 +52,8 @@ void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32
 {
     struct block *b = c->bytes;
     uint32_t count = ends == NULL ? 1 : n;
-    assert(data.n > 0 && data.n <= b->cap - b->n && data.n < MARK_APPEND_END);
-    assert(ends == NULL || (n > 0 && ends[n - 1] == data.n));
+    must(data.n > 0 && data.n <= b->cap - b->n && data.n < MARK_APPEND_END);
+    must(ends == NULL || (n > 0 && ends[n - 1] == data.n));
     reserve_marks(c, count);
     for (uint32_t i = 0; i < count; i++)
         c->marks[c->n_marks++] = b->n + (ends == NULL ? (uint32_t)data.n : ends[i]);

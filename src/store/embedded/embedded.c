@@ -2,13 +2,13 @@
 #include "store/embedded/embedded.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "store/embedded/embedded_core.h"
 #include "store/embedded/record.h"
 #include "store/catalog/verdict.h"
 #include "store/embedded/vfs.h"
 #include "telemetry/metrics.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ void lives_add(struct lives *l, uint64_t life)
 void embedded_mark_dirty(struct embedded *e, struct stream *s)
 {
     if (!list_empty(&s->dirty)) {
-        assert(s->dirty_turn == e->dirty_turn); /* or embedded_before_change was forgotten */
+        must(s->dirty_turn == e->dirty_turn); /* or embedded_before_change was forgotten */
         return;
     }
     list_push(&e->dirty, &s->dirty);
@@ -655,7 +655,7 @@ static void embedded_stop(struct store *s, void (*stopped)(void *ctx), void *ctx
 static void embedded_free(struct store *s)
 {
     struct embedded *e = embedded_of(s);
-    assert(list_empty(&e->waiting) && list_empty(&e->stalled) && e->checkpoint == NULL);
+    must(list_empty(&e->waiting) && list_empty(&e->stalled) && e->checkpoint == NULL);
     timer_stop(&e->retry);
     timer_stop(&e->checkpoint_timer);
     journal_free(e->journal);

@@ -17,8 +17,8 @@
  * number of the table. So a value that is found under another key does not pass. */
 #include "store/embedded/index_core.h"
 #include "base/err.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -31,7 +31,7 @@ const char index_meta_key[] = "checkpoint";
 
 void key_put_u64(struct key *k, uint64_t v)
 {
-    assert(k->n + 8 <= KEY_MAX);
+    must(k->n + 8 <= KEY_MAX);
     for (int shift = 56; shift >= 0; shift -= 8)
         k->bytes[k->n++] = (char)(v >> shift);
 }
@@ -42,7 +42,7 @@ void key_put_digest(struct key *k, struct str text)
     unsigned n = 0;
     if (!EVP_Digest(text.p, text.n, digest, &n, EVP_sha256(), NULL))
         abort(); /* out of memory, or an OpenSSL without SHA-256 */
-    assert(k->n + n <= KEY_MAX);
+    must(k->n + n <= KEY_MAX);
     memcpy(k->bytes + k->n, digest, n);
     k->n += n;
 }

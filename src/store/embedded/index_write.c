@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/must.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -395,7 +396,7 @@ int index_trim(struct index_write *w, uint64_t life, uint64_t pos)
 
 int index_put_stream(struct index_write *w, uint64_t life, struct str row)
 {
-    assert(row.n <= INDEX_ROW_MAX);
+    must(row.n <= INDEX_ROW_MAX);
     if (w->err != 0)
         return w->err;
     struct key k = index_write_key_of(life);

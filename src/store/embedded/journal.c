@@ -43,6 +43,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "store/embedded/journal_files.h"
 #include "store/embedded/vfs.h"
 
@@ -345,17 +346,17 @@ static void journal_files_changed(struct journal_files *f)
     kick(j); /* for one who stops */
 }
 
-struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *writer,
 static uint64_t or_default(uint64_t bytes, uint64_t by_default)
 {
     return bytes != 0 ? bytes : by_default;
 }
 
+struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *writer,
                             struct lane *preparer, const struct journal_config *config,
                             uint64_t next, uint64_t next_file)
 {
-    assert(next > 0 && next_file > 0 && config->file_bytes >= JOURNAL_FILE_MIN);
-    assert(config->first_bytes == 0 || config->first_bytes > JOURNAL_FILE_HEAD);
+    must(next > 0 && next_file > 0 && config->file_bytes >= JOURNAL_FILE_MIN);
+    must(config->first_bytes == 0 || config->first_bytes > JOURNAL_FILE_HEAD);
     struct journal *j = mem_zalloc(sizeof *j);
     j->config = *config;
     j->sched = sched;
@@ -396,7 +397,7 @@ void journal_start(struct journal *j, void (*done)(void *ctx, int err), void *ct
 
 int journal_room(struct journal *j, size_t n)
 {
-    assert(n > 0);
+    must(n > 0);
     if (j->err != 0)
         return j->err;
     if (n > JOURNAL_RECORD_MAX)
@@ -417,7 +418,7 @@ int journal_room(struct journal *j, size_t n)
 
 uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter *waiter)
 {
-    assert(journal_room(j, record.n) == 0);
+    must(journal_room(j, record.n) == 0);
     if (!takes(j, open_batch(j), record.n))
         journal_seal(j);
     struct batch *b = open_batch(j);
@@ -444,7 +445,7 @@ void journal_wait(struct journal *j, uint64_t batch, struct journal_waiter *wait
         return;
     }
     uint64_t i = batch - j->durable - 1;
-    assert(i < BATCHES);
+    must(i < BATCHES);
     list_push(&j->batches[(j->first + i) % BATCHES].waiters, &waiter->link);
 }
 
@@ -475,7 +476,7 @@ uint64_t journal_cut(struct journal *j)
 
 void journal_release(struct journal *j, uint64_t batch)
 {
-    assert(batch <= j->next);
+    must(batch <= j->next);
     if (batch <= j->files.released)
         return;
     j->files.released = batch;
@@ -519,7 +520,7 @@ void journal_free(struct journal *j)
 {
     if (j == NULL)
         return;
-    assert(!j->writing);
+    must(!j->writing);
     task_cancel(&j->flush);
     task_cancel(&j->soon);
     timer_stop(&j->sync_timer);

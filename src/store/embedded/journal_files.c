@@ -2,10 +2,10 @@
 #include "store/embedded/journal_files.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 #include "store/embedded/vfs.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define SPARES_KEPT   2   /* files taken back are prepared again up to this; the rest is removed */
@@ -437,7 +437,7 @@ struct journal_file *journal_files_place(struct journal_files *s, uint64_t span,
                                          uint64_t *offset)
 {
     while (left_in(s) < span) {
-        assert(!list_empty(&s->spares));
+        must(!list_empty(&s->spares));
         struct journal_file *f = journal_file_of(s->spares.next);
         list_remove(&f->link);
         s->n_spares--;
@@ -502,7 +502,7 @@ static void journal_files_close_all(struct link *files)
 
 void journal_files_deinit(struct journal_files *s)
 {
-    assert(s->n_jobs == 0);
+    must(s->n_jobs == 0);
     timer_stop(&s->retry);
     journal_files_close_all(&s->preparing); /* half made: the next server removes it */
     journal_files_close_all(&s->spares);

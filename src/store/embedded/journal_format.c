@@ -2,9 +2,9 @@
 #include "store/embedded/journal_format.h"
 #include "base/err.h"
 #include "base/le.h"
+#include "base/must.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
@@ -87,7 +87,7 @@ static uint64_t sum_of(const void *p, size_t n, const struct journal_identity *w
 
 void journal_record_head_write(char *out, size_t n)
 {
-    assert(n > 0 && n <= JOURNAL_RECORD_MAX);
+    must(n > 0 && n <= JOURNAL_RECORD_MAX);
     le_put_u32(out, (uint32_t)n);
 }
 

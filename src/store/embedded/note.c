@@ -14,6 +14,7 @@
  *   CUT       life, position */
 #include "store/embedded/note.h"
 #include "base/err.h"
+#include "base/must.h"
 #include "base/pack.h"
 #include "store/embedded/index_core.h"
 
@@ -67,7 +68,7 @@ void note_pack(struct buf *out, const struct note *n)
     if (has_life(n->type))
         pack_u64(out, n->life);
     put_fields(out, n);
-    assert(out->n - before <= SEGMENT_NOTE_MAX);
+    must(out->n - before <= SEGMENT_NOTE_MAX);
 }
 
 static struct str take_rest(struct unpack *u)

@@ -54,13 +54,13 @@
 #include "store/embedded/segment.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 #include "store/catalog/chunk.h"
 #include "store/embedded/pace.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -159,13 +159,13 @@ static void put_marks(struct segment_writer *w, const struct chunk *c)
     for (uint32_t i = 0; i < c->n_marks;) {
         size_t n = 0;
         for (; n < sizeof some && i < c->n_marks; n += SEGMENT_MARK, i++) {
-            assert(MARK_END(c->marks[i]) >= last); /* or nobody could read it back */
+            must(MARK_END(c->marks[i]) >= last); /* or nobody could read it back */
             last = MARK_END(c->marks[i]);
             le_put_u32(some + n, c->marks[i]);
         }
         put_summed(w, some, n);
     }
-    assert(last == c->bytes->n);
+    must(last == c->bytes->n);
 }
 
 int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
@@ -181,7 +181,7 @@ int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
         .oldest_ms = c->oldest_ms,
         .newest_ms = c->newest_ms,
     };
-    assert(!w->finished && item.marks > 0 && item.n > 0);
+    must(!w->finished && item.marks > 0 && item.n > 0);
     if (w->err != 0)
         return w->err;
     if (segment_item_bytes(&item) > SEGMENT_BLOCK_MAX)
@@ -207,7 +207,7 @@ int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
 
 int segment_add_note(struct segment_writer *w, struct str note)
 {
-    assert(!w->finished && note.n <= SEGMENT_NOTE_MAX);
+    must(!w->finished && note.n <= SEGMENT_NOTE_MAX);
     struct segment_item item = {.offset = position(w), .n = (uint32_t)note.n};
     if (w->err != 0)
         return w->err;
@@ -263,7 +263,7 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out)
     w->sum = XXH3_createState();
     w->err = 0;
     w->named = w->finished = false;
-    assert(w->sum != NULL); /* out of memory */
+    must(w->sum != NULL); /* out of memory */
     segment_head_write(head, id, w->salt);
     segment_put(w, head, sizeof head);
     *out = w;
@@ -289,7 +289,7 @@ static int give_name(struct segment_writer *w)
 int segment_finish(struct segment_writer *w, uint64_t *file_bytes)
 {
     char trailer[SEGMENT_TRAILER];
-    assert(!w->finished);
+    must(!w->finished);
     segment_trailer_write(trailer, w->salt, position(w), buf_str(&w->footer));
     segment_put(w, w->footer.p, w->footer.n);
     segment_put(w, trailer, sizeof trailer);

@@ -7,11 +7,11 @@
 #include "store/embedded/segment.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "store/catalog/chunk.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -69,7 +69,7 @@ static int open_item(struct source *s, struct file *file, uint64_t offset, uint6
 static uint64_t sum_of(uint64_t id, const struct str *parts, size_t n)
 {
     XXH3_state_t *state = XXH3_createState();
-    assert(state != NULL); /* out of memory */
+    must(state != NULL); /* out of memory */
     XXH3_64bits_reset_withSeed(state, id);
     for (size_t i = 0; i < n; i++)
         XXH3_64bits_update(state, parts[i].p, parts[i].n);

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
 #include "net/loop.h"
@@ -449,7 +450,7 @@ void redis_stop(struct redis *r, void (*stopped)(void *ctx), void *ctx)
 
 void redis_free(struct redis *r)
 {
-    assert(r->n_calls == 0 && r->n_links == 0);
+    must(r->n_calls == 0 && r->n_links == 0);
     redis_pubsub_drop_all(r);
     map_deinit(&r->channels);
     tls_unref(r->tls);

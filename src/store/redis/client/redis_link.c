@@ -2,6 +2,7 @@
 #include "store/redis/client/redis_link.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/conn.h"
 #include "net/dial.h"
 #include "net/loop.h"
@@ -9,7 +10,6 @@
 #include "store/redis/client/resp.h"
 #include "net/tls.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -129,7 +129,7 @@ uint64_t redis_link_put(struct redis_link *l, struct block *command, void *tag)
 
 void redis_link_forget(struct redis_link *l, uint64_t number, size_t bytes)
 {
-    assert(number >= l->number && number < l->number + l->n);
+    must(number >= l->number && number < l->number + l->n);
     struct slot *s = &l->slots[(l->first + (number - l->number)) % l->cap];
     s->tag = NULL;
     s->bytes = bytes;

@@ -2,11 +2,11 @@
 /* Subscriptions: each server that has some has a connection of its own for them. */
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "net/loop.h"
 #include "store/redis/client/redis_core.h"
 #include "store/redis/client/resp.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -180,7 +180,7 @@ void redis_unsubscribe(struct redis *r, struct str channel)
     redis_pubsub_put_key(&key, kind_of(r, channel), channel);
     struct redis_channel *ch = map_get(&r->channels, buf_str(&key));
     buf_deinit(&key);
-    assert(ch != NULL);
+    must(ch != NULL);
     if (--ch->count == 0)
         free_channel(r, ch);
 }

@@ -3,9 +3,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +60,14 @@ struct block *resp_encode(const struct str *head, size_t n_head, const struct st
                           size_t n_args)
 {
     size_t size = resp_size(head, n_head, args, n_args);
-    assert(size <= RESP_COMMAND_MAX);
+    must(size <= RESP_COMMAND_MAX);
     /* num_format writes no more than the digits, but wants room for all there can be. */
     struct block *b = block_new((uint32_t)size + NUM_TEXT_MAX);
     char *at = put_length(b->bytes, '*', n_head + n_args);
     at = put_words(at, head, n_head);
     at = put_words(at, args, n_args);
     b->n = (uint32_t)(at - b->bytes);
-    assert(b->n == size);
+    must(b->n == size);
     return b;
 }
 
@@ -117,7 +117,7 @@ static void *resp_new_string(const redisReadTask *task, char *text, size_t n)
 
 static void *resp_new_array(const redisReadTask *task, int elements)
 {
-    assert(elements >= 0);
+    must(elements >= 0);
     struct resp *r = task->privdata;
     /* What its elements will cost at least, so that a large number alone takes no memory. */
     redisReply *reply =
