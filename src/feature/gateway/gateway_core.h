@@ -116,6 +116,7 @@ void gateway_key_put(struct buf *out, const struct gateway_key *k);
 int gateway_key_take(struct str bytes, struct gateway_key *k); /* ERR_CORRUPT */
 
 /* Forgets keys and chats whose time is over. */
+#define GATEWAY_KEYS  "gateway-key/"
 #define GATEWAY_CHATS "gateway-chat/"
 void gateway_sweep_keys(struct gateway *g);
 

@@ -12,11 +12,8 @@
 #include "feature/gateway/gateway_core.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
-#define KEY_MAX       255
-#define KEY_PREFIX    "gateway-key/"
-#define SWEEP_AT_ONCE 256
+#define KEY_MAX 255 /* bytes of an Idempotency-Key */
 
 struct start {
     struct generation_order order; /* the first, see gateway_start_on_taken */
@@ -27,22 +24,6 @@ struct start {
     struct doc_put key;
     bool has_key, retry;
 };
-
-void gateway_key_put(struct buf *out, const struct gateway_key *k)
-{
-    pack_str(out, k->request_id);
-    pack_str(out, k->fingerprint);
-    pack_i64(out, k->expires_ms);
-}
-
-int gateway_key_take(struct str bytes, struct gateway_key *k)
-{
-    struct unpack u = {.rest = bytes};
-    k->request_id = unpack_str(&u);
-    k->fingerprint = unpack_str(&u);
-    k->expires_ms = unpack_i64(&u);
-    return u.err == 0 && k->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
-}
 
 static void make_request_id(char out[REQUEST_ID_TEXT])
 {
@@ -260,7 +241,7 @@ static void take_key(struct start *s, struct str key)
     struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
                          s->order.body};
     s->fingerprint = digest_of(x, what, 3);
-    s->key.key = arena_printf(&x->arena, KEY_PREFIX "%.*s", (int)digest.n, digest.p);
+    s->key.key = arena_printf(&x->arena, GATEWAY_KEYS "%.*s", (int)digest.n, digest.p);
     s->has_key = true;
     s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
     look_up_key(s);
@@ -318,83 +299,4 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
     *s = (struct start){.order = {.route = r, .x = x}};
     x->state = s;
     exchange_collect(x, r->config->max_body_bytes, gateway_start_on_body);
-}
-
-/* ---- keys whose time is over ---- */
-
-struct sweep {
-    struct gateway *gateway;
-    struct store_docs docs;
-    struct store_put put;
-    struct buf removals; /* of struct doc_put */
-    size_t done;         /* of them */
-    struct arena arena;
-};
-
-static void sweep_free(struct sweep *s)
-{
-    struct gateway *g = s->gateway;
-    arena_deinit(&s->arena);
-    buf_deinit(&s->removals);
-    free(s);
-    gateway_end(g);
-}
-
-static void gateway_start_on_swept(struct store_put *put, int err);
-
-static void sweep_some(struct sweep *s)
-{
-    const struct doc_put *all = (const struct doc_put *)(const void *)s->removals.p;
-    size_t n = s->removals.n / sizeof *all - s->done;
-    if (n == 0 || s->gateway->stopping) {
-        sweep_free(s);
-        return;
-    }
-    if (n > SWEEP_AT_ONCE)
-        n = SWEEP_AT_ONCE;
-    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = gateway_start_on_swept};
-    s->done += n;
-    store_put(s->gateway->setup.store, &s->put);
-}
-
-static void gateway_start_on_swept(struct store_put *put, int err)
-{
-    struct sweep *s = container_of(put, struct sweep, put);
-    if (err == 0 || err == ERR_VERSION) /* one of them has changed meanwhile: next time */
-        sweep_some(s);
-    else
-        sweep_free(s);
-}
-
-static void gateway_start_on_keys(struct store_docs *docs, int err)
-{
-    struct sweep *s = container_of(docs, struct sweep, docs);
-    int64_t now = s->gateway->setup.sched->wall_ms;
-    struct gateway_key v;
-    for (size_t i = 0; err == 0 && i < docs->n_rows; i++) {
-        const struct doc_row *row = &docs->rows[i];
-        if (gateway_key_take(row->value, &v) != 0 || v.expires_ms > now)
-            continue;
-        struct doc_put put = {.key = arena_dup(&s->arena, row->key),
-                              .expect_version = row->version};
-        buf_put(&s->removals, str_of((const char *)&put, sizeof put));
-    }
-    sweep_some(s);
-}
-
-static void gateway_start_sweep(struct gateway *g, struct str prefix)
-{
-    struct sweep *s = mem_zalloc(sizeof *s);
-    s->gateway = g;
-    s->docs =
-        (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = gateway_start_on_keys};
-    gateway_begin(g);
-    store_docs(g->setup.store, &s->docs);
-}
-
-void gateway_sweep_keys(struct gateway *g)
-{
-    gateway_start_sweep(g, STR(KEY_PREFIX));
-    if (g->setup.instances != NULL)
-        gateway_start_sweep(g, STR(GATEWAY_CHATS));
 }

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway.c -- the life of the gateway: its routes, what an earlier process left, draining and
+ * stopping. Requests come in by gateway_http.c. */
+#include "feature/gateway/gateway.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_trace.h"
+#include "store/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SWEEP_MS (60 * 60 * 1000)
+
+/* ---- names ---- */
+
+/* STORE_RESERVED ends with a slash, and a path begins with one. */
+struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
+                          const char *suffix)
+{
+    return arena_printf(a, STORE_RESERVED "%.*s/%.*s%s", (int)r->path.n - 1, r->path.p + 1,
+                        (int)request_id.n, request_id.p, suffix);
+}
+
+int64_t gateway_ttl_s(const struct route_config *c)
+{
+    return (int64_t)(c->state_ttl_ms + 999) / 1000;
+}
+
+bool gateway_is_request_id(struct str text)
+{
+    if (text.n != REQUEST_ID_TEXT)
+        return false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what an earlier process left ---- */
+
+/* Streams that are still open belong to nobody any more: each is closed, so that its readers know.
+ */
+struct orphan {
+    struct store_write write;
+    struct gateway *gateway;
+    char name[];
+};
+
+struct orphan_list {
+    struct store_list list;
+    struct gateway *gateway;
+};
+
+static void gateway_on_orphan_closed(struct store_write *w, int err)
+{
+    struct orphan *o = container_of(w, struct orphan, write);
+    gateway_end(o->gateway);
+    free(o);
+}
+
+static void close_orphan(struct gateway *g, struct str name)
+{
+    struct orphan *o = mem_zalloc(sizeof *o + name.n);
+    memcpy(o->name, name.p, name.n);
+    o->gateway = g;
+    o->write = (struct store_write){.name = str_of(o->name, name.n),
+                                    .close = true,
+                                    .end = END_ORPHANED,
+                                    .done = gateway_on_orphan_closed};
+    gateway_begin(g);
+    store_write(g->setup.store, &o->write);
+}
+
+static void gateway_on_orphans(struct store_list *l, int err)
+{
+    struct orphan_list *o = container_of(l, struct orphan_list, list);
+    struct gateway *g = o->gateway;
+    for (size_t i = 0; err == 0 && i < l->n_rows; i++)
+        if (l->rows[i].info.end == END_NONE)
+            close_orphan(g, l->rows[i].name);
+    gateway_end(g);
+    free(o);
+}
+
+/* Before anything is served: what is open now is not ours. */
+static void find_orphans(struct gateway *g)
+{
+    struct orphan_list *o = mem_zalloc(sizeof *o);
+    o->gateway = g;
+    o->list = (struct store_list){.prefix = STR(STORE_RESERVED),
+                                  .limit = SIZE_MAX,
+                                  .reserved = true,
+                                  .done = gateway_on_orphans};
+    gateway_begin(g);
+    store_list(g->setup.store, &o->list);
+}
+
+/* ---- the whole ---- */
+
+static void gateway_on_sweep(struct timer *t)
+{
+    struct gateway *g = container_of(t, struct gateway, sweep);
+    gateway_sweep_keys(g);
+    sched_start(g->setup.sched, &g->sweep, SWEEP_MS);
+}
+
+void gateway_begin(struct gateway *g)
+{
+    g->background++;
+}
+
+void gateway_end(struct gateway *g)
+{
+    g->background--;
+    gateway_check_stopped(g);
+}
+
+void gateway_check_stopped(struct gateway *g)
+{
+    if (g->drained != NULL && g->running.n == 0)
+        sched_post(g->setup.sched, &g->drain);
+    if (g->stopping && g->background == 0 && g->running.n == 0)
+        sched_post(g->setup.sched, &g->stop);
+}
+
+static void gateway_run_drained(struct task *t)
+{
+    struct gateway *g = container_of(t, struct gateway, drain);
+    void (*drained)(void *ctx) = g->drained;
+    g->drained = NULL;
+    if (drained != NULL)
+        drained(g->drained_ctx);
+}
+
+static void gateway_run_stop(struct task *t)
+{
+    struct gateway *g = container_of(t, struct gateway, stop);
+    g->stopped(g->stopped_ctx);
+}
+
+static int add_metrics(struct gateway *g)
+{
+    static const struct metric_info info = {.name = "gateway_generations",
+                                            .help = "Generations under way",
+                                            .labels = {"route"},
+                                            .series_max = METRIC_SERIES_MAX};
+    static const struct metric_info errors = {.name = "upstream_errors",
+                                              .help = "Answers that upstreams did not give, or "
+                                                      "not to their end",
+                                              .labels = {"route", "reason"},
+                                              .series_max = METRIC_SERIES_MAX};
+    static const struct metric_info refused = {.name = "gateway_refused",
+                                               .help = "Requests beyond a route's limits",
+                                               .labels = {"route", "limit"},
+                                               .series_max = METRIC_SERIES_MAX};
+    struct metric_family *family, *refusals, *failures;
+    int err = gateway_events_init(&g->events, g->setup.metrics, g->setup.trace,
+                                  g->setup.telemetry_prefix);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &info, METRIC_GAUGE, &family);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &refused, METRIC_COUNTER,
+                                 &refusals);
+    if (err == 0)
+        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &errors, METRIC_COUNTER,
+                                 &failures);
+    for (size_t i = 0; err == 0 && i < g->n_routes; i++) {
+        struct gateway_route *r = &g->routes[i];
+        r->running = family_gauge(family, &r->path);
+        r->upstream_errors = failures;
+        r->refused_rate = family_counter(refusals, (struct str[]){r->path, STR("rate")});
+        r->refused_parallel = family_counter(refusals, (struct str[]){r->path, STR("parallel")});
+    }
+    return err;
+}
+
+static void add_route(struct gateway *g, const struct route_config *c, struct source_kind source)
+{
+    struct gateway_route *r = &g->routes[g->n_routes++];
+    *r = (struct gateway_route){
+        .gateway = g, .config = c, .source = source, .path = str_of_cstr(c->path)};
+    quota_init(&r->quota, c->requests_per_minute, 0);
+}
+
+struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size)
+{
+    struct gateway *g = mem_zalloc(sizeof *g);
+    g->setup = *setup;
+    g->routes = mem_zalloc((setup->n_routes + 1) * sizeof *g->routes);
+    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
+    for (size_t i = 0; i < setup->n_routes; i++)
+        add_route(g, &setup->routes[i], upstream);
+    if (setup->local.config != NULL)
+        add_route(g, setup->local.config, setup->local.source);
+    resume_keys_init(&g->keys, setup->secret, setup->previous_secret);
+    map_init(&g->running);
+    map_init(&g->chats);
+    list_init(&g->awaits);
+    list_init(&g->wholes);
+    task_init(&g->drain, gateway_run_drained);
+    task_init(&g->stop, gateway_run_stop);
+    timer_init(&g->sweep, gateway_on_sweep);
+    gateway_presence_init(g);
+    if (add_metrics(g) != 0) {
+        snprintf(why, size, "telemetry-prefix %.*s makes no names of metrics",
+                 (int)setup->telemetry_prefix.n, setup->telemetry_prefix.p);
+        gateway_free(g);
+        return NULL;
+    }
+    if (setup->instances == NULL)
+        find_orphans(g);
+    sched_start(setup->sched, &g->sweep, SWEEP_MS);
+    return g;
+}
+
+void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms)
+{
+    g->setup.heartbeat_ms = heartbeat_ms;
+    g->setup.write_timeout_ms = write_timeout_ms;
+}
+
+static uint64_t gateway_count_degraded(const void *state)
+{
+    return ((const struct gateway *)state)->events.counts[GATEWAY_DEGRADED].n;
+}
+
+const struct feature_trouble gateway_troubles[] = {
+    {.count = gateway_count_degraded, .told = &TRACE_KIND_ANSWERS_DEGRADED},
+    {0},
+};
+
+void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx)
+{
+    g->draining = true;
+    g->drained = drained;
+    g->drained_ctx = ctx;
+    gateway_check_stopped(g);
+}
+
+size_t gateway_orphan(struct gateway *g)
+{
+    size_t n = g->running.n;
+    generations_orphan(g);
+    return n;
+}
+
+void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
+{
+    g->draining = g->stopping = true;
+    g->drained = NULL;
+    g->stopped = stopped;
+    g->stopped_ctx = ctx;
+    timer_stop(&g->sweep);
+    gateway_presence_stop(g);
+    gateway_await_stop(g);
+    gateway_whole_stop(g);
+    generations_orphan(g);
+    gateway_check_stopped(g);
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (g == NULL)
+        return;
+    timer_stop(&g->sweep);
+    gateway_presence_stop(g);
+    task_cancel(&g->drain);
+    task_cancel(&g->stop);
+    for (size_t i = 0; i < g->n_routes; i++)
+        quota_deinit(&g->routes[i].quota);
+    resume_keys_deinit(&g->keys);
+    map_deinit(&g->running);
+    map_deinit(&g->chats);
+    free(g->routes);
+    free(g);
+}
