@@ -447,7 +447,8 @@ static bool needs_shield(const struct config *c)
 {
     const struct poll_config *polls = c->polls.items;
     const struct tool_config *tools = c->tools.items;
-    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL || c->cascade.n > 0;
+    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL ||
+                 cascade_shield(&c->cascade);
     for (size_t i = 0; i < c->polls.n; i++)
         needs = needs || polls[i].headers.n > 0;
     for (size_t i = 0; i < c->tools.n; i++)
@@ -693,8 +694,7 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
 
 void config_deinit(struct config *c)
 {
-    if (c->cascade.n > 0)
-        cascade_config_forget(c->cascade.items);
+    cascade_forget(&c->cascade);
     options_free(&options, c);
     sections_free(&kinds, c);
     env_secret_drop(&c->resume_secret);

@@ -10,6 +10,8 @@
 #include "net/listener.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "feature/cascade/cascade.h"
+#include "feature/cascade/cascade_config.h"
 #include "feature/gateway/gateway.h"
 #include "feature/poll/poll_upstream.h"
 #include "telemetry/trace.h"
@@ -138,28 +140,30 @@ static void server_on_logs_stopped(void *ctx)
     stop_sessions(s);
 }
 
-static void server_on_cascade_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    cascade_host_deinit(&s->cascade);
-    log_host_stop(&s->logs, server_on_logs_stopped, s);
-}
-
-/* What it was doing has been left to the bridge, which archives it. */
 static void server_on_gateway_stopped(void *ctx)
 {
     struct server *s = ctx;
     gateway_free(s->gateway);
-    cascade_host_stop(&s->cascade, server_on_cascade_stopped, s);
+    log_host_stop(&s->logs, server_on_logs_stopped, s);
+}
+
+static void server_on_cascade_stopped(void *ctx)
+{
+    struct server *s = ctx;
+    cascade_free(s->cascade);
+    if (s->gateway != NULL)
+        gateway_stop(s->gateway, server_on_gateway_stopped, s);
+    else
+        server_on_gateway_stopped(s);
 }
 
 static void server_stop_others(void *ctx)
 {
     struct server *s = ctx;
-    if (s->gateway != NULL)
-        gateway_stop(s->gateway, server_on_gateway_stopped, s);
+    if (s->cascade != NULL)
+        cascade_stop(s->cascade, server_on_cascade_stopped, s);
     else
-        cascade_host_stop(&s->cascade, server_on_cascade_stopped, s);
+        server_on_cascade_stopped(s);
 }
 
 static void server_stop_lab(void *ctx)
@@ -286,17 +290,20 @@ static struct str text_or_none(const char *text)
 
 static int init_cascade(struct server *s)
 {
-    struct cascade_host_setup setup = {.config = s->config->cascade.items,
-                                       .loop = &s->loop,
-                                       .store = s->store,
-                                       .fetcher = s->fetcher,
-                                       .http = &s->http,
-                                       .trace = s->trace};
-    if (s->config->cascade.n == 0)
+    struct cascade_host host = {.loop = &s->loop,
+                                .store = s->store,
+                                .fetcher = s->fetcher,
+                                .http = &s->http,
+                                .gateway = s->gateway,
+                                .trace = s->trace};
+    struct section_list bridges = s->config->cascade;
+    char why[256];
+    if (bridges.n == 0)
         return 0;
-    int err = cascade_host_init(&s->cascade, &setup);
+    int err = cascade_open(&host, bridges.items, &s->cascade, why, sizeof why);
     if (err != 0)
-        trace(s->trace, CASCADE_REFUSED, TRACE_STR("error", STR("no thread to look around with")));
+        trace(s->trace, CASCADE_REFUSED, TRACE_STR("error", str_of_cstr(why)));
+    cascade_forget(&bridges);
     return err;
 }
 
@@ -308,6 +315,7 @@ static int init_gateway(struct server *s)
                                   .feeds = &s->feeds,
                                   .fetcher = s->fetcher,
                                   .instances = s->instances,
+                                  .http = &s->http,
                                   .metrics = &s->metrics,
                                   .trace = s->trace,
                                   .routes = c->routes.items,
@@ -319,13 +327,11 @@ static int init_gateway(struct server *s)
                                   .heartbeat_ms = c->heartbeat_ms,
                                   .write_timeout_ms = c->write_timeout_ms};
     char why[256];
-    cascade_host_add_route(&s->cascade, &setup);
     s->gateway = gateway_new(&setup, why, sizeof why);
     if (s->gateway == NULL) {
         trace(s->trace, GATEWAY_FAILED, TRACE_STR("error", str_of_cstr(why)));
         return ERR_SYNTAX;
     }
-    gateway_mount(s->gateway, &s->http);
     return 0;
 }
 
@@ -535,9 +541,9 @@ int server_init(struct server *s, const struct config *config, const struct trac
     init_sessions(s);
     init_polls(s);
     server_init_signals(s);
-    err = init_cascade(s);
+    err = init_gateway(s);
     if (err == 0)
-        err = init_gateway(s);
+        err = init_cascade(s);
     if (err == 0)
         err = init_logs(s);
     if (err == 0)

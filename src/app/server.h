@@ -3,7 +3,6 @@
 #ifndef APP_SERVER_H
 #define APP_SERVER_H
 
-#include "feature/cascade/cascade.h"
 #include "feature/feature.h"
 #include "stream/subscriber.h"
 #include "http/http.h"
@@ -24,6 +23,7 @@
 
 struct config;
 struct fetcher;
+struct cascade;
 struct gateway;
 struct instances;
 struct listener;
@@ -51,7 +51,7 @@ struct server {
     struct subscriptions_surface subscriptions_surface;
     struct principals *principals; /* NULL: no callers are configured */
     struct str *capabilities;      /* of all of them */
-    struct cascade_host cascade;   /* cascade.cascade == NULL: none */
+    struct cascade *cascade;       /* NULL: none */
     struct gateway *gateway;
     struct session_host sessions;
     struct log_host logs;

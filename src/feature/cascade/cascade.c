@@ -1,108 +1,175 @@
 // SPDX-License-Identifier: Apache-2.0
+/* cascade.c -- the life of the Cascade bridge. */
 #include "feature/cascade/cascade.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/lane.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/secret.h"
 #include "base/units.h"
 #include "feature/cascade/cascade_config.h"
+#include "feature/cascade/cascade_core.h"
+#include "feature/cascade/cascade_prompt.h"
+#include "feature/cascade/cascade_trace.h"
 #include "feature/cascade/editor_state.h"
-#include "http/http.h"
+#include "feature/gateway/gateway.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
-#include "feature/cascade/cascade_http.h"
-#include "feature/cascade/cascade_trace.h"
-#include "feature/gateway/gateway.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
+#define SWEEP_MS     (60 * 1000)
+
+/* The calls before the first poll, at their slowest. */
+#define BEGIN_MAX_MS (2 * MINUTE_MS)
+
 TRACE_TABLE_DEFINE(cascade_traces, CASCADE_TRACES);
+
+/* ---- what stopping waits for ---- */
+
+void cascade_begin(struct cascade *c)
+{
+    c->background++;
+}
+
+static void cascade_check_stopped(struct cascade *c)
+{
+    if (c->stopping && c->background == 0)
+        sched_post(c->setup.sched, &c->stop);
+}
+
+void cascade_end(struct cascade *c)
+{
+    c->background--;
+    cascade_check_stopped(c);
+}
+
+static void cascade_run_stop(struct task *t)
+{
+    struct cascade *c = container_of(t, struct cascade, stop);
+    c->stopped(c->stopped_ctx);
+}
+
+/* ---- by itself ---- */
+
+static void cascade_on_sweep(struct timer *t)
+{
+    struct cascade *c = container_of(t, struct cascade, sweep);
+    cascade_sweep(c);
+    sched_start(c->setup.sched, &c->sweep, SWEEP_MS);
+}
+
+static void cascade_copy(char *to, size_t size, struct str text)
+{
+    must(text.n < size);
+    if (text.n > 0)
+        memcpy(to, text.p, text.n);
+    to[text.n] = '\0';
+}
+
+struct cascade *cascade_new(const struct cascade_setup *setup)
+{
+    struct cascade *c = mem_zalloc(sizeof *c);
+    c->setup = *setup;
+    c->setup.target = c->setup.csrf_token = c->setup.api_key = c->setup.version = STR_NONE;
+    c->given = secret_alloc(sizeof *c->given);
+    cascade_copy(c->target, sizeof c->target, setup->target);
+    cascade_copy(c->version, sizeof c->version, setup->version);
+    cascade_copy(c->given->csrf_token, sizeof c->given->csrf_token, setup->csrf_token);
+    cascade_copy(c->given->api_key, sizeof c->given->api_key, setup->api_key);
+    list_init(&c->lookers);
+    map_init(&c->flows);
+    task_init(&c->stop, cascade_run_stop);
+    timer_init(&c->sweep, cascade_on_sweep);
+    sched_start(setup->sched, &c->sweep, 0);
+    return c;
+}
+
+void cascade_stop(struct cascade *c, void (*stopped)(void *ctx), void *ctx)
+{
+    c->stopping = true;
+    c->stopped = stopped;
+    c->stopped_ctx = ctx;
+    timer_stop(&c->sweep);
+    if (c->route != NULL)
+        gateway_orphan_route(c->route);
+    cascade_check_stopped(c);
+}
+
+void cascade_free(struct cascade *c)
+{
+    if (c == NULL)
+        return;
+    timer_stop(&c->sweep);
+    task_cancel(&c->stop);
+    cascade_access_unref(c->access);
+    secret_free(c->given, sizeof *c->given);
+    map_deinit(&c->flows);
+    if (c->lane != NULL)
+        lane_free(c->lane);
+    buf_deinit(&c->state_file);
+    free(c);
+}
+
+/* ---- in a server ---- */
 
 static struct str text_or_none(const char *text)
 {
     return text == NULL ? STR_NONE : str_of_cstr(text);
 }
 
-/* The calls before the first poll, at their slowest. */
-#define BEGIN_MAX_MS (2 * MINUTE_MS)
-
-/* A route as any other, with the defaults. Its stream must not expire while an answer is under way.
- */
-static void make_route(struct cascade_host *h, const struct cascade_config *c)
+static void find_state_file(struct buf *path)
 {
-    char ignored[64];
-    options_defaults(&route_options, &h->route, ignored, sizeof ignored);
-    h->route.path = mem_alloc(sizeof CASCADE_CHAT_PATH);
-    memcpy(h->route.path, CASCADE_CHAT_PATH, sizeof CASCADE_CHAT_PATH);
-    h->route.dialect = ROUTE_DIALECT_OPENAI;
-    h->route.parallel = c->parallel;
-    if (h->route.state_ttl_ms < c->timeout_ms + BEGIN_MAX_MS)
-        h->route.state_ttl_ms = c->timeout_ms + BEGIN_MAX_MS;
-    route_finish(&h->route, ignored, sizeof ignored);
-}
-
-static char *find_state_file(void)
-{
-    struct buf path = {0};
     const char *home = getenv("HOME");
-    editor_state_path(&path, getenv("XDG_CONFIG_HOME"), home != NULL ? home : "");
-    return path.p;
+    editor_state_path(path, getenv("XDG_CONFIG_HOME"), home != NULL ? home : "");
 }
 
-int cascade_host_init(struct cascade_host *h, const struct cascade_host_setup *setup)
+static int open_route(struct cascade *c, const struct cascade_config *config,
+                      struct gateway *gateway, char *why, size_t size)
 {
-    struct cascade_config *c = setup->config;
-    bool discover = strcmp(c->target, CASCADE_DISCOVER) == 0;
-    *h = (struct cascade_host){.lane = thread_lane_new(setup->loop, "cascade")};
-    if (h->lane == NULL)
+    struct gateway_local local = {.path = CASCADE_CHAT_PATH,
+                                  .parallel = config->parallel,
+                                  .longest_ms = config->timeout_ms + BEGIN_MAX_MS,
+                                  .source = {.open = cascade_chat_open,
+                                             .ctx = c,
+                                             .admit = cascade_admit,
+                                             .whole = cascade_prompt_is_whole}};
+    c->route = gateway_add_local(gateway, &local, why, size);
+    return c->route == NULL ? ERR_SYNTAX : 0;
+}
+
+int cascade_open(const struct cascade_host *host, const struct cascade_config *config,
+                 struct cascade **out, char *why, size_t size)
+{
+    bool discover = strcmp(config->target, CASCADE_DISCOVER) == 0;
+    struct lane *lane = thread_lane_new(host->loop, "cascade");
+    struct buf state_file = {0};
+    if (lane == NULL) {
+        snprintf(why, size, "no thread to look around with");
         return ERR_IO;
-    secret_shield(); /* it may find secrets, whatever the settings hold */
-    h->state_file = find_state_file();
-    h->cascade =
-        cascade_new(&(struct cascade_setup){.sched = &setup->loop->sched,
-                                            .store = setup->store,
-                                            .fetcher = setup->fetcher,
-                                            .lane = h->lane,
-                                            .trace = setup->trace,
-                                            .target = discover ? STR_NONE : str_of_cstr(c->target),
-                                            .csrf_token = text_or_none(c->csrf_token),
-                                            .api_key = text_or_none(c->api_key),
-                                            .version = text_or_none(c->version),
-                                            .proc = "/proc",
-                                            .state_file = h->state_file,
-                                            .timeout_ms = c->timeout_ms,
-                                            .refuse_tools = c->tools == CASCADE_TOOLS_REFUSE});
-    make_route(h, c);
-    cascade_config_forget(c);
-    cascade_mount(h->cascade, setup->http);
-    return 0;
-}
-
-void cascade_host_add_route(const struct cascade_host *h, struct gateway_setup *to)
-{
-    if (h->cascade == NULL)
-        return;
-    to->local.config = &h->route;
-    to->local.source = cascade_source(h->cascade);
-}
-
-void cascade_host_stop(struct cascade_host *h, void (*stopped)(void *ctx), void *ctx)
-{
-    if (h->cascade == NULL)
-        stopped(ctx);
-    else
-        cascade_stop(h->cascade, stopped, ctx);
-}
-
-void cascade_host_deinit(struct cascade_host *h)
-{
-    if (h->cascade == NULL)
-        return;
-    cascade_free(h->cascade);
-    lane_free(h->lane);
-    options_free(&route_options, &h->route);
-    free(h->route.path);
-    free(h->state_file);
-    *h = (struct cascade_host){0};
+    }
+    find_state_file(&state_file);
+    struct cascade *c = cascade_new(
+        &(struct cascade_setup){.sched = &host->loop->sched,
+                                .store = host->store,
+                                .fetcher = host->fetcher,
+                                .lane = lane,
+                                .trace = host->trace,
+                                .target = discover ? STR_NONE : str_of_cstr(config->target),
+                                .csrf_token = text_or_none(config->csrf_token),
+                                .api_key = text_or_none(config->api_key),
+                                .version = text_or_none(config->version),
+                                .proc = "/proc",
+                                .state_file = state_file.p,
+                                .timeout_ms = config->timeout_ms,
+                                .refuse_tools = config->tools == CASCADE_TOOLS_REFUSE});
+    c->lane = lane;
+    c->state_file = state_file;
+    int err = open_route(c, config, host->gateway, why, size);
+    if (err == 0)
+        cascade_mount(c, host->http);
+    *out = c;
+    return err;
 }

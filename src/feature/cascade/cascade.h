@@ -1,48 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cascade.h -- the Cascade bridge put together for a server. */
+/* cascade.h -- the bridge to Cascade: the language server of an editor on this machine, which can
+ * only be polled, answers as an API of OpenAI's form does. See docs/protocols/bridges.md.
+ *
+ *     POST /v1/chat/completions   a route of the gateway, whose source is a Cascade
+ *     GET  /v1/models             what the account may use
+ *
+ * What it takes of secrets (the server's CSRF token, the account's API key) stays in memory of
+ * base/secret.h and goes to that server alone. */
 #ifndef FEATURE_CASCADE_CASCADE_H
 #define FEATURE_CASCADE_CASCADE_H
 
-#include "feature/gateway/route_config.h"
-
-#include <stdbool.h>
+#include <stddef.h>
 
 struct cascade;
 struct cascade_config;
 struct fetcher;
-struct gateway_setup;
+struct gateway;
 struct http;
-struct lane;
 struct loop;
 struct store;
 struct trace;
 
-/* Zero-initialised: none. */
 struct cascade_host {
-    struct cascade *cascade;
-    struct lane *lane;
-    struct route_config route; /* of its chat completions */
-    char *state_file;
-};
-
-struct cascade_host_setup {
-    struct cascade_config *config; /* its secrets are taken over */
     struct loop *loop;
     struct store *store;
     struct fetcher *fetcher;
     struct http *http;
+    struct gateway *gateway;
     const struct trace *trace;
 };
 
-/* From here on this process leaves no core files: libraries keep copies of what they send. 0, or
- * ERR_IO with nothing to stop. */
-int cascade_host_init(struct cascade_host *h, const struct cascade_host_setup *setup);
+/* Copies the secrets of the settings. Archives what an earlier process left behind. 0, or an ERR_
+ * code with a sentence in why; whatever it is, if *out is set then, cascade_stop is due. */
+int cascade_open(const struct cascade_host *host, const struct cascade_config *config,
+                 struct cascade **out, char *why, size_t size);
 
-/* Its route, for the gateway; nothing if there is no bridge. */
-void cascade_host_add_route(const struct cascade_host *h, struct gateway_setup *to);
-
-/* The gateway has stopped. Without a bridge stopped() is called at once. */
-void cascade_host_stop(struct cascade_host *h, void (*stopped)(void *ctx), void *ctx);
-void cascade_host_deinit(struct cascade_host *h);
+/* Before the gateway stops. Ends the generations of its route as orphaned, and archives what they
+ * have begun. stopped() comes from the schedule; cascade_free is due then. */
+void cascade_stop(struct cascade *c, void (*stopped)(void *ctx), void *ctx);
+void cascade_free(struct cascade *c); /* NULL is allowed */
 
 #endif

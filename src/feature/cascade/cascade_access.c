@@ -22,6 +22,20 @@ struct cascade_look {
     pid_t pid; /* that was found */
 };
 
+/* ---- waiting ---- */
+
+void cascade_tell_all(struct link *waiters, const struct cascade_fault *fault)
+{
+    struct link all;
+    list_init(&all);
+    list_splice(&all, waiters);
+    while (!list_empty(&all)) {
+        struct cascade_wait *w = list_item(all.next, struct cascade_wait, link);
+        list_remove(&w->link);
+        w->done(w, fault);
+    }
+}
+
 /* ---- an access ---- */
 
 static struct cascade_access *access_new(struct cascade *c)

@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "http/exchange.h"
+#include "http/message.h"
 #include "feature/cascade/cascade_core.h"
 #include "feature/cascade/cascade_prompt.h"
 #include "feature/cascade/cascade_trace.h"
@@ -224,7 +224,7 @@ static void pass_fault(struct chat *chat, const struct cascade_fault *fault)
     const struct source_events *on = chat->on;
     void *ctx = chat->ctx;
     bool gone = false;
-    cascade_put_fault(&body, fault);
+    gateway_put_openai_error(&body, fault->status, fault->code, fault->message);
     chat->gone = &gone;
     on->head(ctx,
              &(struct source_head){.status = fault->status, .headers = headers, .n_headers = 2});

@@ -66,10 +66,20 @@ static int cascade_config_check_version(struct str value, char *reason, size_t s
 
 /* ---- secrets ---- */
 
-void cascade_config_forget(struct cascade_config *c)
+bool cascade_shield(const void *settings)
 {
-    env_secret_drop(&c->csrf_token);
-    env_secret_drop(&c->api_key);
+    const struct cascade_settings *s = settings;
+    return s->bridges.n > 0;
+}
+
+void cascade_forget(void *settings)
+{
+    const struct cascade_settings *s = settings;
+    struct cascade_config *bridges = s->bridges.items;
+    for (size_t i = 0; i < s->bridges.n; i++) {
+        env_secret_drop(&bridges[i].csrf_token);
+        env_secret_drop(&bridges[i].api_key);
+    }
 }
 
 static int take_variable(char **secret, const char *name,

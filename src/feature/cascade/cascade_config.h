@@ -3,7 +3,7 @@
 #ifndef FEATURE_CASCADE_CASCADE_CONFIG_H
 #define FEATURE_CASCADE_CASCADE_CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 #define CASCADE_DISCOVER "discover"
 
@@ -11,7 +11,7 @@ enum cascade_tools { CASCADE_TOOLS_IGNORE, CASCADE_TOOLS_REFUSE };
 
 struct cascade_config {
     char *target; /* http://ADDRESS:PORT on this machine, or CASCADE_DISCOVER */
-    /* Secrets, which the bridge takes over (cascade_config_forget). NULL: WINDSURF_CSRF_TOKEN and
+    /* Secrets, which the bridge takes over (cascade_forget). NULL: WINDSURF_CSRF_TOKEN and
      * WINDSURF_API_KEY, or else what is found. */
     char *csrf_token, *api_key;
     char *version;       /* of the editor; NULL: what is found, or a known one */
@@ -25,7 +25,14 @@ extern const struct options cascade_options;
 /* For the table of section kinds: see base/sections.h. */
 int cascade_config_finish(void *cascade, char *reason, size_t size);
 
+/* What a server keeps of it. */
+struct cascade_settings {
+    struct section_list bridges; /* struct cascade_config; at most one */
+};
+
+/* As of feature/feature.h. It may find secrets, whatever the settings hold. */
+bool cascade_shield(const void *settings);
 /* The secrets are wiped and unset. */
-void cascade_config_forget(struct cascade_config *c);
+void cascade_forget(void *settings);
 
 #endif

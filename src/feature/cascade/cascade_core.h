@@ -14,11 +14,35 @@
 #include "feature/cascade/cascade_turn.h"
 #include "http/rpc_client.h"
 #include "store/store.h"
-#include "feature/cascade/cascade_http.h"
+#include "feature/gateway/gateway.h"
 
 struct exchange;
+struct fetcher;
+struct http;
+struct trace;
 
-#define CASCADE_TARGET_MAX 64
+#define CASCADE_CHAT_PATH   "/v1/chat/completions"
+#define CASCADE_MODELS_PATH "/v1/models"
+
+#define CASCADE_TARGET_MAX  64
+
+/* Kept by reference, but for the texts, which are copied. */
+struct cascade_setup {
+    struct sched *sched;
+    struct store *store;
+    struct fetcher *fetcher;
+    struct lane *lane; /* of its own */
+    const struct trace *trace;
+    struct str target;                       /* http://ADDRESS:PORT; n == 0: to be found */
+    struct str csrf_token, api_key, version; /* n == 0: to be found */
+    const char *proc;                        /* "/proc" */
+    const char *state_file;                  /* of the editor */
+    uint64_t timeout_ms;                     /* of one answer */
+    bool refuse_tools;                       /* requests that offer tools; else they are ignored */
+};
+
+/* Archives what an earlier process left behind. It has no route yet. */
+struct cascade *cascade_new(const struct cascade_setup *setup);
 
 /* Why something did not work, as its asker is told. */
 struct cascade_fault {
@@ -67,6 +91,9 @@ struct cascade_access {
 
 struct cascade {
     struct cascade_setup setup;
+    struct lane *lane;           /* that of the setup, if it is ours; NULL: it is not */
+    struct buf state_file;       /* the same */
+    struct gateway_route *route; /* NULL: none */
     char target[CASCADE_TARGET_MAX], version[CASCADE_VERSION_MAX + 1];
     struct cascade_secrets *given; /* by the settings; empty texts: not given */
     struct cascade_access *access; /* the newest; NULL: to be looked for */
@@ -89,13 +116,13 @@ struct cascade {
 void cascade_begin(struct cascade *c);
 void cascade_end(struct cascade *c); /* the last thing that it does */
 
+/* ---- cascade_http.c: GET /v1/models, and what all answers have ---- */
+
+void cascade_mount(struct cascade *c, struct http *http);
+
 /* Requests of pages that this machine did not serve are refused: whoever runs the bridge pays for
  * what a browser is made to ask. False: it has been answered. */
 bool cascade_admit(void *ctx, struct exchange *x);
-
-/* An error as OpenAI's API has them. */
-void cascade_refuse(struct exchange *x, const struct cascade_fault *fault);
-void cascade_put_fault(struct buf *out, const struct cascade_fault *fault);
 
 /* ---- cascade_access.c: who is asked, and as whom ---- */
 
@@ -203,9 +230,5 @@ void cascade_sweep(struct cascade *c);
 /* ---- cascade_chat.c: POST /v1/chat/completions ---- */
 
 struct generation_source *cascade_chat_open(void *ctx, const struct source_order *o);
-
-/* ---- cascade_models.c: GET /v1/models ---- */
-
-void cascade_models_handle(void *ctx, struct exchange *x);
 
 #endif

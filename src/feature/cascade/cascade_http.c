@@ -1,45 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feature/cascade/cascade_http.h"
+/* cascade_http.c -- who may use the bridge at all; GET /v1/models, and one of them by its id. */
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "base/secret.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/url.h"
 #include "feature/cascade/cascade_core.h"
-#include "feature/cascade/cascade_prompt.h"
-#include "feature/gateway/gateway_core.h"
-#include "feature/gateway/gateway_dialect.h"
 
-#include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
-#define SWEEP_MS (60 * 1000)
+#define MODELS_AGE_MS 10000 /* a client that asks often is no reason to ask as often */
 
-/* ---- small things that all parts use ---- */
-
-void cascade_tell_all(struct link *waiters, const struct cascade_fault *fault)
-{
-    struct link all;
-    list_init(&all);
-    list_splice(&all, waiters);
-    while (!list_empty(&all)) {
-        struct cascade_wait *w = list_item(all.next, struct cascade_wait, link);
-        list_remove(&w->link);
-        w->done(w, fault);
-    }
-}
-
-void cascade_put_fault(struct buf *out, const struct cascade_fault *fault)
-{
-    dialect_put_openai_body(
-        out, &(struct dialect_problem){fault->status, fault->code, fault->message, STR_NONE});
-}
-
-void cascade_refuse(struct exchange *x, const struct cascade_fault *fault)
+/* An error as OpenAI's API has them. */
+static void cascade_refuse(struct exchange *x, const struct cascade_fault *fault)
 {
     struct buf body = {0};
-    cascade_put_fault(&body, fault);
+    gateway_put_openai_error(&body, fault->status, fault->code, fault->message);
     exchange_status(x, fault->status);
     exchange_header(x, STR("Content-Type"), STR("application/json"));
     exchange_header(x, STR("Cache-Control"), STR("no-store"));
@@ -60,94 +39,160 @@ bool cascade_admit(void *ctx, struct exchange *x)
     return false;
 }
 
-/* ---- the whole ---- */
+/* ---- models ---- */
 
-void cascade_begin(struct cascade *c)
+struct models_request {
+    struct cascade *cascade;
+    struct cascade_access *access;
+    struct cascade_wait wait;
+    struct cascade_second_try second;
+    struct exchange *x; /* held */
+    struct str id;      /* p == NULL: all */
+};
+
+static void over(struct models_request *r)
 {
-    c->background++;
+    struct cascade *c = r->cascade;
+    struct exchange *x = r->x;
+    cascade_access_unref(r->access);
+    arena_deinit(&r->second.arena);
+    free(r);
+    exchange_release(x);
+    cascade_end(c);
 }
 
-static void cascade_check_stopped(struct cascade *c)
+static const char *cascade_models_truth(bool b)
 {
-    if (c->stopping && c->background == 0)
-        sched_post(c->setup.sched, &c->stop);
+    return b ? "true" : "false";
 }
 
-void cascade_end(struct cascade *c)
+static void put_model(struct buf *out, const struct cascade_model *m, bool is_default)
 {
-    c->background--;
-    cascade_check_stopped(c);
+    buf_put(out, STR("{\"id\":"));
+    json_put_string(out, m->uid);
+    buf_put(out, STR(",\"object\":\"model\",\"created\":0,\"owned_by\":\"windsurf\",\"label\":"));
+    json_put_string(out, m->label);
+    buf_printf(out,
+               ",\"number\":%" PRId64 ",\"is_private\":%s,\"is_new\":%s,\"is_default\":%s,"
+               "\"disabled\":%s",
+               m->number, cascade_models_truth(m->is_private), cascade_models_truth(m->is_new),
+               cascade_models_truth(is_default), cascade_models_truth(m->disabled));
+    if (m->disabled_reason.n > 0) {
+        buf_put(out, STR(",\"disabled_reason\":"));
+        json_put_string(out, m->disabled_reason);
+    }
+    buf_putc(out, '}');
 }
 
-static void cascade_run_stop(struct task *t)
+static void cascade_models_send_json(struct exchange *x, const struct buf *body)
 {
-    struct cascade *c = container_of(t, struct cascade, stop);
-    c->stopped(c->stopped_ctx);
+    exchange_status(x, 200);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    gateway_put_cors(x);
+    exchange_send(x, buf_str(body));
 }
 
-static void cascade_on_sweep(struct timer *t)
+static void send_all(struct exchange *x, const struct cascade_models *models)
 {
-    struct cascade *c = container_of(t, struct cascade, sweep);
-    cascade_sweep(c);
-    sched_start(c->setup.sched, &c->sweep, SWEEP_MS);
+    struct buf body = {0};
+    buf_put(&body, STR("{\"object\":\"list\",\"data\":["));
+    for (size_t i = 0; i < models->n; i++) {
+        if (i > 0)
+            buf_putc(&body, ',');
+        put_model(&body, &models->items[i], str_eq(models->items[i].uid, models->default_uid));
+    }
+    buf_put(&body, STR("]}\n"));
+    cascade_models_send_json(x, &body);
+    buf_deinit(&body);
 }
 
-static void cascade_copy(char *to, size_t size, struct str text)
+static void send_one(struct exchange *x, const struct cascade_models *models, struct str id)
 {
-    assert(text.n < size);
-    if (text.n > 0)
-        memcpy(to, text.p, text.n);
-    to[text.n] = '\0';
+    const struct cascade_model *m = cascade_models_find(models, id);
+    struct buf body = {0};
+    if (m == NULL) {
+        cascade_refuse(
+            x, &(struct cascade_fault){404, STR("model_not_found"), STR("There is no such model")});
+        return;
+    }
+    put_model(&body, m, str_eq(m->uid, models->default_uid));
+    cascade_models_send_json(x, &body);
+    buf_deinit(&body);
 }
 
-struct cascade *cascade_new(const struct cascade_setup *setup)
+static void cascade_models_on_access(struct cascade_wait *w, const struct cascade_fault *fault);
+
+static void cascade_on_models(struct cascade_wait *w, const struct cascade_fault *fault)
 {
-    struct cascade *c = mem_zalloc(sizeof *c);
-    c->setup = *setup;
-    c->setup.target = c->setup.csrf_token = c->setup.api_key = c->setup.version = STR_NONE;
-    c->given = secret_alloc(sizeof *c->given);
-    cascade_copy(c->target, sizeof c->target, setup->target);
-    cascade_copy(c->version, sizeof c->version, setup->version);
-    cascade_copy(c->given->csrf_token, sizeof c->given->csrf_token, setup->csrf_token);
-    cascade_copy(c->given->api_key, sizeof c->given->api_key, setup->api_key);
-    list_init(&c->lookers);
-    map_init(&c->flows);
-    task_init(&c->stop, cascade_run_stop);
-    timer_init(&c->sweep, cascade_on_sweep);
-    sched_start(setup->sched, &c->sweep, 0);
-    return c;
+    struct models_request *r = container_of(w, struct models_request, wait);
+    if (fault != NULL && cascade_second_try(&r->second, r->access, fault)) {
+        r->wait.done = cascade_models_on_access;
+        cascade_want_access(r->cascade, &r->wait);
+        return;
+    }
+    if (fault != NULL)
+        cascade_refuse(r->x, fault);
+    else if (r->id.p == NULL)
+        send_all(r->x, &r->access->models);
+    else
+        send_one(r->x, &r->access->models, r->id);
+    over(r);
+}
+
+static void cascade_models_on_access(struct cascade_wait *w, const struct cascade_fault *fault)
+{
+    struct models_request *r = container_of(w, struct models_request, wait);
+    if (fault == NULL && r->access == r->cascade->access)
+        fault = &r->second.fault;
+    if (fault != NULL) {
+        cascade_refuse(r->x, fault);
+        over(r);
+        return;
+    }
+    cascade_access_unref(r->access);
+    r->access = cascade_access_ref(r->cascade->access);
+    r->wait.done = cascade_on_models;
+    cascade_want_models(r->access, MODELS_AGE_MS, &r->wait);
+}
+
+/* The answer is waited for even if the client is not there any more: a call or two, with their
+ * timeouts. */
+static void cascade_models_handle(void *ctx, struct exchange *x)
+{
+    struct cascade *c = ctx;
+    struct str rest = str_skip(x->request->path, sizeof CASCADE_MODELS_PATH - 1);
+    struct str id = STR_NONE;
+    if (!cascade_admit(c, x))
+        return;
+    if (x->request->method == METHOD_OPTIONS) {
+        gateway_preflight(x);
+        return;
+    }
+    if (x->request->method != METHOD_GET) {
+        exchange_header(x, STR("Allow"), STR("GET"));
+        cascade_refuse(x, &(struct cascade_fault){405, STR("METHOD"), STR("This path takes GET")});
+        return;
+    }
+    if (rest.n > 0 &&
+        (rest.p[0] != '/' || url_decode(&x->arena, str_skip(rest, 1), false, &id) != 0)) {
+        cascade_refuse(x, &(struct cascade_fault){404, STR("NO_ROUTE"), STR("Nothing is here")});
+        return;
+    }
+    if (exchange_draining(x) || c->stopping) {
+        cascade_refuse(x, &(struct cascade_fault){503, STR("BUSY"), STR("The server is stopping")});
+        return;
+    }
+    struct models_request *r = mem_zalloc(sizeof *r);
+    *r = (struct models_request){
+        .cascade = c, .x = x, .id = id, .wait.done = cascade_models_on_access};
+    list_init(&r->wait.link);
+    exchange_hold(x);
+    cascade_begin(c);
+    cascade_want_access(c, &r->wait);
 }
 
 void cascade_mount(struct cascade *c, struct http *http)
 {
     http_route(http, STR(CASCADE_MODELS_PATH), cascade_models_handle, c);
-}
-
-struct source_kind cascade_source(struct cascade *c)
-{
-    return (struct source_kind){.open = cascade_chat_open,
-                                .ctx = c,
-                                .admit = cascade_admit,
-                                .whole = cascade_prompt_is_whole};
-}
-
-void cascade_stop(struct cascade *c, void (*stopped)(void *ctx), void *ctx)
-{
-    c->stopping = true;
-    c->stopped = stopped;
-    c->stopped_ctx = ctx;
-    timer_stop(&c->sweep);
-    cascade_check_stopped(c);
-}
-
-void cascade_free(struct cascade *c)
-{
-    if (c == NULL)
-        return;
-    timer_stop(&c->sweep);
-    task_cancel(&c->stop);
-    cascade_access_unref(c->access);
-    secret_free(c->given, sizeof *c->given);
-    map_deinit(&c->flows);
-    free(c);
 }

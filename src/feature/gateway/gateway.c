@@ -100,7 +100,7 @@ static void find_orphans(struct gateway *g)
     store_list(g->setup.store, &o->list);
 }
 
-/* ---- the whole ---- */
+/* ---- draining and stopping ---- */
 
 static void gateway_on_sweep(struct timer *t)
 {
@@ -145,11 +145,11 @@ static void gateway_run_stop(struct task *t)
 
 static int add_metrics(struct gateway *g)
 {
-    static const struct metric_info info = {.name = "gateway_generations",
-                                            .help = "Generations under way",
-                                            .labels = {"route"},
-                                            .series_max = METRIC_SERIES_MAX};
-    static const struct metric_info errors = {.name = "upstream_errors",
+    static const struct metric_info running = {.name = "gateway_generations",
+                                               .help = "Generations under way",
+                                               .labels = {"route"},
+                                               .series_max = METRIC_SERIES_MAX};
+    static const struct metric_info failed = {.name = "upstream_errors",
                                               .help = "Answers that upstreams did not give, or "
                                                       "not to their end",
                                               .labels = {"route", "reason"},
@@ -158,45 +158,76 @@ static int add_metrics(struct gateway *g)
                                                .help = "Requests beyond a route's limits",
                                                .labels = {"route", "limit"},
                                                .series_max = METRIC_SERIES_MAX};
-    struct metric_family *family, *refusals, *failures;
-    int err = gateway_events_init(&g->events, g->setup.metrics, g->setup.trace,
-                                  g->setup.telemetry_prefix);
+    struct metrics *m = g->setup.metrics;
+    struct str prefix = STR("tidemark");
+    int err = gateway_events_init(&g->events, m, g->setup.trace, g->setup.telemetry_prefix);
     if (err == 0)
-        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &info, METRIC_GAUGE, &family);
+        err = metrics_add_family(m, prefix, &running, METRIC_GAUGE, &g->running_family);
     if (err == 0)
-        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &refused, METRIC_COUNTER,
-                                 &refusals);
+        err = metrics_add_family(m, prefix, &refused, METRIC_COUNTER, &g->refused_family);
     if (err == 0)
-        err = metrics_add_family(g->setup.metrics, STR("tidemark"), &errors, METRIC_COUNTER,
-                                 &failures);
-    for (size_t i = 0; err == 0 && i < g->n_routes; i++) {
-        struct gateway_route *r = &g->routes[i];
-        r->running = family_gauge(family, &r->path);
-        r->upstream_errors = failures;
-        r->refused_rate = family_counter(refusals, (struct str[]){r->path, STR("rate")});
-        r->refused_parallel = family_counter(refusals, (struct str[]){r->path, STR("parallel")});
-    }
+        err = metrics_add_family(m, prefix, &failed, METRIC_COUNTER, &g->failed_family);
     return err;
 }
 
-static void add_route(struct gateway *g, const struct route_config *c, struct source_kind source)
+/* ---- routes ---- */
+
+static struct gateway_route *add_route(struct gateway *g, const struct route_config *c,
+                                       struct source_kind source)
 {
-    struct gateway_route *r = &g->routes[g->n_routes++];
+    struct gateway_route *r = mem_zalloc(sizeof *r);
     *r = (struct gateway_route){
         .gateway = g, .config = c, .source = source, .path = str_of_cstr(c->path)};
     quota_init(&r->quota, c->requests_per_minute, 0);
+    r->running = family_gauge(g->running_family, &r->path);
+    r->refused_rate = family_counter(g->refused_family, (struct str[]){r->path, STR("rate")});
+    r->refused_parallel =
+        family_counter(g->refused_family, (struct str[]){r->path, STR("parallel")});
+    g->routes = mem_realloc(g->routes, (g->n_routes + 1) * sizeof *g->routes);
+    g->routes[g->n_routes++] = r;
+    gateway_mount(r);
+    return r;
 }
+
+static void route_free(struct gateway_route *r)
+{
+    quota_deinit(&r->quota);
+    if (r->local != NULL) {
+        options_free(&route_options, r->local);
+        free(r->local->path);
+    }
+    free(r->local);
+    free(r);
+}
+
+struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local,
+                                        char *why, size_t size)
+{
+    struct route_config *c = mem_zalloc(sizeof *c);
+    options_defaults(&route_options, c, why, size);
+    c->path = mem_alloc(strlen(local->path) + 1);
+    memcpy(c->path, local->path, strlen(local->path) + 1);
+    c->dialect = ROUTE_DIALECT_OPENAI;
+    c->parallel = local->parallel;
+    if (c->state_ttl_ms < local->longest_ms)
+        c->state_ttl_ms = local->longest_ms;
+    route_finish(c, why, size);
+    struct gateway_route *r = add_route(g, c, local->source);
+    r->local = c;
+    return r;
+}
+
+void gateway_orphan_route(struct gateway_route *r)
+{
+    generations_orphan(r->gateway, r);
+}
+
+/* ---- the whole ---- */
 
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size)
 {
     struct gateway *g = mem_zalloc(sizeof *g);
     g->setup = *setup;
-    g->routes = mem_zalloc((setup->n_routes + 1) * sizeof *g->routes);
-    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
-    for (size_t i = 0; i < setup->n_routes; i++)
-        add_route(g, &setup->routes[i], upstream);
-    if (setup->local.config != NULL)
-        add_route(g, setup->local.config, setup->local.source);
     resume_keys_init(&g->keys, setup->secret, setup->previous_secret);
     map_init(&g->running);
     map_init(&g->chats);
@@ -212,6 +243,9 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
         gateway_free(g);
         return NULL;
     }
+    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
+    for (size_t i = 0; i < setup->n_routes; i++)
+        add_route(g, &setup->routes[i], upstream);
     if (setup->instances == NULL)
         find_orphans(g);
     sched_start(setup->sched, &g->sweep, SWEEP_MS);
@@ -245,7 +279,7 @@ void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx)
 size_t gateway_orphan(struct gateway *g)
 {
     size_t n = g->running.n;
-    generations_orphan(g);
+    generations_orphan(g, NULL);
     return n;
 }
 
@@ -259,7 +293,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     gateway_presence_stop(g);
     gateway_await_stop(g);
     gateway_whole_stop(g);
-    generations_orphan(g);
+    generations_orphan(g, NULL);
     gateway_check_stopped(g);
 }
 
@@ -272,7 +306,7 @@ void gateway_free(struct gateway *g)
     task_cancel(&g->drain);
     task_cancel(&g->stop);
     for (size_t i = 0; i < g->n_routes; i++)
-        quota_deinit(&g->routes[i].quota);
+        route_free(g->routes[i]);
     resume_keys_deinit(&g->keys);
     map_deinit(&g->running);
     map_deinit(&g->chats);

@@ -14,9 +14,12 @@
 
 #include <stdint.h>
 
+struct buf;
+struct exchange;
 struct feeds;
 struct fetcher;
 struct gateway;
+struct gateway_route;
 struct http;
 struct instances;
 struct metrics;
@@ -32,15 +35,11 @@ struct gateway_setup {
     struct feeds *feeds;
     struct fetcher *fetcher;
     struct instances *instances; /* NULL: the store is ours alone */
+    struct http *http;
     struct metrics *metrics;
     const struct trace *trace;
     const struct route_config *routes;
     size_t n_routes;
-    /* One more, whose answers are not fetched from its upstream; config == NULL: none. */
-    struct {
-        const struct route_config *config;
-        struct source_kind source;
-    } local;
     bool store_is_memory; /* store->in_memory: buffers are bounded then, whatever a route says of
                              trimming */
     struct str secret, previous_secret; /* of resume tokens; n == 0: none */
@@ -52,7 +51,6 @@ struct gateway_setup {
 /* Ends what an earlier process left under way; where others share the store, what those leave that
  * die. NULL with a sentence in why. */
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size);
-void gateway_mount(struct gateway *g, struct http *http);
 
 /* For answers that begin from now on. */
 void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_timeout_ms);
@@ -71,5 +69,29 @@ size_t gateway_orphan(struct gateway *g);
  * the schedule; gateway_free is due then. */
 void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx);
 void gateway_free(struct gateway *g); /* NULL is allowed */
+
+/* ---- for features that answer instead of an upstream ---- */
+
+/* A route with the defaults of one, whose clients speak OpenAI's dialect. */
+struct gateway_local {
+    const char *path;
+    uint64_t parallel;   /* answers under way; 0: no limit */
+    uint64_t longest_ms; /* an answer takes no longer; its stream does not expire before */
+    struct source_kind source;
+};
+
+/* NULL with a sentence in why. The route is the gateway's. */
+struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local,
+                                        char *why, size_t size);
+
+/* Its sources are about to go. What is under way ends as orphaned, and its sources are freed before
+ * this returns. No exchange is left. */
+void gateway_orphan_route(struct gateway_route *r);
+
+/* An error as a body of OpenAI's API. code: a word in capitals. */
+void gateway_put_openai_error(struct buf *out, int status, struct str code, struct str message);
+
+void gateway_put_cors(struct exchange *x);
+void gateway_preflight(struct exchange *x); /* answers OPTIONS */
 
 #endif

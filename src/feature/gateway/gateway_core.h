@@ -26,13 +26,16 @@ struct gateway_route {
     struct quota quota;
     struct gauge *running;                           /* generations */
     struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
-    struct metric_family *upstream_errors;           /* by route and reason */
+    struct route_config *local; /* what config points to, if it is no setting; NULL: it is */
 };
 
 struct gateway {
     struct gateway_setup setup;
-    struct gateway_route *routes;
+    struct gateway_route **routes;
     size_t n_routes;
+    struct metric_family *running_family; /* gauges, by route */
+    struct metric_family *refused_family; /* counters, by route and limit */
+    struct metric_family *failed_family;  /* of upstreams; counters, by route and reason */
     struct resume_keys keys;
     struct gateway_events events;
     struct map running; /* of struct generation, by request id */
@@ -83,8 +86,6 @@ void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x);
  * 0: it is not known. */
 void gateway_send_failure(const struct gateway_route *r, struct exchange *x, struct str request_id,
                           enum end_reason end, int err, struct str message);
-void gateway_put_cors(struct exchange *x);
-void gateway_preflight(struct exchange *x); /* answers OPTIONS */
 
 /* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
  * shows the upstream. Lives as long as the request. */
@@ -99,6 +100,10 @@ void gateway_begin(struct gateway *g);
 void gateway_end(struct gateway *g); /* the last thing that it does */
 
 void gateway_check_stopped(struct gateway *g);
+
+/* ---- gateway_http.c: what comes in ---- */
+
+void gateway_mount(struct gateway_route *r);
 
 /* ---- gateway_start_http.c: POST PATH ---- */
 
@@ -160,8 +165,8 @@ void generation_let_go(struct generation *gen);
 /* Ends it as cancelled; the exchange is answered when that is durable. */
 void generation_cancel(struct generation *gen, struct exchange *x);
 
-/* Ends all. */
-void generations_orphan(struct gateway *g);
+/* Ends all of a route; NULL: of all routes. */
+void generations_orphan(struct gateway *g, const struct gateway_route *r);
 
 /* How chats are told apart: by route and caller. */
 struct str generation_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,

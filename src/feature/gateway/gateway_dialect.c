@@ -2,6 +2,7 @@
 #include "feature/gateway/gateway_dialect.h"
 #include "base/json.h"
 #include "base/json_view.h"
+#include "feature/gateway/gateway.h"
 
 #define DONE STR("data: [DONE]\n\n")
 
@@ -119,6 +120,11 @@ void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
     gateway_dialect_put_member(out, "code", p->code);
     put_details(out, p->details);
     buf_put(out, STR("}}"));
+}
+
+void gateway_put_openai_error(struct buf *out, int status, struct str code, struct str message)
+{
+    dialect_put_openai_body(out, &(struct dialect_problem){status, code, message, STR_NONE});
 }
 
 void dialect_put_problem(struct buf *out, enum route_dialect d, const struct dialect_problem *p)

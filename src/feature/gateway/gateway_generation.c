@@ -382,11 +382,12 @@ void generation_cancel(struct generation *gen, struct exchange *x)
     gateway_generation_end(gen, END_CANCELLED, STR_NONE);
 }
 
-void generations_orphan(struct gateway *g)
+void generations_orphan(struct gateway *g, const struct gateway_route *r)
 {
     size_t at = 0;
     for (struct generation *gen; (gen = map_next(&g->running, &at)) != NULL;)
-        gateway_generation_end(gen, END_ORPHANED, STR_NONE); /* leaves the map later */
+        if (r == NULL || gen->route == r)
+            gateway_generation_end(gen, END_ORPHANED, STR_NONE); /* leaves the map later */
 }
 
 /* ---- an answer that is no stream of events ---- */

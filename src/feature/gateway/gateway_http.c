@@ -351,8 +351,7 @@ static void gateway_handle(void *ctx, struct exchange *x)
         allow(r, x, "POST");
 }
 
-void gateway_mount(struct gateway *g, struct http *http)
+void gateway_mount(struct gateway_route *r)
 {
-    for (size_t i = 0; i < g->n_routes; i++)
-        http_route(http, g->routes[i].path, gateway_handle, &g->routes[i]);
+    http_route(r->gateway->setup.http, r->path, gateway_handle, r);
 }

@@ -30,7 +30,7 @@ struct upstream {
 static void tell_error(const struct upstream *u, struct str reason, struct str why)
 {
     struct str labels[] = {u->route->path, reason};
-    counter_inc(family_counter(u->route->upstream_errors, labels));
+    counter_inc(family_counter(u->route->gateway->failed_family, labels));
     trace(u->route->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", u->route->path),
           TRACE_STR("error", why), TRACE_STR("reason", reason),
           TRACE_STR("request_id", u->request_id));

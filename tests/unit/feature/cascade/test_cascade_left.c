@@ -3,6 +3,7 @@
  * found. */
 #include "base/pack.h"
 #include "net/process.h"
+#include "feature/cascade/cascade.h"
 #include "feature/cascade/cascade_core.h"
 #include "telemetry/trace.h"
 

@@ -317,6 +317,7 @@ static void start_side(struct bench *b, struct side *s)
                                                      .feeds = &s->feeds,
                                                      .fetcher = s->fetcher,
                                                      .instances = s->instances,
+                                                     .http = &s->http,
                                                      .metrics = &s->metrics,
                                                      .trace = &b->trace,
                                                      .routes = &b->route,
@@ -325,7 +326,6 @@ static void start_side(struct bench *b, struct side *s)
                                                      .telemetry_prefix = STR("t")},
                              why, sizeof why);
     assert_non_null(s->gateway);
-    gateway_mount(s->gateway, &s->http);
 }
 
 static struct bench *bench_new(int dialect)
@@ -501,7 +501,7 @@ static void test_stopped_under_fire(void **state)
 static void test_a_stop_is_no_error_of_the_upstream(void **state)
 {
     struct bench *b = *state;
-    struct gateway_route *r = b->sides[0].gateway->routes;
+    struct gateway *g = b->sides[0].gateway;
     struct str labels[] = {STR("/a"), STR("event_invalid")};
     struct client *a = post(b, 0, "", "{}");
     UNTIL(b, told(a, "data: one"));
@@ -518,7 +518,7 @@ static void test_a_stop_is_no_error_of_the_upstream(void **state)
     b->stats_lost = 0;
     front_let_go(b->front);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"cancelled\""));
-    assert_int_equal(family_counter(r->upstream_errors, labels)->n, 0);
+    assert_int_equal(family_counter(g->failed_family, labels)->n, 0);
 }
 
 /* One key asks once, whichever processes it comes to. */
@@ -869,7 +869,7 @@ static void test_waiting_for_the_whole_ends_with_the_server(void **state)
     struct side *s = &b->sides[1];
     struct client *a = post(b, 0, KEY, "{}");
     UNTIL(b, told(a, "data: one"));
-    s->gateway->routes[0].source.whole = is_always;
+    s->gateway->routes[0]->source.whole = is_always;
     hang_up(post(b, 1, KEY, "{}"));
     UNTIL(b, !list_empty(&s->gateway->wholes));
     http_close_all(&s->http);

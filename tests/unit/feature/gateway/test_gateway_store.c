@@ -118,6 +118,7 @@ static int set_up(void **state)
                                                      .store = b->store,
                                                      .feeds = &b->feeds,
                                                      .fetcher = b->fetcher,
+                                                     .http = &b->http,
                                                      .metrics = &b->metrics,
                                                      .trace = &b->trace,
                                                      .routes = &route,
@@ -127,7 +128,6 @@ static int set_up(void **state)
                                                      .telemetry_prefix = STR("t")},
                              why, sizeof why);
     assert_non_null(b->gateway);
-    gateway_mount(b->gateway, &b->http);
     int fds[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     b->peer = fds[1];
