@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/caller_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/suggest.h"
 
 #define CAPABILITY_MAX 128 /* bytes */
 
 int caller_check_name(struct str name, char *reason, size_t size)
 {
-    if (option_is_word(name, "-._@"))
+    if (ascii_is_word(name, "-._@"))
         return 0;
     snprintf(reason, size, "a caller's name is made of letters, digits and -._@");
     return ERR_SYNTAX;
@@ -15,38 +17,17 @@ int caller_check_name(struct str name, char *reason, size_t size)
 
 /* ---- the token's digest ---- */
 
-static int caller_config_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static int parse_digest(struct str text, uint8_t out[CALLER_DIGEST_N])
-{
-    if (text.n != 2 * CALLER_DIGEST_N)
-        return ERR_SYNTAX;
-    for (size_t i = 0; i < CALLER_DIGEST_N; i++) {
-        int high = caller_config_hex_value(text.p[2 * i]),
-            low = caller_config_hex_value(text.p[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return ERR_SYNTAX;
-        out[i] = (uint8_t)(high << 4 | low);
-    }
-    return 0;
-}
-
 static int caller_config_check_digest(struct str value, char *reason, size_t size)
 {
     uint8_t ignored[CALLER_DIGEST_N];
-    return parse_digest(value, ignored);
+    return hex_decode(value, ignored, sizeof ignored) ? 0 : ERR_SYNTAX;
 }
 
 int caller_finish(void *caller, char *reason, size_t size)
 {
     struct caller_config *c = caller;
-    return parse_digest(str_of_cstr(c->token_text), c->token_sha256);
+    return hex_decode(str_of_cstr(c->token_text), c->token_sha256, CALLER_DIGEST_N) ? 0
+                                                                                    : ERR_SYNTAX;
 }
 
 /* ---- capabilities ---- */
@@ -57,7 +38,7 @@ static const char *const known[] = {"worker", "tool", "admin"};
 int caller_check_capability(struct str value, char *reason, size_t size)
 {
     bool own = value.n <= CAPABILITY_MAX && memchr(value.p, ':', value.n) != NULL;
-    if (own && option_is_word(value, "-._:*/"))
+    if (own && ascii_is_word(value, "-._:*/"))
         return 0;
     struct suggest s = {.word = value};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

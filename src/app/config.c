@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/config.h"
+#include "base/ascii.h"
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -47,7 +48,7 @@ static int config_check_store(struct str value, char *reason, size_t size)
     if (str_eq(value, STR("memory")) || str_eq(value, STR("embedded")))
         return 0;
     if (!str_starts(value, STR("redis")) && !str_starts(value, STR("unix:"))) {
-        if (option_is_word(value, "-_")) /* and not something with a password in it */
+        if (ascii_is_word(value, "-_")) /* and not something with a password in it */
             snprintf(reason, size, "expected embedded, memory or the URL of a Redis, got '%.*s'",
                      (int)value.n, value.p);
         return ERR_SYNTAX;
@@ -97,7 +98,7 @@ static int config_check_public_url(struct str value, char *reason, size_t size)
 
 static int config_check_host_name(struct str value, char *reason, size_t size)
 {
-    if (value.n <= DNS_NAME_MAX && option_is_word(value, "-._"))
+    if (value.n <= DNS_NAME_MAX && ascii_is_word(value, "-._"))
         return 0;
     snprintf(reason, size, "expected the name of a host, without a port");
     return ERR_SYNTAX;
@@ -119,7 +120,7 @@ static int config_check_socket(struct str value, char *reason, size_t size)
 
 static int config_check_prefix(struct str value, char *reason, size_t size)
 {
-    if (value.n <= PREFIX_MAX && option_is_word(value, "-._"))
+    if (value.n <= PREFIX_MAX && ascii_is_word(value, "-._"))
         return 0;
     snprintf(reason, size, "expected up to %d letters, digits and -._", PREFIX_MAX);
     return ERR_SYNTAX;

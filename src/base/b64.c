@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/b64.h"
-#include "base/err.h"
 
 static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /* Three bytes are four characters; one or two left over are two or three, and `pad` up to four. */
-static void b64_put_with(struct buf *out, struct str bytes, const char *alphabet, bool pad)
+static size_t b64_encode_with(struct str bytes, char *to, const char *alphabet, bool pad)
 {
     const unsigned char *p = (const unsigned char *)bytes.p;
-    char *to = buf_reserve(out, (bytes.n / 3 + 1) * 4), *start = to;
+    const char *start = to;
     for (size_t i = 0; i < bytes.n; i += 3) {
         size_t left = bytes.n - i;
         uint32_t v = (uint32_t)p[i] << 16;
@@ -24,17 +23,17 @@ static void b64_put_with(struct buf *out, struct str bytes, const char *alphabet
         if (left > 2 || pad)
             *to++ = left > 2 ? alphabet[v & 63] : '=';
     }
-    out->n += (size_t)(to - start);
+    return (size_t)(to - start);
 }
 
-void b64_put(struct buf *out, struct str bytes)
+size_t b64_encode(struct str bytes, char *out)
 {
-    b64_put_with(out, bytes, standard, true);
+    return b64_encode_with(bytes, out, standard, true);
 }
 
-void b64url_put(struct buf *out, struct str bytes)
+size_t b64url_encode(struct str bytes, char *out)
 {
-    b64_put_with(out, bytes, url_safe, false);
+    return b64_encode_with(bytes, out, url_safe, false);
 }
 
 /* 0 to 63, or -1. last: the two characters in which the alphabets differ. */
@@ -49,17 +48,17 @@ static int b64_value_of(char c, const char *last)
     return c == last[0] ? 62 : c == last[1] ? 63 : -1;
 }
 
-static int b64_take_with(struct buf *out, struct str text, const char *last)
+static bool b64_decode_with(struct str text, char *to, size_t *n, const char *last)
 {
-    if (text.n % 4 == 1)
-        return ERR_SYNTAX;
-    char *to = buf_reserve(out, text.n / 4 * 3 + 3), *start = to;
+    const char *start = to;
     uint32_t bits = 0;
     int n_bits = 0;
+    if (text.n % 4 == 1)
+        return false;
     for (size_t i = 0; i < text.n; i++) {
         int v = b64_value_of(text.p[i], last);
         if (v < 0)
-            return ERR_SYNTAX;
+            return false;
         bits = bits << 6 | (uint32_t)v;
         n_bits += 6;
         if (n_bits >= 8) {
@@ -68,22 +67,20 @@ static int b64_take_with(struct buf *out, struct str text, const char *last)
             bits &= (1u << n_bits) - 1;
         }
     }
-    if (bits != 0)
-        return ERR_SYNTAX;
-    out->n += (size_t)(to - start);
-    return 0;
+    *n = (size_t)(to - start);
+    return bits == 0;
 }
 
-int b64_take(struct buf *out, struct str text)
+bool b64_decode(struct str text, void *out, size_t *n)
 {
     if (text.n % 4 != 0)
-        return ERR_SYNTAX;
+        return false;
     for (int pad = 0; pad < 2 && text.n > 0 && text.p[text.n - 1] == '='; pad++)
         text.n--;
-    return b64_take_with(out, text, standard + 62);
+    return b64_decode_with(text, out, n, standard + 62);
 }
 
-int b64url_take(struct buf *out, struct str text)
+bool b64url_decode(struct str text, void *out, size_t *n)
 {
-    return b64_take_with(out, text, url_safe + 62);
+    return b64_decode_with(text, out, n, url_safe + 62);
 }

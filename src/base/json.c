@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/must.h"
 
@@ -32,14 +33,9 @@ static const char *json_fail(struct scan *s, const char *at)
     return NULL;
 }
 
-static bool json_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static bool is_hex(char c)
 {
-    return json_is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+    return ascii_is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
 }
 
 static bool is_between(unsigned char c, unsigned char low, unsigned char high)
@@ -189,11 +185,11 @@ static inline const char *scan_string(struct scan *s, const char *p)
 
 static const char *scan_digits(struct scan *s, const char *p)
 {
-    if (p == s->end || !json_is_digit(*p))
+    if (p == s->end || !ascii_is_digit(*p))
         return json_fail(s, p);
     do
         p++;
-    while (p < s->end && json_is_digit(*p));
+    while (p < s->end && ascii_is_digit(*p));
     return p;
 }
 
@@ -277,7 +273,7 @@ static const char *json_scan_value(struct scan *s, const char *p)
         case '\t':
         case '\n':
         case '\r': p = json_skip_space(s, p); continue;
-        default: p = *p == '-' || json_is_digit(*p) ? scan_number(s, p) : json_fail(s, p); break;
+        default: p = *p == '-' || ascii_is_digit(*p) ? scan_number(s, p) : json_fail(s, p); break;
         }
         if (p != NULL && s->depth == depth)
             p = scan_after(s, p);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json_number.h"
+#include "base/ascii.h"
 #include "base/num.h"
 
 #include <math.h>
@@ -25,11 +26,6 @@ struct decimal {
     int point;
 };
 
-static bool json_number_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* ---- the text ---- */
 
 /* A number's parts: its digits with the point among them, and what is to be known of them. */
@@ -48,7 +44,7 @@ static long take_exponent(const char **p, const char *end)
     ++*p;
     if (**p == '+' || **p == '-')
         negative = *(*p)++ == '-';
-    for (; *p < end && json_number_is_digit(**p); ++*p)
+    for (; *p < end && ascii_is_digit(**p); ++*p)
         if (v < EXPONENT_MOST)
             v = v * 10 + (**p - '0');
     return negative ? -v : v;
@@ -59,7 +55,7 @@ static void take_digits(struct spelled *s, const char **p, const char *end)
     const char *start = *p;
     size_t seen = 0; /* from the first that is not zero */
     bool fraction = false;
-    for (; *p < end && (json_number_is_digit(**p) || **p == '.'); ++*p) {
+    for (; *p < end && (ascii_is_digit(**p) || **p == '.'); ++*p) {
         if (**p == '.') {
             fraction = true;
             continue;
@@ -134,7 +130,7 @@ static struct decimal nearest(double v, int digits)
     snprintf(text, sizeof text, "%.*e", digits - 1, v);
     const char *p = text;
     for (; *p != 'e'; p++)
-        if (json_number_is_digit(*p))
+        if (ascii_is_digit(*p))
             d.digits[d.n++] = *p;
     d.point = (int)strtol(p + 1, NULL, 10) + 1;
     return d;

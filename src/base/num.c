@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/num.h"
+#include "base/ascii.h"
 #include "base/err.h"
-
-static bool num_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 /* The digits s begins with, as a number; returns how many, 0 when there is none or the number is
  * greater than max. */
@@ -13,7 +9,7 @@ static size_t take_digits(struct str s, uint64_t max, uint64_t *out)
 {
     uint64_t v = 0;
     size_t i = 0;
-    for (; i < s.n && num_is_digit(s.p[i]); i++) {
+    for (; i < s.n && ascii_is_digit(s.p[i]); i++) {
         uint64_t digit = (uint64_t)(s.p[i] - '0');
         if (digit > max || v > (max - digit) / 10)
             return 0;

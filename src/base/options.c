@@ -162,17 +162,6 @@ static int parse_quantity(const struct option_row *r, struct str value, uint64_t
     return 0;
 }
 
-bool option_is_word(struct str value, const char *others)
-{
-    for (size_t i = 0; i < value.n; i++) {
-        char c = value.p[i];
-        bool alnum = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-        if (!alnum && (c == '\0' || strchr(others, c) == NULL))
-            return false;
-    }
-    return value.n > 0;
-}
-
 static int check_text(const struct option_row *r, struct str value, char *reason)
 {
     if (value.n == 0)

@@ -123,9 +123,6 @@ void options_help_text(const char *text, FILE *to);
 /* What the setting takes, in words: "a size between 1k and 1g", "human or json". */
 void option_expected(const struct option_row *r, struct buf *out);
 
-/* For checks: one or more ASCII letters, digits and these others. */
-bool option_is_word(struct str value, const char *others);
-
 /* Leaves texts NULL and lists empty; may be called twice. */
 void options_free(const struct options *o, void *target);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/rand.h"
+#include "base/hex.h"
 #include "base/must.h"
 
 #include <errno.h>
@@ -28,13 +29,6 @@ void rand_uuid(char out[RAND_UUID + 1])
 {
     uint8_t b[16];
     rand_bytes(b, sizeof b);
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    for (int i = 0, at = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            out[at++] = '-';
-        out[at++] = "0123456789abcdef"[b[i] >> 4];
-        out[at++] = "0123456789abcdef"[b[i] & 15];
-    }
+    hex_uuid(b, out);
     out[RAND_UUID] = '\0';
 }

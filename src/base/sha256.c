@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/sha256.h"
+#include "base/hex.h"
 #include "base/must.h"
 
 #include <openssl/evp.h>
@@ -14,8 +15,5 @@ void sha256_hex(struct str bytes, char out[SHA256_HEX])
 {
     uint8_t digest[SHA256_SIZE];
     sha256(bytes, digest);
-    for (size_t i = 0; i < sizeof digest; i++) {
-        out[2 * i] = "0123456789abcdef"[digest[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
-    }
+    hex_encode(digest, sizeof digest, out);
 }

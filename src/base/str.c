@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/str.h"
-
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-}
+#include "base/ascii.h"
 
 bool str_eq_nocase_n(const char *a, const char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (a[i] != b[i] && lower(a[i]) != lower(b[i]))
+        if (a[i] != b[i] && ascii_lower(a[i]) != ascii_lower(b[i]))
             return false;
     return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Cursors of pages, in the form of token/cursor_form.h. Only tm_cursor_fingerprint needs memory. */
 #include "client/client_canonical.h"
+#include "base/ascii.h"
 #include "client/codec.h"
 #include "client/session_mac.h"
 #include "client/stream.h"
@@ -73,27 +74,17 @@ int tm_cursor_key_random(struct tm_cursor_key *k)
     return tm_cursor_key_take(NULL, NULL, k);
 }
 
-static struct str client_cursor_trim(struct str s)
-{
-    static const char spaces[] = " \t\n\v\f\r";
-    while (s.n > 0 && s.p[0] != '\0' && strchr(spaces, s.p[0]))
-        s = str_skip(s, 1);
-    while (s.n > 0 && s.p[s.n - 1] != '\0' && strchr(spaces, s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 /* n bytes, in base64 of either kind. */
 static int take_secret(struct str text, uint8_t *to, size_t n)
 {
     char padded[64];
     size_t got = 0;
-    text = client_cursor_trim(text);
+    text = ascii_trim(text);
     if (text.n == 0)
         return draw(to, n);
     if (codec_take_base64url(text, to, n) == 0)
         return 0;
-    bool fits = codec_base64_max(text.n) <= sizeof padded &&
+    bool fits = b64_bytes_max(text.n) <= sizeof padded &&
                 codec_take_base64(text, padded, &got) == 0 && got == n;
     if (fits)
         memcpy(to, padded, n);
@@ -132,7 +123,7 @@ static int client_cursor_read_key(const char *path, char out[KEY_FILE_MAX + 1])
     if (got < 0)
         return TM_E_IO;
     /* Empty is no key, and neither is what goes on. */
-    return n < KEY_FILE_MAX && client_cursor_trim(str_of_cstr(out)).n > 0 && strlen(out) == n
+    return n < KEY_FILE_MAX && ascii_trim(str_of_cstr(out)).n > 0 && strlen(out) == n
                ? 0
                : TM_E_INVALID;
 }
@@ -149,7 +140,7 @@ int tm_cursor_key_environment(const char *session, struct tm_cursor_key *k)
     char text[KEY_FILE_MAX + 1];
     if (path == NULL) {
         int err = tm_cursor_key_take(key, session, k);
-        return err ? err : key != NULL && client_cursor_trim(str_of_cstr(key)).n > 0;
+        return err ? err : key != NULL && ascii_trim(str_of_cstr(key)).n > 0;
     }
     if (key != NULL)
         return TM_E_INVALID; /* which of them? */
@@ -198,7 +189,7 @@ int tm_cursor_issue(const struct tm_cursor_key *k, const struct tm_cursor *given
     size_t n = cursor_form_write(&p, k->session, bytes);
     err = client_cursor_sign(k, str_of(bytes, n), (uint8_t *)bytes + n);
     if (err == 0)
-        out[codec_write_base64url(str_of(bytes, n + MAC_SIZE), out)] = '\0';
+        out[b64url_encode(str_of(bytes, n + MAC_SIZE), out)] = '\0';
     return err;
 }
 

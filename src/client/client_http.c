@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/client_http.h"
+#include "base/ascii.h"
 #include "client/client_exchange.h"
 
 #include <poll.h>
@@ -12,18 +13,12 @@
 
 /* ---- what may be sent ---- */
 
-static bool client_http_is_token(char ch)
-{
-    return (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9') ||
-           (ch != 0 && strchr("!#$%&'*+-.^_`|~", ch) != NULL);
-}
-
 bool http_name_ok(struct str name)
 {
     for (size_t i = 0; i < name.n; i++)
-        if (!client_http_is_token(name.p[i]))
+        if (name.p[i] >= 'A' && name.p[i] <= 'Z')
             return false;
-    return name.n > 0;
+    return ascii_is_token(name);
 }
 
 bool http_value_ok(struct str value)

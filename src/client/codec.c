@@ -3,141 +3,34 @@
 #include "base/num.h"
 #include "base/utf8.h"
 
-static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-static const char url_safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/* ---- base64 ---- */
-
-/* Characters of n bytes without padding. */
-static size_t text_size(size_t n)
-{
-    return n / 3 * 4 + (n % 3 > 0 ? n % 3 + 1 : 0);
-}
-
-static void encode(const char *alphabet, struct str s, char *to)
-{
-    const unsigned char *p = (const unsigned char *)s.p;
-    for (size_t i = 0; i < s.n; i += 3) {
-        size_t n = s.n - i < 3 ? s.n - i : 3;
-        uint32_t v = (uint32_t)p[i] << 16;
-        if (n > 1)
-            v |= (uint32_t)p[i + 1] << 8;
-        if (n > 2)
-            v |= p[i + 2];
-        for (size_t k = 0; k <= n; k++)
-            *to++ = alphabet[v >> (18 - 6 * k) & 63];
-    }
-}
-
 int codec_put_base64(struct tm_client *c, struct bytes *out, struct str s)
 {
-    size_t n = text_size(s.n), padded = (n + 3) / 4 * 4;
-    char *to = bytes_room(c, out, padded);
+    char *to = bytes_room(c, out, b64_size(s.n));
     if (to == NULL)
         return TM_E_NOMEM;
-    encode(standard, s, to);
-    memset(to + n, '=', padded - n);
-    out->n += padded;
+    out->n += b64_encode(s, to);
     out->p[out->n] = '\0';
     return 0;
-}
-
-size_t codec_write_base64url(struct str s, char *out)
-{
-    encode(url_safe, s, out);
-    return text_size(s.n);
 }
 
 int codec_put_base64url(struct tm_client *c, struct bytes *out, struct str s)
 {
-    size_t n = text_size(s.n);
-    char *to = bytes_room(c, out, n);
+    char *to = bytes_room(c, out, b64url_size(s.n));
     if (to == NULL)
         return TM_E_NOMEM;
-    encode(url_safe, s, to);
-    out->n += n;
+    out->n += b64url_encode(s, to);
     out->p[out->n] = '\0';
     return 0;
 }
-
-static int codec_value_of(const char *alphabet, char ch)
-{
-    const char *at = ch == '\0' ? NULL : strchr(alphabet, ch);
-    return at == NULL ? -1 : (int)(at - alphabet);
-}
-
-/* text without padding. The bits that stand for nothing must be zero. */
-static int codec_decode(const char *alphabet, struct str text, char *out, size_t *n)
-{
-    uint32_t v = 0;
-    unsigned bits = 0;
-    size_t put = 0;
-    if (text.n % 4 == 1)
-        return TM_E_PROTOCOL;
-    for (size_t i = 0; i < text.n; i++) {
-        int d = codec_value_of(alphabet, text.p[i]);
-        if (d < 0)
-            return TM_E_PROTOCOL;
-        v = v << 6 | (uint32_t)d;
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            out[put++] = (char)(v >> bits);
-            v &= (1u << bits) - 1;
-        }
-    }
-    if (v != 0)
-        return TM_E_PROTOCOL;
-    *n = put;
-    return 0;
-}
-
-int codec_take_base64(struct str text, char *out, size_t *n)
-{
-    if (text.n % 4 != 0)
-        return TM_E_PROTOCOL;
-    for (int i = 0; i < 2 && text.n > 0 && text.p[text.n - 1] == '='; i++)
-        text.n--;
-    return codec_decode(standard, text, out, n);
-}
-
-int codec_take_base64url(struct str text, uint8_t *out, size_t n)
-{
-    size_t put;
-    if (text.n != text_size(n))
-        return TM_E_PROTOCOL;
-    return codec_decode(url_safe, text, (char *)out, &put);
-}
-
-/* ---- hex ---- */
-
-static const char digits[] = "0123456789abcdef";
 
 int codec_put_hex(struct tm_client *c, struct bytes *out, struct str s)
 {
     char *to = s.n > SIZE_MAX / 4 ? NULL : bytes_room(c, out, 2 * s.n);
     if (to == NULL)
         return TM_E_NOMEM;
-    for (size_t i = 0; i < s.n; i++) {
-        *to++ = digits[(unsigned char)s.p[i] >> 4];
-        *to++ = digits[(unsigned char)s.p[i] & 15];
-    }
+    hex_encode(s.p, s.n, to);
     out->n += 2 * s.n;
     out->p[out->n] = '\0';
-    return 0;
-}
-
-int codec_take_hex(struct str text, uint8_t *out, size_t n)
-{
-    if (text.n != 2 * n)
-        return TM_E_PROTOCOL;
-    for (size_t i = 0; i < n; i++) {
-        int high = codec_value_of(digits, text.p[2 * i]),
-            low = codec_value_of(digits, text.p[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return TM_E_PROTOCOL;
-        out[i] = (uint8_t)(high << 4 | low);
-    }
     return 0;
 }
 
@@ -213,10 +106,7 @@ static int read_unit(struct json_read *r, uint32_t *unit)
         return TM_E_PROTOCOL;
     *unit = 0;
     for (size_t i = 0; i < 4; i++) {
-        char ch = r->rest.p[i];
-        if (ch >= 'A' && ch <= 'F')
-            ch = (char)(ch - 'A' + 'a');
-        int d = codec_value_of(digits, ch);
+        int d = hex_value(r->rest.p[i]);
         if (d < 0)
             return TM_E_PROTOCOL;
         *unit = *unit << 4 | (uint32_t)d;
@@ -264,8 +154,8 @@ static int read_escape(struct tm_client *c, struct json_read *r, struct bytes *o
         int err = read_character(r, &ch);
         return err != 0 ? err : put_character(c, out, ch);
     }
-    int i = codec_value_of(names, name);
-    return i < 0 ? TM_E_PROTOCOL : bytes_put(c, out, str_of(&values[i], 1));
+    const char *at = name == '\0' ? NULL : strchr(names, name);
+    return at == NULL ? TM_E_PROTOCOL : bytes_put(c, out, str_of(&values[at - names], 1));
 }
 
 /* The characters up to the next quote, backslash or byte that may not be there. */

@@ -3,6 +3,8 @@
 #ifndef CLIENT_CODEC_H
 #define CLIENT_CODEC_H
 
+#include "base/b64.h"
+#include "base/hex.h"
 #include "client/client_core.h"
 
 /* Append the text of s. 0 or TM_E_NOMEM, and then nothing was put. */
@@ -12,20 +14,23 @@ int codec_put_hex(struct tm_client *c, struct bytes *out, struct str s);       /
 /* With the quotes; s is UTF-8. */
 int codec_put_json(struct tm_client *c, struct bytes *out, struct str s);
 
-/* The same into room that is large enough; returns how many characters. */
-size_t codec_write_base64url(struct str s, char *out);
-
-/* How many bytes a padded text of n characters can hold at most. */
-static inline size_t codec_base64_max(size_t n)
+/* Read all of text into out, which has room for b64_bytes_max(text.n) bytes, or exactly n. Only the
+ * one canonical form is taken: TM_E_PROTOCOL. */
+static inline int codec_take_base64(struct str text, char *out, size_t *n)
 {
-    return n / 4 * 3;
+    return b64_decode(text, out, n) ? 0 : TM_E_PROTOCOL;
 }
 
-/* Read all of text into out, which has room for codec_base64_max(text.n) bytes, or exactly n. Only
- * the one canonical form is taken: TM_E_PROTOCOL. */
-int codec_take_base64(struct str text, char *out, size_t *n);
-int codec_take_base64url(struct str text, uint8_t *out, size_t n);
-int codec_take_hex(struct str text, uint8_t *out, size_t n);
+static inline int codec_take_base64url(struct str text, uint8_t *out, size_t n)
+{
+    size_t got;
+    return text.n == b64url_size(n) && b64url_decode(text, out, &got) ? 0 : TM_E_PROTOCOL;
+}
+
+static inline int codec_take_hex(struct str text, uint8_t *out, size_t n)
+{
+    return hex_decode_lower(text, out, n) ? 0 : TM_E_PROTOCOL;
+}
 
 /* ---- reading JSON ----
  *

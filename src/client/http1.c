@@ -3,6 +3,8 @@
  * once, nothing is folded. What could be read in two ways is refused and the connection with it. */
 #include "client/client_exchange.h"
 
+#include "base/ascii.h"
+#include "base/hex.h"
 #include "base/num.h"
 
 #include <stdio.h>
@@ -211,8 +213,7 @@ static int parse_status(struct http1 *h, struct str line)
 static bool lower_name(char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (p[i] >= 'A' && p[i] <= 'Z')
-            p[i] = (char)(p[i] + ('a' - 'A'));
+        p[i] = ascii_lower(p[i]);
     return http_name_ok(str_of(p, n));
 }
 
@@ -308,16 +309,12 @@ static int parse_chunk_size(struct http1 *h)
     uint64_t n = 0;
     size_t i = 0;
     for (; i < h->line.n; i++) {
-        char ch = h->line.p[i];
-        unsigned digit = ch >= '0' && ch <= '9'   ? (unsigned)(ch - '0')
-                         : ch >= 'a' && ch <= 'f' ? (unsigned)(ch - 'a') + 10
-                         : ch >= 'A' && ch <= 'F' ? (unsigned)(ch - 'A') + 10
-                                                  : 16;
-        if (digit == 16)
+        int digit = hex_value(h->line.p[i]);
+        if (digit < 0)
             break;
         if (i >= 15)
             return TM_E_PROTOCOL;
-        n = n * 16 + digit;
+        n = n * 16 + (unsigned)digit;
     }
     struct str rest = str_trim(str_skip(bytes_str(&h->line), i));
     if (i == 0 || (rest.n > 0 && rest.p[0] != ';') || !http_value_ok(rest))

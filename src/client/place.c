@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/place.h"
 
+#include "base/ascii.h"
 #include "base/num.h"
 
 #include <stdio.h>
@@ -14,20 +15,9 @@ struct parts {
     struct str host, port, prefix;
 };
 
-static bool is_alnum(char ch)
-{
-    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
-}
-
 static bool host_ok(const struct parts *u)
 {
-    const char *also = u->v6 ? ":." : "-._";
-    if (u->host.n == 0 || u->host.n > HOST_MAX)
-        return false;
-    for (size_t i = 0; i < u->host.n; i++)
-        if (!is_alnum(u->host.p[i]) && strchr(also, u->host.p[i]) == NULL)
-            return false;
-    return true;
+    return u->host.n <= HOST_MAX && ascii_is_word(u->host, u->v6 ? ":." : "-._");
 }
 
 /* Goes into every request line as it is: nothing that would end it, and no query or fragment. */

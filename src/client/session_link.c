@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/session_link.h"
+#include "base/hex.h"
 #include "client/codec.h"
 
 #include <openssl/rand.h>
@@ -32,17 +33,9 @@ struct append {
 int slink_uuid(char out[SLINK_REQUEST_ID])
 {
     uint8_t b[16];
-    char *to = out;
     if (RAND_bytes(b, sizeof b) != 1)
         return TM_E_IO;
-    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40); /* version 4, variant 1 */
-    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
-    for (int i = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *to++ = '-';
-        snprintf(to, 3, "%02x", b[i]);
-        to += 2;
-    }
+    hex_uuid(b, out);
     return 0;
 }
 

@@ -100,11 +100,10 @@ static int sync_with_parent(struct tm_client *c, int dir)
 static int make_key(struct tm_client *c, int dir)
 {
     uint8_t key[MAC_SIZE], draw[8];
-    char name[64];
+    char name[sizeof KEY_FILE "." + 2 * sizeof draw] = KEY_FILE ".";
     if (RAND_bytes(key, sizeof key) != 1 || RAND_bytes(draw, sizeof draw) != 1)
         return client_fail(c, TM_E_IO, "saved state: there is no randomness for a key");
-    snprintf(name, sizeof name, KEY_FILE ".%02x%02x%02x%02x%02x%02x%02x%02x", draw[0], draw[1],
-             draw[2], draw[3], draw[4], draw[5], draw[6], draw[7]);
+    hex_encode(draw, sizeof draw, name + strlen(name));
     int err = write_file(dir, name, O_EXCL, str_of((const char *)key, sizeof key));
     OPENSSL_cleanse(key, sizeof key);
     if (err == 0 && linkat(dir, name, dir, KEY_FILE, 0) != 0 && errno != EEXIST)
@@ -177,8 +176,7 @@ int state_name(struct str key, char out[STATE_NAME_SIZE])
     size_t n = 0;
     if (EVP_Q_digest(NULL, "SHA256", NULL, key.p, key.n, hash, &n) != 1 || n != HASH_SIZE)
         return TM_E_NOMEM;
-    for (size_t i = 0; i < HASH_SIZE; i++)
-        snprintf(out + 2 * i, 3, "%02x", hash[i]);
+    hex_encode(hash, HASH_SIZE, out);
     memcpy(out + 2 * HASH_SIZE, ".json", sizeof ".json");
     return 0;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/stream.h"
+#include "base/ascii.h"
+#include "base/hex.h"
 #include "base/num.h"
 #include "client/codec.h"
 #include "client/client_json.h"
@@ -12,31 +14,13 @@
 /* -- requests ---------------------------------------------------------------------------------
  */
 
-/* Unreserved characters stand for themselves, and `/` does in a path. */
-static bool stream_is_plain(char c, bool in_path)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("-._~", c)) || (in_path && c == '/');
-}
-
 static int put_encoded(struct tm_client *c, struct bytes *out, struct str s, bool in_path)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    char *to = bytes_room(c, out, 3 * s.n + 1);
+    char *to = bytes_room(c, out, 3 * s.n);
     if (to == NULL)
         return TM_E_NOMEM;
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char byte = (unsigned char)s.p[i];
-        if (stream_is_plain(s.p[i], in_path)) {
-            *to++ = s.p[i];
-            continue;
-        }
-        *to++ = '%';
-        *to++ = hex[byte >> 4];
-        *to++ = hex[byte & 15];
-    }
-    *to = '\0';
-    out->n = (size_t)(to - out->p);
+    out->n += percent_encode(s, in_path, to);
+    out->p[out->n] = '\0';
     return 0;
 }
 
@@ -79,25 +63,15 @@ static bool is_ours(struct str name)
     return false;
 }
 
-/* Of tokens, RFC 9110. */
-static bool stream_is_token(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
-
 bool stream_name_ok(const char *name, char low[HTTP_NAME_MAX + 1])
 {
     size_t n = strlen(name);
     if (n == 0 || n > HTTP_NAME_MAX)
         return false;
-    for (size_t i = 0; i < n; i++) {
-        low[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i]);
-        if (!stream_is_token(low[i]))
-            return false;
-    }
+    for (size_t i = 0; i < n; i++)
+        low[i] = ascii_lower(name[i]);
     low[n] = '\0';
-    return !is_ours(str_of(low, n));
+    return ascii_is_token(str_of(low, n)) && !is_ours(str_of(low, n));
 }
 
 bool stream_header_ok(const char *value)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/cmd_common.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "cmd/cmd.h"
 
@@ -104,10 +105,7 @@ static int read_up_to(const char *path, char *room, size_t size, size_t *n)
 /* What can stand in a header behind `Bearer`. */
 static bool cmd_common_is_token(struct str text)
 {
-    for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] <= ' ' || text.p[i] > '~')
-            return false;
-    return text.n > 0 && text.n < COMMON_TOKEN_SIZE;
+    return ascii_is_visible(text) && text.n < COMMON_TOKEN_SIZE;
 }
 
 /* Without the end of line that editors put there. */

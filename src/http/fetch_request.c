@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/fetch_core.h"
+#include "base/ascii.h"
 #include "base/must.h"
 #include "http/url.h"
-
-static bool fetch_request_is_token(struct str s)
-{
-    static const char tchars[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
-                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    for (size_t i = 0; i < s.n; i++)
-        if (memchr(tchars, s.p[i], sizeof tchars - 1) == NULL)
-            return false;
-    return s.n > 0;
-}
 
 static bool is_field_value(struct str s)
 {
@@ -46,7 +37,7 @@ static bool set_headers(struct fetch_job *job)
     bool typed = false;
     for (size_t i = 0; i < fetch->n_headers; i++) {
         const struct header *h = &fetch->headers[i];
-        if (!fetch_request_is_token(h->name) || !is_field_value(h->value))
+        if (!ascii_is_token(h->name) || !is_field_value(h->value))
             return false;
         fetch_request_add_header(job, h);
         typed = typed || str_eq_nocase(h->name, STR("content-type"));
@@ -80,7 +71,7 @@ static bool set_method(struct fetch_job *job)
 {
     const struct fetch *fetch = job->fetch;
     bool known = true;
-    if (!fetch_request_is_token(fetch->method))
+    if (!ascii_is_token(fetch->method))
         return false;
     if (str_eq(fetch->method, STR("GET"))) {
         FETCH_SET(job, CURLOPT_HTTPGET, 1L);

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/url.h"
+#include "base/ascii.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/num.h"
 
 #include <arpa/inet.h>
 
 #define HOST_MAX 253 /* of a name in the DNS */
-
-static int url_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool is_alnum(char c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
-}
 
 static bool has_escapes(struct str s, bool form)
 {
@@ -31,43 +20,17 @@ int url_decode(struct arena *a, struct str s, bool form, struct str *out)
         *out = s;
         return 0;
     }
-    char *start = arena_alloc(a, s.n), *to = start;
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] != '%') {
-            *to++ = form && s.p[i] == '+' ? ' ' : s.p[i];
-            continue;
-        }
-        int high = s.n - i > 2 ? url_hex_value(s.p[i + 1]) : -1;
-        int low = high >= 0 ? url_hex_value(s.p[i + 2]) : -1;
-        if (low < 0)
-            return ERR_SYNTAX;
-        *to++ = (char)(high << 4 | low);
-        i += 2;
-    }
-    *out = str_of(start, (size_t)(to - start));
+    char *decoded = arena_alloc(a, s.n);
+    size_t n;
+    if (!percent_decode(s, form, decoded, &n))
+        return ERR_SYNTAX;
+    *out = str_of(decoded, n);
     return 0;
-}
-
-static bool is_unreserved(char c)
-{
-    return is_alnum(c) || c == '-' || c == '.' || c == '_' || c == '~';
 }
 
 void url_encode(struct buf *out, struct str s, bool keep_slash)
 {
-    static const char hex[] = "0123456789ABCDEF";
-    char *to = buf_reserve(out, s.n * 3), *start = to;
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if (is_unreserved((char)c) || (keep_slash && c == '/')) {
-            *to++ = (char)c;
-            continue;
-        }
-        *to++ = '%';
-        *to++ = hex[c >> 4];
-        *to++ = hex[c & 15];
-    }
-    out->n += (size_t)(to - start);
+    out->n += percent_encode(s, keep_slash, buf_reserve(out, s.n * 3));
 }
 
 /* Is this encoded name the key? One that cannot be decoded is no name at all. */
@@ -112,7 +75,7 @@ static bool is_ipv6(struct str s)
 static bool is_host_name(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
-        if (!is_alnum(s.p[i]) && s.p[i] != '-' && s.p[i] != '.' && s.p[i] != '_')
+        if (!ascii_is_alnum(s.p[i]) && s.p[i] != '-' && s.p[i] != '.' && s.p[i] != '_')
             return false;
     return s.n > 0 && s.n <= HOST_MAX;
 }
@@ -141,14 +104,6 @@ static bool parse_authority(struct str s, struct url *u)
     return true;
 }
 
-static bool url_is_printable(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= ' ' || s.p[i] > '~')
-            return false;
-    return true;
-}
-
 static size_t span_until(struct str s, const char *stops)
 {
     size_t n = 0;
@@ -163,7 +118,7 @@ int url_parse(struct str text, struct url *out)
     size_t scheme = span_until(text, ":");
     u.scheme = str_of(text.p, scheme);
     bool tls = str_eq_nocase(u.scheme, STR("https"));
-    if (!url_is_printable(text) || (!tls && !str_eq_nocase(u.scheme, STR("http"))))
+    if (!ascii_is_visible(text) || (!tls && !str_eq_nocase(u.scheme, STR("http"))))
         return ERR_SYNTAX;
     struct str rest = str_skip(text, scheme);
     if (!str_starts(rest, STR("://")) || memchr(rest.p, '#', rest.n) != NULL)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/content.h"
+#include "base/ascii.h"
 
 static struct str media_type(struct str content_type)
 {
@@ -21,18 +22,6 @@ bool content_same(struct str a, struct str b)
     return str_eq(a, b) || str_eq_nocase(media_type(a), media_type(b));
 }
 
-static bool content_is_token(struct str s)
-{
-    static const char others[] = "!#$%&'*+-.^_`|~";
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!alnum && (c == '\0' || strchr(others, c) == NULL))
-            return false;
-    }
-    return s.n > 0;
-}
-
 bool content_valid(struct str content_type)
 {
     if (content_type.n > CONTENT_TYPE_MAX)
@@ -42,5 +31,5 @@ bool content_valid(struct str content_type)
             return false;
     struct str subtype = media_type(content_type);
     struct str type = str_cut(&subtype, '/');
-    return content_is_token(type) && content_is_token(subtype);
+    return ascii_is_token(type) && ascii_is_token(subtype);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/writer.h"
 #include "base/err.h"
+#include "base/hex.h"
 
 #define RETRY_MIN_MS    50
 #define RETRY_DOUBLINGS 5 /* to 1.6 s */
@@ -21,12 +22,10 @@ static bool may_come_twice(const struct store_write *w)
 
 static void set_claim(struct writer *w)
 {
-    static const char hex[] = "0123456789abcdef";
     struct store *s = w->store;
     if (s->author == 0 || w->write.claim.id.n > 0 || may_come_twice(&w->write))
         return;
-    for (size_t i = 0; i < sizeof w->id; i++)
-        w->id[i] = hex[s->author >> (60 - 4 * i) & 15];
+    hex_encode_u64(s->author, w->id);
     w->write.claim =
         (struct producer_claim){.id = str_of(w->id, sizeof w->id), .epoch = ++s->claimed};
 }

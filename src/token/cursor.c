@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "token/cursor.h"
 #include "base/arena.h"
+#include "base/ascii.h"
 #include "base/b64.h"
 #include "base/err.h"
 #include "base/json_canonical.h"
@@ -123,24 +124,10 @@ int cursor_fingerprint(struct str args, struct str without, uint8_t out[SHA256_S
     return err;
 }
 
-static bool cursor_is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static struct str cursor_trim(struct str s)
-{
-    while (s.n > 0 && cursor_is_space(s.p[0]))
-        s = str_skip(s, 1);
-    while (s.n > 0 && cursor_is_space(s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 int cursor_secret_take(struct str text, uint8_t *out, size_t n, size_t *got)
 {
     struct buf bytes = {0};
-    text = cursor_trim(text);
+    text = ascii_trim(text);
     *got = 0;
     if (b64url_take(&bytes, text) == 0 || b64_take(&bytes, text) == 0)
         *got = bytes.n;

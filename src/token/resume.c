@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "token/resume.h"
 #include "base/arena.h"
+#include "base/ascii.h"
 #include "base/b64.h"
+#include "base/hex.h"
 #include "base/num.h"
 #include "token/mac.h"
 
@@ -34,12 +36,7 @@ const char *resume_verdict_text(enum resume_verdict v)
 
 static bool resume_is_word(struct str s, size_t max)
 {
-    if (s.n == 0 || s.n > max)
-        return false;
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= ' ' || s.p[i] > '~' || s.p[i] == ':')
-            return false;
-    return true;
+    return s.n <= max && ascii_is_visible(s) && memchr(s.p, ':', s.n) == NULL;
 }
 
 /* ---- issue ---- */
@@ -62,15 +59,6 @@ static void put_claim(struct buf *out, const struct resume_payload *p)
     buf_put_u64(out, (uint64_t)p->expires_at_ms);
 }
 
-static void resume_put_hex(struct buf *out, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        buf_putc(out, digits[bytes[i] >> 4]);
-        buf_putc(out, digits[bytes[i] & 15]);
-    }
-}
-
 enum resume_verdict resume_issue(const struct resume_keys *k, const struct resume_payload *p,
                                  struct buf *out)
 {
@@ -83,7 +71,7 @@ enum resume_verdict resume_issue(const struct resume_keys *k, const struct resum
     put_claim(&text, p);
     mac_sign(k->current, (struct str[]){buf_str(&text)}, 1, tag);
     buf_putc(&text, ':');
-    resume_put_hex(&text, tag, sizeof tag);
+    hex_put(&text, str_of((const char *)tag, sizeof tag));
     b64url_put(out, buf_str(&text));
     buf_deinit(&text);
     return RESUME_OK;
@@ -102,31 +90,10 @@ static bool split(struct str text, struct str parts[PARTS])
     return text.p == NULL;
 }
 
-/* 0 to 15, or -1. */
-static int resume_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool take_tag(struct str hex, uint8_t tag[MAC_SIZE])
-{
-    if (hex.n != SIGNATURE_TEXT)
-        return false;
-    for (size_t i = 0; i < MAC_SIZE; i++) {
-        int high = resume_hex_value(hex.p[2 * i]), low = resume_hex_value(hex.p[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        tag[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
-}
-
 static bool is_signed(const struct resume_keys *k, struct str claim, struct str signature)
 {
     uint8_t bytes[MAC_SIZE];
-    if (!take_tag(signature, bytes))
+    if (!hex_decode_lower(signature, bytes, sizeof bytes))
         return false;
     struct str tag = str_of((const char *)bytes, sizeof bytes);
     return (k->current != NULL && mac_check(k->current, &claim, 1, tag)) ||

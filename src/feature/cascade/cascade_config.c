@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/cascade/cascade_config.h"
+#include "base/ascii.h"
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -61,7 +62,7 @@ static int cascade_config_check_key(struct str value, char *reason, size_t size)
 
 static int cascade_config_check_version(struct str value, char *reason, size_t size)
 {
-    return value.n <= CASCADE_VERSION_MAX && option_is_word(value, ".-") ? 0 : ERR_SYNTAX;
+    return value.n <= CASCADE_VERSION_MAX && ascii_is_word(value, ".-") ? 0 : ERR_SYNTAX;
 }
 
 /* ---- secrets ---- */

@@ -3,6 +3,7 @@
  * empty when the process is gone, whoever gets the number next. */
 #include "feature/cascade/cascade_discovery.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -360,14 +361,7 @@ static const char *find_port(const struct process *p, uid_t uid, const struct li
 
 static bool is_version(struct str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  c == '.' || c == '-';
-        if (!ok)
-            return false;
-    }
-    return s.n > 0 && s.n <= CASCADE_VERSION_MAX;
+    return ascii_is_word(s, ".-") && s.n <= CASCADE_VERSION_MAX;
 }
 
 static void find_version(const struct process *p, struct cascade_found *out)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/cascade/cascade_keys.h"
+#include "base/ascii.h"
 
 static const struct {
     struct str prefix;
@@ -10,17 +11,9 @@ static const struct {
     {STR_INIT("cog_"), CASCADE_KEY_TEAM},
 };
 
-static bool cascade_keys_is_printable(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] <= ' ' || s.p[i] > '~')
-            return false;
-    return true;
-}
-
 enum cascade_key_kind cascade_key_kind(struct str key)
 {
-    if (key.n == 0 || key.n > CASCADE_KEY_MAX || !cascade_keys_is_printable(key))
+    if (key.n > CASCADE_KEY_MAX || !ascii_is_visible(key))
         return CASCADE_KEY_MALFORMED;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (str_starts(key, kinds[i].prefix))

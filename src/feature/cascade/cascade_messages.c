@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/cascade/cascade_messages.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/utf8.h"
 #include "feature/cascade/cascade_transcript.h"
@@ -147,14 +148,8 @@ void cascade_put_archive(struct buf *out, struct str cascade_id)
 
 static bool is_cascade_id(struct str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-        if (!ok)
-            return false;
-    }
-    return s.n <= CASCADE_ID_MAX && !str_eq(s, STR(".")) && !str_eq(s, STR(".."));
+    return (s.n == 0 || ascii_is_word(s, "-_.")) && s.n <= CASCADE_ID_MAX && !str_eq(s, STR(".")) &&
+           !str_eq(s, STR(".."));
 }
 
 int cascade_started_read(struct arena *a, struct str bytes, struct str *cascade_id)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/cascade/cascade_transcript.h"
 
+#include "base/ascii.h"
 #include "base/num.h"
 
 /* ---- lines ---- */
@@ -17,31 +18,11 @@ struct str cascade_transcript_lines(struct str text, struct buf *scratch)
     return buf_str(scratch);
 }
 
-static bool cascade_transcript_is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static struct str cascade_transcript_trim(struct str s)
-{
-    while (s.n > 0 && cascade_transcript_is_space(s.p[0]))
-        s = str_skip(s, 1);
-    while (s.n > 0 && cascade_transcript_is_space(s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 /* ---- headers ---- */
-
-static bool cascade_transcript_is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static bool cascade_transcript_is_word(char c)
 {
-    return cascade_transcript_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           c == '_';
+    return ascii_is_alnum(c) || c == '_';
 }
 
 static struct str cut_while(struct str *rest, bool (*is)(char c))
@@ -83,7 +64,7 @@ static bool parse_header(struct str line, struct cascade_message *out)
 {
     if (!cut_literal(&line, STR(CASCADE_HEADER_START)))
         return false;
-    struct str digits = cut_while(&line, cascade_transcript_is_digit);
+    struct str digits = cut_while(&line, ascii_is_digit);
     if (num_parse(digits, NUM_SAFE_MAX, &out->index) != 0 || !cut_literal(&line, STR(" - ")))
         return false;
     struct str word = cut_while(&line, cascade_transcript_is_word);
@@ -117,7 +98,7 @@ bool cascade_transcript_next(struct str *rest, struct cascade_message *out)
         return false;
     struct str behind = *rest, end = behind;
     bool another = cut_header(&end, &before, &next);
-    out->body = cascade_transcript_trim(before);
+    out->body = ascii_trim(before);
     /* The next call begins at the next header. */
     *rest = another ? str_skip(behind, before.n) : STR_NONE;
     return true;

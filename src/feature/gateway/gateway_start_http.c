@@ -25,20 +25,6 @@ struct start {
     bool has_key, retry;
 };
 
-static void make_request_id(char out[REQUEST_ID_TEXT])
-{
-    unsigned char b[16];
-    char text[REQUEST_ID_TEXT + 1];
-    rand_bytes(b, sizeof b);
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* version 4 */
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(text, sizeof text,
-             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
-             b[15]);
-    memcpy(out, text, REQUEST_ID_TEXT);
-}
-
 static int64_t gateway_start_now_ms(const struct start *s)
 {
     return s->order.route->gateway->setup.sched->wall_ms;
@@ -105,7 +91,9 @@ static void gateway_start_begin(struct start *s)
         exchange_release(x);
         return;
     }
-    make_request_id(o->request_id);
+    char uuid[RAND_UUID + 1];
+    rand_uuid(uuid);
+    memcpy(o->request_id, uuid, REQUEST_ID_TEXT);
     if (s->has_key) {
         struct buf value = {0};
         gateway_key_put(&value,

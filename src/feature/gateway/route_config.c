@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/gateway/route_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "http/url.h"
@@ -39,7 +40,7 @@ int route_check_path(struct str path, char *reason, size_t size)
         snprintf(reason, size, "a path begins with `/`");
     else if (path.p[path.n - 1] == '/')
         snprintf(reason, size, "a route's path does not end with `/`");
-    else if (!option_is_word(path, "/-._~:@+"))
+    else if (!ascii_is_word(path, "/-._~:@+"))
         snprintf(reason, size, "a route's path is made of letters, digits and /-._~:@+");
     else if (has_odd_segment(path))
         snprintf(reason, size, "a route's path has no empty, `.` or `..` segment");
@@ -97,13 +98,13 @@ static int route_config_check_header(struct str value, char *reason, size_t size
             snprintf(reason, size, "this header is never forwarded; the server sets it itself");
             return ERR_SYNTAX;
         }
-    return option_is_word(value, "!#$%&'*+-.^_`|~") ? 0 : ERR_SYNTAX;
+    return ascii_is_word(value, "!#$%&'*+-.^_`|~") ? 0 : ERR_SYNTAX;
 }
 
 /* It becomes a part of resume tokens, whose parts are separated by colons. */
 static int route_config_check_step(struct str value, char *reason, size_t size)
 {
-    if (value.n <= STEP_MAX && option_is_word(value, "-._"))
+    if (value.n <= STEP_MAX && ascii_is_word(value, "-._"))
         return 0;
     snprintf(reason, size, "expected up to %d letters, digits and -._", STEP_MAX);
     return ERR_SYNTAX;

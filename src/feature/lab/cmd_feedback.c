@@ -2,6 +2,7 @@
 /* cmd_feedback.c -- `tidemark feedback`: one entry into the file that the Lab appends to as well.
  */
 #include "base/buf.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/num.h"
 #include "cmd/cmd.h"
@@ -76,7 +77,7 @@ static const struct common_command command = {
 
 static void cmd_feedback_put_text(json_t *entry, const char *key, const char *text)
 {
-    struct str s = text != NULL ? lab_trim(str_of_cstr(text)) : STR_NONE;
+    struct str s = text != NULL ? ascii_trim(str_of_cstr(text)) : STR_NONE;
     if (s.n > 0)
         json_object_set_new(entry, key, json_stringn(s.p, s.n));
 }
@@ -137,7 +138,7 @@ static json_t *entry_of_input(void)
     else if (input.n > INPUT_MAX)
         common_fail(&command, "the input is larger than 1 MB");
     else
-        entry = lab_json_load(lab_trim(buf_str(&input)));
+        entry = lab_json_load(ascii_trim(buf_str(&input)));
     if (error == 0 && input.n <= INPUT_MAX && !json_is_object(entry)) {
         common_fail(&command, "expected flags, or one JSON object on standard input");
         json_decref(entry);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/lab/lab_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_path.h"
@@ -36,7 +37,7 @@ static const char *home(void)
 static char *path_of(const char *given, bool given_wins, const char *variable, const char *usual)
 {
     const char *value = getenv(variable);
-    struct str set = value != NULL ? lab_trim(str_of_cstr(value)) : STR_NONE;
+    struct str set = value != NULL ? ascii_trim(str_of_cstr(value)) : STR_NONE;
     if (given != NULL && (given_wins || set.n == 0))
         set = str_of_cstr(given);
     if (set.n == 0)

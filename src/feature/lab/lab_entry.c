@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/lab/lab_entry.h"
+#include "base/ascii.h"
 #include "feature/lab/lab_artifacts.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_path.h"
@@ -32,7 +33,7 @@ static json_t *notes_of(const json_t *sent)
 {
     if (!json_is_string(sent))
         return NULL;
-    return lab_entry_text_of(lab_trim(str_of(json_string_value(sent), json_string_length(sent))));
+    return lab_entry_text_of(ascii_trim(str_of(json_string_value(sent), json_string_length(sent))));
 }
 
 static json_t *tags_of(const json_t *sent, bool keep_none)
@@ -43,7 +44,7 @@ static json_t *tags_of(const json_t *sent, bool keep_none)
     for (size_t i = 0; i < json_array_size(sent); i++) {
         json_t *tag = json_array_get(sent, i);
         struct str text = str_of(json_string_value(tag), json_string_length(tag));
-        if (text.n > 0 && lab_trim(text).n > 0)
+        if (text.n > 0 && ascii_trim(text).n > 0)
             json_array_append(out, tag);
     }
     if (keep_none || json_array_size(out) > 0)

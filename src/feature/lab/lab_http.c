@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/lab/lab_http.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -231,7 +232,7 @@ static void lab_on_call_done(struct job *j)
 
 json_t *lab_call_body(struct lab_call *c)
 {
-    struct str text = lab_trim(c->body);
+    struct str text = ascii_trim(c->body);
     json_t *body = text.n == 0 ? json_object() : lab_json_load(text);
     if (json_is_object(body))
         return body;
@@ -243,7 +244,7 @@ json_t *lab_call_body(struct lab_call *c)
 
 struct str lab_call_request(const struct lab_call *c, const json_t *body)
 {
-    struct str header = lab_trim(c->request);
+    struct str header = ascii_trim(c->request);
     return header.n > 0 ? header : lab_json_trimmed(body, "requestId");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/lab/lab_json.h"
+#include "base/ascii.h"
 #include "base/json.h"
 #include "base/num.h"
 
@@ -123,20 +124,6 @@ json_t *lab_json_text(struct str s)
 
 /* ---- members ---- */
 
-static bool lab_json_is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-struct str lab_trim(struct str s)
-{
-    while (s.n > 0 && lab_json_is_space(s.p[s.n - 1]))
-        s.n--;
-    while (s.n > 0 && lab_json_is_space(*s.p))
-        s = str_skip(s, 1);
-    return s;
-}
-
 struct str lab_json_get(const json_t *object, const char *key)
 {
     const json_t *v = json_object_get(object, key);
@@ -145,7 +132,7 @@ struct str lab_json_get(const json_t *object, const char *key)
 
 struct str lab_json_trimmed(const json_t *object, const char *key)
 {
-    return lab_trim(lab_json_get(object, key));
+    return ascii_trim(lab_json_get(object, key));
 }
 
 /* ---- numbers ---- */
@@ -153,7 +140,7 @@ struct str lab_json_trimmed(const json_t *object, const char *key)
 static double number_of_text(struct str s)
 {
     char text[NUMBER_TEXT_MAX + 1], *end;
-    s = lab_trim(s);
+    s = ascii_trim(s);
     if (s.n == 0 || s.n > NUMBER_TEXT_MAX || memchr(s.p, '\0', s.n) != NULL)
         return NAN;
     memcpy(text, s.p, s.n);

@@ -29,6 +29,4 @@ struct str lab_json_trimmed(const json_t *object, const char *key);
  * number. An empty text and null are none. */
 double lab_json_number(const json_t *value);
 
-struct str lab_trim(struct str s); /* of all ASCII white space */
-
 #endif

@@ -4,8 +4,10 @@
  * Writers that know nothing of us append without our lock, so every step has to be right whatever
  * they do between any two of our calls, as long as each of their writes is whole lines. */
 #include "feature/logs/log.h"
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/must.h"
 #include "feature/logs/log_keys.h"
@@ -92,40 +94,19 @@ bool log_id_same(const struct log_id *then, const struct log_id *now)
     return then->head == 0 ? then->device == now->device : then->head == now->head;
 }
 
-static void log_put_hex(uint64_t v, char out[16])
-{
-    for (int i = 0; i < 16; i++)
-        out[i] = "0123456789abcdef"[v >> (60 - 4 * i) & 15];
-}
-
-static int get_hex(const char *p, uint64_t *out)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < 16; i++) {
-        char c = p[i];
-        if (c >= '0' && c <= '9')
-            v = v << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            v = v << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return ERR_SYNTAX;
-    }
-    *out = v;
-    return 0;
-}
-
 void log_id_format(const struct log_id *id, char out[LOG_ID_TEXT])
 {
-    log_put_hex(id->device, out);
-    log_put_hex(id->inode, out + 16);
-    log_put_hex(id->head, out + 32);
+    hex_encode_u64(id->device, out);
+    hex_encode_u64(id->inode, out + HEX_U64);
+    hex_encode_u64(id->head, out + 2 * HEX_U64);
 }
 
 int log_id_parse(struct str text, struct log_id *out)
 {
     struct log_id id;
-    if (text.n != LOG_ID_TEXT || get_hex(text.p, &id.device) != 0 ||
-        get_hex(text.p + 16, &id.inode) != 0 || get_hex(text.p + 32, &id.head) != 0)
+    if (text.n != LOG_ID_TEXT || !hex_decode_u64(str_of(text.p, HEX_U64), &id.device) ||
+        !hex_decode_u64(str_of(text.p + HEX_U64, HEX_U64), &id.inode) ||
+        !hex_decode_u64(str_of(text.p + 2 * HEX_U64, HEX_U64), &id.head))
         return ERR_SYNTAX;
     *out = id;
     return 0;
@@ -432,11 +413,6 @@ static int write_lines(int fd, bool close_off, struct str lines, struct piece *o
     return (size_t)n == pieces[0].iov_len + lines.n ? 0 : ERR_FULL;
 }
 
-static bool log_is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* 1: what was written does not begin a line. Between our look at the file's end and our writing
  * somebody has begun one and not finished it. White space alone does no harm: it is not joined. */
 static int is_joined(int fd, const struct piece *p)
@@ -446,7 +422,7 @@ static int is_joined(int fd, const struct piece *p)
     int err = log_read_at(fd, (uint64_t)p->from - look, before, look + 1, &got);
     if (err != 0 || got <= look || before[look] == '\n')
         return err;
-    while (look > 0 && before[look - 1] != '\n' && log_is_space(before[look - 1]))
+    while (look > 0 && before[look - 1] != '\n' && ascii_is_white(before[look - 1]))
         look--;
     return look > 0 && before[look - 1] != '\n';
 }
@@ -732,9 +708,9 @@ bool log_line(struct str *rest, struct str *line)
     *rest = str_skip(*rest, s.n + 1);
     if (str_starts(s, mark))
         s = str_skip(s, mark.n);
-    while (s.n > 0 && log_is_space(s.p[s.n - 1]))
+    while (s.n > 0 && ascii_is_white(s.p[s.n - 1]))
         s.n--;
-    while (s.n > 0 && log_is_space(*s.p))
+    while (s.n > 0 && ascii_is_white(*s.p))
         s = str_skip(s, 1);
     *line = s;
     return true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/logs/log_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "feature/logs/log.h"
@@ -8,7 +9,7 @@
 
 int log_check_name(struct str name, char *reason, size_t size)
 {
-    if (option_is_word(name, "-._"))
+    if (ascii_is_word(name, "-._"))
         return 0;
     snprintf(reason, size, "a log's name is made of letters, digits and -._");
     return ERR_SYNTAX;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/logs/log_query.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -32,31 +33,17 @@ void log_query_deinit(struct log_query *q)
     q->n_filters = 0;
 }
 
-static bool log_query_is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static struct str trimmed(struct str s)
-{
-    while (s.n > 0 && log_query_is_space(s.p[s.n - 1]))
-        s.n--;
-    while (s.n > 0 && log_query_is_space(*s.p))
-        s = str_skip(s, 1);
-    return s;
-}
-
 static struct str leading_digits(struct str s)
 {
     size_t n = 0;
-    while (n < s.n && s.p[n] >= '0' && s.p[n] <= '9')
+    while (n < s.n && ascii_is_digit(s.p[n]))
         n++;
     return str_of(s.p, n);
 }
 
 int log_query_since(struct log_query *q, struct str text)
 {
-    text = trimmed(text);
+    text = ascii_trim(text);
     if (leading_digits(text).n != text.n)
         return ERR_SYNTAX;
     q->since = 0;
@@ -67,7 +54,7 @@ int log_query_since(struct log_query *q, struct str text)
 
 void log_query_limit(struct log_query *q, struct str text)
 {
-    text = trimmed(text);
+    text = ascii_trim(text);
     if (text.n > 0 && *text.p == '+')
         text = str_skip(text, 1);
     text = leading_digits(text);
@@ -115,8 +102,9 @@ void log_cursor_refusal(struct buf *out, enum log_cursor_fault fault, struct str
     };
     struct buf message = {0};
     buf_put(&message, str_of_cstr(words[fault].message));
-    buf_put(&message,
-            log_query_shown(fault == LOG_CURSOR_MALFORMED ? since : without_zeros(trimmed(since))));
+    buf_put(
+        &message,
+        log_query_shown(fault == LOG_CURSOR_MALFORMED ? since : without_zeros(ascii_trim(since))));
     buf_put(out, STR("{\"error\":{\"code\":\"INVALID_CURSOR\",\"message\":"));
     json_put_string(out, buf_str(&message));
     buf_printf(out, ",\"context\":{\"fix\":\"%s\"", words[fault].fix);

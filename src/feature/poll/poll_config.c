@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/poll/poll_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "feature/poll/poll_changes.h"
@@ -9,7 +10,7 @@
 
 int poll_check_name(struct str name, char *reason, size_t size)
 {
-    if (option_is_word(name, "-._"))
+    if (ascii_is_word(name, "-._"))
         return 0;
     snprintf(reason, size, "the name of what is polled is made of letters, digits and -._");
     return ERR_SYNTAX;
@@ -38,7 +39,7 @@ static int poll_config_check_cursor(struct str value, char *reason, size_t size)
 {
     struct poll_cursor c = poll_cursor_of(value);
     bool ok =
-        c.pointer.p != NULL && option_is_word(c.parameter, "-._[]") && poll_pointer_ok(c.pointer);
+        c.pointer.p != NULL && ascii_is_word(c.parameter, "-._[]") && poll_pointer_ok(c.pointer);
     return ok ? 0 : ERR_SYNTAX;
 }
 
@@ -46,7 +47,7 @@ static int poll_config_check_cursor(struct str value, char *reason, size_t size)
 static int poll_config_check_header(struct str value, char *reason, size_t size)
 {
     struct str name = str_cut(&value, ':');
-    if (value.p == NULL || !option_is_word(name, "-_"))
+    if (value.p == NULL || !ascii_is_word(name, "-_"))
         return ERR_SYNTAX;
     for (size_t i = 0; i < value.n; i++)
         if ((unsigned char)value.p[i] < ' ' || value.p[i] == 0x7f)

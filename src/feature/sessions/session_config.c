@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/session_config.h"
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "http/url.h"
@@ -19,7 +20,7 @@ static int session_config_check_content_type(struct str value, char *reason, siz
 {
     if (value.n > CONTENT_TYPE_MAX || memchr(value.p, '/', value.n) == NULL)
         return ERR_SYNTAX;
-    return option_is_word(value, "!#$%&'*+-.^_`|~/;= \"") ? 0 : ERR_SYNTAX;
+    return ascii_is_word(value, "!#$%&'*+-.^_`|~/;= \"") ? 0 : ERR_SYNTAX;
 }
 
 int session_finish(void *session, char *reason, size_t size)

@@ -2,6 +2,7 @@
 #include "feature/sessions/session_messages.h"
 
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/num.h"
 #include "base/utf8.h"
 #include "feature/sessions/session_wire.pb-c.h"
@@ -292,30 +293,13 @@ int session_request_id_read(struct arena *a, struct str bytes, struct str *reque
     return read_request_id(&r, bytes, request_id);
 }
 
-/* 0 to 15, or -1. */
-static int session_messages_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-static int hex_decode(struct arena *a, struct str hex, struct str *out)
+static int take_hex(struct arena *a, struct str hex, struct str *out)
 {
     if (hex.n % 2 != 0)
         return ERR_SYNTAX;
     char *p = arena_alloc(a, hex.n / 2);
-    for (size_t i = 0; i < hex.n / 2; i++) {
-        int high = session_messages_hex_digit(hex.p[2 * i]),
-            low = session_messages_hex_digit(hex.p[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return ERR_SYNTAX;
-        p[i] = (char)(high << 4 | low);
-    }
+    if (!hex_decode(hex, p, hex.n / 2))
+        return ERR_SYNTAX;
     *out = str_of(p, hex.n / 2);
     return 0;
 }
@@ -336,7 +320,7 @@ int session_append_read(struct arena *a, struct str bytes, struct session_append
     if (q.seqno < 0 || (m->data.len > 0 && m->data_binary.len > 0))
         return ERR_SYNTAX;
     if (m->data.len > 0)
-        err = hex_decode(a, wire_str(m->data), &q.data);
+        err = take_hex(a, wire_str(m->data), &q.data);
     if (err == 0)
         *out = q;
     return err;
@@ -358,21 +342,10 @@ int session_poll_read(struct arena *a, struct str bytes, struct session_poll *ou
     return 0;
 }
 
-static void session_messages_put_hex(struct buf *out, struct str bytes)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *p = buf_reserve(out, 2 * bytes.n);
-    for (size_t i = 0; i < bytes.n; i++) {
-        p[2 * i] = digits[(uint8_t)bytes.p[i] >> 4];
-        p[2 * i + 1] = digits[(uint8_t)bytes.p[i] & 15];
-    }
-    out->n += 2 * bytes.n;
-}
-
 void session_put_poll(struct buf *out, int64_t seqno, struct str data, bool eof)
 {
     struct buf hex = {0};
-    session_messages_put_hex(&hex, data);
+    hex_put(&hex, data);
     Wire__PollResponse m;
     wire__poll_response__init(&m);
     m.seqno = seqno;

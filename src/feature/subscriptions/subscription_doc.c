@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/subscriptions/subscription_doc.h"
+#include "base/ascii.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -231,8 +233,7 @@ int subscription_link_parse(struct str doc, struct subscription_link *out)
 
 static bool plain(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
+    return ascii_is_alnum(c) || c == '-' || c == '_' || c == '.';
 }
 
 void subscription_id_put(struct buf *out, struct str id)
@@ -247,20 +248,8 @@ void subscription_id_put(struct buf *out, struct str id)
 int subscription_id_parse(struct arena *a, struct str text, struct str *id)
 {
     char *p = arena_alloc(a, text.n + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < text.n; i++) {
-        p[n] = text.p[i];
-        if (p[n] == '%') {
-            char hex[3] = {0};
-            if (text.n - i < 3)
-                return ERR_CORRUPT;
-            memcpy(hex, text.p + i + 1, 2);
-            p[n] = (char)strtoul(hex, NULL, 16);
-            i += 2;
-        }
-        n++;
-    }
-    if (n == 0 || n > SUBSCRIPTION_ID_MAX)
+    size_t n;
+    if (!percent_decode(text, false, p, &n) || n == 0 || n > SUBSCRIPTION_ID_MAX)
         return ERR_CORRUPT;
     *id = str_of(p, n);
     return 0;

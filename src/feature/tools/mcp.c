@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/mcp.h"
+#include "base/ascii.h"
 #include "base/b64.h"
 #include "base/json.h"
 #include "base/json_view.h"
@@ -91,8 +92,7 @@ static bool end_result(struct mcp_request *r)
 
 static bool mcp_is_plain(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
+    return ascii_is_alnum(c) || c == '_' || c == '-';
 }
 
 void mcp_put_plain_name(struct buf *out, struct str id)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool_config.h"
+#include "base/ascii.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
@@ -17,7 +18,7 @@
 
 int tool_check_name(struct str name, char *reason, size_t size)
 {
-    if (option_is_word(name, "-._:") && name.n <= TOOL_ID_MAX)
+    if (ascii_is_word(name, "-._:") && name.n <= TOOL_ID_MAX)
         return 0;
     snprintf(reason, size,
              "a tool's name is made of up to %d letters, digits and -._:", TOOL_ID_MAX);

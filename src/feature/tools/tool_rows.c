@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool_rows.h"
+#include "base/ascii.h"
 #include "base/json.h"
 
 #include <assert.h>
@@ -66,11 +67,6 @@ void tool_splitter_deinit(struct tool_splitter *s)
     buf_deinit(&s->row);
 }
 
-static bool tool_rows_is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 /* Follows strings and brackets as far as it takes to find the end of a row; whether the row is
  * valid is seen when it is whole. */
 static void tool_rows_follow(struct tool_splitter *s, char c)
@@ -108,7 +104,7 @@ static bool has_row(const struct tool_splitter *s)
 
 static enum tool_rows_fault tool_rows_begin(struct tool_splitter *s, char c)
 {
-    if (tool_rows_is_space(c))
+    if (ascii_is_space(c))
         return TOOL_ROWS_FINE;
     s->form = c == '[' ? SPLIT_ARRAY : SPLIT_LINES;
     if (c == '[')
@@ -146,7 +142,7 @@ static enum tool_rows_fault tool_rows_take(struct tool_splitter *s, char c, stru
     if (s->form == SPLIT_START)
         return tool_rows_begin(s, c);
     if (s->form == SPLIT_AFTER)
-        return tool_rows_is_space(c) ? TOOL_ROWS_FINE : TOOL_ROWS_AFTER;
+        return ascii_is_space(c) ? TOOL_ROWS_FINE : TOOL_ROWS_AFTER;
     if (!s->in_string && s->depth == 0 && ends_row(s, c, out, &fault))
         return fault;
     if (!s->in_string && (c == '\r' || c == '\n'))

@@ -9,6 +9,7 @@
  *
  * and for a tool that takes no arguments the position alone. */
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/rand.h"
 #include "feature/tools/tool_core.h"
 #include "token/cursor.h"
@@ -34,13 +35,9 @@ uint64_t tool_get_be(const uint8_t *from, size_t n)
 
 void tool_keep_name(const uint8_t id[TOOL_KEEP_ID], char out[TOOL_KEEP_NAME])
 {
-    static const char hex[] = "0123456789abcdef";
     size_t n = sizeof STORE_TOOLS - 1;
     memcpy(out, STORE_TOOLS, n);
-    for (size_t i = 0; i < TOOL_KEEP_ID; i++) {
-        out[n++] = hex[id[i] >> 4];
-        out[n++] = hex[id[i] & 15];
-    }
+    hex_encode(id, TOOL_KEEP_ID, out + n);
 }
 
 /* Bounds of its own, so that those which an operator has set for other streams cut nothing off. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/redis_store.h"
+#include "base/ascii.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/rand.h"
@@ -361,16 +363,9 @@ static const struct store_ops ops = {
     .free = redis_store_free,
 };
 
-static bool redis_store_is_space(struct str s)
+static bool redis_store_is_prefix(struct str s)
 {
-    static const char others[] = "._-:";
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!alnum && (c == '\0' || strchr(others, c) == NULL))
-            return false;
-    }
-    return s.n <= SPACE_MAX;
+    return s.n == 0 || (s.n <= SPACE_MAX && ascii_is_word(s, "._-:"));
 }
 
 int redis_store_check(const struct redis_url *url, char *why, size_t size)
@@ -378,7 +373,7 @@ int redis_store_check(const struct redis_url *url, char *why, size_t size)
     struct str prefix = redis_url_setting(url, STR("prefix"));
     struct str wait = redis_url_setting(url, STR("wait"));
     uint64_t ignored;
-    if (prefix.p != NULL && !redis_store_is_space(prefix)) {
+    if (prefix.p != NULL && !redis_store_is_prefix(prefix)) {
         snprintf(why, size, "prefix= is at most %d letters, digits and ._-:", SPACE_MAX);
         return ERR_SYNTAX;
     }
@@ -394,7 +389,7 @@ static void read_settings(struct redis_store *rs, const struct redis_url *url)
     struct str prefix = redis_url_setting(url, STR("prefix"));
     struct str wait = redis_url_setting(url, STR("wait"));
     uint64_t n = 0;
-    if (prefix.p == NULL || !redis_store_is_space(prefix))
+    if (prefix.p == NULL || !redis_store_is_prefix(prefix))
         prefix = DEFAULT_SPACE;
     if (wait.p != NULL && num_parse(wait, WAIT_MAX, &n) == 0)
         rs->wait = (unsigned)n;
@@ -405,10 +400,9 @@ static void read_settings(struct redis_store *rs, const struct redis_url *url)
 
 static void draw_process(struct redis_store *rs)
 {
-    static const char hex[] = "0123456789abcdef";
-    uint64_t id = rand_u64();
-    for (int i = 0; i < REDIS_PROCESS; i++, id >>= 4)
-        rs->process[i] = hex[id & 15];
+    char id[HEX_U64];
+    hex_encode_u64(rand_u64(), id);
+    memcpy(rs->process, id, REDIS_PROCESS);
 }
 
 struct store *redis_store_new(const struct redis_store_setup *setup)

@@ -2,6 +2,7 @@
 #include "store/redis/client/redis.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/must.h"
 #include "base/num.h"
@@ -356,12 +357,8 @@ static void sha1_hex(struct str text, char out[REDIS_SHA_HEX])
 {
     unsigned char sum[EVP_MAX_MD_SIZE];
     unsigned int n = 0;
-    if (EVP_Digest(text.p, text.n, sum, &n, EVP_sha1(), NULL) != 1 || n * 2 != REDIS_SHA_HEX)
-        abort(); /* as sha256 does */
-    for (unsigned int i = 0; i < n; i++) {
-        out[2 * i] = "0123456789abcdef"[sum[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[sum[i] & 15];
-    }
+    must(EVP_Digest(text.p, text.n, sum, &n, EVP_sha1(), NULL) == 1 && n * 2 == REDIS_SHA_HEX);
+    hex_encode(sum, n, out);
 }
 
 void redis_note(struct redis *r, bool up, const char *subject, const char *why)

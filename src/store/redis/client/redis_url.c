@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/client/redis_url.h"
+#include "base/ascii.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "net/addr.h"
@@ -47,31 +49,13 @@ static int redis_url_refuse(const struct reading *r, const char *what)
     return ERR_SYNTAX;
 }
 
-static int redis_url_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Without its %XX, none of which may be a NUL. */
 static int redis_url_decode(struct reading *r, struct str s, struct str *out)
 {
     char *into = arena_alloc(&r->url->memory, s.n + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (c == '%') {
-            int high = i + 2 < s.n ? redis_url_hex_digit(s.p[i + 1]) : -1;
-            int low = i + 2 < s.n ? redis_url_hex_digit(s.p[i + 2]) : -1;
-            if (high < 0 || low < 0 || (high | low) == 0)
-                return redis_url_refuse(r, "a `%` in it is not followed by two hexadecimal digits");
-            c = (char)(high * 16 + low);
-            i += 2;
-        }
-        into[n++] = c;
-    }
+    size_t n;
+    if (!percent_decode(s, false, into, &n) || memchr(into, '\0', n) != NULL)
+        return redis_url_refuse(r, "a `%` in it is not followed by two hexadecimal digits");
     into[n] = '\0';
     *out = str_of(into, n);
     return 0;
@@ -91,14 +75,7 @@ static int take_user(struct reading *r, struct str user_info)
 
 static bool is_name(struct str host)
 {
-    for (size_t i = 0; i < host.n; i++) {
-        char c = host.p[i];
-        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  c == '-' || c == '.' || c == '_';
-        if (!ok)
-            return false;
-    }
-    return host.n > 0;
+    return ascii_is_word(host, "-._");
 }
 
 /* host, host:port, [v6], [v6]:port */
@@ -234,10 +211,7 @@ static const struct scheme *scheme_of(struct str text)
 
 static bool redis_url_is_printable(struct str text)
 {
-    for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] <= ' ' || text.p[i] == 0x7f || text.p[i] == '#')
-            return false;
-    return true;
+    return ascii_is_visible(text) && memchr(text.p, '#', text.n) == NULL;
 }
 
 /* Moves *rest behind the user's name and password, which end with the last `@` before the path. */
