@@ -31,8 +31,10 @@ static void show_workers(struct session_host *s, const struct session_host_setup
 {
     s->view = session_view_new(setup->sched, setup->store, &sessions_view_ops, s->sessions);
     feeds_init(&s->view_feeds, s->view);
-    s->space = (struct stream_space){
-        .prefix = STR(SESSION_PREFIX), .store = s->view, .feeds = &s->view_feeds};
+    s->space = (struct stream_space){.prefix = STR(SESSION_PREFIX),
+                                     .store = s->view,
+                                     .feeds = &s->view_feeds,
+                                     .takes = STR(SESSION_VIEW_TAKES)};
     durable_add_space(setup->durable, &s->space);
 }
 

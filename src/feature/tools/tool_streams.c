@@ -15,6 +15,7 @@
 #include "feature/sessions/session.h"
 #include "feature/tools/tool_core.h"
 #include "store/content.h"
+#include "store/names.h"
 
 #include <string.h>
 
