@@ -28,8 +28,16 @@ struct http_limits {
 /* The longest prefix of the path that is in the table decides. */
 struct http_route {
     struct str prefix;
+    const char *claimant; /* http->claimant, when it was added */
     void (*handle)(void *ctx, struct exchange *x);
     void *ctx;
+    bool configured; /* the path is a setting, and no part of the program */
+};
+
+/* A path that two claim. */
+struct http_clash {
+    struct str path; /* n == 0: there is none */
+    const char *first, *second;
 };
 
 /* What one pull of a response body gave, before it is framed. One is made at a time. */
@@ -47,6 +55,8 @@ struct http {
     struct http_limits limits;
     struct http_route *routes;
     size_t n_routes;
+    const char *claimant;                /* who adds routes from now on, for people: "the Lab" */
+    struct http_clash clash;             /* the first that was found */
     const struct principals *principals; /* NULL: everybody is anonymous */
     struct origin_names names;           /* set before the first request */
     struct link connections;             /* of struct peer */
@@ -67,8 +77,13 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 
 void http_deinit(struct http *http);
 
+/* Claims a path, and what is below it. Two claims of one path are a clash, and so is a path of the
+ * settings below somebody else's or above it; whoever starts the server looks at http->clash. The
+ * program's own paths may lie below one another. */
 void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
                 void *ctx);
+void http_route_configured(struct http *http, struct str prefix,
+                           void (*handle)(void *ctx, struct exchange *x), void *ctx);
 
 /* For whoever begins a response. */
 static inline void http_count_response(struct http *http, int status)
