@@ -8,27 +8,19 @@
 #include "base/secret.h"
 #include "base/units.h"
 #include "app/caller_config.h"
-#include "feature/cascade/cascade_config.h"
 #include "app/config_file.h"
+#include "app/config_tables.h"
 #include "http/url.h"
-#include "feature/lab/lab_config.h"
-#include "feature/logs/log_config.h"
 #include "net/addr.h"
 #include "store/redis/client/redis.h"
-#include "feature/tools/pages_config.h"
-#include "feature/poll/poll_config.h"
-#include "feature/gateway/route_config.h"
-#include "feature/sessions/session_config.h"
 #include "store/embedded/journal.h"
 #include "store/redis/redis_store.h"
 #include "telemetry/trace.h"
-#include "feature/tools/tool_config.h"
 
 #include <stdlib.h>
 
 #define RETAIN_EVENTS_MAX   1000000000000
 #define DNS_NAME_MAX        253
-#define PREFIX_MAX          64 /* bytes of telemetry-prefix */
 
 /* What a record of the journal holds besides an append's bytes: names, a claim, documents. */
 #define RECORD_HEAD_MAX     MIB
@@ -104,35 +96,12 @@ static int config_check_host_name(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-static int config_check_route(struct str value, char *reason, size_t size)
-{
-    struct str path, url;
-    return route_parse(value, &path, &url, reason, size);
-}
-
-static int config_check_socket(struct str value, char *reason, size_t size)
-{
-    if (value.n <= ADDR_PATH_MAX)
-        return 0;
-    snprintf(reason, size, "the path of a Unix socket has at most %d bytes", ADDR_PATH_MAX);
-    return ERR_SYNTAX;
-}
-
-static int config_check_prefix(struct str value, char *reason, size_t size)
-{
-    if (value.n <= PREFIX_MAX && ascii_is_word(value, "-._"))
-        return 0;
-    snprintf(reason, size, "expected up to %d letters, digits and -._", PREFIX_MAX);
-    return ERR_SYNTAX;
-}
-
 /* ---- the table ---- */
 
 #define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct config, member)
 #define BETWEEN(least, most)   .min = (least), .max = (most)
 
 /* The first row is no setting of the file, which cannot name another file. */
-#define FILE_ROWS_FROM         1
 static const struct option_row rows[] = {
     {ROW("config", OPTION_TEXT, file), .value = "FILE",
      .help = "Read settings from this file, one `name = value` a line."},
@@ -245,159 +214,56 @@ static const struct option_row rows[] = {
      .help = "How long a browser's EventSource waits before it connects again, after sse-lifetime "
              "or a lost connection. A plain number is milliseconds. 0 leaves it to the browser."},
 
-    {ROW("route", OPTION_LIST, route), .heading = "Routes", .value = "PATH=URL",
-     .check = config_check_route,
-     .help = "Send requests to this path on to this URL and make the answers resumable; may be "
-             "given many times. [route PATH] in the file is the long form; where both name a path, "
-             "the section's URL gives way."},
-    {ROW("telemetry-prefix", OPTION_TEXT, telemetry_prefix), .fallback = "assist.sse",
-     .value = "PREFIX", .check = config_check_prefix,
-     .help = "What the names of the routes' telemetry events begin with."},
-
-    {ROW("tools-socket", OPTION_TEXT, tools_socket), .heading = "Tools", .value = "PATH",
-     .check = config_check_socket,
-     .help = "Let programs of the same user call tools over a Unix socket at this path. Without it "
-             "the one that ATD_SOCK names, if it does."},
-
-    {ROW("allow-private-targets", OPTION_BOOL, allow_private_targets),
-     .heading = "Outgoing requests", .fallback = "no",
-     .help = "Whether webhooks may reach addresses of private networks."},
-    {ROW("allow-loopback-targets", OPTION_BOOL, allow_loopback_targets), .fallback = "no",
-     .help =
-         "Whether webhooks may reach other servers on this machine. They never reach this one."},
-
     {ROW("trace", OPTION_CHOICE, trace_form), .live = true, .heading = "Traces",
      .fallback = "human", .value = "human|json", .help = "How lines on standard error look."},
     {ROW("trace-level", OPTION_CHOICE, trace_level), .live = true, .fallback = "info",
      .value = "error|warn|info|debug",
      .help = "How much is said there: this level and those before it."},
 };
-static const struct options options = {rows, sizeof rows / sizeof *rows};
-static const struct options file_options = {rows + FILE_ROWS_FROM,
-                                            sizeof rows / sizeof *rows - FILE_ROWS_FROM};
+static const struct options own_options = {rows, sizeof rows / sizeof *rows};
 
-/* ---- sections ---- */
-
-#define KIND(type, list, its_name)                                                                 \
-    .size = sizeof(struct type), .name_field = offsetof(struct type, its_name),                    \
-    .list_field = offsetof(struct config, list)
-
-enum {
-    KIND_ROUTE,
-    KIND_CALLER,
-    KIND_SESSION,
-    KIND_LOG,
-    KIND_LAB,
-    KIND_POLL,
-    KIND_TOOL,
-    KIND_PAGES,
-    KIND_CASCADE,
-};
+enum { KIND_CALLER };
 static const struct section_kind kind_rows[] = {
-    [KIND_ROUTE] = {.word = "route",
-                    .name = "PATH",
-                    KIND(route_config, routes, path),
-                    .options = &route_options,
-                    .check_name = route_check_path,
-                    .finish = route_finish,
-                    .help = "A path whose requests are sent on to an upstream, and whose answers "
-                            "are resumable."},
     [KIND_CALLER] = {.word = "caller",
                      .name = "NAME",
-                     KIND(caller_config, callers, name),
+                     .size = sizeof(struct caller_config),
+                     .name_field = offsetof(struct caller_config, name),
+                     .list_field = offsetof(struct config, callers),
                      .options = &caller_options,
                      .check_name = caller_check_name,
                      .finish = caller_finish,
                      .help = "A program that is known by its token, and what it may do."},
-    [KIND_SESSION] = {.word = "session",
-                      .size = sizeof(struct session_config),
-                      .list_field = offsetof(struct config, session),
-                      .options = &session_options,
-                      .finish = session_finish,
-                      .help = "Who answers the clients of sessions, and how long what is kept."},
-    [KIND_LOG] = {.word = "log",
-                  .name = "NAME",
-                  KIND(log_config, logs, name),
-                  .options = &log_options,
-                  .check_name = log_check_name,
-                  .help = "A file of JSON objects, one a line, that is read, followed and appended "
-                          "to at /v1/log/NAME."},
-    [KIND_LAB] = {.word = "lab",
-                  .size = sizeof(struct lab_config),
-                  .list_field = offsetof(struct config, lab),
-                  .options = &lab_options,
-                  .finish = lab_config_finish,
-                  .help = "A Lab under /lab and /api/, where people look at runs and say what they "
-                          "think of them."},
-    [KIND_POLL] = {.word = "poll",
-                   .name = "NAME",
-                   KIND(poll_config, polls, name),
-                   .options = &poll_options,
-                   .check_name = poll_check_name,
-                   .finish = poll_config_finish,
-                   .help = "A resource that can only be polled, as the stream poll/NAME, read at "
-                           "/v1/stream/poll/NAME."},
-    [KIND_TOOL] = {.word = "tool",
-                   .name = "NAME",
-                   KIND(tool_config, tools, name),
-                   .options = &tool_options,
-                   .check_name = tool_check_name,
-                   .finish = tool_finish,
-                   .help = "A program or a URL whose result agents ask for, page by page."},
-    [KIND_PAGES] = {.word = "pages",
-                    .size = sizeof(struct pages_config),
-                    .list_field = offsetof(struct config, pages),
-                    .options = &pages_options,
-                    .finish = pages_config_finish,
-                    .help = "Who may call tools, and how long the rest of a result can be asked "
-                            "for."},
-    [KIND_CASCADE] = {.word = "cascade",
-                      .size = sizeof(struct cascade_config),
-                      .list_field = offsetof(struct config, cascade),
-                      .options = &cascade_options,
-                      .finish = cascade_config_finish,
-                      .help = "A bridge to the language server of an editor on this machine, at "
-                              "/v1/chat/completions and /v1/models."},
 };
-static const struct section_kinds kinds = {kind_rows, sizeof kind_rows / sizeof *kind_rows};
+static const struct section_kinds own_kinds = {.rows = kind_rows,
+                                               .n = sizeof kind_rows / sizeof *kind_rows};
 
-static struct str short_path(const struct config *c, size_t i)
+struct config_tables *config_tables(void)
 {
-    struct str rest = str_of_cstr(c->route.items[i]);
-    return str_trim(str_cut(&rest, '='));
+    return config_tables_new(&own_options, &own_kinds, offsetof(struct config, of_features),
+                             CONFIG_FEATURES_BYTES);
 }
 
-static bool is_given_before(const struct config *c, size_t i)
+/* ---- features ---- */
+
+static void *settings_of(struct config *c, size_t i)
 {
-    struct str path = short_path(c, i);
-    for (size_t j = 0; j < i; j++)
-        if (str_eq(short_path(c, j), path))
-            return true;
-    return false;
+    return (char *)c + c->tables->at[i];
 }
 
-/* The i-th `PATH=URL`: another URL for a section of the file, or a route with defaults. */
-static int apply_route(struct config *c, size_t i, char *why, size_t size)
-{
-    const struct section_kind *kind = &kinds.rows[KIND_ROUTE];
-    struct str path, url;
-    route_parse(str_of_cstr(c->route.items[i]), &path, &url, why, size);
-    struct section s = {kind, sections_find(kind, c, path)};
-    if (is_given_before(c, i) || (s.settings && c->route.source == OPTION_FROM_FILE)) {
-        snprintf(why, size, "the route %.*s is given twice", (int)path.n, path.p);
-        return ERR_SYNTAX;
-    }
-    int err = s.settings ? 0 : sections_add(kind, c, path, &s, why, size);
-    if (err == 0)
-        err = options_set(&route_options, s.settings, STR("upstream"), url, why, size);
-    return err == 0 ? section_finish(&s, why, size) : err;
-}
+#define each_with_settings(i)                                                                      \
+    for (size_t i = 0; features[i] != NULL; i++)                                                   \
+        if (features[i]->settings != NULL)
 
-static int apply_routes(struct config *c, char *why, size_t size)
+static int finish_features(struct config *c, char *why, size_t size)
 {
     int err = 0;
-    for (size_t i = 0; err == 0 && i < c->route.n; i++)
-        err = apply_route(c, i, why, size);
+    c->features.embedded = str_eq(str_of_cstr(c->store), STR("embedded"));
+    each_with_settings (i) {
+        const struct feature_settings *s = features[i]->settings;
+        c->features.of[i] = settings_of(c, i);
+        if (err == 0 && s->finish != NULL)
+            err = s->finish(settings_of(c, i), why, size);
+    }
     return err;
 }
 
@@ -415,46 +281,47 @@ static int check_callers(const struct config *c, char *why, size_t size)
     return 0;
 }
 
-/* There are sessions and tools without their sections, too: with the defaults. */
-static int default_sections(struct config *c, char *why, size_t size)
+/* ---- secrets ---- */
+
+static char **secret_at(struct config *c, size_t feature, const struct feature_secret *s)
 {
-    struct section ignored;
-    int err = 0;
-    if (c->session.n == 0)
-        err = sections_add(&kinds.rows[KIND_SESSION], c, STR_NONE, &ignored, why, size);
-    if (err == 0 && c->pages.n == 0)
-        err = sections_add(&kinds.rows[KIND_PAGES], c, STR_NONE, &ignored, why, size);
-    return err;
+    return (char **)((char *)settings_of(c, feature) + s->field);
 }
 
-/* ---- secrets ---- */
+#define each_secret(i, s)                                                                          \
+    each_with_settings (i)                                                                         \
+        for (const struct feature_secret *s = features[i]->settings->secrets;                      \
+             s < features[i]->settings->secrets + features[i]->settings->n_secrets; s++)
 
 /* Flags show them to more eyes than the environment does. */
 static int load_secrets(struct config *c, char *why, size_t size)
 {
-    int err = env_secret_get("SSE_RESUME_SECRET", &c->resume_secret, why, size);
-    if (err == 0 && c->resume_secret == NULL)
-        err = env_secret_get("HMAC_SECRET", &c->resume_secret, why, size);
-    if (err == 0)
-        err = env_secret_get("SSE_RESUME_SECRET_PREVIOUS", &c->resume_secret_previous, why, size);
-    if (err == 0)
-        err = env_secret_get("ATD_CURSOR_SIGNING_KEY", &c->cursor_key, why, size);
+    int err = 0;
+    each_secret (i, s) {
+        char **secret = secret_at(c, i, s);
+        if (err == 0)
+            err = env_secret_get(s->name, secret, why, size);
+        if (err == 0 && *secret == NULL && s->other != NULL)
+            err = env_secret_get(s->other, secret, why, size);
+    }
     return err;
 }
 
-/* There are secrets in the file (what came by the environment is shielded as it is), or programs
- * are started, of the same user, who might look into the environment for others'. */
+/* There are secrets in the file; what came by the environment is shielded as it is. */
 static bool needs_shield(const struct config *c)
 {
-    const struct poll_config *polls = c->polls.items;
-    const struct tool_config *tools = c->tools.items;
-    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL ||
-                 cascade_shield(&c->cascade);
-    for (size_t i = 0; i < c->polls.n; i++)
-        needs = needs || polls[i].headers.n > 0;
-    for (size_t i = 0; i < c->tools.n; i++)
-        needs = needs || tools[i].command.n > 0;
+    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL;
+    each_with_settings (i)
+        if (features[i]->settings->shield != NULL)
+            needs = features[i]->settings->shield(c->features.of[i]) || needs;
     return needs;
+}
+
+void config_forget(struct config *c)
+{
+    each_with_settings (i)
+        if (features[i]->settings->forget != NULL)
+            features[i]->settings->forget(settings_of(c, i));
 }
 
 /* ---- doubts ---- */
@@ -466,74 +333,34 @@ static bool is_short(const char *secret)
     return secret != NULL && strlen(secret) < SECRET_LEAST;
 }
 
-static bool has_routes(const struct config *c)
-{
-    return c->routes.n > 0 || c->cascade.n > 0;
-}
-
-static bool bounds_a_buffer(const struct config *c)
-{
-    const struct route_config *r = c->routes.items;
-    for (size_t i = 0; i < c->routes.n; i++)
-        if (r[i].trim == ROUTE_TRIM_LENIENT &&
-            (!options_is_default(&route_options, &r[i], STR("buffer-max-events")) ||
-             !options_is_default(&route_options, &r[i], STR("buffer-max-bytes"))))
-            return true;
-    return false;
-}
-
 static bool changes(const struct config *c, const char *setting)
 {
-    return !options_is_default(&options, c, str_of_cstr(setting));
+    return !options_is_default(&own_options, c, str_of_cstr(setting));
 }
 
-size_t config_doubts(const struct config *c, struct config_doubt out[CONFIG_DOUBTS_MAX])
+void config_doubts(const struct config *c, struct feature_doubts *out)
 {
+    static const char guessed[] = "has less than 32 bytes: whoever guesses it can resume anything";
     static const char no_disk[] = "does not apply: the store is not on this disk";
-    bool embedded = str_eq(str_of_cstr(c->store), STR("embedded"));
-    const struct {
-        bool holds;
-        struct config_doubt doubt;
-    } cases[] = {
-        {has_routes(c) && c->resume_secret == NULL,
-         {"SSE_RESUME_SECRET", "is not set: answers carry no tokens to resume with"}},
-        {is_short(c->resume_secret),
-         {"SSE_RESUME_SECRET", "has less than 32 bytes: whoever guesses it can resume anything"}},
-        {is_short(c->resume_secret_previous),
-         {"SSE_RESUME_SECRET_PREVIOUS",
-          "has less than 32 bytes: whoever guesses it can resume anything"}},
-        {!embedded && changes(c, "data"), {"data", no_disk}},
-        {!embedded && changes(c, "sync"), {"sync", no_disk}},
-        {!embedded && changes(c, "cache-bytes"), {"cache-bytes", no_disk}},
-        {!embedded && changes(c, "disk-cap"), {"disk-cap", no_disk}},
-        {env_secret_file_is_open(c->tls_key),
-         {"tls-key", "is in a file that other users can read: chmod o-r"}},
-        {embedded && bounds_a_buffer(c),
-         {"buffer-max-events",
-          "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` for them"}},
-    };
-    _Static_assert(sizeof cases / sizeof *cases + ENV_SECRETS <= CONFIG_DOUBTS_MAX, "room for all");
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (cases[i].holds)
-            out[n++] = cases[i].doubt;
+    static const char *const on_disk[] = {"data", "sync", "cache-bytes", "disk-cap"};
+    static const char open_file[] = "is in a file that other users can read: chmod o-r";
+    each_with_settings (i)
+        if (features[i]->settings->doubts != NULL)
+            features[i]->settings->doubts(c->features.of[i], &c->features, out);
+    each_secret (i, s)
+        if (s->guards && is_short(*secret_at((struct config *)c, i, s)))
+            feature_doubt(out, s->name, guessed);
+    for (size_t i = 0; !c->features.embedded && i < sizeof on_disk / sizeof *on_disk; i++)
+        if (changes(c, on_disk[i]))
+            feature_doubt(out, on_disk[i], no_disk);
+    if (env_secret_file_is_open(c->tls_key))
+        feature_doubt(out, "tls-key", open_file);
     for (size_t i = 0; env_secret_names[i] != NULL; i++)
         if (env_secret_is_open(env_secret_names[i]))
-            out[n++] = (struct config_doubt){env_secret_names[i],
-                                             "is in a file that other users can read: chmod o-r"};
-    return n;
+            feature_doubt(out, env_secret_names[i], open_file);
 }
 
 /* ---- all sources ---- */
-
-/* Where other programs of this kind look, too. */
-static int default_socket(struct config *c, char *why, size_t size)
-{
-    const char *path = getenv("ATD_SOCK");
-    if (c->tools_socket != NULL || path == NULL || path[0] == '\0')
-        return 0;
-    return options_set(&options, c, STR("tools-socket"), str_of_cstr(path), why, size);
-}
 
 static int check_together(struct config *c, char *why, size_t size)
 {
@@ -556,13 +383,9 @@ static int check_together(struct config *c, char *why, size_t size)
                  c->tls_cert ? "tls-cert" : "tls-key", c->tls_cert ? "tls-key" : "tls-cert");
         return ERR_SYNTAX;
     }
-    int err = apply_routes(c, why, size);
+    int err = check_callers(c, why, size);
     if (err == 0)
-        err = check_callers(c, why, size);
-    if (err == 0)
-        err = default_sections(c, why, size);
-    if (err == 0)
-        err = default_socket(c, why, size);
+        err = finish_features(c, why, size);
     if (err != 0)
         return err;
     parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);
@@ -577,14 +400,15 @@ static int load_sources(struct config *c, const char *path, int argc, char **arg
                         size_t size)
 {
     int positional = 0;
-    *c = (struct config){0};
-    int err = options_defaults(&options, c, why, size);
+    *c = (struct config){.tables = config_tables()};
+    const struct config_tables *t = c->tables;
+    int err = options_defaults(&t->options, c, why, size);
     if (err == 0 && path)
-        err = config_file_read(path, &file_options, &kinds, c, why, size);
+        err = config_file_read(path, &t->file_options, &t->kinds, c, why, size);
     if (err == 0)
-        err = options_env(&options, c, why, size);
+        err = options_env(&t->options, c, why, size);
     if (err == 0)
-        err = options_args(&options, c, argc, argv, &positional, why, size);
+        err = options_args(&t->options, c, argc, argv, &positional, why, size);
     if (err == 0 && positional > 0) {
         snprintf(why, size, "unexpected argument '%.60s'", argv[0]);
         err = ERR_SYNTAX;
@@ -594,10 +418,10 @@ static int load_sources(struct config *c, const char *path, int argc, char **arg
     return err;
 }
 
-static void warn_of_typos(const struct trace *t)
+static void warn_of_typos(const struct config *c, const struct trace *t)
 {
     struct str name;
-    for (size_t at = 0; (name = options_env_typo(&options, &at)).p;)
+    for (size_t at = 0; (name = options_env_typo(&c->tables->options, &at)).p;)
         trace(t, CONFIG_UNKNOWN, TRACE_STR("setting", name),
               TRACE_STR("place", STR("the environment")));
 }
@@ -639,7 +463,7 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
     if (err != 0)
         return err;
     config_tune_trace(c, t);
-    warn_of_typos(t);
+    warn_of_typos(c, t);
     return 0;
 }
 
@@ -651,18 +475,12 @@ static void add_name(char *names, const char *open, const char *name, const char
     snprintf(names + n, CONFIG_NAMES_MAX - n, "%s%s%s%s", n > 0 ? ", " : "", open, name, close);
 }
 
-static void compare_secrets(const struct config *c, const struct config *fresh, char *names)
+static void compare_secrets(struct config *c, struct config *fresh, char *names)
 {
-    const struct {
-        const char *name, *now, *then;
-    } secrets[] = {
-        {"SSE_RESUME_SECRET", c->resume_secret, fresh->resume_secret},
-        {"SSE_RESUME_SECRET_PREVIOUS", c->resume_secret_previous, fresh->resume_secret_previous},
-        {"ATD_CURSOR_SIGNING_KEY", c->cursor_key, fresh->cursor_key}};
-    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
-        const char *a = secrets[i].now, *b = secrets[i].then;
+    each_secret (i, s) {
+        const char *a = *secret_at(c, i, s), *b = *secret_at(fresh, i, s);
         if (a == NULL || b == NULL ? a != b : strcmp(a, b) != 0)
-            add_name(names, "", secrets[i].name, "");
+            add_name(names, "", s->name, "");
     }
 }
 
@@ -673,44 +491,54 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
     int err = load_all(&out->before, argc, argv, why, size);
     if (err != 0)
         return err;
-    for (size_t i = 0; i < options.n; i++) {
-        const struct option_row *r = &options.rows[i];
+    const struct options *options = &c->tables->options;
+    const struct section_kind *kinds = c->tables->kinds.rows;
+    for (size_t i = 0; i < options->n; i++) {
+        const struct option_row *r = &options->rows[i];
         if (option_same(r, c, &out->before))
             continue;
         add_name(r->live ? out->taken : out->restart, "", r->name, "");
         if (r->live)
             option_swap(r, c, &out->before);
     }
-    for (size_t i = 0; i < kinds.n; i++) {
-        if (sections_same(&kinds.rows[i], c, &out->before))
+    for (size_t i = 0; i < c->tables->kinds.n; i++) {
+        if (sections_same(&kinds[i], c, &out->before))
             continue;
         out->callers |= i == KIND_CALLER;
-        add_name(i == KIND_CALLER ? out->taken : out->restart, "[", kinds.rows[i].word, "]");
+        add_name(i == KIND_CALLER ? out->taken : out->restart, "[", kinds[i].word, "]");
     }
     if (out->callers)
-        sections_swap(&kinds.rows[KIND_CALLER], c, &out->before);
+        sections_swap(&kinds[KIND_CALLER], c, &out->before);
     compare_secrets(c, &out->before, out->restart);
     return 0;
 }
 
 void config_deinit(struct config *c)
 {
-    cascade_forget(&c->cascade);
-    options_free(&options, c);
-    sections_free(&kinds, c);
-    env_secret_drop(&c->resume_secret);
-    env_secret_drop(&c->resume_secret_previous);
-    env_secret_drop(&c->cursor_key);
+    if (c->tables == NULL)
+        return;
+    config_forget(c);
+    options_free(&c->tables->options, c);
+    sections_free(&c->tables->kinds, c);
+    each_secret (i, s)
+        env_secret_drop(secret_at(c, i, s));
+    free(c->tables);
+    c->tables = NULL;
 }
 
-const struct options *config_options(void)
+void config_hide_args(int argc, char **argv)
 {
-    return &options;
+    struct config_tables *t = config_tables();
+    options_hide_args(&t->options, argc, argv);
+    free(t);
 }
 
-const struct section_kinds *config_sections(void)
+static void help_on_secrets(FILE *to)
 {
-    return &kinds;
+    each_secret (i, s)
+        if (s->signs != NULL)
+            fprintf(to, "%s%s%s signs %s.\n", s->name, s->other ? " or else " : "",
+                    s->other ? s->other : "", s->signs);
 }
 
 void config_help(FILE *to)
@@ -721,7 +549,8 @@ void config_help(FILE *to)
           "\n"
           "Flags:\n",
           to);
-    options_help(&options, to);
+    struct config_tables *t = config_tables();
+    options_help(&t->options, to);
     fputs("\n"
           "Every flag is also a setting of the --config file and a variable: --data DIR is\n"
           "`data = DIR` there and TIDEMARK_DATA=DIR in the environment, where commas\n"
@@ -729,16 +558,16 @@ void config_help(FILE *to)
           "\n"
           "Sections of the file stand below its other settings:\n",
           to);
-    sections_help(&kinds, to);
+    sections_help(&t->kinds, to);
+    free(t);
     fputs("\n"
           "For example:\n"
-          "  store = embedded\n"
-          "  [route /chat]\n"
-          "  upstream = http://127.0.0.1:8000/v1/chat/completions\n"
-          "  dialect = openai\n"
-          "\n"
-          "Resume tokens are signed with SSE_RESUME_SECRET or else HMAC_SECRET, cursors of\n"
-          "pages with ATD_CURSOR_SIGNING_KEY, which are read from the environment only.\n"
-          "docs/configuration.md explains all of it.\n",
+          "  store = embedded\n",
           to);
+    each_with_settings (i)
+        if (features[i]->settings->example != NULL)
+            fputs(features[i]->settings->example, to);
+    fputs("\nSecrets are read from the environment alone.\n", to);
+    help_on_secrets(to);
+    fputs("docs/configuration.md explains all of it.\n", to);
 }

@@ -10,13 +10,18 @@
 #define APP_CONFIG_H
 
 #include "base/sections.h"
+#include "feature/feature.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+struct config_tables;
 struct trace;
 
-#define CONFIG_DATA "./tidemark-data" /* where data is kept unless somebody says where */
+#define CONFIG_DATA           "./tidemark-data" /* where data is kept unless somebody says where */
+
+#define CONFIG_FEATURES_BYTES 1024 /* for the settings of all features */
 
 enum config_trace { CONFIG_TRACE_HUMAN, CONFIG_TRACE_JSON };
 
@@ -43,24 +48,13 @@ struct config {
     uint64_t long_poll_timeout_ms;
     uint64_t heartbeat_ms; /* 0: none */
     uint64_t sse_lifetime_ms, sse_retry_ms;
-    struct option_list route; /* the short form; routes holds these, too */
-    char *telemetry_prefix;
-    struct section_list routes;   /* struct route_config; their paths differ */
-    struct section_list callers;  /* struct caller_config; their names and tokens differ */
-    struct section_list session;  /* struct session_config; always one */
-    struct section_list logs;     /* struct log_config; their names differ */
-    struct section_list polls;    /* struct poll_config; their names differ */
-    struct section_list lab;      /* struct lab_config; at most one. None: there is no Lab */
-    struct section_list tools;    /* struct tool_config; their names differ */
-    struct section_list pages;    /* struct pages_config; always one */
-    char *tools_socket;           /* a path; ATD_SOCK unless it is set. NULL: none */
-    char *cursor_key;             /* ATD_CURSOR_SIGNING_KEY; NULL: none */
-    struct section_list cascade;  /* struct cascade_config; at most one. None: no such bridge */
-    char *resume_secret;          /* SSE_RESUME_SECRET, else HMAC_SECRET; NULL: none */
-    char *resume_secret_previous; /* SSE_RESUME_SECRET_PREVIOUS; NULL: none */
-    bool allow_private_targets, allow_loopback_targets;
-    int trace_form;  /* enum config_trace */
-    int trace_level; /* enum trace_level */
+    struct section_list callers; /* struct caller_config; their names and tokens differ */
+    int trace_form;              /* enum config_trace */
+    int trace_level;             /* enum trace_level */
+    bool private;                /* serves only who started it; no setting */
+    struct config_tables *tables;
+    struct feature_configs features; /* where the settings of each are, below */
+    _Alignas(max_align_t) unsigned char of_features[CONFIG_FEATURES_BYTES];
 };
 
 /* Defaults, then the file of --config, then the environment, then flags; secrets come from the
@@ -69,7 +63,7 @@ struct config {
  * --help was asked for; ERR_SYNTAX with a sentence in `why` (size bytes), also when the file cannot
  * be read. On failure there is nothing to deinit and *t is as it was. */
 int config_load(struct config *c, int argc, char **argv, struct trace *t, char *why, size_t size);
-void config_deinit(struct config *c);
+void config_deinit(struct config *c); /* may be called twice */
 
 /* How *t is to speak. */
 void config_tune_trace(const struct config *c, struct trace *t);
@@ -88,18 +82,20 @@ struct config_change {
 int config_reload(struct config *c, int argc, char **argv, struct config_change *out, char *why,
                   size_t size);
 
-/* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
-#define CONFIG_DOUBTS_MAX 32
-struct config_doubt {
-    const char *setting, *why;
-};
-size_t config_doubts(const struct config *c, struct config_doubt out[CONFIG_DOUBTS_MAX]);
+/* Settings that are taken and yet not as good as they look. */
+void config_doubts(const struct config *c, struct feature_doubts *out);
+
+/* The features have copied their secrets. */
+void config_forget(struct config *c);
+
+/* Overwrites what secret settings were given in argv: see options_hide_args. */
+void config_hide_args(int argc, char **argv);
 
 /* What `tidemark serve --help` prints. */
 void config_help(FILE *to);
 
-/* The tables, for those who check documents against them. */
-const struct options *config_options(void);
-const struct section_kinds *config_sections(void);
+/* The tables of settings and of sections, for those who check documents against them. The caller
+ * frees. */
+struct config_tables *config_tables(void);
 
 #endif

@@ -195,7 +195,8 @@ int sections_open(const struct section_kinds *k, void *target, struct str header
     const struct section_kind *kind = find_kind(k, word);
     if (kind)
         return sections_add(kind, target, str_trim(str_skip(name, n)), out, why, size);
-    explain_unknown(k, word, why, size);
+    if (k->explain == NULL || !k->explain(word, why, size))
+        explain_unknown(k, word, why, size);
     return ERR_SYNTAX;
 }
 

@@ -36,6 +36,9 @@ struct section_kind {
 struct section_kinds {
     const struct section_kind *rows;
     size_t n;
+    /* Of a word that no kind has: why there is none, as a sentence; false: nothing is known. NULL
+     * is allowed. */
+    bool (*explain)(struct str word, char *why, size_t size);
 };
 
 /* A section that is being read. The settings move when the next one of the kind is added. */

@@ -27,6 +27,7 @@
 struct addr_own;
 struct builtin_tool;
 struct durable;
+struct feature_configs;
 struct feature_state;
 struct feeds;
 struct fetcher;
@@ -39,10 +40,12 @@ struct store;
 struct trace;
 struct trace_kind;
 
+#define FEATURES_MAX 16
+
 /* ---- what a server lends ---- */
 
 /* All of it outlives the feature. Times that may change while the server runs are read where they
- * are: in durable and in http->limits. */
+ * are, in durable, or told by tune(). */
 struct feature_host {
     struct loop *loop;
     struct store *store;
@@ -54,10 +57,13 @@ struct feature_host {
     struct metrics *metrics;
     const struct trace *trace;
     const struct addr_own *own; /* the ports of this server; filled when it listens */
+    uint64_t write_timeout_ms;  /* for readers that hold others up */
     /* The work this server was started for is done: drain it. */
     void (*finished)(void *ctx, struct str why);
     void *ctx;
+    const struct feature_configs *configs;
     const struct feature_state *states; /* of all features, for feature_find */
+    bool private;                       /* it serves only who started it: nothing else listens */
 };
 
 /* The state of an open feature, for those that need it; NULL: it is not there. */
@@ -70,19 +76,30 @@ struct feature_secret {
     const char *name;  /* of the variable; NAME_FILE names a file instead */
     const char *other; /* tried if that is not set; NULL: none */
     size_t field;      /* offsetof in the settings: a char *, owned; NULL: not set */
-    const char *help;  /* what it is for: "Resume tokens are signed with" */
+    const char *signs; /* what is signed with it: "resume tokens" */
     bool guards;       /* it should have 32 bytes or more: who guesses it can resume anything */
 };
 
-/* A setting that is taken and yet not as good as it looks, with the rest of a sentence. */
-struct feature_doubt {
-    const char *setting, *why;
+/* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
+#define FEATURE_DOUBTS_MAX 40
+struct feature_doubts {
+    struct feature_doubt {
+        const char *setting, *why;
+    } rows[FEATURE_DOUBTS_MAX];
+    size_t n;
 };
 
-/* What a check may look at beside its own settings. */
-struct feature_store_kind {
-    bool embedded; /* the store is on this disk */
+/* Adds one, unless it is there. Both texts are static. */
+void feature_doubt(struct feature_doubts *d, const char *setting, const char *why);
+
+/* The settings of all features, each a struct of its own. */
+struct feature_configs {
+    const void *of[FEATURES_MAX]; /* in the order of features[]; NULL: it has none */
+    bool embedded;                /* the store is on this disk */
 };
+
+/* Those of one, by its name; NULL: it is not built in, or has none. */
+const void *feature_config(const struct feature_configs *all, const char *name);
 
 /* Settings of the server (flags, variables, keys of the file), sections of the file, and secrets.
  * All fields are offsets in one struct of `size` bytes, which begins zeroed. */
@@ -94,12 +111,13 @@ struct feature_settings {
     size_t n_sections;
     const struct feature_secret *secrets;
     size_t n_secrets;
+    const char *example; /* lines of a config file, for help; NULL: none */
     /* All sources are read. Derives, compares, adds sections that are always there. NULL: nothing
      * to do. 0, or ERR_SYNTAX with a sentence in why. */
     int (*finish)(void *settings, char *why, size_t size);
-    /* Puts what is doubtful behind the n that are there; at most `max` in all. NULL: nothing. */
-    size_t (*doubts)(const void *settings, const struct feature_store_kind *store,
-                     struct feature_doubt *out, size_t n, size_t max);
+    /* Adds what is doubtful. NULL: nothing is. */
+    void (*doubts)(const void *settings, const struct feature_configs *all,
+                   struct feature_doubts *out);
     /* Whether memory or children of this process hold secrets, so that no core file may be left.
      * NULL: no. */
     bool (*shield)(const void *settings);
@@ -157,15 +175,22 @@ struct feature {
     /* Nobody is waited for any more: what is under way ends, with its readers told. How much was.
      * NULL: nothing is. */
     size_t (*cut)(void *state);
-    /* No exchange is left. Frees all, and calls stopped() once, maybe from within this call. */
+    /* No exchange is left. stopped() comes once, maybe from within this call; free() is due then.
+     */
     void (*stop)(void *state, void (*stopped)(void *ctx), void *ctx);
+    void (*free)(void *state);
 };
 
 /* ---- the table ---- */
 
-/* Each after those it needs; NULL behind the last. FEATURES_MAX of them at most. */
+/* Each after those it needs; NULL behind the last. */
 extern const struct feature *const features[];
-#define FEATURES_MAX 16
+
+/* What this program was built without, with the words of its sections; name == NULL behind the
+ * last. */
+extern const struct feature_absent {
+    const char *name, *sections;
+} features_absent[];
 
 struct feature_state {
     const struct feature *feature;

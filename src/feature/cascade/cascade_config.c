@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/cascade/cascade_config.h"
 #include "base/ascii.h"
+#include "feature/feature.h"
+#include "feature/gateway/gateway.h"
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -67,13 +69,14 @@ static int cascade_config_check_version(struct str value, char *reason, size_t s
 
 /* ---- secrets ---- */
 
-bool cascade_shield(const void *settings)
+/* It may find secrets, whatever the settings hold. */
+static bool cascade_shield(const void *settings)
 {
     const struct cascade_settings *s = settings;
     return s->bridges.n > 0;
 }
 
-void cascade_forget(void *settings)
+static void cascade_forget(void *settings)
 {
     const struct cascade_settings *s = settings;
     struct cascade_config *bridges = s->bridges.items;
@@ -174,3 +177,32 @@ static const struct option_row rows[] = {
              "leave them out, and say so once in a trace. refuse: answer 400."},
 };
 const struct options cascade_options = {rows, sizeof rows / sizeof *rows};
+
+/* ---- the feature's ---- */
+
+static const struct section_kind sections[] = {
+    {.word = "cascade",
+     .size = sizeof(struct cascade_config),
+     .list_field = offsetof(struct cascade_settings, bridges),
+     .options = &cascade_options,
+     .finish = cascade_config_finish,
+     .help = "A bridge to the language server of an editor on this machine, at "
+             "/v1/chat/completions and /v1/models."},
+};
+
+/* Its answers can be resumed as those of routes can. */
+static void cascade_settings_doubts(const void *settings, const struct feature_configs *all,
+                                    struct feature_doubts *out)
+{
+    if (((const struct cascade_settings *)settings)->bridges.n > 0)
+        gateway_doubt_secret(all, out);
+}
+
+const struct feature_settings cascade_settings = {
+    .size = sizeof(struct cascade_settings),
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+    .doubts = cascade_settings_doubts,
+    .shield = cascade_shield,
+    .forget = cascade_forget,
+};

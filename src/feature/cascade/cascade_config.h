@@ -30,9 +30,6 @@ struct cascade_settings {
     struct section_list bridges; /* struct cascade_config; at most one */
 };
 
-/* As of feature/feature.h. It may find secrets, whatever the settings hold. */
-bool cascade_shield(const void *settings);
-/* The secrets are wiped and unset. */
-void cascade_forget(void *settings);
+extern const struct feature_settings cascade_settings;
 
 #endif

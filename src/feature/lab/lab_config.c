@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/lab/lab_config.h"
 #include "base/ascii.h"
+#include "feature/feature.h"
 #include "base/err.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_path.h"
@@ -56,3 +57,21 @@ char *lab_config_feedback(const char *given, bool given_wins)
 {
     return path_of(given, given_wins, "CM_FEEDBACK_STORE_PATH", ".cm/feedback/feedback.jsonl");
 }
+
+/* ---- the feature's ---- */
+
+static const struct section_kind sections[] = {
+    {.word = "lab",
+     .size = sizeof(struct lab_config),
+     .list_field = offsetof(struct lab_settings, lab),
+     .options = &lab_options,
+     .finish = lab_config_finish,
+     .help = "A Lab under /lab and /api/, where people look at runs and say what they think of "
+             "them."},
+};
+
+const struct feature_settings lab_settings = {
+    .size = sizeof(struct lab_settings),
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+};

@@ -3,7 +3,7 @@
 #ifndef FEATURE_LAB_LAB_CONFIG_H
 #define FEATURE_LAB_LAB_CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 struct lab_config {
     char *root, *feedback; /* NULL: as lab_config_root and lab_config_feedback say */
@@ -68,5 +68,12 @@ char *lab_config_feedback(const char *given, bool given_wins);
 
 /* Where the program was started; the caller frees. */
 char *lab_config_folder(void);
+
+/* What the server has of it. */
+struct lab_settings {
+    struct section_list lab; /* struct lab_config; at most one. None: there is no Lab */
+};
+
+extern const struct feature_settings lab_settings;
 
 #endif

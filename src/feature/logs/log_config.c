@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/logs/log_config.h"
 #include "base/ascii.h"
+#include "feature/feature.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "feature/logs/log.h"
@@ -39,3 +40,23 @@ static const struct option_row rows[] = {
      .help = "How long an idempotency key stands for the append that it came with."},
 };
 const struct options log_options = {rows, sizeof rows / sizeof *rows};
+
+/* ---- the feature's ---- */
+
+static const struct section_kind sections[] = {
+    {.word = "log",
+     .name = "NAME",
+     .size = sizeof(struct log_config),
+     .name_field = offsetof(struct log_config, name),
+     .list_field = offsetof(struct logs_settings, logs),
+     .options = &log_options,
+     .check_name = log_check_name,
+     .help = "A file of JSON objects, one a line, that is read, followed and appended to at "
+             "/v1/log/NAME."},
+};
+
+const struct feature_settings logs_settings = {
+    .size = sizeof(struct logs_settings),
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+};

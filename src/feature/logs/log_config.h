@@ -3,7 +3,7 @@
 #ifndef FEATURE_LOGS_LOG_CONFIG_H
 #define FEATURE_LOGS_LOG_CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 struct log_config {
     char *name; /* letters, digits and -._ */
@@ -17,5 +17,12 @@ extern const struct options log_options;
 
 /* For the table of section kinds: see base/sections.h. */
 int log_check_name(struct str name, char *reason, size_t size);
+
+/* What the server has of it. */
+struct logs_settings {
+    struct section_list logs; /* struct log_config; their names differ */
+};
+
+extern const struct feature_settings logs_settings;
 
 #endif

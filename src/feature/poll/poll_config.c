@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/poll/poll_config.h"
 #include "base/ascii.h"
+#include "feature/feature.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "feature/poll/poll_changes.h"
@@ -102,3 +103,36 @@ static const struct option_row rows[] = {
      .min = KIB, .max = 16 * MIB, .help = "The largest answer that is taken."},
 };
 const struct options poll_options = {rows, sizeof rows / sizeof *rows};
+
+/* ---- the feature's ---- */
+
+static const struct section_kind sections[] = {
+    {.word = "poll",
+     .name = "NAME",
+     .size = sizeof(struct poll_config),
+     .name_field = offsetof(struct poll_config, name),
+     .list_field = offsetof(struct poll_settings, polls),
+     .options = &poll_options,
+     .check_name = poll_check_name,
+     .finish = poll_config_finish,
+     .help = "A resource that can only be polled, as the stream poll/NAME, read at "
+             "/v1/stream/poll/NAME."},
+};
+
+/* Headers may hold secrets. */
+static bool poll_settings_shield(const void *settings)
+{
+    const struct section_list *polls = &((const struct poll_settings *)settings)->polls;
+    const struct poll_config *c = polls->items;
+    for (size_t i = 0; i < polls->n; i++)
+        if (c[i].headers.n > 0)
+            return true;
+    return false;
+}
+
+const struct feature_settings poll_settings = {
+    .size = sizeof(struct poll_settings),
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+    .shield = poll_settings_shield,
+};

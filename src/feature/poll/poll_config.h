@@ -4,7 +4,7 @@
 #ifndef FEATURE_POLL_POLL_CONFIG_H
 #define FEATURE_POLL_POLL_CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 struct poll_config {
     char *name; /* letters, digits and -._ */
@@ -31,5 +31,12 @@ struct poll_cursor {
     bool of_answer;
 };
 struct poll_cursor poll_cursor_of(struct str text);
+
+/* What the server has of it. */
+struct poll_settings {
+    struct section_list polls; /* struct poll_config; their names differ */
+};
+
+extern const struct feature_settings poll_settings;
 
 #endif

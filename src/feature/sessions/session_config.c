@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/session_config.h"
 #include "base/ascii.h"
+#include "feature/feature.h"
 #include "base/err.h"
 #include "base/units.h"
 #include "http/url.h"
@@ -94,3 +95,29 @@ static const struct option_row rows[] = {
              "answered."},
 };
 const struct options session_options = {rows, sizeof rows / sizeof *rows};
+
+/* ---- the feature's ---- */
+
+static const struct section_kind sections[] = {
+    {.word = "session",
+     .size = sizeof(struct session_config),
+     .list_field = offsetof(struct sessions_settings, session),
+     .options = &session_options,
+     .finish = session_finish,
+     .help = "Who answers the clients of sessions, and how long what is kept."},
+};
+
+/* There are sessions without a section, too: with the defaults. */
+static int sessions_settings_finish(void *settings, char *why, size_t size)
+{
+    struct sessions_settings *s = settings;
+    struct section ignored;
+    return s->session.n > 0 ? 0 : sections_add(&sections[0], s, STR_NONE, &ignored, why, size);
+}
+
+const struct feature_settings sessions_settings = {
+    .size = sizeof(struct sessions_settings),
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+    .finish = sessions_settings_finish,
+};

@@ -3,7 +3,7 @@
 #ifndef FEATURE_SESSIONS_SESSION_CONFIG_H
 #define FEATURE_SESSIONS_SESSION_CONFIG_H
 
-#include "base/options.h"
+#include "base/sections.h"
 
 enum session_handler { SESSION_HANDLER_NONE = -1, SESSION_HANDLER_ECHO };
 
@@ -28,5 +28,12 @@ extern const struct options session_options;
 
 /* For the table of section kinds: see base/sections.h. */
 int session_finish(void *session, char *reason, size_t size);
+
+/* What the server has of it. */
+struct sessions_settings {
+    struct section_list session; /* struct session_config; always one */
+};
+
+extern const struct feature_settings sessions_settings;
 
 #endif

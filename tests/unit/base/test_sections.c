@@ -78,7 +78,7 @@ static const struct section_kind kind_rows[] = {
      .size = sizeof(struct light),
      .list_field = offsetof(struct harbour, light)},
 };
-static const struct section_kinds kinds = {kind_rows, 2};
+static const struct section_kinds kinds = {.rows = kind_rows, .n = 2};
 
 struct fixture {
     struct harbour h;

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "feature/gateway/gateway_config.h"
+#include "base/ascii.h"
+#include "base/err.h"
+#include "feature/feature.h"
+#include "feature/gateway/gateway.h"
+#include "feature/gateway/route_config.h"
+
+#define PREFIX_MAX 64 /* bytes of telemetry-prefix */
+
+static int gateway_config_check_route(struct str value, char *reason, size_t size)
+{
+    struct str path, url;
+    return route_parse(value, &path, &url, reason, size);
+}
+
+static int gateway_config_check_prefix(struct str value, char *reason, size_t size)
+{
+    if (value.n <= PREFIX_MAX && ascii_is_word(value, "-._"))
+        return 0;
+    snprintf(reason, size, "expected up to %d letters, digits and -._", PREFIX_MAX);
+    return ERR_SYNTAX;
+}
+
+/* ---- the tables ---- */
+
+static const struct option_row rows[] = {
+    {.name = "route",
+     .type = OPTION_LIST,
+     .field = offsetof(struct gateway_settings, route),
+     .heading = "Routes",
+     .value = "PATH=URL",
+     .check = gateway_config_check_route,
+     .help = "Send requests to this path on to this URL and make the answers resumable; may be "
+             "given many times. [route PATH] in the file is the long form; where both name a path, "
+             "the section's URL gives way."},
+    {.name = "telemetry-prefix",
+     .type = OPTION_TEXT,
+     .field = offsetof(struct gateway_settings, telemetry_prefix),
+     .fallback = "assist.sse",
+     .value = "PREFIX",
+     .check = gateway_config_check_prefix,
+     .help = "What the names of the routes' telemetry events begin with."},
+};
+
+static const struct section_kind sections[] = {
+    {.word = "route",
+     .name = "PATH",
+     .size = sizeof(struct route_config),
+     .name_field = offsetof(struct route_config, path),
+     .list_field = offsetof(struct gateway_settings, routes),
+     .options = &route_options,
+     .check_name = route_check_path,
+     .finish = route_finish,
+     .help = "A path whose requests are sent on to an upstream, and whose answers are resumable."},
+};
+
+static const struct feature_secret secrets[] = {
+    {.name = "SSE_RESUME_SECRET",
+     .other = "HMAC_SECRET",
+     .field = offsetof(struct gateway_settings, resume_secret),
+     .signs = "resume tokens",
+     .guards = true},
+    {.name = "SSE_RESUME_SECRET_PREVIOUS",
+     .field = offsetof(struct gateway_settings, resume_secret_previous),
+     .guards = true},
+};
+
+/* ---- the short form ---- */
+
+static struct str short_path(const struct gateway_settings *s, size_t i)
+{
+    struct str rest = str_of_cstr(s->route.items[i]);
+    return str_trim(str_cut(&rest, '='));
+}
+
+static bool is_given_before(const struct gateway_settings *s, size_t i)
+{
+    struct str path = short_path(s, i);
+    for (size_t j = 0; j < i; j++)
+        if (str_eq(short_path(s, j), path))
+            return true;
+    return false;
+}
+
+/* The i-th `PATH=URL`: another URL for a section of the file, or a route with defaults. */
+static int apply_route(struct gateway_settings *s, size_t i, char *why, size_t size)
+{
+    const struct section_kind *kind = &sections[0];
+    struct str path, url;
+    route_parse(str_of_cstr(s->route.items[i]), &path, &url, why, size);
+    struct section section = {kind, sections_find(kind, s, path)};
+    if (is_given_before(s, i) || (section.settings && s->route.source == OPTION_FROM_FILE)) {
+        snprintf(why, size, "the route %.*s is given twice", (int)path.n, path.p);
+        return ERR_SYNTAX;
+    }
+    int err = section.settings ? 0 : sections_add(kind, s, path, &section, why, size);
+    if (err == 0)
+        err = options_set(&route_options, section.settings, STR("upstream"), url, why, size);
+    return err == 0 ? section_finish(&section, why, size) : err;
+}
+
+static int gateway_settings_finish(void *settings, char *why, size_t size)
+{
+    struct gateway_settings *s = settings;
+    int err = 0;
+    for (size_t i = 0; err == 0 && i < s->route.n; i++)
+        err = apply_route(s, i, why, size);
+    return err;
+}
+
+/* ---- doubts ---- */
+
+static bool bounds_a_buffer(const struct gateway_settings *s)
+{
+    const struct route_config *r = s->routes.items;
+    for (size_t i = 0; i < s->routes.n; i++)
+        if (r[i].trim == ROUTE_TRIM_LENIENT &&
+            (!options_is_default(&route_options, &r[i], STR("buffer-max-events")) ||
+             !options_is_default(&route_options, &r[i], STR("buffer-max-bytes"))))
+            return true;
+    return false;
+}
+
+void gateway_doubt_secret(const struct feature_configs *all, struct feature_doubts *out)
+{
+    const struct gateway_settings *s = feature_config(all, "gateway");
+    if (s->resume_secret == NULL)
+        feature_doubt(out, "SSE_RESUME_SECRET",
+                      "is not set: answers carry no tokens to resume with");
+}
+
+static void gateway_settings_doubts(const void *settings, const struct feature_configs *all,
+                                    struct feature_doubts *out)
+{
+    const struct gateway_settings *s = settings;
+    if (s->routes.n > 0)
+        gateway_doubt_secret(all, out);
+    if (all->embedded && bounds_a_buffer(s))
+        feature_doubt(out, "buffer-max-events",
+                      "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` "
+                      "for them");
+}
+
+const struct feature_settings gateway_settings = {
+    .size = sizeof(struct gateway_settings),
+    .options = rows,
+    .n_options = sizeof rows / sizeof *rows,
+    .sections = sections,
+    .n_sections = sizeof sections / sizeof *sections,
+    .secrets = secrets,
+    .n_secrets = sizeof secrets / sizeof *secrets,
+    .example = "  [route /chat]\n"
+               "  upstream = http://127.0.0.1:8000/v1/chat/completions\n"
+               "  dialect = openai\n",
+    .finish = gateway_settings_finish,
+    .doubts = gateway_settings_doubts,
+};
