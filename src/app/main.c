@@ -4,27 +4,49 @@
 #include "base/secret.h"
 #include "base/suggest.h"
 #include "cmd/cmd.h"
+#include "feature/feature.h"
 
 #include <stdio.h>
 
-static const struct command commands[] = {
+static int cmd_version(int argc, char **argv);
+static int cmd_help(int argc, char **argv);
+
+/* Features' own stand between these. */
+static const struct command first_commands[] = {
     {"serve", cmd_serve, "run a server"},
     {"append", cmd_append, "add events to a stream"},
     {"tail", cmd_tail, "print a stream and follow it as it grows"},
     {"ls", cmd_ls, "list streams"},
     {"rm", cmd_rm, "delete streams"},
-    {"session", cmd_session, "look at sessions, or hold one"},
-    {"lab", cmd_lab, "look at runs in a browser, and collect feedback"},
-    {"feedback", cmd_feedback, "add feedback from the command line"},
-    {"tool", cmd_tool, "call tools, page by page"},
-    {"mcp", cmd_mcp, "tools for an agent that starts this program (MCP)"},
-    {"cascade", cmd_cascade, "ask the models of an editor on this machine"},
+    {NULL, NULL, NULL},
+};
+static const struct command last_commands[] = {
     {"doctor", cmd_doctor, "verify and repair a data directory; look at a Redis"},
     {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
-    {"version", cmd_version, "print the version"},
+    {"version", cmd_version, "print the version; --features: what was built in"},
     {"help", cmd_help, "explain a command"},
+    {NULL, NULL, NULL},
 };
-#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+/* The next table; NULL: the first, or behind the last. */
+static const struct command *main_next(const struct command *table)
+{
+    if (table == NULL)
+        return first_commands;
+    if (table == last_commands)
+        return NULL;
+    size_t i = 0;
+    if (table != first_commands)
+        while (features[i++]->commands != table)
+            ;
+    while (features[i] != NULL && features[i]->commands == NULL)
+        i++;
+    return features[i] != NULL ? features[i]->commands : last_commands;
+}
+
+#define each_command(c)                                                                            \
+    for (const struct command *t = NULL; (t = main_next(t)) != NULL;)                              \
+        for (const struct command *c = t; c->name != NULL; c++)
 
 static void print_overview(FILE *to)
 {
@@ -35,8 +57,8 @@ static void print_overview(FILE *to)
           "\n"
           "Commands:\n",
           to);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    each_command (c)
+        fprintf(to, "  %-12s %s\n", c->name, c->summary);
     fputs("\n"
           "Examples:\n"
           "  tidemark serve                          a server on 127.0.0.1:4437\n"
@@ -49,17 +71,17 @@ static void print_overview(FILE *to)
 
 static const struct command *main_find(const char *name)
 {
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    each_command (c)
+        if (strcmp(c->name, name) == 0)
+            return c;
     return NULL;
 }
 
 static int main_refuse(const char *name)
 {
     struct suggest s = {.word = str_of_cstr(name)};
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        suggest_offer(&s, commands[i].name);
+    each_command (c)
+        suggest_offer(&s, c->name);
     if (name[0] == '-')
         fprintf(stderr, "tidemark: flags follow the command, as in `tidemark serve %s`\n", name);
     else if (s.best)
@@ -70,14 +92,25 @@ static int main_refuse(const char *name)
     return CMD_USAGE;
 }
 
-int cmd_version(int argc, char **argv)
+static int cmd_version(int argc, char **argv)
 {
-    puts("tidemark " TIDEMARK_VERSION);
+    if (argc == 1) {
+        puts("tidemark " TIDEMARK_VERSION);
+        return CMD_OK;
+    }
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return cmd_help(1, argv);
+    if (argc != 2 || strcmp(argv[1], "--features") != 0) {
+        fputs("tidemark version: --features is all it takes\n", stderr);
+        return CMD_USAGE;
+    }
+    for (size_t i = 0; features[i] != NULL; i++)
+        puts(features[i]->name);
     return CMD_OK;
 }
 
 /* A command explains itself. These two have nothing more to say than the overview does. */
-int cmd_help(int argc, char **argv)
+static int cmd_help(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "version") == 0 ||
         argv[1][0] == '-') {
@@ -98,7 +131,7 @@ static int main_run(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return cmd_help(argc - 1, argv + 1);
     if (strcmp(argv[1], "--version") == 0)
-        return cmd_version(argc - 1, argv + 1);
+        return cmd_version(1, argv + 1);
     const struct command *c = main_find(argv[1]);
     return c ? c->run(argc - 1, argv + 1) : main_refuse(argv[1]);
 }

@@ -9,7 +9,6 @@
 #include "net/tls.h"
 #include "app/server.h"
 #include "store/store.h"
-#include "feature/gateway/gateway.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
@@ -91,10 +90,11 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
-    s->sessions.surface.long_poll_ms = c->long_poll_timeout_ms;
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
-    gateway_set_times(s->gateway, c->heartbeat_ms, c->write_timeout_ms);
-    log_host_tune(&s->logs, c);
+    s->host.write_timeout_ms = c->write_timeout_ms;
+    for (size_t i = 0; i < s->n_features; i++)
+        if (s->features[i].state != NULL && s->features[i].feature->tune != NULL)
+            s->features[i].feature->tune(s->features[i].state, &s->host);
     config_tune_trace(c, s->reload.trace);
 }
 

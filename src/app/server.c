@@ -4,16 +4,10 @@
 #include "base/mem.h"
 #include "app/config.h"
 #include "stream/instances.h"
-#include "feature/subscriptions/subscription.h"
 #include "http/fetch.h"
-#include "feature/lab/lab_config.h"
 #include "net/listener.h"
 #include "net/tls.h"
 #include "store/store.h"
-#include "feature/cascade/cascade.h"
-#include "feature/cascade/cascade_config.h"
-#include "feature/gateway/gateway.h"
-#include "feature/poll/poll_upstream.h"
 #include "telemetry/trace.h"
 
 #include <signal.h>
@@ -79,9 +73,9 @@ static void stop_listening(struct server *s)
 
 #define LAST_WORDS_MS 1000 /* for readers of what is cut off */
 
-/* In order: connections, then what works by itself, then what those used. */
+/* In order: connections, then features, the last one first, then what those used. */
 
-static void server_let_go(void *ctx)
+static void server_on_store_stopped(void *ctx)
 {
     struct server *s = ctx;
     timer_stop(&s->drain_limit);
@@ -93,14 +87,30 @@ static void server_stop_store(void *ctx)
 {
     struct server *s = ctx;
     instances_free(s->instances);
-    store_stop(s->store, server_let_go, s);
+    store_stop(s->store, server_on_store_stopped, s);
 }
 
-static void server_on_subscriptions_stopped(void *ctx)
+static void server_stop_features(struct server *s);
+
+static void server_on_feature_stopped(void *ctx)
 {
     struct server *s = ctx;
-    webhooks_free(s->webhooks);
-    subscriptions_free(s->subscriptions);
+    struct feature_state *f = &s->features[--s->n_features];
+    f->feature->free(f->state);
+    f->state = NULL;
+    server_stop_features(s);
+}
+
+/* One after the other; then the rest of the server. */
+static void server_stop_features(struct server *s)
+{
+    while (s->n_features > 0 && s->features[s->n_features - 1].state == NULL)
+        s->n_features--;
+    if (s->n_features > 0) {
+        struct feature_state *f = &s->features[s->n_features - 1];
+        f->feature->stop(f->state, server_on_feature_stopped, s);
+        return;
+    }
     fetcher_free(s->fetcher);
     if (s->instances != NULL)
         instances_stop(s->instances, server_stop_store, s);
@@ -108,78 +118,15 @@ static void server_on_subscriptions_stopped(void *ctx)
         server_stop_store(s);
 }
 
-static void server_on_polls_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    polls_free(s->polls);
-    webhooks_stop(s->webhooks);
-    subscriptions_stop(s->subscriptions, server_on_subscriptions_stopped, s);
-}
-
-static void stop_polls(struct server *s)
-{
-    polls_stop(s->polls, server_on_polls_stopped, s);
-}
-
-static void server_on_sessions_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    session_host_deinit(&s->sessions);
-    stop_polls(s);
-}
-
-static void stop_sessions(struct server *s)
-{
-    session_host_stop(&s->sessions, server_on_sessions_stopped, s);
-}
-
-static void server_on_logs_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    log_host_deinit(&s->logs);
-    stop_sessions(s);
-}
-
-static void server_on_gateway_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    gateway_free(s->gateway);
-    log_host_stop(&s->logs, server_on_logs_stopped, s);
-}
-
-static void server_on_cascade_stopped(void *ctx)
-{
-    struct server *s = ctx;
-    cascade_free(s->cascade);
-    if (s->gateway != NULL)
-        gateway_stop(s->gateway, server_on_gateway_stopped, s);
-    else
-        server_on_gateway_stopped(s);
-}
-
-static void server_stop_others(void *ctx)
-{
-    struct server *s = ctx;
-    if (s->cascade != NULL)
-        cascade_stop(s->cascade, server_on_cascade_stopped, s);
-    else
-        server_on_cascade_stopped(s);
-}
-
-static void server_stop_lab(void *ctx)
-{
-    struct server *s = ctx;
-    if (s->lab.lab != NULL)
-        lab_host_stop(&s->lab, server_stop_others, s);
-    else
-        server_stop_others(s);
-}
-
 static void stop_surfaces(struct server *s)
 {
     watch_stop(&s->watch);
-    tool_host_stop(&s->tools, server_stop_lab, s);
+    server_stop_features(s);
 }
+
+#define each_open(s, f)                                                                            \
+    for (struct feature_state *f = (s)->features; f < (s)->features + (s)->n_features; f++)        \
+        if (f->state != NULL)
 
 /* A drain: generations may finish, and as long as some are under way listeners stay open, so that
  * their readers can come back and everybody else hears when to. Then what is left of connections
@@ -199,34 +146,46 @@ static void server_on_http_idle(struct http *http)
     check_drained(container_of(http, struct server, http));
 }
 
-static void server_on_gateway_drained(void *ctx)
+static void server_on_drained(void *ctx)
 {
     struct server *s = ctx;
+    if (--s->n_draining > 0)
+        return;
     s->quiet = true;
     stop_listening(s);
-    session_host_drain(&s->sessions);
-    tool_host_drain(&s->tools);
+    each_open (s, f)
+        if (f->feature->quiesce != NULL)
+            f->feature->quiesce(f->state);
     http_drain(&s->http); /* those that came meanwhile */
     check_drained(s);
 }
 
-static void server_close_all(struct server *s)
+static size_t cut_features(struct server *s)
+{
+    size_t n = 0;
+    each_open (s, f)
+        if (f->feature->cut != NULL)
+            n += f->feature->cut(f->state);
+    return n;
+}
+
+static void close_all(struct server *s)
 {
     s->cut = true;
-    tool_host_cut(&s->tools);
+    cut_features(s);
     http_close_all(&s->http);
     check_drained(s);
 }
 
-/* Readers of generations are told that these are orphaned, as far as they listen. */
+/* Readers of what is cut off are told, as far as they listen. */
 static void lose_patience(struct server *s)
 {
     if (s->quiet || s->cut) {
-        server_close_all(s);
+        close_all(s);
         return;
     }
     s->cut = true;
-    size_t n = gateway_orphan(s->gateway);
+    size_t n = cut_features(s);
     if (n > 0)
         trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)n));
     sched_start(&s->loop.sched, &s->drain_limit, LAST_WORDS_MS);
@@ -247,8 +206,14 @@ void server_drain(struct server *s, struct str why)
     trace(s->trace, DRAINING, TRACE_STR("why", why),
           TRACE_INT("connections", (int64_t)s->http.n_connections));
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
-    gateway_drain(s->gateway, server_on_gateway_drained, s);
     http_drain_begin(&s->http);
+    s->n_draining = 1; /* ourselves */
+    each_open (s, f)
+        if (f->feature->drain != NULL) {
+            s->n_draining++;
+            f->feature->drain(f->state, server_on_drained, s);
+        }
+    server_on_drained(s);
 }
 
 static void server_on_hangup(uv_signal_t *handle, int number)
@@ -263,166 +228,70 @@ static void server_on_signal(uv_signal_t *handle, int number)
 
 /* ---- the whole ---- */
 
-#define REFRESH_MS 5000 /* how soon it is seen what other processes did to subscriptions */
-
-static void init_subscriptions(struct server *s)
+static int server_open_feature(struct server *s, size_t i)
 {
-    const struct config *c = s->config;
-    struct webhook_policy policy = {.allow_local = c->allow_loopback_targets,
-                                    .allow_private = c->allow_private_targets,
-                                    .own = &s->own};
-    s->fetcher = fetcher_new(&s->loop);
-    fetcher_own(s->fetcher, &s->own);
-    s->subscriptions = subscriptions_new(&s->loop.sched, s->store);
-    if (s->store->shared)
-        subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
-    s->webhooks = webhooks_new(&s->loop.sched, s->subscriptions, s->fetcher, policy, s->trace);
-    s->subscriptions_surface = (struct subscriptions_surface){
-        .subscriptions = s->subscriptions, .policy = policy, .durable = &s->durable};
-    http_route(&s->http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle,
-               &s->subscriptions_surface);
-}
-
-static struct str text_or_none(const char *text)
-{
-    return text == NULL ? STR_NONE : str_of_cstr(text);
-}
-
-static int init_cascade(struct server *s)
-{
-    struct cascade_host host = {.loop = &s->loop,
-                                .store = s->store,
-                                .fetcher = s->fetcher,
-                                .http = &s->http,
-                                .gateway = s->gateway,
-                                .trace = s->trace};
-    struct section_list bridges = s->config->cascade;
-    char why[256];
-    if (bridges.n == 0)
-        return 0;
-    int err = cascade_open(&host, bridges.items, &s->cascade, why, sizeof why);
-    if (err != 0)
-        trace(s->trace, CASCADE_REFUSED, TRACE_STR("error", str_of_cstr(why)));
-    cascade_forget(&bridges);
+    const struct feature *f = features[i];
+    struct feature_state *state = &s->features[s->n_features++];
+    const struct http_clash *clash = &s->http.clash;
+    char why[600] = "";
+    s->http.claimant = f->title;
+    int err = f->open(&s->host, s->config->features.of[i], &state->state, why, sizeof why);
+    if (err != 0) {
+        trace(s->trace, FEATURE_FAILED, TRACE_STR("feature", str_of_cstr(f->title)),
+              TRACE_STR("error", str_of_cstr(why)));
+    } else if (clash->path.n > 0) {
+        trace(s->trace, PATH_CLAIMED, TRACE_STR("path", clash->path),
+              TRACE_STR("first", str_of_cstr(clash->first)),
+              TRACE_STR("second", str_of_cstr(clash->second)));
+        err = ERR_EXISTS;
+    }
     return err;
 }
 
-static int init_gateway(struct server *s)
+static void server_on_finished(void *server, struct str why)
 {
-    const struct config *c = s->config;
-    struct gateway_setup setup = {.sched = &s->loop.sched,
-                                  .store = s->store,
-                                  .feeds = &s->feeds,
-                                  .fetcher = s->fetcher,
-                                  .instances = s->instances,
-                                  .http = &s->http,
-                                  .metrics = &s->metrics,
-                                  .trace = s->trace,
-                                  .routes = c->routes.items,
-                                  .n_routes = c->routes.n,
-                                  .store_is_memory = s->store->in_memory,
-                                  .secret = text_or_none(c->resume_secret),
-                                  .previous_secret = text_or_none(c->resume_secret_previous),
-                                  .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
-                                  .heartbeat_ms = c->heartbeat_ms,
-                                  .write_timeout_ms = c->write_timeout_ms};
-    char why[256];
-    s->gateway = gateway_new(&setup, why, sizeof why);
-    if (s->gateway == NULL) {
-        trace(s->trace, GATEWAY_FAILED, TRACE_STR("error", str_of_cstr(why)));
-        return ERR_SYNTAX;
-    }
-    return 0;
+    server_drain(server, why);
 }
 
-static void init_sessions(struct server *s)
+static int server_open_features(struct server *s)
 {
-    session_host_init(&s->sessions, &(struct session_host_setup){
-                                        .config = s->config->session.items,
-                                        .sched = &s->loop.sched,
-                                        .store = s->store,
-                                        .feeds = &s->feeds,
-                                        .fetcher = s->fetcher,
-                                        .instances = s->instances,
-                                        .http = &s->http,
-                                        .durable = &s->durable,
-                                        .trace = s->trace,
-                                        .long_poll_ms = s->config->long_poll_timeout_ms});
-}
-
-static void init_polls(struct server *s)
-{
-    const struct section_list *polls = &s->config->polls;
-    s->polls = polls_new(&(struct polls_setup){.sched = &s->loop.sched,
-                                               .store = s->store,
-                                               .feeds = &s->feeds,
-                                               .fetcher = s->fetcher,
-                                               .durable = &s->durable,
-                                               .trace = s->trace,
-                                               .configs = polls->items,
-                                               .n_configs = polls->n});
+    s->fetcher = fetcher_new(&s->loop);
+    fetcher_own(s->fetcher, &s->own);
+    s->host = (struct feature_host){.loop = &s->loop,
+                                    .store = s->store,
+                                    .feeds = &s->feeds,
+                                    .instances = s->instances,
+                                    .http = &s->http,
+                                    .durable = &s->durable,
+                                    .fetcher = s->fetcher,
+                                    .metrics = &s->metrics,
+                                    .trace = s->trace,
+                                    .own = &s->own,
+                                    .write_timeout_ms = s->config->write_timeout_ms,
+                                    .finished = server_on_finished,
+                                    .ctx = s,
+                                    .configs = &s->config->features,
+                                    .states = s->features,
+                                    .private = s->config->private};
+    int err = 0;
+    for (size_t i = 0; features[i] != NULL && err == 0; i++)
+        err = server_open_feature(s, i);
+    return err;
 }
 
 static void init_watch(struct server *s)
 {
-    struct config_doubt doubts[CONFIG_DOUBTS_MAX];
-    size_t n = config_doubts(s->config, doubts);
-    for (size_t i = 0; i < n; i++) {
-        struct str setting = str_of_cstr(doubts[i].setting);
+    struct feature_doubts doubts = {.n = 0};
+    config_doubts(s->config, &doubts);
+    for (size_t i = 0; i < doubts.n; i++) {
+        struct str setting = str_of_cstr(doubts.rows[i].setting);
         trace(s->trace, CONFIG_DOUBT, TRACE_STR("setting", setting),
-              TRACE_STR("why", str_of_cstr(doubts[i].why)));
+              TRACE_STR("why", str_of_cstr(doubts.rows[i].why)));
         status_doubt(&s->status, setting);
     }
-    s->states[0].state = s->gateway;
-    s->states[1].state = &s->sessions;
     s->watch = (struct watch){
-        .sched = &s->loop.sched, .store = s->store, .states = s->states, .trace = s->trace};
+        .sched = &s->loop.sched, .store = s->store, .states = s->features, .trace = s->trace};
     watch_start(&s->watch);
-}
-
-static int init_logs(struct server *s)
-{
-    int err = log_host_init(&s->logs, s->config, &s->loop, &s->http, &s->metrics, s->trace);
-    if (err != 0)
-        trace(s->trace, LOGS_FAILED, TRACE_STR("error", STR("no thread for their files")));
-    return err;
-}
-
-static void server_on_lab_finished(void *ctx)
-{
-    server_drain(ctx, STR("the Lab's task is done"));
-}
-
-static int init_lab(struct server *s)
-{
-    char why[600];
-    if (s->config->lab.n == 0)
-        return 0;
-    struct lab_host_setup setup = {.config = s->config->lab.items,
-                                   .loop = &s->loop,
-                                   .http = &s->http,
-                                   .finished = server_on_lab_finished,
-                                   .ctx = s};
-    int err = lab_host_init(&s->lab, &setup, why, sizeof why);
-    if (err != 0)
-        trace(s->trace, LAB_FAILED, TRACE_STR("error", str_of_cstr(why)));
-    return err;
-}
-
-static int init_tools(struct server *s)
-{
-    char why[512];
-    struct tool_host_setup setup = {.config = s->config,
-                                    .loop = &s->loop,
-                                    .http = &s->http,
-                                    .store = s->store,
-                                    .sessions = s->sessions.view,
-                                    .fetcher = s->fetcher,
-                                    .trace = s->trace};
-    int err = tool_host_init(&s->tools, &setup, why, sizeof why);
-    if (err != 0)
-        trace(s->trace, TOOLS_FAILED, TRACE_STR("error", str_of_cstr(why)));
-    return err;
 }
 
 static const char *server_unready_reason(void *ctx)
@@ -437,15 +306,13 @@ static const char *server_unready_reason(void *ctx)
 
 static void init_status(struct server *s)
 {
-    static const struct feature gateway = {.troubles = gateway_troubles};
-    static const struct feature sessions = {.troubles = sessions_troubles};
-    s->states[0].feature = &gateway;
-    s->states[1].feature = &sessions;
+    for (size_t i = 0; features[i] != NULL; i++)
+        s->features[i].feature = features[i];
     metrics_init(&s->metrics);
     s->status = (struct status){.http = &s->http,
                                 .metrics = &s->metrics,
                                 .store = s->store,
-                                .states = s->states,
+                                .states = s->features,
                                 .unready = server_unready_reason,
                                 .ctx = s};
     status_init(&s->status);
@@ -536,20 +403,9 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (s->store->shared)
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
-    init_subscriptions(s);
     reload_principals(s);
-    init_sessions(s);
-    init_polls(s);
     server_init_signals(s);
-    err = init_gateway(s);
-    if (err == 0)
-        err = init_cascade(s);
-    if (err == 0)
-        err = init_logs(s);
-    if (err == 0)
-        err = init_lab(s);
-    if (err == 0)
-        err = init_tools(s);
+    err = server_open_features(s);
     if (err == 0)
         err = listen_all(s);
     if (err == 0)

@@ -8,26 +8,18 @@
 #include "http/http.h"
 #include "net/addr.h"
 #include "net/loop.h"
-#include "feature/logs/logs.h"
 #include "app/storage.h"
-#include "feature/lab/lab.h"
 #include "app/reload.h"
-#include "feature/sessions/sessions.h"
-#include "feature/tools/tools.h"
 #include "stream/durable.h"
 #include "app/health.h"
-#include "feature/subscriptions/subscriptions_http.h"
 #include "app/watch.h"
 
 #include <uv.h>
 
 struct config;
 struct fetcher;
-struct cascade;
-struct gateway;
 struct instances;
 struct listener;
-struct polls;
 struct principals;
 struct store;
 struct tls;
@@ -46,19 +38,12 @@ struct server {
     struct status status;
     struct durable durable;
     struct fetcher *fetcher;
-    struct subscriptions *subscriptions;
-    struct webhooks *webhooks;
-    struct subscriptions_surface subscriptions_surface;
     struct principals *principals; /* NULL: no callers are configured */
     struct str *capabilities;      /* of all of them */
-    struct cascade *cascade;       /* NULL: none */
-    struct gateway *gateway;
-    struct session_host sessions;
-    struct log_host logs;
-    struct polls *polls;
-    struct lab_host lab; /* lab.lab == NULL: none */
-    struct tool_host tools;
-    struct feature_state states[3]; /* those with troubles */
+    struct feature_host host;
+    struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
+    size_t n_features;
+    size_t n_draining; /* of them, and ourselves */
     struct watch watch;
     struct reload reload; /* set by whoever wants it, once it is initialised */
     struct tls *tls;      /* for TCP listeners; NULL: plain */
@@ -68,7 +53,7 @@ struct server {
     uv_signal_t on_term, on_int, on_hup;
     struct timer drain_limit;
     bool draining;
-    bool quiet;    /* ... and no generation is under way any more */
+    bool quiet;    /* ... and no feature has anything to finish any more */
     bool cut;      /* nobody is waited for any more */
     bool stopping; /* what was served, once no connection is left */
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cmd.h -- the commands of the `tidemark` program; app/main.c holds the table of them.
+/* cmd.h -- the commands of the `tidemark` program. app/main.c holds the table of those that belong
+ * to no feature; a feature's row names its own.
  *
  * argv[0] is the command's own name, its arguments follow; the strings live as long as the
  * process, but a command may reorder argv. Each answers `--help` on standard output by itself.
@@ -25,15 +26,7 @@ int cmd_append(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
-int cmd_session(int argc, char **argv);
-int cmd_lab(int argc, char **argv);
-int cmd_cascade(int argc, char **argv);
-int cmd_feedback(int argc, char **argv);
-int cmd_tool(int argc, char **argv);
-int cmd_mcp(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_demo_backend(int argc, char **argv);
-int cmd_version(int argc, char **argv);
-int cmd_help(int argc, char **argv);
 
 #endif

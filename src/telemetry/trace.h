@@ -78,11 +78,7 @@ struct trace_kind {
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(FEATURE_FAILED, TRACE_ERROR, "cannot set up {}: {}")                                         \
-    X(LOGS_FAILED, TRACE_ERROR, "cannot serve logs: {}")                                           \
-    X(GATEWAY_FAILED, TRACE_ERROR, "cannot set up the gateway: {}")                                \
-    X(CASCADE_REFUSED, TRACE_ERROR, "cannot set up the Cascade bridge: {}")                        \
-    X(LAB_FAILED, TRACE_ERROR, "cannot set up the Lab: {}")                                        \
-    X(TOOLS_FAILED, TRACE_ERROR, "cannot set up the tools: {}")
+    X(PATH_CLAIMED, TRACE_ERROR, "the path {} is claimed twice: by {} and by {}")
 
 TRACE_TABLE(server_traces, SERVER_TRACES);
 

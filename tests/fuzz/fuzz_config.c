@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "app/config.h"
 #include "app/config_file.h"
+#include "app/config_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,11 +35,11 @@ static size_t lines_of(struct str text)
 /* Whether it was taken. */
 static bool parse(struct str text)
 {
-    struct config c = {0};
+    struct config c = {.tables = config_tables()};
+    const struct config_tables *t = c.tables;
     char why[512] = "";
-    check(options_defaults(config_options(), &c, why, sizeof why) == 0, "the defaults");
-    int err =
-        config_file_parse(NAME, text, config_options(), config_sections(), &c, why, sizeof why);
+    check(options_defaults(&t->options, &c, why, sizeof why) == 0, "the defaults");
+    int err = config_file_parse(NAME, text, &t->options, &t->kinds, &c, why, sizeof why);
     unsigned long line = strncmp(why, NAME ":", 2) == 0 ? strtoul(why + 2, NULL, 10) : 0;
     check(err == 0 || err == ERR_SYNTAX, "an error of another kind");
     check(err == 0 || (line >= 1 && line <= lines_of(text)), "an error that names no line");

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "feature/cascade/cmd_cascade_ask.h"
 #include "cmd/cmd.h"
+#include "feature/cascade/cascade_commands.h"
 #include "cmd/cmd_common.h"
 #include "cmd/pages.h"
 #include "cmd/table.h"

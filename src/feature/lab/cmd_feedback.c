@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/num.h"
 #include "cmd/cmd.h"
+#include "feature/lab/lab_commands.h"
 #include "cmd/cmd_common.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_schema.h"

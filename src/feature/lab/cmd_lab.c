@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
+#include "feature/lab/lab_commands.h"
 #include "cmd/cmd_common.h"
 #include "http/http.h"
 #include "feature/lab/lab_config.h"

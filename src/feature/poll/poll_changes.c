@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/poll/poll_changes.h"
-#include "base/backoff.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -434,9 +433,10 @@ uint64_t poll_pause_ms(struct poll_pace *pace, enum poll_outcome outcome, uint64
                                                      : poll_changes_grown(pace->now_ms, slowest);
         break;
     case POLL_FAILED:
-        pace->now_ms = backoff_ms(2 * pace->every_ms, failed_max, pace->failures);
+        pace->now_ms = pace->failures == 1 ? 2 * pace->every_ms : 2 * pace->now_ms;
+        pace->now_ms = pace->now_ms > failed_max ? failed_max : pace->now_ms;
         break;
     }
-    uint64_t ms = backoff_jitter(pace->now_ms, 10, random);
+    uint64_t ms = pace->now_ms - pace->now_ms / 10 + random % (pace->now_ms / 5 + 1);
     return ms < retry_ms ? retry_ms : ms;
 }

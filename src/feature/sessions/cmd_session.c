@@ -4,6 +4,7 @@
  * cmd_session_resume.c. */
 #include "base/json.h"
 #include "cmd/cmd.h"
+#include "feature/sessions/sessions_commands.h"
 #include "cmd/cmd_common.h"
 #include "cmd/pages.h"
 #include "feature/sessions/cmd_session_chat.h"

@@ -2,12 +2,10 @@
 #include "feature/sessions/session_view.h"
 #include "base/b64.h"
 #include "base/err.h"
-#include "base/gate.h"
 #include "base/le.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "base/json_view.h"
-#include "feature/sessions/session.h"
 #include "feature/sessions/session_seal.h"
 #include "store/content.h"
 #include "store/store.h"
@@ -21,7 +19,10 @@ struct view {
     struct store *real;
     const struct session_view_ops *ops;
     void *ctx;
-    struct gate under_way; /* operations of the real store that we wait for */
+    uint64_t under_way; /* operations of the real store that we wait for */
+    struct task stop;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
 };
 
 static struct view *view_of(struct store *s)
@@ -38,9 +39,9 @@ struct place {
 
 static bool find_place(struct str name, struct place *out)
 {
-    if (!str_starts(name, STR(SESSION_PREFIX)))
+    if (!store_is_session(name))
         return false;
-    struct str rest = str_skip(name, sizeof SESSION_PREFIX - 1);
+    struct str rest = str_skip(name, sizeof STORE_SESSIONS - 1);
     out->key = str_cut(&rest, '/');
     out->direction = str_eq(rest, STR("out")) ? SESSION_OUT : SESSION_IN;
     return out->key.n > 0 && (out->direction == SESSION_OUT || str_eq(rest, STR("in")));
@@ -56,12 +57,13 @@ static struct stream_info session_view_shown(struct stream_info info)
 
 static void session_view_begin(struct view *v)
 {
-    gate_enter(&v->under_way);
+    v->under_way++;
 }
 
 static void session_view_finish(struct view *v)
 {
-    gate_leave(&v->under_way);
+    if (--v->under_way == 0 && v->stopped != NULL)
+        sched_post(v->store.sched, &v->stop);
 }
 
 /* Ends an operation that goes no further; run() calls its done() with the result. */
@@ -419,7 +421,7 @@ static void session_view_on_list(struct store_list *l, int err)
     struct store_list *asked = lg->asked;
     struct view *v = lg->view;
     for (size_t i = 0; err == 0 && i < l->n_rows; i++)
-        if (str_starts(l->rows[i].name, STR(SESSION_PREFIX)))
+        if (store_is_session(l->rows[i].name))
             l->rows[i].info = session_view_shown(l->rows[i].info);
     asked->rows = l->rows;
     asked->n_rows = l->n_rows;
@@ -491,15 +493,27 @@ static void session_view_unwatch(struct store *s, struct store_watch *w)
     store_unwatch(view_of(s)->real, w);
 }
 
+static void session_view_run_stop(struct task *t)
+{
+    struct view *v = container_of(t, struct view, stop);
+    void (*stopped)(void *ctx) = v->stopped;
+    v->stopped = NULL;
+    stopped(v->stopped_ctx);
+}
+
 static void session_view_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
-    gate_shut(&view_of(s)->under_way, stopped, ctx);
+    struct view *v = view_of(s);
+    v->stopped = stopped;
+    v->stopped_ctx = ctx;
+    if (v->under_way == 0)
+        sched_post(s->sched, &v->stop);
 }
 
 static void session_view_free(struct store *s)
 {
     struct view *v = view_of(s);
-    task_cancel(&v->under_way.tell);
+    task_cancel(&v->stop);
     free(v);
 }
 
@@ -531,6 +545,6 @@ struct store *session_view_new(struct sched *sched, struct store *real,
     v->real = real;
     v->ops = view_ops;
     v->ctx = ctx;
-    gate_init(&v->under_way, v->store.sched);
+    task_init(&v->stop, session_view_run_stop);
     return &v->store;
 }

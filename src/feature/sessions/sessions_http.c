@@ -125,27 +125,25 @@ void session_give_rpc(void *rpc, struct str message)
 
 /* ---- paths ---- */
 
-#define CHAT    "/aiserver.v1.ChatService/"
-#define BIDI    "/aiserver.v1.BidiService/"
-#define SESSION "/tidemark.v1.SessionService/"
-
-static const struct str services[] = {STR_INIT(CHAT), STR_INIT(BIDI), STR_INIT(SESSION)};
+static const struct str services[] = {STR_INIT(SESSIONS_CHAT), STR_INIT(SESSIONS_BIDI),
+                                      STR_INIT(SESSIONS_OWN)};
 
 static const struct method_row {
     struct str path;
     enum session_service service;
     void (*begin)(struct sessions_surface *s, enum session_service service, struct exchange *x);
 } methods[] = {
-    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotent"), SESSION_AISERVER, session_call_begin},
-    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotentSSE"), SESSION_AISERVER,
+    {STR_INIT(SESSIONS_CHAT "StreamUnifiedChatWithToolsIdempotent"), SESSION_AISERVER,
+     session_call_begin},
+    {STR_INIT(SESSIONS_CHAT "StreamUnifiedChatWithToolsIdempotentSSE"), SESSION_AISERVER,
      session_stream_begin},
-    {STR_INIT(CHAT "StreamUnifiedChatWithToolsIdempotentPoll"), SESSION_AISERVER,
+    {STR_INIT(SESSIONS_CHAT "StreamUnifiedChatWithToolsIdempotentPoll"), SESSION_AISERVER,
      session_poll_begin},
-    {STR_INIT(BIDI "BidiAppend"), SESSION_AISERVER, session_append_begin},
-    {STR_INIT(SESSION "Stream"), SESSION_TIDEMARK, session_call_begin},
-    {STR_INIT(SESSION "StreamSSE"), SESSION_TIDEMARK, session_stream_begin},
-    {STR_INIT(SESSION "StreamPoll"), SESSION_TIDEMARK, session_poll_begin},
-    {STR_INIT(SESSION "Append"), SESSION_TIDEMARK, session_append_begin},
+    {STR_INIT(SESSIONS_BIDI "BidiAppend"), SESSION_AISERVER, session_append_begin},
+    {STR_INIT(SESSIONS_OWN "Stream"), SESSION_TIDEMARK, session_call_begin},
+    {STR_INIT(SESSIONS_OWN "StreamSSE"), SESSION_TIDEMARK, session_stream_begin},
+    {STR_INIT(SESSIONS_OWN "StreamPoll"), SESSION_TIDEMARK, session_poll_begin},
+    {STR_INIT(SESSIONS_OWN "Append"), SESSION_TIDEMARK, session_append_begin},
 };
 
 static void sessions_handle(void *ctx, struct exchange *x)

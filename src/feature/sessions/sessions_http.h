@@ -41,6 +41,11 @@ struct sessions;
 
 #define SESSION_REQUEST_ID_MAX 128
 
+/* The services of its protocol, as paths. */
+#define SESSIONS_CHAT          "/aiserver.v1.ChatService/"
+#define SESSIONS_BIDI          "/aiserver.v1.BidiService/"
+#define SESSIONS_OWN           "/tidemark.v1.SessionService/"
+
 struct sessions_surface {
     struct sched *sched;
     struct sessions *sessions;

@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "feature/subscriptions/subscription_core.h"
 #include "feature/subscriptions/subscription_pattern.h"
-#include "store/names.h"
 
 #include <stdlib.h>
 
@@ -86,8 +85,7 @@ void sub_index_remove(struct subscription *sub)
 
 bool sub_matches(const struct subscription *sub, struct str name)
 {
-    const struct store_names *reserved = store_names_of(name);
-    if (reserved != NULL && !(sub->sessions && reserved->sealed))
+    if (store_reserved(name) && !(sub->sessions && store_is_session(name)))
         return false;
     /* A wake stream that woke its own subscription would never let it rest. */
     return sub->pattern.n > 0 && subscription_pattern_match(sub->pattern, name) &&

@@ -21,6 +21,7 @@
 
 struct durable;
 struct exchange;
+struct http;
 struct subscriptions;
 
 #define SUBSCRIPTIONS_PREFIX   "/v1/stream/__ds/"
@@ -33,7 +34,9 @@ struct subscriptions_surface {
                                       is where the links in webhooks lead */
 };
 
-/* Mounted at SUBSCRIPTIONS_PREFIX; surface is a struct subscriptions_surface. */
 void subscriptions_surface_handle(void *surface, struct exchange *x);
+
+/* At SUBSCRIPTIONS_PREFIX. */
+void subscriptions_surface_mount(struct subscriptions_surface *s, struct http *http);
 
 #endif

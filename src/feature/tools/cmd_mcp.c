@@ -6,16 +6,13 @@
 #include "base/json.h"
 #include "base/list.h"
 #include "cmd/cmd.h"
+#include "feature/tools/tools_commands.h"
 #include "cmd/cmd_common.h"
-#include "app/config.h"
+#include "cmd/private_server.h"
 #include "base/json_view.h"
-#include "app/server.h"
 #include "feature/tools/mcp.h"
-#include "telemetry/trace.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -23,8 +20,6 @@
 #define READ_STEP         (64 * 1024)
 #define CALLS_MAX         64                    /* at a time; more wait in the pipe */
 #define ANSWER_TIMEOUT_MS (24 * 60 * 60 * 1000) /* a tool may take as long as it is allowed to */
-#define FOLDER_SIZE       64
-#define DRAIN_MS          1000 /* whoever ends us by a signal does not wait for long */
 
 struct mcp_flags {
     char *server, *token_file, *config;
@@ -296,94 +291,18 @@ static int bridge(const char *server, const char *token_file, int server_over)
 
 /* ---- a server of our own ---- */
 
-struct own {
-    struct config config;
-    struct trace trace;
-    struct server server;
-    pthread_t thread;
-    char folder[FOLDER_SIZE]; /* only ours, with the socket in it */
-    int over[2];
-};
-
-static void *cmd_mcp_serve(void *ctx)
-{
-    struct own *o = ctx;
-    server_run(&o->server);
-    close(o->over[1]);
-    return NULL;
-}
-
-/* It serves whoever started us, and ends with them: there may be many of these at once, anywhere,
- * and none leaves anything behind unless its file says where. */
-static void make_private(struct config *c)
-{
-    char why[128];
-    if (strcmp(c->data, CONFIG_DATA) == 0)
-        options_set(config_options(), c, STR("store"), STR("memory"), why, sizeof why);
-    free(c->tools_socket);
-    c->tools_socket = NULL;
-    if (c->drain_timeout_ms > DRAIN_MS)
-        c->drain_timeout_ms = DRAIN_MS;
-}
-
-static int cmd_mcp_load(struct own *o, char *file)
-{
-    char flag_config[] = "--config", flag_listen[] = "--listen", address[FOLDER_SIZE + 16];
-    char why[512];
-    snprintf(address, sizeof address, "unix:%s/s", o->folder);
-    char *argv[] = {flag_config, file, flag_listen, address, NULL};
-    if (config_load(&o->config, 4, argv, &o->trace, why, sizeof why) != 0) {
-        common_fail(&command, "%s", why);
-        return CMD_USAGE;
-    }
-    make_private(&o->config);
-    return CMD_OK;
-}
-
-static int run_own(struct own *o, const char *token_file)
-{
-    char address[FOLDER_SIZE + 16];
-    snprintf(address, sizeof address, "unix:%s/s", o->folder);
-    if (pipe(o->over) != 0)
-        return common_fail(&command, "%s", strerror(errno));
-    if (server_init(&o->server, &o->config, &o->trace) != 0) {
-        close(o->over[0]);
-        close(o->over[1]);
-        return CMD_FAILED; /* a trace has said why */
-    }
-    int error = pthread_create(&o->thread, NULL, cmd_mcp_serve, o);
-    if (error != 0) {
-        server_drain(&o->server, STR("no thread could be had"));
-        cmd_mcp_serve(o);
-    }
-    int status = error != 0 ? common_fail(&command, "%s", strerror(error))
-                            : bridge(address, token_file, o->over[0]);
-    if (error == 0) {
-        kill(getpid(), SIGTERM); /* the way to end a server */
-        pthread_join(o->thread, NULL);
-    }
-    close(o->over[0]);
-    common_block_ending();
-    return server_deinit(&o->server) == 0 ? status : CMD_FAILED;
-}
-
 static int with_own_server(char *file, const char *token_file)
 {
-    struct own *o = mem_zalloc(sizeof *o);
-    o->trace = (struct trace){.to = stderr, .level = TRACE_INFO};
-    snprintf(o->folder, sizeof o->folder, "/tmp/tidemark-mcp-XXXXXX");
-    if (mkdtemp(o->folder) == NULL) {
-        free(o);
-        return common_fail(&command, "cannot make a folder in /tmp: %s", strerror(errno));
+    char why[512];
+    int status;
+    struct private_server *server = private_server_start(file, &status, why, sizeof why);
+    if (server == NULL) {
+        if (why[0] != '\0')
+            common_fail(&command, "%s", why);
+        return status;
     }
-    int status = cmd_mcp_load(o, file);
-    if (status == CMD_OK) {
-        status = run_own(o, token_file);
-        config_deinit(&o->config);
-    }
-    rmdir(o->folder);
-    free(o);
-    return status;
+    status = bridge(private_server_address(server), token_file, private_server_over(server));
+    return private_server_stop(server) == 0 ? status : CMD_FAILED;
 }
 
 int cmd_mcp(int argc, char **argv)

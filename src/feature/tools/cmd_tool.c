@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
+#include "feature/tools/tools_commands.h"
 #include "cmd/cmd_common.h"
 #include "cmd/pages.h"
 #include "cmd/table.h"

@@ -15,7 +15,6 @@
 #include "feature/sessions/session.h"
 #include "feature/tools/tool_core.h"
 #include "store/content.h"
-#include "store/names.h"
 
 #include <string.h>
 

@@ -54,6 +54,7 @@ static int cmd_serve_run(int argc, char **argv)
     struct server server;
     err = server_init(&server, &config, &t);
     if (err == 0) {
+        config_forget(&config);
         server.reload = (struct reload){.config = &config, .trace = &t, .argc = argc, .argv = argv};
         hold_hangups(SIG_UNBLOCK);
         server_run(&server);
@@ -67,14 +68,14 @@ static int cmd_serve_run(int argc, char **argv)
         trace_line(&t, &TRACE_KIND_STOPPED, NULL, 0);
     }
     config_deinit(&config);
-    return err == 0 ? CMD_OK : CMD_FAILED;
+    return err == 0 ? CMD_OK : err == ERR_EXISTS ? CMD_USAGE : CMD_FAILED;
 }
 
 int cmd_serve(int argc, char **argv)
 {
     hold_hangups(SIG_BLOCK);
     char **args = copy_args(argc - 1, argv + 1);
-    options_hide_args(config_options(), argc - 1, argv + 1);
+    config_hide_args(argc - 1, argv + 1);
     int status = cmd_serve_run(argc - 1, args);
     free(args);
     return status;

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* subscriptions_feature.c -- subscriptions as a feature of a server. */
+#include "base/mem.h"
+#include "feature/feature.h"
+#include "feature/subscriptions/subscription.h"
+#include "feature/subscriptions/subscriptions_config.h"
+#include "feature/subscriptions/subscriptions_http.h"
+#include "feature/subscriptions/subscriptions_trace.h"
+#include "net/loop.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+#define REFRESH_MS 5000 /* how soon it is seen what other processes did to subscriptions */
+
+struct subscriptions_state {
+    struct subscriptions *subscriptions;
+    struct webhooks *webhooks;
+    struct subscriptions_surface surface;
+};
+
+static int subscriptions_feature_open(const struct feature_host *h, const void *settings,
+                                      void **state, char *why, size_t size)
+{
+    const struct subscriptions_settings *c = settings;
+    struct subscriptions_state *s = *state = mem_zalloc(sizeof *s);
+    struct sched *sched = &h->loop->sched;
+    struct webhook_policy policy = {.allow_local = c->allow_loopback_targets,
+                                    .allow_private = c->allow_private_targets,
+                                    .own = h->own};
+    s->subscriptions = subscriptions_new(sched, h->store);
+    if (h->store->shared)
+        subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
+    s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace);
+    s->surface = (struct subscriptions_surface){
+        .subscriptions = s->subscriptions, .policy = policy, .durable = h->durable};
+    subscriptions_surface_mount(&s->surface, h->http);
+    return 0;
+}
+
+static void subscriptions_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
+{
+    struct subscriptions_state *s = state;
+    webhooks_stop(s->webhooks);
+    subscriptions_stop(s->subscriptions, stopped, ctx);
+}
+
+static void subscriptions_feature_free(void *state)
+{
+    struct subscriptions_state *s = state;
+    webhooks_free(s->webhooks);
+    subscriptions_free(s->subscriptions);
+    free(s);
+}
+
+static const char *const paths[] = {SUBSCRIPTIONS_PREFIX, NULL};
+
+const struct feature subscriptions_feature = {
+    .name = "subscriptions",
+    .title = "subscriptions",
+    .scope = FEATURE_OF_PROCESS,
+    .settings = &subscriptions_settings,
+    .paths = paths,
+    .traces = subscriptions_traces,
+    .open = subscriptions_feature_open,
+    .stop = subscriptions_feature_stop,
+    .free = subscriptions_feature_free,
+};

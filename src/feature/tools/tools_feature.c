@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tools_feature.c -- tools as a feature of a server: cursors, makers, engine, surfaces. */
+#include "feature/feature.h"
+#include "feature/tools/tools_commands.h"
+#include "base/err.h"
+#include "base/lane.h"
+#include "base/rand.h"
+#include "base/units.h"
+#include "feature/tools/tools_setup.h"
+#include "http/url.h"
+#include "feature/lab/lab_config.h"
+#include "feature/logs/log_config.h"
+#include "feature/sessions/sessions.h"
+#include "net/loop.h"
+#include "net/thread_lane.h"
+#include "feature/tools/pages_config.h"
+#include "feature/tools/tool_config.h"
+#include "feature/tools/tools_config.h"
+#include "feature/tools/tool_makers_upstream.h"
+#include "feature/tools/tools_service.h"
+#include "feature/tools/tools_socket.h"
+#include "feature/tools/tools_trace.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+
+TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
+
+struct tools_state {
+    struct cursor_issuer *issuer;
+    struct lane *lane; /* NULL: nothing needs one */
+    struct tool_log *logs;
+    size_t n_logs;
+    char *feedback; /* the Lab's file; NULL: there is no Lab */
+    struct tool_makers *makers;
+    struct tools *tools;
+    struct tools_surface *surface;
+    struct tools_socket *socket; /* NULL: none is configured */
+    void (*stopped)(void *ctx);
+    void *ctx;
+};
+
+/* ---- cursors ---- */
+
+/* A key that is not one must not be taken for a secret that servers share. */
+static void find_key(const struct feature_host *h, const struct tools_settings *c,
+                     uint8_t key[CURSOR_KEY_SIZE])
+{
+    const char *text = c->cursor_key;
+    char why[64];
+    size_t got;
+    if (text != NULL && cursor_secret_take(str_of_cstr(text), key, CURSOR_KEY_SIZE, &got) == 0)
+        return;
+    if (text != NULL) {
+        if (got > 0)
+            snprintf(why, sizeof why, "decoded to %zu bytes; expected %d", got, CURSOR_KEY_SIZE);
+        else
+            snprintf(why, sizeof why, "base64 decode failed");
+        trace(h->trace, CURSOR_KEY, TRACE_STR("error", str_of_cstr(why)));
+    }
+    rand_bytes(key, CURSOR_KEY_SIZE);
+}
+
+static void init_issuer(struct tools_state *s, const struct feature_host *h,
+                        const struct tools_settings *c)
+{
+    const struct pages_config *pages = ((const struct pages_config *)c->pages.items);
+    uint8_t key[CURSOR_KEY_SIZE], session[CURSOR_SESSION_SIZE];
+    find_key(h, c, key);
+    rand_bytes(session, sizeof session);
+    if (pages->cursor_session != NULL)
+        memcpy(session, pages->session, sizeof session);
+    s->issuer = cursor_issuer_new_as((enum cursor_format)pages->cursor_format, key, session);
+    OPENSSL_cleanse(key, sizeof key);
+}
+
+/* ---- what tools look at ---- */
+
+static int init_files(struct tools_state *s, const struct feature_host *h,
+                      const struct tools_settings *c, char *why, size_t size)
+{
+    const struct logs_settings *l = feature_config(h->configs, "logs");
+    const struct lab_settings *lab = feature_config(h->configs, "lab");
+    const struct log_config *logs = l->logs.items;
+    s->n_logs = l->logs.n;
+    s->logs = mem_zalloc((l->logs.n + 1) * sizeof *s->logs);
+    for (size_t i = 0; i < l->logs.n; i++)
+        s->logs[i] = (struct tool_log){str_of_cstr(logs[i].name), logs[i].path};
+    if (lab->lab.n > 0)
+        s->feedback =
+            lab_config_feedback(((const struct lab_config *)lab->lab.items)->feedback, false);
+    if (l->logs.n == 0 && lab->lab.n == 0 &&
+        ((const struct pages_config *)c->pages.items)->audit == NULL)
+        return 0;
+    s->lane = thread_lane_new(h->loop, "tools");
+    if (s->lane != NULL)
+        return 0;
+    snprintf(why, size, "no thread for their files");
+    return ERR_IO;
+}
+
+static int init_tools(struct tools_state *s, const struct feature_host *h,
+                      const struct tools_settings *c, char *why, size_t size)
+{
+    s->makers = tool_makers_new(&(struct tool_makers_setup){.loop = h->loop,
+                                                            .fetcher = h->fetcher,
+                                                            .policy = {.configured = true},
+                                                            .configs = c->tools.items,
+                                                            .n_configs = c->tools.n});
+    s->tools = tools_new(
+        &(struct tools_setup){.sched = &h->loop->sched,
+                              .store = h->store,
+                              .sessions = sessions_workers_view(feature_find(h, "sessions")),
+                              .issuer = s->issuer,
+                              .cursor_ttl_s =
+                                  ((const struct pages_config *)c->pages.items)->cursor_ttl_ms /
+                                  SECOND_MS,
+                              .keep_max = ((const struct pages_config *)c->pages.items)->keep_bytes,
+                              .lane = s->lane,
+                              .logs = s->logs,
+                              .n_logs = s->n_logs,
+                              .feedback = s->feedback,
+                              .specs = tool_makers_specs(s->makers),
+                              .n_specs = c->tools.n},
+        why, size);
+    return s->tools != NULL ? 0 : ERR_SYNTAX;
+}
+
+/* ---- who may call them ---- */
+
+static int init_surfaces(struct tools_state *s, const struct feature_host *h,
+                         const struct tools_settings *c, char *why, size_t size)
+{
+    const struct pages_config *pages = ((const struct pages_config *)c->pages.items);
+    s->surface =
+        tools_surface_new(&(struct tools_surface_setup){.tools = s->tools,
+                                                        .sched = &h->loop->sched,
+                                                        .trace = h->trace,
+                                                        .audit = pages->audit,
+                                                        .lane = s->lane,
+                                                        .require_bearer = pages->require_bearer,
+                                                        .origins = &pages->allow_origin});
+    tools_surface_mount(s->surface, h->http);
+    if (c->socket == NULL || h->private)
+        return 0;
+    char reason[256];
+    s->socket = tools_socket_new(&(struct tools_socket_setup){.loop = h->loop,
+                                                              .surface = s->surface,
+                                                              .trace = h->trace,
+                                                              .path = c->socket,
+                                                              .capabilities = &pages->capabilities},
+                                 reason, sizeof reason);
+    if (s->socket == NULL) {
+        snprintf(why, size, "cannot listen on %s: %s", c->socket, reason);
+        return ERR_IO;
+    }
+    return 0;
+}
+
+static int tools_feature_open(const struct feature_host *h, const void *settings, void **state,
+                              char *why, size_t size)
+{
+    const struct tools_settings *c = settings;
+    struct tools_state *s = *state = mem_zalloc(sizeof *s);
+    init_issuer(s, h, c);
+    int err = init_files(s, h, c, why, size);
+    if (err == 0)
+        err = init_tools(s, h, c, why, size);
+    if (err == 0)
+        err = init_surfaces(s, h, c, why, size);
+    return err;
+}
+
+/* ---- ending ---- */
+
+/* No new clients of the socket. */
+static void tools_feature_quiesce(void *state)
+{
+    struct tools_state *s = state;
+    if (s->socket != NULL)
+        tools_socket_drain(s->socket);
+}
+
+static size_t tools_feature_cut(void *state)
+{
+    struct tools_state *s = state;
+    if (s->socket != NULL)
+        tools_socket_cut(s->socket);
+    return 0;
+}
+
+static void tools_on_surface_stopped(void *ctx)
+{
+    struct tools_state *s = ctx;
+    tools_surface_free(s->surface);
+    if (s->tools != NULL)
+        tools_stop(s->tools, s->stopped, s->ctx);
+    else
+        s->stopped(s->ctx);
+}
+
+static void tools_on_socket_stopped(void *ctx)
+{
+    struct tools_state *s = ctx;
+    tools_socket_free(s->socket);
+    s->socket = NULL;
+    if (s->surface != NULL)
+        tools_surface_stop(s->surface, tools_on_surface_stopped, s);
+    else
+        tools_on_surface_stopped(s);
+}
+
+static void tools_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
+{
+    struct tools_state *s = state;
+    s->stopped = stopped;
+    s->ctx = ctx;
+    if (s->socket != NULL)
+        tools_socket_stop(s->socket, tools_on_socket_stopped, s);
+    else
+        tools_on_socket_stopped(s);
+}
+
+static void tools_feature_free(void *state)
+{
+    struct tools_state *s = state;
+    tools_free(s->tools);
+    tool_makers_free(s->makers);
+    lane_free(s->lane);
+    cursor_issuer_free(s->issuer);
+    free(s->feedback);
+    free(s->logs);
+    free(s);
+}
+
+static const char *const paths[] = {TOOLS_PREFIX, MCP_PATH, NULL};
+
+static const struct command commands[] = {
+    {"tool", cmd_tool, "call tools, page by page"},
+    {"mcp", cmd_mcp, "tools for an agent that starts this program (MCP)"},
+    {NULL, NULL, NULL},
+};
+
+const struct feature tools_feature = {
+    .name = "tools",
+    .title = "the tools",
+    .scope = FEATURE_OF_PROCESS,
+    .settings = &tools_settings,
+    .paths = paths,
+    .traces = tools_traces,
+    .commands = commands,
+    .open = tools_feature_open,
+    .quiesce = tools_feature_quiesce,
+    .cut = tools_feature_cut,
+    .stop = tools_feature_stop,
+    .free = tools_feature_free,
+};
