@@ -65,6 +65,14 @@ void store_count(struct store *s, int err)
         s->refused[i] += err == troubles[i];
 }
 
+void store_post(struct store *s, struct store_call *call, void (*run)(struct task *t))
+{
+    call->store = s;
+    call->stream = NULL;
+    task_init(&call->task, run);
+    sched_post(s->sched, &call->task);
+}
+
 void store_free(struct store *s)
 {
     if (s != NULL)

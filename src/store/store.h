@@ -319,6 +319,9 @@ size_t store_figures(const struct store *s, struct store_figure *out);
 /* For engines: counts the answer to an operation if it is one of the troubles. */
 void store_count(struct store *s, int err);
 
+/* For engines: the operation is run as a task of its own, behind those that were started before. */
+void store_post(struct store *s, struct store_call *call, void (*run)(struct task *t));
+
 /* Puts away what is under way; no operation may be started any more. stopped() comes from the
  * schedule; store_free is due then. */
 void store_stop(struct store *s, void (*stopped)(void *ctx), void *ctx);

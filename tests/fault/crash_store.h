@@ -154,6 +154,9 @@ static int heard_commit(struct index_write *w)
 #define record_put_remove  faulty_put_remove
 #define index_commit       heard_commit
 #include "store/embedded/embedded.c"
+#include "store/embedded/embedded_call.c"
+#include "store/embedded/embedded_find.c"
+#include "store/embedded/embedded_write.c"
 #include "store/embedded/rest.c"
 #undef catalog_judge
 #undef catalog_apply

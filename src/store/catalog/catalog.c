@@ -652,11 +652,10 @@ void catalog_find_list(struct catalog *c, struct store_list *l)
     l->more = n > l->limit;
 }
 
-void catalog_list(struct catalog *c, struct store_list *l)
+void catalog_end_list(struct store_list *l, int err)
 {
-    catalog_find_list(c, l);
     struct store_row *rows = l->rows;
-    l->done(l, 0);
+    l->done(l, err);
     free(rows);
 }
 

@@ -187,10 +187,11 @@ bool stream_holds(const struct stream *s, uint64_t pos);
 
 /* As of a tape (tape.h), also before the fork point; what is asked for is held. A read ends where
  * something is not. */
-bool stream_is_boundary(const struct stream *s, uint64_t pos);
-uint64_t stream_ordinal(const struct stream *s, uint64_t pos);
 uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit, size_t max,
                           struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last);
+
+/* The same into an operation, from r->start on. ERR_OFFSET: no event begins there. */
+int stream_fill_read(const struct stream *s, struct store_read *r);
 
 /* What has to be kept of what it owns, by what has been applied; of one that is not deleted, up to
  * its tail. */
@@ -261,14 +262,16 @@ void catalog_forget_doc(struct catalog *c, struct doc *d);
 int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 
-/* ---- listings: fill the operation and call its done() ---- */
+/* ---- listings ---- */
 
-void catalog_list(struct catalog *c, struct store_list *l);
-void catalog_docs(struct catalog *c, struct store_docs *d);
-
-/* Fills it only. The rows are the caller's to free, their texts lent until the next change. */
+/* Fills the operation. The rows are the caller's to free, their texts lent until the next change.
+ */
 void catalog_find_list(struct catalog *c, struct store_list *l);
 void catalog_find_docs(struct catalog *c, struct store_docs *d);
+
+/* Calls its done() and frees the rows. */
+void catalog_end_list(struct store_list *l, int err);
+void catalog_end_docs(struct store_docs *d, int err);
 
 /* ---- loading what an engine has kept ---- */
 

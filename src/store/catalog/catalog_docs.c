@@ -96,10 +96,9 @@ void catalog_find_docs(struct catalog *c, struct store_docs *q)
     q->more = n > q->limit;
 }
 
-void catalog_docs(struct catalog *c, struct store_docs *q)
+void catalog_end_docs(struct store_docs *q, int err)
 {
-    catalog_find_docs(c, q);
     struct doc_row *rows = q->rows;
-    q->done(q, 0);
+    q->done(q, err);
     free(rows);
 }

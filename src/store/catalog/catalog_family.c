@@ -10,6 +10,7 @@
  * heaps know the lowest of these, and the highest fork point of those that need anything at all. A
  * fork needs less as time goes by, never more. */
 #include "store/catalog/catalog_core.h"
+#include "base/err.h"
 
 #include <assert.h>
 
@@ -284,16 +285,6 @@ bool stream_holds(const struct stream *s, uint64_t pos)
     return pos >= stream_span(s, pos).owner->tape.first;
 }
 
-bool stream_is_boundary(const struct stream *s, uint64_t pos)
-{
-    return tape_is_boundary(&stream_span(s, pos).owner->tape, pos);
-}
-
-uint64_t stream_ordinal(const struct stream *s, uint64_t pos)
-{
-    return tape_ordinal(&stream_span(s, pos).owner->tape, pos);
-}
-
 uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit, size_t max,
                           struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last)
 {
@@ -310,4 +301,15 @@ uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit,
             break;
     }
     return n;
+}
+
+int stream_fill_read(const struct stream *s, struct store_read *r)
+{
+    const struct tape *tape = &stream_span(s, r->start).owner->tape;
+    if (!tape_is_boundary(tape, r->start))
+        return ERR_OFFSET;
+    r->ordinal = tape_ordinal(tape, r->start);
+    r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
+                                   READ_SLICES, &r->next, &r->last);
+    return 0;
 }

@@ -20,6 +20,14 @@ struct lives {
 };
 void lives_add(struct lives *l, uint64_t life);
 
+/* embedded.c draws what leads from one to the next. */
+enum embedded_stage {
+    EMBEDDED_RUNNING,
+    EMBEDDED_DRAINING,
+    EMBEDDED_RESTING,
+    EMBEDDED_CLOSING,
+};
+
 struct embedded {
     struct store store;
     struct catalog catalog;
@@ -56,7 +64,9 @@ struct embedded {
     uint64_t rewritten;    /* blocks that have been moved out of old segments */
     uint32_t reads;        /* under way */
     struct map *replaying; /* streams by life, while the store is being opened */
-    bool retrying, stopping, rested_last, journal_stopping, told_failure;
+    enum embedded_stage stage;
+    bool retrying;     /* stalled calls are being run again */
+    bool told_failure; /* config.failed was called */
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -84,6 +94,8 @@ bool embedded_anything_to_rest(const struct embedded *e);
 /* embedded_recover.c: loading and replay, blocking. */
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
 
+/* ---- embedded_call.c: how calls wait ---- */
+
 /* Puts the record in `scratch` into the journal's open batch, which is the result. */
 uint64_t embedded_put_record(struct embedded *e);
 
@@ -98,6 +110,42 @@ void embedded_tell_absence(struct embedded *e, struct store_call *c, int err);
 
 /* Room in the journal that data leaves for deletes. */
 size_t embedded_reserve(const struct embedded *e);
+
+/* May a record of n bytes be put? data: it leaves the reserve alone, and heeds the bounds of memory
+ * and disk. */
+int embedded_check_room(struct embedded *e, size_t n, bool data);
+
+/* The journal has no room yet: everything that changes something waits, in order. False: err is
+ * another, or more room is not to be had by waiting. */
+bool embedded_stall(struct embedded *e, struct store_call *c, int err);
+
+/* Whether it has been put behind those that wait. */
+bool embedded_must_queue(struct embedded *e, struct store_call *c);
+
+/* While there is no room for expiries, nobody is told of them: a crash would bring the streams
+ * back. True: the call is run again. */
+bool embedded_stall_unrecorded(struct embedded *e, struct store_call *c);
+
+/* Expiries that had no room come before everything that waits: names they freed may be among it.
+ * False: some wait for room that is to be had. */
+bool embedded_record_removals(struct embedded *e);
+
+/* Runs the calls that wait one after the other, until the journal has no room again. */
+void embedded_retry_stalled(struct embedded *e);
+void embedded_retry_soon(struct embedded *e);
+void embedded_on_retry(struct timer *t);
+
+/* embedded_write.c */
+void embedded_write(struct store *s, struct store_write *w);
+void embedded_remove(struct store *s, struct store_remove *r);
+void embedded_put(struct store *s, struct store_put *p);
+void embedded_on_removing(struct catalog *c, struct stream *s);
+void embedded_on_shrinking(struct catalog *c, struct stream *s);
+
+/* embedded_find.c */
+void embedded_stat(struct store *s, struct store_stat *st);
+void embedded_list(struct store *s, struct store_list *l);
+void embedded_docs(struct store *s, struct store_docs *d);
 
 /* embedded_trim.c: trims the stream if it holds more than it retains, now or after a look at what
  * rests. */

@@ -324,24 +324,14 @@ static void embedded_run_read(struct task *t)
         read_rested(e, s, r);
         return;
     }
-    if (err == 0 && !stream_is_boundary(s, r->start))
-        err = ERR_OFFSET;
-    if (err == 0) {
-        r->ordinal = stream_ordinal(s, r->start);
-        r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
-                                       READ_SLICES, &r->next, &r->last);
-    }
-    r->done(r, err);
+    r->done(r, err != 0 ? err : stream_fill_read(s, r));
 }
 
 void embedded_read(struct store *s, struct store_read *r)
 {
     r->n_slices = 0;
-    r->call.store = s;
-    r->call.stream = NULL;
     r->call.finish = embedded_finish_read;
-    task_init(&r->call.task, embedded_run_read);
-    sched_post(s->sched, &r->call.task);
+    store_post(s, &r->call, embedded_run_read);
 }
 
 /* ---- placing a fork ---- */

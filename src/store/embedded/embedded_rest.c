@@ -266,7 +266,7 @@ static void embedded_rest_run_checkpoint(struct job *j)
 /* In a turn of the loop. While it stops, nobody is kept waiting. */
 static size_t slice(const struct embedded *e)
 {
-    return e->stopping ? SIZE_MAX : e->config.rest_slice;
+    return e->stage == EMBEDDED_RUNNING ? e->config.rest_slice : SIZE_MAX;
 }
 
 /* The lane has nothing to do; but the loop goes on meanwhile. */
@@ -282,7 +282,7 @@ static void come_back(struct checkpoint *c, void (*done)(struct job *j))
 
 static void schedule_next(struct embedded *e, bool ok)
 {
-    if (!e->stopping)
+    if (e->stage == EMBEDDED_RUNNING)
         sched_start(e->store.sched, &e->checkpoint_timer,
                     !ok         ? RETRY_MS
                     : e->untidy ? TIDY_MS
@@ -347,13 +347,13 @@ static void start_checkpoint(struct embedded *e)
 {
     struct checkpoint *c = e->checkpoint = begin_snapshot(e, journal_cut(e->journal));
     c->waiter.done = embedded_rest_on_batches_durable;
-    atomic_store(&e->pace.hurry, e->stopping);
+    atomic_store(&e->pace.hurry, e->stage != EMBEDDED_RUNNING);
     embedded_rest_on_snapping(&c->job);
 }
 
 void embedded_rest_start(struct embedded *e)
 {
-    if (e->checkpoint == NULL && !e->stopping && embedded_anything_to_rest(e) &&
+    if (e->checkpoint == NULL && e->stage == EMBEDDED_RUNNING && embedded_anything_to_rest(e) &&
         journal_error(e->journal) == 0)
         start_checkpoint(e);
 }

@@ -22,7 +22,8 @@ static void embedded_finish_trim(struct store_call *c)
 /* Where there is no room for it in the journal, it is found out again that it is due. */
 static void record_trim(struct embedded *e, struct stream *s, uint64_t first, uint64_t event)
 {
-    if (e->journal_stopping || journal_room(e->journal, 64 + embedded_reserve(e)) != 0)
+    if (e->stage == EMBEDDED_CLOSING ||
+        journal_room(e->journal, RECORD_SMALL_MAX + embedded_reserve(e)) != 0)
         return;
     embedded_before_change(e, s);
     stream_trim(s, first, event);
@@ -56,7 +57,7 @@ void embedded_trim(struct catalog *c, struct stream *s)
     enum trim_verdict v = catalog_judge_trim(c, s, &trim);
     if (v == TRIM_TO)
         record_trim(e, s, trim.first, trim.event);
-    if (v != TRIM_LOOK || s->term == NULL || s->term->looking || e->stopping)
+    if (v != TRIM_LOOK || s->term == NULL || s->term->looking || e->stage != EMBEDDED_RUNNING)
         return;
     s->term->looking = true;
     struct keep_look *look = mem_zalloc(sizeof *look);

@@ -43,6 +43,9 @@ struct record {
     size_t n_docs;
 };
 
+/* A removal or a trim takes no more bytes. */
+#define RECORD_SMALL_MAX 64
+
 void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
                       const struct judgement *j, int64_t now_ms);
 void record_put_remove(struct buf *out, uint64_t life);

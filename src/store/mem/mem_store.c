@@ -78,14 +78,7 @@ static int read_stream(struct catalog *c, struct store_read *r)
         r->gap.requested = r->at;
         r->gap.earliest = (struct offset){s->life, s->settled_first};
     }
-    if (err == 0 && !stream_is_boundary(s, r->start))
-        err = ERR_OFFSET;
-    if (err == 0) {
-        r->ordinal = stream_ordinal(s, r->start);
-        r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
-                                       READ_SLICES, &r->next, &r->last);
-    }
-    return err;
+    return err != 0 ? err : stream_fill_read(s, r);
 }
 
 static void mem_store_run_read(struct task *t)
@@ -97,13 +90,15 @@ static void mem_store_run_read(struct task *t)
 static void mem_store_run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
-    catalog_list(catalog_of(l->call.store), l);
+    catalog_find_list(catalog_of(l->call.store), l);
+    catalog_end_list(l, 0);
 }
 
 static void mem_store_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
-    catalog_docs(catalog_of(d->call.store), d);
+    catalog_find_docs(catalog_of(d->call.store), d);
+    catalog_end_docs(d, 0);
 }
 
 static void mem_store_run_put(struct task *t)
@@ -116,48 +111,41 @@ static void mem_store_run_put(struct task *t)
     p->done(p, err);
 }
 
-static void mem_store_post(struct store *s, struct store_call *call, void (*run)(struct task *t))
-{
-    call->store = s;
-    task_init(&call->task, run);
-    sched_post(s->sched, &call->task);
-}
-
 static void mem_write(struct store *s, struct store_write *w)
 {
     w->created = w->duplicate = false;
-    mem_store_post(s, &w->call, mem_store_run_write);
+    store_post(s, &w->call, mem_store_run_write);
 }
 
 static void mem_remove(struct store *s, struct store_remove *r)
 {
-    mem_store_post(s, &r->call, mem_store_run_remove);
+    store_post(s, &r->call, mem_store_run_remove);
 }
 
 static void mem_stat(struct store *s, struct store_stat *st)
 {
-    mem_store_post(s, &st->call, mem_store_run_stat);
+    store_post(s, &st->call, mem_store_run_stat);
 }
 
 static void mem_read(struct store *s, struct store_read *r)
 {
     r->n_slices = 0;
-    mem_store_post(s, &r->call, mem_store_run_read);
+    store_post(s, &r->call, mem_store_run_read);
 }
 
 static void mem_list(struct store *s, struct store_list *l)
 {
-    mem_store_post(s, &l->call, mem_store_run_list);
+    store_post(s, &l->call, mem_store_run_list);
 }
 
 static void mem_docs(struct store *s, struct store_docs *d)
 {
-    mem_store_post(s, &d->call, mem_store_run_docs);
+    store_post(s, &d->call, mem_store_run_docs);
 }
 
 static void mem_put(struct store *s, struct store_put *p)
 {
-    mem_store_post(s, &p->call, mem_store_run_put);
+    store_post(s, &p->call, mem_store_run_put);
 }
 
 static void mem_watch(struct store *s, struct store_watch *w)
