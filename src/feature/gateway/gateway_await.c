@@ -10,8 +10,9 @@
 
 struct await {
     struct link link; /* in gateway.awaits */
-    struct read_order *order;
     struct gateway *gateway;
+    void (*done)(void *ctx, bool late);
+    void *ctx;
     struct store_watch watch;
     struct store_stat stat;
     struct timer limit;
@@ -28,13 +29,13 @@ static void await_free(struct await *a)
     gateway_end(g);
 }
 
-static void await_end(struct await *a)
+static void await_end(struct await *a, bool late)
 {
     a->over = true;
     list_remove(&a->link);
     timer_stop(&a->limit);
     store_unwatch(a->gateway->setup.store, &a->watch);
-    gateway_read(a->order);
+    a->done(a->ctx, late);
     if (!a->looking)
         await_free(a);
 }
@@ -48,7 +49,7 @@ static void gateway_await_on_stat(struct store_stat *st, int err)
     if (a->over)
         await_free(a);
     else if (err != 0 || st->info.end != END_NONE || st->info.events > 0)
-        await_end(a); /* whatever it is, reading finds out */
+        await_end(a, false); /* whatever it is, reading finds out */
     else if (a->news)
         await_look(a);
 }
@@ -71,20 +72,19 @@ static void gateway_await_on_changed(struct store_watch *w, struct str name)
 
 static void gateway_await_on_limit(struct timer *t)
 {
-    struct await *a = container_of(t, struct await, limit);
-    a->order->waits = false;
-    await_end(a);
+    await_end(container_of(t, struct await, limit), true);
 }
 
-void gateway_await(struct read_order *o)
+void gateway_await(struct gateway_route *r, struct str request_id,
+                   void (*done)(void *ctx, bool late), void *ctx)
 {
     struct await *a = mem_zalloc(sizeof *a);
-    struct gateway *g = o->route->gateway;
-    const struct route_config *c = o->route->config;
-    a->order = o;
+    struct gateway *g = r->gateway;
+    const struct route_config *c = r->config;
     a->gateway = g;
-    o->waited = true;
-    a->watch = (struct store_watch){.name = gateway_stream(&a->arena, o->route, o->request_id, ""),
+    a->done = done;
+    a->ctx = ctx;
+    a->watch = (struct store_watch){.name = gateway_stream(&a->arena, r, request_id, ""),
                                     .changed = gateway_await_on_changed};
     timer_init(&a->limit, gateway_await_on_limit);
     sched_start(g->setup.sched, &a->limit,
@@ -97,9 +97,6 @@ void gateway_await(struct read_order *o)
 
 void gateway_await_stop(struct gateway *g)
 {
-    while (!list_empty(&g->awaits)) {
-        struct await *a = list_item(g->awaits.next, struct await, link);
-        a->order->waits = false;
-        await_end(a);
-    }
+    while (!list_empty(&g->awaits))
+        await_end(list_item(g->awaits.next, struct await, link), true);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gateway_core.h -- what the parts of the gateway share. */
+/* gateway_core.h -- what the parts of the gateway share that know no exchange. */
 #ifndef FEATURE_GATEWAY_GATEWAY_CORE_H
 #define FEATURE_GATEWAY_GATEWAY_CORE_H
 
+#include "base/arena.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/rand.h"
 #include "base/sched.h"
 #include "stream/instances.h"
 #include "stream/quota.h"
-#include "http/exchange.h"
 #include "feature/gateway/route_config.h"
 #include "store/store.h"
 #include "feature/gateway/gateway.h"
@@ -16,7 +17,7 @@
 #include "feature/gateway/gateway_source.h"
 #include "token/resume.h"
 
-#define REQUEST_ID_TEXT 36 /* a UUID */
+#define REQUEST_ID_TEXT RAND_UUID
 
 struct gateway_route {
     struct gateway *gateway;
@@ -75,25 +76,6 @@ static inline bool gateway_came_to_nothing(enum end_reason end)
 /* A text that can be one of our request ids. */
 bool gateway_is_request_id(struct str text);
 
-/* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
-void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
-                   struct str message, struct str details);
-/* The same, of the table of errors. */
-void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err);
-/* The same: what is new is not begun any more. */
-void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x);
-/* The same, of a generation that came to nothing: no event of it was recorded. err: of its source;
- * 0: it is not known. */
-void gateway_send_failure(const struct gateway_route *r, struct exchange *x, struct str request_id,
-                          enum end_reason end, int err, struct str message);
-
-/* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
- * shows the upstream. Lives as long as the request. */
-struct str gateway_caller(const struct gateway_route *r, struct exchange *x);
-
-/* `{"request_id":..,"status":..}`. */
-void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
-
 /* Around each operation of the store whose end needs the gateway: stopping waits for it, also where
  * the exchange that it was for is over. */
 void gateway_begin(struct gateway *g);
@@ -105,12 +87,7 @@ void gateway_check_stopped(struct gateway *g);
 
 void gateway_mount(struct gateway_route *r);
 
-/* ---- gateway_start_http.c: POST PATH ---- */
-
-void gateway_start(struct gateway_route *r, struct exchange *x);
-
-/* Counts a request of its caller; false: one too many, and it has been answered. */
-bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
+/* ---- gateway_keys.c ---- */
 
 /* What a key's document says; a chat's has no fingerprint. */
 struct gateway_key {
@@ -119,6 +96,10 @@ struct gateway_key {
 };
 void gateway_key_put(struct buf *out, const struct gateway_key *k);
 int gateway_key_take(struct str bytes, struct gateway_key *k); /* ERR_CORRUPT */
+
+/* How chats are told apart: by route and caller. */
+struct str gateway_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
+                            struct str chat);
 
 /* Forgets keys and chats whose time is over. */
 #define GATEWAY_KEYS  "gateway-key/"
@@ -129,20 +110,59 @@ void gateway_sweep_keys(struct gateway *g);
 
 struct generation;
 
-/* The exchange asks for a new one; its body is given. It is answered from here: as a reader, or
- * with what the upstream says instead of events. docs: the key, written with the stream. taken():
- * somebody else has put another version of the key meanwhile; NULL without docs. */
+/* Why it came to nothing: no event of it was recorded. Lent for the call. */
+struct generation_failure {
+    struct str request_id;
+    enum end_reason end;
+    int err;            /* of its source or the store; 0: it is not known */
+    struct str message; /* n == 0: none */
+    bool degraded;      /* it would not have been recorded */
+};
+
+/* Somebody who wants to read a generation that cannot be read yet. One of the functions is called,
+ * once. */
+struct generation_waiter {
+    struct link link;
+    const struct generation_waiter_ops *ops;
+};
+struct generation_waiter_ops {
+    /* It can be read. Its beginning is kept until generation_unpin. */
+    void (*ready)(struct generation_waiter *w);
+    void (*failed)(struct generation_waiter *w, const struct generation_failure *f);
+    /* What came was no stream of events, and went to whoever asked: the next has to ask again.
+     * surplus: enough others do. */
+    void (*missing)(struct generation_waiter *w, bool surplus);
+};
+
+/* A new one. It is the generation's until refused(), direct(), or a function of the waiter is
+ * called. */
 struct generation_order {
     struct gateway_route *route;
-    struct exchange *x;
+    const struct request *request; /* what follows is lent until asked() */
     struct str body;
-    bool whole; /* it is answered when all is there, as gateway_read_whole does */
-    const struct doc_put *docs;
+    bool known;      /* the caller is one of ours: what it shows us is not for the source */
+    struct str chat; /* as gateway_chat_key makes it; n == 0: none */
+    bool whole;      /* its snapshot is wanted, and no events */
+    const struct doc_put *docs; /* the key, written with the stream */
     size_t n_docs;
     char request_id[REQUEST_ID_TEXT];
-    void (*taken)(struct generation_order *o);
+    struct generation_waiter waiter; /* who asked; missing() is not called */
+    const struct generation_asker_ops *ops;
+};
+struct generation_asker_ops {
+    void (*asked)(struct generation_order *o); /* the source has a copy of the request */
+    /* Its stream could not be made. ERR_VERSION: somebody else has put the key meanwhile. */
+    void (*refused)(struct generation_order *o, int err);
+    /* The answer goes to whoever asked and nowhere else: as it is, or as events that the store
+     * does not take. NULL: nobody is there any more. */
+    struct forward *(*direct)(struct generation_order *o, struct generation *gen,
+                              const struct source_head *head, bool degraded);
 };
 void generation_start(struct generation_order *o);
+
+/* Of forwards: there is room again; the client has gone, and the forward with it. */
+void generation_resume(struct generation *gen);
+void generation_leave(struct generation *gen);
 
 /* Of this route, under way; NULL: there is none. */
 struct generation *generation_find(struct gateway_route *r, struct str request_id);
@@ -154,23 +174,34 @@ struct str generation_of_chat(struct gateway *g, struct arena *a, struct str key
 /* What has been folded so far, and the number of the last event in it. */
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq);
 
-/* Keeps who wants to read a generation that cannot be read yet: gateway_read comes when it can, or
- * it is refused with whoever asked for it. False: there is nothing to wait for here. */
-struct read_order;
-bool generation_keep_waiting(struct read_order *o);
+/* Keeps who wants to read a generation that cannot be read yet. False: there is nothing to wait for
+ * here. */
+bool generation_wait(struct gateway_route *r, struct str request_id, struct generation_waiter *w);
 
-/* A reader that was there from its beginning has a place of its own, or will not come. */
-void generation_let_go(struct generation *gen);
+/* Takes the first off a list of waiters; NULL: there is none. */
+struct generation_waiter *generation_take_waiter(struct link *waiters);
 
-/* Ends it as cancelled; the exchange is answered when that is durable. */
-void generation_cancel(struct generation *gen, struct exchange *x);
+/* Whoever was told ready() has a place of its own, or will not come. */
+void generation_unpin(struct generation *gen);
+
+/* Somebody who wants it stopped; done() comes when that is durable. end: how it has ended, maybe by
+ * itself. */
+struct generation_stopper {
+    struct link link;
+    void (*done)(struct generation_stopper *s, enum end_reason end, int err);
+};
+/* Ends it as cancelled. */
+void generation_cancel(struct generation *gen, struct generation_stopper *s);
 
 /* Ends all of a route; NULL: of all routes. */
 void generations_orphan(struct gateway *g, const struct gateway_route *r);
 
-/* How chats are told apart: by route and caller. */
-struct str generation_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
-                               struct str chat);
+/* ---- gateway_discard.c ---- */
+
+/* Removes the key, if there is one, and the stream; then the waiters, which it takes over, are told
+ * that it is missing. */
+void gateway_discard(struct gateway *g, struct str name, const struct doc_put *key,
+                     struct link *waiters);
 
 /* ---- gateway_presence.c: generations where several processes share the store ---- */
 
@@ -201,11 +232,18 @@ bool presence_is_told(const struct presence *p);
  * fine. */
 void presence_free(struct presence *p);
 
-/* The generation under way of a chat, by its key; found() with no request id: there is none. An
- * error has been answered. */
-void presence_find_chat(struct gateway_route *r, struct exchange *x, struct str chat,
-                        void (*found)(struct gateway_route *r, struct exchange *x,
-                                      struct str request_id));
+/* Looks for the generation of a chat that is under way. The caller keeps it, and what it points to,
+ * until done(). */
+struct chat_look {
+    struct gateway_route *route;
+    struct str chat; /* its key */
+    struct arena *arena;
+    struct str request_id; /* out, in the arena; n == 0: there is none */
+    void (*done)(struct chat_look *l, int err);
+    struct store_docs docs; /* private, as is what follows */
+    struct store_stat stat;
+};
+void presence_find_chat(struct chat_look *l);
 
 /* A stream may have been made that nobody runs: it is looked for soon. */
 void gateway_look_for_leftovers(struct gateway *g);
@@ -213,67 +251,36 @@ void gateway_look_for_leftovers(struct gateway *g);
 void gateway_presence_init(struct gateway *g);
 void gateway_presence_stop(struct gateway *g);
 
+/* ---- gateway_await.c: what another process has just begun ----
+ *
+ * done() comes when an event of it is there, or when it is over. late: it took so long that whoever
+ * asked for it has been answered in any case. */
+void gateway_await(struct gateway_route *r, struct str request_id,
+                   void (*done)(void *ctx, bool late), void *ctx);
+void gateway_await_stop(struct gateway *g);
+
+/* ---- gateway_upstream.c ---- */
+
+/* What a source failed with whose message this was; 0: it is not known. */
+int gateway_notice_err(struct str notice);
+
 /* ---- gateway_forward_http.c: an answer that is not recorded ---- */
 
 struct forward;
 
-/* Called from the exchange, never from within the functions below. */
-struct forward_ops {
-    void (*room)(void *ctx); /* forward_event said to wait, and need not any more */
-    void (*gone)(void *ctx); /* the client; the forward is gone as well */
-};
-
-/* Begins to answer with events; takes over what holds the exchange. NULL: the client has gone. */
-struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
-                            const struct forward_ops *ops, void *ctx);
-/* 1: taken. 0: taken, and no more should come before room(). */
+/* As recorder_event: 1 if it was taken, 0 if no more should come before generation_resume. */
 int forward_event(struct forward *f, struct str type, struct str data);
-/* That is all; how it ended is told. It goes by itself. */
+/* False: it was not taken; again after generation_resume. */
+bool forward_data(struct forward *f, struct str data);
+/* That is all, and the forward goes by itself. How events ended is told; data that has not
+ * completed is cut off. */
 void forward_end(struct forward *f, enum end_reason end, struct str message);
 
-/* Says that an answer cannot be resumed. */
-void gateway_put_degraded(struct exchange *x);
+/* ---- gateway_whole_http.c ---- */
 
-/* ---- gateway_read_http.c: readers of a generation ---- */
-
-struct read_order {
-    struct gateway_route *route;
-    struct exchange *x; /* held until it has been answered */
-    struct str request_id;
-    uint64_t seq;        /* the reader has events up to this one */
-    bool from_snapshot;  /* what came before is told by a snapshot */
-    bool replay_only;    /* ... and nothing waited for */
-    bool resumes;        /* by a token: ends with `complete` */
-    bool polite;         /* an EventSource: 204 when nothing will come any more */
-    bool whole;          /* of these nothing counts: gateway_read_whole */
-    bool waits;          /* until there is an event, so that a failure has a status of its own */
-    bool waited;         /* ... and it did */
-    bool surplus;        /* ... with too many others for all of them to ask, one by one */
-    struct link link;    /* where it waits */
-    bool starts;         /* there from the beginning, which the generation keeps until it reads */
-    uint64_t started_ms; /* when it was asked for, with resumes */
-    /* There is no such stream any more. */
-    void (*missing)(struct read_order *o);
-};
-
-/* In the arena of its exchange. */
-void gateway_read(struct read_order *o);
-
-/* ---- gateway_await.c: readers of what another process has just begun ----
- *
- * Comes back with gateway_read when an event of it is there, when it is over, or when whoever asked
- * for it has been answered in any case. */
-void gateway_await(struct read_order *o);
-void gateway_await_stop(struct gateway *g);
-
-/* ---- gateway_whole_http.c: those who want no events ----
- *
- * Waits until the generation has ended and answers with its snapshot, as JSON; what did not
- * complete is an error as OpenAI's API has them. Of the order route, x and request_id count. */
-void gateway_read_whole(struct read_order *o);
 void gateway_whole_stop(struct gateway *g);
 
-/* ---- gateway_read_http.c: snapshots ---- */
+/* ---- gateway_snapshot.c ---- */
 
 /* Reads the snapshot of an ended generation. */
 struct snapshot_look {
@@ -288,22 +295,5 @@ struct snapshot_look {
 struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str request_id,
                                         void (*done)(struct snapshot_look *l), void *ctx);
 void snapshot_look_free(struct snapshot_look *l); /* in done() or later */
-
-/* Answers with the snapshot alone, and how it ended. */
-void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
-                           const struct snapshot_look *l);
-
-/* How an end is told; notice: in words of the upstream's, if there are any. */
-struct str gateway_end_message(enum end_reason end, struct str notice);
-
-/* Headers that every event stream of a route has. */
-void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);
-
-/* ---- gateway_resume_http.c: POST PATH/resume ---- */
-
-void gateway_resume(struct gateway_route *r, struct exchange *x);
-
-/* Last-Event-ID as a number: 0 if it is not there or none of ours. */
-uint64_t gateway_last_event_id(const struct exchange *x);
 
 #endif

@@ -248,6 +248,19 @@ void dialect_put_gap(struct buf *out, enum route_dialect d, const struct dialect
 
 /* ---- ends ---- */
 
+struct str gateway_end_message(enum end_reason end, struct str notice)
+{
+    static const struct str texts[] = {
+        [END_NONE] = STR_INIT(""),
+        [END_COMPLETED] = STR_INIT(""),
+        [END_CANCELLED] = STR_INIT("the answer was stopped"),
+        [END_FAILED] = STR_INIT("the upstream failed"),
+        [END_ORPHANED] = STR_INIT("the server was restarted while this answer was under way"),
+        [END_EXPIRED] = STR_INIT("this answer is no longer kept"),
+    };
+    return notice.n > 0 ? notice : texts[end];
+}
+
 static struct str end_code(enum end_reason reason)
 {
     switch (reason) {

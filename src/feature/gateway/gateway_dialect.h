@@ -71,6 +71,9 @@ void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, s
 void dialect_put_end(struct buf *out, enum route_dialect d, enum end_reason reason,
                      struct str message);
 
+/* How an end is told; notice: in words of the upstream's, if there are any. */
+struct str gateway_end_message(enum end_reason end, struct str notice);
+
 /* An error instead of an answer. code: a word in capitals; details: JSON text, n == 0: none. */
 struct dialect_problem {
     int status;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gateway_forward_http.c -- an answer that is not recorded, since the store takes nothing: its
- * events go to the client that asked and nowhere else, without numbers, for nobody can resume it.
- */
+/* gateway_forward_http.c -- an answer that is not recorded: it goes to the client that asked and
+ * nowhere else. Either it is no stream of events, and is passed on as it is; or the store takes
+ * nothing, and its events come without numbers, for nobody can resume it. */
 #include "base/mem.h"
-#include "feature/gateway/recorder.h"
-#include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_dialect.h"
+#include "feature/gateway/gateway_http_core.h"
+#include "feature/gateway/recorder.h"
 
 #include <stdlib.h>
 
@@ -13,18 +13,13 @@
 
 struct forward {
     struct gateway_route *route;
-    struct exchange *x; /* held */
-    struct forward_ops ops;
-    void *ctx; /* NULL: nobody is there any more to be told */
+    struct exchange *x;     /* held */
+    struct generation *gen; /* NULL: that was all */
     struct buf pending;
-    bool full; /* room() is due */
-    bool over; /* when `pending` is out */
+    bool events;
+    bool begun; /* the generation knows of it */
+    bool full;  /* generation_resume is due */
 };
-
-void gateway_put_degraded(struct exchange *x)
-{
-    exchange_header(x, STR("X-Tidemark-Degraded"), STR("store"));
-}
 
 static void forward_free(struct forward *f)
 {
@@ -49,13 +44,13 @@ static enum pull forward_pull(struct exchange *x)
         put_pending(f);
         return PULL_MORE;
     }
-    if (f->over) {
+    if (f->gen == NULL) {
         forward_free(f);
         return PULL_END;
     }
     if (f->full) {
         f->full = false;
-        f->ops.room(f->ctx);
+        generation_resume(f->gen);
     }
     return PULL_WAIT;
 }
@@ -63,27 +58,47 @@ static enum pull forward_pull(struct exchange *x)
 static void forward_gone(struct exchange *x)
 {
     struct forward *f = x->state;
-    if (!f->over)
-        f->ops.gone(f->ctx);
+    if (f->gen != NULL && f->begun)
+        generation_leave(f->gen);
     forward_free(f);
 }
 
 static const struct exchange_ops exchange_ops = {.pull = forward_pull, .gone = forward_gone};
 
+static void put_head(struct exchange *x, struct str request_id, const struct source_head *head)
+{
+    exchange_status(x, head->status);
+    for (size_t i = 0; i < head->n_headers; i++)
+        exchange_header(x, arena_dup(&x->arena, head->headers[i].name),
+                        arena_dup(&x->arena, head->headers[i].value));
+    exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
+    gateway_put_cors(x);
+}
+
 struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
-                            const struct forward_ops *ops, void *ctx)
+                            struct generation *gen, const struct source_head *head, bool degraded)
 {
     if (exchange_over(x)) {
         exchange_release(x);
         return NULL;
     }
     struct forward *f = mem_zalloc(sizeof *f);
-    *f = (struct forward){.route = r, .x = x, .ops = *ops, .ctx = ctx};
-    gateway_put_degraded(x);
-    gateway_event_stream(r, x, request_id);
+    *f = (struct forward){.route = r, .x = x, .gen = gen, .events = head->events};
+    if (degraded)
+        gateway_put_degraded(x);
+    if (head->events)
+        gateway_event_stream(r, x, request_id);
+    else
+        put_head(x, request_id, head);
     x->ops = &exchange_ops;
     x->state = f;
+    exchange_hold(x);
     exchange_stream(x);
+    bool over = exchange_over(x); /* a status that has no body */
+    exchange_release(x);
+    if (over)
+        return NULL;
+    f->begun = true;
     return f;
 }
 
@@ -95,10 +110,33 @@ int forward_event(struct forward *f, struct str type, struct str data)
     return f->full ? 0 : 1;
 }
 
+bool forward_data(struct forward *f, struct str data)
+{
+    f->full = f->full || f->pending.n >= PENDING_MAX;
+    if (f->full)
+        return false;
+    buf_put(&f->pending, data);
+    exchange_wake(f->x);
+    return true;
+}
+
+/* The peer sees that there should be more. */
+static void forward_abort(struct forward *f)
+{
+    f->x->ops = NULL;
+    exchange_abort(f->x);
+    forward_free(f);
+}
+
 void forward_end(struct forward *f, enum end_reason end, struct str message)
 {
-    dialect_put_end(&f->pending, (enum route_dialect)f->route->config->dialect, end,
-                    gateway_end_message(end, message));
-    f->over = true;
+    f->gen = NULL;
+    if (!f->events && end != END_COMPLETED) {
+        forward_abort(f);
+        return;
+    }
+    if (f->events)
+        dialect_put_end(&f->pending, (enum route_dialect)f->route->config->dialect, end,
+                        gateway_end_message(end, message));
     exchange_wake(f->x);
 }

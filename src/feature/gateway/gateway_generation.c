@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* gateway_generation.c -- one request and what becomes of its answer.
  *
- * CREATING  the stream (and key) is being made; nobody has been asked yet
- * ASKING    its source has been started; the head has not come
- * RECORDING it answers with events, which go into the stream
- * PASSING   it answers with something else, which goes to who asked and nowhere else
- * ENDING    the stream is being closed
+ *     CREATING ---> ASKING ---> RECORDING ---> ENDING ---> gone
+ *        |            | |                       ^ ^
+ *        |            | `---> PASSING ---> gone | |
+ *        |            `-------------------------' |
+ *        `----------------------------------------'
+ *
+ * CREATING   the stream (and key) is being made; nobody has been asked yet
+ * ASKING     its source has been started; the head has not come
+ * RECORDING  it answers with events, which go into the stream
+ * PASSING    it answers with something else, which goes to who asked and nowhere else
+ * ENDING     the source is through, or it was cancelled; the stream is being closed
  *
  * Who asked is not answered before the first event is recorded, so that a failure until then is a
  * status, which clients know how to retry; but not later than a heartbeat after the source's head,
@@ -13,64 +19,45 @@
  * well. One that came to nothing takes its key with it: the next try asks again.
  *
  * A generation belongs to the gateway: only in PASSING does it go with the client, and if it is
- * degraded: the store did not take its stream, and there is no recorder. */
+ * degraded: the store did not take its stream, there is no recorder, and its events go to who asked
+ * and nowhere else. It knows no exchange: who asked, who waits and who wants it stopped are told by
+ * callbacks. */
 #include "base/err.h"
-#include "base/json.h"
 #include "base/mem.h"
-#include "base/json_view.h"
+#include "feature/gateway/gateway_core.h"
 #include "feature/gateway/recorder.h"
 #include "stream/subscriber.h"
-#include "feature/gateway/gateway_core.h"
-#include "feature/gateway/gateway_source.h"
 
 #include <stdlib.h>
 
-#define CHAT_MAX      256
-#define PASS_PENDING  (256 * 1024)
-#define PASS_SLICES   64
-#define ASK_AGAIN_MAX 4     /* of those who waited for what was passed on */
-#define PROBE_MS      1000  /* after a failure of the store, before it is tried again */
-#define HOLD_MS       10000 /* for the first event, where there are no heartbeats */
+#define PROBE_MS 1000  /* after a failure of the store, before it is tried again */
+#define HOLD_MS  10000 /* for the first event, where there are no heartbeats */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
-
-/* Somebody who wants it stopped. */
-struct stopper {
-    struct link link;
-    struct exchange *x; /* held */
-};
 
 struct generation {
     struct gateway_route *route;
     struct arena arena; /* of its texts */
     struct str id, name, chat;
-    struct generation_order *order; /* until it has been started */
-    struct exchange *starter;       /* held until it is answered */
-    struct link waiters;            /* of struct read_order */
-    struct timer hold;              /* until it is open */
-    struct recorder *recorder;
-    struct pin start;                 /* of those who wait for its beginning */
-    uint32_t starting;                /* of them, until they read */
-    struct presence *presence;        /* NULL: nobody else shares the store */
-    struct generation_source *source; /* NULL: no more is wanted of it */
     enum state state;
-    bool whole; /* as the order says */
+    struct generation_order *asker; /* NULL: it has been answered */
+    struct link waiters;            /* of struct generation_waiter */
+    struct link stoppers;           /* of struct generation_stopper */
+    struct timer hold;              /* until it is open */
     bool open;
     bool taken; /* an event of the source */
-    struct link stoppers;
 
-    /* PASSING */
-    struct exchange *to; /* held */
-    struct slice pending[PASS_SLICES];
-    uint32_t n_pending;
-    size_t pending_bytes;
-    bool passed;        /* all of it has come */
-    struct doc_put key; /* to be taken back */
+    struct generation_source *source; /* NULL: no more is wanted of it */
+    struct recorder *recorder;
+    struct pin start;          /* of those who wait for its beginning */
+    uint32_t starting;         /* of them, until they read */
+    struct presence *presence; /* NULL: nobody else shares the store */
+    struct doc_put key;        /* to be taken back */
     struct store_put put;
 
-    bool degraded, probes; /* probes: it tries whether the store takes something again */
-    struct forward *forward;
-    struct task over; /* of a degraded one */
+    bool degraded, probes;   /* probes: it tries whether the store takes something again */
+    struct forward *forward; /* PASSING, or degraded */
+    struct task over;        /* of a degraded one */
     enum end_reason end;
     int err; /* of the source */
     struct str message;
@@ -79,13 +66,6 @@ struct generation {
 static void generation_free(struct generation *gen);
 
 /* ---- the maps ---- */
-
-struct str generation_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
-                               struct str chat)
-{
-    return arena_printf(a, "%.*s %.*s %.*s", (int)r->path.n, r->path.p, (int)caller.n, caller.p,
-                        (int)chat.n, chat.p);
-}
 
 struct generation *generation_find(struct gateway_route *r, struct str request_id)
 {
@@ -105,7 +85,7 @@ int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t 
     return gen->recorder == NULL ? ERR_NOT_FOUND : recorder_snapshot(gen->recorder, out, seq);
 }
 
-void generation_let_go(struct generation *gen)
+void generation_unpin(struct generation *gen)
 {
     if (gen->starting > 0 && --gen->starting == 0)
         pin_remove(&gen->start);
@@ -126,28 +106,6 @@ static void leave_maps(struct generation *gen)
     map_remove(&g->running, gen->id);
     gauge_add(gen->route->running, -1);
     leave_chats(gen);
-}
-
-/* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
- * hundred times its size. */
-static struct str chat_of(struct generation *gen, struct exchange *x, struct str body)
-{
-    struct view_want id = {.name = STR("id")};
-    struct str chat = STR_NONE;
-    struct buf text = {0};
-    size_t ignored;
-    body = view_trim(body);
-    if (gen->route->config->dialect != ROUTE_DIALECT_UI_MESSAGE ||
-        json_check(body, &ignored) != 0 || view_type(body) != VIEW_OBJECT)
-        return chat;
-    view_pick(body, &id, 1);
-    if (view_type(id.value) == VIEW_STRING)
-        view_decode(view_inside(id.value), &text);
-    if (text.n > 0 && text.n <= CHAT_MAX)
-        chat = generation_chat_key(&gen->arena, gen->route, gateway_caller(gen->route, x),
-                                   buf_str(&text));
-    buf_deinit(&text);
-    return chat;
 }
 
 static void enter_running(struct generation *gen)
@@ -177,80 +135,66 @@ static void enter_chats(struct generation *gen)
 
 /* ---- its end ---- */
 
-static void answer_starter(struct generation *gen)
+struct generation_waiter *generation_take_waiter(struct link *waiters)
 {
-    struct exchange *x = gen->starter;
-    if (x == NULL)
-        return;
-    gen->starter = NULL;
+    if (list_empty(waiters))
+        return NULL;
+    struct generation_waiter *w = list_item(waiters->next, struct generation_waiter, link);
+    list_remove(&w->link);
+    return w;
+}
+
+static void tell_ready(struct generation *gen, struct generation_waiter *w)
+{
     gen->starting++;
-    struct read_order *o = arena_alloc(&x->arena, sizeof *o);
-    *o = (struct read_order){.route = gen->route,
-                             .x = x,
-                             .request_id = arena_dup(&x->arena, gen->id),
-                             .whole = gen->whole,
-                             .waits = true,
-                             .starts = true};
-    gateway_read(o); /* takes over what holds the exchange */
+    w->ops->ready(w);
 }
 
 static void open_up(struct generation *gen)
 {
+    struct generation_order *asker = gen->asker;
     gen->open = true;
+    gen->asker = NULL;
     gen->starting = 1; /* until all have begun to read */
     timer_stop(&gen->hold);
-    answer_starter(gen);
-    while (!list_empty(&gen->waiters)) {
-        struct read_order *o = list_item(gen->waiters.next, struct read_order, link);
-        list_remove(&o->link);
-        o->starts = true;
-        gen->starting++;
-        gateway_read(o);
-    }
-    generation_let_go(gen);
+    if (asker != NULL)
+        tell_ready(gen, &asker->waiter);
+    for (struct generation_waiter *w; (w = generation_take_waiter(&gen->waiters)) != NULL;)
+        tell_ready(gen, w);
+    generation_unpin(gen);
 }
 
-bool generation_keep_waiting(struct read_order *o)
+bool generation_wait(struct gateway_route *r, struct str request_id, struct generation_waiter *w)
 {
-    struct generation *gen = generation_find(o->route, o->request_id);
+    struct generation *gen = generation_find(r, request_id);
     if (gen == NULL || gen->open)
         return false;
-    o->waited = true;
-    list_push(&gen->waiters, &o->link);
+    list_push(&gen->waiters, &w->link);
     return true;
-}
-
-static void refuse_one(struct generation *gen, struct exchange *x)
-{
-    if (gen->degraded)
-        gateway_put_degraded(x);
-    gateway_send_failure(gen->route, x, gen->id, gen->end, gen->err, gen->message);
-    exchange_release(x);
 }
 
 static void refuse_all(struct generation *gen)
 {
-    if (gen->starter != NULL)
-        refuse_one(gen, gen->starter);
-    gen->starter = NULL;
-    while (!list_empty(&gen->waiters)) {
-        struct read_order *o = list_item(gen->waiters.next, struct read_order, link);
-        list_remove(&o->link);
-        refuse_one(gen, o->x);
-    }
+    struct generation_failure f = {.request_id = gen->id,
+                                   .end = gen->end,
+                                   .err = gen->err,
+                                   .message = gen->message,
+                                   .degraded = gen->degraded};
+    struct generation_order *asker = gen->asker;
+    gen->asker = NULL;
+    if (asker != NULL)
+        asker->waiter.ops->failed(&asker->waiter, &f);
+    for (struct generation_waiter *w; (w = generation_take_waiter(&gen->waiters)) != NULL;)
+        w->ops->failed(w, &f);
 }
 
 static void answer_stoppers(struct generation *gen, enum end_reason end, int err)
 {
     while (!list_empty(&gen->stoppers)) {
-        struct stopper *s = list_item(gen->stoppers.next, struct stopper, link);
+        struct generation_stopper *s =
+            list_item(gen->stoppers.next, struct generation_stopper, link);
         list_remove(&s->link);
-        if (err != 0)
-            gateway_refuse(gen->route, s->x, err);
-        else
-            gateway_send_status(s->x, gen->id, end);
-        exchange_release(s->x);
-        free(s);
+        s->done(s, end, err);
     }
 }
 
@@ -365,19 +309,12 @@ static void generation_free(struct generation *gen)
     presence_free(gen->presence);
     task_cancel(&gen->over);
     timer_stop(&gen->hold);
-    for (uint32_t i = 0; i < gen->n_pending; i++)
-        block_unref(gen->pending[i].owner);
-    if (gen->starter != NULL)
-        exchange_release(gen->starter);
     arena_deinit(&gen->arena);
     free(gen);
 }
 
-void generation_cancel(struct generation *gen, struct exchange *x)
+void generation_cancel(struct generation *gen, struct generation_stopper *s)
 {
-    struct stopper *s = mem_alloc(sizeof *s);
-    s->x = x;
-    exchange_hold(x);
     list_push(&gen->stoppers, &s->link);
     gateway_generation_end(gen, END_CANCELLED, STR_NONE);
 }
@@ -393,144 +330,41 @@ void generations_orphan(struct gateway *g, const struct gateway_route *r)
 /* ---- an answer that is no stream of events ---- */
 
 /* The stream and the key were made for nothing: the next request asks the upstream again. */
-struct discard {
-    struct store_remove remove;
-    struct store_put put;
-    struct gateway *gateway;
-    struct doc_put key;
-    struct link waiters; /* of struct read_order: they ask for themselves */
-    struct arena arena;
-};
-
-static void discard_free(struct discard *d)
-{
-    for (unsigned n = 0; !list_empty(&d->waiters); n++) {
-        struct read_order *o = list_item(d->waiters.next, struct read_order, link);
-        list_remove(&o->link);
-        o->surplus = n >= ASK_AGAIN_MAX;
-        o->missing(o);
-    }
-    gateway_end(d->gateway);
-    arena_deinit(&d->arena);
-    free(d);
-}
-
-static void gateway_generation_on_stream_removed(struct store_remove *r, int err)
-{
-    discard_free(container_of(r, struct discard, remove));
-}
-
-static void gateway_generation_on_key_removed(struct store_put *p, int err)
-{
-    struct discard *d = container_of(p, struct discard, put);
-    store_remove(d->gateway->setup.store, &d->remove);
-}
-
 static void discard_stream(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
-    struct discard *d = mem_zalloc(sizeof *d);
     recorder_free(gen->recorder);
     gen->recorder = NULL;
     presence_free(gen->presence);
     gen->presence = NULL;
     leave_maps(gen);
-    list_init(&d->waiters);
-    list_splice(&d->waiters, &gen->waiters);
-    d->gateway = g;
-    d->key = gen->key;
-    d->key.key = arena_dup(&d->arena, gen->key.key);
-    d->remove = (struct store_remove){.name = arena_dup(&d->arena, gen->name),
-                                      .done = gateway_generation_on_stream_removed};
-    d->put =
-        (struct store_put){.docs = &d->key, .n_docs = 1, .done = gateway_generation_on_key_removed};
-    gateway_begin(g);
-    if (d->key.key.n > 0) /* first: it must not lead to a stream that is gone */
-        store_put(g->setup.store, &d->put);
-    else
-        store_remove(g->setup.store, &d->remove);
+    gateway_discard(g, gen->name, &gen->key, &gen->waiters);
 }
 
-static void gateway_generation_pass_over(struct generation *gen)
+/* Whoever asked gets what comes from here on. */
+static void go_direct(struct generation *gen, const struct source_head *head)
 {
-    exchange_release(gen->to);
-    generation_free(gen);
+    struct generation_order *asker = gen->asker;
+    gen->asker = NULL;
+    gen->forward = asker->ops->direct(asker, gen, head, gen->degraded);
 }
-
-static enum pull gateway_generation_pass_pull(struct exchange *x)
-{
-    struct generation *gen = x->state;
-    for (uint32_t i = 0; i < gen->n_pending; i++) {
-        exchange_put(x, gen->pending[i]);
-        block_unref(gen->pending[i].owner);
-    }
-    gen->n_pending = 0;
-    gen->pending_bytes = 0;
-    if (!gen->passed) {
-        gen->source->ops->resume(gen->source);
-        return PULL_WAIT;
-    }
-    gateway_generation_pass_over(gen);
-    return PULL_END;
-}
-
-static void gateway_generation_pass_gone(struct exchange *x)
-{
-    gateway_generation_pass_over(x->state);
-}
-
-static const struct exchange_ops pass_ops = {.pull = gateway_generation_pass_pull,
-                                             .gone = gateway_generation_pass_gone};
 
 static void begin_passing(struct generation *gen, const struct source_head *head)
 {
-    struct exchange *x = gen->starter;
     gen->state = PASSING;
     if (gen->degraded)
         leave_maps(gen);
     else
         discard_stream(gen);
-    gen->starter = NULL;
-    gen->to = x;
-    x->ops = &pass_ops;
-    x->state = gen;
-    exchange_status(x, head->status);
-    for (size_t i = 0; i < head->n_headers; i++)
-        exchange_header(x, arena_dup(&x->arena, head->headers[i].name),
-                        arena_dup(&x->arena, head->headers[i].value));
-    exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, gen->id));
-    if (gen->degraded)
-        gateway_put_degraded(x);
-    gateway_put_cors(x);
-    if (exchange_over(x))
-        gateway_generation_pass_over(gen); /* the client has gone while the upstream thought */
-    else
-        exchange_stream(x);
+    go_direct(gen, head);
+    if (gen->forward == NULL) /* the client has gone while the upstream thought */
+        generation_free(gen);
 }
 
-static bool pass_data(struct generation *gen, struct str data)
+static void end_passing(struct generation *gen, int err)
 {
-    if (gen->n_pending == PASS_SLICES || gen->pending_bytes >= PASS_PENDING)
-        return false;
-    struct block *b = block_of(data);
-    gen->pending[gen->n_pending++] = slice_of(b, 0, b->n);
-    gen->pending_bytes += b->n;
-    exchange_wake(gen->to);
-    return true;
-}
-
-static void pass_done(struct generation *gen, int err)
-{
-    gen->passed = true;
-    if (err == 0) {
-        exchange_wake(gen->to);
-        return;
-    }
-    struct exchange *x = gen->to;
-    static const struct exchange_ops none;
-    x->ops = &none;
-    exchange_abort(x);
-    gateway_generation_pass_over(gen);
+    forward_end(gen->forward, err == 0 ? END_COMPLETED : END_FAILED, STR_NONE);
+    generation_free(gen);
 }
 
 /* ---- an answer that the store does not take ---- */
@@ -539,13 +373,6 @@ static void gateway_generation_on_degraded_over(struct task *t)
 {
     struct generation *gen = container_of(t, struct generation, over);
     gateway_generation_on_ended(gen, gen->end, 0);
-}
-
-static void gateway_generation_on_forward_room(void *ctx)
-{
-    struct generation *gen = ctx;
-    if (gen->source != NULL)
-        gen->source->ops->resume(gen->source);
 }
 
 /* Nobody takes it any more. The source may be in the middle of an event: it is freed a task later.
@@ -559,23 +386,22 @@ static void leave_degraded(struct generation *gen)
     sched_post(gen->route->gateway->setup.sched, &gen->over);
 }
 
-static void gateway_generation_on_forward_gone(void *ctx)
-{
-    struct generation *gen = ctx;
-    gen->forward = NULL;
-    leave_degraded(gen);
-}
-
 static void begin_forward(struct generation *gen)
 {
-    static const struct forward_ops forward_ops = {gateway_generation_on_forward_room,
-                                                   gateway_generation_on_forward_gone};
-    struct exchange *x = gen->starter;
+    static const struct source_head events = {.events = true};
     gen->open = true;
     timer_stop(&gen->hold);
-    gen->starter = NULL;
-    gen->forward = forward_new(gen->route, x, gen->id, &forward_ops, gen);
+    go_direct(gen, &events);
     if (gen->forward == NULL) /* the client has gone while the upstream thought */
+        leave_degraded(gen);
+}
+
+void generation_leave(struct generation *gen)
+{
+    gen->forward = NULL;
+    if (gen->state == PASSING)
+        generation_free(gen);
+    else
         leave_degraded(gen);
 }
 
@@ -583,7 +409,7 @@ static void end_degraded(struct generation *gen)
 {
     if (is_nothing(gen))
         refuse_all(gen);
-    if (gen->starter != NULL) /* there was no event, and what comes is all that there is */
+    if (gen->asker != NULL) /* there was no event, and what comes is all that there is */
         begin_forward(gen);
     if (gen->forward != NULL)
         forward_end(gen->forward, gen->end, gen->message);
@@ -591,11 +417,10 @@ static void end_degraded(struct generation *gen)
     sched_post(gen->route->gateway->setup.sched, &gen->over);
 }
 
-/* The source has a copy of the request's body. */
 static void ask_source(struct generation *gen)
 {
     gen->state = ASKING;
-    exchange_forget_body(gen->starter);
+    gen->asker->ops->asked(gen->asker);
     gen->source->ops->start(gen->source);
 }
 
@@ -623,7 +448,7 @@ static bool is_trouble(int err)
  * have been there, and would ask twice. Nor for a whole answer, which is what was recorded. */
 static bool may_degrade(const struct generation *gen)
 {
-    return gen->key.key.n == 0 && !gen->whole;
+    return gen->key.key.n == 0 && !gen->asker->whole;
 }
 
 /* While the store takes nothing, one request a second finds out whether that has changed; the
@@ -674,14 +499,14 @@ static int gateway_generation_on_event(void *ctx, struct str type, struct str da
     gen->taken = true;
     if (!gen->degraded)
         return recorder_event(gen->recorder, type, data);
-    if (gen->starter != NULL)
+    if (gen->asker != NULL)
         begin_forward(gen);
     return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
 }
 
 static bool gateway_generation_on_data(void *ctx, struct str data)
 {
-    return pass_data(ctx, data);
+    return forward_data(((struct generation *)ctx)->forward, data);
 }
 
 static void gateway_generation_on_end(void *ctx, int err, struct str message)
@@ -689,7 +514,7 @@ static void gateway_generation_on_end(void *ctx, int err, struct str message)
     struct generation *gen = ctx;
     gen->err = err;
     if (gen->state == PASSING)
-        pass_done(gen, err);
+        end_passing(gen, err);
     else
         gateway_generation_end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
 }
@@ -699,11 +524,15 @@ static const struct source_events source_events = {.head = gateway_generation_on
                                                    .data = gateway_generation_on_data,
                                                    .end = gateway_generation_on_end};
 
-static void gateway_generation_on_room(void *ctx)
+void generation_resume(struct generation *gen)
 {
-    struct generation *gen = ctx;
     if (gen->source != NULL)
         gen->source->ops->resume(gen->source);
+}
+
+static void gateway_generation_on_room(void *ctx)
+{
+    generation_resume(ctx);
 }
 
 /* ---- telling ---- */
@@ -750,45 +579,36 @@ static void gateway_generation_on_snapshot(void *ctx, uint64_t bytes)
 
 /* ---- its beginning ---- */
 
-static void gateway_generation_on_started(void *ctx, int err)
+/* Its stream could not be made. */
+static void give_up(struct generation *gen, int err)
 {
-    struct generation *gen = ctx;
     struct gateway *g = gen->route->gateway;
-    struct generation_order *o = gen->order;
-    note_try(gen, err);
-    if (err == 0 && gen->presence != NULL)
-        presence_started(gen->presence);
-    if (err == 0) {
-        if (gen->state == CREATING) {
-            enter_chats(gen);
-            ask_source(gen);
-        } else if (is_nothing(gen)) {
-            come_to_nothing(gen);
-        }
-        return;
-    }
-    bool wanted = gen->state == CREATING && gen->starter != NULL;
-    if (wanted && is_trouble(err) && may_degrade(gen)) {
-        degrade(gen);
-        return;
-    }
-    struct exchange *x = gen->starter;
-    gen->starter = NULL;
+    struct generation_order *asker = gen->asker;
+    gen->asker = NULL;
     leave_maps(gen);
     answer_stoppers(gen, END_CANCELLED, err);
     refuse_unclosed(gen, err); /* the key may have been found before this was known */
     generation_free(gen);
-    if (x == NULL) {
-        gateway_check_stopped(g);
-        return;
-    }
-    if (err == ERR_VERSION && o->taken != NULL) {
-        o->taken(o);
-    } else {
-        gateway_refuse(o->route, x, err);
-        exchange_release(x);
-    }
+    asker->ops->refused(asker, err);
     gateway_check_stopped(g);
+}
+
+static void gateway_generation_on_started(void *ctx, int err)
+{
+    struct generation *gen = ctx;
+    note_try(gen, err);
+    if (err == 0 && gen->presence != NULL)
+        presence_started(gen->presence);
+    if (err == 0 && gen->state == CREATING) {
+        enter_chats(gen);
+        ask_source(gen);
+    } else if (err == 0 && is_nothing(gen)) {
+        come_to_nothing(gen);
+    } else if (err != 0 && gen->state == CREATING && is_trouble(err) && may_degrade(gen)) {
+        degrade(gen);
+    } else if (err != 0) {
+        give_up(gen, err);
+    }
 }
 
 /* The stream must not expire while its writer waits. */
@@ -844,9 +664,7 @@ void generation_start(struct generation_order *o)
 {
     struct generation *gen = mem_zalloc(sizeof *gen);
     gen->route = o->route;
-    gen->order = o;
-    gen->starter = o->x;
-    gen->whole = o->whole;
+    gen->asker = o;
     gen->id = arena_dup(&gen->arena, str_of(o->request_id, REQUEST_ID_TEXT));
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
     list_init(&gen->stoppers);
@@ -854,7 +672,8 @@ void generation_start(struct generation_order *o)
     timer_init(&gen->hold, gateway_generation_on_hold);
     gen->source =
         o->route->source.open(o->route->source.ctx, &(struct source_order){.route = o->route,
-                                                                           .x = o->x,
+                                                                           .request = o->request,
+                                                                           .known = o->known,
                                                                            .body = o->body,
                                                                            .request_id = gen->id,
                                                                            .on = &source_events,
@@ -862,7 +681,7 @@ void generation_start(struct generation_order *o)
     if (o->n_docs > 0) /* taken back: removed from the version that it gets now */
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};
-    gen->chat = chat_of(gen, o->x, o->body);
+    gen->chat = arena_dup(&gen->arena, o->chat);
     task_init(&gen->over, gateway_generation_on_degraded_over);
     enter_running(gen);
     expect_chat(gen);

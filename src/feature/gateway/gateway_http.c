@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "http/http.h"
 #include "http/url.h"
-#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/gateway_dialect.h"
 
 #include <stdio.h>
@@ -43,12 +43,15 @@ void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x)
                   STR_NONE);
 }
 
-void gateway_send_failure(const struct gateway_route *r, struct exchange *x, struct str request_id,
-                          enum end_reason end, int err, struct str message)
+void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
+                          const struct generation_failure *f)
 {
-    message = gateway_end_message(end, message);
-    exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
-    if (end == END_ORPHANED)
+    struct str message = gateway_end_message(f->end, f->message);
+    int err = f->err;
+    if (f->degraded)
+        gateway_put_degraded(x);
+    exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, f->request_id));
+    if (f->end == END_ORPHANED)
         gateway_error(r, x, 503, STR("ORPHANED"), message, STR_NONE);
     else if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
         gateway_error(r, x, err_http_status(err), str_of_cstr(err_name(err)), message, STR_NONE);
@@ -56,6 +59,11 @@ void gateway_send_failure(const struct gateway_route *r, struct exchange *x, str
         gateway_error(r, x, 504, STR("UPSTREAM_TIMEOUT"), message, STR_NONE);
     else
         gateway_error(r, x, 502, STR("UPSTREAM_ERROR"), message, STR_NONE);
+}
+
+void gateway_put_degraded(struct exchange *x)
+{
+    exchange_header(x, STR("X-Tidemark-Degraded"), STR("store"));
 }
 
 void gateway_put_cors(struct exchange *x)
@@ -81,6 +89,23 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 
 typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
 
+struct chat_request {
+    struct chat_look look;
+    struct exchange *x; /* held */
+    chat_found_fn *found;
+};
+
+static void gateway_on_chat_looked(struct chat_look *l, int err)
+{
+    struct chat_request *c = container_of(l, struct chat_request, look);
+    struct exchange *x = c->x;
+    if (err != 0)
+        gateway_refuse(l->route, x, err);
+    else
+        c->found(l->route, x, l->request_id);
+    exchange_release(x);
+}
+
 static void find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
                       chat_found_fn *found)
 {
@@ -89,11 +114,18 @@ static void find_chat(struct gateway_route *r, struct exchange *x, struct str en
         found(r, x, STR_NONE);
         return;
     }
-    struct str key = generation_chat_key(&x->arena, r, gateway_caller(r, x), chat);
-    if (r->gateway->setup.instances != NULL)
-        presence_find_chat(r, x, key, found);
-    else
+    struct str key = gateway_chat_key(&x->arena, r, gateway_caller(r, x), chat);
+    if (r->gateway->setup.instances == NULL) {
         found(r, x, generation_of_chat(r->gateway, &x->arena, key));
+        return;
+    }
+    struct chat_request *c = arena_alloc(&x->arena, sizeof *c);
+    *c = (struct chat_request){
+        .look = {.route = r, .chat = key, .arena = &x->arena, .done = gateway_on_chat_looked},
+        .x = x,
+        .found = found};
+    exchange_hold(x);
+    presence_find_chat(&c->look);
 }
 
 static bool has_chats(const struct gateway_route *r)
@@ -111,6 +143,7 @@ static void send_nothing(struct exchange *x)
 /* ---- stop: POST PATH/{id}/stop, DELETE PATH/{id} ---- */
 
 struct stop_request {
+    struct generation_stopper stopper;
     struct store_stat stat;
     struct store_write close;
     struct gateway_route *route;
@@ -154,7 +187,18 @@ static void gateway_on_stop_closed(struct store_write *w, int err)
     answer_stop(container_of(w, struct stop_request, close), err, w->info.end);
 }
 
-/* Another process may run it: it lets go when it finds its stream closed. */
+static void gateway_on_generation_stopped(struct generation_stopper *s, enum end_reason end,
+                                          int err)
+{
+    struct stop_request *r = container_of(s, struct stop_request, stopper);
+    if (err != 0)
+        gateway_refuse(r->route, r->x, err);
+    else
+        gateway_send_status(r->x, r->id, end);
+    exchange_release(r->x);
+}
+
+/* Another process may run it: it drops its source when it finds the stream closed. */
 static void stop_elsewhere(struct gateway_route *r, struct stop_request *s)
 {
     s->close = (struct store_write){
@@ -166,18 +210,19 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
                             bool may_be_chat)
 {
     struct generation *gen = generation_find(r, id);
-    if (gen != NULL) {
-        generation_cancel(gen, x);
-        return;
-    }
     struct stop_request *s = arena_alloc(&x->arena, sizeof *s);
     *s = (struct stop_request){
+        .stopper.done = gateway_on_generation_stopped,
         .stat = {.name = gateway_stream(&x->arena, r, id, ""), .done = gateway_on_stop_stat},
         .route = r,
         .x = x,
         .id = id,
         .may_be_chat = may_be_chat};
     exchange_hold(x);
+    if (gen != NULL) {
+        generation_cancel(gen, &s->stopper);
+        return;
+    }
     gateway_begin(r->gateway);
     if (r->gateway->setup.instances != NULL)
         stop_elsewhere(r, s);

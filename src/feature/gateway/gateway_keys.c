@@ -25,6 +25,13 @@ int gateway_key_take(struct str bytes, struct gateway_key *k)
     return u.err == 0 && k->request_id.n != REQUEST_ID_TEXT ? ERR_CORRUPT : unpack_end(&u);
 }
 
+struct str gateway_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
+                            struct str chat)
+{
+    return arena_printf(a, "%.*s %.*s %.*s", (int)r->path.n, r->path.p, (int)caller.n, caller.p,
+                        (int)chat.n, chat.p);
+}
+
 /* ---- keys whose time is over ---- */
 
 struct sweep {

@@ -6,7 +6,7 @@
  *     gateway-chat/DIGEST       the newest generation of a chat, as a key's value
  *
  * Who is asked to stop a generation that another process runs closes its stream. The one that runs
- * it watches the stream, and lets go of the upstream when it finds it closed. Its own writes are
+ * it watches the stream, and drops the upstream when it finds it closed. Its own writes are
  * told to it like everybody's, so it looks only when nothing was written for a while: as long as
  * events come, the writes find out by themselves. */
 #include "base/err.h"
@@ -274,26 +274,12 @@ void presence_free(struct presence *p)
 
 /* ---- looking for a chat's generation ---- */
 
-struct chat_look {
-    struct store_docs docs;
-    struct store_stat stat;
-    struct gateway_route *route;
-    struct exchange *x; /* held */
-    struct str chat, request_id;
-    void (*found)(struct gateway_route *r, struct exchange *x, struct str request_id);
-};
-
 static void chat_looked(struct chat_look *l, int err, bool found)
 {
     struct gateway *g = l->route->gateway;
-    struct exchange *x = l->x;
     if (err == 0 && !found) /* one of ours may not have its document yet */
-        l->request_id = generation_of_chat(g, &x->arena, l->chat);
-    if (err != 0)
-        gateway_refuse(l->route, x, err);
-    else
-        l->found(l->route, x, l->request_id);
-    exchange_release(x);
+        l->request_id = generation_of_chat(g, l->arena, l->chat);
+    l->done(l, err);
     gateway_end(g);
 }
 
@@ -314,25 +300,21 @@ static void gateway_presence_on_chat_doc(struct store_docs *d, int err)
         chat_looked(l, err, false);
         return;
     }
-    l->request_id = arena_dup(&l->x->arena, key.request_id);
-    l->stat = (struct store_stat){.name = gateway_stream(&l->x->arena, l->route, l->request_id, ""),
+    l->request_id = arena_dup(l->arena, key.request_id);
+    l->stat = (struct store_stat){.name = gateway_stream(l->arena, l->route, l->request_id, ""),
                                   .done = gateway_presence_on_chat_stat};
     store_stat(l->route->gateway->setup.store, &l->stat);
 }
 
-void presence_find_chat(struct gateway_route *r, struct exchange *x, struct str chat,
-                        void (*found)(struct gateway_route *r, struct exchange *x,
-                                      struct str request_id))
+void presence_find_chat(struct chat_look *l)
 {
-    struct chat_look *l = arena_alloc(&x->arena, sizeof *l);
-    *l = (struct chat_look){.route = r, .x = x, .chat = chat, .found = found};
-    l->docs = (struct store_docs){.prefix = chat_doc_key(&x->arena, chat),
+    struct gateway *g = l->route->gateway;
+    l->docs = (struct store_docs){.prefix = chat_doc_key(l->arena, l->chat),
                                   .limit = 1,
                                   .exact = true,
                                   .done = gateway_presence_on_chat_doc};
-    exchange_hold(x);
-    gateway_begin(r->gateway);
-    store_docs(r->gateway->setup.store, &l->docs);
+    gateway_begin(g);
+    store_docs(g->setup.store, &l->docs);
 }
 
 /* ---- what the dead have left ---- */

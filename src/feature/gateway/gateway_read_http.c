@@ -9,9 +9,8 @@
 #include "base/num.h"
 #include "feature/gateway/recorder.h"
 #include "stream/subscriber.h"
-#include "http/fetch.h"
 #include "http/heartbeat.h"
-#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/gateway_dialect.h"
 
 #include <stdlib.h>
@@ -56,19 +55,6 @@ void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct st
     if (r->config->dialect == ROUTE_DIALECT_UI_MESSAGE)
         exchange_header(x, STR("X-Vercel-AI-UI-Message-Stream"), STR("v1"));
     gateway_put_cors(x);
-}
-
-struct str gateway_end_message(enum end_reason end, struct str notice)
-{
-    static const struct str texts[] = {
-        [END_NONE] = STR_INIT(""),
-        [END_COMPLETED] = STR_INIT(""),
-        [END_CANCELLED] = STR_INIT("the answer was stopped"),
-        [END_FAILED] = STR_INIT("the upstream failed"),
-        [END_ORPHANED] = STR_INIT("the server was restarted while this answer was under way"),
-        [END_EXPIRED] = STR_INIT("this answer is no longer kept"),
-    };
-    return notice.n > 0 ? notice : texts[end];
 }
 
 /* What has not completed is not told as if it had. */
@@ -348,7 +334,7 @@ static void start_free(struct read_start *s)
     struct read_order *o = s->order;
     struct generation *gen = o->starts ? generation_find(o->route, o->request_id) : NULL;
     if (gen != NULL)
-        generation_let_go(gen);
+        generation_unpin(gen);
     o->starts = false;
     buf_deinit(&s->ahead);
     buf_deinit(&s->snapshot);
@@ -486,7 +472,11 @@ static void send_failure(struct read_start *s)
     struct exchange *x = o->x;
     struct str why = s->read.n_slices > 0 ? recorder_notice(s->read.slices[0].bytes) : STR_NONE;
     why = arena_dup(&x->arena, why);
-    gateway_send_failure(o->route, x, o->request_id, s->read.info.end, fetch_text_err(why), why);
+    gateway_send_failure(o->route, x,
+                         &(struct generation_failure){.request_id = o->request_id,
+                                                      .end = s->read.info.end,
+                                                      .err = gateway_notice_err(why),
+                                                      .message = why});
     store_read_release(&s->read);
     start_free(s);
     exchange_release(x);
@@ -507,6 +497,13 @@ static void put_snapshot(struct read_start *s)
     dialect_put_snapshot(&s->ahead, dialect_of(o->route), buf_str(&s->snapshot), s->snapshot_seq);
     o->seq = s->snapshot_seq;
     s->snapshot.n = 0;
+}
+
+static void gateway_read_on_awaited(void *ctx, bool late)
+{
+    struct read_order *o = ctx;
+    o->waits = o->waits && !late;
+    gateway_read(o);
 }
 
 static void gateway_on_start_read(struct store_read *read, int err)
@@ -530,7 +527,8 @@ static void gateway_on_start_read(struct store_read *read, int err)
     } else if (o->waits && events == 0 && is_begun_elsewhere(o, &read->info)) {
         store_read_release(read);
         start_free(s);
-        gateway_await(o);
+        o->waited = true;
+        gateway_await(o->route, o->request_id, gateway_read_on_awaited, o);
     } else if (o->polite && read->info.end == END_COMPLETED && o->seq >= events) {
         nothing_more(s);
     } else {
@@ -549,9 +547,50 @@ static void gateway_read_on_old_snapshot(struct snapshot_look *l)
     start_read(s, s->snapshot.n > 0 ? READ_TAIL : READ_EVENT);
 }
 
+/* ---- waiting for a generation that has just begun ---- */
+
+static struct read_order *order_of(struct generation_waiter *w)
+{
+    return container_of(w, struct read_order, waiter);
+}
+
+static void gateway_read_on_generation_ready(struct generation_waiter *w)
+{
+    struct read_order *o = order_of(w);
+    o->starts = true;
+    gateway_read(o);
+}
+
+static void gateway_read_on_generation_failed(struct generation_waiter *w,
+                                              const struct generation_failure *f)
+{
+    struct read_order *o = order_of(w);
+    gateway_send_failure(o->route, o->x, f);
+    exchange_release(o->x);
+}
+
+static void gateway_read_on_generation_missing(struct generation_waiter *w, bool surplus)
+{
+    struct read_order *o = order_of(w);
+    o->surplus = surplus;
+    o->missing(o);
+}
+
+static bool waits_here(struct read_order *o)
+{
+    static const struct generation_waiter_ops ops = {.ready = gateway_read_on_generation_ready,
+                                                     .failed = gateway_read_on_generation_failed,
+                                                     .missing = gateway_read_on_generation_missing};
+    o->waiter.ops = &ops;
+    if (!o->waits || !generation_wait(o->route, o->request_id, &o->waiter))
+        return false;
+    o->waited = true;
+    return true;
+}
+
 void gateway_read(struct read_order *o)
 {
-    if (o->waits && generation_keep_waiting(o))
+    if (waits_here(o))
         return;
     if (o->whole) {
         gateway_read_whole(o);

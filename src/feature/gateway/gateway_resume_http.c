@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "http/url.h"
-#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_http_core.h"
 
 #define UPGRADE "{\"upgrade\":\"resume=unsupported\"}"
 

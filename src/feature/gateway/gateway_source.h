@@ -19,6 +19,7 @@ struct exchange;
 struct gateway_route;
 struct generation_source;
 struct header;
+struct request;
 
 /* How an answer begins; lent for the call. */
 struct source_head {
@@ -41,7 +42,8 @@ struct source_events {
 /* What is asked for; lent for the call, but for ctx. */
 struct source_order {
     struct gateway_route *route;
-    const struct exchange *x;
+    const struct request *request;
+    bool known; /* the caller is one of ours: its Authorization was meant for us */
     struct str body, request_id;
     const struct source_events *on;
     void *ctx;

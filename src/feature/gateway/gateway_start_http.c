@@ -5,18 +5,22 @@
  * together with the generation's stream, before the upstream is asked, so that no crash and no race
  * can make one key ask twice. */
 #include "base/err.h"
+#include "base/json.h"
+#include "base/json_view.h"
 #include "base/mem.h"
 #include "base/pack.h"
 #include "base/rand.h"
 #include "base/sha256.h"
-#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_http_core.h"
 
 #include <stdio.h>
 
-#define KEY_MAX 255 /* bytes of an Idempotency-Key */
+#define KEY_MAX  255 /* bytes of an Idempotency-Key */
+#define CHAT_MAX 256 /* of the id of a chat */
 
 struct start {
-    struct generation_order order; /* the first, see gateway_start_on_taken */
+    struct exchange *x; /* held, once its body is there */
+    struct generation_order order;
     struct read_order read;
     struct store_docs docs;
     struct store_stat stat;
@@ -69,17 +73,90 @@ static void refuse_limit(const struct gateway_route *r, struct exchange *x, uint
 
 static void look_up_key(struct start *s);
 
-/* Another request has put the key first: that one counts. */
-static void gateway_start_on_taken(struct generation_order *o)
+static struct start *start_of(struct generation_order *o)
 {
-    look_up_key(container_of(o, struct start, order));
+    return container_of(o, struct start, order);
+}
+
+static struct start *start_of_waiter(struct generation_waiter *w)
+{
+    return container_of(w, struct start, order.waiter);
+}
+
+/* Whoever asked is a reader like any other. */
+static void gateway_start_on_ready(struct generation_waiter *w)
+{
+    struct start *s = start_of_waiter(w);
+    s->read = (struct read_order){.route = s->order.route,
+                                  .x = s->x,
+                                  .request_id = str_of(s->order.request_id, REQUEST_ID_TEXT),
+                                  .whole = s->order.whole,
+                                  .waits = true,
+                                  .starts = true};
+    gateway_read(&s->read); /* takes over what holds the exchange */
+}
+
+static void gateway_start_on_failed(struct generation_waiter *w, const struct generation_failure *f)
+{
+    struct start *s = start_of_waiter(w);
+    gateway_send_failure(s->order.route, s->x, f);
+    exchange_release(s->x);
+}
+
+static void gateway_start_on_asked(struct generation_order *o)
+{
+    exchange_forget_body(start_of(o)->x);
+}
+
+static void gateway_start_on_refused(struct generation_order *o, int err)
+{
+    struct start *s = start_of(o);
+    if (err == ERR_VERSION && s->has_key) { /* another request has put it first: that one counts */
+        look_up_key(s);
+        return;
+    }
+    gateway_refuse(o->route, s->x, err);
+    exchange_release(s->x);
+}
+
+static struct forward *gateway_start_on_direct(struct generation_order *o, struct generation *gen,
+                                               const struct source_head *head, bool degraded)
+{
+    return forward_new(o->route, start_of(o)->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head,
+                       degraded);
+}
+
+/* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
+ * hundred times its size. */
+static struct str chat_of(const struct gateway_route *r, struct exchange *x, struct str body)
+{
+    struct view_want id = {.name = STR("id")};
+    struct str chat = STR_NONE;
+    struct buf text = {0};
+    size_t ignored;
+    body = view_trim(body);
+    if (r->config->dialect != ROUTE_DIALECT_UI_MESSAGE || json_check(body, &ignored) != 0 ||
+        view_type(body) != VIEW_OBJECT)
+        return chat;
+    view_pick(body, &id, 1);
+    if (view_type(id.value) == VIEW_STRING)
+        view_decode(view_inside(id.value), &text);
+    if (text.n > 0 && text.n <= CHAT_MAX)
+        chat = gateway_chat_key(&x->arena, r, gateway_caller(r, x), buf_str(&text));
+    buf_deinit(&text);
+    return chat;
 }
 
 static void gateway_start_begin(struct start *s)
 {
+    static const struct generation_waiter_ops waiter_ops = {.ready = gateway_start_on_ready,
+                                                            .failed = gateway_start_on_failed};
+    static const struct generation_asker_ops ops = {.asked = gateway_start_on_asked,
+                                                    .refused = gateway_start_on_refused,
+                                                    .direct = gateway_start_on_direct};
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
-    struct exchange *x = o->x;
+    struct exchange *x = s->x;
     if (r->gateway->draining) {
         gateway_refuse_draining(r, x);
         exchange_release(x);
@@ -91,9 +168,14 @@ static void gateway_start_begin(struct start *s)
         exchange_release(x);
         return;
     }
-    char uuid[RAND_UUID + 1];
-    rand_uuid(uuid);
-    memcpy(o->request_id, uuid, REQUEST_ID_TEXT);
+    char id[RAND_UUID + 1];
+    rand_uuid(id);
+    memcpy(o->request_id, id, REQUEST_ID_TEXT);
+    o->request = x->request;
+    o->known = x->principal != &principal_anonymous;
+    o->chat = chat_of(r, x, o->body);
+    o->waiter.ops = &waiter_ops;
+    o->ops = &ops;
     if (s->has_key) {
         struct buf value = {0};
         gateway_key_put(&value,
@@ -105,7 +187,6 @@ static void gateway_start_begin(struct start *s)
         buf_deinit(&value);
         o->docs = &s->key;
         o->n_docs = 1;
-        o->taken = gateway_start_on_taken;
     }
     generation_start(o);
 }
@@ -115,7 +196,7 @@ static void gateway_start_begin(struct start *s)
 static void gateway_start_on_late_snapshot(struct snapshot_look *l)
 {
     struct start *s = l->ctx;
-    struct exchange *x = s->order.x;
+    struct exchange *x = s->x;
     bool anew = s->retry && gateway_came_to_nothing(l->end);
     if (anew) {
         snapshot_look_free(l);
@@ -151,9 +232,9 @@ static void gateway_start_on_missing(struct read_order *o)
 static void gateway_start_attach(struct start *s)
 {
     s->read = (struct read_order){.route = s->order.route,
-                                  .x = s->order.x,
+                                  .x = s->x,
                                   .request_id = s->read.request_id,
-                                  .seq = gateway_last_event_id(s->order.x),
+                                  .seq = gateway_last_event_id(s->x),
                                   .whole = s->order.whole,
                                   .missing = gateway_start_on_missing,
                                   .waits = true};
@@ -177,7 +258,7 @@ static void look_at_stream(struct start *s)
 {
     struct gateway *g = s->order.route->gateway;
     s->stat = (struct store_stat){
-        .name = gateway_stream(&s->order.x->arena, s->order.route, s->read.request_id, ""),
+        .name = gateway_stream(&s->x->arena, s->order.route, s->read.request_id, ""),
         .done = gateway_start_on_stat};
     gateway_begin(g);
     store_stat(g->setup.store, &s->stat);
@@ -187,7 +268,7 @@ static void gateway_start_on_key(struct store_docs *docs, int err)
 {
     struct start *s = container_of(docs, struct start, docs);
     struct gateway *g = s->order.route->gateway;
-    struct exchange *x = s->order.x;
+    struct exchange *x = s->x;
     struct gateway_key v = {0};
     bool there = err == 0 && docs->n_rows == 1;
     if (err == 0 && there)
@@ -223,7 +304,7 @@ static void look_up_key(struct start *s)
 
 static void take_key(struct start *s, struct str key)
 {
-    struct exchange *x = s->order.x;
+    struct exchange *x = s->x;
     struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
     struct str digest = digest_of(x, who, 3);
     struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
@@ -284,7 +365,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
         return;
     }
     struct start *s = arena_alloc(&x->arena, sizeof *s);
-    *s = (struct start){.order = {.route = r, .x = x}};
+    *s = (struct start){.x = x, .order.route = r};
     x->state = s;
     exchange_collect(x, r->config->max_body_bytes, gateway_start_on_body);
 }

@@ -36,6 +36,11 @@ static void tell_error(const struct upstream *u, struct str reason, struct str w
           TRACE_STR("request_id", u->request_id));
 }
 
+int gateway_notice_err(struct str notice)
+{
+    return fetch_text_err(notice);
+}
+
 /* ---- the answer ---- */
 
 /* A compressed one cannot be taken apart here. */
@@ -118,13 +123,13 @@ static void gateway_upstream_add_header(struct upstream *u, struct header *heade
 static void gateway_upstream_make_headers(struct upstream *u, const struct source_order *o)
 {
     const struct option_list *more = &o->route->config->forward;
-    const struct request *req = o->x->request;
+    const struct request *req = o->request;
     struct header *headers = arena_alloc(&u->arena, (more->n + 5) * sizeof *headers);
     static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
     for (int i = 0; i < 3; i++)
         gateway_upstream_add_header(u, headers, str_of_cstr(always[i]),
                                     request_header(req, str_of_cstr(always[i])));
-    if (o->x->principal == &principal_anonymous) /* or the token was meant for us */
+    if (!o->known)
         gateway_upstream_add_header(u, headers, STR("Authorization"),
                                     request_header(req, STR("Authorization")));
     for (size_t i = 0; i < more->n; i++)
@@ -136,7 +141,7 @@ static void gateway_upstream_make_headers(struct upstream *u, const struct sourc
 
 static struct str make_url(struct upstream *u, const struct source_order *o)
 {
-    const struct request *req = o->x->request;
+    const struct request *req = o->request;
     struct str url = str_of_cstr(o->route->config->upstream);
     if (req->query.n == 0)
         return url;

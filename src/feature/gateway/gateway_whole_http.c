@@ -4,8 +4,7 @@
 #include "base/mem.h"
 #include "feature/gateway/recorder.h"
 #include "stream/subscriber.h"
-#include "http/fetch.h"
-#include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_http_core.h"
 
 #include <stdlib.h>
 
@@ -60,7 +59,11 @@ static void refuse_end(struct whole *w)
         break;
     case END_ORPHANED:
     case END_FAILED:
-        gateway_send_failure(o->route, o->x, o->request_id, w->end, fetch_text_err(notice), notice);
+        gateway_send_failure(o->route, o->x,
+                             &(struct generation_failure){.request_id = o->request_id,
+                                                          .end = w->end,
+                                                          .err = gateway_notice_err(notice),
+                                                          .message = notice});
         break;
     case END_COMPLETED:
         gateway_whole_refuse(
@@ -200,7 +203,7 @@ void gateway_read_whole(struct read_order *o)
     struct generation *gen = generation_find(o->route, o->request_id);
     struct whole *w = mem_zalloc(sizeof *w);
     if (o->starts && gen != NULL)
-        generation_let_go(gen); /* what is trimmed does not matter here */
+        generation_unpin(gen); /* what is trimmed does not matter here */
     w->order = o;
     list_init(&w->link);
     w->read = (struct store_read){.name = gateway_stream(&w->arena, o->route, o->request_id, ""),

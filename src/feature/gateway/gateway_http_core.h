@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/* gateway_http_core.h -- what those parts of the gateway share that answer exchanges. */
+#ifndef FEATURE_GATEWAY_GATEWAY_HTTP_CORE_H
+#define FEATURE_GATEWAY_GATEWAY_HTTP_CORE_H
+
+#include "feature/gateway/gateway_core.h"
+#include "http/exchange.h"
+
+/* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
+void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
+                   struct str message, struct str details);
+/* The same, of the table of errors. */
+void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err);
+/* The same: what is new is not begun any more. */
+void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x);
+/* The same, of a generation that came to nothing. */
+void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
+                          const struct generation_failure *f);
+
+/* Says that an answer cannot be resumed. */
+void gateway_put_degraded(struct exchange *x);
+
+/* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
+ * shows the upstream. Lives as long as the request. */
+struct str gateway_caller(const struct gateway_route *r, struct exchange *x);
+
+/* `{"request_id":..,"status":..}`. */
+void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
+
+/* ---- gateway_start_http.c: POST PATH ---- */
+
+void gateway_start(struct gateway_route *r, struct exchange *x);
+
+/* Counts a request of its caller; false: one too many, and it has been answered. */
+bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
+
+/* ---- gateway_forward_http.c ---- */
+
+/* Begins to answer; takes over what holds the exchange. NULL: the client has gone. */
+struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
+                            struct generation *gen, const struct source_head *head, bool degraded);
+
+/* ---- gateway_read_http.c: readers of a generation ---- */
+
+struct read_order {
+    struct gateway_route *route;
+    struct exchange *x; /* held until it has been answered */
+    struct str request_id;
+    uint64_t seq;       /* the reader has events up to this one */
+    bool from_snapshot; /* what came before is told by a snapshot */
+    bool replay_only;   /* ... and nothing waited for */
+    bool resumes;       /* by a token: ends with `complete` */
+    bool polite;        /* an EventSource: 204 when nothing will come any more */
+    bool whole;         /* of these nothing counts: gateway_read_whole */
+    bool waits;         /* until there is an event, so that a failure has a status of its own */
+    bool waited;        /* ... and it did */
+    bool surplus;       /* ... with too many others for all of them to ask, one by one */
+    struct generation_waiter waiter; /* where it waits */
+    bool starts;         /* there from the beginning, which the generation keeps until it reads */
+    uint64_t started_ms; /* when it was asked for, with resumes */
+    /* There is no such stream any more. */
+    void (*missing)(struct read_order *o);
+};
+
+/* In the arena of its exchange. */
+void gateway_read(struct read_order *o);
+
+/* ---- gateway_whole_http.c: those who want no events ----
+ *
+ * Waits until the generation has ended and answers with its snapshot, as JSON; what did not
+ * complete is an error as OpenAI's API has them. Of the order route, x and request_id count. */
+void gateway_read_whole(struct read_order *o);
+
+/* ---- gateway_read_http.c: snapshots ---- */
+
+/* Answers with the snapshot alone, and how it ended. */
+void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
+                           const struct snapshot_look *l);
+
+/* Headers that every event stream of a route has. */
+void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);
+
+/* ---- gateway_resume_http.c: POST PATH/resume ---- */
+
+void gateway_resume(struct gateway_route *r, struct exchange *x);
+
+/* Last-Event-ID as a number: 0 if it is not there or none of ours. */
+uint64_t gateway_last_event_id(const struct exchange *x);
+
+#endif
