@@ -44,7 +44,7 @@ static struct str subscription_key_of(struct str prefix, struct str id, struct s
  * anybody it could matter to. */
 static void watch_if_needed(struct subscriptions *s)
 {
-    bool needed = s->by_id.n > 0 && !s->stopping;
+    bool needed = s->by_id.n > 0 && s->phase != SUBSCRIPTIONS_STOPPING;
     if (needed == s->watching)
         return;
     s->watching = needed;
@@ -97,7 +97,8 @@ static void deactivate(struct subscription *sub)
     disown(&sub->pattern);
     disown(&sub->wake_stream);
     sub->state = SUBSCRIPTION_IDLE;
-    sub->behind = sub->blocked = sub->paused = sub->lost = sub->ours = false;
+    sub->behind = sub->blocked = sub->paused = false;
+    sub->delivery = SUB_DELIVERY_OTHERS;
 }
 
 void sub_activate(struct subscription *sub, const struct subscription_head *h)
@@ -165,7 +166,8 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
     sub->state = h->state;
     sub->paused = false;
     if (news) { /* somebody else has been at it, and what we know may be old */
-        sub->ours = false;
+        if (sub->delivery == SUB_DELIVERY_OURS)
+            sub->delivery = SUB_DELIVERY_OTHERS;
         sub_doubt(sub);
         for (size_t i = 0; i < h->n_streams; i++)
             sub_hint(sub, h->streams[i].path, &sub->hints);
@@ -180,7 +182,8 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
 
 static void start_looks(struct subscriptions *s)
 {
-    while (s->ready && s->n_looks < SUB_LOOKS_MAX && !list_empty(&s->want_look)) {
+    while (s->phase == SUBSCRIPTIONS_READY && s->n_looks < SUB_LOOKS_MAX &&
+           !list_empty(&s->want_look)) {
         struct subscription *sub = list_item(s->want_look.next, struct subscription, want_look);
         list_remove(&sub->want_look);
         sub->looking = true;
@@ -192,7 +195,7 @@ static void start_looks(struct subscriptions *s)
 void sub_want_look(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
-    if (s->stopping || sub->looking)
+    if (s->phase == SUBSCRIPTIONS_STOPPING || sub->looking)
         return;
     if (list_empty(&sub->want_look))
         list_push(&s->want_look, &sub->want_look);
@@ -212,7 +215,7 @@ void sub_settle(struct subscription *sub)
 void sub_deliver(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
-    if (s->courier != NULL && !s->stopping)
+    if (s->courier != NULL && s->phase != SUBSCRIPTIONS_STOPPING)
         s->courier->due(s->courier, sub->id);
 }
 
@@ -266,8 +269,8 @@ void sub_check_stop(struct subscriptions *s)
 
 void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), void *ctx)
 {
-    assert(!s->stopping);
-    s->stopping = true;
+    assert(s->phase != SUBSCRIPTIONS_STOPPING);
+    s->phase = SUBSCRIPTIONS_STOPPING;
     s->stopped = stopped;
     s->stopped_ctx = ctx;
     watch_if_needed(s);
@@ -307,7 +310,7 @@ struct signer *subscriptions_signer(struct subscriptions *s)
 void subscriptions_set_refresh(struct subscriptions *s, uint64_t every_ms)
 {
     s->refresh_ms = every_ms;
-    if (s->ready && every_ms > 0)
+    if (s->phase == SUBSCRIPTIONS_READY && every_ms > 0)
         sub_load_again(s, every_ms);
 }
 
@@ -316,6 +319,6 @@ void subscriptions_set_courier(struct subscriptions *s, struct subscription_cour
     s->courier = c;
     size_t at = 0;
     for (struct subscription *sub; c != NULL && (sub = map_next(&s->by_id, &at)) != NULL;)
-        if (sub->lost)
+        if (sub->delivery == SUB_DELIVERY_LOST)
             sub_deliver(sub);
 }

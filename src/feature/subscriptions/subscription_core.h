@@ -15,7 +15,10 @@
  *
  * A *hint* is a stream of which a subscription may have something pending. Hints come from the
  * store's notices and are checked against the store before anything is decided. One that got lost
- * does no harm if `behind` is set: then the links themselves are gone through. */
+ * does no harm if `behind` is set: then the links themselves are gone through.
+ *
+ *     LOADING --keys and heads are there--> READY --subscriptions_stop--> STOPPING
+ *     LOADING --subscriptions_stop--------------------------------------> STOPPING */
 #ifndef FEATURE_SUBSCRIPTIONS_SUBSCRIPTION_CORE_H
 #define FEATURE_SUBSCRIPTIONS_SUBSCRIPTION_CORE_H
 
@@ -53,12 +56,11 @@ struct subscriptions {
 
     struct signer *signer;
     struct mac *tokens;
-    bool ready; /* keys and subscriptions are loaded */
+    enum { SUBSCRIPTIONS_LOADING, SUBSCRIPTIONS_READY, SUBSCRIPTIONS_STOPPING } phase;
     struct sub_load *load;
     uint64_t refresh_ms;
     struct subscription_courier *courier;
 
-    bool stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     struct task stop;
@@ -86,6 +88,13 @@ struct sub_hint {
     char name[];
 };
 
+/* The delivery of the wake that is under way: whether this process may try it before its time. */
+enum sub_delivery {
+    SUB_DELIVERY_OTHERS,
+    SUB_DELIVERY_OURS, /* the wake began here, and its delivery has not been given away yet */
+    SUB_DELIVERY_LOST, /* it may have died with an earlier process */
+};
+
 struct subscription {
     struct subscriptions *all;
     struct str id, head_key, link_prefix; /* owned */
@@ -110,9 +119,8 @@ struct subscription {
     bool behind;
     bool blocked; /* the wake stream cannot take a wake; until something changes */
     bool paused;  /* the store failed; the timer tries again */
-    bool lost;    /* a delivery may have died with an earlier process */
-    bool ours;    /* the wake began here, and its delivery has not been given away yet */
     bool seen;    /* by the scan of heads under way */
+    enum sub_delivery delivery;
 
     struct timer timer; /* lease, retry, pause */
     struct link want_look;

@@ -62,7 +62,7 @@ static void subscription_job_on_head(struct subjob *j, int err)
 static void subscription_job_start(struct task *t)
 {
     struct subjob *j = container_of(t, struct subjob, task);
-    if (j->sub->all->stopping)
+    if (j->sub->all->phase == SUBSCRIPTIONS_STOPPING)
         subjob_end(j, ERR_CANCELLED);
     else
         subjob_docs(j, j->sub->head_key, STR_NONE, 1, subscription_job_on_head);
@@ -70,8 +70,7 @@ static void subscription_job_start(struct task *t)
 
 void subjob_run(struct subscription *sub)
 {
-    bool may = sub->all->ready || sub->all->stopping;
-    if (sub->running || list_empty(&sub->jobs) || !may)
+    if (sub->running || list_empty(&sub->jobs) || sub->all->phase == SUBSCRIPTIONS_LOADING)
         return;
     sub->running = true;
     sched_post(sub->all->sched, &list_item(sub->jobs.next, struct subjob, link)->task);
@@ -96,7 +95,7 @@ static void look_ended(struct subscription *sub, int result)
     struct subscriptions *s = sub->all;
     sub->looking = false;
     s->n_looks--;
-    sub->paused = result < 0 && !s->stopping;
+    sub->paused = result < 0 && s->phase != SUBSCRIPTIONS_STOPPING;
     if (sub->paused)
         sched_start(s->sched, &sub->timer, SUB_PAUSE_MS);
 }
@@ -163,7 +162,7 @@ void subjob_cancel_all(struct subscription *sub, int result)
 
 static void finished(struct subjob *j, int err)
 {
-    if (j->sub->all->stopping)
+    if (j->sub->all->phase == SUBSCRIPTIONS_STOPPING)
         subjob_end(j, ERR_CANCELLED);
     else
         j->then(j, err);

@@ -316,13 +316,13 @@ static void subscription_lease_attempt_begin(struct subjob *j)
     bool due = h->until_ms <= subjob_now(j);
     /* Its time was set when the wake began, for who began it; nobody else tries before it is over.
      */
-    bool fresh = h->attempts == 0 && (j->sub->ours || j->sub->lost);
+    bool fresh = h->attempts == 0 && j->sub->delivery != SUB_DELIVERY_OTHERS;
     if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING ||
         (!due && !fresh)) {
         subjob_end(j, SUBSCRIPTION_NO_PENDING_WORK);
         return;
     }
-    j->sub->lost = j->sub->ours = false;
+    j->sub->delivery = SUB_DELIVERY_OTHERS;
     if (!due) {
         subscription_lease_tell_wake(j);
         return;

@@ -18,8 +18,7 @@
 
 struct sub_load {
     struct subscriptions *all;
-    bool busy;   /* in the store */
-    bool moving; /* from the first step to the last */
+    bool busy; /* from the first step to the last, all of which are operations of the store */
     struct timer timer;
     int key; /* which of the two */
     uint8_t drawn[KEY_SIZE];
@@ -54,10 +53,11 @@ static void fail_waiting(struct subscriptions *s, int err)
 static void subscription_load_finish(struct sub_load *l, int err)
 {
     struct subscriptions *s = l->all;
-    l->moving = false;
-    if (err != 0 && !s->ready)
+    l->busy = false;
+    if (err != 0 && s->phase == SUBSCRIPTIONS_LOADING)
         fail_waiting(s, err);
-    s->ready = s->ready || err == 0;
+    if (err == 0 && s->phase == SUBSCRIPTIONS_LOADING)
+        s->phase = SUBSCRIPTIONS_READY;
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
         subjob_run(sub);
@@ -72,12 +72,14 @@ static void subscription_load_finish(struct sub_load *l, int err)
 /* True: this is no time to go on. */
 static bool landed(struct sub_load *l, int err)
 {
-    l->busy = false;
-    if (l->all->stopping)
+    if (l->all->phase == SUBSCRIPTIONS_STOPPING) {
+        l->busy = false;
         sub_check_stop(l->all);
-    else if (err != 0)
+        return true;
+    }
+    if (err != 0)
         subscription_load_finish(l, err);
-    return l->all->stopping || err != 0;
+    return err != 0;
 }
 
 /* ---- keys ---- */
@@ -128,7 +130,6 @@ static void subscription_load_on_key(struct store_docs *d, int err)
                                   .value = str_of((const char *)l->drawn, sizeof l->drawn)};
     l->put =
         (struct store_put){.docs = &l->key_put, .n_docs = 1, .done = subscription_load_on_key_put};
-    l->busy = true;
     store_put(l->all->store, &l->put);
 }
 
@@ -143,7 +144,6 @@ static void next_key(struct sub_load *l)
                                   .limit = 1,
                                   .exact = true,
                                   .done = subscription_load_on_key};
-    l->busy = true;
     store_docs(l->all->store, &l->docs);
 }
 
@@ -165,9 +165,11 @@ static void subscription_load_take_head(struct subscriptions *s, struct arena *a
     if (head.phase == SUBSCRIPTION_DELETING && !sub->running)
         sub_want_look(sub);
     /* With no other process about, a delivery that was under way has ended with its process. */
-    sub->lost = first && sub->active && s->refresh_ms == 0 && head.attempts == 0 &&
+    bool lost = first && sub->active && s->refresh_ms == 0 && head.attempts == 0 &&
                 sub->state == SUBSCRIPTION_WAKING && sub->type == SUBSCRIPTION_WEBHOOK;
-    if (sub->lost)
+    if (sub->delivery != SUB_DELIVERY_OURS)
+        sub->delivery = lost ? SUB_DELIVERY_LOST : SUB_DELIVERY_OTHERS;
+    if (lost)
         sub_deliver(sub);
     sub_settle(sub);
     sub_drop_if_unused(sub);
@@ -218,7 +220,6 @@ static void next_heads(struct sub_load *l)
                                   .after = buf_str(&l->after),
                                   .limit = HEADS_PAGE,
                                   .done = subscription_load_on_heads};
-    l->busy = true;
     store_docs(l->all->store, &l->docs);
 }
 
@@ -227,9 +228,9 @@ static void next_heads(struct sub_load *l)
 static void subscription_load_begin(struct timer *t)
 {
     struct sub_load *l = container_of(t, struct sub_load, timer);
-    if (l->moving)
+    if (l->busy)
         return;
-    l->moving = true;
+    l->busy = true;
     l->after.n = 0;
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&l->all->by_id, &at)) != NULL;)
@@ -252,7 +253,7 @@ void sub_load_again(struct subscriptions *s, uint64_t delay_ms)
 
 void sub_load_kick(struct subscriptions *s)
 {
-    if (!s->ready && !s->stopping && timer_running(&s->load->timer)) {
+    if (s->phase == SUBSCRIPTIONS_LOADING && timer_running(&s->load->timer)) {
         timer_stop(&s->load->timer);
         subscription_load_begin(&s->load->timer);
     }

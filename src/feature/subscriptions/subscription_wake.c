@@ -179,7 +179,7 @@ static void subscription_wake_on_commit(struct subjob *j, int err)
     sub->version = j->version; /* our own change gives no cause for doubt */
     sub_adopt(sub, &j->head, j->version);
     if (j->woke && j->head.config.type == SUBSCRIPTION_WEBHOOK) {
-        sub->ours = true;
+        sub->delivery = SUB_DELIVERY_OURS;
         sub_deliver(sub);
     }
     j->committed(j);

@@ -545,7 +545,8 @@ static void test_one_delivers(void **state)
     world_append(w, "hooked/a", "1");
     assert_int_equal(w->due, 1); /* one of them began it */
     struct subscription *at_a = map_get(&a->by_id, STR("h"));
-    struct subscriptions *first = at_a->ours ? a : b, *other = at_a->ours ? b : a;
+    bool ours = at_a->delivery == SUB_DELIVERY_OURS;
+    struct subscriptions *first = ours ? a : b, *other = ours ? b : a;
     struct str names[] = {STR("named")};
     struct world_call c, edit = {.call = {.id = STR("h"), .streams = names, .n_streams = 1}};
     assert_int_equal(attempt(w, other, &c), SUBSCRIPTION_NO_PENDING_WORK);
