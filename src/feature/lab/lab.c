@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct lab_store *open_store(const struct lab_host_setup *setup, char *why, size_t size)
+static struct lab_store *open_store(const struct lab_host_setup *setup, const char *feedback,
+                                    char *why, size_t size)
 {
     const struct lab_config *c = setup->config;
     struct lab_roots roots = {0};
     char *folder = lab_config_folder();
     char *root = lab_config_root(c->root, setup->alone);
-    char *feedback = lab_config_feedback(c->feedback, setup->alone);
     lab_roots_add(&roots, folder, STR_NONE);
     lab_roots_add(&roots, folder, STR("output"));
     for (size_t i = 0; i < c->allow_root.n; i++)
@@ -29,7 +29,6 @@ static struct lab_store *open_store(const struct lab_host_setup *setup, char *wh
                                          why, size);
     free(folder);
     free(root);
-    free(feedback);
     return s;
 }
 
@@ -71,22 +70,30 @@ static uint64_t exit_after(const struct lab_config *c)
     return c->exit_after_submit > 0 ? c->exit_after_submit : has_task;
 }
 
+static void lab_host_deinit(struct lab_host *h)
+{
+    lane_free(h->lane);
+    free(h->review);
+    free(h->feedback);
+}
+
 int lab_host_init(struct lab_host *h, const struct lab_host_setup *setup, char *why, size_t size)
 {
     const struct lab_config *c = setup->config;
-    *h = (struct lab_host){0};
-    struct lab_store *store = open_store(setup, why, size);
-    if (store == NULL)
+    *h = (struct lab_host){.feedback = lab_config_feedback(c->feedback, setup->alone)};
+    struct lab_store *store = open_store(setup, h->feedback, why, size);
+    if (store == NULL) {
+        lab_host_deinit(h);
         return ERR_IO;
+    }
     int err = find_task(h, c, store, why, size);
     if (err == 0 && (h->lane = thread_lane_new(setup->loop, "lab")) == NULL) {
         snprintf(why, size, "no thread could be had");
         err = ERR_IO;
     }
     if (err != 0) {
-        free(h->review);
-        h->review = NULL;
         lab_store_close(store);
+        lab_host_deinit(h);
         return err;
     }
     h->lab = lab_new(&(struct lab_setup){.sched = &setup->loop->sched,
@@ -105,8 +112,7 @@ static void lab_on_stopped(void *ctx)
 {
     struct lab_host *h = ctx;
     lab_free(h->lab);
-    lane_free(h->lane);
-    free(h->review);
+    lab_host_deinit(h);
     h->stopped(h->ctx);
 }
 

@@ -3,6 +3,7 @@
 #ifndef FEATURE_LAB_LAB_H
 #define FEATURE_LAB_LAB_H
 
+#include "feature/builtin.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -18,6 +19,7 @@ struct lab_host {
     struct lab *lab;
     struct lane *lane;
     char *review;
+    char *feedback; /* the file of what people said */
     void (*stopped)(void *ctx);
     void *ctx;
 };
@@ -37,5 +39,10 @@ int lab_host_init(struct lab_host *h, const struct lab_host_setup *setup, char *
 
 /* No connection is left. stopped() is never called from within this call. */
 void lab_host_stop(struct lab_host *h, void (*stopped)(void *ctx), void *ctx);
+
+/* The file that feedback is appended to, from the state of the feature. */
+const char *lab_feedback_path(const void *state);
+
+extern const struct builtin_tool lab_tools[];
 
 #endif

@@ -13,6 +13,11 @@ struct lab_state {
     const struct feature_host *host;
 };
 
+const char *lab_feedback_path(const void *state)
+{
+    return ((const struct lab_state *)state)->lab.feedback;
+}
+
 static void lab_feature_finished(void *ctx)
 {
     const struct feature_host *h = ((struct lab_state *)ctx)->host;
@@ -67,6 +72,7 @@ const struct feature lab_feature = {
     .settings = &lab_settings,
     .paths = paths,
     .commands = commands,
+    .tools = lab_tools,
     .open = lab_feature_open,
     .stop = lab_feature_stop,
     .free = lab_feature_free,

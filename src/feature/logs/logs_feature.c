@@ -47,6 +47,11 @@ static int logs_feature_open(const struct feature_host *h, const void *settings,
     return 0;
 }
 
+const char *logs_path(const void *state, struct str name)
+{
+    return logs_path_of(((const struct logs_state *)state)->logs, name);
+}
+
 static void logs_feature_tune(void *state, const struct feature_host *h)
 {
     const struct durable *d = h->durable;
@@ -77,6 +82,7 @@ const struct feature logs_feature = {
     .settings = &logs_settings,
     .paths = paths,
     .traces = logs_traces,
+    .tools = logs_tools,
     .open = logs_feature_open,
     .tune = logs_feature_tune,
     .stop = logs_feature_stop,

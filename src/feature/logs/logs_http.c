@@ -156,12 +156,18 @@ static void logs_post(struct log_entry *e, struct exchange *x)
 
 /* ---- routes ---- */
 
-static struct log_entry *logs_find(struct logs *l, struct str name)
+static struct log_entry *logs_find(const struct logs *l, struct str name)
 {
     for (size_t i = 0; i < l->setup.n_configs; i++)
         if (str_eq(str_of_cstr(l->entries[i].config->name), name))
             return &l->entries[i];
     return NULL;
+}
+
+const char *logs_path_of(const struct logs *l, struct str name)
+{
+    const struct log_entry *e = logs_find(l, name);
+    return e != NULL ? e->config->path : NULL;
 }
 
 static void logs_handle(void *ctx, struct exchange *x)

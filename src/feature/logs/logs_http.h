@@ -4,6 +4,8 @@
 #ifndef FEATURE_LOGS_LOGS_HTTP_H
 #define FEATURE_LOGS_LOGS_HTTP_H
 
+#include "base/str.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +33,9 @@ struct logs_setup {
 
 struct logs *logs_new(const struct logs_setup *setup);
 void logs_mount(struct logs *l, struct http *http);
+
+/* The file of the log of that name; NULL: there is none. */
+const char *logs_path_of(const struct logs *l, struct str name);
 
 /* For readers that come from now on. */
 void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms,

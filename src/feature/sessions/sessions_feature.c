@@ -142,6 +142,7 @@ const struct feature sessions_feature = {
     .paths = paths,
     .traces = sessions_traces,
     .commands = commands,
+    .tools = sessions_tools,
     .troubles = troubles,
     .open = sessions_feature_open,
     .tune = sessions_feature_tune,

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cursor_issuer;
+struct tool_page;
 struct tools;
 
 #define TOOL_ID_MAX     128
@@ -96,7 +96,8 @@ struct tool_call {
     /* private */
     struct link link;
     struct task task;
-    void *job;
+    struct tools *waits;    /* to be checked; NULL: it has been */
+    struct tool_page *made; /* for it; NULL: not yet, or not any more */
 };
 
 void tools_call(struct tools *t, struct tool_call *c);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/suggest.h"
 #include "base/json_view.h"
+#include "feature/builtin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,8 @@
 
 /* ---- taking ---- */
 
-void tool_args_deinit(struct tool_args *a)
-{
-    json_decref(a->root);
-    a->root = NULL;
-}
-
-static const struct tool_arg *tool_args_find(const struct tool_arg *rows, size_t n,
-                                             const char *name)
+static const struct builtin_arg *tool_args_find(const struct builtin_arg *rows, size_t n,
+                                                const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -30,7 +25,7 @@ static const struct tool_arg *tool_args_find(const struct tool_arg *rows, size_t
     return NULL;
 }
 
-static int refuse_unknown(const struct tool_arg *rows, size_t n, const char *name, char *why,
+static int refuse_unknown(const struct builtin_arg *rows, size_t n, const char *name, char *why,
                           size_t size)
 {
     struct suggest s = {.word = str_of_cstr(name)};
@@ -52,7 +47,7 @@ static bool is_choice(const char *choices, struct str value)
     return false;
 }
 
-static int tool_args_take_text(void *field, const struct tool_arg *r, const json_t *value,
+static int tool_args_take_text(void *field, const struct builtin_arg *r, const json_t *value,
                                char *why, size_t size)
 {
     struct str s = str_of(json_string_value(value), json_string_length(value));
@@ -71,7 +66,7 @@ static int tool_args_take_text(void *field, const struct tool_arg *r, const json
 }
 
 /* 3.0 and 3e0 are integers as well. */
-static int tool_args_take_number(void *field, const struct tool_arg *r, const json_t *value,
+static int tool_args_take_number(void *field, const struct builtin_arg *r, const json_t *value,
                                  char *why, size_t size)
 {
     double v = json_is_number(value) ? json_number_value(value) : -1;
@@ -84,39 +79,43 @@ static int tool_args_take_number(void *field, const struct tool_arg *r, const js
     return ERR_SYNTAX;
 }
 
-static int take_object(void *field, const struct tool_arg *r, json_t *value, char *why, size_t size)
+static int take_object(void *field, const struct builtin_arg *r, json_t *value, struct str text,
+                       char *why, size_t size)
 {
+    struct view_want want = {.name = str_of_cstr(r->name)};
     const char *key;
     json_t *member;
     bool plain = json_is_object(value);
     json_object_foreach(value, key, member) plain =
         plain && (json_is_string(member) || json_is_number(member) || json_is_boolean(member));
-    *(json_t **)field = value;
-    if (plain)
-        return 0;
-    snprintf(why, size, "argument '%s' must be an object of texts, numbers and bools", r->name);
-    return ERR_SYNTAX;
+    if (!plain) {
+        snprintf(why, size, "argument '%s' must be an object of texts, numbers and bools", r->name);
+        return ERR_SYNTAX;
+    }
+    view_pick(text, &want, 1);
+    *(struct str *)field = want.value;
+    return 0;
 }
 
-static int take_one(struct tool_args *out, const struct tool_arg *r, json_t *value, char *why,
-                    size_t size)
+static int take_one(void *state, const struct builtin_arg *r, json_t *value, struct str text,
+                    char *why, size_t size)
 {
-    void *field = (char *)out + r->field;
+    void *field = (char *)state + r->field;
     switch (r->type) {
-    case TOOL_ARG_TEXT: return tool_args_take_text(field, r, value, why, size);
-    case TOOL_ARG_NUMBER: return tool_args_take_number(field, r, value, why, size);
-    case TOOL_ARG_OBJECT: return take_object(field, r, value, why, size);
+    case BUILTIN_TEXT: return tool_args_take_text(field, r, value, why, size);
+    case BUILTIN_NUMBER: return tool_args_take_number(field, r, value, why, size);
+    case BUILTIN_OBJECT: return take_object(field, r, value, text, why, size);
     }
     return ERR_SYNTAX;
 }
 
-static int take_defaults(struct tool_args *out, const struct tool_arg *rows, size_t n, char *why,
-                         size_t size)
+static int take_defaults(void *state, const struct builtin_arg *rows, size_t n, const json_t *root,
+                         char *why, size_t size)
 {
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].type == TOOL_ARG_NUMBER)
-            *(uint64_t *)((char *)out + rows[i].field) = rows[i].fallback;
-        if (rows[i].required && json_object_get(out->root, rows[i].name) == NULL) {
+        if (rows[i].type == BUILTIN_NUMBER)
+            *(uint64_t *)((char *)state + rows[i].field) = rows[i].fallback;
+        if (rows[i].required && json_object_get(root, rows[i].name) == NULL) {
             snprintf(why, size, "argument '%s' is missing", rows[i].name);
             return ERR_SYNTAX;
         }
@@ -124,29 +123,29 @@ static int take_defaults(struct tool_args *out, const struct tool_arg *rows, siz
     return 0;
 }
 
-int tool_args_take(struct tool_args *out, const struct tool_arg *rows, size_t n, struct str text,
-                   char *why, size_t size)
+int tool_args_take(void *state, const struct builtin_arg *rows, size_t n, struct str text,
+                   json_t **root, char *why, size_t size)
 {
     const char *name;
     json_t *value;
     json_error_t e;
-    *out = (struct tool_args){.root = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e)};
-    if (!json_is_object(out->root)) {
+    *root = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
+    if (!json_is_object(*root)) {
         snprintf(why, size, "the arguments cannot be used: %s", e.text);
         return ERR_SYNTAX;
     }
     int err = 0;
-    json_object_foreach(out->root, name, value)
+    json_object_foreach(*root, name, value)
     {
-        const struct tool_arg *r = tool_args_find(rows, n, name);
+        const struct builtin_arg *r = tool_args_find(rows, n, name);
         err = r == NULL ? refuse_unknown(rows, n, name, why, size) : 0;
         if (err != 0)
             return err;
     }
-    err = take_defaults(out, rows, n, why, size);
+    err = take_defaults(state, rows, n, *root, why, size);
     for (size_t i = 0; err == 0 && i < n; i++)
-        if ((value = json_object_get(out->root, rows[i].name)) != NULL)
-            err = take_one(out, &rows[i], value, why, size);
+        if ((value = json_object_get(*root, rows[i].name)) != NULL)
+            err = take_one(state, &rows[i], value, text, why, size);
     return err;
 }
 
@@ -164,13 +163,13 @@ static void put_choices(struct buf *out, const char *choices)
     buf_putc(out, ']');
 }
 
-static void put_property(struct buf *out, const struct tool_arg *r)
+static void put_property(struct buf *out, const struct builtin_arg *r)
 {
     static const char *const types[] = {
-        [TOOL_ARG_TEXT] = "string", [TOOL_ARG_NUMBER] = "integer", [TOOL_ARG_OBJECT] = "object"};
+        [BUILTIN_TEXT] = "string", [BUILTIN_NUMBER] = "integer", [BUILTIN_OBJECT] = "object"};
     buf_printf(out, "\"%s\":{\"type\":\"%s\",\"description\":", r->name, types[r->type]);
     json_put_string(out, str_of_cstr(r->help));
-    if (r->type == TOOL_ARG_NUMBER)
+    if (r->type == BUILTIN_NUMBER)
         buf_printf(out, ",\"minimum\":%llu,\"maximum\":%llu,\"default\":%llu",
                    (unsigned long long)r->min, (unsigned long long)r->max,
                    (unsigned long long)r->fallback);
@@ -186,7 +185,7 @@ static void put_cursor(struct buf *out)
     buf_putc(out, '}');
 }
 
-void tool_args_schema(const struct tool_arg *rows, size_t n, bool pages, struct buf *out)
+void tool_args_schema(const struct builtin_arg *rows, size_t n, bool pages, struct buf *out)
 {
     bool first = true;
     buf_put(out, STR("{\"type\":\"object\",\"properties\":{"));

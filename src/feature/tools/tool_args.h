@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tool_args.h -- the arguments of built-in tools: one table gives their schema and checks them. */
+/* tool_args.h -- the arguments of tools: those of built-in ones are checked by their table
+ * (feature/builtin.h), which is also their schema. */
 #ifndef FEATURE_TOOLS_TOOL_ARGS_H
 #define FEATURE_TOOLS_TOOL_ARGS_H
 
@@ -8,41 +9,17 @@
 
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdint.h>
 
-/* All that any of them takes. Texts are lent by root. */
-struct tool_args {
-    json_t *root;
-    struct str name, offset, prefix, cursor, session, stream, run;
-    uint64_t limit, timeout_s;
-    json_t *where; /* lent; NULL: not given */
-};
-void tool_args_deinit(struct tool_args *a);
+struct builtin_arg;
 
-enum tool_arg_type {
-    TOOL_ARG_TEXT,   /* struct str; not empty */
-    TOOL_ARG_NUMBER, /* uint64_t: an integer between min and max */
-    TOOL_ARG_OBJECT, /* json_t *: its members are texts, numbers or bools */
-};
-
-struct tool_arg {
-    const char *name;
-    enum tool_arg_type type;
-    size_t field; /* offsetof in struct tool_args */
-    bool required;
-    uint64_t min, max;   /* of numbers; of a text's bytes, max alone */
-    uint64_t fallback;   /* of numbers */
-    const char *choices; /* of texts: "in|out"; NULL: any */
-    const char *help;
-};
-
-/* ERR_SYNTAX with a sentence in why. text: a JSON object, checked before. tool_args_deinit is due
- * in either case. */
-int tool_args_take(struct tool_args *out, const struct tool_arg *rows, size_t n, struct str text,
-                   char *why, size_t size);
+/* Puts them into the fields of a zeroed state. text: a JSON object, checked before; objects are
+ * slices of it. ERR_SYNTAX with a sentence in why. Whatever comes of it, *root has to be freed when
+ * the state is: it lends the texts. */
+int tool_args_take(void *state, const struct builtin_arg *rows, size_t n, struct str text,
+                   json_t **root, char *why, size_t size);
 
 /* The JSON Schema of these. */
-void tool_args_schema(const struct tool_arg *rows, size_t n, bool pages, struct buf *out);
+void tool_args_schema(const struct builtin_arg *rows, size_t n, bool pages, struct buf *out);
 
 /* A schema that somebody else wrote, a JSON object (json_check), as it is but with __cursor among
  * its properties. */

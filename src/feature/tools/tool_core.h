@@ -1,35 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tool_core.h -- what the files of the tools share.
  *
- * tool.c has the tools and the order in which a call is checked; a call that passes becomes a
- * *job*. Jobs of built-in tools are done by tool_streams.c and tool_logs.c; they make a page from a
- * *position*, which is theirs to understand, and tool_state.c puts that and the arguments into a
- * cursor. Jobs of other tools are done by tool_run.c, which has the result made and kept, and
- * tool_kept.c, which reads the pages behind the first. */
+ * tool.c has the tools. A call becomes a *page* that is being made, if it passes the checks of
+ * tool_check.c; tool_page.c has how pages end. Those of built-in tools are made by the tool
+ * (feature/builtin.h) from a *position*, which is the tool's to understand, and tool_state.c puts
+ * that and the arguments into a cursor. Of other tools, tool_run.c has the result made and kept,
+ * and tool_kept.c reads the pages behind the first. */
 #ifndef FEATURE_TOOLS_TOOL_CORE_H
 #define FEATURE_TOOLS_TOOL_CORE_H
 
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/sha256.h"
-#include "feature/logs/log.h"
-#include "feature/logs/log_query.h"
+#include "feature/builtin.h"
 #include "feature/tools/tool.h"
-#include "feature/tools/tool_args.h"
-#include "feature/tools/tool_rows.h"
 #include "feature/tools/tools_setup.h"
 #include "store/store.h"
 
-#define TOOL_BUILTIN_PARALLEL   64
-#define TOOL_BUILTIN_PAGE_ROWS  100
-#define TOOL_BUILTIN_PAGE_BYTES (64 * 1024)
+#include <jansson.h>
+
+#define TOOL_BUILTIN_PARALLEL 64
 
 /* What is kept for a cursor outlives it by this much: nobody may find it gone who came in time. */
-#define TOOL_KEEP_SLACK_S       60
+#define TOOL_KEEP_SLACK_S     60
 
 /* `.tool/` and the id in hexadecimal. */
-#define TOOL_KEEP_ID            16
-#define TOOL_KEEP_NAME          (sizeof STORE_TOOLS - 1 + 2 * TOOL_KEEP_ID)
+#define TOOL_KEEP_ID          16
+#define TOOL_KEEP_NAME        (sizeof STORE_TOOLS - 1 + 2 * TOOL_KEEP_ID)
 void tool_keep_name(const uint8_t id[TOOL_KEEP_ID], char out[TOOL_KEEP_NAME]);
 
 /* How a stream is made that keeps at most max_bytes for cursors; wait_s: how long nothing may
@@ -47,24 +44,13 @@ void tool_keep_add(struct tools *t, struct str name, uint64_t bytes);
 void tool_keep_use(struct tools *t, struct str name); /* it has been read from */
 void tool_keep_deinit(struct tools *t);
 
+struct tool_kept;
 struct tool_making;
-struct tool_job;
-
-struct tool_builtin {
-    const char *id, *description;
-    const struct tool_arg *args;
-    size_t n_args;
-    const char *capability; /* NULL: anybody may */
-    bool pages;
-    bool bare; /* takes no arguments, so that a cursor's state is the position and nothing else */
-    bool (*is_there)(const struct tools_setup *s);
-    /* Makes a page, at once or later, and says so with one of the functions below. */
-    void (*start)(struct tool_job *j);
-};
 
 struct tool {
     struct tool_info info;
-    const struct tool_builtin *builtin; /* or NULL, and then */
+    const struct builtin_tool *builtin; /* or NULL, and then spec */
+    void *feature;                      /* the state of the one that offers it */
     const struct tool_spec *spec;
     struct buf schema;
     uint64_t parallel;
@@ -76,8 +62,8 @@ struct tools {
     struct tools_setup setup;
     struct tool *rows; /* in the order of their names */
     size_t n;
-    struct link calls; /* that have no job yet */
-    struct link jobs;
+    struct link calls; /* that have no page yet */
+    struct link pages;
     struct link runs;
     struct link kept; /* of tool_keep.c */
     struct map kept_by_name;
@@ -88,88 +74,92 @@ struct tools {
     void *ctx;
 };
 
-/* One call that is being answered. */
-struct tool_job {
+/* One page that is being made, which a call waits for. */
+struct tool_page {
     struct tools *all;
     struct tool *tool;
-    struct tool_call *call; /* NULL: cancelled; the job goes when what is under way is done */
+    struct tool_call *call; /* NULL: cancelled; the page goes when what is under way is done */
     struct link link;
     struct arena arena;
     struct str args;      /* in one line; with a cursor they come from there, if at all */
     struct str caller_id; /* p == NULL: nobody */
     uint8_t fingerprint[SHA256_SIZE];
-    uint64_t page;
+    uint64_t number;
     bool continues;
-    struct str state;    /* of the cursor */
-    struct str position; /* where the page begins; n == 0: at the beginning */
-    bool under_way;      /* an operation of the store or the lane */
-    struct timer timer;
+    struct str state; /* of the cursor */
 
-    /* of built-in tools */
-    struct tool_args given;
-    struct store_read read;
-    struct store_list list;
-    struct store_write write;
-    struct stream_config keep;
-    struct buf blob; /* a state that is kept */
-    struct log log;
-    struct log_read lines;
-    struct log_query query;
-    struct log_scan scan;
-    uint64_t until, scanned; /* of a file */
-    uint64_t ends_at_ms;     /* of waiting for feedback */
-    struct buf items;
-
-    /* of results that are made and kept */
-    struct tool_making *run; /* that makes the first page; NULL: none does */
-    struct tool_rows rows;
-    struct store_watch watch;
-    struct str name;
-    uint64_t row;
-    int64_t deadline_s;
-    uint64_t trouble_ms; /* since when the store has not answered; 0: it does */
-    bool watches, changed;
+    /* Whoever makes it. */
+    struct builtin_page lent; /* to a built-in tool; under_way counts for the others, too */
+    json_t *given;            /* its arguments */
+    struct tool_making *run;  /* the first page of a result; NULL: none */
+    struct tool_kept *kept;   /* of one that is kept; NULL: none */
 };
 
-/* ---- how a job ends: one of these, exactly once; the job is gone then ---- */
+static inline struct tool_page *tool_page_of(struct builtin_page *p)
+{
+    return container_of(p, struct tool_page, lent);
+}
 
-/* With what stands in call->result. more.n > 0: the page behind begins there. */
-void tool_job_page(struct tool_job *j, struct str more);
+struct tool *tool_find(const struct tools *t, struct str id); /* NULL: none */
 
-/* The same with a state that is ready for the cursor. */
-void tool_job_page_state(struct tool_job *j, struct str state);
+/* ---- tool_check.c ---- */
 
-void tool_job_invalid(struct tool_job *j, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-void tool_job_failed(struct tool_job *j, bool retryable, const char *fmt, ...)
+/* Looks whether the call may have its page, and puts what it finds there. False: it is refused. */
+bool tool_check(struct tool_page *p, struct tool_call *c);
+
+/* The longest id of a caller that leaves room in a cursor. */
+size_t tool_caller_max(const struct tools *t);
+
+/* Gives a built-in tool its state, with the arguments. ERR_SYNTAX with a sentence in why. */
+int tool_take_args(struct tool_page *p, char *why, size_t size);
+
+/* ---- tool_page.c: how a page ends: one of these, exactly once; it is gone then ---- */
+
+/* With what stands in call->result. state: of the cursor for the next page; n == 0: there is none.
+ */
+void tool_page_done(struct tool_page *p, struct str state);
+
+void tool_page_invalid(struct tool_page *p, const char *why);
+void tool_page_failed(struct tool_page *p, bool retryable, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* failure: as tool_put_failure makes it. */
-void tool_job_failed_with(struct tool_job *j, struct str failure);
+void tool_page_failed_with(struct tool_page *p, struct str failure);
 
-void tool_job_expired(struct tool_job *j);   /* 1020 */
-void tool_job_malformed(struct tool_job *j); /* 1021: it says what we never said */
+void tool_page_expired(struct tool_page *p);   /* 1020 */
+void tool_page_malformed(struct tool_page *p); /* 1021: it says what we never said */
+
+/* Nobody waits for it any more. */
+void tool_page_cancel(struct tool_page *p);
 
 /* ---- while it lasts ---- */
 
-static inline void tool_job_begin(struct tool_job *j)
+static inline void tool_page_begin(struct tool_page *p)
 {
-    j->under_way = true;
+    p->lent.under_way = true;
 }
 
-/* The operation is done. False: so is the job, since its call was cancelled. */
-bool tool_job_back(struct tool_job *j);
+/* What was under way is done. False: so is the page, since its call was cancelled. */
+bool tool_page_back(struct tool_page *p);
+
+/* ---- refusals ---- */
+
+void tool_refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code, bool retryable,
+                 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+#define TOOL_EXPIRED_TEXT "cursor expired; re-issue the original RunTool"
 
 /* ---- results that are made ---- */
 
-void tool_run_start(struct tool_job *j);
-void tool_kept_start(struct tool_job *j);
+void tool_run_start(struct tool_page *p);
 
-/* Its job goes away. */
+/* Its page goes away. */
 void tool_run_abandon(struct tool_making *r);
 
 /* All are stopped, and what was promised of them is marked as failed. */
 void tool_runs_stop(struct tools *t);
+
+void tool_kept_start(struct tool_page *p);
+void tool_kept_end(struct tool_kept *k);
 
 /* The state of a cursor into a result: id, number of the row, and when whoever makes it has ended
  * at the latest, in seconds since 1970. All big-endian. */
@@ -182,16 +172,18 @@ void tool_put_failure(struct buf *out, uint16_t code, struct str message, bool r
 
 /* ---- built-in tools ---- */
 
-extern const struct tool_builtin tool_page_gen, tool_stream_read, tool_stream_list,
-    tool_session_read, tool_log_read, tool_feedback_wait;
+extern const struct builtin_ops tool_builtin_ops;
 
-/* Starts the job: at once, or when the state that is kept for it has been read. */
-void tool_state_start(struct tool_job *j);
+/* Has the tool make the page: at once, or when the state that is kept for it has been read. */
+void tool_state_start(struct tool_page *p);
 
-/* Of what is there in the setup: t->stopped is called when nothing is under way. */
+/* What the tool has said of a page. more: where the one behind it begins. */
+void tool_state_done(struct builtin_page *p, struct str more);
+
+/* tool_streams.c; struct builtin_ops has it. */
+void tool_read_stream(struct builtin_page *p, const struct builtin_stream *s);
+
+/* t->stopped is called when nothing is under way. */
 void tool_quit_if_idle(struct tools *t);
-
-void tool_put_be(uint8_t *out, uint64_t v, size_t n);
-uint64_t tool_get_be(const uint8_t *from, size_t n);
 
 #endif

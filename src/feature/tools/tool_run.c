@@ -8,15 +8,31 @@
  *
  * The stream is closed in one write with the last rows: as END_COMPLETED if the maker has said that
  * all is made, as END_FAILED behind one more event that says what went wrong. A crash leaves it
- * open, and so does a store that takes no more; see tool_kept.c. */
+ * open, and so does a store that takes no more; see tool_kept.c.
+ *
+ * The maker and the stream have a state each:
+ *
+ *     GIVES --too much waits--> HELD --room--> GIVES
+ *     GIVES, HELD --it ends, or fails, or is stopped--> GONE
+ *
+ *     NOTHING --first write--> OPEN --write--> OPEN --last write--> OVER
+ *        |                      |  ^
+ *        |         no answer in |  | it was done all the same: the failure goes behind it
+ *        |         time         v  |
+ *        |                    DOUBT --failure written--> OVER
+ *        `---- trouble, abandoned ----> OVER <---- not ours any more, or trouble with the failure
+ *
+ * A write that is refused while the stream is OPEN leaves a hole: the maker is stopped, and the
+ * failure is the last write. A run is gone once its stream is OVER or its page answered at once. */
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 #include "base/units.h"
 #include "feature/tools/tool_core.h"
+#include "feature/tools/tool_rows.h"
 #include "stream/writer.h"
 
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +48,11 @@ struct tool_making {
     struct tool_run handle; /* the maker's */
     struct tools *all;
     struct tool *tool;
-    struct link link;     /* in all->runs */
-    struct tool_job *job; /* waits for the first page; NULL: has it, or was cancelled */
+    struct link link;       /* in all->runs */
+    struct tool_page *page; /* the first one; NULL: it is answered, or was cancelled */
     struct arena arena;
+    enum { MAKER_GIVES, MAKER_HELD, MAKER_GONE } maker;
+    enum { STREAM_NOTHING, STREAM_OPEN, STREAM_DOUBT, STREAM_OVER } stream;
     uint8_t id[TOOL_KEEP_ID];
     char name[TOOL_KEEP_NAME];
     struct tool_splitter splitter;
@@ -43,18 +61,11 @@ struct tool_making {
     struct timer timer;              /* of the maker's time */
     int64_t deadline_s;
     size_t first; /* rows on the first page, once it is on its way */
-    struct stream_config stream;
+    struct stream_config config;
     struct writer writer;
-    struct offset tail;
-    uint64_t events; /* before it */
+    struct offset tail; /* life == 0: nothing has been stored */
+    uint64_t events;    /* before it */
     struct buf failure;
-    bool making;    /* the maker has it */
-    bool held;      /* ... and waits for room() */
-    bool created;   /* the stream is there */
-    bool closing;   /* the write under way is the last one */
-    bool in_doubt;  /* one was given up that may have been done */
-    bool abandoned; /* nobody will ever ask for it */
-    bool broken;    /* the store has not taken a write: what is kept has a hole behind it */
 };
 
 static void tool_run_go_on(struct tool_making *r);
@@ -64,11 +75,11 @@ static void tool_run_go_on(struct tool_making *r);
 static void run_free(struct tool_making *r)
 {
     struct tools *t = r->all;
-    assert(!r->making && !r->writer.busy);
+    must(r->maker == MAKER_GONE && !r->writer.busy);
     r->tool->running--;
     timer_stop(&r->timer);
     list_remove(&r->link);
-    if (r->created)
+    if (r->tail.life > 0)
         tool_keep_add(t, str_of(r->name, sizeof r->name), r->taken);
     tool_splitter_deinit(&r->splitter);
     tool_rows_deinit(&r->pending);
@@ -81,9 +92,9 @@ static void run_free(struct tool_making *r)
 
 static void stop_making(struct tool_making *r)
 {
-    if (!r->making)
+    if (r->maker == MAKER_GONE)
         return;
-    r->making = false;
+    r->maker = MAKER_GONE;
     timer_stop(&r->timer);
     r->tool->spec->maker->stop(r->tool->spec->ctx, &r->handle);
 }
@@ -126,43 +137,48 @@ static void take_pending(struct tool_making *r)
 
 static void write_going(struct tool_making *r)
 {
-    r->closing = !r->making && tool_rows_count(&r->pending) == 0;
-    if (r->closing && r->failure.n > 0)
+    bool is_first = r->stream == STREAM_NOTHING;
+    bool is_last = r->maker == MAKER_GONE && tool_rows_count(&r->pending) == 0;
+    bool failed = r->failure.n > 0;
+    if (is_last && failed)
         tool_rows_add(&r->going, buf_str(&r->failure));
     r->writer.write = (struct store_write){.name = str_of(r->name, sizeof r->name),
-                                           .create = r->created ? NULL : &r->stream,
+                                           .create = is_first ? &r->config : NULL,
                                            .data = buf_str(&r->going.bytes),
                                            .ends = (const uint32_t *)r->going.ends.p,
                                            .n_events = (uint32_t)tool_rows_count(&r->going),
-                                           .if_match = r->created,
+                                           .if_match = !is_first,
                                            .match = r->tail,
-                                           .close = r->closing};
+                                           .close = is_last};
+    if (is_last)
+        r->writer.write.end = failed ? END_FAILED : END_COMPLETED;
     r->writer.events = r->events;
-    r->writer.patience_ms = r->job != NULL ? CALL_PATIENCE_MS : PATIENCE_MS;
-    if (r->closing)
-        r->writer.write.end = r->failure.n > 0 ? END_FAILED : END_COMPLETED;
+    r->writer.patience_ms = r->page != NULL ? CALL_PATIENCE_MS : PATIENCE_MS;
     writer_start(&r->writer, r->all->setup.store);
 }
 
-/* The call that waits, which is to be answered last of all: whoever asked may do anything then. */
-static struct tool_job *take_job(struct tool_making *r)
+/* What waits for the first rows, and is to be answered last of all: whoever asked may do anything
+ * then. */
+static struct tool_page *take_page(struct tool_making *r)
 {
-    struct tool_job *j = r->job;
-    r->job = NULL;
-    if (j != NULL)
-        j->run = NULL;
-    return j;
+    struct tool_page *p = r->page;
+    r->page = NULL;
+    if (p != NULL)
+        p->run = NULL;
+    return p;
 }
 
 /* What is stored has a hole behind it, so that it can only end as failed; if not even that can be
  * written, or it is not ours any more, it stays open. */
 static void on_trouble(struct tool_making *r, int err)
 {
-    bool ours = r->created && err != ERR_NOT_FOUND && err != ERR_DELETED && err != ERR_CLOSED &&
-                err != ERR_TAIL_MOVED;
-    r->broken = !ours || (r->closing && r->failure.n > 0);
-    r->in_doubt = ERR_IS_PASSING(err);
-    r->closing = false;
+    bool was_failure = r->writer.write.end == END_FAILED;
+    bool lost =
+        err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_CLOSED || err == ERR_TAIL_MOVED;
+    if (r->stream == STREAM_NOTHING || lost || was_failure)
+        r->stream = STREAM_OVER;
+    else if (r->stream != STREAM_OVER)
+        r->stream = ERR_IS_PASSING(err) ? STREAM_DOUBT : STREAM_OPEN;
     tool_rows_clear(&r->pending);
     tool_rows_clear(&r->going);
     r->failure.n = 0;
@@ -170,49 +186,45 @@ static void on_trouble(struct tool_making *r, int err)
                   ERR_IS_PASSING(err) ? "the store did not answer in time" : err_text(err));
 }
 
-/* The rows that were given up are there all the same, and the failure goes behind them. */
-static void go_behind(struct tool_making *r, const struct stream_info *info)
+/* What is stored ends there now. */
+static void tool_run_on_tail(struct tool_making *r, const struct store_write *w, bool is_last)
 {
-    r->in_doubt = false;
-    r->tail.pos = info->tail;
-    r->events = info->events;
+    r->tail = (struct offset){w->info.life, w->info.tail};
+    r->events = w->info.events;
     tool_rows_clear(&r->going);
+    if (r->stream != STREAM_OVER) /* abandoned */
+        r->stream = is_last ? STREAM_OVER : STREAM_OPEN;
 }
 
 static void tool_run_on_written(struct writer *writer, int err)
 {
     struct tool_making *r = container_of(writer, struct tool_making, writer);
     const struct store_write *w = &writer->write;
-    struct tool_job *j = NULL;
+    struct tool_page *p = NULL;
     uint8_t state[TOOL_KEPT_STATE];
-    bool moved_by_us = err == ERR_TAIL_MOVED && r->in_doubt && w->info.life == r->tail.life;
-    if (err == 0 && !r->created && !w->created)
+    if (err == 0 && w->create != NULL && !w->created)
         err = ERR_EXISTS;
-    if (moved_by_us) {
-        r->closing = false;
-        go_behind(r, &w->info);
+    if (err == ERR_TAIL_MOVED && r->stream == STREAM_DOUBT && w->info.life == r->tail.life) {
+        tool_run_on_tail(r, w, false); /* by the write that was given up */
     } else if (err != 0) {
         on_trouble(r, err);
     } else {
-        r->created = true;
-        r->tail = (struct offset){w->info.life, w->info.tail};
-        r->events = w->info.events;
-        j = take_job(r);
-        if (j != NULL)
-            tool_rows_put(&r->going, r->first, &j->call->result);
+        p = take_page(r);
+        if (p != NULL)
+            tool_rows_put(&r->going, r->first, &p->call->result);
         tool_kept_state(r->id, r->first, r->deadline_s, state);
-        tool_rows_clear(&r->going);
+        tool_run_on_tail(r, w, w->close);
     }
     tool_run_go_on(r);
-    if (j != NULL)
-        tool_job_page_state(j, str_of((const char *)state, sizeof state));
+    if (p != NULL)
+        tool_page_done(p, str_of((const char *)state, sizeof state));
 }
 
 static void tell_room(struct tool_making *r)
 {
-    if (!r->held || r->pending.bytes.n > PENDING_MAX / 2)
+    if (r->maker != MAKER_HELD || r->pending.bytes.n > PENDING_MAX / 2)
         return;
-    r->held = false;
+    r->maker = MAKER_GIVES;
     r->tool->spec->maker->room(r->tool->spec->ctx, &r->handle);
 }
 
@@ -225,23 +237,22 @@ static bool fills_page(struct tool_making *r)
     return n < tool_rows_count(&r->pending);
 }
 
-/* The call still waits, and no write is under way. True: it has been answered, and the run is gone.
- */
+/* The page is not answered, and no write is under way. True: now it is, and the run is gone. */
 static bool answer_at_once(struct tool_making *r)
 {
     bool failed = r->failure.n > 0;
-    if (!failed && (r->making || fills_page(r)))
+    if (!failed && (r->maker != MAKER_GONE || fills_page(r)))
         return false;
-    struct tool_job *j = take_job(r);
+    struct tool_page *p = take_page(r);
     struct buf failure = r->failure;
     r->failure = (struct buf){0};
     if (!failed)
-        tool_rows_put(&r->pending, tool_rows_count(&r->pending), &j->call->result);
+        tool_rows_put(&r->pending, tool_rows_count(&r->pending), &p->call->result);
     run_free(r);
     if (failed)
-        tool_job_failed_with(j, buf_str(&failure));
+        tool_page_failed_with(p, buf_str(&failure));
     else
-        tool_job_page_state(j, STR_NONE);
+        tool_page_done(p, STR_NONE);
     buf_deinit(&failure);
     return true;
 }
@@ -251,22 +262,20 @@ static void tool_run_go_on(struct tool_making *r)
 {
     if (r->writer.busy)
         return;
-    if (r->job != NULL && answer_at_once(r))
+    if (r->page != NULL && answer_at_once(r))
         return;
-    bool over = !r->making && (r->closing || r->abandoned || r->broken);
-    if (over) {
+    if (r->stream == STREAM_OVER) {
         run_free(r);
         return;
     }
-    if (r->job != NULL && !fills_page(r))
+    if (r->page != NULL && !fills_page(r))
         return;
-    if (tool_rows_count(&r->pending) > 0 || !r->making) {
+    if (tool_rows_count(&r->pending) > 0 || r->maker == MAKER_GONE) {
         take_pending(r);
-        assert(r->job == NULL || r->first <= tool_rows_count(&r->going));
+        must(r->page == NULL || r->first <= tool_rows_count(&r->going));
         write_going(r);
     }
-    if (r->making)
-        tell_room(r);
+    tell_room(r);
 }
 
 /* ---- the maker's side ---- */
@@ -304,8 +313,9 @@ bool tool_run_output(struct tool_run *run, struct str bytes)
     if (r->taken > s->max_output)
         tool_run_fail(r, false, "the result has more than %llu bytes",
                       (unsigned long long)s->max_output);
-    bool goes_on = r->making && !(r->writer.busy && r->pending.bytes.n > PENDING_MAX);
-    r->held = r->making && !goes_on;
+    if (r->maker == MAKER_GIVES && r->writer.busy && r->pending.bytes.n > PENDING_MAX)
+        r->maker = MAKER_HELD;
+    bool goes_on = r->maker == MAKER_GIVES;
     tool_run_go_on(r);
     return goes_on;
 }
@@ -313,7 +323,7 @@ bool tool_run_output(struct tool_run *run, struct str bytes)
 void tool_run_end(struct tool_run *run, struct str message, bool retryable)
 {
     struct tool_making *r = container_of(run, struct tool_making, handle);
-    r->making = false;
+    r->maker = MAKER_GONE;
     timer_stop(&r->timer);
     if (message.n > 0)
         tool_run_fail(r, retryable, "%.*s", message.n < 1000 ? (int)message.n : 1000, message.p);
@@ -334,8 +344,8 @@ static void tool_run_on_timeout(struct timer *t)
 
 void tool_run_abandon(struct tool_making *r)
 {
-    take_job(r);
-    r->abandoned = true;
+    take_page(r);
+    r->stream = STREAM_OVER;
     stop_making(r);
     writer_stop(&r->writer);
     if (!r->writer.busy)
@@ -348,33 +358,32 @@ void tool_runs_stop(struct tools *t)
         struct tool_making *r = list_item(l, struct tool_making, link);
         r->writer.patience_ms = 0; /* once more, and no longer */
         writer_hurry(&r->writer);
-        if (!r->making)
+        if (r->maker == MAKER_GONE)
             continue;
         tool_run_fail(r, true, "the server was stopped");
         tool_run_go_on(r);
     }
 }
 
-void tool_run_start(struct tool_job *j)
+void tool_run_start(struct tool_page *p)
 {
-    const struct tool_spec *s = j->tool->spec;
+    const struct tool_spec *s = p->tool->spec;
     struct tool_making *r = mem_zalloc(sizeof *r);
-    struct sched *sched = j->all->setup.sched;
-    r->all = j->all;
-    r->tool = j->tool;
-    r->job = j;
-    j->run = r;
-    r->handle.args = arena_dup(&r->arena, j->args);
+    struct sched *sched = p->all->setup.sched;
+    r->all = p->all;
+    r->tool = p->tool;
+    r->page = p;
+    p->run = r;
+    r->handle.args = arena_dup(&r->arena, p->args);
     rand_bytes(r->id, sizeof r->id);
     tool_keep_name(r->id, r->name);
     r->splitter.row_max = TOOL_ROW_MAX;
-    r->stream = tool_keep_config(j->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
+    r->config = tool_keep_config(p->all, STR("application/json"), 2 * s->max_output + WRITE_MAX,
                                  s->timeout_ms / 1000 + 1);
     r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
     timer_init(&r->timer, tool_run_on_timeout);
     writer_init(&r->writer, PATIENCE_MS, tool_run_on_written);
     sched_start(sched, &r->timer, s->timeout_ms);
-    list_push(&j->all->runs, &r->link);
-    r->making = true;
+    list_push(&p->all->runs, &r->link);
     s->maker->start(s->ctx, &r->handle);
 }

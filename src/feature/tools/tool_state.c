@@ -8,28 +8,28 @@
  *              `s` 16 bytes           else: the blob is the one event of the stream `.tool/ID`
  *
  * and for a tool that takes no arguments the position alone. */
+#include "base/be.h"
 #include "base/err.h"
 #include "base/hex.h"
+#include "base/mem.h"
 #include "base/rand.h"
 #include "feature/tools/tool_core.h"
 #include "token/cursor.h"
 
+#include <stdlib.h>
+
 #define INLINE 'i'
 #define STORED 's'
 
-void tool_put_be(uint8_t *out, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (uint8_t)(v >> 8 * (n - 1 - i));
-}
-
-uint64_t tool_get_be(const uint8_t *from, size_t n)
-{
-    uint64_t v = 0;
-    for (size_t i = 0; i < n; i++)
-        v = v << 8 | from[i];
-    return v;
-}
+/* A blob on its way to the store, or from there. */
+struct tool_blob {
+    struct tool_page *page;
+    struct buf bytes;
+    struct store_read read;
+    struct store_write write;
+    struct stream_config keep;
+    char name[TOOL_KEEP_NAME];
+};
 
 /* ---- what is kept ---- */
 
@@ -53,138 +53,165 @@ struct stream_config tool_keep_config(const struct tools *t, struct str content_
                                              .age_ms = (uint64_t)ttl_s * 1000 * 1000}};
 }
 
-static void tool_state_on_stored(struct store_write *w, int err)
+static struct tool_blob *blob_new(struct tool_page *p, const uint8_t id[TOOL_KEEP_ID])
 {
-    struct tool_job *j = container_of(w, struct tool_job, write);
-    if (err == 0)
-        tool_keep_add(j->all, w->name, w->data.n);
-    if (!tool_job_back(j))
-        return;
-    if (err == 0)
-        tool_job_page_state(j, j->state);
-    else
-        tool_job_failed(j, true, "the page cannot be continued: %s", err_text(err));
+    struct tool_blob *b = mem_zalloc(sizeof *b);
+    b->page = p;
+    tool_keep_name(id, b->name);
+    return b;
 }
 
-/* The page is answered once it is sure that it can be continued. */
-static void store_blob(struct tool_job *j)
+static void blob_free(struct tool_blob *b)
+{
+    buf_deinit(&b->bytes);
+    free(b);
+}
+
+static void tool_state_on_stored(struct store_write *w, int err)
+{
+    struct tool_blob *b = container_of(w, struct tool_blob, write);
+    struct tool_page *p = b->page;
+    if (err == 0)
+        tool_keep_add(p->all, w->name, w->data.n);
+    blob_free(b);
+    if (!tool_page_back(p))
+        return;
+    if (err == 0)
+        tool_page_done(p, p->state);
+    else
+        tool_page_failed(p, true, "the page cannot be continued: %s", err_text(err));
+}
+
+/* The page is answered once it is sure that it can be continued. Takes the bytes. */
+static void store_blob(struct tool_page *p, struct buf bytes)
 {
     uint8_t state[1 + TOOL_KEEP_ID] = {STORED};
-    char *name = arena_alloc(&j->arena, TOOL_KEEP_NAME);
     rand_bytes(state + 1, TOOL_KEEP_ID);
-    tool_keep_name(state + 1, name);
-    j->state = arena_dup(&j->arena, str_of((const char *)state, sizeof state));
-    j->keep = tool_keep_config(j->all, STR("application/octet-stream"), j->blob.n, 0);
-    j->write = (struct store_write){.name = str_of(name, TOOL_KEEP_NAME),
-                                    .create = &j->keep,
-                                    .data = buf_str(&j->blob),
+    struct tool_blob *b = blob_new(p, state + 1);
+    b->bytes = bytes;
+    p->state = arena_dup(&p->arena, str_of((const char *)state, sizeof state));
+    b->keep = tool_keep_config(p->all, STR("application/octet-stream"), bytes.n, 0);
+    b->write = (struct store_write){.name = str_of(b->name, sizeof b->name),
+                                    .create = &b->keep,
+                                    .data = buf_str(&b->bytes),
                                     .n_events = 1,
                                     .close = true,
                                     .end = END_COMPLETED,
                                     .done = tool_state_on_stored};
-    tool_job_begin(j);
-    store_write(j->all->setup.store, &j->write);
+    tool_page_begin(p);
+    store_write(p->all->setup.store, &b->write);
 }
 
-static int room(const struct tool_job *j)
+static int room(const struct tool_page *p)
 {
     return cursor_room(
-        &(struct cursor_payload){.format = cursor_issuer_format(j->all->setup.issuer),
-                                 .tool_id = j->tool->info.id,
-                                 .caller_id = j->caller_id,
-                                 .page = j->page + 1,
-                                 .issued_at_s = j->all->setup.sched->wall_ms / 1000});
+        &(struct cursor_payload){.format = cursor_issuer_format(p->all->setup.issuer),
+                                 .tool_id = p->tool->info.id,
+                                 .caller_id = p->caller_id,
+                                 .page = p->number + 1,
+                                 .issued_at_s = p->all->setup.sched->wall_ms / 1000});
 }
 
-void tool_job_page(struct tool_job *j, struct str more)
+void tool_state_done(struct builtin_page *lent, struct str more)
 {
+    struct tool_page *p = tool_page_of(lent);
+    struct buf blob = {0};
     uint8_t length[2];
-    if (more.n == 0 || j->tool->builtin->bare) {
-        tool_job_page_state(j, more);
+    if (more.n == 0 || p->tool->builtin->bare) {
+        tool_page_done(p, more);
         return;
     }
-    tool_put_be(length, more.n, sizeof length);
-    j->blob.n = 0;
-    buf_putc(&j->blob, INLINE);
-    buf_put(&j->blob, str_of((const char *)length, sizeof length));
-    buf_put(&j->blob, more);
-    buf_put(&j->blob, j->args);
-    if (room(j) >= (int)j->blob.n) {
-        tool_job_page_state(j, buf_str(&j->blob));
+    be_put(length, more.n, sizeof length);
+    buf_putc(&blob, INLINE);
+    buf_put(&blob, str_of((const char *)length, sizeof length));
+    buf_put(&blob, more);
+    buf_put(&blob, p->args);
+    if (room(p) < (int)blob.n) {
+        store_blob(p, blob);
         return;
     }
-    store_blob(j);
+    tool_page_done(p, buf_str(&blob));
+    buf_deinit(&blob);
 }
 
 /* ---- going on ---- */
 
-static void tool_state_start_again(struct tool_job *j)
+static void tool_state_make(struct tool_page *p)
 {
-    const struct tool_builtin *b = j->tool->builtin;
+    const struct tools_setup *s = &p->all->setup;
+    p->lent.ops = &tool_builtin_ops;
+    p->lent.feature = p->tool->feature;
+    p->lent.sched = s->sched;
+    p->lent.store = s->store;
+    p->lent.lane = s->lane;
+    p->lent.arena = &p->arena;
+    p->lent.result = &p->call->result;
+    p->tool->builtin->start(&p->lent);
+}
+
+static void tool_state_go_on(struct tool_page *p, struct str position, struct str args)
+{
     char why[256];
-    if (tool_args_take(&j->given, b->args, b->n_args, j->args, why, sizeof why) != 0)
-        tool_job_invalid(j, "%s", why);
+    p->lent.position = arena_dup(&p->arena, position);
+    p->args = arena_dup(&p->arena, args);
+    if (tool_take_args(p, why, sizeof why) != 0)
+        tool_page_invalid(p, why);
     else
-        b->start(j);
+        tool_state_make(p);
 }
 
 /* With its first byte, which tells nothing any more. */
-static void start_with(struct tool_job *j, struct str blob)
+static void start_with(struct tool_page *p, struct str blob)
 {
     const uint8_t *at = (const uint8_t *)blob.p + 1;
-    size_t n = blob.n >= 3 ? (size_t)tool_get_be(at, 2) : 0;
-    if (blob.n < 3 || blob.n - 3 < n) {
-        tool_job_malformed(j);
-        return;
-    }
-    j->position = arena_dup(&j->arena, str_of(blob.p + 3, n));
-    j->args = arena_dup(&j->arena, str_skip(blob, 3 + n));
-    tool_state_start_again(j);
+    size_t n = blob.n >= 3 ? (size_t)be_get(at, 2) : 0;
+    if (blob.n < 3 || blob.n - 3 < n)
+        tool_page_malformed(p);
+    else
+        tool_state_go_on(p, str_of(blob.p + 3, n), str_skip(blob, 3 + n));
 }
 
 static void tool_state_on_loaded(struct store_read *r, int err)
 {
-    struct tool_job *j = container_of(r, struct tool_job, read);
-    j->blob.n = 0;
+    struct tool_blob *b = container_of(r, struct tool_blob, read);
+    struct tool_page *p = b->page;
     for (uint32_t i = 0; err == 0 && i < r->n_slices; i++)
-        buf_put(&j->blob, r->slices[i].bytes);
+        buf_put(&b->bytes, r->slices[i].bytes);
     store_read_release(r);
-    if (!tool_job_back(j))
+    struct str blob = arena_dup(&p->arena, buf_str(&b->bytes));
+    blob_free(b);
+    if (!tool_page_back(p))
         return;
     if (err == 0)
-        start_with(j, buf_str(&j->blob));
+        start_with(p, blob);
     else if (err == ERR_NOT_FOUND || err == ERR_DELETED)
-        tool_job_expired(j);
+        tool_page_expired(p);
     else
-        tool_job_failed(j, true, "the page cannot be continued: %s", err_text(err));
+        tool_page_failed(p, true, "the page cannot be continued: %s", err_text(err));
 }
 
-static void load_blob(struct tool_job *j)
+static void load_blob(struct tool_page *p)
 {
-    char *name = arena_alloc(&j->arena, TOOL_KEEP_NAME);
-    tool_keep_name((const uint8_t *)j->state.p + 1, name);
-    j->read = (struct store_read){.name = str_of(name, TOOL_KEEP_NAME),
+    struct tool_blob *b = blob_new(p, (const uint8_t *)p->state.p + 1);
+    b->read = (struct store_read){.name = str_of(b->name, sizeof b->name),
                                   .from = READ_START,
                                   .max_bytes = TOOL_ARGS_MAX,
                                   .touch = true,
                                   .done = tool_state_on_loaded};
-    tool_job_begin(j);
-    store_read(j->all->setup.store, &j->read);
+    tool_page_begin(p);
+    store_read(p->all->setup.store, &b->read);
 }
 
-void tool_state_start(struct tool_job *j)
+void tool_state_start(struct tool_page *p)
 {
-    if (!j->continues) {
-        tool_state_start_again(j);
-    } else if (j->tool->builtin->bare) {
-        j->position = j->state;
-        j->args = STR("{}");
-        tool_state_start_again(j);
-    } else if (j->state.n == 1 + TOOL_KEEP_ID && j->state.p[0] == STORED) {
-        load_blob(j);
-    } else if (j->state.n > 0 && j->state.p[0] == INLINE) {
-        start_with(j, j->state);
-    } else {
-        tool_job_malformed(j);
-    }
+    if (!p->continues)
+        tool_state_make(p);
+    else if (p->tool->builtin->bare)
+        tool_state_go_on(p, p->state, STR("{}"));
+    else if (p->state.n == 1 + TOOL_KEEP_ID && p->state.p[0] == STORED)
+        load_blob(p);
+    else if (p->state.n > 0 && p->state.p[0] == INLINE)
+        start_with(p, p->state);
+    else
+        tool_page_malformed(p);
 }

@@ -9,16 +9,16 @@
  *
  * and in a list of streams: the last name. */
 #include "base/b64.h"
+#include "base/be.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "feature/sessions/session.h"
 #include "feature/tools/tool_core.h"
+#include "feature/tools/tool_rows.h"
 #include "store/content.h"
 
 #include <string.h>
 
-#define LIMIT_MAX  1000
 #define PLACE_SIZE (1 + 8 + 8)
 
 /* ---- conformance:page_gen ---- */
@@ -27,99 +27,92 @@
 #define GEN_ROWS   10
 
 /* The position is the number of the page, u32 big-endian. */
-static void tool_streams_start_page_gen(struct tool_job *j)
+static void tool_streams_start_page_gen(struct builtin_page *p)
 {
     uint64_t page = 1;
     uint8_t next[4];
-    if (j->position.n == sizeof next)
-        page = tool_get_be((const uint8_t *)j->position.p, sizeof next);
-    if ((j->position.n != 0 && j->position.n != sizeof next) || page < 1 || page > GEN_PAGES) {
-        tool_job_malformed(j);
+    if (p->position.n == sizeof next)
+        page = be_get((const uint8_t *)p->position.p, sizeof next);
+    if ((p->position.n != 0 && p->position.n != sizeof next) || page < 1 || page > GEN_PAGES) {
+        p->ops->malformed(p);
         return;
     }
     for (uint64_t row = (page - 1) * GEN_ROWS; row < page * GEN_ROWS; row++)
-        buf_printf(&j->call->result, "%s{\"row\":%llu}", row % GEN_ROWS == 0 ? "[" : ",",
+        buf_printf(p->result, "%s{\"row\":%llu}", row % GEN_ROWS == 0 ? "[" : ",",
                    (unsigned long long)row);
-    buf_putc(&j->call->result, ']');
-    tool_put_be(next, page + 1, sizeof next);
-    tool_job_page(j, page < GEN_PAGES ? str_of((const char *)next, sizeof next) : STR_NONE);
+    buf_putc(p->result, ']');
+    be_put(next, page + 1, sizeof next);
+    p->ops->done(p, page < GEN_PAGES ? str_of((const char *)next, sizeof next) : STR_NONE);
 }
 
-const struct tool_builtin tool_page_gen = {
-    .id = "conformance:page_gen",
-    .description = "Rows numbered from 0 to 99, ten on a page: to try out how pages are followed.",
-    .pages = true,
-    .bare = true,
-    .start = tool_streams_start_page_gen,
-};
-
 /* ---- reading a stream ---- */
+
+struct stream_page {
+    struct builtin_page *page;
+    struct store_read read;
+    uint64_t limit;
+};
 
 static void put_place(uint8_t out[PLACE_SIZE], char kind, uint64_t life, uint64_t number)
 {
     out[0] = (uint8_t)kind;
-    tool_put_be(out + 1, life, 8);
-    tool_put_be(out + 9, number, 8);
+    be_put(out + 1, life, 8);
+    be_put(out + 9, number, 8);
 }
 
 /* The events of a JSON stream are rows. */
-static bool take_json(struct tool_job *j, const struct store_read *r, uint8_t more[PLACE_SIZE])
+static bool take_json(struct stream_page *s, struct str stored, uint8_t more[PLACE_SIZE])
 {
-    struct buf stored = {0};
-    struct str rest, row;
-    for (uint32_t i = 0; i < r->n_slices; i++)
-        buf_put(&stored, r->slices[i].bytes);
-    for (rest = buf_str(&stored); tool_rows_cut(&rest, &row);)
-        tool_rows_add(&j->rows, row);
-    buf_deinit(&stored);
-    size_t n = tool_rows_page(&j->rows, j->given.limit, TOOL_BUILTIN_PAGE_BYTES);
-    tool_rows_put(&j->rows, n, &j->call->result);
+    const struct store_read *r = &s->read;
+    struct tool_rows rows = {0};
+    struct str row;
+    while (tool_rows_cut(&stored, &row))
+        tool_rows_add(&rows, row);
+    size_t count = tool_rows_count(&rows), n = tool_rows_page(&rows, s->limit, BUILTIN_PAGE_BYTES);
+    tool_rows_put(&rows, n, s->page->result);
+    tool_rows_deinit(&rows);
     put_place(more, 'e', r->info.life, r->ordinal + n);
-    return n < tool_rows_count(&j->rows) || r->next < r->info.tail;
+    return n < count || r->next < r->info.tail;
 }
 
 /* Of others the page is one row, since nothing tells their events apart. */
-static bool tool_streams_take_bytes(struct tool_job *j, const struct store_read *r,
+static bool tool_streams_take_bytes(struct stream_page *s, struct str bytes,
                                     uint8_t more[PLACE_SIZE])
 {
-    struct buf bytes = {0}, text = {0}, *out = &j->call->result;
+    const struct store_read *r = &s->read;
+    struct buf *out = s->page->result;
     char offset[OFFSET_TEXT];
     offset_format((struct offset){r->info.life, r->start}, offset);
-    for (uint32_t i = 0; i < r->n_slices; i++)
-        buf_put(&bytes, r->slices[i].bytes);
-    bool is_text = utf8_valid(buf_str(&bytes));
-    if (is_text)
-        json_put_string(&text, buf_str(&bytes));
-    else
-        b64_put(&text, buf_str(&bytes));
-    buf_put(out, STR("["));
-    if (bytes.n > 0)
+    buf_putc(out, '[');
+    if (bytes.n > 0) {
         buf_printf(out, "{\"offset\":\"%.*s\",", OFFSET_TEXT, offset);
-    if (bytes.n > 0 && is_text) {
-        buf_put(out, STR("\"text\":"));
-        buf_put(out, buf_str(&text));
+        if (utf8_valid(bytes)) {
+            buf_put(out, STR("\"text\":"));
+            json_put_string(out, bytes);
+        } else {
+            buf_put(out, STR("\"base64\":\""));
+            b64_put(out, bytes);
+            buf_putc(out, '"');
+        }
         buf_putc(out, '}');
-    } else if (bytes.n > 0) {
-        buf_put(out, STR("\"base64\":\""));
-        buf_put(out, buf_str(&text));
-        buf_put(out, STR("\"}"));
     }
     buf_putc(out, ']');
-    buf_deinit(&bytes);
-    buf_deinit(&text);
     put_place(more, 'p', r->info.life, r->next);
     return r->next < r->info.tail;
 }
 
-static void fail_read(struct tool_job *j, int err)
+/* True: the stream goes on behind the page, at `more`. */
+static bool tool_streams_take(struct stream_page *s, uint8_t more[PLACE_SIZE])
 {
-    int n = (int)j->read.name.n;
-    bool later = err == ERR_IO || ERR_IS_PASSING(err) || err == ERR_KEY_ABSENT;
-    if (err == ERR_TOO_LARGE)
-        tool_job_failed(j, false, "%.*s: the next event has more than %d bytes", n, j->read.name.p,
-                        TOOL_ROW_MAX);
-    else
-        tool_job_failed(j, later, "%.*s: %s", n, j->read.name.p, err_text(err));
+    const struct store_read *r = &s->read;
+    struct buf bytes = {0};
+    for (uint32_t i = 0; i < r->n_slices; i++)
+        buf_put(&bytes, r->slices[i].bytes);
+    bool goes_on = content_kind(r->info.content_type) == CONTENT_JSON
+                       ? take_json(s, buf_str(&bytes), more)
+                       : tool_streams_take_bytes(s, buf_str(&bytes), more);
+    buf_deinit(&bytes);
+    return goes_on;
 }
 
 /* About a page, unless a single event has more. */
@@ -131,150 +124,110 @@ static size_t tool_streams_size_of(const struct store_read *r)
     return n;
 }
 
+static bool is_reborn(const struct stream_page *s)
+{
+    struct str position = s->page->position;
+    return position.n > 0 && be_get((const uint8_t *)position.p + 1, 8) != s->read.info.life;
+}
+
+static void fail_read(struct builtin_page *p, struct str name, int err)
+{
+    bool later = err == ERR_IO || ERR_IS_PASSING(err) || err == ERR_KEY_ABSENT;
+    if (err == ERR_TOO_LARGE)
+        p->ops->failed(p, false, "%.*s: the next event has more than %d bytes", (int)name.n, name.p,
+                       TOOL_ROW_MAX);
+    else
+        p->ops->failed(p, later, "%.*s: %s", (int)name.n, name.p, err_text(err));
+}
+
 static void tool_streams_on_read(struct store_read *r, int err)
 {
-    struct tool_job *j = container_of(r, struct tool_job, read);
+    struct stream_page *s = container_of(r, struct stream_page, read);
+    struct builtin_page *p = s->page;
     uint8_t more[PLACE_SIZE];
-    bool goes_on = false, reborn = false;
+    bool goes_on = false;
     if (err == 0 && tool_streams_size_of(r) > TOOL_ROW_MAX)
         err = ERR_TOO_LARGE;
-    if (err == 0 && j->continues)
-        reborn = tool_get_be((const uint8_t *)j->position.p + 1, 8) != r->info.life;
-    if (err == 0 && !reborn && j->call != NULL) {
-        bool is_json = content_kind(r->info.content_type) == CONTENT_JSON;
-        goes_on = is_json ? take_json(j, r, more) : tool_streams_take_bytes(j, r, more);
-    }
+    else if (err == 0 && is_reborn(s))
+        err = ERR_GAP;
+    if (err == 0 && p->result != NULL)
+        goes_on = tool_streams_take(s, more);
     store_read_release(r);
-    if (!tool_job_back(j))
+    if (!p->ops->back(p))
         return;
-    if (err != 0 || reborn)
-        fail_read(j, reborn ? ERR_GAP : err);
+    if (err != 0)
+        fail_read(p, r->name, err);
     else
-        tool_job_page(j, goes_on ? str_of((const char *)more, sizeof more) : STR_NONE);
+        p->ops->done(p, goes_on ? str_of((const char *)more, sizeof more) : STR_NONE);
 }
 
 /* Where the page begins. False: the cursor holds no such place, or there is no such offset. */
-static bool set_place(struct tool_job *j)
+static bool set_place(struct store_read *r, struct str position, struct str offset)
 {
-    struct store_read *r = &j->read;
-    const uint8_t *at = (const uint8_t *)j->position.p;
-    struct str offset = j->given.offset;
-    if (j->position.n == PLACE_SIZE) {
+    const uint8_t *at = (const uint8_t *)position.p;
+    if (position.n == PLACE_SIZE) {
         r->from = at[0] == 'e' ? READ_EVENT : READ_AT;
-        r->at = (struct offset){tool_get_be(at + 1, 8), tool_get_be(at + 9, 8)};
+        r->at = (struct offset){be_get(at + 1, 8), be_get(at + 9, 8)};
         r->event = r->at.pos;
         return true;
     }
     r->from = offset.n == 0 || str_eq(offset, STR("-1")) ? READ_START : READ_AT;
-    return j->position.n == 0 && (r->from == READ_START || offset_parse(offset, &r->at) == 0);
+    return position.n == 0 && (r->from == READ_START || offset_parse(offset, &r->at) == 0);
 }
 
-static void read_stream(struct tool_job *j, struct store *store, struct str name)
+void tool_read_stream(struct builtin_page *p, const struct builtin_stream *from)
 {
-    j->read = (struct store_read){.name = name,
-                                  .max_bytes = TOOL_BUILTIN_PAGE_BYTES,
-                                  .touch = true,
-                                  .done = tool_streams_on_read};
-    if (!set_place(j)) {
-        tool_job_invalid(j, "argument 'offset' must be -1 or an offset of the stream");
+    struct stream_page *s = arena_alloc(p->arena, sizeof *s);
+    *s = (struct stream_page){.page = p,
+                              .limit = from->limit,
+                              .read = {.name = from->name,
+                                       .max_bytes = BUILTIN_PAGE_BYTES,
+                                       .touch = true,
+                                       .done = tool_streams_on_read}};
+    if (!set_place(&s->read, p->position, from->offset)) {
+        p->ops->invalid(p, "argument 'offset' must be -1 or an offset of the stream");
         return;
     }
-    tool_job_begin(j);
-    store_read(store, &j->read);
+    p->under_way = true;
+    store_read(from->store, &s->read);
 }
+
+/* ---- stream:read ---- */
+
+struct stream_read {
+    struct str name, offset;
+    uint64_t limit;
+};
 
 /* What the server keeps for itself is not there: results of others are among it. */
-static void tool_start_stream_read(struct tool_job *j)
+static void tool_streams_start_read(struct builtin_page *p)
 {
-    struct str name = j->given.name;
-    if (store_reserved(name))
-        tool_job_failed(j, false, "%.*s: %s", (int)name.n, name.p, err_text(ERR_NOT_FOUND));
+    struct stream_read *s = p->state;
+    if (store_reserved(s->name))
+        fail_read(p, s->name, ERR_NOT_FOUND);
     else
-        read_stream(j, j->all->setup.store, name);
+        tool_read_stream(p, &(struct builtin_stream){p->store, s->name, s->offset, s->limit});
 }
 
-#define FIELD(member) offsetof(struct tool_args, member)
-#define OFFSET_ARG                                                                                 \
-    {                                                                                              \
-        .name = "offset", .type = TOOL_ARG_TEXT, .field = FIELD(offset), .max = OFFSET_TEXT,       \
-        .help = "Where to begin: an offset of the stream, or -1 for its first event, as without "  \
-                "it."                                                                              \
-    }
-#define LIMIT_ARG(what)                                                                            \
-    {                                                                                              \
-        .name = "limit", .type = TOOL_ARG_NUMBER, .field = FIELD(limit), .min = 1,                 \
-        .max = LIMIT_MAX, .fallback = TOOL_BUILTIN_PAGE_ROWS, .help = what " on a page, at most."  \
-    }
-
-static const struct tool_arg stream_read_args[] = {
+static const struct builtin_arg stream_read_args[] = {
     {.name = "name",
-     .type = TOOL_ARG_TEXT,
-     .field = FIELD(name),
+     .type = BUILTIN_TEXT,
+     .field = offsetof(struct stream_read, name),
      .required = true,
      .max = STORE_NAME_MAX,
      .help = "The stream's name."},
-    OFFSET_ARG,
-    LIMIT_ARG("Events"),
-};
-
-const struct tool_builtin tool_stream_read = {
-    .id = "stream:read",
-    .description = "The events of a stream, up to its end as it is now. Those of a JSON stream are "
-                   "given as they are; of others, as texts or base64 with their offset.",
-    .args = stream_read_args,
-    .n_args = sizeof stream_read_args / sizeof *stream_read_args,
-    .pages = true,
-    .start = tool_start_stream_read,
-};
-
-/* ---- session:read ---- */
-
-static bool tool_streams_has_sessions(const struct tools_setup *s)
-{
-    return s->sessions != NULL;
-}
-
-static void tool_streams_start_session_read(struct tool_job *j)
-{
-    struct str key = j->given.session, which = j->given.stream;
-    if (!session_key_valid(key)) {
-        tool_job_invalid(j, "argument 'session' is no key of a session");
-        return;
-    }
-    struct str name = arena_printf(&j->arena, SESSION_PREFIX "%.*s/%s", (int)key.n, key.p,
-                                   str_eq(which, STR("in")) ? "in" : "out");
-    read_stream(j, j->all->setup.sessions, name);
-}
-
-static const struct tool_arg session_read_args[] = {
-    {.name = "session",
-     .type = TOOL_ARG_TEXT,
-     .field = FIELD(session),
-     .required = true,
-     .max = SESSION_KEY_MAX,
-     .help = "The session's key."},
-    {.name = "stream",
-     .type = TOOL_ARG_TEXT,
-     .field = FIELD(stream),
-     .max = 3,
-     .choices = "in|out",
-     .help = "in: what its client sent. out, as without it: what it was answered."},
-    OFFSET_ARG,
-    LIMIT_ARG("Events"),
-};
-
-const struct tool_builtin tool_session_read = {
-    .id = "session:read",
-    .description = "What the client of a session sent, or what it was answered.",
-    .args = session_read_args,
-    .n_args = sizeof session_read_args / sizeof *session_read_args,
-    .capability = "worker",
-    .pages = true,
-    .is_there = tool_streams_has_sessions,
-    .start = tool_streams_start_session_read,
+    BUILTIN_OFFSET_ARG(struct stream_read),
+    BUILTIN_LIMIT_ARG(struct stream_read, BUILTIN_STREAM_ROWS_MAX, "Events"),
 };
 
 /* ---- stream:list ---- */
+
+struct stream_list {
+    struct builtin_page *page;
+    struct str prefix;
+    uint64_t limit;
+    struct store_list list;
+};
 
 static void tool_put_stream(struct buf *out, const struct store_row *row)
 {
@@ -298,52 +251,76 @@ static void tool_put_stream(struct buf *out, const struct store_row *row)
 
 static void tool_streams_on_list(struct store_list *l, int err)
 {
-    struct tool_job *j = container_of(l, struct tool_job, list);
+    struct builtin_page *p = container_of(l, struct stream_list, list)->page;
+    struct tool_rows rows = {0};
     struct str last = STR_NONE;
-    for (size_t i = 0; err == 0 && j->call != NULL && i < l->n_rows; i++) {
+    for (size_t i = 0; err == 0 && p->result != NULL && i < l->n_rows; i++) {
         struct buf row = {0};
         tool_put_stream(&row, &l->rows[i]);
-        tool_rows_add(&j->rows, buf_str(&row));
+        tool_rows_add(&rows, buf_str(&row));
         buf_deinit(&row);
     }
-    size_t n = tool_rows_page(&j->rows, j->given.limit, TOOL_BUILTIN_PAGE_BYTES);
-    bool more = l->more || n < tool_rows_count(&j->rows);
-    if (err == 0 && more && n > 0)
-        last = arena_dup(&j->arena, l->rows[n - 1].name);
-    if (!tool_job_back(j))
+    size_t n = tool_rows_page(&rows, l->limit, BUILTIN_PAGE_BYTES);
+    if (n > 0 && (l->more || n < tool_rows_count(&rows)))
+        last = arena_dup(p->arena, l->rows[n - 1].name);
+    if (p->result != NULL)
+        tool_rows_put(&rows, n, p->result);
+    tool_rows_deinit(&rows);
+    if (!p->ops->back(p))
         return;
-    if (err != 0) {
-        tool_job_failed(j, true, "the streams cannot be listed: %s", err_text(err));
-        return;
-    }
-    tool_rows_put(&j->rows, n, &j->call->result);
-    tool_job_page(j, last);
+    if (err != 0)
+        p->ops->failed(p, true, "the streams cannot be listed: %s", err_text(err));
+    else
+        p->ops->done(p, last);
 }
 
-static void tool_start_stream_list(struct tool_job *j)
+static void tool_streams_start_list(struct builtin_page *p)
 {
-    j->list = (struct store_list){.prefix = j->given.prefix,
-                                  .after = j->position,
-                                  .limit = j->given.limit,
-                                  .done = tool_streams_on_list};
-    tool_job_begin(j);
-    store_list(j->all->setup.store, &j->list);
+    struct stream_list *s = p->state;
+    s->page = p;
+    s->list = (struct store_list){
+        .prefix = s->prefix, .after = p->position, .limit = s->limit, .done = tool_streams_on_list};
+    p->under_way = true;
+    store_list(p->store, &s->list);
 }
 
-static const struct tool_arg stream_list_args[] = {
+static const struct builtin_arg stream_list_args[] = {
     {.name = "prefix",
-     .type = TOOL_ARG_TEXT,
-     .field = FIELD(prefix),
+     .type = BUILTIN_TEXT,
+     .field = offsetof(struct stream_list, prefix),
      .max = STORE_NAME_MAX,
      .help = "Only streams whose names begin so."},
-    LIMIT_ARG("Streams"),
+    BUILTIN_LIMIT_ARG(struct stream_list, BUILTIN_STREAM_ROWS_MAX, "Streams"),
 };
 
-const struct tool_builtin tool_stream_list = {
-    .id = "stream:list",
-    .description = "The streams there are, by name.",
-    .args = stream_list_args,
-    .n_args = sizeof stream_list_args / sizeof *stream_list_args,
-    .pages = true,
-    .start = tool_start_stream_list,
+const struct builtin_tool tools_builtins[] = {
+    {
+        .id = "conformance:page_gen",
+        .description =
+            "Rows numbered from 0 to 99, ten on a page: to try out how pages are followed.",
+        .pages = true,
+        .bare = true,
+        .start = tool_streams_start_page_gen,
+    },
+    {
+        .id = "stream:read",
+        .description =
+            "The events of a stream, up to its end as it is now. Those of a JSON stream are "
+            "given as they are; of others, as texts or base64 with their offset.",
+        .args = stream_read_args,
+        .n_args = sizeof stream_read_args / sizeof *stream_read_args,
+        .pages = true,
+        .size = sizeof(struct stream_read),
+        .start = tool_streams_start_read,
+    },
+    {
+        .id = "stream:list",
+        .description = "The streams there are, by name.",
+        .args = stream_list_args,
+        .n_args = sizeof stream_list_args / sizeof *stream_list_args,
+        .pages = true,
+        .size = sizeof(struct stream_list),
+        .start = tool_streams_start_list,
+    },
+    {.id = NULL},
 };

@@ -8,9 +8,6 @@
 #include "base/units.h"
 #include "feature/tools/tools_setup.h"
 #include "http/url.h"
-#include "feature/lab/lab_config.h"
-#include "feature/logs/log_config.h"
-#include "feature/sessions/sessions.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
 #include "feature/tools/pages_config.h"
@@ -24,14 +21,9 @@
 #include <openssl/crypto.h>
 #include <stdlib.h>
 
-TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
-
 struct tools_state {
     struct cursor_issuer *issuer;
     struct lane *lane; /* NULL: nothing needs one */
-    struct tool_log *logs;
-    size_t n_logs;
-    char *feedback; /* the Lab's file; NULL: there is no Lab */
     struct tool_makers *makers;
     struct tools *tools;
     struct tools_surface *surface;
@@ -64,7 +56,7 @@ static void find_key(const struct feature_host *h, const struct tools_settings *
 static void init_issuer(struct tools_state *s, const struct feature_host *h,
                         const struct tools_settings *c)
 {
-    const struct pages_config *pages = ((const struct pages_config *)c->pages.items);
+    const struct pages_config *pages = c->pages.items;
     uint8_t key[CURSOR_KEY_SIZE], session[CURSOR_SESSION_SIZE];
     find_key(h, c, key);
     rand_bytes(session, sizeof session);
@@ -74,55 +66,60 @@ static void init_issuer(struct tools_state *s, const struct feature_host *h,
     OPENSSL_cleanse(key, sizeof key);
 }
 
-/* ---- what tools look at ---- */
+/* ---- tools ---- */
 
-static int init_files(struct tools_state *s, const struct feature_host *h,
-                      const struct tools_settings *c, char *why, size_t size)
+/* What features offer that are there: all of them are open before this one. */
+static size_t find_offers(struct tools_state *s, const struct feature_host *h,
+                          struct builtin_offer out[FEATURES_MAX])
 {
-    const struct logs_settings *l = feature_config(h->configs, "logs");
-    const struct lab_settings *lab = feature_config(h->configs, "lab");
-    const struct log_config *logs = l->logs.items;
-    s->n_logs = l->logs.n;
-    s->logs = mem_zalloc((l->logs.n + 1) * sizeof *s->logs);
-    for (size_t i = 0; i < l->logs.n; i++)
-        s->logs[i] = (struct tool_log){str_of_cstr(logs[i].name), logs[i].path};
-    if (lab->lab.n > 0)
-        s->feedback =
-            lab_config_feedback(((const struct lab_config *)lab->lab.items)->feedback, false);
-    if (l->logs.n == 0 && lab->lab.n == 0 &&
-        ((const struct pages_config *)c->pages.items)->audit == NULL)
-        return 0;
-    s->lane = thread_lane_new(h->loop, "tools");
-    if (s->lane != NULL)
-        return 0;
-    snprintf(why, size, "no thread for their files");
-    return ERR_IO;
+    size_t n = 0;
+    for (size_t i = 0; features[i] != NULL; i++) {
+        const struct feature *f = features[i];
+        void *state = f->tools == tools_builtins ? s : feature_find(h, f->name);
+        if (f->tools != NULL && state != NULL)
+            out[n++] = (struct builtin_offer){f->tools, state};
+    }
+    return n;
+}
+
+static bool needs_lane(const struct builtin_offer *offers, size_t n)
+{
+    bool needs = false;
+    for (size_t i = 0; i < n; i++)
+        for (const struct builtin_tool *t = offers[i].tools; t->id != NULL; t++)
+            needs = needs || t->files;
+    return needs;
 }
 
 static int init_tools(struct tools_state *s, const struct feature_host *h,
                       const struct tools_settings *c, char *why, size_t size)
 {
+    const struct pages_config *pages = c->pages.items;
+    struct builtin_offer offers[FEATURES_MAX];
+    size_t n = find_offers(s, h, offers);
+    if (needs_lane(offers, n) || pages->audit != NULL) {
+        s->lane = thread_lane_new(h->loop, "tools");
+        if (s->lane == NULL) {
+            snprintf(why, size, "no thread for their files");
+            return ERR_IO;
+        }
+    }
     s->makers = tool_makers_new(&(struct tool_makers_setup){.loop = h->loop,
                                                             .fetcher = h->fetcher,
                                                             .policy = {.configured = true},
                                                             .configs = c->tools.items,
                                                             .n_configs = c->tools.n});
-    s->tools = tools_new(
-        &(struct tools_setup){.sched = &h->loop->sched,
-                              .store = h->store,
-                              .sessions = sessions_workers_view(feature_find(h, "sessions")),
-                              .issuer = s->issuer,
-                              .cursor_ttl_s =
-                                  ((const struct pages_config *)c->pages.items)->cursor_ttl_ms /
-                                  SECOND_MS,
-                              .keep_max = ((const struct pages_config *)c->pages.items)->keep_bytes,
-                              .lane = s->lane,
-                              .logs = s->logs,
-                              .n_logs = s->n_logs,
-                              .feedback = s->feedback,
-                              .specs = tool_makers_specs(s->makers),
-                              .n_specs = c->tools.n},
-        why, size);
+    s->tools = tools_new(&(struct tools_setup){.sched = &h->loop->sched,
+                                               .store = h->store,
+                                               .issuer = s->issuer,
+                                               .cursor_ttl_s = pages->cursor_ttl_ms / SECOND_MS,
+                                               .keep_max = pages->keep_bytes,
+                                               .lane = s->lane,
+                                               .offers = offers,
+                                               .n_offers = n,
+                                               .specs = tool_makers_specs(s->makers),
+                                               .n_specs = c->tools.n},
+                         why, size);
     return s->tools != NULL ? 0 : ERR_SYNTAX;
 }
 
@@ -131,7 +128,7 @@ static int init_tools(struct tools_state *s, const struct feature_host *h,
 static int init_surfaces(struct tools_state *s, const struct feature_host *h,
                          const struct tools_settings *c, char *why, size_t size)
 {
-    const struct pages_config *pages = ((const struct pages_config *)c->pages.items);
+    const struct pages_config *pages = c->pages.items;
     s->surface =
         tools_surface_new(&(struct tools_surface_setup){.tools = s->tools,
                                                         .sched = &h->loop->sched,
@@ -163,9 +160,7 @@ static int tools_feature_open(const struct feature_host *h, const void *settings
     const struct tools_settings *c = settings;
     struct tools_state *s = *state = mem_zalloc(sizeof *s);
     init_issuer(s, h, c);
-    int err = init_files(s, h, c, why, size);
-    if (err == 0)
-        err = init_tools(s, h, c, why, size);
+    int err = init_tools(s, h, c, why, size);
     if (err == 0)
         err = init_surfaces(s, h, c, why, size);
     return err;
@@ -228,8 +223,6 @@ static void tools_feature_free(void *state)
     tool_makers_free(s->makers);
     lane_free(s->lane);
     cursor_issuer_free(s->issuer);
-    free(s->feedback);
-    free(s->logs);
     free(s);
 }
 
@@ -249,6 +242,7 @@ const struct feature tools_feature = {
     .paths = paths,
     .traces = tools_traces,
     .commands = commands,
+    .tools = tools_builtins,
     .open = tools_feature_open,
     .quiesce = tools_feature_quiesce,
     .cut = tools_feature_cut,

@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
+
 /* ---- the audit's file ---- */
 
 struct audit_line {

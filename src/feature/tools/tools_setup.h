@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools_setup.h -- the tools put together, for whoever starts them; calls are in tool.h.
  *
- * Built in are conformance:page_gen, stream:read and stream:list; session:read, log:read and
- * feedback:wait where the setup has what they look at. The others are made elsewhere: the engine
+ * Features offer built-in ones (feature/builtin.h). The others are made elsewhere: the engine
  * neither starts programs nor speaks HTTP, so that a tool brings its maker
  * (feature/tools/tool_makers_upstream.h has those for commands and URLs). */
 #ifndef FEATURE_TOOLS_TOOLS_SETUP_H
 #define FEATURE_TOOLS_TOOLS_SETUP_H
 
+#include "feature/builtin.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -63,26 +63,22 @@ struct tool_spec {
     void *ctx;
 };
 
-struct tool_log {
-    struct str name;
-    const char *path;
-};
-
-/* Copied; what it points to is kept by reference. */
+/* Copied, and the offers too; what else it points to is kept by reference. */
 struct tools_setup {
     struct sched *sched;
     struct store *store;
-    struct store *sessions; /* as workers see them (session_view.h); NULL: no session:read */
     const struct cursor_issuer *issuer;
     uint64_t cursor_ttl_s;
     uint64_t keep_max; /* bytes of results that are kept, all together; the oldest go first */
-    struct lane *lane; /* for files; NULL: neither log:read nor feedback:wait */
-    const struct tool_log *logs; /* none: no log:read */
-    size_t n_logs;
-    const char *feedback; /* the Lab's file; NULL: no feedback:wait */
+    struct lane *lane; /* for files; NULL: no tool that is offered looks at any */
+    const struct builtin_offer *offers;
+    size_t n_offers;
     const struct tool_spec *specs;
     size_t n_specs;
 };
+
+/* What this feature offers itself: stream:read, stream:list and conformance:page_gen. */
+extern const struct builtin_tool tools_builtins[];
 
 /* NULL with a sentence in why (size bytes): two tools have one name, a name is not one, or it
  * leaves no room in a cursor for the place to go on at. */

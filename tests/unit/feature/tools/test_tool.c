@@ -692,7 +692,7 @@ static void test_what_was_kept_is_gone(void **state)
     end(w, 0, "");
     close_tools(w);
     store_free(w->store);
-    w->setup.store = w->setup.sessions = w->store = mem_store_new(&w->sched);
+    w->setup.store = w->store = mem_store_new(&w->sched);
     open_tools(w);
     ask(w, &a, "mine", NULL, a.cursor);
     assert_refused(&a, TOOL_CURSOR_REFUSED, 1020, "cursor expired; re-issue the original RunTool");

@@ -9,6 +9,8 @@
 
 #include "base/arena.h"
 #include "fault/simlane.h"
+#include "feature/lab/lab.h"
+#include "feature/logs/logs.h"
 #include "feature/tools/tool_rows.h"
 #include "tool_world.h"
 
@@ -333,7 +335,7 @@ static void test_kept_state_is_gone(void **state)
     ask(w, &a, "stream:read", args, NULL);
     close_tools(w);
     store_free(w->store);
-    w->setup.store = w->setup.sessions = w->store = mem_store_new(&w->sched);
+    w->setup.store = w->store = mem_store_new(&w->sched);
     open_tools(w);
     ask(w, &a, "stream:read", NULL, a.cursor);
     assert_refused(&a, TOOL_CURSOR_REFUSED, 1020, "cursor expired; re-issue the original RunTool");
@@ -342,8 +344,17 @@ static void test_kept_state_is_gone(void **state)
 
 /* ---- logs and feedback ---- */
 
-static struct tool_log the_log;
 static char log_path[64];
+
+const char *logs_path(const void *state, struct str name)
+{
+    return str_eq(name, STR("events")) ? state : NULL;
+}
+
+const char *lab_feedback_path(const void *state)
+{
+    return state;
+}
 
 static int file_setup(void **state)
 {
@@ -352,11 +363,10 @@ static int file_setup(void **state)
     close_tools(w);
     strcpy(log_path, "/tmp/test_tool_builtin.XXXXXX");
     close(mkstemp(log_path));
-    the_log = (struct tool_log){STR("events"), log_path};
     w->setup.lane = simlane_new(&w->sched, 1, 0);
-    w->setup.logs = &the_log;
-    w->setup.n_logs = 1;
-    w->setup.feedback = log_path;
+    w->offers[2] = (struct builtin_offer){logs_tools, log_path};
+    w->offers[3] = (struct builtin_offer){lab_tools, log_path};
+    w->setup.n_offers = 4;
     open_tools(w);
     return 0;
 }

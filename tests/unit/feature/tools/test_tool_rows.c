@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool_rows.h"
 #include "base/mem.h"
+#include "feature/builtin.h"
 #include "feature/tools/tool_args.h"
 
 #include <setjmp.h>
@@ -136,54 +137,69 @@ static void test_stored_rows_are_cut(void **state)
 
 /* ---- arguments ---- */
 
-#define FIELD(member) offsetof(struct tool_args, member)
-static const struct tool_arg rows[] = {
+struct args {
+    struct str name, stream, where;
+    uint64_t limit;
+};
+
+#define FIELD(member) offsetof(struct args, member)
+static const struct builtin_arg rows[] = {
     {.name = "name",
-     .type = TOOL_ARG_TEXT,
+     .type = BUILTIN_TEXT,
      .field = FIELD(name),
      .required = true,
      .max = 5,
      .help = "A \"name\"."},
     {.name = "stream",
-     .type = TOOL_ARG_TEXT,
+     .type = BUILTIN_TEXT,
      .field = FIELD(stream),
      .max = 9,
      .choices = "in|out",
      .help = "Which."},
     {.name = "limit",
-     .type = TOOL_ARG_NUMBER,
+     .type = BUILTIN_NUMBER,
      .field = FIELD(limit),
      .min = 1,
      .max = 9,
      .fallback = 4,
      .help = "How many."},
-    {.name = "where", .type = TOOL_ARG_OBJECT, .field = FIELD(where), .help = "What."},
+    {.name = "where", .type = BUILTIN_OBJECT, .field = FIELD(where), .help = "What."},
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
+static int take(struct args *a, json_t **root, struct str text, char *why, size_t size)
+{
+    *a = (struct args){0};
+    return tool_args_take(a, rows, ROWS, text, root, why, size);
+}
+
 static void assert_refused(const char *text, const char *expected)
 {
-    struct tool_args a;
+    struct args a;
+    json_t *root;
     char why[256] = "";
-    assert_int_not_equal(tool_args_take(&a, rows, ROWS, str_of_cstr(text), why, sizeof why), 0);
+    assert_int_not_equal(take(&a, &root, str_of_cstr(text), why, sizeof why), 0);
     assert_string_equal(why, expected);
-    tool_args_deinit(&a);
+    json_decref(root);
 }
 
 static void test_arguments(void **state)
 {
-    struct tool_args a;
+    struct args a;
+    json_t *root, *where;
     char why[256];
     struct str text = STR("{\"name\":\"abcde\",\"stream\":\"out\",\"where\":{\"a\":1,\"b\":true}}");
-    assert_int_equal(tool_args_take(&a, rows, ROWS, text, why, sizeof why), 0);
+    assert_int_equal(take(&a, &root, text, why, sizeof why), 0);
     assert_true(str_eq(a.name, STR("abcde")) && str_eq(a.stream, STR("out")));
     assert_int_equal(a.limit, 4);
-    assert_int_equal(json_object_size(a.where), 2);
-    tool_args_deinit(&a);
+    where = json_loadb(a.where.p, a.where.n, 0, NULL);
+    assert_int_equal(json_object_size(where), 2);
+    json_decref(where);
+    json_decref(root);
     text = STR("{\"name\":\"a\",\"limit\":0.9e1}");
-    assert_int_equal(tool_args_take(&a, rows, ROWS, text, why, sizeof why), 0);
+    assert_int_equal(take(&a, &root, text, why, sizeof why), 0);
     assert_int_equal(a.limit, 9);
-    tool_args_deinit(&a);
+    json_decref(root);
     assert_refused("{}", "argument 'name' is missing");
     assert_refused("{\"name\":\"\"}", "argument 'name' must be a text that is not empty");
     assert_refused("{\"name\":7}", "argument 'name' must be a text that is not empty");

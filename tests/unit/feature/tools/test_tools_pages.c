@@ -73,6 +73,8 @@ static const struct tool_spec specs[] = {{.id = STR_INIT("guarded"),
                                           .parallel = 1,
                                           .maker = &never}};
 
+static const struct builtin_offer offer = {tools_builtins, NULL};
+
 static int set_up(void **state)
 {
     struct site *s = mem_zalloc(sizeof *s);
@@ -90,6 +92,8 @@ static int set_up(void **state)
                                                .issuer = s->issuer,
                                                .cursor_ttl_s = TTL_S,
                                                .keep_max = UINT64_MAX,
+                                               .offers = &offer,
+                                               .n_offers = 1,
                                                .specs = specs,
                                                .n_specs = COUNT(specs)},
                          why, sizeof why);

@@ -7,7 +7,9 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "feature/tools/tool.h"
+#include "feature/builtin.h"
+#include "feature/sessions/sessions.h"
+#include "feature/tools/tool_core.h"
 #include "feature/tools/tools_setup.h"
 #include "store/store.h"
 #include "token/cursor.h"
@@ -44,6 +46,7 @@ struct world {
     struct link held;
     struct cursor_issuer *issuer;
     struct tool_spec specs[4];
+    struct builtin_offer offers[4];
     struct tools_setup setup;
     struct tools *tools;
     struct made made[RUNS_MAX];
@@ -87,6 +90,12 @@ static void release(struct world *w)
         w->write(w->store, container_of(l, struct store_write, call.link));
     }
     sched_drain(&w->sched);
+}
+
+/* The state of sessions is the world, and their view its store. */
+struct store *sessions_workers_view(void *state)
+{
+    return ((struct world *)state)->store;
 }
 
 /* ---- makers ---- */
@@ -155,12 +164,15 @@ static int world_setup(void **state)
     w->specs[0] = fake_spec(w, STR("mine"));
     w->setup = (struct tools_setup){.sched = &w->sched,
                                     .store = w->store,
-                                    .sessions = w->store,
                                     .issuer = w->issuer,
                                     .cursor_ttl_s = TTL_S,
                                     .keep_max = UINT64_MAX,
+                                    .offers = w->offers,
+                                    .n_offers = 2,
                                     .specs = w->specs,
                                     .n_specs = 1};
+    w->offers[0] = (struct builtin_offer){tools_builtins, NULL};
+    w->offers[1] = (struct builtin_offer){sessions_tools, w};
     open_tools(w);
     *state = w;
     return 0;

@@ -77,7 +77,7 @@ static void fake_answer(struct tools *t)
 static void fake_run(struct task *task)
 {
     struct tool_call *c = container_of(task, struct tool_call, task);
-    fake_answer(c->job);
+    fake_answer(c->waits);
 }
 
 static inline void fake_release(struct tools *t)
@@ -133,7 +133,7 @@ void tools_call(struct tools *t, struct tool_call *c)
     t->loose = c->cursor_loose;
     t->max_at_once += t->call != NULL;
     t->call = c;
-    c->job = t;
+    c->waits = t;
     task_init(&c->task, fake_run);
     if (!t->hold)
         sched_post(t->sched, &c->task);
