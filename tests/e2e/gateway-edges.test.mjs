@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the gateway's answers meet: two routes, two requests of one key, an answer without a body,
-// a snapshot of what has ended.
+// a snapshot of what has ended; and where its paths meet those of other features.
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { test } from "node:test";
 import { defer } from "./lib/defer.mjs";
 import { openRaw } from "./lib/raw.mjs";
+import { tidemark } from "./lib/run.mjs";
 import { startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 
@@ -86,4 +89,45 @@ test("a key whose answer passed through is free at once", async (t) => {
     const ask = () =>
         fetch(`${server.base}/a?status=429`, { method: "POST", headers: { "idempotency-key": "k" } });
     for (let i = 0; i < 50; i++) assert.equal((await ask()).status, 429);
+});
+
+/** A config file with these sections; the flags that name it. */
+async function config(t, text) {
+    const folder = await tempFolder(t);
+    const file = join(folder, "tidemark.conf");
+    await writeFile(file, text);
+    return ["--config", file];
+}
+
+test("a path that two claim: exit code 2, and both are named", async (t) => {
+    const lab = "[lab]\nroot = /nowhere\n";
+    const cascade = "[cascade]\ntarget = http://127.0.0.1:1\ncsrf-token = x\napi-key = sk-ws-01-x\n";
+    for (const [path, text, claimed, by] of [
+        ["/mcp", "", "/mcp", "the tools"],
+        ["/mcp/below", "", "/mcp", "the tools"],
+        ["/api", lab, "/api/", "the Lab"],
+        ["/lab/x", lab, "/lab", "the Lab"],
+        ["/v1/chat/completions", cascade, "/v1/chat/completions", "the Cascade bridge"],
+        ["/v1/models", cascade, "/v1/models", "the Cascade bridge"],
+    ]) {
+        const { code, stderr } = await tidemark(t, [
+            ...["serve", "--listen", "127.0.0.1:0", "--store", "memory", ...(await config(t, text))],
+            ...["--route", `${path}=http://127.0.0.1:1/`],
+        ]);
+        assert.equal(code, 2, `${path}: ${stderr}`);
+        const sentence = `the path ${claimed} is claimed twice: by the gateway and by ${by}\n`;
+        assert.ok(stderr.includes(sentence), `${path}: ${stderr}`);
+    }
+});
+
+test("a route lives where OpenAI's API does, if no bridge does", async (t) => {
+    const upstream = await startBackend(t);
+    const path = "/v1/chat/completions";
+    const server = await startServer(t, ["--route", `${path}=${upstream}`]);
+    const response = await fetch(server.base + path, { method: "POST" });
+    assert.equal(response.status, 200);
+    const id = response.headers.get("x-correlation-id");
+    assert.match(await response.text(), new RegExp(`^data: {"i":${EVENTS}}$`, "m"));
+    const again = await (await fetch(`${server.base}${path}/${id}`)).text();
+    assert.match(again, new RegExp(`^data: {"i":${EVENTS}}$`, "m"));
 });

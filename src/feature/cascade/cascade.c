@@ -126,8 +126,8 @@ static void find_state_file(struct buf *path)
     editor_state_path(path, getenv("XDG_CONFIG_HOME"), home != NULL ? home : "");
 }
 
-static int open_route(struct cascade *c, const struct cascade_config *config,
-                      struct gateway *gateway, char *why, size_t size)
+static struct gateway_route *add_route(struct cascade *c, const struct cascade_config *config,
+                                       struct gateway *gateway)
 {
     struct gateway_local local = {.path = CASCADE_CHAT_PATH,
                                   .parallel = config->parallel,
@@ -136,8 +136,7 @@ static int open_route(struct cascade *c, const struct cascade_config *config,
                                              .ctx = c,
                                              .admit = cascade_admit,
                                              .whole = cascade_prompt_is_whole}};
-    c->route = gateway_add_local(gateway, &local, why, size);
-    return c->route == NULL ? ERR_SYNTAX : 0;
+    return gateway_add_local(gateway, &local);
 }
 
 int cascade_open(const struct cascade_host *host, const struct cascade_config *config,
@@ -167,9 +166,8 @@ int cascade_open(const struct cascade_host *host, const struct cascade_config *c
                                 .refuse_tools = config->tools == CASCADE_TOOLS_REFUSE});
     c->lane = lane;
     c->state_file = state_file;
-    int err = open_route(c, config, host->gateway, why, size);
-    if (err == 0)
-        cascade_mount(c, host->http);
+    c->route = add_route(c, config, host->gateway);
+    cascade_mount(c, host->http);
     *out = c;
-    return err;
+    return 0;
 }

@@ -30,8 +30,8 @@ struct cascade_host {
     const struct trace *trace;
 };
 
-/* Copies the secrets of the settings. Archives what an earlier process left behind. 0, or an ERR_
- * code with a sentence in why; whatever it is, if *out is set then, cascade_stop is due. */
+/* Copies the secrets of the settings. Archives what an earlier process left behind. 0, or ERR_IO
+ * with a sentence in why and nothing to stop. */
 int cascade_open(const struct cascade_host *host, const struct cascade_config *config,
                  struct cascade **out, char *why, size_t size);
 

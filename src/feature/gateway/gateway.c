@@ -185,7 +185,6 @@ static struct gateway_route *add_route(struct gateway *g, const struct route_con
         family_counter(g->refused_family, (struct str[]){r->path, STR("parallel")});
     g->routes = mem_realloc(g->routes, (g->n_routes + 1) * sizeof *g->routes);
     g->routes[g->n_routes++] = r;
-    gateway_mount(r);
     return r;
 }
 
@@ -200,20 +199,21 @@ static void route_free(struct gateway_route *r)
     free(r);
 }
 
-struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local,
-                                        char *why, size_t size)
+struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local)
 {
     struct route_config *c = mem_zalloc(sizeof *c);
-    options_defaults(&route_options, c, why, size);
+    char ignored[64];
+    options_defaults(&route_options, c, ignored, sizeof ignored);
     c->path = mem_alloc(strlen(local->path) + 1);
     memcpy(c->path, local->path, strlen(local->path) + 1);
     c->dialect = ROUTE_DIALECT_OPENAI;
     c->parallel = local->parallel;
     if (c->state_ttl_ms < local->longest_ms)
         c->state_ttl_ms = local->longest_ms;
-    route_finish(c, why, size);
+    route_finish(c, ignored, sizeof ignored);
     struct gateway_route *r = add_route(g, c, local->source);
     r->local = c;
+    gateway_mount(r);
     return r;
 }
 
@@ -245,7 +245,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     }
     struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
     for (size_t i = 0; i < setup->n_routes; i++)
-        add_route(g, &setup->routes[i], upstream);
+        gateway_mount(add_route(g, &setup->routes[i], upstream));
     if (setup->instances == NULL)
         find_orphans(g);
     sched_start(setup->sched, &g->sweep, SWEEP_MS);

@@ -87,9 +87,8 @@ struct gateway_local {
     struct source_kind source;
 };
 
-/* NULL with a sentence in why. The route is the gateway's. */
-struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local,
-                                        char *why, size_t size);
+/* The route is the gateway's. */
+struct gateway_route *gateway_add_local(struct gateway *g, const struct gateway_local *local);
 
 /* Its sources are about to go. What is under way ends as orphaned, and its sources are freed before
  * this returns. No exchange is left. */

@@ -398,5 +398,9 @@ static void gateway_handle(void *ctx, struct exchange *x)
 
 void gateway_mount(struct gateway_route *r)
 {
-    http_route(r->gateway->setup.http, r->path, gateway_handle, r);
+    struct http *http = r->gateway->setup.http;
+    if (r->local == NULL)
+        http_route_configured(http, r->path, gateway_handle, r);
+    else
+        http_route(http, r->path, gateway_handle, r);
 }

@@ -9,14 +9,18 @@
 
 /* ---- paths ---- */
 
-/* The path itself and all that is under it are the server's own. */
+static bool is_at_or_below(struct str path, struct str other)
+{
+    return str_starts(path, other) && (path.n == other.n || path.p[other.n] == '/');
+}
+
+/* What a server answers whatever its features are. Their paths are claimed when they open. */
 static bool is_reserved(struct str path)
 {
-    static const struct str reserved[] = {STR_INIT("/v1"), STR_INIT("/metrics"),
+    static const struct str reserved[] = {STR_INIT("/v1/stream"), STR_INIT("/metrics"),
                                           STR_INIT("/healthz"), STR_INIT("/readyz")};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (str_starts(path, reserved[i]) &&
-            (path.n == reserved[i].n || path.p[reserved[i].n] == '/'))
+        if (is_at_or_below(path, reserved[i]) || is_at_or_below(reserved[i], path))
             return true;
     return false;
 }
