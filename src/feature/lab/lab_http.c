@@ -79,12 +79,6 @@ static void send_not_found(struct exchange *x)
 
 /* ---- the life of a call ---- */
 
-static void lab_check_stopped(struct lab *lab)
-{
-    if (lab->n_calls == 0 && lab->stopped != NULL)
-        sched_post(lab->setup.sched, &lab->stopping);
-}
-
 static void free_call(struct lab_call *c)
 {
     struct lab *lab = c->lab;
@@ -96,8 +90,7 @@ static void free_call(struct lab_call *c)
     lab_problem_deinit(&c->problem);
     buf_deinit(&c->piece);
     free(c);
-    lab->n_calls--;
-    lab_check_stopped(lab);
+    gate_leave(&lab->calls);
 }
 
 static void lab_run_call(struct job *j)
@@ -321,7 +314,7 @@ static void lab_start(struct lab *lab, struct exchange *x, struct str body)
                            .length = -1,
                            .job = {.run = lab_run_call, .done = lab_on_call_done}};
     c->route = find_route(x->request, c->ids);
-    lab->n_calls++;
+    gate_enter(&lab->calls);
     const char *wrong = lab_decode(c);
     if (wrong != NULL) {
         free_call(c);
@@ -413,12 +406,6 @@ static void lab_on_exit_soon(struct timer *t)
         lab->setup.finished(lab->setup.ctx);
 }
 
-static void lab_on_stopping(struct task *t)
-{
-    struct lab *lab = container_of(t, struct lab, stopping);
-    lab->stopped(lab->stopped_ctx);
-}
-
 struct lab *lab_new(const struct lab_setup *setup)
 {
     struct lab *lab = mem_zalloc(sizeof *lab);
@@ -428,7 +415,7 @@ struct lab *lab_new(const struct lab_setup *setup)
     rand_uuid(uuid);
     snprintf(lab->token, sizeof lab->token, "tok_%s", uuid);
     timer_init(&lab->exit_soon, lab_on_exit_soon);
-    task_init(&lab->stopping, lab_on_stopping);
+    gate_init(&lab->calls, setup->sched);
     return lab;
 }
 
@@ -440,9 +427,7 @@ struct str lab_session(const struct lab *lab)
 void lab_stop(struct lab *lab, void (*stopped)(void *ctx), void *ctx)
 {
     timer_stop(&lab->exit_soon);
-    lab->stopped = stopped;
-    lab->stopped_ctx = ctx;
-    lab_check_stopped(lab);
+    gate_shut(&lab->calls, stopped, ctx);
 }
 
 void lab_free(struct lab *lab)

@@ -4,6 +4,7 @@
 #define FEATURE_LAB_LAB_HTTP_CORE_H
 
 #include "base/buf.h"
+#include "base/gate.h"
 #include "base/lane.h"
 #include "base/sched.h"
 #include "feature/lab/lab_problem.h"
@@ -20,10 +21,7 @@ struct lab {
     char token[48];
     uint64_t submissions;
     struct timer exit_soon;
-    size_t n_calls; /* under way */
-    struct task stopping;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
+    struct gate calls; /* under way */
 };
 
 /* A body that is made in the lane, piece by piece. */

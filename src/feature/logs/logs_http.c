@@ -18,14 +18,12 @@
 
 void logs_begin(struct logs *l)
 {
-    l->under_way++;
+    gate_enter(&l->under_way);
 }
 
 void logs_end(struct logs *l)
 {
-    must(l->under_way > 0);
-    if (--l->under_way == 0 && l->stopped != NULL)
-        l->stopped(l->ctx);
+    gate_leave(&l->under_way);
 }
 
 void logs_put_identity(struct exchange *x, const struct log_id *id)
@@ -212,6 +210,7 @@ struct logs *logs_new(const struct logs_setup *setup)
     struct logs *l = mem_zalloc(sizeof *l);
     l->setup = *setup;
     l->sched = &setup->loop->sched;
+    gate_init(&l->under_way, l->sched);
     (void)metrics_add_counter(setup->metrics, STR("tidemark"), &keys_dropped_info,
                               &l->keys_dropped);
     l->entries = mem_zalloc((setup->n_configs + 1) * sizeof *l->entries);
@@ -227,12 +226,7 @@ struct logs *logs_new(const struct logs_setup *setup)
 
 void logs_stop(struct logs *l, void (*stopped)(void *ctx), void *ctx)
 {
-    if (l->under_way == 0) {
-        stopped(ctx);
-        return;
-    }
-    l->stopped = stopped;
-    l->ctx = ctx;
+    gate_shut(&l->under_way, stopped, ctx);
 }
 
 void logs_free(struct logs *l)

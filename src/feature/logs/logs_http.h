@@ -41,8 +41,8 @@ const char *logs_path_of(const struct logs *l, struct str name);
 void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms,
                     uint64_t sse_lifetime_ms, uint64_t sse_retry_ms);
 
-/* No exchange is left. stopped() comes when the lane has nothing of ours any more, maybe from
- * within this call; then logs_free is due. */
+/* No exchange is left. stopped() comes when the lane has nothing of ours any more, from the
+ * schedule; then logs_free is due. */
 void logs_stop(struct logs *l, void (*stopped)(void *ctx), void *ctx);
 void logs_free(struct logs *l); /* NULL is fine */
 

@@ -3,6 +3,7 @@
 #ifndef FEATURE_LOGS_LOGS_HTTP_CORE_H
 #define FEATURE_LOGS_LOGS_HTTP_CORE_H
 
+#include "base/gate.h"
 #include "feature/logs/log.h"
 #include "http/exchange.h"
 #include "feature/logs/logs_http.h"
@@ -21,11 +22,9 @@ struct logs {
     struct logs_setup setup;
     struct sched *sched;
     struct log_entry *entries;
-    size_t under_way; /* operations in the lane */
+    struct gate under_way; /* operations in the lane */
     struct counter keys_dropped;
     size_t n_large; /* readers in the middle of a line that no single pull takes */
-    void (*stopped)(void *ctx);
-    void *ctx;
 };
 
 /* Around each operation on a file. */

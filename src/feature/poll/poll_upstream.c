@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/poll/poll_upstream.h"
 #include "base/err.h"
+#include "base/gate.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -62,11 +63,7 @@ struct polls {
     struct poller *pollers;
     struct map by_name;
     struct stream_hooks hooks;
-    uint32_t writing; /* operations of the store under way */
-    bool stopping;
-    struct task stop;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
+    struct gate writing; /* operations of the store under way; shut when all is to stop */
 };
 
 static void poll_begin(struct poller *p);
@@ -90,7 +87,7 @@ static void rest(struct poller *p, enum poll_outcome outcome)
     uint64_t pause = poll_pause_ms(&p->pace, outcome, p->retry_ms, rand_u64());
     p->due_ms = p->all->setup.sched->now_ms + pause;
     p->state = IDLE;
-    if (!p->all->stopping)
+    if (!gate_is_shut(&p->all->writing))
         wait_until_due(p);
 }
 
@@ -106,7 +103,7 @@ static void polls_on_asked(void *polls, struct str name)
 {
     struct polls *all = polls;
     struct poller *p = map_get(&all->by_name, name);
-    if (p == NULL || all->stopping)
+    if (p == NULL || gate_is_shut(&all->writing))
         return;
     p->asked = true;
     if (p->state == IDLE)
@@ -138,21 +135,14 @@ static void die(struct poller *p, int err)
 
 static void store_begin(struct poller *p)
 {
-    p->all->writing++;
-}
-
-static void poll_check_stopped(struct polls *all)
-{
-    if (all->stopping && all->writing == 0)
-        sched_post(all->setup.sched, &all->stop);
+    gate_enter(&p->all->writing);
 }
 
 /* False: it was the last thing that stopping waited for, and nothing may follow. */
 static bool store_end(struct poller *p)
 {
-    p->all->writing--;
-    poll_check_stopped(p->all);
-    return !p->all->stopping;
+    gate_leave(&p->all->writing);
+    return !gate_is_shut(&p->all->writing);
 }
 
 static bool is_final(int err)
@@ -403,18 +393,12 @@ static void init_poller(struct poller *p, struct polls *all, const struct poll_c
     map_put(&all->by_name, buf_str(&p->name), p);
 }
 
-static void poll_on_stop(struct task *t)
-{
-    struct polls *all = container_of(t, struct polls, stop);
-    all->stopped(all->stopped_ctx);
-}
-
 struct polls *polls_new(const struct polls_setup *setup)
 {
     struct polls *all = mem_zalloc(sizeof *all);
     all->setup = *setup;
     map_init(&all->by_name);
-    task_init(&all->stop, poll_on_stop);
+    gate_init(&all->writing, setup->sched);
     all->hooks = (struct stream_hooks){.asked = polls_on_asked, .owns = polls_own, .ctx = all};
     durable_add_hooks(setup->durable, &all->hooks);
     all->pollers = mem_zalloc((setup->n_configs + 1) * sizeof *all->pollers);
@@ -427,16 +411,13 @@ struct polls *polls_new(const struct polls_setup *setup)
 
 void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx)
 {
-    all->stopping = true;
-    all->stopped = stopped;
-    all->stopped_ctx = ctx;
+    gate_shut(&all->writing, stopped, ctx);
     for (size_t i = 0; i < all->setup.n_configs; i++) {
         timer_stop(&all->pollers[i].timer);
         if (writer_stop(&all->pollers[i].writer))
             store_end(&all->pollers[i]);
         fetch_cancel(&all->pollers[i].fetch);
     }
-    poll_check_stopped(all);
 }
 
 static void deinit_poller(struct poller *p)

@@ -2,6 +2,7 @@
 #include "feature/sessions/session_view.h"
 #include "base/b64.h"
 #include "base/err.h"
+#include "base/gate.h"
 #include "base/le.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -19,10 +20,7 @@ struct view {
     struct store *real;
     const struct session_view_ops *ops;
     void *ctx;
-    uint64_t under_way; /* operations of the real store that we wait for */
-    struct task stop;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
+    struct gate under_way; /* operations of the real store that we wait for */
 };
 
 static struct view *view_of(struct store *s)
@@ -57,13 +55,12 @@ static struct stream_info session_view_shown(struct stream_info info)
 
 static void session_view_begin(struct view *v)
 {
-    v->under_way++;
+    gate_enter(&v->under_way);
 }
 
 static void session_view_finish(struct view *v)
 {
-    if (--v->under_way == 0 && v->stopped != NULL)
-        sched_post(v->store.sched, &v->stop);
+    gate_leave(&v->under_way);
 }
 
 /* Ends an operation that goes no further; run() calls its done() with the result. */
@@ -493,27 +490,15 @@ static void session_view_unwatch(struct store *s, struct store_watch *w)
     store_unwatch(view_of(s)->real, w);
 }
 
-static void session_view_run_stop(struct task *t)
-{
-    struct view *v = container_of(t, struct view, stop);
-    void (*stopped)(void *ctx) = v->stopped;
-    v->stopped = NULL;
-    stopped(v->stopped_ctx);
-}
-
 static void session_view_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
-    struct view *v = view_of(s);
-    v->stopped = stopped;
-    v->stopped_ctx = ctx;
-    if (v->under_way == 0)
-        sched_post(s->sched, &v->stop);
+    gate_shut(&view_of(s)->under_way, stopped, ctx);
 }
 
 static void session_view_free(struct store *s)
 {
     struct view *v = view_of(s);
-    task_cancel(&v->stop);
+    task_cancel(&v->under_way.tell);
     free(v);
 }
 
@@ -545,6 +530,6 @@ struct store *session_view_new(struct sched *sched, struct store *real,
     v->real = real;
     v->ops = view_ops;
     v->ctx = ctx;
-    task_init(&v->stop, session_view_run_stop);
+    gate_init(&v->under_way, v->store.sched);
     return &v->store;
 }

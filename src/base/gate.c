@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/gate.h"
+#include "base/mem.h"
+#include "base/must.h"
+
+static void gate_on_tell(struct task *t)
+{
+    struct gate *g = container_of(t, struct gate, tell);
+    if (g->inside == 0)
+        g->empty(g->ctx);
+}
+
+void gate_init(struct gate *g, struct sched *sched)
+{
+    *g = (struct gate){.sched = sched};
+    task_init(&g->tell, gate_on_tell);
+}
+
+static void gate_look(struct gate *g)
+{
+    if (g->inside == 0 && gate_is_shut(g))
+        sched_post(g->sched, &g->tell);
+}
+
+void gate_enter(struct gate *g)
+{
+    g->inside++;
+}
+
+void gate_leave(struct gate *g)
+{
+    must(g->inside > 0);
+    g->inside--;
+    gate_look(g);
+}
+
+void gate_shut(struct gate *g, void (*empty)(void *ctx), void *ctx)
+{
+    must(!gate_is_shut(g));
+    g->empty = empty;
+    g->ctx = ctx;
+    gate_look(g);
+}
