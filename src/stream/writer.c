@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/writer.h"
+#include "base/backoff.h"
 #include "base/err.h"
 #include "base/hex.h"
 
-#define RETRY_MIN_MS    50
-#define RETRY_DOUBLINGS 5 /* to 1.6 s */
+#define RETRY_MIN_MS 50
+#define RETRY_MAX_MS 1600
 
 static void writer_on_retry(struct timer *t);
 
@@ -49,10 +50,8 @@ static bool writer_try_again(struct writer *w)
         w->trouble_ms = sched->now_ms;
     if (w->stopped || sched->now_ms - w->trouble_ms >= w->patience_ms)
         return false;
-    unsigned doublings = w->tries < RETRY_DOUBLINGS ? w->tries : RETRY_DOUBLINGS;
-    w->tries++;
     w->write.again = true;
-    sched_start(sched, &w->retry, (uint64_t)RETRY_MIN_MS << doublings);
+    sched_start(sched, &w->retry, backoff_ms(RETRY_MIN_MS, RETRY_MAX_MS, ++w->tries));
     return true;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/poll/poll_changes.h"
+#include "base/backoff.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -433,10 +434,9 @@ uint64_t poll_pause_ms(struct poll_pace *pace, enum poll_outcome outcome, uint64
                                                      : poll_changes_grown(pace->now_ms, slowest);
         break;
     case POLL_FAILED:
-        pace->now_ms = pace->failures == 1 ? 2 * pace->every_ms : 2 * pace->now_ms;
-        pace->now_ms = pace->now_ms > failed_max ? failed_max : pace->now_ms;
+        pace->now_ms = backoff_ms(2 * pace->every_ms, failed_max, pace->failures);
         break;
     }
-    uint64_t ms = pace->now_ms - pace->now_ms / 10 + random % (pace->now_ms / 5 + 1);
+    uint64_t ms = backoff_jitter(pace->now_ms, 10, random);
     return ms < retry_ms ? retry_ms : ms;
 }

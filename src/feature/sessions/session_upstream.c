@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/session_upstream.h"
+#include "base/backoff.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -131,9 +132,7 @@ static void session_upstream_complete(struct call *c)
 
 uint64_t session_upstream_retry_ms(uint32_t failures, uint64_t random)
 {
-    uint64_t ms = failures > 6 ? RETRY_MAX_MS : (uint64_t)RETRY_MIN_MS << (failures - 1);
-    ms = ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
-    return ms - ms / 5 + random % (2 * (ms / 5) + 1);
+    return backoff_jitter(backoff_ms(RETRY_MIN_MS, RETRY_MAX_MS, failures), 5, random);
 }
 
 /* at_least_ms: what the upstream asked for. All who were told the same come with a delay of their

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/subscriptions/webhook_upstream.h"
+#include "base/backoff.h"
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -78,9 +79,7 @@ int webhook_url_check(struct str text, struct webhook_policy policy, struct str 
 
 uint64_t webhook_retry_ms(uint32_t failures, uint64_t random)
 {
-    uint64_t ms = failures > 6 ? RETRY_MAX_MS : (uint64_t)RETRY_MIN_MS << (failures - 1);
-    ms = ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
-    return ms - ms / 5 + random % (2 * (ms / 5) + 1);
+    return backoff_jitter(backoff_ms(RETRY_MIN_MS, RETRY_MAX_MS, failures), 5, random);
 }
 
 /* ---- deliveries ---- */
