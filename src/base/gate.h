@@ -24,7 +24,7 @@ void gate_init(struct gate *g, struct sched *sched);
 void gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
 
-/* empty(ctx) comes once; the gate may be freed in it. */
+/* empty(ctx) comes once, and the gate may be freed in it. Shut again: the last caller is told. */
 void gate_shut(struct gate *g, void (*empty)(void *ctx), void *ctx);
 
 static inline bool gate_is_shut(const struct gate *g)
