@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_common.h"
 #include "store/content.h"
+#include "store/names.h"
 #include "store/store.h"
 
 #include <unistd.h>
@@ -134,7 +135,7 @@ static int cmd_tail_report(struct tail *t, int err)
 
 static int not_there(const struct tail *t)
 {
-    if (store_is_session(str_of_cstr(t->name)))
+    if (store_sealed(str_of_cstr(t->name)))
         return common_fail(&command,
                            "no stream named %s, or none that this caller is shown: streams of "
                            "sessions are shown to workers, by their token (--token-file)",
@@ -191,7 +192,7 @@ static int cmd_tail_follow(struct tail *t)
     options.offset = from;
     options.live = t->flags->follow ? TM_LIVE_AUTO : TM_LIVE_NO;
     options.json_values = t->json;
-    if (!t->flags->follow && store_is_session(str_of_cstr(t->name)))
+    if (!t->flags->follow && store_sealed(str_of_cstr(t->name)))
         options.retry_for_ms = SEALED_MS;
     keep_position(t, from);
     int err = tm_follower_new(t->client, t->name, &options, &t->follower);

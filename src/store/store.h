@@ -25,29 +25,6 @@
 #define STORE_TTL_NONE      (-1)
 #define STORE_FORK_DEPTH    64 /* of forks of forks, unless somebody says otherwise */
 
-/* Names of streams that the server makes for itself begin so: those of routes, those of tools'
- * results, and those of sessions. Nobody is shown them unasked. */
-#define STORE_RESERVED      ".route/"
-#define STORE_TOOLS         ".tool/"
-#define STORE_SESSIONS      "sessions/"
-static inline bool store_is_session(struct str name)
-{
-    return str_starts(name, STR(STORE_SESSIONS));
-}
-/* Which of these it begins with; n == 0: with none. */
-static inline struct str store_reserved_as(struct str name)
-{
-    if (str_starts(name, STR(STORE_RESERVED)))
-        return STR(STORE_RESERVED);
-    if (str_starts(name, STR(STORE_TOOLS)))
-        return STR(STORE_TOOLS);
-    return store_is_session(name) ? STR(STORE_SESSIONS) : STR_NONE;
-}
-static inline bool store_reserved(struct str name)
-{
-    return store_reserved_as(name).n > 0;
-}
-
 /* Why a stream ended: durable state. */
 enum end_reason {
     END_NONE, /* still open */
@@ -206,7 +183,7 @@ struct store_row {
 struct store_list {
     struct str prefix, after; /* after.n == 0: from the first */
     size_t limit;
-    bool reserved;          /* those with reserved names too */
+    bool reserved;          /* those with reserved names too: names.h */
     struct store_row *rows; /* out, lent */
     size_t n_rows;
     bool more;

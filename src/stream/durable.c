@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "http/url.h"
 #include "stream/durable_core.h"
+#include "store/names.h"
 
 #define LIST_DEFAULT    100
 #define LIST_MAX        1000
@@ -258,8 +259,7 @@ static void durable_list(struct durable *d, struct exchange *x)
     r->list.limit = n;
     r->list.reserved = principal_can(x->principal, STR("worker"));
     exchange_hold(x);
-    bool viewed = d->spaces != NULL && d->spaces->store != NULL;
-    store_list(viewed ? d->spaces->store : d->store, &r->list);
+    store_list(d->spaces != NULL ? d->spaces->store : d->store, &r->list);
 }
 
 static void options(struct exchange *x)
@@ -297,7 +297,7 @@ void durable_add_hooks(struct durable *d, struct stream_hooks *hooks)
     d->hooks = hooks;
 }
 
-static const struct stream_space *durable_space(const struct durable *d, struct str name)
+const struct stream_space *durable_space(const struct durable *d, struct str name)
 {
     const struct stream_space *space = d->spaces;
     while (space != NULL && !str_starts(name, space->prefix))
@@ -337,8 +337,10 @@ static bool is_write(enum method m)
 
 static void handle_stream(struct durable *d, struct exchange *x, struct str name)
 {
-    bool shown = !store_reserved(name) || principal_can(x->principal, STR("worker"));
-    if (!shown || durable_home(d, name).store == NULL) {
+    const struct store_names *reserved = store_names_of(name);
+    bool shown = reserved == NULL || (principal_can(x->principal, STR("worker")) &&
+                                      (!reserved->sealed || durable_space(d, name) != NULL));
+    if (!shown) {
         exchange_error(x, ERR_NOT_FOUND);
         return;
     }

@@ -19,9 +19,10 @@ struct store;
  * real one. Whoever serves them may write them, reserved or not. */
 struct stream_space {
     struct str prefix;
-    struct store *store;       /* lists all streams, its own as what they are read as; NULL: there
-                                  are no such streams */
+    struct store *store;       /* lists all streams, its own as what they are read as */
     struct feeds *feeds;       /* of that store */
+    struct str takes;          /* a sentence for who appends what the store answers ERR_SYNTAX to;
+                                  n == 0: the common one */
     struct stream_space *next; /* private */
 };
 

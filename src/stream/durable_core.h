@@ -13,6 +13,7 @@ struct stream_home {
     struct feeds *feeds;
 };
 struct stream_home durable_home(const struct durable *d, struct str name);
+const struct stream_space *durable_space(const struct durable *d, struct str name); /* or NULL */
 
 /* durable_write.c, durable_read.c, durable_sse.c: one request each; name is in the arena. */
 void durable_put(struct durable *d, struct exchange *x, struct str name);

@@ -5,6 +5,7 @@
 #include "stream/subscriber.h"
 #include "http/url.h"
 #include "store/content.h"
+#include "store/names.h"
 #include "stream/durable_core.h"
 
 #include <stdlib.h>

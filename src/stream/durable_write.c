@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "stream/payload.h"
 #include "store/content.h"
+#include "store/names.h"
 #include "stream/durable_core.h"
 
 #define PRODUCER_ID_MAX 255
@@ -78,9 +79,8 @@ static int durable_write_set_forked_from(struct write_request *r, struct str val
 {
     r->config.fork_at_tail = true;
     int err = durable_name(r->x, value, &r->config.fork_of);
-    /* A session's records are sealed in their place: they mean nothing elsewhere. */
     if (err == 0 &&
-        (store_is_session(r->config.fork_of) ||
+        (store_sealed(r->config.fork_of) ||
          (store_reserved(r->config.fork_of) && !principal_can(r->x->principal, STR("worker")))))
         err = ERR_SYNTAX;
     return err;
@@ -295,8 +295,10 @@ static void durable_write_put_producer(struct exchange *x, const struct store_wr
     exchange_header_u64(x, STR("Producer-Seq"), w->producer.seq);
 }
 
-static void post_failed(struct exchange *x, const struct store_write *w, int err)
+static void post_failed(struct exchange *x, const struct durable *d, const struct store_write *w,
+                        int err)
 {
+    const struct stream_space *space = durable_space(d, w->name);
     if (err == ERR_FENCED)
         exchange_header_u64(x, STR("Producer-Epoch"), w->producer.epoch);
     if (err == ERR_SEQ_GAP) {
@@ -307,10 +309,8 @@ static void post_failed(struct exchange *x, const struct store_write *w, int err
         durable_put_end(x, w->info.end);
     if (err == ERR_CLOSED || err == ERR_TAIL_MOVED)
         durable_put_offset(x, STR("Stream-Next-Offset"), tail_of(w));
-    if (err == ERR_SYNTAX && store_is_session(w->name))
-        exchange_problem(x, 400, STR("SYNTAX"),
-                         STR("a session takes events of the form {\"data\":\"BASE64\"}, of its own "
-                             "protocol and padded, or {\"text\":\"TEXT\"}, with nothing beside"));
+    if (err == ERR_SYNTAX && space != NULL && space->takes.n > 0)
+        exchange_problem(x, 400, STR("SYNTAX"), space->takes);
     else
         durable_error(x, err, NULL);
 }
@@ -320,7 +320,7 @@ static void durable_write_on_post(struct store_write *w, int err)
     struct write_request *r = container_of(w, struct write_request, write);
     struct exchange *x = r->x;
     if (err != 0) {
-        post_failed(x, w, err);
+        post_failed(x, r->durable, w, err);
     } else {
         bool fresh_by_producer = w->claim.id.n > 0 && !w->duplicate && w->data.n > 0;
         exchange_status(x, fresh_by_producer ? 200 : 204);

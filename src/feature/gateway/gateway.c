@@ -15,11 +15,11 @@
 
 /* ---- names ---- */
 
-/* STORE_RESERVED ends with a slash, and a path begins with one. */
+/* GATEWAY_STREAMS ends with a slash, and a path begins with one. */
 struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
                           const char *suffix)
 {
-    return arena_printf(a, STORE_RESERVED "%.*s/%.*s%s", (int)r->path.n - 1, r->path.p + 1,
+    return arena_printf(a, GATEWAY_STREAMS "%.*s/%.*s%s", (int)r->path.n - 1, r->path.p + 1,
                         (int)request_id.n, request_id.p, suffix);
 }
 
@@ -92,7 +92,7 @@ static void find_orphans(struct gateway *g)
 {
     struct orphan_list *o = mem_zalloc(sizeof *o);
     o->gateway = g;
-    o->list = (struct store_list){.prefix = STR(STORE_RESERVED),
+    o->list = (struct store_list){.prefix = STR(GATEWAY_STREAMS),
                                   .limit = SIZE_MAX,
                                   .reserved = true,
                                   .done = gateway_on_orphans};

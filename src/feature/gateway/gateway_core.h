@@ -101,9 +101,13 @@ int gateway_key_take(struct str bytes, struct gateway_key *k); /* ERR_CORRUPT */
 struct str gateway_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
                             struct str chat);
 
+/* What the names of its streams and documents begin with; those of streams are in store/names.c. */
+#define GATEWAY_STREAMS ".route/"
+#define GATEWAY_RUNNING "running/"
+#define GATEWAY_KEYS    "gateway-key/"
+#define GATEWAY_CHATS   "gateway-chat/"
+
 /* Forgets keys and chats whose time is over. */
-#define GATEWAY_KEYS  "gateway-key/"
-#define GATEWAY_CHATS "gateway-chat/"
 void gateway_sweep_keys(struct gateway *g);
 
 /* ---- gateway_generation.c ---- */

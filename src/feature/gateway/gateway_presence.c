@@ -18,7 +18,6 @@
 
 #include <stdlib.h>
 
-#define RUNNING    "running/"
 #define QUIET_MS   100 /* since a change was told, before one looks what it was */
 #define CHAT_TRIES 8
 #define AT_ONCE    256
@@ -82,9 +81,10 @@ struct presence *presence_new(const struct presence_order *o)
     p->gateway = g;
     p->order.request_id = arena_dup(&p->arena, o->request_id);
     p->order.name = arena_dup(&p->arena, o->name);
-    p->running = (struct doc_put){.key = arena_printf(&p->arena, RUNNING "%.*s/%.*s", (int)self.n,
-                                                      self.p, (int)o->name.n, o->name.p),
-                                  .value = STR("generation")};
+    p->running =
+        (struct doc_put){.key = arena_printf(&p->arena, GATEWAY_RUNNING "%.*s/%.*s", (int)self.n,
+                                             self.p, (int)o->name.n, o->name.p),
+                         .value = STR("generation")};
     if (o->chat.n > 0)
         p->chat.key = chat_doc_key(&p->arena, o->chat);
     timer_init(&p->quiet, gateway_presence_on_quiet);
@@ -435,7 +435,7 @@ static void gateway_presence_on_left(struct store_docs *d, int err)
         buf_put(&h->after, d->rows[d->n_rows - 1].key);
     arena_deinit(&h->arena);
     h->arena = page;
-    h->prefix = arena_printf(&h->arena, RUNNING "%.*s/", (int)sizeof h->id, h->id);
+    h->prefix = arena_printf(&h->arena, GATEWAY_RUNNING "%.*s/", (int)sizeof h->id, h->id);
     next_left(h);
 }
 
@@ -465,7 +465,7 @@ static void inherit(struct gateway *g, struct str id, bool own)
     h->gateway = g;
     h->own = own;
     memcpy(h->id, id.p, sizeof h->id);
-    h->prefix = arena_printf(&h->arena, RUNNING "%.*s/", (int)id.n, id.p);
+    h->prefix = arena_printf(&h->arena, GATEWAY_RUNNING "%.*s/", (int)id.n, id.p);
     gateway_begin(g);
     next_page(h);
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "base/json_view.h"
+#include "feature/sessions/session.h"
 #include "feature/sessions/session_seal.h"
 #include "store/content.h"
 #include "store/store.h"
@@ -37,9 +38,9 @@ struct place {
 
 static bool find_place(struct str name, struct place *out)
 {
-    if (!store_is_session(name))
+    if (!str_starts(name, STR(SESSION_PREFIX)))
         return false;
-    struct str rest = str_skip(name, sizeof STORE_SESSIONS - 1);
+    struct str rest = str_skip(name, sizeof SESSION_PREFIX - 1);
     out->key = str_cut(&rest, '/');
     out->direction = str_eq(rest, STR("out")) ? SESSION_OUT : SESSION_IN;
     return out->key.n > 0 && (out->direction == SESSION_OUT || str_eq(rest, STR("in")));
@@ -418,7 +419,7 @@ static void session_view_on_list(struct store_list *l, int err)
     struct store_list *asked = lg->asked;
     struct view *v = lg->view;
     for (size_t i = 0; err == 0 && i < l->n_rows; i++)
-        if (store_is_session(l->rows[i].name))
+        if (str_starts(l->rows[i].name, STR(SESSION_PREFIX)))
             l->rows[i].info = session_view_shown(l->rows[i].info);
     asked->rows = l->rows;
     asked->n_rows = l->n_rows;

@@ -43,6 +43,12 @@ struct session_view_ops {
     void (*write_out)(void *ctx, struct str key, struct store_write *w, struct str contents);
 };
 
+/* What an append is told that is ERR_SYNTAX. */
+#define SESSION_VIEW_TAKES                                                                         \
+    "a session takes events of the form {\"data\":\"BASE64\"}, of its own protocol and padded, "   \
+    "or "                                                                                          \
+    "{\"text\":\"TEXT\"}, with nothing beside"
+
 /* ops and the real store are kept by reference. store_free frees the view alone. */
 struct store *session_view_new(struct sched *sched, struct store *real,
                                const struct session_view_ops *ops, void *ctx);

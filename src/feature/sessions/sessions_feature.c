@@ -50,8 +50,10 @@ static void show_workers(struct sessions_state *s, const struct feature_host *h)
 {
     s->view = session_view_new(&h->loop->sched, h->store, &sessions_view_ops, s->sessions);
     feeds_init(&s->view_feeds, s->view);
-    s->space = (struct stream_space){
-        .prefix = STR(SESSION_PREFIX), .store = s->view, .feeds = &s->view_feeds};
+    s->space = (struct stream_space){.prefix = STR(SESSION_PREFIX),
+                                     .store = s->view,
+                                     .feeds = &s->view_feeds,
+                                     .takes = STR(SESSION_VIEW_TAKES)};
     durable_add_space(h->durable, &s->space);
 }
 

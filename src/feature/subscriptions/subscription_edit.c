@@ -4,6 +4,7 @@
 #include "base/rand.h"
 #include "feature/subscriptions/subscription_core.h"
 #include "feature/subscriptions/subscription_pattern.h"
+#include "store/names.h"
 
 static void subscription_edit_end_well(struct subjob *j)
 {
@@ -452,10 +453,10 @@ static void subscription_edit_link_commit(struct subjob *j)
     subjob_commit(j, subscription_edit_end_well);
 }
 
-static bool names_session(const struct subscription_call *c)
+static bool names_sealed(const struct subscription_call *c)
 {
     for (size_t i = 0; i < c->n_streams; i++)
-        if (store_is_session(c->streams[i]))
+        if (store_sealed(c->streams[i]))
             return true;
     return false;
 }
@@ -464,7 +465,7 @@ static void subscription_edit_link_begin(struct subjob *j)
 {
     if (!subjob_require_shown(j))
         return;
-    if (!j->head.config.sessions && names_session(j->call))
+    if (!j->head.config.sessions && names_sealed(j->call))
         subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
     else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
         subjob_end(j, ERR_LIMIT);

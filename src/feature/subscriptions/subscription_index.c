@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "feature/subscriptions/subscription_core.h"
 #include "feature/subscriptions/subscription_pattern.h"
+#include "store/names.h"
 
 #include <stdlib.h>
 
@@ -85,7 +86,8 @@ void sub_index_remove(struct subscription *sub)
 
 bool sub_matches(const struct subscription *sub, struct str name)
 {
-    if (store_reserved(name) && !(sub->sessions && store_is_session(name)))
+    const struct store_names *reserved = store_names_of(name);
+    if (reserved != NULL && !(sub->sessions && reserved->sealed))
         return false;
     /* A wake stream that woke its own subscription would never let it rest. */
     return sub->pattern.n > 0 && subscription_pattern_match(sub->pattern, name) &&

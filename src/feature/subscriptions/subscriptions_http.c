@@ -8,6 +8,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/url.h"
+#include "store/names.h"
 #include "store/store.h"
 #include "stream/durable.h"
 #include "feature/subscriptions/subscription_json.h"
@@ -302,19 +303,26 @@ static bool find_public_url(struct request_call *r)
     return true;
 }
 
+static bool meets_sealed(struct str pattern)
+{
+    for (const struct store_names *n = store_names; n->prefix.n > 0; n++)
+        if (n->sealed && subscription_pattern_meets(pattern, n->prefix))
+            return true;
+    return false;
+}
+
 /* Sessions are for workers, who claim; a webhook would tell whoever has its URL. */
 static bool find_sessions(struct request_call *r)
 {
     struct subscription_config *c = &r->config;
     bool names = false;
     for (size_t i = 0; i < c->n_streams; i++)
-        names = names || store_is_session(c->streams[i]);
+        names = names || store_sealed(c->streams[i]);
     bool may = c->type == SUBSCRIPTION_PULL && r->call.sees_sessions;
     if (names && !may)
         return invalid(r, STR("only pull-wake subscriptions of workers can have streams under "
                               "sessions/"));
-    c->sessions = may && (names || (c->pattern.n > 0 &&
-                                    subscription_pattern_meets(c->pattern, STR(STORE_SESSIONS))));
+    c->sessions = may && (names || (c->pattern.n > 0 && meets_sealed(c->pattern)));
     return true;
 }
 

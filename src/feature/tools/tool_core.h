@@ -24,9 +24,10 @@
 /* What is kept for a cursor outlives it by this much: nobody may find it gone who came in time. */
 #define TOOL_KEEP_SLACK_S     60
 
-/* `.tool/` and the id in hexadecimal. */
+#define TOOL_STREAMS          ".tool/" /* store/names.c */
+/* TOOL_STREAMS and the id in hexadecimal. */
 #define TOOL_KEEP_ID          16
-#define TOOL_KEEP_NAME        (sizeof STORE_TOOLS - 1 + 2 * TOOL_KEEP_ID)
+#define TOOL_KEEP_NAME        (sizeof TOOL_STREAMS - 1 + 2 * TOOL_KEEP_ID)
 void tool_keep_name(const uint8_t id[TOOL_KEEP_ID], char out[TOOL_KEEP_NAME]);
 
 /* How a stream is made that keeps at most max_bytes for cursors; wait_s: how long nothing may

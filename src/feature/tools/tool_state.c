@@ -35,8 +35,8 @@ struct tool_blob {
 
 void tool_keep_name(const uint8_t id[TOOL_KEEP_ID], char out[TOOL_KEEP_NAME])
 {
-    size_t n = sizeof STORE_TOOLS - 1;
-    memcpy(out, STORE_TOOLS, n);
+    size_t n = sizeof TOOL_STREAMS - 1;
+    memcpy(out, TOOL_STREAMS, n);
     hex_encode(id, TOOL_KEEP_ID, out + n);
 }
 

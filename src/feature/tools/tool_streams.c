@@ -16,6 +16,7 @@
 #include "feature/tools/tool_core.h"
 #include "feature/tools/tool_rows.h"
 #include "store/content.h"
+#include "store/names.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/catalog/catalog_core.h"
+#include "store/names.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"

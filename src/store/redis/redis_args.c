@@ -4,6 +4,7 @@
 #include "base/le.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "store/names.h"
 #include "store/redis/redis_store_core.h"
 
 #include <stdlib.h>
@@ -98,26 +99,23 @@ static struct str escape(struct arena *a, struct str text)
 
 struct str rstore_tag(struct arena *a, struct str name)
 {
+    const struct store_names *names = store_names_of(name);
     size_t n = name.n;
-    if (store_is_session(name))
-        while (n > 0 && name.p[n - 1] != '/')
-            n--;
-    return escape(a, n > sizeof STORE_SESSIONS - 1 ? str_of(name.p, n - (n < name.n)) : name);
+    if (names == NULL || !names->grouped)
+        return escape(a, name);
+    while (n > 0 && name.p[n - 1] != '/')
+        n--;
+    return escape(a, n > names->prefix.n ? str_of(name.p, n - (n < name.n)) : name);
 }
 
 /* Documents that are written together, or with a stream, have its tag. */
 struct str rstore_doc_tag(struct arena *a, struct str key)
 {
-    static const struct {
-        struct str begins, tag;
-    } rows[] = {{STR_INIT("session/"), STR_INIT(STORE_SESSIONS)},
-                {STR_INIT("sub/head/"), STR_INIT("sub/")},
-                {STR_INIT("sub/link/"), STR_INIT("sub/")}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (!str_starts(key, rows[i].begins))
+    for (const struct store_doc_group *g = store_doc_groups; g->prefix.n > 0; g++) {
+        if (!str_starts(key, g->prefix))
             continue;
-        struct str rest = str_skip(key, rows[i].begins.n);
-        return escape(a, JOIN(a, rows[i].tag, i == 0 ? rest : str_cut(&rest, '/')));
+        struct str rest = str_skip(key, g->prefix.n);
+        return escape(a, JOIN(a, g->group, str_cut(&rest, '/')));
     }
     return escape(a, key);
 }

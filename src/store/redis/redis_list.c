@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "store/names.h"
 #include "store/redis/redis_store_core.h"
 
 #include <hiredis/hiredis.h>
@@ -189,13 +190,13 @@ static bool skip_reserved(struct walk *w)
     size_t kept = 0;
     for (size_t i = 0; i < w->n_names; i++) {
         struct str name = w->names[i];
-        struct str kind = store_reserved_as(name);
-        if (kind.n == 0)
+        const struct store_names *reserved = store_names_of(name);
+        if (reserved == NULL)
             w->names[kept++] = name;
-        else if (!str_starts(kind, w->prefix))
+        else if (!str_starts(reserved->prefix, w->prefix))
             w->ends = true; /* all of them are */
         else if (i + 1 == w->n_names)
-            put_behind(&w->min, '[', kind);
+            put_behind(&w->min, '[', reserved->prefix);
     }
     w->n_names = kept;
     return kept > 0;

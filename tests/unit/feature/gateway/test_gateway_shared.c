@@ -252,7 +252,7 @@ static int judge(void *ctx, const char *verb, struct str name)
         b->stats_lost--;
         return ERR_BUSY;
     }
-    bool generation = strcmp(verb, "write") == 0 && str_starts(name, STR(STORE_RESERVED));
+    bool generation = strcmp(verb, "write") == 0 && str_starts(name, STR(GATEWAY_STREAMS));
     return generation ? b->refuse : 0;
 }
 
@@ -287,7 +287,7 @@ static void on_stat(struct store_stat *st, int err)
 static enum end_reason end_of(struct bench *b, struct str id, const char *suffix)
 {
     char name[100];
-    snprintf(name, sizeof name, STORE_RESERVED "a/%.*s%s", (int)id.n, id.p, suffix);
+    snprintf(name, sizeof name, GATEWAY_STREAMS "a/%.*s%s", (int)id.n, id.p, suffix);
     struct store_stat st = {.name = str_of_cstr(name), .done = on_stat};
     stat_result = 1;
     store_stat(&b->front->store, &st);
@@ -650,7 +650,7 @@ static void leave_behind(struct bench *b, const char *instance, const char *id)
     struct made m = {.config = {.content_type = STR("text/event-stream"),
                                 .ttl_s = STORE_TTL_NONE,
                                 .expires_ms = STORE_TTL_NONE}};
-    snprintf(m.name, sizeof m.name, STORE_RESERVED "a/%s", id);
+    snprintf(m.name, sizeof m.name, GATEWAY_STREAMS "a/%s", id);
     snprintf(m.running, sizeof m.running, "running/%s/%s", instance, m.name);
     snprintf(m.instance, sizeof m.instance, "instances/%s", instance);
     m.docs[0] = (struct doc_put){.key = str_of_cstr(m.running), .value = STR("generation")};

@@ -154,7 +154,10 @@ static int set_up(void **state)
                                   .long_poll_ms = 10000,
                                   .heartbeat_ms = 10000,
                                   .sse_lifetime_ms = 60000};
-    s->space = (struct stream_space){STR("sessions/"), s->view, &s->view_feeds, NULL};
+    s->space = (struct stream_space){.prefix = STR("sessions/"),
+                                     .store = s->view,
+                                     .feeds = &s->view_feeds,
+                                     .takes = STR(SESSION_VIEW_TAKES)};
     durable_add_space(&s->durable, &s->space);
     s->keys = session_keys_new(secret, salt, STR("k"));
     s->held = true;
@@ -280,7 +283,7 @@ static void test_no_sessions(void **state)
 {
     struct site *s = *state;
     struct peer *p = connect_peer(s);
-    s->space.store = NULL;
+    s->durable.spaces = NULL;
     assert_int_equal(status_of(ask(p, "GET /v1/stream/sessions/k/in HTTP/1.1" WORKER, "")), 404);
     assert_int_equal(status_of(ask(p, "PUT /v1/stream/sessions/new HTTP/1.1" WORKER, "")), 404);
     assert_has(ask(p, "GET /v1/stream/ HTTP/1.1" WORKER, ""), TYPE);

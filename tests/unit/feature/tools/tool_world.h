@@ -333,7 +333,7 @@ static void on_looked(struct store_list *l, int err)
 static struct looked look(struct world *w)
 {
     struct looked k = {
-        .list = {.prefix = STR(STORE_TOOLS), .limit = 100, .reserved = true, .done = on_looked}};
+        .list = {.prefix = STR(TOOL_STREAMS), .limit = 100, .reserved = true, .done = on_looked}};
     store_list(w->store, &k.list);
     sched_drain(&w->sched);
     assert_true(k.done);

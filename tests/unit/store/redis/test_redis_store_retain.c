@@ -193,7 +193,7 @@ static void on_list(struct store_list *l, int err)
 /* Names that nobody is to see, pages of them, are passed over once. */
 static void test_reserved_names_are_passed_over(void **state)
 {
-    static const char *const kinds[] = {STORE_RESERVED, STORE_TOOLS, STORE_SESSIONS};
+    static const char *const kinds[] = {".route/", ".tool/", "sessions/"};
     struct place *p = enter("");
     make(p, "-", &plain);
     make(p, "t", &plain);
