@@ -229,7 +229,7 @@ static void event_text(const struct talk_chunk *c, size_t i, struct buf *out)
 
 static bool is_foreign(const struct session_job *job)
 {
-    return job->session->degraded;
+    return session_is_degraded(job->session);
 }
 
 /* Which chunk, in the order of arrival, this is; it must be one that may come now. */

@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+/* session.c -- sessions in memory.
+ *
+ *     a client comes
+ *           |
+ *           v        that one is freed          created or read back        nobody needs it
+ *        QUEUED -----------------------> LOADING ------------------> BUSY ------------------> IDLE
+ *           |                               |                         | <--------------------  |
+ *           |                               | cannot be had           |    a client, a write    |
+ *           |                               |                  killed |                 evicted |
+ *           `-------------------------------+------------+------------+-------------------------'
+ *                                                        v
+ *                                                      DYING --its last operation is over--> freed
+ *
+ * A session is killed when its copy is not to be trusted any more, and evicted when it was idle for
+ * long enough or another one needs its place. */
 #include "feature/sessions/session.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -32,7 +47,7 @@ static void session_on_stop(struct task *t)
 
 static void session_check_stopped(struct sessions *all)
 {
-    if (all->stopping && all->n == 0 && all->background == 0)
+    if (all->phase == SESSIONS_STOPPING && all->n == 0 && all->background == 0)
         sched_post(all->setup.sched, &all->stop);
 }
 
@@ -66,7 +81,7 @@ void sessions_drain(struct sessions *all)
 {
     size_t at = 0;
     struct session *s;
-    all->draining = true;
+    all->phase = SESSIONS_DRAINING;
     while ((s = map_next(&all->by_key, &at)) != NULL)
         session_visits_over(s, SESSION_DRAINING, 0);
 }
@@ -75,7 +90,7 @@ void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
 {
     size_t at = 0;
     struct session *s;
-    all->draining = all->stopping = true;
+    all->phase = SESSIONS_STOPPING;
     all->stopped = stopped;
     all->stopped_ctx = ctx;
     session_sweep_stop(all);
@@ -135,7 +150,7 @@ bool session_is_dying(const struct sessions *all, struct str key)
 static void load_next(struct sessions *all, struct str key)
 {
     struct session *next = session_find(all, key);
-    if (next != NULL && next->state == SESSION_LOADING && next->load == NULL)
+    if (next != NULL && next->state == SESSION_STATE_QUEUED)
         session_load(next);
 }
 
@@ -155,7 +170,7 @@ static void free_session(struct session *s)
     buf_deinit(&s->chunk);
     buf_deinit(&s->last_id);
     buf_deinit(&s->names);
-    if (s->degraded)
+    if (session_is_degraded(s))
         all->n_degraded--;
     free(s);
     all->n--;
@@ -225,7 +240,7 @@ void session_hold(struct session *s)
 void session_release(struct session *s)
 {
     assert(s->operations > 0);
-    if (--s->operations == 0 && s->state == SESSION_DEAD)
+    if (--s->operations == 0 && s->state == SESSION_STATE_DYING)
         sched_post(s->all->setup.sched, &s->reap);
 }
 
@@ -297,9 +312,9 @@ static void session_forget(struct session *s)
 /* Out of the map; what is under way comes to its end. */
 static void session_let_go(struct session *s)
 {
-    if (s->state == SESSION_DEAD)
+    if (s->state == SESSION_STATE_DYING)
         return;
-    s->state = SESSION_DEAD;
+    s->state = SESSION_STATE_DYING;
     map_remove(&s->all->by_key, s->key);
     timer_stop(&s->idle_timer);
     session_own_unwatch(s);
@@ -307,14 +322,14 @@ static void session_let_go(struct session *s)
     if (s->operations > 0)
         list_push(&s->all->dying, &s->idle_link);
     wipe_keys(s);
-    if (s->degraded)
+    if (session_is_degraded(s))
         session_forget(s);
     sched_post(s->all->setup.sched, &s->reap);
 }
 
 void session_kill(struct session *s, enum session_over over, int err)
 {
-    if (s->state == SESSION_DEAD)
+    if (s->state == SESSION_STATE_DYING)
         return;
     session_job_stop(s);
     session_let_go(s);
@@ -323,55 +338,45 @@ void session_kill(struct session *s, enum session_over over, int err)
     session_lane_deinit(&s->out, err != 0 ? err : ERR_CANCELLED);
 }
 
-static void on_touched(struct session *s, unsigned which)
+static void session_on_touched(struct store_read *r, int err)
 {
-    s->touching[which] = false;
-    store_read_release(&s->touch[which]);
-    session_release(s);
+    struct session_lane *l = container_of(r, struct session_lane, touch);
+    l->touching = false;
+    store_read_release(r);
+    session_release(l->session);
 }
 
-static void session_on_touched_in(struct store_read *r, int err)
+static void touch_one(struct session_lane *l)
 {
-    on_touched(container_of(r, struct session, touch[0]), 0);
-}
-
-static void session_on_touched_out(struct store_read *r, int err)
-{
-    on_touched(container_of(r, struct session, touch[1]), 1);
-}
-
-static void touch_one(struct session *s, unsigned which)
-{
-    if (s->touching[which])
+    if (l->touching)
         return;
-    s->touching[which] = true;
-    s->touch[which] =
-        (struct store_read){.name = which == 0 ? s->in.name : s->out.name,
-                            .from = READ_TAIL,
-                            .max_bytes = 1,
-                            .touch = true,
-                            .done = which == 0 ? session_on_touched_in : session_on_touched_out};
-    session_hold(s);
-    store_read(s->home->store, &s->touch[which]);
+    l->touching = true;
+    l->touch = (struct store_read){.name = l->name,
+                                   .from = READ_TAIL,
+                                   .max_bytes = 1,
+                                   .touch = true,
+                                   .done = session_on_touched};
+    session_hold(l->session);
+    store_read(l->session->home->store, &l->touch);
 }
 
 /* Both streams last as long as the session does, whichever of them is used. */
 static void touch(struct session *s)
 {
-    touch_one(s, 0);
-    touch_one(s, 1);
+    touch_one(&s->in);
+    touch_one(&s->out);
 }
 
 static bool is_busy(const struct session *s)
 {
-    return s->state == SESSION_LOADING || s->visit != NULL || !list_empty(&s->waiting) ||
-           s->job_active || s->reading || !list_empty(&s->in.queue) || !list_empty(&s->out.queue);
+    return s->visit != NULL || !list_empty(&s->waiting) || s->reply_state != SESSION_REPLY_NONE ||
+           !list_empty(&s->in.queue) || !list_empty(&s->out.queue);
 }
 
 /* A worker needs the key for as long as it may be at work. */
 static bool keeps_key(const struct session *s)
 {
-    return s->all->setup.backend == NULL && s->end == END_NONE && s->keys != NULL;
+    return s->all->setup.backend == NULL && s->out_state != SESSION_OUT_ENDED && s->keys != NULL;
 }
 
 static uint64_t hold_left_ms(const struct session *s)
@@ -384,7 +389,8 @@ static void become_idle(struct session *s)
 {
     const struct sessions_setup *setup = &s->all->setup;
     uint64_t delay_ms = LINGER_MS;
-    if (s->degraded)
+    s->state = SESSION_STATE_IDLE;
+    if (session_is_degraded(s))
         delay_ms = 0; /* nobody can come back to it */
     else if (keeps_key(s))
         delay_ms = hold_left_ms(s);
@@ -405,19 +411,36 @@ static uint64_t touch_every_ms(const struct session *s)
     return s->all->setup.lifetime_ms / TOUCHES;
 }
 
+static void become_busy(struct session *s)
+{
+    s->state = SESSION_STATE_BUSY;
+    list_remove(&s->idle_link);
+    sched_start(s->all->setup.sched, &s->idle_timer, touch_every_ms(s));
+}
+
+/* Whatever a degraded one is at, nobody will see it. */
+static void end_if_deserted(struct session *s)
+{
+    if (session_is_degraded(s) && is_deserted(s))
+        sched_start(s->all->setup.sched, &s->idle_timer, 0);
+}
+
 void session_settle(struct session *s)
 {
-    struct sched *sched = s->all->setup.sched;
-    bool was_idle = !list_empty(&s->idle_link), busy = is_busy(s);
-    if (s->state == SESSION_DEAD)
-        return;
-    if (!busy && !was_idle) {
-        become_idle(s);
-    } else if (busy && was_idle) {
-        list_remove(&s->idle_link);
-        sched_start(sched, &s->idle_timer, touch_every_ms(s));
-    } else if (busy && s->degraded && is_deserted(s)) {
-        sched_start(sched, &s->idle_timer, 0); /* whatever it is at, nobody will see it */
+    switch (s->state) {
+    case SESSION_STATE_QUEUED:
+    case SESSION_STATE_LOADING: end_if_deserted(s); break;
+    case SESSION_STATE_BUSY:
+        if (is_busy(s))
+            end_if_deserted(s);
+        else
+            become_idle(s);
+        break;
+    case SESSION_STATE_IDLE:
+        if (is_busy(s))
+            become_busy(s);
+        break;
+    case SESSION_STATE_DYING: break;
     }
 }
 
@@ -433,9 +456,10 @@ static uint64_t quiet_ms(const struct session *s)
 static void session_on_idle_timer(struct timer *t)
 {
     struct session *s = container_of(t, struct session, idle_timer);
-    if (!list_empty(&s->idle_link)) {
+    if (s->state == SESSION_STATE_IDLE) {
         session_let_go(s);
-    } else if (is_deserted(s) && (s->degraded || quiet_ms(s) >= s->all->setup.lifetime_ms)) {
+    } else if (is_deserted(s) &&
+               (session_is_degraded(s) || quiet_ms(s) >= s->all->setup.lifetime_ms)) {
         session_kill(s, SESSION_EXPIRED, 0);
     } else {
         if (quiet_ms(s) <= touch_every_ms(s))
@@ -472,10 +496,9 @@ struct session *session_summon(struct sessions *all, struct str key)
 bool session_degrade(struct session *s)
 {
     struct sessions *all = s->all;
-    if (all->setup.backend == NULL || s->degraded ||
+    if (all->setup.backend == NULL || session_is_degraded(s) ||
         all->n_degraded > all->setup.max_open / DEGRADED_PART)
         return false;
-    s->degraded = true;
     s->home = &all->degraded;
     all->n_degraded++;
     all->n_degraded_ever++;

@@ -31,9 +31,9 @@ static void release_data(struct session_append_call *a)
 
 void append_is_due(struct session_append_call *a)
 {
-    if (!a->is_early)
+    if (a->state != APPEND_EARLY)
         return;
-    a->is_early = false;
+    a->state = APPEND_WAITING;
     timer_stop(&a->early);
     a->surface->n_early--;
 }
@@ -42,13 +42,14 @@ void append_is_due(struct session_append_call *a)
 static void stop_waiting(struct session_append_call *a)
 {
     append_is_due(a);
-    if (a->channel != NULL && a->ordinal == 0)
+    if (a->state == APPEND_WAITING)
         release_data(a);
 }
 
 void append_said(struct session_append_call *a, uint64_t ordinal)
 {
     stop_waiting(a);
+    a->state = APPEND_SAID;
     a->ordinal = ordinal;
     if (a->rpc != NULL)
         list_push(&a->channel->said, &a->link);
@@ -105,9 +106,9 @@ static void wait_there(struct session_append_call *a, struct channel *ch, struct
     ch->n_waiting++;
     ch->waiting_bytes += data.n;
     ch->surface->waiting_bytes += data.n;
-    if (ch->attached)
+    a->state = channel_is_attached(ch) ? APPEND_WAITING : APPEND_EARLY;
+    if (a->state == APPEND_WAITING)
         return;
-    a->is_early = true;
     a->surface->n_early++;
     sched_start(a->surface->sched, &a->early, CHANNEL_EARLY_MS);
 }
@@ -116,11 +117,11 @@ static void wait_there(struct session_append_call *a, struct channel *ch, struct
 static bool has_room(const struct channel *ch, uint64_t number, size_t n)
 {
     const struct sessions_surface *s = ch->surface;
-    if (ch->attached && number == ch->window.next && session_room(&ch->client))
+    if (channel_is_attached(ch) && number == ch->window.next && session_room(&ch->client))
         return true;
     return s->waiting_bytes + n <= CHANNEL_WAITING_BYTES &&
            ch->waiting_bytes + n <= 2 * s->max_message &&
-           (ch->attached || s->n_early < CHANNEL_EARLY_MAX);
+           (channel_is_attached(ch) || s->n_early < CHANNEL_EARLY_MAX);
 }
 
 static void arrive(struct session_append_call *a, struct channel *ch, struct str data)
@@ -128,13 +129,13 @@ static void arrive(struct session_append_call *a, struct channel *ch, struct str
     enum session_window_place place = session_window_place(&ch->window, a->number);
     if (data.n > a->surface->max_message)
         session_append_refuse(a, REFUSE_TOO_LARGE);
-    else if (ch->ended)
+    else if (ch->state == CHANNEL_ENDED)
         session_append_refuse(a, REFUSE_ENDED);
     else if (place == WINDOW_STALE)
         append_answer(a);
     else if (place == WINDOW_AHEAD)
         session_append_refuse(a, REFUSE_AHEAD);
-    else if (!ch->attached && exchange_draining(rpc_exchange(a->rpc)))
+    else if (!channel_is_attached(ch) && exchange_draining(rpc_exchange(a->rpc)))
         session_append_refuse(a, REFUSE_DRAINING);
     else if (!has_room(ch, a->number, data.n))
         session_append_refuse(a, REFUSE_BUSY);
@@ -174,14 +175,14 @@ static void session_append_on_gone(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
     a->rpc = NULL;
-    if (a->channel == NULL || a->ordinal > 0)
+    if (a->state == APPEND_READING || a->state == APPEND_SAID)
         append_free(a);
 }
 
 static void session_append_on_drain(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
-    if (a->is_early)
+    if (a->state == APPEND_EARLY)
         session_append_give_up(a, REFUSE_DRAINING);
 }
 

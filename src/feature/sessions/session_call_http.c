@@ -16,8 +16,7 @@ struct session_call {
     struct session_headers headers;
     struct session_client client;
     bool connected; /* otherwise the key is still awaited, in the first message */
-    bool asked;     /* for the next message */
-    bool no_more;   /* messages */
+    enum { CALL_PAUSED, CALL_ASKED, CALL_HALF_CLOSED } reading; /* asked: for the next message */
 };
 
 static struct session_call *call_of(struct session_client *c)
@@ -42,9 +41,9 @@ static void session_call_refuse(struct session_call *call, enum session_refusal 
 /* The last thing a caller does. */
 static void session_call_read_on(struct session_call *call)
 {
-    if (call->asked || call->no_more || (call->connected && !session_room(&call->client)))
+    if (call->reading != CALL_PAUSED || (call->connected && !session_room(&call->client)))
         return;
-    call->asked = true;
+    call->reading = CALL_ASKED;
     rpc_next(call->rpc);
 }
 
@@ -87,7 +86,7 @@ static bool connect_by(struct session_call *call, struct str message)
 static void session_call_on_message(struct rpc *r, struct str bytes)
 {
     struct session_call *call = rpc_ctx(r);
-    call->asked = false;
+    call->reading = CALL_PAUSED;
     if (!call->connected && !connect_by(call, bytes))
         return;
     session_say(&call->client, bytes);
@@ -97,8 +96,7 @@ static void session_call_on_message(struct rpc *r, struct str bytes)
 static void session_call_on_half_closed(struct rpc *r)
 {
     struct session_call *call = rpc_ctx(r);
-    call->asked = false;
-    call->no_more = true;
+    call->reading = CALL_HALF_CLOSED;
     if (call->connected)
         session_half_close(&call->client);
     else

@@ -95,7 +95,7 @@ static void session_channel_on_settled(struct session_client *c)
 void channel_say(struct channel *ch)
 {
     struct session_append_call *a;
-    if (!ch->attached)
+    if (!channel_is_attached(ch))
         return;
     while (session_room(&ch->client) && (a = session_window_peek(&ch->window)) != NULL) {
         session_window_advance(&ch->window);
@@ -138,7 +138,7 @@ static void session_channel_detach(struct channel *ch, enum session_refusal appe
 {
     struct session_status status;
     session_status_refusal(&status, appends);
-    channel_detach(ch, &status.rpc);
+    channel_detach(ch, CHANNEL_LINGERING, &status.rpc);
     session_status_deinit(&status);
 }
 
@@ -154,15 +154,14 @@ static void session_channel_replace(struct channel *ch)
     session_status_deinit(&status);
 }
 
-void channel_attach(struct channel *ch, struct session_downlink *d, struct session_headers *h,
-                    enum session_service service)
+void channel_attach(struct channel *ch, enum channel_state state, struct session_downlink *d,
+                    struct session_headers *h, enum session_service service)
 {
-    if (ch->attached)
+    if (channel_is_attached(ch))
         session_channel_replace(ch);
     timer_stop(&ch->timer);
     list_remove(&ch->idle);
-    ch->attached = ch->was_attached = true;
-    ch->ended = false;
+    ch->state = state;
     ch->downlink = d;
     ch->position = h->position;
     ch->polls_given = 0;
@@ -173,13 +172,13 @@ void channel_attach(struct channel *ch, struct session_downlink *d, struct sessi
     channel_say(ch);
 }
 
-void channel_detach(struct channel *ch, const struct rpc_status *appends)
+void channel_detach(struct channel *ch, enum channel_state state, const struct rpc_status *appends)
 {
-    assert(ch->attached);
+    assert(channel_is_attached(ch));
     end_appends(ch, appends);
     session_disconnect(&ch->client);
     ch->window = (struct session_window){0};
-    ch->attached = false;
+    ch->state = state;
     ch->downlink = NULL;
     list_push(&ch->surface->idle, &ch->idle);
     sched_start(ch->surface->sched, &ch->timer, CHANNEL_LINGER_MS);
@@ -193,7 +192,7 @@ void channel_lose(struct channel *ch)
 static void session_channel_on_timer(struct timer *t)
 {
     struct channel *ch = container_of(t, struct channel, timer);
-    if (ch->attached)
+    if (channel_is_attached(ch))
         channel_lose(ch); /* nobody polls any more */
     else
         channel_free(ch);
@@ -201,7 +200,7 @@ static void session_channel_on_timer(struct timer *t)
 
 void channel_tidy(struct channel *ch)
 {
-    if (!ch->attached && !ch->was_attached && ch->n_waiting == 0)
+    if (ch->state == CHANNEL_NEW && ch->n_waiting == 0)
         channel_free(ch);
 }
 
@@ -218,7 +217,7 @@ void channel_release(struct channel *ch)
     session_status_refusal(&status, REFUSE_DOWNLINK_GONE);
     end_appends(ch, &status.rpc);
     session_status_deinit(&status);
-    if (ch->attached)
+    if (channel_is_attached(ch))
         session_disconnect(&ch->client);
     timer_stop(&ch->timer);
     list_remove(&ch->idle);

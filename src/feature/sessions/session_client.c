@@ -21,7 +21,7 @@ static void session_client_on_kick(struct task *t)
     struct session_visit *v = container_of(t, struct session_visit, kick);
     struct session_client *c = v->client;
     struct session *s = v->session;
-    if (s != NULL && v->admitted) {
+    if (session_visit_is_admitted(v)) {
         session_visit_read(v);
         session_settle(s); /* it may be over */
     }
@@ -72,9 +72,9 @@ static void session_client_leave(struct session_visit *v)
 void session_visit_over(struct session_visit *v, enum session_over why, int err)
 {
     struct session_client *c = v->client;
-    if (v->over)
+    if (v->state == VISIT_OVER)
         return;
-    v->over = true;
+    v->state = VISIT_OVER;
     c->over = why;
     c->err = err;
     if (v->session != NULL && v->message.n == 0 && why == SESSION_ENDED)
@@ -214,7 +214,7 @@ static void open_events(struct session_visit *v)
 
 static void admit(struct session *s, struct session_visit *v)
 {
-    if (s->degraded) /* it began anew: what this one has seen is not of this session */
+    if (session_is_degraded(s)) /* it began anew: what this one has seen is not of this session */
         v->position = 0;
     if (!secret_fits(s, v)) {
         session_visit_over(v, SESSION_WRONG_SECRET, ERR_DENIED);
@@ -230,8 +230,8 @@ static void admit(struct session *s, struct session_visit *v)
         if (s->visit != NULL)
             session_visit_over(s->visit, SESSION_REPLACED, 0);
         s->visit = v;
-        v->admitted = true;
-        v->came_late = s->end != END_NONE;
+        v->state = VISIT_ADMITTED;
+        v->last_word_due = s->out_state == SESSION_OUT_ENDED;
         open_events(v);
         session_visit_hear_early(v);
         session_visit_kick(v);
@@ -243,9 +243,9 @@ static void admit(struct session *s, struct session_visit *v)
 
 void session_admit(struct session *s)
 {
-    while (s->state == SESSION_READY && !list_empty(&s->waiting))
+    while (session_is_open(s) && !list_empty(&s->waiting))
         admit(s, list_item(s->waiting.next, struct session_visit, link));
-    if (s->state == SESSION_READY) {
+    if (session_is_open(s)) {
         session_pump(s);
         session_settle(s);
     }
@@ -265,7 +265,7 @@ void session_connect(struct sessions *all, struct session_client *c,
     list_init(&v->link);
     task_init(&v->kick, session_client_on_kick);
     session_visit_init_next(v);
-    if (all->draining) {
+    if (all->phase != SESSIONS_OPEN) {
         session_visit_over(v, SESSION_DRAINING, 0);
         return;
     }
@@ -273,9 +273,9 @@ void session_connect(struct sessions *all, struct session_client *c,
     v->session = s;
     list_push(&s->waiting, &v->link);
     session_settle(s);
-    if (s->state == SESSION_READY)
+    if (session_is_open(s))
         session_own_admit(s);
-    else if (s->load == NULL)
+    else if (s->state == SESSION_STATE_QUEUED)
         session_load(s);
 }
 

@@ -53,7 +53,7 @@ struct sessions {
     uint64_t background; /* operations of the store under way that belong to no session */
     struct session_sweep *sweep;
     bool failed; /* the store took nothing lately: who comes now runs degraded */
-    bool draining, stopping;
+    enum { SESSIONS_OPEN, SESSIONS_DRAINING, SESSIONS_STOPPING } phase;
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -70,7 +70,9 @@ struct session_lane {
     struct session_write *going; /* its first, under way */
     size_t pending;              /* bytes of contents in the queue */
     struct task kick;
-    struct writer writer; /* of `going` */
+    struct writer writer;    /* of `going` */
+    struct store_read touch; /* so that the stream lasts as long as the session does, */
+    bool touching;           /* under way */
 };
 
 /* One write of a lane. Its contents are sealed when its turn has come, since only then their
@@ -103,11 +105,34 @@ struct session_content {
     uint64_t a;
 };
 
+/* Four machines, each drawn where it is driven: the life of the copy in memory (session.c), whose
+ * it is (session_own.c), what the backend has of it (session_job.c), and the end of `out`
+ * (session_write.c). */
+
 enum session_state {
-    SESSION_LOADING, /* read or created */
-    SESSION_READY,
-    SESSION_DEAD, /* not in the map any more; freed when its operations are over */
+    SESSION_STATE_QUEUED,  /* behind another one of its name that is dying */
+    SESSION_STATE_LOADING, /* read or created */
+    SESSION_STATE_BUSY,    /* open, and somebody or something needs it */
+    SESSION_STATE_IDLE,    /* open */
+    SESSION_STATE_DYING,   /* not in the map any more; freed when its operations are over */
 };
+
+enum session_own {
+    SESSION_OWN_UNWATCHED, /* nobody can take it away, or it is not known whether */
+    SESSION_OWN_SURE,
+    SESSION_OWN_DOUBTED, /* somebody may have taken it away */
+    SESSION_OWN_LOOKING,
+    SESSION_OWN_LOOKING_DOUBTED, /* and what the look will find may be old already */
+};
+
+enum session_reply_state {
+    SESSION_REPLY_NONE,
+    SESSION_REPLY_READING, /* what is next is read back from `in` */
+    SESSION_REPLY_ACTIVE,  /* the backend has it */
+    SESSION_REPLY_FULL,    /* the same, and was told that there is no room */
+};
+
+enum session_out_state { SESSION_OUT_OPEN, SESSION_OUT_ENDING, SESSION_OUT_ENDED };
 
 struct session {
     struct sessions *all;
@@ -120,52 +145,53 @@ struct session {
     uint32_t operations; /* of the store, under way */
     struct task reap;
     bool crowded; /* there was no room for it: it runs degraded or not at all */
-    bool degraded;
 
     struct session_doc doc;
     uint64_t doc_version;
     struct session_keys *keys; /* NULL: not held */
-    struct session_load *load;
 
     struct session_lane in, out;
     uint64_t in_queued;            /* events of `in`, those that wait included */
     struct ranges seen;            /* seqnos in `in`, those that wait included */
-    bool closed, aborted;          /* such a record is in `in`, or waits */
+    bool closed, aborted;          /* such a record is in `in`, or waits; there may be both */
     uint8_t mac[SESSION_MAC_SIZE]; /* of the last event */
-    enum end_reason end;           /* of `out` */
-    bool ending;                   /* ... or its end waits to be written */
-    struct buf message;            /* with END_FAILED */
+    enum session_out_state out_state;
+    enum end_reason end; /* with SESSION_OUT_ENDED */
+    struct buf message;  /* with END_FAILED */
 
     struct link waiting; /* visits that are not admitted yet */
     struct task admit;
     struct session_visit *visit; /* the newest that was */
     uint64_t shown; /* events that clients have; `out` may not have been told of the last yet */
 
-    uint64_t next;              /* ordinal of the `in` record that the backend gets next */
-    bool job_active, job_waits; /* waits: it was told that there is no room */
+    uint64_t next; /* ordinal of the `in` record that the backend gets next */
+    enum session_reply_state reply_state;
     struct session_job job;
     struct buf chunk, last_id; /* of the job */
     bool answer_begun;         /* events of an answer are there that is not complete */
     struct store_read job_read;
-    bool reading;
 
-    struct store_read touch[2];
-    bool touching[2];
-
-    /* session_own.c */
+    enum session_own own;
     struct store_watch watch;
-    bool watching, doubt; /* somebody may have taken it away */
-    struct store_stat stat;
-    uint64_t stat_tail; /* ours when it began */
-    bool looking;
+    struct store_stat stat; /* a look */
+    uint64_t stat_tail;     /* ours when it began */
     struct store_docs check;
-    bool checking;
+    bool checking; /* for those who wait: is it still ours? */
 
     struct str key, doc_key;
     struct buf names; /* these, and the streams' */
 };
 
 /* ---- session.c ---- */
+
+static inline bool session_is_open(const struct session *s)
+{
+    return s->state == SESSION_STATE_BUSY || s->state == SESSION_STATE_IDLE;
+}
+static inline bool session_is_degraded(const struct session *s)
+{
+    return s->home == &s->all->degraded;
+}
 
 struct session *session_find(struct sessions *all, struct str key);
 /* Is there a dead one of this name whose last operations are under way? */
@@ -272,6 +298,8 @@ void session_put_out(struct session *s, struct str content, bool is_text, struct
                      uint64_t in_ordinal);
 void session_put_answered(struct session *s, uint64_t answered);
 void session_put_end(struct session *s, enum end_reason end, struct str message);
+/* As the store says; END_NONE: it goes on. */
+void session_set_end(struct session *s, enum end_reason end);
 
 /* ---- session_job.c ---- */
 

@@ -103,7 +103,8 @@ static void session_downlink_on_drain(struct rpc *r)
 }
 
 /* Begins the session's connection. false: it has been refused. */
-static bool session_downlink_attach(struct session_downlink *d, struct str request_id, bool polled)
+static bool session_downlink_attach(struct session_downlink *d, struct str request_id,
+                                    enum channel_state state)
 {
     struct channel_name name = session_downlink_name_of(d, request_id);
     struct channel *ch = d->greets ? channel_get(d->surface, &name) : NULL;
@@ -112,8 +113,7 @@ static bool session_downlink_attach(struct session_downlink *d, struct str reque
         return false;
     }
     d->channel = ch;
-    channel_attach(ch, d, &d->headers, d->service);
-    ch->polled = polled;
+    channel_attach(ch, state, d, &d->headers, d->service);
     rpc_wake(d->rpc);
     return true;
 }
@@ -133,11 +133,12 @@ static void end_over(struct session_downlink *d)
     struct session_status status, ended;
     session_status_over(&status, &ch->client, ch->position);
     session_status_refusal(&ended, REFUSE_ENDED);
-    if (ch->polled && status.rpc.code == 0)
+    if (ch->state == CHANNEL_POLLED && status.rpc.code == 0)
         put_poll(d, STR_NONE, true);
     rpc_end(d->rpc, &status.rpc);
-    ch->ended = ch->client.over == SESSION_ENDED;
-    channel_detach(ch, status.rpc.code == 0 ? &ended.rpc : &status.rpc);
+    bool over = ch->client.over == SESSION_ENDED;
+    channel_detach(ch, over ? CHANNEL_ENDED : CHANNEL_LINGERING,
+                   status.rpc.code == 0 ? &ended.rpc : &status.rpc);
     session_status_deinit(&ended);
     session_status_deinit(&status);
     downlink_free(d);
@@ -151,7 +152,7 @@ static void session_downlink_on_stream_message(struct rpc *r, struct str bytes)
     struct arena arena = {0};
     struct str id;
     if (session_request_id_read(&arena, bytes, &id) == 0 && is_request_id(id))
-        session_downlink_attach(d, id, false);
+        session_downlink_attach(d, id, CHANNEL_STREAMED);
     else
         session_downlink_refuse(d, REFUSE_REQUEST_ID);
     arena_deinit(&arena);
@@ -240,7 +241,7 @@ static bool session_downlink_go_on(struct session_downlink *d, struct str reques
 {
     struct channel_name name = session_downlink_name_of(d, request_id);
     struct channel *ch = d->proves ? channel_find(d->surface, &name) : NULL;
-    if (ch == NULL || !ch->attached || !ch->polled) {
+    if (ch == NULL || ch->state != CHANNEL_POLLED) {
         session_downlink_refuse(d, d->proves ? REFUSE_POLL_UNKNOWN : REFUSE_SECRET);
         return false;
     }
@@ -261,7 +262,7 @@ static void session_downlink_on_poll_message(struct rpc *r, struct str bytes)
     struct session_poll poll;
     if (session_poll_read(&arena, bytes, &poll) != 0 || !is_request_id(poll.request_id))
         session_downlink_refuse(d, REFUSE_REQUEST_ID);
-    else if (poll.start ? session_downlink_attach(d, poll.request_id, true)
+    else if (poll.start ? session_downlink_attach(d, poll.request_id, CHANNEL_POLLED)
                         : session_downlink_go_on(d, poll.request_id))
         sched_start(d->surface->sched, &d->patience, d->surface->long_poll_ms);
     arena_deinit(&arena);

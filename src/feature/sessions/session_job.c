@@ -4,7 +4,14 @@
  *
  * How far the backend has got is in the document (`answered`), written together with the last
  * events of an answer. A crash in between leaves an answer that has begun: the backend is asked
- * again under the same name, and told how much of it there is. */
+ * again under the same name, and told how much of it there is.
+ *
+ *     NONE    --what is next has just been written---> ACTIVE
+ *     NONE    --what is next was written before------> READING --read--> NONE, then ACTIVE
+ *     ACTIVE  --too much waits to be written---------> FULL --there is room--> ACTIVE
+ *     ACTIVE, FULL  --answered, failed, stopped------> NONE
+ *
+ * What needs no answer, such as the record of a close, leads from NONE to NONE. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -12,16 +19,21 @@
 
 #include <assert.h>
 
+static bool session_has_job(const struct session *s)
+{
+    return s->reply_state == SESSION_REPLY_ACTIVE || s->reply_state == SESSION_REPLY_FULL;
+}
+
 static struct session *session_of(struct session_job *job)
 {
     struct session *s = job->session;
-    assert(s->job_active);
+    assert(session_has_job(s));
     return s;
 }
 
 bool session_is_answered(const struct session *s)
 {
-    return s->all->setup.backend != NULL && !s->job_active && s->next == s->in_queued &&
+    return s->all->setup.backend != NULL && !session_has_job(s) && s->next == s->in_queued &&
            list_empty(&s->in.queue) && list_empty(&s->out.queue);
 }
 
@@ -30,8 +42,7 @@ bool session_is_answered(const struct session *s)
 static void start_job(struct session *s, uint32_t seqno)
 {
     const struct session_backend *backend = s->all->setup.backend;
-    s->job_active = true;
-    s->job_waits = false;
+    s->reply_state = SESSION_REPLY_ACTIVE;
     s->job = (struct session_job){.session = s,
                                   .key = s->key,
                                   .service = s->doc.service,
@@ -67,13 +78,13 @@ int session_job_event(struct session_job *job, struct str content, bool is_text,
     session_put_out(s, content, is_text, id.n > SESSION_UPSTREAM_ID ? STR_NONE : id, s->next);
     if (s->out.pending < SESSION_PENDING_MAX)
         return 1;
-    s->job_waits = true;
+    s->reply_state = SESSION_REPLY_FULL;
     return 0;
 }
 
 static void job_over(struct session *s)
 {
-    s->job_active = false;
+    s->reply_state = SESSION_REPLY_NONE;
     s->answer_begun = false;
     s->last_id.n = 0;
     s->next++;
@@ -94,7 +105,7 @@ void session_job_end(struct session_job *job, enum end_reason end, struct str me
 void session_job_stop(struct session *s)
 {
     const struct session_backend *backend = s->all->setup.backend;
-    if (!s->job_active)
+    if (!session_has_job(s))
         return;
     job_over(s);
     backend->stop(backend->ctx, &s->job);
@@ -104,9 +115,9 @@ void session_job_stop(struct session *s)
 void session_job_room(struct session *s)
 {
     const struct session_backend *backend = s->all->setup.backend;
-    if (!s->job_active || !s->job_waits || s->out.pending >= SESSION_PENDING_MAX / 2)
+    if (s->reply_state != SESSION_REPLY_FULL || s->out.pending >= SESSION_PENDING_MAX / 2)
         return;
-    s->job_waits = false;
+    s->reply_state = SESSION_REPLY_ACTIVE;
     backend->room(backend->ctx, &s->job);
 }
 
@@ -126,28 +137,38 @@ static void take_next(struct session *s, enum session_record_type type, uint64_t
         session_put_end(s, END_COMPLETED, STR_NONE);
 }
 
-static int session_job_take(void *ctx, const struct session_record *r)
+struct job_next {
+    struct session *session;
+    bool found;
+    enum session_record_type type;
+    uint64_t a;
+};
+
+static int session_job_open_next(void *ctx, const struct session_record *r)
 {
-    struct session *s = ctx;
+    struct job_next *next = ctx;
+    struct session *s = next->session;
+    next->found = true;
+    next->type = r->type;
+    next->a = r->a;
     s->chunk.n = 0;
-    int err = session_open(s->keys, SESSION_IN, s->next, r, &s->chunk);
-    if (err == 0)
-        take_next(s, r->type, r->a);
-    return err;
+    return session_open(s->keys, SESSION_IN, s->next, r, &s->chunk);
 }
 
 static void session_job_on_read(struct store_read *r, int err)
 {
     struct session *s = container_of(r, struct session, job_read);
-    if (s->state != SESSION_DEAD && s->end == END_NONE && !s->ending) {
-        if (err == 0)
-            err = session_each_record(r->slices, r->n_slices, s, session_job_take);
-        if (err != 0)
-            session_kill(s, SESSION_FAILED, err);
-    }
+    struct job_next next = {.session = s};
+    bool wanted = s->state != SESSION_STATE_DYING && s->out_state == SESSION_OUT_OPEN;
+    if (wanted && err == 0)
+        err = session_each_record(r->slices, r->n_slices, &next, session_job_open_next);
     store_read_release(r);
-    s->reading = false; /* not before: what was read is lent by r */
-    if (s->state != SESSION_DEAD) {
+    s->reply_state = SESSION_REPLY_NONE; /* the read may be used again */
+    if (wanted && err != 0)
+        session_kill(s, SESSION_FAILED, err);
+    else if (wanted && next.found)
+        take_next(s, next.type, next.a);
+    if (s->state != SESSION_STATE_DYING) {
         session_pump(s);
         session_nudge(s);
         session_settle(s);
@@ -159,9 +180,9 @@ static void session_job_on_read(struct store_read *r, int err)
  * more than one chunk. */
 static bool is_free(const struct session *s)
 {
-    return s->all->setup.backend != NULL && s->state == SESSION_READY && !s->job_active &&
-           !s->reading && !s->ending && s->end == END_NONE && s->keys != NULL &&
-           s->next <= s->doc.answered;
+    return s->all->setup.backend != NULL && session_is_open(s) &&
+           s->reply_state == SESSION_REPLY_NONE && s->out_state == SESSION_OUT_OPEN &&
+           s->keys != NULL && s->next <= s->doc.answered;
 }
 
 void session_job_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
@@ -178,7 +199,7 @@ void session_pump(struct session *s)
 {
     if (!is_free(s) || s->next >= s->in.events)
         return;
-    s->reading = true;
+    s->reply_state = SESSION_REPLY_READING;
     s->job_read = (struct store_read){.name = s->in.name,
                                       .from = READ_EVENT,
                                       .event = s->next,

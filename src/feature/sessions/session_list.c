@@ -197,7 +197,7 @@ static void rest(struct session_sweep *w)
     arena_deinit(&w->page);
     w->page = (struct arena){0};
     w->n = w->at = 0;
-    if (!w->all->stopping)
+    if (w->all->phase != SESSIONS_STOPPING)
         sched_start(w->all->setup.sched, &w->timer, SWEEP_MS);
     sessions_finish(w->all);
 }
@@ -208,7 +208,7 @@ static void next_row(struct session_sweep *w)
     while (w->at < w->n &&
            session_find(w->all, str_skip(w->rows[w->at].key, DOC_PREFIX_SIZE)) != NULL)
         w->at++;
-    if (w->all->stopping || (w->at == w->n && !w->more)) {
+    if (w->all->phase == SESSIONS_STOPPING || (w->at == w->n && !w->more)) {
         rest(w);
         return;
     }

@@ -12,8 +12,8 @@ size_t session_visit_acks(const struct session_visit *v)
 static void put_welcome(struct session_visit *v, struct buf *out)
 {
     struct str text = v->position > 0 ? STR("welcome back") : STR("welcome");
-    bool degraded = v->session->degraded;
-    v->welcomed = true;
+    bool degraded = session_is_degraded(v->session);
+    v->state = VISIT_WELCOMED;
     session_put_welcome(
         out, degraded ? STR("welcome; this session is not kept and cannot be resumed") : text,
         degraded);
@@ -101,7 +101,7 @@ static bool session_next_take_event(struct session_visit *v, struct buf *out)
 static void session_next_on_last_word(struct timer *t)
 {
     struct session_visit *v = container_of(t, struct session_visit, last_word);
-    v->waited = true;
+    v->last_word_due = false;
     session_visit_kick(v);
 }
 
@@ -120,7 +120,7 @@ void session_visit_speaks(struct session_visit *v)
 
 static bool may_speak(struct session_visit *v)
 {
-    if (!v->came_late || v->half_closed || v->said_all || v->waited)
+    if (!v->last_word_due || v->half_closed || v->said_last != VISIT_SAYS_MORE)
         return false;
     if (!timer_running(&v->last_word))
         sched_start(v->sched, &v->last_word, LAST_WORD_MS);
@@ -136,9 +136,9 @@ static void session_next_conclude(struct session_visit *v)
         return;
     } else if (v->end != END_NONE) {
         v->client->end = v->end;
-        v->client->aborted = v->aborted;
+        v->client->aborted = v->said_last == VISIT_SAID_ABORT;
         session_visit_over(v, SESSION_ENDED, 0);
-    } else if (v->half_closed && s->end == END_NONE && v->ordinal == s->out.events &&
+    } else if (v->half_closed && s->out_state != SESSION_OUT_ENDED && v->ordinal == s->out.events &&
                session_is_answered(s)) {
         session_visit_over(v, SESSION_IDLE, 0);
     }
@@ -148,8 +148,8 @@ enum session_next session_next(struct session_client *c, struct buf *out)
 {
     struct session_visit *v = c->visit;
     struct session *s = v->session;
-    if (s != NULL && v->admitted) {
-        if (!v->welcomed) {
+    if (session_visit_is_admitted(v)) {
+        if (v->state == VISIT_ADMITTED) {
             put_welcome(v, out);
             return SESSION_NEXT_MESSAGE;
         }
@@ -159,5 +159,5 @@ enum session_next session_next(struct session_client *c, struct buf *out)
             session_next_conclude(v);
         session_settle(s); /* it may be over */
     }
-    return v->over ? SESSION_NEXT_OVER : SESSION_NEXT_WAIT;
+    return v->state == VISIT_OVER ? SESSION_NEXT_OVER : SESSION_NEXT_WAIT;
 }

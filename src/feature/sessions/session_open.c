@@ -48,7 +48,6 @@ struct session_load {
 static void load_free(struct session_load *l)
 {
     struct session *s = l->session;
-    s->load = NULL;
     timer_stop(&l->handover);
     buf_deinit(&l->doc);
     buf_deinit(&l->message);
@@ -66,13 +65,13 @@ static void session_open_fail(struct session_load *l, enum session_over over, in
 static void ready(struct session_load *l)
 {
     struct session *s = l->session;
-    s->state = SESSION_READY;
+    s->state = SESSION_STATE_BUSY;
     s->next = s->doc.answered;
     s->in_queued = s->in.events;
     load_free(l);
     session_own_look(s);
     session_admit(s);
-    if (s->aborted && s->end == END_NONE)
+    if (s->aborted && s->out_state != SESSION_OUT_ENDED)
         session_put_end(s, END_CANCELLED, STR_NONE);
     session_pump(s);
     session_settle(s);
@@ -95,7 +94,7 @@ static void go_degraded(struct session_load *l, int err)
 static void session_open_on_removed(struct store_remove *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, remove);
-    if (l->session->state == SESSION_DEAD)
+    if (l->session->state == SESSION_STATE_DYING)
         load_free(l);
     else if (err != 0 && err != ERR_NOT_FOUND)
         go_degraded(l, err);
@@ -106,7 +105,7 @@ static void session_open_on_removed(struct store_remove *r, int err)
 static void session_open_on_docs_again(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
-    if (l->session->state == SESSION_DEAD)
+    if (l->session->state == SESSION_STATE_DYING)
         load_free(l);
     else if (err != 0)
         go_degraded(l, err);
@@ -149,7 +148,7 @@ static void session_open_on_created(struct store_write *w, int err)
 {
     struct session_load *l = container_of(w, struct session_load, write);
     struct session *s = l->session;
-    if (s->state == SESSION_DEAD) {
+    if (s->state == SESSION_STATE_DYING) {
         load_free(l);
     } else if (is_left_over(l, err) && !l->cleared) {
         session_open_clear(l);
@@ -235,7 +234,7 @@ bool session_is_gone(int err)
 /* False: it has failed. */
 static bool survives(struct session_load *l, int err)
 {
-    if (l->session->state == SESSION_DEAD) {
+    if (l->session->state == SESSION_STATE_DYING) {
         load_free(l);
         return false;
     }
@@ -269,7 +268,7 @@ static int session_open_take_last(void *ctx, const struct session_record *r)
 static void session_open_on_last_read(struct store_read *r, int err)
 {
     struct session_load *l = container_of(r, struct session_load, read);
-    if (err == 0 && l->session->state != SESSION_DEAD) /* or its keys are gone */
+    if (err == 0 && l->session->state != SESSION_STATE_DYING) /* or its keys are gone */
         err = session_each_record(r->slices, r->n_slices, l->session, session_open_take_last);
     store_read_release(r);
     if (survives(l, err))
@@ -300,7 +299,7 @@ static void session_open_on_out_read(struct store_read *r, int err)
     struct session *s = l->session;
     if (err == 0) {
         take_lane(&s->out, &r->info);
-        s->end = r->info.end;
+        session_set_end(s, r->info.end);
         store_read_release(r);
         if (s->out.life != s->doc.out_life)
             err = ERR_NOT_FOUND; /* of another session */
@@ -392,7 +391,7 @@ static void on_taken(struct session_load *l, int err)
     const struct instances *in = s->all->setup.instances;
     uint64_t before = s->doc.owner;
     bool overtaken = err == ERR_VERSION || err == ERR_TAIL_MOVED;
-    if (s->state != SESSION_DEAD && overtaken && ++l->tries < TRIES) {
+    if (s->state != SESSION_STATE_DYING && overtaken && ++l->tries < TRIES) {
         look_again(l);
         return;
     }
@@ -550,7 +549,7 @@ static void session_open_on_docs(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
     struct session *s = l->session;
-    if (s->state == SESSION_DEAD)
+    if (s->state == SESSION_STATE_DYING)
         load_free(l);
     else if (err != 0)
         go_degraded(l, err);
@@ -589,7 +588,7 @@ void session_load(struct session *s)
     struct session_load *l = mem_zalloc(sizeof *l);
     l->session = s;
     timer_init(&l->handover, session_open_on_handover);
-    s->load = l;
+    s->state = SESSION_STATE_LOADING;
     session_hold(s);
     session_own_watch(s);
     look_for_doc(l);

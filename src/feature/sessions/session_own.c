@@ -4,7 +4,16 @@
  * The one that the document names drives its backend, and its copy in memory is right. Another one
  * to which the client has come takes the session over when it reads it (session_open.c), and tells
  * this one by a record in `in`: it watches that stream. A notice that got lost does no harm: its
- * next write is refused, and a client that comes back is let in only after a look at the document.
+ * next write is refused, and a client that comes back is admitted only after a look at the
+ * document.
+ *
+ *     UNWATCHED --it is loaded-----------------------> SURE
+ *     SURE      --`in` changed-----------------------> DOUBTED
+ *     DOUBTED   --no write of ours is under way------> LOOKING
+ *     LOOKING   --still ours-------------------------> SURE
+ *     LOOKING   --failed, or was too late------------> DOUBTED
+ *     LOOKING   --`in` changed again-----------------> LOOKING_DOUBTED --looked--> DOUBTED
+ *     each      --the session dies, taken away or not--> UNWATCHED
  */
 #include "base/err.h"
 #include "stream/instances.h"
@@ -12,7 +21,7 @@
 
 bool session_is_shared(const struct session *s)
 {
-    return s->all->setup.instances != NULL && !s->degraded;
+    return s->all->setup.instances != NULL && !session_is_degraded(s);
 }
 
 bool session_is_anothers(const struct session *s)
@@ -32,12 +41,13 @@ void session_taken(struct session *s)
 static void session_own_on_stat(struct store_stat *st, int err)
 {
     struct session *s = container_of(st, struct session, stat);
-    bool still = s->state == SESSION_READY && s->in.going == NULL && s->in.tail == s->stat_tail;
-    s->looking = false;
-    if (still && err == 0 && (st->info.life != s->in.life || st->info.tail != s->in.tail))
+    /* Otherwise nothing was found out about what we have now. */
+    bool found =
+        err == 0 && session_is_open(s) && s->in.going == NULL && s->in.tail == s->stat_tail;
+    if (s->own != SESSION_OWN_UNWATCHED)
+        s->own = s->own == SESSION_OWN_LOOKING && found ? SESSION_OWN_SURE : SESSION_OWN_DOUBTED;
+    if (found && (st->info.life != s->in.life || st->info.tail != s->in.tail))
         session_taken(s);
-    else if (!still || err != 0)
-        s->doubt = true; /* nothing was found out about what we have now */
     if (err == 0)
         session_own_look(s);
     session_release(s);
@@ -45,10 +55,10 @@ static void session_own_on_stat(struct store_stat *st, int err)
 
 void session_own_look(struct session *s)
 {
-    if (!s->doubt || s->looking || s->degraded || s->state != SESSION_READY || s->in.going != NULL)
+    if (s->own != SESSION_OWN_DOUBTED || session_is_degraded(s) || !session_is_open(s) ||
+        s->in.going != NULL)
         return;
-    s->doubt = false;
-    s->looking = true;
+    s->own = SESSION_OWN_LOOKING;
     s->stat_tail = s->in.tail;
     s->stat = (struct store_stat){.name = s->in.name, .done = session_own_on_stat};
     session_hold(s);
@@ -58,7 +68,8 @@ void session_own_look(struct session *s)
 static void session_own_on_changed(struct store_watch *w, struct str name)
 {
     struct session *s = container_of(w, struct session, watch);
-    s->doubt = true;
+    bool looking = s->own == SESSION_OWN_LOOKING || s->own == SESSION_OWN_LOOKING_DOUBTED;
+    s->own = looking ? SESSION_OWN_LOOKING_DOUBTED : SESSION_OWN_DOUBTED;
     writer_hurry(&s->in.writer); /* which finds out as well as a look does */
     session_own_look(s);
 }
@@ -66,18 +77,18 @@ static void session_own_on_changed(struct store_watch *w, struct str name)
 /* With workers there is nothing here that would have to be stopped. */
 void session_own_watch(struct session *s)
 {
-    if (!session_is_shared(s) || s->watching || s->all->setup.backend == NULL)
+    if (!session_is_shared(s) || s->own != SESSION_OWN_UNWATCHED || s->all->setup.backend == NULL)
         return;
-    s->watching = true;
+    s->own = SESSION_OWN_SURE;
     s->watch = (struct store_watch){.name = s->in.name, .changed = session_own_on_changed};
     store_watch(s->home->store, &s->watch);
 }
 
 void session_own_unwatch(struct session *s)
 {
-    if (s->watching)
+    if (s->own != SESSION_OWN_UNWATCHED)
         store_unwatch(s->all->durable.store, &s->watch);
-    s->watching = false;
+    s->own = SESSION_OWN_UNWATCHED;
 }
 
 /* ---- is it still ours? ---- */
@@ -90,9 +101,9 @@ static void session_own_on_checked(struct store_docs *d, int err)
     if (err == 0)
         err = d->n_rows == 0 ? ERR_NOT_FOUND : session_doc_read(d->rows[0].value, &doc);
     bool ours = err == 0 && doc.owner == s->doc.owner && doc.out_life == s->doc.out_life;
-    if (s->state == SESSION_READY && !ours)
+    if (session_is_open(s) && !ours)
         session_kill(s, SESSION_FAILED, err != 0 ? err : ERR_VERSION); /* it is read anew then */
-    else if (s->state == SESSION_READY)
+    else if (session_is_open(s))
         sched_post(s->all->setup.sched, &s->admit);
     session_release(s);
 }

@@ -50,7 +50,7 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
         session_put_again(s, r->seqno);
         return;
     }
-    if (s->end != END_NONE || s->aborted)
+    if (s->out_state == SESSION_OUT_ENDED || s->aborted)
         come_late(v);
     else if (s->closed)
         session_visit_late(v);
@@ -67,8 +67,8 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
 static void hear_abort(struct session_visit *v)
 {
     struct session *s = v->session;
-    v->aborted = v->said_all = true;
-    if (s->aborted || s->end != END_NONE)
+    v->said_last = VISIT_SAID_ABORT;
+    if (s->aborted || s->out_state == SESSION_OUT_ENDED)
         return;
     s->aborted = true;
     session_put_in(s, SESSION_RECORD_ABORT, 0, STR_NONE);
@@ -77,8 +77,9 @@ static void hear_abort(struct session_visit *v)
 static void hear_close(struct session_visit *v)
 {
     struct session *s = v->session;
-    v->said_all = true;
-    if (s->closed || s->aborted || s->end != END_NONE)
+    if (v->said_last == VISIT_SAYS_MORE)
+        v->said_last = VISIT_SAID_CLOSE;
+    if (s->closed || s->aborted || s->out_state == SESSION_OUT_ENDED)
         return;
     s->closed = true;
     session_put_in(s, SESSION_RECORD_CLOSE, 0, STR_NONE);
@@ -123,12 +124,12 @@ void session_say(struct session_client *c, struct str message)
     v->said++;
     if (s == NULL)
         return;
-    if (!v->admitted && is_too_much(s->all, message.n)) {
+    if (v->state == VISIT_WAITING && is_too_much(s->all, message.n)) {
         busy(v);
         session_settle(s);
         return;
     }
-    if (!v->admitted) {
+    if (v->state == VISIT_WAITING) {
         size_t before = v->early.n;
         pack_str(&v->early, message);
         s->all->said += v->early.n - before;
@@ -152,7 +153,7 @@ void session_visit_hear_early(struct session_visit *v)
 bool session_room(const struct session_client *c)
 {
     const struct session_visit *v = c->visit;
-    return v->admitted && v->session != NULL && v->session->in.pending < SESSION_PENDING_MAX &&
+    return session_visit_is_admitted(v) && v->session->in.pending < SESSION_PENDING_MAX &&
            session_visit_acks(v) < SESSION_ACKS_MAX;
 }
 

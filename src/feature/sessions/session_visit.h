@@ -9,9 +9,17 @@
 
 #include "feature/sessions/session_core.h"
 
+/* WAITING --the session is open and the secret right--> ADMITTED --pulled--> WELCOMED; each of them
+ * --> OVER, when it lets go of its session. */
+enum visit_state { VISIT_WAITING, VISIT_ADMITTED, VISIT_WELCOMED, VISIT_OVER };
+
+/* The last that it has said of the session as a whole. */
+enum visit_said { VISIT_SAYS_MORE, VISIT_SAID_CLOSE, VISIT_SAID_ABORT };
+
 struct session_visit {
     struct link link; /* among those who wait */
     struct session_client *client;
+    enum visit_state state;
     struct session *session; /* NULL: over */
     struct sched *sched;
     struct task kick;
@@ -19,11 +27,10 @@ struct session_visit {
     uint8_t secret[SESSION_SECRET_SIZE]; /* until it is admitted */
     enum session_service service;
     uint64_t position;
-    bool admitted, welcomed, half_closed, aborted, over;
-    bool came_late;                /* when the session had ended */
-    bool said_all;                 /* close or abort */
-    struct timer last_word;        /* see session_next.c */
-    bool waited;                   /* long enough for it */
+    enum visit_said said_last;
+    bool half_closed;              /* it sends no more, whatever it said */
+    bool last_word_due;            /* see session_next.c: */
+    struct timer last_word;        /* how long it is waited for */
     struct buf early;              /* messages said before it was admitted */
     uint64_t said, heard, settled; /* messages; heard: not early any more */
     uint64_t late;   /* the first of them that came behind the end; 0: none. Never settled */
@@ -45,6 +52,11 @@ void session_visit_kick(struct session_visit *v);
 /* It lets go of its session, but stays until its client has gone. The first call counts. */
 void session_visit_over(struct session_visit *v, enum session_over why, int err);
 void session_visit_malformed(struct session_visit *v, const char *why);
+
+static inline bool session_visit_is_admitted(const struct session_visit *v)
+{
+    return v->state == VISIT_ADMITTED || v->state == VISIT_WELCOMED;
+}
 
 /* ---- session_say.c ---- */
 

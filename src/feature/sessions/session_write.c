@@ -4,7 +4,13 @@
  * Each stream has a lane: one write is under way at a time, and what comes meanwhile goes into the
  * next one together. A write is sealed when its turn has come: ordinals, the associated data and
  * the chain of MACs depend on all that was written before it. Its effects on the session in memory
- * come when it is durable. */
+ * come when it is durable.
+ *
+ * The end of `out` is the last write there:
+ *
+ *     OPEN --close, abort, a backend that fails--> ENDING --it is durable--> ENDED
+ *     OPEN, ENDING --a worker was faster, or another process--> ENDED
+ */
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/units.h"
@@ -188,7 +194,7 @@ static void session_write_start(struct session_write *w)
     set_preconditions(w);
     set_patience(w);
     /* Nobody reads the document of a degraded session. */
-    if ((w->sets_answered || w->end == END_FAILED) && !w->session->degraded)
+    if ((w->sets_answered || w->end == END_FAILED) && !session_is_degraded(w->session))
         session_write_put_doc(w);
     l->going = w;
     session_hold(w->session);
@@ -255,14 +261,14 @@ static void session_write_apply(struct session_write *w)
     const struct stream_info *info = &l->writer.write.info;
     bool moved = l->tail != info->tail;
     s->written_ms = s->all->setup.sched->now_ms;
-    s->all->failed &= s->degraded;
+    s->all->failed &= session_is_degraded(s);
     l->tail = info->tail;
     l->events = info->events;
     l->bytes = info->bytes;
     if (l == &s->out)
-        s->end = info->end;
+        session_set_end(s, info->end);
     bool behind = l->writer.followed || (l->writer.write.duplicate && moved);
-    if (behind && l == &s->in && s->watching)
+    if (behind && l == &s->in && s->own != SESSION_OWN_UNWATCHED)
         session_taken(s);
     else if (behind) /* another process has written it, or a worker what we thought was not done */
         session_kill(s, SESSION_FAILED, ERR_VERSION);
@@ -303,7 +309,7 @@ static void done_with(struct session_write *w)
     const uint64_t by = w->by, said = w->said;
     l->going = NULL;
     write_free(w);
-    if (s->state == SESSION_DEAD)
+    if (s->state == SESSION_STATE_DYING)
         return;
     if (l == &s->out)
         session_job_room(s);
@@ -320,12 +326,12 @@ static void session_write_failed(struct session_write *w, int err, bool workers_
 {
     struct session *s = w->session;
     struct session_lane *l = w->lane;
-    if (s->state == SESSION_DEAD || workers_fault) {
+    if (s->state == SESSION_STATE_DYING || workers_fault) {
         done_with(w);
     } else if (err == ERR_CLOSED && l == &s->out) {
-        s->end = l->writer.write.info.end; /* a worker was faster */
+        session_set_end(s, l->writer.write.info.end); /* a worker was faster */
         done_with(w);
-    } else if (err == ERR_TAIL_MOVED && l == &s->in && s->watching) {
+    } else if (err == ERR_TAIL_MOVED && l == &s->in && s->own != SESSION_OWN_UNWATCHED) {
         session_taken(s);
         done_with(w);
     } else {
@@ -339,7 +345,7 @@ static void session_write_on_lane_written(struct writer *writer, int err)
 {
     struct session_write *w = container_of(writer, struct session_lane, writer)->going;
     struct session *s = w->session;
-    bool alive = s->state != SESSION_DEAD;
+    bool alive = s->state != SESSION_STATE_DYING;
     bool workers_fault = is_workers_fault(w, err);
     if (w->asked != NULL)
         answer_asked(w, err); /* what was asked is gone behind it */
@@ -432,14 +438,21 @@ void session_put_answered(struct session *s, uint64_t answered)
 
 void session_put_end(struct session *s, enum end_reason end, struct str message)
 {
-    if (s->ending || s->end != END_NONE)
+    if (s->out_state != SESSION_OUT_OPEN)
         return;
     struct session_write *w = last(s, &s->out);
-    s->ending = true;
+    s->out_state = SESSION_OUT_ENDING;
     s->message.n = 0;
     buf_put(&s->message, message);
     w->close = true;
     w->end = end;
+}
+
+void session_set_end(struct session *s, enum end_reason end)
+{
+    s->end = end;
+    if (end != END_NONE)
+        s->out_state = SESSION_OUT_ENDED;
 }
 
 /* ---- for workers ---- */
@@ -447,7 +460,7 @@ void session_put_end(struct session *s, enum end_reason end, struct str message)
 static struct session_keys *session_write_keys_of(void *ctx, struct str key)
 {
     struct session *s = session_find(ctx, key);
-    return s == NULL || s->state != SESSION_READY ? NULL : s->keys;
+    return s == NULL || !session_is_open(s) ? NULL : s->keys;
 }
 
 static void session_write_out(void *ctx, struct str key, struct store_write *asked,

@@ -77,15 +77,22 @@ void session_append_begin(struct sessions_surface *s, enum session_service servi
 
 struct session_downlink;
 
+/* NEW --a downlink--> STREAMED or POLLED --it is gone--> LINGERING, or ENDED with its session; from
+ * there, as from NEW, the next downlink leads on. A newer one passes through LINGERING. */
+enum channel_state {
+    CHANNEL_NEW, /* appends came before their downlink */
+    CHANNEL_STREAMED,
+    CHANNEL_POLLED, /* a poll is under way, or expected */
+    CHANNEL_LINGERING,
+    CHANNEL_ENDED,
+};
+
 struct channel {
     struct sessions_surface *surface;
+    enum channel_state state;
     struct link idle;
     struct timer timer; /* without a downlink: linger. Between polls: how long they stay away */
     struct session_client client; /* while attached */
-    bool attached;                /* it has a downlink, or is polled */
-    bool was_attached;
-    bool ended;  /* the session that it was attached to */
-    bool polled; /* rather than streamed */
     uint64_t position;
     struct session_downlink *downlink; /* the call; NULL: between polls */
     uint64_t polls_given;              /* responses so far */
@@ -96,6 +103,11 @@ struct channel {
     size_t name_n;
     char name[];
 };
+
+static inline bool channel_is_attached(const struct channel *ch)
+{
+    return ch->state == CHANNEL_STREAMED || ch->state == CHANNEL_POLLED;
+}
 
 /* Who is asking for which channel. A request id alone opens none: whoever has another secret has
  * another channel. */
@@ -109,11 +121,11 @@ struct channel *channel_find(struct sessions_surface *s, const struct channel_na
 /* Finds or makes. NULL: there are too many. */
 struct channel *channel_get(struct sessions_surface *s, const struct channel_name *name);
 
-/* A new downlink: an older one is over. What waits is said. */
-void channel_attach(struct channel *ch, struct session_downlink *d, struct session_headers *h,
-                    enum session_service service);
-/* The downlink is gone; so are the appends that are under way. */
-void channel_detach(struct channel *ch, const struct rpc_status *appends);
+/* A new downlink, STREAMED or POLLED: an older one is over. What waits is said. */
+void channel_attach(struct channel *ch, enum channel_state state, struct session_downlink *d,
+                    struct session_headers *h, enum session_service service);
+/* The downlink is gone; so are the appends that are under way. state: LINGERING or ENDED. */
+void channel_detach(struct channel *ch, enum channel_state state, const struct rpc_status *appends);
 void channel_lose(struct channel *ch); /* the same: they are told that it is gone */
 /* It may be of no use any more: then it is freed. */
 void channel_tidy(struct channel *ch);
@@ -131,18 +143,21 @@ void downlink_end(struct session_downlink *d, const struct rpc_status *status);
 
 /* ---- session_append_http.c ---- */
 
+/* EARLY: no downlink is there. WAITING: for its turn, or for room in the session. */
+enum append_state { APPEND_READING, APPEND_EARLY, APPEND_WAITING, APPEND_SAID };
+
 struct session_append_call {
     struct sessions_surface *surface;
+    enum append_state state;
     enum session_service service;
-    struct rpc *rpc; /* NULL: the peer is gone */
-    struct channel *channel;
-    struct link link;   /* channel.said */
-    struct timer early; /* waits for a downlink */
-    bool is_early;
-    bool proves; /* it came with a secret */
+    struct rpc *rpc;         /* NULL: the peer is gone */
+    struct channel *channel; /* from EARLY or WAITING on */
+    struct link link;        /* channel.said */
+    struct timer early;      /* how long it waits for a downlink */
+    bool proves;             /* it came with a secret */
     uint8_t proof[SESSION_PROOF_SIZE];
     uint64_t number;
-    uint64_t ordinal; /* among what was said, from 1 */
+    uint64_t ordinal; /* with SAID: among what was said, from 1 */
     struct buf data;
 };
 
