@@ -36,6 +36,7 @@ int slink_uuid(char out[SLINK_REQUEST_ID])
     if (RAND_bytes(b, sizeof b) != 1)
         return TM_E_IO;
     hex_uuid(b, out);
+    out[SLINK_REQUEST_ID - 1] = 0;
     return 0;
 }
 
