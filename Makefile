@@ -4,7 +4,7 @@
 #   make run        deps, build, serve           make hunt     the long runs: fuzzing and full counts
 #   make deps       install missing packages     make bench    measure; prints a table
 #   make install    DESTDIR= PREFIX=/usr/local   make format   clang-format over the tree
-#   make examples   the programs in examples/
+#   make examples   the programs in examples/    make FEATURES="gateway sessions"   without the others
 #
 # One variant lives in one folder: build/ (release), build/asan/, build/fuzz/, build/tsan/. A variant is the
 # same rules with another O and SAN.
@@ -15,8 +15,31 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
-PKGS    := libuv openssl libcurl jansson libxxhash lmdb libnghttp2 libprotobuf-c zlib hiredis sqlite3
 VERSION := $(shell cat VERSION)
+
+# What is built in: all rows of src/feature/features.c, or those that FEATURES names, as in
+# `make FEATURES="gateway sessions"`; with `make FEATURES=` none, the kernel alone.
+ALL_FEATURES := $(shell sed -n 's/^ *X.\([a-z]*\),.*/\1/p' src/feature/features.c)
+ifeq ($(origin FEATURES),undefined)
+FEATURES := $(ALL_FEATURES)
+endif
+ABSENT  := $(filter-out $(FEATURES),$(ALL_FEATURES))
+needs    = $(shell sed -n 's/^static const char .const needs.. = {\(.*\), NULL};/\1/p' src/feature/$(1)/$(1)_feature.c | tr -d '",')
+UNKNOWN := $(filter-out $(ALL_FEATURES),$(FEATURES))
+ifneq ($(UNKNOWN),)
+$(error there is no feature $(UNKNOWN); there are: $(ALL_FEATURES))
+endif
+ifneq ($(ABSENT),)
+UNMET   := $(strip $(foreach f,$(FEATURES),$(foreach n,$(call needs,$(f)),$(if $(filter $(n),$(FEATURES)),,$(f) needs $(n);))))
+ifneq ($(UNMET),)
+$(error $(UNMET) name it in FEATURES, too)
+endif
+endif
+
+PKGS    := libuv openssl libcurl jansson libxxhash lmdb libnghttp2 zlib hiredis
+PKGS    += $(if $(filter cascade,$(FEATURES)),sqlite3)
+PROTO   := $(filter sessions cascade,$(FEATURES))
+PKGS    += $(if $(PROTO),libprotobuf-c)
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wwrite-strings -Wvla -Wundef -Wno-unused-parameter
@@ -56,7 +79,7 @@ endif
 SETUP := deps clean help format
 ifeq ($(filter $(SETUP),$(MAKECMDGOALS)),)
 MISSING := $(shell for p in $(PKGS); do pkg-config --exists $$p 2>/dev/null || echo $$p; done; \
-             command -v protoc-c >/dev/null || echo protoc-c)
+             [ -z '$(PROTO)' ] || command -v protoc-c >/dev/null || echo protoc-c)
 ifneq ($(MISSING),)
 ifeq ($(filter run test hunt bench fuzz,$(MAKECMDGOALS)),)
 $(error missing libraries: $(MISSING). Run `make deps` to install them)
@@ -66,16 +89,20 @@ endif
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   = $(shell pkg-config --libs $(PKGS))
 
-SRC   := $(sort $(shell find src -name '*.c' -not -path 'src/client/*'))
-CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/app/main.c,$(SRC)))
-GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(sort $(shell find src -name '*.proto')))
+# Files of features that are absent are as good as not there.
+without = $(filter-out $(foreach f,$(ABSENT),src/feature/$(f)/%),$(sort $(1)))
+SRC   := $(call without,$(shell find src -name '*.c' -not -path 'src/client/*'))
+SRC   := $(filter-out $(if $(PROTO),,src/base/wire_message.c) $(if $(ABSENT),src/feature/features.c),$(SRC))
+CORE  := $(patsubst %.c,$(O)/%.o,$(filter-out src/app/main.c,$(SRC))) $(if $(ABSENT),$(O)/gen/features.o)
+GEN   := $(patsubst src/%.proto,$(O)/gen/%.pb-c,$(call without,$(shell find src -name '*.proto')))
+PAGES := $(patsubst src/feature/%/page/,%,$(call without,$(wildcard src/feature/*/page/)))
 UNITS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/model/test_*.c tests/fault/test_*.c) \
            $(shell find tests/unit -name 'test_*.c' -not -path 'tests/unit/client/*')))
 SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-bins e2e-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls bench help
+.PHONY: all run test asan unit-bins e2e-bins fuzz-bins examples deps install install-lib format clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls bench help print-link
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
@@ -85,11 +112,25 @@ $(O)/tidemark: $(O)/src/app/main.o $(O)/libcore.a $(O)/libtidemark.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
-$(O)/libcore.a: $(CORE) $(addsuffix .o,$(GEN))
-	$(Q)rm -f $@ && ar rcs $@ $^
+$(O)/libcore.a: $(CORE) $(addsuffix .o,$(GEN)) $(O)/gen/features.list
+	$(Q)rm -f $@ && ar rcs $@ $(filter %.o,$^)
 
 $(O)/src/%.o: src/%.c Makefile VERSION
 	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Another choice of features is another library. The table of a choice is the one of all, in which
+# the rows of the others read ABSENT.
+FORCE:
+$(O)/gen/features.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FEATURES)' | cmp -s - $@ || echo '$(FEATURES)' >$@
+
+$(O)/gen/features.c: src/feature/features.c $(O)/gen/features.list
+	$(Q)sed $(foreach f,$(ABSENT),-e 's/^ *X.$(f),/    ABSENT\x28$(f),/') $< >$@
+
+$(O)/gen/features.o: $(O)/gen/features.c Makefile
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
@@ -104,12 +145,12 @@ $(addsuffix .o,$(GEN)): %.o: %.c Makefile
 	$(call say,CC,$@)
 	$(Q)$(CC) -std=c11 -w -I$(O)/gen $(CFLAGS) $(SAN_FLAGS) $(PKG_CFLAGS) -c -o $@ $<
 
-# The Lab's page is part of the program.
-LAB_PAGE := $(sort $(wildcard src/feature/lab/page/*))
-$(O)/gen/lab_page.h: scripts/embed $(LAB_PAGE) Makefile
-	@mkdir -p $(O)/gen
+# Pages of features are part of the program.
+.SECONDEXPANSION:
+$(O)/gen/%_page.h: scripts/embed $$(wildcard src/feature/$$*/page/*) Makefile
+	@mkdir -p $(@D)
 	$(call say,EMBED,$@)
-	$(Q)scripts/embed lab $(LAB_PAGE) >$@
+	$(Q)scripts/embed $* $(filter src/%,$^) >$@
 
 # So are the scripts of the store on Redis, each with what they share in front.
 LUA_COMMON := src/store/redis/lua/stream.lua
@@ -119,7 +160,7 @@ $(O)/gen/redis_lua.h: scripts/embed $(LUA_COMMON) $(LUA) Makefile
 	$(call say,EMBED,$@)
 	$(Q)scripts/embed lua $(LUA_COMMON) $(LUA) >$@
 
-$(CORE) $(O)/src/app/main.o: | $(addsuffix .h,$(GEN)) $(O)/gen/lab_page.h $(O)/gen/redis_lua.h
+$(CORE) $(O)/src/app/main.o: | $(addsuffix .h,$(GEN)) $(PAGES:%=$(O)/gen/%_page.h) $(O)/gen/redis_lua.h
 
 # The simulated disk and its company, for the tests that want them.
 $(O)/tests/fault/sim%.o: tests/fault/sim%.c Makefile
@@ -347,6 +388,10 @@ format:
 
 clean:
 	rm -rf build
+
+# For tests that link objects of theirs with those of a build.
+print-link:
+	@echo "CC='$(CC)' LINK_FLAGS='$(LDFLAGS_ALL)' LINK_LIBS='$(LDLIBS)'"
 
 help:
 	@sed -n '3,8s/^# \{0,1\}//p' Makefile
