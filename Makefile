@@ -134,6 +134,20 @@ $(O)/gen/features.o: $(O)/gen/features.c Makefile
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+# The kernel alone, from the same objects, for the tests.
+KERNEL := $(O)/src/app/main.o $(O)/src/feature/feature.o $(O)/gen/no_features.o \
+          $(filter-out $(O)/src/app/main.o $(O)/src/feature/% $(O)/src/base/wire_message.o $(O)/gen/%,$(CORE))
+$(O)/gen/no_features.c: src/feature/features.c
+	@mkdir -p $(@D)
+	$(Q)sed 's/^ *X(/    ABSENT(/' $< >$@
+
+$(O)/gen/no_features.o: $(O)/gen/no_features.c Makefile
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/tidemark-kernel: $(KERNEL) $(O)/libtidemark.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(filter-out -lsqlite3 -lprotobuf-c,$(LDLIBS))
+
 # C from .proto files, which is nobody's to read or to warn about. That the headers are there before
 # anything is compiled is all that has to be said here: who includes them is told by the .d files.
 $(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h: src/%.proto Makefile
