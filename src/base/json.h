@@ -4,7 +4,8 @@
  * One pass, no recursion, strict RFC 8259: UTF-8 is checked, nesting is at most JSON_DEPTH_MAX,
  * nothing may follow the value but white space, no byte order mark before it. What the RFC allows
  * passes: repeated names, numbers of any size, half a surrogate pair as an escape. Documents are
- * built and taken apart with jansson, off the hot path. */
+ * built and taken apart with jansson, off the hot path. The client library has json_scan.c of it,
+ * which needs no memory: json_check and json_escape. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -26,6 +27,10 @@ int json_check(struct str text, size_t *at);
  * growing). An empty array gives no events. 0, or ERR_JSON with *at set and *out and *ends as they
  * were. out->n + text.n < UINT32_MAX. */
 int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at);
+
+/* How a quote, a backslash or a control byte stands in a string; returns how many characters. */
+#define JSON_ESCAPE_MAX 6
+size_t json_escape(char c, char out[JSON_ESCAPE_MAX]);
 
 /* s as a JSON string with its quotes. Each byte that is no part of UTF-8 becomes U+FFFD. */
 void json_put_string(struct buf *out, struct str s);

@@ -12,10 +12,10 @@
 #define BASE_JSON_CANONICAL_H
 
 #include "base/buf.h"
+#include "base/jcs.h"
 #include "base/str.h"
 
-/* Bytes of a text; what comes of it may be five times as long. */
-#define JSON_CANONICAL_MAX (1u << 20)
+#define JSON_CANONICAL_MAX JCS_MAX
 
 /* Appends the canonical form of the JSON text. A member `without` of the outermost object is left
  * out, as if it were not there; STR_NONE: none is. ERR_TOO_LARGE, or ERR_JSON: not JSON

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/json_view.h"
-#include "base/arena.h"
-
-#include <stdint.h>
-
-static bool json_view_is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+#include "base/ascii.h"
+#include "base/hex.h"
+#include "base/utf8.h"
 
 struct str view_trim(struct str s)
 {
-    while (s.n > 0 && json_view_is_space(s.p[0]))
+    while (s.n > 0 && ascii_is_space(s.p[0]))
         s = str_skip(s, 1);
-    while (s.n > 0 && json_view_is_space(s.p[s.n - 1]))
+    while (s.n > 0 && ascii_is_space(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -63,7 +58,7 @@ static const char *skip_brackets(const char *p)
 
 static const char *skip_word(const char *p, const char *end)
 {
-    while (p < end && *p != ',' && *p != '}' && *p != ']' && !json_view_is_space(*p))
+    while (p < end && *p != ',' && *p != '}' && *p != ']' && !ascii_is_space(*p))
         p++;
     return p;
 }
@@ -92,7 +87,7 @@ struct str view_inside(struct str value)
 
 static void json_view_skip_space(struct str *s)
 {
-    while (s->n > 0 && json_view_is_space(s->p[0]))
+    while (s->n > 0 && ascii_is_space(s->p[0]))
         *s = str_skip(*s, 1);
 }
 
@@ -140,76 +135,64 @@ bool view_member(struct str *rest, struct str *name, struct str *value)
 
 /* ---- strings ---- */
 
-static unsigned json_view_hex_digit(char c)
+/* The four digits of a \u at p, in a text that is valid. */
+static uint32_t unit_at(const char *p)
 {
-    return c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a' + 10);
+    uint32_t unit = 0;
+    for (int i = 2; i < 6; i++)
+        unit = unit << 4 | (uint32_t)hex_value(p[i]);
+    return unit;
 }
 
-/* The four digits of a \u at p. */
-static unsigned unit_at(const char *p)
+/* A \u escape, and the second half of its pair. */
+static size_t unescape_unit(struct str *inside, char out[4])
 {
-    return json_view_hex_digit(p[2]) << 12 | json_view_hex_digit(p[3]) << 8 |
-           json_view_hex_digit(p[4]) << 4 | json_view_hex_digit(p[5]);
+    struct str s = *inside;
+    uint32_t c = unit_at(s.p), low = 0;
+    if (c >= 0xd800 && c < 0xdc00 && s.n >= 12 && s.p[6] == '\\' && s.p[7] == 'u')
+        low = unit_at(s.p + 6);
+    bool paired = low >= 0xdc00 && low < 0xe000;
+    *inside = str_skip(s, paired ? 12 : 6);
+    return utf8_encode(paired ? 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00)) : c, out);
 }
 
-static void put_point(struct buf *out, uint32_t c)
+size_t view_unescape(struct str *inside, char out[4])
 {
-    char *p = buf_reserve(out, 4);
-    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = n; i-- > 1; c >>= 6)
-        p[i] = (char)(0x80 | (c & 0x3f));
-    p[0] = (char)(lead[n] | c);
-    out->n += n;
-}
-
-/* A \u escape, and the second half of its pair. Returns the bytes it took. */
-static size_t decode_unit(struct str s, struct buf *out)
-{
-    uint32_t c = unit_at(s.p);
-    if (c >= 0xd800 && c < 0xdc00 && s.n >= 12 && s.p[6] == '\\' && s.p[7] == 'u') {
-        unsigned low = unit_at(s.p + 6);
-        if (low >= 0xdc00 && low < 0xe000) {
-            put_point(out, 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00)));
-            return 12;
-        }
+    char c = inside->p[1];
+    switch (c) {
+    case 'u': return unescape_unit(inside, out);
+    case 'b': c = '\b'; break;
+    case 'f': c = '\f'; break;
+    case 'n': c = '\n'; break;
+    case 'r': c = '\r'; break;
+    case 't': c = '\t'; break;
+    default: break;
     }
-    put_point(out, c);
-    return 6;
+    out[0] = c;
+    *inside = str_skip(*inside, 2);
+    return 1;
 }
 
-static size_t decode_escape(struct str s, struct buf *out)
+bool view_decode_to(struct str inside, char *out, size_t *n)
 {
-    switch (s.p[1]) {
-    case 'b': buf_putc(out, '\b'); return 2;
-    case 'f': buf_putc(out, '\f'); return 2;
-    case 'n': buf_putc(out, '\n'); return 2;
-    case 'r': buf_putc(out, '\r'); return 2;
-    case 't': buf_putc(out, '\t'); return 2;
-    case 'u': return decode_unit(s, out);
-    default: buf_putc(out, s.p[1]); return 2;
-    }
-}
-
-void view_decode(struct str inside, struct buf *out)
-{
+    char *to = out;
+    bool paired = true;
     while (inside.n > 0) {
         const char *slash = memchr(inside.p, '\\', inside.n);
-        size_t n = slash != NULL ? (size_t)(slash - inside.p) : inside.n;
-        buf_put(out, str_of(inside.p, n));
-        inside = str_skip(inside, n);
-        if (inside.n > 0)
-            inside = str_skip(inside, decode_escape(inside, out));
+        size_t run = slash != NULL ? (size_t)(slash - inside.p) : inside.n;
+        memmove(to, inside.p, run);
+        to += run;
+        inside = str_skip(inside, run);
+        if (inside.n == 0)
+            break;
+        char c[4];
+        size_t size = view_unescape(&inside, c);
+        paired = paired && !view_is_half(c);
+        memcpy(to, c, size);
+        to += size;
     }
-}
-
-struct str view_text(struct arena *a, struct str value)
-{
-    struct buf decoded = {0};
-    view_decode(view_inside(value), &decoded);
-    struct str text = decoded.n > 0 ? arena_dup(a, buf_str(&decoded)) : STR("");
-    buf_deinit(&decoded);
-    return text;
+    *n = (size_t)(to - out);
+    return paired;
 }
 
 static bool is_escaped(struct str inside)
@@ -219,14 +202,18 @@ static bool is_escaped(struct str inside)
 
 static bool decodes_to(struct str inside, struct str text)
 {
-    /* An escape is at most six times as long as what it stands for. */
-    if (inside.n > 6 * text.n)
-        return false;
-    struct buf decoded = {0};
-    view_decode(inside, &decoded);
-    bool same = str_eq(buf_str(&decoded), text);
-    buf_deinit(&decoded);
-    return same;
+    while (inside.n > 0) {
+        char c[4] = {inside.p[0]};
+        size_t n = 1;
+        if (inside.p[0] == '\\')
+            n = view_unescape(&inside, c);
+        else
+            inside = str_skip(inside, 1);
+        if (!str_starts(text, str_of(c, n)))
+            return false;
+        text = str_skip(text, n);
+    }
+    return text.n == 0;
 }
 
 bool view_name_is(struct str name, struct str text)
@@ -255,14 +242,4 @@ void view_pick(struct str object, struct view_want *wants, size_t n)
             }
         }
     }
-}
-
-void view_put_unbroken(struct buf *out, struct str value)
-{
-    char *to = buf_reserve(out, value.n);
-    size_t n = 0;
-    for (size_t i = 0; i < value.n; i++)
-        if (value.p[i] != '\n' && value.p[i] != '\r')
-            to[n++] = value.p[i];
-    out->n += n;
 }

@@ -44,9 +44,22 @@ struct view_want {
 };
 void view_pick(struct str object, struct view_want *wants, size_t n);
 
-/* The string's characters, given between its quotes. An unpaired surrogate becomes the three bytes
+/* The string's characters, given between its quotes. Half a surrogate pair becomes the three bytes
  * that UTF-8 would have for it if it had any, so that different strings stay different. */
 void view_decode(struct str inside, struct buf *out);
+
+/* The same into room for inside.n bytes, which may be where they stand. False: there was half a
+ * pair. */
+bool view_decode_to(struct str inside, char *out, size_t *n);
+
+/* The escape at the front: its character's bytes, and *inside moves behind it. */
+size_t view_unescape(struct str *inside, char out[4]);
+
+/* Is that character half a surrogate pair? In UTF-8 nothing else begins so. */
+static inline bool view_is_half(const char c[4])
+{
+    return (unsigned char)c[0] == 0xed && (unsigned char)c[1] >= 0xa0;
+}
 
 /* The characters of a string, in the arena or, without any, static. */
 struct str view_text(struct arena *a, struct str value);

@@ -6,8 +6,6 @@
 
 #include "client/client_core.h"
 
-#define CANONICAL_MAX (1u << 20) /* bytes of a text, as at the server */
-
 /* Appends it. TM_E_NOMEM, TM_E_TOO_LARGE, or TM_E_INVALID: not JSON, a name that comes twice in one
  * object, half a surrogate pair, a number beyond a double's range. */
 int canonical_put(struct tm_client *c, struct str text, struct bytes *out);

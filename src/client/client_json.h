@@ -9,9 +9,7 @@
 #ifndef CLIENT_CLIENT_JSON_H
 #define CLIENT_CLIENT_JSON_H
 
-#include "base/str.h"
-
-#define JSON_DEPTH_MAX 512
+#include "base/json.h"
 
 /* All of the text is one value. */
 bool json_valid(struct str text);
@@ -25,7 +23,7 @@ bool json_valid(struct str text);
  *
  * The whole is checked before the first value is given. */
 struct json_array {
-    const char *p, *end;
+    struct str rest;
 };
 bool json_array_begin(struct json_array *a, struct str text); /* false: not an array */
 /* Each value as it stands there, without the white space around it. */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/client_session_wire.h"
+#include "base/json.h"
+#include "base/json_view.h"
 #include "base/utf8.h"
 #include "client/codec.h"
 
@@ -393,127 +395,103 @@ int swire_frames_next(struct swire_frames *f, struct str *payload, bool *end)
 
 /* ---- how a call ended ---- */
 
-/* As much of it as fits, up to the end of a character. */
-static void copy_text(char *to, size_t size, struct str s)
-{
-    if (s.n >= size) {
-        s.n = size - 1;
-        s.n -= utf8_incomplete_tail(s);
-    }
-    if (s.n > 0)
-        memcpy(to, s.p, s.n);
-    to[s.n] = '\0';
-}
-
-static int read_detail(struct tm_client *c, struct json_read *r, struct bytes *text,
-                       struct swire_end *out)
+/* A string: as much of it as fits, up to the end of a character. */
+static int copy_text(struct str value, char *to, size_t size)
 {
     size_t n = 0;
-    int more, err = json_read_char(r, '{');
-    while (err == 0 && (more = json_read_item(r, '}', &n)) != 0) {
-        text->n = 0;
-        err = more < 0 ? more : json_read_string(c, r, text);
-        if (err == 0)
-            err = json_read_char(r, ':');
-        if (err != 0)
-            break;
-        if (!str_eq(bytes_str(text), STR("type"))) {
-            err = json_read_skip(r);
+    bool full = false;
+    if (view_type(value) != VIEW_STRING)
+        return TM_E_PROTOCOL;
+    for (struct str inside = view_inside(value); inside.n > 0;) {
+        char c[4] = {inside.p[0]};
+        size_t more = 1;
+        if (c[0] == '\\')
+            more = view_unescape(&inside, c);
+        else
+            inside = str_skip(inside, 1);
+        if (view_is_half(c))
+            return TM_E_PROTOCOL;
+        full = full || more >= size - n;
+        if (full)
+            continue; /* what it does not take must be good, too */
+        memcpy(to + n, c, more);
+        n += more;
+    }
+    n -= utf8_incomplete_tail(str_of(to, n));
+    to[n] = '\0';
+    return 0;
+}
+
+static int read_detail(struct str detail, struct swire_end *out)
+{
+    struct str rest, name, value;
+    if (view_type(detail) != VIEW_OBJECT)
+        return TM_E_PROTOCOL;
+    rest = view_inside(detail);
+    while (view_member(&rest, &name, &value)) {
+        if (!view_name_is(name, STR("type")))
             continue;
-        }
-        text->n = 0;
-        err = json_read_string(c, r, text);
-        if (err == 0 && str_eq(bytes_str(text), STR(DETAILS_TYPE)))
-            out->final = true;
+        if (view_type(value) != VIEW_STRING)
+            return TM_E_PROTOCOL;
+        out->final = out->final || view_text_is(value, STR(DETAILS_TYPE));
     }
+    return 0;
+}
+
+static int read_details(struct str details, struct swire_end *out)
+{
+    struct str rest, value;
+    int err = 0;
+    if (view_type(details) != VIEW_ARRAY)
+        return TM_E_PROTOCOL;
+    rest = view_inside(details);
+    while (err == 0 && view_element(&rest, &value))
+        err = read_detail(value, out);
     return err;
 }
 
-static int read_details(struct tm_client *c, struct json_read *r, struct bytes *text,
-                        struct swire_end *out)
+static int read_error(struct str error, struct swire_end *out)
 {
-    size_t n = 0;
-    int more, err = json_read_char(r, '[');
-    while (err == 0 && (more = json_read_item(r, ']', &n)) != 0)
-        err = more < 0 ? more : read_detail(c, r, text, out);
-    return err;
-}
-
-static int client_session_wire_read_error_member(struct tm_client *c, struct json_read *r,
-                                                 struct bytes *text, struct swire_end *out)
-{
-    struct str name = bytes_str(text);
-    bool is_code = str_eq(name, STR("code")), is_message = str_eq(name, STR("message"));
-    if (str_eq(name, STR("details")))
-        return read_details(c, r, text, out);
-    if (!is_code && !is_message)
-        return json_read_skip(r);
-    text->n = 0;
-    int err = json_read_string(c, r, text);
-    if (err == 0 && is_code)
-        copy_text(out->code, sizeof out->code, bytes_str(text));
-    if (err == 0 && is_message)
-        copy_text(out->message, sizeof out->message, bytes_str(text));
-    return err;
-}
-
-/* An object, each of whose members goes to `member` with its name in text. */
-typedef int member_fn(struct tm_client *c, struct json_read *r, struct bytes *text,
-                      struct swire_end *out);
-
-static int read_object(struct tm_client *c, struct json_read *r, struct bytes *text,
-                       member_fn *member, struct swire_end *out)
-{
-    size_t n = 0;
-    int more, err = json_read_char(r, '{');
-    while (err == 0 && (more = json_read_item(r, '}', &n)) != 0) {
-        text->n = 0;
-        err = more < 0 ? more : json_read_string(c, r, text);
-        if (err == 0)
-            err = json_read_char(r, ':');
-        if (err == 0)
-            err = member(c, r, text, out);
-    }
-    return err;
-}
-
-static int client_session_wire_read_end_member(struct tm_client *c, struct json_read *r,
-                                               struct bytes *text, struct swire_end *out)
-{
-    if (!str_eq(bytes_str(text), STR("error")))
-        return json_read_skip(r);
+    struct str rest, name, value;
+    int err = 0;
+    if (view_type(error) != VIEW_OBJECT)
+        return TM_E_PROTOCOL;
+    rest = view_inside(error);
     out->failed = true;
-    return read_object(c, r, text, client_session_wire_read_error_member, out);
-}
-
-static int client_session_wire_read_all(struct tm_client *c, struct str json, member_fn *member,
-                                        struct swire_end *out)
-{
-    struct json_read r = {json};
-    struct bytes text = {0};
-    struct swire_end end = *out;
-    int err = read_object(c, &r, &text, member, &end);
-    if (err == 0)
-        err = json_read_end(&r);
-    bytes_free(c, &text);
-    if (err == 0)
-        *out = end;
+    while (err == 0 && view_member(&rest, &name, &value)) {
+        if (view_name_is(name, STR("code")))
+            err = copy_text(value, out->code, sizeof out->code);
+        else if (view_name_is(name, STR("message")))
+            err = copy_text(value, out->message, sizeof out->message);
+        else if (view_name_is(name, STR("details")))
+            err = read_details(value, out);
+    }
     return err;
 }
 
-int swire_read_end(struct tm_client *c, struct str json, struct swire_end *out)
+int swire_read_end(struct str json, struct swire_end *out)
 {
     struct swire_end end = {0};
-    int err = client_session_wire_read_all(c, json, client_session_wire_read_end_member, &end);
+    struct str rest, name, value;
+    size_t at;
+    int err = json_check(json, &at) != 0 ? TM_E_PROTOCOL : 0;
+    json = view_trim(json);
+    if (err != 0 || view_type(json) != VIEW_OBJECT)
+        return TM_E_PROTOCOL;
+    rest = view_inside(json);
+    while (err == 0 && view_member(&rest, &name, &value))
+        if (view_name_is(name, STR("error")))
+            err = read_error(value, &end);
     if (err == 0)
         *out = end;
     return err;
 }
 
-int swire_read_error(struct tm_client *c, struct str json, struct swire_end *out)
+int swire_read_error(struct str json, struct swire_end *out)
 {
-    struct swire_end end = {.failed = true};
-    int err = client_session_wire_read_all(c, json, client_session_wire_read_error_member, &end);
+    struct swire_end end = {0};
+    size_t at;
+    int err = json_check(json, &at) != 0 ? TM_E_PROTOCOL : read_error(view_trim(json), &end);
     if (err == 0)
         *out = end;
     return err;

@@ -87,8 +87,8 @@ struct swire_end {
     char message[256]; /* cut where a character ends */
 };
 /* Of the end of a stream, and of an answer to a unary call. TM_E_PROTOCOL, TM_E_NOMEM. */
-int swire_read_end(struct tm_client *c, struct str json, struct swire_end *out);
-int swire_read_error(struct tm_client *c, struct str json, struct swire_end *out);
+int swire_read_end(struct str json, struct swire_end *out);
+int swire_read_error(struct str json, struct swire_end *out);
 
 /* The code of tidemark.h for one of Connect's. */
 int swire_error_code(const char *code);

@@ -32,27 +32,4 @@ static inline int codec_take_hex(struct str text, uint8_t *out, size_t n)
     return hex_decode_lower(text, out, n) ? 0 : TM_E_PROTOCOL;
 }
 
-/* ---- reading JSON ----
- *
- * A position in a text; nothing is copied but what is asked for. All that goes wrong is
- * TM_E_PROTOCOL, or TM_E_NOMEM where memory is needed. */
-
-struct json_read {
-    struct str rest;
-};
-
-#define JSON_READ_DEPTH 32 /* of what is skipped */
-
-char json_read_peek(struct json_read *r); /* behind white space; 0: the end, or a NUL */
-int json_read_char(struct json_read *r, char c);
-/* Inside an array or object whose first bracket was read: 1: another item begins. 0: `close` was
- * read. *n counts the items; 0 at first. */
-int json_read_item(struct json_read *r, char close, size_t *n);
-/* Appends the string, decoded. Surrogates that are no pair are refused. */
-int json_read_string(struct tm_client *c, struct json_read *r, struct bytes *out);
-int json_read_number(struct json_read *r, uint64_t max, uint64_t *out); /* digits alone */
-int json_read_bool(struct json_read *r, bool *out);
-int json_read_skip(struct json_read *r); /* a value, whatever it is */
-int json_read_end(struct json_read *r);  /* nothing but white space is left */
-
 #endif

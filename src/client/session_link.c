@@ -82,7 +82,7 @@ static int hear_frame(struct slink *l, struct str payload, bool end)
     if (!end)
         return l->message(l, payload);
     l->ended = true;
-    return swire_read_end(l->client, payload, &l->end);
+    return swire_read_end(payload, &l->end);
 }
 
 static int session_link_on_data(struct http_request *r, struct str bytes)
@@ -108,7 +108,7 @@ static void read_refusal(struct tm_client *c, const struct bytes *body, int stat
                          struct slink_end *end)
 {
     end->status = status;
-    if (swire_read_error(c, bytes_str(body), &end->rpc) != 0)
+    if (swire_read_error(bytes_str(body), &end->rpc) != 0)
         end->rpc = (struct swire_end){.failed = true};
     if (end->rpc.message[0] == '\0')
         snprintf(end->rpc.message, sizeof end->rpc.message, "the server answered %d", status);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/state.h"
+#include "base/json.h"
+#include "base/json_view.h"
+#include "base/num.h"
 #include "base/utf8.h"
 #include "client/codec.h"
 
@@ -240,43 +243,54 @@ int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct 
 
 struct reading {
     struct tm_client *c;
-    struct json_read r;
     struct saved_state *s;
     struct bytes text; /* the last string; holds the secret for a while */
     unsigned dropped;
 };
 
-static int state_read_text(struct reading *x)
+/* A string without half a surrogate pair, and without a NUL. */
+static int state_read_text(struct reading *x, struct str value)
 {
+    size_t n;
+    if (view_type(value) != VIEW_STRING)
+        return TM_E_PROTOCOL;
     x->text.n = 0;
-    int err = json_read_string(x->c, &x->r, &x->text);
-    if (err == 0 && memchr(x->text.p, '\0', x->text.n) != NULL)
-        err = TM_E_PROTOCOL;
-    return err;
+    if (bytes_room(x->c, &x->text, value.n) == NULL)
+        return TM_E_NOMEM;
+    if (!view_decode_to(view_inside(value), x->text.p, &n) || memchr(x->text.p, '\0', n) != NULL)
+        return TM_E_PROTOCOL;
+    x->text.n = n;
+    x->text.p[n] = '\0';
+    return 0;
 }
 
-static int read_owned(struct reading *x, char **out)
+static int state_read_number(struct str value, uint64_t max, uint64_t *out)
 {
-    int err = state_read_text(x);
+    return num_parse_canonical(value, max, out) == 0 ? 0 : TM_E_PROTOCOL;
+}
+
+static int read_owned(struct reading *x, struct str value, char **out)
+{
+    int err = state_read_text(x, value);
     if (err != 0)
         return err;
     *out = client_copy(x->c, bytes_str(&x->text));
     return *out == NULL ? TM_E_NOMEM : 0;
 }
 
-static int state_read_key(struct reading *x)
+static int state_read_key(struct reading *x, struct str value)
 {
-    return read_owned(x, &x->s->key);
+    return read_owned(x, value, &x->s->key);
 }
 
-static int state_read_generation(struct reading *x)
+static int state_read_generation(struct reading *x, struct str value)
 {
-    return read_owned(x, &x->s->generation);
+    return read_owned(x, value, &x->s->generation);
 }
 
-static int state_read_event_id(struct reading *x)
+static int state_read_event_id(struct reading *x, struct str value)
 {
-    int err = state_read_text(x);
+    int err = state_read_text(x, value);
     if (err == 0 && (x->text.n == 0 || x->text.n > SWIRE_EVENT_ID_MAX))
         err = TM_E_PROTOCOL;
     if (err == 0)
@@ -284,166 +298,151 @@ static int state_read_event_id(struct reading *x)
     return err;
 }
 
-static int state_read_secret(struct reading *x)
+static int state_read_secret(struct reading *x, struct str value)
 {
-    int err = state_read_text(x);
+    int err = state_read_text(x, value);
     return err != 0 ? err : codec_take_base64url(bytes_str(&x->text), x->s->secret, SECRET_SIZE);
 }
 
-static int state_read_next_seqno(struct reading *x)
+static int state_read_next_seqno(struct reading *x, struct str value)
 {
-    return json_read_number(&x->r, (uint64_t)UINT32_MAX + 1, &x->s->next_seqno);
+    return state_read_number(value, (uint64_t)UINT32_MAX + 1, &x->s->next_seqno);
 }
 
-static int read_time(struct reading *x, int64_t *out)
+static int read_time(struct str value, int64_t *out)
 {
     uint64_t v;
-    int err = json_read_number(&x->r, INT64_MAX, &v);
+    int err = state_read_number(value, INT64_MAX, &v);
     if (err == 0)
         *out = (int64_t)v;
     return err;
 }
 
-static int state_read_created(struct reading *x)
+static int state_read_created(struct reading *x, struct str value)
 {
-    return read_time(x, &x->s->created_ms);
+    return read_time(value, &x->s->created_ms);
 }
 
-static int state_read_updated(struct reading *x)
+static int state_read_updated(struct reading *x, struct str value)
 {
-    return read_time(x, &x->s->updated_ms);
+    return read_time(value, &x->s->updated_ms);
 }
 
-static int state_read_service(struct reading *x)
+static int state_read_service(struct reading *x, struct str value)
 {
-    int err = state_read_text(x);
-    if (err != 0)
-        return err;
     for (int i = 0; i < 2; i++)
-        if (strcmp(x->text.p, service_names[i]) == 0) {
+        if (view_text_is(value, str_of_cstr(service_names[i]))) {
             x->s->service = (enum tm_service)i;
             return 0;
         }
     return TM_E_PROTOCOL;
 }
 
-static int state_read_event_mac(struct reading *x)
+static int state_read_event_mac(struct reading *x, struct str value)
 {
-    int err = state_read_text(x);
+    int err = state_read_text(x, value);
     x->s->has_mac = x->text.n > 0;
     return err != 0 || !x->s->has_mac ? err
                                       : codec_take_hex(bytes_str(&x->text), x->s->mac, MAC_SIZE);
 }
 
-static int state_read_finished(struct reading *x)
+static int state_read_finished(struct reading *x, struct str value)
 {
-    return json_read_bool(&x->r, &x->s->finished);
+    x->s->finished = str_eq(value, STR("true"));
+    return view_type(value) == VIEW_BOOL ? 0 : TM_E_PROTOCOL;
 }
 
 /* The chunk out of its own JSON, decoded in place: text becomes its bytes. Which of the two members
  * it must have is not known yet, since the service comes later; either is taken. */
-static int read_inner(struct tm_client *c, struct bytes *text, uint64_t seqno)
+static int read_inner(struct bytes *text, uint64_t seqno)
 {
-    struct json_read r = {bytes_str(text)};
-    struct bytes part = {0};
-    uint64_t said = 0;
-    size_t n = 0;
-    int err = json_read_char(&r, '{');
-    if (err == 0)
-        err = json_read_string(c, &r, &part);
-    if (err == 0 && strcmp(part.p, chunk_members[0]) != 0 && strcmp(part.p, chunk_members[1]) != 0)
-        err = TM_E_PROTOCOL;
-    part.n = 0;
-    if (err == 0)
-        err = json_read_char(&r, ':');
-    if (err == 0)
-        err = json_read_string(c, &r, &part);
-    struct bytes name = {0};
-    if (err == 0)
-        err = json_read_char(&r, ',');
-    if (err == 0)
-        err = json_read_string(c, &r, &name);
-    if (err == 0 && strcmp(name.p, "seqno") != 0)
-        err = TM_E_PROTOCOL;
-    if (err == 0)
-        err = json_read_char(&r, ':');
-    if (err == 0)
-        err = json_read_number(&r, UINT32_MAX, &said);
-    if (err == 0 && (said != seqno || json_read_char(&r, '}') != 0 || json_read_end(&r) != 0))
-        err = TM_E_PROTOCOL;
-    if (err == 0)
-        err = codec_take_base64(bytes_str(&part), text->p, &n);
-    if (err == 0)
-        text->n = n;
-    bytes_free(c, &name);
-    client_free_secret(c, part.p, part.cap);
-    return err;
+    struct str rest = view_trim(bytes_str(text)), name, data, value, no;
+    uint64_t said;
+    size_t at, n;
+    if (json_check(rest, &at) != 0 || view_type(rest) != VIEW_OBJECT)
+        return TM_E_PROTOCOL;
+    rest = view_inside(rest);
+    if (!view_member(&rest, &name, &data) || view_type(data) != VIEW_STRING ||
+        !(view_name_is(name, str_of_cstr(chunk_members[0])) ||
+          view_name_is(name, str_of_cstr(chunk_members[1]))))
+        return TM_E_PROTOCOL;
+    if (!view_member(&rest, &name, &value) || !view_name_is(name, STR("seqno")) ||
+        state_read_number(value, UINT32_MAX, &said) != 0 || said != seqno ||
+        view_member(&rest, &name, &no))
+        return TM_E_PROTOCOL;
+    view_decode_to(view_inside(data), text->p, &n);
+    return codec_take_base64(str_of(text->p, n), text->p, &text->n);
 }
 
 /* A chunk that cannot be read is left out, and the others are not. */
-static int read_chunk(struct reading *x)
+static int read_chunk(struct reading *x, struct str chunk)
 {
-    uint64_t seqno = 0;
-    int err = json_read_char(&x->r, '[');
+    struct str rest, number, text, no;
+    uint64_t seqno;
+    if (view_type(chunk) != VIEW_ARRAY)
+        return TM_E_PROTOCOL;
+    rest = view_inside(chunk);
+    if (!view_element(&rest, &number) || !view_element(&rest, &text) || view_element(&rest, &no))
+        return TM_E_PROTOCOL;
+    int err = state_read_number(number, UINT32_MAX, &seqno);
     if (err == 0)
-        err = json_read_number(&x->r, UINT32_MAX, &seqno);
-    if (err == 0)
-        err = json_read_char(&x->r, ',');
-    if (err == 0)
-        err = state_read_text(x);
-    if (err == 0)
-        err = json_read_char(&x->r, ']');
+        err = state_read_text(x, text);
     if (err != 0)
         return err;
-    err = read_inner(x->c, &x->text, seqno);
-    if (err == TM_E_PROTOCOL) {
+    if (read_inner(&x->text, seqno) != 0) {
         x->dropped++;
         return 0;
     }
-    if (err == 0 && state_add_chunk(x->c, x->s, (uint32_t)seqno, bytes_str(&x->text)) == NULL)
-        err = TM_E_NOMEM;
+    bool added = state_add_chunk(x->c, x->s, (uint32_t)seqno, bytes_str(&x->text)) != NULL;
+    return added ? 0 : TM_E_NOMEM;
+}
+
+static int state_read_chunks(struct reading *x, struct str list)
+{
+    struct str rest, chunk;
+    int err = 0;
+    if (view_type(list) != VIEW_ARRAY)
+        return TM_E_PROTOCOL;
+    rest = view_inside(list);
+    while (err == 0 && view_element(&rest, &chunk))
+        err = read_chunk(x, chunk);
     return err;
 }
 
-static int state_read_chunks(struct reading *x)
+static int read_result(struct reading *x, struct bytes *id, struct str name, struct str value)
 {
-    size_t n = 0;
-    int more, err = json_read_char(&x->r, '[');
-    while (err == 0 && (more = json_read_item(&x->r, ']', &n)) != 0)
-        err = more < 0 ? more : read_chunk(x);
-    return err;
-}
-
-static int read_result(struct reading *x, struct bytes *id)
-{
-    size_t n = 0;
-    id->n = 0;
-    int err = json_read_string(x->c, &x->r, id);
-    if (err == 0)
-        err = json_read_char(&x->r, ':');
-    if (err == 0)
-        err = state_read_text(x);
+    size_t n;
+    if (bytes_room(x->c, id, name.n) == NULL)
+        return TM_E_NOMEM;
+    if (!view_decode_to(name, id->p, &n))
+        return TM_E_PROTOCOL;
+    id->n = n;
+    int err = state_read_text(x, value);
     if (err == 0)
         err = codec_take_base64(bytes_str(&x->text), x->text.p, &n);
     if (err == 0)
         err = state_put_result(x->c, x->s, bytes_str(id), str_of(x->text.p, n));
+    id->n = 0;
     return err;
 }
 
-static int state_read_results(struct reading *x)
+static int state_read_results(struct reading *x, struct str results)
 {
     struct bytes id = {0};
-    size_t n = 0;
-    int more, err = json_read_char(&x->r, '{');
-    while (err == 0 && (more = json_read_item(&x->r, '}', &n)) != 0)
-        err = more < 0 ? more : read_result(x, &id);
+    struct str rest, name, value;
+    int err = 0;
+    if (view_type(results) != VIEW_OBJECT)
+        return TM_E_PROTOCOL;
+    rest = view_inside(results);
+    while (err == 0 && view_member(&rest, &name, &value))
+        err = read_result(x, &id, name, value);
     bytes_free(x->c, &id);
     return err;
 }
 
 static const struct member {
     const char *name;
-    int (*read)(struct reading *x);
+    int (*read)(struct reading *x, struct str value);
 } members[] = {
     {"idempotencyKey", state_read_key},
     {"idempotencyEventId", state_read_event_id},
@@ -459,27 +458,26 @@ static const struct member {
     {"finished", state_read_finished},
 };
 
-/* All of them, in their order, and nothing else. */
-static int read_members(struct reading *x)
+/* All of them, in their order, then the MAC, which has been checked, and nothing else. */
+static int read_members(struct reading *x, struct str text)
 {
-    int err = json_read_char(&x->r, '{');
+    struct str rest, name, value;
+    size_t at;
+    int err = 0;
+    if (json_check(text, &at) != 0)
+        return TM_E_PROTOCOL;
+    rest = view_inside(view_trim(text));
     for (size_t i = 0; i < sizeof members / sizeof *members && err == 0; i++) {
-        if (i > 0)
-            err = json_read_char(&x->r, ',');
-        if (err == 0)
-            err = state_read_text(x);
-        if (err == 0 && strcmp(x->text.p, members[i].name) != 0)
-            err = TM_E_PROTOCOL;
-        if (err == 0)
-            err = json_read_char(&x->r, ':');
-        if (err == 0)
-            err = members[i].read(x);
+        bool found =
+            view_member(&rest, &name, &value) && view_name_is(name, str_of_cstr(members[i].name));
+        err = found ? members[i].read(x, value) : TM_E_PROTOCOL;
     }
-    return err != 0 ? err : json_read_end(&x->r);
+    if (err == 0 && (!view_member(&rest, &name, &value) || view_member(&rest, &name, &value)))
+        err = TM_E_PROTOCOL;
+    return err;
 }
 
-/* Splits off the MAC and checks it. */
-static int check_mac(const uint8_t key[MAC_SIZE], struct str text, struct str *covered)
+static int check_mac(const uint8_t key[MAC_SIZE], struct str text)
 {
     uint8_t said[MAC_SIZE], right[MAC_SIZE];
     if (text.n <= TAIL_SIZE)
@@ -495,21 +493,18 @@ static int check_mac(const uint8_t key[MAC_SIZE], struct str text, struct str *c
     if (err == 0 && !smac_same(said, right))
         err = TM_E_TAMPERED;
     OPENSSL_cleanse(right, sizeof right);
-    if (err == 0)
-        *covered = body;
     return err;
 }
 
 int state_parse(struct tm_client *c, const uint8_t key[MAC_SIZE], struct str text,
                 struct saved_state *out, unsigned *dropped)
 {
-    struct str body;
     state_init(out);
-    int err = check_mac(key, text, &body);
+    int err = check_mac(key, text);
     if (err != 0)
         return err;
-    struct reading x = {.c = c, .r = {body}, .s = out};
-    err = read_members(&x);
+    struct reading x = {.c = c, .s = out};
+    err = read_members(&x, text);
     client_free_secret(c, x.text.p, x.text.cap);
     if (err != 0) {
         state_deinit(c, out);

@@ -35,7 +35,7 @@ static void hear(struct tm_client *c, struct str payload, bool end, struct bytes
 {
     struct swire_response r;
     struct swire_end e;
-    int err = end ? swire_read_end(c, payload, &e) : swire_read_response(payload, &r);
+    int err = end ? swire_read_end(payload, &e) : swire_read_response(payload, &r);
     note_number(c, record, err);
     if (err != 0)
         return;

@@ -4,6 +4,10 @@
 #define json_check      portable_json_check
 #define json_split      portable_json_split
 #define json_put_string portable_json_put_string
+#define json_escape     portable_json_escape
+#define json_scan_value portable_json_scan_value
+#define json_scan_end   portable_json_scan_end
+#include "base/json_scan.c"
 #include "base/json.c"
 
 #include "unit/base/test_json.c"

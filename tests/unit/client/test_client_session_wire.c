@@ -311,7 +311,7 @@ static void test_ends(void **state)
     struct tm_client *c = open_client();
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct swire_end end = {0};
-        int err = swire_read_end(c, str_of_cstr(rows[i].json), &end);
+        int err = swire_read_end(str_of_cstr(rows[i].json), &end);
         if (err != rows[i].err)
             fail_msg("%s: %d", rows[i].json, err);
         assert_int_equal(end.failed, rows[i].failed);
@@ -320,8 +320,8 @@ static void test_ends(void **state)
         assert_string_equal(end.message, rows[i].message);
     }
     struct swire_end end;
-    assert_int_equal(
-        swire_read_error(c, STR("{\"code\":\"unavailable\",\"message\":\"soon\"}"), &end), 0);
+    assert_int_equal(swire_read_error(STR("{\"code\":\"unavailable\",\"message\":\"soon\"}"), &end),
+                     0);
     assert_true(end.failed);
     assert_false(end.final);
     assert_string_equal(end.message, "soon");
@@ -338,7 +338,7 @@ static void test_long_message(void **state)
     for (int i = 0; i < 200; i++)
         assert_int_equal(bytes_put(c, &json, STR("\xe2\x82\xac")), 0);
     assert_int_equal(bytes_put(c, &json, STR("\"}}")), 0);
-    assert_int_equal(swire_read_end(c, bytes_str(&json), &end), 0);
+    assert_int_equal(swire_read_end(bytes_str(&json), &end), 0);
     assert_int_equal(strlen(end.message), 255);
     assert_int_equal((unsigned char)end.message[254], 0xac);
     bytes_free(c, &json);
