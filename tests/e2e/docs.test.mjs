@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the documents name is there: files and headings behind links, settings, and metrics.
+// What the documents name is there: files and headings behind links, settings, metrics, and traces.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -113,4 +113,31 @@ test("the documents name every metric, and no others", async (t) => {
     }
     assert.deepEqual([...there].filter((name) => !named.has(name)), [], "not in the documents");
     assert.deepEqual([...named].filter((name) => !there.has(name)), [], "not in /metrics");
+});
+
+/** The rows of all tables of traces: kind, level, sentence. */
+function tracesIn(source) {
+    const rows = source.replaceAll("\\\n", "").matchAll(/\bX\((\w+), TRACE_(\w+),\s*((?:"[^"]*"\s*)+)\)/g);
+    return [...rows].map(([, name, level, texts]) => {
+        const sentence = texts.replace(/"\s*"/g, "").trim().slice(1, -1).replaceAll("{}", "…");
+        return { name, row: `| \`${name.toLowerCase()}\` | ${level.toLowerCase()} | ${sentence} |` };
+    });
+}
+
+test("the documents name every trace in its words, and no others; each is written somewhere", async () => {
+    const names = await readdir(join(ROOT, "src"), { recursive: true });
+    const read = (name) => readFile(join(ROOT, "src", name), "utf8");
+    const tables = await Promise.all(names.filter((name) => /(^|_|\/)trace\.h$/.test(name)).map(read));
+    const code = await Promise.all(names.filter((name) => name.endsWith(".c")).map(read));
+    const traces = tables.flatMap(tracesIn);
+    assert.ok(tables.length > 5 && traces.length > 40, "there are tables");
+    const text = code.join("\n");
+    const written = (name) => new RegExp(`\\btrace\\([^;]*?,\\s*${name}\\b|&TRACE_KIND_${name}\\b`);
+    const unused = traces.filter(({ name }) => !written(name).test(text));
+    assert.deepEqual(unused, [], "never written");
+    const page = await readFile(join(ROOT, "docs/operations.md"), "utf8");
+    const documented = page.match(/^\| `\w+` \| (error|warn|info|debug) \| .* \|$/gm);
+    const rows = traces.map(({ row }) => row);
+    assert.deepEqual(rows.filter((row) => !documented.includes(row)), [], "not in docs/operations.md");
+    assert.deepEqual(documented.filter((row) => !rows.includes(row)), [], "not in a table");
 });
