@@ -133,10 +133,10 @@ enum feature_scope {
     FEATURE_OF_PROCESS, /* one, on the first loop */
 };
 
-/* Streams and documents whose names begin so belong to the feature. */
+/* Streams whose names begin so belong to the feature. */
 struct feature_names {
-    const char *streams; /* a prefix; NULL behind the last */
-    bool hidden;         /* nobody is shown them unasked */
+    const char *prefix; /* NULL behind the last */
+    bool hidden;        /* nobody is shown them unasked, in any build: a row of store/names.c */
 };
 
 /* Something that goes wrong quietly: a count that should stay 0. */

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PREFIX     "instances/"
-#define PREFIX_LEN (sizeof PREFIX - 1)
+#define PREFIX_LEN (sizeof INSTANCE_DOCUMENTS - 1)
 #define KEY_LEN    (PREFIX_LEN + INSTANCE_ID_TEXT)
 #define PAGE       1000 /* more than that many processes nobody has */
 
@@ -207,8 +206,8 @@ static void instances_on_look(struct timer *t)
 {
     struct instances *in = container_of(t, struct instances, look);
     in->looking = true;
-    in->all =
-        (struct store_docs){.prefix = STR(PREFIX), .limit = PAGE, .done = instances_on_looked};
+    in->all = (struct store_docs){
+        .prefix = STR(INSTANCE_DOCUMENTS), .limit = PAGE, .done = instances_on_looked};
     store_docs(in->store, &in->all);
 }
 
@@ -274,7 +273,7 @@ struct instances *instances_new(struct sched *sched, struct store *store, uint64
     in->beat_ms = beat_ms;
     while (in->id == 0)
         in->id = rand_u64();
-    snprintf(in->key, sizeof in->key, PREFIX "%016" PRIx64, in->id);
+    snprintf(in->key, sizeof in->key, INSTANCE_DOCUMENTS "%016" PRIx64, in->id);
     map_init(&in->peers);
     timer_init(&in->beat, instances_on_beat);
     timer_init(&in->look, instances_on_look);

@@ -21,9 +21,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define INSTANCE_BEAT_MS 5000
-#define INSTANCE_LOOKS   6
-#define INSTANCE_ID_TEXT 16 /* hexadecimal digits */
+#define INSTANCE_DOCUMENTS "instances/"
+#define INSTANCE_BEAT_MS   5000
+#define INSTANCE_LOOKS     6
+#define INSTANCE_ID_TEXT   16 /* hexadecimal digits */
 
 struct instances;
 struct sched;

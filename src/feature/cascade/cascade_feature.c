@@ -43,6 +43,8 @@ static const struct command commands[] = {
     {NULL, NULL, NULL},
 };
 
+static const char *const documents[] = {CASCADE_DOC_PREFIX, NULL};
+
 const struct feature cascade_feature = {
     .name = "cascade",
     .title = "the Cascade bridge",
@@ -50,6 +52,7 @@ const struct feature cascade_feature = {
     .needs = needs,
     .settings = &cascade_settings,
     .paths = paths,
+    .documents = documents,
     .traces = cascade_traces,
     .commands = commands,
     .open = cascade_feature_open,

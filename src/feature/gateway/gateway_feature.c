@@ -4,6 +4,7 @@
 #include "feature/feature.h"
 #include "feature/gateway/gateway.h"
 #include "feature/gateway/gateway_config.h"
+#include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_trace.h"
 #include "net/loop.h"
 #include "store/store.h"
@@ -63,11 +64,16 @@ static void gateway_feature_free(void *state)
     gateway_free(state);
 }
 
+static const struct feature_names streams[] = {{GATEWAY_STREAMS, true}, {0}};
+static const char *const documents[] = {GATEWAY_RUNNING, GATEWAY_KEYS, GATEWAY_CHATS, NULL};
+
 const struct feature gateway_feature = {
     .name = "gateway",
     .title = "the gateway",
     .scope = FEATURE_OF_LOOP,
     .settings = &gateway_settings,
+    .streams = streams,
+    .documents = documents,
     .traces = gateway_traces,
     .troubles = gateway_troubles,
     .open = gateway_feature_open,

@@ -33,11 +33,16 @@ static void poll_feature_free(void *state)
     polls_free(state);
 }
 
+static const struct feature_names streams[] = {{POLL_STREAMS, false}, {0}};
+static const char *const documents[] = {POLL_STREAMS, NULL};
+
 const struct feature poll_feature = {
     .name = "poll",
     .title = "polled resources",
     .scope = FEATURE_OF_PROCESS,
     .settings = &poll_settings,
+    .streams = streams,
+    .documents = documents,
     .traces = poll_traces,
     .open = poll_feature_open,
     .stop = poll_feature_stop,

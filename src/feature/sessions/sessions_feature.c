@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sessions_feature.c -- sessions as a feature of a server: engine, backend, surfaces. */
+#include "feature/sessions/session_doc.h"
 #include "feature/sessions/sessions.h"
 #include "base/mem.h"
 #include "feature/feature.h"
@@ -136,12 +137,17 @@ static const struct command commands[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct feature_names streams[] = {{SESSION_PREFIX, true}, {0}};
+static const char *const documents[] = {SESSION_DOC_PREFIX, NULL};
+
 const struct feature sessions_feature = {
     .name = "sessions",
     .title = "sessions",
     .scope = FEATURE_OF_LOOP,
     .settings = &sessions_settings,
     .paths = paths,
+    .streams = streams,
+    .documents = documents,
     .traces = sessions_traces,
     .commands = commands,
     .tools = sessions_tools,

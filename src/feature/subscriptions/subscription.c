@@ -62,8 +62,8 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     sub = mem_zalloc(sizeof *sub);
     sub->all = s;
     sub->id = str_of(memcpy(mem_alloc(id.n + 1), id.p, id.n), id.n);
-    sub->head_key = subscription_key_of(SUBSCRIPTION_HEADS, id, STR(""));
-    sub->link_prefix = subscription_key_of(SUBSCRIPTION_LINKS, id, STR("/"));
+    sub->head_key = subscription_key_of(STR(SUBSCRIPTION_HEADS), id, STR(""));
+    sub->link_prefix = subscription_key_of(STR(SUBSCRIPTION_LINKS), id, STR("/"));
     list_init(&sub->jobs);
     list_init(&sub->in_bucket);
     list_init(&sub->ties);

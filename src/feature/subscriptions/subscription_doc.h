@@ -14,10 +14,10 @@
 #include "base/buf.h"
 #include "feature/subscriptions/subscription.h"
 
-#define SUBSCRIPTION_KEY_SIGNING STR("key/webhook-signing")
-#define SUBSCRIPTION_KEY_TOKENS  STR("key/subscription-tokens")
-#define SUBSCRIPTION_HEADS       STR("sub/head/")
-#define SUBSCRIPTION_LINKS       STR("sub/link/")
+#define SUBSCRIPTION_KEY_SIGNING "key/webhook-signing"
+#define SUBSCRIPTION_KEY_TOKENS  "key/subscription-tokens"
+#define SUBSCRIPTION_HEADS       "sub/head/"
+#define SUBSCRIPTION_LINKS       "sub/link/"
 
 /* Room for the streams of a wake in a head; with everything else it stays below DOC_VALUE_MAX. */
 #define SUBSCRIPTION_WAKE_BYTES  (40 * 1024)

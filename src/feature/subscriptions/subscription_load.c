@@ -139,8 +139,8 @@ static void next_key(struct sub_load *l)
         next_heads(l);
         return;
     }
-    l->docs = (struct store_docs){.prefix = l->key == 0 ? SUBSCRIPTION_KEY_SIGNING
-                                                        : SUBSCRIPTION_KEY_TOKENS,
+    l->docs = (struct store_docs){.prefix = l->key == 0 ? STR(SUBSCRIPTION_KEY_SIGNING)
+                                                        : STR(SUBSCRIPTION_KEY_TOKENS),
                                   .limit = 1,
                                   .exact = true,
                                   .done = subscription_load_on_key};
@@ -154,7 +154,7 @@ static void subscription_load_take_head(struct subscriptions *s, struct arena *a
 {
     struct str id;
     struct subscription_head head;
-    if (subscription_id_parse(a, str_skip(row->key, SUBSCRIPTION_HEADS.n), &id) ||
+    if (subscription_id_parse(a, str_skip(row->key, sizeof SUBSCRIPTION_HEADS - 1), &id) ||
         subscription_head_parse(a, row->value, &head))
         return; /* whoever asks for it is told that it is corrupt */
     struct subscription *sub = sub_of(s, id);
@@ -216,7 +216,7 @@ static void subscription_load_on_heads(struct store_docs *d, int err)
 
 static void next_heads(struct sub_load *l)
 {
-    l->docs = (struct store_docs){.prefix = SUBSCRIPTION_HEADS,
+    l->docs = (struct store_docs){.prefix = STR(SUBSCRIPTION_HEADS),
                                   .after = buf_str(&l->after),
                                   .limit = HEADS_PAGE,
                                   .done = subscription_load_on_heads};

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "feature/feature.h"
 #include "feature/subscriptions/subscription.h"
+#include "feature/subscriptions/subscription_doc.h"
 #include "feature/subscriptions/subscriptions_config.h"
 #include "feature/subscriptions/subscriptions_http.h"
 #include "feature/subscriptions/subscriptions_trace.h"
@@ -55,12 +56,16 @@ static void subscriptions_feature_free(void *state)
 
 static const char *const paths[] = {SUBSCRIPTIONS_PREFIX, NULL};
 
+static const char *const documents[] = {SUBSCRIPTION_HEADS, SUBSCRIPTION_LINKS,
+                                        SUBSCRIPTION_KEY_SIGNING, SUBSCRIPTION_KEY_TOKENS, NULL};
+
 const struct feature subscriptions_feature = {
     .name = "subscriptions",
     .title = "subscriptions",
     .scope = FEATURE_OF_PROCESS,
     .settings = &subscriptions_settings,
     .paths = paths,
+    .documents = documents,
     .traces = subscriptions_traces,
     .open = subscriptions_feature_open,
     .stop = subscriptions_feature_stop,

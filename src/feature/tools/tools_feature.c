@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools_feature.c -- tools as a feature of a server: cursors, makers, engine, surfaces. */
 #include "feature/feature.h"
+#include "feature/tools/tool_core.h"
 #include "feature/tools/tools_commands.h"
 #include "base/err.h"
 #include "base/lane.h"
@@ -234,12 +235,15 @@ static const struct command commands[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct feature_names streams[] = {{TOOL_STREAMS, true}, {0}};
+
 const struct feature tools_feature = {
     .name = "tools",
     .title = "the tools",
     .scope = FEATURE_OF_PROCESS,
     .settings = &tools_settings,
     .paths = paths,
+    .streams = streams,
     .traces = tools_traces,
     .commands = commands,
     .tools = tools_builtins,
