@@ -31,6 +31,9 @@ struct signer;
 struct store;
 struct subscriptions;
 
+/* Where they are over HTTP, and where the links in webhooks lead. */
+#define SUBSCRIPTIONS_PREFIX         "/v1/stream/__ds/"
+
 #define SUBSCRIPTION_MAX             10000 /* of one store: ERR_LIMIT */
 #define SUBSCRIPTION_ID_MAX          128   /* bytes */
 #define SUBSCRIPTION_PATTERN_MAX     480

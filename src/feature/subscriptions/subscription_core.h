@@ -198,7 +198,8 @@ struct subjob {
     int tries;
 
     subjob_step *then; /* when the store has answered */
-    subjob_step *link_then;
+    subjob_next *good; /* when it did so as it should */
+    subjob_next *link_then;
     union {
         struct store_docs docs;
         struct store_stat stat;
@@ -249,24 +250,28 @@ struct subjob {
 void subjob_add(struct subscription *sub, struct subscription_call *call, subjob_next *begin);
 void subjob_run(struct subscription *sub); /* the first of the queue, if none runs */
 void subjob_end(struct subjob *j, int result);
+void subjob_end_well(struct subjob *j);
 void subjob_retry(struct subjob *j);
 void subjob_again(struct subjob *j); /* the same, but as intended */
 /* Ends those that do not run. */
 void subjob_cancel_all(struct subscription *sub, int result);
 
 /* Operations of the store: `then` goes on when they are done, unless the engine is stopping.
- * Results are in j->op until the next is started. Texts must live until then. */
+ * Results are in j->op until the next is started. Texts must live until then. A read that fails
+ * ends the job; a stream that is not there is one whose life is 0. */
 void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_step *then);
-void subjob_stat(struct subjob *j, struct str name, subjob_step *then);
+                 subjob_next *then);
+void subjob_stat(struct subjob *j, struct str name, subjob_next *then);
 void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_step *then);
+                 subjob_next *then);
 void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_step *then);
+/* The same, but who is overtaken starts over, and other failures end the job. */
+void subjob_put_or_retry(struct subjob *j, const struct doc_put *docs, size_t n, subjob_next *then);
 void subjob_write(struct subjob *j, struct str stream, struct str event, const struct doc_put *docs,
                   size_t n, subjob_step *then);
 
 /* Reads the document of a link into linked, link_doc and link_version. */
-void subjob_read_link(struct subjob *j, struct str name, subjob_step *then);
+void subjob_read_link(struct subjob *j, struct str name, subjob_next *then);
 
 /* Room for n puts, none yet; adds one (the key's name and the link are copied). */
 void subjob_puts(struct subjob *j, struct arena *a, size_t n);

@@ -6,11 +6,6 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "store/names.h"
 
-static void subscription_edit_end_well(struct subjob *j)
-{
-    subjob_end(j, 0);
-}
-
 static void fresh_page(struct subjob *j)
 {
     arena_deinit(&j->page);
@@ -46,14 +41,10 @@ void subjob_fill_view(struct subjob *j)
 
 static void show_page(struct subjob *j);
 
-static void subscription_edit_on_shown(struct subjob *j, int err)
+static void subscription_edit_on_shown(struct subjob *j)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     v->more = d->more;
     for (size_t i = 0; i < d->n_rows; i++) {
         struct subscription_link link;
@@ -112,16 +103,10 @@ static void subscription_edit_get_begin(struct subjob *j)
 
 static void subscription_edit_delete_page(struct subjob *j);
 
-static void subscription_edit_on_head_removed(struct subjob *j, int err)
+static void subscription_edit_head_removed(struct subjob *j)
 {
-    if (err == ERR_VERSION) {
-        subjob_retry(j);
-    } else if (err != 0) {
-        subjob_end(j, err);
-    } else {
-        sub_adopt(j->sub, NULL, 0);
-        j->next(j);
-    }
+    sub_adopt(j->sub, NULL, 0);
+    j->next(j);
 }
 
 static void subscription_edit_on_links_removed(struct subjob *j, int err)
@@ -134,13 +119,9 @@ static void subscription_edit_on_links_removed(struct subjob *j, int err)
         subscription_edit_delete_page(j);
 }
 
-static void subscription_edit_on_doomed(struct subjob *j, int err)
+static void subscription_edit_on_doomed(struct subjob *j)
 {
     const struct store_docs *d = &j->op.docs;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     fresh_page(j);
     subjob_puts(j, &j->page, d->n_rows + 1);
     for (size_t i = 0; i < d->n_rows; i++) {
@@ -152,7 +133,7 @@ static void subscription_edit_on_doomed(struct subjob *j, int err)
         return;
     }
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .expect_version = j->version};
-    subjob_put(j, j->puts, 1, subscription_edit_on_head_removed);
+    subjob_put_or_retry(j, j->puts, 1, subscription_edit_head_removed);
 }
 
 static void subscription_edit_delete_page(struct subjob *j)
@@ -179,7 +160,7 @@ static void subscription_edit_delete_begin(struct subjob *j)
     else if (subjob_is_hidden(j))
         subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     else
-        subjob_delete_rest(j, subscription_edit_end_well);
+        subjob_delete_rest(j, subjob_end_well);
 }
 
 /* ---- create ---- */
@@ -200,16 +181,10 @@ static void finish_create(struct subjob *j)
 static void list_existing(struct subjob *j);
 static void next_existing(struct subjob *j);
 
-static void subscription_edit_on_existing_put(struct subjob *j, int err)
+static void subscription_edit_existing_put(struct subjob *j)
 {
-    if (err == ERR_VERSION) {
-        subjob_retry(j);
-    } else if (err != 0) {
-        subjob_end(j, err);
-    } else {
-        j->n_puts = 0;
-        next_existing(j);
-    }
+    j->n_puts = 0;
+    next_existing(j);
 }
 
 static void link_existing(struct subjob *j, const struct store_row *row)
@@ -219,12 +194,8 @@ static void link_existing(struct subjob *j, const struct store_row *row)
     subjob_put_link(j, &j->page, row->name, &link);
 }
 
-static void subscription_edit_on_existing_link(struct subjob *j, int err)
+static void subscription_edit_on_existing_link(struct subjob *j)
 {
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     const struct store_row *row = &j->rows[j->at++];
     if (!j->linked)
         link_existing(j, row);
@@ -246,7 +217,7 @@ static void next_existing(struct subjob *j)
         link_unseen(j);
     bool through = j->at == j->n_rows;
     if (j->n_puts > 0 && (through || j->n_puts == SUB_PUT_DOCS))
-        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_existing_put);
+        subjob_put_or_retry(j, j->puts, j->n_puts, subscription_edit_existing_put);
     else if (!through)
         subjob_read_link(j, j->rows[j->at].name, subscription_edit_on_existing_link);
     else if (j->after.n > 0)
@@ -255,13 +226,9 @@ static void next_existing(struct subjob *j)
         finish_create(j);
 }
 
-static void subscription_edit_on_existing(struct subjob *j, int err)
+static void subscription_edit_on_existing(struct subjob *j)
 {
     const struct store_list *l = &j->op.list;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     fresh_page(j);
     j->rows = arena_alloc(&j->page, (l->n_rows + 1) * sizeof *j->rows);
     j->n_rows = j->at = 0;
@@ -289,13 +256,9 @@ static void list_existing(struct subjob *j)
 
 static void next_named(struct subjob *j);
 
-static void subscription_edit_on_named_stream(struct subjob *j, int err)
+static void subscription_edit_on_named_stream(struct subjob *j)
 {
-    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        subjob_end(j, err);
-        return;
-    }
-    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    struct stream_info info = j->op.stat.info;
     struct subscription_link link = {.is_explicit = true,
                                      .birth = j->head.birth,
                                      .life = info.life,
@@ -304,13 +267,9 @@ static void subscription_edit_on_named_stream(struct subjob *j, int err)
     next_named(j);
 }
 
-static void subscription_edit_on_named_link(struct subjob *j, int err)
+static void subscription_edit_on_named_link(struct subjob *j)
 {
     struct subscription_link link = j->link_doc;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     if (!j->linked) {
         subjob_stat(j, j->rows[j->at].name, subscription_edit_on_named_stream);
         return;
@@ -349,7 +308,7 @@ static void link_named(struct subjob *j, const struct str *names, size_t n, subj
     next_named(j);
 }
 
-static void create_patterns(struct subjob *j)
+static void subscription_edit_create_patterns(struct subjob *j)
 {
     j->n_puts = 0;
     j->after.n = 0;
@@ -359,30 +318,16 @@ static void create_patterns(struct subjob *j)
         finish_create(j);
 }
 
-static void subscription_edit_on_named_put(struct subjob *j, int err)
-{
-    if (err == ERR_VERSION)
-        subjob_retry(j);
-    else if (err != 0)
-        subjob_end(j, err);
-    else
-        create_patterns(j);
-}
-
 static void subscription_edit_create_named(struct subjob *j)
 {
     if (j->n_puts > 0)
-        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_named_put);
+        subjob_put_or_retry(j, j->puts, j->n_puts, subscription_edit_create_patterns);
     else
-        create_patterns(j);
+        subscription_edit_create_patterns(j);
 }
 
-static void subscription_edit_on_any_link(struct subjob *j, int err)
+static void subscription_edit_on_any_link(struct subjob *j)
 {
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     j->clean = j->op.docs.n_rows == 0;
     link_named(j, j->call->config->streams, j->call->config->n_streams,
                subscription_edit_create_named);
@@ -395,17 +340,11 @@ static void create_links(struct subjob *j)
     subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, subscription_edit_on_any_link);
 }
 
-static void subscription_edit_on_head_put(struct subjob *j, int err)
+static void subscription_edit_head_put(struct subjob *j)
 {
-    if (err == ERR_VERSION) {
-        subjob_retry(j);
-    } else if (err != 0) {
-        subjob_end(j, err);
-    } else {
-        j->version = DOC_NEXT(0);
-        j->sub->version = j->version;
-        create_links(j);
-    }
+    j->version = DOC_NEXT(0);
+    j->sub->version = j->version;
+    create_links(j);
 }
 
 static void create_head(struct subjob *j)
@@ -420,7 +359,7 @@ static void create_head(struct subjob *j)
     subscription_head_put(&j->head_text, &j->head);
     subjob_puts(j, &j->arena, 1);
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .value = buf_str(&j->head_text)};
-    subjob_put(j, j->puts, 1, subscription_edit_on_head_put);
+    subjob_put_or_retry(j, j->puts, 1, subscription_edit_head_put);
 }
 
 static void subscription_edit_create_begin(struct subjob *j)
@@ -450,7 +389,7 @@ static void subscription_edit_create_begin(struct subjob *j)
 static void subscription_edit_link_commit(struct subjob *j)
 {
     j->head.edits++;
-    subjob_commit(j, subscription_edit_end_well);
+    subjob_commit(j, subjob_end_well);
 }
 
 static bool names_sealed(const struct subscription_call *c)
@@ -473,12 +412,12 @@ static void subscription_edit_link_begin(struct subjob *j)
         link_named(j, j->call->streams, j->call->n_streams, subscription_edit_link_commit);
 }
 
-static void subscription_edit_on_unlink(struct subjob *j, int err)
+static void subscription_edit_on_unlink(struct subjob *j)
 {
     struct str name = j->call->streams[0];
     struct subscription_link link = j->link_doc;
-    if (err != 0 || !j->linked || !link.is_explicit) {
-        subjob_end(j, err);
+    if (!j->linked || !link.is_explicit) {
+        subjob_end(j, 0);
         return;
     }
     link.is_explicit = false;
@@ -525,5 +464,5 @@ void subscription_unlink(struct subscriptions *s, struct subscription_call *c)
 void subscription_keys(struct subscriptions *s, struct subscription_call *c)
 {
     /* No subscription has the empty id: the job finds none and, with the keys loaded, ends. */
-    subjob_add(sub_of(s, STR("")), c, subscription_edit_end_well);
+    subjob_add(sub_of(s, STR("")), c, subjob_end_well);
 }

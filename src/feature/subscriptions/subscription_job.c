@@ -42,11 +42,12 @@ static void free_job(struct subjob *j)
     free(j);
 }
 
-static void subscription_job_on_head(struct subjob *j, int err)
+static void subscription_job_on_head(struct subjob *j)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
-    if (err == 0 && d->n_rows == 1 && str_eq(d->rows[0].key, sub->head_key)) {
+    int err = 0;
+    if (d->n_rows == 1 && str_eq(d->rows[0].key, sub->head_key)) {
         err = subscription_head_parse(&j->arena, d->rows[0].value, &j->head);
         j->exists = err == 0;
         j->version = d->rows[0].version;
@@ -121,6 +122,11 @@ void subjob_end(struct subjob *j, int result)
     sub_check_stop(s);
 }
 
+void subjob_end_well(struct subjob *j)
+{
+    subjob_end(j, 0);
+}
+
 void subjob_again(struct subjob *j)
 {
     sub_doubt(j->sub);
@@ -168,15 +174,32 @@ static void finished(struct subjob *j, int err)
         j->then(j, err);
 }
 
+static void subscription_job_good(struct subjob *j, int err)
+{
+    if (err == 0)
+        j->good(j);
+    else
+        subjob_end(j, err);
+}
+
+static void subscription_job_good_or_retry(struct subjob *j, int err)
+{
+    if (err == ERR_VERSION)
+        subjob_retry(j);
+    else
+        subscription_job_good(j, err);
+}
+
 static void subscription_job_docs_done(struct store_docs *d, int err)
 {
     finished(container_of(d, struct subjob, op.docs), err);
 }
 
 void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_step *then)
+                 subjob_next *then)
 {
-    j->then = then;
+    j->then = subscription_job_good;
+    j->good = then;
     j->op.docs = (struct store_docs){
         .prefix = prefix, .after = after, .limit = limit, .done = subscription_job_docs_done};
     store_docs(j->sub->all->store, &j->op.docs);
@@ -184,12 +207,17 @@ void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t l
 
 static void subscription_job_stat_done(struct store_stat *st, int err)
 {
+    if (err == ERR_NOT_FOUND || err == ERR_DELETED) {
+        st->info = (struct stream_info){0};
+        err = 0;
+    }
     finished(container_of(st, struct subjob, op.stat), err);
 }
 
-void subjob_stat(struct subjob *j, struct str name, subjob_step *then)
+void subjob_stat(struct subjob *j, struct str name, subjob_next *then)
 {
-    j->then = then;
+    j->then = subscription_job_good;
+    j->good = then;
     j->op.stat = (struct store_stat){.name = name, .done = subscription_job_stat_done};
     store_stat(j->sub->all->store, &j->op.stat);
 }
@@ -200,9 +228,10 @@ static void subscription_job_list_done(struct store_list *l, int err)
 }
 
 void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_step *then)
+                 subjob_next *then)
 {
-    j->then = then;
+    j->then = subscription_job_good;
+    j->good = then;
     j->op.list = (struct store_list){.prefix = prefix,
                                      .after = after,
                                      .limit = limit,
@@ -221,6 +250,12 @@ void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_s
     j->then = then;
     j->op.put = (struct store_put){.docs = docs, .n_docs = n, .done = subscription_job_put_done};
     store_put(j->sub->all->store, &j->op.put);
+}
+
+void subjob_put_or_retry(struct subjob *j, const struct doc_put *docs, size_t n, subjob_next *then)
+{
+    j->good = then;
+    subjob_put(j, docs, n, subscription_job_good_or_retry);
 }
 
 static void subscription_job_write_done(struct store_write *w, int err)
@@ -243,20 +278,20 @@ void subjob_write(struct subjob *j, struct str stream, struct str event, const s
 
 /* ---- links ---- */
 
-static void subscription_job_on_link(struct subjob *j, int err)
+static void subscription_job_on_link(struct subjob *j)
 {
     const struct store_docs *d = &j->op.docs;
     j->linked = false;
     j->link_version = 0;
-    if (err == 0 && d->n_rows == 1 && str_eq(d->rows[0].key, buf_str(&j->key))) {
+    if (d->n_rows == 1 && str_eq(d->rows[0].key, buf_str(&j->key))) {
         j->link_version = d->rows[0].version;
         j->linked = subscription_link_parse(d->rows[0].value, &j->link_doc) == 0 &&
                     j->link_doc.birth == j->head.birth;
     }
-    j->link_then(j, err);
+    j->link_then(j);
 }
 
-void subjob_read_link(struct subjob *j, struct str name, subjob_step *then)
+void subjob_read_link(struct subjob *j, struct str name, subjob_next *then)
 {
     j->key.n = 0;
     buf_put(&j->key, j->sub->link_prefix);

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "feature/subscriptions/subscription.h"
 #include "http/url.h"
-#include "feature/subscriptions/subscriptions_http.h"
 #include "token/signer.h"
 
 #include <inttypes.h>

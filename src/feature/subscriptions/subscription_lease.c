@@ -4,11 +4,6 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "feature/subscriptions/subscription_token.h"
 
-static void subscription_lease_end_well(struct subjob *j)
-{
-    subjob_end(j, 0);
-}
-
 static void subscription_lease_end_refused(struct subjob *j)
 {
     subjob_end(j, j->refusal);
@@ -42,11 +37,11 @@ static void subscription_lease_add_stream(struct subjob *j, struct subscription_
     v->streams[v->n_streams++] = stream;
 }
 
-static void subscription_lease_on_all_links(struct subjob *j, int err)
+static void subscription_lease_on_all_links(struct subjob *j)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
-    size_t n = err == 0 && !d->more ? d->n_rows : 0;
+    size_t n = d->more ? 0 : d->n_rows;
     v->more = n == 0;
     v->streams = arena_alloc(&j->call->arena, (j->head.n_streams + n + 1) * sizeof *v->streams);
     for (size_t i = 0; i < j->head.n_streams; i++)
@@ -58,7 +53,7 @@ static void subscription_lease_on_all_links(struct subjob *j, int err)
             in_wake(j, name) == NULL)
             subscription_lease_add_stream(j, quiet_stream(j, name, &link));
     }
-    subjob_end(j, err);
+    subjob_end(j, 0);
 }
 
 /* The wake as its taker sees it: what is pending first, and all the others if they are few. */
@@ -179,13 +174,9 @@ static void skip_or_refuse(struct subjob *j)
     next_ack(j);
 }
 
-static void subscription_lease_on_ack_stream(struct subjob *j, int err)
+static void subscription_lease_on_ack_stream(struct subjob *j)
 {
-    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        subjob_end(j, err);
-        return;
-    }
-    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    struct stream_info info = j->op.stat.info;
     struct subscription_link link;
     if (!ack_fits(j, &j->acks[j->at], &info, &link)) {
         skip_or_refuse(j);
@@ -200,11 +191,9 @@ static void subscription_lease_on_ack_stream(struct subjob *j, int err)
     next_ack(j);
 }
 
-static void subscription_lease_on_ack_link(struct subjob *j, int err)
+static void subscription_lease_on_ack_link(struct subjob *j)
 {
-    if (err != 0)
-        subjob_end(j, err);
-    else if (!j->linked)
+    if (!j->linked)
         skip_or_refuse(j);
     else
         subjob_stat(j, subscription_path(j->acks[j->at].stream), subscription_lease_on_ack_stream);
@@ -228,7 +217,7 @@ static void apply_acked(struct subjob *j, const struct subjob_acked *a)
 static void subscription_lease_acks_woken(struct subjob *j)
 {
     j->call->next_wake = j->woke;
-    subjob_commit(j, subscription_lease_end_well);
+    subjob_commit(j, subjob_end_well);
 }
 
 static void acks_checked(struct subjob *j)
@@ -244,7 +233,7 @@ static void acks_checked(struct subjob *j)
     h->state = SUBSCRIPTION_HELD;
     h->attempts = 0;
     h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
-    subjob_commit(j, subscription_lease_end_well);
+    subjob_commit(j, subjob_end_well);
 }
 
 static void next_ack(struct subjob *j)
@@ -373,7 +362,7 @@ static void subscription_lease_report_begin(struct subjob *j)
         h->attempts++;
         h->until_ms = subjob_now(j) + (int64_t)c->retry_ms;
     }
-    subjob_commit(j, subscription_lease_end_well);
+    subjob_commit(j, subjob_end_well);
 }
 
 /* ---- the calls ---- */

@@ -68,14 +68,10 @@ static void subscription_look_on_hint_put(struct subjob *j, int err)
     }
 }
 
-static void subscription_look_on_hint_stream(struct subjob *j, int err)
+static void subscription_look_on_hint_stream(struct subjob *j)
 {
-    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        subjob_end(j, err);
-        return;
-    }
     struct subscription_stream *st = &j->hint->stream;
-    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
+    struct stream_info info = j->op.stat.info;
     struct subscription_link link;
     enum verdict v = link_verdict(j, st->path, info.life, &link);
     bool linked = v == WRITE || (v == KEEP && j->linked);
@@ -94,12 +90,9 @@ static void subscription_look_on_hint_stream(struct subjob *j, int err)
     subjob_put(j, j->puts, j->n_puts, subscription_look_on_hint_put);
 }
 
-static void subscription_look_on_hint_link(struct subjob *j, int err)
+static void subscription_look_on_hint_link(struct subjob *j)
 {
-    if (err != 0)
-        subjob_end(j, err);
-    else
-        subjob_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
+    subjob_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
 }
 
 /* ---- pages of links, then of streams ----
@@ -119,14 +112,10 @@ static void end_page(struct subjob *j, bool more, struct str last)
     next_hint(j);
 }
 
-static void subscription_look_on_links(struct subjob *j, int err)
+static void subscription_look_on_links(struct subjob *j)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     for (size_t i = 0; i < d->n_rows; i++) {
         struct subscription_link link;
         struct str name = str_skip(d->rows[i].key, sub->link_prefix.n);
@@ -140,13 +129,9 @@ static void subscription_look_on_links(struct subjob *j, int err)
     end_page(j, d->more, d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
 }
 
-static void subscription_look_on_streams(struct subjob *j, int err)
+static void subscription_look_on_streams(struct subjob *j)
 {
     const struct store_list *l = &j->op.list;
-    if (err != 0) {
-        subjob_end(j, err);
-        return;
-    }
     for (size_t i = 0; i < l->n_rows; i++)
         if (sub_matches(j->sub, l->rows[i].name))
             sub_hint(j->sub, l->rows[i].name, &j->batch);

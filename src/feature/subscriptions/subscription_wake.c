@@ -118,14 +118,10 @@ static void subscription_wake_put_event(struct subjob *j, enum content_kind kind
     buf_putc(e, kind == CONTENT_JSON ? ',' : '\n');
 }
 
-static void subscription_wake_on_stream(struct subjob *j, int err)
+static void subscription_wake_on_stream(struct subjob *j)
 {
-    if (err != 0 && err != ERR_NOT_FOUND && err != ERR_DELETED) {
-        subjob_end(j, err);
-        return;
-    }
-    struct stream_info info = err == 0 ? j->op.stat.info : (struct stream_info){0};
-    if (err == 0 && info.end == END_NONE) {
+    struct stream_info info = j->op.stat.info;
+    if (info.life != 0 && info.end == END_NONE) {
         begin_wake(j);
         subscription_wake_put_event(j, content_kind(info.content_type));
     } else {
@@ -204,15 +200,10 @@ void subjob_commit(struct subjob *j, subjob_next *committed)
 
 /* ---- on our own account ---- */
 
-static void subscription_wake_end_well(struct subjob *j)
-{
-    subjob_end(j, 0);
-}
-
 static void subscription_wake_woken(struct subjob *j)
 {
     if (j->woke || j->changed)
-        subjob_commit(j, subscription_wake_end_well);
+        subjob_commit(j, subjob_end_well);
     else
         subjob_end(j, 0);
 }
@@ -230,7 +221,7 @@ void subjob_begin_look(struct subjob *j)
     if (!j->exists || j->head.phase == SUBSCRIPTION_LINKING) {
         subjob_end(j, 0);
     } else if (j->head.phase == SUBSCRIPTION_DELETING) {
-        subjob_delete_rest(j, subscription_wake_end_well); /* somebody began and could not finish */
+        subjob_delete_rest(j, subjob_end_well); /* somebody began and could not finish */
     } else {
         subjob_lapse(j);
         subjob_look(j, subscription_wake_looked);

@@ -24,7 +24,6 @@ struct exchange;
 struct http;
 struct subscriptions;
 
-#define SUBSCRIPTIONS_PREFIX   "/v1/stream/__ds/"
 #define SUBSCRIPTIONS_BODY_MAX (256 * 1024)
 
 struct subscriptions_surface {
