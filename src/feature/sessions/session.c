@@ -23,11 +23,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define LINGER_MS                                                                                  \
-    (60 * SECOND_MS)     /* in memory, without its key, for a client that is back soon             \
-                          */
-#define TOUCHES       4  /* in a lifetime, while somebody is there */
-#define DEGRADED_PART 10 /* of max_open: one in so many may run degraded besides */
+#define LINGER_MS     (60 * SECOND_MS) /* without its key, for a client that is back soon */
+#define TOUCHES       4                /* in a lifetime, while somebody is there */
+#define DEGRADED_PART 10               /* of max_open: one in so many may run degraded besides */
 
 bool session_key_valid(struct str key)
 {

@@ -227,6 +227,12 @@ void sessions_finish(struct sessions *all);
 /* If another of its name is dying, it is called again when that is over. */
 void session_load(struct session *s);
 
+/* Asks for its document; done() is given what session_doc_found takes. */
+void session_doc_ask(const struct session *s, struct store_docs *d,
+                     void (*done)(struct store_docs *d, int err));
+/* 0, ERR_NOT_FOUND, or what is wrong. */
+int session_doc_found(const struct store_docs *d, int err, struct session_doc *out);
+
 /* A stream of it is not there any more, or not what it was. */
 bool session_is_gone(int err);
 

@@ -19,7 +19,7 @@
 
 #include <assert.h>
 
-static bool session_has_job(const struct session *s)
+static bool session_is_replying(const struct session *s)
 {
     return s->reply_state == SESSION_REPLY_ACTIVE || s->reply_state == SESSION_REPLY_FULL;
 }
@@ -27,13 +27,13 @@ static bool session_has_job(const struct session *s)
 static struct session *session_of(struct session_job *job)
 {
     struct session *s = job->session;
-    assert(session_has_job(s));
+    assert(session_is_replying(s));
     return s;
 }
 
 bool session_is_answered(const struct session *s)
 {
-    return s->all->setup.backend != NULL && !session_has_job(s) && s->next == s->in_queued &&
+    return s->all->setup.backend != NULL && !session_is_replying(s) && s->next == s->in_queued &&
            list_empty(&s->in.queue) && list_empty(&s->out.queue);
 }
 
@@ -105,7 +105,7 @@ void session_job_end(struct session_job *job, enum end_reason end, struct str me
 void session_job_stop(struct session *s)
 {
     const struct session_backend *backend = s->all->setup.backend;
-    if (!session_has_job(s))
+    if (!session_is_replying(s))
         return;
     job_over(s);
     backend->stop(backend->ctx, &s->job);
@@ -137,7 +137,7 @@ static void take_next(struct session *s, enum session_record_type type, uint64_t
         session_put_end(s, END_COMPLETED, STR_NONE);
 }
 
-struct job_next {
+struct next_record {
     struct session *session;
     bool found;
     enum session_record_type type;
@@ -146,7 +146,7 @@ struct job_next {
 
 static int session_job_open_next(void *ctx, const struct session_record *r)
 {
-    struct job_next *next = ctx;
+    struct next_record *next = ctx;
     struct session *s = next->session;
     next->found = true;
     next->type = r->type;
@@ -158,7 +158,7 @@ static int session_job_open_next(void *ctx, const struct session_record *r)
 static void session_job_on_read(struct store_read *r, int err)
 {
     struct session *s = container_of(r, struct session, job_read);
-    struct job_next next = {.session = s};
+    struct next_record next = {.session = s};
     bool wanted = s->state != SESSION_STATE_DYING && s->out_state == SESSION_OUT_OPEN;
     if (wanted && err == 0)
         err = session_each_record(r->slices, r->n_slices, &next, session_job_open_next);

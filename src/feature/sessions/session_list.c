@@ -149,11 +149,15 @@ struct session_sweep {
 
 static void next_row(struct session_sweep *w);
 
-static void session_list_on_sweep_put(struct store_put *p, int err)
+static void skip_row(struct session_sweep *w)
 {
-    struct session_sweep *w = container_of(p, struct session_sweep, put);
     w->at++;
     next_row(w);
+}
+
+static void session_list_on_sweep_put(struct store_put *p, int err)
+{
+    skip_row(container_of(p, struct session_sweep, put));
 }
 
 static void put_or_remove(struct session_sweep *w, const struct doc_row *row, struct session_doc *d)
@@ -161,8 +165,7 @@ static void put_or_remove(struct session_sweep *w, const struct doc_row *row, st
     int64_t now_ms = w->all->setup.sched->wall_ms;
     bool remembered = d->gone_ms == 0 || now_ms - d->gone_ms < (int64_t)REMEMBER_MS;
     if (d->gone_ms != 0 && remembered) {
-        w->at++;
-        next_row(w);
+        skip_row(w);
         return;
     }
     w->doc = (struct doc_put){.key = row->key, .expect_version = row->version};
@@ -182,12 +185,10 @@ static void session_list_on_sweep_stat(struct store_stat *st, int err)
     const struct doc_row *row = &w->rows[w->at];
     struct session_doc d;
     bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
-    if (gone && session_doc_read(row->value, &d) == 0) {
+    if (gone && session_doc_read(row->value, &d) == 0)
         put_or_remove(w, row, &d);
-    } else {
-        w->at++;
-        next_row(w);
-    }
+    else
+        skip_row(w);
 }
 
 static void read_page(struct session_sweep *w, struct str after);

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_open.c -- the beginning of a session in memory: created, or read back from the store.
  *
- *     look for the document
- *       it is there:  its key fits? -> read all of `in` -> [take it over] -> the last event of
- * `out`
- *                     -> ready
- *       it is not:    a new one? -> create `out` -> create `in` and the document -> ready
+ *     document    --there, and its key fits----> all of `in`
+ *     all of `in` --the store is ours alone----> `out`
+ *     all of `in` --ours, as far as we know----> document again --still ours--> `out`
+ *     all of `in` --another process has it-----> taking over --taken--> `out`, maybe after a moment
+ *     taking over --overtaken------------------> document, from the start
+ *     `out`       --its last event is read-----> open
+ *     document    --not there------------------> create `out` --> create `in`, document --> open
+ *     create      --something of that name-----> clear it, and create again
+ *
+ * What fails kills the session, or it is created anew in memory alone (degraded).
  *
  * `out` is created first, and `in` together with the document: so whatever a crash leaves behind, a
  * document without its streams means that they have expired, and streams without a document mean
@@ -77,6 +82,20 @@ static void ready(struct session_load *l)
     session_settle(s);
 }
 
+void session_doc_ask(const struct session *s, struct store_docs *d,
+                     void (*done)(struct store_docs *d, int err))
+{
+    *d = (struct store_docs){.prefix = s->doc_key, .limit = 1, .exact = true, .done = done};
+    store_docs(s->home->store, d);
+}
+
+int session_doc_found(const struct store_docs *d, int err, struct session_doc *out)
+{
+    if (err == 0 && d->n_rows == 0)
+        err = ERR_NOT_FOUND;
+    return err != 0 ? err : session_doc_read(d->rows[0].value, out);
+}
+
 /* ---- creating ---- */
 
 static void session_open_create(struct session_load *l, struct session_lane *lane);
@@ -120,12 +139,8 @@ static void session_open_on_docs_again(struct store_docs *d, int err)
 static void session_open_clear(struct session_load *l)
 {
     l->cleared = true;
-    l->docs = (struct store_docs){.prefix = l->session->doc_key,
-                                  .limit = 1,
-                                  .exact = true,
-                                  .done = session_open_on_docs_again};
     l->remove = (struct store_remove){.name = l->lane->name, .done = session_open_on_removed};
-    store_docs(l->session->home->store, &l->docs);
+    session_doc_ask(l->session, &l->docs, session_open_on_docs_again);
 }
 
 /* With an `in` that was there the document was not written. */
@@ -361,8 +376,7 @@ static void session_open_on_still_ours(struct store_docs *d, int err)
 {
     struct session_load *l = container_of(d, struct session_load, docs);
     struct session_doc doc = {0};
-    if (err == 0)
-        err = d->n_rows == 0 ? ERR_NOT_FOUND : session_doc_read(d->rows[0].value, &doc);
+    err = session_doc_found(d, err, &doc);
     if (err == 0 && doc.owner != l->session->doc.owner)
         err = ERR_VERSION;
     if (survives(l, err))
@@ -373,11 +387,7 @@ static void session_open_on_still_ours(struct store_docs *d, int err)
  * other was read, that is how we left it. */
 static void look_whether_ours(struct session_load *l)
 {
-    l->docs = (struct store_docs){.prefix = l->session->doc_key,
-                                  .limit = 1,
-                                  .exact = true,
-                                  .done = session_open_on_still_ours};
-    store_docs(l->session->home->store, &l->docs);
+    session_doc_ask(l->session, &l->docs, session_open_on_still_ours);
 }
 
 static void session_open_on_handover(struct timer *t)
@@ -559,14 +569,6 @@ static void session_open_on_docs(struct store_docs *d, int err)
         not_found(l);
 }
 
-static void look_for_doc(struct session_load *l)
-{
-    struct session *s = l->session;
-    l->docs = (struct store_docs){
-        .prefix = s->doc_key, .limit = 1, .exact = true, .done = session_open_on_docs};
-    store_docs(s->home->store, &l->docs);
-}
-
 /* With nothing that was read before. */
 static void look_again(struct session_load *l)
 {
@@ -578,7 +580,7 @@ static void look_again(struct session_load *l)
     ranges_deinit(&s->seen);
     ranges_init(&s->seen, SESSION_RANGES_MAX);
     l->ordinal = 0;
-    look_for_doc(l);
+    session_doc_ask(s, &l->docs, session_open_on_docs);
 }
 
 void session_load(struct session *s)
@@ -591,5 +593,5 @@ void session_load(struct session *s)
     s->state = SESSION_STATE_LOADING;
     session_hold(s);
     session_own_watch(s);
-    look_for_doc(l);
+    session_doc_ask(s, &l->docs, session_open_on_docs);
 }

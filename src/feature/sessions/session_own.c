@@ -98,8 +98,7 @@ static void session_own_on_checked(struct store_docs *d, int err)
     struct session *s = container_of(d, struct session, check);
     struct session_doc doc = {0};
     s->checking = false;
-    if (err == 0)
-        err = d->n_rows == 0 ? ERR_NOT_FOUND : session_doc_read(d->rows[0].value, &doc);
+    err = session_doc_found(d, err, &doc);
     bool ours = err == 0 && doc.owner == s->doc.owner && doc.out_life == s->doc.out_life;
     if (session_is_open(s) && !ours)
         session_kill(s, SESSION_FAILED, err != 0 ? err : ERR_VERSION); /* it is read anew then */
@@ -117,8 +116,6 @@ void session_own_admit(struct session *s)
     if (s->checking)
         return;
     s->checking = true;
-    s->check = (struct store_docs){
-        .prefix = s->doc_key, .limit = 1, .exact = true, .done = session_own_on_checked};
     session_hold(s);
-    store_docs(s->home->store, &s->check);
+    session_doc_ask(s, &s->check, session_own_on_checked);
 }

@@ -4,9 +4,10 @@
  *
  *     GET /v1/session/?prefix=P&after=KEY&limit=N
  *         {"sessions":[{"key","service","created","connected","keyHeld","expired","answered"},
- * ...], "next":KEY or null} GET /v1/session/KEY the same of one, and
- * "in":{"events","bytes","closed"}, "out":{"events","bytes","end"}; both null if it has expired,
- * "end" null while it is open
+ *          ...], "next":KEY or null}
+ *     GET /v1/session/KEY
+ *         the same of one, and "in":{"events","bytes","closed"}, "out":{"events","bytes","end"};
+ *         both null if it has expired, "end" null while it is open
  *
  * Neither what was said nor a key to it is ever among this. Only callers with the capability
  * `worker` are answered; to others there is nothing here (404). */

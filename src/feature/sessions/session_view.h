@@ -7,9 +7,8 @@
  *
  *     in    {"type":"chunk","seqno":0,"data":"BASE64"}   what the client sent
  *           {"type":"abort"}   {"type":"close"}
- *           {"type":"moved"}                         means nothing to a worker, and is only there
- * if the session had a backend before out   {"id":"1","data":"BASE64"}                   the server
- * chunk as it is sent
+ *           {"type":"moved"}     means nothing to a worker; there if it had a backend before
+ *     out   {"id":"1","data":"BASE64"}                   the server chunk as it is sent
  *
  * An event has the position of its record: all offsets are those of the sealed stream, and what a
  * read gives is not as long as what lies between them. Reading needs the session's key where there

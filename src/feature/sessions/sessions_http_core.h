@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sessions_http_core.h -- what the parts of the surface of sessions share.
  *
- *     sessions.c          paths, headers
+ *     sessions_http.c          paths, headers
  *     session_call_http.c      calls that go both ways
  *     session_channel_http.c   a downlink and its appends, tied together by a request id
  *     session_downlink_http.c  downlink calls: streams and polls
  *     session_append_http.c    append calls
- *     session_window.c    appends in order
+ *     session_window.c         appends in order
  *     session_errors_http.c    how calls end */
 #ifndef FEATURE_SESSIONS_SESSIONS_HTTP_CORE_H
 #define FEATURE_SESSIONS_SESSIONS_HTTP_CORE_H
@@ -20,7 +20,7 @@
 struct exchange;
 struct request;
 
-/* ---- sessions.c ---- */
+/* ---- sessions_http.c ---- */
 
 /* What the headers of a call say. Wiped as soon as the session is connected. */
 struct session_headers {
