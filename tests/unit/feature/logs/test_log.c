@@ -126,9 +126,7 @@ static int read_log(struct world *w, struct log_read *r)
 
 static int append(struct world *w, struct log_append *a, const char *lines)
 {
-    a->log = &w->log;
-    a->lines = str_of_cstr(lines);
-    a->done = on_append;
+    *a = (struct log_append){.log = &w->log, .lines = str_of_cstr(lines), .done = on_append};
     told_times = 0;
     log_append(a);
     assert_int_equal(told_times, 0);
