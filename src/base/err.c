@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 static const struct err_row {
@@ -39,27 +40,42 @@ int err_grpc_status(int err)
     return err_row_of(err)->grpc;
 }
 
+static const struct grpc_row {
+    const char *name;
+    int http;
+} grpc_rows[] = {
+    [0] = {"ok", 200},
+    [GRPC_CANCELLED] = {"canceled", 499},
+    [GRPC_UNKNOWN] = {"unknown", 500},
+    [GRPC_INVALID_ARGUMENT] = {"invalid_argument", 400},
+    [GRPC_DEADLINE_EXCEEDED] = {"deadline_exceeded", 504},
+    [GRPC_NOT_FOUND] = {"not_found", 404},
+    [GRPC_ALREADY_EXISTS] = {"already_exists", 409},
+    [GRPC_PERMISSION_DENIED] = {"permission_denied", 403},
+    [GRPC_RESOURCE_EXHAUSTED] = {"resource_exhausted", 429},
+    [GRPC_FAILED_PRECONDITION] = {"failed_precondition", 400},
+    [GRPC_ABORTED] = {"aborted", 409},
+    [GRPC_OUT_OF_RANGE] = {"out_of_range", 400},
+    [GRPC_UNIMPLEMENTED] = {"unimplemented", 501},
+    [GRPC_INTERNAL] = {"internal", 500},
+    [GRPC_UNAVAILABLE] = {"unavailable", 503},
+    [GRPC_DATA_LOSS] = {"data_loss", 500},
+    [GRPC_UNAUTHENTICATED] = {"unauthenticated", 401},
+};
+
+static const struct grpc_row *grpc_row_of(int grpc_status)
+{
+    size_t i = (size_t)grpc_status;
+    bool known = grpc_status >= 0 && i < sizeof grpc_rows / sizeof *grpc_rows;
+    return &grpc_rows[known ? i : GRPC_UNKNOWN];
+}
+
 const char *err_grpc_name(int grpc_status)
 {
-    static const char *const names[] = {
-        [0] = "ok",
-        [GRPC_CANCELLED] = "canceled",
-        [GRPC_UNKNOWN] = "unknown",
-        [GRPC_INVALID_ARGUMENT] = "invalid_argument",
-        [GRPC_DEADLINE_EXCEEDED] = "deadline_exceeded",
-        [GRPC_NOT_FOUND] = "not_found",
-        [GRPC_ALREADY_EXISTS] = "already_exists",
-        [GRPC_PERMISSION_DENIED] = "permission_denied",
-        [GRPC_RESOURCE_EXHAUSTED] = "resource_exhausted",
-        [GRPC_FAILED_PRECONDITION] = "failed_precondition",
-        [GRPC_ABORTED] = "aborted",
-        [GRPC_OUT_OF_RANGE] = "out_of_range",
-        [GRPC_UNIMPLEMENTED] = "unimplemented",
-        [GRPC_INTERNAL] = "internal",
-        [GRPC_UNAVAILABLE] = "unavailable",
-        [GRPC_DATA_LOSS] = "data_loss",
-        [GRPC_UNAUTHENTICATED] = "unauthenticated",
-    };
-    size_t i = (size_t)grpc_status;
-    return names[grpc_status >= 0 && i < sizeof names / sizeof *names ? i : GRPC_UNKNOWN];
+    return grpc_row_of(grpc_status)->name;
+}
+
+int err_grpc_http(int grpc_status)
+{
+    return grpc_row_of(grpc_status)->http;
 }

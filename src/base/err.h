@@ -96,5 +96,7 @@ int err_grpc_status(int err);
 /* The name of a gRPC status as peers write it, "failed_precondition"; 0 is "ok". Of a number that
  * is none: "unknown". Static. */
 const char *err_grpc_name(int grpc_status);
+/* ... and its HTTP status, as unary calls of Connect have it. */
+int err_grpc_http(int grpc_status);
 
 #endif

@@ -129,7 +129,7 @@ static void send_status(struct exchange *x, const struct rpc_head *h,
     switch (h->protocol) {
     case RPC_CONNECT_UNARY:
         as.content_type = STR("application/json");
-        exchange_status(x, rpc_code_http(status->code));
+        exchange_status(x, err_grpc_http(status->code));
         rpc_put_error(&body, status);
         break;
     case RPC_CONNECT_STREAM: rpc_put_end_stream(&body, status); break;

@@ -5,35 +5,9 @@
 #include "base/json.h"
 #include "http/rpc_frame.h"
 
-static const int codes_http[] = {
-    [0] = 200,
-    [GRPC_CANCELLED] = 499,
-    [GRPC_UNKNOWN] = 500,
-    [GRPC_INVALID_ARGUMENT] = 400,
-    [GRPC_DEADLINE_EXCEEDED] = 504,
-    [GRPC_NOT_FOUND] = 404,
-    [GRPC_ALREADY_EXISTS] = 409,
-    [GRPC_PERMISSION_DENIED] = 403,
-    [GRPC_RESOURCE_EXHAUSTED] = 429,
-    [GRPC_FAILED_PRECONDITION] = 400,
-    [GRPC_ABORTED] = 409,
-    [GRPC_OUT_OF_RANGE] = 400,
-    [GRPC_UNIMPLEMENTED] = 501,
-    [GRPC_INTERNAL] = 500,
-    [GRPC_UNAVAILABLE] = 503,
-    [GRPC_DATA_LOSS] = 500,
-    [GRPC_UNAUTHENTICATED] = 401,
-};
-
 struct str rpc_code_text(int code)
 {
     return str_of_cstr(err_grpc_name(code));
-}
-
-int rpc_code_http(int code)
-{
-    bool known = code >= 0 && (size_t)code < sizeof codes_http / sizeof *codes_http;
-    return codes_http[known ? code : GRPC_UNKNOWN];
 }
 
 static void put_unpadded(struct buf *out, struct str bytes)

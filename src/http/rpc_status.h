@@ -14,9 +14,6 @@
 #include "base/buf.h"
 #include "http/rpc.h"
 
-/* The HTTP status of a unary call of Connect that failed with this code. */
-int rpc_code_http(int code);
-
 /* ERROR. */
 void rpc_put_error(struct buf *out, const struct rpc_status *status);
 

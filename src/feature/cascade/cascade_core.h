@@ -12,7 +12,7 @@
 #include "feature/cascade/cascade_messages.h"
 #include "feature/cascade/cascade_models.h"
 #include "feature/cascade/cascade_turn.h"
-#include "http/rpc_client.h"
+#include "http/message.h"
 #include "store/store.h"
 #include "feature/gateway/gateway.h"
 
@@ -64,10 +64,35 @@ struct cascade_secrets {
     char api_key[CASCADE_KEY_MAX + 1];
 };
 
+/* ---- cascade_upstream.c: calls ---- */
+
+enum cascade_rpc {
+    CASCADE_INITIALIZE,
+    CASCADE_START,
+    CASCADE_SEND,
+    CASCADE_TRANSCRIPT,
+    CASCADE_ARCHIVE,
+    CASCADE_USER_STATUS,
+};
+
+/* One call of a language server. Zero-initialised; kept until done() or cascade_call_cancel. */
+struct cascade_call {
+    enum cascade_rpc rpc;
+    struct str cascade_id, text, model_uid; /* those that it needs; copied by cascade_call_start */
+    void (*done)(struct cascade_call *c,
+                 int err); /* may start or free it; err as of rpc_client.h */
+    /* out, lent until done() returns */
+    struct str answer, message;
+    int code;                  /* GRPC_*; 0: it went well */
+    bool told;                 /* code and message are the server's */
+    bool stranger;             /* another user's process was there, and was told nothing */
+    struct cascade_sent *sent; /* private; NULL: it is not under way */
+};
+
 /* A call whose outcome many share. */
 struct cascade_shared {
     struct link waiters; /* of struct cascade_wait */
-    struct rpc_client_call call;
+    struct cascade_call call;
     bool under_way, done;
     uint32_t round; /* how often it was done */
 };
@@ -148,32 +173,15 @@ struct cascade_second_try {
 bool cascade_second_try(struct cascade_second_try *t, const struct cascade_access *a,
                         const struct cascade_fault *fault);
 
-/* ---- cascade_calls.c ---- */
+/* ---- cascade_upstream.c ---- */
 
-enum cascade_rpc {
-    CASCADE_INITIALIZE,
-    CASCADE_START,
-    CASCADE_SEND,
-    CASCADE_TRANSCRIPT,
-    CASCADE_ARCHIVE,
-    CASCADE_USER_STATUS,
-};
-
-/* What the message of a call is made of; what it does not need is left out. */
-struct cascade_call {
-    enum cascade_rpc rpc;
-    struct str cascade_id, text, model_uid;
-};
-
-/* Starts rpc, whose done and what it may be reused for are the caller's; it refers to the access
- * until it is over. */
-void cascade_call_start(struct cascade_access *a, struct rpc_client_call *rpc,
-                        const struct cascade_call *call);
+void cascade_call_start(struct cascade_access *a, struct cascade_call *c);
+void cascade_call_cancel(struct cascade_call *c); /* done() is not called */
 
 /* Why a call has failed, without secrets; texts are lent until text is. An access that is no good
  * any more is doubted. */
-void cascade_call_fault(struct cascade_access *a, const struct rpc_client_call *rpc, int err,
-                        enum cascade_rpc which, struct buf *text, struct cascade_fault *out);
+void cascade_call_fault(struct cascade_access *a, const struct cascade_call *c, int err,
+                        struct buf *text, struct cascade_fault *out);
 
 /* The same of what was said in a transcript: e's text is in text, and stays there. */
 void cascade_said_fault(struct cascade_access *a, const struct cascade_error *e, struct buf *text,
@@ -181,7 +189,7 @@ void cascade_said_fault(struct cascade_access *a, const struct cascade_error *e,
 
 /* Whether nothing would change if it were asked to archive this once more: it is done, or refused
  * for reasons that stay. */
-bool cascade_archive_settled(const struct rpc_client_call *rpc, int err);
+bool cascade_archive_settled(const struct cascade_call *c, int err);
 
 /* InitializeCascadePanelState, once for an access. */
 void cascade_want_panel(struct cascade_access *a, struct cascade_wait *w);

@@ -15,7 +15,6 @@
  * Cascade without a question in it; from the document on it leaves none. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "http/rpc_status.h"
 #include "feature/cascade/cascade_core.h"
 #include "feature/cascade/cascade_trace.h"
 
@@ -54,7 +53,7 @@ struct cascade_flow {
     struct cascade_second_try second;
     struct cascade_wait wait;
     uint32_t panel_round;
-    struct rpc_client_call rpc;
+    struct cascade_call call;
     struct cascade_turn *turn;
     struct timer timer;
     struct task begin;
@@ -82,7 +81,7 @@ static void flow_free(struct cascade_flow *f)
         map_remove(&c->flows, f->id);
     task_cancel(&f->begin);
     list_remove(&f->wait.link);
-    rpc_client_cancel(&f->rpc);
+    cascade_call_cancel(&f->call);
     timer_stop(&f->timer);
     cascade_turn_free(f->turn);
     cascade_access_unref(f->access);
@@ -95,14 +94,12 @@ static void flow_free(struct cascade_flow *f)
     cascade_end(c);
 }
 
-static void call(struct cascade_flow *f, enum cascade_rpc rpc,
-                 void (*done)(struct rpc_client_call *c, int err))
+static void start_call(struct cascade_flow *f, enum cascade_rpc rpc,
+                       void (*done)(struct cascade_call *c, int err))
 {
-    f->rpc.done = done;
-    cascade_call_start(
-        f->access, &f->rpc,
-        &(struct cascade_call){
-            .rpc = rpc, .cascade_id = f->id, .text = f->text, .model_uid = f->model});
+    f->call = (struct cascade_call){
+        .rpc = rpc, .cascade_id = f->id, .text = f->text, .model_uid = f->model, .done = done};
+    cascade_call_start(f->access, &f->call);
 }
 
 /* ---- the end ---- */
@@ -127,16 +124,16 @@ static void cascade_flow_forget(struct cascade_flow *f)
 
 /* A server that cannot be reached, or does not know us now, may be back later, and the document is
  * there for the next sweep. */
-static void cascade_flow_on_archived(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_archived(struct cascade_call *c, int err)
 {
-    struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
+    struct cascade_flow *f = container_of(c, struct cascade_flow, call);
     if (err != 0) {
         struct cascade_fault fault;
-        cascade_call_fault(f->access, rpc, err, CASCADE_ARCHIVE, &f->reason, &fault);
+        cascade_call_fault(f->access, c, err, &f->reason, &fault);
         trace(f->cascade->setup.trace, CASCADE_LEFT, TRACE_STR("id", f->id),
               TRACE_STR("error", fault.message));
     }
-    if (cascade_archive_settled(rpc, err))
+    if (cascade_archive_settled(c, err))
         cascade_flow_forget(f);
     else
         flow_free(f);
@@ -144,14 +141,14 @@ static void cascade_flow_on_archived(struct rpc_client_call *rpc, int err)
 
 static void archive(struct cascade_flow *f)
 {
-    rpc_client_cancel(&f->rpc);
+    cascade_call_cancel(&f->call);
     timer_stop(&f->timer);
     if (f->id.n == 0) {
         flow_free(f);
         return;
     }
     f->state = ARCHIVING;
-    call(f, CASCADE_ARCHIVE, cascade_flow_on_archived);
+    start_call(f, CASCADE_ARCHIVE, cascade_flow_on_archived);
 }
 
 /* Of the client, whom it is told. */
@@ -182,12 +179,11 @@ static void suspect(struct cascade_flow *f, struct str said)
     cascade_access_doubt(f->access);
 }
 
-static void call_fault(struct cascade_flow *f, int err, enum cascade_rpc rpc,
-                       struct cascade_fault *fault)
+static void call_fault(struct cascade_flow *f, int err, struct cascade_fault *fault)
 {
-    if (f->rpc.told)
-        suspect(f, f->rpc.message);
-    cascade_call_fault(f->access, &f->rpc, err, rpc, &f->reason, fault);
+    if (f->call.told)
+        suspect(f, f->call.message);
+    cascade_call_fault(f->access, &f->call, err, &f->reason, fault);
 }
 
 static void cascade_flow_fail(struct cascade_flow *f, int status, const char *code,
@@ -260,18 +256,18 @@ static void note_failed_poll(struct cascade_flow *f, int err, bool read)
     if (read)
         buf_put(&f->poll_error, STR("a transcript cannot be read"));
     else
-        cascade_call_fault(f->access, &f->rpc, err, CASCADE_TRANSCRIPT, &f->poll_error, &ignored);
+        cascade_call_fault(f->access, &f->call, err, &f->poll_error, &ignored);
 }
 
-static void cascade_flow_on_polled(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_polled(struct cascade_call *c, int err)
 {
-    struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
+    struct cascade_flow *f = container_of(c, struct cascade_flow, call);
     struct arena a = {0};
     struct cascade_transcript_answer answer;
     struct cascade_turn_step step;
     bool came = err == 0;
     if (came)
-        err = cascade_transcript_answer_read(&a, rpc->answer, &answer);
+        err = cascade_transcript_answer_read(&a, c->answer, &answer);
     if (err == 0) {
         cascade_turn_polled(f->turn, cascade_flow_now_ms(f), answer.text, answer.num_total_steps,
                             &step);
@@ -285,7 +281,7 @@ static void cascade_flow_on_polled(struct rpc_client_call *rpc, int err)
 
 static void poll(struct cascade_flow *f)
 {
-    call(f, CASCADE_TRANSCRIPT, cascade_flow_on_polled);
+    start_call(f, CASCADE_TRANSCRIPT, cascade_flow_on_polled);
 }
 
 /* The time that it was held up for is more than any wait. */
@@ -294,7 +290,7 @@ void cascade_flow_go_on(struct cascade_flow *f)
     if (!f->paused)
         return;
     f->paused = false;
-    if (f->state != POLLING || rpc_client_busy(&f->rpc))
+    if (f->state != POLLING || f->call.sent != NULL)
         return;
     cascade_turn_held(f->turn, cascade_flow_now_ms(f) - f->paused_ms);
     sched_start(sched_of(f), &f->timer, cascade_turn_first_wait_ms(f->turn));
@@ -302,12 +298,12 @@ void cascade_flow_go_on(struct cascade_flow *f)
 
 /* ---- asking ---- */
 
-static void cascade_flow_on_sent(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_sent(struct cascade_call *c, int err)
 {
-    struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
+    struct cascade_flow *f = container_of(c, struct cascade_flow, call);
     if (err != 0) {
         struct cascade_fault fault;
-        call_fault(f, err, CASCADE_SEND, &fault);
+        call_fault(f, err, &fault);
         cascade_flow_finish(f, &fault);
         return;
     }
@@ -331,7 +327,7 @@ static void cascade_flow_on_noted(struct store_put *put, int err)
         cascade_flow_fail(f, err_http_status(err), err_name(err), str_of_cstr(err_text(err)));
     } else {
         f->state = SENDING;
-        call(f, CASCADE_SEND, cascade_flow_on_sent);
+        start_call(f, CASCADE_SEND, cascade_flow_on_sent);
     }
 }
 
@@ -365,7 +361,7 @@ static void open_panel(struct cascade_flow *f);
 /* True: it is tried once more. */
 static bool start_again(struct cascade_flow *f)
 {
-    if (f->left || f->retried || !f->rpc.told || !cascade_error_is_session(f->rpc.message))
+    if (f->left || f->retried || !f->call.told || !cascade_error_is_session(f->call.message))
         return false;
     f->retried = true;
     cascade_panel_lost(f->access, f->panel_round);
@@ -373,18 +369,18 @@ static bool start_again(struct cascade_flow *f)
     return true;
 }
 
-static void cascade_flow_on_started(struct rpc_client_call *rpc, int err)
+static void cascade_flow_on_started(struct cascade_call *c, int err)
 {
-    struct cascade_flow *f = container_of(rpc, struct cascade_flow, rpc);
+    struct cascade_flow *f = container_of(c, struct cascade_flow, call);
     if (err != 0) {
         struct cascade_fault fault;
         if (start_again(f))
             return;
-        call_fault(f, err, CASCADE_START, &fault);
+        call_fault(f, err, &fault);
         fail_early(f, &fault);
         return;
     }
-    err = cascade_started_read(&f->arena, rpc->answer, &f->id);
+    err = cascade_started_read(&f->arena, c->answer, &f->id);
     if (err != 0) {
         cascade_flow_fail(f, 502, "STREAM_ERROR",
                           STR("StartCascade returned without a cascade_id"));
@@ -406,7 +402,7 @@ static void cascade_flow_on_panel(struct cascade_wait *w, const struct cascade_f
     }
     f->panel_round = f->access->panel.round;
     f->state = STARTING;
-    call(f, CASCADE_START, cascade_flow_on_started);
+    start_call(f, CASCADE_START, cascade_flow_on_started);
 }
 
 static void open_panel(struct cascade_flow *f)

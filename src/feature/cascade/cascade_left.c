@@ -114,7 +114,7 @@ struct cascade_sweep {
     struct store_docs docs;
     struct store_put put;
     struct doc_put removal;
-    struct rpc_client_call rpc;
+    struct cascade_call call;
     struct arena arena;
     struct left items[LEFT_LIMIT];
     size_t n, at;
@@ -146,12 +146,12 @@ static void cascade_left_drop(struct cascade_sweep *s)
 }
 
 /* A server that cannot be reached, or does not know us now, is asked again with the next sweep. */
-static void cascade_left_on_archived(struct rpc_client_call *rpc, int err)
+static void cascade_left_on_archived(struct cascade_call *c, int err)
 {
-    struct cascade_sweep *s = container_of(rpc, struct cascade_sweep, rpc);
+    struct cascade_sweep *s = container_of(c, struct cascade_sweep, call);
     if (err == 0)
         trace(s->cascade->setup.trace, CASCADE_ARCHIVED, TRACE_STR("id", s->items[s->at].id));
-    if (cascade_archive_settled(rpc, err)) {
+    if (cascade_archive_settled(c, err)) {
         cascade_left_drop(s);
     } else {
         cascade_access_doubt(s->access);
@@ -181,10 +181,10 @@ static void next(struct cascade_sweep *s)
         s->wait.done = cascade_left_on_access;
         cascade_want_access(s->cascade, &s->wait);
     } else {
-        s->rpc.done = cascade_left_on_archived;
-        cascade_call_start(
-            s->access, &s->rpc,
-            &(struct cascade_call){.rpc = CASCADE_ARCHIVE, .cascade_id = s->items[s->at].id});
+        s->call = (struct cascade_call){.rpc = CASCADE_ARCHIVE,
+                                        .cascade_id = s->items[s->at].id,
+                                        .done = cascade_left_on_archived};
+        cascade_call_start(s->access, &s->call);
     }
 }
 

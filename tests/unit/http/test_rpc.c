@@ -639,7 +639,7 @@ static void test_codes(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_true(str_eq(rpc_code_text(cases[i].code), str_of_cstr(cases[i].text)));
-        assert_int_equal(rpc_code_http(cases[i].code), cases[i].http);
+        assert_int_equal(err_grpc_http(cases[i].code), cases[i].http);
     }
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cascade_calls.c -- the calls of a language server, and those whose outcome is shared. */
+/* cascade_upstream.c -- the calls of a language server, and those whose outcome is shared. */
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/rand.h"
 #include "feature/cascade/cascade_errors.h"
 #include "feature/cascade/cascade_transcript.h"
-#include "http/rpc_status.h"
+#include "http/rpc_client.h"
 #include "feature/cascade/cascade_core.h"
 #include "feature/cascade/cascade_trace.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define ANSWER_MAX      (64 * 1024)
@@ -35,8 +37,8 @@ static const struct {
 
 /* ---- one call ---- */
 
-static void cascade_calls_put_message(struct buf *out, const struct cascade_call *call,
-                                      const struct cascade_metadata *m)
+static void cascade_upstream_put_message(struct buf *out, const struct cascade_call *call,
+                                         const struct cascade_metadata *m)
 {
     switch (call->rpc) {
     case CASCADE_INITIALIZE: cascade_put_initialize(out, m); break;
@@ -50,8 +52,35 @@ static void cascade_calls_put_message(struct buf *out, const struct cascade_call
     }
 }
 
-void cascade_call_start(struct cascade_access *a, struct rpc_client_call *rpc,
-                        const struct cascade_call *call)
+struct cascade_sent {
+    struct rpc_client_call rpc;
+    struct cascade_call *call;
+};
+
+static void cascade_upstream_on_done(struct rpc_client_call *rpc, int err)
+{
+    struct cascade_sent *sent = container_of(rpc, struct cascade_sent, rpc);
+    struct cascade_call *c = sent->call;
+    c->sent = NULL;
+    c->answer = rpc->answer;
+    c->message = rpc->message;
+    c->code = rpc->code;
+    c->told = rpc->told;
+    c->stranger = rpc->stranger;
+    free(sent);
+    c->done(c, err);
+}
+
+void cascade_call_cancel(struct cascade_call *c)
+{
+    if (c->sent == NULL)
+        return;
+    rpc_client_cancel(&c->sent->rpc);
+    free(c->sent);
+    c->sent = NULL;
+}
+
+void cascade_call_start(struct cascade_access *a, struct cascade_call *call)
 {
     struct cascade *c = a->cascade;
     char session[RAND_UUID + 1], trigger[RAND_UUID + 1];
@@ -69,19 +98,21 @@ void cascade_call_start(struct cascade_access *a, struct rpc_client_call *rpc,
     };
     struct buf message = {0}; /* never moved, which would leave a copy of the key behind */
     buf_reserve(&message, MESSAGE_RESERVE + call->text.n);
-    cascade_calls_put_message(&message, call, &m);
-    rpc->target = str_of_cstr(a->target);
-    rpc->method = calls[call->rpc].path;
-    rpc->headers = &a->csrf;
-    rpc->n_headers = 1;
-    rpc->policy = (struct addr_policy){.allow_loopback = true};
-    rpc->check_peer = a->found;
-    rpc->peer_uid = getuid();
-    rpc->timeout_ms = calls[call->rpc].timeout_ms;
-    rpc->max_answer = calls[call->rpc].max_answer;
-    rpc->request = buf_str(&message);
-    rpc_client_start(c->setup.fetcher, rpc);
-    rpc->request = STR_NONE;
+    cascade_upstream_put_message(&message, call, &m);
+    call->sent = mem_zalloc(sizeof *call->sent);
+    call->sent->call = call;
+    call->sent->rpc = (struct rpc_client_call){.target = str_of_cstr(a->target),
+                                               .method = calls[call->rpc].path,
+                                               .request = buf_str(&message),
+                                               .headers = &a->csrf,
+                                               .n_headers = 1,
+                                               .policy = {.allow_loopback = true},
+                                               .check_peer = a->found,
+                                               .peer_uid = getuid(),
+                                               .timeout_ms = calls[call->rpc].timeout_ms,
+                                               .max_answer = calls[call->rpc].max_answer,
+                                               .done = cascade_upstream_on_done};
+    rpc_client_start(c->setup.fetcher, &call->sent->rpc);
     explicit_bzero(message.p, message.n);
     buf_deinit(&message);
 }
@@ -109,18 +140,17 @@ static void hide_secrets(struct buf *text, const struct cascade_access *a)
     hide(text, a->secrets->api_key);
 }
 
-static void put_reason(struct buf *text, const struct rpc_client_call *rpc, int err,
-                       enum cascade_rpc which)
+static void put_reason(struct buf *text, const struct cascade_call *c, int err)
 {
-    buf_put(text, calls[which].name);
-    if (rpc->told)
-        buf_printf(text, " gRPC error %d: ", rpc->code);
+    buf_put(text, calls[c->rpc].name);
+    if (c->told)
+        buf_printf(text, " gRPC error %d: ", c->code);
     else if (err == ERR_UPSTREAM_TIMEOUT)
-        buf_printf(text, " timed out after %ums", calls[which].timeout_ms);
+        buf_printf(text, " timed out after %ums", calls[c->rpc].timeout_ms);
     else
         buf_put(text, STR(": "));
-    if (rpc->told || err != ERR_UPSTREAM_TIMEOUT)
-        buf_put(text, rpc->message);
+    if (c->told || err != ERR_UPSTREAM_TIMEOUT)
+        buf_put(text, c->message);
 }
 
 static bool is_auth(int code)
@@ -128,24 +158,24 @@ static bool is_auth(int code)
     return code == GRPC_UNAUTHENTICATED || code == GRPC_PERMISSION_DENIED;
 }
 
-void cascade_call_fault(struct cascade_access *a, const struct rpc_client_call *rpc, int err,
-                        enum cascade_rpc which, struct buf *text, struct cascade_fault *out)
+void cascade_call_fault(struct cascade_access *a, const struct cascade_call *c, int err,
+                        struct buf *text, struct cascade_fault *out)
 {
-    struct cascade_error e = {rpc->code, rpc->message};
-    if (rpc->told)
-        cascade_error_in_trailers(rpc->code, rpc->message, &e);
+    struct cascade_error e = {c->code, c->message};
+    if (c->told)
+        cascade_error_in_trailers(c->code, c->message, &e);
     text->n = 0;
-    put_reason(text, rpc, err, which);
+    put_reason(text, c, err);
     hide_secrets(text, a);
-    *out = (struct cascade_fault){rpc_code_http(e.code), STR("STREAM_ERROR"), buf_str(text)};
+    *out = (struct cascade_fault){err_grpc_http(e.code), STR("STREAM_ERROR"), buf_str(text)};
     if (is_auth(e.code))
         out->code = STR("AUTH_FAILED");
-    else if (!rpc->told && err != ERR_UPSTREAM_TIMEOUT)
+    else if (!c->told && err != ERR_UPSTREAM_TIMEOUT)
         out->code = STR("CONNECTION_FAILED");
-    if (rpc->stranger)
+    if (c->stranger)
         trace(a->cascade->setup.trace, CASCADE_STRANGER,
               TRACE_STR("target", str_of_cstr(a->target)));
-    if (is_auth(e.code) || !rpc->told)
+    if (is_auth(e.code) || !c->told)
         cascade_access_doubt(a); /* the editor may have been started anew */
 }
 
@@ -153,18 +183,18 @@ void cascade_said_fault(struct cascade_access *a, const struct cascade_error *e,
                         struct cascade_fault *out)
 {
     hide_secrets(text, a);
-    *out = (struct cascade_fault){rpc_code_http(e->code), STR("STREAM_ERROR"), buf_str(text)};
+    *out = (struct cascade_fault){err_grpc_http(e->code), STR("STREAM_ERROR"), buf_str(text)};
     if (!is_auth(e->code))
         return;
     out->code = STR("AUTH_FAILED");
     cascade_access_doubt(a);
 }
 
-bool cascade_archive_settled(const struct rpc_client_call *rpc, int err)
+bool cascade_archive_settled(const struct cascade_call *c, int err)
 {
-    if (err == 0 || !rpc->told)
+    if (err == 0 || !c->told)
         return err == 0;
-    switch (rpc->code) {
+    switch (c->code) {
     case GRPC_UNAUTHENTICATED: /* with the token of another run of the editor it may work */
     case GRPC_PERMISSION_DENIED:
     case GRPC_UNAVAILABLE:
@@ -179,17 +209,16 @@ bool cascade_archive_settled(const struct rpc_client_call *rpc, int err)
 
 /* The access is there as long as the call is. */
 static void share(struct cascade_access *a, struct cascade_shared *s, enum cascade_rpc rpc,
-                  void (*done)(struct rpc_client_call *c, int err))
+                  void (*done)(struct cascade_call *c, int err))
 {
     s->under_way = true;
-    s->call.done = done;
+    s->call = (struct cascade_call){.rpc = rpc, .done = done};
     cascade_access_ref(a);
     cascade_begin(a->cascade);
-    cascade_call_start(a, &s->call, &(struct cascade_call){.rpc = rpc});
+    cascade_call_start(a, &s->call);
 }
 
-static void shared_end(struct cascade_access *a, struct cascade_shared *s, int err,
-                       enum cascade_rpc rpc)
+static void shared_end(struct cascade_access *a, struct cascade_shared *s, int err)
 {
     struct cascade *c = a->cascade;
     struct cascade_fault fault;
@@ -198,17 +227,17 @@ static void shared_end(struct cascade_access *a, struct cascade_shared *s, int e
     s->done = err == 0;
     s->round++;
     if (err != 0)
-        cascade_call_fault(a, &s->call, err, rpc, &text, &fault);
+        cascade_call_fault(a, &s->call, err, &text, &fault);
     cascade_tell_all(&s->waiters, err == 0 ? NULL : &fault);
     buf_deinit(&text);
     cascade_access_unref(a);
     cascade_end(c);
 }
 
-static void cascade_calls_on_panel(struct rpc_client_call *call, int err)
+static void cascade_upstream_on_panel(struct cascade_call *call, int err)
 {
     struct cascade_access *a = container_of(call, struct cascade_access, panel.call);
-    shared_end(a, &a->panel, err, CASCADE_INITIALIZE);
+    shared_end(a, &a->panel, err);
 }
 
 void cascade_want_panel(struct cascade_access *a, struct cascade_wait *w)
@@ -219,7 +248,7 @@ void cascade_want_panel(struct cascade_access *a, struct cascade_wait *w)
     }
     list_push(&a->panel.waiters, &w->link);
     if (!a->panel.under_way)
-        share(a, &a->panel, CASCADE_INITIALIZE, cascade_calls_on_panel);
+        share(a, &a->panel, CASCADE_INITIALIZE, cascade_upstream_on_panel);
 }
 
 /* Whoever was there first has had it initialised anew. */
@@ -229,7 +258,7 @@ void cascade_panel_lost(struct cascade_access *a, uint32_t round)
         a->panel.done = false;
 }
 
-static void cascade_calls_on_status(struct rpc_client_call *call, int err)
+static void cascade_upstream_on_status(struct cascade_call *call, int err)
 {
     struct cascade_access *a = container_of(call, struct cascade_access, status.call);
     struct arena arena = {0};
@@ -247,7 +276,7 @@ static void cascade_calls_on_status(struct rpc_client_call *call, int err)
     } else {
         arena_deinit(&arena);
     }
-    shared_end(a, &a->status, err, CASCADE_USER_STATUS);
+    shared_end(a, &a->status, err);
 }
 
 void cascade_want_models(struct cascade_access *a, uint64_t max_age_ms, struct cascade_wait *w)
@@ -261,5 +290,5 @@ void cascade_want_models(struct cascade_access *a, uint64_t max_age_ms, struct c
     if (a->status.under_way)
         return;
     a->models_ms = now_ms;
-    share(a, &a->status, CASCADE_USER_STATUS, cascade_calls_on_status);
+    share(a, &a->status, CASCADE_USER_STATUS, cascade_upstream_on_status);
 }
