@@ -67,6 +67,15 @@ static const struct common_command command = {
 #define READ_BYTES     (64 * 1024)
 #define LINE_MAX_BYTES (4 * 1024 * 1024) /* what a server takes, unless told otherwise */
 
+/* TALKING --the session takes nothing more--> DRAINING, for it may have something to say yet
+ * DRAINING --its end, but there is more input, and it was begun before us--> DRAINED
+ * DRAINED --another session is begun--> TALKING
+ * each --its end, a failure, or nobody reads what we write--> OVER */
+enum chat_state { CHAT_TALKING, CHAT_DRAINING, CHAT_DRAINED, CHAT_OVER };
+
+/* ENDED: of standard input. FINISHED: the session was told so. */
+enum chat_input { CHAT_INPUT_OPEN, CHAT_INPUT_ENDED, CHAT_INPUT_FINISHED };
+
 struct chat {
     const struct chat_flags *flags;
     struct tm_client *client;
@@ -74,12 +83,10 @@ struct chat {
     unsigned passed; /* further sessions in the directory */
     struct transcript transcript;
     struct buf in; /* lines that are not sent yet; the last may not have ended */
-    bool input_over, finished;
-    bool resumed;  /* the session was begun before us, and may have been finished, too */
-    bool draining; /* it takes nothing more, but may have something to say */
-    bool drained;
+    enum chat_input input;
+    enum chat_state state;
+    bool resumed; /* the session was begun before us, and may have been finished, too */
     bool welcomed;
-    bool over; /* the session is, or nobody reads what we write */
     int status;
 };
 
@@ -188,7 +195,8 @@ static bool cmd_session_chat_open_session(struct chat *c)
 /* Input goes on behind a session that an earlier run of this command has finished. */
 static bool begin_next(struct chat *c)
 {
-    c->drained = c->draining = c->resumed = false;
+    c->state = CHAT_TALKING;
+    c->resumed = false;
     if (c->flags->key) {
         c->status = common_fail(&command, "session %s was finished before: it takes no more lines",
                                 c->flags->key);
@@ -204,7 +212,7 @@ static bool begin_next(struct chat *c)
 
 static void cmd_session_chat_stop(struct chat *c, int status)
 {
-    c->over = true;
+    c->state = CHAT_OVER;
     c->status = status;
 }
 
@@ -247,23 +255,24 @@ static void take_loss(struct chat *c, const struct tm_event *e)
 static void take_end(struct chat *c, const struct tm_event *e)
 {
     const char *why = e->text && *e->text ? e->text : tm_error_text(e->err);
-    bool has_more = c->draining && (c->in.n > 0 || !c->input_over);
-    c->drained = has_more && c->resumed && e->err == 0;
+    bool has_more = c->state == CHAT_DRAINING && (c->in.n > 0 || c->input == CHAT_INPUT_OPEN);
     if (e->err)
         cmd_session_chat_stop(c, common_fail(&command, "the session is over: %s", why));
-    else if (has_more && !c->resumed)
+    else if (!has_more)
+        cmd_session_chat_stop(c, CMD_OK);
+    else if (c->resumed)
+        c->state = CHAT_DRAINED;
+    else
         cmd_session_chat_stop(
             c, common_fail(&command, "the session was ended by its backend; what was still to be "
                                      "said is not sent"));
-    else if (!c->drained)
-        cmd_session_chat_stop(c, CMD_OK);
 }
 
 static void take_events(struct chat *c)
 {
     struct tm_event e;
     int got = 1;
-    while (!c->over && !c->drained && (got = tm_session_next(c->session, &e)) > 0) {
+    while (c->state < CHAT_DRAINED && (got = tm_session_next(c->session, &e)) > 0) {
         switch (e.kind) {
         case TM_EVENT_CHUNK: cmd_session_chat_take_chunk(c, &e); break;
         case TM_EVENT_WELCOME: take_welcome(c, &e); break;
@@ -272,8 +281,8 @@ static void take_events(struct chat *c)
         case TM_EVENT_ACK: break;
         }
     }
-    if (got < 0 || (c->drained && !begin_next(c)))
-        c->over = true;
+    if (got < 0 || (c->state == CHAT_DRAINED && !begin_next(c)))
+        c->state = CHAT_OVER;
     if (got < 0)
         cmd_session_chat_fail(c, got);
 }
@@ -284,7 +293,7 @@ static void take_events(struct chat *c)
 static bool next_line(const struct chat *c, struct str *line, size_t *n)
 {
     const char *end = c->in.n > 0 ? memchr(c->in.p, '\n', c->in.n) : NULL;
-    if (end == NULL && !(c->input_over && c->in.n > 0))
+    if (end == NULL && !(c->input != CHAT_INPUT_OPEN && c->in.n > 0))
         return false;
     line->p = c->in.p;
     line->n = end ? (size_t)(end - c->in.p) : c->in.n;
@@ -311,13 +320,15 @@ static void send_lines(struct chat *c)
         if (err == 0)
             cmd_session_chat_drop(&c->in, n);
     }
-    if (err == 0 && c->input_over && !c->finished) {
+    if (err == 0 && c->input == CHAT_INPUT_ENDED) {
         err = tm_session_finish(c->session);
-        c->finished = err == 0;
+        if (err == 0)
+            c->input = CHAT_INPUT_FINISHED;
     }
-    c->draining = err == TM_E_CLOSED; /* its end, with the reason, is about to come */
-    if (err && err != TM_E_BUSY && !c->draining) {
-        c->over = true;
+    if (err == TM_E_CLOSED) { /* its end, with the reason, is about to come */
+        c->state = CHAT_DRAINING;
+    } else if (err && err != TM_E_BUSY) {
+        c->state = CHAT_OVER;
         cmd_session_chat_fail(c, err);
     }
 }
@@ -326,7 +337,7 @@ static void cmd_session_chat_read_input(struct chat *c)
 {
     ssize_t n = read(STDIN_FILENO, buf_reserve(&c->in, READ_BYTES), READ_BYTES);
     if (n == 0)
-        c->input_over = true;
+        c->input = CHAT_INPUT_ENDED;
     else if (n > 0)
         c->in.n += (size_t)n;
     else if (errno != EINTR && errno != EAGAIN)
@@ -344,13 +355,13 @@ static void talk(struct chat *c)
     struct pollfd fds[2] = {{.fd = -1, .events = POLLIN}, {.fd = STDOUT_FILENO}};
     struct str line;
     size_t n;
-    while (!c->over) {
+    while (c->state != CHAT_OVER) {
         take_events(c);
-        if (!c->over && !c->draining)
+        if (c->state == CHAT_TALKING)
             send_lines(c);
-        if (c->over)
+        if (c->state == CHAT_OVER)
             break;
-        fds[0].fd = c->input_over || next_line(c, &line, &n) ? -1 : STDIN_FILENO;
+        fds[0].fd = c->input != CHAT_INPUT_OPEN || next_line(c, &line, &n) ? -1 : STDIN_FILENO;
         common_turn(c->client, fds, 2);
         if (fds[0].fd >= 0 && fds[0].revents)
             cmd_session_chat_read_input(c);
