@@ -112,7 +112,7 @@ void sub_activate(struct subscription *sub, const struct subscription_head *h)
     sub->edits = h->edits;
     sub->pattern = own(h->config.pattern);
     sub->wake_stream = own(h->config.wake_stream);
-    sub->sessions = h->config.sessions;
+    sub->sealed = h->config.sealed;
     sub_index_add(sub);
     if (sub->wake_stream.n > 0)
         sub_tie(sub, sub->wake_stream, true);

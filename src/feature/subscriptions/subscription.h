@@ -81,10 +81,10 @@ struct subscription_config {
     struct str wake_stream; /* of a pull; the stream should exist */
     uint64_t lease_ttl_ms;
     struct str description; /* p == NULL: none */
-    /* It may link streams of sessions, and is then shown to those alone who may know of them: a
-     * pull, created by one of them, whose names or pattern can mean such streams. Without it the
-     * pattern never does, and none may be among the names. */
-    bool sessions;
+    /* It may link sealed streams (store/names.h), and is then shown to those alone who may know of
+     * them: a pull, created by one of them, whose names or pattern can mean such streams. Without
+     * it the pattern never does, and none may be among the names. */
+    bool sealed;
     struct str public_url; /* where clients reach this server, `http://host:port`; may differ when
                               the same configuration is confirmed, the first stays */
 };
@@ -108,7 +108,7 @@ struct subscription_ack {
 struct subscription_call {
     /* in, as each function below says */
     struct str id;
-    bool sees_sessions; /* the caller may know of the streams of sessions */
+    bool sees_sealed; /* the caller may know of sealed streams */
     const struct subscription_config *config;
     const struct str *streams;
     size_t n_streams;
@@ -171,7 +171,7 @@ void subscription_get(struct subscriptions *s, struct subscription_call *c);
 void subscription_delete(struct subscriptions *s, struct subscription_call *c);
 
 /* id, streams: to link by name, at their tails; or one to link by name no longer (it stays linked
- * if the pattern has it). INVALID_REQUEST: a stream of a session, in a subscription not for them.
+ * if the pattern has it). INVALID_REQUEST: a sealed stream, in a subscription not for them.
  */
 void subscription_link(struct subscriptions *s, struct subscription_call *c);
 void subscription_unlink(struct subscriptions *s, struct subscription_call *c);

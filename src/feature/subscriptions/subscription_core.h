@@ -107,7 +107,7 @@ struct subscription {
     enum subscription_type type;
     enum subscription_state state;
     struct str pattern, wake_stream; /* owned */
-    bool sessions;
+    bool sealed;
 
     struct link in_bucket; /* by pattern */
     struct sub_bucket *bucket;

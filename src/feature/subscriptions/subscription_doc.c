@@ -76,7 +76,7 @@ void subscription_head_put(struct buf *out, const struct subscription_head *h)
     subscription_doc_put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
     subscription_doc_put_text(out, "description", c->description);
     subscription_doc_put_text(out, "public_url", c->public_url);
-    if (c->sessions)
+    if (c->sealed)
         buf_put(out, STR(",\"sessions\":true"));
     subscription_doc_put_text(out, "hash", str_of(h->hash, sizeof h->hash));
     subscription_doc_put_number(out, "created_ms", (uint64_t)h->created_ms);
@@ -177,7 +177,7 @@ static int parse_head(struct arena *a, const json_t *doc, struct subscription_he
     h->config.lease_ttl_ms = get_number(doc, "lease_ttl_ms");
     h->config.description = get_text(a, doc, "description");
     h->config.public_url = get_text(a, doc, "public_url");
-    h->config.sessions = json_is_true(json_object_get(doc, "sessions"));
+    h->config.sealed = json_is_true(json_object_get(doc, "sessions"));
     h->created_ms = (int64_t)get_number(doc, "created_ms");
     h->edits = get_number(doc, "edits");
     h->generation = get_number(doc, "generation");
@@ -291,7 +291,7 @@ void subscription_config_hash(const struct subscription_config *c, char out[SUBS
     subscription_doc_put_part(&text, c->description);
     buf_printf(&text, "%" PRIu64 ";", c->lease_ttl_ms);
     put_names(&text, c->streams, c->n_streams);
-    if (c->sessions) /* and nothing otherwise, so that those made before it keep their hash */
+    if (c->sealed) /* and nothing otherwise, so that those made before it keep their hash */
         buf_put(&text, STR(";sessions"));
     sha256_hex(buf_str(&text), out);
     buf_deinit(&text);

@@ -404,7 +404,7 @@ static void subscription_edit_link_begin(struct subjob *j)
 {
     if (!subjob_require_shown(j))
         return;
-    if (!j->head.config.sessions && names_sealed(j->call))
+    if (!j->head.config.sealed && names_sealed(j->call))
         subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
     else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
         subjob_end(j, ERR_LIMIT);

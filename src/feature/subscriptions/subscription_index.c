@@ -87,7 +87,7 @@ void sub_index_remove(struct subscription *sub)
 bool sub_matches(const struct subscription *sub, struct str name)
 {
     const struct store_names *reserved = store_names_of(name);
-    if (reserved != NULL && !(sub->sessions && reserved->sealed))
+    if (reserved != NULL && !(sub->sealed && reserved->sealed))
         return false;
     /* A wake stream that woke its own subscription would never let it rest. */
     return sub->pattern.n > 0 && subscription_pattern_match(sub->pattern, name) &&

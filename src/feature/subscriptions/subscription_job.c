@@ -235,7 +235,7 @@ void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t l
     j->op.list = (struct store_list){.prefix = prefix,
                                      .after = after,
                                      .limit = limit,
-                                     .reserved = j->sub->sessions,
+                                     .reserved = j->sub->sealed,
                                      .done = subscription_job_list_done};
     store_list(j->sub->all->store, &j->op.list);
 }

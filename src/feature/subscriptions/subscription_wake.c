@@ -22,7 +22,7 @@ bool subjob_require_active(struct subjob *j)
 
 bool subjob_is_hidden(const struct subjob *j)
 {
-    return j->head.config.sessions && !j->call->sees_sessions;
+    return j->head.config.sealed && !j->call->sees_sealed;
 }
 
 bool subjob_require_shown(struct subjob *j)

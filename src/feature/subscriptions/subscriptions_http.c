@@ -160,7 +160,7 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     r->route = route;
     r->stream = stream;
     r->call.id = id;
-    r->call.sees_sessions = principal_can(x->principal, STR("worker"));
+    r->call.sees_sealed = principal_can(x->principal, STR("worker"));
     r->call.done = subscriptions_on_done;
     return r;
 }
@@ -311,18 +311,18 @@ static bool meets_sealed(struct str pattern)
     return false;
 }
 
-/* Sessions are for workers, who claim; a webhook would tell whoever has its URL. */
-static bool find_sessions(struct request_call *r)
+/* Sealed streams are for workers, who claim; a webhook would tell whoever has its URL. */
+static bool find_sealed(struct request_call *r)
 {
     struct subscription_config *c = &r->config;
     bool names = false;
     for (size_t i = 0; i < c->n_streams; i++)
         names = names || store_sealed(c->streams[i]);
-    bool may = c->type == SUBSCRIPTION_PULL && r->call.sees_sessions;
+    bool may = c->type == SUBSCRIPTION_PULL && r->call.sees_sealed;
     if (names && !may)
         return invalid(r, STR("only pull-wake subscriptions of workers can have streams under "
                               "sessions/"));
-    c->sessions = may && (names || (c->pattern.n > 0 && meets_sealed(c->pattern)));
+    c->sealed = may && (names || (c->pattern.n > 0 && meets_sealed(c->pattern)));
     return true;
 }
 
@@ -330,7 +330,7 @@ static bool subscriptions_parse_create(struct request_call *r)
 {
     r->call.config = &r->config;
     return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
-           find_sessions(r) && find_public_url(r);
+           find_sealed(r) && find_public_url(r);
 }
 
 static bool subscriptions_parse_link(struct request_call *r)
