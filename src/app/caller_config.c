@@ -3,9 +3,7 @@
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/hex.h"
-#include "base/suggest.h"
-
-#define CAPABILITY_MAX 128 /* bytes */
+#include "http/principal.h"
 
 int caller_check_name(struct str name, char *reason, size_t size)
 {
@@ -30,27 +28,6 @@ int caller_finish(void *caller, char *reason, size_t size)
                                                                                     : ERR_SYNTAX;
 }
 
-/* ---- capabilities ---- */
-
-static const char *const known[] = {"worker", "tool", "admin"};
-
-/* A misspelt capability would only show as a refusal, much later. */
-int caller_check_capability(struct str value, char *reason, size_t size)
-{
-    bool own = value.n <= CAPABILITY_MAX && memchr(value.p, ':', value.n) != NULL;
-    if (own && ascii_is_word(value, "-._:*/"))
-        return 0;
-    struct suggest s = {.word = value};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (str_eq(str_of_cstr(known[i]), value))
-            return 0;
-        suggest_offer(&s, known[i]);
-    }
-    if (s.best)
-        snprintf(reason, size, "no such capability; did you mean %s?", s.best);
-    return ERR_SYNTAX;
-}
-
 /* ---- the table ---- */
 
 #define ROW(key, kind, member)                                                                     \
@@ -63,7 +40,7 @@ static const struct option_row rows[] = {
              "TOKEN`, as `printf %s TOKEN | sha256sum` prints it. The token itself stands nowhere "
              "on the server."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
-     .commas = true, .check = caller_check_capability,
+     .commas = true, .check = principal_check_capability,
      .help = "What the caller may do, one word or several with commas between them. One with a `:` "
              "is for a tool that asks for it."},
 };

@@ -20,7 +20,4 @@ extern const struct options caller_options;
 int caller_check_name(struct str name, char *reason, size_t size);
 int caller_finish(void *caller, char *reason, size_t size);
 
-/* For other tables: a capability as it is spelt. See options.h. */
-int caller_check_capability(struct str value, char *reason, size_t size);
-
 #endif

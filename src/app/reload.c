@@ -171,7 +171,7 @@ static bool reload_tls(struct server *s)
 
 void server_reload(struct server *s)
 {
-    if (s->draining)
+    if (s->life != SERVER_SERVING)
         return;
     bool certificates = reload_tls(s), settings = reload_settings(s);
     status_reloaded(&s->status, !certificates || !settings);

@@ -134,9 +134,9 @@ static void stop_surfaces(struct server *s)
 
 static void check_drained(struct server *s)
 {
-    if (s->stopping || !(s->quiet || s->cut) || s->http.n_connections > 0)
+    if (s->life < SERVER_LAST_WORDS || s->life == SERVER_STOPPING || s->http.n_connections > 0)
         return;
-    s->stopping = true;
+    s->life = SERVER_STOPPING;
     stop_listening(s);
     stop_surfaces(s);
 }
@@ -149,15 +149,20 @@ static void server_on_http_idle(struct http *http)
 static void server_on_drained(void *ctx)
 {
     struct server *s = ctx;
-    if (--s->n_draining > 0)
+    if (s->life == SERVER_STOPPING)
         return;
-    s->quiet = true;
+    s->life = SERVER_QUIET;
     stop_listening(s);
     each_open (s, f)
         if (f->feature->quiesce != NULL)
             f->feature->quiesce(f->state);
     http_drain(&s->http); /* those that came meanwhile */
     check_drained(s);
+}
+
+static void server_on_feature_drained(void *ctx)
+{
+    gate_leave(&((struct server *)ctx)->working);
 }
 
 static size_t cut_features(struct server *s)
@@ -171,7 +176,6 @@ static size_t cut_features(struct server *s)
 
 static void close_all(struct server *s)
 {
-    s->cut = true;
     cut_features(s);
     http_close_all(&s->http);
     check_drained(s);
@@ -180,11 +184,11 @@ static void close_all(struct server *s)
 /* Readers of what is cut off are told, as far as they listen. */
 static void lose_patience(struct server *s)
 {
-    if (s->quiet || s->cut) {
+    if (s->life != SERVER_DRAINING) {
         close_all(s);
         return;
     }
-    s->cut = true;
+    s->life = SERVER_LAST_WORDS;
     size_t n = cut_features(s);
     if (n > 0)
         trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)n));
@@ -198,22 +202,21 @@ static void server_on_drain_limit(struct timer *t)
 
 void server_drain(struct server *s, struct str why)
 {
-    if (s->draining) { /* asked again */
+    if (s->life != SERVER_SERVING) { /* asked again */
         lose_patience(s);
         return;
     }
-    s->draining = true;
+    s->life = SERVER_DRAINING;
     trace(s->trace, DRAINING, TRACE_STR("why", why),
           TRACE_INT("connections", (int64_t)s->http.n_connections));
     sched_start(&s->loop.sched, &s->drain_limit, s->config->drain_timeout_ms);
     http_drain_begin(&s->http);
-    s->n_draining = 1; /* ourselves */
     each_open (s, f)
         if (f->feature->drain != NULL) {
-            s->n_draining++;
-            f->feature->drain(f->state, server_on_drained, s);
+            gate_enter(&s->working);
+            f->feature->drain(f->state, server_on_feature_drained, s);
         }
-    server_on_drained(s);
+    gate_shut(&s->working, server_on_drained, s);
 }
 
 static void server_on_hangup(uv_signal_t *handle, int number)
@@ -298,7 +301,7 @@ static const char *server_unready_reason(void *ctx)
 {
     const struct server *s = ctx;
     struct str ignored;
-    if (s->draining)
+    if (s->life != SERVER_SERVING)
         return "draining: the server is being stopped";
     int err = store_health(s->store, &ignored);
     return err == 0 ? NULL : err_text(err);
@@ -388,6 +391,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         return ERR_IO;
     }
     timer_init(&s->drain_limit, server_on_drain_limit);
+    gate_init(&s->working, &s->loop.sched);
     char why[512], store[512];
     storage_name(config, store, sizeof store);
     if (storage_open(&s->storage, &s->loop, config, trace_to, why, sizeof why) != 0) {

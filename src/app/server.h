@@ -3,6 +3,7 @@
 #ifndef APP_SERVER_H
 #define APP_SERVER_H
 
+#include "base/gate.h"
 #include "feature/feature.h"
 #include "stream/subscriber.h"
 #include "http/http.h"
@@ -25,6 +26,21 @@ struct store;
 struct tls;
 struct trace;
 
+/* What a server lives through; docs of server_run and server_drain say when.
+ *
+ *     serving --drain--> draining --all drained--> quiet --no connection left--> stopping
+ *                           |                       ^                              ^
+ *                           `--limit--> last words -+------no connection left------'
+ *
+ * Whoever asks to drain once more, or the limit in `quiet` and `last words`, ends connections. */
+enum server_life {
+    SERVER_SERVING,
+    SERVER_DRAINING,   /* features finish what is under way; listeners stay open */
+    SERVER_LAST_WORDS, /* what is under way was cut off; its readers are being told */
+    SERVER_QUIET,      /* nothing is under way; connections end */
+    SERVER_STOPPING,   /* no connection is left; features stop, then the rest */
+};
+
 struct server {
     const struct config *config;
     const struct trace *trace;
@@ -43,7 +59,7 @@ struct server {
     struct feature_host host;
     struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
     size_t n_features;
-    size_t n_draining; /* of them, and ourselves */
+    struct gate working; /* features that are being drained */
     struct watch watch;
     struct reload reload; /* set by whoever wants it, once it is initialised */
     struct tls *tls;      /* for TCP listeners; NULL: plain */
@@ -52,10 +68,7 @@ struct server {
     struct addr_own own; /* their ports */
     uv_signal_t on_term, on_int, on_hup;
     struct timer drain_limit;
-    bool draining;
-    bool quiet;    /* ... and no feature has anything to finish any more */
-    bool cut;      /* nobody is waited for any more */
-    bool stopping; /* what was served, once no connection is left */
+    enum server_life life;
 };
 
 /* Opens the store and the listeners. 0, or ERR_IO after a trace that says why; then there is

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/principal.h"
+#include "base/suggest.h"
+#include "base/err.h"
+#include "base/ascii.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "http/message.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 const struct principal principal_anonymous = {.name = STR_INIT("anonymous")};
@@ -12,6 +16,8 @@ struct known {
     uint8_t digest[SHA256_SIZE];
     struct principal principal;
 };
+
+#define CAPABILITY_MAX 128 /* bytes */
 
 struct principals {
     struct map by_digest;
@@ -67,4 +73,23 @@ const struct principal *principals_find(const struct principals *all, const stru
     sha256(str_trim(token), digest);
     const struct known *k = map_get(&all->by_digest, principal_key_of(digest));
     return k == NULL ? &principal_anonymous : &k->principal;
+}
+
+static const char *const known[] = {"worker", "tool", "admin"};
+
+/* A misspelt capability would only show as a refusal, much later. */
+int principal_check_capability(struct str value, char *reason, size_t size)
+{
+    bool own = value.n <= CAPABILITY_MAX && memchr(value.p, ':', value.n) != NULL;
+    if (own && ascii_is_word(value, "-._:*/"))
+        return 0;
+    struct suggest s = {.word = value};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (str_eq(str_of_cstr(known[i]), value))
+            return 0;
+        suggest_offer(&s, known[i]);
+    }
+    if (s.best)
+        snprintf(reason, size, "no such capability; did you mean %s?", s.best);
+    return ERR_SYNTAX;
 }

@@ -20,6 +20,9 @@ extern const struct principal principal_anonymous;
 
 bool principal_can(const struct principal *p, struct str capability);
 
+/* A capability as it is spelt in settings: see `check` in base/options.h. */
+int principal_check_capability(struct str value, char *reason, size_t size);
+
 struct principals;
 struct principals *principals_new(void);
 void principals_free(struct principals *all); /* NULL is allowed */

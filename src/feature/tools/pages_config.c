@@ -2,7 +2,7 @@
 #include "feature/tools/pages_config.h"
 #include "base/err.h"
 #include "base/units.h"
-#include "app/caller_config.h"
+#include "http/principal.h"
 #include "http/url.h"
 
 static int pages_config_check_session(struct str value, char *reason, size_t size)
@@ -64,7 +64,7 @@ static const struct option_row rows[] = {
      .help = "A site whose pages may call tools, besides those of this machine and of "
              "public-url; may be given many times."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
-     .commas = true, .check = caller_check_capability,
+     .commas = true, .check = principal_check_capability,
      .help = "What clients of tools-socket get when they ask for it, one word or several with "
              "commas between them. Without it they get nothing that a tool might ask for."},
 };

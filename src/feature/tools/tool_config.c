@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/units.h"
-#include "app/caller_config.h"
+#include "http/principal.h"
 #include "base/json_view.h"
 #include "feature/tools/tool.h"
 #include "http/url.h"
@@ -174,7 +174,7 @@ static const struct option_row rows[] = {
      .help = "The JSON Schema of its arguments. It is shown to those who ask and not enforced: the "
              "tool checks its arguments itself."},
     {ROW("capability", OPTION_TEXT, capability), .value = "worker|tool|admin|NAME:NAME",
-     .check = caller_check_capability,
+     .check = principal_check_capability,
      .help = "What a caller must be allowed to use it. Without it anybody may."},
     {ROW("timeout", OPTION_DURATION, timeout_ms), .fallback = "30s", BETWEEN(10, HOUR_MS),
      .help = "How long it may take for the whole result; then it is ended."},
