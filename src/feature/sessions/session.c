@@ -468,7 +468,7 @@ static void session_on_idle_timer(struct timer *t)
 
 /* ---- too many ---- */
 
-/* Makes room by letting go of one that nobody needs. */
+/* Makes room by evicting one that nobody needs. */
 static bool is_crowded(struct sessions *all)
 {
     if (all->by_key.n <= all->setup.max_open)

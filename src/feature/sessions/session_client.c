@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_client.c -- a client comes to its session and goes: it waits until the session is there,
- * is let in if its secret is right, and takes the place of the one before it. */
+ * is admitted if its secret is right, and takes the place of the one before it. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "feature/sessions/session_visit.h"
@@ -46,7 +46,7 @@ static void forget_secret(struct session_visit *v)
     explicit_bzero(v->secret, sizeof v->secret);
 }
 
-/* It lets go of its session, but stays until its client has gone. */
+/* It is detached from its session, but stays until its client has gone. */
 static void session_client_leave(struct session_visit *v)
 {
     struct session *s = v->session;
@@ -107,7 +107,7 @@ void session_visits_over(struct session *s, enum session_over why, int err)
     session_settle(s);
 }
 
-/* ---- being let in ---- */
+/* ---- admission ---- */
 
 static bool secret_fits(const struct session *s, const struct session_visit *v)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_core.h -- what the parts of the session engine share.
  *
- *     session.c         sessions in memory: found, kept, let go
+ *     session.c         sessions in memory: found, kept, evicted
  *     session_open.c    the document and the two streams: created, or read back
  *     session_own.c     which of several processes has a session
  *     session_client.c, session_say.c, session_next.c  one client's connection
@@ -138,7 +138,7 @@ struct session {
     struct sessions *all;
     struct session_home *home;
     struct link idle_link;   /* or among the dying */
-    struct timer idle_timer; /* idle: when to let go. Otherwise: when to touch the streams */
+    struct timer idle_timer; /* idle: when to evict. Otherwise: when to touch the streams */
     uint64_t left_ms;        /* when its last client went away */
     uint64_t written_ms;     /* when something last became durable */
     enum session_state state;
@@ -176,7 +176,7 @@ struct session {
     struct store_stat stat; /* a look */
     uint64_t stat_tail;     /* ours when it began */
     struct store_docs check;
-    bool checking; /* for those who wait: is it still ours? */
+    bool checking; /* for visits that wait: is it still ours? */
 
     struct str key, doc_key;
     struct buf names; /* these, and the streams' */
@@ -247,29 +247,29 @@ bool session_is_shared(const struct session *s);
 /* By the document, as far as we know: it has to be taken over first. */
 bool session_is_anothers(const struct session *s);
 
-/* From before it is read until it is let go of: whether another process takes it over. */
+/* From before it is read until it dies: whether another process takes it over. */
 void session_own_watch(struct session *s);
 void session_own_unwatch(struct session *s);
-/* It was: the connection it had is replaced. Who waits to be let in may be newer than that, and
- * comes back. */
+/* It was: the connection it had is replaced. Visits that wait may be newer than that, and are to
+ * come back. */
 void session_taken(struct session *s);
 /* Something may have happened to `in`, and no write of ours is under way there. */
 void session_own_look(struct session *s);
 
-/* Who waits is let in if the session is still ours. */
+/* Admits the visits that wait if the session is still ours. */
 void session_own_admit(struct session *s);
 
 /* ---- session_client.c ---- */
 
-/* The session is there: lets in who waits. */
+/* The session is open: admits the visits that wait. */
 void session_admit(struct session *s);
 
-/* While it is looked for. Those who wait with a wrong secret are over; the keys of a right one are
- * the session's from now on. */
+/* While it is looked for. Visits that wait with a wrong secret are over; the keys of a right one
+ * are the session's from now on. */
 void session_check_waiting(struct session *s);
-/* There is no such session: those who wait with a position are over. */
+/* There is no such session: visits that wait with a position are over. */
 void session_refuse_positions(struct session *s);
-/* Who waits first; there is somebody. */
+/* The first visit that waits; there is one. */
 const struct session_visit *session_waiting_first(const struct session *s);
 const uint8_t *session_visit_secret(const struct session_visit *v);
 enum session_service session_visit_service(const struct session_visit *v);

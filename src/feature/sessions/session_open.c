@@ -25,9 +25,9 @@
 #include <stdlib.h>
 
 #define READ_BYTES       (64 * 1024)
-#define TRIES            5     /* while others change it */
-#define HANDOVER_MS      250   /* in which another process lets go of what it was at */
-#define MOVE_PATIENCE_MS 10000 /* with a store that does not answer */
+#define TRIES            5                   /* while others change it */
+#define HANDOVER_MS      250                 /* in which another process stops what it was at */
+#define MOVE_PATIENCE_MS 10000               /* with a store that does not answer */
 #define RETAIN_ALL       (UINT64_C(1) << 50) /* events, bytes, ms: more than there will be */
 
 struct session_load {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_visit.h -- one client's connection to its session: a *visit*.
  *
- *     session_client.c  it comes, is let in, and is over
+ *     session_client.c  it comes, is admitted, and is over
  *     session_say.c     what it says
  *     session_next.c    what it is sent */
 #ifndef FEATURE_SESSIONS_SESSION_VISIT_H
@@ -10,14 +10,14 @@
 #include "feature/sessions/session_core.h"
 
 /* WAITING --the session is open and the secret right--> ADMITTED --pulled--> WELCOMED; each of them
- * --> OVER, when it lets go of its session. */
+ * --> OVER, when it is detached from its session. */
 enum visit_state { VISIT_WAITING, VISIT_ADMITTED, VISIT_WELCOMED, VISIT_OVER };
 
 /* The last that it has said of the session as a whole. */
 enum visit_said { VISIT_SAYS_MORE, VISIT_SAID_CLOSE, VISIT_SAID_ABORT };
 
 struct session_visit {
-    struct link link; /* among those who wait */
+    struct link link; /* among those that wait */
     struct session_client *client;
     enum visit_state state;
     struct session *session; /* NULL: over */
@@ -49,7 +49,7 @@ struct session_visit {
 /* Its client is told, from the schedule, that there is something. */
 void session_visit_kick(struct session_visit *v);
 
-/* It lets go of its session, but stays until its client has gone. The first call counts. */
+/* It is detached from its session, but stays until its client has gone. The first call counts. */
 void session_visit_over(struct session_visit *v, enum session_over why, int err);
 void session_visit_malformed(struct session_visit *v, const char *why);
 
@@ -62,7 +62,7 @@ static inline bool session_visit_is_admitted(const struct session_visit *v)
 
 /* What was said early is the caller's now. */
 struct buf session_visit_take_early(struct session_visit *v);
-/* It is let in: what it said before is heard. */
+/* It is admitted: what it said before is heard. */
 void session_visit_hear_early(struct session_visit *v);
 /* So many of its messages are settled. v may be gone behind it. */
 void session_visit_settled(struct session_visit *v, uint64_t settled);
