@@ -96,3 +96,13 @@ void json_put_string(struct buf *out, struct str s)
     }
     buf_putc(out, '"');
 }
+
+void json_put_problem(struct buf *out, struct str code, struct str message, struct str extra)
+{
+    buf_put(out, STR("{\"error\":{\"code\":"));
+    json_put_string(out, code);
+    buf_put(out, STR(",\"message\":"));
+    json_put_string(out, message);
+    buf_put(out, extra);
+    buf_put(out, STR("}}"));
+}

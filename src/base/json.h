@@ -35,4 +35,8 @@ size_t json_escape(char c, char out[JSON_ESCAPE_MAX]);
 /* s as a JSON string with its quotes. Each byte that is no part of UTF-8 becomes U+FFFD. */
 void json_put_string(struct buf *out, struct str s);
 
+/* {"error":{"code":CODE,"message":MESSAGE}}: what every surface without words of its own answers.
+ * extra: JSON of further members, with a comma before the first; STR_NONE: none. */
+void json_put_problem(struct buf *out, struct str code, struct str message, struct str extra);
+
 #endif

@@ -239,20 +239,22 @@ void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t
     x->via->end(x);
 }
 
+void exchange_send_json(struct exchange *x, int status, struct str body)
+{
+    exchange_status(x, status);
+    exchange_header(x, STR("Content-Type"), STR("application/json"));
+    exchange_header(x, STR("Cache-Control"), STR("no-store"));
+    exchange_send(x, body);
+}
+
 void exchange_problem(struct exchange *x, int status, struct str code, struct str message)
 {
     if (x->over)
         return;
     struct buf body = {0};
-    buf_put(&body, STR("{\"error\":{\"code\":"));
-    json_put_string(&body, code);
-    buf_put(&body, STR(",\"message\":"));
-    json_put_string(&body, message);
-    buf_put(&body, STR("}}\n"));
-    exchange_status(x, status);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    exchange_send(x, buf_str(&body));
+    json_put_problem(&body, code, message, STR_NONE);
+    buf_putc(&body, '\n');
+    exchange_send_json(x, status, buf_str(&body));
     buf_deinit(&body);
 }
 

@@ -140,6 +140,9 @@ void exchange_send_slices(struct exchange *x, const struct slice *slices, size_t
 void exchange_error(struct exchange *x, int err);
 void exchange_problem(struct exchange *x, int status, struct str code, struct str message);
 
+/* A whole answer of JSON, which nobody may store on the way. */
+void exchange_send_json(struct exchange *x, int status, struct str body);
+
 /* A body that ops->pull gives. */
 void exchange_stream(struct exchange *x);
 /* The same, of so many bytes, at least one: exactly these are put before PULL_END. */

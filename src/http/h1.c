@@ -102,11 +102,8 @@ static void h1_refuse_with(struct h1 *h, int status, const char *why)
     trace(h->peer->http->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
     http_count_response(h->peer->http, status);
     struct buf body = {0};
-    buf_put(&body, STR("{\"error\":{\"code\":\""));
-    buf_put(&body, status_code(status));
-    buf_put(&body, STR("\",\"message\":"));
-    json_put_string(&body, str_of_cstr(why));
-    buf_put(&body, STR("}}\n"));
+    json_put_problem(&body, status_code(status), str_of_cstr(why), STR_NONE);
+    buf_putc(&body, '\n');
     struct exchange_header retry = {{STR("Retry-After"), STR("1")}, NULL};
     struct exchange_header type = {{STR("Content-Type"), STR("application/json")},
                                    status == 503 ? &retry : NULL};

@@ -125,11 +125,8 @@ static void h2_respond_via_begin(struct exchange *x, int64_t length)
 void h2_respond_problem(struct h2_stream *s, int status, const char *why)
 {
     struct buf body = {0};
-    buf_put(&body, STR("{\"error\":{\"code\":\""));
-    buf_put(&body, status_code(status));
-    buf_put(&body, STR("\",\"message\":"));
-    json_put_string(&body, str_of_cstr(why));
-    buf_put(&body, STR("}}\n"));
+    json_put_problem(&body, status_code(status), str_of_cstr(why), STR_NONE);
+    buf_putc(&body, '\n');
     struct exchange_header retry = {{STR("Retry-After"), STR("1")}, NULL};
     struct exchange_header type = {{STR("Content-Type"), STR("application/json")},
                                    status == 503 ? &retry : NULL};

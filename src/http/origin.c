@@ -107,6 +107,28 @@ bool origin_admit(struct exchange *x, enum origin_pages pages)
     return false;
 }
 
+void origin_share(struct exchange *x, struct str origin, const struct origin_share *s)
+{
+    exchange_header(x, STR("Access-Control-Allow-Origin"), origin);
+    if (s->exposed.n > 0)
+        exchange_header(x, STR("Access-Control-Expose-Headers"), s->exposed);
+    if (!str_eq(origin, STR("*")))
+        exchange_header(x, STR("Vary"), STR("Origin"));
+}
+
+void origin_preflight(struct exchange *x, const struct origin_share *s)
+{
+    struct str headers = s->headers.n > 0
+                             ? s->headers
+                             : request_header(x->request, STR("Access-Control-Request-Headers"));
+    exchange_status(x, 204);
+    exchange_header(x, STR("Access-Control-Allow-Methods"), s->methods);
+    if (headers.p != NULL)
+        exchange_header(x, STR("Access-Control-Allow-Headers"), headers);
+    exchange_header(x, STR("Access-Control-Max-Age"), s->keep_s);
+    exchange_send(x, STR_NONE);
+}
+
 struct str origin_host_of(const char *url)
 {
     struct url parts;

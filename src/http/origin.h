@@ -47,6 +47,20 @@ enum origin_verdict origin_check(const struct exchange *x, enum origin_pages pag
 /* False: refused, and answered in the common form. */
 bool origin_admit(struct exchange *x, enum origin_pages pages);
 
+/* What pages of other sites may read and ask (CORS). */
+struct origin_share {
+    struct str exposed; /* headers of answers; n == 0: only those that every page may read */
+    struct str methods;
+    struct str headers; /* of requests; n == 0: those that the page asks for */
+    struct str keep_s;  /* how long a browser may remember the answer to a preflight */
+};
+
+/* Puts into the answer who may read it: every page ("*"), or those of one origin. */
+void origin_share(struct exchange *x, struct str origin, const struct origin_share *s);
+
+/* Answers a preflight, an OPTIONS; origin_share comes before. */
+void origin_preflight(struct exchange *x, const struct origin_share *s);
+
 /* An origin of this machine: `localhost` or a loopback address, whatever the port. `null`, as of a
  * file or a sandbox, is nobody's. */
 bool origin_is_local(struct str origin);

@@ -8,6 +8,7 @@
 #include "base/rand.h"
 #include "base/sched.h"
 #include "base/utf8.h"
+#include "http/origin.h"
 #include "http/url.h"
 #include "stream/durable_core.h"
 #include "store/names.h"
@@ -92,10 +93,7 @@ void durable_error(struct exchange *x, int err, const struct gap *gap)
     }
     struct buf body = {0};
     durable_gap_json(&body, gap);
-    exchange_status(x, 410);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    exchange_send(x, buf_str(&body));
+    exchange_send_json(x, 410, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -111,16 +109,25 @@ uint64_t durable_cursor(const struct sched *sched, uint64_t client)
     return client + (jitter_ms + CURSOR_MS - 1) / CURSOR_MS;
 }
 
-void durable_put_cors(struct exchange *x)
-{
-    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
-    exchange_header(x, STR("Access-Control-Expose-Headers"),
-                    STR("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
+static const struct origin_share durable_share = {
+    .exposed = STR_INIT("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
                         "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
                         "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
                         "Stream-Next-Offset, Stream-Retain-Age, Stream-Retain-Bytes, "
                         "Stream-Retain-Events, Stream-SSE-Data-Encoding, Stream-TTL, "
-                        "Stream-Up-To-Date"));
+                        "Stream-Up-To-Date"),
+    .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+    .headers = STR_INIT("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
+                        "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
+                        "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
+                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"),
+    .keep_s = STR_INIT("86400"),
+};
+
+void durable_put_cors(struct exchange *x)
+{
+    origin_share(x, STR("*"), &durable_share);
 }
 
 /* ---- HEAD, DELETE, listing, OPTIONS ---- */
@@ -234,9 +241,7 @@ static void durable_on_listed(struct store_list *list, int err)
     if (err != 0) {
         durable_error(x, err, NULL);
     } else {
-        exchange_header(x, STR("Content-Type"), STR("application/json"));
-        exchange_header(x, STR("Cache-Control"), STR("no-store"));
-        exchange_send(x, buf_str(&body));
+        exchange_send_json(x, 200, buf_str(&body));
     }
     buf_deinit(&body);
     exchange_release(x);
@@ -260,21 +265,6 @@ static void durable_list(struct durable *d, struct exchange *x)
     r->list.reserved = principal_can(x->principal, STR("worker"));
     exchange_hold(x);
     store_list(d->spaces != NULL ? d->spaces->store : d->store, &r->list);
-}
-
-static void options(struct exchange *x)
-{
-    exchange_status(x, 204);
-    exchange_header(x, STR("Access-Control-Allow-Methods"),
-                    STR("GET, HEAD, POST, PUT, DELETE, OPTIONS"));
-    exchange_header(x, STR("Access-Control-Allow-Headers"),
-                    STR("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
-                        "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
-                        "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
-                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
-                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"));
-    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
-    exchange_send(x, STR_NONE);
 }
 
 static void no_such_method(struct exchange *x)
@@ -370,7 +360,7 @@ void durable_handle(void *durable, struct exchange *x)
     if (durable_from_browser(x) || method == METHOD_OPTIONS)
         durable_put_cors(x);
     if (method == METHOD_OPTIONS) {
-        options(x);
+        origin_preflight(x, &durable_share);
     } else if (path.n == sizeof DURABLE_PREFIX - 1) {
         if (method == METHOD_GET || method == METHOD_HEAD)
             durable_list(d, x);

@@ -19,12 +19,9 @@ static void cascade_refuse(struct exchange *x, const struct cascade_fault *fault
 {
     struct buf body = {0};
     gateway_put_openai_error(&body, fault->status, fault->code, fault->message);
-    exchange_status(x, fault->status);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
     if (fault->status != 403) /* what a page of this machine asked, it may read */
         gateway_put_cors(x);
-    exchange_send(x, buf_str(&body));
+    exchange_send_json(x, fault->status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -84,15 +81,6 @@ static void put_model(struct buf *out, const struct cascade_model *m, bool is_de
     buf_putc(out, '}');
 }
 
-static void cascade_models_send_json(struct exchange *x, const struct buf *body)
-{
-    exchange_status(x, 200);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    gateway_put_cors(x);
-    exchange_send(x, buf_str(body));
-}
-
 static void send_all(struct exchange *x, const struct cascade_models *models)
 {
     struct buf body = {0};
@@ -103,7 +91,8 @@ static void send_all(struct exchange *x, const struct cascade_models *models)
         put_model(&body, &models->items[i], str_eq(models->items[i].uid, models->default_uid));
     }
     buf_put(&body, STR("]}\n"));
-    cascade_models_send_json(x, &body);
+    gateway_put_cors(x);
+    exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -117,7 +106,8 @@ static void send_one(struct exchange *x, const struct cascade_models *models, st
         return;
     }
     put_model(&body, m, str_eq(m->uid, models->default_uid));
-    cascade_models_send_json(x, &body);
+    gateway_put_cors(x);
+    exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
 

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "http/http.h"
+#include "http/origin.h"
 #include "http/url.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/gateway_dialect.h"
@@ -21,13 +22,10 @@ void gateway_error(const struct gateway_route *r, struct exchange *x, int status
     struct buf body = {0};
     struct dialect_problem problem = {status, code, message, details};
     dialect_put_problem(&body, (enum route_dialect)r->config->dialect, &problem);
-    exchange_status(x, status);
     if (status == 503)
         exchange_header(x, STR("Retry-After"), STR("1"));
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
     gateway_put_cors(x);
-    exchange_send(x, buf_str(&body));
+    exchange_send_json(x, status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -66,23 +64,26 @@ void gateway_put_degraded(struct exchange *x)
     exchange_header(x, STR("X-Tidemark-Degraded"), STR("store"));
 }
 
+/* What request headers the upstream takes is not ours to say. */
+static const struct origin_share gateway_share = {
+    .exposed = STR_INIT("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
+                        "X-Resume-Token, X-Tidemark-Degraded"),
+    .methods = STR_INIT("GET, POST, DELETE, OPTIONS"),
+    .keep_s = STR_INIT("86400"),
+};
+
 void gateway_put_cors(struct exchange *x)
 {
-    exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
-    exchange_header(x, STR("Access-Control-Expose-Headers"),
-                    STR("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
-                        "X-Resume-Token, X-Tidemark-Degraded"));
+    origin_share(x, STR("*"), &gateway_share);
 }
 
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end)
 {
     struct str status = end == END_NONE ? STR("running") : end_reason_text(end);
-    exchange_status(x, 200);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
     gateway_put_cors(x);
-    exchange_send(x, arena_printf(&x->arena, "{\"request_id\":\"%.*s\",\"status\":\"%.*s\"}\n",
-                                  (int)request_id.n, request_id.p, (int)status.n, status.p));
+    exchange_send_json(x, 200,
+                       arena_printf(&x->arena, "{\"request_id\":\"%.*s\",\"status\":\"%.*s\"}\n",
+                                    (int)request_id.n, request_id.p, (int)status.n, status.p));
 }
 
 /* ---- chats: the newest generation of one, by the id that its client has ---- */
@@ -318,14 +319,8 @@ static void allow(const struct gateway_route *r, struct exchange *x, const char 
 
 void gateway_preflight(struct exchange *x)
 {
-    exchange_status(x, 204);
     gateway_put_cors(x);
-    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, POST, DELETE, OPTIONS"));
-    struct str asked = request_header(x->request, STR("Access-Control-Request-Headers"));
-    if (asked.p != NULL) /* what the upstream takes is not ours to say */
-        exchange_header(x, STR("Access-Control-Allow-Headers"), asked);
-    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
-    exchange_send(x, STR_NONE);
+    origin_preflight(x, &gateway_share);
 }
 
 static void nowhere(const struct gateway_route *r, struct exchange *x)

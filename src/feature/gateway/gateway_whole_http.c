@@ -34,12 +34,9 @@ static void whole_free(struct whole *w)
 static void send_snapshot(struct whole *w, struct str body)
 {
     struct exchange *x = w->order->x;
-    exchange_status(x, 200);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
     exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
     gateway_put_cors(x);
-    exchange_send(x, body);
+    exchange_send_json(x, 200, body);
 }
 
 static void gateway_whole_refuse(struct whole *w, int status, struct str code, struct str message)

@@ -100,18 +100,18 @@ void log_cursor_refusal(struct buf *out, enum log_cursor_fault fault, struct str
         [LOG_CURSOR_WITHIN] = {"Cursor is not aligned to a newline boundary: ",
                                "Use since=0 or a nextCursor."},
     };
-    struct buf message = {0};
+    struct buf message = {0}, extra = {0};
     buf_put(&message, str_of_cstr(words[fault].message));
     buf_put(
         &message,
         log_query_shown(fault == LOG_CURSOR_MALFORMED ? since : without_zeros(ascii_trim(since))));
-    buf_put(out, STR("{\"error\":{\"code\":\"INVALID_CURSOR\",\"message\":"));
-    json_put_string(out, buf_str(&message));
-    buf_printf(out, ",\"context\":{\"fix\":\"%s\"", words[fault].fix);
+    buf_printf(&extra, ",\"context\":{\"fix\":\"%s\"", words[fault].fix);
     if (fault == LOG_CURSOR_AHEAD)
-        buf_printf(out, ",\"sizeBytes\":%llu", (unsigned long long)size);
-    buf_put(out, STR("}}}"));
+        buf_printf(&extra, ",\"sizeBytes\":%llu", (unsigned long long)size);
+    buf_putc(&extra, '}');
+    json_put_problem(out, STR("INVALID_CURSOR"), buf_str(&message), buf_str(&extra));
     buf_deinit(&message);
+    buf_deinit(&extra);
 }
 
 /* ---- the answer ---- */

@@ -71,10 +71,10 @@ static void logs_on_appended(struct log_append *a, int err)
         if (a->repeated)
             exchange_header(x, STR("Idempotency-Repeated"), STR("?1"));
         logs_put_identity(x, &a->id);
-        exchange_header(x, STR("Content-Type"), STR("application/json"));
-        exchange_header(x, STR("Cache-Control"), STR("no-store"));
-        exchange_send(x, arena_printf(&x->arena, "{\"cursor\":\"%llu\",\"nextCursor\":\"%llu\"}\n",
-                                      (unsigned long long)a->start, (unsigned long long)a->next));
+        exchange_send_json(x, 200,
+                           arena_printf(&x->arena,
+                                        "{\"cursor\":\"%llu\",\"nextCursor\":\"%llu\"}\n",
+                                        (unsigned long long)a->start, (unsigned long long)a->next));
     }
     buf_deinit(&r->lines);
     exchange_release(x);

@@ -115,21 +115,13 @@ static void put_gap(struct buf *out, const struct reader *r)
                (unsigned long long)r->read.since, same ? "truncated" : "replaced");
 }
 
-static void logs_read_send_json(struct exchange *x, int status, struct buf *body)
-{
-    exchange_status(x, status);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    exchange_send(x, buf_str(body));
-    buf_deinit(body);
-}
-
 static void logs_read_refuse_cursor(struct exchange *x, enum log_cursor_fault fault,
                                     struct str since, uint64_t size)
 {
     struct buf body = {0};
     log_cursor_refusal(&body, fault, since, size);
-    logs_read_send_json(x, 400, &body);
+    exchange_send_json(x, 400, buf_str(&body));
+    buf_deinit(&body);
 }
 
 static void answer_gap(struct reader *r)
@@ -137,7 +129,8 @@ static void answer_gap(struct reader *r)
     struct buf body = {0};
     put_gap(&body, r);
     logs_put_identity(r->x, &r->read.id);
-    logs_read_send_json(r->x, 410, &body);
+    exchange_send_json(r->x, 410, buf_str(&body));
+    buf_deinit(&body);
 }
 
 /* A read failed before there was an answer. */

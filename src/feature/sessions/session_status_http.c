@@ -74,9 +74,7 @@ static void session_status_answer(struct exchange *x, struct buf *body, int err)
     } else if (err != 0) {
         exchange_error(x, err);
     } else {
-        exchange_header(x, STR("Content-Type"), STR("application/json"));
-        exchange_header(x, STR("Cache-Control"), STR("no-store"));
-        exchange_send(x, buf_str(body));
+        exchange_send_json(x, 200, buf_str(body));
     }
     buf_deinit(body);
     exchange_release(x);

@@ -7,6 +7,7 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/origin.h"
 #include "http/url.h"
 #include "store/names.h"
 #include "store/store.h"
@@ -56,14 +57,6 @@ static void subscriptions_refuse(struct exchange *x, int result, struct str mess
     exchange_problem(x, r.status, r.code, message.p != NULL ? message : r.message);
 }
 
-static void answer_json(struct exchange *x, int status, const struct buf *body)
-{
-    exchange_status(x, status);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    exchange_send(x, buf_str(body));
-}
-
 static void subscriptions_answer_empty(struct request_call *r, struct buf *body)
 {
     exchange_status(r->x, 204);
@@ -75,19 +68,19 @@ static void subscriptions_answer_view(struct request_call *r, struct buf *body)
     const struct subscription_call *c = &r->call;
     const struct subscriptions_surface *surface = r->x->state;
     subscription_json_put(body, c->id, &c->view, subscriptions_signer(surface->subscriptions));
-    answer_json(r->x, c->created ? 201 : 200, body);
+    exchange_send_json(r->x, c->created ? 201 : 200, buf_str(body));
 }
 
 static void subscriptions_answer_claim(struct request_call *r, struct buf *body)
 {
     subscription_json_claim(body, &r->call.view);
-    answer_json(r->x, 200, body);
+    exchange_send_json(r->x, 200, buf_str(body));
 }
 
 static void subscriptions_answer_ack(struct request_call *r, struct buf *body)
 {
     buf_printf(body, "{\"ok\":true,\"next_wake\":%s}\n", r->call.next_wake ? "true" : "false");
-    answer_json(r->x, 200, body);
+    exchange_send_json(r->x, 200, buf_str(body));
 }
 
 static void subscriptions_answer_keys(struct request_call *r, struct buf *body)
@@ -105,11 +98,14 @@ static void answer_claimed(struct request_call *r, struct buf *body)
 {
     const struct subscription_view *v = &r->call.view;
     struct refusal of = refusal_of(SUBSCRIPTION_ALREADY_CLAIMED);
-    buf_printf(body, "{\"error\":{\"code\":\"%.*s\",\"message\":\"%.*s\",\"current_holder\":",
-               (int)of.code.n, of.code.p, (int)of.message.n, of.message.p);
-    json_put_string(body, v->holder);
-    buf_printf(body, ",\"generation\":%" PRIu64 "}}\n", v->generation);
-    answer_json(r->x, of.status, body);
+    struct buf extra = {0};
+    buf_put(&extra, STR(",\"current_holder\":"));
+    json_put_string(&extra, v->holder);
+    buf_printf(&extra, ",\"generation\":%" PRIu64, v->generation);
+    json_put_problem(body, of.code, of.message, buf_str(&extra));
+    buf_putc(body, '\n');
+    buf_deinit(&extra);
+    exchange_send_json(r->x, of.status, buf_str(body));
 }
 
 /* ---- routes ---- */
@@ -516,25 +512,21 @@ static void handle_subscription(struct exchange *x)
     }
 }
 
-/* Browsers on other sites may use subscriptions as they may use streams. */
-static void options(struct exchange *x)
-{
-    exchange_status(x, 204);
-    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, HEAD, POST, PUT, DELETE"));
-    exchange_header(x, STR("Access-Control-Allow-Headers"), STR("Authorization, Content-Type"));
-    exchange_header(x, STR("Access-Control-Max-Age"), STR("86400"));
-    exchange_send(x, STR_NONE);
-}
-
 void subscriptions_surface_handle(void *surface, struct exchange *x)
 {
+    /* Browsers on other sites may use subscriptions as they may use streams. */
+    static const struct origin_share share = {
+        .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE"),
+        .headers = STR_INIT("Authorization, Content-Type"),
+        .keep_s = STR_INIT("86400"),
+    };
     struct str path = str_skip(x->request->path, sizeof SUBSCRIPTIONS_PREFIX - 1);
     enum method method = x->request->method;
     x->state = surface;
     if (request_header(x->request, STR("Origin")).p != NULL || method == METHOD_OPTIONS)
-        exchange_header(x, STR("Access-Control-Allow-Origin"), STR("*"));
+        origin_share(x, STR("*"), &share);
     if (method == METHOD_OPTIONS) {
-        options(x);
+        origin_preflight(x, &share);
     } else if (str_starts(path, STR("subscriptions/"))) {
         handle_subscription(x);
     } else if (!str_eq(path, STR("jwks.json"))) {

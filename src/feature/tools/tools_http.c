@@ -5,6 +5,7 @@
 #include "http/http.h"
 #include "feature/tools/tools_core.h"
 #include "feature/tools/tools_message.h"
+#include "http/origin.h"
 
 #include <stdlib.h>
 
@@ -17,21 +18,18 @@ enum origin_verdict tools_origin(const struct tools_surface *s, const struct exc
 
 bool tools_tell_browser(const struct tools_surface *s, struct exchange *x)
 {
+    static const struct origin_share share = {
+        .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
+        .methods = STR_INIT("GET, POST"),
+        .keep_s = STR_INIT("600"),
+    };
     struct str origin = request_header(x->request, STR("Origin"));
     if (origin.p == NULL || !origin_in(origin, s->setup.origins))
         return false;
-    exchange_header(x, STR("Access-Control-Allow-Origin"), origin);
-    exchange_header(x, STR("Access-Control-Expose-Headers"), STR("WWW-Authenticate, Retry-After"));
-    exchange_header(x, STR("Vary"), STR("Origin"));
+    origin_share(x, origin, &share);
     if (x->request->method != METHOD_OPTIONS)
         return false;
-    struct str asked = request_header(x->request, STR("Access-Control-Request-Headers"));
-    exchange_header(x, STR("Access-Control-Allow-Methods"), STR("GET, POST"));
-    if (asked.p != NULL)
-        exchange_header(x, STR("Access-Control-Allow-Headers"), asked);
-    exchange_header(x, STR("Access-Control-Max-Age"), STR("600"));
-    exchange_status(x, 204);
-    exchange_send(x, STR_NONE);
+    origin_preflight(x, &share);
     return true;
 }
 
@@ -67,19 +65,11 @@ bool tools_is_json(const struct exchange *x)
 
 /* ---- answers ---- */
 
-static void tools_send_json(struct exchange *x, int status, const struct buf *body)
-{
-    exchange_status(x, status);
-    exchange_header(x, STR("Content-Type"), STR("application/json"));
-    exchange_header(x, STR("Cache-Control"), STR("no-store"));
-    exchange_send(x, buf_str(body));
-}
-
 static void tools_refuse(struct exchange *x, int status, const char *message)
 {
     struct buf body = {0};
     tools_put_error(&body, str_of_cstr(message), 0, false);
-    tools_send_json(x, status, &body);
+    exchange_send_json(x, status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -120,7 +110,7 @@ static void tools_on_done(struct tool_ask *a)
     if (a->call.outcome == TOOL_RATE_LIMITED)
         exchange_header(c->x, STR("Retry-After"), STR("1"));
     tools_put_answer(&body, &a->call);
-    tools_send_json(c->x, status_of(&a->call), &body);
+    exchange_send_json(c->x, status_of(&a->call), buf_str(&body));
     buf_deinit(&body);
     free_call(c);
 }
@@ -193,7 +183,7 @@ static void send_list(struct tools_surface *s, struct exchange *x)
 {
     struct buf body = {0};
     tools_put_list(&body, s->setup.tools);
-    tools_send_json(x, 200, &body);
+    exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
 
