@@ -21,17 +21,18 @@
 
 /* Sent from `first` on. */
 struct outq {
+    struct loop_spare spare;
     uint32_t first, n, cap;
-    struct outq *next_spare;
     struct slice items[];
 };
 
 static struct outq *outq_new(struct loop *l)
 {
-    struct outq *q = l->spare_outqs;
-    if (q != NULL) {
-        l->spare_outqs = q->next_spare;
-        l->n_spare_outqs--;
+    struct outq *q;
+    if (l->spares != NULL) {
+        q = container_of(l->spares, struct outq, spare);
+        l->spares = q->spare.next;
+        l->n_spares--;
     } else {
         q = mem_alloc(sizeof *q + OUTQ_FIRST * sizeof *q->items);
         q->cap = OUTQ_FIRST;
@@ -42,22 +43,13 @@ static struct outq *outq_new(struct loop *l)
 
 static void outq_free(struct loop *l, struct outq *q)
 {
-    if (q->cap != OUTQ_FIRST || l->n_spare_outqs == SPARES_MAX) {
+    if (q->cap != OUTQ_FIRST || l->n_spares == SPARES_MAX) {
         free(q);
         return;
     }
-    q->next_spare = l->spare_outqs;
-    l->spare_outqs = q;
-    l->n_spare_outqs++;
-}
-
-void conn_drop_spares(struct loop *l)
-{
-    while (l->spare_outqs != NULL) {
-        struct outq *q = l->spare_outqs;
-        l->spare_outqs = q->next_spare;
-        free(q);
-    }
+    q->spare.next = l->spares;
+    l->spares = &q->spare;
+    l->n_spares++;
 }
 
 /* A TLS connection's part. `again` stands in for the poll when bytes have been taken from the

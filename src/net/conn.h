@@ -93,9 +93,6 @@ void conn_yield(struct conn *c);
 /* Bytes waiting to be sent. */
 size_t conn_pending(const struct conn *c);
 
-/* What connections of this loop keep for each other; at its end. */
-void conn_drop_spares(struct loop *loop);
-
 /* No more will be sent: the peer sees the end after what was put. Only when nothing is pending, and
  * nothing may be put afterwards. conn_close alone does not tell a TLS peer that it has got all. */
 void conn_shutdown_write(struct conn *c);

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/must.h"
-#include "net/conn.h"
 
 #include <stdlib.h>
 
@@ -58,8 +57,8 @@ int loop_init(struct loop *l)
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
     l->sched.awake_ms = loop_awake_ms;
     l->alarm_at_ms = 0;
-    l->spare_outqs = NULL;
-    l->n_spare_outqs = 0;
+    l->spares = NULL;
+    l->n_spares = 0;
     l->n_handshakes = 0;
     list_init(&l->handshakes);
     uv_idle_init(&l->uv, &l->shaking_hands);
@@ -91,6 +90,10 @@ void loop_deinit(struct loop *l)
     uv_close((uv_handle_t *)&l->after_poll, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     must(uv_loop_close(&l->uv) == 0);
-    conn_drop_spares(l);
+    while (l->spares != NULL) {
+        struct loop_spare *s = l->spares;
+        l->spares = s->next;
+        free(s);
+    }
     free(l->scratch);
 }

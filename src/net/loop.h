@@ -11,6 +11,11 @@
 
 #define LOOP_SCRATCH (64 * 1024)
 
+/* Memory that was allocated and is to be used again: its first bytes, meanwhile. */
+struct loop_spare {
+    struct loop_spare *next;
+};
+
 struct loop {
     uv_loop_t uv;
     struct sched sched; /* runs after each round of I/O and timers */
@@ -18,9 +23,10 @@ struct loop {
     uv_prepare_t before_poll;
     uv_check_t after_poll;
     uint64_t alarm_at_ms;
-    char *scratch;            /* LOOP_SCRATCH bytes for reading; valid within one callback */
-    struct outq *spare_outqs; /* of conn.c: write queues of the usual size, for the next to write */
-    uint32_t n_spare_outqs;
+    char *scratch; /* LOOP_SCRATCH bytes for reading; valid within one callback */
+    struct loop_spare
+        *spares; /* of conn.c: write queues of the usual size, for the next to write */
+    uint32_t n_spares;
     struct link handshakes;  /* of conn.c: TLS handshakes that wait for their turn */
     uv_idle_t shaking_hands; /* runs while some do, and keeps the loop from sleeping */
     uint32_t n_handshakes;   /* steps of others since the last poll */

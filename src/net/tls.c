@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "net/tls_channel.h"
+#include "net/tls_core.h"
 #include "net/tls_tickets.h"
 #include "telemetry/trace.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/str.h"
 
-#include <openssl/ssl.h>
+#include <stddef.h>
 
 struct tls;
 struct trace;
@@ -38,10 +38,5 @@ int tls_reload(struct tls *t, char *why, size_t size);
 
 struct tls *tls_ref(struct tls *t);
 void tls_unref(struct tls *t); /* NULL is allowed */
-
-/* For tls_channel.c: the present context; its application data is the struct tls. */
-SSL_CTX *tls_context(const struct tls *t);
-const BIO_METHOD *tls_socket(const struct tls *t);
-const struct trace *tls_trace(const struct tls *t); /* NULL: nobody is told */
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "net/addr.h"
 #include "net/tls.h"
+#include "net/tls_core.h"
 #include "net/tls_hello.h"
 #include "telemetry/trace.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/str.h"
 
-#include <openssl/bio.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -50,8 +49,5 @@ ssize_t tls_channel_write(struct tls_channel *c, struct str bytes);
 
 /* Says that no more will be sent. 0, or one of the above. */
 int tls_channel_finish(struct tls_channel *c);
-
-/* For tls.c: how OpenSSL gets at the socket. */
-BIO_METHOD *tls_channel_socket(void);
 
 #endif
