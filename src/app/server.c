@@ -5,6 +5,7 @@
 #include "app/config.h"
 #include "stream/instances.h"
 #include "http/fetch.h"
+#include "http/origin.h"
 #include "net/listener.h"
 #include "net/tls.h"
 #include "store/store.h"
@@ -334,8 +335,8 @@ static void init_surfaces(struct server *s)
                                     .write_timeout_ms = c->write_timeout_ms,
                                     .body_min_bytes = c->body_rate_min});
     s->http.idle = server_on_http_idle;
-    s->http.names = (struct origin_names){.public_host = origin_host_of(c->public_url),
-                                          .hosts = &c->allow_host};
+    s->http.names =
+        (struct http_names){.public_host = origin_host_of(c->public_url), .hosts = &c->allow_host};
     init_status(s);
     s->durable = (struct durable){.store = s->store,
                                   .feeds = &s->feeds,

@@ -6,8 +6,8 @@
 #include "base/arena.h"
 #include "base/block.h"
 #include "base/list.h"
+#include "base/options.h"
 #include "base/str.h"
-#include "http/origin.h"
 
 #include <stdint.h>
 
@@ -47,6 +47,13 @@ struct http_gather {
     size_t n, cap, bytes;
 };
 
+/* What a server is called (see origin.h). Zero-initialised: addresses and `localhost` alone. */
+struct http_names {
+    struct str public_host;          /* of public-url; n == 0: none */
+    const struct option_list *hosts; /* further names; NULL: none */
+    bool any;                        /* all names will do, and the pages of all sites */
+};
+
 #define HTTP_CLASSES 5 /* of statuses: 1xx to 5xx */
 
 struct http {
@@ -58,7 +65,7 @@ struct http {
     const char *claimant;                /* who adds routes from now on, for people: "the Lab" */
     struct http_clash clash;             /* the first that was found */
     const struct principals *principals; /* NULL: everybody is anonymous */
-    struct origin_names names;           /* set before the first request */
+    struct http_names names;             /* set before the first request */
     struct link connections;             /* of struct peer */
     uint64_t n_connections;
     uint64_t inflight_bytes;

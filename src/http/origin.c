@@ -32,13 +32,13 @@ static bool is_name_in(struct str host, const struct option_list *names)
     return false;
 }
 
-static bool is_public_host(const struct origin_names *names, struct str host)
+static bool is_public_host(const struct http_names *names, struct str host)
 {
     return names->public_host.n > 0 && str_eq_nocase(host, bare_host(names->public_host));
 }
 
 /* None at all, as in HTTP/1.0, is no browser's. */
-static bool is_our_host(const struct origin_names *names, struct str host)
+static bool is_our_host(const struct http_names *names, struct str host)
 {
     host = bare_host(host);
     return host.n == 0 || str_eq_nocase(host, STR("localhost")) || is_address(host) ||
@@ -82,7 +82,7 @@ static bool is_our_page(const struct exchange *x, enum origin_pages pages, struc
 enum origin_verdict origin_check(const struct exchange *x, enum origin_pages pages,
                                  const struct option_list *allowed)
 {
-    const struct origin_names *names = &x->http->names;
+    const struct http_names *names = &x->http->names;
     struct str origin = request_header(x->request, STR("Origin"));
     if (names->any)
         return ORIGIN_FINE;

@@ -15,13 +15,6 @@
 
 struct exchange;
 
-/* Of a server, in struct http. Zero-initialised: addresses and `localhost` alone. */
-struct origin_names {
-    struct str public_host;          /* of public-url; n == 0: none */
-    const struct option_list *hosts; /* further names; NULL: none */
-    bool any;                        /* all names will do, and the pages of all sites */
-};
-
 /* Whose pages may ask. */
 enum origin_pages {
     ORIGIN_OWN,   /* those that came from where they ask, and those of public-url */

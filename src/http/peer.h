@@ -13,7 +13,6 @@
 
 struct http;
 struct peer;
-struct tls;
 
 struct protocol {
     void (*drain)(struct peer *p); /* see http_drain */
@@ -42,8 +41,10 @@ static inline struct peer *peer_of(struct conn *c)
     return container_of(c, struct peer, conn);
 }
 
-/* Takes over a connected, non-blocking socket. tls: NULL, or what to secure it with. */
-void peer_accept(struct http *http, int fd, struct tls *tls);
+/* Takes over a connected, non-blocking socket; ops and on_timeout are for as long as it is not
+ * known what is spoken. NULL: it could not be watched, and is closed. */
+struct peer *peer_new(struct http *http, int fd, const struct conn_ops *ops,
+                      void (*on_timeout)(struct timer *t));
 
 /* For protocols, when they begin. The timers are stopped. */
 void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
@@ -57,9 +58,10 @@ void peer_linger(struct peer *p);
 /* Stops the timers and closes the socket. May be called twice. */
 void peer_close(struct peer *p);
 
-/* The `stalled` and `closed` of every protocol's conn_ops. A stall that lasts for the limit's time
- * ends in close(). */
+/* The `stalled` and `closed` of every protocol's conn_ops, and `failed` of those that have nothing
+ * to add. A stall that lasts for the limit's time ends in close(). */
 void peer_stalled(struct conn *c);
+void peer_failed(struct conn *c);
 void peer_closed(struct conn *c);
 
 /* Each connection by its link in http->connections. */

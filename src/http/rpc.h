@@ -21,19 +21,12 @@
 
 #include "base/str.h"
 #include "http/exchange.h"
-
-#include <stdint.h>
+#include "http/rpc_head.h"
+#include "http/rpc_status.h"
 
 struct arena;
 struct rpc;
-struct rpc_status;
 struct sched;
-
-enum rpc_kind {
-    RPC_UNARY,         /* one message each way */
-    RPC_SERVER_STREAM, /* one message, many back */
-    RPC_BIDI,          /* many each way, at the same time; HTTP/2 only (else 505) */
-};
 
 /* `ops` of a call. */
 struct rpc_ops {
@@ -65,20 +58,6 @@ struct rpc_setup {
     void *ctx;
 };
 
-/* Structured information beside an error: a protobuf message. */
-struct rpc_detail {
-    struct str type; /* full name: "aiserver.v1.ErrorDetails" */
-    struct str value;
-};
-
-struct rpc_status {
-    int code; /* GRPC_* of base/err.h; 0: ok */
-    struct str message;
-    const struct rpc_detail *details;
-    size_t n_details;
-};
-#define RPC_OK ((struct rpc_status){0})
-
 /* Begins a call. NULL: the request is no call of this kind and has been answered (405, 415, 505, or
  * an error of the protocol). Nothing is called before this returns, and nothing is read before
  * rpc_next. When the response's head goes out, and pull comes for the first time:
@@ -107,8 +86,5 @@ void rpc_reply(struct rpc *r, struct str bytes);
  * code 0: that is rpc_reply). All that status points to is copied. From anywhere, also within
  * message() and pull(). The rest of the request is not read. */
 void rpc_end(struct rpc *r, const struct rpc_status *status);
-
-/* The word for a code in Connect's errors: "permission_denied". Static. */
-struct str rpc_code_text(int code);
 
 #endif

@@ -5,7 +5,12 @@
 
 #include "base/arena.h"
 #include "http/message.h"
-#include "http/rpc.h"
+
+enum rpc_kind {
+    RPC_UNARY,         /* one message each way */
+    RPC_SERVER_STREAM, /* one message, many back */
+    RPC_BIDI,          /* many each way, at the same time; HTTP/2 only (else 505) */
+};
 
 enum rpc_protocol { RPC_CONNECT_UNARY, RPC_CONNECT_STREAM, RPC_GRPC };
 

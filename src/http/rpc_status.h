@@ -12,7 +12,23 @@
 #define HTTP_RPC_STATUS_H
 
 #include "base/buf.h"
-#include "http/rpc.h"
+
+/* Structured information beside an error: a protobuf message. */
+struct rpc_detail {
+    struct str type; /* full name: "aiserver.v1.ErrorDetails" */
+    struct str value;
+};
+
+struct rpc_status {
+    int code; /* GRPC_* of base/err.h; 0: ok */
+    struct str message;
+    const struct rpc_detail *details;
+    size_t n_details;
+};
+#define RPC_OK ((struct rpc_status){0})
+
+/* The word for a code in Connect's errors: "permission_denied". Static. */
+struct str rpc_code_text(int code);
 
 /* ERROR. */
 void rpc_put_error(struct buf *out, const struct rpc_status *status);

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* http_accept.c -- how connections begin, which version of HTTP they speak, and how all of them
+ * end. */
+#include "http/h1.h"
+#include "http/h2.h"
+#include "http/http.h"
+#include "http/peer.h"
+#include "net/loop.h"
+
+#include <string.h>
+
+#define FIRST_READ    (16 * 1024)
+#define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
+
+/* For a peer that has not begun. During a handshake there is no way to say anything, and one that
+ * was promised HTTP/2 would not understand. */
+static void accept_refuse(struct peer *p, int status, const char *why)
+{
+    if (conn_is_ready(&p->conn) && !str_eq(conn_protocol(&p->conn), STR("h2")))
+        h1_refuse(p, status, why);
+    else
+        peer_close(p);
+}
+
+static void refuse_surplus(struct peer *p)
+{
+    accept_refuse(p, 503, "too many connections; try again in a moment");
+}
+
+/* The protocol that the handshake agreed on, or else the one that the first bytes belong to. False:
+ * they might yet become the preface. */
+static bool accept_start(struct peer *p, struct str bytes)
+{
+    struct str preface = STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    struct str agreed = conn_protocol(&p->conn);
+    if (str_eq(agreed, STR("h2")) || (agreed.n == 0 && str_starts(bytes, preface)))
+        h2_start(p, bytes);
+    else if (agreed.n == 0 && str_starts(preface, bytes))
+        return false;
+    else
+        h1_start(p, bytes);
+    return true;
+}
+
+static void accept_on_first_bytes(struct conn *c)
+{
+    struct peer *p = peer_of(c);
+    char *bytes = p->http->loop->scratch;
+    memcpy(bytes, p->first, p->n_first);
+    ssize_t got = conn_read(c, bytes + p->n_first, FIRST_READ - p->n_first);
+    if (got == CONN_AGAIN)
+        return;
+    if (got <= 0) {
+        peer_close(p);
+        return;
+    }
+    if (p->surplus) {
+        refuse_surplus(p);
+        return;
+    }
+    size_t n = p->n_first + (size_t)got;
+    if (accept_start(p, str_of(bytes, n)))
+        return;
+    memcpy(p->first, bytes, n);
+    p->n_first = (uint8_t)n;
+}
+
+static void accept_on_nothing(struct conn *c)
+{
+}
+
+static const struct conn_ops unknown = {
+    .readable = accept_on_first_bytes,
+    .drained = accept_on_nothing,
+    .stalled = accept_on_nothing,
+    .failed = peer_failed,
+    .closed = peer_closed,
+};
+
+static void accept_on_first_timeout(struct timer *t)
+{
+    accept_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
+}
+
+void http_accept(struct http *http, int fd, struct tls *tls)
+{
+    struct peer *p = peer_new(http, fd, &unknown, accept_on_first_timeout);
+    if (p == NULL)
+        return;
+    if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||
+        http->n_connections > http->limits.connections + REFUSED_SPARE) {
+        peer_close(p);
+    } else if (http->n_connections > http->limits.connections && tls == NULL) {
+        refuse_surplus(p);
+    } else {
+        p->surplus = http->n_connections > http->limits.connections;
+        sched_start(&http->loop->sched, &p->timer, http->limits.head_timeout_ms);
+        conn_want_read(&p->conn, true);
+    }
+}
+
+/* ---- the end ---- */
+
+void http_drain(struct http *http)
+{
+    http->closing = true;
+    http_drain_begin(http);
+}
+
+void http_drain_begin(struct http *http)
+{
+    http->draining = true;
+    list_each_safe (l, &http->connections)
+        peer_drain(l);
+}
+
+void http_close_all(struct http *http)
+{
+    list_each_safe (l, &http->connections)
+        peer_end(l);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/* http_routes.c -- who serves which path. */
+#include "base/mem.h"
+#include "http/exchange.h"
+#include "http/http.h"
+
+/* As `/v1/log` covers itself, `/v1/log/` and `/v1/log/x`, but not `/v1/logs`. */
+static bool path_covers(struct str path, struct str other)
+{
+    if (path.n > 0 && path.p[path.n - 1] == '/')
+        path.n--;
+    return str_starts(other, path) && (other.n == path.n || other.p[path.n] == '/');
+}
+
+static bool routes_clash(const struct http_route *a, const struct http_route *b)
+{
+    bool above = path_covers(a->prefix, b->prefix), below = path_covers(b->prefix, a->prefix);
+    if (above && below)
+        return true;
+    return (above || below) && a->claimant != b->claimant && (a->configured || b->configured);
+}
+
+static void http_claim(struct http *http, struct http_route route)
+{
+    route.claimant = http->claimant != NULL ? http->claimant : "the server";
+    for (size_t i = 0; i < http->n_routes && http->clash.path.n == 0; i++)
+        if (routes_clash(&http->routes[i], &route))
+            http->clash =
+                (struct http_clash){route.prefix, http->routes[i].claimant, route.claimant};
+    http->routes = mem_realloc(http->routes, (http->n_routes + 1) * sizeof *http->routes);
+    http->routes[http->n_routes++] = route;
+}
+
+void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
+                void *ctx)
+{
+    http_claim(http, (struct http_route){.prefix = prefix, .handle = handle, .ctx = ctx});
+}
+
+void http_route_configured(struct http *http, struct str prefix,
+                           void (*handle)(void *ctx, struct exchange *x), void *ctx)
+{
+    http_claim(http, (struct http_route){
+                         .prefix = prefix, .handle = handle, .ctx = ctx, .configured = true});
+}
+
+static const struct http_route *route_of(const struct http *http, struct str path)
+{
+    const struct http_route *best = NULL;
+    for (size_t i = 0; i < http->n_routes; i++) {
+        const struct http_route *r = &http->routes[i];
+        if (str_starts(path, r->prefix) && (best == NULL || r->prefix.n > best->prefix.n))
+            best = r;
+    }
+    return best;
+}
+
+void http_dispatch(struct http *http, struct exchange *x)
+{
+    const struct http_route *r = route_of(http, x->request->path);
+    exchange_hold(x);
+    if (http->principals != NULL)
+        x->principal = principals_find(http->principals, x->request);
+    if (r != NULL) {
+        r->handle(r->ctx, x);
+    } else if (str_eq(x->request->path, STR("*"))) { /* OPTIONS *: is anybody there? */
+        exchange_status(x, 204);
+        exchange_send(x, STR_NONE);
+    } else {
+        exchange_problem(x, 404, STR("NO_ROUTE"),
+                         STR("nothing is served under this path; streams are under /v1/stream/"));
+    }
+    exchange_release(x);
+}
