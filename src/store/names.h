@@ -19,6 +19,10 @@ struct store_names {
                      workers are shown a view or nothing */
     bool grouped; /* PREFIX KEY / ...: those of one KEY are kept together */
 };
+#define STORE_NAMES(X)                                                                             \
+    X(".route/", .sealed = false)                                                                  \
+    X(".tool/", .sealed = false)                                                                   \
+    X("sessions/", .sealed = true, .grouped = true)
 extern const struct store_names store_names[];
 
 /* Documents that are written together, or with a stream, are kept together: PREFIX KEY / ..., where
@@ -28,8 +32,18 @@ struct store_doc_group {
 };
 extern const struct store_doc_group store_doc_groups[];
 
-/* NULL: it is not reserved. */
-const struct store_names *store_names_of(struct str name);
+/* NULL: it is not reserved. Asked of every request, so that the compiler gets to see the texts. */
+static inline const struct store_names *store_names_of(struct str name)
+{
+    const struct store_names *names = store_names;
+#define X(text, ...)                                                                               \
+    if (str_starts(name, STR(text)))                                                               \
+        return names;                                                                              \
+    names++;
+    STORE_NAMES(X)
+#undef X
+    return NULL;
+}
 
 static inline bool store_reserved(struct str name)
 {

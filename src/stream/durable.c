@@ -4,6 +4,7 @@
 #include "base/date.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
 #include "base/sched.h"
@@ -277,6 +278,7 @@ static void no_such_method(struct exchange *x)
 
 void durable_add_space(struct durable *d, struct stream_space *space)
 {
+    must(store_reserved(space->prefix));
     space->next = d->spaces;
     d->spaces = space;
 }
@@ -289,7 +291,7 @@ void durable_add_hooks(struct durable *d, struct stream_hooks *hooks)
 
 const struct stream_space *durable_space(const struct durable *d, struct str name)
 {
-    const struct stream_space *space = d->spaces;
+    const struct stream_space *space = store_reserved(name) ? d->spaces : NULL;
     while (space != NULL && !str_starts(name, space->prefix))
         space = space->next;
     return space;

@@ -15,10 +15,10 @@ struct store;
 
 #define DURABLE_PREFIX "/v1/stream/"
 
-/* Streams whose names begin with `prefix` are served from a store of their own: a view around the
- * real one. Whoever serves them may write them, reserved or not. */
+/* Streams whose names begin with `prefix`, a reserved one, are served from a store of their own: a
+ * view around the real one. Workers may write as far as that store takes it. */
 struct stream_space {
-    struct str prefix;
+    struct str prefix;         /* as in store/names.h */
     struct store *store;       /* lists all streams, its own as what they are read as */
     struct feeds *feeds;       /* of that store */
     struct str takes;          /* a sentence for who appends what the store answers ERR_SYNTAX to;
