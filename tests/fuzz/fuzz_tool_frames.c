@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/sched.h"
 #include "feature/tools/tool.h"
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "http/principal.h"
 #include "store/store.h"
 #include "feature/tools/mcp.h"
@@ -86,7 +86,7 @@ static void fuzz_message(struct str json)
 
 /* ---- MCP ---- */
 
-static struct tools_surface *make_surface(struct sched *sched)
+static struct tools_service *make_service(struct sched *sched)
 {
     static const uint8_t key[CURSOR_KEY_SIZE] = {7}, session[CURSOR_SESSION_SIZE] = {1};
     char why[256];
@@ -97,7 +97,7 @@ static struct tools_surface *make_surface(struct sched *sched)
                                                           .cursor_ttl_s = CURSOR_TTL_S},
                                     why, sizeof why);
     check(tools != NULL, why);
-    return tools_surface_new(&(struct tools_surface_setup){.tools = tools, .sched = sched});
+    return tools_service_new(&(struct tools_service_setup){.tools = tools, .sched = sched});
 }
 
 static void on_done(struct mcp_request *r)
@@ -108,9 +108,9 @@ static void on_done(struct mcp_request *r)
 static void fuzz_mcp(struct str text)
 {
     static struct sched sched;
-    static struct tools_surface *surface; /* nothing is kept between two messages */
-    if (surface == NULL)
-        surface = make_surface(&sched);
+    static struct tools_service *service; /* nothing is kept between two messages */
+    if (service == NULL)
+        service = make_service(&sched);
     struct mcp_headers headers = {.version = STR(MCP_VERSION), .method = STR("tools/call")};
     for (int i = 0; i < 3; i++) {
         struct mcp_request r = {.text = text,
@@ -118,7 +118,7 @@ static void fuzz_mcp(struct str text)
                                 .who = &principal_anonymous,
                                 .bridge = i == 1,
                                 .done = on_done};
-        if (!mcp_handle(surface, &r)) {
+        if (!mcp_handle(service, &r)) {
             sched_drain(&sched);
             check(r.done == NULL, "a call that is never answered");
         }

@@ -177,7 +177,7 @@ static void mcp_put_tool(struct mcp_request *r, const struct tool_info *info)
     buf_putc(out, '}');
 }
 
-static bool mcp_list(struct tools_surface *s, struct mcp_request *r, struct str params)
+static bool mcp_list(struct tools_service *s, struct mcp_request *r, struct str params)
 {
     struct view_want cursor = {.name = STR("cursor")};
     const struct tools *t = s->setup.tools;
@@ -312,7 +312,7 @@ static void split_arguments(struct mcp_request *r, struct str arguments, struct 
 }
 
 /* A bridge's client has no headers. */
-static bool has_param_headers(const struct tools_surface *s, const struct mcp_request *r,
+static bool has_param_headers(const struct tools_service *s, const struct mcp_request *r,
                               struct str arguments)
 {
     const struct request *req = r->headers != NULL ? r->headers->request : NULL;
@@ -322,7 +322,7 @@ static bool has_param_headers(const struct tools_surface *s, const struct mcp_re
     return mcp_params_match(info->input_schema, arguments, req);
 }
 
-static bool call(struct tools_surface *s, struct mcp_request *r, struct str params)
+static bool call(struct tools_service *s, struct mcp_request *r, struct str params)
 {
     struct view_want m[] = {{.name = STR("name")}, {.name = STR("arguments")}};
     struct tool_call *c = &r->ask.call;
@@ -436,7 +436,7 @@ static bool not_found(struct mcp_request *r, int status)
     return mcp_fail(r, status, METHOD_NOT_FOUND, STR("Method not found"));
 }
 
-static bool handle_modern(struct tools_surface *s, struct mcp_request *r, struct str method,
+static bool handle_modern(struct tools_service *s, struct mcp_request *r, struct str method,
                           struct str params, const struct envelope *e)
 {
     if (!check_envelope(r, e) || !check_headers(r, method, params))
@@ -450,7 +450,7 @@ static bool handle_modern(struct tools_surface *s, struct mcp_request *r, struct
     return not_found(r, 404);
 }
 
-static bool handle_legacy(struct tools_surface *s, struct mcp_request *r, struct str method,
+static bool handle_legacy(struct tools_service *s, struct mcp_request *r, struct str method,
                           struct str params)
 {
     if (view_text_is(method, STR("initialize")))
@@ -509,7 +509,7 @@ static bool is_message(const struct view_want m[MEMBERS])
            (params == VIEW_OBJECT || params == VIEW_NONE);
 }
 
-bool mcp_handle(struct tools_surface *s, struct mcp_request *r)
+bool mcp_handle(struct tools_service *s, struct mcp_request *r)
 {
     struct view_want m[MEMBERS] = {0};
     if (!pick(r->text, m))

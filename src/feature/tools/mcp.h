@@ -58,7 +58,7 @@ struct mcp_request {
 };
 
 /* True: it is answered. False: it will be, and done() called. */
-bool mcp_handle(struct tools_surface *s, struct mcp_request *r);
+bool mcp_handle(struct tools_service *s, struct mcp_request *r);
 
 /* After false and before done(), which is then not called. */
 void mcp_cancel(struct mcp_request *r);

@@ -68,7 +68,7 @@ static bool is_set(struct exchange *x, struct str name)
     return url_query(&x->arena, x->request->query, name, &value) == 1 && str_eq(value, STR("1"));
 }
 
-static void mcp_start(struct tools_surface *s, struct exchange *x, struct str body,
+static void mcp_start(struct tools_service *s, struct exchange *x, struct str body,
                       const struct principal *who)
 {
     struct mcp_exchange *m = mem_zalloc(sizeof *m);
@@ -104,7 +104,7 @@ static void mcp_refuse_token(struct exchange *x, struct str challenge)
 
 static void mcp_on_body(struct exchange *x, struct str body, int err)
 {
-    struct tools_surface *s = x->state;
+    struct tools_service *s = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
@@ -117,7 +117,7 @@ static void mcp_on_body(struct exchange *x, struct str body, int err)
 
 static void mcp_http_handle(void *ctx, struct exchange *x)
 {
-    struct tools_surface *s = ctx;
+    struct tools_service *s = ctx;
     const struct principal *who;
     struct str challenge;
     enum origin_verdict origin = tools_origin(s, x);
@@ -142,7 +142,7 @@ static void mcp_http_handle(void *ctx, struct exchange *x)
     }
 }
 
-void mcp_http_mount(struct tools_surface *s, struct http *http)
+void mcp_http_mount(struct tools_service *s, struct http *http)
 {
     http_route(http, STR(MCP_PATH), mcp_http_handle, s);
 }

@@ -14,7 +14,7 @@
 #include "base/sha256.h"
 #include "feature/builtin.h"
 #include "feature/tools/tool.h"
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "store/store.h"
 
 #include <jansson.h>

@@ -28,14 +28,14 @@ struct tool_makers {
 
 /* ---- commands ---- */
 
-struct command {
+struct command_run {
     struct tool_run *run;
     struct child *child;
 };
 
 static bool tool_makers_on_output(void *ctx, struct str bytes)
 {
-    struct command *c = ctx;
+    struct command_run *c = ctx;
     return tool_run_output(c->run, bytes);
 }
 
@@ -53,7 +53,7 @@ static struct str last_line(struct str text)
 
 static void tool_makers_on_exit_of(void *ctx, const struct child_end *end)
 {
-    struct command *c = ctx;
+    struct command_run *c = ctx;
     struct tool_run *run = c->run;
     char message[MESSAGE_MAX] = "";
     struct str said = last_line(end->errors);
@@ -72,9 +72,9 @@ static void tool_makers_on_exit_of(void *ctx, const struct child_end *end)
 static void tool_makers_command_start(void *ctx, struct tool_run *run)
 {
     struct configured *t = ctx;
-    struct command *c = mem_alloc(sizeof *c);
+    struct command_run *c = mem_alloc(sizeof *c);
     char why[MESSAGE_MAX];
-    *c = (struct command){.run = run};
+    *c = (struct command_run){.run = run};
     run->state = c;
     c->child = child_start(t->all->children,
                            &(struct child_setup){.argv = (const char *const *)t->words,
@@ -94,14 +94,14 @@ static void tool_makers_command_start(void *ctx, struct tool_run *run)
 
 static void tool_makers_command_stop(void *ctx, struct tool_run *run)
 {
-    struct command *c = run->state;
+    struct command_run *c = run->state;
     child_cancel(c->child);
     free(c);
 }
 
 static void tool_makers_command_room(void *ctx, struct tool_run *run)
 {
-    struct command *c = run->state;
+    struct command_run *c = run->state;
     child_resume(c->child);
 }
 

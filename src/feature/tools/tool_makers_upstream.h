@@ -6,7 +6,7 @@
 #ifndef FEATURE_TOOLS_TOOL_MAKERS_UPSTREAM_H
 #define FEATURE_TOOLS_TOOL_MAKERS_UPSTREAM_H
 
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "net/addr.h"
 
 struct fetcher;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools_feature.c -- tools as a feature of a server: cursors, makers, engine, surfaces. */
+/* tools_feature.c -- tools as a feature of a server: cursors, makers, engine, wires. */
 #include "feature/feature.h"
 #include "feature/tools/tool_core.h"
 #include "feature/tools/tools_commands.h"
@@ -7,7 +7,7 @@
 #include "base/lane.h"
 #include "base/rand.h"
 #include "base/units.h"
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "http/url.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
@@ -27,7 +27,7 @@ struct tools_state {
     struct lane *lane; /* NULL: nothing needs one */
     struct tool_makers *makers;
     struct tools *tools;
-    struct tools_surface *surface;
+    struct tools_service *service;
     struct tools_socket *socket; /* NULL: none is configured */
     void (*stopped)(void *ctx);
     void *ctx;
@@ -126,24 +126,24 @@ static int init_tools(struct tools_state *s, const struct feature_host *h,
 
 /* ---- who may call them ---- */
 
-static int init_surfaces(struct tools_state *s, const struct feature_host *h,
-                         const struct tools_settings *c, char *why, size_t size)
+static int init_wires(struct tools_state *s, const struct feature_host *h,
+                      const struct tools_settings *c, char *why, size_t size)
 {
     const struct pages_config *pages = c->pages.items;
-    s->surface =
-        tools_surface_new(&(struct tools_surface_setup){.tools = s->tools,
+    s->service =
+        tools_service_new(&(struct tools_service_setup){.tools = s->tools,
                                                         .sched = &h->loop->sched,
                                                         .trace = h->trace,
                                                         .audit = pages->audit,
                                                         .lane = s->lane,
                                                         .require_bearer = pages->require_bearer,
                                                         .origins = &pages->allow_origin});
-    tools_surface_mount(s->surface, h->http);
+    tools_service_mount(s->service, h->http);
     if (c->socket == NULL || h->private)
         return 0;
     char reason[256];
     s->socket = tools_socket_new(&(struct tools_socket_setup){.loop = h->loop,
-                                                              .surface = s->surface,
+                                                              .service = s->service,
                                                               .trace = h->trace,
                                                               .path = c->socket,
                                                               .capabilities = &pages->capabilities},
@@ -163,7 +163,7 @@ static int tools_feature_open(const struct feature_host *h, const void *settings
     init_issuer(s, h, c);
     int err = init_tools(s, h, c, why, size);
     if (err == 0)
-        err = init_surfaces(s, h, c, why, size);
+        err = init_wires(s, h, c, why, size);
     return err;
 }
 
@@ -185,10 +185,10 @@ static size_t tools_feature_cut(void *state)
     return 0;
 }
 
-static void tools_on_surface_stopped(void *ctx)
+static void tools_on_service_stopped(void *ctx)
 {
     struct tools_state *s = ctx;
-    tools_surface_free(s->surface);
+    tools_service_free(s->service);
     if (s->tools != NULL)
         tools_stop(s->tools, s->stopped, s->ctx);
     else
@@ -200,10 +200,10 @@ static void tools_on_socket_stopped(void *ctx)
     struct tools_state *s = ctx;
     tools_socket_free(s->socket);
     s->socket = NULL;
-    if (s->surface != NULL)
-        tools_surface_stop(s->surface, tools_on_surface_stopped, s);
+    if (s->service != NULL)
+        tools_service_stop(s->service, tools_on_service_stopped, s);
     else
-        tools_on_surface_stopped(s);
+        tools_on_service_stopped(s);
 }
 
 static void tools_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)

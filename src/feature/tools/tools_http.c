@@ -11,12 +11,12 @@
 
 /* ---- who may ask ---- */
 
-enum origin_verdict tools_origin(const struct tools_surface *s, const struct exchange *x)
+enum origin_verdict tools_origin(const struct tools_service *s, const struct exchange *x)
 {
     return origin_check(x, ORIGIN_LOCAL, s->setup.origins);
 }
 
-bool tools_tell_browser(const struct tools_surface *s, struct exchange *x)
+bool tools_tell_browser(const struct tools_service *s, struct exchange *x)
 {
     static const struct origin_share share = {
         .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
@@ -33,7 +33,7 @@ bool tools_tell_browser(const struct tools_surface *s, struct exchange *x)
     return true;
 }
 
-int tools_who(const struct tools_surface *s, const struct exchange *x, const struct principal **out,
+int tools_who(const struct tools_service *s, const struct exchange *x, const struct principal **out,
               struct str *challenge)
 {
     struct str given = request_header(x->request, STR("Authorization"));
@@ -124,7 +124,7 @@ static void tools_on_gone(struct exchange *x)
 
 static const struct exchange_ops call_ops = {.gone = tools_on_gone};
 
-static void tools_run(struct tools_surface *s, struct exchange *x, struct str body,
+static void tools_run(struct tools_service *s, struct exchange *x, struct str body,
                       enum tools_request_type type, const struct principal *who)
 {
     struct tools_request r;
@@ -168,7 +168,7 @@ static int find_path(const struct exchange *x)
 
 static void tools_on_body(struct exchange *x, struct str body, int err)
 {
-    struct tools_surface *s = x->state;
+    struct tools_service *s = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
@@ -179,7 +179,7 @@ static void tools_on_body(struct exchange *x, struct str body, int err)
         tools_run(s, x, body, paths[find_path(x)].type, who);
 }
 
-static void send_list(struct tools_surface *s, struct exchange *x)
+static void send_list(struct tools_service *s, struct exchange *x)
 {
     struct buf body = {0};
     tools_put_list(&body, s->setup.tools);
@@ -201,7 +201,7 @@ static void tools_refuse_token(struct exchange *x, struct str challenge)
 
 static void tools_handle(void *ctx, struct exchange *x)
 {
-    struct tools_surface *s = ctx;
+    struct tools_service *s = ctx;
     const struct principal *who;
     struct str challenge;
     enum method method = x->request->method;
@@ -231,7 +231,7 @@ static void tools_handle(void *ctx, struct exchange *x)
     }
 }
 
-void tools_http_mount(struct tools_surface *s, struct http *http)
+void tools_http_mount(struct tools_service *s, struct http *http)
 {
     http_route(http, STR(TOOLS_PREFIX), tools_handle, s);
 }

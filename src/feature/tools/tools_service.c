@@ -16,12 +16,12 @@ TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
 
 struct audit_line {
     struct log_append append;
-    struct tools_surface *surface;
+    struct tools_service *service;
     struct tool_ask *ask; /* that waits for it; NULL: none */
     struct buf text;
 };
 
-static void tools_service_check_stopped(struct tools_surface *s)
+static void tools_service_check_stopped(struct tools_service *s)
 {
     if (s->lines == 0 && s->stopped != NULL)
         s->stopped(s->ctx);
@@ -38,7 +38,7 @@ static void tools_service_finish(struct tool_ask *a)
 static void tools_service_on_line(struct log_append *append, int err)
 {
     struct audit_line *line = container_of(append, struct audit_line, append);
-    struct tools_surface *s = line->surface;
+    struct tools_service *s = line->service;
     struct tool_ask *a = line->ask;
     if (err != 0)
         trace(s->setup.trace, AUDIT_FAILED, TRACE_STR("file", str_of_cstr(s->setup.audit)),
@@ -55,13 +55,13 @@ static void tools_service_on_line(struct log_append *append, int err)
 
 static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
 {
-    struct tools_surface *s = a->surface;
+    struct tools_service *s = a->service;
     struct audit_line *line = mem_zalloc(sizeof *line);
     struct audit_event e = {.call = &a->call,
                             .begun_ms = a->begun_wall_ms,
                             .duration_ms = s->setup.sched->now_ms - a->begun_ms,
                             .cancelled = cancelled};
-    line->surface = s;
+    line->service = s;
     audit_put(&line->text, &e);
     line->append = (struct log_append){
         .log = &s->audit, .lines = buf_str(&line->text), .done = tools_service_on_line};
@@ -75,7 +75,7 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
 static void tools_service_on_called(struct tool_call *c)
 {
     struct tool_ask *a = container_of(c, struct tool_ask, call);
-    if (a->surface->setup.audit == NULL || !audit_wants(c)) {
+    if (a->service->setup.audit == NULL || !audit_wants(c)) {
         tools_service_finish(a);
         return;
     }
@@ -83,9 +83,9 @@ static void tools_service_on_called(struct tool_call *c)
     a->line->ask = a;
 }
 
-void tools_ask(struct tools_surface *s, struct tool_ask *a)
+void tools_ask(struct tools_service *s, struct tool_ask *a)
 {
-    a->surface = s;
+    a->service = s;
     a->begun_ms = s->setup.sched->now_ms;
     a->begun_wall_ms = s->setup.sched->wall_ms;
     a->call.done = tools_service_on_called;
@@ -94,7 +94,7 @@ void tools_ask(struct tools_surface *s, struct tool_ask *a)
 
 void tools_ask_cancel(struct tool_ask *a)
 {
-    struct tools_surface *s = a->surface;
+    struct tools_service *s = a->service;
     assert(!a->over);
     a->over = true;
     if (a->line != NULL) {
@@ -114,33 +114,33 @@ void tools_ask_deinit(struct tool_ask *a)
 
 /* ---- the whole ---- */
 
-const struct tools *tools_surface_tools(const struct tools_surface *s)
+const struct tools *tools_service_tools(const struct tools_service *s)
 {
     return s->setup.tools;
 }
 
-struct tools_surface *tools_surface_new(const struct tools_surface_setup *setup)
+struct tools_service *tools_service_new(const struct tools_service_setup *setup)
 {
-    struct tools_surface *s = mem_zalloc(sizeof *s);
+    struct tools_service *s = mem_zalloc(sizeof *s);
     s->setup = *setup;
     s->audit = (struct log){.lane = setup->lane, .path = setup->audit};
     return s;
 }
 
-void tools_surface_mount(struct tools_surface *s, struct http *http)
+void tools_service_mount(struct tools_service *s, struct http *http)
 {
     tools_http_mount(s, http);
     mcp_http_mount(s, http);
 }
 
-void tools_surface_stop(struct tools_surface *s, void (*stopped)(void *ctx), void *ctx)
+void tools_service_stop(struct tools_service *s, void (*stopped)(void *ctx), void *ctx)
 {
     s->stopped = stopped;
     s->ctx = ctx;
     tools_service_check_stopped(s);
 }
 
-void tools_surface_free(struct tools_surface *s)
+void tools_service_free(struct tools_service *s)
 {
     free(s);
 }

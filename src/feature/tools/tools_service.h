@@ -12,14 +12,14 @@
 struct http;
 struct lane;
 struct sched;
-struct tools_surface;
+struct tools_service;
 struct trace;
 
 #define TOOLS_PREFIX "/atd/v1/"
 #define MCP_PATH     "/mcp"
 
 /* All of it is kept by reference. */
-struct tools_surface_setup {
+struct tools_service_setup {
     struct tools *tools;
     struct sched *sched;
     const struct trace *trace;
@@ -29,17 +29,17 @@ struct tools_surface_setup {
     const struct option_list *origins; /* other sites whose pages may ask */
 };
 
-struct tools_surface *tools_surface_new(const struct tools_surface_setup *setup);
-void tools_surface_mount(struct tools_surface *s, struct http *http);
+struct tools_service *tools_service_new(const struct tools_service_setup *setup);
+void tools_service_mount(struct tools_service *s, struct http *http);
 
 /* Nobody asks any more. stopped() comes when the last line of the audit is in its file, maybe from
- * within this call; then tools_surface_free is due. */
-void tools_surface_stop(struct tools_surface *s, void (*stopped)(void *ctx), void *ctx);
-void tools_surface_free(struct tools_surface *s); /* NULL is fine */
+ * within this call; then tools_service_free is due. */
+void tools_service_stop(struct tools_service *s, void (*stopped)(void *ctx), void *ctx);
+void tools_service_free(struct tools_service *s); /* NULL is fine */
 
 /* ---- for the wires ---- */
 
-const struct tools *tools_surface_tools(const struct tools_surface *s);
+const struct tools *tools_service_tools(const struct tools_service *s);
 
 /* One call of a wire, which embeds it: zero-initialised, with the `in` part of the call filled.
  * Done when its line is in the audit, if there is one: what somebody has been told of is on record.
@@ -48,7 +48,7 @@ struct tool_ask {
     struct tool_call call;
     void (*done)(struct tool_ask *a);
     /* private */
-    struct tools_surface *surface; /* NULL: not begun */
+    struct tools_service *service; /* NULL: not begun */
     struct audit_line *line;       /* being written; NULL: none is */
     int64_t begun_wall_ms;
     uint64_t begun_ms;
@@ -56,7 +56,7 @@ struct tool_ask {
 };
 
 /* Calls done() once, and never before this has returned. */
-void tools_ask(struct tools_surface *s, struct tool_ask *a);
+void tools_ask(struct tools_service *s, struct tool_ask *a);
 
 /* Before done(): that is not called any more. It stands in the audit all the same. */
 void tools_ask_cancel(struct tool_ask *a);

@@ -221,7 +221,7 @@ static void hello(struct client *c, const struct tools_request *r)
 static void schema(struct client *c, const struct tools_request *r)
 {
     const struct tool_info *info =
-        tools_find(tools_surface_tools(c->socket->setup.surface), r->tool_id);
+        tools_find(tools_service_tools(c->socket->setup.service), r->tool_id);
     struct buf json = {0}, message = {0};
     if (info != NULL) {
         tools_put_schema(&json, info);
@@ -256,7 +256,7 @@ static void tools_socket_run(struct client *c, const struct tools_request *r)
     c->ask.call.caller_id = c->client_id;
     c->ask.call.capabilities = c->granted;
     c->ask.call.n_capabilities = c->n_granted;
-    tools_ask(c->socket->setup.surface, &c->ask);
+    tools_ask(c->socket->setup.service, &c->ask);
 }
 
 static void tools_socket_handle(struct client *c, struct str text)
@@ -275,7 +275,7 @@ static void tools_socket_handle(struct client *c, struct str text)
         tools_socket_answer(c, &json);
         break;
     case TOOLS_LIST:
-        tools_put_list(&json, tools_surface_tools(c->socket->setup.surface));
+        tools_put_list(&json, tools_service_tools(c->socket->setup.service));
         tools_socket_answer(c, &json);
         break;
     case TOOLS_HELLO: hello(c, &r); break;

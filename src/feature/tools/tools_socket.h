@@ -16,7 +16,7 @@
 struct loop;
 struct option_list;
 struct tools_socket;
-struct tools_surface;
+struct tools_service;
 struct trace;
 
 #define TOOLS_FRAME_MAX    (10 * 1024 * 1024) /* bytes of JSON */
@@ -32,7 +32,7 @@ int tools_frame_take(struct str bytes, struct str *json);
 /* All of it is kept by reference. */
 struct tools_socket_setup {
     struct loop *loop;
-    struct tools_surface *surface;
+    struct tools_service *service;
     const struct trace *trace;
     const char *path;                       /* made with mode 0600; NULL: tools_socket_accept */
     const struct option_list *capabilities; /* what a hello may be granted */

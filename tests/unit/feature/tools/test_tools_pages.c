@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/lane.h"
 #include "base/mem.h"
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "http/http.h"
 #include "http/principal.h"
 #include "net/loop.h"
@@ -39,7 +39,7 @@ struct site {
     struct cursor_issuer *issuer;
     struct tools *tools;
     struct lane *lane;
-    struct tools_surface *surface;
+    struct tools_service *service;
     struct tools_socket *socket;
     uv_timer_t alive;
     int fd;
@@ -98,13 +98,13 @@ static int set_up(void **state)
                                                .n_specs = COUNT(specs)},
                          why, sizeof why);
     assert_non_null(s->tools);
-    s->surface = tools_surface_new(&(struct tools_surface_setup){.tools = s->tools,
+    s->service = tools_service_new(&(struct tools_service_setup){.tools = s->tools,
                                                                  .sched = &s->loop.sched,
                                                                  .trace = &s->trace,
                                                                  .audit = s->audit,
                                                                  .lane = s->lane});
     s->socket = tools_socket_new(
-        &(struct tools_socket_setup){.loop = &s->loop, .surface = s->surface, .trace = &s->trace},
+        &(struct tools_socket_setup){.loop = &s->loop, .service = s->service, .trace = &s->trace},
         why, sizeof why);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
     tools_socket_accept(s->socket, fds[0]);
@@ -131,10 +131,10 @@ static int tear_down(void **state)
         uv_run(&s->loop.uv, UV_RUN_ONCE);
     tools_socket_free(s->socket);
     stopped = false;
-    tools_surface_stop(s->surface, on_stopped, &stopped);
+    tools_service_stop(s->service, on_stopped, &stopped);
     while (!stopped)
         uv_run(&s->loop.uv, UV_RUN_ONCE);
-    tools_surface_free(s->surface);
+    tools_service_free(s->service);
     stopped = false;
     tools_stop(s->tools, on_stopped, &stopped);
     while (!stopped)
@@ -404,7 +404,7 @@ static json_t *call(struct site *s, const char *arguments)
              arguments);
     struct mcp_request r = {
         .text = str_of_cstr(text), .who = &principal_anonymous, .done = on_done};
-    if (!mcp_handle(s->surface, &r))
+    if (!mcp_handle(s->service, &r))
         while (r.who != NULL)
             uv_run(&s->loop.uv, UV_RUN_ONCE);
     json_t *answer = json_loadb(r.answer.p, r.answer.n, 0, NULL);

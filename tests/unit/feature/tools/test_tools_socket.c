@@ -27,7 +27,7 @@ static struct site *site_with(const struct tools_socket_setup *given)
     s->granted[1] = (char *)"tool";
     s->capabilities = (struct option_list){.items = s->granted, .n = 2};
     setup.loop = &s->w->loop;
-    setup.surface = s->w->surface;
+    setup.service = s->w->service;
     setup.trace = &s->w->trace;
     setup.capabilities = &s->capabilities;
     s->socket = tools_socket_new(&setup, why, sizeof why);
@@ -472,7 +472,7 @@ static struct tools_socket *listen_at(struct site *s, const char *path, char *wh
 {
     return tools_socket_new(
         &(struct tools_socket_setup){
-            .loop = &s->w->loop, .surface = s->w->surface, .trace = &s->w->trace, .path = path},
+            .loop = &s->w->loop, .service = s->w->service, .trace = &s->w->trace, .path = path},
         why, size);
 }
 

@@ -10,7 +10,7 @@
 #include "feature/builtin.h"
 #include "feature/sessions/sessions.h"
 #include "feature/tools/tool_core.h"
-#include "feature/tools/tools_setup.h"
+#include "feature/tools/tools.h"
 #include "store/store.h"
 #include "token/cursor.h"
 

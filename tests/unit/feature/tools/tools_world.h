@@ -174,8 +174,8 @@ struct world {
     struct trace trace;
     struct principals *principals;
     struct tools tools;
-    struct tools_surface_setup setup;
-    struct tools_surface *surface;
+    struct tools_service_setup setup;
+    struct tools_service *service;
     uv_timer_t alive; /* so that a turn without events ends */
 };
 
@@ -195,7 +195,7 @@ static inline void world_turns(struct world *w, int n)
 }
 
 /* setup: what differs from the usual, or NULL. */
-static inline struct world *world_new(const struct tools_surface_setup *setup)
+static inline struct world *world_new(const struct tools_service_setup *setup)
 {
     static const struct str granted[] = {STR_INIT("a:b"), STR_INIT("worker")};
     struct world *w = mem_zalloc(sizeof *w);
@@ -226,8 +226,8 @@ static inline struct world *world_new(const struct tools_surface_setup *setup)
     w->setup.trace = &w->trace;
     if (w->setup.audit != NULL)
         w->setup.lane = thread_lane_new(&w->loop, "audit");
-    w->surface = tools_surface_new(&w->setup);
-    tools_surface_mount(w->surface, &w->http);
+    w->service = tools_service_new(&w->setup);
+    tools_service_mount(w->service, &w->http);
     uv_timer_init(&w->loop.uv, &w->alive);
     uv_timer_start(&w->alive, world_alive, 5, 5);
     return w;
@@ -244,10 +244,10 @@ static inline void world_free(struct world *w)
     http_close_all(&w->http);
     while (w->http.n_connections > 0)
         world_turn(w);
-    tools_surface_stop(w->surface, world_stopped, &stopped);
+    tools_service_stop(w->service, world_stopped, &stopped);
     while (!stopped)
         world_turn(w);
-    tools_surface_free(w->surface);
+    tools_service_free(w->service);
     lane_free(w->setup.lane);
     uv_close((uv_handle_t *)&w->alive, NULL);
     uv_run(&w->loop.uv, UV_RUN_DEFAULT);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools_setup.h -- the tools put together, for whoever starts them; calls are in tool.h.
+/* tools.h -- the tools put together, for whoever starts them; calls are in tool.h.
  *
  * Features offer built-in ones (feature/builtin.h). The others are made elsewhere: the engine
  * neither starts programs nor speaks HTTP, so that a tool brings its maker
  * (feature/tools/tool_makers_upstream.h has those for commands and URLs). */
-#ifndef FEATURE_TOOLS_TOOLS_SETUP_H
-#define FEATURE_TOOLS_TOOLS_SETUP_H
+#ifndef FEATURE_TOOLS_TOOLS_H
+#define FEATURE_TOOLS_TOOLS_H
 
 #include "feature/builtin.h"
 #include "base/str.h"
