@@ -8,7 +8,6 @@
 #include "base/sched.h"
 #include "feature/tools/tool.h"
 #include "feature/tools/tools.h"
-#include "http/principal.h"
 #include "store/store.h"
 #include "feature/tools/mcp.h"
 #include "feature/tools/tools_message.h"
@@ -91,10 +90,13 @@ static struct tools_service *make_service(struct sched *sched)
     static const uint8_t key[CURSOR_KEY_SIZE] = {7}, session[CURSOR_SESSION_SIZE] = {1};
     char why[256];
     sched_init(sched, 0, 1762000000000);
+    static const struct builtin_offer offer = {tools_builtins, NULL};
     struct tools *tools = tools_new(&(struct tools_setup){.sched = sched,
                                                           .store = mem_store_new(sched),
                                                           .issuer = cursor_issuer_new(key, session),
-                                                          .cursor_ttl_s = CURSOR_TTL_S},
+                                                          .cursor_ttl_s = CURSOR_TTL_S,
+                                                          .offers = &offer,
+                                                          .n_offers = 1},
                                     why, sizeof why);
     check(tools != NULL, why);
     return tools_service_new(&(struct tools_service_setup){.tools = tools, .sched = sched});
@@ -113,11 +115,8 @@ static void fuzz_mcp(struct str text)
         service = make_service(&sched);
     struct mcp_headers headers = {.version = STR(MCP_VERSION), .method = STR("tools/call")};
     for (int i = 0; i < 3; i++) {
-        struct mcp_request r = {.text = text,
-                                .headers = i == 2 ? &headers : NULL,
-                                .who = &principal_anonymous,
-                                .bridge = i == 1,
-                                .done = on_done};
+        struct mcp_request r = {
+            .text = text, .headers = i == 2 ? &headers : NULL, .bridge = i == 1, .done = on_done};
         if (!mcp_handle(service, &r)) {
             sched_drain(&sched);
             check(r.done == NULL, "a call that is never answered");

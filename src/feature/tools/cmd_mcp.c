@@ -2,6 +2,7 @@
 /* cmd_mcp.c -- `tidemark mcp`: tools for whoever starts this program and speaks MCP with it, one
  * message a line. Each is handed on to a server's /mcp, and its answer back. With --config the
  * server is one of our own, in a thread of this process, that nobody else can reach. */
+#include "base/arena.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/list.h"
@@ -10,7 +11,8 @@
 #include "cmd/cmd_common.h"
 #include "cmd/private_server.h"
 #include "base/json_view.h"
-#include "feature/tools/mcp.h"
+#include "feature/tools/mcp_message.h"
+#include "feature/tools/tool.h"
 
 #include <errno.h>
 #include <stdlib.h>

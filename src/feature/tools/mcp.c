@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/mcp.h"
 #include "base/ascii.h"
-#include "base/b64.h"
 #include "base/json.h"
 #include "base/json_view.h"
-#include "http/principal.h"
+#include "base/must.h"
 #include "feature/tools/mcp_params.h"
-#include "feature/tools/tools_core.h"
-
-#include <assert.h>
 
 #define METHOD_NOT_FOUND    (-32601)
 #define INVALID_PARAMS      (-32602)
 #define HEADER_MISMATCH     (-32020)
 #define VERSION_UNSUPPORTED (-32022)
 
-#define META                "io.modelcontextprotocol/"
 #define SERVER_INFO         "{\"name\":\"tidemark\",\"version\":\"" TIDEMARK_VERSION "\"}"
 #define VERSIONS            "[\"2026-07-28\",\"2025-11-25\",\"2025-06-18\"]"
 #define CAPABILITIES        "{\"tools\":{}}"
@@ -30,34 +25,7 @@ static const struct str legacy_versions[] = {STR_INIT("2025-11-25"), STR_INIT("2
 /* Whoever starts a bridge may be older: on standard input nothing of what we speak has changed. */
 static const struct str old_versions[] = {STR_INIT("2025-03-26"), STR_INIT("2024-11-05")};
 
-/* view_pick, of what may be no object. */
-static void pick_in(struct str object, struct view_want *wants, size_t n)
-{
-    if (view_type(object) == VIEW_OBJECT)
-        view_pick(object, wants, n);
-}
-
 /* ---- answers ---- */
-
-static void mcp_begin_answer(struct buf *out, struct str id)
-{
-    buf_put(out, STR("{\"jsonrpc\":\"2.0\",\"id\":"));
-    buf_put(out, id.n > 0 ? id : STR("null"));
-}
-
-/* Without its closing brackets, so that data may follow. */
-static void begin_error(struct buf *out, struct str id, int code, struct str message)
-{
-    mcp_begin_answer(out, id);
-    buf_printf(out, ",\"error\":{\"code\":%d,\"message\":", code);
-    json_put_string(out, message);
-}
-
-void mcp_put_error(struct buf *out, struct str id, int code, struct str message)
-{
-    begin_error(out, id, code, message);
-    buf_put(out, STR("}}"));
-}
 
 static bool mcp_fail(struct mcp_request *r, int status, int code, struct str message)
 {
@@ -78,7 +46,7 @@ static void begin_result(struct mcp_request *r)
     mcp_begin_answer(&r->answer, r->id);
     buf_put(&r->answer, STR(",\"result\":{"));
     if (r->modern)
-        buf_put(&r->answer, STR("\"resultType\":\"complete\",\"_meta\":{\"" META
+        buf_put(&r->answer, STR("\"resultType\":\"complete\",\"_meta\":{\"" MCP_META
                                 "serverInfo\":" SERVER_INFO "},"));
 }
 
@@ -146,7 +114,7 @@ static struct str choose_version(const struct mcp_request *r, struct str asked)
 static bool initialize(struct mcp_request *r, struct str params)
 {
     struct view_want version = {.name = STR("protocolVersion")};
-    pick_in(params, &version, 1);
+    mcp_pick(params, &version, 1);
     struct str chosen = choose_version(r, version.value);
     begin_result(r);
     buf_printf(&r->answer, "\"protocolVersion\":\"%.*s\"", (int)chosen.n, chosen.p);
@@ -180,8 +148,8 @@ static void mcp_put_tool(struct mcp_request *r, const struct tool_info *info)
 static bool mcp_list(struct tools_service *s, struct mcp_request *r, struct str params)
 {
     struct view_want cursor = {.name = STR("cursor")};
-    const struct tools *t = s->setup.tools;
-    pick_in(params, &cursor, 1);
+    const struct tools *t = tools_service_tools(s);
+    mcp_pick(params, &cursor, 1);
     if (cursor.value.n > 0)
         return mcp_fail(r, 200, INVALID_PARAMS,
                         STR("the list of tools has one page, and no cursors"));
@@ -263,7 +231,7 @@ static void put_refused(struct mcp_request *r, const struct tool_call *c)
 {
     struct buf *out = &r->answer;
     r->status = 200;
-    begin_error(out, r->id, MCP_INTERNAL, buf_str(&c->message));
+    mcp_begin_error(out, r->id, MCP_INTERNAL, buf_str(&c->message));
     buf_put(out, STR(",\"data\":{\"atd_code\":"));
     if (c->code != 0)
         buf_printf(out, "%u", c->code);
@@ -316,7 +284,7 @@ static bool has_param_headers(const struct tools_service *s, const struct mcp_re
                               struct str arguments)
 {
     const struct request *req = r->headers != NULL ? r->headers->request : NULL;
-    const struct tool_info *info = tools_find(s->setup.tools, r->ask.call.tool_id);
+    const struct tool_info *info = tools_find(tools_service_tools(s), r->ask.call.tool_id);
     if (!r->modern || r->bridge || req == NULL || info == NULL)
         return true;
     return mcp_params_match(info->input_schema, arguments, req);
@@ -326,7 +294,7 @@ static bool call(struct tools_service *s, struct mcp_request *r, struct str para
 {
     struct view_want m[] = {{.name = STR("name")}, {.name = STR("arguments")}};
     struct tool_call *c = &r->ask.call;
-    pick_in(params, m, 2);
+    mcp_pick(params, m, 2);
     if (view_type(m[0].value) != VIEW_STRING)
         return mcp_fail(r, 200, INVALID_PARAMS, STR("missing `name` parameter"));
     enum view_type type = view_type(m[1].value);
@@ -334,7 +302,7 @@ static bool call(struct tools_service *s, struct mcp_request *r, struct str para
         return mcp_fail(r, 200, INVALID_PARAMS, STR("`arguments` must be an object"));
     c->tool_id = view_text(&r->arena, m[0].value);
     if (r->bridge) {
-        const struct tool_info *info = find_plain(s->setup.tools, c->tool_id);
+        const struct tool_info *info = find_plain(tools_service_tools(s), c->tool_id);
         if (info == NULL)
             return mcp_fail(r, 200, INVALID_PARAMS,
                             arena_printf(&r->arena, "unknown tool name: %.*s", (int)c->tool_id.n,
@@ -346,7 +314,6 @@ static bool call(struct tools_service *s, struct mcp_request *r, struct str para
     if (type == VIEW_OBJECT)
         split_arguments(r, m[1].value, c);
     c->cursor_loose = true;
-    tools_ask_as(&r->ask, r->who);
     r->ask.done = mcp_on_called;
     r->asked = true;
     tools_ask(s, &r->ask);
@@ -363,25 +330,10 @@ static bool is_legacy(struct str version)
     return false;
 }
 
-struct envelope {
-    struct str version, capabilities, client; /* JSON text; empty: not there */
-};
-
-static struct envelope envelope_of(struct str params)
-{
-    struct view_want meta = {.name = STR("_meta")};
-    struct view_want m[] = {{.name = STR(META "protocolVersion")},
-                            {.name = STR(META "clientCapabilities")},
-                            {.name = STR(META "clientInfo")}};
-    pick_in(params, &meta, 1);
-    pick_in(meta.value, m, 3);
-    return (struct envelope){m[0].value, m[1].value, m[2].value};
-}
-
 static bool fail_version(struct mcp_request *r, struct str requested)
 {
     r->status = 400;
-    begin_error(&r->answer, r->id, VERSION_UNSUPPORTED, STR("Unsupported protocol version"));
+    mcp_begin_error(&r->answer, r->id, VERSION_UNSUPPORTED, STR("Unsupported protocol version"));
     buf_put(&r->answer, STR(",\"data\":{\"supported\":" VERSIONS ",\"requested\":"));
     json_put_string(&r->answer, requested);
     buf_put(&r->answer, STR("}}}"));
@@ -399,7 +351,7 @@ static bool check_headers(struct mcp_request *r, struct str method, struct str p
         return !fail_header(r, "MCP-Protocol-Version is missing");
     if (h->method.p == NULL || !view_text_is(method, h->method))
         return !fail_header(r, "Mcp-Method is missing, or not the method of the message");
-    pick_in(params, &name, 1);
+    mcp_pick(params, &name, 1);
     if (!view_text_is(method, STR("tools/call")) || view_type(name.value) != VIEW_STRING)
         return true;
     struct str value = mcp_header_value(&r->arena, h->name);
@@ -409,7 +361,7 @@ static bool check_headers(struct mcp_request *r, struct str method, struct str p
 }
 
 /* True: it may be dealt with, otherwise it has been answered. */
-static bool check_envelope(struct mcp_request *r, const struct envelope *e)
+static bool check_envelope(struct mcp_request *r, const struct mcp_envelope *e)
 {
     struct str header = r->headers != NULL ? r->headers->version : STR_NONE;
     bool is_text = view_type(e->version) == VIEW_STRING;
@@ -420,12 +372,14 @@ static bool check_envelope(struct mcp_request *r, const struct envelope *e)
         return !fail_version(r, version);
     if (!is_text)
         return !mcp_fail(r, 400, INVALID_PARAMS,
-                         STR("_meta has no " META "protocolVersion, or it is not a string"));
+                         STR("_meta has no " MCP_META "protocolVersion, or it is not a string"));
     if (view_type(e->capabilities) != VIEW_OBJECT)
-        return !mcp_fail(r, 400, INVALID_PARAMS,
-                         STR("_meta has no " META "clientCapabilities, or it is not an object"));
+        return !mcp_fail(
+            r, 400, INVALID_PARAMS,
+            STR("_meta has no " MCP_META "clientCapabilities, or it is not an object"));
     if (e->client.n > 0 && view_type(e->client) != VIEW_OBJECT)
-        return !mcp_fail(r, 400, INVALID_PARAMS, STR(META "clientInfo in _meta is not an object"));
+        return !mcp_fail(r, 400, INVALID_PARAMS,
+                         STR(MCP_META "clientInfo in _meta is not an object"));
     return true;
 }
 
@@ -437,7 +391,7 @@ static bool not_found(struct mcp_request *r, int status)
 }
 
 static bool handle_modern(struct tools_service *s, struct mcp_request *r, struct str method,
-                          struct str params, const struct envelope *e)
+                          struct str params, const struct mcp_envelope *e)
 {
     if (!check_envelope(r, e) || !check_headers(r, method, params))
         return true;
@@ -467,7 +421,7 @@ static bool handle_legacy(struct tools_service *s, struct mcp_request *r, struct
     return not_found(r, 200);
 }
 
-static bool is_modern(const struct mcp_request *r, struct str method, const struct envelope *e)
+static bool is_modern(const struct mcp_request *r, struct str method, const struct mcp_envelope *e)
 {
     struct str header = r->headers != NULL ? r->headers->version : STR_NONE;
     for (size_t i = 0; i < sizeof legacy_versions / sizeof *legacy_versions; i++)
@@ -477,61 +431,27 @@ static bool is_modern(const struct mcp_request *r, struct str method, const stru
            view_text_is(method, STR("server/discover"));
 }
 
-enum { M_JSONRPC, M_ID, M_METHOD, M_PARAMS, MEMBERS };
-
-static bool pick(struct str text, struct view_want m[MEMBERS])
-{
-    size_t at;
-    if (json_check(text, &at) != 0)
-        return false;
-    text = view_trim(text);
-    m[M_JSONRPC].name = STR("jsonrpc");
-    m[M_ID].name = STR("id");
-    m[M_METHOD].name = STR("method");
-    m[M_PARAMS].name = STR("params");
-    pick_in(text, m, MEMBERS);
-    return true;
-}
-
-/* A text or a whole number. */
-static bool is_id(struct str value)
-{
-    enum view_type type = view_type(value);
-    return type == VIEW_STRING || (type == VIEW_NUMBER && memchr(value.p, '.', value.n) == NULL);
-}
-
-static bool is_message(const struct view_want m[MEMBERS])
-{
-    enum view_type params = view_type(m[M_PARAMS].value);
-    return view_text_is(m[M_JSONRPC].value, STR("2.0")) &&
-           view_type(m[M_METHOD].value) == VIEW_STRING &&
-           (m[M_ID].value.n == 0 || is_id(m[M_ID].value)) &&
-           (params == VIEW_OBJECT || params == VIEW_NONE);
-}
-
 bool mcp_handle(struct tools_service *s, struct mcp_request *r)
 {
-    struct view_want m[MEMBERS] = {0};
-    if (!pick(r->text, m))
-        return mcp_fail(r, 400, MCP_PARSE_ERROR, STR("Parse error"));
-    if (is_id(m[M_ID].value))
-        r->id = m[M_ID].value;
-    if (!is_message(m))
-        return mcp_fail(r, 400, MCP_INVALID_REQUEST, STR("Invalid Request"));
+    struct mcp_message m;
+    int err = mcp_message_read(r->text, &m);
+    r->id = m.id;
+    if (err != 0)
+        return mcp_fail(r, 400, err,
+                        err == MCP_PARSE_ERROR ? STR("Parse error") : STR("Invalid Request"));
     if (r->id.n == 0) { /* nobody waits for an answer */
         r->status = 202;
         return true;
     }
-    struct str method = m[M_METHOD].value, params = m[M_PARAMS].value;
-    struct envelope e = envelope_of(params);
-    r->modern = is_modern(r, method, &e);
-    return r->modern ? handle_modern(s, r, method, params, &e)
-                     : handle_legacy(s, r, method, params);
+    struct mcp_envelope e = mcp_envelope_of(m.params);
+    r->modern = is_modern(r, m.method, &e);
+    return r->modern ? handle_modern(s, r, m.method, m.params, &e)
+                     : handle_legacy(s, r, m.method, m.params);
 }
 
 void mcp_cancel(struct mcp_request *r)
 {
-    assert(r->asked);
+    must(r->asked);
     tools_ask_cancel(&r->ask);
 }
 
@@ -541,70 +461,4 @@ void mcp_request_deinit(struct mcp_request *r)
         tools_ask_deinit(&r->ask);
     buf_deinit(&r->answer);
     arena_deinit(&r->arena);
-}
-
-/* ---- for those who hand messages on ---- */
-
-struct str mcp_id_of(struct str text)
-{
-    struct view_want m[MEMBERS] = {0};
-    return pick(text, m) && is_id(m[M_ID].value) ? m[M_ID].value : STR_NONE;
-}
-
-struct str mcp_cancelled_id(struct str text)
-{
-    struct view_want m[MEMBERS] = {0}, id = {.name = STR("requestId")};
-    if (!pick(text, m) || m[M_ID].value.n > 0 || view_type(m[M_PARAMS].value) != VIEW_OBJECT ||
-        !view_text_is(m[M_METHOD].value, STR("notifications/cancelled")))
-        return STR_NONE;
-    view_pick(m[M_PARAMS].value, &id, 1);
-    return is_id(id.value) ? id.value : STR_NONE;
-}
-
-static bool is_header_text(struct str value)
-{
-    for (size_t i = 0; i < value.n; i++)
-        if (value.p[i] < ' ' || value.p[i] > '~')
-            return false;
-    return value.n > 0 && value.p[0] != ' ' && value.p[value.n - 1] != ' ' &&
-           !str_starts(value, STR("=?base64?"));
-}
-
-void mcp_put_header(struct buf *out, struct str value)
-{
-    if (is_header_text(value)) {
-        buf_put(out, value);
-        return;
-    }
-    buf_put(out, STR("=?base64?"));
-    b64_put(out, value);
-    buf_put(out, STR("?="));
-}
-
-static struct str header_of(struct arena *a, struct str value)
-{
-    struct buf text = {0};
-    if (view_type(value) != VIEW_STRING)
-        return STR_NONE;
-    mcp_put_header(&text, view_text(a, value));
-    struct str header = arena_dup(a, buf_str(&text));
-    buf_deinit(&text);
-    return header;
-}
-
-struct mcp_headers mcp_headers_of(struct str text, struct arena *a)
-{
-    struct view_want m[MEMBERS] = {0}, name = {.name = STR("name")};
-    struct mcp_headers h = {0};
-    if (!pick(text, m) || view_type(m[M_PARAMS].value) != VIEW_OBJECT)
-        return h;
-    struct envelope e = envelope_of(m[M_PARAMS].value);
-    if (e.version.n == 0)
-        return h;
-    h.version = header_of(a, e.version);
-    h.method = header_of(a, m[M_METHOD].value);
-    view_pick(m[M_PARAMS].value, &name, 1);
-    if (view_text_is(m[M_METHOD].value, STR("tools/call")))
-        h.name = header_of(a, name.value);
-    return h;
 }

@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "feature/tools/mcp_message.h"
 #include "feature/tools/tools_service.h"
 
 #define MCP_VERSION "2026-07-28"
@@ -26,24 +27,15 @@
     "2025-11-25" /* what somebody gets who asks for one that is not known                          \
                   */
 
-/* What a request over HTTP repeats in its headers; p == NULL: it does not. */
-struct mcp_headers {
-    struct str version, method, name;
-    const struct request *request; /* for those of arguments; NULL: there are none to look at */
-};
-
-struct principal;
-struct request;
-
 /* The caller embeds it, zero-initialised but for the `in` part, and keeps it until it is answered
  * or cancelled; then mcp_request_deinit is due. */
 struct mcp_request {
     /* in */
     struct str text;                   /* the message; lent as long */
     const struct mcp_headers *headers; /* NULL: not over HTTP */
-    const struct principal *who;
     bool bridge;
-    bool quiet; /* no note about the next page */
+    bool quiet;          /* no note about the next page */
+    struct tool_ask ask; /* the caller of its call, and nothing else */
     void (*done)(struct mcp_request *r);
 
     /* out */
@@ -52,7 +44,6 @@ struct mcp_request {
 
     /* private */
     struct arena arena;
-    struct tool_ask ask;
     struct str id; /* JSON text */
     bool modern, asked;
 };
@@ -64,26 +55,7 @@ bool mcp_handle(struct tools_service *s, struct mcp_request *r);
 void mcp_cancel(struct mcp_request *r);
 void mcp_request_deinit(struct mcp_request *r);
 
-/* For whoever cannot hand a message on: an error without an id, or with that of the message. */
-void mcp_put_error(struct buf *out, struct str id, int code, struct str message);
-
-/* The id of a message, as JSON text; empty if it is no request. */
-struct str mcp_id_of(struct str text);
-
-/* Of a notification that somebody wants no answer any more: the id, as JSON text. Else empty. */
-struct str mcp_cancelled_id(struct str text);
-
-/* A value that cannot be a header as it is, as the protocol writes it there. */
-void mcp_put_header(struct buf *out, struct str value);
-
-/* What a client has to repeat in headers when it hands the message on over HTTP, in *a. */
-struct mcp_headers mcp_headers_of(struct str text, struct arena *a);
-
 /* A name with `_` in place of all but letters, digits, `_` and `-`. */
 void mcp_put_plain_name(struct buf *out, struct str id);
-
-#define MCP_PARSE_ERROR     (-32700)
-#define MCP_INVALID_REQUEST (-32600)
-#define MCP_INTERNAL        (-32603)
 
 #endif

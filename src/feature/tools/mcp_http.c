@@ -2,11 +2,9 @@
 /* mcp_http.c -- POST /mcp: MCP's Streamable HTTP, with one JSON answer to each request and no
  * sessions. `?bridge=1` and `&quiet=1` are as mcp.h has them. */
 #include "base/err.h"
-#include "http/exchange.h"
-#include "http/http.h"
 #include "http/url.h"
 #include "feature/tools/mcp.h"
-#include "feature/tools/tools_core.h"
+#include "feature/tools/tools_http_core.h"
 
 #include <stdlib.h>
 
@@ -68,7 +66,7 @@ static bool is_set(struct exchange *x, struct str name)
     return url_query(&x->arena, x->request->query, name, &value) == 1 && str_eq(value, STR("1"));
 }
 
-static void mcp_start(struct tools_service *s, struct exchange *x, struct str body,
+static void mcp_start(struct tools_http *t, struct exchange *x, struct str body,
                       const struct principal *who)
 {
     struct mcp_exchange *m = mem_zalloc(sizeof *m);
@@ -81,12 +79,12 @@ static void mcp_start(struct tools_service *s, struct exchange *x, struct str bo
     };
     m->request.text = body;
     m->request.headers = &m->headers;
-    m->request.who = who;
+    tools_ask_as(&m->request.ask, who);
     m->request.bridge = is_set(x, STR("bridge"));
     m->request.quiet = is_set(x, STR("quiet"));
     m->request.done = mcp_on_done;
     exchange_hold(x);
-    if (mcp_handle(s, &m->request)) {
+    if (mcp_handle(t->service, &m->request)) {
         mcp_finish(m);
         return;
     }
@@ -104,45 +102,45 @@ static void mcp_refuse_token(struct exchange *x, struct str challenge)
 
 static void mcp_on_body(struct exchange *x, struct str body, int err)
 {
-    struct tools_service *s = x->state;
+    struct tools_http *t = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
         mcp_refuse(x, 413, MCP_INVALID_REQUEST, "the message is too large");
     else if (err != 0)
         mcp_refuse(x, err_http_status(err), MCP_INTERNAL, err_text(err));
-    else if (tools_who(s, x, &who, &ignored) == 0)
-        mcp_start(s, x, body, who);
+    else if (tools_who(t, x, &who, &ignored) == 0)
+        mcp_start(t, x, body, who);
 }
 
 static void mcp_http_handle(void *ctx, struct exchange *x)
 {
-    struct tools_service *s = ctx;
+    struct tools_http *t = ctx;
     const struct principal *who;
     struct str challenge;
-    enum origin_verdict origin = tools_origin(s, x);
+    enum origin_verdict origin = tools_origin(t, x);
     if (x->request->path.n != sizeof MCP_PATH - 1) {
         mcp_refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
     } else if (origin == ORIGIN_WRONG_HOST) {
         mcp_refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
     } else if (origin == ORIGIN_FOREIGN_PAGE) {
         mcp_refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
-    } else if (tools_tell_browser(s, x)) {
+    } else if (tools_tell_browser(t, x)) {
         return;
     } else if (x->request->method != METHOD_POST) {
         exchange_header(x, STR("Allow"), STR("POST"));
         mcp_refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
-    } else if (tools_who(s, x, &who, &challenge) != 0) {
+    } else if (tools_who(t, x, &who, &challenge) != 0) {
         mcp_refuse_token(x, challenge);
     } else if (!tools_is_json(x)) {
         mcp_refuse(x, 415, MCP_INVALID_REQUEST, "a message is application/json");
     } else {
-        x->state = s;
+        x->state = t;
         exchange_collect(x, TOOLS_BODY_MAX, mcp_on_body);
     }
 }
 
-void mcp_http_mount(struct tools_service *s, struct http *http)
+void mcp_http_mount(struct tools_http *t, struct http *http)
 {
-    http_route(http, STR(MCP_PATH), mcp_http_handle, s);
+    http_route(http, STR(MCP_PATH), mcp_http_handle, t);
 }

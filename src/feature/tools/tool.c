@@ -3,12 +3,12 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/utf8.h"
 #include "feature/tools/tool_args.h"
 #include "feature/tools/tool_core.h"
 #include "token/cursor.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,7 +147,7 @@ void tools_free(struct tools *t)
 {
     if (t == NULL)
         return;
-    assert(list_empty(&t->calls) && list_empty(&t->pages) && list_empty(&t->runs));
+    must(list_empty(&t->calls) && list_empty(&t->pages) && list_empty(&t->runs));
     for (size_t i = 0; i < t->n; i++)
         buf_deinit(&t->rows[i].schema);
     tool_keep_deinit(t);
@@ -215,7 +215,7 @@ static void tool_on_call(struct task *task)
 
 void tools_call(struct tools *t, struct tool_call *c)
 {
-    assert(t->stopped == NULL);
+    must(t->stopped == NULL);
     c->result = c->next_cursor = c->message = c->details = (struct buf){0};
     c->page = 0;
     c->code = 0;

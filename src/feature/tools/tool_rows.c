@@ -2,8 +2,7 @@
 #include "feature/tools/tool_rows.h"
 #include "base/ascii.h"
 #include "base/json.h"
-
-#include <assert.h>
+#include "base/must.h"
 
 #define KEEP_BYTES (64 * 1024) /* of a buffer that is empty */
 
@@ -39,7 +38,7 @@ void tool_rows_add(struct tool_rows *r, struct str row)
 {
     buf_put(&r->bytes, row);
     buf_putc(&r->bytes, ',');
-    assert(r->bytes.n <= UINT32_MAX);
+    must(r->bytes.n <= UINT32_MAX);
     uint32_t end = (uint32_t)r->bytes.n;
     buf_put(&r->ends, str_of((const char *)&end, sizeof end));
 }

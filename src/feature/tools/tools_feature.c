@@ -15,6 +15,7 @@
 #include "feature/tools/tool_config.h"
 #include "feature/tools/tools_config.h"
 #include "feature/tools/tool_makers_upstream.h"
+#include "feature/tools/tools_http.h"
 #include "feature/tools/tools_service.h"
 #include "feature/tools/tools_socket.h"
 #include "feature/tools/tools_trace.h"
@@ -28,6 +29,7 @@ struct tools_state {
     struct tool_makers *makers;
     struct tools *tools;
     struct tools_service *service;
+    struct tools_http http;
     struct tools_socket *socket; /* NULL: none is configured */
     void (*stopped)(void *ctx);
     void *ctx;
@@ -130,15 +132,16 @@ static int init_wires(struct tools_state *s, const struct feature_host *h,
                       const struct tools_settings *c, char *why, size_t size)
 {
     const struct pages_config *pages = c->pages.items;
-    s->service =
-        tools_service_new(&(struct tools_service_setup){.tools = s->tools,
-                                                        .sched = &h->loop->sched,
-                                                        .trace = h->trace,
-                                                        .audit = pages->audit,
-                                                        .lane = s->lane,
-                                                        .require_bearer = pages->require_bearer,
-                                                        .origins = &pages->allow_origin});
-    tools_service_mount(s->service, h->http);
+    s->service = tools_service_new(&(struct tools_service_setup){.tools = s->tools,
+                                                                 .sched = &h->loop->sched,
+                                                                 .trace = h->trace,
+                                                                 .audit = pages->audit,
+                                                                 .lane = s->lane});
+    s->http = (struct tools_http){.service = s->service,
+                                  .require_bearer = pages->require_bearer,
+                                  .origins = &pages->allow_origin};
+    tools_http_mount(&s->http, h->http);
+    mcp_http_mount(&s->http, h->http);
     if (c->socket == NULL || h->private)
         return 0;
     char reason[256];
@@ -227,6 +230,7 @@ static void tools_feature_free(void *state)
     free(s);
 }
 
+static const char *const needs[] = {"logs", NULL}; /* whose files the audit is one of */
 static const char *const paths[] = {TOOLS_PREFIX, MCP_PATH, NULL};
 
 static const struct command commands[] = {
@@ -241,6 +245,7 @@ const struct feature tools_feature = {
     .name = "tools",
     .title = "the tools",
     .scope = FEATURE_OF_PROCESS,
+    .needs = needs,
     .settings = &tools_settings,
     .paths = paths,
     .streams = streams,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools_http.c -- /atd/v1/, and who may ask over HTTP. */
 #include "base/err.h"
-#include "http/exchange.h"
-#include "http/http.h"
-#include "feature/tools/tools_core.h"
+#include "feature/tools/tools_http_core.h"
 #include "feature/tools/tools_message.h"
-#include "http/origin.h"
 
 #include <stdlib.h>
 
+/* Of the protocol, as CURSOR_VERDICTS has it: the result is to be asked for anew. */
+#define CODE_EXPIRED 1020
+
 /* ---- who may ask ---- */
 
-enum origin_verdict tools_origin(const struct tools_service *s, const struct exchange *x)
+enum origin_verdict tools_origin(const struct tools_http *t, const struct exchange *x)
 {
-    return origin_check(x, ORIGIN_LOCAL, s->setup.origins);
+    return origin_check(x, ORIGIN_LOCAL, t->origins);
 }
 
-bool tools_tell_browser(const struct tools_service *s, struct exchange *x)
+bool tools_tell_browser(const struct tools_http *t, struct exchange *x)
 {
     static const struct origin_share share = {
         .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
@@ -24,7 +24,7 @@ bool tools_tell_browser(const struct tools_service *s, struct exchange *x)
         .keep_s = STR_INIT("600"),
     };
     struct str origin = request_header(x->request, STR("Origin"));
-    if (origin.p == NULL || !origin_in(origin, s->setup.origins))
+    if (origin.p == NULL || !origin_in(origin, t->origins))
         return false;
     origin_share(x, origin, &share);
     if (x->request->method != METHOD_OPTIONS)
@@ -33,7 +33,7 @@ bool tools_tell_browser(const struct tools_service *s, struct exchange *x)
     return true;
 }
 
-int tools_who(const struct tools_service *s, const struct exchange *x, const struct principal **out,
+int tools_who(const struct tools_http *t, const struct exchange *x, const struct principal **out,
               struct str *challenge)
 {
     struct str given = request_header(x->request, STR("Authorization"));
@@ -42,7 +42,7 @@ int tools_who(const struct tools_service *s, const struct exchange *x, const str
         *challenge = STR("Bearer error=\"invalid_token\"");
         return ERR_UNAUTHENTICATED;
     }
-    if (!is_token && s->setup.require_bearer) {
+    if (!is_token && t->require_bearer) {
         *challenge = STR("Bearer");
         return ERR_UNAUTHENTICATED;
     }
@@ -82,7 +82,7 @@ static int status_of(const struct tool_call *c)
     case TOOL_CAPABILITY_DENIED: return 403;
     case TOOL_RATE_LIMITED: return 429;
     case TOOL_TOOL_NOT_FOUND: return 404;
-    case TOOL_CURSOR_REFUSED: return c->code == TOOLS_CODE_EXPIRED ? 410 : 400;
+    case TOOL_CURSOR_REFUSED: return c->code == CODE_EXPIRED ? 410 : 400;
     }
     return 500;
 }
@@ -124,7 +124,7 @@ static void tools_on_gone(struct exchange *x)
 
 static const struct exchange_ops call_ops = {.gone = tools_on_gone};
 
-static void tools_run(struct tools_service *s, struct exchange *x, struct str body,
+static void tools_run(struct tools_http *t, struct exchange *x, struct str body,
                       enum tools_request_type type, const struct principal *who)
 {
     struct tools_request r;
@@ -145,7 +145,7 @@ static void tools_run(struct tools_service *s, struct exchange *x, struct str bo
     x->state = c;
     x->ops = &call_ops;
     x->peer_bound = true;
-    tools_ask(s, &c->ask);
+    tools_ask(t->service, &c->ask);
 }
 
 static const struct {
@@ -168,21 +168,21 @@ static int find_path(const struct exchange *x)
 
 static void tools_on_body(struct exchange *x, struct str body, int err)
 {
-    struct tools_service *s = x->state;
+    struct tools_http *t = x->state;
     const struct principal *who;
     struct str ignored;
     if (err == ERR_TOO_LARGE)
         tools_refuse(x, 413, "the body is too large");
     else if (err != 0)
         exchange_error(x, err);
-    else if (tools_who(s, x, &who, &ignored) == 0)
-        tools_run(s, x, body, paths[find_path(x)].type, who);
+    else if (tools_who(t, x, &who, &ignored) == 0)
+        tools_run(t, x, body, paths[find_path(x)].type, who);
 }
 
-static void send_list(struct tools_service *s, struct exchange *x)
+static void send_list(struct tools_http *t, struct exchange *x)
 {
     struct buf body = {0};
-    tools_put_list(&body, s->setup.tools);
+    tools_put_list(&body, tools_service_tools(t->service));
     exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
@@ -201,11 +201,11 @@ static void tools_refuse_token(struct exchange *x, struct str challenge)
 
 static void tools_handle(void *ctx, struct exchange *x)
 {
-    struct tools_service *s = ctx;
+    struct tools_http *t = ctx;
     const struct principal *who;
     struct str challenge;
     enum method method = x->request->method;
-    enum origin_verdict origin = tools_origin(s, x);
+    enum origin_verdict origin = tools_origin(t, x);
     int at = find_path(x);
     if (at < 0)
         tools_refuse(x, 404, "there is nothing of this name");
@@ -213,12 +213,12 @@ static void tools_handle(void *ctx, struct exchange *x)
         tools_refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
     else if (origin == ORIGIN_FOREIGN_PAGE)
         tools_refuse(x, 403, "pages of other sites may not call tools");
-    else if (tools_tell_browser(s, x))
+    else if (tools_tell_browser(t, x))
         return;
-    else if (tools_who(s, x, &who, &challenge) != 0)
+    else if (tools_who(t, x, &who, &challenge) != 0)
         tools_refuse_token(x, challenge);
     else if (paths[at].type == TOOLS_LIST && (method == METHOD_GET || method == METHOD_HEAD))
-        send_list(s, x);
+        send_list(t, x);
     else if (paths[at].type == TOOLS_LIST)
         refuse_method(x, STR("GET, HEAD"));
     else if (method != METHOD_POST)
@@ -226,12 +226,12 @@ static void tools_handle(void *ctx, struct exchange *x)
     else if (!tools_is_json(x))
         tools_refuse(x, 415, "the body must be application/json");
     else {
-        x->state = s;
+        x->state = t;
         exchange_collect(x, TOOLS_BODY_MAX, tools_on_body);
     }
 }
 
-void tools_http_mount(struct tools_service *s, struct http *http)
+void tools_http_mount(struct tools_http *t, struct http *http)
 {
-    http_route(http, STR(TOOLS_PREFIX), tools_handle, s);
+    http_route(http, STR(TOOLS_PREFIX), tools_handle, t);
 }

@@ -2,15 +2,22 @@
 /* tools_service.c -- calls and their audit. */
 #include "feature/tools/tools_service.h"
 #include "base/err.h"
-#include "feature/logs/log.h"
+#include "base/must.h"
+#include "feature/logs/logs.h"
 #include "feature/tools/tools_audit.h"
-#include "feature/tools/tools_core.h"
 #include "feature/tools/tools_trace.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
+
+struct tools_service {
+    struct tools_service_setup setup;
+    struct log audit;
+    size_t lines; /* of the audit, being written */
+    void (*stopped)(void *ctx);
+    void *ctx;
+};
 
 /* ---- the audit's file ---- */
 
@@ -95,7 +102,7 @@ void tools_ask(struct tools_service *s, struct tool_ask *a)
 void tools_ask_cancel(struct tool_ask *a)
 {
     struct tools_service *s = a->service;
-    assert(!a->over);
+    must(!a->over);
     a->over = true;
     if (a->line != NULL) {
         a->line->ask = NULL;
@@ -125,12 +132,6 @@ struct tools_service *tools_service_new(const struct tools_service_setup *setup)
     s->setup = *setup;
     s->audit = (struct log){.lane = setup->lane, .path = setup->audit};
     return s;
-}
-
-void tools_service_mount(struct tools_service *s, struct http *http)
-{
-    tools_http_mount(s, http);
-    mcp_http_mount(s, http);
 }
 
 void tools_service_stop(struct tools_service *s, void (*stopped)(void *ctx), void *ctx)

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools_service.h -- tools for programs: what their three wires share, and two of them: /atd/v1/
- * and /mcp over HTTP. The third is tools_socket.h. See docs/protocols/pages.md. */
+/* tools_service.h -- tools for programs: what their three wires share, calls and their audit. The
+ * wires are /atd/v1/ and /mcp (tools_http.h), and a Unix socket (tools_socket.h). */
 #ifndef FEATURE_TOOLS_TOOLS_SERVICE_H
 #define FEATURE_TOOLS_TOOLS_SERVICE_H
 
 #include "base/list.h"
-#include "base/options.h"
 #include "base/str.h"
 #include "feature/tools/tool.h"
 
-struct http;
 struct lane;
 struct sched;
 struct tools_service;
 struct trace;
-
-#define TOOLS_PREFIX "/atd/v1/"
-#define MCP_PATH     "/mcp"
 
 /* All of it is kept by reference. */
 struct tools_service_setup {
@@ -25,12 +20,9 @@ struct tools_service_setup {
     const struct trace *trace;
     const char *audit; /* the file that calls are told to; NULL: to none */
     struct lane *lane; /* with an audit: for its file */
-    bool require_bearer;
-    const struct option_list *origins; /* other sites whose pages may ask */
 };
 
 struct tools_service *tools_service_new(const struct tools_service_setup *setup);
-void tools_service_mount(struct tools_service *s, struct http *http);
 
 /* Nobody asks any more. stopped() comes when the last line of the audit is in its file, maybe from
  * within this call; then tools_service_free is due. */

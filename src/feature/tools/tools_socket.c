@@ -2,6 +2,7 @@
 #include "feature/tools/tools_socket.h"
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/options.h"
 #include "net/conn.h"
 #include "net/listener.h"
 #include "net/loop.h"

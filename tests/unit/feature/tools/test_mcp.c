@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* MCP: both eras over HTTP, what the bridge makes of it, and every error there is. */
 #include "tools_world.h"
-#include "http/principal.h"
 #include "feature/tools/mcp.h"
 
 #include <jansson.h>
@@ -313,7 +312,7 @@ static void tokens(void **state)
     assert_non_null(strstr(got, "\"code\":-32002"));
     free(got);
     world_free(w);
-    w = world_new(&(struct tools_service_setup){.require_bearer = true});
+    w = world_new(&(struct world_setup){.require_bearer = true});
     expect_error(w, POST, MSG("ping", ""), 401, -32002, NULL);
     json_decref(ask(w, POST "\r\nAuthorization: Bearer good-token", MSG("ping", ""), 200));
     world_free(w);
@@ -524,13 +523,11 @@ static void on_done(struct mcp_request *r)
 static void without_http(void **state)
 {
     struct world *w = world_new(NULL);
-    struct mcp_request r = {
-        .text = STR(MSG("server/discover", META)), .who = &principal_anonymous, .done = on_done};
+    struct mcp_request r = {.text = STR(MSG("server/discover", META)), .done = on_done};
     assert_true(mcp_handle(w->service, &r));
     assert_int_equal(r.status, 200);
     mcp_request_deinit(&r);
     r = (struct mcp_request){.text = STR(MSG("tools/call", "\"name\":\"plain\"," META)),
-                             .who = &principal_anonymous,
                              .bridge = true,
                              .done = on_done};
     assert_false(mcp_handle(w->service, &r));
@@ -539,8 +536,7 @@ static void without_http(void **state)
     assert_int_equal(r.status, 1);
     mcp_request_deinit(&r);
     w->tools.hold = true;
-    r = (struct mcp_request){
-        .text = STR(CALL("plain", "{}")), .who = &principal_anonymous, .done = on_done};
+    r = (struct mcp_request){.text = STR(CALL("plain", "{}")), .done = on_done};
     assert_false(mcp_handle(w->service, &r));
     mcp_cancel(&r);
     mcp_request_deinit(&r);

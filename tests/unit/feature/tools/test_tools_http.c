@@ -140,7 +140,7 @@ static void who_asks(void **state)
     assert_non_null(strstr(got, "\r\nWWW-Authenticate: Bearer error=\"invalid_token\"\r\n"));
     free(got);
     world_free(w);
-    w = world_new(&(struct tools_service_setup){.require_bearer = true});
+    w = world_new(&(struct world_setup){.require_bearer = true});
     expect(w, POST, ask, 401, NULL);
     expect(w, "GET /atd/v1/tools HTTP/1.1", "", 401, NULL);
     expect(w, POST "\r\nAuthorization: Bearer good-token", ask, 200, NULL);
@@ -168,7 +168,7 @@ static void pages_of_other_sites(void **state)
     static const char ask[] = "{\"tool_id\":\"plain\"}";
     char *items[] = {(char[]){"https://friend.example"}};
     struct option_list origins = {.items = items, .n = 1};
-    struct world *w = world_new(&(struct tools_service_setup){.origins = &origins});
+    struct world *w = world_new(&(struct world_setup){.origins = &origins});
     w->http.names.public_host = STR("us.example");
     expect(w, POST "\r\nOrigin: http://localhost:3000", ask, 200, NULL);
     expect(w, POST "\r\nOrigin: http://127.0.0.1", ask, 200, NULL);
@@ -249,7 +249,7 @@ static void calls_are_on_record(void **state)
 {
     char path[] = "/tmp/tools_audit_XXXXXX";
     close(mkstemp(path));
-    struct world *w = world_new(&(struct tools_service_setup){.audit = path});
+    struct world *w = world_new(&(struct world_setup){.audit = path});
     expect(w, POST "\r\nAuthorization: Bearer good-token", "{\"tool_id\":\"plain\"}", 200, NULL);
     w->tools.page = 2;
     expect(w, NEXT, "{\"tool_id\":\"plain\",\"cursor\":\"x\"}", 200, NULL);

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "feature/tools/tools.h"
 #include "http/http.h"
-#include "http/principal.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
 #include "store/store.h"
@@ -392,7 +391,7 @@ static void a_dry_run_runs_nothing(void **state)
 
 static void on_done(struct mcp_request *r)
 {
-    r->who = NULL;
+    r->done = NULL;
 }
 
 static json_t *call(struct site *s, const char *arguments)
@@ -402,10 +401,9 @@ static json_t *call(struct site *s, const char *arguments)
              "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"" TOOL
              "\",\"arguments\":%s}}",
              arguments);
-    struct mcp_request r = {
-        .text = str_of_cstr(text), .who = &principal_anonymous, .done = on_done};
+    struct mcp_request r = {.text = str_of_cstr(text), .done = on_done};
     if (!mcp_handle(s->service, &r))
-        while (r.who != NULL)
+        while (r.done != NULL)
             uv_run(&s->loop.uv, UV_RUN_ONCE);
     json_t *answer = json_loadb(r.answer.p, r.answer.n, 0, NULL);
     assert_non_null(answer);

@@ -11,6 +11,7 @@
 #include "http/principal.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
+#include "feature/tools/tools_http.h"
 #include "feature/tools/tools_service.h"
 #include "telemetry/trace.h"
 
@@ -168,14 +169,21 @@ static const struct tool_info fake_infos[] = {
 
 /* ---- the world ---- */
 
+struct world_setup {
+    const char *audit;
+    bool require_bearer;
+    const struct option_list *origins;
+};
+
 struct world {
     struct loop loop;
     struct http http;
     struct trace trace;
     struct principals *principals;
     struct tools tools;
-    struct tools_service_setup setup;
+    struct lane *lane; /* of the audit; NULL: there is none */
     struct tools_service *service;
+    struct tools_http wires;
     uv_timer_t alive; /* so that a turn without events ends */
 };
 
@@ -194,8 +202,8 @@ static inline void world_turns(struct world *w, int n)
         world_turn(w);
 }
 
-/* setup: what differs from the usual, or NULL. */
-static inline struct world *world_new(const struct tools_service_setup *setup)
+/* given: what differs from the usual, or NULL. */
+static inline struct world *world_new(const struct world_setup *given)
 {
     static const struct str granted[] = {STR_INIT("a:b"), STR_INIT("worker")};
     struct world *w = mem_zalloc(sizeof *w);
@@ -219,15 +227,17 @@ static inline struct world *world_new(const struct tools_service_setup *setup)
                               .outcome = TOOL_SUCCESS,
                               .result = "[{\"row\":0}]",
                               .page = 1};
-    if (setup != NULL)
-        w->setup = *setup;
-    w->setup.tools = &w->tools;
-    w->setup.sched = &w->loop.sched;
-    w->setup.trace = &w->trace;
-    if (w->setup.audit != NULL)
-        w->setup.lane = thread_lane_new(&w->loop, "audit");
-    w->service = tools_service_new(&w->setup);
-    tools_service_mount(w->service, &w->http);
+    struct world_setup setup = given != NULL ? *given : (struct world_setup){0};
+    if (setup.audit != NULL)
+        w->lane = thread_lane_new(&w->loop, "audit");
+    w->service = tools_service_new(&(struct tools_service_setup){.tools = &w->tools,
+                                                                 .sched = &w->loop.sched,
+                                                                 .trace = &w->trace,
+                                                                 .audit = setup.audit,
+                                                                 .lane = w->lane});
+    w->wires = (struct tools_http){w->service, setup.require_bearer, setup.origins};
+    tools_http_mount(&w->wires, &w->http);
+    mcp_http_mount(&w->wires, &w->http);
     uv_timer_init(&w->loop.uv, &w->alive);
     uv_timer_start(&w->alive, world_alive, 5, 5);
     return w;
@@ -248,7 +258,7 @@ static inline void world_free(struct world *w)
     while (!stopped)
         world_turn(w);
     tools_service_free(w->service);
-    lane_free(w->setup.lane);
+    lane_free(w->lane);
     uv_close((uv_handle_t *)&w->alive, NULL);
     uv_run(&w->loop.uv, UV_RUN_DEFAULT);
     http_deinit(&w->http);
