@@ -3,7 +3,7 @@
 #include "feature/feature.h"
 #include "feature/poll/poll_config.h"
 #include "feature/poll/poll_trace.h"
-#include "feature/poll/poll_upstream.h"
+#include "feature/poll/poll.h"
 #include "net/loop.h"
 
 static int poll_feature_open(const struct feature_host *h, const void *settings, void **state,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "feature/poll/poll_upstream.h"
+#include "feature/poll/poll.h"
 #include "base/err.h"
 #include "base/gate.h"
 #include "base/map.h"

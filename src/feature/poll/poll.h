@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* poll_upstream.h -- resources that can only be polled, as streams: `[poll NAME]` is the stream
+/* poll.h -- resources that can only be polled, as streams: `[poll NAME]` is the stream
  * `poll/NAME`.
  *
  * One poller per resource, however many read the stream. It asks while somebody follows the stream,
@@ -7,8 +7,8 @@
  * goes into the stream together with the place that was reached, in one write: see
  * feature/poll/poll_changes.h. Servers that share a store may share a resource as well: the place's
  * version decides whose write counts. */
-#ifndef FEATURE_POLL_POLL_UPSTREAM_H
-#define FEATURE_POLL_POLL_UPSTREAM_H
+#ifndef FEATURE_POLL_POLL_H
+#define FEATURE_POLL_POLL_H
 
 #include "base/str.h"
 
