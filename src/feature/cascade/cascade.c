@@ -27,33 +27,6 @@
 
 TRACE_TABLE_DEFINE(cascade_traces, CASCADE_TRACES);
 
-/* ---- what stopping waits for ---- */
-
-void cascade_begin(struct cascade *c)
-{
-    c->background++;
-}
-
-static void cascade_check_stopped(struct cascade *c)
-{
-    if (c->stopping && c->background == 0)
-        sched_post(c->setup.sched, &c->stop);
-}
-
-void cascade_end(struct cascade *c)
-{
-    c->background--;
-    cascade_check_stopped(c);
-}
-
-static void cascade_run_stop(struct task *t)
-{
-    struct cascade *c = container_of(t, struct cascade, stop);
-    c->stopped(c->stopped_ctx);
-}
-
-/* ---- by itself ---- */
-
 static void cascade_on_sweep(struct timer *t)
 {
     struct cascade *c = container_of(t, struct cascade, sweep);
@@ -81,7 +54,7 @@ struct cascade *cascade_new(const struct cascade_setup *setup)
     cascade_copy(c->given->api_key, sizeof c->given->api_key, setup->api_key);
     list_init(&c->lookers);
     map_init(&c->flows);
-    task_init(&c->stop, cascade_run_stop);
+    gate_init(&c->under_way, setup->sched);
     timer_init(&c->sweep, cascade_on_sweep);
     sched_start(setup->sched, &c->sweep, 0);
     return c;
@@ -89,13 +62,10 @@ struct cascade *cascade_new(const struct cascade_setup *setup)
 
 void cascade_stop(struct cascade *c, void (*stopped)(void *ctx), void *ctx)
 {
-    c->stopping = true;
-    c->stopped = stopped;
-    c->stopped_ctx = ctx;
     timer_stop(&c->sweep);
+    gate_shut(&c->under_way, stopped, ctx);
     if (c->route != NULL)
         gateway_orphan_route(c->route);
-    cascade_check_stopped(c);
 }
 
 void cascade_free(struct cascade *c)
@@ -103,7 +73,6 @@ void cascade_free(struct cascade *c)
     if (c == NULL)
         return;
     timer_stop(&c->sweep);
-    task_cancel(&c->stop);
     cascade_access_unref(c->access);
     secret_free(c->given, sizeof *c->given);
     map_deinit(&c->flows);

@@ -3,6 +3,7 @@
 #ifndef FEATURE_CASCADE_CASCADE_CORE_H
 #define FEATURE_CASCADE_CASCADE_CORE_H
 
+#include "base/gate.h"
 #include "base/lane.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -130,16 +131,22 @@ struct cascade {
     struct cascade_sweep *sweeping; /* under way */
     bool told_of_tools;             /* that they are ignored */
     uint64_t last_request_id;
-    uint32_t background; /* what stopping waits for */
-    bool stopping;
-    struct task stop;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
+    struct gate under_way; /* what stopping waits for; shut: it is stopping */
 };
 
 /* Around all that stopping has to wait for. */
-void cascade_begin(struct cascade *c);
-void cascade_end(struct cascade *c); /* the last thing that it does */
+static inline void cascade_begin(struct cascade *c)
+{
+    gate_enter(&c->under_way);
+}
+static inline void cascade_end(struct cascade *c)
+{
+    gate_leave(&c->under_way);
+}
+static inline bool cascade_is_stopping(const struct cascade *c)
+{
+    return gate_is_shut(&c->under_way);
+}
 
 /* ---- cascade_http.c: GET /v1/models, and what all answers have ---- */
 

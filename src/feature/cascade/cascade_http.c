@@ -169,7 +169,7 @@ static void cascade_models_handle(void *ctx, struct exchange *x)
         cascade_refuse(x, &(struct cascade_fault){404, STR("NO_ROUTE"), STR("Nothing is here")});
         return;
     }
-    if (exchange_draining(x) || c->stopping) {
+    if (exchange_draining(x) || cascade_is_stopping(c)) {
         cascade_refuse(x, &(struct cascade_fault){503, STR("BUSY"), STR("The server is stopping")});
         return;
     }

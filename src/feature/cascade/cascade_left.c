@@ -173,7 +173,7 @@ static void cascade_left_on_access(struct cascade_wait *w, const struct cascade_
 /* Those whose time is over come first: they need no server. */
 static void next(struct cascade_sweep *s)
 {
-    if (s->at == s->n || s->cascade->stopping) {
+    if (s->at == s->n || cascade_is_stopping(s->cascade)) {
         sweep_free(s);
     } else if (s->items[s->at].expired) {
         cascade_left_drop(s);
@@ -232,7 +232,7 @@ static void cascade_left_on_docs(struct store_docs *docs, int err)
 
 void cascade_sweep(struct cascade *c)
 {
-    if (c->sweeping != NULL || c->stopping)
+    if (c->sweeping != NULL || cascade_is_stopping(c))
         return;
     struct cascade_sweep *s = mem_zalloc(sizeof *s);
     s->cascade = c;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define SWEEP_MS (60 * 60 * 1000)
+#define PROBE_MS 1000 /* after a failure of the store, before it is tried again */
 
 /* ---- names ---- */
 
@@ -39,6 +40,36 @@ bool gateway_is_request_id(struct str text)
             return false;
     }
     return true;
+}
+
+/* ---- whether the store takes new streams ---- */
+
+bool gateway_is_trouble(int err)
+{
+    return ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL || err == ERR_UPSTREAM;
+}
+
+bool gateway_is_worth_trying(const struct gateway *g)
+{
+    return !g->failing || (!g->probing && g->setup.sched->now_ms - g->failed_ms >= PROBE_MS);
+}
+
+bool gateway_try(struct gateway *g)
+{
+    bool probes = g->failing && !g->probing;
+    g->probing |= probes;
+    return probes;
+}
+
+void gateway_tried(struct gateway *g, bool probed, int err)
+{
+    if (probed)
+        g->probing = false;
+    g->failing = gateway_is_trouble(err);
+    if (!g->failing)
+        return;
+    g->failed_ms = g->setup.sched->now_ms;
+    gateway_look_for_leftovers(g);
 }
 
 /* ---- what an earlier process left ---- */
@@ -100,47 +131,13 @@ static void find_orphans(struct gateway *g)
     store_list(g->setup.store, &o->list);
 }
 
-/* ---- draining and stopping ---- */
+/* ---- what is counted ---- */
 
 static void gateway_on_sweep(struct timer *t)
 {
     struct gateway *g = container_of(t, struct gateway, sweep);
     gateway_sweep_keys(g);
     sched_start(g->setup.sched, &g->sweep, SWEEP_MS);
-}
-
-void gateway_begin(struct gateway *g)
-{
-    g->background++;
-}
-
-void gateway_end(struct gateway *g)
-{
-    g->background--;
-    gateway_check_stopped(g);
-}
-
-void gateway_check_stopped(struct gateway *g)
-{
-    if (g->drained != NULL && g->running.n == 0)
-        sched_post(g->setup.sched, &g->drain);
-    if (g->stopping && g->background == 0 && g->running.n == 0)
-        sched_post(g->setup.sched, &g->stop);
-}
-
-static void gateway_run_drained(struct task *t)
-{
-    struct gateway *g = container_of(t, struct gateway, drain);
-    void (*drained)(void *ctx) = g->drained;
-    g->drained = NULL;
-    if (drained != NULL)
-        drained(g->drained_ctx);
-}
-
-static void gateway_run_stop(struct task *t)
-{
-    struct gateway *g = container_of(t, struct gateway, stop);
-    g->stopped(g->stopped_ctx);
 }
 
 static int add_metrics(struct gateway *g)
@@ -233,8 +230,8 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     map_init(&g->chats);
     list_init(&g->awaits);
     list_init(&g->wholes);
-    task_init(&g->drain, gateway_run_drained);
-    task_init(&g->stop, gateway_run_stop);
+    gate_init(&g->generations, setup->sched);
+    gate_init(&g->under_way, setup->sched);
     timer_init(&g->sweep, gateway_on_sweep);
     gateway_presence_init(g);
     if (add_metrics(g) != 0) {
@@ -270,10 +267,7 @@ const struct feature_trouble gateway_troubles[] = {
 
 void gateway_drain(struct gateway *g, void (*drained)(void *ctx), void *ctx)
 {
-    g->draining = true;
-    g->drained = drained;
-    g->drained_ctx = ctx;
-    gateway_check_stopped(g);
+    gate_shut(&g->generations, drained, ctx);
 }
 
 size_t gateway_orphan(struct gateway *g)
@@ -283,10 +277,16 @@ size_t gateway_orphan(struct gateway *g)
     return n;
 }
 
+/* What they began last in the store is waited for as well. */
+static void gateway_on_no_generation(void *ctx)
+{
+    struct gateway *g = ctx;
+    gate_shut(&g->under_way, g->stopped, g->stopped_ctx);
+}
+
 void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
 {
-    g->draining = g->stopping = true;
-    g->drained = NULL;
+    g->stopping = true;
     g->stopped = stopped;
     g->stopped_ctx = ctx;
     timer_stop(&g->sweep);
@@ -294,7 +294,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     gateway_await_stop(g);
     gateway_whole_stop(g);
     generations_orphan(g, NULL);
-    gateway_check_stopped(g);
+    gate_shut(&g->generations, gateway_on_no_generation, g);
 }
 
 void gateway_free(struct gateway *g)
@@ -303,8 +303,8 @@ void gateway_free(struct gateway *g)
         return;
     timer_stop(&g->sweep);
     gateway_presence_stop(g);
-    task_cancel(&g->drain);
-    task_cancel(&g->stop);
+    task_cancel(&g->generations.tell);
+    task_cancel(&g->under_way.tell);
     for (size_t i = 0; i < g->n_routes; i++)
         route_free(g->routes[i]);
     resume_keys_deinit(&g->keys);

@@ -4,6 +4,7 @@
 #define FEATURE_GATEWAY_GATEWAY_CORE_H
 
 #include "base/arena.h"
+#include "base/gate.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
@@ -49,13 +50,9 @@ struct gateway {
     struct link wholes;       /* of gateway_whole_http.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
-    uint32_t background;      /* operations of the store under way that come back here */
-    bool draining;
-    struct task drain;
-    void (*drained)(void *ctx); /* NULL: it has been told, or nobody asked */
-    void *drained_ctx;
+    struct gate generations;  /* those in `running`; shut: it is draining */
+    struct gate under_way;    /* operations of the store that come back here */
     bool stopping;
-    struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };
@@ -78,10 +75,24 @@ bool gateway_is_request_id(struct str text);
 
 /* Around each operation of the store whose end needs the gateway: stopping waits for it, also where
  * the exchange that it was for is over. */
-void gateway_begin(struct gateway *g);
-void gateway_end(struct gateway *g); /* the last thing that it does */
+static inline void gateway_begin(struct gateway *g)
+{
+    gate_enter(&g->under_way);
+}
+static inline void gateway_end(struct gateway *g)
+{
+    gate_leave(&g->under_way);
+}
 
-void gateway_check_stopped(struct gateway *g);
+/* The store does not take a stream now, and may later. */
+bool gateway_is_trouble(int err);
+
+/* While the store takes nothing, one request a second finds out whether that has changed; the
+ * others do not wait for what it says. */
+bool gateway_is_worth_trying(const struct gateway *g);
+/* Around each try. True: this is the one that finds out. */
+bool gateway_try(struct gateway *g);
+void gateway_tried(struct gateway *g, bool probed, int err);
 
 /* ---- gateway_http.c: what comes in ---- */
 

@@ -30,8 +30,7 @@
 
 #include <stdlib.h>
 
-#define PROBE_MS 1000  /* after a failure of the store, before it is tried again */
-#define HOLD_MS  10000 /* for the first event, where there are no heartbeats */
+#define HOLD_MS 10000 /* for the first event, where there are no heartbeats */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
 
@@ -105,12 +104,15 @@ static void leave_maps(struct generation *gen)
         return;
     map_remove(&g->running, gen->id);
     gauge_add(gen->route->running, -1);
+    gate_leave(&g->generations);
     leave_chats(gen);
 }
 
 static void enter_running(struct generation *gen)
 {
-    map_put(&gen->route->gateway->running, gen->id, gen);
+    struct gateway *g = gen->route->gateway;
+    map_put(&g->running, gen->id, gen);
+    gate_enter(&g->generations);
     gauge_add(gen->route->running, 1);
 }
 
@@ -215,7 +217,6 @@ static void refuse_unclosed(struct generation *gen, int err)
 static void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
 {
     struct generation *gen = ctx;
-    struct gateway *g = gen->route->gateway;
     leave_maps(gen);
     if (is_unclosed(err) && gen->presence != NULL)
         presence_abandon(gen->presence);
@@ -225,7 +226,6 @@ static void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
     else
         open_up(gen);
     generation_free(gen);
-    gateway_check_stopped(g);
 }
 
 static void end_degraded(struct generation *gen);
@@ -439,35 +439,11 @@ static void degrade(struct generation *gen)
     ask_source(gen);
 }
 
-static bool is_trouble(int err)
-{
-    return ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL || err == ERR_UPSTREAM;
-}
-
 /* May an upstream be asked although the store does not take the stream? Not under a key: it could
  * have been there, and would ask twice. Nor for a whole answer, which is what was recorded. */
 static bool may_degrade(const struct generation *gen)
 {
     return gen->key.key.n == 0 && !gen->asker->whole;
-}
-
-/* While the store takes nothing, one request a second finds out whether that has changed; the
- * others do not wait for what it says. */
-static bool is_worth_trying(const struct gateway *g)
-{
-    return !g->failing || (!g->probing && g->setup.sched->now_ms - g->failed_ms >= PROBE_MS);
-}
-
-static void note_try(struct generation *gen, int err)
-{
-    struct gateway *g = gen->route->gateway;
-    if (gen->probes)
-        g->probing = false;
-    g->failing = is_trouble(err);
-    if (!g->failing)
-        return;
-    g->failed_ms = g->setup.sched->now_ms;
-    gateway_look_for_leftovers(g);
 }
 
 /* ---- the source's answer ---- */
@@ -582,7 +558,6 @@ static void gateway_generation_on_snapshot(void *ctx, uint64_t bytes)
 /* Its stream could not be made. */
 static void give_up(struct generation *gen, int err)
 {
-    struct gateway *g = gen->route->gateway;
     struct generation_order *asker = gen->asker;
     gen->asker = NULL;
     leave_maps(gen);
@@ -590,13 +565,12 @@ static void give_up(struct generation *gen, int err)
     refuse_unclosed(gen, err); /* the key may have been found before this was known */
     generation_free(gen);
     asker->ops->refused(asker, err);
-    gateway_check_stopped(g);
 }
 
 static void gateway_generation_on_started(void *ctx, int err)
 {
     struct generation *gen = ctx;
-    note_try(gen, err);
+    gateway_tried(gen->route->gateway, gen->probes, err);
     if (err == 0 && gen->presence != NULL)
         presence_started(gen->presence);
     if (err == 0 && gen->state == CREATING) {
@@ -604,7 +578,7 @@ static void gateway_generation_on_started(void *ctx, int err)
         ask_source(gen);
     } else if (err == 0 && is_nothing(gen)) {
         come_to_nothing(gen);
-    } else if (err != 0 && gen->state == CREATING && is_trouble(err) && may_degrade(gen)) {
+    } else if (err != 0 && gen->state == CREATING && gateway_is_trouble(err) && may_degrade(gen)) {
         degrade(gen);
     } else if (err != 0) {
         give_up(gen, err);
@@ -686,12 +660,11 @@ void generation_start(struct generation_order *o)
     enter_running(gen);
     expect_chat(gen);
     struct gateway *g = o->route->gateway;
-    if (!is_worth_trying(g) && may_degrade(gen)) {
+    if (!gateway_is_worth_trying(g) && may_degrade(gen)) {
         degrade(gen);
         return;
     }
-    gen->probes = g->failing && !g->probing;
-    g->probing |= gen->probes;
+    gen->probes = gateway_try(g);
     if (g->setup.instances != NULL)
         gen->presence =
             presence_new(&(struct presence_order){.route = o->route,

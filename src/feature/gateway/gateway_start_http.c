@@ -157,7 +157,7 @@ static void gateway_start_begin(struct start *s)
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = s->x;
-    if (r->gateway->draining) {
+    if (gate_is_shut(&r->gateway->generations)) {
         gateway_refuse_draining(r, x);
         exchange_release(x);
         return;
@@ -360,7 +360,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
     if (!gateway_within_quota(r, x))
         return;
     bool joins = request_header(x->request, STR("Idempotency-Key")).p != NULL; /* or may */
-    if (r->gateway->draining && !joins) {
+    if (gate_is_shut(&r->gateway->generations) && !joins) {
         gateway_refuse_draining(r, x);
         return;
     }
