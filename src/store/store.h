@@ -67,7 +67,7 @@ struct stream_info {
     enum end_reason end;  /* END_NONE: open */
 };
 
-/* A small versioned value beside the streams: subscriptions, keys. */
+/* A small versioned value beside the streams. */
 #define DOC_KEY_MAX   1024
 #define DOC_VALUE_MAX (64 * 1024)
 struct doc_put {

@@ -3,9 +3,9 @@
  *
  * A metric is a plain struct in the struct of whoever counts, and counting is one addition:
  *
- *     struct gateway { struct counter resumes; struct histogram wait; ... };
- *     metrics_add_counter(m, STR("tidemark"), &resumes_info, &g->resumes);   once, at the start
- *     counter_inc(&g->resumes);                                              wherever it happens
+ *     struct relay { struct counter resumes; struct histogram wait; ... };
+ *     metrics_add_counter(m, STR("tidemark"), &resumes_info, &r->resumes);   once, at the start
+ *     counter_inc(&r->resumes);                                              wherever it happens
  *
  * The registry only knows where the structs are, to print them; it is looked at when a metric is
  * added and when somebody scrapes. A family with labels keeps its series itself: family_counter
