@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/client_http.h"
 #include "base/ascii.h"
-#include "client/client_exchange.h"
+#include "client/client_http_core.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * What was brought waits in a queue of pieces, and nothing more is asked for until it was taken.
  * Only a live answer under way goes on; when more than answer_max has gathered it is left, and
  * asked for again from there. */
-#include "client/follower.h"
+#include "client/follower_core.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/follower.h"
+#include "client/follower_core.h"
 
 #include <stdarg.h>
 #include <stdio.h>

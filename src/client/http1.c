@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* HTTP/1.1 on a wire. Answers are read strictly (RFC 9112): lines end with CRLF, a length is said
  * once, nothing is folded. What could be read in two ways is refused and the connection with it. */
-#include "client/client_exchange.h"
+#include "client/client_http_core.h"
 
 #include "base/ascii.h"
 #include "base/hex.h"

@@ -3,7 +3,7 @@
  *
  * Streams find their exchanges by number, never by a pointer that nghttp2 keeps: an exchange may be
  * gone before nghttp2 has done with its stream. */
-#include "client/client_exchange.h"
+#include "client/client_http_core.h"
 
 #include "base/num.h"
 

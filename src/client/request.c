@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a program adds to a request before it goes: tm_options.prepare. */
-#include "client/client_exchange.h"
+#include "client/client_http_core.h"
 #include "client/stream.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * same result however its bytes were cut. The first byte says which request it answers and how it
  * is cut. */
 #include "fuzz/lib_client.h"
-#include "client/client_exchange.h"
+#include "client/client_http_core.h"
 
 struct asked {
     struct http_request r;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client_exchange.h -- a request under way: what http.c, http1.c and http2.c share.
+/* client_http_core.h -- a request under way: what http.c, http1.c and http2.c share.
  *
  * An exchange is made by http_start and belongs to a wire: to its exchanges while it is under way,
  * to its finished ones until the turn's end has swept them away. So a function that has called the
  * requester back may still look at it, and finds r == NULL when it was over or cancelled meanwhile.
  */
-#ifndef CLIENT_CLIENT_EXCHANGE_H
-#define CLIENT_CLIENT_EXCHANGE_H
+#ifndef CLIENT_CLIENT_HTTP_CORE_H
+#define CLIENT_CLIENT_HTTP_CORE_H
 
 #include "client/client_http.h"
 #include "client/client_wire.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* follower.h -- inside a follower.
+/* follower_core.h -- inside a follower.
  *
  *     follower.c           what is asked for and when, and what is handed out
  *     follower_answer.c    what the answers bring */
-#ifndef CLIENT_FOLLOWER_H
-#define CLIENT_FOLLOWER_H
+#ifndef CLIENT_FOLLOWER_CORE_H
+#define CLIENT_FOLLOWER_CORE_H
 
-#include "client/client_json.h"
 #include "base/sse_parse.h"
+#include "client/client_json.h"
 #include "client/stream.h"
 
 enum follower_mode { CATCH_UP, LONG_POLL, LIVE_SSE };
