@@ -30,8 +30,7 @@ int caller_finish(void *caller, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct caller_config, member)
+#define ROW(...) OPTION_ROW(struct caller_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("token-sha256", OPTION_TEXT, token_text), .value = "64 hex digits", .required = true,

@@ -98,8 +98,7 @@ static int config_check_host_name(struct str value, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct config, member)
-#define BETWEEN(least, most)   .min = (least), .max = (most)
+#define ROW(...) OPTION_ROW(struct config, __VA_ARGS__)
 
 /* The first row is no setting of the file, which cannot name another file. */
 static const struct option_row rows[] = {

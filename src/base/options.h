@@ -63,6 +63,11 @@ struct option_row {
     int (*check)(struct str value, char *reason, size_t size);
 };
 
+/* Parts of a row: what is set where, and what a number may be. */
+#define OPTION_ROW(target, key, kind, member)                                                      \
+    .name = key, .type = kind, .field = offsetof(target, member)
+#define BETWEEN(least, most) .min = (least), .max = (most)
+
 struct options {
     const struct option_row *rows;
     size_t n;

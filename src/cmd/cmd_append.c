@@ -18,41 +18,24 @@ struct append_flags {
     uint64_t retry_for_ms;
 };
 
+#define ROW(...) OPTION_ROW(struct append_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct append_flags),
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct append_flags, json),
+    {ROW("json", OPTION_BOOL, json),
      .help = "Each line is a JSON value; empty lines are passed over."},
-    {.name = "whole",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct append_flags, whole),
-     .help = "All of standard input is one event."},
-    {.name = "content-type",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct append_flags, content_type),
-     .value = "TYPE",
+    {ROW("whole", OPTION_BOOL, whole), .help = "All of standard input is one event."},
+    {ROW("content-type", OPTION_TEXT, content_type), .value = "TYPE",
      .help = "What the stream holds. Unless given: what it holds already, or for a new one "
              "text/plain, application/json with --json, application/octet-stream with --whole."},
-    {.name = "create",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct append_flags, create),
-     .fallback = "yes",
+    {ROW("create", OPTION_BOOL, create), .fallback = "yes",
      .help = "Make the stream if it is missing; --no-create fails instead."},
-    {.name = "close",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct append_flags, close),
+    {ROW("close", OPTION_BOOL, close),
      .help = "Close the stream at the end of input: nothing can be added then, and readers know "
              "that they have all of it."},
-    {.name = "retry-for",
-     .type = OPTION_DURATION,
-     .field = offsetof(struct append_flags, retry_for_ms),
-     .fallback = "5m",
-     .value = "TIME",
+    {ROW("retry-for", OPTION_DURATION, retry_for_ms), .fallback = "5m", .value = "TIME",
      .help = "How long to go on trying when the server is lost in the middle; 0 is for ever."},
-    {.name = "verbose",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct append_flags, verbose),
+    {ROW("verbose", OPTION_BOOL, verbose),
      .help = "Print the offset behind the last event at the end, and say on standard error what "
              "is tried again."},
 };

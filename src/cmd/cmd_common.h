@@ -14,20 +14,14 @@
  * the environment (TIDEMARK_SERVER): a variable must not turn `append` into `append --close`. A
  * token is never on the command line, where everybody on the machine can read it. */
 #define COMMON_SERVER_ROWS(target)                                                                 \
+    {OPTION_ROW(target, "server", OPTION_TEXT, server), .fallback = "http://127.0.0.1:4437",       \
+     .value = "URL",                                                                               \
+     .help = "The server, as http(s)://HOST:PORT or unix:PATH. TIDEMARK_SERVER says the same."},   \
     {                                                                                              \
-        .name = "server",                                                                          \
-        .type = OPTION_TEXT,                                                                       \
-        .field = offsetof(target, server),                                                         \
-        .fallback = "http://127.0.0.1:4437",                                                       \
-        .value = "URL",                                                                            \
-        .help = "The server, as http(s)://HOST:PORT or unix:PATH. TIDEMARK_SERVER says the "       \
-                "same.",                                                                           \
-    },                                                                                             \
-    {                                                                                              \
-        .name = "token-file", .type = OPTION_TEXT, .field = offsetof(target, token_file),          \
-        .value = "FILE",                                                                           \
-        .help = "Present the token in this file, for what is shown to known callers only. "        \
-                "TIDEMARK_TOKEN may hold the token itself.",                                       \
+        OPTION_ROW(target, "token-file", OPTION_TEXT, token_file),                                 \
+            .value = "FILE",                                                                       \
+            .help = "Present the token in this file, for what is shown to known callers only. "    \
+                    "TIDEMARK_TOKEN may hold the token itself."                                    \
     }
 
 struct common_command {

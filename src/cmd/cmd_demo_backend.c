@@ -38,7 +38,7 @@ static int cmd_demo_backend_check_listen(struct str value, char *reason, size_t 
     return addr_parse_listen(value, &ignored, reason, size);
 }
 
-#define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct settings, member)
+#define ROW(...) OPTION_ROW(struct settings, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("listen", OPTION_TEXT, listen), .fallback = "127.0.0.1:3101",

@@ -23,10 +23,10 @@ struct doctor_flags {
     bool repair;
 };
 
+#define ROW(...) OPTION_ROW(struct doctor_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
-    {.name = "repair",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct doctor_flags, repair),
+    {ROW("repair", OPTION_BOOL, repair),
      .help = "Repair what can be repaired. All that verifies is kept; what does not is never "
              "deleted, but set aside under the name NAME.damaged."},
 };

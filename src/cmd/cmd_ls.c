@@ -11,11 +11,11 @@ struct ls_flags {
     bool json;
 };
 
+#define ROW(...) OPTION_ROW(struct ls_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct ls_flags),
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct ls_flags, json),
+    {ROW("json", OPTION_BOOL, json),
      .help = "One JSON object a line: name, contentType, nextOffset, closed."},
 };
 

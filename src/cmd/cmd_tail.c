@@ -13,22 +13,15 @@ struct tail_flags {
     bool follow, verbose;
 };
 
+#define ROW(...) OPTION_ROW(struct tail_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct tail_flags),
-    {.name = "from",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct tail_flags, from),
-     .fallback = "start",
-     .value = "start|now|OFFSET",
+    {ROW("from", OPTION_TEXT, from), .fallback = "start", .value = "start|now|OFFSET",
      .help = "Where to begin: at the first event, at the next one to come, or at an offset."},
-    {.name = "follow",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct tail_flags, follow),
-     .fallback = "yes",
+    {ROW("follow", OPTION_BOOL, follow), .fallback = "yes",
      .help = "Stay and print what comes; --no-follow ends at the last event there is."},
-    {.name = "verbose",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct tail_flags, verbose),
+    {ROW("verbose", OPTION_BOOL, verbose),
      .help = "Say on standard error when the connection is lost and made again."},
 };
 

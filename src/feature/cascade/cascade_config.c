@@ -146,9 +146,7 @@ int cascade_config_finish(void *cascade, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct cascade_config, member)
-#define BETWEEN(least, most) .min = (least), .max = (most)
+#define ROW(...) OPTION_ROW(struct cascade_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("target", OPTION_TEXT, target), .value = "http://127.0.0.1:PORT|discover",

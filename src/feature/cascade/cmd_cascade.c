@@ -17,12 +17,11 @@ struct models_flags {
     bool json;
 };
 
+#define ROW(...) OPTION_ROW(struct models_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct models_flags),
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct models_flags, json),
-     .help = "One JSON object a line, as GET /v1/models has them."},
+    {ROW("json", OPTION_BOOL, json), .help = "One JSON object a line, as GET /v1/models has them."},
 };
 
 static const struct common_command command = {

@@ -34,12 +34,11 @@ struct ask_flags {
     char *server, *token_file, *model;
 };
 
+#define ROW(...) OPTION_ROW(struct ask_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct ask_flags),
-    {.name = "model",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct ask_flags, model),
-     .value = "NAME",
+    {ROW("model", OPTION_TEXT, model), .value = "NAME",
      .help = "Which model answers, as `tidemark cascade models` lists them. Without it the "
              "account's own."},
 };

@@ -129,9 +129,7 @@ int route_finish(void *route, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct route_config, member)
-#define BETWEEN(least, most)    .min = (least), .max = (most)
+#define ROW(...)                OPTION_ROW(struct route_config, __VA_ARGS__)
 #define OR_VARIABLE(name, unit) .fallback_env = (name), .fallback_unit = (unit)
 
 static const struct option_row rows[] = {

@@ -45,7 +45,7 @@ static int cmd_feedback_check_rating(struct str value, char *reason, size_t size
     return ERR_SYNTAX;
 }
 
-#define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct settings, member)
+#define ROW(...) OPTION_ROW(struct settings, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("session", OPTION_TEXT, session), .value = "ID",

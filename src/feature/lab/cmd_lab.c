@@ -32,7 +32,7 @@ struct settings {
     bool allow_external;
 };
 
-#define ROW(key, kind, member) .name = key, .type = kind, .field = offsetof(struct settings, member)
+#define ROW(...) OPTION_ROW(struct settings, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("port", OPTION_NUMBER, port), .fallback = "3939", .value = "N", .max = 65535,

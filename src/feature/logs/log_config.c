@@ -22,8 +22,7 @@ static int log_config_check_path(struct str value, char *reason, size_t size)
     return value.n > 0 && value.n < PATH_MAX && value.p[value.n - 1] != '/' ? 0 : ERR_SYNTAX;
 }
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct log_config, member)
+#define ROW(...) OPTION_ROW(struct log_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("path", OPTION_TEXT, path), .value = "FILE", .required = true,

@@ -66,8 +66,7 @@ int poll_config_finish(void *section, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct poll_config, member)
+#define ROW(...) OPTION_ROW(struct poll_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = poll_config_check_url,

@@ -21,11 +21,11 @@ struct session_flags {
     bool json;
 };
 
+#define ROW(...) OPTION_ROW(struct session_flags, __VA_ARGS__)
+
 static const struct option_row ls_rows[] = {
     COMMON_SERVER_ROWS(struct session_flags),
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct session_flags, json),
+    {ROW("json", OPTION_BOOL, json),
      .help = "One JSON object a line: key, service, created, connected, keyHeld, expired, "
              "answered."},
 };
@@ -46,9 +46,7 @@ static const struct common_command ls_command = {
 
 static const struct option_row show_rows[] = {
     COMMON_SERVER_ROWS(struct session_flags),
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct session_flags, json),
+    {ROW("json", OPTION_BOOL, json),
      .help = "One JSON object: what ls has, and in (events, bytes, closed) and out (events, bytes, "
              "end); both null if the session has expired."},
 };

@@ -15,36 +15,23 @@ struct chat_flags {
     bool verbose;
 };
 
+#define ROW(...) OPTION_ROW(struct chat_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct chat_flags),
-    {.name = "key",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct chat_flags, key),
-     .value = "KEY",
+    {ROW("key", OPTION_TEXT, key), .value = "KEY",
      .help = "The session's key, by which the server knows it. Unless given: that of the session "
              "in --state, or a new random one."},
-    {.name = "state",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct chat_flags, state),
-     .value = "DIR",
+    {ROW("state", OPTION_TEXT, state), .value = "DIR",
      .help = "Keep what is needed to go on in this directory, which is made if it is missing; "
              "started again with it, the session goes on where it was. It holds the session's "
              "secret: keep it to yourself."},
-    {.name = "transcript",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct chat_flags, transcript),
-     .value = "FILE",
+    {ROW("transcript", OPTION_TEXT, transcript), .value = "FILE",
      .help = "Append each answer to this file, with its id and exactly once, however often this "
              "command is killed and started again: one JSON object a line, session, id, text."},
-    {.name = "retry-for",
-     .type = OPTION_DURATION,
-     .field = offsetof(struct chat_flags, retry_for_ms),
-     .fallback = "5m",
-     .value = "TIME",
+    {ROW("retry-for", OPTION_DURATION, retry_for_ms), .fallback = "5m", .value = "TIME",
      .help = "How long to go on trying when the server is lost; 0 is for ever."},
-    {.name = "verbose",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct chat_flags, verbose),
+    {ROW("verbose", OPTION_BOOL, verbose),
      .help = "Print the session's key, and say on standard error when the connection is lost and "
              "made again."},
 };

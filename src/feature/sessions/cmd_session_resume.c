@@ -19,41 +19,25 @@ struct resume_flags {
     bool json, verbose;
 };
 
+#define ROW(...) OPTION_ROW(struct resume_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct resume_flags),
-    {.name = "state",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct resume_flags, state),
-     .value = "DIR",
+    {ROW("state", OPTION_TEXT, state), .value = "DIR",
      .help = "The directory that the sessions are saved in: that of `session chat --state`, or the "
              "state_dir of a program with libtidemark."},
-    {.name = "lookback",
-     .type = OPTION_DURATION,
-     .field = offsetof(struct resume_flags, lookback_ms),
-     .fallback = "2h",
-     .value = "TIME",
+    {ROW("lookback", OPTION_DURATION, lookback_ms), .fallback = "2h", .value = "TIME",
      .help = "Leave sessions alone that were not touched for so long (retry_lookback_window_ms); 0 "
              "resumes all, however old."},
-    {.name = "transcript",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct resume_flags, transcript),
-     .value = "FILE",
+    {ROW("transcript", OPTION_TEXT, transcript), .value = "FILE",
      .help =
          "Append each answer to this file, as `session chat --transcript` does: with its id and "
          "exactly once."},
-    {.name = "retry-for",
-     .type = OPTION_DURATION,
-     .field = offsetof(struct resume_flags, retry_for_ms),
-     .fallback = "5m",
-     .value = "TIME",
+    {ROW("retry-for", OPTION_DURATION, retry_for_ms), .fallback = "5m", .value = "TIME",
      .help = "How long to go on trying when the server is lost; 0 is for ever."},
-    {.name = "json",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct resume_flags, json),
+    {ROW("json", OPTION_BOOL, json),
      .help = "One JSON object a line: session, id, and text (or data, in base64)."},
-    {.name = "verbose",
-     .type = OPTION_BOOL,
-     .field = offsetof(struct resume_flags, verbose),
+    {ROW("verbose", OPTION_BOOL, verbose),
      .help = "Say on standard error when a connection is lost and made again."},
 };
 

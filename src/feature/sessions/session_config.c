@@ -42,9 +42,7 @@ int session_finish(void *session, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct session_config, member)
-#define BETWEEN(least, most) .min = (least), .max = (most)
+#define ROW(...) OPTION_ROW(struct session_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",

@@ -27,12 +27,11 @@ struct mcp_flags {
     char *server, *token_file, *config;
 };
 
+#define ROW(...) OPTION_ROW(struct mcp_flags, __VA_ARGS__)
+
 static const struct option_row rows[] = {
     COMMON_SERVER_ROWS(struct mcp_flags),
-    {.name = "config",
-     .type = OPTION_TEXT,
-     .field = offsetof(struct mcp_flags, config),
-     .value = "FILE",
+    {ROW("config", OPTION_TEXT, config), .value = "FILE",
      .help = "Ask no server: run the tools of this file's settings in this process, which serves "
              "nobody else. Results are kept in memory unless the file says with data where."},
 };

@@ -26,8 +26,7 @@ struct tool_flags {
     char *merge;
 };
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct tool_flags, member)
+#define ROW(...) OPTION_ROW(struct tool_flags, __VA_ARGS__)
 
 static const struct option_row ls_rows[] = {
     COMMON_SERVER_ROWS(struct tool_flags),

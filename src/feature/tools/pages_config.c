@@ -29,8 +29,7 @@ static int pages_config_check_origin(struct str value, char *reason, size_t size
     return plain ? 0 : ERR_SYNTAX;
 }
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct pages_config, member)
+#define ROW(...) OPTION_ROW(struct pages_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("cursor-ttl", OPTION_DURATION, cursor_ttl_ms), .fallback = "5m", .value = "TIME",

@@ -157,9 +157,7 @@ static int tool_config_check_url(struct str value, char *reason, size_t size)
 
 /* ---- the table ---- */
 
-#define ROW(key, kind, member)                                                                     \
-    .name = key, .type = kind, .field = offsetof(struct tool_config, member)
-#define BETWEEN(least, most) .min = (least), .max = (most)
+#define ROW(...) OPTION_ROW(struct tool_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
     {ROW("command", OPTION_LIST, command), .value = "WORDS", .check = tool_config_check_command,
