@@ -99,12 +99,6 @@ static int check_names(const struct tools *t, char *why, size_t size)
     return 0;
 }
 
-static void tool_on_quit(struct task *task)
-{
-    struct tools *t = container_of(task, struct tools, quit);
-    t->stopped(t->ctx);
-}
-
 static size_t count_tools(const struct tools_setup *setup)
 {
     size_t n = setup->n_specs;
@@ -135,7 +129,7 @@ struct tools *tools_new(const struct tools_setup *setup, char *why, size_t size)
     list_init(&t->runs);
     list_init(&t->kept);
     map_init(&t->kept_by_name);
-    task_init(&t->quit, tool_on_quit);
+    gate_init(&t->work, setup->sched);
     add_tools(t);
     if (check_names(t, why, size) == 0)
         return t;
@@ -147,18 +141,12 @@ void tools_free(struct tools *t)
 {
     if (t == NULL)
         return;
-    must(list_empty(&t->calls) && list_empty(&t->pages) && list_empty(&t->runs));
+    must(list_empty(&t->calls) && t->work.inside == 0);
     for (size_t i = 0; i < t->n; i++)
         buf_deinit(&t->rows[i].schema);
     tool_keep_deinit(t);
     free(t->rows);
     free(t);
-}
-
-void tool_quit_if_idle(struct tools *t)
-{
-    if (t->stopped != NULL && list_empty(&t->pages) && list_empty(&t->runs) && t->removing == 0)
-        sched_post(t->setup.sched, &t->quit);
 }
 
 /* ---- a call ---- */
@@ -179,6 +167,7 @@ static void tool_start_page(struct tool_page *p, struct tool_call *c)
     p->call = c;
     c->made = p;
     list_push(&p->all->pages, &p->link);
+    gate_enter(&p->all->work);
     if (p->continues)
         p->tool->continuing++;
     else
@@ -215,7 +204,7 @@ static void tool_on_call(struct task *task)
 
 void tools_call(struct tools *t, struct tool_call *c)
 {
-    must(t->stopped == NULL);
+    must(!gate_is_shut(&t->work));
     c->result = c->next_cursor = c->message = c->details = (struct buf){0};
     c->page = 0;
     c->code = 0;
@@ -256,8 +245,6 @@ void tools_stop(struct tools *t, void (*stopped)(void *ctx), void *ctx)
         if (p->call != NULL)
             tools_cancel(t, p->call);
     }
-    t->stopped = stopped;
-    t->ctx = ctx;
     tool_runs_stop(t);
-    tool_quit_if_idle(t);
+    gate_shut(&t->work, stopped, ctx);
 }

@@ -10,6 +10,7 @@
 #define FEATURE_TOOLS_TOOL_CORE_H
 
 #include "base/arena.h"
+#include "base/gate.h"
 #include "base/map.h"
 #include "base/sha256.h"
 #include "feature/builtin.h"
@@ -69,10 +70,7 @@ struct tools {
     struct link kept; /* of tool_keep.c */
     struct map kept_by_name;
     uint64_t kept_bytes;
-    uint32_t removing; /* of what was kept */
-    struct task quit;
-    void (*stopped)(void *ctx); /* NULL: not asked for */
-    void *ctx;
+    struct gate work; /* pages, runs, and what is being removed of what was kept */
 };
 
 /* One page that is being made, which a call waits for. */
@@ -183,8 +181,5 @@ void tool_state_done(struct builtin_page *p, struct str more);
 
 /* tool_streams.c; struct builtin_ops has it. */
 void tool_read_stream(struct builtin_page *p, const struct builtin_stream *s);
-
-/* t->stopped is called when nothing is under way. */
-void tool_quit_if_idle(struct tools *t);
 
 #endif

@@ -35,8 +35,7 @@ static void tool_keep_on_removed(struct store_remove *r, int err)
     struct kept *k = container_of(r, struct kept, remove);
     struct tools *t = k->all;
     free(k); /* what could not be removed goes by its TTL */
-    t->removing--;
-    tool_quit_if_idle(t);
+    gate_leave(&t->work);
 }
 
 static void tool_keep_drop(struct kept *k)
@@ -44,7 +43,7 @@ static void tool_keep_drop(struct kept *k)
     struct tools *t = k->all;
     tool_keep_forget(k);
     k->remove = (struct store_remove){.name = tool_keep_name_of(k), .done = tool_keep_on_removed};
-    t->removing++;
+    gate_enter(&t->work);
     store_remove(t->setup.store, &k->remove);
 }
 

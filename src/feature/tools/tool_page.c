@@ -55,7 +55,7 @@ static void tool_page_free(struct tool_page *p)
     json_decref(p->given);
     arena_deinit(&p->arena);
     free(p);
-    tool_quit_if_idle(t);
+    gate_leave(&t->work);
 }
 
 /* The call has its answer; it may be gone when this returns. */

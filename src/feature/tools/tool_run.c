@@ -87,7 +87,7 @@ static void run_free(struct tool_making *r)
     buf_deinit(&r->failure);
     arena_deinit(&r->arena);
     free(r);
-    tool_quit_if_idle(t);
+    gate_leave(&t->work);
 }
 
 static void stop_making(struct tool_making *r)
@@ -385,5 +385,6 @@ void tool_run_start(struct tool_page *p)
     writer_init(&r->writer, PATIENCE_MS, tool_run_on_written);
     sched_start(sched, &r->timer, s->timeout_ms);
     list_push(&p->all->runs, &r->link);
+    gate_enter(&p->all->work);
     s->maker->start(s->ctx, &r->handle);
 }

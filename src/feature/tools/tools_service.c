@@ -2,6 +2,7 @@
 /* tools_service.c -- calls and their audit. */
 #include "feature/tools/tools_service.h"
 #include "base/err.h"
+#include "base/gate.h"
 #include "base/must.h"
 #include "feature/logs/logs.h"
 #include "feature/tools/tools_audit.h"
@@ -14,9 +15,7 @@ TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
 struct tools_service {
     struct tools_service_setup setup;
     struct log audit;
-    size_t lines; /* of the audit, being written */
-    void (*stopped)(void *ctx);
-    void *ctx;
+    struct gate lines; /* of the audit, being written */
 };
 
 /* ---- the audit's file ---- */
@@ -27,12 +26,6 @@ struct audit_line {
     struct tool_ask *ask; /* that waits for it; NULL: none */
     struct buf text;
 };
-
-static void tools_service_check_stopped(struct tools_service *s)
-{
-    if (s->lines == 0 && s->stopped != NULL)
-        s->stopped(s->ctx);
-}
 
 static void tools_service_finish(struct tool_ask *a)
 {
@@ -56,8 +49,7 @@ static void tools_service_on_line(struct log_append *append, int err)
         a->line = NULL;
         tools_service_finish(a);
     }
-    s->lines--;
-    tools_service_check_stopped(s);
+    gate_leave(&s->lines);
 }
 
 static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
@@ -72,7 +64,7 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
     audit_put(&line->text, &e);
     line->append = (struct log_append){
         .log = &s->audit, .lines = buf_str(&line->text), .done = tools_service_on_line};
-    s->lines++;
+    gate_enter(&s->lines);
     log_append(&line->append);
     return line;
 }
@@ -130,15 +122,14 @@ struct tools_service *tools_service_new(const struct tools_service_setup *setup)
 {
     struct tools_service *s = mem_zalloc(sizeof *s);
     s->setup = *setup;
+    gate_init(&s->lines, setup->sched);
     s->audit = (struct log){.lane = setup->lane, .path = setup->audit};
     return s;
 }
 
 void tools_service_stop(struct tools_service *s, void (*stopped)(void *ctx), void *ctx)
 {
-    s->stopped = stopped;
-    s->ctx = ctx;
-    tools_service_check_stopped(s);
+    gate_shut(&s->lines, stopped, ctx);
 }
 
 void tools_service_free(struct tools_service *s)

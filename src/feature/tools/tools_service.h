@@ -24,8 +24,8 @@ struct tools_service_setup {
 
 struct tools_service *tools_service_new(const struct tools_service_setup *setup);
 
-/* Nobody asks any more. stopped() comes when the last line of the audit is in its file, maybe from
- * within this call; then tools_service_free is due. */
+/* Nobody asks any more. stopped() comes from the schedule, when the last line of the audit is in
+ * its file; then tools_service_free is due. */
 void tools_service_stop(struct tools_service *s, void (*stopped)(void *ctx), void *ctx);
 void tools_service_free(struct tools_service *s); /* NULL is fine */
 

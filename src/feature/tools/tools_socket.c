@@ -2,6 +2,7 @@
 #include "feature/tools/tools_socket.h"
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/gate.h"
 #include "base/options.h"
 #include "net/conn.h"
 #include "net/listener.h"
@@ -24,10 +25,8 @@ struct tools_socket {
     struct tools_socket_setup setup;
     struct listener *listener; /* NULL: none, or closed */
     struct link clients;
-    size_t n_clients;
+    struct gate connected; /* those */
     bool draining;
-    void (*stopped)(void *ctx);
-    void *ctx;
 };
 
 struct client {
@@ -92,12 +91,6 @@ static void close_client(struct client *c)
     conn_close(&c->conn);
 }
 
-static void tools_socket_check_stopped(struct tools_socket *s)
-{
-    if (s->n_clients == 0 && s->stopped != NULL)
-        s->stopped(s->ctx);
-}
-
 static void free_client(struct client *c)
 {
     buf_deinit(&c->in);
@@ -114,8 +107,7 @@ static void tools_socket_on_closed(struct conn *conn)
     struct client *c = container_of(conn, struct client, conn);
     struct tools_socket *s = c->socket;
     free_client(c);
-    s->n_clients--;
-    tools_socket_check_stopped(s);
+    gate_leave(&s->connected);
 }
 
 static void tools_socket_on_failed(struct conn *conn)
@@ -358,7 +350,7 @@ static const struct conn_ops conn_ops = {.readable = tools_socket_on_readable,
 void tools_socket_accept(struct tools_socket *s, int fd)
 {
     struct client *c = NULL;
-    if (!s->draining && s->n_clients < TOOLS_SOCKET_CONNS)
+    if (!s->draining && s->connected.inside < TOOLS_SOCKET_CONNS)
         c = mem_zalloc(sizeof *c);
     if (c == NULL || conn_init(&c->conn, s->setup.loop, fd, &conn_ops) != 0) {
         close(fd);
@@ -368,7 +360,7 @@ void tools_socket_accept(struct tools_socket *s, int fd)
     c->socket = s;
     timer_init(&c->deadline, tools_socket_on_deadline);
     list_push(&s->clients, &c->link);
-    s->n_clients++;
+    gate_enter(&s->connected);
     start_deadline(c);
     conn_want_read(&c->conn, true);
 }
@@ -395,6 +387,7 @@ struct tools_socket *tools_socket_new(const struct tools_socket_setup *setup, ch
     struct buf address = {0};
     s->setup = *setup;
     list_init(&s->clients);
+    gate_init(&s->connected, &setup->loop->sched);
     if (setup->path == NULL)
         return s;
     buf_printf(&address, "unix:%s", setup->path);
@@ -430,9 +423,7 @@ void tools_socket_cut(struct tools_socket *s)
 void tools_socket_stop(struct tools_socket *s, void (*stopped)(void *ctx), void *ctx)
 {
     tools_socket_drain(s);
-    s->stopped = stopped;
-    s->ctx = ctx;
-    tools_socket_check_stopped(s);
+    gate_shut(&s->connected, stopped, ctx);
 }
 
 void tools_socket_free(struct tools_socket *s)

@@ -53,7 +53,7 @@ void tools_socket_drain(struct tools_socket *s);
 /* Disconnects the others, too. */
 void tools_socket_cut(struct tools_socket *s);
 
-/* Drains. stopped() comes when nobody is connected any more, maybe from within this call; then
+/* Drains. stopped() comes from the schedule, when nobody is connected any more; then
  * tools_socket_free is due. */
 void tools_socket_stop(struct tools_socket *s, void (*stopped)(void *ctx), void *ctx);
 void tools_socket_free(struct tools_socket *s); /* NULL is fine */
