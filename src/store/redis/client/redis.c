@@ -130,7 +130,7 @@ static void expire(struct redis *r, struct redis_call *c)
     if (was_sent)
         redis_node_forget(n, c);
     redis_end(r, c, was_sent ? ERR_UPSTREAM : refusal(c, ERR_AWAY), NULL, STR_NONE);
-    if (was_sent && n->link != NULL && n->is_ready)
+    if (was_sent && redis_node_is_up(n))
         redis_link_doubt(n->link);
 }
 
@@ -170,7 +170,7 @@ static void redis_refuse(struct task *t)
 {
     struct redis_call *c = container_of(t, struct redis_call, task);
     struct redis *r = c->redis;
-    int err = r->is_stopping                         ? ERR_AWAY
+    int err = r->stage != REDIS_RUNNING              ? ERR_AWAY
               : is_too_large(r, redis_size_of(r, c)) ? ERR_TOO_LARGE
                                                      : ERR_BUSY;
     redis_end(r, c, err, NULL, STR_NONE);
@@ -236,8 +236,8 @@ void redis_call(struct redis *r, struct redis_call *c)
     c->bytes = redis_size_of(r, c);
     c->deadline_ms = redis_now_ms(r) + timeout_ms;
     r->n_calls++;
-    if (r->is_stopping || is_too_large(r, c->bytes) || r->pending > r->setup.pending_max ||
-        c->bytes > r->setup.pending_max - r->pending) {
+    if (r->stage != REDIS_RUNNING || is_too_large(r, c->bytes) ||
+        r->pending > r->setup.pending_max || c->bytes > r->setup.pending_max - r->pending) {
         c->bytes = 0;
         sched_post(&r->loop->sched, &c->task);
         return;
@@ -363,11 +363,11 @@ static void sha1_hex(struct str text, char out[REDIS_SHA_HEX])
 
 void redis_note(struct redis *r, bool up, const char *subject, const char *why)
 {
-    if (r->is_stopping || (r->is_known && r->is_up == up))
+    enum redis_health health = up ? REDIS_UP : REDIS_DOWN;
+    if (r->stage != REDIS_RUNNING || r->health == health)
         return;
     char text[REDIS_PLACE_TEXT + REDIS_WHY_MAX];
-    r->is_known = true;
-    r->is_up = up;
+    r->health = health;
     snprintf(text, sizeof text, "%s %s", subject, why);
     if (r->setup.changed != NULL)
         r->setup.changed(r->setup.ctx, up, up ? STR("connected") : str_of_cstr(text));
@@ -375,7 +375,7 @@ void redis_note(struct redis *r, bool up, const char *subject, const char *why)
 
 bool redis_is_up(const struct redis *r)
 {
-    return r->is_up;
+    return r->health == REDIS_UP;
 }
 
 static void redis_tell_stopped(struct task *t)
@@ -387,7 +387,7 @@ static void redis_tell_stopped(struct task *t)
 
 void redis_check_stopped(struct redis *r)
 {
-    if (r->is_stopped && r->n_calls == 0 && r->n_links == 0)
+    if (r->stage == REDIS_STOPPED && r->n_calls == 0 && r->n_links == 0)
         sched_post(&r->loop->sched, &r->done);
 }
 
@@ -405,7 +405,7 @@ static void redis_on_stop(struct task *t)
         struct redis_call *c = list_item(r->deadlines.next, struct redis_call, deadline);
         redis_end(r, c, refusal(c, ERR_AWAY), NULL, STR_NONE);
     }
-    r->is_stopped = true;
+    r->stage = REDIS_STOPPED;
     redis_check_stopped(r);
 }
 
@@ -439,7 +439,7 @@ struct redis *redis_new(const struct redis_setup *setup)
 
 void redis_stop(struct redis *r, void (*stopped)(void *ctx), void *ctx)
 {
-    r->is_stopping = true;
+    r->stage = REDIS_STOPPING;
     r->stopped = stopped;
     r->stopped_ctx = ctx;
     sched_post(&r->loop->sched, &r->stop);

@@ -61,7 +61,7 @@ struct redis_node *redis_cluster_any(struct redis_cluster *c)
 {
     const struct redis *r = c->redis;
     list_each (l, &r->nodes)
-        if (list_item(l, struct redis_node, in)->is_ready)
+        if (redis_node_is_up(list_item(l, struct redis_node, in)))
             return list_item(l, struct redis_node, in);
     return list_empty(&r->nodes) ? NULL : list_item(r->nodes.next, struct redis_node, in);
 }
@@ -186,7 +186,7 @@ static void follow_map(struct redis_cluster *c)
     struct redis *r = c->redis;
     list_each_safe (l, &r->nodes) {
         struct redis_node *n = list_item(l, struct redis_node, in);
-        if (!n->is_ready)
+        if (!redis_node_is_up(n))
             list_splice(&r->parked, &n->waiting);
         if (n->n_slots == 0)
             redis_node_free(n);
@@ -199,7 +199,7 @@ static void follow_map(struct redis_cluster *c)
 
 static void ask_again(struct redis_cluster *c, uint32_t after_ms)
 {
-    if (!c->redis->is_stopping && !timer_running(&c->again))
+    if (c->redis->stage == REDIS_RUNNING && !timer_running(&c->again))
         sched_start(&c->redis->loop->sched, &c->again, after_ms);
 }
 
@@ -266,7 +266,7 @@ static void choose_place(struct redis_cluster *c)
     const struct redis_url *u = c->redis->url;
     size_t n_ready = 0;
     list_each (l, &c->redis->nodes)
-        n_ready += list_item(l, struct redis_node, in)->is_ready;
+        n_ready += redis_node_is_up(list_item(l, struct redis_node, in));
     size_t turn = c->next++ % (n_ready + u->n_places);
     if (turn >= n_ready) {
         c->place = u->places[turn - n_ready];
@@ -274,7 +274,7 @@ static void choose_place(struct redis_cluster *c)
     }
     list_each (l, &c->redis->nodes) {
         const struct redis_node *n = list_item(l, struct redis_node, in);
-        if (n->is_ready && turn-- == 0)
+        if (redis_node_is_up(n) && turn-- == 0)
             c->place = n->place;
     }
 }

@@ -30,20 +30,49 @@ enum redis_state {
     REDIS_SENT,
 };
 
+/*      connect        ready()         unfit for calls
+ * DOWN ------> CONNECTING ------> READY ------> RETIRING
+ *
+ * From each of them back to DOWN when the link breaks or the place is another; a node that retires
+ * drops its link itself, when all is answered. */
+enum redis_node_state {
+    REDIS_NODE_DOWN,
+    REDIS_NODE_CONNECTING,
+    REDIS_NODE_READY,
+    REDIS_NODE_RETIRING, /* nothing more is sent */
+};
+
 struct redis_node {
     struct redis *redis;
     struct link in; /* redis->nodes */
     struct redis_place place;
-    bool is_placed;          /* place is known */
-    struct redis_link *link; /* NULL: none */
-    bool is_ready;
-    bool is_retiring;          /* nothing more is sent; when all is answered the link is dropped */
+    bool is_placed; /* place is known */
+    enum redis_node_state state;
+    struct redis_link *link;   /* NULL: it is down */
     const char *retiring_why;  /* static */
     struct link waiting, sent; /* struct redis_call */
     struct timer again;
     struct redis_pause pause;
     struct redis_pubsub *pubsub; /* NULL: nothing was ever subscribed to here */
     uint32_t n_slots;            /* of a cluster's */
+};
+
+static inline bool redis_node_is_up(const struct redis_node *n)
+{
+    return n->state == REDIS_NODE_READY || n->state == REDIS_NODE_RETIRING;
+}
+
+/* Whether calls get through, as was told last. */
+enum redis_health {
+    REDIS_UNTOLD,
+    REDIS_UP,
+    REDIS_DOWN,
+};
+
+enum redis_stage {
+    REDIS_RUNNING,
+    REDIS_STOPPING, /* takes no calls; the nodes are freed in a task of its own */
+    REDIS_STOPPED,  /* all that is left is what the loop closes */
 };
 
 struct redis {
@@ -62,8 +91,8 @@ struct redis {
     struct timer later; /* runs while calls are parked that are to be tried again */
     size_t pending;     /* bytes of all calls, and of forgotten ones still to be answered */
     size_t n_calls, n_links;
-    bool is_known, is_up;
-    bool is_stopping, is_stopped; /* is_stopped: all that is left is what the loop closes */
+    enum redis_health health;
+    enum redis_stage stage;
     struct task stop, done;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+/* redis_link.c -- one connection, from the first try to its end.
+ *
+ *     DIALING     no socket yet
+ *        | connected
+ *     GREETING    TLS, then the introduction: AUTH, SELECT, INFO, scripts, PING
+ *        | the server has answered all of it; ready()
+ *     READY       takes commands
+ *
+ * Each of them is followed by OVER: redis_link_close, or a failure and then down(). The memory goes
+ * when the dial has ended, or the connection is closed. */
 #include "store/redis/client/redis_link.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -20,6 +30,13 @@
 #define PING_MS    3000 /* ... and how long it has to answer */
 #define SILENCE_MS 1000 /* that a call whose time is over takes for death */
 #define REPLY_MAX  ((size_t)256 << 20) /* larger than any that a call may ask for */
+
+enum link_state {
+    LINK_DIALING,
+    LINK_GREETING,
+    LINK_READY,
+    LINK_OVER, /* the owner knows, or does not care */
+};
 
 /* What a command was for that no owner sent. */
 enum step {
@@ -46,9 +63,9 @@ struct redis_link {
     const struct redis_link_ops *ops;
     void *ctx;
     struct redis_place place;
+    enum link_state state;
     struct dial *dial; /* while there is no connection */
     struct conn conn;
-    bool has_conn, is_ready, is_over; /* is_over: the owner knows, or does not care */
     struct resp *resp;
     struct slot *slots; /* a ring of the replies to come */
     size_t first, n, cap;
@@ -82,20 +99,21 @@ static void stop_expecting(struct redis_link *l)
 
 void redis_link_close(struct redis_link *l)
 {
-    if (l == NULL || l->is_over)
+    if (l == NULL || l->state == LINK_OVER)
         return;
-    l->is_over = true;
+    bool is_dialing = l->state == LINK_DIALING;
+    l->state = LINK_OVER;
     timer_stop(&l->watch);
     stop_expecting(l);
-    if (l->has_conn)
-        conn_close(&l->conn);
-    else
+    if (is_dialing)
         dial_cancel(l->dial);
+    else
+        conn_close(&l->conn);
 }
 
 void redis_link_fail(struct redis_link *l, const char *why)
 {
-    if (l->is_over)
+    if (l->state == LINK_OVER)
         return;
     redis_link_close(l);
     l->ops->down(l->ctx, why);
@@ -246,7 +264,7 @@ static void take_role(struct redis_link *l, const struct redisReply *reply)
 
 static void get_ready(struct redis_link *l)
 {
-    l->is_ready = true;
+    l->state = LINK_READY;
     sched_start(&l->redis->loop->sched, &l->watch, IDLE_MS);
     l->ops->ready(l->ctx);
 }
@@ -282,7 +300,7 @@ static void take_step(struct redis_link *l, enum step step, const struct redisRe
 
 static void take_reply(struct redis_link *l, const struct redisReply *reply)
 {
-    if (l->is_ready && l->purpose == REDIS_MESSAGES) {
+    if (l->state == LINK_READY && l->purpose == REDIS_MESSAGES) {
         l->ops->reply(l->ctx, NULL, reply);
         return;
     }
@@ -333,7 +351,7 @@ static void redis_link_on_readable(struct conn *c)
     l->heard_ms = redis_now_ms(l->redis);
     const struct redisReply *reply;
     int got = resp_feed(l->resp, str_of(into, (size_t)n));
-    while (got >= 0 && !l->is_over && (got = resp_next(l->resp, &reply)) == 1)
+    while (got >= 0 && l->state != LINK_OVER && (got = resp_next(l->resp, &reply)) == 1)
         take_reply(l, reply);
     if (got < 0)
         redis_link_fail(l, resp_why(l->resp));
@@ -383,13 +401,13 @@ static void redis_link_on_connected(void *ctx, int fd, const char *why)
         fd = -1;
     }
     if (fd < 0) {
-        if (!l->is_over)
+        if (l->state != LINK_OVER)
             l->ops->down(l->ctx, why);
         free_link(l);
         return;
     }
     char text[REDIS_WHY_MAX];
-    l->has_conn = true;
+    l->state = LINK_GREETING;
     if (l->redis->url->tls && start_tls(l, text, sizeof text) != 0) {
         redis_link_fail(l, text);
         return;
@@ -405,11 +423,7 @@ static void redis_link_on_watch(struct timer *t)
 {
     struct redis_link *l = container_of(t, struct redis_link, watch);
     uint64_t now = redis_now_ms(l->redis), silent_ms = now - l->heard_ms;
-    if (!l->is_ready) {
-        redis_link_fail(l, "does not answer");
-        return;
-    }
-    if (l->is_doubted && silence_ms(l) >= SILENCE_MS) {
+    if (l->state != LINK_READY || (l->is_doubted && silence_ms(l) >= SILENCE_MS)) {
         redis_link_fail(l, "does not answer");
         return;
     }

@@ -20,7 +20,7 @@ static void send_call(struct redis_node *n, struct redis_call *c)
 
 static bool takes_calls(const struct redis_node *n)
 {
-    return n->is_ready && !n->is_retiring;
+    return n->state == REDIS_NODE_READY;
 }
 
 /* The reply to ASKING is of no interest: if it was refused, so is the call behind it. */
@@ -86,7 +86,7 @@ void redis_node_forget(struct redis_node *n, struct redis_call *c)
 static void redis_node_on_ready(void *ctx)
 {
     struct redis_node *n = ctx;
-    n->is_ready = true;
+    n->state = REDIS_NODE_READY;
     n->pause.ms = 0;
     send_waiting(n); /* first: who is told may have more */
     redis_note(n->redis, true, "", "");
@@ -94,7 +94,7 @@ static void redis_node_on_ready(void *ctx)
 
 static void drop_if_idle(struct redis_node *n)
 {
-    if (n->is_retiring && redis_link_waiting(n->link) == 0)
+    if (n->state == REDIS_NODE_RETIRING && redis_link_waiting(n->link) == 0)
         redis_link_fail(n->link, n->retiring_why);
 }
 
@@ -112,13 +112,13 @@ static void redis_node_on_reply(void *ctx, void *tag, const struct redisReply *r
 static void forget_link(struct redis_node *n)
 {
     n->link = NULL;
-    n->is_ready = n->is_retiring = false;
+    n->state = REDIS_NODE_DOWN;
 }
 
 static bool is_any_ready(const struct redis *r)
 {
     list_each (l, &r->nodes)
-        if (list_item(l, struct redis_node, in)->is_ready)
+        if (redis_node_is_up(list_item(l, struct redis_node, in)))
             return true;
     return false;
 }
@@ -141,8 +141,10 @@ static const struct redis_link_ops link_ops = {redis_node_on_ready, redis_node_o
 void redis_node_connect(struct redis_node *n)
 {
     timer_stop(&n->again);
-    if (n->link == NULL && !n->redis->is_stopping)
-        n->link = redis_link_open(n->redis, &n->place, REDIS_CALLS, &link_ops, n);
+    if (n->state != REDIS_NODE_DOWN || n->redis->stage != REDIS_RUNNING)
+        return;
+    n->state = REDIS_NODE_CONNECTING;
+    n->link = redis_link_open(n->redis, &n->place, REDIS_CALLS, &link_ops, n);
 }
 
 void redis_node_move(struct redis_node *n, const struct redis_place *place)
@@ -160,7 +162,7 @@ void redis_node_move(struct redis_node *n, const struct redis_place *place)
 
 void redis_node_retire(struct redis_node *n, const char *why)
 {
-    n->is_retiring = true;
+    n->state = REDIS_NODE_RETIRING;
     n->retiring_why = why;
     if (n->pause.ms < RETIRED_MS)
         n->pause.ms = RETIRED_MS; /* it connects well enough, so that nothing else slows us down */
@@ -177,7 +179,7 @@ static void redis_node_on_again(struct timer *t)
 
 void redis_node_again(struct redis_node *n)
 {
-    if (n->redis->is_stopping)
+    if (n->redis->stage != REDIS_RUNNING)
         return;
     if (n->redis->cluster != NULL)
         redis_cluster_refresh(n->redis->cluster);

@@ -83,7 +83,7 @@ static void free_channel(struct redis *r, struct redis_channel *ch)
 
 static struct redis_node *node_for(struct redis *r, const struct redis_channel *ch)
 {
-    if (r->is_stopping || list_empty(&r->nodes))
+    if (r->stage != REDIS_RUNNING || list_empty(&r->nodes))
         return NULL;
     if (r->cluster == NULL)
         return list_item(r->nodes.next, struct redis_node, in);
@@ -316,7 +316,7 @@ static const struct redis_link_ops link_ops = {redis_pubsub_on_ready, redis_pubs
 static void connect_link(struct redis_pubsub *p)
 {
     struct redis_node *n = p->node;
-    if (p->link == NULL && n->is_placed && !n->redis->is_stopping)
+    if (p->link == NULL && n->is_placed && n->redis->stage == REDIS_RUNNING)
         p->link = redis_link_open(n->redis, &n->place, REDIS_MESSAGES, &link_ops, p);
 }
 

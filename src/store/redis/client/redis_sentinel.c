@@ -100,14 +100,14 @@ static void ask_next(struct redis_sentinel *s, const char *why)
     }
     s->n_failed = 0;
     struct redis_node *n = primary(s);
-    redis_note(s->redis, n->is_ready, "Sentinels:", why);
+    redis_note(s->redis, redis_node_is_up(n), "Sentinels:", why);
     if (n->link == NULL)
         redis_node_again(n);
 }
 
 void redis_sentinel_ask(struct redis_sentinel *s)
 {
-    if (s->asked == NULL && !s->redis->is_stopping)
+    if (s->asked == NULL && s->redis->stage == REDIS_RUNNING)
         open_asked(s);
 }
 
