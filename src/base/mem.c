@@ -27,3 +27,11 @@ void *mem_realloc(void *p, size_t n)
 {
     return checked(realloc(p, n), n);
 }
+
+void *mem_grow(void *items, size_t n, size_t *cap, size_t item_bytes)
+{
+    if (n < *cap)
+        return items;
+    *cap = *cap > 0 ? *cap * 2 : 8;
+    return mem_realloc(items, *cap * item_bytes);
+}

@@ -13,6 +13,10 @@ void *mem_alloc(size_t n);
 void *mem_zalloc(size_t n);
 void *mem_realloc(void *p, size_t n);
 
+/* Makes room for one more in an array with n of cap items, of so many bytes each; where there is
+ * none it has twice the room afterwards. The array, perhaps elsewhere. */
+void *mem_grow(void *items, size_t n, size_t *cap, size_t item_bytes);
+
 /* The struct that contains this member. */
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 

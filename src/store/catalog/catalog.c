@@ -628,10 +628,7 @@ static void remove_expired(struct catalog *c, const struct store_list *l)
         struct stream *s = list_item(link, struct stream_term, link)->stream;
         if (!expired(c, s) || !is_listed(l, s))
             continue;
-        if (n == cap) {
-            cap = cap ? cap * 2 : 16;
-            old = mem_realloc(old, cap * sizeof(struct stream *));
-        }
+        old = mem_grow(old, n, &cap, sizeof(struct stream *));
         old[n++] = s;
     }
     for (size_t i = 0; i < n; i++)

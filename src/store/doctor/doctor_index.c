@@ -24,10 +24,7 @@ struct rows {
 
 static void note_bad(struct look *l, enum table t, struct str key)
 {
-    if (l->n_bad == l->cap_bad) {
-        l->cap_bad = l->cap_bad ? l->cap_bad * 2 : 16;
-        l->bad = mem_realloc(l->bad, l->cap_bad * sizeof *l->bad);
-    }
+    l->bad = mem_grow(l->bad, l->n_bad, &l->cap_bad, sizeof *l->bad);
     struct doctor_bad *b = &l->bad[l->n_bad++];
     *b = (struct doctor_bad){.table = t, .key = {.n = key.n < KEY_MAX ? key.n : KEY_MAX}};
     memcpy(b->key.bytes, key.p, b->key.n);
@@ -78,10 +75,7 @@ static bool check_meta(struct look *l)
 
 static struct doctor_stream *doctor_index_add_stream(struct look *l)
 {
-    if (l->n_streams == l->cap_streams) {
-        l->cap_streams = l->cap_streams ? l->cap_streams * 2 : 64;
-        l->streams = mem_realloc(l->streams, l->cap_streams * sizeof *l->streams);
-    }
+    l->streams = mem_grow(l->streams, l->n_streams, &l->cap_streams, sizeof *l->streams);
     return &l->streams[l->n_streams++];
 }
 
@@ -354,10 +348,7 @@ static int doctor_index_see_segment(void *ctx, struct str key, struct str value)
                  key.n == 8 ? key_u64(key, 0) : 0);
         return 0;
     }
-    if (l->n_rows == l->cap_rows) {
-        l->cap_rows = l->cap_rows ? l->cap_rows * 2 : 64;
-        l->rows = mem_realloc(l->rows, l->cap_rows * sizeof *l->rows);
-    }
+    l->rows = mem_grow(l->rows, l->n_rows, &l->cap_rows, sizeof *l->rows);
     l->rows[l->n_rows++] = s;
     return 0;
 }

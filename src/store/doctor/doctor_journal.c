@@ -44,17 +44,9 @@ static int doctor_journal_note_name(void *ctx, const char *name)
     uint64_t n;
     if (!journal_name_parse(name, &n))
         return 0;
-    if (s->n == s->cap) {
-        s->cap = s->cap ? s->cap * 2 : 8;
-        s->items = mem_realloc(s->items, s->cap * sizeof *s->items);
-    }
+    s->items = mem_grow(s->items, s->n, &s->cap, sizeof *s->items);
     s->items[s->n++] = (struct file_seen){.name = n};
     return 0;
-}
-
-static bool is_zero(const char *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
 /* A head of a batch with one thing wrong in it: those of older batches, which may stand there too,
@@ -103,7 +95,7 @@ static int see_content(struct look *l, struct file *file, struct file_seen *f)
         err = vfs_read(file, at, window, WINDOW_BYTES, &got);
         if (err != 0 || got == 0)
             break;
-        f->used |= !is_zero(window, got);
+        f->used |= !journal_is_blank(window, got);
         uint64_t span = f->who.id != 0 ? see_batches(f, window, got, at, l->batch) : got;
         at += span > 0 ? span : got;
         look_progress(l, span);

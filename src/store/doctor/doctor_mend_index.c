@@ -126,17 +126,10 @@ static int add_segments(struct merge *m)
     const struct look *l = m->look;
     int err = 0;
     for (size_t i = 0; i < l->n_ids && err == 0; i++) {
-        char name[SEGMENT_NAME_MAX];
-        struct file *f;
         uint64_t size = 0;
         if (l->ids[i] >= l->meta.next_segment)
             break;
-        segment_name(l->ids[i], name);
-        err = vfs_open(l->doctor->vfs, name, VFS_READ, &f);
-        if (err != 0)
-            return err;
-        err = vfs_size(f, &size);
-        vfs_close(f);
+        err = segment_size(l->doctor->vfs, l->ids[i], &size);
         if (err == 0)
             err = index_add_segment(m->write, l->ids[i], size);
     }
@@ -169,14 +162,6 @@ static int merge_into(struct look *l, struct index *into, struct lmdb_file *old,
     return err;
 }
 
-static void doctor_mend_index_forget(const char *path)
-{
-    char lock[PATH_SIZE + 8];
-    snprintf(lock, sizeof lock, "%s-lock", path);
-    unlink(path);
-    unlink(lock);
-}
-
 /* Rows are damaged, and so are notes: each row is taken from where it is sound. */
 static int merge_index(struct look *l, char *why, size_t size)
 {
@@ -189,8 +174,8 @@ static int merge_index(struct look *l, char *why, size_t size)
         qsort(l->bad, l->n_bad, sizeof *l->bad, doctor_mend_index_by_table_and_key);
     snprintf(again, sizeof again, "%s.notes", d->index_path);
     snprintf(made, sizeof made, "%s.mended", d->index_path);
-    doctor_mend_index_forget(again);
-    doctor_mend_index_forget(made);
+    index_unlink(again);
+    index_unlink(made);
     int err = index_rebuild(d->vfs, again, d->sync, &r, why, size);
     if (err == 0)
         err = lmdb_file_open(d->index_path, &old, why, size);
@@ -207,8 +192,8 @@ static int merge_index(struct look *l, char *why, size_t size)
     lmdb_file_close(old);
     if (err == 0 && (err = index_rename(made, d->index_path, d->sync)) != 0)
         mend_failed(err, "the index cannot be replaced", why, size);
-    doctor_mend_index_forget(again);
-    doctor_mend_index_forget(made);
+    index_unlink(again);
+    index_unlink(made);
     return err;
 }
 

@@ -150,20 +150,12 @@ static int doctor_share_write_all(struct sharing *s, struct index *into)
     return err;
 }
 
-static void doctor_share_forget(const char *path)
-{
-    char lock[PATH_SIZE + 8];
-    snprintf(lock, sizeof lock, "%s-lock", path);
-    unlink(path);
-    unlink(lock);
-}
-
 static int write_index(struct sharing *s, char *why, size_t size)
 {
     const struct doctor *d = s->look->doctor;
     char made[PATH_SIZE];
     snprintf(made, sizeof made, "%s.mended", d->index_path);
-    doctor_share_forget(made);
+    index_unlink(made);
     struct index *into = index_open(made, d->sync, why, size);
     if (into == NULL)
         return ERR_IO;
@@ -173,7 +165,7 @@ static int write_index(struct sharing *s, char *why, size_t size)
     s->look->index = NULL;
     if (err == 0)
         err = index_rename(made, d->index_path, d->sync);
-    doctor_share_forget(made);
+    index_unlink(made);
     return err == 0 ? 0 : mend_failed(err, "the index cannot be written anew", why, size);
 }
 

@@ -23,10 +23,7 @@
 
 void lives_add(struct lives *l, uint64_t life)
 {
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 16;
-        l->items = mem_realloc(l->items, l->cap * sizeof *l->items);
-    }
+    l->items = mem_grow(l->items, l->n, &l->cap, sizeof *l->items);
     l->items[l->n++] = life;
 }
 

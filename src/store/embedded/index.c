@@ -178,6 +178,14 @@ int index_rename(const char *from, const char *to, bool sync)
     return give_name(from, to, sync) == 0 ? 0 : ERR_IO;
 }
 
+void index_unlink(const char *path)
+{
+    char lock[PATH_SIZE + 8];
+    snprintf(lock, sizeof lock, "%s-lock", path);
+    unlink(path);
+    unlink(lock);
+}
+
 /* ---- opening it ---- */
 
 /* How many of the pages from `from` on are free. LMDB keeps lists of free pages in its table 0: a

@@ -61,6 +61,9 @@ const char *index_path(const struct index *i);
  * durable (with sync). 0 or ERR_IO. */
 int index_rename(const char *from, const char *to, bool sync);
 
+/* Closed, or never opened: the file goes, and its lock file. */
+void index_unlink(const char *path);
+
 /* ---- loading: all tables, or some of them ---- */
 
 /* Functions that are NULL are passed over. The order within a table is that of its keys. */

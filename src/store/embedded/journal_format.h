@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define JOURNAL_DIR         "journal"
 #define JOURNAL_NAME_MAX    40  /* of `journal/N.j`, NUL included */
@@ -55,6 +56,12 @@ void journal_name(uint64_t n, char *out);
 
 /* The n of a name without its folder; false if it is not the name of a journal file. */
 bool journal_name_parse(const char *name, uint64_t *n);
+
+/* Nothing but zeros: as a file is made. */
+static inline bool journal_is_blank(const char *p, size_t n)
+{
+    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
 
 /* Fills JOURNAL_FILE_HEAD bytes. */
 void journal_head_write(char *out, const struct journal_identity *who);

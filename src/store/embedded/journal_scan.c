@@ -125,17 +125,9 @@ static int journal_scan_note_name(void *ctx, const char *name)
     uint64_t n;
     if (!journal_name_parse(name, &n))
         return 0;
-    if (s->n_files == s->cap_files) {
-        s->cap_files = s->cap_files ? s->cap_files * 2 : 8;
-        s->files = mem_realloc(s->files, s->cap_files * sizeof *s->files);
-    }
+    s->files = mem_grow(s->files, s->n_files, &s->cap_files, sizeof *s->files);
     s->files[s->n_files++] = (struct found){.name = n};
     return 0;
-}
-
-static bool is_zero(const char *p, size_t n)
-{
-    return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
 static int find_content(struct reader *r, bool *found)
@@ -147,7 +139,7 @@ static int find_content(struct reader *r, bool *found)
         int err = peek(r, at, n, &p);
         if (err != 0)
             return err;
-        *found = !is_zero(p, n);
+        *found = !journal_is_blank(p, n);
         at += n;
     }
     return 0;

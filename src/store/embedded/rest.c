@@ -291,10 +291,7 @@ static int change_all(struct making *m)
 static int rest_note_dead(void *ctx, uint64_t id)
 {
     struct rest *r = ctx;
-    if (r->n_dead == r->cap_dead) {
-        r->cap_dead = r->cap_dead ? r->cap_dead * 2 : 8;
-        r->dead = mem_realloc(r->dead, r->cap_dead * sizeof *r->dead);
-    }
+    r->dead = mem_grow(r->dead, r->n_dead, &r->cap_dead, sizeof *r->dead);
     r->dead[r->n_dead++] = id;
     return 0;
 }

@@ -212,10 +212,16 @@ static int vfs_posix_make_dir(struct vfs *v, const char *name)
     return checked(mkdirat(posix_of(v)->dir, name, 0700));
 }
 
-static int sync_fd_of_dir(int fd)
+/* fd: what came of opening it; closed. */
+static int sync_opened_dir(int fd)
 {
+    if (fd < 0)
+        return vfs_posix_err_of(errno);
     int err = checked(fsync(fd));
-    return err != 0 && errno == EINVAL ? 0 : err; /* a file system that has no such call */
+    if (err != 0 && errno == EINVAL)
+        err = 0; /* a file system that has no such call */
+    close(fd);
+    return err;
 }
 
 static int open_dir(struct vfs *v, const char *name)
@@ -225,12 +231,7 @@ static int open_dir(struct vfs *v, const char *name)
 
 static int vfs_posix_sync_dir(struct vfs *v, const char *name)
 {
-    int fd = open_dir(v, name);
-    if (fd < 0)
-        return vfs_posix_err_of(errno);
-    int err = sync_fd_of_dir(fd);
-    close(fd);
-    return err;
+    return sync_opened_dir(open_dir(v, name));
 }
 
 static int vfs_posix_list(struct vfs *v, const char *name, int (*each)(void *ctx, const char *name),
@@ -318,12 +319,7 @@ static int sync_parent(const char *dir)
     if (n >= sizeof parent)
         return ERR_IO;
     snprintf(parent, sizeof parent, "%.*s", n > 0 ? (int)n : 1, n > 0 ? dir : ".");
-    int fd = open_at(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
-    if (fd < 0)
-        return vfs_posix_err_of(errno);
-    int err = sync_fd_of_dir(fd);
-    close(fd);
-    return err;
+    return sync_opened_dir(open_at(AT_FDCWD, parent, O_RDONLY | O_DIRECTORY));
 }
 
 static int enter(struct posix_vfs *p, const char *dir, char *why, size_t size)

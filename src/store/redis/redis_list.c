@@ -120,10 +120,7 @@ struct listing {
 
 static void add_row(struct listing *l, struct str name, const struct stream_info *info)
 {
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 16;
-        l->rows = mem_realloc(l->rows, l->cap * sizeof *l->rows);
-    }
+    l->rows = mem_grow(l->rows, l->n, &l->cap, sizeof *l->rows);
     l->rows[l->n++] = (struct store_row){name, *info};
 }
 
@@ -249,10 +246,7 @@ struct reading {
 
 static void add_doc(struct reading *d, const struct doc_row *row)
 {
-    if (d->n == d->cap) {
-        d->cap = d->cap ? d->cap * 2 : 16;
-        d->rows = mem_realloc(d->rows, d->cap * sizeof *d->rows);
-    }
+    d->rows = mem_grow(d->rows, d->n, &d->cap, sizeof *d->rows);
     d->rows[d->n++] = *row;
 }
 
@@ -354,8 +348,8 @@ static void redis_list_rescan_paged(struct walk *w)
 static void redis_list_rescan_ended(struct walk *w)
 {
     struct redis_store *rs = w->rs;
-    bool again = rs->rescan_again && !rs->stopping;
-    rs->rescanning = rs->rescan_again = false;
+    bool again = rs->rescan == RESCAN_AGAIN && !rs->stopping;
+    rs->rescan = RESCAN_NONE;
     walk_free(w);
     free(w);
     if (again)
@@ -364,11 +358,12 @@ static void redis_list_rescan_ended(struct walk *w)
 
 void rstore_rescan(struct redis_store *rs)
 {
-    rs->rescan_again = rs->rescanning;
-    if (rs->rescanning)
+    if (rs->rescan != RESCAN_NONE) {
+        rs->rescan = RESCAN_AGAIN;
         return;
+    }
     struct walk *w = mem_zalloc(sizeof *w);
-    rs->rescanning = true;
+    rs->rescan = RESCAN_RUNNING;
     w->paged = redis_list_rescan_paged;
     w->ended = redis_list_rescan_ended;
     walk_from(w, rs, "names", STR_NONE, STR_NONE);

@@ -47,7 +47,11 @@ struct redis_store {
     struct timer sweep;
     unsigned n_sweeping; /* calls of it under way */
     bool sweep_more;     /* there is more to be swept */
-    bool rescanning, rescan_again;
+    enum {
+        RESCAN_NONE,
+        RESCAN_RUNNING,
+        RESCAN_AGAIN, /* and asked for once more */
+    } rescan;
     int refusal; /* why the last write was not taken; 0: it was */
     char refusal_why[160];
     bool probing;

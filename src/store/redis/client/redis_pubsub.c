@@ -335,14 +335,19 @@ struct redis_pubsub *redis_pubsub_new(struct redis_node *n)
     return p;
 }
 
-void redis_pubsub_move(struct redis_pubsub *p)
+static void drop_link(struct redis_pubsub *p)
 {
-    if (p == NULL)
-        return;
     struct redis_link *old = p->link;
     forget_link(p);
     redis_link_close(old);
     timer_stop(&p->again);
+}
+
+void redis_pubsub_move(struct redis_pubsub *p)
+{
+    if (p == NULL)
+        return;
+    drop_link(p);
     connect_link(p);
 }
 
@@ -350,10 +355,7 @@ void redis_pubsub_free(struct redis_pubsub *p)
 {
     if (p == NULL)
         return;
-    struct redis_link *old = p->link;
-    forget_link(p);
-    redis_link_close(old);
-    timer_stop(&p->again);
+    drop_link(p);
     list_each_safe (l, &p->channels) {
         struct redis_channel *ch = list_item(l, struct redis_channel, in);
         list_remove(&ch->in);
