@@ -11,8 +11,7 @@
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_schema.h"
 #include "feature/lab/lab_store.h"
-#include "feature/logs/log.h"
-#include "feature/logs/log_query.h"
+#include "feature/logs/logs.h"
 #include "feature/lab/lab_config.h"
 
 #include <errno.h>

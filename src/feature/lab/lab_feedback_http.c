@@ -6,7 +6,7 @@
 #include "feature/lab/lab_schema.h"
 #include "feature/lab/lab_store.h"
 #include "feature/lab/lab_submit.h"
-#include "feature/logs/log_query.h"
+#include "feature/logs/logs.h"
 #include "feature/lab/lab_http_core.h"
 
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 
 #include "base/map.h"
 #include "base/str.h"
-#include "feature/logs/log.h"
+#include "feature/logs/logs.h"
 
 #include <jansson.h>
 #include <stdint.h>

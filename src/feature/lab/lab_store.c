@@ -6,7 +6,7 @@
 #include "base/rand.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_schema.h"
-#include "feature/lab/lab_submit.h"
+#include "feature/lab/lab_request.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ static void init_indexes(struct lab_store *s)
     char *requests = below(s->root, name);
     lab_index_init(&s->runs, runs, lab_store_accept_run);
     lab_index_init(&s->experiments, experiments, lab_store_accept_experiment);
-    lab_index_init(&s->requests, requests, lab_submit_accept);
+    lab_index_init(&s->requests, requests, lab_request_accept);
     lab_index_init(&s->reviews, s->feedback, lab_store_accept_review);
     free(runs);
     free(experiments);

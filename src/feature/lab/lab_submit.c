@@ -6,48 +6,12 @@
 #include "feature/lab/lab_entry.h"
 #include "feature/lab/lab_experiment.h"
 #include "feature/lab/lab_json.h"
+#include "feature/lab/lab_request.h"
 #include "feature/lab/lab_schema.h"
 #include "feature/lab/lab_store.h"
-#include "feature/logs/log_query.h"
+#include "feature/logs/logs.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
-
-enum { MARK_INTENT = 1, MARK_SETTLED };
-
-/* ---- lines ---- */
-
-static uint64_t group_of(struct str experiment)
-{
-    return experiment.n > 0 ? XXH3_64bits(experiment.p, experiment.n) | 1 : 0;
-}
-
-/* Request ids may be of any length: what stands for one is not. */
-static struct str lab_submit_key_of(struct str type, struct str request, char room[SHA256_SIZE])
-{
-    struct buf both = {0};
-    buf_put(&both, type);
-    buf_putc(&both, '\0');
-    buf_put(&both, request);
-    sha256(buf_str(&both), (uint8_t *)room);
-    buf_deinit(&both);
-    return str_of(room, SHA256_SIZE);
-}
-
-json_t *lab_submit_accept(struct str line, struct lab_line *out)
-{
-    json_t *record = lab_schema_line(&lab_settled_schema, line);
-    out->mark = MARK_SETTLED;
-    if (record == NULL) {
-        record = lab_schema_line(&lab_intent_schema, line);
-        out->mark = MARK_INTENT;
-        out->group = group_of(lab_json_get(json_object_get(record, "intent"), "experimentId"));
-    }
-    if (record != NULL)
-        out->id = lab_submit_key_of(lab_json_get(record, "type"), lab_json_get(record, "requestId"),
-                                    out->room);
-    return record;
-}
 
 /* ---- looking for entries ---- */
 
@@ -146,7 +110,7 @@ static enum lab_code find_earlier(struct submission *b)
     if (err != 0)
         return lab_submit_failed(b, err, requests->log.path);
     const struct lab_record *r =
-        lab_index_find(requests, lab_submit_key_of(b->type, b->request, room));
+        lab_index_find(requests, lab_request_key(b->type, b->request, room));
     if (r == NULL)
         return LAB_FINE;
     json_t *record = lab_index_read(requests, r);
@@ -317,14 +281,15 @@ enum lab_code lab_submit_feedback(struct lab_store *s, const json_t *body, struc
 static int others_have_entries(struct submission *b)
 {
     struct lab_index *requests = &b->store->requests;
-    uint64_t group = group_of(b->experiment);
+    uint64_t group = lab_request_group(b->experiment);
     char room[SHA256_SIZE];
-    struct str own = b->request.n > 0 ? lab_submit_key_of(b->type, b->request, room) : STR_NONE;
+    struct str own = b->request.n > 0 ? lab_request_key(b->type, b->request, room) : STR_NONE;
     const struct lab_record *r;
     size_t at = 0;
     int n = lab_index_refresh(requests);
     while (n == 0 && (r = map_next(&requests->by_id, &at)) != NULL) {
-        if (r->mark != MARK_INTENT || r->group != group || str_eq(own, str_of(r->id, r->id_n)))
+        if (r->mark != LAB_REQUEST_INTENT || r->group != group ||
+            str_eq(own, str_of(r->id, r->id_n)))
             continue;
         json_t *record = lab_index_read(requests, r), *plan = json_object_get(record, "intent");
         json_t *ids = json_object_get(plan, "entityIds");

@@ -23,9 +23,6 @@ struct lab_store;
 
 #define LAB_SUBMIT_MAX (16 * 1024 * 1024) /* bytes of all entries of one submission */
 
-/* For the index of requests. */
-json_t *lab_submit_accept(struct str line, struct lab_line *out);
-
 /* request.n == 0: it cannot be sent again. *response is the caller's reference. */
 enum lab_code lab_submit_feedback(struct lab_store *s, const json_t *body, struct str request,
                                   json_t **response, struct lab_problem *p);

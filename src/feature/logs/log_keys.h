@@ -21,7 +21,7 @@
 #define FEATURE_LOGS_LOG_KEYS_H
 
 #include "base/sha256.h"
-#include "feature/logs/log.h"
+#include "feature/logs/log_id.h"
 
 #define LOG_KEYS_SUFFIX  ".keys"
 #define LOG_KEYS_WAYS    32   /* notes that share a block; of more the oldest is dropped */
