@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/server.h"
+#include "app/server_core.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "app/config.h"
@@ -408,7 +408,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (s->store->shared)
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
-    reload_principals(s);
+    server_init_principals(s);
     server_init_signals(s);
     err = server_open_features(s);
     if (err == 0)
@@ -442,6 +442,6 @@ int server_deinit(struct server *s)
     tls_unref(s->tls);
     free(s->listeners);
     free(s->own.ports);
-    reload_deinit(s);
+    server_deinit_reload(s);
     return err;
 }

@@ -10,7 +10,6 @@
 #include "net/addr.h"
 #include "net/loop.h"
 #include "app/storage.h"
-#include "app/reload.h"
 #include "stream/durable.h"
 #include "app/health.h"
 #include "app/watch.h"
@@ -22,6 +21,7 @@ struct fetcher;
 struct instances;
 struct listener;
 struct principals;
+struct retired;
 struct store;
 struct tls;
 struct trace;
@@ -39,6 +39,15 @@ enum server_life {
     SERVER_LAST_WORDS, /* what is under way was cut off; its readers are being told */
     SERVER_QUIET,      /* nothing is under way; connections end */
     SERVER_STOPPING,   /* no connection is left; features stop, then the rest */
+};
+
+/* What the server was started with; config == NULL: its settings are not read again. */
+struct reload {
+    struct config *config; /* the server's */
+    struct trace *trace;   /* the server's */
+    int argc;
+    char **argv;
+    struct retired *retired; /* callers as they were, whom requests may still be of */
 };
 
 struct server {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/reload.h"
+/* server_reload.c -- SIGHUP: certificates and settings are read again while the server runs.
+ *
+ * Settings that are `live` in their table, and the callers, change; of others a trace says that
+ * they need a restart. A file with an error in it changes nothing. What is under way goes on as it
+ * began. */
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "app/caller_config.h"
 #include "app/config.h"
+#include "app/server_core.h"
 #include "http/principal.h"
 #include "net/tls.h"
-#include "app/server.h"
 #include "store/store.h"
 #include "telemetry/trace.h"
 
@@ -23,7 +27,7 @@ struct retired {
 
 /* ---- callers ---- */
 
-void reload_principals(struct server *s)
+void server_init_principals(struct server *s)
 {
     const struct section_list *callers = &s->config->callers;
     const struct caller_config *c = callers->items;
@@ -51,10 +55,10 @@ static void retire_principals(struct server *s, const struct config *before)
     struct retired *r = mem_alloc(sizeof *r);
     *r = (struct retired){*before, s->principals, s->capabilities, s->reload.retired};
     s->reload.retired = r;
-    reload_principals(s);
+    server_init_principals(s);
 }
 
-void reload_deinit(struct server *s)
+void server_deinit_reload(struct server *s)
 {
     principals_free(s->principals);
     free(s->capabilities);

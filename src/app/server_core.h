@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* server_core.h -- what the files of a server know of each other: server.c has its life,
+ * server_reload.c what a hangup changes. */
+#ifndef APP_SERVER_CORE_H
+#define APP_SERVER_CORE_H
+
+#include "app/server.h"
+
+/* From the schedule. */
+void server_reload(struct server *s);
+
+/* Who calls, by the settings. */
+void server_init_principals(struct server *s);
+
+/* Frees them, and all of s->reload. */
+void server_deinit_reload(struct server *s);
+
+#endif
