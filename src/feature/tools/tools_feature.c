@@ -230,7 +230,8 @@ static void tools_feature_free(void *state)
     free(s);
 }
 
-static const char *const needs[] = {"logs", NULL}; /* whose files the audit is one of */
+/* The audit is written as a log is. */
+static const char *const needs[] = {"logs", NULL};
 static const char *const paths[] = {TOOLS_PREFIX, MCP_PATH, NULL};
 
 static const struct command commands[] = {
