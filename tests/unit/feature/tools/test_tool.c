@@ -9,7 +9,21 @@
 
 #include "base/arena.h"
 #include "feature/tools/tool_core.h"
+#include "feature/sessions/sessions.h"
 #include "tool_world.h"
+
+struct store *sessions_workers_view(void *state)
+{
+    return ((struct world *)state)->store;
+}
+
+/* A tool with a capability is among those that are there. */
+static int setup_with_sessions(void **state)
+{
+    world_setup(state);
+    offer(*state, sessions_tools, *state);
+    return 0;
+}
 
 /* ---- which tools there are ---- */
 
@@ -966,7 +980,7 @@ static void test_stop_from_an_answer(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup_with_sessions, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_the_tools),
         TEST(test_names_are_checked),

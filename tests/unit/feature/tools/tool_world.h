@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "feature/builtin.h"
-#include "feature/sessions/sessions.h"
 #include "feature/tools/tool_core.h"
+#include "feature/tools/tool_rows.h"
 #include "feature/tools/tools.h"
 #include "store/store.h"
 #include "token/cursor.h"
@@ -92,12 +92,6 @@ static void release(struct world *w)
     sched_drain(&w->sched);
 }
 
-/* The state of sessions is the world, and their view its store. */
-struct store *sessions_workers_view(void *state)
-{
-    return ((struct world *)state)->store;
-}
-
 /* ---- makers ---- */
 
 static void fake_start(void *ctx, struct tool_run *run)
@@ -168,11 +162,10 @@ static int world_setup(void **state)
                                     .cursor_ttl_s = TTL_S,
                                     .keep_max = UINT64_MAX,
                                     .offers = w->offers,
-                                    .n_offers = 2,
+                                    .n_offers = 1,
                                     .specs = w->specs,
                                     .n_specs = 1};
     w->offers[0] = (struct builtin_offer){tools_builtins, NULL};
-    w->offers[1] = (struct builtin_offer){sessions_tools, w};
     open_tools(w);
     *state = w;
     return 0;
@@ -194,6 +187,14 @@ static void close_tools(struct world *w)
     assert_true(w->stopped);
     tools_free(w->tools);
     w->tools = NULL;
+}
+
+/* What another feature offers is there, too. */
+static void offer(struct world *w, const struct builtin_tool *tools, void *feature)
+{
+    close_tools(w);
+    w->offers[w->setup.n_offers++] = (struct builtin_offer){tools, feature};
+    open_tools(w);
 }
 
 static int world_teardown(void **state)
@@ -366,6 +367,17 @@ static void put_stream(struct world *world, struct str name, struct str type, st
     w.create = NULL; /* it was there, and has only been confirmed */
     store_write(world->store, &w);
     sched_drain(&world->sched);
+}
+
+static void put_json(struct world *w, const char *name, const char *text, bool close)
+{
+    struct tool_splitter s = {.row_max = 1 << 20};
+    struct tool_rows r = {0};
+    assert_int_equal(tool_splitter_feed(&s, str_of_cstr(text), &r), TOOL_ROWS_FINE);
+    put_stream(w, str_of_cstr(name), STR("application/json"), buf_str(&r.bytes),
+               (const uint32_t *)r.ends.p, (uint32_t)tool_rows_count(&r), close);
+    tool_splitter_deinit(&s);
+    tool_rows_deinit(&r);
 }
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* test_tool_builtin.c -- the tools that look at what the server has anyway. */
+/* test_tool_streams.c -- the tools that look at streams. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,27 +7,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "base/arena.h"
-#include "fault/simlane.h"
-#include "feature/lab/lab.h"
-#include "feature/logs/logs.h"
-#include "feature/tools/tool_rows.h"
 #include "tool_world.h"
-
-#include <unistd.h>
-
-static const struct str worker = STR_INIT("worker");
-
-static void put_json(struct world *w, const char *name, const char *text, bool close)
-{
-    struct tool_splitter s = {.row_max = 1 << 20};
-    struct tool_rows r = {0};
-    assert_int_equal(tool_splitter_feed(&s, str_of_cstr(text), &r), TOOL_ROWS_FINE);
-    put_stream(w, str_of_cstr(name), STR("application/json"), buf_str(&r.bytes),
-               (const uint32_t *)r.ends.p, (uint32_t)tool_rows_count(&r), close);
-    tool_splitter_deinit(&s);
-    tool_rows_deinit(&r);
-}
 
 /* ---- stream:read ---- */
 
@@ -226,35 +206,6 @@ static void test_read_what_is_reserved(void **state)
     forget(&a);
 }
 
-/* ---- session:read ---- */
-
-static void test_read_a_session(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {.call = {.capabilities = &worker, .n_capabilities = 1}};
-    put_json(w, "sessions/k/in", "[1,2]", false);
-    put_json(w, "sessions/k/out", "[3,4]", false);
-    ask(w, &a, "session:read", "{\"session\":\"k\"}", NULL);
-    assert_page(&a, "[3,4]", 1, false);
-    ask(w, &a, "session:read", "{\"session\":\"k\",\"stream\":\"in\",\"limit\":1}", NULL);
-    assert_page(&a, "[1]", 1, true);
-    char cursor[CURSOR_MAX + 1];
-    strcpy(cursor, a.cursor);
-    a.call.n_capabilities = 0; /* it may have been taken away meanwhile */
-    ask(w, &a, "session:read", NULL, cursor);
-    assert_refused(&a, TOOL_CAPABILITY_DENIED, TOOL_CODE_CAPABILITY,
-                   "capability denied: session:read requires worker");
-    a.call.n_capabilities = 1;
-    ask(w, &a, "session:read", NULL, cursor);
-    assert_page(&a, "[2]", 2, false);
-    ask(w, &a, "session:read", "{\"session\":\"a/b\"}", NULL);
-    assert_refused(&a, TOOL_INVALID_ARGS, 0,
-                   "invalid arguments: argument 'session' is no key of a session");
-    ask(w, &a, "session:read", "{\"session\":\"other\"}", NULL);
-    assert_failed(&a, "sessions/other/out: no such stream", false);
-    forget(&a);
-}
-
 /* ---- stream:list ---- */
 
 static void test_list(void **state)
@@ -342,231 +293,9 @@ static void test_kept_state_is_gone(void **state)
     forget(&a);
 }
 
-/* ---- logs and feedback ---- */
-
-static char log_path[64];
-
-const char *logs_path(const void *state, struct str name)
-{
-    return str_eq(name, STR("events")) ? state : NULL;
-}
-
-const char *lab_feedback_path(const void *state)
-{
-    return state;
-}
-
-static int file_setup(void **state)
-{
-    world_setup(state);
-    struct world *w = *state;
-    close_tools(w);
-    strcpy(log_path, "/tmp/test_tool_builtin.XXXXXX");
-    close(mkstemp(log_path));
-    w->setup.lane = simlane_new(&w->sched, 1, 0);
-    w->offers[2] = (struct builtin_offer){logs_tools, log_path};
-    w->offers[3] = (struct builtin_offer){lab_tools, log_path};
-    w->setup.n_offers = 4;
-    open_tools(w);
-    return 0;
-}
-
-static int file_teardown(void **state)
-{
-    struct world *w = *state;
-    struct lane *lane = w->setup.lane;
-    close_tools(w);
-    lane_free(lane);
-    unlink(log_path);
-    return world_teardown(state);
-}
-
-static void append(const char *text)
-{
-    FILE *f = fopen(log_path, "a");
-    fputs(text, f);
-    fclose(f);
-}
-
-static void test_log(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0};
-    append("{\"n\":1}\nno JSON\n{\"n\":2}\n{\"n\":3}\n{\"n\":");
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"limit\":2}", NULL);
-    assert_page(&a, "{\"items\":[{\"n\":1},{\"n\":2}],\"nextCursor\":\"24\"}", 1, true);
-    ask(w, &a, "log:read", NULL, a.cursor);
-    assert_page(&a, "{\"items\":[{\"n\":3}],\"nextCursor\":\"32\"}", 2, false);
-    append("4}\n");
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"cursor\":\"32\"}", NULL);
-    assert_page(&a, "{\"items\":[{\"n\":4}],\"nextCursor\":\"40\"}", 1, false);
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"where\":{\"n\":3}}", NULL);
-    assert_page(&a, "{\"items\":[{\"n\":3}],\"nextCursor\":\"40\"}", 1, false);
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"where\":{\"n\":\"x\"}}", NULL);
-    assert_page(&a, "{\"items\":[],\"nextCursor\":\"40\"}", 1, false);
-    forget(&a);
-}
-
-static void test_log_is_large(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0};
-    FILE *f = fopen(log_path, "a");
-    for (int i = 0; i < 5000; i++)
-        fprintf(f, "{\"n\":%d,\"pad\":\"%0300d\"}\n", i, i);
-    fclose(f);
-    int n = 0;
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"limit\":500}", NULL);
-    for (;;) {
-        assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-        json_t *page = json_loadb(a.call.result.p, a.call.result.n, 0, NULL), *item;
-        size_t i;
-        json_array_foreach(json_object_get(page, "items"), i, item)
-            assert_int_equal(json_integer_value(json_object_get(item, "n")), n++);
-        json_decref(page);
-        if (a.call.next_cursor.n == 0)
-            break;
-        ask(w, &a, "log:read", NULL, a.cursor);
-    }
-    assert_int_equal(n, 5000);
-    /* nothing passes, and yet it does not look at all of it at once: 16 MiB a page */
-    f = fopen(log_path, "a");
-    for (int i = 0; i < 60000; i++)
-        fprintf(f, "{\"n\":%d,\"pad\":\"%0300d\"}\n", i, i);
-    fclose(f);
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"where\":{\"n\":\"x\"}}", NULL);
-    assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-    assert_true(a.call.next_cursor.n > 0);
-    ask(w, &a, "log:read", NULL, a.cursor);
-    assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-    assert_int_equal(a.call.next_cursor.n, 0);
-    forget(&a);
-}
-
-static void test_log_is_refused(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0};
-    append("{\"n\":1}\n{\"n\":2}\n");
-    ask(w, &a, "log:read", "{\"name\":\"other\"}", NULL);
-    assert_failed(&a, "there is no log named other", false);
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"cursor\":\"x\"}", NULL);
-    assert_refused(&a, TOOL_INVALID_ARGS, 0,
-                   "invalid arguments: argument 'cursor' must be a nextCursor (digits only)");
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"cursor\":\"99\"}", NULL);
-    assert_refused(&a, TOOL_INVALID_ARGS, 0,
-                   "invalid arguments: argument 'cursor' is beyond the end of the file");
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"cursor\":\"3\"}", NULL);
-    assert_refused(&a, TOOL_INVALID_ARGS, 0,
-                   "invalid arguments: argument 'cursor' is not behind the end of a line");
-    ask(w, &a, "log:read", "{\"name\":\"events\",\"limit\":1}", NULL);
-    assert_true(a.call.next_cursor.n > 0);
-    assert_int_equal(truncate(log_path, 0), 0);
-    append("{\"x\":1}\n{\"x\":2}\n"); /* another file, as long as the last */
-    ask(w, &a, "log:read", NULL, a.cursor);
-    assert_failed(&a, "the file was truncated or replaced; begin anew without a cursor", false);
-    forget(&a);
-}
-
-#define ENTRY(id, run)                                                                             \
-    "{\"id\":\"" id "\",\"createdAt\":\"2026-01-01T00:00:00.000Z\",\"runId\":\"" run               \
-    "\",\"topic\":\"t\"}\n"
-
-static void test_feedback(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0};
-    const struct tool_info *info = tools_find(w->tools, STR("feedback:wait"));
-    assert_false(info->pages);
-    append("{\"other\":1}\n" ENTRY("f1", "run_a") ENTRY("f2", "run_b"));
-    ask(w, &a, "feedback:wait", "{\"run\":\"run_b\"}", NULL);
-    assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-    json_t *r = json_loadb(a.call.result.p, a.call.result.n, 0, NULL);
-    json_t *items = json_object_get(r, "items");
-    char args[128];
-    assert_int_equal(json_array_size(items), 1);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(items, 0), "id")), "f2");
-    snprintf(args, sizeof args, "{\"run\":\"run_b\",\"timeout\":5,\"cursor\":\"%s\"}",
-             json_string_value(json_object_get(r, "nextCursor")));
-    json_decref(r);
-
-    begin(w, &a, "feedback:wait", args, NULL);
-    pass_ms(w, 2000);
-    assert_int_equal(a.done, 0);
-    append(ENTRY("f3", "run_a"));
-    pass_ms(w, 1000);
-    assert_int_equal(a.done, 0); /* of another run */
-    append(ENTRY("f4", "run_b"));
-    pass_ms(w, 500);
-    assert_int_equal(a.done, 1);
-    r = json_loadb(a.call.result.p, a.call.result.n, 0, NULL);
-    items = json_object_get(r, "items");
-    assert_int_equal(json_array_size(items), 1);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(items, 0), "id")), "f4");
-    json_decref(r);
-
-    begin(w, &a, "feedback:wait", "{\"run\":\"run_c\",\"timeout\":5}", NULL);
-    pass_ms(w, 4500);
-    assert_int_equal(a.done, 0);
-    pass_ms(w, 1000);
-    assert_int_equal(a.done, 1);
-    assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-    assert_memory_equal(a.call.result.p, "{\"items\":[],\"nextCursor\":\"", 26);
-    ask(w, &a, "feedback:wait", "{\"run\":\"run_c\",\"timeout\":0}", NULL);
-    assert_int_equal(a.call.outcome, TOOL_SUCCESS);
-
-    begin(w, &a, "feedback:wait", "{\"run\":\"run_c\"}", NULL);
-    tools_cancel(w->tools, &a.call);
-    pass_ms(w, 1000);
-    assert_int_equal(a.done, 0);
-    forget(&a);
-}
-
-static void test_no_pages_of_feedback(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0};
-    struct buf cursor = {0};
-    struct cursor_payload p = {
-        .tool_id = STR("feedback:wait"), .page = 2, .issued_at_s = w->sched.wall_ms / 1000};
-    assert_int_equal(cursor_issue(w->issuer, &p, &cursor), CURSOR_OK);
-    buf_putc(&cursor, '\0');
-    ask(w, &a, "feedback:wait", NULL, cursor.p);
-    assert_refused(&a, TOOL_CURSOR_REFUSED, 1021,
-                   "tool feedback:wait does not support pagination but received a cursor");
-    buf_deinit(&cursor);
-    forget(&a);
-}
-
-/* What is under way in a lane or a store outlives the call, and nothing outlives the stop. */
-static void test_cancel_under_way(void **state)
-{
-    struct world *w = *state;
-    struct asked a = {0}, b = {0};
-    append("{\"n\":1}\n");
-    simlane_hold(w->setup.lane, true);
-    begin(w, &a, "log:read", "{\"name\":\"events\"}", NULL);
-    assert_int_equal(a.done, 0);
-    tools_cancel(w->tools, &a.call);
-    begin(w, &b, "feedback:wait", NULL, NULL);
-    w->stopped = false;
-    tools_stop(w->tools, on_stopped, w);
-    sched_drain(&w->sched);
-    assert_false(w->stopped);
-    simlane_hold(w->setup.lane, false);
-    pass_ms(w, 100);
-    assert_true(w->stopped);
-    assert_int_equal(a.done + b.done, 0);
-    tools_free(w->tools);
-    open_tools(w);
-    forget(&a);
-    forget(&b);
-}
-
 int main(void)
 {
-#define TEST(name)      cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
-#define WITH_FILE(name) cmocka_unit_test_setup_teardown(name, file_setup, file_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_read_json),
         TEST(test_read_much),
@@ -576,18 +305,10 @@ int main(void)
         TEST(test_read_a_large_event),
         TEST(test_read_what_is_gone),
         TEST(test_read_what_is_reserved),
-        TEST(test_read_a_session),
         TEST(test_list),
         TEST(test_long_names),
         TEST(test_kept_state_is_gone),
-        WITH_FILE(test_log),
-        WITH_FILE(test_log_is_large),
-        WITH_FILE(test_log_is_refused),
-        WITH_FILE(test_feedback),
-        WITH_FILE(test_no_pages_of_feedback),
-        WITH_FILE(test_cancel_under_way),
     };
-#undef WITH_FILE
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
