@@ -149,11 +149,12 @@ static void tool_state_make(struct tool_page *p)
     p->tool->builtin->start(&p->lent);
 }
 
+/* Both are in the arena, or static. */
 static void tool_state_go_on(struct tool_page *p, struct str position, struct str args)
 {
     char why[256];
-    p->lent.position = arena_dup(&p->arena, position);
-    p->args = arena_dup(&p->arena, args);
+    p->lent.position = position;
+    p->args = args;
     if (tool_take_args(p, why, sizeof why) != 0)
         tool_page_invalid(p, why);
     else
