@@ -13,11 +13,11 @@
 #include "base/err.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "feature/logs/log_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -65,27 +65,12 @@ static struct log_note note_read(const char p[NOTE])
 
 /* ---- the file ---- */
 
-static int log_keys_err_of(int error)
-{
-    return error == ENOSPC || error == EDQUOT || error == EFBIG ? ERR_FULL : ERR_IO;
-}
-
 /* What lies behind the file's end is zero. */
 static int read_block(const struct log_keys *k, off_t at, char out[BLOCK])
 {
-    size_t have = 0;
+    size_t got = 0;
     memset(out, 0, BLOCK);
-    while (have < BLOCK) {
-        ssize_t r = pread(k->fd, out + have, BLOCK - have, at + (off_t)have);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return ERR_IO;
-        if (r == 0)
-            break;
-        have += (size_t)r;
-    }
-    return 0;
+    return log_file_read(k->fd, (uint64_t)at, out, BLOCK, &got);
 }
 
 static int write_at(const struct log_keys *k, off_t at, const char *p, size_t n)
@@ -94,7 +79,7 @@ static int write_at(const struct log_keys *k, off_t at, const char *p, size_t n)
     do {
         wrote = pwrite(k->fd, p, n, at);
     } while (wrote < 0 && errno == EINTR);
-    return wrote == (ssize_t)n ? 0 : wrote < 0 ? log_keys_err_of(errno) : ERR_FULL;
+    return wrote == (ssize_t)n ? 0 : wrote < 0 ? log_file_err(errno) : ERR_FULL;
 }
 
 static int write_note(const struct log_keys *k, off_t at, const struct log_note *n)
@@ -106,7 +91,7 @@ static int write_note(const struct log_keys *k, off_t at, const struct log_note 
 
 static int sync_file(const struct log_keys *k)
 {
-    return fdatasync(k->fd) == 0 ? 0 : log_keys_err_of(errno);
+    return fdatasync(k->fd) == 0 ? 0 : log_file_err(errno);
 }
 
 static off_t intent_at(uint64_t serial)
@@ -140,14 +125,14 @@ int log_keys_open(struct log_keys *k, const char *log_path, bool make)
     char *name = mem_alloc(path.n + sizeof LOG_KEYS_SUFFIX);
     memcpy(name, path.p, path.n);
     memcpy(name + path.n, LOG_KEYS_SUFFIX, sizeof LOG_KEYS_SUFFIX);
-    /* What is not a plain file would hold whoever opens it, or lead elsewhere. */
-    k->fd = open(
-        name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
-    int err = k->fd >= 0 ? 0 : errno == ENOENT && !make ? 0 : log_keys_err_of(errno);
+    k->fd = log_file_open(name, O_RDWR | O_NOFOLLOW | (make ? O_CREAT : 0));
+    int err = k->fd >= 0 ? 0 : errno == ENOENT && !make ? 0 : log_file_err(errno);
     free(name);
     if (k->fd < 0)
         return err;
-    err = fstat(k->fd, &st) == 0 && S_ISREG(st.st_mode) ? log_keys_read_head(k) : ERR_IO;
+    err = log_file_stat(k->fd, &st);
+    if (err == 0)
+        err = log_keys_read_head(k);
     if (err != 0)
         log_keys_close(k);
     return err;

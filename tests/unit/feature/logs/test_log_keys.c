@@ -88,8 +88,8 @@ static int64_t told_wall_ms(void)
 #define fdatasync     mortal_fdatasync
 #define fsync         mortal_fsync
 #define clock_wall_ms told_wall_ms
-#include "feature/logs/log.c"
-#define read_block keys_read_block
+#include "feature/logs/log_append.c"
+#include "feature/logs/log_file.c"
 #include "feature/logs/log_keys.c"
 #undef writev
 #undef pwrite

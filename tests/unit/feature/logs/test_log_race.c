@@ -65,7 +65,7 @@ static int watched_fdatasync(int fd)
 
 #define writev    watched_writev
 #define fdatasync watched_fdatasync
-#include "feature/logs/log.c"
+#include "feature/logs/log_append.c"
 #undef writev
 #undef fdatasync
 
