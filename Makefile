@@ -25,7 +25,7 @@ ifeq ($(origin FEATURES),undefined)
 FEATURES := $(ALL_FEATURES)
 endif
 ABSENT  := $(filter-out $(FEATURES),$(ALL_FEATURES))
-needs    = $(shell sed -n 's/^static const char .const needs.. = {\(.*\), NULL};/\1/p' src/feature/$(1)/$(1)_feature.c | tr -d '",')
+needs    = $(shell sed -n 's/^static const char .const needs.. = {\(.*\)NULL.*/\1/p' src/feature/$(1)/$(1)_feature.c | tr -d '",')
 UNKNOWN := $(filter-out $(ALL_FEATURES),$(FEATURES))
 ifneq ($(UNKNOWN),)
 $(error there is no feature $(UNKNOWN); there are: $(ALL_FEATURES))
