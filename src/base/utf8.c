@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/utf8.h"
 
+#include <string.h>
+
+/* Where the first byte at or behind i is that is not ASCII, or a few bytes before it. */
+static size_t skip_ascii(struct str s, size_t i)
+{
+    uint64_t eight;
+    while (s.n - i >= sizeof eight) {
+        memcpy(&eight, s.p + i, sizeof eight);
+        if ((eight & 0x8080808080808080) != 0)
+            break;
+        i += sizeof eight;
+    }
+    return i;
+}
+
 bool utf8_valid(struct str s)
 {
-    for (size_t i = 0; i < s.n;) {
+    for (size_t i = skip_ascii(s, 0); i < s.n;) {
         size_t n = (unsigned char)s.p[i] < 0x80 ? 1 : utf8_length(s.p + i, s.n - i);
         if (n == 0)
             return false;
