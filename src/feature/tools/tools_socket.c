@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+/* tools_socket.c -- a client and its requests:
+ *
+ *     READS --call--> BUSY --answer--> READS
+ *     READS --no message--> REFUSED --told so--> disconnected
+ *
+ * A client that sends no more, or whose server drains, is disconnected when it has its answers. */
 #include "feature/tools/tools_socket.h"
 #include "base/arena.h"
+#include "base/be.h"
 #include "base/err.h"
 #include "base/gate.h"
 #include "base/options.h"
@@ -42,7 +49,9 @@ struct client {
     struct buf id_text;
     struct str *granted; /* texts of the configuration */
     size_t n_granted;
-    bool said_hello, busy, ended, closing;
+    enum { CLIENT_READS, CLIENT_BUSY, CLIENT_REFUSED } state;
+    bool said_hello;
+    bool ended; /* it sends no more */
 };
 
 static void tools_socket_look(struct client *c);
@@ -51,10 +60,9 @@ static void tools_socket_look(struct client *c);
 
 int tools_frame_take(struct str bytes, struct str *json)
 {
-    const unsigned char *p = (const unsigned char *)bytes.p;
     if (bytes.n < TOOLS_FRAME_HEAD)
         return 0;
-    size_t n = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+    size_t n = be_get((const uint8_t *)bytes.p, TOOLS_FRAME_HEAD);
     if (n > TOOLS_FRAME_MAX)
         return ERR_TOO_LARGE;
     if (bytes.n - TOOLS_FRAME_HEAD < n)
@@ -66,8 +74,7 @@ int tools_frame_take(struct str bytes, struct str *json)
 static struct block *frame_of(struct str json)
 {
     struct block *b = block_new((uint32_t)(TOOLS_FRAME_HEAD + json.n));
-    for (int i = 0; i < TOOLS_FRAME_HEAD; i++)
-        b->bytes[i] = (char)(json.n >> (8 * (TOOLS_FRAME_HEAD - 1 - i)));
+    be_put((uint8_t *)b->bytes, json.n, TOOLS_FRAME_HEAD);
     memcpy(b->bytes + TOOLS_FRAME_HEAD, json.p, json.n);
     b->n = (uint32_t)(TOOLS_FRAME_HEAD + json.n);
     return b;
@@ -77,9 +84,9 @@ static struct block *frame_of(struct str json)
 
 static void stop_call(struct client *c)
 {
-    if (!c->busy)
+    if (c->state != CLIENT_BUSY)
         return;
-    c->busy = false;
+    c->state = CLIENT_READS;
     tools_ask_cancel(&c->ask);
     tools_ask_deinit(&c->ask);
 }
@@ -134,7 +141,7 @@ static void start_deadline(struct client *c)
 /* For an answer, or for room to give it: a client that reads nothing is told nothing more. */
 static bool waits(const struct client *c)
 {
-    return c->busy || conn_pending(&c->conn) > 0;
+    return c->state == CLIENT_BUSY || conn_pending(&c->conn) > 0;
 }
 
 static void tools_socket_answer(struct client *c, struct buf *json)
@@ -154,7 +161,7 @@ static void tools_socket_refuse(struct client *c, const char *why)
 {
     struct buf json = {0};
     tools_put_error(&json, str_of_cstr(why), CODE_BAD, false);
-    c->closing = true;
+    c->state = CLIENT_REFUSED;
     tools_socket_answer(c, &json);
     conn_want_read(&c->conn, false);
 }
@@ -162,7 +169,7 @@ static void tools_socket_refuse(struct client *c, const char *why)
 /* It has all its answers, and nothing more is to come. */
 static void end_if_over(struct client *c)
 {
-    if (waits(c) || !(c->closing || c->ended || c->socket->draining))
+    if (waits(c) || !(c->state == CLIENT_REFUSED || c->ended || c->socket->draining))
         return;
     conn_shutdown_write(&c->conn);
     close_client(c);
@@ -230,7 +237,7 @@ static void tools_socket_on_done(struct tool_ask *a)
 {
     struct client *c = container_of(a, struct client, ask);
     struct buf json = {0};
-    c->busy = false;
+    c->state = CLIENT_READS;
     tools_put_answer(&json, &a->call);
     tools_ask_deinit(a);
     tools_socket_answer(c, &json);
@@ -240,7 +247,7 @@ static void tools_socket_on_done(struct tool_ask *a)
 static void tools_socket_run(struct client *c, const struct tools_request *r)
 {
     timer_stop(&c->deadline);
-    c->busy = true;
+    c->state = CLIENT_BUSY;
     c->ask = (struct tool_ask){.done = tools_socket_on_done};
     c->ask.call.tool_id = r->tool_id;
     c->ask.call.args = r->args;
@@ -293,7 +300,7 @@ static void take_frame(struct client *c, size_t n)
 static void tools_socket_look(struct client *c)
 {
     struct str json;
-    while (!waits(c) && !c->closing && !c->socket->draining && !c->conn.closing) {
+    while (!waits(c) && c->state != CLIENT_REFUSED && !c->socket->draining && !c->conn.closing) {
         int got = tools_frame_take(buf_str(&c->in), &json);
         if (got == ERR_TOO_LARGE)
             tools_socket_refuse(c, "a frame has at most 10 MiB");
@@ -302,7 +309,7 @@ static void tools_socket_look(struct client *c)
         take_frame(c, TOOLS_FRAME_HEAD + json.n);
         tools_socket_handle(c, str_of(c->frame.p + TOOLS_FRAME_HEAD, json.n));
     }
-    if (!c->closing)
+    if (c->state != CLIENT_REFUSED)
         conn_want_read(&c->conn, !c->ended && (!waits(c) || c->in.n < AHEAD_MAX));
 }
 
@@ -409,7 +416,7 @@ void tools_socket_drain(struct tools_socket *s)
     s->listener = NULL;
     list_each_safe (l, &s->clients) {
         struct client *c = list_item(l, struct client, link);
-        if (!c->busy && conn_pending(&c->conn) == 0)
+        if (!waits(c))
             close_client(c);
     }
 }
