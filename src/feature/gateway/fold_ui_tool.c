@@ -235,28 +235,26 @@ bool tool_input_error(struct chunk *c)
     return true;
 }
 
-bool tool_output_available(struct chunk *c)
+static bool settle_output(struct chunk *c, bool failed)
 {
     struct tool_call *call;
     struct part *p = find_invocation(c, &call);
     if (p == NULL)
         return false;
     call->streaming = NULL;
-    settle_input(c, p, false);
-    update(c, p, "output-available", PART_RESULT_METADATA);
+    settle_input(c, p, failed && p->kind == PART_TOOL);
+    update(c, p, failed ? "output-error" : "output-available", PART_RESULT_METADATA);
     return true;
+}
+
+bool tool_output_available(struct chunk *c)
+{
+    return settle_output(c, false);
 }
 
 bool tool_output_error(struct chunk *c)
 {
-    struct tool_call *call;
-    struct part *p = find_invocation(c, &call);
-    if (p == NULL)
-        return false;
-    call->streaming = NULL;
-    settle_input(c, p, p->kind == PART_TOOL);
-    update(c, p, "output-error", PART_RESULT_METADATA);
-    return true;
+    return settle_output(c, true);
 }
 
 bool tool_output_denied(struct chunk *c)

@@ -203,7 +203,7 @@ static void answer_stoppers(struct generation *gen, enum end_reason end, int err
 /* Its stream is still open, or may be. */
 static bool is_unclosed(int err)
 {
-    return err != 0 && err != ERR_CLOSED && err != ERR_NOT_FOUND && err != ERR_DELETED;
+    return err != 0 && err != ERR_CLOSED && !ERR_IS_GONE(err);
 }
 
 static void refuse_unclosed(struct generation *gen, int err)
@@ -235,6 +235,14 @@ static void drop_source(struct generation *gen)
     if (gen->source != NULL)
         gen->source->ops->free(gen->source);
     gen->source = NULL;
+}
+
+static void drop_recording(struct generation *gen)
+{
+    recorder_free(gen->recorder);
+    gen->recorder = NULL;
+    presence_free(gen->presence);
+    gen->presence = NULL;
 }
 
 static void tell_nothing(struct generation *gen)
@@ -305,8 +313,7 @@ static void generation_free(struct generation *gen)
 {
     drop_source(gen);
     pin_remove(&gen->start);
-    recorder_free(gen->recorder);
-    presence_free(gen->presence);
+    drop_recording(gen);
     task_cancel(&gen->over);
     timer_stop(&gen->hold);
     arena_deinit(&gen->arena);
@@ -333,10 +340,7 @@ void generations_orphan(struct gateway *g, const struct gateway_route *r)
 static void discard_stream(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
-    recorder_free(gen->recorder);
-    gen->recorder = NULL;
-    presence_free(gen->presence);
-    gen->presence = NULL;
+    drop_recording(gen);
     leave_maps(gen);
     gateway_discard(g, gen->name, &gen->key, &gen->waiters);
 }
@@ -428,10 +432,7 @@ static void ask_source(struct generation *gen)
 static void degrade(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
-    recorder_free(gen->recorder);
-    gen->recorder = NULL;
-    presence_free(gen->presence);
-    gen->presence = NULL;
+    drop_recording(gen);
     leave_chats(gen); /* nobody can come back to it */
     gen->degraded = true;
     gateway_event(&g->events, DEGRADED, 1, TRACE_STR("request_id", gen->id),

@@ -158,8 +158,7 @@ static void gateway_on_chat_to_stop(struct gateway_route *r, struct exchange *x,
 
 static void refuse_stop(struct stop_request *r, int err)
 {
-    bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
-    if (gone && r->may_be_chat)
+    if (ERR_IS_GONE(err) && r->may_be_chat)
         find_chat(r->route, r->x, r->id, gateway_on_chat_to_stop);
     else
         gateway_refuse(r->route, r->x, err);

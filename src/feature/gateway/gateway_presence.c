@@ -102,10 +102,9 @@ static void gateway_presence_on_stat(struct store_stat *st, int err)
 {
     struct presence *p = container_of(st, struct presence, stat);
     p->looking = false;
-    bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
     if (err == 0 && st->info.end != END_NONE && !p->over)
         p->order.ended(p->order.ctx, st->info.end);
-    else if (err != 0 && !gone && !p->over)
+    else if (err != 0 && !ERR_IS_GONE(err) && !p->over)
         gateway_presence_on_changed(&p->watch, p->order.name); /* nothing was found out */
     gateway_presence_finish(p);
 }
@@ -286,8 +285,7 @@ static void chat_looked(struct chat_look *l, int err, bool found)
 static void gateway_presence_on_chat_stat(struct store_stat *st, int err)
 {
     struct chat_look *l = container_of(st, struct chat_look, stat);
-    bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED;
-    chat_looked(l, gone ? 0 : err, err == 0 && st->info.end == END_NONE);
+    chat_looked(l, ERR_IS_GONE(err) ? 0 : err, err == 0 && st->info.end == END_NONE);
 }
 
 static void gateway_presence_on_chat_doc(struct store_docs *d, int err)
@@ -370,7 +368,7 @@ static void gateway_presence_on_left_removed(struct store_put *put, int err)
 static void gateway_presence_on_left_closed(struct store_write *w, int err)
 {
     struct inheritance *h = container_of(w, struct inheritance, write);
-    bool gone = err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_VERSION;
+    bool gone = ERR_IS_GONE(err) || err == ERR_VERSION;
     if (err != 0 && !gone) {
         inherit_over(h, err);
         return;

@@ -258,7 +258,7 @@ static enum pull gateway_read_fail(struct reader *r)
         skip_gap(r);
         return PULL_MORE;
     }
-    if (err != ERR_GAP && err != ERR_NOT_FOUND && err != ERR_DELETED) {
+    if (err != ERR_GAP && !ERR_IS_GONE(err)) {
         reader_abort(r);
         return PULL_WAIT;
     }
@@ -446,7 +446,7 @@ static void gateway_read_refuse(struct read_start *s, int err)
 {
     struct read_order *o = s->order;
     start_free(s);
-    if ((err == ERR_NOT_FOUND || err == ERR_DELETED) && o->missing != NULL) {
+    if (ERR_IS_GONE(err) && o->missing != NULL) {
         o->missing(o);
         return;
     }

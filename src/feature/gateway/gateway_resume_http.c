@@ -89,7 +89,7 @@ static void gateway_resume_on_stat(struct store_stat *stat, int err)
 {
     struct resume *r = container_of(stat, struct resume, stat);
     struct gateway *g = r->read.route->gateway;
-    bool known = err == 0 || err == ERR_NOT_FOUND || err == ERR_DELETED;
+    bool known = err == 0 || ERR_IS_GONE(err);
     bool fits = str_eq_nocase(r->step, str_of_cstr(r->read.route->config->step));
     r->by_step = err == 0 && !fits && stat->info.end != END_COMPLETED;
     if (!known)

@@ -134,7 +134,7 @@ static void gateway_whole_fail(struct whole *w, int err)
 {
     struct read_order *o = w->order;
     list_remove(&w->link);
-    if (err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_GAP) {
+    if (ERR_IS_GONE(err) || err == ERR_GAP) {
         /* its snapshot may have outlived them */
         snapshot_look_new(o->route, o->request_id, gateway_whole_on_snapshot, w);
     } else {
