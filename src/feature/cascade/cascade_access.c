@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* cascade_access.c -- which language server is asked, and as whom: from the settings, the editor's
  * process and its state file. Looking blocks, so it is done on a lane. */
-#include "base/err.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "feature/cascade/editor_state.h"

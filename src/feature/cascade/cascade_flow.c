@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* cascade_flow.c -- one answer of a Cascade, from the question to the archive.
  *
+ *     LOOKING -> CHOOSING -> OPENING -> STARTING -> NOTING -> SENDING -> POLLING
+ *        |          |           |        |    |         |         |         |
+ *        `----------+-----------+--------'    `---------+---------+---------'
+ *                   |                                   |
+ *                   v                                   v
+ *                 gone <---------- FORGETTING <---- ARCHIVING
+ *
+ * CHOOSING, OPENING and STARTING go back to LOOKING once, for an editor that was started anew. What
+ * cannot be archived now is gone without FORGETTING: the document is there for the next sweep.
+ *
  * LOOKING    which server, and as whom
  * CHOOSING   which model is meant
  * OPENING    the panel, which all flows share

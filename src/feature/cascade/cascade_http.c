@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* cascade_http.c -- who may use the bridge at all; GET /v1/models, and one of them by its id. */
-#include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "http/exchange.h"

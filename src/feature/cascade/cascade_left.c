@@ -9,7 +9,6 @@
  * Several processes may share a store, on several machines, each with a language server that the
  * others cannot reach. So a process takes up what began on its own machine, by a process that is no
  * more: another boot, or a pid that is free or belongs to a process with another start time. */
-#include "base/err.h"
 #include "base/mem.h"
 #include "base/pack.h"
 #include "net/process.h"

@@ -9,7 +9,6 @@
 #include "feature/cascade/cascade_core.h"
 #include "feature/cascade/cascade_trace.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

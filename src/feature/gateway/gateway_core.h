@@ -177,7 +177,7 @@ void generation_start(struct generation_order *o);
 
 /* Of forwards: there is room again; the client has gone, and the forward with it. */
 void generation_resume(struct generation *gen);
-void generation_leave(struct generation *gen);
+void generation_detach(struct generation *gen);
 
 /* Of this route, under way; NULL: there is none. */
 struct generation *generation_find(struct gateway_route *r, struct str request_id);

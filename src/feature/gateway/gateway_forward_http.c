@@ -59,7 +59,7 @@ static void forward_gone(struct exchange *x)
 {
     struct forward *f = x->state;
     if (f->gen != NULL && f->begun)
-        generation_leave(f->gen);
+        generation_detach(f->gen);
     forward_free(f);
 }
 

@@ -146,7 +146,7 @@ struct generation_waiter *generation_take_waiter(struct link *waiters)
     return w;
 }
 
-static void tell_ready(struct generation *gen, struct generation_waiter *w)
+static void notify_ready(struct generation *gen, struct generation_waiter *w)
 {
     gen->starting++;
     w->ops->ready(w);
@@ -160,9 +160,9 @@ static void open_up(struct generation *gen)
     gen->starting = 1; /* until all have begun to read */
     timer_stop(&gen->hold);
     if (asker != NULL)
-        tell_ready(gen, &asker->waiter);
+        notify_ready(gen, &asker->waiter);
     for (struct generation_waiter *w; (w = generation_take_waiter(&gen->waiters)) != NULL;)
-        tell_ready(gen, w);
+        notify_ready(gen, w);
     generation_unpin(gen);
 }
 
@@ -400,7 +400,7 @@ static void begin_forward(struct generation *gen)
         leave_degraded(gen);
 }
 
-void generation_leave(struct generation *gen)
+void generation_detach(struct generation *gen)
 {
     gen->forward = NULL;
     if (gen->state == PASSING)
@@ -557,7 +557,7 @@ static void gateway_generation_on_snapshot(void *ctx, uint64_t bytes)
 /* ---- its beginning ---- */
 
 /* Its stream could not be made. */
-static void give_up(struct generation *gen, int err)
+static void fail_start(struct generation *gen, int err)
 {
     struct generation_order *asker = gen->asker;
     gen->asker = NULL;
@@ -582,7 +582,7 @@ static void gateway_generation_on_started(void *ctx, int err)
     } else if (err != 0 && gen->state == CREATING && gateway_is_trouble(err) && may_degrade(gen)) {
         degrade(gen);
     } else if (err != 0) {
-        give_up(gen, err);
+        fail_start(gen, err);
     }
 }
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/gateway/gateway.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "http/http.h"
 #include "http/origin.h"
 #include "http/url.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/gateway_dialect.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define IGNORED_BODY_MAX (64 * 1024)
 

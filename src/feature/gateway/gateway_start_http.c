@@ -13,8 +13,6 @@
 #include "base/sha256.h"
 #include "feature/gateway/gateway_http_core.h"
 
-#include <stdio.h>
-
 #define KEY_MAX  255 /* bytes of an Idempotency-Key */
 #define CHAT_MAX 256 /* of the id of a chat */
 

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A generation and those that it tells, without an exchange or an upstream. */
+#include "base/err.h"
+#include "base/mem.h"
+#include "feature/gateway/gateway_core.h"
+#include "http/http.h"
+#include "http/message.h"
+#include "store/store.h"
+#include "stream/subscriber.h"
+#include "telemetry/metrics.h"
+#include "telemetry/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* ---- a source that says what it is made to ---- */
+
+struct script {
+    struct generation_source source;
+    const struct source_events *on;
+    void *ctx;
+    bool started;
+};
+static struct script *scripts[4];
+static size_t n_scripts, n_freed;
+
+static void script_start(struct generation_source *s)
+{
+    container_of(s, struct script, source)->started = true;
+}
+
+static void script_resume(struct generation_source *s)
+{
+}
+
+static void script_free(struct generation_source *s)
+{
+    struct script *script = container_of(s, struct script, source);
+    for (size_t i = 0; i < n_scripts; i++)
+        if (scripts[i] == script)
+            scripts[i] = NULL;
+    free(script);
+    n_freed++;
+}
+
+static struct generation_source *script_open(void *ctx, const struct source_order *o)
+{
+    static const struct source_ops ops = {script_start, script_resume, script_free};
+    struct script *s = mem_zalloc(sizeof *s);
+    *s = (struct script){.source.ops = &ops, .on = o->on, .ctx = o->ctx};
+    scripts[n_scripts++] = s;
+    return &s->source;
+}
+
+static void answer_events(size_t i)
+{
+    scripts[i]->on->head(scripts[i]->ctx, &(struct source_head){.events = true});
+}
+
+static void say(size_t i, const char *data)
+{
+    assert_int_equal(scripts[i]->on->event(scripts[i]->ctx, STR_NONE, str_of_cstr(data)), 1);
+}
+
+/* ---- the bench ---- */
+
+struct bench {
+    struct sched sched;
+    struct store *store;
+    struct feeds feeds;
+    struct metrics metrics;
+    struct trace trace;
+    struct http http;
+    struct gateway *gateway;
+    struct gateway_route *routes[2];
+    bool stopped;
+};
+
+static int set_up(void **state)
+{
+    struct bench *b = mem_zalloc(sizeof *b);
+    char why[256];
+    *b = (struct bench){.trace = {.to = stderr, .level = TRACE_ERROR}};
+    sched_init(&b->sched, 1, 1);
+    b->store = mem_store_new(&b->sched);
+    feeds_init(&b->feeds, b->store);
+    metrics_init(&b->metrics);
+    http_init(&b->http, NULL, &b->trace, &(struct http_limits){0});
+    b->gateway = gateway_new(&(struct gateway_setup){.sched = &b->sched,
+                                                     .store = b->store,
+                                                     .feeds = &b->feeds,
+                                                     .http = &b->http,
+                                                     .metrics = &b->metrics,
+                                                     .trace = &b->trace,
+                                                     .store_is_memory = true,
+                                                     .telemetry_prefix = STR("t")},
+                             why, sizeof why);
+    assert_non_null(b->gateway);
+    static const char *const paths[] = {"/a", "/b"};
+    for (size_t i = 0; i < 2; i++)
+        b->routes[i] = gateway_add_local(
+            b->gateway, &(struct gateway_local){.path = paths[i], .source.open = script_open});
+    n_scripts = n_freed = 0;
+    *state = b;
+    return 0;
+}
+
+static void on_stopped(void *ctx)
+{
+    ((struct bench *)ctx)->stopped = true;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    gateway_stop(b->gateway, on_stopped, b);
+    sched_drain(&b->sched);
+    assert_true(b->stopped);
+    assert_int_equal(n_freed, n_scripts);
+    gateway_free(b->gateway);
+    feeds_deinit(&b->feeds);
+    store_free(b->store);
+    http_deinit(&b->http);
+    metrics_deinit(&b->metrics);
+    free(b);
+    return 0;
+}
+
+/* ---- who asks, who waits ---- */
+
+struct asker {
+    struct generation_order order;
+    bool asked;
+    int ready, failed, missing, surplus, direct;
+    struct generation_failure why;
+    char message[64];
+    bool degraded;
+    int status;
+};
+
+static void note_failure(struct asker *a, const struct generation_failure *f)
+{
+    a->failed++;
+    a->why = *f;
+    snprintf(a->message, sizeof a->message, "%.*s", (int)f->message.n, f->message.p);
+}
+
+static struct asker *asker_of(struct generation_waiter *w)
+{
+    return container_of(w, struct asker, order.waiter);
+}
+
+static struct generation *generation_of(const struct asker *a)
+{
+    return generation_find(a->order.route, str_of(a->order.request_id, REQUEST_ID_TEXT));
+}
+
+static void on_ready(struct generation_waiter *w)
+{
+    struct asker *a = asker_of(w);
+    a->ready++;
+    if (generation_of(a) != NULL)
+        generation_unpin(generation_of(a));
+}
+
+static void on_failed(struct generation_waiter *w, const struct generation_failure *f)
+{
+    note_failure(asker_of(w), f);
+}
+
+static void on_missing(struct generation_waiter *w, bool surplus)
+{
+    asker_of(w)->missing++;
+    asker_of(w)->surplus += surplus;
+}
+
+static void on_asked(struct generation_order *o)
+{
+    container_of(o, struct asker, order)->asked = true;
+}
+
+static void on_refused(struct generation_order *o, int err)
+{
+    container_of(o, struct asker, order)->failed++;
+}
+
+/* Nobody is there any more to take it. */
+static struct forward *on_direct(struct generation_order *o, struct generation *gen,
+                                 const struct source_head *head, bool degraded)
+{
+    struct asker *a = container_of(o, struct asker, order);
+    a->direct++;
+    a->degraded = degraded;
+    a->status = head->status;
+    return NULL;
+}
+
+static const struct generation_waiter_ops waiter_ops = {on_ready, on_failed, on_missing};
+static const struct generation_asker_ops asker_ops = {on_asked, on_refused, on_direct};
+
+static void ask(struct bench *b, size_t route, struct asker *a)
+{
+    static const struct request request = {.method = METHOD_POST};
+    char id[RAND_UUID + 1];
+    rand_uuid(id);
+    *a = (struct asker){.order = {.route = b->routes[route],
+                                  .request = &request,
+                                  .body = STR("{}"),
+                                  .waiter.ops = &waiter_ops,
+                                  .ops = &asker_ops}};
+    memcpy(a->order.request_id, id, REQUEST_ID_TEXT);
+    generation_start(&a->order);
+    sched_drain(&b->sched);
+    assert_true(a->asked);
+}
+
+/* One more who wants to read what the other has asked for. */
+static void join(struct asker *a, struct asker *other)
+{
+    struct str id = str_of(other->order.request_id, REQUEST_ID_TEXT);
+    *a = (struct asker){.order = {.route = other->order.route, .waiter.ops = &waiter_ops}};
+    memcpy(a->order.request_id, id.p, id.n);
+    assert_true(generation_wait(other->order.route, id, &a->order.waiter));
+}
+
+/* ---- tests ---- */
+
+static void test_whoever_asked_reads_from_the_first_recorded_event_on(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, late;
+    ask(b, 0, &a);
+    join(&late, &a);
+    answer_events(0);
+    sched_drain(&b->sched);
+    assert_int_equal(a.ready + late.ready, 0);
+    say(0, "one");
+    assert_int_equal(a.ready + late.ready, 0); /* it is not durable yet */
+    sched_drain(&b->sched);
+    assert_int_equal(a.ready, 1);
+    assert_int_equal(late.ready, 1);
+    struct asker third;
+    struct str id = str_of(a.order.request_id, REQUEST_ID_TEXT);
+    assert_false(generation_wait(b->routes[0], id, &third.order.waiter));
+    scripts[0]->on->end(scripts[0]->ctx, 0, STR_NONE);
+    sched_drain(&b->sched);
+    assert_null(generation_of(&a));
+    assert_int_equal(a.ready + a.failed, 1);
+}
+
+static void test_what_comes_to_nothing_fails_for_all(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, late;
+    ask(b, 0, &a);
+    join(&late, &a);
+    scripts[0]->on->end(scripts[0]->ctx, ERR_UPSTREAM_TIMEOUT, STR("too late"));
+    sched_drain(&b->sched);
+    assert_int_equal(a.failed, 1);
+    assert_int_equal(late.failed, 1);
+    assert_int_equal(late.why.end, END_FAILED);
+    assert_int_equal(late.why.err, ERR_UPSTREAM_TIMEOUT);
+    assert_string_equal(late.message, "too late");
+    assert_int_equal(a.ready + late.ready, 0);
+}
+
+static void test_what_is_no_stream_goes_to_whoever_asked_alone(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, late[6];
+    ask(b, 0, &a);
+    for (size_t i = 0; i < 6; i++)
+        join(&late[i], &a);
+    scripts[0]->on->head(scripts[0]->ctx, &(struct source_head){.status = 404});
+    sched_drain(&b->sched);
+    assert_int_equal(a.direct, 1);
+    assert_int_equal(a.status, 404);
+    assert_false(a.degraded);
+    int surplus = 0;
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(late[i].missing, 1);
+        surplus += late[i].surplus;
+    }
+    assert_int_equal(surplus, 2); /* four are enough to ask again */
+}
+
+/* A feature whose sources go stops before the gateway. */
+static void test_a_route_is_orphaned_by_itself(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, other;
+    ask(b, 0, &a);
+    ask(b, 1, &other);
+    gateway_orphan_route(b->routes[0]);
+    assert_int_equal(n_freed, 1);
+    assert_null(scripts[0]);
+    sched_drain(&b->sched);
+    assert_int_equal(a.failed, 1);
+    assert_int_equal(a.why.end, END_ORPHANED);
+    assert_null(generation_of(&a));
+    assert_int_equal(other.failed, 0);
+    assert_non_null(generation_of(&other));
+    assert_true(scripts[1]->started);
+    scripts[1]->on->end(scripts[1]->ctx, 0, STR_NONE);
+    sched_drain(&b->sched);
+    assert_int_equal(other.ready, 1);
+}
+
+struct stop {
+    struct generation_stopper stopper;
+    int n, err;
+    enum end_reason end;
+};
+
+static void on_cancelled(struct generation_stopper *s, enum end_reason end, int err)
+{
+    struct stop *stop = container_of(s, struct stop, stopper);
+    stop->n++;
+    stop->end = end;
+    stop->err = err;
+}
+
+static void test_all_who_want_it_stopped_are_told_when_it_is(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    struct stop stops[2] = {{.stopper.done = on_cancelled}, {.stopper.done = on_cancelled}};
+    ask(b, 0, &a);
+    for (size_t i = 0; i < 2; i++)
+        generation_cancel(generation_of(&a), &stops[i].stopper);
+    assert_int_equal(stops[0].n + stops[1].n, 0); /* it is not durable yet */
+    sched_drain(&b->sched);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(stops[i].n, 1);
+        assert_int_equal(stops[i].err, 0);
+        assert_int_equal(stops[i].end, END_CANCELLED);
+    }
+    assert_int_equal(a.ready, 1); /* an empty stream is read as any other */
+}
+
+static void on_drained(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static void test_a_drain_waits_for_the_last(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    bool drained = false;
+    ask(b, 0, &a);
+    gateway_drain(b->gateway, on_drained, &drained);
+    sched_drain(&b->sched);
+    assert_false(drained);
+    scripts[0]->on->end(scripts[0]->ctx, 0, STR_NONE);
+    sched_drain(&b->sched);
+    assert_true(drained);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(test_whoever_asked_reads_from_the_first_recorded_event_on),
+        T(test_what_comes_to_nothing_fails_for_all),
+        T(test_what_is_no_stream_goes_to_whoever_asked_alone),
+        T(test_a_route_is_orphaned_by_itself),
+        T(test_all_who_want_it_stopped_are_told_when_it_is),
+        T(test_a_drain_waits_for_the_last),
+    };
+    return cmocka_run_group_tests_name("unit/generation", tests, NULL, NULL);
+}
