@@ -97,6 +97,17 @@ void json_put_string(struct buf *out, struct str s)
     buf_putc(out, '"');
 }
 
+void json_put_strings(struct buf *out, const struct str *all, size_t n)
+{
+    buf_putc(out, '[');
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            buf_putc(out, ',');
+        json_put_string(out, all[i]);
+    }
+    buf_putc(out, ']');
+}
+
 void json_put_problem(struct buf *out, struct str code, struct str message, struct str extra)
 {
     buf_put(out, STR("{\"error\":{\"code\":"));

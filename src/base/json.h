@@ -34,6 +34,7 @@ size_t json_escape(char c, char out[JSON_ESCAPE_MAX]);
 
 /* s as a JSON string with its quotes. Each byte that is no part of UTF-8 becomes U+FFFD. */
 void json_put_string(struct buf *out, struct str s);
+void json_put_strings(struct buf *out, const struct str *all, size_t n); /* as an array */
 
 /* {"error":{"code":CODE,"message":MESSAGE}}: what every surface without words of its own answers.
  * extra: JSON of further members, with a comma before the first; STR_NONE: none. */

@@ -117,17 +117,13 @@ static bool check_tool(struct tool_page *p, struct tool_call *c)
 static void put_missing(struct tool_call *c, struct str needed)
 {
     struct buf *out = &c->details;
-    buf_put(out, STR("{\"required\":["));
-    json_put_string(out, needed);
-    buf_put(out, STR("],\"granted\":["));
-    for (size_t i = 0; i < c->n_capabilities; i++) {
-        if (i > 0)
-            buf_putc(out, ',');
-        json_put_string(out, c->capabilities[i]);
-    }
-    buf_put(out, STR("],\"missing\":["));
-    json_put_string(out, needed);
-    buf_put(out, STR("]}"));
+    buf_put(out, STR("{\"required\":"));
+    json_put_strings(out, &needed, 1);
+    buf_put(out, STR(",\"granted\":"));
+    json_put_strings(out, c->capabilities, c->n_capabilities);
+    buf_put(out, STR(",\"missing\":"));
+    json_put_strings(out, &needed, 1);
+    buf_putc(out, '}');
 }
 
 static bool check_capability(struct tool_page *p, struct tool_call *c)

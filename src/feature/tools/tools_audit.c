@@ -64,17 +64,6 @@ static void put_outcome(struct buf *out, const struct audit_event *e)
     buf_putc(out, '}');
 }
 
-static void put_capabilities(struct buf *out, const struct tool_call *c)
-{
-    buf_put(out, STR(",\"granted_capabilities\":["));
-    for (size_t i = 0; i < c->n_capabilities; i++) {
-        if (i > 0)
-            buf_putc(out, ',');
-        json_put_string(out, c->capabilities[i]);
-    }
-    buf_putc(out, ']');
-}
-
 /* Of a tool that there is not, as much as a name may have. */
 static struct str tools_audit_name_of(const struct tool_call *c)
 {
@@ -94,7 +83,8 @@ void audit_put(struct buf *out, const struct audit_event *e)
         buf_put(out, STR(",\"caller_id\":"));
         json_put_string(out, c->caller_id);
     }
-    put_capabilities(out, c);
+    buf_put(out, STR(",\"granted_capabilities\":"));
+    json_put_strings(out, c->capabilities, c->n_capabilities);
     buf_printf(out, ",\"duration_ms\":%llu,\"outcome\":", (unsigned long long)e->duration_ms);
     put_outcome(out, e);
     buf_printf(out,

@@ -158,13 +158,9 @@ void tools_put_pong(struct buf *out)
 
 void tools_put_hello_ack(struct buf *out, const struct str *granted, size_t n)
 {
-    buf_put(out, STR("{\"type\":\"hello_ack\",\"granted_capabilities\":["));
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0)
-            buf_putc(out, ',');
-        json_put_string(out, granted[i]);
-    }
-    buf_put(out, STR("],\"server_version\":\"tidemark " TIDEMARK_VERSION
+    buf_put(out, STR("{\"type\":\"hello_ack\",\"granted_capabilities\":"));
+    json_put_strings(out, granted, n);
+    buf_put(out, STR(",\"server_version\":\"tidemark " TIDEMARK_VERSION
                      "\",\"supported_tiers\":[\"hot\",\"warm\",\"cold\"]}"));
 }
 
