@@ -12,19 +12,14 @@
 #include "app/config_tables.h"
 #include "http/url.h"
 #include "net/addr.h"
-#include "store/redis/client/redis.h"
-#include "store/embedded/journal.h"
+#include "store/embedded/embedded.h"
 #include "store/redis/redis_store.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
 
-#define RETAIN_EVENTS_MAX   1000000000000
-#define DNS_NAME_MAX        253
-
-/* What a record of the journal holds besides an append's bytes: names, a claim, documents. */
-#define RECORD_HEAD_MAX     MIB
-#define EMBEDDED_APPEND_MAX (JOURNAL_RECORD_MAX - RECORD_HEAD_MAX)
+#define RETAIN_EVENTS_MAX 1000000000000
+#define DNS_NAME_MAX      253
 
 /* ---- checks ---- */
 

@@ -5,11 +5,11 @@
 #include "base/units.h"
 #include "app/config.h"
 #include "net/loop.h"
-#include "store/redis/client/redis.h"
 #include "net/thread_lane.h"
 #include "store/embedded/embedded.h"
 #include "store/redis/redis_store.h"
 #include "store/embedded/vfs.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/trace.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* store.h -- where streams rest. Engines: mem.c, embedded.c, redis_store.c.
+/* store.h -- where streams rest. Engines: mem/, embedded/, redis/.
  *
  * Loop thread only. Each operation completes exactly once, through its done(), and never before the
  * call that started it has returned. The caller embeds the operation in its own struct and keeps
@@ -281,8 +281,6 @@ struct store {
     bool in_memory; /* what it keeps takes memory, its own or Redis's: to be bounded */
     uint64_t refused[STORE_TROUBLE_KINDS]; /* operations that were answered so */
 };
-
-struct store *mem_store_new(struct sched *sched);
 
 /* Would it take a write? 0 as far as is known, or why not: ERR_AWAY (it does not answer, for now),
  * ERR_FULL (until something is deleted or there is more room), ERR_IO (a disk failed, for good).

@@ -12,6 +12,7 @@
 #include "feature/tools/mcp.h"
 #include "feature/tools/tools_message.h"
 #include "feature/tools/tools_socket.h"
+#include "store/mem/mem_store.h"
 #include "token/cursor.h"
 
 #include <jansson.h>

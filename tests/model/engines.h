@@ -10,6 +10,7 @@
 #include "net/loop.h"
 #include "store/redis/client/redis.h"
 #include "store/embedded/embedded.h"
+#include "store/mem/mem_store.h"
 #include "store/redis/redis_store_core.h"
 #include "store/store.h"
 

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/units.h"
 #include "feature/sessions/session_core.h"
+#include "store/mem/mem_store.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -47,6 +47,9 @@ struct embedded_config {
                               .rest_at_stop = true,                                                \
                               .index_sync = true})
 
+/* Bytes of one append. A record of the journal holds names, a claim and documents besides. */
+#define EMBEDDED_APPEND_MAX (JOURNAL_RECORD_MAX - (1u << 20))
+
 /* Not owned; freed by the caller after the store. */
 struct embedded_lanes {
     struct lane *journal, *prepare, *rest, *read;

@@ -4,6 +4,7 @@
  *
  * An operation is looked at and done in one task of the schedule, right before its done(): all of
  * it happens at one moment, in the order of the calls. */
+#include "store/mem/mem_store.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/catalog/catalog.h"

@@ -13,10 +13,10 @@
 #ifndef STORE_REDIS_REDIS_STORE_H
 #define STORE_REDIS_REDIS_STORE_H
 
+#include "store/redis/client/redis.h"
 #include "store/store.h"
 
 struct loop;
-struct redis_url;
 
 #define REDIS_TIMEOUT_MS 5000
 

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 
 #include <stdio.h>

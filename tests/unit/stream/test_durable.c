@@ -8,6 +8,7 @@
 #include "model/delay.c"
 #include "model/seeds.h"
 #include "net/loop.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 #include "stream/durable.h"
 #include "telemetry/trace.h"

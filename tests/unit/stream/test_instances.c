@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "stream/instances.h"
 #include "model/delay.c"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 
 #include <setjmp.h>

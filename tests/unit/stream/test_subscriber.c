@@ -12,6 +12,7 @@
 #include "stream/subscriber.h"
 #include "model/delay.c"
 #include "model/seeds.h"
+#include "store/mem/mem_store.h"
 
 #define COUNT(a)   (sizeof(a) / sizeof *(a))
 #define TURNS_MAX  20000

@@ -14,6 +14,7 @@
 #include "feature/gateway/recorder.h"
 #include "stream/writer.h"
 #include "model/lossy.c"
+#include "store/mem/mem_store.h"
 
 #define NAME     "a/b"
 #define SNAPSHOT NAME RECORDER_SNAPSHOT_SUFFIX

@@ -5,6 +5,7 @@
 #include "net/process.h"
 #include "feature/cascade/cascade.h"
 #include "feature/cascade/cascade_core.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/trace.h"
 
 #include <setjmp.h>

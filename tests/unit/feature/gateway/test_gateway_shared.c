@@ -16,6 +16,7 @@
 #include "net/loop.h"
 #include "feature/gateway/route_config.h"
 #include "feature/gateway/gateway_core.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/metrics.h"
 #include "telemetry/trace.h"
 #include "unit/feature/sessions/session_bench.h"

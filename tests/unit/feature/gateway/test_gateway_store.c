@@ -9,6 +9,7 @@
 #include "feature/gateway/route_config.h"
 #include "store/store.h"
 #include "feature/gateway/gateway_core.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/metrics.h"
 #include "telemetry/trace.h"
 

@@ -15,6 +15,7 @@
 #include "model/delay.c"
 #include "model/engines.h"
 #include "model/seeds.h"
+#include "store/mem/mem_store.h"
 
 #define NAME       "gen/1"
 #define SNAPSHOT   NAME RECORDER_SNAPSHOT_SUFFIX

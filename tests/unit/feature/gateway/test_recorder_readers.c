@@ -17,6 +17,7 @@
 #include "model/delay.c"
 #include "model/engines.h"
 #include "model/seeds.h"
+#include "store/mem/mem_store.h"
 
 #define NAME       STR("gen/1")
 #define START_MONO 5000

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "feature/sessions/session_core.h"
 #include "feature/sessions/session_view.h"
+#include "store/mem/mem_store.h"
 #include "unit/feature/sessions/session_bench.h"
 
 #define START_MONO   5000

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "model/delay.c"
 #include "model/session_model.h"
+#include "store/mem/mem_store.h"
 
 #define SEEDS      60
 #define STEPS_MAX  1500

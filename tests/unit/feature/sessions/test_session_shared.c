@@ -17,6 +17,7 @@
 #include "model/delay.c"
 #include "model/lossy.c"
 #include "model/session_model.h"
+#include "store/mem/mem_store.h"
 
 #define SEEDS      60
 #define STEPS_MAX  1500

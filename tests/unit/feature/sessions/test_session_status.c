@@ -17,6 +17,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "feature/sessions/session_status_http.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/trace.h"
 
 #include <jansson.h>

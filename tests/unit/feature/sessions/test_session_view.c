@@ -4,6 +4,7 @@
 #include "stream/payload.h"
 #include "feature/sessions/session_seal.h"
 #include "feature/sessions/session_view.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 
 #include <setjmp.h>

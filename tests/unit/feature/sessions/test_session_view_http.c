@@ -8,6 +8,7 @@
 #include "http/http.h"
 #include "http/principal.h"
 #include "net/loop.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 #include "stream/durable.h"
 #include "telemetry/trace.h"

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "feature/subscriptions/subscription.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 
 struct world {

@@ -5,6 +5,7 @@
 #include "unit/feature/subscriptions/subscription_world.h"
 
 #include "feature/subscriptions/subscription_core.h"
+#include "store/mem/mem_store.h"
 
 static uint64_t state_of_random;
 

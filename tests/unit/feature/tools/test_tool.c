@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "feature/tools/tool_core.h"
 #include "feature/sessions/sessions.h"
+#include "store/mem/mem_store.h"
 #include "tool_world.h"
 
 struct store *sessions_workers_view(void *state)

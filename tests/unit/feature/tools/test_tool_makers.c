@@ -18,6 +18,7 @@
 #include "feature/tools/tool_makers_upstream.h"
 #include "token/cursor.h"
 #include "feature/tools/tool_config.h"
+#include "store/mem/mem_store.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

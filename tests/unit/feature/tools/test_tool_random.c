@@ -12,6 +12,7 @@
 
 #include "model/delay.c"
 #include "model/seeds.h"
+#include "store/mem/mem_store.h"
 #include "tool_world.h"
 
 #define CLIENTS   3

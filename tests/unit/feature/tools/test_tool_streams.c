@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tool_world.h"
+#include "store/mem/mem_store.h"
 
 /* ---- stream:read ---- */
 

@@ -11,6 +11,7 @@
 #include "store/store.h"
 #include "feature/tools/mcp.h"
 #include "feature/tools/tools_socket.h"
+#include "store/mem/mem_store.h"
 #include "telemetry/trace.h"
 #include "token/cursor.h"
 

@@ -11,6 +11,7 @@
 #include "feature/tools/tool_core.h"
 #include "feature/tools/tool_rows.h"
 #include "feature/tools/tools.h"
+#include "store/mem/mem_store.h"
 #include "store/store.h"
 #include "token/cursor.h"
 
