@@ -138,105 +138,99 @@ static size_t format_size(const struct saved_state *s)
     return n + s->n_chunks * 96 + s->chunk_bytes / 3 * 4;
 }
 
-static int state_put_member(struct tm_client *c, struct bytes *out, const char *name,
-                            const char *value)
+/* A text that grows until something fails; then nothing more is put. */
+struct writing {
+    struct tm_client *c;
+    struct bytes *out;
+    int err;
+};
+
+typedef int put_fn(struct tm_client *c, struct bytes *out, struct str s);
+
+static void put(struct writing *w, put_fn *as, struct str s)
 {
-    int err = bytes_printf(c, out, "%s\"%s\":", out->n == 0 ? "{" : ",", name);
-    return err != 0 ? err : codec_put_json(c, out, str_of_cstr(value));
+    if (w->err == 0)
+        w->err = as(w->c, w->out, s);
 }
 
-static int put_chunks(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+static void put_number(struct writing *w, const char *before, uint64_t v)
 {
-    int err = bytes_put(c, out, STR(",\"playbackChunks\":["));
+    if (w->err == 0)
+        w->err = bytes_printf(w->c, w->out, "%s%llu", before, (unsigned long long)v);
+}
+
+static void state_put_member(struct writing *w, const char *name, const char *value)
+{
+    if (w->err == 0)
+        w->err = bytes_printf(w->c, w->out, "%s\"%s\":", w->out->n == 0 ? "{" : ",", name);
+    put(w, codec_put_json, str_of_cstr(value));
+}
+
+static void put_chunks(struct writing *w, const struct saved_state *s)
+{
+    put(w, bytes_put, STR(",\"playbackChunks\":["));
     list_each (l, &s->chunks) {
         const struct state_chunk *chunk = list_item(l, struct state_chunk, item.link);
-        if (err == 0)
-            err = bytes_printf(c, out, "%s[%u,\"{\\\"%s\\\":\\\"", l == s->chunks.next ? "" : ",",
-                               (unsigned)chunk->seqno, chunk_members[s->service]);
-        if (err == 0)
-            err = codec_put_base64(c, out, str_of(chunk->bytes, chunk->n));
-        if (err == 0)
-            err = bytes_printf(c, out, "\\\",\\\"seqno\\\":%u}\"]", (unsigned)chunk->seqno);
+        put_number(w, l == s->chunks.next ? "[" : ",[", chunk->seqno);
+        put(w, bytes_put, STR(",\"{\\\""));
+        put(w, bytes_put, str_of_cstr(chunk_members[s->service]));
+        put(w, bytes_put, STR("\\\":\\\""));
+        put(w, codec_put_base64, str_of(chunk->bytes, chunk->n));
+        put_number(w, "\\\",\\\"seqno\\\":", chunk->seqno);
+        put(w, bytes_put, STR("}\"]"));
     }
-    return err != 0 ? err : bytes_put(c, out, STR("]"));
+    put(w, bytes_put, STR("]"));
 }
 
-static int put_results(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+static void put_results(struct writing *w, const struct saved_state *s)
 {
-    int err = bytes_put(c, out, STR(",\"toolCallResultCache\":{"));
+    put(w, bytes_put, STR(",\"toolCallResultCache\":{"));
     list_each (l, &s->results) {
         const struct state_result *r = list_item(l, struct state_result, link);
-        if (err == 0 && l != s->results.next)
-            err = bytes_put(c, out, STR(","));
-        if (err == 0)
-            err = codec_put_json(c, out, str_of(r->bytes, r->id_n));
-        if (err == 0)
-            err = bytes_put(c, out, STR(":\""));
-        if (err == 0)
-            err = codec_put_base64(c, out, str_of(r->bytes + r->id_n + 1, r->n));
-        if (err == 0)
-            err = bytes_put(c, out, STR("\""));
+        if (l != s->results.next)
+            put(w, bytes_put, STR(","));
+        put(w, codec_put_json, str_of(r->bytes, r->id_n));
+        put(w, bytes_put, STR(":\""));
+        put(w, codec_put_base64, str_of(r->bytes + r->id_n + 1, r->n));
+        put(w, bytes_put, STR("\""));
     }
-    return err != 0 ? err : bytes_put(c, out, STR("}"));
+    put(w, bytes_put, STR("}"));
 }
 
-static int put_identity(struct tm_client *c, struct bytes *out, const struct saved_state *s)
+static void state_put_body(struct writing *w, const struct saved_state *s)
 {
-    int err = state_put_member(c, out, "idempotencyKey", s->key);
-    if (err == 0)
-        err = state_put_member(c, out, "idempotencyEventId", s->event_id);
-    if (err == 0)
-        err = bytes_put(c, out, STR(",\"idempotentEncryptionKey\":\""));
-    if (err == 0)
-        err = codec_put_base64url(c, out, str_of((const char *)s->secret, SECRET_SIZE));
-    if (err == 0)
-        err = bytes_printf(c, out, "\",\"nextSeqno\":%llu", (unsigned long long)s->next_seqno);
-    return err;
-}
-
-static int put_event_mac(struct tm_client *c, struct bytes *out, const struct saved_state *s)
-{
-    int err = bytes_put(c, out, STR(",\"eventMac\":\""));
-    if (err == 0 && s->has_mac)
-        err = codec_put_hex(c, out, str_of((const char *)s->mac, MAC_SIZE));
-    if (err == 0)
-        err = bytes_printf(c, out, "\",\"finished\":%s", s->finished ? "true" : "false");
-    return err;
-}
-
-static int state_put_body(struct tm_client *c, struct bytes *out, const struct saved_state *s)
-{
-    int err = put_identity(c, out, s);
-    if (err == 0)
-        err = put_chunks(c, out, s);
-    if (err == 0)
-        err = state_put_member(c, out, "chatGenerationUUID", s->generation);
-    if (err == 0)
-        err = bytes_printf(c, out, ",\"createdAt\":%lld,\"lastUpdatedAt\":%lld",
-                           (long long)s->created_ms, (long long)s->updated_ms);
-    if (err == 0)
-        err = put_results(c, out, s);
-    if (err == 0)
-        err = state_put_member(c, out, "service", service_names[s->service]);
-    return err != 0 ? err : put_event_mac(c, out, s);
+    state_put_member(w, "idempotencyKey", s->key);
+    state_put_member(w, "idempotencyEventId", s->event_id);
+    put(w, bytes_put, STR(",\"idempotentEncryptionKey\":\""));
+    put(w, codec_put_base64url, str_of((const char *)s->secret, SECRET_SIZE));
+    put_number(w, "\",\"nextSeqno\":", s->next_seqno);
+    put_chunks(w, s);
+    state_put_member(w, "chatGenerationUUID", s->generation);
+    put_number(w, ",\"createdAt\":", (uint64_t)s->created_ms);
+    put_number(w, ",\"lastUpdatedAt\":", (uint64_t)s->updated_ms);
+    put_results(w, s);
+    state_put_member(w, "service", service_names[s->service]);
+    put(w, bytes_put, STR(",\"eventMac\":\""));
+    if (s->has_mac)
+        put(w, codec_put_hex, str_of((const char *)s->mac, MAC_SIZE));
+    put(w, bytes_put, STR("\",\"finished\":"));
+    put(w, bytes_put, s->finished ? STR("true") : STR("false"));
 }
 
 int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct saved_state *s,
                  struct bytes *out)
 {
+    struct writing w = {.c = c, .out = out};
     uint8_t mac[MAC_SIZE];
     if (bytes_room(c, out, format_size(s)) == NULL)
         return TM_E_NOMEM;
-    int err = state_put_body(c, out, s);
-    if (err == 0)
-        err = smac_sign(key, bytes_str(out), mac);
-    if (err == 0)
-        err = bytes_put(c, out, STR(",\"mac\":\""));
-    if (err == 0)
-        err = codec_put_hex(c, out, str_of((const char *)mac, MAC_SIZE));
-    if (err == 0)
-        err = bytes_put(c, out, STR("\"}\n"));
-    return err == 0 && out->n > STATE_FILE_MAX ? TM_E_TOO_LARGE : err;
+    state_put_body(&w, s);
+    if (w.err == 0)
+        w.err = smac_sign(key, bytes_str(out), mac);
+    put(&w, bytes_put, STR(",\"mac\":\""));
+    put(&w, codec_put_hex, str_of((const char *)mac, MAC_SIZE));
+    put(&w, bytes_put, STR("\"}\n"));
+    return w.err == 0 && out->n > STATE_FILE_MAX ? TM_E_TOO_LARGE : w.err;
 }
 
 /* ---- reading ---- */
