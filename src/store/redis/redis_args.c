@@ -23,7 +23,7 @@ struct rop *rop_new(struct redis_store *rs, const struct redis_script *script, v
     r->of = of;
     r->take = take;
     r->tell = tell;
-    list_init(&r->gate_link);
+    list_init(&r->tag_link);
     return r;
 }
 

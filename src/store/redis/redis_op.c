@@ -16,7 +16,7 @@
 
 /* Writes of one tag: Redis remembers the last ones of a process. So no more may be under way, and
  * while one is in doubt none may be added: it is to be asked about before it is forgotten. */
-struct gate {
+struct tag_writes {
     size_t n; /* under way */
     size_t n_doubtful;
     struct link waiting;
@@ -24,69 +24,69 @@ struct gate {
     char tag[];
 };
 
-static struct gate *gate_of(struct redis_store *rs, struct str tag)
+static struct tag_writes *tag_writes_of(struct redis_store *rs, struct str tag)
 {
-    struct gate *g = map_get(&rs->gates, tag);
+    struct tag_writes *g = map_get(&rs->tag_writes, tag);
     if (g != NULL)
         return g;
     g = mem_zalloc(sizeof *g + tag.n);
     list_init(&g->waiting);
     g->tag_n = tag.n;
     memcpy(g->tag, tag.p, tag.n);
-    map_put(&rs->gates, str_of(g->tag, g->tag_n), g);
+    map_put(&rs->tag_writes, str_of(g->tag, g->tag_n), g);
     return g;
 }
 
 static void pass_on(struct rop *r);
 
-static bool is_open(const struct gate *g)
+static bool tag_writes_have_room(const struct tag_writes *g)
 {
-    return g->n < REDIS_GATE && g->n_doubtful == 0;
+    return g->n < REDIS_TAG_WRITES && g->n_doubtful == 0;
 }
 
-static void pass_gate(struct gate *g, const struct rop *r)
+static void tag_writes_add(struct tag_writes *g, const struct rop *r)
 {
     g->n++;
     g->n_doubtful += r->doubtful;
 }
 
 /* True: it may go. Otherwise it goes when its turn has come. */
-static bool enter_gate(struct rop *r)
+static bool tag_writes_enter(struct rop *r)
 {
     if (r->tag.p == NULL)
         return true;
-    r->gate = gate_of(r->rs, r->tag);
-    if (!is_open(r->gate)) {
-        list_push(&r->gate->waiting, &r->gate_link);
+    r->writes = tag_writes_of(r->rs, r->tag);
+    if (!tag_writes_have_room(r->writes)) {
+        list_push(&r->writes->waiting, &r->tag_link);
         return false;
     }
-    pass_gate(r->gate, r);
+    tag_writes_add(r->writes, r);
     return true;
 }
 
 static void doubt(struct rop *r)
 {
-    r->gate->n_doubtful += !r->doubtful;
+    r->writes->n_doubtful += !r->doubtful;
     r->doubtful = true;
 }
 
-static void leave_gate(struct rop *r)
+static void tag_writes_leave(struct rop *r)
 {
-    struct gate *g = r->gate;
+    struct tag_writes *g = r->writes;
     struct redis_store *rs = r->rs;
     if (g == NULL)
         return;
-    r->gate = NULL;
+    r->writes = NULL;
     g->n--;
     g->n_doubtful -= r->doubtful;
-    while (!list_empty(&g->waiting) && is_open(g)) {
-        struct rop *next = list_item(g->waiting.next, struct rop, gate_link);
-        list_remove(&next->gate_link);
-        pass_gate(g, next);
+    while (!list_empty(&g->waiting) && tag_writes_have_room(g)) {
+        struct rop *next = list_item(g->waiting.next, struct rop, tag_link);
+        list_remove(&next->tag_link);
+        tag_writes_add(g, next);
         pass_on(next);
     }
     if (g->n == 0) {
-        map_remove(&rs->gates, str_of(g->tag, g->tag_n));
+        map_remove(&rs->tag_writes, str_of(g->tag, g->tag_n));
         free(g);
     }
 }
@@ -125,7 +125,7 @@ static void note_write(struct redis_store *rs, const struct rop *r, int err)
 static void redis_op_end(struct rop *r, int err)
 {
     struct redis_store *rs = r->rs;
-    leave_gate(r);
+    tag_writes_leave(r);
     if (r->doubtful && err != 0)
         rs->heeds_own_ms = redis_op_now_ms(rs) + HEED_MS;
     store_count(&rs->store, err);
@@ -255,11 +255,11 @@ static bool is_elsewhere(struct rop *r, const struct redisReply *reply)
 
 static void redis_op_follow(struct rop *r)
 {
-    leave_gate(r);
+    tag_writes_leave(r);
     r->hops++;
     r->moves = false;
     r->fill(r);
-    if (enter_gate(r))
+    if (tag_writes_enter(r))
         pass_on(r);
 }
 
@@ -333,7 +333,7 @@ void rop_send(struct rop *r)
     timer_init(&r->retry, redis_op_retry);
     if (r->fill != NULL)
         r->fill(r);
-    if (enter_gate(r))
+    if (tag_writes_enter(r))
         pass_on(r);
 }
 

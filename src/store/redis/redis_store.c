@@ -343,7 +343,7 @@ static void redis_store_free(struct store *s)
     redis_free(rs->redis);
     timer_stop(&rs->sweep);
     watchers_deinit(&rs->watchers);
-    map_deinit(&rs->gates);
+    map_deinit(&rs->tag_writes);
     family_deinit(rs);
     free(rs);
 }
@@ -423,7 +423,7 @@ struct store *redis_store_new(const struct redis_store_setup *setup)
     rs->ctx = setup->ctx;
     read_settings(rs, setup->url);
     draw_process(rs);
-    map_init(&rs->gates);
+    map_init(&rs->tag_writes);
     map_init(&rs->families);
     watchers_init(&rs->watchers, sched);
     struct redis_setup client = {.loop = setup->loop,

@@ -12,10 +12,10 @@
 #include "store/redis/redis_store.h"
 #include "store/watchers.h"
 
-#define SPACE_MAX     64 /* characters of a prefix */
-#define REDIS_PROCESS 16 /* characters: who published a wake-up */
-#define REDIS_SWEEP   64 /* names swept at a time */
-#define REDIS_GATE    64 /* writes of one tag under way at a time; Redis remembers as many */
+#define SPACE_MAX        64 /* characters of a prefix */
+#define REDIS_PROCESS    16 /* characters: who published a wake-up */
+#define REDIS_SWEEP      64 /* names swept at a time */
+#define REDIS_TAG_WRITES 64 /* writes of one tag under way at a time; Redis remembers as many */
 
 struct rstore_scripts {
     struct redis_script write, remove, read, stat, put, sweep, place, announce, forget, trim;
@@ -40,7 +40,7 @@ struct redis_store {
     bool hears_all; /* of every stream; said to others on a cluster */
     bool says_all;  /* on a cluster: somebody wants to hear of every stream */
     unsigned all_ticks;
-    struct map gates;
+    struct map tag_writes;
     struct map
         families; /* on a cluster: of struct family, for forks and streams that are watched */
     size_t n_hints;
@@ -86,8 +86,8 @@ struct rop {
     int sent_err, err, waits_err;
     char said[160]; /* why it was refused, in Redis's words; empty: it was not */
     unsigned n_under_way;
-    struct link gate_link;
-    struct gate *gate;
+    struct link tag_link;
+    struct tag_writes *writes;
     struct timer retry;
     /* A reply that is no error: 0, or what it means. Copies what tell() needs. */
     int (*take)(struct rop *r, const struct redisReply *reply);
