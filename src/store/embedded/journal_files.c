@@ -300,13 +300,14 @@ static void journal_files_open_run(struct job *j)
 static void journal_files_open_done(struct job *j)
 {
     struct journal_files *s = container_of(j, struct journal_files, open_job);
-    s->opening = false;
-    s->opened = s->open_err == 0;
     s->err = s->open_err;
-    if (s->opened)
+    if (s->open_err == 0) {
+        s->folder = JOURNAL_FOLDER_FOUND;
         s->bytes += s->old_bytes;
-    else
+    } else {
+        s->folder = JOURNAL_FOLDER_UNKNOWN;
         sched_start(s->sched, &s->retry, RETRY_MS);
+    }
     end_job(s);
 }
 
@@ -334,7 +335,7 @@ static void remove_old(struct journal_files *s)
 {
     bool own = !list_empty(&s->spares) || !list_empty(&s->used);
     bool begun = s->remove_job.run != NULL;
-    if (begun || s->old.n == 0 || !s->opened || !own || s->stopping ||
+    if (begun || s->old.n == 0 || s->folder != JOURNAL_FOLDER_FOUND || !own || s->stopping ||
         s->released < s->first_number)
         return;
     begin_job(s, &s->remove_job, journal_files_remove_run, journal_files_remove_done);
@@ -344,11 +345,11 @@ static void remove_old(struct journal_files *s)
 
 static void prepare(struct journal_files *s)
 {
-    bool waits = s->opening || timer_running(&s->retry);
+    bool waits = s->folder == JOURNAL_FOLDER_OPENING || timer_running(&s->retry);
     if (s->stopping)
         return;
-    if (!waits && !s->opened) {
-        s->opening = true;
+    if (!waits && s->folder == JOURNAL_FOLDER_UNKNOWN) {
+        s->folder = JOURNAL_FOLDER_OPENING;
         begin_job(s, &s->open_job, journal_files_open_run, journal_files_open_done);
         return;
     }

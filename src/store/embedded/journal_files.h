@@ -38,6 +38,14 @@ struct journal_file {
     int err;        /* of the job */
 };
 
+/* UNKNOWN --> OPENING --> FOUND: it is there, and the files from before are known. A failure leads
+ * back to UNKNOWN; after a pause it is tried again. */
+enum journal_folder {
+    JOURNAL_FOLDER_UNKNOWN,
+    JOURNAL_FOLDER_OPENING,
+    JOURNAL_FOLDER_FOUND,
+};
+
 struct journal_files {
     struct vfs *vfs;
     struct sched *sched;
@@ -53,7 +61,8 @@ struct journal_files {
     struct journal_file *making; /* one of `preparing`, new; NULL: none */
     bool stepping;               /* a step of that is under way */
     unsigned n_jobs;
-    bool opened, stopping;
+    enum journal_folder folder;
+    bool stopping;
     bool awaited;      /* somebody found no place since a file has become ready */
     uint64_t wanted;   /* bytes of a larger file that somebody needs; 0: none */
     int err;           /* why the last file could not be prepared */
@@ -61,7 +70,6 @@ struct journal_files {
     uint64_t released; /* batches below are dispensable */
 
     struct job open_job, remove_job;
-    bool opening;
     int open_err;
     struct buf old; /* names (uint64_t) of files from before, and their size */
     uint64_t old_bytes;
