@@ -51,7 +51,7 @@ static inline void site_find_binary(struct site *s)
     if (n <= 0)
         abort();
     self[n] = '\0';
-    snprintf(s->binary, sizeof s->binary, "%s/../../tidemark", dirname(self));
+    snprintf(s->binary, sizeof s->binary, "%s/../../../tidemark", dirname(self));
 }
 
 static inline int site_answers(const struct site *s)

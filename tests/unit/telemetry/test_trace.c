@@ -12,8 +12,8 @@
 
 /* A table as a feature has one. */
 #define TEST_TRACES(X)                                                                             \
-    X(CONNECTIONS_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")               \
-    X(WEBHOOK_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")
+    X(TEST_FULL, TRACE_WARN, "connection limit {} reached; new ones get 503")                      \
+    X(TEST_FAILED, TRACE_WARN, "webhook of subscription {} failed: {}; next try in {} ms")
 TRACE_TABLE_DEFINE(test_traces, TEST_TRACES);
 
 struct fixture {
@@ -63,17 +63,17 @@ static void a_line_fills_its_sentence(void **state)
 
 static void a_table_has_its_rows_in_order(void **state)
 {
-    assert_ptr_equal(test_traces[0], &TRACE_KIND_CONNECTIONS_FULL);
-    assert_ptr_equal(test_traces[1], &TRACE_KIND_WEBHOOK_FAILED);
+    assert_ptr_equal(test_traces[0], &TRACE_KIND_TEST_FULL);
+    assert_ptr_equal(test_traces[1], &TRACE_KIND_TEST_FAILED);
     assert_null(test_traces[2]);
-    assert_string_equal(test_traces[1]->name, "WEBHOOK_FAILED");
+    assert_string_equal(test_traces[1]->name, "TEST_FAILED");
     assert_int_equal(test_traces[1]->level, TRACE_WARN);
 }
 
 static void numbers_may_be_negative(void **state)
 {
     struct fixture *f = *state;
-    trace(&f->t, CONNECTIONS_FULL, TRACE_INT("limit", -5));
+    trace(&f->t, TEST_FULL, TRACE_INT("limit", -5));
     assert_string_equal(sentence(f), "warn  connection limit -5 reached; new ones get 503\n");
 }
 
@@ -164,11 +164,11 @@ static void json_lines_hold_sentence_and_fields(void **state)
 {
     struct fixture *f = *state;
     f->t.json = true;
-    trace(&f->t, WEBHOOK_FAILED, TRACE_STR("subscription", STR("s\n\"1\"")),
+    trace(&f->t, TEST_FAILED, TRACE_STR("subscription", STR("s\n\"1\"")),
           TRACE_STR("reason", STR("no")), TRACE_INT("retry_ms", 250));
     json_t *line = parsed(f);
     assert_string_equal(member(line, "level"), "warn");
-    assert_string_equal(member(line, "kind"), "webhook_failed");
+    assert_string_equal(member(line, "kind"), "test_failed");
     assert_string_equal(member(line, "message"),
                         "webhook of subscription s\n\"1\" failed: no; next try in 250 ms");
     assert_string_equal(member(line, "subscription"), "s\n\"1\"");
