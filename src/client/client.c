@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A client: its options, its turns, its errors. */
 #include "client/client_core.h"
+#include "base/clock.h"
 #include "client/client_http.h"
 #include "client/place.h"
 #include "client/client_wire.h"
@@ -127,16 +128,9 @@ static void client_system_free(void *ctx, void *p)
 const struct tm_allocator client_system_memory = {.alloc = client_system_alloc,
                                                   .free = client_system_free};
 
-static uint64_t clock_ms(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static uint64_t client_awake_ms(const struct sched *s)
 {
-    return clock_ms(CLOCK_MONOTONIC);
+    return clock_mono_ms();
 }
 
 static void or_default(int *setting, int standard)
@@ -258,7 +252,7 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
     c->options.server = c->options.token = c->options.ca_file = c->options.stream_path = NULL;
     c->options.allocator = NULL;
     list_init(&c->wires);
-    sched_init(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
+    sched_init(&c->sched, clock_mono_ms(), clock_wall_ms());
     c->sched.awake_ms = client_awake_ms;
 
     int err = own_texts(c, &o);
@@ -297,7 +291,7 @@ void tm_close(struct tm_client *c)
 static void client_turn(struct tm_client *c)
 {
     http_turn(c);
-    sched_turn(&c->sched, clock_ms(CLOCK_MONOTONIC), (int64_t)clock_ms(CLOCK_REALTIME));
+    sched_turn(&c->sched, clock_mono_ms(), clock_wall_ms());
     http_flush(c);
 }
 
@@ -322,7 +316,7 @@ static uint64_t wait_ms(const struct tm_client *c)
     uint64_t wait = sched_wait_ms(&c->sched);
     if (wait == UINT64_MAX)
         return wait;
-    uint64_t passed = clock_ms(CLOCK_MONOTONIC) - c->sched.now_ms;
+    uint64_t passed = clock_mono_ms() - c->sched.now_ms;
     return wait > passed ? wait - passed : 0;
 }
 
@@ -363,13 +357,13 @@ static struct limit limit_of(int timeout_ms)
 {
     if (timeout_ms < 0)
         return (struct limit){0};
-    return (struct limit){true, clock_ms(CLOCK_MONOTONIC) + (uint64_t)timeout_ms};
+    return (struct limit){true, clock_mono_ms() + (uint64_t)timeout_ms};
 }
 
 /* Sleeps for no longer than there is to wait; false: the time is over. */
 static bool sleep_within(struct tm_client *c, struct limit limit)
 {
-    uint64_t now = clock_ms(CLOCK_MONOTONIC), wait = wait_ms(c);
+    uint64_t now = clock_mono_ms(), wait = wait_ms(c);
     if (limit.ever && now >= limit.at_ms)
         return false;
     if (limit.ever && limit.at_ms - now < wait)

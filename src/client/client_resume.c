@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Sessions of an earlier life of the program, out of the directory that they were saved in. */
 #include "client/client_session_core.h"
+#include "base/clock.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -40,7 +41,7 @@ static bool is_due(struct resuming *r, const struct saved_state *s, bool *clear)
 {
     int64_t last = s->updated_ms > 0 ? s->updated_ms : s->created_ms;
     *clear = false;
-    if (state_now_ms() - last > r->o.retry_lookback_window_ms) {
+    if (clock_wall_ms() - last > r->o.retry_lookback_window_ms) {
         r->report.too_old++;
         return false;
     }

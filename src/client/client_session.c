@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/num.h"
+#include "base/clock.h"
 #include "base/utf8.h"
 #include "client/client_session_core.h"
 
@@ -63,7 +64,7 @@ static int fill_state(struct tm_client *c, const struct tm_session_options *o, c
 {
     state_init(state);
     state->service = o->service;
-    state->created_ms = state->updated_ms = state_now_ms();
+    state->created_ms = state->updated_ms = clock_wall_ms();
     state->key = client_copy(c, str_of_cstr(key));
     state->generation = client_copy(c, str_of_cstr(o->generation != NULL ? o->generation : key));
     if (state->key == NULL || state->generation == NULL)

@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/session_mac.h"
 #include "tidemark.h"
+#include "token/hkdf.h"
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
-
-static OSSL_PARAM octets(const char *name, struct str s)
-{
-    return OSSL_PARAM_construct_octet_string(name, (void *)s.p, s.n);
-}
 
 int smac_hkdf(const uint8_t secret[SECRET_SIZE], struct str salt, struct str info,
               uint8_t key[MAC_SIZE])
 {
-    char digest[] = "SHA256";
-    OSSL_PARAM params[5];
-    size_t i = 0;
-    params[i++] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0);
-    params[i++] = octets(OSSL_KDF_PARAM_KEY, str_of((const char *)secret, SECRET_SIZE));
-    if (salt.n > 0) /* left out, HKDF takes zeros */
-        params[i++] = octets(OSSL_KDF_PARAM_SALT, salt);
-    params[i++] = octets(OSSL_KDF_PARAM_INFO, info);
-    params[i] = OSSL_PARAM_construct_end();
-    EVP_KDF *hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-    EVP_KDF_CTX *ctx = hkdf == NULL ? NULL : EVP_KDF_CTX_new(hkdf);
-    int ok = ctx == NULL ? 0 : EVP_KDF_derive(ctx, key, MAC_SIZE, params);
-    EVP_KDF_CTX_free(ctx);
-    EVP_KDF_free(hkdf);
-    return ok == 1 ? 0 : TM_E_NOMEM;
+    struct str of = str_of((const char *)secret, SECRET_SIZE);
+    return hkdf_sha256(of, salt, info, key, MAC_SIZE) ? 0 : TM_E_NOMEM;
 }
 
 int smac_derive(const uint8_t secret[SECRET_SIZE], struct str idempotency_key,

@@ -30,6 +30,7 @@
 #ifndef CLIENT_STATE_H
 #define CLIENT_STATE_H
 
+#include "base/clock.h"
 #include "client/client_core.h"
 #include "client/session_mac.h"
 #include "client/client_session_wire.h"
@@ -127,7 +128,6 @@ int state_load(struct tm_client *c, struct state_dir *d, const char *name, struc
 int state_remove(struct tm_client *c, struct state_dir *d, const char *name);
 
 /* Unix time, now. */
-int64_t state_now_ms(void);
 
 /* For tests: the file's text with its MAC. TM_E_NOMEM, TM_E_TOO_LARGE. */
 int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct saved_state *s,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The directory of saved state: its key, its locks, its files. */
 #include "client/codec.h"
+#include "base/clock.h"
 #include "client/state.h"
 
 #include <errno.h>
@@ -15,13 +16,6 @@
 
 #define KEY_FILE  ".tidemark-key"
 #define HASH_SIZE 32
-
-int64_t state_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int state_dir_fail(struct tm_client *c, const char *what, const char *name)
 {
@@ -236,7 +230,7 @@ int state_save(struct tm_client *c, struct state_dir *d, struct saved_state *s)
 {
     char name[STATE_NAME_SIZE];
     struct bytes text = {0};
-    s->updated_ms = state_now_ms();
+    s->updated_ms = clock_wall_ms();
     int err = state_name(str_of_cstr(s->key), name);
     if (err == 0)
         err = state_format(c, d->key, s, &text);

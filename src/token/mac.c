@@ -2,11 +2,11 @@
 #include "token/mac.h"
 #include "base/mem.h"
 #include "base/must.h"
+#include "token/hkdf.h"
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
 #include <stdlib.h>
 
 /* The context stays keyed: starting over with init(NULL) skips the key schedule and every lookup,
@@ -68,30 +68,9 @@ bool mac_equal(struct str a, struct str b)
     return a.n == b.n && (a.n == 0 || CRYPTO_memcmp(a.p, b.p, a.n) == 0);
 }
 
-static OSSL_PARAM octets(const char *name, struct str s)
-{
-    return OSSL_PARAM_construct_octet_string(name, (void *)s.p, s.n);
-}
-
 void mac_hkdf(struct str secret, struct str salt, struct str info, uint8_t *out, size_t n)
 {
-    EVP_KDF *hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-    must(hkdf != NULL);
-    EVP_KDF_CTX *ctx = EVP_KDF_CTX_new(hkdf);
-    EVP_KDF_free(hkdf);
-    must(ctx != NULL);
-    char digest[] = "SHA256";
-    OSSL_PARAM params[5];
-    size_t i = 0;
-    params[i++] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0);
-    params[i++] = octets(OSSL_KDF_PARAM_KEY, secret);
-    if (salt.n > 0) /* left out, HKDF takes zeros */
-        params[i++] = octets(OSSL_KDF_PARAM_SALT, salt);
-    if (info.n > 0)
-        params[i++] = octets(OSSL_KDF_PARAM_INFO, info);
-    params[i] = OSSL_PARAM_construct_end();
-    must(EVP_KDF_derive(ctx, out, n, params) == 1);
-    EVP_KDF_CTX_free(ctx);
+    must(hkdf_sha256(secret, salt, info, out, n));
 }
 
 /* The info is the product, a slash and the purpose: `tidemark/callback`. Changing it, or the
