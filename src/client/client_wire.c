@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/client_wire.h"
-#include "client/client_tls.h"
+#include "client/client_wire_core.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/client_tls.h"
+#include "client/client_wire_core.h"
 
 #include <arpa/inet.h>
 #include <limits.h>
@@ -115,7 +115,7 @@ int tls_take(struct wire *w)
 }
 
 /* The certificate's fault is said rather than the handshake's. */
-static void client_tls_explain(struct wire *w, char *reason, size_t size)
+static void client_wire_explain(struct wire *w, char *reason, size_t size)
 {
     long verified = SSL_get_verify_result(w->ssl);
     unsigned long e = ERR_peek_last_error();
@@ -139,7 +139,7 @@ int tls_handshake(struct wire *w, char *reason, size_t size)
     }
     if (SSL_get_error(w->ssl, r) == SSL_ERROR_WANT_READ)
         return TLS_AGAIN;
-    client_tls_explain(w, reason, size);
+    client_wire_explain(w, reason, size);
     /* Bytes were spoilt on the way, if it is not about who the server is and what it speaks. */
     bool spoilt =
         w->client->tls_worked && !w->alpn_refused && SSL_get_verify_result(w->ssl) == X509_V_OK;
@@ -159,7 +159,7 @@ int tls_read(struct wire *w, char *buf, size_t size, size_t *n, char *reason, si
     case SSL_ERROR_ZERO_RETURN: return TLS_ENDED;
     default: break;
     }
-    client_tls_explain(w, reason, reason_size);
+    client_wire_explain(w, reason, reason_size);
     return TM_E_NETWORK;
 }
 

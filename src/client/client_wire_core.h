@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* client_tls.h -- TLS for client_wire.c, by OpenSSL over memory: what comes is put in, what is to
- * go is taken out.
+/* client_wire_core.h -- TLS of a wire, for client_wire.c, by OpenSSL over memory: what comes is put
+ * in, what is to go is taken out.
  *
  * OpenSSL takes its memory from malloc: an allocator of one client cannot be given to it. */
-#ifndef CLIENT_CLIENT_TLS_H
-#define CLIENT_CLIENT_TLS_H
+#ifndef CLIENT_CLIENT_WIRE_CORE_H
+#define CLIENT_CLIENT_WIRE_CORE_H
 
 #include "client/client_wire.h"
 
