@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/str.h"
-#include "base/ascii.h"
+#include "base/ascii_char.h"
 
 bool str_eq_nocase_n(const char *a, const char *b, size_t n)
 {
