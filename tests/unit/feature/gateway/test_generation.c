@@ -5,7 +5,7 @@
 #include "feature/gateway/gateway_core.h"
 #include "http/http.h"
 #include "http/message.h"
-#include "store/store.h"
+#include "store/mem/mem_store.h"
 #include "stream/subscriber.h"
 #include "telemetry/metrics.h"
 #include "telemetry/trace.h"
