@@ -233,7 +233,8 @@ $(O)/tests/powercut/disk: tests/powercut/disk.c Makefile
 
 # libtidemark: objects of their own, with everything hidden but what tidemark.h declares, and
 # without asserts. Of base/ and token/ it takes what neither allocates nor aborts.
-LIB_SRC  := $(sort $(wildcard src/client/*.c)) $(patsubst %,src/base/%.c,str num utf8 sched json_number json_scan json_view jcs sse_parse ascii hex b64 http_url clock) \
+LIB_BASE := ascii b64 clock hex http_url jcs json_number json_scan json_view num sched sse_parse str utf8
+LIB_SRC  := $(sort $(wildcard src/client/*.c)) $(LIB_BASE:%=src/base/%.c) \
             $(patsubst %,src/token/%.c,cbor cursor_form hkdf)
 LIB_OBJ  := $(patsubst src/%.c,$(O)/lib/%.o,$(LIB_SRC))
 LIB_PKGS := libnghttp2 openssl

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/env_secret.h"
 #include "base/err.h"
+#include "base/http_url.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/suggest.h"
@@ -160,6 +161,12 @@ static int parse_quantity(const struct option_row *r, struct str value, uint64_t
         return ERR_SYNTAX;
     *out = v;
     return 0;
+}
+
+int option_check_url(struct str value, char *reason, size_t size)
+{
+    struct url url;
+    return url_parse(value, &url);
 }
 
 static int check_text(const struct option_row *r, struct str value, char *reason)

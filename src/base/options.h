@@ -128,6 +128,9 @@ void options_help_text(const char *text, FILE *to);
 /* What the setting takes, in words: "a size between 1k and 1g", "human or json". */
 void option_expected(const struct option_row *r, struct buf *out);
 
+/* A check: an http or https URL. */
+int option_check_url(struct str value, char *reason, size_t size);
+
 /* Leaves texts NULL and lists empty; may be called twice. */
 void options_free(const struct options *o, void *target);
 

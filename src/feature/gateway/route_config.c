@@ -3,7 +3,7 @@
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/units.h"
-#include "http/url.h"
+#include "base/http_url.h"
 
 #define STEP_MAX 64 /* bytes */
 
@@ -74,12 +74,6 @@ int route_parse(struct str text, struct str *path, struct str *url, char *reason
 
 /* ---- checks ---- */
 
-static int route_config_check_upstream(struct str value, char *reason, size_t size)
-{
-    struct url url;
-    return url_parse(value, &url);
-}
-
 /* Those that belong to one connection, or that the server writes itself. */
 static const struct str own_headers[] = {
     STR_INIT("accept-encoding"),
@@ -134,7 +128,7 @@ int route_finish(void *route, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
-     .required = true, .check = route_config_check_upstream,
+     .required = true, .check = option_check_url,
      .help = "Where requests to this path are sent on."},
     {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
      .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "

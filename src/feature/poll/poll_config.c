@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "feature/poll/poll_changes.h"
-#include "http/url.h"
 
 #define CURSOR_OF_ANSWER "answer:"
 
@@ -23,12 +22,6 @@ struct poll_cursor poll_cursor_of(struct str text)
     c.of_answer = str_starts(text, STR(CURSOR_OF_ANSWER));
     c.pointer = c.of_answer ? str_skip(text, sizeof CURSOR_OF_ANSWER - 1) : text;
     return c;
-}
-
-static int poll_config_check_url(struct str value, char *reason, size_t size)
-{
-    struct url url;
-    return url_parse(value, &url);
 }
 
 static int poll_config_check_pointer(struct str value, char *reason, size_t size)
@@ -69,7 +62,7 @@ int poll_config_finish(void *section, char *reason, size_t size)
 #define ROW(...) OPTION_ROW(struct poll_config, __VA_ARGS__)
 
 static const struct option_row rows[] = {
-    {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = poll_config_check_url,
+    {ROW("url", OPTION_TEXT, url), .value = "URL", .required = true, .check = option_check_url,
      .help = "What to ask for: an http or https URL."},
     {ROW("mode", OPTION_CHOICE, mode), .fallback = "append", .value = "append|replace|jsonlines",
      .help = "What a change is. append: text that was added at the end, or a rewrite of it. "

@@ -4,17 +4,10 @@
 #include "feature/feature.h"
 #include "base/err.h"
 #include "base/units.h"
-#include "http/url.h"
 
 #define CONTENT_TYPE_MAX 128 /* bytes */
 
 /* ---- checks ---- */
-
-static int session_config_check_upstream(struct str value, char *reason, size_t size)
-{
-    struct url url;
-    return url_parse(value, &url);
-}
 
 /* It becomes a header as it is. */
 static int session_config_check_content_type(struct str value, char *reason, size_t size)
@@ -46,7 +39,7 @@ int session_finish(void *session, char *reason, size_t size)
 
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
-     .check = session_config_check_upstream,
+     .check = option_check_url,
      .help = "Where each message of a client is POSTed until it is answered; the events of the "
              "answer go to the client. Without it, and without a handler, workers answer."},
     {ROW("handler", OPTION_CHOICE, handler), .value = "echo",
