@@ -30,7 +30,7 @@ const ROWS = 100_000;
 const sections = {
     "tool rows": rowsTool(ROWS, { "page-rows": "500" }),
     "tool wide:rows": rowsTool(ROWS, { "page-rows": "5000", "page-bytes": "1m" }),
-    "tool few": rowsTool(250),
+    "tool few": rowsTool(250, { parallel: "32" }), // its commands may take a while to end
     "tool fails": { command: "false" },
     "tool gated": rowsTool(3, { capability: "ops:read" }),
     "caller ada": caller("token-of-ada", "ops:read"),
