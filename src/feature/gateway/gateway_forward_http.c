@@ -136,7 +136,7 @@ void forward_end(struct forward *f, enum end_reason end, struct str message)
         return;
     }
     if (f->events)
-        dialect_put_end(&f->pending, (enum route_dialect)f->route->config->dialect, end,
+        dialect_put_end(&f->pending, gateway_dialect_of(f->route), end,
                         gateway_end_message(end, message));
     exchange_wake(f->x);
 }

@@ -17,7 +17,7 @@ void gateway_error(const struct gateway_route *r, struct exchange *x, int status
 {
     struct buf body = {0};
     struct dialect_problem problem = {status, code, message, details};
-    dialect_put_problem(&body, (enum route_dialect)r->config->dialect, &problem);
+    dialect_put_problem(&body, gateway_dialect_of(r), &problem);
     if (status == 503)
         exchange_header(x, STR("Retry-After"), STR("1"));
     gateway_put_cors(x);

@@ -6,6 +6,11 @@
 #include "feature/gateway/gateway_core.h"
 #include "http/exchange.h"
 
+static inline enum route_dialect gateway_dialect_of(const struct gateway_route *r)
+{
+    return (enum route_dialect)r->config->dialect;
+}
+
 /* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details);
@@ -64,6 +69,20 @@ struct read_order {
 
 /* In the arena of its exchange. */
 void gateway_read(struct read_order *o);
+
+/* ---- gateway_reader_http.c: one of them ---- */
+
+struct reader;
+
+/* Goes on where the read ends, which it takes over. ahead: notices that come first; trimmed: one of
+ * them is a gap. */
+struct reader *reader_new(const struct read_order *o, struct store_read *read, struct str ahead,
+                          bool trimmed);
+/* Begins to answer, and takes over what holds the exchange. */
+void reader_start(struct reader *r);
+
+/* Without a notice of ours. */
+uint64_t gateway_upstream_events(const struct stream_info *info);
 
 /* ---- gateway_whole_http.c: those who want no events ----
  *
