@@ -64,6 +64,16 @@ bool common_read(const struct common_command *command, void *target, int argc, c
     return false;
 }
 
+int common_no_subcommand(const char *name, const char *expected, const char *usage,
+                         const char *what)
+{
+    bool help = strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0;
+    if (!help && *what)
+        fprintf(stderr, "tidemark %s: expected %s, not %s\n", name, expected, what);
+    fputs(usage, help ? stdout : stderr);
+    return help ? CMD_OK : CMD_USAGE;
+}
+
 static void cmd_common_print_notice(void *user, const char *text)
 {
     const struct common_command *command = user;

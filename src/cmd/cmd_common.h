@@ -78,6 +78,11 @@ void common_turn(struct tm_client *c, struct pollfd *others, size_t n);
  * what has ended well. */
 void common_block_ending(void);
 
+/* Of a command of several, when `what` is none of them: help was asked for, or it is wrong. Returns
+ * the exit status. */
+int common_no_subcommand(const char *name, const char *expected, const char *usage,
+                         const char *what);
+
 /* Writes all of it to a descriptor. 0, or the errno. */
 int common_write(int fd, struct str bytes);
 

@@ -124,12 +124,5 @@ int cmd_cascade(int argc, char **argv)
         return cascade_models(argc - 1, argv + 1);
     if (strcmp(what, "ask") == 0)
         return cascade_ask(argc - 1, argv + 1);
-    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
-        fputs(usage, stdout);
-        return CMD_OK;
-    }
-    if (*what)
-        fprintf(stderr, "tidemark cascade: expected models or ask, not %s\n", what);
-    fputs(usage, stderr);
-    return CMD_USAGE;
+    return common_no_subcommand("cascade", "models or ask", usage, what);
 }

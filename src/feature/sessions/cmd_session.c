@@ -336,12 +336,5 @@ int cmd_session(int argc, char **argv)
         return session_chat(argc - 1, argv + 1);
     if (strcmp(what, "resume") == 0)
         return session_resume(argc - 1, argv + 1);
-    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
-        fputs(usage, stdout);
-        return CMD_OK;
-    }
-    if (*what)
-        fprintf(stderr, "tidemark session: expected ls, show, chat or resume, not %s\n", what);
-    fputs(usage, stderr);
-    return CMD_USAGE;
+    return common_no_subcommand("session", "ls, show, chat or resume", usage, what);
 }

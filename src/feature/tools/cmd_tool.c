@@ -424,12 +424,5 @@ int cmd_tool(int argc, char **argv)
         return cmd_tool_run(&continue_command, cmd_tool_act_continue, argc - 1, argv + 1);
     if (strcmp(what, "all") == 0)
         return cmd_tool_run(&all_command, cmd_tool_act_all, argc - 1, argv + 1);
-    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
-        fputs(usage, stdout);
-        return CMD_OK;
-    }
-    if (*what)
-        fprintf(stderr, "tidemark tool: expected ls, run, continue or all, not %s\n", what);
-    fputs(usage, stderr);
-    return CMD_USAGE;
+    return common_no_subcommand("tool", "ls, run, continue or all", usage, what);
 }
