@@ -82,7 +82,7 @@ enum {
 #define ERR_IS_PASSING(err) ((err) == ERR_BUSY || (err) == ERR_AWAY)
 
 /* There is no such stream, or no longer. */
-#define ERR_IS_GONE(err) ((err) == ERR_NOT_FOUND || (err) == ERR_DELETED)
+#define ERR_IS_GONE(err)    ((err) == ERR_NOT_FOUND || (err) == ERR_DELETED)
 
 enum {
 #define X(name, code, http, grpc, text) ERR_##name = code,
