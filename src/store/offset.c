@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/offset.h"
 #include "base/err.h"
+#include "base/must.h"
 #include "base/num.h"
-
-#include <assert.h>
 
 #define PART_TEXT 16
 
@@ -31,7 +30,7 @@ static void offset_put_part(char *to, uint64_t v)
 
 void offset_format(struct offset o, char out[OFFSET_TEXT])
 {
-    assert(o.life <= OFFSET_PART_MAX && o.pos <= OFFSET_PART_MAX);
+    must(o.life <= OFFSET_PART_MAX && o.pos <= OFFSET_PART_MAX);
     offset_put_part(out, o.life);
     out[PART_TEXT] = '_';
     offset_put_part(out + PART_TEXT + 1, o.pos);

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/must.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define PATIENCE_MS 30000 /* with a store that does not answer */
@@ -343,7 +342,7 @@ void subscriber_deinit(struct subscriber *s)
 
 void subscriber_prime(struct subscriber *s, struct store_read *r)
 {
-    assert(s->own == NULL && s->load == NULL);
+    must(s->own == NULL && s->load == NULL);
     s->own = batch_take(r);
 }
 

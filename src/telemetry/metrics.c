@@ -2,9 +2,9 @@
 #include "telemetry/metrics.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/utf8.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -106,17 +106,17 @@ static void check_info(const struct metric_family *f)
 {
     for (size_t i = 0; i < f->n_labels; i++) {
         struct str label = str_of_cstr(f->info->labels[i]);
-        assert(is_name(label, false) && !str_starts(label, STR("__")));
-        assert(f->type != METRIC_HISTOGRAM || !str_eq(label, STR("le")));
+        must(is_name(label, false) && !str_starts(label, STR("__")));
+        must(f->type != METRIC_HISTOGRAM || !str_eq(label, STR("le")));
         for (size_t k = 0; k < i; k++)
-            assert(!str_eq(label, str_of_cstr(f->info->labels[k])));
+            must(!str_eq(label, str_of_cstr(f->info->labels[k])));
     }
     if (f->type != METRIC_HISTOGRAM)
         return;
     const struct histogram_shape *s = f->info->shape;
-    assert(s->n >= 1 && s->n <= METRIC_BUCKETS_MAX && s->decimals <= 9);
+    must(s->n >= 1 && s->n <= METRIC_BUCKETS_MAX && s->decimals <= 9);
     for (size_t i = 1; i < s->n; i++)
-        assert(s->bounds[i - 1] < s->bounds[i]);
+        must(s->bounds[i - 1] < s->bounds[i]);
 }
 
 static size_t count_labels(const struct metric_info *info)
@@ -151,7 +151,7 @@ static int add_embedded(struct metrics *m, struct str prefix, const struct metri
                         enum metric_type type, const void *embedded)
 {
     struct metric_family *f;
-    assert(count_labels(info) == 0);
+    must(count_labels(info) == 0);
     int err = metrics_add(m, prefix, info, type, &f);
     if (err == 0)
         f->embedded = embedded;
@@ -188,8 +188,8 @@ int metrics_add_histogram(struct metrics *m, struct str prefix, const struct met
 int metrics_add_family(struct metrics *m, struct str prefix, const struct metric_info *info,
                        enum metric_type type, struct metric_family **out)
 {
-    assert(count_labels(info) > 0);
-    assert(info->series_max >= 1 && info->series_max <= METRIC_SERIES_MAX);
+    must(count_labels(info) > 0);
+    must(info->series_max >= 1 && info->series_max <= METRIC_SERIES_MAX);
     int err = metrics_add(m, prefix, info, type, out);
     if (err == 0)
         (*out)->series = mem_zalloc(info->series_max * sizeof *(*out)->series);
@@ -282,7 +282,7 @@ static struct series *find_other(struct metric_family *f)
 static struct series *find_series(struct metric_family *f, enum metric_type type,
                                   const struct str *values)
 {
-    assert(f->type == type && f->embedded == NULL);
+    must(f->type == type && f->embedded == NULL);
     if (!values_fit(f, values) || all_other(f, values))
         return find_other(f);
     struct buf labels = {0};

@@ -3,11 +3,11 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "feature/cascade/cascade_transcript.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define CHECKPOINT     "CORTEX_STEP_TYPE_CHECKPOINT"
@@ -284,7 +284,7 @@ static void count_steady(struct cascade_turn *t)
 
 static void begin_poll(struct cascade_turn *t, uint64_t now_ms, bool failed)
 {
-    assert(now_ms >= t->changed_ms && t->error.code == 0);
+    must(now_ms >= t->changed_ms && t->error.code == 0);
     t->n_events = 0;
     t->recent = (t->recent << 1 | failed) & RECENT_MASK;
     t->failures = failed ? t->failures + 1 : 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/gateway/gateway_events.h"
+#include "base/must.h"
 #include "feature/gateway/gateway_trace.h"
-
-#include <assert.h>
 
 TRACE_TABLE_DEFINE(gateway_traces, GATEWAY_TRACES);
 
@@ -54,7 +53,7 @@ void gateway_tell(struct gateway_events *e, enum gateway_event kind, uint64_t n,
 {
     struct trace_field all[GATEWAY_FIELDS_MAX + 1];
     char name[METRIC_NAME_MAX];
-    assert(n_fields <= GATEWAY_FIELDS_MAX);
+    must(n_fields <= GATEWAY_FIELDS_MAX);
     counter_add(&e->counts[kind], n);
     int len =
         snprintf(name, sizeof name, "%.*s.%s", (int)e->prefix.n, e->prefix.p, counters[kind].name);

@@ -3,11 +3,11 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/utf8.h"
 #include "stream/writer.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define KEEP_BYTES (16 * 1024) /* of an empty buffer; thousands of generations are idle */
@@ -109,7 +109,7 @@ static void run_move(struct run *to, struct run *from, uint64_t n)
 /* What was put into u->bytes since the last one is an event. */
 static void run_end_event(struct run *u)
 {
-    assert(u->bytes.n <= UINT32_MAX);
+    must(u->bytes.n <= UINT32_MAX);
     uint32_t end = (uint32_t)u->bytes.n;
     buf_put(&u->ends, str_of((const char *)&end, sizeof end));
 }
@@ -494,7 +494,7 @@ static void recorder_lose(struct recorder *r, const char *why)
 }
 
 #define SILENCE "the store did not answer for 30 s"
-static_assert(RECORDER_PATIENCE_MS == 30000, "as it says");
+_Static_assert(RECORDER_PATIENCE_MS == 30000, "as it says");
 
 /* The writer has asked long enough. */
 static void recorder_give_up(struct recorder *r, int err)
@@ -673,7 +673,7 @@ static void copy_docs(struct recorder *r)
 static void copy_config(struct recorder *r, const struct recorder_config *config)
 {
     struct recorder_config *c = &r->config;
-    assert(config->name.n <= RECORDER_NAME_MAX);
+    must(config->name.n <= RECORDER_NAME_MAX);
     *c = *config;
     c->fold_max = c->fold_max > 0 ? c->fold_max : RECORDER_FOLD_MAX;
     c->event_max = c->event_max > 0 ? c->event_max : RECORDER_EVENT_MAX;
@@ -747,7 +747,7 @@ int recorder_event(struct recorder *r, struct str type, struct str data)
 
 void recorder_end(struct recorder *r, enum end_reason reason, struct str message)
 {
-    assert(reason != END_NONE);
+    must(reason != END_NONE);
     if (r->over || r->end != END_NONE)
         return;
     r->end = reason;

@@ -17,11 +17,11 @@
 #include "feature/sessions/session.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/units.h"
 #include "feature/sessions/session_core.h"
 #include "store/mem/mem_store.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define LINGER_MS     (60 * SECOND_MS) /* without its key, for a client that is back soon */
@@ -104,7 +104,7 @@ void sessions_free(struct sessions *all)
 {
     if (all == NULL)
         return;
-    assert(all->n == 0);
+    must(all->n == 0);
     task_cancel(&all->stop);
     map_deinit(&all->by_key);
     feeds_deinit(&all->degraded_feeds);
@@ -238,7 +238,7 @@ void session_hold(struct session *s)
 
 void session_release(struct session *s)
 {
-    assert(s->operations > 0);
+    must(s->operations > 0);
     if (--s->operations == 0 && s->state == SESSION_STATE_DYING)
         sched_post(s->all->setup.sched, &s->reap);
 }

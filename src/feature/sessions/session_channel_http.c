@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mem.h"
+#include "base/must.h"
 #include "feature/sessions/sessions_http_core.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 static struct channel *channel_of(struct session_client *c)
@@ -16,7 +16,7 @@ static struct channel *channel_of(struct session_client *c)
 static struct buf name_text(const struct channel_name *name)
 {
     struct buf text = {0};
-    assert(name->request_id.n <= SESSION_REQUEST_ID_MAX);
+    must(name->request_id.n <= SESSION_REQUEST_ID_MAX);
     buf_putc(&text, (char)name->service);
     buf_put(&text, str_of((const char *)name->proof, SESSION_PROOF_SIZE));
     buf_putc(&text, (char)name->request_id.n);
@@ -174,7 +174,7 @@ void channel_attach(struct channel *ch, enum channel_state state, struct session
 
 void channel_detach(struct channel *ch, enum channel_state state, const struct rpc_status *appends)
 {
-    assert(channel_is_attached(ch));
+    must(channel_is_attached(ch));
     end_appends(ch, appends);
     session_disconnect(&ch->client);
     ch->window = (struct session_window){0};
@@ -213,7 +213,7 @@ void channel_free(struct channel *ch)
 void channel_release(struct channel *ch)
 {
     struct session_status status;
-    assert(ch->downlink == NULL);
+    must(ch->downlink == NULL);
     session_status_refusal(&status, REFUSE_DOWNLINK_GONE);
     end_appends(ch, &status.rpc);
     session_status_deinit(&status);

@@ -14,10 +14,9 @@
  * What needs no answer, such as the record of a close, leads from NONE to NONE. */
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/utf8.h"
 #include "feature/sessions/session_core.h"
-
-#include <assert.h>
 
 static bool session_is_replying(const struct session *s)
 {
@@ -27,7 +26,7 @@ static bool session_is_replying(const struct session *s)
 static struct session *session_of(struct session_job *job)
 {
     struct session *s = job->session;
-    assert(session_is_replying(s));
+    must(session_is_replying(s));
     return s;
 }
 

@@ -3,12 +3,11 @@
 
 #include "base/err.h"
 #include "base/hex.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/utf8.h"
 #include "feature/sessions/session_wire.pb-c.h"
 #include "base/wire_message.h"
-
-#include <assert.h>
 
 #define MAC_FIELD_TIDEMARK  (1 + 1 + SESSION_MAC_SIZE) /* tag, length, MAC */
 #define MAC_FIELD_AISERVER  (3 + 1 + SESSION_MAC_SIZE)
@@ -224,7 +223,7 @@ int session_put_chunk(struct buf *out, enum session_service service, struct str 
 
 void session_set_mac(struct buf *out, const uint8_t mac[SESSION_MAC_SIZE])
 {
-    assert(out->n >= MAC_FIELD_TIDEMARK);
+    must(out->n >= MAC_FIELD_TIDEMARK);
     memcpy(out->p + out->n - SESSION_MAC_SIZE, mac, SESSION_MAC_SIZE);
 }
 

@@ -4,10 +4,10 @@
 #include "base/err.h"
 #include "base/le.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 #include "token/mac.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -70,12 +70,11 @@ void session_check(const uint8_t secret[SESSION_SECRET_SIZE], const uint8_t salt
 static EVP_CIPHER_CTX *cipher_new(const uint8_t key[KEY_SIZE])
 {
     EVP_CIPHER *gcm = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
-    assert(gcm != NULL);
+    must(gcm != NULL);
     EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
-    assert(ctx != NULL);
+    must(ctx != NULL);
     int ok = EVP_CipherInit_ex2(ctx, gcm, key, NULL, 1, NULL);
-    assert(ok == 1 && EVP_CIPHER_CTX_get_iv_length(ctx) == NONCE_SIZE);
-    (void)ok;
+    must(ok == 1 && EVP_CIPHER_CTX_get_iv_length(ctx) == NONCE_SIZE);
     EVP_CIPHER_free(gcm); /* the context holds its own reference */
     return ctx;
 }
@@ -119,11 +118,10 @@ static void pass(EVP_CIPHER_CTX *ctx, struct str part, char *to)
 {
     if (part.n == 0)
         return;
-    assert(part.n <= INT_MAX);
+    must(part.n <= INT_MAX);
     int n = 0;
     int ok = EVP_CipherUpdate(ctx, (uint8_t *)to, &n, (const uint8_t *)part.p, (int)part.n);
-    assert(ok == 1 && (size_t)n == part.n);
-    (void)ok;
+    must(ok == 1 && (size_t)n == part.n);
 }
 
 /* Begins a record: the nonce, and what is authenticated with it, as the header draws it. */
@@ -133,8 +131,7 @@ static EVP_CIPHER_CTX *session_seal_begin(struct session_keys *k, enum session_d
 {
     EVP_CIPHER_CTX *ctx = k->ciphers[direction];
     int ok = EVP_CipherInit_ex2(ctx, NULL, NULL, (const uint8_t *)nonce, seals, NULL);
-    assert(ok == 1);
-    (void)ok;
+    must(ok == 1);
     char place[1 + 8] = {(char)direction};
     le_put_u64(place + 1, ordinal);
     pass(ctx, str_of(place, sizeof place), NULL);
@@ -156,7 +153,7 @@ static void put_nonce(struct session_keys *k, char out[NONCE_SIZE])
 void session_seal(struct session_keys *k, enum session_direction direction, uint64_t ordinal,
                   enum session_record_type type, uint64_t a, struct str content, struct buf *out)
 {
-    assert(content.n <= INT_MAX - SESSION_SEAL_EXTRA);
+    must(content.n <= INT_MAX - SESSION_SEAL_EXTRA);
     char *head = buf_reserve(out, SESSION_SEAL_EXTRA + content.n);
     char *nonce = head + HEAD_SIZE, *sealed = nonce + NONCE_SIZE, *tag = sealed + content.n;
     le_put_u32(head, (uint32_t)(SESSION_SEAL_EXTRA - 4 + content.n));
@@ -169,8 +166,7 @@ void session_seal(struct session_keys *k, enum session_direction direction, uint
     int n = 0;
     int ok = EVP_CipherFinal_ex(ctx, (uint8_t *)tag, &n) == 1 &&
              EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, TAG_SIZE, tag) == 1;
-    assert(ok && n == 0);
-    (void)ok;
+    must(ok && n == 0);
     out->n += SESSION_SEAL_EXTRA + content.n;
 }
 
@@ -204,8 +200,7 @@ int session_open(struct session_keys *k, enum session_direction direction, uint6
     uint8_t tag[TAG_SIZE];
     memcpy(tag, content.p + content.n, TAG_SIZE);
     int ok = EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, TAG_SIZE, tag);
-    assert(ok == 1);
-    (void)ok;
+    must(ok == 1);
     int n = 0;
     uint8_t none[1];
     if (EVP_CipherFinal_ex(ctx, none, &n) != 1) {

@@ -3,6 +3,7 @@
 #include "base/backoff.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
 #include "base/utf8.h"
@@ -12,7 +13,6 @@
 #include "feature/sessions/session_upstream_event.h"
 #include "feature/sessions/sessions_trace.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@
 #define NO_END           "the upstream's answer does not say where it ends"
 #define NO_IDS           "and it gives its events no ids by which it could be continued"
 
-static_assert(SESSION_UPSTREAM_ID == SSE_NAME_MAX, "every id of an event can be kept");
+_Static_assert(SESSION_UPSTREAM_ID == SSE_NAME_MAX, "every id of an event can be kept");
 
 struct session_upstream {
     struct session_upstream_setup setup;
@@ -107,7 +107,7 @@ static void session_upstream_end(struct call *c, enum end_reason reason, struct 
     const struct session_upstream *u = c->upstream;
     struct session_job *job = c->job;
     char text[MESSAGE_MAX];
-    assert(message.n <= sizeof text);
+    must(message.n <= sizeof text);
     if (message.n > 0)
         memcpy(text, message.p, message.n);
     call_free(c);
@@ -542,7 +542,7 @@ struct session_upstream *session_upstream_new(const struct session_upstream_setu
 
 void session_upstream_free(struct session_upstream *u)
 {
-    assert(u == NULL || u->n_calls == 0);
+    must(u == NULL || u->n_calls == 0);
     free(u);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/session_window.h"
+#include "base/must.h"
 
-#include <assert.h>
 #include <stddef.h>
 
 #define COUNT (SESSION_WINDOW_AHEAD + 1)
@@ -20,7 +20,7 @@ enum session_window_place session_window_place(const struct session_window *w, u
 
 void *session_window_put(struct session_window *w, uint64_t number, void *item)
 {
-    assert(session_window_place(w, number) == WINDOW_TAKEN);
+    must(session_window_place(w, number) == WINDOW_TAKEN);
     void **slot = &w->held[slot_of(number)], *before = *slot;
     *slot = item;
     return before;
@@ -33,7 +33,7 @@ void *session_window_peek(const struct session_window *w)
 
 void session_window_advance(struct session_window *w)
 {
-    assert(session_window_peek(w) != NULL);
+    must(session_window_peek(w) != NULL);
     w->held[slot_of(w->next++)] = NULL;
 }
 

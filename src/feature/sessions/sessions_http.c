@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/sessions_http.h"
+#include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "feature/sessions/sessions_http_core.h"
 #include "token/mac.h"
-
-#include <assert.h>
 
 #define COUNT(a)        (sizeof(a) / sizeof *(a))
 
@@ -79,7 +78,7 @@ bool session_proof_read(struct sessions_surface *s, const struct request *req,
 {
     struct session_headers h = {0};
     struct str secret = str_of((const char *)h.secret, sizeof h.secret);
-    static_assert(SESSION_PROOF_SIZE == MAC_SIZE, "a proof is a MAC");
+    _Static_assert(SESSION_PROOF_SIZE == MAC_SIZE, "a proof is a MAC");
     bool read = sessions_read_secret(req, &h);
     if (read)
         mac_sign(s->prover, &secret, 1, out);
@@ -178,7 +177,7 @@ void sessions_surface_deinit(struct sessions_surface *surface)
     struct channel *ch;
     while ((ch = map_next(&surface->channels, &at)) != NULL)
         channel_release(ch);
-    assert(surface->waiting_bytes == 0);
+    must(surface->waiting_bytes == 0);
     map_deinit(&surface->channels);
     mac_free(surface->prover);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "feature/subscriptions/subscription_core.h"
 #include "token/mac.h"
 #include "token/signer.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 void subscription_call_deinit(struct subscription_call *c)
@@ -269,7 +269,7 @@ void sub_check_stop(struct subscriptions *s)
 
 void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), void *ctx)
 {
-    assert(s->phase != SUBSCRIPTIONS_STOPPING);
+    must(s->phase != SUBSCRIPTIONS_STOPPING);
     s->phase = SUBSCRIPTIONS_STOPPING;
     s->stopped = stopped;
     s->stopped_ctx = ctx;
@@ -290,7 +290,7 @@ void subscriptions_free(struct subscriptions *s)
 {
     if (s == NULL)
         return;
-    assert(s->n_jobs == 0);
+    must(s->n_jobs == 0);
     task_cancel(&s->stop);
     sub_load_free(s);
     for (size_t at = 0; s->by_id.n > 0; at = 0)

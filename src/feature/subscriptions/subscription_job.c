@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "feature/subscriptions/subscription_core.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 /* ---- life of a job ---- */
@@ -310,7 +310,7 @@ void subjob_puts(struct subjob *j, struct arena *a, size_t n)
 void subjob_put_link(struct subjob *j, struct arena *a, struct str name,
                      const struct subscription_link *link)
 {
-    assert(j->n_puts < j->max_puts);
+    must(j->n_puts < j->max_puts);
     struct str prefix = j->sub->link_prefix;
     char *key = arena_alloc(a, prefix.n + name.n);
     memcpy(key, prefix.p, prefix.n);

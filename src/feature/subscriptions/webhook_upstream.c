@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/rand.h"
 #include "base/sched.h"
 #include "feature/subscriptions/subscription.h"
@@ -14,7 +15,6 @@
 #include "feature/subscriptions/subscriptions_trace.h"
 #include "token/signer.h"
 
-#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,7 +317,7 @@ void webhooks_free(struct webhooks *w)
 {
     if (w == NULL)
         return;
-    assert(w->by_id.n == 0);
+    must(w->by_id.n == 0);
     map_deinit(&w->by_id);
     free(w);
 }

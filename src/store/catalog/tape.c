@@ -2,9 +2,9 @@
 #include "store/catalog/tape.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "store/catalog/chunk.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define CHUNK_MIN 512
@@ -103,7 +103,7 @@ int tape_advance(const struct tape *t, uint64_t upto, uint64_t pos, uint64_t sub
 
 void tape_begin(struct tape *t, uint64_t at, uint64_t events)
 {
-    assert(t->n == 0);
+    must(t->n == 0);
     *t = (struct tape){.first = at, .tail = at, .events = events};
 }
 
