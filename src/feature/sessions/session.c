@@ -38,29 +38,6 @@ bool session_key_valid(struct str key)
 
 /* ---- all ---- */
 
-static void session_on_stop(struct task *t)
-{
-    struct sessions *all = container_of(t, struct sessions, stop);
-    all->stopped(all->stopped_ctx);
-}
-
-static void session_check_stopped(struct sessions *all)
-{
-    if (all->phase == SESSIONS_STOPPING && all->n == 0 && all->background == 0)
-        sched_post(all->setup.sched, &all->stop);
-}
-
-void sessions_begin(struct sessions *all)
-{
-    all->background++;
-}
-
-void sessions_finish(struct sessions *all)
-{
-    all->background--;
-    session_check_stopped(all);
-}
-
 struct sessions *sessions_new(const struct sessions_setup *setup)
 {
     struct sessions *all = mem_zalloc(sizeof *all);
@@ -71,7 +48,7 @@ struct sessions *sessions_new(const struct sessions_setup *setup)
     map_init(&all->by_key);
     list_init(&all->idle);
     list_init(&all->dying);
-    task_init(&all->stop, session_on_stop);
+    gate_init(&all->under_way, setup->sched);
     session_sweep_start(all);
     return all;
 }
@@ -90,14 +67,12 @@ void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
     size_t at = 0;
     struct session *s;
     all->phase = SESSIONS_STOPPING;
-    all->stopped = stopped;
-    all->stopped_ctx = ctx;
     session_sweep_stop(all);
     while ((s = map_next(&all->by_key, &at)) != NULL) {
         session_kill(s, SESSION_DRAINING, 0);
         at--; /* another one may have moved to its place */
     }
-    session_check_stopped(all);
+    gate_shut(&all->under_way, stopped, ctx);
 }
 
 void sessions_free(struct sessions *all)
@@ -105,7 +80,7 @@ void sessions_free(struct sessions *all)
     if (all == NULL)
         return;
     must(all->n == 0);
-    task_cancel(&all->stop);
+    task_cancel(&all->under_way.tell);
     map_deinit(&all->by_key);
     feeds_deinit(&all->degraded_feeds);
     store_free(all->degraded.store);
@@ -173,7 +148,7 @@ static void free_session(struct session *s)
         all->n_degraded--;
     free(s);
     all->n--;
-    session_check_stopped(all);
+    gate_leave(&all->under_way);
 }
 
 static void session_on_reap(struct task *t)
@@ -227,6 +202,7 @@ static struct session *session_new(struct sessions *all, struct str key)
     task_init(&s->admit, session_on_admit);
     ranges_init(&s->seen, SESSION_RANGES_MAX);
     all->n++;
+    gate_enter(&all->under_way);
     map_put(&all->by_key, s->key, s);
     return s;
 }
@@ -269,7 +245,7 @@ static void forgot(struct forget *f)
         return;
     arena_deinit(&f->arena);
     free(f);
-    sessions_finish(all);
+    gate_leave(&all->under_way);
 }
 
 static void session_forgot_in(struct store_remove *r, int err)
@@ -300,7 +276,7 @@ static void session_forget(struct session *s)
     f->doc =
         (struct doc_put){.key = arena_dup(&f->arena, s->doc_key), .expect_version = DOC_NEXT(0)};
     f->put = (struct store_put){.docs = &f->doc, .n_docs = 1, .done = session_forgot_doc};
-    sessions_begin(s->all);
+    gate_enter(&s->all->under_way);
     store_remove(store, &f->in);
     store_remove(store, &f->out);
     store_put(store, &f->put);

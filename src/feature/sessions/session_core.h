@@ -16,6 +16,7 @@
 #ifndef FEATURE_SESSIONS_SESSION_CORE_H
 #define FEATURE_SESSIONS_SESSION_CORE_H
 
+#include "base/gate.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/ranges.h"
@@ -49,14 +50,11 @@ struct sessions {
     uint64_t n;        /* sessions, those that are dead but not freed yet included */
     uint64_t n_degraded;
     uint64_t n_degraded_ever;
-    size_t said;         /* bytes that clients said, not written yet */
-    uint64_t background; /* operations of the store under way that belong to no session */
+    size_t said;           /* bytes that clients said, not written yet */
+    struct gate under_way; /* sessions, and operations of the store that belong to none */
     struct session_sweep *sweep;
     bool failed; /* the store took nothing lately: who comes now runs degraded */
     enum { SESSIONS_OPEN, SESSIONS_DRAINING, SESSIONS_STOPPING } phase;
-    struct task stop;
-    void (*stopped)(void *ctx);
-    void *stopped_ctx;
 };
 
 /* One stream, and what waits to be written to it. */
@@ -217,10 +215,6 @@ void session_kill(struct session *s, enum session_over over, int err);
 /* The server's store does not take it: it goes on in memory. False: it cannot, for workers would
  * not find it there or there are too many already. */
 bool session_degrade(struct session *s);
-
-/* Around operations of the store that belong to no session. */
-void sessions_begin(struct sessions *all);
-void sessions_finish(struct sessions *all);
 
 /* ---- session_open.c ---- */
 

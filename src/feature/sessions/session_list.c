@@ -55,7 +55,7 @@ static void session_list_on_listed(struct store_docs *d, int err)
             l->n_rows++;
     l->done(l, err);
     arena_deinit(&arena);
-    sessions_finish(all);
+    gate_leave(&all->under_way);
 }
 
 void sessions_list(struct sessions_list *l)
@@ -65,7 +65,7 @@ void sessions_list(struct sessions_list *l)
         .prefix = doc_key(&l->arena, l->prefix), .limit = l->limit, .done = session_list_on_listed};
     if (l->after.n > 0)
         l->docs.after = doc_key(&l->arena, l->after);
-    sessions_begin(l->all);
+    gate_enter(&l->all->under_way);
     store_docs(l->all->durable.store, &l->docs);
 }
 
@@ -77,7 +77,7 @@ static void session_list_show(struct sessions_show *s, int err)
     struct arena arena = s->arena;
     s->done(s, err);
     arena_deinit(&arena);
-    sessions_finish(all);
+    gate_leave(&all->under_way);
 }
 
 static void session_list_on_out_stat(struct store_stat *st, int err)
@@ -126,7 +126,7 @@ void sessions_show(struct sessions_show *s)
                                   .limit = 1,
                                   .exact = true,
                                   .done = session_list_on_shown};
-    sessions_begin(s->all);
+    gate_enter(&s->all->under_way);
     store_docs(s->all->durable.store, &s->docs);
 }
 
@@ -200,7 +200,7 @@ static void rest(struct session_sweep *w)
     w->n = w->at = 0;
     if (w->all->phase != SESSIONS_STOPPING)
         sched_start(w->all->setup.sched, &w->timer, SWEEP_MS);
-    sessions_finish(w->all);
+    gate_leave(&w->all->under_way);
 }
 
 /* Those in memory know best what has become of them. */
@@ -252,7 +252,7 @@ static void read_page(struct session_sweep *w, struct str after)
 static void session_list_on_sweep(struct timer *t)
 {
     struct session_sweep *w = container_of(t, struct session_sweep, timer);
-    sessions_begin(w->all);
+    gate_enter(&w->all->under_way);
     read_page(w, STR_NONE);
 }
 
