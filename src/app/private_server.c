@@ -3,6 +3,7 @@
 #include "app/config.h"
 #include "app/config_tables.h"
 #include "app/server.h"
+#include "base/err.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
 #include "cmd/cmd_common.h"
@@ -59,17 +60,18 @@ static int private_server_load(struct private_server *s, char *file, char *why, 
     return CMD_OK;
 }
 
-/* 0, or CMD_FAILED with nothing left of it but the settings. */
+/* CMD_OK, or CMD_FAILED or CMD_USAGE with nothing left of it but the settings. */
 static int private_server_begin(struct private_server *s, char *why, size_t size)
 {
     if (pipe(s->over) != 0) {
         snprintf(why, size, "%s", strerror(errno));
         return CMD_FAILED;
     }
-    if (server_init(&s->server, &s->config, &s->trace) != 0) {
+    int err = server_init(&s->server, &s->config, &s->trace);
+    if (err != 0) { /* a trace has said why */
         close(s->over[0]);
         close(s->over[1]);
-        return CMD_FAILED; /* a trace has said why */
+        return err == ERR_EXISTS ? CMD_USAGE : CMD_FAILED;
     }
     config_forget(&s->config);
     int error = pthread_create(&s->thread, NULL, private_server_run, s);

@@ -252,9 +252,12 @@ static int server_open_feature(struct server *s, size_t i)
     return err;
 }
 
+/* While it drains already, nobody asks to hurry by this. */
 static void server_on_finished(void *server, struct str why)
 {
-    server_drain(server, why);
+    struct server *s = server;
+    if (s->life == SERVER_SERVING)
+        server_drain(s, why);
 }
 
 static int server_open_features(struct server *s)
@@ -416,6 +419,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (err == 0)
         init_watch(s);
     if (err != 0) {
+        s->life = SERVER_STOPPING; /* for signals that come meanwhile */
         stop_listening(s);
         stop_surfaces(s);
         server_run(s);

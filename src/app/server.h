@@ -80,8 +80,9 @@ struct server {
     enum server_life life;
 };
 
-/* Opens the store and the listeners. 0, or ERR_IO after a trace that says why; then there is
- * nothing to deinit. config and trace are kept. */
+/* Opens the store, the features and the listeners. 0, or an error after a trace that says why; then
+ * there is nothing to deinit. ERR_EXISTS: two claim one path, which is a fault of the settings.
+ * config and trace are kept. */
 int server_init(struct server *s, const struct config *config, const struct trace *trace);
 
 /* Serves until SIGTERM or SIGINT, or server_drain. Then generations and appends finish, and readers

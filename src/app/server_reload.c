@@ -54,6 +54,7 @@ static void retire_principals(struct server *s, const struct config *before)
 {
     struct retired *r = mem_alloc(sizeof *r);
     *r = (struct retired){*before, s->principals, s->capabilities, s->reload.retired};
+    config_forget(&r->config);
     s->reload.retired = r;
     server_init_principals(s);
 }

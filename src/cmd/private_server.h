@@ -10,8 +10,8 @@ struct private_server;
 
 /* Reads the settings in the file and serves at a Unix socket in a folder of its own, on a thread of
  * its own. Nothing else listens, and events are kept in memory unless the file says with `data`
- * where. *status: the command's exit status, if NULL is returned: CMD_USAGE with a sentence in why,
- * or CMD_FAILED with one or after a trace that says why (then why is empty). */
+ * where. NULL: *status is the command's exit status, CMD_USAGE or CMD_FAILED, and why holds a
+ * sentence, or is empty where a trace has said it. */
 struct private_server *private_server_start(char *file, int *status, char *why, size_t size);
 
 /* Where it is, as --server takes it, and a descriptor that becomes readable when it has ended. */

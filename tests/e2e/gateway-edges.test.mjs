@@ -120,6 +120,13 @@ test("a path that two claim: exit code 2, and both are named", async (t) => {
     }
 });
 
+test("a path that two claim, in the settings of an agent's own server: exit code 2", async (t) => {
+    const flags = await config(t, "[route /mcp]\nupstream = http://127.0.0.1:1/\n");
+    const { code, stderr } = await tidemark(t, ["mcp", ...flags]);
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, /the path \/mcp is claimed twice: by the gateway and by the tools\n/);
+});
+
 test("a route lives where OpenAI's API does, if no bridge does", async (t) => {
     const upstream = await startBackend(t);
     const path = "/v1/chat/completions";
