@@ -332,26 +332,26 @@ static bool changes(const struct config *c, const char *setting)
     return !options_is_default(&own_options, c, str_of_cstr(setting));
 }
 
-void config_doubts(const struct config *c, struct feature_doubts *out)
+void config_warnings(const struct config *c, struct feature_warnings *out)
 {
     static const char guessed[] = "has less than 32 bytes: whoever guesses it can resume anything";
     static const char no_disk[] = "does not apply: the store is not on this disk";
     static const char *const on_disk[] = {"data", "sync", "cache-bytes", "disk-cap"};
     static const char open_file[] = "is in a file that other users can read: chmod o-r";
     each_with_settings (i)
-        if (features[i]->settings->doubts != NULL)
-            features[i]->settings->doubts(c->features.of[i], &c->features, out);
+        if (features[i]->settings->warnings != NULL)
+            features[i]->settings->warnings(c->features.of[i], &c->features, out);
     each_secret (i, s)
         if (s->guards && is_short(*secret_at((struct config *)c, i, s)))
-            feature_doubt(out, s->name, guessed);
+            feature_warn(out, s->name, guessed);
     for (size_t i = 0; !c->features.embedded && i < sizeof on_disk / sizeof *on_disk; i++)
         if (changes(c, on_disk[i]))
-            feature_doubt(out, on_disk[i], no_disk);
+            feature_warn(out, on_disk[i], no_disk);
     if (env_secret_file_is_open(c->tls_key))
-        feature_doubt(out, "tls-key", open_file);
+        feature_warn(out, "tls-key", open_file);
     for (size_t i = 0; env_secret_names[i] != NULL; i++)
         if (env_secret_is_open(env_secret_names[i]))
-            feature_doubt(out, env_secret_names[i], open_file);
+            feature_warn(out, env_secret_names[i], open_file);
 }
 
 /* ---- all sources ---- */

@@ -83,7 +83,7 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
                   size_t size);
 
 /* Settings that are taken and yet not as good as they look. */
-void config_doubts(const struct config *c, struct feature_doubts *out);
+void config_warnings(const struct config *c, struct feature_warnings *out);
 
 /* The features have copied their secrets. */
 void config_forget(struct config *c);

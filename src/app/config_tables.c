@@ -25,7 +25,7 @@ static void count_rows(const struct options *options, const struct section_kinds
 }
 
 /* `[lab]` in a program that was built without the Lab. */
-static bool explain_absent(struct str word, char *why, size_t size)
+static bool config_tables_explain_absent(struct str word, char *why, size_t size)
 {
     for (const struct feature_absent *f = features_absent; f->name != NULL; f++) {
         struct str words = str_of_cstr(f->sections);
@@ -53,7 +53,7 @@ struct config_tables *config_tables_new(const struct options *options,
     struct section_kind *kind = (void *)((char *)t + head + middle);
     t->options = (struct options){row, n_options};
     t->file_options = (struct options){row + 1, n_options - 1};
-    t->kinds = (struct section_kinds){kind, n_kinds, explain_absent};
+    t->kinds = (struct section_kinds){kind, n_kinds, config_tables_explain_absent};
     memcpy(row, options->rows, options->n * sizeof *row);
     memcpy(kind, kinds->rows, kinds->n * sizeof *kind);
     row += options->n;

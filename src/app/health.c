@@ -16,7 +16,7 @@
 
 static const struct metric_info gauge_infos[] = {
 #define X(kind, text, said) {.name = text, .help = said},
-    STATUS_GAUGES(X)
+    HEALTH_GAUGES(X)
 #undef X
 };
 
@@ -35,7 +35,7 @@ static const struct metric_info refusals_info = {
     .labels = {"error"},
     .series_max = STORE_TROUBLE_KINDS};
 
-static const struct metric_info doubts_info = {
+static const struct metric_info warnings_info = {
     .name = "config_warnings",
     .help = "1 for each setting that a warning was about at the start",
     .labels = {"setting"},
@@ -45,7 +45,7 @@ static const struct str classes[HTTP_CLASSES] = {STR_INIT("1xx"), STR_INIT("2xx"
                                                  STR_INIT("4xx"), STR_INIT("5xx")};
 
 /* What an engine has no number of stays away instead of reading 0. */
-static int register_figures(struct status *s)
+static int register_figures(struct health *s)
 {
     struct store_figure figures[STORE_FIGURES_MAX];
     size_t n = s->store == NULL ? 0 : store_figures(s->store, figures);
@@ -55,7 +55,7 @@ static int register_figures(struct status *s)
     return err;
 }
 
-static int register_troubles(struct status *s)
+static int register_troubles(struct health *s)
 {
     const struct feature_trouble *t;
     uint64_t ignored;
@@ -66,12 +66,12 @@ static int register_troubles(struct status *s)
     return err;
 }
 
-static void register_all(struct status *s)
+static void register_all(struct health *s)
 {
     struct metric_family *build = NULL;
     struct str version = STR(TIDEMARK_VERSION), prefix = STR(PREFIX);
     int err = metrics_add_family(s->metrics, prefix, &build_info, METRIC_GAUGE, &build);
-    for (int i = 0; i < STATUS_GAUGE_KINDS && err == 0; i++)
+    for (int i = 0; i < HEALTH_GAUGE_KINDS && err == 0; i++)
         err = metrics_add_gauge(s->metrics, prefix, &gauge_infos[i], &s->gauges[i]);
     if (err == 0)
         err = register_figures(s);
@@ -81,14 +81,14 @@ static void register_all(struct status *s)
     if (err == 0)
         err = metrics_add_family(s->metrics, prefix, &refusals_info, METRIC_COUNTER, &s->refusals);
     if (err == 0)
-        err = metrics_add_family(s->metrics, prefix, &doubts_info, METRIC_GAUGE, &s->doubts);
+        err = metrics_add_family(s->metrics, prefix, &warnings_info, METRIC_GAUGE, &s->warnings);
     if (err == 0)
         err = register_troubles(s);
     must(err == 0); /* the names are ours, and the first in the registry */
-    gauge_set(family_gauge(build, &version), 1);
+    gauge_set(metric_family_gauge(build, &version), 1);
 }
 
-static void look_at_store(struct status *s)
+static void look_at_store(struct health *s)
 {
     struct store_figure figures[STORE_FIGURES_MAX];
     size_t n = store_figures(s->store, figures);
@@ -96,38 +96,38 @@ static void look_at_store(struct status *s)
         gauge_set(&s->figures[i], (int64_t)figures[i].value);
     for (int i = 0; i < STORE_TROUBLE_KINDS; i++) {
         struct str error = store_trouble_text((enum store_trouble)i);
-        family_counter(s->refusals, &error)->n = s->store->refused[i];
+        metric_family_counter(s->refusals, &error)->n = s->store->refused[i];
     }
 }
 
-static void health_look(struct status *s)
+static void health_look(struct health *s)
 {
     struct gauge *g = s->gauges;
     size_t resident = 0;
     uint64_t n;
-    gauge_set(&g[STATUS_CONNECTIONS], (int64_t)s->http->n_connections);
-    gauge_set(&g[STATUS_INFLIGHT_BYTES], (int64_t)s->http->inflight_bytes);
-    gauge_set(&g[STATUS_DRAINING], s->http->draining);
-    gauge_set(&g[STATUS_READY], s->unready(s->ctx) == NULL);
+    gauge_set(&g[HEALTH_CONNECTIONS], (int64_t)s->http->n_connections);
+    gauge_set(&g[HEALTH_INFLIGHT_BYTES], (int64_t)s->http->inflight_bytes);
+    gauge_set(&g[HEALTH_DRAINING], s->http->draining);
+    gauge_set(&g[HEALTH_READY], s->unready(s->ctx) == NULL);
     if (uv_resident_set_memory(&resident) == 0)
-        gauge_set(&g[STATUS_MEMORY], (int64_t)resident);
+        gauge_set(&g[HEALTH_MEMORY], (int64_t)resident);
     for (int i = 0; i < HTTP_CLASSES; i++)
-        family_counter(s->responses, &classes[i])->n = s->http->responses[i];
+        metric_family_counter(s->responses, &classes[i])->n = s->http->responses[i];
     if (s->store != NULL)
         look_at_store(s);
     for (size_t i = 0; watch_trouble(s->states, i, &n) != NULL; i++)
         s->troubles[i].n = n;
 }
 
-void status_reloaded(struct status *s, bool failed)
+void health_reloaded(struct health *s, bool failed)
 {
-    gauge_set(&s->gauges[STATUS_RELOAD_FAILED], failed);
-    gauge_set(&s->gauges[STATUS_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
+    gauge_set(&s->gauges[HEALTH_RELOAD_FAILED], failed);
+    gauge_set(&s->gauges[HEALTH_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
 }
 
-void status_doubt(struct status *s, struct str setting)
+void health_warn(struct health *s, struct str setting)
 {
-    gauge_set(family_gauge(s->doubts, &setting), 1);
+    gauge_set(metric_family_gauge(s->warnings, &setting), 1);
 }
 
 /* ---- answers ---- */
@@ -149,7 +149,7 @@ static void answer_line(struct exchange *x, int status, const char *line)
     buf_deinit(&body);
 }
 
-static void health_answer_metrics(struct status *s, struct exchange *x)
+static void health_answer_metrics(struct health *s, struct exchange *x)
 {
     struct buf body = {0};
     if (!origin_admit(x, ORIGIN_LOCAL))
@@ -160,12 +160,12 @@ static void health_answer_metrics(struct status *s, struct exchange *x)
     buf_deinit(&body);
 }
 
-static void health_answer_liveness(struct status *s, struct exchange *x)
+static void health_answer_liveness(struct health *s, struct exchange *x)
 {
     answer_line(x, 200, "ok");
 }
 
-static void health_answer_readiness(struct status *s, struct exchange *x)
+static void health_answer_readiness(struct health *s, struct exchange *x)
 {
     const char *reason = s->unready(s->ctx);
     struct buf body = {0};
@@ -181,27 +181,27 @@ static void health_answer_readiness(struct status *s, struct exchange *x)
     buf_deinit(&body);
 }
 
-static const struct page {
+static const struct endpoint {
     struct str path;
-    void (*answer)(struct status *s, struct exchange *x);
-} pages[] = {
+    void (*answer)(struct health *s, struct exchange *x);
+} endpoints[] = {
     {STR_INIT("/metrics"), health_answer_metrics},
     {STR_INIT("/healthz"), health_answer_liveness},
     {STR_INIT("/readyz"), health_answer_readiness},
 };
-#define N_PAGES (sizeof pages / sizeof *pages)
+#define N_ENDPOINTS (sizeof endpoints / sizeof *endpoints)
 
-static const struct page *health_find(struct str path)
+static const struct endpoint *health_find(struct str path)
 {
-    for (size_t i = 0; i < N_PAGES; i++)
-        if (str_eq(path, pages[i].path))
-            return &pages[i];
+    for (size_t i = 0; i < N_ENDPOINTS; i++)
+        if (str_eq(path, endpoints[i].path))
+            return &endpoints[i];
     return NULL;
 }
 
-void status_handle(void *status, struct exchange *x)
+void health_handle(void *status, struct exchange *x)
 {
-    const struct page *page = health_find(x->request->path);
+    const struct endpoint *page = health_find(x->request->path);
     if (page == NULL) {
         exchange_problem(x, 404, STR("NO_ROUTE"), STR("nothing is served under this path"));
     } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
@@ -212,11 +212,11 @@ void status_handle(void *status, struct exchange *x)
     }
 }
 
-void status_init(struct status *s)
+void health_init(struct health *s)
 {
     register_all(s);
-    gauge_set(&s->gauges[STATUS_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
-    gauge_set(&s->gauges[STATUS_STARTED], s->http->loop->sched.wall_ms / 1000);
-    for (size_t i = 0; i < N_PAGES; i++)
-        http_route(s->http, pages[i].path, status_handle, s);
+    gauge_set(&s->gauges[HEALTH_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
+    gauge_set(&s->gauges[HEALTH_STARTED], s->http->loop->sched.wall_ms / 1000);
+    for (size_t i = 0; i < N_ENDPOINTS; i++)
+        http_route(s->http, endpoints[i].path, health_handle, s);
 }

@@ -15,7 +15,7 @@ struct feature_state;
 struct http;
 
 /* name, help */
-#define STATUS_GAUGES(X)                                                                           \
+#define HEALTH_GAUGES(X)                                                                           \
     X(CONNECTIONS, "connections", "Connections open")                                              \
     X(CONNECTIONS_MAX, "connections_max", "Connections that may be open; more are answered 503")   \
     X(INFLIGHT_BYTES, "inflight_bytes", "Bytes of request bodies held in memory")                  \
@@ -25,15 +25,15 @@ struct http;
     X(STARTED, "start_time_seconds", "Unix time of the start")                                     \
     X(MEMORY, "resident_memory_bytes", "Memory that the process takes")
 
-enum status_gauge {
-#define X(kind, name, help) STATUS_##kind,
-    STATUS_GAUGES(X)
+enum health_gauge {
+#define X(kind, name, help) HEALTH_##kind,
+    HEALTH_GAUGES(X)
 #undef X
-        STATUS_GAUGE_KINDS,
+        HEALTH_GAUGE_KINDS,
 };
 
-struct status {
-    /* Set before status_init. */
+struct health {
+    /* Set before health_init. */
     struct http *http;
     struct metrics *metrics;
     const struct store *store;          /* NULL: none */
@@ -42,21 +42,21 @@ struct status {
     const char *(*unready)(void *ctx);  /* why requests should go elsewhere, static; NULL: ready */
     void *ctx;
     /* private */
-    struct gauge gauges[STATUS_GAUGE_KINDS], figures[STORE_FIGURES_MAX];
+    struct gauge gauges[HEALTH_GAUGE_KINDS], figures[STORE_FIGURES_MAX];
     struct counter troubles[WATCH_TROUBLES_MAX];
-    struct metric_family *responses, *refusals, *doubts;
+    struct metric_family *responses, *refusals, *warnings;
 };
 
 /* Registers the numbers and mounts the three paths. */
-void status_init(struct status *s);
+void health_init(struct health *s);
 
 /* A setting that is not as good as it could be: a gauge of its name
  * says so. */
-void status_doubt(struct status *s, struct str setting);
+void health_warn(struct health *s, struct str setting);
 
-void status_reloaded(struct status *s, bool failed);
+void health_reloaded(struct health *s, bool failed);
 
 /* Mounted at the three of them; exact, so that /metricsX is nothing. */
-void status_handle(void *status, struct exchange *x);
+void health_handle(void *status, struct exchange *x);
 
 #endif

@@ -72,7 +72,7 @@ static void stop_listening(struct server *s)
 
 /* ---- ending ---- */
 
-#define LAST_WORDS_MS 1000 /* for readers of what is cut off */
+#define ORPHAN_FLUSH_MS 1000 /* for readers of what is cut off */
 
 /* In order: connections, then features, the last one first, then what those used. */
 
@@ -183,7 +183,7 @@ static void close_all(struct server *s)
 }
 
 /* Readers of what is cut off are told, as far as they listen. */
-static void lose_patience(struct server *s)
+static void on_drain_expired(struct server *s)
 {
     if (s->life != SERVER_DRAINING) {
         close_all(s);
@@ -193,18 +193,18 @@ static void lose_patience(struct server *s)
     size_t n = cut_features(s);
     if (n > 0)
         trace(s->trace, DRAIN_OVER, TRACE_INT("generations", (int64_t)n));
-    sched_start(&s->loop.sched, &s->drain_limit, LAST_WORDS_MS);
+    sched_start(&s->loop.sched, &s->drain_limit, ORPHAN_FLUSH_MS);
 }
 
 static void server_on_drain_limit(struct timer *t)
 {
-    lose_patience(container_of(t, struct server, drain_limit));
+    on_drain_expired(container_of(t, struct server, drain_limit));
 }
 
 void server_drain(struct server *s, struct str why)
 {
     if (s->life != SERVER_SERVING) { /* asked again */
-        lose_patience(s);
+        on_drain_expired(s);
         return;
     }
     s->life = SERVER_DRAINING;
@@ -288,13 +288,13 @@ static int server_open_features(struct server *s)
 
 static void init_watch(struct server *s)
 {
-    struct feature_doubts doubts = {.n = 0};
-    config_doubts(s->config, &doubts);
-    for (size_t i = 0; i < doubts.n; i++) {
-        struct str setting = str_of_cstr(doubts.rows[i].setting);
+    struct feature_warnings warnings = {.n = 0};
+    config_warnings(s->config, &warnings);
+    for (size_t i = 0; i < warnings.n; i++) {
+        struct str setting = str_of_cstr(warnings.rows[i].setting);
         trace(s->trace, CONFIG_DOUBT, TRACE_STR("setting", setting),
-              TRACE_STR("why", str_of_cstr(doubts.rows[i].why)));
-        status_doubt(&s->status, setting);
+              TRACE_STR("why", str_of_cstr(warnings.rows[i].why)));
+        health_warn(&s->status, setting);
     }
     s->watch = (struct watch){
         .sched = &s->loop.sched, .store = s->store, .states = s->features, .trace = s->trace};
@@ -316,13 +316,13 @@ static void init_status(struct server *s)
     for (size_t i = 0; features[i] != NULL; i++)
         s->features[i].feature = features[i];
     metrics_init(&s->metrics);
-    s->status = (struct status){.http = &s->http,
+    s->status = (struct health){.http = &s->http,
                                 .metrics = &s->metrics,
                                 .store = s->store,
                                 .states = s->features,
                                 .unready = server_unready_reason,
                                 .ctx = s};
-    status_init(&s->status);
+    health_init(&s->status);
 }
 
 static void init_surfaces(struct server *s)

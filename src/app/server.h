@@ -60,7 +60,7 @@ struct server {
     struct feeds feeds;
     struct instances *instances; /* NULL: the store is ours alone */
     struct http http;
-    struct status status;
+    struct health status;
     struct durable durable;
     struct fetcher *fetcher;
     struct principals *principals; /* NULL: no callers are configured */

@@ -103,7 +103,7 @@ static void reload_apply(struct server *s)
     config_tune_trace(c, s->reload.trace);
 }
 
-static void reload_tell(const struct server *s, const struct config_change *change)
+static void reload_report(const struct server *s, const struct config_change *change)
 {
     if (change->taken[0] != '\0')
         trace(s->trace, RELOADED, TRACE_STR("settings", str_of_cstr(change->taken)));
@@ -144,7 +144,7 @@ static bool reload_settings(struct server *s)
         trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
     } else {
         reload_apply(s);
-        reload_tell(s, change);
+        reload_report(s, change);
         if (change->callers)
             retire_principals(s, &change->before);
         else
@@ -179,5 +179,5 @@ void server_reload(struct server *s)
     if (s->life != SERVER_SERVING)
         return;
     bool certificates = reload_tls(s), settings = reload_settings(s);
-    status_reloaded(&s->status, !certificates || !settings);
+    health_reloaded(&s->status, !certificates || !settings);
 }

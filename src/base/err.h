@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* err.h -- every error a caller can meet, once: its code, HTTP status, gRPC status and sentence.
  *
- * Functions return 0 or one of these (negative). All surfaces answer from this table, so that a
+ * Functions return 0 or one of these (negative). All protocols answer from this table, so that a
  * failure is called the same everywhere. Sentences say what to do where something can be done. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H

@@ -3,9 +3,9 @@
 #include "base/mem.h"
 #include "base/must.h"
 
-static void gate_on_tell(struct task *t)
+static void gate_on_notify(struct task *t)
 {
-    struct gate *g = container_of(t, struct gate, tell);
+    struct gate *g = container_of(t, struct gate, notify);
     if (g->inside == 0)
         g->empty(g->ctx);
 }
@@ -13,13 +13,13 @@ static void gate_on_tell(struct task *t)
 void gate_init(struct gate *g, struct sched *sched)
 {
     *g = (struct gate){.sched = sched};
-    task_init(&g->tell, gate_on_tell);
+    task_init(&g->notify, gate_on_notify);
 }
 
 static void gate_look(struct gate *g)
 {
     if (g->inside == 0 && gate_is_shut(g))
-        sched_post(g->sched, &g->tell);
+        sched_post(g->sched, &g->notify);
 }
 
 void gate_enter(struct gate *g)

@@ -12,7 +12,7 @@
 
 struct gate {
     struct sched *sched;
-    struct task tell;
+    struct task notify;
     size_t inside;
     void (*empty)(void *ctx); /* NULL: not shut */
     void *ctx;

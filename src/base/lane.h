@@ -3,8 +3,8 @@
  *
  * run() is called on the lane's own thread and touches only what the job owns; done() is called
  * later on the loop thread, from the schedule, in the order of submission. The caller embeds the
- * job and keeps it alive until done(). Engines: net/thread_lane.c; tests have one that decides
- * itself when a job runs and when it is done. */
+ * job and keeps it alive until done(). Implementations: net/thread_lane.c; tests have one that
+ * decides itself when a job runs and when it is done. */
 #ifndef BASE_LANE_H
 #define BASE_LANE_H
 

@@ -3,7 +3,7 @@
 #include "client/client_core.h"
 #include "base/clock.h"
 #include "client/client_http.h"
-#include "client/place.h"
+#include "client/server_url.h"
 #include "client/client_wire.h"
 
 #include "base/utf8.h"
@@ -257,8 +257,8 @@ int tm_open(const struct tm_options *options, struct tm_client **out)
 
     int err = own_texts(c, &o);
     if (err == 0)
-        err = place_parse(c, o.server, &c->place);
-    if (err == 0 && c->place.tls)
+        err = server_url_parse(c, o.server, &c->server);
+    if (err == 0 && c->server.tls)
         err = wire_tls_new(c);
     if (err != 0) {
         if (c->error[0] != 0)
@@ -276,7 +276,7 @@ void tm_close(struct tm_client *c)
         return;
     http_close_all(c);
     wire_tls_free(c);
-    place_free(c, &c->place);
+    server_url_free(c, &c->server);
     client_free(c, (char *)c->options.server);
     if (c->options.token != NULL)
         client_free_secret(c, (char *)c->options.token, strlen(c->options.token));

@@ -17,7 +17,7 @@
 #define ERROR_SIZE 512
 
 /* Where the server is. Texts are owned. */
-struct server_place {
+struct server_url {
     bool tls;
     char *host; /* for Host, :authority and certificates; without brackets */
     char *port;
@@ -29,7 +29,7 @@ struct server_place {
 struct tm_client {
     struct tm_allocator mem;
     struct tm_options options; /* defaults filled in; texts owned */
-    struct server_place place;
+    struct server_url server;
     struct sched sched;
     struct link wires; /* connections: client_wire.h */
     void *tls;         /* SSL_CTX; NULL: the server is not https:// */

@@ -117,10 +117,10 @@ static void client_http_attach(struct http_exchange *x, struct wire *w)
 {
     x->wire = w;
     x->kept = w->used && w->state == WIRE_OPEN;
-    x->begun = x->heard = false;
+    x->begun = x->received = false;
     w->used = true;
     list_push(&w->exchanges, &x->link);
-    wire_nudge(w);
+    wire_wake(w);
 }
 
 /* ---- an exchange's life ---- */
@@ -254,7 +254,7 @@ static void client_http_detach(struct http_exchange *x)
         struct sched *s = &x->wire->client->sched;
         x->wire->idle_since_ms = s->awake_ms(s);
     }
-    wire_nudge(x->wire);
+    wire_wake(x->wire);
 }
 
 static void client_http_drop(struct http_exchange *x)
@@ -327,7 +327,7 @@ void exchange_again(struct http_exchange *x)
 /* Of a duplex body, what has been taken is gone. */
 static bool may_go_again(const struct http_exchange *x)
 {
-    return x->kept && !x->heard && (x->r->resend || !x->begun) && x->more_taken == 0;
+    return x->kept && !x->received && (x->r->resend || !x->begun) && x->more_taken == 0;
 }
 
 void http_lost(struct wire *w, int err, const char *message)

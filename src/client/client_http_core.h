@@ -33,10 +33,10 @@ struct http_exchange {
     struct bytes added, params;
     size_t n_added, added_bytes;
     size_t text_sent, body_sent;
-    bool begun; /* on its wire; nothing of it may have arrived before */
-    bool heard; /* something of its answer has come */
-    bool kept;  /* its wire had been used before */
-    bool asked; /* half of the silence is over: whether the server is there has been asked */
+    bool begun;    /* on its wire; nothing of it may have arrived before */
+    bool received; /* something of its answer has come */
+    bool kept;     /* its wire had been used before */
+    bool asked;    /* half of the silence is over: whether the server is there has been asked */
 
     /* HTTP/2 */
     int32_t stream;    /* 0: not submitted */

@@ -21,7 +21,7 @@ enum batch_state {
     BATCH_BEHIND, /* it arrived before its predecessors: ready when one of them is stored */
 };
 
-struct batch {
+struct append_batch {
     struct link link;
     struct tm_producer *producer;
     struct http_request request;
@@ -50,7 +50,7 @@ struct tm_producer {
     uint64_t epoch, next_seq;
     bool is_known; /* a batch of this epoch was stored: the next ones need not wait for it */
     struct link batches;
-    struct batch *open; /* NULL: none; not among the batches */
+    struct append_batch *open; /* NULL: none; not among the batches */
     unsigned flying;
     size_t pending;
     struct task pump;
@@ -70,7 +70,7 @@ struct tm_producer {
 
 /* -- batches ---------------------------------------------------------------------------------- */
 
-static void free_batch(struct batch *b)
+static void free_batch(struct append_batch *b)
 {
     struct tm_client *c = b->producer->client;
     http_cancel(&b->request);
@@ -80,17 +80,17 @@ static void free_batch(struct batch *b)
     client_free(c, b);
 }
 
-static struct batch *first_batch(struct tm_producer *p)
+static struct append_batch *first_batch(struct tm_producer *p)
 {
-    return list_empty(&p->batches) ? NULL : list_item(p->batches.next, struct batch, link);
+    return list_empty(&p->batches) ? NULL : list_item(p->batches.next, struct append_batch, link);
 }
 
 static int client_producer_on_data(struct http_request *r, struct str bytes);
 static void client_producer_on_over(struct http_request *r, int err);
 
-static struct batch *new_batch(struct tm_producer *p)
+static struct append_batch *new_batch(struct tm_producer *p)
 {
-    struct batch *b = client_zalloc(p->client, sizeof *b);
+    struct append_batch *b = client_zalloc(p->client, sizeof *b);
     if (b == NULL)
         return NULL;
     list_init(&b->link);
@@ -105,7 +105,7 @@ static struct batch *new_batch(struct tm_producer *p)
 /* The open batch gets its number and takes its place behind the others. */
 static void client_producer_seal(struct tm_producer *p)
 {
-    struct batch *b = p->open;
+    struct append_batch *b = p->open;
     if (b == NULL)
         return;
     p->open = NULL;
@@ -126,7 +126,7 @@ static void fail_producer(struct tm_producer *p, int err, const char *message)
     timer_stop(&p->linger);
     timer_stop(&p->retry);
     list_each (l, &p->batches) {
-        struct batch *b = list_item(l, struct batch, link);
+        struct append_batch *b = list_item(l, struct append_batch, link);
         http_cancel(&b->request);
         b->state = BATCH_READY;
     }
@@ -141,7 +141,7 @@ static int client_producer_report(struct tm_producer *p)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-static void client_producer_put_headers(struct tm_producer *p, struct batch *b)
+static void client_producer_put_headers(struct tm_producer *p, struct append_batch *b)
 {
     struct http_request *r = &b->request;
     b->epoch_text[num_format(p->epoch, b->epoch_text)] = '\0';
@@ -159,7 +159,7 @@ static void client_producer_put_headers(struct tm_producer *p, struct batch *b)
 static void wait_to_retry(struct tm_producer *p, int err, const char *why,
                           const struct stream_answer *a);
 
-static bool send_batch(struct tm_producer *p, struct batch *b)
+static bool send_batch(struct tm_producer *p, struct append_batch *b)
 {
     client_producer_put_headers(p, b);
     b->request.path = bytes_str(&p->path);
@@ -188,7 +188,7 @@ static void take_epoch(struct tm_producer *p)
     p->fenced = p->is_known = false;
     p->next_seq = 0;
     list_each (l, &p->batches) {
-        struct batch *b = list_item(l, struct batch, link);
+        struct append_batch *b = list_item(l, struct append_batch, link);
         b->seq = p->next_seq++;
         b->state = BATCH_READY;
     }
@@ -197,7 +197,7 @@ static void take_epoch(struct tm_producer *p)
 }
 
 /* A new epoch must begin with its number 0, so that the first goes alone. */
-static bool may_send(const struct tm_producer *p, const struct batch *b, bool is_first)
+static bool may_send(const struct tm_producer *p, const struct append_batch *b, bool is_first)
 {
     unsigned limit = p->is_known ? p->in_flight : 1;
     return p->flying < limit && (b->state == BATCH_READY || is_first);
@@ -212,7 +212,7 @@ static void pump(struct tm_producer *p)
     if (p->fenced)
         take_epoch(p);
     list_each (l, &p->batches) {
-        struct batch *b = list_item(l, struct batch, link);
+        struct append_batch *b = list_item(l, struct append_batch, link);
         if (b->state == BATCH_FLYING)
             continue;
         /* In order: one that has to wait holds back those behind it. */
@@ -259,7 +259,7 @@ static void wait_to_retry(struct tm_producer *p, int err, const char *why,
     sched_start(&c->sched, &p->retry, ms);
 }
 
-static void stored(struct tm_producer *p, struct batch *b)
+static void stored(struct tm_producer *p, struct append_batch *b)
 {
     /* Answers may overtake each other, and some servers say nothing to a duplicate. */
     if (b->answer.next_offset[0] && (b->seq >= p->offset_seq || p->offset[0] == '\0')) {
@@ -272,7 +272,7 @@ static void stored(struct tm_producer *p, struct batch *b)
     p->pending -= b->n_data;
     free_batch(b);
     list_each (l, &p->batches) {
-        struct batch *later = list_item(l, struct batch, link);
+        struct append_batch *later = list_item(l, struct append_batch, link);
         if (later->state == BATCH_BEHIND)
             later->state = BATCH_READY;
     }
@@ -293,7 +293,7 @@ static void was_fenced(struct tm_producer *p, const struct stream_answer *a,
     p->fenced_by = a->epoch > p->fenced_by ? a->epoch : p->fenced_by;
 }
 
-static void was_refused(struct tm_producer *p, struct batch *b)
+static void was_refused(struct tm_producer *p, struct append_batch *b)
 {
     struct stream_refusal why;
     stream_refusal_read(&why, &b->request, &b->answer, bytes_str(&b->refusal));
@@ -311,7 +311,7 @@ static void was_refused(struct tm_producer *p, struct batch *b)
 
 static int client_producer_on_data(struct http_request *r, struct str bytes)
 {
-    struct batch *b = container_of(r, struct batch, request);
+    struct append_batch *b = container_of(r, struct append_batch, request);
     size_t room = STREAM_REFUSAL_MAX - b->refusal.n;
     return bytes_put(b->producer->client, &b->refusal,
                      str_of(bytes.p, bytes.n < room ? bytes.n : room));
@@ -319,7 +319,7 @@ static int client_producer_on_data(struct http_request *r, struct str bytes)
 
 static void client_producer_on_over(struct http_request *r, int err)
 {
-    struct batch *b = container_of(r, struct batch, request);
+    struct append_batch *b = container_of(r, struct append_batch, request);
     struct tm_producer *p = b->producer;
     p->flying--;
     b->state = BATCH_READY;
@@ -587,7 +587,7 @@ void tm_producer_free(struct tm_producer *p)
     if (p->open)
         free_batch(p->open);
     list_each_safe (l, &p->batches)
-        free_batch(list_item(l, struct batch, link));
+        free_batch(list_item(l, struct append_batch, link));
     task_cancel(&p->pump);
     timer_stop(&p->linger);
     timer_stop(&p->retry);

@@ -52,7 +52,7 @@ static bool is_due(struct resuming *r, const struct saved_state *s, bool *clear)
     return !*clear;
 }
 
-static int client_resume_go_on(struct resuming *r, struct saved_state *state, struct state_dir *dir)
+static int client_resume_one(struct resuming *r, struct saved_state *state, struct state_dir *dir)
 {
     struct tm_session *s;
     int err = sess_new(r->c, &r->session, state, dir, &s);
@@ -72,7 +72,7 @@ static int resume_locked(struct resuming *r, struct state_dir *dir, const char *
     int err = state_load(r->c, dir, name, &state, &dropped);
     r->report.chunks_dropped += dropped;
     if (err == 0 && is_due(r, &state, &clear))
-        return client_resume_go_on(r, &state, dir);
+        return client_resume_one(r, &state, dir);
     if (err == TM_E_TAMPERED) {
         client_notice(r->c, "%s", r->c->error);
         r->report.refused++;

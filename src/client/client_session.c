@@ -88,7 +88,7 @@ static int check_saved(struct tm_client *c, const struct tm_session_options *o,
     return 0;
 }
 
-static void note_init(struct session_note *n, enum tm_event_kind kind)
+static void note_init(struct session_notice *n, enum tm_event_kind kind)
 {
     n->item.kind = kind;
     list_init(&n->item.link);
@@ -100,10 +100,10 @@ static void begin_at_saved(struct tm_session *s)
     const struct saved_state *state = &s->state;
     bool start = strcmp(state->event_id, "0") == 0;
     uint64_t no;
-    memcpy(s->heard.id, state->event_id, sizeof s->heard.id);
-    s->heard.known = start || state->has_mac;
+    memcpy(s->received.id, state->event_id, sizeof s->received.id);
+    s->received.known = start || state->has_mac;
     if (state->has_mac)
-        memcpy(s->heard.mac, state->mac, MAC_SIZE);
+        memcpy(s->received.mac, state->mac, MAC_SIZE);
     s->signs = state->has_mac;
     s->tried = !start || state->next_seqno > 0;
     if (num_parse_canonical(str_of_cstr(state->event_id), UINT64_MAX, &no) == 0)
@@ -262,7 +262,7 @@ int tm_session_send(struct tm_session *s, const void *data, size_t n, uint32_t *
         state->next_seqno--;
         return err;
     }
-    sess_say_chunk(s, chunk);
+    sess_send_chunk(s, chunk);
     if (seqno != NULL)
         *seqno = no;
     return 0;
@@ -279,7 +279,7 @@ int tm_session_finish(struct tm_session *s)
         s->state.finished = false;
         return err;
     }
-    sess_say_close(s);
+    sess_send_close(s);
     return 0;
 }
 
@@ -301,7 +301,7 @@ static bool is_note(const struct tm_session *s, const struct state_item *item)
 static size_t item_bytes(const struct state_item *item)
 {
     if (item->kind == TM_EVENT_CHUNK) {
-        const struct heard_chunk *h = container_of(item, struct heard_chunk, item);
+        const struct received_chunk *h = container_of(item, struct received_chunk, item);
         return sizeof *h + h->n;
     }
     const struct state_chunk *chunk = container_of(item, struct state_chunk, item);
@@ -330,7 +330,7 @@ void sess_drop_queue(struct tm_session *s)
 }
 
 /* The position that is saved is behind it from now on. */
-static void move_position(struct tm_session *s, const struct heard_chunk *h)
+static void move_position(struct tm_session *s, const struct received_chunk *h)
 {
     struct saved_state *state = &s->state;
     memcpy(state->event_id, h->event_id, strlen(h->event_id) + 1);
@@ -348,14 +348,14 @@ static bool is_settled(int err)
            err == TM_E_NOT_FOUND || err == TM_E_GAP;
 }
 
-static void deal_with_current(struct tm_session *s)
+static void consume_current(struct tm_session *s)
 {
     struct state_item *item = s->current;
     s->current = NULL;
     if (item == NULL)
         return;
     if (item->kind == TM_EVENT_CHUNK) {
-        const struct heard_chunk *h = container_of(item, struct heard_chunk, item);
+        const struct received_chunk *h = container_of(item, struct received_chunk, item);
         if (h->moves && h->event_id[0] != '\0')
             move_position(s, h);
     } else if (item->kind == TM_EVENT_END && is_settled(s->given.err)) {
@@ -364,7 +364,7 @@ static void deal_with_current(struct tm_session *s)
     sess_free_item(s, item);
 }
 
-static void fill_chunk(struct tm_event *out, const struct heard_chunk *h)
+static void fill_chunk(struct tm_event *out, const struct received_chunk *h)
 {
     out->data = h->data;
     out->n = h->n;
@@ -375,7 +375,7 @@ static void fill_chunk(struct tm_event *out, const struct heard_chunk *h)
     out->verified = h->verified;
 }
 
-static void fill_note(struct tm_session *s, struct tm_event *out, struct session_note *n)
+static void fill_note(struct tm_session *s, struct tm_event *out, struct session_notice *n)
 {
     s->given = *n;
     s->current = &s->given.item;
@@ -395,16 +395,16 @@ static void fill_event(struct tm_session *s, struct state_item *item, struct tm_
                              .degraded = s->degraded};
     s->current = item;
     if (item->kind == TM_EVENT_CHUNK)
-        fill_chunk(out, container_of(item, struct heard_chunk, item));
+        fill_chunk(out, container_of(item, struct received_chunk, item));
     else if (item->kind == TM_EVENT_ACK)
         out->seqno = container_of(item, struct state_chunk, item)->seqno;
     else
-        fill_note(s, out, container_of(item, struct session_note, item));
+        fill_note(s, out, container_of(item, struct session_notice, item));
 }
 
 int tm_session_next(struct tm_session *s, struct tm_event *out)
 {
-    deal_with_current(s);
+    consume_current(s);
     if (!list_empty(&s->queue)) {
         fill_event(s, pop(s), out);
         return 1;
@@ -496,7 +496,7 @@ void tm_session_free(struct tm_session *s)
         return;
     struct tm_client *c = s->client;
     if (s->closed)
-        deal_with_current(s);
+        consume_current(s);
     if (s->dirty && s->saves && state_save(c, &s->dir, &s->state) != 0)
         client_notice(c, "%s", c->error);
     sess_run_deinit(s);

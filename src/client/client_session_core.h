@@ -19,7 +19,7 @@
 #include "client/state.h"
 
 /* A chunk of the server that waits for the caller. */
-struct heard_chunk {
+struct received_chunk {
     struct state_item item;
     bool moves, verified;
     uint8_t mac[MAC_SIZE]; /* if it is verified */
@@ -29,7 +29,7 @@ struct heard_chunk {
 };
 
 /* What needs no memory when it happens: at most one of each kind waits, the newest. */
-struct session_note {
+struct session_notice {
     struct state_item item;
     int err;
     bool degraded;
@@ -37,7 +37,7 @@ struct session_note {
 };
 
 /* A place in the server's events: the id, and the MAC that the next one builds upon. */
-struct heard_place {
+struct received_position {
     char id[SWIRE_EVENT_ID_MAX + 1];
     bool known; /* the MAC */
     uint8_t mac[MAC_SIZE];
@@ -72,7 +72,7 @@ struct tm_session {
     const char *why; /* of an error that came up in what was heard; NULL: its own sentence */
 
     /* what was heard */
-    struct heard_place heard;
+    struct received_position received;
     uint8_t mac_key[MAC_SIZE];
     bool signs;       /* the server does: from now on an event without a MAC is not its own */
     bool chain_known; /* of the event that was heard last, whether it moved the position ... */
@@ -83,10 +83,10 @@ struct tm_session {
     struct link queue;
     size_t queue_bytes;
     struct state_item *current; /* handed out, not dealt with */
-    struct session_note welcome, reconnect, end;
-    struct session_note given; /* a copy: another one may come while the caller reads */
-    bool over;                 /* `end` is in the queue, or was */
-    bool closed;               /* `end` was handed out */
+    struct session_notice welcome, reconnect, end;
+    struct session_notice given; /* a copy: another one may come while the caller reads */
+    bool over;                   /* `end` is in the queue, or was */
+    bool closed;                 /* `end` was handed out */
 
     struct bytes message; /* being sent */
 };
@@ -97,8 +97,8 @@ void sess_run_init(struct tm_session *s);
 void sess_run_deinit(struct tm_session *s); /* closes the connection, stops the timers */
 void sess_connect_soon(struct tm_session *s);
 /* To a connection that is open; what fails there ends the connection, not the session. */
-void sess_say_chunk(struct tm_session *s, const struct state_chunk *chunk);
-void sess_say_close(struct tm_session *s);
+void sess_send_chunk(struct tm_session *s, const struct state_chunk *chunk);
+void sess_send_close(struct tm_session *s);
 void sess_abort(struct tm_session *s);
 /* The state is saved soon. */
 void sess_dirty(struct tm_session *s);

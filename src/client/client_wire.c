@@ -28,7 +28,7 @@ static void client_wire_on_connect(struct task *t)
 }
 
 /* A turn flushes every wire at its end: that there is one is all that is needed. */
-static void client_wire_on_nudge(struct task *t)
+static void client_wire_on_wake(struct task *t)
 {
 }
 
@@ -43,12 +43,12 @@ struct wire *wire_new(struct tm_client *c, const struct speaker *speaker, struct
     w->speaker = speaker;
     w->fd = -1;
     task_init(&w->connect, client_wire_on_connect);
-    task_init(&w->nudge, client_wire_on_nudge);
+    task_init(&w->wake, client_wire_on_wake);
     timer_init(&w->timer, client_wire_on_timer);
     list_init(&w->exchanges);
     list_init(&w->finished);
     list_init(&w->link);
-    if (c->place.tls && tls_start(w, alpn) != 0) {
+    if (c->server.tls && tls_start(w, alpn) != 0) {
         client_free(c, w);
         return NULL;
     }
@@ -84,16 +84,16 @@ void wire_close(struct wire *w)
     w->state = WIRE_CLOSED;
     timer_stop(&w->timer);
     task_cancel(&w->connect);
-    task_cancel(&w->nudge);
+    task_cancel(&w->wake);
     drop_socket(w);
     drop_addresses(w);
-    wire_nudge(w); /* to be swept away */
+    wire_wake(w); /* to be swept away */
 }
 
 void wire_free(struct wire *w)
 {
     wire_close(w);
-    task_cancel(&w->nudge);
+    task_cancel(&w->wake);
     list_remove(&w->link);
     w->speaker->free(w);
     tls_free(w);
@@ -101,7 +101,7 @@ void wire_free(struct wire *w)
     client_free(w->client, w);
 }
 
-void wire_lose(struct wire *w, int err, const char *message)
+void wire_fail(struct wire *w, int err, const char *message)
 {
     if (w->state == WIRE_CLOSED)
         return;
@@ -110,21 +110,21 @@ void wire_lose(struct wire *w, int err, const char *message)
     w->speaker->lost(w, err, message);
 }
 
-void wire_nudge(struct wire *w)
+void wire_wake(struct wire *w)
 {
-    sched_post(&w->client->sched, &w->nudge);
+    sched_post(&w->client->sched, &w->wake);
 }
 
 /* ---- connecting ---- */
 
-static void lose_with_errno(struct wire *w, const char *what, int number)
+static void fail_with_errno(struct wire *w, const char *what, int number)
 {
     char buf[80], message[256];
-    const struct server_place *place = &w->client->place;
+    const struct server_url *server = &w->client->server;
     snprintf(message, sizeof(message), "%s %s: %s", what,
-             place->unix_path != NULL ? place->unix_path : place->authority,
+             server->unix_path != NULL ? server->unix_path : server->authority,
              strerror_r(number, buf, sizeof(buf)));
-    wire_lose(w, number == ENOMEM ? TM_E_NOMEM : TM_E_NETWORK, message);
+    wire_fail(w, number == ENOMEM ? TM_E_NOMEM : TM_E_NETWORK, message);
 }
 
 static void opened(struct wire *w)
@@ -144,14 +144,14 @@ static void handshake(struct wire *w)
     }
     wire_flush(w); /* an alert of ours goes too */
     if (err != TLS_AGAIN)
-        wire_lose(w, err, reason);
+        wire_fail(w, err, reason);
 }
 
 static void connected(struct wire *w)
 {
     int on = 1;
     drop_addresses(w);
-    if (w->client->place.unix_path == NULL)
+    if (w->client->server.unix_path == NULL)
         setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (w->ssl == NULL) {
         opened(w);
@@ -179,14 +179,14 @@ static int try_connect(struct wire *w, int family, const struct sockaddr *addr, 
 static void connect_unix(struct wire *w)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    memcpy(addr.sun_path, w->client->place.unix_path, strlen(w->client->place.unix_path));
+    memcpy(addr.sun_path, w->client->server.unix_path, strlen(w->client->server.unix_path));
     int err = try_connect(w, AF_UNIX, (struct sockaddr *)&addr, sizeof(addr));
     if (err == 0)
         connected(w);
     else if (err != EAGAIN)
-        lose_with_errno(w, "connecting to", err);
+        fail_with_errno(w, "connecting to", err);
     else if (w->client->sched.now_ms >= w->give_up_ms)
-        wire_lose(w, TM_E_TIMEOUT, "connecting took too long");
+        wire_fail(w, TM_E_TIMEOUT, "connecting took too long");
     else
         sched_start(&w->client->sched, &w->timer, UNIX_RETRY_MS);
 }
@@ -194,18 +194,18 @@ static void connect_unix(struct wire *w)
 /* A numeric address needs no look-up, and so does not block. */
 static bool resolve(struct wire *w)
 {
-    const struct server_place *place = &w->client->place;
+    const struct server_url *server = &w->client->server;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
-    int err = getaddrinfo(place->host, place->port, &hints, &w->addresses);
+    int err = getaddrinfo(server->host, server->port, &hints, &w->addresses);
     if (err == EAI_NONAME) {
         hints.ai_flags = 0;
-        err = getaddrinfo(place->host, place->port, &hints, &w->addresses);
+        err = getaddrinfo(server->host, server->port, &hints, &w->addresses);
     }
     if (err != 0) {
         char message[256];
         w->addresses = NULL;
-        snprintf(message, sizeof(message), "looking up %s: %s", place->host, gai_strerror(err));
-        wire_lose(w, err == EAI_MEMORY ? TM_E_NOMEM : TM_E_NETWORK, message);
+        snprintf(message, sizeof(message), "looking up %s: %s", server->host, gai_strerror(err));
+        wire_fail(w, err == EAI_MEMORY ? TM_E_NOMEM : TM_E_NETWORK, message);
         return false;
     }
     w->next = w->addresses;
@@ -224,7 +224,7 @@ static uint64_t time_for_address(const struct wire *w)
 
 static void connect_next(struct wire *w)
 {
-    if (w->client->place.unix_path != NULL) {
+    if (w->client->server.unix_path != NULL) {
         connect_unix(w);
         return;
     }
@@ -241,16 +241,16 @@ static void connect_next(struct wire *w)
         w->failure = err;
     }
     if (w->failure == ETIMEDOUT)
-        wire_lose(w, TM_E_TIMEOUT, "connecting took too long");
+        wire_fail(w, TM_E_TIMEOUT, "connecting took too long");
     else
-        lose_with_errno(w, "connecting to", w->failure);
+        fail_with_errno(w, "connecting to", w->failure);
 }
 
 static void client_wire_on_timer(struct timer *t)
 {
     struct wire *w = container_of(t, struct wire, timer);
     if (w->state == WIRE_HANDSHAKE) {
-        wire_lose(w, TM_E_TIMEOUT, "the TLS handshake took too long");
+        wire_fail(w, TM_E_TIMEOUT, "the TLS handshake took too long");
         return;
     }
     if (w->fd >= 0)
@@ -286,9 +286,9 @@ static void decrypted(struct wire *w)
         if (err == TLS_AGAIN)
             return;
         if (err == TLS_ENDED)
-            wire_lose(w, 0, "the server closed the connection");
+            wire_fail(w, 0, "the server closed the connection");
         else if (err != 0)
-            wire_lose(w, err, reason);
+            wire_fail(w, err, reason);
         else
             w->speaker->bytes(w, str_of(buf, n));
     }
@@ -301,7 +301,7 @@ static void came(struct wire *w, struct str bytes)
         return;
     }
     if (tls_put(w, bytes) != 0) {
-        wire_lose(w, TM_E_NOMEM, NULL);
+        wire_fail(w, TM_E_NOMEM, NULL);
         return;
     }
     if (w->state == WIRE_HANDSHAKE)
@@ -312,11 +312,11 @@ static void came(struct wire *w, struct str bytes)
 static void ended(struct wire *w)
 {
     if (w->ssl == NULL)
-        wire_lose(w, 0, "the server closed the connection");
+        wire_fail(w, 0, "the server closed the connection");
     else if (w->state == WIRE_HANDSHAKE)
-        wire_lose(w, TM_E_NETWORK, "the server closed the connection during the TLS handshake");
+        wire_fail(w, TM_E_NETWORK, "the server closed the connection during the TLS handshake");
     else
-        wire_lose(w, TM_E_NETWORK, "the connection was cut off");
+        wire_fail(w, TM_E_NETWORK, "the connection was cut off");
 }
 
 static void read_some(struct wire *w)
@@ -332,7 +332,7 @@ static void read_some(struct wire *w)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             break;
         } else if (errno != EINTR) {
-            lose_with_errno(w, "connection to", errno);
+            fail_with_errno(w, "connection to", errno);
         }
     }
     w->busy = false;
@@ -386,7 +386,7 @@ static bool gather(struct wire *w)
     if (w->state != WIRE_OPEN && w->state != WIRE_HANDSHAKE)
         return false;
     if (w->ssl != NULL && tls_take(w) != 0) {
-        wire_lose(w, TM_E_NOMEM, NULL);
+        wire_fail(w, TM_E_NOMEM, NULL);
         return false;
     }
     return w->out.n > 0;
@@ -405,7 +405,7 @@ void wire_flush(struct wire *w)
         else if (errno != EINTR)
             fall_silent(w);
     }
-    wire_nudge(w);
+    wire_wake(w);
 }
 
 bool wire_interest(const struct wire *w, struct tm_descriptor *out)

@@ -47,7 +47,7 @@ struct wire {
     uint64_t give_up_ms; /* connecting */
     int failure;         /* errno of the last address */
     struct timer timer;  /* of connecting */
-    struct task connect, nudge;
+    struct task connect, wake;
 
     /* http.c's */
     struct link exchanges, finished;
@@ -61,13 +61,13 @@ struct wire *wire_new(struct tm_client *c, const struct speaker *speaker, struct
 void wire_free(struct wire *w); /* takes it out of the list */
 void wire_close(struct wire *w);
 /* Closes it and tells the speaker. message may be NULL. */
-void wire_lose(struct wire *w, int err, const char *message);
+void wire_fail(struct wire *w, int err, const char *message);
 
 /* 0 or TM_E_NOMEM, and then the wire is of no more use. */
 int wire_write(struct wire *w, struct str bytes);
 bool wire_has_room(const struct wire *w);
 /* There is something to fill with: the next turn is due now. */
-void wire_nudge(struct wire *w);
+void wire_wake(struct wire *w);
 /* What ALPN has chosen; n == 0: nothing. */
 struct str wire_alpn(const struct wire *w);
 /* Reads what came to a wire that is idle, so that one which has ended is known to be closed. */

@@ -65,7 +65,7 @@ int tls_start(struct wire *w, struct str alpn)
     }
     SSL_set_bio(ssl, in, out);
     SSL_set_connect_state(ssl);
-    if (!expect_host(ssl, w->client->place.host) ||
+    if (!expect_host(ssl, w->client->server.host) ||
         SSL_set_alpn_protos(ssl, (const unsigned char *)alpn.p, (unsigned)alpn.n) != 0) {
         SSL_free(ssl);
         return TM_E_NOMEM;

@@ -15,7 +15,7 @@
 #define SOON_MS 200
 
 /* For good, with the message that is set. */
-static void follower_give_up(struct tm_follower *f, int err)
+static void follower_fail(struct tm_follower *f, int err)
 {
     f->err = err;
     client_happened(f->client);
@@ -24,7 +24,7 @@ static void follower_give_up(struct tm_follower *f, int err)
 /* -- asking ----------------------------------------------------------------------------------- */
 
 /* The next request is due when the last is over and all it brought was taken. */
-static void follower_go_on(struct tm_follower *f)
+static void follower_schedule(struct tm_follower *f)
 {
     if (!f->err && !f->ended && !f->nomem && !f->under_way && !timer_running(&f->retry) &&
         list_empty(&f->queue))
@@ -84,12 +84,12 @@ static void follower_on_go(struct task *t)
     else if (err == TM_E_NOMEM)
         out_of_memory(f);
     else
-        follower_give_up(f, follower_complain(f, err, "%s", r->message));
+        follower_fail(f, follower_complain(f, err, "%s", r->message));
 }
 
 static void follower_on_retry(struct timer *t)
 {
-    follower_go_on(container_of(t, struct tm_follower, retry));
+    follower_schedule(container_of(t, struct tm_follower, retry));
 }
 
 static void wait_then_go(struct tm_follower *f, uint64_t ms)
@@ -114,7 +114,7 @@ static void wait_to_retry(struct tm_follower *f, int err)
         size_t n = strlen(f->message);
         snprintf(f->message + n, sizeof f->message - n, "; gave up after %llu s",
                  (unsigned long long)f->retry_for_ms / 1000);
-        follower_give_up(f, err);
+        follower_fail(f, err);
         return;
     }
     stream_notice_retry(c, bytes_str(&f->path), f->message, ms);
@@ -135,7 +135,7 @@ static void succeeded(struct tm_follower *f)
     if (is_idle && !f->ended)
         wait_then_go(f, client_backoff_ms(f->client, f->idle));
     else
-        follower_go_on(f);
+        follower_schedule(f);
 }
 
 static void follower_failed(struct tm_follower *f, int err, bool may_pass)
@@ -148,7 +148,7 @@ static void follower_failed(struct tm_follower *f, int err, bool may_pass)
     else if (may_pass)
         wait_to_retry(f, err);
     else
-        follower_give_up(f, err);
+        follower_fail(f, err);
 }
 
 static void follower_on_over(struct http_request *r, int err)
@@ -212,14 +212,14 @@ int tm_follower_next(struct tm_follower *f, struct tm_batch *out)
     }
     if (f->nomem) {
         f->nomem = false;
-        follower_go_on(f);
+        follower_schedule(f);
         return client_fail(f->client, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     }
     if (f->err)
         return stream_fail(f->client, f->err, bytes_str(&f->path), f->message);
     if (f->ended)
         return client_fail(f->client, TM_E_CLOSED, "all of the stream was handed out");
-    follower_go_on(f);
+    follower_schedule(f);
     return 0;
 }
 
@@ -298,7 +298,7 @@ int tm_follower_new(struct tm_client *c, const char *name, const struct tm_follo
         client_free(c, f);
         return client_fail(c, TM_E_NOMEM, "%s", tm_error_text(TM_E_NOMEM));
     }
-    follower_go_on(f);
+    follower_schedule(f);
     *out = f;
     return 0;
 }

@@ -91,7 +91,7 @@ static int put_request_line(struct tm_client *c, struct bytes *b, const struct h
     if (bytes_put_secret(c, b, x->r->method) != 0 || bytes_put_secret(c, b, STR(" ")) != 0 ||
         exchange_put_target(x, b) != 0 || bytes_put_secret(c, b, STR(" HTTP/1.1\r\n")) != 0)
         return TM_E_NOMEM;
-    return http1_put_header(c, b, STR("host"), str_of_cstr(c->place.authority));
+    return http1_put_header(c, b, STR("host"), str_of_cstr(c->server.authority));
 }
 
 static int put_token(struct tm_client *c, struct bytes *b, const struct http_exchange *x)
@@ -172,7 +172,7 @@ static void http1_opened(struct wire *w)
 
 static void http1_refuse(struct wire *w, int err, const char *message)
 {
-    wire_lose(w, err, message);
+    wire_fail(w, err, message);
 }
 
 static void reset(struct http1 *h)
@@ -226,7 +226,7 @@ static bool has_token(struct str list, struct str token)
 }
 
 /* The headers that say how the answer is to be read. */
-static int mind_header(struct http1 *h, struct str name, struct str value)
+static int apply_header(struct http1 *h, struct str name, struct str value)
 {
     if (str_eq(name, STR("content-length"))) {
         uint64_t n;
@@ -253,7 +253,7 @@ static int take_header(struct wire *w, bool trailer)
         return TM_E_PROTOCOL;
     struct str name = str_of(line.p, (size_t)(colon - h->line.p));
     struct str value = str_trim(str_skip(line, name.n + 1));
-    if (!http_value_ok(value) || (!trailer && mind_header(h, name, value) != 0))
+    if (!http_value_ok(value) || (!trailer && apply_header(h, name, value) != 0))
         return TM_E_PROTOCOL;
     return exchange_header(current(w), trailer, name, value);
 }
@@ -413,7 +413,7 @@ static void http1_bytes(struct wire *w, struct str bytes)
             http1_refuse(w, TM_E_NETWORK, "the server sent something that was not asked for");
             return;
         }
-        x->heard = true;
+        x->received = true;
         if (h->part == PART_LENGTH || h->part == PART_CHUNK || h->part == PART_UNTIL_CLOSE) {
             body_bytes(w, &bytes);
             continue;
@@ -433,7 +433,8 @@ static void http1_lost(struct wire *w, int err, const char *message)
     if (err == 0 && x != NULL && h->part == PART_UNTIL_CLOSE)
         exchange_over(x, 0, NULL);
     else
-        http_lost(w, err, x != NULL && x->heard && err == 0 ? "the answer was cut off" : message);
+        http_lost(w, err,
+                  x != NULL && x->received && err == 0 ? "the answer was cut off" : message);
 }
 
 static const struct speaker http1_speaker = {

@@ -141,18 +141,18 @@ static void mark_refused(struct wire *w)
 static void http2_on_refused(struct wire *w)
 {
     mark_refused(w);
-    wire_lose(w, TM_E_PROTOCOL, "the server does not speak HTTP/2");
+    wire_fail(w, TM_E_PROTOCOL, "the server does not speak HTTP/2");
 }
 
 static void broken(struct wire *w, int nghttp2_error)
 {
     struct http2 *h = w->speech;
     if (h->sick || nghttp2_error == NGHTTP2_ERR_NOMEM)
-        wire_lose(w, TM_E_NOMEM, NULL);
+        wire_fail(w, TM_E_NOMEM, NULL);
     else if (w->no_more) /* it was told to end */
-        wire_lose(w, 0, "the server ended the connection");
+        wire_fail(w, 0, "the server ended the connection");
     else
-        wire_lose(w, TM_E_PROTOCOL, "the server broke the rules of HTTP/2");
+        wire_fail(w, TM_E_PROTOCOL, "the server broke the rules of HTTP/2");
 }
 
 /* Nothing more comes, and all has been said. */
@@ -222,18 +222,18 @@ void http2_resume(struct http_exchange *x)
         x->deferred = false;
         nghttp2_session_resume_data(h->session, x->stream);
     }
-    wire_nudge(x->wire);
+    wire_wake(x->wire);
 }
 
 static size_t headers_of(struct http_exchange *x, nghttp2_nv *out, char *length)
 {
     const struct http_request *r = x->r;
-    const struct server_place *place = &r->client->place;
+    const struct server_url *server = &r->client->server;
     struct str text = bytes_str(&x->text);
     size_t n = 0;
     out[n++] = nv(STR(":method"), r->method);
-    out[n++] = nv(STR(":scheme"), place->tls ? STR("https") : STR("http"));
-    out[n++] = nv(STR(":authority"), str_of_cstr(place->authority));
+    out[n++] = nv(STR(":scheme"), server->tls ? STR("https") : STR("http"));
+    out[n++] = nv(STR(":authority"), str_of_cstr(server->authority));
     out[n++] = nv(STR(":path"), str_of(text.p, x->path_n));
     if (text.n > x->path_n)
         out[n++] = nv(STR("authorization"), str_skip(text, x->path_n));
@@ -306,7 +306,7 @@ static void http2_fill(struct wire *w)
         if (n == 0)
             break;
         if (wire_write(w, str_of((const char *)p, (size_t)n)) != 0) {
-            wire_lose(w, TM_E_NOMEM, NULL);
+            wire_fail(w, TM_E_NOMEM, NULL);
             return;
         }
     }
@@ -319,7 +319,7 @@ void http2_drop(struct http_exchange *x)
     if (x->wire->state != WIRE_OPEN || x->stream == 0)
         return;
     nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, x->stream, NGHTTP2_CANCEL);
-    wire_nudge(x->wire);
+    wire_wake(x->wire);
 }
 
 void http2_ping(struct wire *w)
@@ -327,7 +327,7 @@ void http2_ping(struct wire *w)
     struct http2 *h = w->speech;
     if (w->state == WIRE_OPEN)
         nghttp2_submit_ping(h->session, NGHTTP2_FLAG_NONE, NULL);
-    wire_nudge(w);
+    wire_wake(w);
 }
 
 /* ---- answers ---- */
@@ -351,7 +351,7 @@ static int http2_on_header(nghttp2_session *session, const nghttp2_frame *frame,
     uint64_t status;
     if (x == NULL || frame->hd.type != NGHTTP2_HEADERS)
         return 0;
-    x->heard = true;
+    x->received = true;
     if (str_eq(n, STR(":status"))) {
         if (num_parse(v, 599, &status) != 0)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -437,7 +437,7 @@ static int http2_on_stream_close(nghttp2_session *session, int32_t stream, uint3
         return 0;
     }
     /* Refused means that nothing was done about it. */
-    if (code == NGHTTP2_REFUSED_STREAM && x->kept && !x->heard && x->more_taken == 0) {
+    if (code == NGHTTP2_REFUSED_STREAM && x->kept && !x->received && x->more_taken == 0) {
         w->no_more = true;
         exchange_again(x);
         return 0;
@@ -539,10 +539,10 @@ static int http2_open_session(struct wire *w)
 
 static void http2_opened(struct wire *w)
 {
-    if (w->client->place.tls && !str_eq(wire_alpn(w), STR("h2")))
+    if (w->client->server.tls && !str_eq(wire_alpn(w), STR("h2")))
         http2_on_refused(w);
     else if (http2_open_session(w) != 0)
-        wire_lose(w, TM_E_NOMEM, NULL);
+        wire_fail(w, TM_E_NOMEM, NULL);
 }
 
 static void http2_lost(struct wire *w, int err, const char *message)

@@ -42,7 +42,7 @@ bool exchange_sets(const struct http_exchange *x, struct str wanted)
 int exchange_put_target(const struct http_exchange *x, struct bytes *to)
 {
     struct tm_client *c = x->r->client;
-    const struct str parts[] = {str_of_cstr(c->place.prefix), x->r->path, bytes_str(&x->params)};
+    const struct str parts[] = {str_of_cstr(c->server.prefix), x->r->path, bytes_str(&x->params)};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (bytes_put_secret(c, to, parts[i]) != 0)
             return TM_E_NOMEM;
@@ -51,7 +51,7 @@ int exchange_put_target(const struct http_exchange *x, struct bytes *to)
 
 /* -- what is added ---------------------------------------------------------------------------- */
 
-static int spoil(struct tm_request *r, int err, const char *why)
+static int fail_request(struct tm_request *r, int err, const char *why)
 {
     if (r->err == 0) {
         r->err = err;
@@ -86,14 +86,14 @@ int tm_request_header(struct tm_request *r, const char *name, const char *value)
     struct http_exchange *x = r->x;
     char low[HTTP_NAME_MAX + 1];
     if (name == NULL || value == NULL || !stream_name_ok(name, low) || !stream_header_ok(value))
-        return spoil(r, TM_E_INVALID, "prepare has set what cannot be a header");
+        return fail_request(r, TM_E_INVALID, "prepare has set what cannot be a header");
     struct str own = str_of_cstr(low), text = str_of_cstr(value);
     if (exchange_sets(x, own))
         return TM_E_CONFLICT;
     if (x->n_added == HTTP_ADDED_MAX || own.n + text.n > ADDED_BYTES_MAX - x->added_bytes)
-        return spoil(r, TM_E_TOO_LARGE, "prepare has set too many headers");
+        return fail_request(r, TM_E_TOO_LARGE, "prepare has set too many headers");
     if (request_put_header(x, own, text) != 0)
-        return spoil(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
+        return fail_request(r, TM_E_NOMEM, tm_error_text(TM_E_NOMEM));
     x->n_added++;
     x->added_bytes += own.n + text.n;
     return 0;
@@ -103,17 +103,17 @@ int tm_request_param(struct tm_request *r, const char *name, const char *value)
 {
     struct http_exchange *x = r->x;
     if (name == NULL || *name == '\0' || value == NULL)
-        return spoil(r, TM_E_INVALID, "prepare has set a parameter without a name or value");
+        return fail_request(r, TM_E_INVALID, "prepare has set a parameter without a name or value");
     /* A byte may become three. */
     if (strlen(name) + strlen(value) > (ADDED_BYTES_MAX - x->params.n) / 3)
-        return spoil(r, TM_E_TOO_LARGE, "prepare has set too many parameters");
+        return fail_request(r, TM_E_TOO_LARGE, "prepare has set too many parameters");
     bool is_first = x->params.n == 0 && memchr(x->r->path.p, '?', x->r->path.n) == NULL;
     struct bytes one = {0};
     int err = stream_param(x->r->client, &one, is_first, name, value);
     if (err == 0)
         err = bytes_put_secret(x->r->client, &x->params, bytes_str(&one));
     bytes_free_secret(x->r->client, &one);
-    return err ? spoil(r, err, tm_error_text(err)) : 0;
+    return err ? fail_request(r, err, tm_error_text(err)) : 0;
 }
 
 /* -- asking the program ----------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ int exchange_prepare(struct http_exchange *x)
         return 0;
     int err = o->prepare(o->prepare_ctx, &r);
     if (r.err == 0 && err != 0)
-        spoil(&r, err < 0 ? err : TM_E_CANCELLED, "prepare has refused the request");
+        fail_request(&r, err < 0 ? err : TM_E_CANCELLED, "prepare has refused the request");
     if (r.err != 0)
         snprintf(x->r->message, sizeof x->r->message, "%s", r.why);
     return r.err;

@@ -8,7 +8,7 @@
 
 #define APPENDS_AT_ONCE 4
 #define REFUSAL_MAX     (16 * 1024) /* bytes of an error's body that are looked at */
-#define PATIENCE_MS     1000
+#define TIMEOUT_MS      1000
 
 static const struct paths {
     struct str both, downlink, append;
@@ -57,7 +57,7 @@ void slink_close(struct slink *l)
     if (!l->open)
         return;
     l->open = false;
-    timer_stop(&l->patience);
+    timer_stop(&l->timeout);
     http_cancel(&l->request);
     while (!list_empty(&l->appends))
         append_free(list_item(l->appends.next, struct append, link));
@@ -75,7 +75,7 @@ static void session_link_finish(struct slink *l, const struct slink_end *end)
 
 /* ---- hearing ---- */
 
-static int hear_frame(struct slink *l, struct str payload, bool end)
+static int receive_frame(struct slink *l, struct str payload, bool end)
 {
     if (l->ended)
         return TM_E_PROTOCOL;
@@ -98,7 +98,7 @@ static int session_link_on_data(struct http_request *r, struct str bytes)
         struct str payload;
         bool end;
         more = swire_frames_next(&l->frames, &payload, &end);
-        err = more < 0 ? more : more > 0 ? hear_frame(l, payload, end) : 0;
+        err = more < 0 ? more : more > 0 ? receive_frame(l, payload, end) : 0;
     }
     return err;
 }
@@ -182,12 +182,12 @@ static void fill_request(struct slink *l)
         session_link_add_header(r, STR("x-request-id"), str_of_cstr(l->request_id));
 }
 
-static void session_link_on_impatient(struct timer *t);
+static void session_link_on_timeout(struct timer *t);
 
 void slink_init(struct slink *l)
 {
     list_init(&l->appends);
-    timer_init(&l->patience, session_link_on_impatient);
+    timer_init(&l->timeout, session_link_on_timeout);
     l->open = false;
 }
 
@@ -215,9 +215,9 @@ int slink_open(struct slink *l)
 
 static void start_appends(struct slink *l);
 
-static void session_link_on_impatient(struct timer *t)
+static void session_link_on_timeout(struct timer *t)
 {
-    struct slink *l = container_of(t, struct slink, patience);
+    struct slink *l = container_of(t, struct slink, timeout);
     struct slink_end end = {.rpc = l->refused};
     session_link_finish(l, &end);
 }
@@ -243,7 +243,7 @@ static void append_failed(struct append *a, int err)
     append_free(a);
     if (err == 0 && end.rpc.final) {
         l->refused = end.rpc;
-        sched_start(&l->client->sched, &l->patience, PATIENCE_MS);
+        sched_start(&l->client->sched, &l->timeout, TIMEOUT_MS);
         return;
     }
     end.status = 0; /* an append may come too late, or too early, for reasons that pass */

@@ -50,7 +50,7 @@ struct slink {
     unsigned under_way;
     /* An append was refused for good: what the downlink says about that counts, if it does soon. */
     struct swire_end refused;
-    struct timer patience;
+    struct timer timeout;
 };
 
 void slink_init(struct slink *l); /* behind what is `in` */

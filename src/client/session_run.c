@@ -23,7 +23,7 @@ static void session_run_push(struct tm_session *s, struct state_item *item, size
     client_happened(s->client);
 }
 
-static void push_note(struct tm_session *s, struct session_note *n, int err, const char *text)
+static void push_note(struct tm_session *s, struct session_notice *n, int err, const char *text)
 {
     list_remove(&n->item.link);
     n->err = err;
@@ -110,7 +110,7 @@ static void alone(struct tm_session *s)
 /* ---- what is heard ---- */
 
 /* Numbers tell what is old. Ids of another kind are all new: whoever cares knows them. */
-static bool heard_before(struct tm_session *s, struct str id)
+static bool was_received(struct tm_session *s, struct str id)
 {
     uint64_t no;
     if (s->degraded || num_parse_canonical(id, UINT64_MAX, &no) != 0)
@@ -155,10 +155,10 @@ static const char *session_run_put_text(char **to, struct str s)
     return at;
 }
 
-static struct heard_chunk *chunk_new(struct tm_client *c, const struct swire_chunk *w)
+static struct received_chunk *chunk_new(struct tm_client *c, const struct swire_chunk *w)
 {
     size_t texts = w->event_id.n + w->text.n + w->thinking.n + w->tool_call_id.n;
-    struct heard_chunk *h = client_alloc(c, sizeof *h + w->payload.n + texts + 5);
+    struct received_chunk *h = client_alloc(c, sizeof *h + w->payload.n + texts + 5);
     if (h == NULL)
         return NULL;
     char *to = h->bytes;
@@ -174,14 +174,14 @@ static struct heard_chunk *chunk_new(struct tm_client *c, const struct swire_chu
 }
 
 /* The next connection begins behind it. */
-static void move_heard(struct tm_session *s, const struct heard_chunk *h)
+static void advance_received(struct tm_session *s, const struct received_chunk *h)
 {
-    snprintf(s->heard.id, sizeof s->heard.id, "%s", h->event_id);
-    s->heard.known = h->verified;
-    memcpy(s->heard.mac, h->mac, MAC_SIZE);
+    snprintf(s->received.id, sizeof s->received.id, "%s", h->event_id);
+    s->received.known = h->verified;
+    memcpy(s->received.mac, h->mac, MAC_SIZE);
 }
 
-static int hear_chunk(struct tm_session *s, struct str bytes)
+static int receive_chunk(struct tm_session *s, struct str bytes)
 {
     struct swire_chunk w;
     bool verified;
@@ -196,10 +196,10 @@ static int hear_chunk(struct tm_session *s, struct str bytes)
     int err = follow_chain(s, &w, &verified);
     if (err != 0)
         return err;
-    struct heard_chunk *h = chunk_new(s->client, &w);
+    struct received_chunk *h = chunk_new(s->client, &w);
     if (h == NULL)
         return TM_E_NOMEM;
-    if (heard_before(s, w.event_id)) {
+    if (was_received(s, w.event_id)) {
         client_free(s->client, h);
         return 0;
     }
@@ -209,13 +209,13 @@ static int hear_chunk(struct tm_session *s, struct str bytes)
     else
         memset(h->mac, 0, MAC_SIZE);
     if (h->moves)
-        move_heard(s, h);
+        advance_received(s, h);
     s->garbled = 0;
     session_run_push(s, &h->item, sizeof *h + h->n);
     return check_room(s);
 }
 
-static int hear_ack(struct tm_session *s, uint32_t seqno)
+static int receive_ack(struct tm_session *s, uint32_t seqno)
 {
     struct state_chunk *chunk = state_take_chunk(&s->state, seqno);
     if (chunk == NULL)
@@ -229,7 +229,7 @@ static int hear_ack(struct tm_session *s, uint32_t seqno)
 static void degrade(struct tm_session *s)
 {
     s->degraded = true;
-    s->heard = (struct heard_place){.id = "0", .known = true};
+    s->received = (struct received_position){.id = "0", .known = true};
     s->seen = 0;
     s->signs = false;
     s->chain_known = true;
@@ -238,7 +238,7 @@ static void degrade(struct tm_session *s)
     client_notice(s->client, "the session is in degraded mode: it cannot be resumed");
 }
 
-static void hear_welcome(struct tm_session *s, const struct swire_response *r)
+static void receive_welcome(struct tm_session *s, const struct swire_response *r)
 {
     char text[ERROR_SIZE];
     s->welcomed = s->connected = true;
@@ -264,9 +264,9 @@ static int session_run_on_message(struct slink *l, struct str bytes)
         return TM_E_PROTOCOL;
     }
     switch (r.kind) {
-    case SWIRE_CHUNK: return hear_chunk(s, r.chunk);
-    case SWIRE_ACK: return hear_ack(s, r.seqno);
-    case SWIRE_WELCOME: hear_welcome(s, &r); return 0;
+    case SWIRE_CHUNK: return receive_chunk(s, r.chunk);
+    case SWIRE_ACK: return receive_ack(s, r.seqno);
+    case SWIRE_WELCOME: receive_welcome(s, &r); return 0;
     case SWIRE_NOTHING: break;
     }
     return 0;
@@ -381,48 +381,48 @@ static void lost(struct tm_session *s, int err, const char *why)
     client_notice(s->client, "session: %s; connecting again", why);
 }
 
-static int session_run_say(struct tm_session *s)
+static int session_run_send(struct tm_session *s)
 {
     return slink_send(&s->link, bytes_str(&s->message));
 }
 
-static int say_chunk(struct tm_session *s, const struct state_chunk *chunk)
+static int send_chunk(struct tm_session *s, const struct state_chunk *chunk)
 {
     s->message.n = 0;
     int err = swire_put_chunk(s->client, &s->message, str_of(chunk->bytes, chunk->n), chunk->seqno);
-    return err != 0 ? err : session_run_say(s);
+    return err != 0 ? err : session_run_send(s);
 }
 
-static int say_close(struct tm_session *s)
+static int send_close(struct tm_session *s)
 {
     s->message.n = 0;
     int err = swire_put_close(s->client, &s->message);
     if (err == 0)
-        err = session_run_say(s);
+        err = session_run_send(s);
     return err != 0 ? err : slink_finish(&s->link);
 }
 
-static int say_abort(struct tm_session *s)
+static int send_abort(struct tm_session *s)
 {
     s->message.n = 0;
     int err = swire_put_abort(s->client, &s->message);
     if (err == 0)
-        err = session_run_say(s);
+        err = session_run_send(s);
     return err != 0 ? err : slink_finish(&s->link);
 }
 
 /* Whatever the server may not have, in order, and what was decided meanwhile. */
-static int say_all(struct tm_session *s)
+static int send_all(struct tm_session *s)
 {
     int err = 0;
     if (s->aborting)
-        return say_abort(s);
+        return send_abort(s);
     list_each (l, &s->state.chunks) {
-        err = say_chunk(s, list_item(l, struct state_chunk, item.link));
+        err = send_chunk(s, list_item(l, struct state_chunk, item.link));
         if (err != 0)
             return err;
     }
-    return s->state.finished ? say_close(s) : 0;
+    return s->state.finished ? send_close(s) : 0;
 }
 
 static void connect_now(struct tm_session *s)
@@ -432,14 +432,14 @@ static void connect_now(struct tm_session *s)
     s->connected = false;
     s->tried = true;
     s->why = NULL;
-    s->chain_known = s->heard.known;
-    memcpy(s->chain, s->heard.mac, MAC_SIZE);
+    s->chain_known = s->received.known;
+    memcpy(s->chain, s->received.mac, MAC_SIZE);
     s->link.http1 = s->http1;
-    s->link.event_id = str_of_cstr(s->heard.id);
+    s->link.event_id = str_of_cstr(s->received.id);
     s->link.request.message[0] = '\0';
     int err = slink_open(&s->link);
     if (err == 0)
-        err = say_all(s);
+        err = send_all(s);
     if (err == 0)
         return;
     slink_close(&s->link);
@@ -471,16 +471,16 @@ static void check_said(struct tm_session *s, int err)
     lost(s, err, tm_error_text(err));
 }
 
-void sess_say_chunk(struct tm_session *s, const struct state_chunk *chunk)
+void sess_send_chunk(struct tm_session *s, const struct state_chunk *chunk)
 {
     if (s->link.open)
-        check_said(s, say_chunk(s, chunk));
+        check_said(s, send_chunk(s, chunk));
 }
 
-void sess_say_close(struct tm_session *s)
+void sess_send_close(struct tm_session *s)
 {
     if (s->link.open)
-        check_said(s, say_close(s));
+        check_said(s, send_close(s));
 }
 
 void sess_abort(struct tm_session *s)

@@ -250,7 +250,7 @@ static void cmd_demo_backend_init_signals(struct demo *d)
     uv_signal_start(&d->on_int, cmd_demo_backend_on_signal, SIGINT);
 }
 
-static void cmd_demo_backend_greet(const struct demo *d)
+static void cmd_demo_backend_print_address(const struct demo *d)
 {
     struct str at = listener_address(d->listener);
     bool is_unix = str_starts(at, STR("unix:"));
@@ -282,7 +282,7 @@ static int cmd_demo_backend_serve(struct demo *d)
     d->listener =
         listener_new(&d->loop, str_of_cstr(d->settings.listen), &listener_ops, d, why, sizeof why);
     if (d->listener != NULL) {
-        cmd_demo_backend_greet(d);
+        cmd_demo_backend_print_address(d);
     } else {
         status = common_fail(&command, "cannot listen on %s: %s", d->settings.listen, why);
         cmd_demo_backend_close_all(d);

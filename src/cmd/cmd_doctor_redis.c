@@ -8,7 +8,7 @@
 
 #include <hiredis/hiredis.h>
 
-#define PATIENCE_MS 5000
+#define TIMEOUT_MS  5000
 #define PENDING_MAX (1024 * 1024)
 
 bool doctor_is_redis(struct str text)
@@ -71,7 +71,7 @@ static const char *meaning_of(const struct redis_facts *f)
     return p->meaning;
 }
 
-static void tell_replicas(const struct redis_facts *f, FILE *to)
+static void print_replicas(const struct redis_facts *f, FILE *to)
 {
     if (f->wait > 0)
         fprintf(to,
@@ -87,7 +87,7 @@ static void tell_replicas(const struct redis_facts *f, FILE *to)
                 "writes is refused.\n");
 }
 
-static int tell_wrong(const struct redis_facts *f, FILE *to)
+static int print_wrong(const struct redis_facts *f, FILE *to)
 {
     int wrong = 0;
     if (f->policy.n > 0 && !str_eq(f->policy, STR("noeviction"))) {
@@ -113,18 +113,18 @@ static int tell_wrong(const struct redis_facts *f, FILE *to)
     return wrong;
 }
 
-int redis_facts_tell(const struct redis_facts *f, FILE *to)
+int redis_facts_print(const struct redis_facts *f, FILE *to)
 {
     fprintf(to, "Redis %.*s, %.*s%s with %llu replica%s.\n", (int)f->version.n, f->version.p,
             (int)f->role.n, f->role.p, f->cluster ? " of a cluster" : "",
             (unsigned long long)f->replicas, f->replicas == 1 ? "" : "s");
     fprintf(to, "What was acknowledged with a 2xx\n- survives kill -9 of tidemark;\n- %s;\n",
             meaning_of(f));
-    tell_replicas(f, to);
+    print_replicas(f, to);
     if (f->max_memory == 0)
         fprintf(to, "note: no maxmemory is set: Redis takes what it can get, and the system ends "
                     "it when there is no more.\n");
-    int wrong = tell_wrong(f, to);
+    int wrong = print_wrong(f, to);
     if (wrong == 0)
         fprintf(to, "Nothing is wrong.\n");
     return wrong;
@@ -161,7 +161,7 @@ static void cmd_doctor_redis_on_config(struct redis_call *c, int err,
         memcpy(a->fsync, value->str, value->len);
         a->facts.fsync = str_of(a->fsync, value->len);
     }
-    a->status = redis_facts_tell(&a->facts, stdout) == 0 ? CMD_OK : CMD_FAILED;
+    a->status = redis_facts_print(&a->facts, stdout) == 0 ? CMD_OK : CMD_FAILED;
     redis_stop(a->redis, cmd_doctor_redis_end_asking, a);
 }
 
@@ -200,7 +200,7 @@ static void cmd_doctor_redis_ask(struct asking *a, const struct redis_url *url)
     static const struct str words[] = {{.p = "INFO", .n = 4}};
     struct redis_setup setup = {.loop = &a->loop,
                                 .url = url,
-                                .timeout_ms = PATIENCE_MS,
+                                .timeout_ms = TIMEOUT_MS,
                                 .pending_max = PENDING_MAX,
                                 .changed = cmd_doctor_redis_on_changed,
                                 .ctx = a};

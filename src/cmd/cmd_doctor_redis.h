@@ -22,7 +22,7 @@ void redis_facts_info(struct redis_facts *f, struct str info);
 
 /* Says what they mean, a sentence a line. How many of them are wrong, so that streams would be lost
  * although nothing has failed. */
-int redis_facts_tell(const struct redis_facts *f, FILE *to);
+int redis_facts_print(const struct redis_facts *f, FILE *to);
 
 /* Asks the Redis at this URL. An exit status; failures are told on stderr. */
 int doctor_redis(struct str url);

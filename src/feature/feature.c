@@ -20,11 +20,11 @@ const void *feature_config(const struct feature_configs *all, const char *name)
     return NULL;
 }
 
-void feature_doubt(struct feature_doubts *d, const char *setting, const char *why)
+void feature_warn(struct feature_warnings *d, const char *setting, const char *why)
 {
     for (size_t i = 0; i < d->n; i++)
         if (strcmp(d->rows[i].setting, setting) == 0 && strcmp(d->rows[i].why, why) == 0)
             return;
-    if (d->n < FEATURE_DOUBTS_MAX)
-        d->rows[d->n++] = (struct feature_doubt){setting, why};
+    if (d->n < FEATURE_WARNINGS_MAX)
+        d->rows[d->n++] = (struct feature_warning){setting, why};
 }

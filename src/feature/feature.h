@@ -81,16 +81,16 @@ struct feature_secret {
 };
 
 /* Settings that are taken and yet not as good as they look, each with the rest of a sentence. */
-#define FEATURE_DOUBTS_MAX 40
-struct feature_doubts {
-    struct feature_doubt {
+#define FEATURE_WARNINGS_MAX 40
+struct feature_warnings {
+    struct feature_warning {
         const char *setting, *why;
-    } rows[FEATURE_DOUBTS_MAX];
+    } rows[FEATURE_WARNINGS_MAX];
     size_t n;
 };
 
 /* Adds one, unless it is there. Both texts are static. */
-void feature_doubt(struct feature_doubts *d, const char *setting, const char *why);
+void feature_warn(struct feature_warnings *d, const char *setting, const char *why);
 
 /* The settings of all features, each a struct of its own. */
 struct feature_configs {
@@ -116,8 +116,8 @@ struct feature_settings {
      * to do. 0, or ERR_SYNTAX with a sentence in why. */
     int (*finish)(void *settings, char *why, size_t size);
     /* Adds what is doubtful. NULL: nothing is. */
-    void (*doubts)(const void *settings, const struct feature_configs *all,
-                   struct feature_doubts *out);
+    void (*warnings)(const void *settings, const struct feature_configs *all,
+                     struct feature_warnings *out);
     /* Whether memory or children of this process hold secrets, so that no core file may be left.
      * NULL: no. */
     bool (*shield)(const void *settings);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* A socket that libcurl waits for. Freed in its close callback. */
-struct watch {
+struct socket_watch {
     uv_poll_t poll;
     struct curl_loop *owner;
     curl_socket_t fd;
@@ -33,7 +33,7 @@ static int curl_loop_on_set_timer(CURLM *multi, long ms, void *arg)
 
 static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
 {
-    struct watch *w = container_of(poll, struct watch, poll);
+    struct socket_watch *w = container_of(poll, struct socket_watch, poll);
     int bits = 0; /* on an error libcurl looks for itself */
     if (status == 0 && events & UV_READABLE)
         bits |= CURL_CSELECT_IN;
@@ -44,13 +44,13 @@ static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
 
 static void curl_loop_on_watch_closed(uv_handle_t *h)
 {
-    free(container_of(h, struct watch, poll));
+    free(container_of(h, struct socket_watch, poll));
 }
 
 /* NULL: no memory or watches left in the kernel. */
-static struct watch *watch_new(struct curl_loop *c, curl_socket_t fd)
+static struct socket_watch *watch_new(struct curl_loop *c, curl_socket_t fd)
 {
-    struct watch *w = mem_alloc(sizeof *w);
+    struct socket_watch *w = mem_alloc(sizeof *w);
     w->owner = c;
     w->fd = fd;
     if (uv_poll_init_socket(c->timer.loop, &w->poll, fd) == 0) {
@@ -65,7 +65,7 @@ static struct watch *watch_new(struct curl_loop *c, curl_socket_t fd)
 static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *socket_arg)
 {
     struct curl_loop *c = arg;
-    struct watch *w = socket_arg;
+    struct socket_watch *w = socket_arg;
     if (what == CURL_POLL_REMOVE) {
         curl_multi_assign(c->multi, fd, NULL);
         if (w != NULL)

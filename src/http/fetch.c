@@ -15,17 +15,17 @@
 
 /* Who may call whom. libcurl calls us back from within curl_multi_socket_action, and there most of
  * its own functions are forbidden. So the public functions never call into libcurl: they leave a
- * note on the job and put it on the fetcher's list of things to do. fetch_drive() is the one place
- * that runs libcurl and calls done():
+ * note on the transfer and put it on the fetcher's list of things to do. fetch_drive() is the one
+ * place that runs libcurl and calls done():
  *
- *   loop -> drive -> attend each job on the list   (begin, resume, free what was cancelled)
+ *   loop -> drive -> a step of each transfer on the list   (begin, resume, free what was cancelled)
  *                 -> curl_multi_socket_action      (calls on_head, on_data)
  *                 -> collect                       (calls done)
  */
 struct fetcher {
     struct curl_loop curl;
     struct loop *loop;
-    struct link todo; /* of struct fetch_job */
+    struct link todo; /* of struct fetch_transfer */
     size_t in_flight;
     char *ca_file;
     const struct addr_own *own; /* NULL: nothing */
@@ -33,121 +33,124 @@ struct fetcher {
     bool closing;               /* freed while busy */
 };
 
-/* -- jobs ------------------------------------------------------------------------------------ */
+/* -- transfers ------------------------------------------------------------------------------------
+ */
 
-static void job_later(struct fetch_job *job)
+static void transfer_later(struct fetch_transfer *transfer)
 {
-    struct fetcher *f = job->owner;
-    if (list_empty(&job->link))
-        list_push(&f->todo, &job->link);
+    struct fetcher *f = transfer->owner;
+    if (list_empty(&transfer->link))
+        list_push(&f->todo, &transfer->link);
     if (!f->busy)
         curl_loop_wake(&f->curl);
 }
 
-static void job_detach(struct fetch_job *job)
+static void transfer_detach(struct fetch_transfer *transfer)
 {
-    timer_stop(&job->patience);
-    job->fetch->job = NULL;
-    job->fetch = NULL;
-    job->owner->in_flight--;
+    timer_stop(&transfer->silence);
+    transfer->fetch->transfer = NULL;
+    transfer->fetch = NULL;
+    transfer->owner->in_flight--;
 }
 
 /* The rest of the answer may still come on this connection: it is for nobody else. */
-static void forbid_reuse(struct fetch_job *job)
+static void forbid_reuse(struct fetch_transfer *transfer)
 {
-    FETCH_SET(job, CURLOPT_FORBID_REUSE, 1L);
+    FETCH_SET(transfer, CURLOPT_FORBID_REUSE, 1L);
 }
 
-static void job_free(struct fetch_job *job)
+static void transfer_free(struct fetch_transfer *transfer)
 {
-    list_remove(&job->link);
-    if (job->easy != NULL) {
-        if (!job->over)
-            forbid_reuse(job);
-        curl_multi_remove_handle(job->owner->curl.multi, job->easy); /* harmless if never added */
-        curl_easy_cleanup(job->easy);
+    list_remove(&transfer->link);
+    if (transfer->easy != NULL) {
+        if (!transfer->over)
+            forbid_reuse(transfer);
+        curl_multi_remove_handle(transfer->owner->curl.multi,
+                                 transfer->easy); /* harmless if never added */
+        curl_easy_cleanup(transfer->easy);
     }
-    curl_slist_free_all(job->headers);
-    buf_deinit(&job->answer);
-    free(job);
+    curl_slist_free_all(transfer->headers);
+    buf_deinit(&transfer->answer);
+    free(transfer);
 }
 
 /* Calls done(), in which the fetch may go away or start anew; the answer and the header values lent
- * to it belong to the job and go after it. */
-static void job_complete(struct fetch_job *job, enum fetch_cause cause)
+ * to it belong to the transfer and go after it. */
+static void transfer_complete(struct fetch_transfer *transfer, enum fetch_cause cause)
 {
-    struct fetch *fetch = job->fetch;
+    struct fetch *fetch = transfer->fetch;
     if (fetch != NULL) {
-        job_detach(job);
-        fetch->answer = job->answer;
+        transfer_detach(transfer);
+        fetch->answer = transfer->answer;
         fetch->cause = cause;
-        snprintf(fetch->error, sizeof fetch->error, "%s", cause != FETCH_NONE ? job->why : "");
+        snprintf(fetch->error, sizeof fetch->error, "%s", cause != FETCH_NONE ? transfer->why : "");
         fetch->done(fetch, fetch_cause_err(cause));
     }
-    job_free(job);
+    transfer_free(transfer);
 }
 
-static void job_blame(struct fetch_job *job, enum fetch_cause cause, const char *why)
+static void transfer_blame(struct fetch_transfer *transfer, enum fetch_cause cause, const char *why)
 {
-    job->cause = cause;
-    snprintf(job->why, sizeof job->why, "%.*s", (int)sizeof job->why - 1, why);
+    transfer->cause = cause;
+    snprintf(transfer->why, sizeof transfer->why, "%.*s", (int)sizeof transfer->why - 1, why);
 }
 
 /* Ends it without libcurl, in the next round. */
-static void job_end(struct fetch_job *job, enum fetch_cause cause, const char *why)
+static void transfer_end(struct fetch_transfer *transfer, enum fetch_cause cause, const char *why)
 {
-    job_blame(job, cause, why);
-    job->ended = true;
-    job_later(job);
+    transfer_blame(transfer, cause, why);
+    transfer->ended = true;
+    transfer_later(transfer);
 }
 
 /* -- patience ----------------------------------------------------------------------------------
  */
 
-static uint64_t fetch_now_ms(const struct fetch_job *job)
+static uint64_t fetch_now_ms(const struct fetch_transfer *transfer)
 {
-    return uv_now(&job->owner->loop->uv);
+    return uv_now(&transfer->owner->loop->uv);
 }
 
 /* With a silent peer; 0: for ever. While we hold it up the silence is ours. */
-static uint32_t patience_ms(const struct fetch_job *job)
+static uint32_t silence_limit_ms(const struct fetch_transfer *transfer)
 {
-    if (!job->asked || job->paused)
+    if (!transfer->asked || transfer->paused)
         return 0;
-    return job->headed ? job->fetch->idle_timeout_ms : job->fetch->first_byte_timeout_ms;
+    return transfer->headed ? transfer->fetch->idle_timeout_ms
+                            : transfer->fetch->first_byte_timeout_ms;
 }
 
 /* From now on it is for the peer to do something, and another limit may hold than before. */
-static void expect_peer(struct fetch_job *job)
+static void expect_peer(struct fetch_transfer *transfer)
 {
-    uint32_t ms = patience_ms(job);
-    job->heard_ms = fetch_now_ms(job);
+    uint32_t ms = silence_limit_ms(transfer);
+    transfer->last_read_ms = fetch_now_ms(transfer);
     if (ms > 0)
-        sched_start(&job->owner->loop->sched, &job->patience, ms);
+        sched_start(&transfer->owner->loop->sched, &transfer->silence, ms);
 }
 
 /* Bytes only write down when they came; the timer looks there before it believes itself. */
 static void fetch_on_silence(struct timer *t)
 {
-    struct fetch_job *job = container_of(t, struct fetch_job, patience);
-    uint32_t ms = patience_ms(job);
-    uint64_t silent_ms = fetch_now_ms(job) - job->heard_ms;
+    struct fetch_transfer *transfer = container_of(t, struct fetch_transfer, silence);
+    uint32_t ms = silence_limit_ms(transfer);
+    uint64_t silent_ms = fetch_now_ms(transfer) - transfer->last_read_ms;
     if (ms == 0)
         return;
     if (silent_ms < ms) {
-        sched_start(&job->owner->loop->sched, t, ms - silent_ms);
+        sched_start(&transfer->owner->loop->sched, t, ms - silent_ms);
         return;
     }
     /* It may have been us who slept, and what came meanwhile waits to be read. */
-    if (job->doubted_ms != job->heard_ms) {
-        job->doubted_ms = job->heard_ms;
-        sched_start(&job->owner->loop->sched, t, 1);
+    if (transfer->doubted_ms != transfer->last_read_ms) {
+        transfer->doubted_ms = transfer->last_read_ms;
+        sched_start(&transfer->owner->loop->sched, t, 1);
         return;
     }
-    enum fetch_cause cause = job->headed ? FETCH_IDLE_TIMEOUT : FETCH_FIRST_BYTE_TIMEOUT;
+    enum fetch_cause cause = transfer->headed ? FETCH_IDLE_TIMEOUT : FETCH_FIRST_BYTE_TIMEOUT;
     char why[64];
-    snprintf(why, sizeof why, "%s for %u ms", job->headed ? "silent" : "no answer", ms);
-    job_end(job, cause, why);
+    snprintf(why, sizeof why, "%s for %u ms", transfer->headed ? "silent" : "no answer", ms);
+    transfer_end(transfer, cause, why);
 }
 
 /* -- what libcurl asks while it runs a transfer ---------------------------------------------- */
@@ -159,30 +162,31 @@ static uint16_t port_of(const struct sockaddr *sa)
     return addr_port(&a);
 }
 
-/* Whether the policy lets this job talk to that address. */
-static bool check_address(struct fetch_job *job, const struct sockaddr *sa, size_t size)
+/* Whether the policy lets this transfer talk to that address. */
+static bool check_address(struct fetch_transfer *transfer, const struct sockaddr *sa, size_t size)
 {
     enum addr_class class = addr_classify(sa, size);
-    if (!job->policy.configured && addr_is_own(job->owner->own, sa, size, port_of(sa))) {
-        job_blame(job, FETCH_FORBIDDEN, "the host is this server itself, which is not allowed");
+    if (!transfer->policy.configured && addr_is_own(transfer->owner->own, sa, size, port_of(sa))) {
+        transfer_blame(transfer, FETCH_FORBIDDEN,
+                       "the host is this server itself, which is not allowed");
         return false;
     }
-    if (addr_allowed(class, job->policy)) {
+    if (addr_allowed(class, transfer->policy)) {
         /* Another address of the same host may have been forbidden: this one will do. */
-        job->cause = FETCH_NONE;
+        transfer->cause = FETCH_NONE;
         return true;
     }
     /* Without the address itself: a name server's private answers are not for everyone. */
-    job->cause = FETCH_FORBIDDEN;
-    snprintf(job->why, sizeof job->why, "the host has a %s address, which is not allowed",
+    transfer->cause = FETCH_FORBIDDEN;
+    snprintf(transfer->why, sizeof transfer->why, "the host has a %s address, which is not allowed",
              addr_class_name(class));
     return false;
 }
 
 static curl_socket_t fetch_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
-    struct fetch_job *job = arg;
-    if (job->fetch == NULL || !check_address(job, &a->addr, a->addrlen))
+    struct fetch_transfer *transfer = arg;
+    if (transfer->fetch == NULL || !check_address(transfer, &a->addr, a->addrlen))
         return CURL_SOCKET_BAD;
     return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
@@ -199,7 +203,7 @@ static bool read_end(const char *ip, int port, struct sockaddr_storage *out)
     return true;
 }
 
-static bool check_owner(struct fetch_job *job, const struct sockaddr_storage *peer,
+static bool check_owner(struct fetch_transfer *transfer, const struct sockaddr_storage *peer,
                         const char *own_ip, int own_port)
 {
     struct sockaddr_storage own;
@@ -207,13 +211,15 @@ static bool check_owner(struct fetch_job *job, const struct sockaddr_storage *pe
     int err = ERR_NOT_FOUND;
     if (read_end(own_ip, own_port, &own))
         err = socket_peer_uid((struct sockaddr *)&own, (const struct sockaddr *)peer, &uid);
-    if (err == 0 && uid == job->fetch->peer_uid)
+    if (err == 0 && uid == transfer->fetch->peer_uid)
         return true;
-    job->cause = FETCH_STRANGER;
+    transfer->cause = FETCH_STRANGER;
     if (err == 0)
-        snprintf(job->why, sizeof job->why, "the process at the other end runs as user %u", uid);
+        snprintf(transfer->why, sizeof transfer->why,
+                 "the process at the other end runs as user %u", uid);
     else
-        snprintf(job->why, sizeof job->why, "whose process is at the other end cannot be told: %s",
+        snprintf(transfer->why, sizeof transfer->why,
+                 "whose process is at the other end cannot be told: %s",
                  err == ERR_NOT_FOUND ? "the connection is gone" : "the kernel has no sock_diag");
     return false;
 }
@@ -222,251 +228,253 @@ static bool check_owner(struct fetch_job *job, const struct sockaddr_storage *pe
  * nobody: it may be one that another policy allowed. */
 static int fetch_on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
 {
-    struct fetch_job *job = arg;
+    struct fetch_transfer *transfer = arg;
     struct sockaddr_storage peer;
-    if (job->fetch == NULL || !read_end(ip, port, &peer) ||
-        !check_address(job, (struct sockaddr *)&peer, sizeof peer))
+    if (transfer->fetch == NULL || !read_end(ip, port, &peer) ||
+        !check_address(transfer, (struct sockaddr *)&peer, sizeof peer))
         return CURL_PREREQFUNC_ABORT;
-    if (job->fetch->check_peer && !check_owner(job, &peer, own_ip, own_port))
+    if (transfer->fetch->check_peer && !check_owner(transfer, &peer, own_ip, own_port))
         return CURL_PREREQFUNC_ABORT;
     /* libcurl may begin again, as after a stream that was refused, without saying that it wants the
      * body from its start. */
-    job->sent = 0;
-    job->asked = true;
-    expect_peer(job);
+    transfer->sent = 0;
+    transfer->asked = true;
+    expect_peer(transfer);
     return CURL_PREREQFUNC_OK;
 }
 
 static size_t fetch_on_read(char *out, size_t size, size_t n, void *arg)
 {
-    struct fetch_job *job = arg;
-    if (job->fetch == NULL)
+    struct fetch_transfer *transfer = arg;
+    if (transfer->fetch == NULL)
         return CURL_READFUNC_ABORT; /* the body may be gone */
-    struct str rest = str_skip(job->fetch->body, job->sent);
+    struct str rest = str_skip(transfer->fetch->body, transfer->sent);
     size_t part = rest.n < size * n ? rest.n : size * n;
     if (part > 0)
         memcpy(out, rest.p, part);
-    job->sent += part;
-    job->heard_ms = fetch_now_ms(job);
+    transfer->sent += part;
+    transfer->last_read_ms = fetch_now_ms(transfer);
     return part;
 }
 
 /* A redirect or a kept connection that turned out dead sends the body once more. */
 static int fetch_on_seek(void *arg, curl_off_t offset, int origin)
 {
-    struct fetch_job *job = arg;
-    if (job->fetch == NULL || origin != SEEK_SET || offset < 0 ||
-        (size_t)offset > job->fetch->body.n)
+    struct fetch_transfer *transfer = arg;
+    if (transfer->fetch == NULL || origin != SEEK_SET || offset < 0 ||
+        (size_t)offset > transfer->fetch->body.n)
         return CURL_SEEKFUNC_FAIL;
-    job->sent = (size_t)offset;
+    transfer->sent = (size_t)offset;
     return CURL_SEEKFUNC_OK;
 }
 
 /* What a callback returns that wants no more of the transfer. */
-static size_t fetch_give_up(struct fetch_job *job)
+static size_t fetch_abort(struct fetch_transfer *transfer)
 {
-    forbid_reuse(job);
+    forbid_reuse(transfer);
     return CURL_WRITEFUNC_ERROR;
 }
 
-static struct str answer_header(struct fetch_job *job, const char *name)
+static struct str answer_header(struct fetch_transfer *transfer, const char *name)
 {
     struct curl_header *h;
-    if (curl_easy_header(job->easy, name, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
+    if (curl_easy_header(transfer->easy, name, 0, CURLH_HEADER, -1, &h) != CURLHE_OK)
         return STR_NONE;
     return str_of_cstr(h->value);
 }
 
 /* libcurl will fetch the place a redirect names, and hand us neither body nor word of it. */
-static bool will_follow(struct fetch_job *job, long status)
+static bool will_follow(struct fetch_transfer *transfer, long status)
 {
-    return job->follow && status >= 300 && status < 400 && answer_header(job, "location").n > 0;
+    return transfer->follow && status >= 300 && status < 400 &&
+           answer_header(transfer, "location").n > 0;
 }
 
 /* See fetch.end_marked. */
-static bool has_marked_end(struct fetch_job *job)
+static bool has_marked_end(struct fetch_transfer *transfer)
 {
-    const struct fetch *fetch = job->fetch;
+    const struct fetch *fetch = transfer->fetch;
     if (fetch->status == 204 || fetch->status == 304 || str_eq(fetch->method, STR("HEAD")))
         return true;
-    if (answer_header(job, "content-length").p != NULL)
+    if (answer_header(transfer, "content-length").p != NULL)
         return true;
     if (fetch->http_version >= 20)
         return curl_version_info(CURLVERSION_NOW)->version_num >= 0x080000;
-    return str_eq_nocase(answer_header(job, "transfer-encoding"), STR("chunked"));
+    return str_eq_nocase(answer_header(transfer, "transfer-encoding"), STR("chunked"));
 }
 
-static int http_version(struct fetch_job *job)
+static int http_version(struct fetch_transfer *transfer)
 {
     long v = 0;
-    curl_easy_getinfo(job->easy, CURLINFO_HTTP_VERSION, &v);
+    curl_easy_getinfo(transfer->easy, CURLINFO_HTTP_VERSION, &v);
     return v == CURL_HTTP_VERSION_1_0 ? 10 : v == CURL_HTTP_VERSION_1_1 ? 11 : 20;
 }
 
 /* At the empty line behind a head. */
-static void head_complete(struct fetch_job *job)
+static void head_complete(struct fetch_transfer *transfer)
 {
-    struct fetch *fetch = job->fetch;
+    struct fetch *fetch = transfer->fetch;
     long status = 0;
-    curl_easy_getinfo(job->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
     if (status < 200)
         return;
-    if (will_follow(job, status)) {
-        job->asked = false;
+    if (will_follow(transfer, status)) {
+        transfer->asked = false;
         return;
     }
-    job->headed = true;
+    transfer->headed = true;
     fetch->status = (int)status;
-    fetch->http_version = http_version(job);
-    fetch->end_marked = has_marked_end(job);
-    fetch->content_type = answer_header(job, "content-type");
-    expect_peer(job);
+    fetch->http_version = http_version(transfer);
+    fetch->end_marked = has_marked_end(transfer);
+    fetch->content_type = answer_header(transfer, "content-type");
+    expect_peer(transfer);
     if (fetch->on_head != NULL)
         fetch->on_head(fetch);
 }
 
-static void trailer_complete(struct fetch_job *job, struct str line)
+static void trailer_complete(struct fetch_transfer *transfer, struct str line)
 {
     struct header h = {.name = str_cut(&line, ':')};
     while (line.n > 0 && (line.p[line.n - 1] == '\r' || line.p[line.n - 1] == '\n'))
         line.n--;
     h.value = str_trim(line);
-    if (line.p != NULL && job->fetch->on_trailer != NULL)
-        job->fetch->on_trailer(job->fetch, h);
+    if (line.p != NULL && transfer->fetch->on_trailer != NULL)
+        transfer->fetch->on_trailer(transfer->fetch, h);
 }
 
 /* One line of a head, or of trailers. */
 static size_t fetch_on_header(char *line, size_t size, size_t n, void *arg)
 {
-    struct fetch_job *job = arg;
-    if (job->fetch == NULL)
-        return fetch_give_up(job);
-    job->head += n;
-    if (job->head > FETCH_HEAD_MAX) {
-        job_blame(job, FETCH_TOO_LARGE, "the answer's headers are too large");
-        return fetch_give_up(job);
+    struct fetch_transfer *transfer = arg;
+    if (transfer->fetch == NULL)
+        return fetch_abort(transfer);
+    transfer->head += n;
+    if (transfer->head > FETCH_HEAD_MAX) {
+        transfer_blame(transfer, FETCH_TOO_LARGE, "the answer's headers are too large");
+        return fetch_abort(transfer);
     }
     bool last = n == 0 || line[0] == '\r' || line[0] == '\n';
-    if (job->headed)
-        trailer_complete(job, str_of(line, n));
+    if (transfer->headed)
+        trailer_complete(transfer, str_of(line, n));
     else if (last)
-        head_complete(job);
-    return job->fetch != NULL ? n : fetch_give_up(job);
+        head_complete(transfer);
+    return transfer->fetch != NULL ? n : fetch_abort(transfer);
 }
 
-static bool fetch_fits(const struct fetch_job *job, size_t n)
+static bool fetch_fits(const struct fetch_transfer *transfer, size_t n)
 {
-    const struct fetch *fetch = job->fetch;
+    const struct fetch *fetch = transfer->fetch;
     bool unlimited = fetch->on_data != NULL && fetch->max_answer == 0;
     return unlimited ||
-           (job->received <= fetch->max_answer && n <= fetch->max_answer - job->received);
+           (transfer->received <= fetch->max_answer && n <= fetch->max_answer - transfer->received);
 }
 
 static size_t fetch_on_body(char *p, size_t size, size_t n, void *arg)
 {
-    struct fetch_job *job = arg;
-    if (job->fetch == NULL)
-        return fetch_give_up(job);
-    if (!fetch_fits(job, n)) {
-        job_blame(job, FETCH_TOO_LARGE, "the answer is larger than the limit");
-        return fetch_give_up(job);
+    struct fetch_transfer *transfer = arg;
+    if (transfer->fetch == NULL)
+        return fetch_abort(transfer);
+    if (!fetch_fits(transfer, n)) {
+        transfer_blame(transfer, FETCH_TOO_LARGE, "the answer is larger than the limit");
+        return fetch_abort(transfer);
     }
-    job->heard_ms = fetch_now_ms(job);
-    if (job->fetch->on_data == NULL) {
-        buf_put(&job->answer, str_of(p, n));
-    } else if (!job->fetch->on_data(job->fetch, str_of(p, n))) {
-        job->paused = true;
-        return job->fetch != NULL ? CURL_WRITEFUNC_PAUSE : fetch_give_up(job);
+    transfer->last_read_ms = fetch_now_ms(transfer);
+    if (transfer->fetch->on_data == NULL) {
+        buf_put(&transfer->answer, str_of(p, n));
+    } else if (!transfer->fetch->on_data(transfer->fetch, str_of(p, n))) {
+        transfer->paused = true;
+        return transfer->fetch != NULL ? CURL_WRITEFUNC_PAUSE : fetch_abort(transfer);
     }
-    job->received += n;
-    return job->fetch != NULL ? n : fetch_give_up(job);
+    transfer->received += n;
+    return transfer->fetch != NULL ? n : fetch_abort(transfer);
 }
 
-static void set_callbacks(struct fetch_job *job)
+static void set_callbacks(struct fetch_transfer *transfer)
 {
-    FETCH_SET(job, CURLOPT_PRIVATE, job);
-    FETCH_SET(job, CURLOPT_ERRORBUFFER, job->curl_why);
-    FETCH_SET(job, CURLOPT_OPENSOCKETFUNCTION, fetch_on_open);
-    FETCH_SET(job, CURLOPT_OPENSOCKETDATA, job);
-    FETCH_SET(job, CURLOPT_PREREQFUNCTION, fetch_on_request);
-    FETCH_SET(job, CURLOPT_PREREQDATA, job);
-    FETCH_SET(job, CURLOPT_READFUNCTION, fetch_on_read);
-    FETCH_SET(job, CURLOPT_READDATA, job);
-    FETCH_SET(job, CURLOPT_SEEKFUNCTION, fetch_on_seek);
-    FETCH_SET(job, CURLOPT_SEEKDATA, job);
-    FETCH_SET(job, CURLOPT_HEADERFUNCTION, fetch_on_header);
-    FETCH_SET(job, CURLOPT_HEADERDATA, job);
-    FETCH_SET(job, CURLOPT_WRITEFUNCTION, fetch_on_body);
-    FETCH_SET(job, CURLOPT_WRITEDATA, job);
+    FETCH_SET(transfer, CURLOPT_PRIVATE, transfer);
+    FETCH_SET(transfer, CURLOPT_ERRORBUFFER, transfer->curl_why);
+    FETCH_SET(transfer, CURLOPT_OPENSOCKETFUNCTION, fetch_on_open);
+    FETCH_SET(transfer, CURLOPT_OPENSOCKETDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_PREREQFUNCTION, fetch_on_request);
+    FETCH_SET(transfer, CURLOPT_PREREQDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_READFUNCTION, fetch_on_read);
+    FETCH_SET(transfer, CURLOPT_READDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_SEEKFUNCTION, fetch_on_seek);
+    FETCH_SET(transfer, CURLOPT_SEEKDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_HEADERFUNCTION, fetch_on_header);
+    FETCH_SET(transfer, CURLOPT_HEADERDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_WRITEFUNCTION, fetch_on_body);
+    FETCH_SET(transfer, CURLOPT_WRITEDATA, transfer);
 }
 
-static void job_begin(struct fetch_job *job)
+static void transfer_begin(struct fetch_transfer *transfer)
 {
-    job->easy = curl_easy_init();
-    must(job->easy != NULL);
-    set_callbacks(job);
-    const char *wrong = fetch_set_request(job, job->owner->ca_file);
+    transfer->easy = curl_easy_init();
+    must(transfer->easy != NULL);
+    set_callbacks(transfer);
+    const char *wrong = fetch_set_request(transfer, transfer->owner->ca_file);
     if (wrong != NULL)
-        job_blame(job, FETCH_MALFORMED, wrong);
-    else if (curl_multi_add_handle(job->owner->curl.multi, job->easy) != CURLM_OK)
-        job_blame(job, FETCH_BUSY, "libcurl takes no more transfers");
-    if (job->cause != FETCH_NONE)
-        job_complete(job, job->cause);
+        transfer_blame(transfer, FETCH_MALFORMED, wrong);
+    else if (curl_multi_add_handle(transfer->owner->curl.multi, transfer->easy) != CURLM_OK)
+        transfer_blame(transfer, FETCH_BUSY, "libcurl takes no more transfers");
+    if (transfer->cause != FETCH_NONE)
+        transfer_complete(transfer, transfer->cause);
 }
 
 /* -- running ---------------------------------------------------------------------------------- */
 
-static void job_blame_curl(struct fetch_job *job, CURLcode code)
+static void transfer_blame_curl(struct fetch_transfer *transfer, CURLcode code)
 {
-    enum fetch_cause cause = fetch_cause_of(job, code);
-    const char *why = job->curl_why[0] ? job->curl_why : curl_easy_strerror(code);
-    job_blame(job, cause, cause == FETCH_TOO_LARGE ? "the answer has too long a header line" : why);
+    enum fetch_cause cause = fetch_cause_of(transfer, code);
+    const char *why = transfer->curl_why[0] ? transfer->curl_why : curl_easy_strerror(code);
+    transfer_blame(transfer, cause,
+                   cause == FETCH_TOO_LARGE ? "the answer has too long a header line" : why);
 }
 
-static void job_ended(struct fetch_job *job, CURLcode code)
+static void transfer_ended(struct fetch_transfer *transfer, CURLcode code)
 {
-    if (code == CURLE_OK && !job->headed) /* it finds nothing wrong with half a head */
-        job_blame(job, FETCH_CUT, "the answer ended within its head");
+    if (code == CURLE_OK && !transfer->headed) /* it finds nothing wrong with half a head */
+        transfer_blame(transfer, FETCH_CUT, "the answer ended within its head");
     else if (code == CURLE_OK)
-        job->cause = FETCH_NONE;
-    else if (job->cause == FETCH_NONE)
-        job_blame_curl(job, code);
-    job_complete(job, job->cause);
+        transfer->cause = FETCH_NONE;
+    else if (transfer->cause == FETCH_NONE)
+        transfer_blame_curl(transfer, code);
+    transfer_complete(transfer, transfer->cause);
 }
 
 /* libcurl hands over what it kept from within curl_easy_pause, and does not end the transfer when
  * that fails. */
-static void job_resume(struct fetch_job *job)
+static void transfer_resume(struct fetch_transfer *transfer)
 {
-    job->paused = false;
-    expect_peer(job);
-    CURLcode code = curl_easy_pause(job->easy, CURLPAUSE_CONT);
+    transfer->paused = false;
+    expect_peer(transfer);
+    CURLcode code = curl_easy_pause(transfer->easy, CURLPAUSE_CONT);
     if (code != CURLE_OK)
-        job_ended(job, code);
+        transfer_ended(transfer, code);
 }
 
-static void attend(struct fetch_job *job)
+static void transfer_step(struct fetch_transfer *transfer)
 {
-    list_remove(&job->link);
-    if (job->fetch == NULL)
-        job_free(job);
-    else if (job->easy == NULL)
-        job_begin(job);
-    else if (job->ended)
-        job_complete(job, job->cause);
-    else if (job->paused)
-        job_resume(job);
+    list_remove(&transfer->link);
+    if (transfer->fetch == NULL)
+        transfer_free(transfer);
+    else if (transfer->easy == NULL)
+        transfer_begin(transfer);
+    else if (transfer->ended)
+        transfer_complete(transfer, transfer->cause);
+    else if (transfer->paused)
+        transfer_resume(transfer);
 }
 
 /* What is put on the list meanwhile waits for the next round, so that a fetch that fails at once
  * and is started again from done() cannot hold up the loop. */
-static void attend_all(struct fetcher *f)
+static void run_todo(struct fetcher *f)
 {
     struct link batch;
     list_init(&batch);
     list_splice(&batch, &f->todo);
     while (!list_empty(&batch))
-        attend(list_item(batch.next, struct fetch_job, link));
+        transfer_step(list_item(batch.next, struct fetch_transfer, link));
 }
 
 static void collect(struct fetcher *f)
@@ -474,18 +482,18 @@ static void collect(struct fetcher *f)
     CURLMsg *m;
     int left;
     while ((m = curl_multi_info_read(f->curl.multi, &left)) != NULL) {
-        struct fetch_job *job = NULL;
-        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &job);
-        job->over = true;
-        job_ended(job, m->data.result);
+        struct fetch_transfer *transfer = NULL;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
+        transfer->over = true;
+        transfer_ended(transfer, m->data.result);
     }
 }
 
-/* What nobody holds any more: cancelled jobs that were not attended to, kept connections. */
+/* What nobody holds any more: cancelled transfers that had no step yet, kept connections. */
 static void fetcher_close(struct fetcher *f)
 {
     list_each_safe (l, &f->todo)
-        job_free(list_item(l, struct fetch_job, link));
+        transfer_free(list_item(l, struct fetch_transfer, link));
     curl_loop_close(&f->curl);
 }
 
@@ -494,7 +502,7 @@ static void fetch_drive(struct curl_loop *c, curl_socket_t fd, int events)
     struct fetcher *f = container_of(c, struct fetcher, curl);
     int running;
     f->busy = true;
-    attend_all(f);
+    run_todo(f);
     curl_multi_socket_action(c->multi, fd, events, &running);
     collect(f);
     f->busy = false;
@@ -506,11 +514,11 @@ static void fetch_drive(struct curl_loop *c, curl_socket_t fd, int events)
 
 static void fetch_on_stuck(struct curl_loop *c, CURL *easy)
 {
-    struct fetch_job *job = NULL;
-    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &job);
-    if (job == NULL)
+    struct fetch_transfer *transfer = NULL;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
+    if (transfer == NULL)
         return; /* one of libcurl's own, that closes a connection */
-    job_end(job, FETCH_BUSY, "the system lets us watch no more sockets");
+    transfer_end(transfer, FETCH_BUSY, "the system lets us watch no more sockets");
 }
 
 /* -- the public face -------------------------------------------------------------------------- */
@@ -566,14 +574,14 @@ void fetcher_trust(struct fetcher *f, const char *ca_file)
 
 void fetch_start(struct fetcher *f, struct fetch *fetch)
 {
-    must(!f->closing && fetch->job == NULL);
-    struct fetch_job *job = mem_zalloc(sizeof *job);
-    list_init(&job->link);
-    timer_init(&job->patience, fetch_on_silence);
-    job->owner = f;
-    job->fetch = fetch;
-    job->policy = fetch->policy;
-    fetch->job = job;
+    must(!f->closing && fetch->transfer == NULL);
+    struct fetch_transfer *transfer = mem_zalloc(sizeof *transfer);
+    list_init(&transfer->link);
+    timer_init(&transfer->silence, fetch_on_silence);
+    transfer->owner = f;
+    transfer->fetch = fetch;
+    transfer->policy = fetch->policy;
+    fetch->transfer = transfer;
     fetch->status = fetch->http_version = 0;
     fetch->end_marked = false;
     fetch->cause = FETCH_NONE;
@@ -581,36 +589,36 @@ void fetch_start(struct fetcher *f, struct fetch *fetch)
     fetch->answer = (struct buf){0};
     fetch->error[0] = '\0';
     f->in_flight++;
-    job_later(job);
+    transfer_later(transfer);
 }
 
 void fetch_resume(struct fetch *fetch)
 {
-    if (fetch->job != NULL)
-        job_later(fetch->job);
+    if (fetch->transfer != NULL)
+        transfer_later(fetch->transfer);
 }
 
 void fetch_cancel(struct fetch *fetch)
 {
-    struct fetch_job *job = fetch->job;
-    if (job == NULL)
+    struct fetch_transfer *transfer = fetch->transfer;
+    if (transfer == NULL)
         return;
-    job_detach(job);
-    job_later(job);
+    transfer_detach(transfer);
+    transfer_later(transfer);
 }
 
 struct str fetch_header(const struct fetch *fetch, const char *name)
 {
-    if (fetch->job == NULL || !fetch->job->headed)
+    if (fetch->transfer == NULL || !fetch->transfer->headed)
         return STR_NONE;
-    return answer_header(fetch->job, name);
+    return answer_header(fetch->transfer, name);
 }
 
 bool fetch_next_header(const struct fetch *fetch, void **at, struct header *out)
 {
-    if (fetch->job == NULL || !fetch->job->headed)
+    if (fetch->transfer == NULL || !fetch->transfer->headed)
         return false;
-    struct curl_header *h = curl_easy_nextheader(fetch->job->easy, CURLH_HEADER, -1, *at);
+    struct curl_header *h = curl_easy_nextheader(fetch->transfer->easy, CURLH_HEADER, -1, *at);
     if (h == NULL)
         return false;
     *at = h;

@@ -139,7 +139,7 @@ struct fetch {
     struct buf answer;       /* in done() only */
     enum fetch_cause cause;  /* in done() only */
     char error[128];         /* for operators, when err != 0: with names, addresses and numbers */
-    struct fetch_job *job;   /* private; NULL: not in flight, so it starts as NULL */
+    struct fetch_transfer *transfer; /* private; NULL: not in flight, so it starts as NULL */
 };
 
 /* Sets the out fields. */
@@ -148,7 +148,8 @@ void fetch_start(struct fetcher *f, struct fetch *fetch);
 /* From on_data too: what it is about to refuse then comes again soon. Not paused: does nothing. */
 void fetch_resume(struct fetch *fetch);
 
-/* done() is not called, nor anything else of this fetch. Not in flight (job == NULL): does nothing.
+/* done() is not called, nor anything else of this fetch. Not in flight (transfer == NULL): does
+ * nothing.
  */
 void fetch_cancel(struct fetch *fetch);
 

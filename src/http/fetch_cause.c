@@ -36,10 +36,10 @@ int fetch_cause_err(enum fetch_cause cause)
     return causes[cause].err;
 }
 
-static enum fetch_cause connect_cause(const struct fetch_job *job)
+static enum fetch_cause connect_cause(const struct fetch_transfer *transfer)
 {
     long os = 0;
-    curl_easy_getinfo(job->easy, CURLINFO_OS_ERRNO, &os);
+    curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os);
     switch (os) {
     case ECONNREFUSED: return FETCH_REFUSED;
     case ETIMEDOUT: return FETCH_CONNECT_TIMEOUT;
@@ -49,24 +49,25 @@ static enum fetch_cause connect_cause(const struct fetch_job *job)
 
 /* An answer to no request of ours: not HTTP at all, or the place a redirect named is no such URL.
  */
-static enum fetch_cause odd_cause(const struct fetch_job *job)
+static enum fetch_cause odd_cause(const struct fetch_transfer *transfer)
 {
     long redirects = 0;
-    curl_easy_getinfo(job->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+    curl_easy_getinfo(transfer->easy, CURLINFO_REDIRECT_COUNT, &redirects);
     return redirects > 0 ? FETCH_REDIRECTS : FETCH_NOT_HTTP;
 }
 
-enum fetch_cause fetch_cause_of(const struct fetch_job *job, CURLcode code)
+enum fetch_cause fetch_cause_of(const struct fetch_transfer *transfer, CURLcode code)
 {
     switch (code) {
 #if LIBCURL_VERSION_NUM >= 0x080600
     case CURLE_TOO_LARGE:
 #endif
     case CURLE_OUT_OF_MEMORY: /* what an older libcurl says of too long a header line */
-        return job->headed ? FETCH_CUT : FETCH_TOO_LARGE;
+        return transfer->headed ? FETCH_CUT : FETCH_TOO_LARGE;
     case CURLE_COULDNT_RESOLVE_HOST: return FETCH_UNRESOLVED;
-    case CURLE_COULDNT_CONNECT: return connect_cause(job);
-    case CURLE_OPERATION_TIMEDOUT: return job->asked ? FETCH_TOTAL_TIMEOUT : FETCH_CONNECT_TIMEOUT;
+    case CURLE_COULDNT_CONNECT: return connect_cause(transfer);
+    case CURLE_OPERATION_TIMEDOUT:
+        return transfer->asked ? FETCH_TOTAL_TIMEOUT : FETCH_CONNECT_TIMEOUT;
     case CURLE_PEER_FAILED_VERIFICATION: return FETCH_CERTIFICATE;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:
@@ -75,7 +76,7 @@ enum fetch_cause fetch_cause_of(const struct fetch_job *job, CURLcode code)
     case CURLE_TOO_MANY_REDIRECTS: return FETCH_REDIRECTS;
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
-    case CURLE_WEIRD_SERVER_REPLY: return odd_cause(job);
-    default: return job->headed ? FETCH_CUT : FETCH_NO_ANSWER;
+    case CURLE_WEIRD_SERVER_REPLY: return odd_cause(transfer);
+    default: return transfer->headed ? FETCH_CUT : FETCH_NO_ANSWER;
     }
 }

@@ -11,7 +11,7 @@
 #include <curl/curl.h>
 
 /* Outlives its struct fetch when that is cancelled, until the fetcher attends to it. */
-struct fetch_job {
+struct fetch_transfer {
     struct link link; /* in the fetcher's list of things to do, or in no list */
     struct fetcher *owner;
     struct fetch *fetch; /* NULL: cancelled, every callback gives up */
@@ -22,9 +22,9 @@ struct fetch_job {
     size_t sent;           /* of the request's body */
     size_t received;       /* of the answer's body */
     size_t head;           /* bytes of status lines and headers so far */
-    struct timer patience; /* with a silent peer */
-    uint64_t heard_ms;     /* when the peer last took or gave something */
-    uint64_t doubted_ms;   /* the last heard_ms that seemed too long ago */
+    struct timer silence;  /* with a silent peer */
+    uint64_t last_read_ms; /* when the peer last took or gave something */
+    uint64_t doubted_ms;   /* the last last_read_ms that seemed too long ago */
     bool follow;           /* redirects are libcurl's to follow */
     bool asked;            /* connected, and the request is on its way */
     bool headed;           /* the final answer's head is complete */
@@ -38,14 +38,15 @@ struct fetch_job {
 
 /* Fails for lack of memory or a libcurl older than the one we were built for. Going on without,
  * say, the check of addresses would be worse than not going on. */
-#define FETCH_SET(job, option, value) must(curl_easy_setopt((job)->easy, option, value) == CURLE_OK)
+#define FETCH_SET(transfer, option, value)                                                         \
+    must(curl_easy_setopt((transfer)->easy, option, value) == CURLE_OK)
 
-/* Tells job->easy what to ask and of whom, all but the callbacks. NULL: done, otherwise what is
- * wrong with the request. ca_file as in fetcher_trust. */
-const char *fetch_set_request(struct fetch_job *job, const char *ca_file);
+/* Tells transfer->easy what to ask and of whom, all but the callbacks. NULL: done, otherwise what
+ * is wrong with the request. ca_file as in fetcher_trust. */
+const char *fetch_set_request(struct fetch_transfer *transfer, const char *ca_file);
 
-/* What libcurl's verdict (not CURLE_OK) on this job comes from. */
-enum fetch_cause fetch_cause_of(const struct fetch_job *job, CURLcode code);
+/* What libcurl's verdict (not CURLE_OK) on this transfer comes from. */
+enum fetch_cause fetch_cause_of(const struct fetch_transfer *transfer, CURLcode code);
 
 int fetch_cause_err(enum fetch_cause cause);
 

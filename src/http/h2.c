@@ -39,7 +39,7 @@ static struct sched *sched_of(const struct h2 *h)
     return &h2_http(h)->loop->sched;
 }
 
-void h2_kick(struct h2 *h)
+void h2_flush_later(struct h2 *h)
 {
     conn_flush_later(&h->peer->conn);
 }
@@ -47,7 +47,7 @@ void h2_kick(struct h2 *h)
 /* ---- the end ---- */
 
 /* Nothing more is sent or taken; the memory stays as it is, since nghttp2 may be at work. */
-static void let_all_go(struct h2 *h)
+static void h2_detach_all(struct h2 *h)
 {
     h->condemned = true;
     timer_stop(&h->sweep);
@@ -55,14 +55,14 @@ static void let_all_go(struct h2 *h)
     list_each (l, &h->streams) {
         struct h2_stream *s = list_item(l, struct h2_stream, link);
         s->cut = true;
-        h2_stream_let_go(s, true);
+        h2_stream_detach(s, true);
     }
 }
 
 static void end_connection(struct h2 *h)
 {
     peer_close(h->peer);
-    let_all_go(h);
+    h2_detach_all(h);
 }
 
 /* Says why and goes, whatever is under way. */
@@ -75,7 +75,7 @@ static void send_away(struct h2 *h, uint32_t code, const char *why)
         trace(h2_http(h)->trace, BAD_REQUEST, TRACE_STR("why", str_of_cstr(why)));
     nghttp2_session_terminate_session(h->session, code);
     conn_want_read(&h->peer->conn, false);
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 static void pay(struct h2 *h, int32_t cost)
@@ -320,7 +320,7 @@ static void h2_feed(struct h2 *h, struct str bytes)
         }
         bytes = str_skip(bytes, n);
     }
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 static void h2_on_readable(struct conn *c)
@@ -348,7 +348,7 @@ static void resume_pulled(struct h2 *h)
             nghttp2_session_resume_data(h->session, s->id);
         }
     }
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 /* False: the connection has ended. */
@@ -381,7 +381,7 @@ static void h2_on_drained(struct conn *c)
     if (h->queued == 0) {
         drop_out(h);
         if (!nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session)) {
-            let_all_go(h);
+            h2_detach_all(h);
             peer_linger(h->peer);
             return;
         }
@@ -436,7 +436,7 @@ static void h2_on_rest(struct timer *t)
         else
             nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
     }
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 /* A stream whose window the peer keeps shut, though there is something to send, from one sweep to
@@ -464,7 +464,7 @@ static void h2_leave(struct h2 *h)
     nghttp2_submit_goaway(h->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(h->session), NGHTTP2_NO_ERROR,
                           NULL, 0);
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 static void h2_on_timeout(struct timer *t)
@@ -495,7 +495,7 @@ static void h2_drain(struct peer *p)
         if (x != NULL && x->ops != NULL && x->ops->drain != NULL)
             x->ops->drain(x);
     }
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 static void h2_close(struct peer *p)
@@ -552,7 +552,7 @@ static nghttp2_session *session_new(struct h2 *h)
     return session;
 }
 
-static int h2_greet(struct h2 *h)
+static int h2_submit_settings(struct h2 *h)
 {
     uint64_t streams = h2_http(h)->limits.streams;
     const nghttp2_settings_entry settings[] = {
@@ -579,7 +579,7 @@ void h2_start(struct peer *p, struct str bytes)
     h->scan.skip = PEER_PREFACE;
     peer_speaks(p, &protocol, h, &ops, h2_on_timeout);
     h->session = session_new(h);
-    if (h->session == NULL || h2_greet(h) != 0) {
+    if (h->session == NULL || h2_submit_settings(h) != 0) {
         end_connection(h);
         return;
     }

@@ -4,8 +4,9 @@
  *
  * nghttp2 calls back from two places only: nghttp2_session_mem_recv, when bytes have come, and
  * nghttp2_session_send, at the end of a turn when everything before has been sent. Handlers run
- * within both; what they do is submitted to nghttp2, and h2_kick sees to the next send. A stream's
- * memory goes when nghttp2 closes it (or with the connection), and never while a handler runs. */
+ * within both; what they do is submitted to nghttp2, and h2_flush_later sees to the next send. A
+ * stream's memory goes when nghttp2 closes it (or with the connection), and never while a handler
+ * runs. */
 #ifndef HTTP_H2_CORE_H
 #define HTTP_H2_CORE_H
 
@@ -83,7 +84,7 @@ static inline struct http *h2_http(const struct h2 *h)
 /* ---- h2.c ---- */
 
 /* Something has been submitted: send it at the end of the turn. */
-void h2_kick(struct h2 *h);
+void h2_flush_later(struct h2 *h);
 
 /* Puts bytes of frames, in order with what h2_give puts. */
 void h2_put(struct h2 *h, const void *bytes, size_t n);
@@ -96,7 +97,7 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id);
 void h2_stream_free(struct h2_stream *s); /* nghttp2 knows it no more */
 
 /* The exchange is over; gone: for the peer has left. */
-void h2_stream_let_go(struct h2_stream *s, bool gone);
+void h2_stream_detach(struct h2_stream *s, bool gone);
 
 /* The header list is complete. */
 void h2_stream_request(struct h2_stream *s, bool has_body);

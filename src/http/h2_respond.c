@@ -110,7 +110,7 @@ static void submit_head(struct h2_stream *s, int status, const struct exchange_h
     n += h2_respond_put_headers(nv + n, headers);
     nghttp2_data_provider provider = {.source.ptr = s, .read_callback = h2_respond_read_data};
     nghttp2_submit_response(h->session, s->id, nv, n, body ? &provider : NULL);
-    h2_kick(h);
+    h2_flush_later(h);
 }
 
 static void h2_respond_via_begin(struct exchange *x, int64_t length)
@@ -197,7 +197,7 @@ void h2_stream_resume(struct h2_stream *s)
     if (s->deferred)
         nghttp2_session_resume_data(s->h2->session, s->id);
     s->deferred = false;
-    h2_kick(s->h2);
+    h2_flush_later(s->h2);
 }
 
 static void h2_respond_via_put(struct exchange *x, struct slice piece)
@@ -212,7 +212,7 @@ static void h2_respond_via_end(struct exchange *x)
 {
     struct h2_stream *s = x->transport;
     s->ended = true;
-    h2_stream_let_go(s, false);
+    h2_stream_detach(s, false);
     h2_stream_resume(s);
 }
 

@@ -26,7 +26,7 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
     return s;
 }
 
-void h2_stream_let_go(struct h2_stream *s, bool gone)
+void h2_stream_detach(struct h2_stream *s, bool gone)
 {
     struct exchange *x = s->x;
     if (x == NULL)
@@ -41,7 +41,7 @@ void h2_stream_free(struct h2_stream *s)
     if (s->h2->receiving == s)
         s->h2->receiving = NULL;
     list_remove(&s->link);
-    h2_stream_let_go(s, true);
+    h2_stream_detach(s, true);
     h2_queue_drop(&s->out);
     free(s->trailers);
     free(s);
@@ -54,8 +54,8 @@ void h2_stream_cut(struct h2_stream *s, uint32_t code)
     s->cut = true;
     nghttp2_submit_rst_stream(s->h2->session, NGHTTP2_FLAG_NONE, s->id, code);
     h2_queue_drop(&s->out);
-    h2_kick(s->h2);
-    h2_stream_let_go(s, true);
+    h2_flush_later(s->h2);
+    h2_stream_detach(s, true);
 }
 
 void h2_stream_fail(struct h2_stream *s, int status, const char *why)
@@ -66,7 +66,7 @@ void h2_stream_fail(struct h2_stream *s, int status, const char *why)
         return;
     }
     h2_respond_problem(s, status, why);
-    h2_stream_let_go(s, true);
+    h2_stream_detach(s, true);
 }
 
 /* ---- the request ---- */
@@ -135,14 +135,14 @@ void h2_stream_drop_body(struct h2_stream *s)
     release(s, b->waiting.n);
     /* The stream's window stays shut; the connection's is for the others. */
     nghttp2_session_consume_connection(s->h2->session, b->waiting.n);
-    h2_kick(s->h2);
+    h2_flush_later(s->h2);
     buf_deinit(&b->waiting);
 }
 
 static void open_window(struct h2_stream *s, size_t n)
 {
     nghttp2_session_consume(s->h2->session, s->id, n);
-    h2_kick(s->h2);
+    h2_flush_later(s->h2);
 }
 
 static void deliver(struct h2_stream *s, struct str data, bool end)
@@ -172,7 +172,7 @@ void h2_stream_data(struct h2_stream *s, struct str data)
 {
     if (s->body == NULL) { /* nobody wants it any more */
         nghttp2_session_consume_connection(s->h2->session, data.n);
-        h2_kick(s->h2);
+        h2_flush_later(s->h2);
         return;
     }
     s->body->seen += data.n;
@@ -214,7 +214,7 @@ static void say_continue(struct h2_stream *s)
                          .value = (uint8_t *)"100",
                          .valuelen = 3};
     nghttp2_submit_headers(s->h2->session, NGHTTP2_FLAG_NONE, s->id, NULL, &status, 1, NULL);
-    h2_kick(s->h2);
+    h2_flush_later(s->h2);
 }
 
 void h2_stream_want(struct exchange *x)

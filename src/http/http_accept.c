@@ -42,7 +42,7 @@ static bool accept_start(struct peer *p, struct str bytes)
     return true;
 }
 
-static void accept_on_first_bytes(struct conn *c)
+static void http_accept_on_first_bytes(struct conn *c)
 {
     struct peer *p = peer_of(c);
     char *bytes = p->http->loop->scratch;
@@ -65,26 +65,26 @@ static void accept_on_first_bytes(struct conn *c)
     p->n_first = (uint8_t)n;
 }
 
-static void accept_on_nothing(struct conn *c)
+static void http_accept_on_nothing(struct conn *c)
 {
 }
 
 static const struct conn_ops unknown = {
-    .readable = accept_on_first_bytes,
-    .drained = accept_on_nothing,
-    .stalled = accept_on_nothing,
+    .readable = http_accept_on_first_bytes,
+    .drained = http_accept_on_nothing,
+    .stalled = http_accept_on_nothing,
     .failed = peer_failed,
     .closed = peer_closed,
 };
 
-static void accept_on_first_timeout(struct timer *t)
+static void http_accept_on_first_timeout(struct timer *t)
 {
     accept_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
 }
 
 void http_accept(struct http *http, int fd, struct tls *tls)
 {
-    struct peer *p = peer_new(http, fd, &unknown, accept_on_first_timeout);
+    struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
     if (p == NULL)
         return;
     if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||

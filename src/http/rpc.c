@@ -42,7 +42,7 @@ struct rpc {
     bool read;    /* no more messages: rpc_next is not called again */
 };
 
-static void rpc_hold(struct rpc *r)
+static void rpc_ref(struct rpc *r)
 {
     r->refs++;
 }
@@ -62,7 +62,7 @@ static void drop_input(struct rpc *r)
     charge(r);
 }
 
-static void rpc_let_go(struct rpc *r)
+static void rpc_unref(struct rpc *r)
 {
     must(r->refs > 0);
     if (--r->refs > 0)
@@ -80,7 +80,7 @@ static void rpc_detach(struct rpc *r)
     if (!r->attached)
         return;
     r->attached = false;
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 static void set_over(struct rpc *r)
@@ -154,7 +154,7 @@ static void end_stream(struct rpc *r, const struct rpc_status *status)
 /* The call is over for the caller, and the peer is told how it ended. */
 static void rpc_finish(struct rpc *r, const struct rpc_status *status)
 {
-    rpc_hold(r);
+    rpc_ref(r);
     set_over(r);
     if (r->begun) {
         end_stream(r, status);
@@ -162,16 +162,16 @@ static void rpc_finish(struct rpc *r, const struct rpc_status *status)
         send_status(r->x, &r->head, status);
         rpc_detach(r);
     }
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 /* Ends a call that cannot go on, not of the caller's will. */
 static void fail_with(struct rpc *r, const struct rpc_status *status)
 {
-    rpc_hold(r);
+    rpc_ref(r);
     rpc_finish(r, status);
     r->ops->gone(r);
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 static void rpc_fail(struct rpc *r, int code, struct str why)
@@ -191,12 +191,12 @@ static void forget_request(struct rpc *r)
 
 static void rpc_begin(struct rpc *r)
 {
-    rpc_hold(r);
+    rpc_ref(r);
     r->begun = true;
     rpc_put_head(r->x, &r->head);
     exchange_stream(r->x);
     forget_request(r);
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 static void rpc_on_turn(struct task *t)
@@ -223,7 +223,7 @@ static enum pull rpc_on_pull(struct exchange *x)
 {
     struct rpc *r = x->state;
     enum pull result = PULL_WAIT;
-    rpc_hold(r);
+    rpc_ref(r);
     if (!r->over) {
         r->pulling = true;
         result = r->ops->pull(r);
@@ -234,20 +234,20 @@ static enum pull rpc_on_pull(struct exchange *x)
         result = rpc_conclude(r);
     else if (r->over)
         result = PULL_WAIT;
-    rpc_let_go(r);
+    rpc_unref(r);
     return result;
 }
 
 static void rpc_on_gone(struct exchange *x)
 {
     struct rpc *r = x->state;
-    rpc_hold(r);
+    rpc_ref(r);
     if (!r->over) {
         set_over(r);
         r->ops->gone(r);
     }
     rpc_detach(r);
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 static void rpc_on_drain(struct exchange *x)
@@ -335,7 +335,7 @@ static void pump(struct rpc *r)
 {
     if (r->pumping)
         return;
-    rpc_hold(r);
+    rpc_ref(r);
     r->pumping = true;
     while (r->wanted && !r->over && !r->asked) {
         struct str message;
@@ -354,7 +354,7 @@ static void pump(struct rpc *r)
         drop_input(r);
     rpc_frames_trim(&r->in);
     charge(r);
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 static void rpc_on_body(struct exchange *x, struct str data, bool end)
@@ -508,7 +508,7 @@ void rpc_reply(struct rpc *r, struct str bytes)
     must(r->kind == RPC_UNARY);
     if (r->over)
         return;
-    rpc_hold(r);
+    rpc_ref(r);
     set_over(r);
     if (r->head.protocol == RPC_GRPC) {
         reply_grpc(r, bytes);
@@ -517,7 +517,7 @@ void rpc_reply(struct rpc *r, struct str bytes)
         exchange_send(r->x, bytes);
         rpc_detach(r);
     }
-    rpc_let_go(r);
+    rpc_unref(r);
 }
 
 void rpc_end(struct rpc *r, const struct rpc_status *status)

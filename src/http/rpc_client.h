@@ -60,7 +60,7 @@ void rpc_client_cancel(struct rpc_client_call *c);
 
 static inline bool rpc_client_busy(const struct rpc_client_call *c)
 {
-    return c->fetch.job != NULL;
+    return c->fetch.transfer != NULL;
 }
 
 #endif

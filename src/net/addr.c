@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct range {
+struct addr_range {
     uint8_t prefix[16];
     uint8_t bits;
     uint8_t class;
 };
 
 /* The first match decides. */
-static const struct range ranges4[] = {
+static const struct addr_range ranges4[] = {
     {{0}, 8, ADDR_UNSPECIFIED},
     {{10}, 8, ADDR_PRIVATE},
     {{100, 100, 100, 200}, 32, ADDR_METADATA}, /* Alibaba */
@@ -40,7 +40,7 @@ static const struct range ranges4[] = {
     {{0}, 0, ADDR_PUBLIC},
 };
 
-static const struct range ranges6[] = {
+static const struct addr_range ranges6[] = {
     {{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48, ADDR_PRIVATE}, /* NAT64 of a network's own */
     {{0x20, 0x01, 0x00}, 23, ADDR_RESERVED},                  /* protocol assignments, Teredo */
     {{0x20, 0x01, 0x0d, 0xb8}, 32, ADDR_DOCUMENTATION},
@@ -55,7 +55,7 @@ static const struct range ranges6[] = {
     {{0}, 0, ADDR_RESERVED},
 };
 
-static bool in_range(const struct range *r, const uint8_t *ip)
+static bool in_range(const struct addr_range *r, const uint8_t *ip)
 {
     size_t whole = r->bits / 8;
     uint8_t mask = (uint8_t)(0xff00 >> r->bits % 8);
@@ -64,7 +64,7 @@ static bool in_range(const struct range *r, const uint8_t *ip)
 }
 
 /* The table's last row matches everything. */
-static enum addr_class addr_find(const struct range *r, const uint8_t *ip)
+static enum addr_class addr_find(const struct addr_range *r, const uint8_t *ip)
 {
     while (!in_range(r, ip))
         r++;

@@ -187,7 +187,7 @@ static bool is_first(const struct children *all, pid_t pid)
 
 /* One that came to us as an orphan: of this child, or of one that has hidden whose it is. Others
  * who came to us, as they do to the first process of a container, are none of our business. */
-static bool is_adrift(const struct child *c, const struct process *p, struct str mark)
+static bool is_orphan_of(const struct child *c, const struct process *p, struct str mark)
 {
     if (p->parent != getpid() || is_first(c->all, p->pid))
         return false;
@@ -209,7 +209,7 @@ static bool end_held(struct child *c, const struct process *p, int fd, struct st
     bool orphan = p->parent == getpid() && !is_first(c->all, p->pid);
     if (p->ended && orphan && waitpid(p->pid, NULL, WNOHANG) == p->pid)
         return true;
-    if (p->session != c->pid && !is_adrift(c, p, mark))
+    if (p->session != c->pid && !is_orphan_of(c, p, mark))
         return false;
     if (orphan)
         kill(-p->group, SIGKILL);
@@ -284,7 +284,7 @@ static void child_forget(struct child *c)
     uv_mutex_unlock(&c->all->lock);
 }
 
-static void child_let_go(struct child *c)
+static void child_unref(struct child *c)
 {
     if (--c->handles > 0)
         return;
@@ -297,7 +297,7 @@ static void child_let_go(struct child *c)
 
 static void child_on_closed(uv_handle_t *h)
 {
-    child_let_go(h->data);
+    child_unref(h->data);
 }
 
 static void tap_close(struct tap *t)
@@ -380,7 +380,7 @@ static void child_finish(struct child *c)
     tap_close(&c->err);
     if (!c->cancelled)
         c->done(c->ctx, &end);
-    child_let_go(c);
+    child_unref(c);
 }
 
 /* Nobody writes any more, or nobody whom we could end: what is in the pipes is all. */
@@ -617,7 +617,7 @@ static int watch(struct child *c, int exited, int failed, int out, int err)
 }
 
 /* It runs, and nobody would see how it ends. */
-static void child_give_up(struct child *c)
+static void child_kill(struct child *c)
 {
     kill(-c->pid, SIGKILL);
     tap_close(&c->out);
@@ -644,7 +644,7 @@ static int child_spawn(struct child *c, struct launch *l, struct str input)
     int exited = (int)syscall(SYS_pidfd_open, c->pid, 0);
     failed = watch(c, exited, errno, out, err);
     if (failed != 0)
-        child_give_up(c);
+        child_kill(c);
     return failed;
 }
 
@@ -681,6 +681,6 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
         return c;
     }
     snprintf(why, size, "%s cannot be started: %s", setup->argv[0], strerror(failed));
-    child_let_go(c);
+    child_unref(c);
     return NULL;
 }

@@ -67,7 +67,7 @@ struct conn_tls {
 
 static void set_events(struct conn *c);
 
-static bool is_shaking_hands(const struct conn *c)
+static bool is_handshaking(const struct conn *c)
 {
     return c->tls != NULL && !tls_channel_ready(c->tls->channel);
 }
@@ -95,9 +95,9 @@ static void step_handshake(struct conn *c)
     }
 }
 
-static void conn_on_shaking_hands(uv_idle_t *idle)
+static void conn_on_handshaking(uv_idle_t *idle)
 {
-    struct loop *l = container_of(idle, struct loop, shaking_hands);
+    struct loop *l = container_of(idle, struct loop, handshaking);
     for (int i = 0; i < HANDSHAKES_A_TURN && !list_empty(&l->handshakes); i++) {
         struct conn_tls *tls = list_item(l->handshakes.next, struct conn_tls, waiting);
         list_remove(&tls->waiting);
@@ -113,7 +113,7 @@ static bool is_waiting(const struct conn *c)
 }
 
 /* Those that wait are not polled: the loop would do little else than to be told of them. */
-static void shake_hands(struct conn *c)
+static void start_handshake(struct conn *c)
 {
     struct loop *l = c->loop;
     if (list_empty(&l->handshakes) && l->n_handshakes < HANDSHAKES_A_TURN) {
@@ -124,7 +124,7 @@ static void shake_hands(struct conn *c)
     uv_poll_stop(&c->poll);
     c->events = 0;
     list_push(&l->handshakes, &c->tls->waiting);
-    uv_idle_start(&l->shaking_hands, conn_on_shaking_hands);
+    uv_idle_start(&l->handshaking, conn_on_handshaking);
 }
 
 static void conn_on_poll(uv_poll_t *poll, int status, int events)
@@ -134,8 +134,8 @@ static void conn_on_poll(uv_poll_t *poll, int status, int events)
         c->ops->failed(c);
         return;
     }
-    if (is_shaking_hands(c)) {
-        shake_hands(c);
+    if (is_handshaking(c)) {
+        start_handshake(c);
         return;
     }
     if (events & UV_WRITABLE) {
@@ -156,7 +156,7 @@ static void conn_on_poll(uv_poll_t *poll, int status, int events)
 
 static void set_events(struct conn *c)
 {
-    bool read = (c->want_read && !c->ended) || is_shaking_hands(c);
+    bool read = (c->want_read && !c->ended) || is_handshaking(c);
     int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
     if (events == c->events || c->closing || is_waiting(c))
         return;
@@ -245,7 +245,7 @@ static void conn_finish(struct conn *c)
     c->tls->finishing = true;
     if (c->tls->finished)
         return;
-    if (!is_shaking_hands(c) && tls_channel_finish(c->tls->channel) == TLS_WANT_WRITE) {
+    if (!is_handshaking(c) && tls_channel_finish(c->tls->channel) == TLS_WANT_WRITE) {
         conn_yield(c);
         return;
     }
@@ -261,7 +261,7 @@ static void conn_on_flush(struct task *t)
         set_events(c);
         return;
     }
-    if (c->out != NULL && is_shaking_hands(c)) {
+    if (c->out != NULL && is_handshaking(c)) {
         c->ops->stalled(c);
         return;
     }
@@ -332,7 +332,7 @@ const char *conn_tls_why(const struct conn *c)
 
 bool conn_is_ready(const struct conn *c)
 {
-    return !is_shaking_hands(c);
+    return !is_handshaking(c);
 }
 
 struct str conn_protocol(const struct conn *c)
@@ -388,7 +388,7 @@ static ssize_t read_plain(struct conn *c, char *into, size_t n)
 static ssize_t read_tls(struct conn *c, char *into, size_t n)
 {
     struct conn_tls *tls = c->tls;
-    if (is_shaking_hands(c))
+    if (is_handshaking(c))
         return tls->finishing ? CONN_GONE : CONN_AGAIN;
     ssize_t got = tls_channel_read(tls->channel, into, n, tls->from_task);
     tls->has_more = (got > 0 && tls_channel_has_more(tls->channel)) || got == TLS_WANT_WRITE;

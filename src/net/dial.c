@@ -26,7 +26,7 @@ struct dial {
     uv_poll_t poll; /* of fd, while it connects */
     struct addrinfo *found, *next;
     struct task begin;
-    struct timer patience; /* with the present address, and while a name is resolved with that */
+    struct timer timeout; /* with the present address, and while a name is resolved with that */
     uint64_t deadline_ms;
     int fd; /* -1: none */
     bool is_resolving, is_polling, is_connected, cancelled;
@@ -44,7 +44,7 @@ static void dial_finish(struct dial *d)
         close(d->fd);
         d->fd = -1;
     }
-    timer_stop(&d->patience);
+    timer_stop(&d->timeout);
     task_cancel(&d->begin);
     uv_freeaddrinfo(d->found);
     d->done(d->ctx, d->fd, d->why);
@@ -69,7 +69,7 @@ static void dial_on_poll_closed(uv_handle_t *h)
 
 static void dial_settle(struct dial *d, int error)
 {
-    timer_stop(&d->patience);
+    timer_stop(&d->timeout);
     if (uv_is_closing((uv_handle_t *)&d->poll))
         return;
     d->is_connected = error == 0;
@@ -107,7 +107,7 @@ static int connect_to(struct dial *d, int family, const struct sockaddr *sa, soc
     return 0;
 }
 
-static void give_up_on(struct dial *d, int error)
+static void fail_address(struct dial *d, int error)
 {
     snprintf(d->why, sizeof d->why, "cannot connect: %s", strerror(error));
     if (d->fd >= 0)
@@ -121,7 +121,7 @@ static void allow_time(struct dial *d)
     uint64_t now = uv_now(&d->loop->uv), shares = 1;
     for (struct addrinfo *a = d->next; a != NULL; a = a->ai_next)
         shares++;
-    sched_start(&d->loop->sched, &d->patience,
+    sched_start(&d->loop->sched, &d->timeout,
                 d->deadline_ms > now ? (d->deadline_ms - now) / shares : 0);
 }
 
@@ -135,7 +135,7 @@ static void try_next(struct dial *d)
             allow_time(d);
             return;
         }
-        give_up_on(d, error);
+        fail_address(d, error);
     }
     dial_finish(d);
 }
@@ -150,9 +150,9 @@ static void dial_on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo 
     try_next(d);
 }
 
-static void dial_on_patience_over(struct timer *t)
+static void dial_on_timeout(struct timer *t)
 {
-    struct dial *d = container_of(t, struct dial, patience);
+    struct dial *d = container_of(t, struct dial, timeout);
     if (d->is_polling)
         dial_settle(d, ETIMEDOUT);
     else
@@ -170,7 +170,7 @@ static void connect_to_path(struct dial *d)
     }
     if (error == 0)
         return;
-    give_up_on(d, error);
+    fail_address(d, error);
     dial_finish(d);
 }
 
@@ -209,9 +209,9 @@ struct dial *dial_new(struct loop *loop, const char *host, uint16_t port, uint32
     memcpy(d->host, host, n);
     snprintf(d->why, sizeof d->why, "cannot connect: %s", strerror(ETIMEDOUT));
     task_init(&d->begin, dial_begin);
-    timer_init(&d->patience, dial_on_patience_over);
+    timer_init(&d->timeout, dial_on_timeout);
     d->deadline_ms = uv_now(&loop->uv) + timeout_ms;
-    sched_start(&loop->sched, &d->patience, timeout_ms);
+    sched_start(&loop->sched, &d->timeout, timeout_ms);
     sched_post(&loop->sched, &d->begin);
     return d;
 }
@@ -219,7 +219,7 @@ struct dial *dial_new(struct loop *loop, const char *host, uint16_t port, uint32
 void dial_cancel(struct dial *d)
 {
     d->cancelled = true;
-    timer_stop(&d->patience);
+    timer_stop(&d->timeout);
     if (d->is_polling && !uv_is_closing((uv_handle_t *)&d->poll))
         uv_close((uv_handle_t *)&d->poll, dial_on_poll_closed);
     else if (d->is_resolving)

@@ -21,7 +21,7 @@ struct file_watch {
     int open_handles;
     bool blind; /* nobody tells of changes */
     struct timer look;
-    struct task tell;
+    struct task notify;
 };
 
 static const char *last_part(const char *path)
@@ -68,7 +68,7 @@ static void file_watch_on_event(uv_fs_event_t *handle, const char *name, int eve
                 strcmp(name, w->name) == 0 || strcmp(name, w->folder_name) == 0;
     if (!ours)
         return;
-    sched_post(&w->loop->sched, &w->tell);
+    sched_post(&w->loop->sched, &w->notify);
     if (status != 0 || events & UV_RENAME)
         watch_anew(w);
 }
@@ -77,12 +77,12 @@ static void file_watch_on_look(struct timer *t)
 {
     struct file_watch *w = container_of(t, struct file_watch, look);
     watch_anew(w);
-    sched_post(&w->loop->sched, &w->tell);
+    sched_post(&w->loop->sched, &w->notify);
 }
 
-static void file_watch_tell(struct task *t)
+static void file_watch_notify(struct task *t)
 {
-    struct file_watch *w = container_of(t, struct file_watch, tell);
+    struct file_watch *w = container_of(t, struct file_watch, notify);
     w->changed(w->ctx);
 }
 
@@ -108,7 +108,7 @@ struct file_watch *file_watch_new(struct loop *loop, const char *path, uint64_t 
     w->changed = changed;
     w->ctx = ctx;
     timer_init(&w->look, file_watch_on_look);
-    task_init(&w->tell, file_watch_tell);
+    task_init(&w->notify, file_watch_notify);
     open_handle(w, &w->of_folder);
     open_handle(w, &w->of_file);
     watch_anew(w);
@@ -130,7 +130,7 @@ void file_watch_free(struct file_watch *w)
     if (w == NULL)
         return;
     timer_stop(&w->look);
-    task_cancel(&w->tell);
+    task_cancel(&w->notify);
     uv_close((uv_handle_t *)&w->of_folder, file_watch_on_closed);
     uv_close((uv_handle_t *)&w->of_file, file_watch_on_closed);
 }

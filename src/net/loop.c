@@ -61,7 +61,7 @@ int loop_init(struct loop *l)
     l->n_spares = 0;
     l->n_handshakes = 0;
     list_init(&l->handshakes);
-    uv_idle_init(&l->uv, &l->shaking_hands);
+    uv_idle_init(&l->uv, &l->handshaking);
     l->scratch = mem_alloc(LOOP_SCRATCH);
     uv_timer_init(&l->uv, &l->alarm);
     uv_prepare_init(&l->uv, &l->before_poll);
@@ -85,7 +85,7 @@ void loop_run(struct loop *l)
 void loop_deinit(struct loop *l)
 {
     uv_close((uv_handle_t *)&l->alarm, NULL);
-    uv_close((uv_handle_t *)&l->shaking_hands, NULL);
+    uv_close((uv_handle_t *)&l->handshaking, NULL);
     uv_close((uv_handle_t *)&l->before_poll, NULL);
     uv_close((uv_handle_t *)&l->after_poll, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);

@@ -27,9 +27,9 @@ struct loop {
     struct loop_spare
         *spares; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spares;
-    struct link handshakes;  /* of conn.c: TLS handshakes that wait for their turn */
-    uv_idle_t shaking_hands; /* runs while some do, and keeps the loop from sleeping */
-    uint32_t n_handshakes;   /* steps of others since the last poll */
+    struct link handshakes; /* of conn.c: TLS handshakes that wait for their turn */
+    uv_idle_t handshaking;  /* runs while some do, and keeps the loop from sleeping */
+    uint32_t n_handshakes;  /* steps of others since the last poll */
 };
 
 /* 0 or a negative libuv code. */

@@ -31,7 +31,7 @@ struct thread_lane {
 
     /* The loop thread's. */
     struct loop *loop;
-    struct task tell;
+    struct task finish;
     size_t under_way; /* submitted, and done() not called yet */
 };
 
@@ -78,13 +78,13 @@ static void thread_lane_work(void *arg)
 static void thread_lane_on_wake(uv_async_t *a)
 {
     struct thread_lane *l = a->data;
-    sched_post(&l->loop->sched, &l->tell);
+    sched_post(&l->loop->sched, &l->finish);
 }
 
 /* The last done() may free the lane, so it is not looked at after that. */
-static void thread_lane_tell(struct task *t)
+static void thread_lane_finish(struct task *t)
 {
-    struct thread_lane *l = container_of(t, struct thread_lane, tell);
+    struct thread_lane *l = container_of(t, struct thread_lane, finish);
     struct link ran;
     list_init(&ran);
     uv_mutex_lock(&l->lock);
@@ -120,7 +120,7 @@ static void thread_lane_on_closed(uv_handle_t *h)
 
 static void close_wake(struct thread_lane *l)
 {
-    task_cancel(&l->tell);
+    task_cancel(&l->finish);
     uv_close((uv_handle_t *)&l->wake, thread_lane_on_closed);
 }
 
@@ -157,7 +157,7 @@ static struct lane *make_lane(struct loop *loop, const char *name, bool backgrou
     snprintf(l->name, sizeof l->name, "%s", name);
     list_init(&l->waiting);
     list_init(&l->ran);
-    task_init(&l->tell, thread_lane_tell);
+    task_init(&l->finish, thread_lane_finish);
     if (uv_async_init(&loop->uv, &l->wake, thread_lane_on_wake) != 0) {
         free(l);
         return NULL;

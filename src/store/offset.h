@@ -20,7 +20,7 @@ struct offset {
 };
 
 /* Exactly the text form. A life of zero is refused with any position but zero, as no stream has
- * it. `-1` and `now` are the surface's words, not offsets. 0 or ERR_OFFSET. */
+ * it. `-1` and `now` are the protocol's words, not offsets. 0 or ERR_OFFSET. */
 int offset_parse(struct str s, struct offset *out);
 
 /* Both parts at most OFFSET_PART_MAX. No NUL is written. */

@@ -40,7 +40,7 @@ static void drop_if_unused(struct watchers *ws, struct watched *w)
 }
 
 /* Each watch is put back before it is called, so that it may remove itself or any other. */
-static void watchers_tell(struct link *watches, struct str name)
+static void watchers_notify_list(struct link *watches, struct str name)
 {
     struct link now;
     list_init(&now);
@@ -61,8 +61,8 @@ static void watchers_notify(struct task *t)
     list_splice(&now, &ws->dirty);
     while (!list_empty(&now)) {
         struct watched *w = list_item(now.next, struct watched, dirty);
-        watchers_tell(&w->watches, watchers_name_of(w));
-        watchers_tell(&ws->everything, watchers_name_of(w));
+        watchers_notify_list(&w->watches, watchers_name_of(w));
+        watchers_notify_list(&ws->everything, watchers_name_of(w));
         list_remove(&w->dirty); /* only now: while dirty, no unwatch frees it */
         drop_if_unused(ws, w);
     }

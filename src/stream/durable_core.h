@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* durable_core.h -- what the parts of the Durable Streams surface share. */
+/* durable_core.h -- what the parts of the Durable Streams protocol share. */
 #ifndef STREAM_DURABLE_CORE_H
 #define STREAM_DURABLE_CORE_H
 

@@ -226,7 +226,7 @@ static void durable_read_on_poll_timeout(struct timer *t)
 static void durable_read_poll_ready(struct subscriber *s)
 {
     struct poll *p = container_of(s, struct poll, subscriber);
-    struct batch *b;
+    struct event_batch *b;
     enum next next = subscriber_next(s, &b);
     if (next == NEXT_WAIT)
         return;
@@ -248,7 +248,7 @@ static void durable_read_poll_ready(struct subscriber *s)
     } else {
         durable_read_poll_ready(s);
     }
-    batch_unref(b);
+    event_batch_unref(b);
 }
 
 static void durable_read_poll_gone(struct exchange *x)
@@ -352,7 +352,7 @@ void durable_get(struct durable *d, struct exchange *x, struct str name)
     r->read.done = durable_on_read;
     if (!take_query(r))
         return;
-    r->read.max_bytes = r->live == LIVE_SSE ? BATCH_BYTES : d->read_chunk;
+    r->read.max_bytes = r->live == LIVE_SSE ? EVENT_BATCH_BYTES : d->read_chunk;
     x->state = r;
     exchange_collect(x, 0, durable_read_on_no_body); /* a GET with a body is no GET */
 }

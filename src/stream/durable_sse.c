@@ -26,28 +26,28 @@
 #define PIECE_BYTES (16 * 1024) /* of a large event: a pull is some of them */
 
 /* The data of one event, written piece by piece: what the end of one piece means for the next. */
-struct writer {
+struct sse_writer {
     uint8_t kind;              /* enum content_kind */
     bool line_start, after_cr; /* of text */
     uint8_t n_carry;           /* of base64: bytes that wait for a third */
     char carry[3];
 };
 
-struct sse {
+struct sse_reader {
     struct durable *durable;
     struct exchange *x;
     struct subscriber subscriber;
     struct timer timer; /* heartbeat or lifetime, whichever is next */
     struct heartbeat heartbeat;
-    uint64_t ends_at_ms;  /* the client reconnects then */
-    uint64_t cursor_from; /* a cursor handed out must not be lower: the client was ahead */
-    struct batch *large;  /* being written piece by piece; NULL: none */
-    size_t large_at;      /* how many of its bytes are */
-    struct writer writer; /* of it */
-    uint8_t kind;         /* enum content_kind */
+    uint64_t ends_at_ms;       /* the client reconnects then */
+    uint64_t cursor_from;      /* a cursor handed out must not be lower: the client was ahead */
+    struct event_batch *large; /* being written piece by piece; NULL: none */
+    size_t large_at;           /* how many of its bytes are */
+    struct sse_writer writer;  /* of it */
+    uint8_t kind;              /* enum content_kind */
     bool over;
-    bool greeted;   /* the control event that comes at once has been put */
-    bool impatient; /* what was held back was not completed */
+    bool greeted;      /* the control event that comes at once has been put */
+    bool hold_expired; /* what was held back was not completed */
 };
 
 /* ---- frames ---- */
@@ -90,16 +90,16 @@ static void put_control(struct buf *out, const struct frame *f)
     buf_put(out, f->up_to_date ? STR(",\"upToDate\":true}\n\n") : STR("}\n\n"));
 }
 
-static void begin_data(struct writer *w, struct buf *out, uint8_t kind, struct offset next)
+static void begin_data(struct sse_writer *w, struct buf *out, uint8_t kind, struct offset next)
 {
-    *w = (struct writer){.kind = kind, .line_start = true};
+    *w = (struct sse_writer){.kind = kind, .line_start = true};
     put_id(out, next);
     buf_put(out, STR("event: data\ndata:"));
     if (kind == CONTENT_JSON)
         buf_putc(out, '[');
 }
 
-static void put_base64(struct writer *w, struct buf *out, struct str s)
+static void put_base64(struct sse_writer *w, struct buf *out, struct str s)
 {
     while (w->n_carry > 0 && w->n_carry < 3 && s.n > 0) {
         w->carry[w->n_carry++] = s.p[0];
@@ -117,7 +117,7 @@ static void put_base64(struct writer *w, struct buf *out, struct str s)
 
 /* A line break of any kind begins a new data line, so that no payload can forge an event. A
  * leading space is doubled, since a reader drops one. */
-static void durable_sse_put_text(struct writer *w, struct buf *out, struct str s)
+static void durable_sse_put_text(struct sse_writer *w, struct buf *out, struct str s)
 {
     for (size_t from = 0, at = 0; from < s.n; from = at) {
         if (w->after_cr && s.p[at] == '\n') {
@@ -139,7 +139,7 @@ static void durable_sse_put_text(struct writer *w, struct buf *out, struct str s
     }
 }
 
-static void durable_sse_put_data(struct writer *w, struct buf *out, struct str piece)
+static void durable_sse_put_data(struct sse_writer *w, struct buf *out, struct str piece)
 {
     if (w->kind == CONTENT_BINARY)
         put_base64(w, out, piece);
@@ -150,7 +150,7 @@ static void durable_sse_put_data(struct writer *w, struct buf *out, struct str p
 }
 
 /* Right behind the last piece, in the same buffer. */
-static void end_data(struct writer *w, struct buf *out)
+static void end_data(struct sse_writer *w, struct buf *out)
 {
     if (w->kind == CONTENT_BINARY)
         b64_put(out, str_of(w->carry, w->n_carry));
@@ -162,7 +162,7 @@ static void end_data(struct writer *w, struct buf *out)
 static struct block *frame_block(const struct frame *f, uint8_t kind)
 {
     struct buf out = {0};
-    struct writer w;
+    struct sse_writer w;
     if (f->n == 0) {
         put_id(&out, f->next);
     } else {
@@ -179,14 +179,14 @@ static struct block *frame_block(const struct frame *f, uint8_t kind)
 
 /* ---- the reader ---- */
 
-static uint64_t cursor_of(const struct sse *s)
+static uint64_t cursor_of(const struct sse_reader *s)
 {
     uint64_t now = durable_cursor(s->durable->sched, 0);
     return now > s->cursor_from ? now : s->cursor_from;
 }
 
 /* Ahead of the first frame, which is everybody's: this line is not. */
-static void put_retry(struct sse *s)
+static void put_retry(struct sse_reader *s)
 {
     struct buf line = {0};
     sse_retry_put(&line, s->durable->sse_retry_ms);
@@ -198,7 +198,7 @@ static void put_retry(struct sse *s)
     buf_deinit(&line);
 }
 
-static void durable_sse_put_block(struct sse *s, struct block *b)
+static void durable_sse_put_block(struct sse_reader *s, struct block *b)
 {
     if (!s->greeted)
         put_retry(s);
@@ -208,7 +208,7 @@ static void durable_sse_put_block(struct sse *s, struct block *b)
 }
 
 /* As durable_sse_put_block, of bytes made for this; *out is empty afterwards. */
-static void put_buf(struct sse *s, struct buf *out)
+static void put_buf(struct sse_reader *s, struct buf *out)
 {
     struct block *b = block_of(buf_str(out));
     durable_sse_put_block(s, b);
@@ -216,7 +216,7 @@ static void put_buf(struct sse *s, struct buf *out)
     buf_deinit(out);
 }
 
-static struct frame frame_of(const struct batch *b, uint64_t cursor)
+static struct frame frame_of(const struct event_batch *b, uint64_t cursor)
 {
     bool up_to_date = b->next == b->info.tail;
     return (struct frame){.slices = b->slices,
@@ -228,7 +228,7 @@ static struct frame frame_of(const struct batch *b, uint64_t cursor)
 }
 
 /* All readers that have got this far share one encoding. */
-static void put_batch(struct sse *s, struct batch *b)
+static void put_batch(struct sse_reader *s, struct event_batch *b)
 {
     uint64_t cursor = cursor_of(s);
     if (b->frame == NULL || b->frame_key != cursor) {
@@ -242,7 +242,7 @@ static void put_batch(struct sse *s, struct batch *b)
 
 /* The bytes of a batch are not always those between its positions: a store that opens what is
  * sealed gives others. */
-static size_t durable_sse_size_of(const struct batch *b)
+static size_t durable_sse_size_of(const struct event_batch *b)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < b->n_slices; i++)
@@ -251,7 +251,7 @@ static size_t durable_sse_size_of(const struct batch *b)
 }
 
 /* What lies together of a batch, behind its first `at` bytes. */
-static struct str run_at(const struct batch *b, size_t at)
+static struct str run_at(const struct event_batch *b, size_t at)
 {
     const struct slice *s = b->slices;
     for (; at >= s->bytes.n; s++)
@@ -261,9 +261,9 @@ static struct str run_at(const struct batch *b, size_t at)
 
 /* An event larger than a pull is written as the peer takes it: whole, it would lie in memory once
  * for every slow reader. True: that was the rest of it. */
-static bool put_large(struct sse *s)
+static bool put_large(struct sse_reader *s)
 {
-    struct batch *b = s->large;
+    struct event_batch *b = s->large;
     struct frame f = frame_of(b, cursor_of(s));
     struct buf out = {0};
     if (s->large_at == 0)
@@ -283,7 +283,7 @@ static bool put_large(struct sse *s)
 }
 
 /* Of a batch, only what comes before position `durable_sse_end`. */
-static void durable_sse_put_part(struct sse *s, const struct batch *b, uint64_t end)
+static void durable_sse_put_part(struct sse_reader *s, const struct event_batch *b, uint64_t end)
 {
     struct slice slices[READ_SLICES];
     size_t n = 0;
@@ -302,7 +302,7 @@ static void durable_sse_put_part(struct sse *s, const struct batch *b, uint64_t 
 }
 
 /* Does a character begin before position `durable_sse_end` and go on behind it? */
-static bool cut_in_two(const struct batch *b, uint64_t end)
+static bool cut_in_two(const struct event_batch *b, uint64_t end)
 {
     char last[4];
     size_t n = 0;
@@ -323,10 +323,10 @@ static bool cut_in_two(const struct batch *b, uint64_t end)
 /* Text that stops inside a character, where more of it is to come: a reader would see two broken
  * ones. What belongs to it comes with the next batch, or as it is when nothing completes it for a
  * while. True: dealt with. */
-static bool held_back(struct sse *s, struct batch *b)
+static bool held_back(struct sse_reader *s, struct event_batch *b)
 {
     bool at_tail = b->next == b->info.tail;
-    if (s->kind != CONTENT_TEXT || s->impatient || (at_tail && b->info.end != END_NONE) ||
+    if (s->kind != CONTENT_TEXT || s->hold_expired || (at_tail && b->info.end != END_NONE) ||
         !cut_in_two(b, b->next))
         return false;
     uint64_t keep = cut_in_two(b, b->last) ? b->start : b->last;
@@ -339,7 +339,7 @@ static bool held_back(struct sse *s, struct batch *b)
 }
 
 /* Says what is gone for good. After any other failure the client asks again, at the same place. */
-static void put_failure(struct sse *s)
+static void put_failure(struct sse_reader *s)
 {
     const struct subscriber *sub = &s->subscriber;
     struct gap gap = {.requested = {sub->life, sub->pos}, .reason = GAP_EXPIRED};
@@ -354,30 +354,30 @@ static void put_failure(struct sse *s)
     put_buf(s, &out);
 }
 
-static void sse_free(struct sse *s)
+static void sse_free(struct sse_reader *s)
 {
     timer_stop(&s->timer);
     subscriber_deinit(&s->subscriber);
-    batch_unref(s->large);
+    event_batch_unref(s->large);
     free(s);
 }
 
-static enum pull durable_sse_end(struct sse *s)
+static enum pull durable_sse_end(struct sse_reader *s)
 {
     sse_free(s);
     return PULL_END;
 }
 
-static enum pull after_batch(struct sse *s, struct batch *b)
+static enum pull after_batch(struct sse_reader *s, struct event_batch *b)
 {
     bool last = b->info.end != END_NONE && b->next == b->info.tail;
-    batch_unref(b);
+    event_batch_unref(b);
     return last ? durable_sse_end(s) : PULL_MORE;
 }
 
-static enum pull pull_large(struct sse *s)
+static enum pull pull_large(struct sse_reader *s)
 {
-    struct batch *b = s->large;
+    struct event_batch *b = s->large;
     if (!put_large(s))
         return PULL_MORE;
     s->large = NULL;
@@ -386,12 +386,12 @@ static enum pull pull_large(struct sse *s)
 
 static enum pull durable_sse_pull(struct exchange *x)
 {
-    struct sse *s = x->state;
+    struct sse_reader *s = x->state;
     if (s->large != NULL)
         return pull_large(s); /* even when over: a slow reader would never get to its end */
     if (s->over)
         return durable_sse_end(s);
-    struct batch *b;
+    struct event_batch *b;
     enum next next = subscriber_next(&s->subscriber, &b);
     if (next == NEXT_WAIT) {
         if (s->heartbeat.due)
@@ -404,8 +404,8 @@ static enum pull durable_sse_pull(struct exchange *x)
         return durable_sse_end(s);
     }
     if (!held_back(s, b)) {
-        s->impatient = false;
-        if (durable_sse_size_of(b) > BATCH_BYTES) {
+        s->hold_expired = false;
+        if (durable_sse_size_of(b) > EVENT_BATCH_BYTES) {
             s->large = b;
             s->large_at = 0;
             return pull_large(s);
@@ -417,19 +417,19 @@ static enum pull durable_sse_pull(struct exchange *x)
 
 static void durable_sse_ready(struct subscriber *subscriber)
 {
-    exchange_wake(container_of(subscriber, struct sse, subscriber)->x);
+    exchange_wake(container_of(subscriber, struct sse_reader, subscriber)->x);
 }
 
 static void durable_sse_on_cut(struct subscriber *subscriber)
 {
-    struct sse *s = container_of(subscriber, struct sse, subscriber);
+    struct sse_reader *s = container_of(subscriber, struct sse_reader, subscriber);
     struct exchange *x = s->x;
     x->ops = NULL;
     sse_free(s);
     exchange_abort(x);
 }
 
-static void durable_sse_start_timer(struct sse *s)
+static void durable_sse_start_timer(struct sse_reader *s)
 {
     const struct durable *d = s->durable;
     uint64_t now_ms = d->sched->now_ms, left_ms = s->ends_at_ms - now_ms;
@@ -440,12 +440,12 @@ static void durable_sse_start_timer(struct sse *s)
 
 static void durable_sse_on_timer(struct timer *t)
 {
-    struct sse *s = container_of(t, struct sse, timer);
+    struct sse_reader *s = container_of(t, struct sse_reader, timer);
     uint64_t now_ms = s->durable->sched->now_ms;
     s->over = now_ms >= s->ends_at_ms;
     heartbeat_look(&s->heartbeat, now_ms);
     if (s->subscriber.held) {
-        s->impatient = true;
+        s->hold_expired = true;
         subscriber_hold(&s->subscriber, s->subscriber.pos, 0);
     }
     if (!s->over)
@@ -455,7 +455,7 @@ static void durable_sse_on_timer(struct timer *t)
 
 static void durable_sse_drain(struct exchange *x)
 {
-    struct sse *s = x->state;
+    struct sse_reader *s = x->state;
     s->over = true;
     exchange_wake(x);
 }
@@ -470,7 +470,7 @@ static const struct exchange_ops sse_ops = {
 
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor)
 {
-    struct sse *s = mem_zalloc(sizeof *s);
+    struct sse_reader *s = mem_zalloc(sizeof *s);
     s->durable = d;
     s->x = x;
     s->kind = (uint8_t)content_kind(r->info.content_type);

@@ -14,14 +14,14 @@
 #define PAGE       1000 /* more than that many processes nobody has */
 
 /* Another process, or what is left of one. */
-struct peer {
+struct instance {
     char key[KEY_LEN]; /* of its document */
     uint64_t version;
     unsigned looks; /* that found the same version since the first that did */
     uint64_t seen;  /* by which look */
 };
 
-struct burial {
+struct removal {
     struct instances *all;
     struct store_put put;
     struct doc_put doc;
@@ -34,37 +34,37 @@ struct instances {
     uint64_t beat_ms;
     uint64_t id;
     char key[KEY_LEN + 1];
-    uint64_t version; /* of our document; 0: it is not there */
-    bool unsure;      /* the version: look it up before the next beat */
-    uint64_t beaten;  /* the number of looks when the store last took a beat of ours */
-    struct map peers; /* of struct peer, by the id as text */
+    uint64_t version;  /* of our document; 0: it is not there */
+    bool unsure;       /* the version: look it up before the next beat */
+    uint64_t beaten;   /* the number of looks when the store last took a beat of ours */
+    struct map others; /* of struct instance, by the id as text */
     uint64_t n_looks;
-    struct instance_heir *heir;
+    struct instance_observer *observer;
     struct timer beat, look;
     struct store_put put;
     struct doc_put doc;
     struct store_docs own, all;
     bool beating, looking;
-    unsigned burials;
+    unsigned removals;
     bool stopping;
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };
 
-static struct str instances_id_of(const struct peer *p)
+static struct str instances_id_of(const struct instance *p)
 {
     return str_of(p->key + PREFIX_LEN, INSTANCE_ID_TEXT);
 }
 
-static bool is_dead(const struct peer *p)
+static bool is_dead(const struct instance *p)
 {
     return p->looks >= INSTANCE_LOOKS;
 }
 
 static void instances_check_stopped(struct instances *in)
 {
-    if (in->stopped != NULL && !in->beating && !in->looking && in->burials == 0)
+    if (in->stopped != NULL && !in->beating && !in->looking && in->removals == 0)
         sched_post(in->sched, &in->stop);
 }
 
@@ -134,14 +134,14 @@ static void instances_on_beat(struct timer *t)
 
 /* ---- the others ---- */
 
-static struct peer *peer_of(struct instances *in, struct str key)
+static struct instance *peer_of(struct instances *in, struct str key)
 {
-    struct peer *p = map_get(&in->peers, str_skip(key, PREFIX_LEN));
+    struct instance *p = map_get(&in->others, str_skip(key, PREFIX_LEN));
     if (p != NULL)
         return p;
     p = mem_zalloc(sizeof *p);
     memcpy(p->key, key.p, KEY_LEN);
-    map_put(&in->peers, instances_id_of(p), p);
+    map_put(&in->others, instances_id_of(p), p);
     return p;
 }
 
@@ -155,7 +155,7 @@ static void see(struct instances *in, const struct doc_row *row)
 {
     if (row->key.n != KEY_LEN || str_eq(row->key, str_of(in->key, KEY_LEN)))
         return;
-    struct peer *p = peer_of(in, row->key);
+    struct instance *p = peer_of(in, row->key);
     p->looks = p->version == row->version && takes_beats(in) ? p->looks + 1 : 0;
     p->version = row->version;
     p->seen = in->n_looks;
@@ -165,23 +165,23 @@ static void see(struct instances *in, const struct doc_row *row)
 static void forget_unseen(struct instances *in)
 {
     size_t at = 0;
-    for (struct peer *p; (p = map_next(&in->peers, &at)) != NULL;) {
+    for (struct instance *p; (p = map_next(&in->others, &at)) != NULL;) {
         if (p->seen == in->n_looks)
             continue;
-        map_remove(&in->peers, instances_id_of(p));
+        map_remove(&in->others, instances_id_of(p));
         free(p);
         at--; /* another one may have moved to its place */
     }
 }
 
-static void tell_heir(struct instances *in)
+static void notify_observer(struct instances *in)
 {
     size_t at = 0;
-    for (struct peer *p; in->heir != NULL && (p = map_next(&in->peers, &at)) != NULL;)
+    for (struct instance *p; in->observer != NULL && (p = map_next(&in->others, &at)) != NULL;)
         if (is_dead(p))
-            in->heir->died(in->heir, instances_id_of(p));
-    if (in->heir != NULL)
-        in->heir->beat(in->heir);
+            in->observer->died(in->observer, instances_id_of(p));
+    if (in->observer != NULL)
+        in->observer->beat(in->observer);
 }
 
 static void instances_on_looked(struct store_docs *d, int err)
@@ -197,7 +197,7 @@ static void instances_on_looked(struct store_docs *d, int err)
     }
     if (err == 0) {
         forget_unseen(in);
-        tell_heir(in);
+        notify_observer(in);
     }
     sched_start(in->sched, &in->look, in->beat_ms);
 }
@@ -211,26 +211,26 @@ static void instances_on_look(struct timer *t)
     store_docs(in->store, &in->all);
 }
 
-static void instances_on_buried(struct store_put *put, int err)
+static void instances_on_removed(struct store_put *put, int err)
 {
-    struct burial *b = container_of(put, struct burial, put);
+    struct removal *b = container_of(put, struct removal, put);
     struct instances *in = b->all;
     free(b);
-    in->burials--;
+    in->removals--;
     instances_check_stopped(in);
 }
 
-void instances_bury(struct instances *in, struct str id)
+void instances_remove(struct instances *in, struct str id)
 {
-    const struct peer *p = map_get(&in->peers, id);
+    const struct instance *p = map_get(&in->others, id);
     if (p == NULL || in->stopping)
         return;
-    struct burial *b = mem_zalloc(sizeof *b);
+    struct removal *b = mem_zalloc(sizeof *b);
     b->all = in;
     memcpy(b->key, p->key, KEY_LEN);
     b->doc = (struct doc_put){.key = str_of(b->key, KEY_LEN), .expect_version = p->version};
-    b->put = (struct store_put){.docs = &b->doc, .n_docs = 1, .done = instances_on_buried};
-    in->burials++;
+    b->put = (struct store_put){.docs = &b->doc, .n_docs = 1, .done = instances_on_removed};
+    in->removals++;
     store_put(in->store, &b->put);
 }
 
@@ -250,13 +250,13 @@ bool instances_is_dead(const struct instances *in, uint64_t id)
 {
     char text[INSTANCE_ID_TEXT + 1];
     snprintf(text, sizeof text, "%016" PRIx64, id);
-    const struct peer *p = map_get(&in->peers, str_of(text, INSTANCE_ID_TEXT));
+    const struct instance *p = map_get(&in->others, str_of(text, INSTANCE_ID_TEXT));
     return p != NULL && is_dead(p);
 }
 
-void instances_set_heir(struct instances *in, struct instance_heir *heir)
+void instances_set_observer(struct instances *in, struct instance_observer *observer)
 {
-    in->heir = heir;
+    in->observer = observer;
 }
 
 static void instances_run_stop(struct task *t)
@@ -274,7 +274,7 @@ struct instances *instances_new(struct sched *sched, struct store *store, uint64
     while (in->id == 0)
         in->id = rand_u64();
     snprintf(in->key, sizeof in->key, INSTANCE_DOCUMENTS "%016" PRIx64, in->id);
-    map_init(&in->peers);
+    map_init(&in->others);
     timer_init(&in->beat, instances_on_beat);
     timer_init(&in->look, instances_on_look);
     task_init(&in->stop, instances_run_stop);
@@ -322,8 +322,8 @@ void instances_free(struct instances *in)
     timer_stop(&in->look);
     task_cancel(&in->stop);
     size_t at = 0;
-    for (struct peer *p; (p = map_next(&in->peers, &at)) != NULL;)
+    for (struct instance *p; (p = map_next(&in->others, &at)) != NULL;)
         free(p);
-    map_deinit(&in->peers);
+    map_deinit(&in->others);
     free(in);
 }

@@ -31,11 +31,11 @@ struct sched;
 struct store;
 
 /* Takes care of what the dead leave behind. Both are needed. */
-struct instance_heir {
-    /* Once a beat for each that is dead, until instances_bury. id is lent for the call. */
-    void (*died)(struct instance_heir *h, struct str id);
+struct instance_observer {
+    /* Once a beat for each that is dead, until instances_remove. id is lent for the call. */
+    void (*died)(struct instance_observer *h, struct str id);
     /* Once a beat, if the store has answered. */
-    void (*beat)(struct instance_heir *h);
+    void (*beat)(struct instance_observer *h);
 };
 
 /* Says at once that this one is there. beat_ms: INSTANCE_BEAT_MS, but for tests. */
@@ -47,10 +47,11 @@ struct str instances_name(const struct instances *in);
 
 bool instances_is_dead(const struct instances *in, uint64_t id);
 
-void instances_set_heir(struct instances *in, struct instance_heir *heir); /* NULL: none */
+void instances_set_observer(struct instances *in,
+                            struct instance_observer *observer); /* NULL: none */
 
 /* Nothing is left of a dead one: takes its document away. Should that fail, died() comes again. */
-void instances_bury(struct instances *in, struct str id);
+void instances_remove(struct instances *in, struct str id);
 
 /* Takes our own document away, if the store lets us. stopped() comes from the schedule;
  * instances_free is due then. */

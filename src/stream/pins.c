@@ -30,28 +30,29 @@ void pins_deinit(struct pins *p)
     }
 }
 
-static struct pin_place place_of(const struct pin *pin, struct pin_place tail)
+static struct pin_position position_of(const struct pin *pin, struct pin_position tail)
 {
     return pin->at.pos >= tail.pos ? tail : pin->at;
 }
 
-struct pin_place pins_least(const struct pins *p, struct pin_place tail)
+struct pin_position pins_least(const struct pins *p, struct pin_position tail)
 {
-    struct pin_place least = {UINT64_MAX, UINT64_MAX};
+    struct pin_position least = {UINT64_MAX, UINT64_MAX};
     list_each (l, &p->all) {
-        struct pin_place at = place_of(list_item(l, struct pin, link), tail);
+        struct pin_position at = position_of(list_item(l, struct pin, link), tail);
         least.pos = at.pos < least.pos ? at.pos : least.pos;
         least.event = at.event < least.event ? at.event : least.event;
     }
     return least;
 }
 
-uint64_t pins_cut(struct pins *p, struct pin_place need, struct pin_place tail, uint64_t since_ms)
+uint64_t pins_cut(struct pins *p, struct pin_position need, struct pin_position tail,
+                  uint64_t since_ms)
 {
     uint64_t n = 0;
     list_each_safe (l, &p->all) {
         struct pin *pin = list_item(l, struct pin, link);
-        struct pin_place at = place_of(pin, tail);
+        struct pin_position at = position_of(pin, tail);
         bool holds = at.pos < need.pos || at.event < need.event;
         if (!holds || pin->cut == NULL || pin->since_ms > since_ms)
             continue;
@@ -61,13 +62,13 @@ uint64_t pins_cut(struct pins *p, struct pin_place need, struct pin_place tail, 
     return n;
 }
 
-static void pins_tell(struct pins *p)
+static void pins_notify(struct pins *p)
 {
     if (p != NULL && p->waiting)
         p->moved(p);
 }
 
-void pin_add(struct pin *pin, struct pins *p, struct pin_place at, uint64_t now_ms)
+void pin_add(struct pin *pin, struct pins *p, struct pin_position at, uint64_t now_ms)
 {
     *pin = (struct pin){.pins = p, .at = at, .since_ms = now_ms};
     list_init(&pin->link);
@@ -75,10 +76,10 @@ void pin_add(struct pin *pin, struct pins *p, struct pin_place at, uint64_t now_
         list_push(&p->all, &pin->link);
 }
 
-void pin_move(struct pin *pin, struct pin_place at)
+void pin_move(struct pin *pin, struct pin_position at)
 {
     pin->at = at;
-    pins_tell(pin->pins);
+    pins_notify(pin->pins);
 }
 
 void pin_remove(struct pin *pin)
@@ -88,5 +89,5 @@ void pin_remove(struct pin *pin)
         return;
     pin->pins = NULL;
     list_remove(&pin->link);
-    pins_tell(p);
+    pins_notify(p);
 }

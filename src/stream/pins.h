@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* A place in a stream: a position, and the ordinal of the event there or of an earlier one. */
-struct pin_place {
+struct pin_position {
     uint64_t pos, event;
 };
 
@@ -28,7 +28,7 @@ struct pins;
 struct pin {
     struct link link;
     struct pins *pins; /* NULL: nobody waits for it */
-    struct pin_place at;
+    struct pin_position at;
     uint64_t since_ms;          /* when it was added */
     void (*cut)(struct pin *p); /* ends the reader, and with it the pin. NULL: it never lags */
 };
@@ -51,14 +51,15 @@ void pins_deinit(struct pins *p);
 
 /* The least position and the least ordinal of all; of none, the largest there are. Who is at the
  * tail, as the writer knows it, has all events up to there. */
-struct pin_place pins_least(const struct pins *p, struct pin_place tail);
+struct pin_position pins_least(const struct pins *p, struct pin_position tail);
 
 /* Cuts off who is before this place and was added at `since_ms` or earlier. The number of them. */
-uint64_t pins_cut(struct pins *p, struct pin_place need, struct pin_place tail, uint64_t since_ms);
+uint64_t pins_cut(struct pins *p, struct pin_position need, struct pin_position tail,
+                  uint64_t since_ms);
 
 /* p may be NULL, and then does nothing until it is removed. */
-void pin_add(struct pin *pin, struct pins *p, struct pin_place at, uint64_t now_ms);
-void pin_move(struct pin *pin, struct pin_place at);
+void pin_add(struct pin *pin, struct pins *p, struct pin_position at, uint64_t now_ms);
+void pin_move(struct pin *pin, struct pin_position at);
 void pin_remove(struct pin *pin); /* harmless when done twice */
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-#define PATIENCE_MS 30000 /* with a store that does not answer */
-#define RETRY_MS    250
+#define RETRY_FOR_MS 30000 /* with a store that does not answer */
+#define RETRY_MS     250
 
 /* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
  * is the tail of an open stream, and no change was told since the read that said so began; only
@@ -21,8 +21,8 @@ struct feed {
     bool fresh;
     struct load *shared; /* the read for all, under way; or NULL */
     uint64_t life, tail;
-    uint64_t changes;   /* told so far */
-    struct batch *last; /* of the shared read, while those who waited are served */
+    uint64_t changes;         /* told so far */
+    struct event_batch *last; /* of the shared read, while those who waited are served */
     size_t name_n;
     char name[];
 };
@@ -38,7 +38,7 @@ struct load {
     bool abandoned;
 };
 
-void batch_unref(struct batch *b)
+void event_batch_unref(struct event_batch *b)
 {
     if (b == NULL || --b->refs > 0)
         return;
@@ -48,9 +48,9 @@ void batch_unref(struct batch *b)
     free(b);
 }
 
-static struct batch *batch_take(struct store_read *r)
+static struct event_batch *event_batch_take(struct store_read *r)
 {
-    struct batch *b = mem_zalloc(sizeof *b);
+    struct event_batch *b = mem_zalloc(sizeof *b);
     b->refs = 1;
     b->info = r->info;
     b->info.content_type = STR_NONE;
@@ -169,11 +169,11 @@ static void shared_loaded(struct load *l, int err)
         start_load(f, NULL, (struct offset){f->life, f->tail});
     if (!has_news(r))
         return;
-    struct batch *b = batch_take(&l->read);
+    struct event_batch *b = event_batch_take(&l->read);
     f->last = b;
     wake_waiting(f);
     f->last = NULL;
-    batch_unref(b);
+    event_batch_unref(b);
 }
 
 /* What one subscriber's read has found out is good for all: who waits at a place that is no longer
@@ -215,7 +215,7 @@ static void own_loaded(struct load *l, int err)
         share_tail(l);
         s->life = l->read.info.life; /* it may have come with an alias of its position */
         if (has_news(&l->read) && !only_held(s, &l->read))
-            s->own = batch_take(&l->read);
+            s->own = event_batch_take(&l->read);
     }
     s->ready(s); /* without news it asks again, and then waits */
 }
@@ -232,7 +232,7 @@ static bool wait_for_store(struct load *l)
     struct sched *sched = l->feed->feeds->store->sched;
     if (l->trouble_ms == 0)
         l->trouble_ms = sched->now_ms;
-    if (is_unwanted(l) || sched->now_ms - l->trouble_ms >= PATIENCE_MS)
+    if (is_unwanted(l) || sched->now_ms - l->trouble_ms >= RETRY_FOR_MS)
         return false;
     sched_start(sched, &l->retry, RETRY_MS);
     return true;
@@ -273,7 +273,7 @@ static void read_load(struct load *l, struct offset at)
     l->read = (struct store_read){.name = str_of(f->name, f->name_n),
                                   .from = READ_AT,
                                   .at = at,
-                                  .max_bytes = BATCH_BYTES,
+                                  .max_bytes = EVENT_BATCH_BYTES,
                                   .done = subscriber_on_loaded};
     l->changes = f->changes;
     store_read(f->feeds->store, &l->read);
@@ -308,7 +308,7 @@ void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, st
         .feed = feed_of(fs, name), .life = at.life, .pos = at.pos, .ready = ready};
     list_init(&s->link);
     s->feed->users++;
-    pin_add(&s->pin, map_get(&fs->pins, name), (struct pin_place){.pos = at.pos},
+    pin_add(&s->pin, map_get(&fs->pins, name), (struct pin_position){.pos = at.pos},
             fs->store->sched->now_ms);
 }
 
@@ -334,7 +334,7 @@ void subscriber_deinit(struct subscriber *s)
         s->load->abandoned = true;
     drop_unwanted(s->load);
     drop_unwanted(s->feed->shared);
-    batch_unref(s->own);
+    event_batch_unref(s->own);
     free(s->gap);
     feed_release(s->feed);
     *s = (struct subscriber){0};
@@ -343,27 +343,28 @@ void subscriber_deinit(struct subscriber *s)
 void subscriber_prime(struct subscriber *s, struct store_read *r)
 {
     must(s->own == NULL && s->load == NULL);
-    s->own = batch_take(r);
+    s->own = event_batch_take(r);
 }
 
-static enum next subscriber_give(struct subscriber *s, struct batch *b, struct batch **out)
+static enum next subscriber_give(struct subscriber *s, struct event_batch *b,
+                                 struct event_batch **out)
 {
     s->life = b->info.life;
     s->pos = b->next;
     s->held = false;
-    pin_move(&s->pin, (struct pin_place){b->next, b->ordinal}); /* the next one's is not known */
+    pin_move(&s->pin, (struct pin_position){b->next, b->ordinal}); /* the next one's is not known */
     *out = b;
     return NEXT_BATCH;
 }
 
-enum next subscriber_next(struct subscriber *s, struct batch **batch)
+enum next subscriber_next(struct subscriber *s, struct event_batch **batch)
 {
     struct feed *f = s->feed;
     list_remove(&s->link); /* who asks anew may get something now, and is not told to ask for it */
     if (s->err != 0)
         return NEXT_FAILED;
     if (s->own != NULL) {
-        struct batch *b = s->own;
+        struct event_batch *b = s->own;
         s->own = NULL;
         return subscriber_give(s, b, batch);
     }

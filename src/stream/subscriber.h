@@ -12,10 +12,10 @@
 #include "stream/pins.h"
 #include "store/store.h"
 
-#define BATCH_BYTES (64 * 1024)
+#define EVENT_BATCH_BYTES (64 * 1024)
 
 /* Events [start, next) of one life of a stream, shared by reference count. */
-struct batch {
+struct event_batch {
     uint32_t refs;
     uint32_t n_slices;
     struct stream_info info; /* when it was read; content_type is not kept */
@@ -23,11 +23,11 @@ struct batch {
     uint64_t last;           /* where the last event begins */
     uint64_t ordinal;        /* of the event at start */
     struct slice slices[READ_SLICES];
-    /* The surface's encoding of this batch, made by the first that needs it. */
+    /* The protocol's encoding of this batch, made by the first that needs it. */
     struct block *frame;
     uint64_t frame_key;
 };
-void batch_unref(struct batch *b);
+void event_batch_unref(struct event_batch *b);
 
 /* The streams that have subscribers. */
 struct feeds {
@@ -51,9 +51,9 @@ struct subscriber {
     struct feed *feed;
     struct link link; /* among those that wait */
     uint64_t life, pos;
-    struct batch *own;  /* read for this one alone */
-    struct load *load;  /* being read */
-    uint64_t held_tail; /* batches up to this tail were given back */
+    struct event_batch *own; /* read for this one alone */
+    struct load *load;       /* being read */
+    uint64_t held_tail;      /* batches up to this tail were given back */
     bool held;
     int err;
     struct gap *gap; /* with ERR_GAP */
@@ -75,7 +75,7 @@ void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
 /* Makes what a successful read gave the first batch; its slices are taken over. */
 void subscriber_prime(struct subscriber *s, struct store_read *r);
 
-enum next subscriber_next(struct subscriber *s, struct batch **batch);
+enum next subscriber_next(struct subscriber *s, struct event_batch **batch);
 
 /* Gives the tail of a batch back: the next one begins at `pos` again, and comes only when the
  * stream's tail is another than `tail`. */

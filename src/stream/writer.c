@@ -9,9 +9,9 @@
 
 static void writer_on_retry(struct timer *t);
 
-void writer_init(struct writer *w, uint64_t patience_ms, void (*done)(struct writer *w, int err))
+void writer_init(struct writer *w, uint64_t retry_for_ms, void (*done)(struct writer *w, int err))
 {
-    *w = (struct writer){.patience_ms = patience_ms, .done = done};
+    *w = (struct writer){.retry_for_ms = retry_for_ms, .done = done};
     timer_init(&w->retry, writer_on_retry);
 }
 
@@ -48,7 +48,7 @@ static bool writer_try_again(struct writer *w)
     struct sched *sched = w->store->sched;
     if (w->tries == 0)
         w->trouble_ms = sched->now_ms;
-    if (w->stopped || sched->now_ms - w->trouble_ms >= w->patience_ms)
+    if (w->stopped || sched->now_ms - w->trouble_ms >= w->retry_for_ms)
         return false;
     w->write.again = true;
     sched_start(sched, &w->retry, backoff_ms(RETRY_MIN_MS, RETRY_MAX_MS, ++w->tries));
@@ -112,7 +112,7 @@ void writer_start(struct writer *w, struct store *store)
     send(w);
 }
 
-void writer_hurry(struct writer *w)
+void writer_retry_now(struct writer *w)
 {
     if (timer_running(&w->retry))
         sched_start(w->store->sched, &w->retry, 0);

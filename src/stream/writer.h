@@ -10,7 +10,7 @@
  * the next write finds out.
  *
  * While the store is overloaded or away, or full, a write is tried again, with growing pauses,
- * until the first failure is patience_ms ago. Then nobody knows whether it was done: err is
+ * until the first failure is retry_for_ms ago. Then nobody knows whether it was done: err is
  * ERR_AWAY or ERR_BUSY, and the next write with If-Match may find its tail moved by it.
  *
  * Loop thread only. One write at a time; done() comes exactly once for each, from the schedule. */
@@ -24,10 +24,10 @@ struct writer {
      * instead of ours. With these two errors nothing that comes
      * back counts. */
     struct store_write write;
-    uint64_t patience_ms; /* these two may change between two writes */
-    bool waits_for_room;  /* ERR_FULL is no answer either */
-    uint64_t events;      /* in the stream before a write with If-Match, as the caller knows it */
-    bool followed;        /* out: it was done, and somebody else has written behind it since */
+    uint64_t retry_for_ms; /* these two may change between two writes */
+    bool waits_for_room;   /* ERR_FULL is no answer either */
+    uint64_t events;       /* in the stream before a write with If-Match, as the caller knows it */
+    bool followed;         /* out: it was done, and somebody else has written behind it since */
     void (*done)(struct writer *w, int err);
 
     /* the writer's own */
@@ -40,13 +40,13 @@ struct writer {
     char id[16];
 };
 
-void writer_init(struct writer *w, uint64_t patience_ms, void (*done)(struct writer *w, int err));
+void writer_init(struct writer *w, uint64_t retry_for_ms, void (*done)(struct writer *w, int err));
 
 /* Not busy. w->write, and all it points to, stays as it is until done(). */
 void writer_start(struct writer *w, struct store *store);
 
 /* Something has happened: if it waits to be tried again, that is now. */
-void writer_hurry(struct writer *w);
+void writer_retry_now(struct writer *w);
 
 /* It is tried no more. True: it waited for that, and done() does not come. */
 bool writer_stop(struct writer *w);

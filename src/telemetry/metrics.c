@@ -299,17 +299,17 @@ static struct series *find_series(struct metric_family *f, enum metric_type type
     return f->series[f->n_series++] = series_new(f, values);
 }
 
-struct counter *family_counter(struct metric_family *f, const struct str *values)
+struct counter *metric_family_counter(struct metric_family *f, const struct str *values)
 {
     return &find_series(f, METRIC_COUNTER, values)->own.counter;
 }
 
-struct gauge *family_gauge(struct metric_family *f, const struct str *values)
+struct gauge *metric_family_gauge(struct metric_family *f, const struct str *values)
 {
     return &find_series(f, METRIC_GAUGE, values)->own.gauge;
 }
 
-struct histogram *family_histogram(struct metric_family *f, const struct str *values)
+struct histogram *metric_family_histogram(struct metric_family *f, const struct str *values)
 {
     return &find_series(f, METRIC_HISTOGRAM, values)->own.histogram;
 }

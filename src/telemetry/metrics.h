@@ -8,10 +8,10 @@
  *     counter_inc(&r->resumes);                                              wherever it happens
  *
  * The registry only knows where the structs are, to print them; it is looked at when a metric is
- * added and when somebody scrapes. A family with labels keeps its series itself: family_counter
- * finds or makes one, for a connection or a route to keep the pointer of. Label values may come
- * from a peer, so a family has at most `series_max` of them and everything beyond is counted in one
- * more, whose values all read `other`.
+ * added and when somebody scrapes. A family with labels keeps its series itself:
+ * metric_family_counter finds or makes one, for a connection or a route to keep the pointer of.
+ * Label values may come from a peer, so a family has at most `series_max` of them and everything
+ * beyond is counted in one more, whose values all read `other`.
  *
  * Telemetry events. An event of a surface, such as `assist.sse.resume_issued`, is two things at the
  * place where it happens: a trace (trace.h) with all its fields, and a counter of its name, dots
@@ -136,9 +136,9 @@ int metrics_add_family(struct metrics *m, struct str prefix, const struct metric
 
 /* The series with these values, one for each label, in order; never NULL, and it stays where it is.
  * The family's type is the one asked for. Values that are not UTF-8 or too long are `other`. */
-struct counter *family_counter(struct metric_family *f, const struct str *values);
-struct gauge *family_gauge(struct metric_family *f, const struct str *values);
-struct histogram *family_histogram(struct metric_family *f, const struct str *values);
+struct counter *metric_family_counter(struct metric_family *f, const struct str *values);
+struct gauge *metric_family_gauge(struct metric_family *f, const struct str *values);
+struct histogram *metric_family_histogram(struct metric_family *f, const struct str *values);
 
 /* Everything, as METRICS_CONTENT_TYPE. A family without series is left out. */
 void metrics_put(const struct metrics *m, struct buf *out);

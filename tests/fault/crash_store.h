@@ -41,10 +41,10 @@ static void note_committed(void);
 /* ---- deciding ---- */
 
 static int heard_judge(struct catalog *c, struct store_write *w, struct judgement *j,
-                       int (*place_fork)(void *ctx, struct judgement *j), void *ctx)
+                       int (*find_fork_position)(void *ctx, struct judgement *j), void *ctx)
 {
     note_judged(w);
-    return catalog_judge(c, w, j, place_fork, ctx);
+    return catalog_judge(c, w, j, find_fork_position, ctx);
 }
 
 static struct stream *heard_apply(struct catalog *c, struct store_write *w,

@@ -61,7 +61,7 @@ static void run(struct tm_client *c, struct str answer, bool head, size_t size,
         w->speaker->bytes(w, piece);
         free((char *)piece.p);
     }
-    wire_lose(w, 0, "the end");
+    wire_fail(w, 0, "the end");
     check(a.overs == 1, "not over once");
     check(a.body_n <= answer.n, "more than came");
     http_flush(c); /* sweeps it away */

@@ -32,23 +32,23 @@ static void check_events(const struct buf *events, const struct buf *ends)
     check(from == events->n, "bytes behind the last event");
 }
 
-static void take(const struct poll_rules *rules, struct poll_place *p, struct str body)
+static void take(const struct poll_rules *rules, struct poll_position *p, struct str body)
 {
     struct buf events = {0}, ends = {0}, before = {0}, after = {0};
     char why[160];
-    poll_place_put(&before, p);
+    poll_position_put(&before, p);
     int err = poll_take(rules, p, body, &events, &ends, why, sizeof why);
     check_events(&events, &ends);
-    poll_place_put(&after, p);
+    poll_position_put(&after, p);
     if (err != 0)
         check(events.n == 0 && str_eq(buf_str(&before), buf_str(&after)), "refused, yet it counts");
     else {
-        struct poll_place stored;
-        check(poll_place_take(buf_str(&after), &stored) == 0, "a place that cannot be read");
+        struct poll_position stored;
+        check(poll_position_take(buf_str(&after), &stored) == 0, "a place that cannot be read");
         events.n = ends.n = 0;
         check(poll_take(rules, &stored, body, &events, &ends, why, sizeof why) == 0 && ends.n == 0,
               "the same answer again is news");
-        poll_place_deinit(&stored);
+        poll_position_deinit(&stored);
     }
     struct buf *all[] = {&events, &ends, &before, &after};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -67,14 +67,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                .newest_first = data[1] & 1,
                                .cursor = pointers[data[1] >> 1 & 3],
                                .cursor_of_answer = data[1] >> 3 & 1};
-    struct poll_place p = {0};
+    struct poll_position p = {0};
     struct str rest = str_of((const char *)data + 2, n - 2);
     struct str first = str_cut(&rest, '\0');
     take(&rules, &p, first);
     if (rest.p != NULL)
         take(&rules, &p, rest);
-    poll_place_deinit(&p);
-    if (poll_place_take(first, &p) == 0)
-        poll_place_deinit(&p);
+    poll_position_deinit(&p);
+    if (poll_position_take(first, &p) == 0)
+        poll_position_deinit(&p);
     return 0;
 }

@@ -9,7 +9,7 @@
  * Input: a byte of flags, 4 bytes of offset and 4 of length for a read of its own, the file. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/note.h"
 #include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
@@ -119,22 +119,22 @@ static void mend(char *file, size_t n, uint8_t flags)
 
 /* ---- what comes out ---- */
 
-static void check_chunk(struct chunk *c)
+static void check_chunk(struct extent *c)
 {
     check(c->n_marks > 0 && c->bytes->n > 0, "an empty chunk");
     check(c->marks[c->n_marks - 1] == (c->bytes->n | MARK_APPEND_END), "a chunk without an end");
     uint64_t middle = c->first + c->bytes->n / 2, to = 0;
-    uint32_t mark = chunk_mark_after(c, middle);
+    uint32_t mark = extent_mark_after(c, middle);
     check(mark < c->n_marks && MARK_END(c->marks[mark]) > c->bytes->n / 2, "a mark too early");
-    chunk_is_boundary(c, middle);
-    chunk_advance(c, chunk_end(c), c->first, 1, true, &to);
-    check(to <= chunk_end(c), "an event beyond the chunk");
+    extent_is_boundary(c, middle);
+    extent_advance(c, extent_end(c), c->first, 1, true, &to);
+    check(to <= extent_end(c), "an event beyond the chunk");
 }
 
 static int on_block(void *ctx, const struct block_info *b)
 {
     struct disk *d = ctx;
-    struct chunk *c;
+    struct extent *c;
     check(b->place.segment == ID && b->place.offset >= SEGMENT_FILE_HEAD &&
               b->place.offset + b->place.bytes <= d->n && b->first < b->end && b->events > 0,
           "a block that cannot be");
@@ -143,8 +143,8 @@ static int on_block(void *ctx, const struct block_info *b)
     if (err != 0)
         return 0;
     check_chunk(c);
-    check(chunk_end(c) == b->end || !d->verify, "a block with another end");
-    chunk_unref(c);
+    check(extent_end(c) == b->end || !d->verify, "a block with another end");
+    extent_unref(c);
     return 0;
 }
 
@@ -222,10 +222,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     scan_all(&d, data[0]);
     struct place place = {ID, le_get_u32((const char *)data + 1),
                           le_get_u32((const char *)data + 5)};
-    struct chunk *c;
+    struct extent *c;
     if (segment_read(&d.vfs, 1, 0, place, &c) == 0) {
         check_chunk(c);
-        chunk_unref(c);
+        extent_unref(c);
     }
     allowance = SIZE_MAX;
     free(file);

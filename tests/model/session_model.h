@@ -64,7 +64,7 @@ struct talk {
     struct buf moved;  /* uint64_t: which of them say that another process has it */
     uint64_t answered; /* chunks */
     /* the backend's */
-    struct session_job *job;
+    struct session_reply *reply;
     size_t job_chunk, job_event;
     bool job_waits;
     /* what was seen: the answer to which chunk, how far, and each event's hash */
@@ -227,41 +227,42 @@ static void event_text(const struct talk_chunk *c, size_t i, struct buf *out)
         buf_putc(out, (char)('a' + out->n % 26));
 }
 
-static bool is_foreign(const struct session_job *job)
+static bool is_foreign(const struct session_reply *reply)
 {
-    return session_is_degraded(job->session);
+    return session_is_degraded(reply->session);
 }
 
 /* Which chunk, in the order of arrival, this is; it must be one that may come now. */
-static void check_start(struct talk *t, const struct session_job *job)
+static void check_start(struct talk *t, const struct session_reply *reply)
 {
     struct arena a = {0};
     struct str text = STR_NONE;
     size_t at = t->answered;
-    int err = session_chunk_text(&a, job->service, job->chunk, &text);
-    const struct talk_chunk *c = chunk_of(t, job->seqno);
+    int err = session_chunk_text(&a, reply->service, reply->chunk, &text);
+    const struct talk_chunk *c = chunk_of(t, reply->seqno);
     if (err != 0 || c == NULL || !str_eq(text, str_of_cstr(c->text)))
-        blame(t->m, "%s: the backend gets a chunk %u that nobody sent", t->key, job->seqno);
+        blame(t->m, "%s: the backend gets a chunk %u that nobody sent", t->key, reply->seqno);
     else if (at >= t->n_arrived || &t->chunks[t->arrived[at]] != c)
         blame(t->m, "%s: the backend gets chunk %u, but %zu of %zu are answered", t->key,
-              job->seqno, at, t->n_arrived);
-    else if (c->starts == 0 && job->begun)
-        blame(t->m, "%s: chunk %u is said to have begun", t->key, job->seqno);
-    else if (t->at_chunk == at && t->at_event > 0 && !job->begun)
-        blame(t->m, "%s: events of chunk %u were seen, but it has not begun", t->key, job->seqno);
+              reply->seqno, at, t->n_arrived);
+    else if (c->starts == 0 && reply->begun)
+        blame(t->m, "%s: chunk %u is said to have begun", t->key, reply->seqno);
+    else if (t->at_chunk == at && t->at_event > 0 && !reply->begun)
+        blame(t->m, "%s: events of chunk %u were seen, but it has not begun", t->key, reply->seqno);
     arena_deinit(&a);
 }
 
 /* Where an answer goes on that had begun: behind the event of that name, or from the start. */
-static size_t resume_at(struct talk *t, const struct talk_chunk *c, const struct session_job *job)
+static size_t resume_at(struct talk *t, const struct talk_chunk *c,
+                        const struct session_reply *reply)
 {
-    if (!job->begun || !c->has_ids)
+    if (!reply->begun || !c->has_ids)
         return 0;
-    struct str prefix = str_of_cstr(c->text), id = job->last_id;
+    struct str prefix = str_of_cstr(c->text), id = reply->last_id;
     uint64_t i;
     if (!str_starts(id, prefix) || num_parse(str_skip(id, prefix.n + 1), c->n_events, &i) != 0 ||
         i >= c->n_events) {
-        blame(t->m, "%s: %.*s is no event of chunk %u", t->key, (int)id.n, id.p, job->seqno);
+        blame(t->m, "%s: %.*s is no event of chunk %u", t->key, (int)id.n, id.p, reply->seqno);
         return 0;
     }
     if (t->at_chunk == t->answered && i + 1 < t->at_event)
@@ -277,7 +278,7 @@ static void emit(struct talk *t)
     event_text(c, t->job_event, &text);
     if (c->has_ids)
         buf_printf(&id, "%s#%zu", c->text, t->job_event);
-    int result = session_job_event(t->job, buf_str(&text), true, buf_str(&id));
+    int result = session_reply_event(t->reply, buf_str(&text), true, buf_str(&id));
     if (result < 0)
         blame(t->m, "%s: event refused: %d", t->key, result);
     t->job_waits = result == 0;
@@ -289,18 +290,18 @@ static void emit(struct talk *t)
 static void end_job(struct talk *t)
 {
     const struct talk_chunk *c = &t->chunks[t->job_chunk];
-    struct session_job *job = t->job;
+    struct session_reply *reply = t->reply;
     struct buf message = {0};
     buf_printf(&message, "failed: %s", c->text);
-    t->job = NULL;
-    session_job_end(job, c->fails ? END_FAILED : END_COMPLETED,
-                    c->fails ? buf_str(&message) : STR_NONE);
+    t->reply = NULL;
+    session_reply_end(reply, c->fails ? END_FAILED : END_COMPLETED,
+                      c->fails ? buf_str(&message) : STR_NONE);
     buf_deinit(&message);
 }
 
 static void work(struct talk *t)
 {
-    if (t->job == NULL || t->job_waits)
+    if (t->reply == NULL || t->job_waits)
         return;
     if (t->job_event < t->chunks[t->job_chunk].n_events)
         emit(t);
@@ -308,41 +309,41 @@ static void work(struct talk *t)
         end_job(t);
 }
 
-static void backend_start(void *ctx, struct session_job *job)
+static void backend_start(void *ctx, struct session_reply *reply)
 {
     struct session_model *m = ctx;
-    struct talk *t = talk_of(m, job->key);
-    if (t == NULL || is_foreign(job)) {
-        session_job_end(job, END_COMPLETED, STR_NONE);
+    struct talk *t = talk_of(m, reply->key);
+    if (t == NULL || is_foreign(reply)) {
+        session_reply_end(reply, END_COMPLETED, STR_NONE);
         return;
     }
-    check_start(t, job);
-    struct talk_chunk *c = chunk_of(t, job->seqno);
-    if (t->job != NULL)
+    check_start(t, reply);
+    struct talk_chunk *c = chunk_of(t, reply->seqno);
+    if (t->reply != NULL)
         blame(m, "%s: a second job", t->key);
     if (m->failed)
         return;
     m->n_again += c->starts++ > 0;
-    t->job = job;
+    t->reply = reply;
     t->job_chunk = (size_t)(c - t->chunks);
-    t->job_event = resume_at(t, c, job);
+    t->job_event = resume_at(t, c, reply);
     t->job_waits = false;
     if (rng_one_in(&m->rng, 3)) /* at once, or even all of it */
         for (uint64_t n = rng_between(&m->rng, 1, EVENTS_MAX_OF + 1); n > 0; n--)
             work(t);
 }
 
-static void backend_stop(void *ctx, struct session_job *job)
+static void backend_stop(void *ctx, struct session_reply *reply)
 {
-    struct talk *t = talk_of(ctx, job->key);
-    if (t != NULL && t->job == job)
-        t->job = NULL;
+    struct talk *t = talk_of(ctx, reply->key);
+    if (t != NULL && t->reply == reply)
+        t->reply = NULL;
 }
 
-static void backend_room(void *ctx, struct session_job *job)
+static void backend_room(void *ctx, struct session_reply *reply)
 {
-    struct talk *t = talk_of(ctx, job->key);
-    if (t == NULL || t->job != job || !t->job_waits)
+    struct talk *t = talk_of(ctx, reply->key);
+    if (t == NULL || t->reply != reply || !t->job_waits)
         blame(ctx, "room for nobody");
     else
         t->job_waits = false;
@@ -741,7 +742,7 @@ static bool model_step(struct session_model *m, bool begin)
     bool busy = false;
     for (size_t i = 0; i < TALKS && !m->failed; i++) {
         struct talk **t = &m->talks[i];
-        if (*t != NULL && (*t)->finished && (*t)->job == NULL && begin) {
+        if (*t != NULL && (*t)->finished && (*t)->reply == NULL && begin) {
             talk_free(*t);
             *t = NULL;
             m->n_finished++;

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* The job's own until it is done. */
-struct cascade_look {
+struct cascade_lookup {
     struct job job;
     struct cascade *cascade;
     struct cascade_access *access;
@@ -23,7 +23,7 @@ struct cascade_look {
 
 /* ---- waiting ---- */
 
-void cascade_tell_all(struct link *waiters, const struct cascade_fault *fault)
+void cascade_notify_all(struct link *waiters, const struct cascade_fault *fault)
 {
     struct link all;
     list_init(&all);
@@ -63,16 +63,16 @@ void cascade_access_unref(struct cascade_access *a)
     free(a);
 }
 
-void cascade_access_doubt(struct cascade_access *a)
+void cascade_access_recheck(struct cascade_access *a)
 {
     if (a->cascade->access == a)
-        a->cascade->doubt = true;
+        a->cascade->recheck = true;
 }
 
 bool cascade_second_try(struct cascade_second_try *t, const struct cascade_access *a,
                         const struct cascade_fault *fault)
 {
-    if (t->used || (a->cascade->access == a && !a->cascade->doubt))
+    if (t->used || (a->cascade->access == a && !a->cascade->recheck))
         return false;
     t->used = true;
     t->fault = (struct cascade_fault){fault->status, arena_dup(&t->arena, fault->code),
@@ -94,12 +94,12 @@ static void use(struct cascade *c, struct cascade_access *a)
     cascade_access_unref(same ? a : c->access);
     if (!same)
         c->access = a;
-    c->doubt = false;
+    c->recheck = false;
 }
 
 /* ---- looking; on the lane ---- */
 
-static bool look_for_server(struct cascade_look *l)
+static bool look_for_server(struct cascade_lookup *l)
 {
     struct cascade *c = l->cascade;
     struct cascade_access *a = l->access;
@@ -116,7 +116,7 @@ static bool look_for_server(struct cascade_look *l)
     return err == 0;
 }
 
-static const char *find_key(struct cascade_look *l)
+static const char *find_key(struct cascade_lookup *l)
 {
     struct cascade_secrets *s = l->access->secrets;
     if (*s->api_key == '\0' &&
@@ -132,7 +132,7 @@ static const char *find_key(struct cascade_look *l)
 /* What is given goes before what is found. */
 static void cascade_access_run_look(struct job *j)
 {
-    struct cascade_look *l = container_of(j, struct cascade_look, job);
+    struct cascade_lookup *l = container_of(j, struct cascade_lookup, job);
     const struct cascade *c = l->cascade;
     struct cascade_access *a = l->access;
     memcpy(a->target, c->target, sizeof a->target);
@@ -154,7 +154,7 @@ static void cascade_access_run_look(struct job *j)
 
 static void cascade_access_on_looked(struct job *j)
 {
-    struct cascade_look *l = container_of(j, struct cascade_look, job);
+    struct cascade_lookup *l = container_of(j, struct cascade_lookup, job);
     struct cascade *c = l->cascade;
     struct cascade_access *a = l->access;
     c->look = NULL;
@@ -164,13 +164,13 @@ static void cascade_access_on_looked(struct job *j)
         if (l->pid != 0)
             trace(c->setup.trace, CASCADE_FOUND, TRACE_INT("pid", l->pid),
                   TRACE_STR("target", str_of_cstr(c->access->target)));
-        cascade_tell_all(&c->lookers, NULL);
+        cascade_notify_all(&c->lookers, NULL);
     } else {
         struct cascade_fault fault = {503, str_of_cstr(l->code), buf_str(&l->why)};
         trace(c->setup.trace, CASCADE_FAILED, TRACE_STR("error", fault.message));
         use(c, NULL);
         cascade_access_unref(a);
-        cascade_tell_all(&c->lookers, &fault);
+        cascade_notify_all(&c->lookers, &fault);
     }
     buf_deinit(&l->why);
     free(l);
@@ -179,14 +179,14 @@ static void cascade_access_on_looked(struct job *j)
 
 void cascade_want_access(struct cascade *c, struct cascade_wait *w)
 {
-    if (c->access != NULL && !c->doubt) {
+    if (c->access != NULL && !c->recheck) {
         w->done(w, NULL);
         return;
     }
     list_push(&c->lookers, &w->link);
     if (c->look != NULL)
         return;
-    struct cascade_look *l = mem_zalloc(sizeof *l);
+    struct cascade_lookup *l = mem_zalloc(sizeof *l);
     l->cascade = c;
     l->access = access_new(c);
     l->job.run = cascade_access_run_look;

@@ -253,7 +253,7 @@ static void cascade_chat_run_refuse(struct task *t)
 }
 
 /* An event that the recorder does not take: it has said so to nobody but us. */
-static void cascade_chat_give_up(struct chat *chat)
+static void cascade_chat_abort(struct chat *chat)
 {
     struct cascade_flow *flow = chat->flow;
     chat->flow = NULL;
@@ -276,7 +276,7 @@ static void cascade_chat_on_hold(struct timer *t)
 {
     struct chat *chat = container_of(t, struct chat, hold);
     if (!open_answer(chat))
-        cascade_chat_give_up(chat);
+        cascade_chat_abort(chat);
 }
 
 static void cascade_chat_on_event(void *ctx, const struct cascade_turn_event *e)
@@ -294,7 +294,7 @@ static void cascade_chat_on_event(void *ctx, const struct cascade_turn_event *e)
     else if (taken)
         taken = (!e->apart || emit_text(chat, STR("\n\n"))) && emit_text(chat, e->text);
     if (!taken)
-        cascade_chat_give_up(chat);
+        cascade_chat_abort(chat);
 }
 
 static bool cascade_chat_on_polled(void *ctx)
@@ -312,7 +312,7 @@ static void cascade_chat_on_end(void *ctx, const struct cascade_fault *fault)
     else if (open_answer(chat) && (!chat->whole || emit_kept(chat)) && close_answer(chat))
         chat->on->end(chat->ctx, 0, STR_NONE);
     else
-        cascade_chat_give_up(chat);
+        cascade_chat_abort(chat);
 }
 
 static const struct cascade_flow_ops flow_ops = {.begun = cascade_chat_on_begun,
@@ -347,7 +347,7 @@ static void cascade_chat_resume(struct generation_source *s)
     struct chat *chat = chat_of(s);
     chat->full = false;
     if (chat->flow != NULL)
-        cascade_flow_go_on(chat->flow);
+        cascade_flow_resume(chat->flow);
 }
 
 static void cascade_chat_free(struct generation_source *s)

@@ -189,18 +189,18 @@ static const struct section_kind sections[] = {
 };
 
 /* Its answers can be resumed as those of routes can. */
-static void cascade_settings_doubts(const void *settings, const struct feature_configs *all,
-                                    struct feature_doubts *out)
+static void cascade_settings_warnings(const void *settings, const struct feature_configs *all,
+                                      struct feature_warnings *out)
 {
     if (((const struct cascade_settings *)settings)->bridges.n > 0)
-        gateway_doubt_secret(all, out);
+        gateway_warn_secret(all, out);
 }
 
 const struct feature_settings cascade_settings = {
     .size = sizeof(struct cascade_settings),
     .sections = sections,
     .n_sections = sizeof sections / sizeof *sections,
-    .doubts = cascade_settings_doubts,
+    .warnings = cascade_settings_warnings,
     .shield = cascade_shield,
     .forget = cascade_forget,
 };

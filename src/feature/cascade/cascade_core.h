@@ -57,7 +57,7 @@ struct cascade_wait {
     struct link link;
     void (*done)(struct cascade_wait *w, const struct cascade_fault *fault);
 };
-void cascade_tell_all(struct link *waiters, const struct cascade_fault *fault);
+void cascade_notify_all(struct link *waiters, const struct cascade_fault *fault);
 
 /* In memory of base/secret.h. */
 struct cascade_secrets {
@@ -123,8 +123,8 @@ struct cascade {
     char target[CASCADE_TARGET_MAX], version[CASCADE_VERSION_MAX + 1];
     struct cascade_secrets *given; /* by the settings; empty texts: not given */
     struct cascade_access *access; /* the newest; NULL: to be looked for */
-    bool doubt;                    /* ... which may have changed */
-    struct cascade_look *look;     /* under way */
+    bool recheck;                  /* ... which may have changed */
+    struct cascade_lookup *look;   /* under way */
     struct link lookers;           /* of struct cascade_wait */
     struct map flows;              /* of struct cascade_flow, by the id of their Cascade */
     struct timer sweep;
@@ -165,7 +165,7 @@ struct cascade_access *cascade_access_ref(struct cascade_access *a);
 void cascade_access_unref(struct cascade_access *a); /* NULL is fine */
 
 /* It may not work any more: the next one who asks has it looked for anew. */
-void cascade_access_doubt(struct cascade_access *a);
+void cascade_access_recheck(struct cascade_access *a);
 
 /* An editor that was started anew has another port, token or key, which shows when the old ones do
  * not work any more. Whoever has begun nothing yet tries once more with what is found now.
@@ -215,7 +215,7 @@ struct cascade_flow;
 struct cascade_flow_ops {
     void (*begun)(void *ctx, struct str model_uid); /* the message was taken */
     void (*event)(void *ctx, const struct cascade_turn_event *e);
-    /* Behind the events of one poll. False: no more before cascade_flow_go_on. */
+    /* Behind the events of one poll. False: no more before cascade_flow_resume. */
     bool (*polled)(void *ctx);
     /* NULL: it is complete. The flow is its own from here on. */
     void (*end)(void *ctx, const struct cascade_fault *fault);
@@ -227,7 +227,7 @@ struct cascade_ask {
     void *ctx;
 };
 struct cascade_flow *cascade_flow_new(struct cascade *c, const struct cascade_ask *ask);
-void cascade_flow_go_on(struct cascade_flow *f);
+void cascade_flow_resume(struct cascade_flow *f);
 
 /* The caller wants no more of it. It archives what it has begun by itself. */
 void cascade_flow_leave(struct cascade_flow *f);

@@ -67,14 +67,14 @@ static struct str link_at(int dir, const char *name, char *out, size_t size)
 
 /* ---- listening sockets ---- */
 
-struct listener {
+struct port_listener {
     uint64_t inode;
     uid_t uid;
     uint16_t port;
 };
 
 struct listeners {
-    struct listener *items;
+    struct port_listener *items;
     size_t n;
 };
 
@@ -100,7 +100,7 @@ static bool is_local(const char *hex)
     return memcmp(last, loopback, 4) == 0 && (n == 1 || memcmp(bytes, mapped, 12) == 0);
 }
 
-static bool parse_listener(const char *line, struct listener *out)
+static bool parse_listener(const char *line, struct port_listener *out)
 {
     char address[33];
     unsigned port, state, uid;
@@ -110,14 +110,14 @@ static bool parse_listener(const char *line, struct listener *out)
         return false;
     if (state != TCP_LISTEN || port == 0 || !is_local(address))
         return false;
-    *out = (struct listener){inode, (uid_t)uid, (uint16_t)port};
+    *out = (struct port_listener){inode, (uid_t)uid, (uint16_t)port};
     return true;
 }
 
 static void read_listeners(int proc, const char *name, struct listeners *out)
 {
     char line[512];
-    struct listener l;
+    struct port_listener l;
     int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     if (f == NULL) {
@@ -135,7 +135,7 @@ static void read_listeners(int proc, const char *name, struct listeners *out)
     fclose(f);
 }
 
-static const struct listener *listener_of(const struct listeners *all, uint64_t inode)
+static const struct port_listener *listener_of(const struct listeners *all, uint64_t inode)
 {
     for (size_t i = 0; i < all->n; i++)
         if (all->items[i].inode == inode)
@@ -153,14 +153,14 @@ static bool has_listener(const struct listeners *all, uid_t uid, uint64_t port)
 
 /* ---- one process ---- */
 
-struct process {
+struct found_process {
     int dir; /* -1: not open */
     pid_t pid;
     uint64_t started; /* clock ticks */
     struct buf cmdline;
 };
 
-static void process_close(struct process *p)
+static void process_close(struct found_process *p)
 {
     if (p->dir >= 0)
         close(p->dir);
@@ -169,7 +169,7 @@ static void process_close(struct process *p)
 }
 
 /* The value of `--name VALUE` or `--name=VALUE`; the last one counts. Empty: there is none. */
-static struct str flag(const struct process *p, struct str name)
+static struct str flag(const struct found_process *p, struct str name)
 {
     struct str rest = buf_str(&p->cmdline), value = STR_NONE;
     while (rest.n > 0) {
@@ -188,7 +188,7 @@ static struct str flag(const struct process *p, struct str name)
 }
 
 /* PID (NAME) STATE ... and so on; the name may hold anything. */
-static bool read_stat(struct process *p, struct buf *scratch)
+static bool read_stat(struct found_process *p, struct buf *scratch)
 {
     scratch->n = 0;
     if (cascade_discovery_read_at(p->dir, "stat", STATUS_MAX, scratch) != 0 || scratch->n == 0)
@@ -207,7 +207,7 @@ static bool read_stat(struct process *p, struct buf *scratch)
 }
 
 /* Uid: four of them, as it runs in part as another user otherwise. */
-static bool is_of_user(const struct process *p, uid_t uid, struct buf *scratch)
+static bool is_of_user(const struct found_process *p, uid_t uid, struct buf *scratch)
 {
     unsigned ids[4];
     scratch->n = 0;
@@ -237,7 +237,7 @@ static bool has_folder(struct str path, struct str folder)
 }
 
 /* The program's file, also if an update has replaced it. */
-static struct str program_path(const struct process *p, char out[PATH_MAX])
+static struct str program_path(const struct found_process *p, char out[PATH_MAX])
 {
     struct str path = link_at(p->dir, "exe", out, PATH_MAX), deleted = STR(" (deleted)");
     if (path.n > deleted.n && str_eq(str_skip(path, path.n - deleted.n), deleted))
@@ -245,7 +245,7 @@ static struct str program_path(const struct process *p, char out[PATH_MAX])
     return path;
 }
 
-static bool is_language_server(const struct process *p)
+static bool is_language_server(const struct found_process *p)
 {
     char exe_path[PATH_MAX];
     struct str exe = program_path(p, exe_path), rest = buf_str(&p->cmdline);
@@ -259,12 +259,12 @@ static bool is_language_server(const struct process *p)
 }
 
 /* False: it is not what we look for; then it is closed. */
-static bool process_open(struct process *p, int proc, pid_t pid, uid_t uid)
+static bool process_open(struct found_process *p, int proc, pid_t pid, uid_t uid)
 {
     char name[NUM_TEXT_MAX + 1] = {0};
     struct buf scratch = {0};
     num_format((uint64_t)pid, name);
-    *p = (struct process){.pid = pid};
+    *p = (struct found_process){.pid = pid};
     p->dir = openat(proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     bool ok = p->dir >= 0 && is_of_user(p, uid, &scratch) && read_stat(p, &scratch) &&
               cascade_discovery_read_at(p->dir, "cmdline", CMDLINE_MAX, &p->cmdline) == 0 &&
@@ -287,7 +287,7 @@ static bool take_token(struct str token, struct cascade_found *out)
 }
 
 /* NULL, or why there is none. */
-static const char *find_token(const struct process *p, struct cascade_found *out)
+static const char *find_token(const struct found_process *p, struct cascade_found *out)
 {
     struct buf environment = {0};
     bool found = false;
@@ -304,7 +304,7 @@ static const char *find_token(const struct process *p, struct cascade_found *out
 }
 
 /* Calls take() for each port that the process listens on. False: its sockets cannot be seen. */
-static bool each_port(const struct process *p, const struct listeners *all,
+static bool each_port(const struct found_process *p, const struct listeners *all,
                       void (*take)(void *ctx, uint16_t port), void *ctx)
 {
     int fd = openat(p->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -319,7 +319,7 @@ static bool each_port(const struct process *p, const struct listeners *all,
         char target[64] = {0};
         unsigned long long inode;
         link_at(fd, e->d_name, target, sizeof target - 1);
-        const struct listener *l =
+        const struct port_listener *l =
             sscanf(target, "socket:[%llu]", &inode) == 1 ? listener_of(all, inode) : NULL;
         if (l != NULL)
             take(ctx, l->port);
@@ -341,7 +341,7 @@ static void cascade_discovery_choose_port(void *ctx, uint16_t port)
         c->lowest_above = port;
 }
 
-static const char *find_port(const struct process *p, uid_t uid, const struct listeners *all,
+static const char *find_port(const struct found_process *p, uid_t uid, const struct listeners *all,
                              struct cascade_found *out)
 {
     struct port_choice c = {0};
@@ -364,7 +364,7 @@ static bool is_version(struct str s)
     return ascii_is_word(s, ".-") && s.n <= CASCADE_VERSION_MAX;
 }
 
-static void find_version(const struct process *p, struct cascade_found *out)
+static void find_version(const struct found_process *p, struct cascade_found *out)
 {
     struct str rest = flag(p, STR("--windsurf_version")), version = str_cut(&rest, '+');
     if (!is_version(version))
@@ -402,7 +402,7 @@ static int find_candidates(int proc, uid_t uid, struct candidate all[CANDIDATES_
     *n = 0;
     while (*n < CANDIDATES_MAX && (e = readdir(dir)) != NULL) {
         uint64_t pid;
-        struct process p;
+        struct found_process p;
         if (num_parse_canonical(str_of_cstr(e->d_name), INT_MAX, &pid) != 0 ||
             !process_open(&p, proc, (pid_t)pid, uid))
             continue;
@@ -418,7 +418,7 @@ static int find_candidates(int proc, uid_t uid, struct candidate all[CANDIDATES_
 static const char *try_candidate(int proc, uid_t uid, const struct candidate *c,
                                  const struct listeners *all, struct cascade_found *out)
 {
-    struct process p;
+    struct found_process p;
     struct cascade_found found = {.pid = c->pid};
     if (!process_open(&p, proc, c->pid, uid))
         return "it has ended";

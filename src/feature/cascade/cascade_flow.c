@@ -186,7 +186,7 @@ static void suspect(struct cascade_flow *f, struct str said)
     if (!cascade_error_is_session(said))
         return;
     cascade_panel_lost(f->access, f->panel_round);
-    cascade_access_doubt(f->access);
+    cascade_access_recheck(f->access);
 }
 
 static void call_fault(struct cascade_flow *f, int err, struct cascade_fault *fault)
@@ -295,7 +295,7 @@ static void poll(struct cascade_flow *f)
 }
 
 /* The time that it was held up for is more than any wait. */
-void cascade_flow_go_on(struct cascade_flow *f)
+void cascade_flow_resume(struct cascade_flow *f)
 {
     if (!f->paused)
         return;

@@ -153,7 +153,7 @@ static void cascade_left_on_archived(struct cascade_call *c, int err)
     if (cascade_archive_settled(c, err)) {
         cascade_left_drop(s);
     } else {
-        cascade_access_doubt(s->access);
+        cascade_access_recheck(s->access);
         sweep_free(s);
     }
 }

@@ -175,7 +175,7 @@ void cascade_call_fault(struct cascade_access *a, const struct cascade_call *c, 
         trace(a->cascade->setup.trace, CASCADE_STRANGER,
               TRACE_STR("target", str_of_cstr(a->target)));
     if (is_auth(e.code) || !c->told)
-        cascade_access_doubt(a); /* the editor may have been started anew */
+        cascade_access_recheck(a); /* the editor may have been started anew */
 }
 
 void cascade_said_fault(struct cascade_access *a, const struct cascade_error *e, struct buf *text,
@@ -186,7 +186,7 @@ void cascade_said_fault(struct cascade_access *a, const struct cascade_error *e,
     if (!is_auth(e->code))
         return;
     out->code = STR("AUTH_FAILED");
-    cascade_access_doubt(a);
+    cascade_access_recheck(a);
 }
 
 bool cascade_archive_settled(const struct cascade_call *c, int err)
@@ -227,7 +227,7 @@ static void shared_end(struct cascade_access *a, struct cascade_shared *s, int e
     s->round++;
     if (err != 0)
         cascade_call_fault(a, &s->call, err, &text, &fault);
-    cascade_tell_all(&s->waiters, err == 0 ? NULL : &fault);
+    cascade_notify_all(&s->waiters, err == 0 ? NULL : &fault);
     buf_deinit(&text);
     cascade_access_unref(a);
     cascade_end(c);

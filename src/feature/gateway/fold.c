@@ -40,7 +40,7 @@ struct fold *fold_new(enum fold_kind kind, size_t max)
     return f;
 }
 
-static void fold_let_go(struct fold *f)
+static void fold_free_state(struct fold *f)
 {
     if (f->state != NULL)
         f->ops->close(f->state);
@@ -55,7 +55,7 @@ void fold_free(struct fold *f)
 {
     if (f == NULL)
         return;
-    fold_let_go(f);
+    fold_free_state(f);
     free(f);
 }
 
@@ -157,7 +157,7 @@ int fold_feed(struct fold *f, struct str type, struct str data)
     }
     if (!f->given_up)
         return 0;
-    fold_let_go(f);
+    fold_free_state(f);
     return ERR_TOO_LARGE;
 }
 

@@ -40,7 +40,7 @@ static size_t part_cost(enum part_kind kind)
     return part_members(kind) == PART_TOOL_N ? TOOL_COST : PART_COST;
 }
 
-struct part *part_new(struct chunk *c, enum part_kind kind)
+struct part *part_new(struct ui_chunk *c, enum part_kind kind)
 {
     if (!fold_hold(c->f, part_cost(kind)))
         return NULL;
@@ -51,7 +51,7 @@ struct part *part_new(struct chunk *c, enum part_kind kind)
     return p;
 }
 
-void part_set(struct chunk *c, struct part *p, enum part_member to, enum chunk_member from)
+void part_set(struct ui_chunk *c, struct part *p, enum part_member to, enum ui_chunk_member from)
 {
     fold_set(c->f, &p->values[to], c->values[from]);
 }
@@ -113,61 +113,61 @@ struct str ui_decode(struct ui *ui, struct str string)
 
 /* ---- text and reasoning ---- */
 
-static bool start_text(struct chunk *c, enum part_kind kind, struct map *open)
+static bool start_text(struct ui_chunk *c, enum part_kind kind, struct map *open)
 {
     struct part *p = part_new(c, kind);
     if (p == NULL)
         return true;
     p->state = "streaming";
     if (kind == PART_REASONING)
-        part_set(c, p, PART_ID, CHUNK_ID);
-    part_set(c, p, PART_PROVIDER_METADATA, CHUNK_PROVIDER_METADATA);
-    fold_set(c->f, &p->key, ui_decode(c->ui, c->values[CHUNK_ID]));
+        part_set(c, p, PART_ID, UI_CHUNK_ID);
+    part_set(c, p, PART_PROVIDER_METADATA, UI_CHUNK_PROVIDER_METADATA);
+    fold_set(c->f, &p->key, ui_decode(c->ui, c->values[UI_CHUNK_ID]));
     map_put(open, p->key, p);
     return true;
 }
 
-static bool go_on_with_text(struct chunk *c, struct map *open, bool end)
+static bool go_on_with_text(struct ui_chunk *c, struct map *open, bool end)
 {
-    struct str id = ui_decode(c->ui, c->values[CHUNK_ID]);
+    struct str id = ui_decode(c->ui, c->values[UI_CHUNK_ID]);
     struct part *p = end ? map_remove(open, id) : map_get(open, id);
     if (p == NULL)
         return false;
-    if (c->values[CHUNK_PROVIDER_METADATA].n > 0)
-        part_set(c, p, PART_PROVIDER_METADATA, CHUNK_PROVIDER_METADATA);
+    if (c->values[UI_CHUNK_PROVIDER_METADATA].n > 0)
+        part_set(c, p, PART_PROVIDER_METADATA, UI_CHUNK_PROVIDER_METADATA);
     if (end)
         p->state = "done";
     else
-        fold_append(c->f, &p->text, view_inside(c->values[CHUNK_DELTA]));
+        fold_append(c->f, &p->text, view_inside(c->values[UI_CHUNK_DELTA]));
     return true;
 }
 
-static bool fold_ui_text_start(struct chunk *c)
+static bool fold_ui_text_start(struct ui_chunk *c)
 {
     return start_text(c, PART_TEXT, &c->ui->texts);
 }
 
-static bool fold_ui_text_delta(struct chunk *c)
+static bool fold_ui_text_delta(struct ui_chunk *c)
 {
     return go_on_with_text(c, &c->ui->texts, false);
 }
 
-static bool fold_ui_text_end(struct chunk *c)
+static bool fold_ui_text_end(struct ui_chunk *c)
 {
     return go_on_with_text(c, &c->ui->texts, true);
 }
 
-static bool fold_ui_reasoning_start(struct chunk *c)
+static bool fold_ui_reasoning_start(struct ui_chunk *c)
 {
     return start_text(c, PART_REASONING, &c->ui->reasonings);
 }
 
-static bool fold_ui_reasoning_delta(struct chunk *c)
+static bool fold_ui_reasoning_delta(struct ui_chunk *c)
 {
     return go_on_with_text(c, &c->ui->reasonings, false);
 }
 
-static bool fold_ui_reasoning_end(struct chunk *c)
+static bool fold_ui_reasoning_end(struct ui_chunk *c)
 {
     return go_on_with_text(c, &c->ui->reasonings, true);
 }
@@ -175,18 +175,18 @@ static bool fold_ui_reasoning_end(struct chunk *c)
 /* ---- parts that come whole ---- */
 
 static const struct str member_names[] = {
-#define X(name, text, type) [CHUNK_##name] = STR_INIT(text),
-    CHUNK_MEMBERS(X)
+#define X(name, text, type) [UI_CHUNK_##name] = STR_INIT(text),
+    UI_CHUNK_MEMBERS(X)
 #undef X
 };
 
 /* The members that the chunk's type uses, in the order of the table, type first. */
-static bool fold_ui_add_whole(struct chunk *c)
+static bool fold_ui_add_whole(struct ui_chunk *c)
 {
     struct part *p = part_new(c, PART_WHOLE);
     if (p == NULL)
         return true;
-    for (size_t i = 0; i < CHUNK_N; i++) {
+    for (size_t i = 0; i < UI_CHUNK_N; i++) {
         if (c->values[i].n == 0)
             continue;
         fold_append(c->f, &p->text, p->text.n > 0 ? STR(",\"") : STR("{\""));
@@ -198,7 +198,7 @@ static bool fold_ui_add_whole(struct chunk *c)
     return true;
 }
 
-static bool fold_ui_start_step(struct chunk *c)
+static bool fold_ui_start_step(struct ui_chunk *c)
 {
     struct part *p = part_new(c, PART_WHOLE);
     c->ui->step++;
@@ -207,7 +207,7 @@ static bool fold_ui_start_step(struct chunk *c)
     return true;
 }
 
-static bool fold_ui_finish_step(struct chunk *c)
+static bool fold_ui_finish_step(struct ui_chunk *c)
 {
     empty_map(&c->ui->texts);
     empty_map(&c->ui->reasonings);
@@ -216,19 +216,19 @@ static bool fold_ui_finish_step(struct chunk *c)
 
 /* ---- data ---- */
 
-static void data_key(struct chunk *c, struct buf *out)
+static void data_key(struct ui_chunk *c, struct buf *out)
 {
     buf_printf(out, "%zu:", c->type.n); /* so that no type and id read as another */
     buf_put(out, c->type);
-    view_decode(view_inside(c->values[CHUNK_ID]), out);
+    view_decode(view_inside(c->values[UI_CHUNK_ID]), out);
 }
 
 /* The chunk itself is the part, whatever else it has. Its data is kept apart, for the next of the
  * same id to replace. */
-static struct part *add_data(struct chunk *c)
+static struct part *add_data(struct ui_chunk *c)
 {
     struct part *p = part_new(c, PART_DATA);
-    struct str data = c->values[CHUNK_DATA];
+    struct str data = c->values[UI_CHUNK_DATA];
     if (p == NULL)
         return NULL;
     size_t at = data.n > 0 ? (size_t)(data.p - c->object.p) : c->object.n - 1;
@@ -240,19 +240,19 @@ static struct part *add_data(struct chunk *c)
     return p;
 }
 
-static bool fold_ui_add_or_replace_data(struct chunk *c)
+static bool fold_ui_add_or_replace_data(struct ui_chunk *c)
 {
     struct buf key = {0};
-    if (str_eq(c->values[CHUNK_TRANSIENT], STR("true")))
+    if (str_eq(c->values[UI_CHUNK_TRANSIENT], STR("true")))
         return true;
-    if (c->values[CHUNK_ID].n == 0) {
+    if (c->values[UI_CHUNK_ID].n == 0) {
         add_data(c);
         return true;
     }
     data_key(c, &key);
     struct part *p = map_get(&c->ui->data, buf_str(&key));
     if (p != NULL) {
-        fold_set(c->f, &p->data, c->values[CHUNK_DATA]);
+        fold_set(c->f, &p->data, c->values[UI_CHUNK_DATA]);
     } else if ((p = add_data(c)) != NULL) {
         fold_set(c->f, &p->key, buf_str(&key));
         map_put(&c->ui->data, p->key, p);
@@ -263,9 +263,9 @@ static bool fold_ui_add_or_replace_data(struct chunk *c)
 
 /* ---- the message ---- */
 
-static void merge_metadata(struct chunk *c)
+static void merge_metadata(struct ui_chunk *c)
 {
-    struct str metadata = c->values[CHUNK_MESSAGE_METADATA];
+    struct str metadata = c->values[UI_CHUNK_MESSAGE_METADATA];
     if (view_type(metadata) > VIEW_NULL)
         fold_meta_merge(c->f, &c->ui->metadata, metadata);
 }
@@ -276,9 +276,9 @@ static struct str message_id(const struct ui *ui)
 }
 
 /* Another id is another message: nothing of the one before belongs to it. */
-static bool fold_ui_start_message(struct chunk *c)
+static bool fold_ui_start_message(struct ui_chunk *c)
 {
-    struct str id = c->values[CHUNK_MESSAGE_ID];
+    struct str id = c->values[UI_CHUNK_MESSAGE_ID];
     struct ui *ui = c->ui;
     if (id.n > 0 && !view_text_is(message_id(ui), ui_decode(ui, id))) {
         empty(c->f, ui);
@@ -289,28 +289,28 @@ static bool fold_ui_start_message(struct chunk *c)
     return true;
 }
 
-static bool fold_ui_change_metadata(struct chunk *c)
+static bool fold_ui_change_metadata(struct ui_chunk *c)
 {
     merge_metadata(c);
     return true;
 }
 
-static bool fold_ui_finish_message(struct chunk *c)
+static bool fold_ui_finish_message(struct ui_chunk *c)
 {
-    bool failed = view_text_is(c->values[CHUNK_FINISH_REASON], STR("error"));
+    bool failed = view_text_is(c->values[UI_CHUNK_FINISH_REASON], STR("error"));
     fold_ended(c->f, failed ? FOLD_FAILED : FOLD_COMPLETE);
     merge_metadata(c);
     return true;
 }
 
-static bool fold_ui_note_error(struct chunk *c)
+static bool fold_ui_note_error(struct ui_chunk *c)
 {
-    fold_set(c->f, &c->f->error, c->values[CHUNK_ERROR_TEXT]);
+    fold_set(c->f, &c->f->error, c->values[UI_CHUNK_ERROR_TEXT]);
     fold_ended(c->f, FOLD_FAILED);
     return true;
 }
 
-static bool fold_ui_note_abort(struct chunk *c)
+static bool fold_ui_note_abort(struct ui_chunk *c)
 {
     fold_ended(c->f, FOLD_ABORTED);
     return true;
@@ -318,7 +318,7 @@ static bool fold_ui_note_abort(struct chunk *c)
 
 /* ---- chunks ---- */
 
-#define BIT(name) (UINT32_C(1) << CHUNK_##name)
+#define BIT(name) (UINT32_C(1) << UI_CHUNK_##name)
 #define TOOL                                                                                       \
     (BIT(TOOL_CALL_ID) | BIT(PROVIDER_EXECUTED) | BIT(PROVIDER_METADATA) | BIT(TOOL_METADATA))
 #define NAMED (BIT(TOOL_CALL_ID) | BIT(TOOL_NAME))
@@ -326,7 +326,7 @@ static bool fold_ui_note_abort(struct chunk *c)
 /* type, what it does, members it must have, members it may have */
 static const struct row {
     struct str type;
-    bool (*apply)(struct chunk *c);
+    bool (*apply)(struct ui_chunk *c);
     uint32_t needs, uses;
 } rows[] = {
     {STR_INIT("text-start"), fold_ui_text_start, BIT(ID), BIT(PROVIDER_METADATA)},
@@ -377,14 +377,14 @@ static const struct row *find_row(struct str type)
 }
 
 /* Leaves what the row uses. false: something is missing or of the wrong type. */
-static bool fold_ui_fits(struct chunk *c, const struct row *row)
+static bool fold_ui_fits(struct ui_chunk *c, const struct row *row)
 {
     static const enum view_type types[] = {
-#define X(name, text, type) [CHUNK_##name] = VIEW_##type,
-        CHUNK_MEMBERS(X)
+#define X(name, text, type) [UI_CHUNK_##name] = VIEW_##type,
+        UI_CHUNK_MEMBERS(X)
 #undef X
     };
-    for (size_t i = 0; i < CHUNK_N; i++) {
+    for (size_t i = 0; i < UI_CHUNK_N; i++) {
         uint32_t bit = UINT32_C(1) << i;
         enum view_type type = view_type(c->values[i]);
         bool any = types[i] == VIEW_NONE;
@@ -398,23 +398,23 @@ static bool fold_ui_fits(struct chunk *c, const struct row *row)
     return true;
 }
 
-static void pick_members(struct chunk *c)
+static void pick_members(struct ui_chunk *c)
 {
-    struct view_want wants[CHUNK_N];
-    for (size_t i = 0; i < CHUNK_N; i++)
+    struct view_want wants[UI_CHUNK_N];
+    for (size_t i = 0; i < UI_CHUNK_N; i++)
         wants[i].name = member_names[i];
-    view_pick(c->object, wants, CHUNK_N);
-    for (size_t i = 0; i < CHUNK_N; i++)
+    view_pick(c->object, wants, UI_CHUNK_N);
+    for (size_t i = 0; i < UI_CHUNK_N; i++)
         c->values[i] = wants[i].value;
 }
 
 static void ui_feed(struct fold *f, struct str sse_type, struct str object)
 {
-    struct chunk c = {.f = f, .ui = f->state, .object = object};
+    struct ui_chunk c = {.f = f, .ui = f->state, .object = object};
     struct buf type = {0};
     pick_members(&c);
-    if (view_type(c.values[CHUNK_TYPE]) == VIEW_STRING)
-        view_decode(view_inside(c.values[CHUNK_TYPE]), &type);
+    if (view_type(c.values[UI_CHUNK_TYPE]) == VIEW_STRING)
+        view_decode(view_inside(c.values[UI_CHUNK_TYPE]), &type);
     c.type = buf_str(&type);
     const struct row *row = find_row(c.type);
     if (row == NULL || !fold_ui_fits(&c, row) || !row->apply(&c))

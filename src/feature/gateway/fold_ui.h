@@ -31,7 +31,7 @@
 
 /* The members that any chunk can have. One that its type does not use, or that is null where that
  * means nothing, counts as not there. */
-#define CHUNK_MEMBERS(X)                                                                           \
+#define UI_CHUNK_MEMBERS(X)                                                                        \
     X(TYPE, "type", STRING)                                                                        \
     X(ID, "id", STRING)                                                                            \
     X(DELTA, "delta", STRING)                                                                      \
@@ -62,19 +62,19 @@
     X(MESSAGE_METADATA, "messageMetadata", NONE)                                                   \
     X(FINISH_REASON, "finishReason", STRING)
 
-enum chunk_member {
-#define X(name, text, type) CHUNK_##name,
-    CHUNK_MEMBERS(X)
+enum ui_chunk_member {
+#define X(name, text, type) UI_CHUNK_##name,
+    UI_CHUNK_MEMBERS(X)
 #undef X
-        CHUNK_N,
+        UI_CHUNK_N,
 };
 
-struct chunk {
+struct ui_chunk {
     struct fold *f;
     struct ui *ui;
     struct str object; /* all of it */
     struct str type;   /* decoded */
-    struct str values[CHUNK_N];
+    struct str values[UI_CHUNK_N];
 };
 
 /* ---- parts ---- */
@@ -126,7 +126,7 @@ struct part {
 };
 
 /* All parts that a tool call has, and the one that its input goes to. */
-struct tool_call {
+struct ui_tool_call {
     struct str key; /* owned */
     struct part *newest;
     struct part *streaming; /* NULL: no input is expected */
@@ -138,27 +138,27 @@ struct ui {
     struct link parts;
     uint64_t step;
     struct map texts, reasonings; /* open ones: struct part */
-    struct map calls;             /* struct tool_call */
+    struct map calls;             /* struct ui_tool_call */
     struct map data;              /* struct part */
     struct buf scratch;           /* a decoded id, until the next */
 };
 
 /* NULL: no room, the fold is given up. */
-struct part *part_new(struct chunk *c, enum part_kind kind);
-void part_set(struct chunk *c, struct part *p, enum part_member to, enum chunk_member from);
+struct part *part_new(struct ui_chunk *c, enum part_kind kind);
+void part_set(struct ui_chunk *c, struct part *p, enum part_member to, enum ui_chunk_member from);
 
 /* What the string decodes to; lent until the next call. */
 struct str ui_decode(struct ui *ui, struct str string);
 
 /* The chunks about tools; false: the chunk does not fit, and nothing was changed. */
-bool tool_input_start(struct chunk *c);
-bool tool_input_delta(struct chunk *c);
-bool tool_input_available(struct chunk *c);
-bool tool_input_error(struct chunk *c);
-bool tool_approval_request(struct chunk *c);
-bool tool_output_available(struct chunk *c);
-bool tool_output_error(struct chunk *c);
-bool tool_output_denied(struct chunk *c);
+bool tool_input_start(struct ui_chunk *c);
+bool tool_input_delta(struct ui_chunk *c);
+bool tool_input_available(struct ui_chunk *c);
+bool tool_input_error(struct ui_chunk *c);
+bool tool_approval_request(struct ui_chunk *c);
+bool tool_output_available(struct ui_chunk *c);
+bool tool_output_error(struct ui_chunk *c);
+bool tool_output_denied(struct ui_chunk *c);
 
 /* The calls, not the map of them. f may be NULL: nothing is counted. */
 void tool_calls_free(struct fold *f, struct ui *ui);

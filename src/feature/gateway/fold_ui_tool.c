@@ -11,18 +11,18 @@
 
 /* ---- finding ---- */
 
-static struct tool_call *find_call(struct chunk *c)
+static struct ui_tool_call *find_call(struct ui_chunk *c)
 {
-    return map_get(&c->ui->calls, ui_decode(c->ui, c->values[CHUNK_TOOL_CALL_ID]));
+    return map_get(&c->ui->calls, ui_decode(c->ui, c->values[UI_CHUNK_TOOL_CALL_ID]));
 }
 
-static struct tool_call *find_or_add_call(struct chunk *c)
+static struct ui_tool_call *find_or_add_call(struct ui_chunk *c)
 {
-    struct tool_call *call = find_call(c);
+    struct ui_tool_call *call = find_call(c);
     if (call != NULL || !fold_hold(c->f, CALL_COST))
         return call;
     call = mem_zalloc(sizeof *call);
-    fold_set(c->f, &call->key, ui_decode(c->ui, c->values[CHUNK_TOOL_CALL_ID]));
+    fold_set(c->f, &call->key, ui_decode(c->ui, c->values[UI_CHUNK_TOOL_CALL_ID]));
     if (c->f->given_up) {
         free(call);
         return NULL;
@@ -34,7 +34,7 @@ static struct tool_call *find_or_add_call(struct chunk *c)
 void tool_calls_free(struct fold *f, struct ui *ui)
 {
     size_t at = 0;
-    struct tool_call *call;
+    struct ui_tool_call *call;
     while ((call = map_next(&ui->calls, &at)) != NULL) {
         if (f != NULL)
             fold_release(f, CALL_COST + call->key.n);
@@ -44,7 +44,7 @@ void tool_calls_free(struct fold *f, struct ui *ui)
 }
 
 /* The call's part of this kind in the current step. A call has at most one of each there. */
-static struct part *find_in_step(const struct ui *ui, const struct tool_call *call,
+static struct part *find_in_step(const struct ui *ui, const struct ui_tool_call *call,
                                  enum part_kind kind)
 {
     for (struct part *p = call->newest; p != NULL && p->step == ui->step; p = p->older)
@@ -54,7 +54,7 @@ static struct part *find_in_step(const struct ui *ui, const struct tool_call *ca
 }
 
 /* The first of either kind in the current step. */
-static struct part *find_first_in_step(const struct ui *ui, const struct tool_call *call)
+static struct part *find_first_in_step(const struct ui *ui, const struct ui_tool_call *call)
 {
     struct part *first = NULL;
     for (struct part *p = call->newest; p != NULL && p->step == ui->step; p = p->older)
@@ -63,7 +63,7 @@ static struct part *find_first_in_step(const struct ui *ui, const struct tool_ca
 }
 
 /* The part that an outcome belongs to; NULL: nobody called. */
-static struct part *find_invocation(struct chunk *c, struct tool_call **call)
+static struct part *find_invocation(struct ui_chunk *c, struct ui_tool_call **call)
 {
     *call = find_call(c);
     if (*call == NULL)
@@ -72,25 +72,25 @@ static struct part *find_invocation(struct chunk *c, struct tool_call **call)
     return p != NULL ? p : (*call)->newest;
 }
 
-static struct part *add_part(struct chunk *c, struct tool_call *call, enum part_kind kind)
+static struct part *add_part(struct ui_chunk *c, struct ui_tool_call *call, enum part_kind kind)
 {
     struct part *p = part_new(c, kind);
     if (p == NULL)
         return NULL;
-    part_set(c, p, PART_TOOL_CALL_ID, CHUNK_TOOL_CALL_ID);
+    part_set(c, p, PART_TOOL_CALL_ID, UI_CHUNK_TOOL_CALL_ID);
     p->older = call->newest;
     call->newest = p;
     return p;
 }
 
-static enum part_kind kind_of(const struct chunk *c)
+static enum part_kind kind_of(const struct ui_chunk *c)
 {
-    return str_eq(c->values[CHUNK_DYNAMIC], STR("true")) ? PART_DYNAMIC_TOOL : PART_TOOL;
+    return str_eq(c->values[UI_CHUNK_DYNAMIC], STR("true")) ? PART_DYNAMIC_TOOL : PART_TOOL;
 }
 
 /* ---- changing ---- */
 
-static void fold_ui_tool_clear(struct chunk *c, struct part *p, enum part_member m)
+static void fold_ui_tool_clear(struct ui_chunk *c, struct part *p, enum part_member m)
 {
     fold_clear(c->f, &p->values[m]);
 }
@@ -102,14 +102,14 @@ static void put_quoted(struct buf *out, struct str inside)
     buf_putc(out, '"');
 }
 
-static void drop_live_input(struct chunk *c, struct part *p)
+static void drop_live_input(struct ui_chunk *c, struct part *p)
 {
     fold_drop(c->f, &p->text);
     p->live = false;
 }
 
 /* The input so far becomes the input for good, and its text too where that is kept. */
-static void settle_input(struct chunk *c, struct part *p, bool keep_text)
+static void settle_input(struct ui_chunk *c, struct part *p, bool keep_text)
 {
     struct buf input = {0}, raw = {0};
     if (p->live) {
@@ -125,32 +125,32 @@ static void settle_input(struct chunk *c, struct part *p, bool keep_text)
         fold_ui_tool_clear(c, p, PART_RAW_INPUT);
 }
 
-static void set_if_there(struct chunk *c, struct part *p, enum part_member to,
-                         enum chunk_member from)
+static void set_if_there(struct ui_chunk *c, struct part *p, enum part_member to,
+                         enum ui_chunk_member from)
 {
     if (c->values[from].n > 0)
         part_set(c, p, to, from);
 }
 
 /* What every chunk but a delta does to its part; the input is the caller's. */
-static void update(struct chunk *c, struct part *p, const char *state, enum part_member metadata)
+static void update(struct ui_chunk *c, struct part *p, const char *state, enum part_member metadata)
 {
     p->state = state;
-    set_if_there(c, p, PART_TOOL_NAME, CHUNK_TOOL_NAME);
-    part_set(c, p, PART_OUTPUT, CHUNK_OUTPUT);
-    part_set(c, p, PART_ERROR_TEXT, CHUNK_ERROR_TEXT);
-    part_set(c, p, PART_INPUT_ENCODING, CHUNK_INPUT_ENCODING);
-    part_set(c, p, PART_PRELIMINARY, CHUNK_PRELIMINARY);
-    set_if_there(c, p, PART_TITLE, CHUNK_TITLE);
-    set_if_there(c, p, PART_TOOL_METADATA, CHUNK_TOOL_METADATA);
-    set_if_there(c, p, PART_PROVIDER_EXECUTED, CHUNK_PROVIDER_EXECUTED);
-    set_if_there(c, p, metadata, CHUNK_PROVIDER_METADATA);
+    set_if_there(c, p, PART_TOOL_NAME, UI_CHUNK_TOOL_NAME);
+    part_set(c, p, PART_OUTPUT, UI_CHUNK_OUTPUT);
+    part_set(c, p, PART_ERROR_TEXT, UI_CHUNK_ERROR_TEXT);
+    part_set(c, p, PART_INPUT_ENCODING, UI_CHUNK_INPUT_ENCODING);
+    part_set(c, p, PART_PRELIMINARY, UI_CHUNK_PRELIMINARY);
+    set_if_there(c, p, PART_TITLE, UI_CHUNK_TITLE);
+    set_if_there(c, p, PART_TOOL_METADATA, UI_CHUNK_TOOL_METADATA);
+    set_if_there(c, p, PART_PROVIDER_EXECUTED, UI_CHUNK_PROVIDER_EXECUTED);
+    set_if_there(c, p, metadata, UI_CHUNK_PROVIDER_METADATA);
 }
 
 /* ---- chunks ---- */
 
 /* The part for new input of the call, which is made if need be. */
-static struct part *begin_input(struct chunk *c, struct tool_call *call, enum part_kind kind,
+static struct part *begin_input(struct ui_chunk *c, struct ui_tool_call *call, enum part_kind kind,
                                 const char *state, enum part_member metadata)
 {
     struct part *p = find_in_step(c->ui, call, kind);
@@ -165,20 +165,20 @@ static struct part *begin_input(struct chunk *c, struct tool_call *call, enum pa
     return p;
 }
 
-bool tool_input_start(struct chunk *c)
+bool tool_input_start(struct ui_chunk *c)
 {
-    struct str encoding = c->values[CHUNK_INPUT_ENCODING];
+    struct str encoding = c->values[UI_CHUNK_INPUT_ENCODING];
     if (encoding.n > 0 && !view_text_is(encoding, STR("json")) &&
         !view_text_is(encoding, STR("text")))
         return false;
-    struct tool_call *call = find_or_add_call(c);
+    struct ui_tool_call *call = find_or_add_call(c);
     if (call != NULL)
         call->streaming = begin_input(c, call, kind_of(c), "input-streaming", PART_CALL_METADATA);
     return true;
 }
 
 /* In a later step the input goes on in another part, which begins with what the first one has. */
-static struct part *carry_over(struct chunk *c, struct tool_call *call)
+static struct part *carry_over(struct ui_chunk *c, struct ui_tool_call *call)
 {
     static const enum part_member carried[] = {PART_TOOL_NAME, PART_TITLE, PART_TOOL_METADATA,
                                                PART_INPUT_ENCODING};
@@ -192,9 +192,9 @@ static struct part *carry_over(struct chunk *c, struct tool_call *call)
     return p;
 }
 
-bool tool_input_delta(struct chunk *c)
+bool tool_input_delta(struct ui_chunk *c)
 {
-    struct tool_call *call = find_call(c);
+    struct ui_tool_call *call = find_call(c);
     if (call == NULL || call->streaming == NULL)
         return false;
     if (call->streaming->step != c->ui->step)
@@ -204,26 +204,26 @@ bool tool_input_delta(struct chunk *c)
         return true;
     p->state = "input-streaming";
     p->live = true;
-    fold_append(c->f, &p->text, view_inside(c->values[CHUNK_INPUT_TEXT_DELTA]));
+    fold_append(c->f, &p->text, view_inside(c->values[UI_CHUNK_INPUT_TEXT_DELTA]));
     return true;
 }
 
-bool tool_input_available(struct chunk *c)
+bool tool_input_available(struct ui_chunk *c)
 {
-    struct tool_call *call = find_or_add_call(c);
+    struct ui_tool_call *call = find_or_add_call(c);
     if (call == NULL)
         return true;
     call->streaming = NULL;
     struct part *p = begin_input(c, call, kind_of(c), "input-available", PART_CALL_METADATA);
     if (p != NULL)
-        part_set(c, p, PART_INPUT, CHUNK_INPUT);
+        part_set(c, p, PART_INPUT, UI_CHUNK_INPUT);
     return true;
 }
 
 /* Input that is not what the tool takes. A part that is there decides which kind of tool it is. */
-bool tool_input_error(struct chunk *c)
+bool tool_input_error(struct ui_chunk *c)
 {
-    struct tool_call *call = find_or_add_call(c);
+    struct ui_tool_call *call = find_or_add_call(c);
     if (call == NULL)
         return true;
     call->streaming = NULL;
@@ -231,13 +231,13 @@ bool tool_input_error(struct chunk *c)
     enum part_kind kind = first != NULL ? first->kind : kind_of(c);
     struct part *p = begin_input(c, call, kind, "output-error", PART_RESULT_METADATA);
     if (p != NULL)
-        part_set(c, p, kind == PART_TOOL ? PART_RAW_INPUT : PART_INPUT, CHUNK_INPUT);
+        part_set(c, p, kind == PART_TOOL ? PART_RAW_INPUT : PART_INPUT, UI_CHUNK_INPUT);
     return true;
 }
 
-static bool settle_output(struct chunk *c, bool failed)
+static bool settle_output(struct ui_chunk *c, bool failed)
 {
-    struct tool_call *call;
+    struct ui_tool_call *call;
     struct part *p = find_invocation(c, &call);
     if (p == NULL)
         return false;
@@ -247,19 +247,19 @@ static bool settle_output(struct chunk *c, bool failed)
     return true;
 }
 
-bool tool_output_available(struct chunk *c)
+bool tool_output_available(struct ui_chunk *c)
 {
     return settle_output(c, false);
 }
 
-bool tool_output_error(struct chunk *c)
+bool tool_output_error(struct ui_chunk *c)
 {
     return settle_output(c, true);
 }
 
-bool tool_output_denied(struct chunk *c)
+bool tool_output_denied(struct ui_chunk *c)
 {
-    struct tool_call *call;
+    struct ui_tool_call *call;
     struct part *p = find_invocation(c, &call);
     if (p != NULL)
         p->state = "output-denied";
@@ -275,20 +275,20 @@ static void fold_ui_tool_put_member(struct buf *out, struct str name, struct str
     buf_put(out, value);
 }
 
-bool tool_approval_request(struct chunk *c)
+bool tool_approval_request(struct ui_chunk *c)
 {
-    struct tool_call *call;
+    struct ui_tool_call *call;
     struct part *p = find_invocation(c, &call);
     if (p == NULL)
         return false;
-    struct str descriptor = c->values[CHUNK_APPROVAL_DESCRIPTOR];
+    struct str descriptor = c->values[UI_CHUNK_APPROVAL_DESCRIPTOR];
     struct buf approval = {0};
-    fold_ui_tool_put_member(&approval, STR("\"id\":"), c->values[CHUNK_APPROVAL_ID]);
+    fold_ui_tool_put_member(&approval, STR("\"id\":"), c->values[UI_CHUNK_APPROVAL_ID]);
     if (view_type(descriptor) != VIEW_NULL)
         fold_ui_tool_put_member(&approval, STR("\"descriptor\":"), descriptor);
     fold_ui_tool_put_member(&approval, STR("\"inputSchemaInput\":"),
-                            c->values[CHUNK_INPUT_SCHEMA_INPUT]);
-    fold_ui_tool_put_member(&approval, STR("\"signature\":"), c->values[CHUNK_SIGNATURE]);
+                            c->values[UI_CHUNK_INPUT_SCHEMA_INPUT]);
+    fold_ui_tool_put_member(&approval, STR("\"signature\":"), c->values[UI_CHUNK_SIGNATURE]);
     buf_putc(&approval, '}');
     fold_set(c->f, &p->values[PART_APPROVAL], buf_str(&approval));
     buf_deinit(&approval);

@@ -176,10 +176,11 @@ static struct gateway_route *add_route(struct gateway *g, const struct route_con
     *r = (struct gateway_route){
         .gateway = g, .config = c, .source = source, .path = str_of_cstr(c->path)};
     quota_init(&r->quota, c->requests_per_minute, 0);
-    r->running = family_gauge(g->running_family, &r->path);
-    r->refused_rate = family_counter(g->refused_family, (struct str[]){r->path, STR("rate")});
+    r->running = metric_family_gauge(g->running_family, &r->path);
+    r->refused_rate =
+        metric_family_counter(g->refused_family, (struct str[]){r->path, STR("rate")});
     r->refused_parallel =
-        family_counter(g->refused_family, (struct str[]){r->path, STR("parallel")});
+        metric_family_counter(g->refused_family, (struct str[]){r->path, STR("parallel")});
     g->routes = mem_realloc(g->routes, (g->n_routes + 1) * sizeof *g->routes);
     g->routes[g->n_routes++] = r;
     return r;
@@ -303,8 +304,8 @@ void gateway_free(struct gateway *g)
         return;
     timer_stop(&g->sweep);
     gateway_presence_stop(g);
-    task_cancel(&g->generations.tell);
-    task_cancel(&g->under_way.tell);
+    task_cancel(&g->generations.notify);
+    task_cancel(&g->under_way.notify);
     for (size_t i = 0; i < g->n_routes; i++)
         route_free(g->routes[i]);
     resume_keys_deinit(&g->keys);

@@ -17,7 +17,7 @@
 struct buf;
 struct exchange;
 struct feature_configs;
-struct feature_doubts;
+struct feature_warnings;
 struct feeds;
 struct fetcher;
 struct gateway;
@@ -60,7 +60,7 @@ void gateway_set_times(struct gateway *g, uint64_t heartbeat_ms, uint64_t write_
 /* Answers that were passed on unrecorded. Of the state: struct gateway. */
 extern const struct feature_trouble gateway_troubles[];
 /* For doubts of those whose answers are resumed with its tokens: is there a secret to sign them? */
-void gateway_doubt_secret(const struct feature_configs *all, struct feature_doubts *out);
+void gateway_warn_secret(const struct feature_configs *all, struct feature_warnings *out);
 
 /* Answers that were passed on unrecorded, so far. */
 uint64_t gateway_degraded(const struct gateway *g);

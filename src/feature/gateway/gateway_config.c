@@ -122,24 +122,24 @@ static bool bounds_a_buffer(const struct gateway_settings *s)
     return false;
 }
 
-void gateway_doubt_secret(const struct feature_configs *all, struct feature_doubts *out)
+void gateway_warn_secret(const struct feature_configs *all, struct feature_warnings *out)
 {
     const struct gateway_settings *s = feature_config(all, "gateway");
     if (s->resume_secret == NULL)
-        feature_doubt(out, "SSE_RESUME_SECRET",
-                      "is not set: answers carry no tokens to resume with");
+        feature_warn(out, "SSE_RESUME_SECRET",
+                     "is not set: answers carry no tokens to resume with");
 }
 
-static void gateway_settings_doubts(const void *settings, const struct feature_configs *all,
-                                    struct feature_doubts *out)
+static void gateway_settings_warnings(const void *settings, const struct feature_configs *all,
+                                      struct feature_warnings *out)
 {
     const struct gateway_settings *s = settings;
     if (s->routes.n > 0)
-        gateway_doubt_secret(all, out);
+        gateway_warn_secret(all, out);
     if (all->embedded && bounds_a_buffer(s))
-        feature_doubt(out, "buffer-max-events",
-                      "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` "
-                      "for them");
+        feature_warn(out, "buffer-max-events",
+                     "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` "
+                     "for them");
 }
 
 const struct feature_settings gateway_settings = {
@@ -154,5 +154,5 @@ const struct feature_settings gateway_settings = {
                "  upstream = http://127.0.0.1:8000/v1/chat/completions\n"
                "  dialect = openai\n",
     .finish = gateway_settings_finish,
-    .doubts = gateway_settings_doubts,
+    .warnings = gateway_settings_warnings,
 };

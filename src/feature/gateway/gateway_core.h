@@ -43,7 +43,7 @@ struct gateway {
     struct map running; /* of struct generation, by request id */
     struct map chats;   /* of the same, by route and chat; see gateway_generation.c */
     struct timer sweep; /* of keys whose time is over */
-    struct instance_heir heir;
+    struct instance_observer observer;
     unsigned leftovers;       /* beats until they are looked for; 0: there should be none */
     struct link inheritances; /* under way */
     struct link awaits;       /* of gateway_await.c */
@@ -249,16 +249,16 @@ void presence_free(struct presence *p);
 
 /* Looks for the generation of a chat that is under way. The caller keeps it, and what it points to,
  * until done(). */
-struct chat_look {
+struct chat_lookup {
     struct gateway_route *route;
     struct str chat; /* its key */
     struct arena *arena;
     struct str request_id; /* out, in the arena; n == 0: there is none */
-    void (*done)(struct chat_look *l, int err);
+    void (*done)(struct chat_lookup *l, int err);
     struct store_docs docs; /* private, as is what follows */
     struct store_stat stat;
 };
-void presence_find_chat(struct chat_look *l);
+void presence_find_chat(struct chat_lookup *l);
 
 /* A stream may have been made that nobody runs: it is looked for soon. */
 void gateway_look_for_leftovers(struct gateway *g);
@@ -298,17 +298,17 @@ void gateway_whole_stop(struct gateway *g);
 /* ---- gateway_snapshot.c ---- */
 
 /* Reads the snapshot of an ended generation. */
-struct snapshot_look {
+struct snapshot_lookup {
     struct store_read read;
     struct gateway *gateway;
     struct arena arena;
-    struct buf payload; /* out: JSON; n == 0: there is none. Freed with snapshot_look_free. */
+    struct buf payload; /* out: JSON; n == 0: there is none. Freed with snapshot_lookup_free. */
     enum end_reason end;
-    void (*done)(struct snapshot_look *l);
+    void (*done)(struct snapshot_lookup *l);
     void *ctx;
 };
-struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str request_id,
-                                        void (*done)(struct snapshot_look *l), void *ctx);
-void snapshot_look_free(struct snapshot_look *l); /* in done() or later */
+struct snapshot_lookup *snapshot_lookup_new(struct gateway_route *r, struct str request_id,
+                                            void (*done)(struct snapshot_lookup *l), void *ctx);
+void snapshot_lookup_free(struct snapshot_lookup *l); /* in done() or later */
 
 #endif

@@ -48,8 +48,8 @@ int gateway_events_init(struct gateway_events *e, struct metrics *m, const struc
     return err;
 }
 
-void gateway_tell(struct gateway_events *e, enum gateway_event kind, uint64_t n,
-                  const struct trace_field *fields, size_t n_fields)
+void gateway_report(struct gateway_events *e, enum gateway_event kind, uint64_t n,
+                    const struct trace_field *fields, size_t n_fields)
 {
     struct trace_field all[GATEWAY_FIELDS_MAX + 1];
     char name[METRIC_NAME_MAX];

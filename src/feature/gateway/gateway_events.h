@@ -41,12 +41,12 @@ int gateway_events_init(struct gateway_events *e, struct metrics *m, const struc
 
 /* Counts n and tells; at most GATEWAY_FIELDS_MAX fields. */
 #define GATEWAY_FIELDS_MAX 7
-void gateway_tell(struct gateway_events *e, enum gateway_event kind, uint64_t n,
-                  const struct trace_field *fields, size_t n_fields);
+void gateway_report(struct gateway_events *e, enum gateway_event kind, uint64_t n,
+                    const struct trace_field *fields, size_t n_fields);
 
 /* gateway_event(e, RESUME_ISSUED, 1, TRACE_STR(...), ...) */
 #define gateway_event(e, kind, n, ...)                                                             \
-    gateway_tell((e), GATEWAY_##kind, (n), (const struct trace_field[]){__VA_ARGS__},              \
-                 sizeof((const struct trace_field[]){__VA_ARGS__}) / sizeof(struct trace_field))
+    gateway_report((e), GATEWAY_##kind, (n), (const struct trace_field[]){__VA_ARGS__},            \
+                   sizeof((const struct trace_field[]){__VA_ARGS__}) / sizeof(struct trace_field))
 
 #endif

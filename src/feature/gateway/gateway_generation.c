@@ -285,7 +285,7 @@ static void gateway_generation_end(struct generation *gen, enum end_reason reaso
     bool made = gen->state != CREATING;
     if (gen->state == ENDING) {
         if (gen->recorder != NULL)
-            recorder_hurry(gen->recorder, reason);
+            recorder_end_now(gen->recorder, reason);
         return;
     }
     gen->state = ENDING;
@@ -627,7 +627,7 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
     /* Under a key nobody goes on without the store, and who asks again must not find what may have
      * been written here, with nobody behind it. */
     if (o->n_docs > 0 && g->setup.store->author != 0)
-        config.create_patience_ms = RECORDER_PATIENCE_MS;
+        config.create_retry_for_ms = RECORDER_RETRY_FOR_MS;
     if (bounded)
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
     struct recorder *recorder = recorder_new(g->setup.sched, g->setup.store, &config);

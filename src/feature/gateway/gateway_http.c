@@ -87,12 +87,12 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
 
 struct chat_request {
-    struct chat_look look;
+    struct chat_lookup look;
     struct exchange *x; /* held */
     chat_found_fn *found;
 };
 
-static void gateway_on_chat_looked(struct chat_look *l, int err)
+static void gateway_on_chat_looked(struct chat_lookup *l, int err)
 {
     struct chat_request *c = container_of(l, struct chat_request, look);
     struct exchange *x = c->x;
@@ -247,20 +247,20 @@ static void stop_member(struct gateway_route *r, struct exchange *x, struct str 
 
 /* ---- reading: GET PATH/{id} ---- */
 
-static void gateway_on_late_snapshot(struct snapshot_look *l)
+static void gateway_on_late_snapshot(struct snapshot_lookup *l)
 {
     struct read_order *o = l->ctx;
     if (l->payload.n > 0)
         gateway_send_snapshot(o->route, o->x, o->request_id, l);
     else
         gateway_refuse(o->route, o->x, ERR_NOT_FOUND);
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
     exchange_release(o->x);
 }
 
 static void gateway_on_missing(struct read_order *o)
 {
-    snapshot_look_new(o->route, o->request_id, gateway_on_late_snapshot, o);
+    snapshot_lookup_new(o->route, o->request_id, gateway_on_late_snapshot, o);
 }
 
 static void gateway_on_chat_missing(struct read_order *o)

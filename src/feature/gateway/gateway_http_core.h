@@ -94,7 +94,7 @@ void gateway_read_whole(struct read_order *o);
 
 /* Answers with the snapshot alone, and how it ended. */
 void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
-                           const struct snapshot_look *l);
+                           const struct snapshot_lookup *l);
 
 /* Headers that every event stream of a route has. */
 void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);

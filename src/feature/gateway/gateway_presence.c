@@ -273,7 +273,7 @@ void presence_free(struct presence *p)
 
 /* ---- looking for a chat's generation ---- */
 
-static void chat_looked(struct chat_look *l, int err, bool found)
+static void chat_looked(struct chat_lookup *l, int err, bool found)
 {
     struct gateway *g = l->route->gateway;
     if (err == 0 && !found) /* one of ours may not have its document yet */
@@ -284,13 +284,13 @@ static void chat_looked(struct chat_look *l, int err, bool found)
 
 static void gateway_presence_on_chat_stat(struct store_stat *st, int err)
 {
-    struct chat_look *l = container_of(st, struct chat_look, stat);
+    struct chat_lookup *l = container_of(st, struct chat_lookup, stat);
     chat_looked(l, ERR_IS_GONE(err) ? 0 : err, err == 0 && st->info.end == END_NONE);
 }
 
 static void gateway_presence_on_chat_doc(struct store_docs *d, int err)
 {
-    struct chat_look *l = container_of(d, struct chat_look, docs);
+    struct chat_lookup *l = container_of(d, struct chat_lookup, docs);
     struct gateway_key key;
     if (err == 0 && d->n_rows > 0)
         err = gateway_key_take(d->rows[0].value, &key);
@@ -304,7 +304,7 @@ static void gateway_presence_on_chat_doc(struct store_docs *d, int err)
     store_stat(l->route->gateway->setup.store, &l->stat);
 }
 
-void presence_find_chat(struct chat_look *l)
+void presence_find_chat(struct chat_lookup *l)
 {
     struct gateway *g = l->route->gateway;
     l->docs = (struct store_docs){.prefix = chat_doc_key(l->arena, l->chat),
@@ -341,7 +341,7 @@ static void inherit_over(struct inheritance *h, int err)
     struct gateway *g = h->gateway;
     struct str id = str_of(h->id, sizeof h->id);
     if (err == 0 && !h->own)
-        instances_bury(g->setup.instances, id);
+        instances_remove(g->setup.instances, id);
     if (err != 0 && h->own)
         gateway_look_for_leftovers(g);
     list_remove(&h->link);
@@ -468,14 +468,14 @@ static void inherit(struct gateway *g, struct str id, bool own)
     next_page(h);
 }
 
-static void gateway_presence_on_died(struct instance_heir *heir, struct str id)
+static void gateway_presence_on_died(struct instance_observer *observer, struct str id)
 {
-    inherit(container_of(heir, struct gateway, heir), id, false);
+    inherit(container_of(observer, struct gateway, observer), id, false);
 }
 
-static void gateway_presence_on_beat(struct instance_heir *heir)
+static void gateway_presence_on_beat(struct instance_observer *observer)
 {
-    struct gateway *g = container_of(heir, struct gateway, heir);
+    struct gateway *g = container_of(observer, struct gateway, observer);
     struct str self = instances_name(g->setup.instances);
     if (g->leftovers > 0 && !is_inherited(g, self) && --g->leftovers == 0)
         inherit(g, self, true);
@@ -488,14 +488,14 @@ void gateway_look_for_leftovers(struct gateway *g)
 
 void gateway_presence_init(struct gateway *g)
 {
-    g->heir = (struct instance_heir){gateway_presence_on_died, gateway_presence_on_beat};
+    g->observer = (struct instance_observer){gateway_presence_on_died, gateway_presence_on_beat};
     list_init(&g->inheritances);
     if (g->setup.instances != NULL)
-        instances_set_heir(g->setup.instances, &g->heir);
+        instances_set_observer(g->setup.instances, &g->observer);
 }
 
 void gateway_presence_stop(struct gateway *g)
 {
     if (g->setup.instances != NULL)
-        instances_set_heir(g->setup.instances, NULL);
+        instances_set_observer(g->setup.instances, NULL);
 }

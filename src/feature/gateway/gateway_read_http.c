@@ -26,7 +26,7 @@ void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct st
 
 /* What has not completed is not told as if it had. */
 void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
-                           const struct snapshot_look *l)
+                           const struct snapshot_lookup *l)
 {
     struct buf out = {0};
     struct str payload = buf_str(&l->payload);
@@ -195,11 +195,11 @@ static void gateway_on_start_read(struct store_read *read, int err)
 }
 
 /* Of one that has ended: nothing comes behind it but how it did. */
-static void gateway_read_on_old_snapshot(struct snapshot_look *l)
+static void gateway_read_on_old_snapshot(struct snapshot_lookup *l)
 {
     struct read_start *s = l->ctx;
     buf_put(&s->snapshot, buf_str(&l->payload));
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
     start_read(s, s->snapshot.n > 0 ? READ_TAIL : READ_EVENT);
 }
 
@@ -255,11 +255,11 @@ void gateway_read(struct read_order *o)
     struct read_start *s = mem_zalloc(sizeof *s);
     s->order = o;
     s->read = (struct store_read){.name = gateway_stream(&s->arena, o->route, o->request_id, ""),
-                                  .max_bytes = BATCH_BYTES,
+                                  .max_bytes = EVENT_BATCH_BYTES,
                                   .done = gateway_on_start_read};
     struct generation *gen = generation_find(o->route, o->request_id);
     if (o->from_snapshot && gen == NULL) {
-        snapshot_look_new(o->route, o->request_id, gateway_read_on_old_snapshot, s);
+        snapshot_lookup_new(o->route, o->request_id, gateway_read_on_old_snapshot, s);
         return;
     }
     if (o->from_snapshot && generation_snapshot(gen, &s->snapshot, &s->snapshot_seq) != 0)

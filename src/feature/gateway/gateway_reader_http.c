@@ -21,7 +21,7 @@ struct reader {
     struct timer timer; /* of the heartbeat */
     struct heartbeat heartbeat;
     struct buf ahead; /* our own notices, to be sent next */
-    struct snapshot_look *look;
+    struct snapshot_lookup *look;
     char id[REQUEST_ID_TEXT];
     uint64_t seq;       /* of the last event that was sent */
     uint64_t recovered; /* events that it had missed */
@@ -61,7 +61,7 @@ static void put_end(struct reader *r, enum end_reason end, struct str notice)
     r->over = true;
 }
 
-static void gateway_reader_on_final_snapshot(struct snapshot_look *l)
+static void gateway_reader_on_final_snapshot(struct snapshot_lookup *l)
 {
     struct reader *r = l->ctx;
     if (r != NULL) {
@@ -76,7 +76,7 @@ static void gateway_reader_on_final_snapshot(struct snapshot_look *l)
         r->over = true;
         exchange_wake(r->x);
     }
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
 }
 
 /* All of the stream has been sent. */
@@ -84,8 +84,8 @@ static void gateway_reader_conclude(struct reader *r, enum end_reason reason, st
 {
     bool completes = r->resumes && r->route->config->dialect == ROUTE_DIALECT_SSE;
     if (reason == END_COMPLETED && completes)
-        r->look = snapshot_look_new(r->route, gateway_reader_id_of(r),
-                                    gateway_reader_on_final_snapshot, r);
+        r->look = snapshot_lookup_new(r->route, gateway_reader_id_of(r),
+                                      gateway_reader_on_final_snapshot, r);
     else if (reason == END_COMPLETED)
         r->over = true;
     else
@@ -112,7 +112,7 @@ static void put_ahead(struct reader *r)
 
 /* What is stored before position `end`; what comes behind it, in the same slice, is
  * *rest. */
-static void put_until(struct reader *r, const struct batch *b, uint64_t end, struct str *rest)
+static void put_until(struct reader *r, const struct event_batch *b, uint64_t end, struct str *rest)
 {
     uint64_t at = b->start;
     for (uint32_t i = 0; i < b->n_slices; i++) {
@@ -130,7 +130,7 @@ static void put_until(struct reader *r, const struct batch *b, uint64_t end, str
 }
 
 /* The number of the stored event at this position: it begins with `id: N`. 0: it is our notice. */
-static uint64_t number_at(const struct batch *b, uint64_t pos)
+static uint64_t number_at(const struct event_batch *b, uint64_t pos)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < b->n_slices; i++) {
@@ -148,7 +148,7 @@ static uint64_t number_at(const struct batch *b, uint64_t pos)
     return 0;
 }
 
-static void put_late_gap(struct reader *r, const struct batch *b)
+static void put_late_gap(struct reader *r, const struct event_batch *b)
 {
     dialect_put_gap(&r->ahead, gateway_dialect_of(r->route),
                     &(struct dialect_gap){.requested = r->seq,
@@ -158,7 +158,7 @@ static void put_late_gap(struct reader *r, const struct batch *b)
     put_ahead(r);
 }
 
-static void put_batch(struct reader *r, const struct batch *b)
+static void put_batch(struct reader *r, const struct event_batch *b)
 {
     struct str last = STR_NONE;
     bool closing = b->next == b->info.tail && b->info.end != END_NONE;
@@ -231,7 +231,7 @@ static enum pull gateway_reader_fail(struct reader *r)
 static enum pull gateway_reader_pull(struct exchange *x)
 {
     struct reader *r = x->state;
-    struct batch *b;
+    struct event_batch *b;
     put_ahead(r);
     if (r->over)
         return gateway_reader_end(r);
@@ -240,7 +240,7 @@ static enum pull gateway_reader_pull(struct exchange *x)
     switch (subscriber_next(&r->subscriber, &b)) {
     case NEXT_BATCH:
         put_batch(r, b);
-        batch_unref(b);
+        event_batch_unref(b);
         return PULL_MORE;
     case NEXT_FAILED: return gateway_reader_fail(r);
     case NEXT_WAIT: break;

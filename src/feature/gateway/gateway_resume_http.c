@@ -48,7 +48,7 @@ static void refuse_state(struct resume *r)
                   STR(UPGRADE));
 }
 
-static void gateway_resume_on_snapshot(struct snapshot_look *l)
+static void gateway_resume_on_snapshot(struct snapshot_lookup *l)
 {
     struct resume *r = l->ctx;
     struct exchange *x = r->read.x;
@@ -61,13 +61,13 @@ static void gateway_resume_on_snapshot(struct snapshot_look *l)
     } else {
         refuse_state(r);
     }
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
     exchange_release(x);
 }
 
 static void fall_back(struct resume *r)
 {
-    snapshot_look_new(r->read.route, r->read.request_id, gateway_resume_on_snapshot, r);
+    snapshot_lookup_new(r->read.route, r->read.request_id, gateway_resume_on_snapshot, r);
 }
 
 static void gateway_resume_on_missing(struct read_order *o)

@@ -10,7 +10,7 @@
 
 static void gateway_on_snapshot_read(struct store_read *read, int err)
 {
-    struct snapshot_look *l = container_of(read, struct snapshot_look, read);
+    struct snapshot_lookup *l = container_of(read, struct snapshot_lookup, read);
     struct gateway *g = l->gateway;
     l->end = err == 0 ? read->info.end : END_NONE;
     for (uint32_t i = 0; err == 0 && i < read->n_slices; i++)
@@ -23,10 +23,10 @@ static void gateway_on_snapshot_read(struct store_read *read, int err)
     gateway_end(g);
 }
 
-struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str request_id,
-                                        void (*done)(struct snapshot_look *l), void *ctx)
+struct snapshot_lookup *snapshot_lookup_new(struct gateway_route *r, struct str request_id,
+                                            void (*done)(struct snapshot_lookup *l), void *ctx)
 {
-    struct snapshot_look *l = mem_zalloc(sizeof *l);
+    struct snapshot_lookup *l = mem_zalloc(sizeof *l);
     l->gateway = r->gateway;
     l->done = done;
     l->ctx = ctx;
@@ -40,7 +40,7 @@ struct snapshot_look *snapshot_look_new(struct gateway_route *r, struct str requ
     return l;
 }
 
-void snapshot_look_free(struct snapshot_look *l)
+void snapshot_lookup_free(struct snapshot_lookup *l)
 {
     if (l == NULL)
         return;

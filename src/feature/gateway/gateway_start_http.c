@@ -191,13 +191,13 @@ static void gateway_start_begin(struct start *s)
 
 /* ---- keys ---- */
 
-static void gateway_start_on_late_snapshot(struct snapshot_look *l)
+static void gateway_start_on_late_snapshot(struct snapshot_lookup *l)
 {
     struct start *s = l->ctx;
     struct exchange *x = s->x;
     bool anew = s->retry && gateway_came_to_nothing(l->end);
     if (anew) {
-        snapshot_look_free(l);
+        snapshot_lookup_free(l);
         gateway_start_begin(s);
         return;
     }
@@ -208,7 +208,7 @@ static void gateway_start_on_late_snapshot(struct snapshot_look *l)
                       STR("The answer under this key is no longer kept"),
                       STR("{\"gap\":{\"requested\":\"0\",\"earliest\":null,\"reason\":\"expired\","
                           "\"snapshot\":null}}"));
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
     exchange_release(x);
 }
 
@@ -224,7 +224,7 @@ static void gateway_start_on_missing(struct read_order *o)
         look_up_key(s);
         return;
     }
-    snapshot_look_new(o->route, o->request_id, gateway_start_on_late_snapshot, s);
+    snapshot_lookup_new(o->route, o->request_id, gateway_start_on_late_snapshot, s);
 }
 
 static void gateway_start_attach(struct start *s)

@@ -30,7 +30,7 @@ struct upstream {
 static void tell_error(const struct upstream *u, struct str reason, struct str why)
 {
     struct str labels[] = {u->route->path, reason};
-    counter_inc(family_counter(u->route->gateway->failed_family, labels));
+    counter_inc(metric_family_counter(u->route->gateway->failed_family, labels));
     trace(u->route->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", u->route->path),
           TRACE_STR("error", why), TRACE_STR("reason", reason),
           TRACE_STR("request_id", u->request_id));
@@ -151,7 +151,7 @@ static struct str make_url(struct upstream *u, const struct source_order *o)
 }
 
 /* Silence ends before the stream expires under it. */
-static uint32_t patience_ms(const struct route_config *c, uint64_t timeout_ms)
+static uint32_t timeout_for(const struct route_config *c, uint64_t timeout_ms)
 {
     uint64_t most = (uint64_t)gateway_ttl_s(c) * 900;
     return (uint32_t)(timeout_ms < most ? timeout_ms : most);
@@ -169,8 +169,8 @@ static void make_fetch(struct upstream *u, const struct source_order *o)
                               .policy = {.configured = true},
                               .version = versions[c->upstream_http],
                               .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
-                              .first_byte_timeout_ms = patience_ms(c, c->first_byte_timeout_ms),
-                              .idle_timeout_ms = patience_ms(c, c->idle_timeout_ms),
+                              .first_byte_timeout_ms = timeout_for(c, c->first_byte_timeout_ms),
+                              .idle_timeout_ms = timeout_for(c, c->idle_timeout_ms),
                               .total_timeout_ms = (uint32_t)c->total_timeout_ms,
                               .on_head = gateway_upstream_on_head,
                               .on_data = gateway_upstream_on_data,

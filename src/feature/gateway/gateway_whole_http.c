@@ -74,14 +74,14 @@ static void refuse_end(struct whole *w)
     }
 }
 
-static void gateway_whole_on_snapshot(struct snapshot_look *l)
+static void gateway_whole_on_snapshot(struct snapshot_lookup *l)
 {
     struct whole *w = l->ctx;
     if (l->payload.n > 0 && l->end == END_COMPLETED)
         send_snapshot(w, buf_str(&l->payload));
     else
         refuse_end(w);
-    snapshot_look_free(l);
+    snapshot_lookup_free(l);
     whole_free(w);
 }
 
@@ -90,7 +90,7 @@ static void gateway_whole_conclude(struct whole *w)
     list_remove(&w->link);
     subscriber_deinit(&w->subscriber);
     if (w->end == END_COMPLETED) {
-        snapshot_look_new(w->order->route, w->order->request_id, gateway_whole_on_snapshot, w);
+        snapshot_lookup_new(w->order->route, w->order->request_id, gateway_whole_on_snapshot, w);
         return;
     }
     refuse_end(w);
@@ -98,7 +98,7 @@ static void gateway_whole_conclude(struct whole *w)
 }
 
 /* Why it failed stands in the last event, in one slice with its beginning. */
-static void note_failure(struct whole *w, const struct batch *b)
+static void note_failure(struct whole *w, const struct event_batch *b)
 {
     uint64_t at = b->start;
     for (uint32_t i = 0; i < b->n_slices; i++) {
@@ -110,14 +110,14 @@ static void note_failure(struct whole *w, const struct batch *b)
 }
 
 /* Nothing of a batch is of interest but whether it is the last. False: it has ended. */
-static bool gateway_whole_pass_over(struct whole *w, struct batch *b)
+static bool gateway_whole_pass_over(struct whole *w, struct event_batch *b)
 {
     bool last = b->next == b->info.tail && b->info.end != END_NONE;
     if (last)
         w->end = b->info.end;
     if (last && w->end == END_FAILED && b->n_slices > 0)
         note_failure(w, b);
-    batch_unref(b);
+    event_batch_unref(b);
     return !last;
 }
 
@@ -136,7 +136,7 @@ static void gateway_whole_fail(struct whole *w, int err)
     list_remove(&w->link);
     if (ERR_IS_GONE(err) || err == ERR_GAP) {
         /* its snapshot may have outlived them */
-        snapshot_look_new(o->route, o->request_id, gateway_whole_on_snapshot, w);
+        snapshot_lookup_new(o->route, o->request_id, gateway_whole_on_snapshot, w);
     } else {
         gateway_refuse(o->route, o->x, err);
         whole_free(w);
@@ -159,7 +159,7 @@ static bool skip_gap(struct whole *w)
 
 static void gateway_whole_follow(struct whole *w)
 {
-    struct batch *b;
+    struct event_batch *b;
     for (;;) {
         switch (subscriber_next(&w->subscriber, &b)) {
         case NEXT_BATCH:
@@ -205,7 +205,7 @@ void gateway_read_whole(struct read_order *o)
     list_init(&w->link);
     w->read = (struct store_read){.name = gateway_stream(&w->arena, o->route, o->request_id, ""),
                                   .from = READ_START,
-                                  .max_bytes = BATCH_BYTES,
+                                  .max_bytes = EVENT_BATCH_BYTES,
                                   .done = gateway_whole_on_read};
     gateway_begin(g);
     store_read(g->setup.store, &w->read);

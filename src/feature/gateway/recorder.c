@@ -40,7 +40,7 @@ struct recorder {
 
     enum step step;
     struct writer writer;
-    struct task kick;
+    struct task wake;
     uint64_t began_ms; /* the write under way */
 
     uint64_t hole_start, hole_end; /* the last jump of positions: there is nothing between */
@@ -271,8 +271,8 @@ static void set_write(struct recorder *r, enum step step)
 {
     struct store_write *w = &r->writer.write;
     *w = (struct store_write){.name = r->config.name};
-    r->writer.patience_ms =
-        step == STEP_CREATE ? r->config.create_patience_ms : RECORDER_PATIENCE_MS;
+    r->writer.retry_for_ms =
+        step == STEP_CREATE ? r->config.create_retry_for_ms : RECORDER_RETRY_FOR_MS;
     r->writer.waits_for_room = step != STEP_CREATE;
     switch (step) {
     case STEP_NONE: break; /* nothing is written */
@@ -296,9 +296,9 @@ static void set_write(struct recorder *r, enum step step)
 
 /* ---- readers ---- */
 
-static struct pin_place tail_place(const struct recorder *r)
+static struct pin_position tail_position(const struct recorder *r)
 {
-    return (struct pin_place){r->tail.pos, r->seq};
+    return (struct pin_position){r->tail.pos, r->seq};
 }
 
 /* The position so many bytes before this one: what lies in the hole is none. */
@@ -311,13 +311,14 @@ static uint64_t bytes_back(const struct recorder *r, uint64_t pos, uint64_t byte
 }
 
 /* How far readers have to be for so much more. The newest event stays whatever its size. */
-static struct pin_place place_needed(const struct recorder *r, uint64_t n_events, uint64_t bytes)
+static struct pin_position position_needed(const struct recorder *r, uint64_t n_events,
+                                           uint64_t bytes)
 {
     const struct retain *own = &r->config.retain, *other = &r->store->retain;
     uint64_t events_max = own->events > 0 ? own->events : other->events;
     uint64_t bytes_max = own->bytes > 0 ? own->bytes : other->bytes;
     uint64_t events = r->seq + n_events, end = r->tail.pos + bytes;
-    struct pin_place need = {0};
+    struct pin_position need = {0};
     if (events_max > 0 && events > events_max)
         need.event = events - events_max;
     if (bytes_max > 0)
@@ -327,10 +328,10 @@ static struct pin_place place_needed(const struct recorder *r, uint64_t n_events
     return need;
 }
 
-static bool recorder_fits(const struct recorder *r, struct pin_place least, uint64_t n_events,
+static bool recorder_fits(const struct recorder *r, struct pin_position least, uint64_t n_events,
                           uint64_t bytes)
 {
-    struct pin_place need = place_needed(r, n_events, bytes);
+    struct pin_position need = position_needed(r, n_events, bytes);
     return n_events == 0 || (least.pos >= need.pos && least.event >= need.event);
 }
 
@@ -340,7 +341,7 @@ static uint64_t notice_size(const struct recorder *r)
 }
 
 /* All that is pending, and what is said behind it. */
-static bool close_fits(const struct recorder *r, struct pin_place least)
+static bool close_fits(const struct recorder *r, struct pin_position least)
 {
     uint64_t notice = notice_size(r);
     return recorder_fits(r, least, r->pending.n + (notice > 0 ? 1 : 0),
@@ -348,7 +349,7 @@ static bool close_fits(const struct recorder *r, struct pin_place least)
 }
 
 /* So many of the pending events can be written now. */
-static uint64_t count_fitting(const struct recorder *r, struct pin_place least)
+static uint64_t count_fitting(const struct recorder *r, struct pin_position least)
 {
     uint64_t low = 0, high = r->pending.n + 1; /* low can, high cannot */
     while (low + 1 < high) {
@@ -383,7 +384,7 @@ static enum step next_step(struct recorder *r)
         return STEP_CREATE;
     if (r->going.bytes.n > 0)
         return r->step; /* again */
-    struct pin_place least = pins_least(&r->pins, tail_place(r));
+    struct pin_position least = pins_least(&r->pins, tail_position(r));
     if (r->pending.n > 0 && (r->end == END_NONE || r->snapshot_due || !close_fits(r, least))) {
         uint64_t n = count_fitting(r, least);
         if (n == 0 && waits_for_readers(r))
@@ -419,7 +420,7 @@ static void time_readers(struct recorder *r)
     }
 }
 
-static void recorder_go_on(struct recorder *r)
+static void recorder_step(struct recorder *r)
 {
     if (r->writer.busy || r->over)
         return;
@@ -433,7 +434,7 @@ static void recorder_go_on(struct recorder *r)
 }
 
 /* What was pending is mostly on its way now. */
-static void tell_room(struct recorder *r)
+static void notify_room(struct recorder *r)
 {
     bool wanted = r->full && r->end == END_NONE && !r->over;
     if (!wanted || r->pending.bytes.n >= r->config.pending_max / 2)
@@ -449,7 +450,7 @@ static void destroy(struct recorder *r)
     writer_stop(&r->writer);
     if (r->writer.busy)
         return;
-    task_cancel(&r->kick);
+    task_cancel(&r->wake);
     timer_stop(&r->lag);
     fold_free(r->fold);
     run_deinit(&r->pending);
@@ -464,8 +465,8 @@ static void destroy(struct recorder *r)
 static void recorder_leave(struct recorder *r)
 {
     if (!r->freed) {
-        recorder_go_on(r);
-        tell_room(r);
+        recorder_step(r);
+        notify_room(r);
     }
     r->busy = false;
     if (r->freed)
@@ -484,7 +485,7 @@ static void recorder_finish(struct recorder *r, enum end_reason end, int err)
 
 /* Events are missing, so it cannot end as anything else. The store is in trouble, or the stream is
  * not ours alone: no snapshot either. */
-static void recorder_lose(struct recorder *r, const char *why)
+static void recorder_fail(struct recorder *r, const char *why)
 {
     run_clear(&r->pending);
     run_clear(&r->going);
@@ -494,17 +495,17 @@ static void recorder_lose(struct recorder *r, const char *why)
 }
 
 #define SILENCE "the store did not answer for 30 s"
-_Static_assert(RECORDER_PATIENCE_MS == 30000, "as it says");
+_Static_assert(RECORDER_RETRY_FOR_MS == 30000, "as it says");
 
 /* The writer has asked long enough. */
-static void recorder_give_up(struct recorder *r, int err)
+static void recorder_drop_write(struct recorder *r, int err)
 {
     if (r->step == STEP_SNAPSHOT) {
         run_clear(&r->going);
         r->snapshot_due = false;
     } else if (r->going.n > 0) {
         r->in_doubt = ERR_IS_PASSING(err);
-        recorder_lose(r, ERR_IS_PASSING(err) ? SILENCE : err_text(err));
+        recorder_fail(r, ERR_IS_PASSING(err) ? SILENCE : err_text(err));
     } else if (r->going.bytes.n > 0) {
         run_clear(&r->going); /* a close that stores nothing may find room where this does not */
         r->end = END_ORPHANED;
@@ -526,17 +527,17 @@ static void recorder_on_failed(struct recorder *r, int err)
 {
     const struct stream_info *info = &r->writer.write.info;
     if (ERR_IS_PASSING(err) || err == ERR_FULL) {
-        recorder_give_up(r, err);
+        recorder_drop_write(r, err);
     } else if (err == ERR_CLOSED && r->step == STEP_APPEND && r->snapshot_due) {
         leave_closed(r, info->end);
     } else if (r->step == STEP_SNAPSHOT) {
-        recorder_give_up(r, err);
+        recorder_drop_write(r, err);
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life && r->in_doubt) {
         r->tail.pos = info->tail; /* it was done all the same; the message stands */
         r->in_doubt = false;
     } else if (err == ERR_TAIL_MOVED && info->life == r->tail.life) {
         r->tail.pos = info->tail;
-        recorder_lose(r, "somebody else has written to the stream of this generation");
+        recorder_fail(r, "somebody else has written to the stream of this generation");
     } else if (err == ERR_TAIL_MOVED) {
         recorder_finish(r, END_FAILED, ERR_NOT_FOUND); /* another life of the name */
     } else {
@@ -634,7 +635,7 @@ static void recorder_on_written(struct writer *w, int err)
 static void recorder_on_moved(struct pins *p)
 {
     struct recorder *r = container_of(p, struct recorder, pins);
-    sched_post(r->sched, &r->kick);
+    sched_post(r->sched, &r->wake);
 }
 
 /* The first pending event could not be written for too long. Who came meanwhile has its own time,
@@ -645,15 +646,15 @@ static void recorder_on_lag(struct timer *t)
     uint64_t bytes = r->pending.n > 0 ? run_end(&r->pending, 0) : notice_size(r);
     uint64_t since_ms = r->sched->now_ms - (r->lagged ? 0 : r->config.reader_timeout_ms);
     r->busy = r->lagged = true;
-    uint64_t n = pins_cut(&r->pins, place_needed(r, 1, bytes), tail_place(r), since_ms);
+    uint64_t n = pins_cut(&r->pins, position_needed(r, 1, bytes), tail_position(r), since_ms);
     if (n > 0 && r->config.on.cut != NULL)
         r->config.on.cut(r->config.ctx, n);
     recorder_leave(r);
 }
 
-static void recorder_on_kick(struct task *t)
+static void recorder_on_wake(struct task *t)
 {
-    struct recorder *r = container_of(t, struct recorder, kick);
+    struct recorder *r = container_of(t, struct recorder, wake);
     r->busy = true;
     recorder_leave(r);
 }
@@ -699,14 +700,14 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     r->sched = sched;
     r->store = store;
     copy_config(r, config);
-    task_init(&r->kick, recorder_on_kick);
-    writer_init(&r->writer, RECORDER_PATIENCE_MS, recorder_on_written);
+    task_init(&r->wake, recorder_on_wake);
+    writer_init(&r->writer, RECORDER_RETRY_FOR_MS, recorder_on_written);
     pins_init(&r->pins, recorder_on_moved);
     timer_init(&r->lag, recorder_on_lag);
     if (config->folds)
         r->fold = fold_new(config->fold, r->config.fold_max);
     r->snapshot_due = config->folds;
-    recorder_go_on(r);
+    recorder_step(r);
     return r;
 }
 
@@ -739,7 +740,7 @@ int recorder_event(struct recorder *r, struct str type, struct str data)
     if (!type_is_plain(type))
         return ERR_SYNTAX;
     recorder_add_event(&r->pending, ++r->taken, type, data);
-    sched_post(r->sched, &r->kick); /* with what else comes in this turn */
+    sched_post(r->sched, &r->wake); /* with what else comes in this turn */
     if (r->pending.bytes.n >= r->config.pending_max)
         r->full = true;
     return r->full ? 0 : 1;
@@ -752,21 +753,22 @@ void recorder_end(struct recorder *r, enum end_reason reason, struct str message
         return;
     r->end = reason;
     set_message(r, message);
-    sched_post(r->sched, &r->kick);
+    sched_post(r->sched, &r->wake);
 }
 
 /* What waits is in no snapshot yet. */
-void recorder_hurry(struct recorder *r, enum end_reason reason)
+void recorder_end_now(struct recorder *r, enum end_reason reason)
 {
     if (r->over || r->end == END_NONE || !r->pins.waiting || r->pending.n == 0)
         return;
     r->end = reason;
-    sched_post(r->sched, &r->kick);
+    sched_post(r->sched, &r->wake);
 }
 
 void recorder_pin(struct recorder *r, struct pin *pin)
 {
-    pin_add(pin, r->config.pins != NULL ? &r->pins : NULL, (struct pin_place){0}, r->sched->now_ms);
+    pin_add(pin, r->config.pins != NULL ? &r->pins : NULL, (struct pin_position){0},
+            r->sched->now_ms);
 }
 
 uint64_t recorder_seq(const struct recorder *r)

@@ -27,9 +27,9 @@
  * application/json, one event (stored with the comma that JSON streams have behind each), closed
  * with the same reason.
  *
- * A store that is full, overloaded or away is asked again for RECORDER_PATIENCE_MS. Then the events
- * that it did not take are lost, and the generation ends as END_FAILED; if there is no room even
- * for the notice, as END_ORPHANED. What was recorded stays.
+ * A store that is full, overloaded or away is asked again for RECORDER_RETRY_FOR_MS. Then the
+ * events that it did not take are lost, and the generation ends as END_FAILED; if there is no room
+ * even for the notice, as END_ORPHANED. What was recorded stays.
  *
  * Loop thread only. No callback is called from within a function of the recorder; each of these may
  * be called from every callback. */
@@ -47,7 +47,7 @@
 
 #define RECORDER_TYPE_MAX        255
 #define RECORDER_MESSAGE_MAX     1024 /* of a notice; a longer one is cut */
-#define RECORDER_PATIENCE_MS     30000
+#define RECORDER_RETRY_FOR_MS    30000
 #define RECORDER_FOLD_MAX        (1024 * 1024) /* the defaults */
 #define RECORDER_EVENT_MAX       (1024 * 1024)
 #define RECORDER_PENDING_MAX     (256 * 1024)
@@ -87,13 +87,13 @@ struct recorder_config {
     size_t n_docs;
     bool folds;
     enum fold_kind fold;
-    int64_t snapshot_ttl_s;      /* how long the snapshot outlives the events */
-    size_t fold_max;             /* these three: 0 for the default */
-    size_t event_max;            /* bytes of one stored event */
-    size_t pending_max;          /* bytes that wait for the write under way */
-    uint64_t create_patience_ms; /* with a store that does not answer when asked for the stream */
-    struct map *pins;            /* of feeds; NULL: writes wait for nobody */
-    uint64_t reader_timeout_ms;  /* with pins */
+    int64_t snapshot_ttl_s;       /* how long the snapshot outlives the events */
+    size_t fold_max;              /* these three: 0 for the default */
+    size_t event_max;             /* bytes of one stored event */
+    size_t pending_max;           /* bytes that wait for the write under way */
+    uint64_t create_retry_for_ms; /* with a store that does not answer when asked for the stream */
+    struct map *pins;             /* of feeds; NULL: writes wait for nobody */
+    uint64_t reader_timeout_ms;   /* with pins */
     struct recorder_callbacks on;
     void *ctx;
 };
@@ -120,7 +120,7 @@ void recorder_end(struct recorder *r, enum end_reason reason, struct str message
 
 /* If its end waits for readers, it waits no more: it ends like this (cancelled or orphaned),
  * without the events that waited. */
-void recorder_hurry(struct recorder *r, enum end_reason reason);
+void recorder_end_now(struct recorder *r, enum end_reason reason);
 
 /* Holds the beginning of the stream for a reader that is still to come, until pin_remove. */
 void recorder_pin(struct recorder *r, struct pin *pin);

@@ -185,7 +185,7 @@ static int listen_somewhere(struct site *s)
     return common_fail(&command, "cannot listen on %s: %s", address, why);
 }
 
-static void cmd_lab_greet(const struct site *s)
+static void cmd_lab_print_address(const struct site *s)
 {
     struct str at = listener_address(s->listener), session = lab_session(s->host.lab);
     printf("lab on http://%.*s/lab (session %.*s)\n", (int)at.n, at.p, (int)session.n, session.p);
@@ -208,7 +208,7 @@ static int cmd_lab_begin(struct site *s)
     cmd_lab_init_signals(s);
     int status = listen_somewhere(s);
     if (status == CMD_OK)
-        cmd_lab_greet(s);
+        cmd_lab_print_address(s);
     else
         cmd_lab_end(s);
     loop_run(&s->loop);

@@ -31,7 +31,7 @@ struct lab_export {
     char draft[64]; /* name in the folder, until it is finished */
     enum phase phase;
     struct map mentioned; /* run ids; the key is the value */
-    struct lab_place *places;
+    struct lab_location *locations;
     size_t n, at;
     uint64_t cursor;
     size_t given, count; /* in this list; entries */
@@ -151,8 +151,8 @@ static bool is_of_session(const struct lab_export *e, const json_t *record)
 
 static void open_list(struct lab_export *e, const struct lab_index *x)
 {
-    free(e->places);
-    e->places = lab_index_list(x, NULL, &e->n);
+    free(e->locations);
+    e->locations = lab_index_list(x, NULL, &e->n);
     e->at = 0;
 }
 
@@ -176,7 +176,7 @@ static bool is_wanted(const struct lab_export *e, const json_t *record)
 static bool step_list(struct lab_export *e, struct lab_index *x, struct buf *out)
 {
     for (int i = 0; i < RECORDS_A_STEP && out->n < BYTES_A_STEP && e->at < e->n; i++) {
-        json_t *record = lab_index_read_at(x, e->places[e->at++]);
+        json_t *record = lab_index_read_at(x, e->locations[e->at++]);
         if (record != NULL && is_wanted(e, record)) {
             if (e->phase == EXPERIMENTS_MENTION)
                 take_experiment(e, record);
@@ -349,7 +349,7 @@ void lab_export_free(struct lab_export *e)
     while ((run = map_next(&e->mentioned, &at)) != NULL)
         free(run);
     map_deinit(&e->mentioned);
-    free(e->places);
+    free(e->locations);
     free(e->path);
     free((char *)(uintptr_t)e->session.p);
     free(e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* lab_http_core.h -- what the files of the Lab's surface share. */
+/* lab_http_core.h -- what the files of the Lab's HTTP interface share. */
 #ifndef FEATURE_LAB_LAB_HTTP_CORE_H
 #define FEATURE_LAB_LAB_HTTP_CORE_H
 

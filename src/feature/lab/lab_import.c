@@ -87,7 +87,7 @@ static json_t *find_same(struct lab_store *s, const char *real, const json_t *pr
 {
     size_t n;
     uint64_t group = XXH3_64bits(real, strlen(real)); /* as the store's runs have it */
-    struct lab_place *all = lab_index_list(&s->runs, &group, &n);
+    struct lab_location *all = lab_index_list(&s->runs, &group, &n);
     json_t *same = NULL;
     for (size_t i = 0; i < n && same == NULL; i++) {
         json_t *run = lab_index_read_at(&s->runs, all[i]);

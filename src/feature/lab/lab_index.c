@@ -164,7 +164,7 @@ const struct lab_record *lab_index_find(const struct lab_index *x, struct str id
     return id.n > 0 && id.n <= LAB_ID_MAX ? map_get(&x->by_id, id) : NULL;
 }
 
-json_t *lab_index_read_at(struct lab_index *x, struct lab_place place)
+json_t *lab_index_read_at(struct lab_index *x, struct lab_location place)
 {
     struct lab_line ignored = {0};
     json_t *record = NULL;
@@ -181,7 +181,7 @@ json_t *lab_index_read_at(struct lab_index *x, struct lab_place place)
 
 json_t *lab_index_read(struct lab_index *x, const struct lab_record *r)
 {
-    return lab_index_read_at(x, (struct lab_place){r->at, r->n, r->created_ms});
+    return lab_index_read_at(x, (struct lab_location){r->at, r->n, r->created_ms});
 }
 
 int lab_index_append(struct lab_index *x, const json_t *record)
@@ -197,21 +197,21 @@ int lab_index_append(struct lab_index *x, const json_t *record)
 /* Of the same time, the one that stands further behind is the newer. */
 static int lab_index_by_age(const void *a, const void *b)
 {
-    const struct lab_place *l = a, *r = b;
+    const struct lab_location *l = a, *r = b;
     if (l->created_ms != r->created_ms)
         return l->created_ms < r->created_ms ? 1 : -1;
     return l->at < r->at ? 1 : l->at > r->at ? -1 : 0;
 }
 
-struct lab_place *lab_index_list(const struct lab_index *x, const uint64_t *group, size_t *n)
+struct lab_location *lab_index_list(const struct lab_index *x, const uint64_t *group, size_t *n)
 {
-    struct lab_place *all = mem_alloc((x->by_id.n + 1) * sizeof *all);
+    struct lab_location *all = mem_alloc((x->by_id.n + 1) * sizeof *all);
     const struct lab_record *r;
     size_t at = 0;
     *n = 0;
     while ((r = map_next(&x->by_id, &at)) != NULL)
         if (group == NULL || r->group == *group)
-            all[(*n)++] = (struct lab_place){r->at, r->n, r->created_ms};
+            all[(*n)++] = (struct lab_location){r->at, r->n, r->created_ms};
     qsort(all, *n, sizeof *all, lab_index_by_age);
     return all;
 }

@@ -61,15 +61,15 @@ json_t *lab_index_read(struct lab_index *x, const struct lab_record *r);
 int lab_index_append(struct lab_index *x, const json_t *record);
 
 /* All of them, or those of a group, newest first, as they are now. The caller frees. */
-struct lab_place {
+struct lab_location {
     uint64_t at;
     uint32_t n;
     int64_t created_ms;
 };
-struct lab_place *lab_index_list(const struct lab_index *x, const uint64_t *group, size_t *n);
+struct lab_location *lab_index_list(const struct lab_index *x, const uint64_t *group, size_t *n);
 
 /* Reads records of such a list; what is no longer there is left out. */
-json_t *lab_index_read_at(struct lab_index *x, struct lab_place place);
+json_t *lab_index_read_at(struct lab_index *x, struct lab_location place);
 
 /* ---- logs at once, for those on a lane already ---- */
 

@@ -15,14 +15,14 @@ struct list_source {
     struct lab_source source;
     struct lab_index *index;
     json_t *(*view)(struct lab_store *s, json_t *record);
-    struct lab_place *places;
+    struct lab_location *locations;
     size_t n, at, given;
 };
 
 static void lab_runs_free_list(struct lab_source *source)
 {
     struct list_source *l = container_of(source, struct list_source, source);
-    free(l->places);
+    free(l->locations);
     free(l);
 }
 
@@ -33,7 +33,7 @@ static int lab_runs_next_of_list(struct lab_source *source, struct lab_store *st
     if (l->at == 0)
         buf_put(out, STR("{\"items\":["));
     while (l->at < l->n && out->n < LAB_PIECE) {
-        json_t *record = lab_index_read_at(l->index, l->places[l->at++]);
+        json_t *record = lab_index_read_at(l->index, l->locations[l->at++]);
         if (record == NULL)
             continue; /* its file was replaced meanwhile */
         json_t *item = l->view(store, record);
@@ -55,7 +55,7 @@ struct lab_source *lab_list_new(struct lab_index *index,
     l->source = (struct lab_source){lab_runs_next_of_list, lab_runs_free_list};
     l->index = index;
     l->view = view;
-    l->places = lab_index_list(index, NULL, &l->n);
+    l->locations = lab_index_list(index, NULL, &l->n);
     return &l->source;
 }
 
@@ -101,7 +101,7 @@ static json_t *superseded_by(struct lab_store *s, const json_t *run)
     struct str id = lab_json_get(run, "runId"), folder = lab_json_get(run, "artifactsDirRealpath");
     uint64_t group = XXH3_64bits(folder.p, folder.n); /* as the store's runs have it */
     size_t n;
-    struct lab_place *all = lab_index_list(&s->runs, &group, &n);
+    struct lab_location *all = lab_index_list(&s->runs, &group, &n);
     json_t *newer = NULL;
     for (size_t i = 0; i < n && newer == NULL; i++) {
         json_t *other = lab_index_read_at(&s->runs, all[i]);

@@ -129,7 +129,7 @@ static int append_locked(struct log_append *a, int fd, const struct stat *st)
 
 /* Looks for the lines of an intent at `at`. 0: they stand there. 1: they do, but the first is
  * joined to what somebody has left unfinished. */
-static int stand_at(int fd, const struct log_note *n, uint64_t at, char *room)
+static int stand_at(int fd, const struct log_key_entry *n, uint64_t at, char *room)
 {
     size_t length = (size_t)(n->next - n->start), got;
     uint8_t digest[SHA256_SIZE];
@@ -143,7 +143,7 @@ static int stand_at(int fd, const struct log_note *n, uint64_t at, char *room)
 }
 
 /* The same in the whole file from n->start on. A single line that is joined is as good as none. */
-static int find_lines(int fd, const struct log_note *n, uint64_t *at)
+static int find_lines(int fd, const struct log_key_entry *n, uint64_t *at)
 {
     char *piece = mem_alloc(LOG_STEP), *room = mem_alloc((size_t)(n->next - n->start));
     int found = ERR_NOT_FOUND;
@@ -174,12 +174,12 @@ static int find_lines(int fd, const struct log_note *n, uint64_t *at)
 
 /* The lines stand at `at`, the first of them joined and so spoilt: it is appended behind them once
  * more, unless it was already. *next: the cursor behind it. */
-static int mend_joined(int fd, const struct log_note *n, uint64_t at, uint64_t *next)
+static int mend_joined(int fd, const struct log_key_entry *n, uint64_t at, uint64_t *next)
 {
     char *first = mem_alloc(n->first);
     size_t got;
     struct piece wrote;
-    struct log_note alone = {.start = at + (n->next - n->start), .first = n->first};
+    struct log_key_entry alone = {.start = at + (n->next - n->start), .first = n->first};
     alone.next = alone.start + n->first;
     int err = log_file_read(fd, at, first, n->first, &got);
     if (err == 0) {
@@ -196,7 +196,7 @@ static int mend_joined(int fd, const struct log_note *n, uint64_t at, uint64_t *
     return err;
 }
 
-static bool is_of_file(const struct log_note *n, const struct log_id *now)
+static bool is_of_file(const struct log_key_entry *n, const struct log_id *now)
 {
     uint64_t length = n->next - n->start;
     return n->id.inode == now->inode && (n->id.head == 0 || n->id.head == now->head) &&
@@ -205,10 +205,10 @@ static bool is_of_file(const struct log_note *n, const struct log_id *now)
 
 /* Sees what came of an intent: its lines are in the file, on the disk, and noted; or it is
  * forgotten. Lines that went to a file that is there no more are not in the log. */
-static int log_settle(struct log_append *a, struct log_keys *keys, struct log_note *intent, int fd,
-                      const struct stat *st)
+static int log_settle(struct log_append *a, struct log_keys *keys, struct log_key_entry *intent,
+                      int fd, const struct stat *st)
 {
-    struct log_note n = *intent;
+    struct log_key_entry n = *intent;
     uint64_t at = 0;
     int err = log_file_id(fd, st, &n.id);
     if (err == 0)
@@ -230,14 +230,14 @@ static int settle_all(struct log_append *a, struct log_keys *keys, int fd, const
 {
     int err = 0;
     for (int i = 0; err == 0 && i < LOG_KEYS_INTENTS; i++) {
-        struct log_note *intent = log_keys_open_intent(keys);
+        struct log_key_entry *intent = log_keys_open_intent(keys);
         if (intent != NULL)
             err = log_settle(a, keys, intent, fd, st);
     }
     return err;
 }
 
-static int intend(struct log_append *a, struct log_keys *keys, int fd, struct log_note *n)
+static int intend(struct log_append *a, struct log_keys *keys, int fd, struct log_key_entry *n)
 {
     struct stat st;
     int err = keys->made ? log_file_sync_folder(a->log->path) : 0;
@@ -253,7 +253,7 @@ static int intend(struct log_append *a, struct log_keys *keys, int fd, struct lo
 
 static int append_keyed(struct log_append *a, struct log_keys *keys, int fd, const struct stat *st)
 {
-    struct log_note n = {.at_ms = clock_wall_ms()}, known;
+    struct log_key_entry n = {.at_ms = clock_wall_ms()}, known;
     sha256(a->key, n.key);
     sha256(a->lines, n.body);
     int err = log_keys_find(keys, n.key, a->key_lifetime_ms, n.at_ms, &known);

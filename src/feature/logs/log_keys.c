@@ -32,7 +32,7 @@ _Static_assert(LOG_KEYS_WAYS *NOTE == BLOCK, "a block is full of notes");
 
 /* ---- one note ---- */
 
-static void note_write(const struct log_note *n, char out[NOTE])
+static void note_write(const struct log_key_entry *n, char out[NOTE])
 {
     le_put_u64(out, n->serial);
     memcpy(out + 8, n->key, SHA256_SIZE);
@@ -48,14 +48,14 @@ static void note_write(const struct log_note *n, char out[NOTE])
 }
 
 /* serial == 0: there is none. */
-static struct log_note note_read(const char p[NOTE])
+static struct log_key_entry note_read(const char p[NOTE])
 {
-    struct log_note n = {.serial = le_get_u64(p),
-                         .id = {le_get_u64(p + 72), le_get_u64(p + 80), le_get_u64(p + 88)},
-                         .start = le_get_u64(p + 96),
-                         .next = le_get_u64(p + 104),
-                         .at_ms = (int64_t)le_get_u64(p + 112),
-                         .first = le_get_u32(p + 120)};
+    struct log_key_entry n = {.serial = le_get_u64(p),
+                              .id = {le_get_u64(p + 72), le_get_u64(p + 80), le_get_u64(p + 88)},
+                              .start = le_get_u64(p + 96),
+                              .next = le_get_u64(p + 104),
+                              .at_ms = (int64_t)le_get_u64(p + 112),
+                              .first = le_get_u32(p + 120)};
     memcpy(n.key, p + 8, SHA256_SIZE);
     memcpy(n.body, p + 40, SHA256_SIZE);
     if (le_get_u32(p + CHECK_AT) != (uint32_t)XXH3_64bits(p, CHECK_AT))
@@ -82,7 +82,7 @@ static int write_at(const struct log_keys *k, off_t at, const char *p, size_t n)
     return wrote == (ssize_t)n ? 0 : wrote < 0 ? log_file_err(errno) : ERR_FULL;
 }
 
-static int write_note(const struct log_keys *k, off_t at, const struct log_note *n)
+static int write_note(const struct log_keys *k, off_t at, const struct log_key_entry *n)
 {
     char bytes[NOTE];
     note_write(n, bytes);
@@ -153,7 +153,7 @@ static off_t block_at(const uint8_t key[SHA256_SIZE])
 }
 
 /* One of a clock that was ahead counts as old, and is the first to go. */
-static uint64_t age_of(const struct log_note *n, uint64_t lifetime_ms, int64_t now_ms)
+static uint64_t age_of(const struct log_key_entry *n, uint64_t lifetime_ms, int64_t now_ms)
 {
     return n->serial == 0      ? UINT64_MAX
            : n->at_ms > now_ms ? lifetime_ms
@@ -161,12 +161,12 @@ static uint64_t age_of(const struct log_note *n, uint64_t lifetime_ms, int64_t n
 }
 
 int log_keys_find(struct log_keys *k, const uint8_t key[SHA256_SIZE], uint64_t lifetime_ms,
-                  int64_t now_ms, struct log_note *out)
+                  int64_t now_ms, struct log_key_entry *out)
 {
     char block[BLOCK];
     int err = k->fd >= 0 ? read_block(k, block_at(key), block) : ERR_NOT_FOUND;
     for (size_t i = 0; err == 0 && i < LOG_KEYS_WAYS; i++) {
-        struct log_note n = note_read(block + i * NOTE);
+        struct log_key_entry n = note_read(block + i * NOTE);
         if (n.serial != 0 && age_of(&n, lifetime_ms, now_ms) <= lifetime_ms &&
             memcmp(n.key, key, SHA256_SIZE) == 0) {
             *out = n;
@@ -176,8 +176,8 @@ int log_keys_find(struct log_keys *k, const uint8_t key[SHA256_SIZE], uint64_t l
     return err != 0 ? err : ERR_NOT_FOUND;
 }
 
-int log_keys_put(struct log_keys *k, const struct log_note *n, uint64_t lifetime_ms, int64_t now_ms,
-                 bool *dropped)
+int log_keys_put(struct log_keys *k, const struct log_key_entry *n, uint64_t lifetime_ms,
+                 int64_t now_ms, bool *dropped)
 {
     char block[BLOCK];
     size_t into = 0;
@@ -186,7 +186,7 @@ int log_keys_put(struct log_keys *k, const struct log_note *n, uint64_t lifetime
     if (err != 0)
         return err;
     for (size_t i = 0; i < LOG_KEYS_WAYS; i++) {
-        struct log_note other = note_read(block + i * NOTE);
+        struct log_key_entry other = note_read(block + i * NOTE);
         bool same = other.serial != 0 && memcmp(other.key, n->key, SHA256_SIZE) == 0;
         uint64_t age = same ? UINT64_MAX : age_of(&other, lifetime_ms, now_ms);
         if (age >= oldest) {
@@ -203,16 +203,16 @@ int log_keys_put(struct log_keys *k, const struct log_note *n, uint64_t lifetime
 /* ---- intents ---- */
 
 /* By its own note, or by a later one of the same key. */
-static bool is_noted(struct log_keys *k, const struct log_note *intent)
+static bool is_noted(struct log_keys *k, const struct log_key_entry *intent)
 {
-    struct log_note n;
+    struct log_key_entry n;
     return log_keys_find(k, intent->key, UINT64_MAX, 0, &n) == 0 && n.serial >= intent->serial;
 }
 
-struct log_note *log_keys_open_intent(struct log_keys *k)
+struct log_key_entry *log_keys_open_intent(struct log_keys *k)
 {
     for (size_t i = 0; k->fd >= 0 && i < LOG_KEYS_INTENTS; i++) {
-        struct log_note *n = &k->intents[i];
+        struct log_key_entry *n = &k->intents[i];
         if (n->serial != 0 && n->first != 0 && !is_noted(k, n))
             return n;
     }
@@ -221,9 +221,9 @@ struct log_note *log_keys_open_intent(struct log_keys *k)
 
 /* On the disk before anything else is: lines like these that come later are not of this intent. Its
  * serial stays, so that none is used twice. */
-int log_keys_forget(struct log_keys *k, struct log_note *intent)
+int log_keys_forget(struct log_keys *k, struct log_key_entry *intent)
 {
-    struct log_note none = *intent;
+    struct log_key_entry none = *intent;
     none.first = 0;
     int err = write_note(k, intent_at(none.serial), &none);
     if (err == 0)
@@ -233,7 +233,7 @@ int log_keys_forget(struct log_keys *k, struct log_note *intent)
     return err;
 }
 
-int log_keys_intend(struct log_keys *k, struct log_note *n)
+int log_keys_intend(struct log_keys *k, struct log_key_entry *n)
 {
     int err = 0;
     n->serial = (uint64_t)n->at_ms; /* of a file that is new, or has been spoilt */

@@ -28,7 +28,7 @@
 #define LOG_KEYS_BLOCKS  8192 /* so 262,144 notes at most, in 32 MiB */
 #define LOG_KEYS_INTENTS 2
 
-struct log_note {
+struct log_key_entry {
     uint8_t key[SHA256_SIZE];  /* of the key itself */
     uint8_t body[SHA256_SIZE]; /* of the lines as they were written */
     struct log_id id;
@@ -41,7 +41,7 @@ struct log_note {
 struct log_keys {
     int fd;    /* -1: no such file, and so no keys */
     bool made; /* by this call, maybe: its folder has to be on the disk before the first intent */
-    struct log_note intents[LOG_KEYS_INTENTS];
+    struct log_key_entry intents[LOG_KEYS_INTENTS];
 };
 
 /* Opens the keys of the log under this path; `make`: makes the file if need be. ERR_IO, ERR_FULL,
@@ -50,18 +50,18 @@ int log_keys_open(struct log_keys *k, const char *log_path, bool make);
 void log_keys_close(struct log_keys *k);
 
 /* An intent whose outcome nobody has noted; NULL: there is none. */
-struct log_note *log_keys_open_intent(struct log_keys *k);
-int log_keys_forget(struct log_keys *k, struct log_note *intent);
+struct log_key_entry *log_keys_open_intent(struct log_keys *k);
+int log_keys_forget(struct log_keys *k, struct log_key_entry *intent);
 
 /* ERR_NOT_FOUND: no note of this key that is younger than its lifetime. */
 int log_keys_find(struct log_keys *k, const uint8_t key[SHA256_SIZE], uint64_t lifetime_ms,
-                  int64_t now_ms, struct log_note *out);
+                  int64_t now_ms, struct log_key_entry *out);
 
 /* Sets n->serial. There is no open intent. 0: it is on the disk. */
-int log_keys_intend(struct log_keys *k, struct log_note *n);
+int log_keys_intend(struct log_keys *k, struct log_key_entry *n);
 
 /* *dropped: a note that was younger than its lifetime had to go. */
-int log_keys_put(struct log_keys *k, const struct log_note *n, uint64_t lifetime_ms, int64_t now_ms,
-                 bool *dropped);
+int log_keys_put(struct log_keys *k, const struct log_key_entry *n, uint64_t lifetime_ms,
+                 int64_t now_ms, bool *dropped);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* logs_http_core.h -- what the parts of the logs' surface share. */
+/* logs_http_core.h -- what the parts of the logs' HTTP interface share. */
 #ifndef FEATURE_LOGS_LOGS_HTTP_CORE_H
 #define FEATURE_LOGS_LOGS_HTTP_CORE_H
 

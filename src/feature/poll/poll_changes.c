@@ -12,30 +12,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PLACE_VERSION 1
+#define POSITION_VERSION 1
 
 /* ---- places ---- */
 
-void poll_place_deinit(struct poll_place *p)
+void poll_position_deinit(struct poll_position *p)
 {
     buf_deinit(&p->etag);
     buf_deinit(&p->cursor);
     buf_deinit(&p->seen);
-    *p = (struct poll_place){0};
+    *p = (struct poll_position){0};
 }
 
-void poll_place_copy(struct poll_place *to, const struct poll_place *from)
+void poll_position_copy(struct poll_position *to, const struct poll_position *from)
 {
-    *to = (struct poll_place){.length = from->length, .begun = from->begun};
+    *to = (struct poll_position){.length = from->length, .begun = from->begun};
     memcpy(to->digest, from->digest, sizeof to->digest);
     buf_put(&to->etag, buf_str(&from->etag));
     buf_put(&to->cursor, buf_str(&from->cursor));
     buf_put(&to->seen, buf_str(&from->seen));
 }
 
-void poll_place_put(struct buf *out, const struct poll_place *p)
+void poll_position_put(struct buf *out, const struct poll_position *p)
 {
-    pack_u64(out, PLACE_VERSION);
+    pack_u64(out, POSITION_VERSION);
     pack_u64(out, p->begun);
     pack_u64(out, p->length);
     pack_str(out, str_of((const char *)p->digest, sizeof p->digest));
@@ -44,16 +44,16 @@ void poll_place_put(struct buf *out, const struct poll_place *p)
     pack_str(out, buf_str(&p->seen));
 }
 
-int poll_place_take(struct str bytes, struct poll_place *out)
+int poll_position_take(struct str bytes, struct poll_position *out)
 {
     struct unpack u = {.rest = bytes};
-    *out = (struct poll_place){0};
+    *out = (struct poll_position){0};
     uint64_t version = unpack_u64(&u);
     bool begun = unpack_bool(&u);
     uint64_t length = unpack_u64(&u);
     struct str digest = unpack_str(&u);
     struct str etag = unpack_str(&u), cursor = unpack_str(&u), seen = unpack_str(&u);
-    if (unpack_end(&u) != 0 || version != PLACE_VERSION || digest.n != sizeof out->digest ||
+    if (unpack_end(&u) != 0 || version != POSITION_VERSION || digest.n != sizeof out->digest ||
         seen.n % POLL_KEY_SIZE != 0 || seen.n > (size_t)POLL_SEEN_MAX * POLL_KEY_SIZE)
         return ERR_CORRUPT;
     out->begun = begun;
@@ -152,7 +152,8 @@ static void put_text_event(struct buf *events, struct buf *ends, const char *nam
 
 /* ---- append ---- */
 
-static void take_append(struct poll_place *p, struct str body, struct buf *events, struct buf *ends)
+static void take_append(struct poll_position *p, struct str body, struct buf *events,
+                        struct buf *ends)
 {
     body.n -= utf8_incomplete_tail(body);
     uint8_t digest[SHA256_SIZE];
@@ -172,7 +173,7 @@ static void take_append(struct poll_place *p, struct str body, struct buf *event
 
 /* ---- replace ---- */
 
-static void take_replace(struct poll_place *p, struct str body, struct buf *events,
+static void take_replace(struct poll_position *p, struct str body, struct buf *events,
                          struct buf *ends)
 {
     uint8_t digest[SHA256_SIZE];
@@ -196,7 +197,7 @@ static void take_replace(struct poll_place *p, struct str body, struct buf *even
 
 struct items {
     const struct poll_rules *rules;
-    struct poll_place *place;
+    struct poll_position *position;
     struct buf *events, *ends;
     uint64_t *table; /* the keys that are known, by open addressing; 0: free */
     struct buf keys; /* of this answer, in its order */
@@ -329,7 +330,7 @@ static void reverse_events(struct items *in, size_t events_n, size_t ends_n)
 /* What this answer has counts as newest, so that an item that stays is never forgotten. */
 static void remember(struct items *in)
 {
-    struct buf *seen = &in->place->seen, kept = {0};
+    struct buf *seen = &in->position->seen, kept = {0};
     memset(in->table, 0, TABLE_SLOTS * sizeof *in->table);
     for (size_t i = 0; i < key_count(&in->keys); i++)
         enter_key(in->table, key_at(&in->keys, i));
@@ -353,7 +354,7 @@ static int put_cursor(struct items *in, struct str body, struct buf *out)
     struct str value = from.n == 0 ? STR_NONE : look_up(from, in->rules->cursor);
     switch (view_type(value)) {
     case VIEW_NONE:
-    case VIEW_NULL: buf_put(out, buf_str(&in->place->cursor)); return 0; /* stays */
+    case VIEW_NULL: buf_put(out, buf_str(&in->position->cursor)); return 0; /* stays */
     case VIEW_STRING: view_decode(view_inside(value), out); break;
     case VIEW_NUMBER: buf_put(out, value); break;
     default:
@@ -366,11 +367,11 @@ static int put_cursor(struct items *in, struct str body, struct buf *out)
     return ERR_SYNTAX;
 }
 
-static int take_jsonlines(const struct poll_rules *rules, struct poll_place *p, struct str body,
+static int take_jsonlines(const struct poll_rules *rules, struct poll_position *p, struct str body,
                           struct buf *events, struct buf *ends, char *why, size_t size)
 {
     struct items in = {
-        .rules = rules, .place = p, .events = events, .ends = ends, .why = why, .size = size};
+        .rules = rules, .position = p, .events = events, .ends = ends, .why = why, .size = size};
     size_t events_n = events->n, ends_n = ends->n, ignored;
     struct buf cursor = {0};
     in.table = mem_zalloc(TABLE_SLOTS * sizeof *in.table);
@@ -400,7 +401,7 @@ static int take_jsonlines(const struct poll_rules *rules, struct poll_place *p, 
     return err;
 }
 
-int poll_take(const struct poll_rules *rules, struct poll_place *p, struct str body,
+int poll_take(const struct poll_rules *rules, struct poll_position *p, struct str body,
               struct buf *events, struct buf *ends, char *why, size_t size)
 {
     int err = 0;

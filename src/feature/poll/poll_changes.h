@@ -39,7 +39,7 @@ struct poll_rules {
 };
 
 /* How far the answers have been taken. */
-struct poll_place {
+struct poll_position {
     struct buf etag;   /* of the last answer; n == 0: it had none */
     struct buf cursor; /* n == 0: from the beginning */
     uint64_t length;   /* append: bytes that are in events */
@@ -49,12 +49,13 @@ struct poll_place {
 };
 #define POLL_KEY_SIZE 8
 
-void poll_place_deinit(struct poll_place *p);
-void poll_place_copy(struct poll_place *to, const struct poll_place *from); /* to: deinitialised */
+void poll_position_deinit(struct poll_position *p);
+void poll_position_copy(struct poll_position *to,
+                        const struct poll_position *from); /* to: deinitialised */
 
 /* As it is stored. 0 or ERR_CORRUPT, which leaves *out empty. */
-void poll_place_put(struct buf *out, const struct poll_place *p);
-int poll_place_take(struct str bytes, struct poll_place *out);
+void poll_position_put(struct buf *out, const struct poll_position *p);
+int poll_position_take(struct str bytes, struct poll_position *out);
 
 /* Is it a pointer of RFC 6901? */
 bool poll_pointer_ok(struct str pointer);
@@ -64,7 +65,7 @@ bool poll_pointer_ok(struct str pointer);
  * everything as it was: ERR_JSON, ERR_TOO_LARGE (more items than are remembered), or ERR_SYNTAX (no
  * array where the rules say, an item without its key, a cursor that is neither text nor number),
  * with a sentence in why. body is at most 64 MiB. */
-int poll_take(const struct poll_rules *rules, struct poll_place *p, struct str body,
+int poll_take(const struct poll_rules *rules, struct poll_position *p, struct str body,
               struct buf *events, struct buf *ends, char *why, size_t size);
 
 /* ---- when to ask again ---- */

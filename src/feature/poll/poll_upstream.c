@@ -25,7 +25,7 @@ TRACE_TABLE_DEFINE(poll_traces, POLL_TRACES);
 
 #define CONTENT_TYPE "application/json"
 #define RETRY_MAX_MS DAY_MS
-#define PATIENCE_MS  (30 * SECOND_MS) /* with a store that does not answer */
+#define RETRY_FOR_MS (30 * SECOND_MS) /* with a store that does not answer */
 
 /* IDLE    nobody asks; not before `due_ms` does it begin again
  * WAITING for the timer
@@ -46,8 +46,8 @@ struct poller {
     bool loaded, asked;
     uint64_t due_ms;
     struct poll_pace pace;
-    struct poll_place place, next; /* stored; and what is being written */
-    uint64_t version;              /* of the document; 0: there is none */
+    struct poll_position position, next; /* stored; and what is being written */
+    uint64_t version;                    /* of the document; 0: there is none */
     struct store_docs docs;
     struct writer writer;
     struct stream_config create;
@@ -155,12 +155,12 @@ static void poll_on_written(struct writer *w, int err)
     struct poller *p = container_of(w, struct poller, writer);
     bool placed = w->write.n_docs > 0;
     if (err == 0 && placed) {
-        poll_place_deinit(&p->place);
-        p->place = p->next;
-        p->next = (struct poll_place){0};
+        poll_position_deinit(&p->position);
+        p->position = p->next;
+        p->next = (struct poll_position){0};
         p->version = DOC_NEXT(p->version);
     }
-    poll_place_deinit(&p->next);
+    poll_position_deinit(&p->next);
     if (!store_end(p))
         return;
     if (err == ERR_VERSION || (err == ERR_NOT_FOUND && placed)) {
@@ -214,11 +214,11 @@ static void poll_on_docs(struct store_docs *d, int err)
 {
     struct poller *p = container_of(d, struct poller, docs);
     const char *why = err != 0 ? err_text(err) : NULL;
-    poll_place_deinit(&p->place);
+    poll_position_deinit(&p->position);
     p->version = 0;
     if (err == 0 && d->n_rows > 0) {
         p->version = d->rows[0].version;
-        if (poll_place_take(d->rows[0].value, &p->place) != 0)
+        if (poll_position_take(d->rows[0].value, &p->position) != 0)
             why =
                 "the stored place cannot be read; remove the stream's document or rename the poll";
     }
@@ -272,8 +272,8 @@ static void take_answer(struct poller *p)
 {
     char why[160];
     p->events.n = p->ends.n = p->stored.n = 0;
-    poll_place_deinit(&p->next);
-    poll_place_copy(&p->next, &p->place);
+    poll_position_deinit(&p->next);
+    poll_position_copy(&p->next, &p->position);
     if (poll_take(&p->rules, &p->next, buf_str(&p->fetch.answer), &p->events, &p->ends, why,
                   sizeof why) != 0) {
         poll_fail(p, why);
@@ -282,13 +282,13 @@ static void take_answer(struct poller *p)
     p->next.etag.n = 0;
     buf_put(&p->next.etag, buf_str(&p->etag));
     if (p->ends.n == 0) { /* a newer tag of the same is worth no write */
-        poll_place_deinit(&p->place);
-        p->place = p->next;
-        p->next = (struct poll_place){0};
+        poll_position_deinit(&p->position);
+        p->position = p->next;
+        p->next = (struct poll_position){0};
         rest(p, POLL_SAME);
         return;
     }
-    poll_place_put(&p->stored, &p->next);
+    poll_position_put(&p->stored, &p->next);
     put_news(p);
 }
 
@@ -314,12 +314,12 @@ static void put_url(struct poller *p)
     struct str url = str_of_cstr(p->config->url);
     p->url.n = 0;
     buf_put(&p->url, url);
-    if (p->rules.cursor.p == NULL || p->place.cursor.n == 0)
+    if (p->rules.cursor.p == NULL || p->position.cursor.n == 0)
         return;
     buf_putc(&p->url, memchr(url.p, '?', url.n) != NULL ? '&' : '?');
     url_encode(&p->url, p->cursor.parameter, false);
     buf_putc(&p->url, '=');
-    url_encode(&p->url, buf_str(&p->place.cursor), false);
+    url_encode(&p->url, buf_str(&p->position.cursor), false);
 }
 
 /* Redirects are not followed: they would take the headers, and whoever reads the stream, to places
@@ -331,8 +331,8 @@ static void poll_ask(struct poller *p)
     p->asked = false;
     p->retry_ms = 0;
     put_url(p);
-    if (p->place.etag.n > 0)
-        p->headers[n++] = (struct header){STR("If-None-Match"), buf_str(&p->place.etag)};
+    if (p->position.etag.n > 0)
+        p->headers[n++] = (struct header){STR("If-None-Match"), buf_str(&p->position.etag)};
     p->fetch = (struct fetch){.url = buf_str(&p->url),
                               .method = STR("GET"),
                               .headers = p->headers,
@@ -388,7 +388,7 @@ static void init_poller(struct poller *p, struct polls *all, const struct poll_c
     }
     buf_printf(&p->name, POLL_STREAMS "%s", c->name);
     timer_init(&p->timer, poll_on_timer);
-    writer_init(&p->writer, PATIENCE_MS, poll_on_written);
+    writer_init(&p->writer, RETRY_FOR_MS, poll_on_written);
     init_headers(p);
     map_put(&all->by_name, buf_str(&p->name), p);
 }
@@ -425,8 +425,8 @@ static void deinit_poller(struct poller *p)
     struct buf *bufs[] = {&p->name, &p->stored, &p->events, &p->ends, &p->url, &p->etag};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
         buf_deinit(bufs[i]);
-    poll_place_deinit(&p->place);
-    poll_place_deinit(&p->next);
+    poll_position_deinit(&p->position);
+    poll_position_deinit(&p->next);
     free(p->headers);
 }
 

@@ -68,7 +68,7 @@ static const struct common_command show_command = {
 #define SESSIONS "/v1/session/"
 
 /* As feature/sessions/session_status_http.h has it. Texts are lent by the document. */
-struct session_row {
+struct session_json_row {
     const char *key, *service, *created;
     bool connected, key_held, expired;
     uint64_t answered;
@@ -78,10 +78,10 @@ struct session_row {
     const char *end;
 };
 
-static struct session_row cmd_session_row_of(const json_t *session)
+static struct session_json_row cmd_session_row_of(const json_t *session)
 {
     const json_t *in = json_object_get(session, "in"), *out = json_object_get(session, "out");
-    return (struct session_row){
+    return (struct session_json_row){
         .key = pages_text(session, "key"),
         .service = pages_text(session, "service"),
         .created = pages_text(session, "created"),
@@ -111,13 +111,13 @@ static const char *cmd_session_truth(bool b)
     return b ? "true" : "false";
 }
 
-static const char *state_of(const struct session_row *s)
+static const char *state_of(const struct session_json_row *s)
 {
     return s->expired ? "expired" : s->connected ? "connected" : "away";
 }
 
 /* Without the brace that ends it. */
-static void cmd_session_put_json(struct buf *out, const struct session_row *s)
+static void cmd_session_put_json(struct buf *out, const struct session_json_row *s)
 {
     buf_put(out, STR("{\"key\":"));
     json_put_string(out, str_of_cstr(s->key));
@@ -146,7 +146,7 @@ static int not_shown(const struct view *v)
 
 static bool cmd_session_take_row(void *user, const json_t *session)
 {
-    struct session_row row = cmd_session_row_of(session), *s = &row;
+    struct session_json_row row = cmd_session_row_of(session), *s = &row;
     struct view *v = user;
     char answered[48];
     v->n++;
@@ -199,7 +199,7 @@ static int cmd_session_list(struct view *v, const char *prefix)
 
 /* ---- show ---- */
 
-static void cmd_session_put_streams(struct buf *out, const struct session_row *s)
+static void cmd_session_put_streams(struct buf *out, const struct session_json_row *s)
 {
     if (s->expired) {
         buf_put(out, STR(",\"in\":null,\"out\":null"));
@@ -232,7 +232,7 @@ static void cmd_session_put_stream(struct view *v, const char *name, uint64_t ev
     line(v, name, text);
 }
 
-static void put_lines(struct view *v, const struct session_row *s)
+static void put_lines(struct view *v, const struct session_json_row *s)
 {
     char answered[24];
     snprintf(answered, sizeof answered, "%" PRIu64, s->answered);
@@ -251,7 +251,7 @@ static void put_lines(struct view *v, const struct session_row *s)
 
 static void put_session(struct view *v, const json_t *session)
 {
-    struct session_row row = cmd_session_row_of(session);
+    struct session_json_row row = cmd_session_row_of(session);
     if (v->flags->json) {
         struct buf *out = table_line(&v->table);
         cmd_session_put_json(out, &row);

@@ -80,7 +80,7 @@ void sessions_free(struct sessions *all)
     if (all == NULL)
         return;
     must(all->n == 0);
-    task_cancel(&all->under_way.tell);
+    task_cancel(&all->under_way.notify);
     map_deinit(&all->by_key);
     feeds_deinit(&all->degraded_feeds);
     store_free(all->degraded.store);
@@ -136,8 +136,8 @@ static void free_session(struct session *s)
     task_cancel(&s->admit);
     list_remove(&s->idle_link);
     load_next(all, s->key);
-    session_lane_deinit(&s->in, ERR_CANCELLED);
-    session_lane_deinit(&s->out, ERR_CANCELLED);
+    session_stream_deinit(&s->in, ERR_CANCELLED);
+    session_stream_deinit(&s->out, ERR_CANCELLED);
     session_keys_free(s->keys);
     ranges_deinit(&s->seen);
     buf_deinit(&s->message);
@@ -193,8 +193,8 @@ static struct session *session_new(struct sessions *all, struct str key)
     s->all = all;
     s->home = &all->durable;
     make_names(s, key, &in, &out);
-    session_lane_init(&s->in, s, SESSION_IN, in);
-    session_lane_init(&s->out, s, SESSION_OUT, out);
+    session_stream_init(&s->in, s, SESSION_IN, in);
+    session_stream_init(&s->out, s, SESSION_OUT, out);
     list_init(&s->idle_link);
     list_init(&s->waiting);
     timer_init(&s->idle_timer, session_on_idle_timer);
@@ -285,7 +285,7 @@ static void session_forget(struct session *s)
 /* ---- being busy, idle, and gone ---- */
 
 /* Out of the map; what is under way comes to its end. */
-static void session_let_go(struct session *s)
+static void session_evict(struct session *s)
 {
     if (s->state == SESSION_STATE_DYING)
         return;
@@ -306,22 +306,22 @@ void session_kill(struct session *s, enum session_over over, int err)
 {
     if (s->state == SESSION_STATE_DYING)
         return;
-    session_job_stop(s);
-    session_let_go(s);
+    session_reply_stop(s);
+    session_evict(s);
     session_visits_over(s, over, err);
-    session_lane_deinit(&s->in, err != 0 ? err : ERR_CANCELLED);
-    session_lane_deinit(&s->out, err != 0 ? err : ERR_CANCELLED);
+    session_stream_deinit(&s->in, err != 0 ? err : ERR_CANCELLED);
+    session_stream_deinit(&s->out, err != 0 ? err : ERR_CANCELLED);
 }
 
 static void session_on_touched(struct store_read *r, int err)
 {
-    struct session_lane *l = container_of(r, struct session_lane, touch);
+    struct session_stream *l = container_of(r, struct session_stream, touch);
     l->touching = false;
     store_read_release(r);
     session_release(l->session);
 }
 
-static void touch_one(struct session_lane *l)
+static void touch_one(struct session_stream *l)
 {
     if (l->touching)
         return;
@@ -376,7 +376,7 @@ static void become_idle(struct session *s)
     sched_start(setup->sched, &s->idle_timer, delay_ms);
 }
 
-static bool is_deserted(const struct session *s)
+static bool has_no_client(const struct session *s)
 {
     return s->visit == NULL && list_empty(&s->waiting);
 }
@@ -394,9 +394,9 @@ static void become_busy(struct session *s)
 }
 
 /* Whatever a degraded one is at, nobody will see it. */
-static void end_if_deserted(struct session *s)
+static void end_if_no_client(struct session *s)
 {
-    if (session_is_degraded(s) && is_deserted(s))
+    if (session_is_degraded(s) && has_no_client(s))
         sched_start(s->all->setup.sched, &s->idle_timer, 0);
 }
 
@@ -404,10 +404,10 @@ void session_settle(struct session *s)
 {
     switch (s->state) {
     case SESSION_STATE_QUEUED:
-    case SESSION_STATE_LOADING: end_if_deserted(s); break;
+    case SESSION_STATE_LOADING: end_if_no_client(s); break;
     case SESSION_STATE_BUSY:
         if (is_busy(s))
-            end_if_deserted(s);
+            end_if_no_client(s);
         else
             become_idle(s);
         break;
@@ -423,7 +423,7 @@ void session_settle(struct session *s)
 static uint64_t quiet_ms(const struct session *s)
 {
     uint64_t since_ms = s->left_ms > s->written_ms ? s->left_ms : s->written_ms;
-    return is_deserted(s) ? s->all->setup.sched->now_ms - since_ms : 0;
+    return has_no_client(s) ? s->all->setup.sched->now_ms - since_ms : 0;
 }
 
 /* A backend that does not get on, such as an upstream that is away, keeps a session busy; it does
@@ -432,8 +432,8 @@ static void session_on_idle_timer(struct timer *t)
 {
     struct session *s = container_of(t, struct session, idle_timer);
     if (s->state == SESSION_STATE_IDLE) {
-        session_let_go(s);
-    } else if (is_deserted(s) &&
+        session_evict(s);
+    } else if (has_no_client(s) &&
                (session_is_degraded(s) || quiet_ms(s) >= s->all->setup.lifetime_ms)) {
         session_kill(s, SESSION_EXPIRED, 0);
     } else {
@@ -452,11 +452,11 @@ static bool is_crowded(struct sessions *all)
         return false;
     if (list_empty(&all->idle))
         return true;
-    session_let_go(list_item(all->idle.next, struct session, idle_link));
+    session_evict(list_item(all->idle.next, struct session, idle_link));
     return false;
 }
 
-struct session *session_summon(struct sessions *all, struct str key)
+struct session *session_find_or_create(struct sessions *all, struct str key)
 {
     struct session *s = session_find(all, key);
     if (s != NULL)

@@ -34,8 +34,8 @@ bool session_key_valid(struct str key);
 /* ---- the backend ---- */
 
 /* One chunk that is being answered. The backend keeps the pointer from start() until it calls
- * session_job_end or stop() is called. */
-struct session_job {
+ * session_reply_end or stop() is called. */
+struct session_reply {
     struct session *session;
     struct str key; /* the session's */
     enum session_service service;
@@ -49,11 +49,12 @@ struct session_job {
 };
 
 struct session_backend {
-    void (*start)(void *ctx, struct session_job *job);
-    /* The session was aborted, or the server is stopping: the job is not the backend's any more. */
-    void (*stop)(void *ctx, struct session_job *job);
-    /* session_job_event said to wait, and need not any more. */
-    void (*room)(void *ctx, struct session_job *job);
+    void (*start)(void *ctx, struct session_reply *reply);
+    /* The session was aborted, or the server is stopping: the reply is not the backend's any more.
+     */
+    void (*stop)(void *ctx, struct session_reply *reply);
+    /* session_reply_event said to wait, and need not any more. */
+    void (*room)(void *ctx, struct session_reply *reply);
     void *ctx;
 };
 
@@ -61,11 +62,12 @@ struct session_backend {
  * nothing. 1: taken. 0: taken, and no more should come before room(). Otherwise it was not taken:
  * ERR_SYNTAX (is_text is false and it is no such message), ERR_TOO_LARGE, ERR_LIMIT (the session
  * holds as much as it may). */
-int session_job_event(struct session_job *job, struct str content, bool is_text, struct str id);
+int session_reply_event(struct session_reply *reply, struct str content, bool is_text,
+                        struct str id);
 
 /* The answer is complete (END_COMPLETED), or there will be none (END_FAILED: the whole session ends
- * so, and message, a sentence, is told to its client). The job is gone. */
-void session_job_end(struct session_job *job, enum end_reason end, struct str message);
+ * so, and message, a sentence, is told to its client). The reply is gone. */
+void session_reply_end(struct session_reply *reply, enum end_reason end, struct str message);
 
 /* Answers each chunk with its own text. */
 extern const struct session_backend session_echo;
@@ -131,7 +133,7 @@ struct session_client_ops {
     void (*settled)(struct session_client *c);
 };
 
-/* Embedded by a surface. All but `ops` is private or out. */
+/* Embedded by the HTTP interface. All but `ops` is private or out. */
 struct session_client {
     const struct session_client_ops *ops;
     struct session *session; /* private, as what follows up to `over` */
@@ -164,7 +166,7 @@ void session_disconnect(struct session_client *c);
 
 /* A message that the client sent, lent for the call. What is wrong with it is told by session_next.
  * May be said at any time after session_connect. */
-void session_say(struct session_client *c, struct str message);
+void session_receive(struct session_client *c, struct str message);
 
 /* Is there room for more to be said? Otherwise ready() tells when. */
 bool session_room(const struct session_client *c);

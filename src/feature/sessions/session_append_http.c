@@ -46,10 +46,10 @@ static void stop_waiting(struct session_append_call *a)
         release_data(a);
 }
 
-void append_said(struct session_append_call *a, uint64_t ordinal)
+void append_delivered(struct session_append_call *a, uint64_t ordinal)
 {
     stop_waiting(a);
-    a->state = APPEND_SAID;
+    a->state = APPEND_DELIVERED;
     a->ordinal = ordinal;
     if (a->rpc != NULL)
         list_push(&a->channel->said, &a->link);
@@ -80,7 +80,7 @@ static void session_append_refuse(struct session_append_call *a, enum session_re
 }
 
 /* Out of its channel, which may be of no use without it. */
-static void session_append_give_up(struct session_append_call *a, enum session_refusal why)
+static void session_append_drop(struct session_append_call *a, enum session_refusal why)
 {
     struct channel *ch = a->channel;
     session_window_put(&ch->window, a->number, NULL);
@@ -90,7 +90,7 @@ static void session_append_give_up(struct session_append_call *a, enum session_r
 
 static void session_append_on_early(struct timer *t)
 {
-    session_append_give_up(container_of(t, struct session_append_call, early), REFUSE_NO_DOWNLINK);
+    session_append_drop(container_of(t, struct session_append_call, early), REFUSE_NO_DOWNLINK);
 }
 
 /* ---- coming in ---- */
@@ -116,7 +116,7 @@ static void wait_there(struct session_append_call *a, struct channel *ch, struct
 /* What can be said at once takes no memory. */
 static bool has_room(const struct channel *ch, uint64_t number, size_t n)
 {
-    const struct sessions_surface *s = ch->surface;
+    const struct sessions_http *s = ch->surface;
     if (channel_is_attached(ch) && number == ch->window.next && session_room(&ch->client))
         return true;
     return s->waiting_bytes + n <= CHANNEL_WAITING_BYTES &&
@@ -141,7 +141,7 @@ static void arrive(struct session_append_call *a, struct channel *ch, struct str
         session_append_refuse(a, REFUSE_BUSY);
     else
         wait_there(a, ch, data);
-    channel_say(ch);
+    channel_deliver(ch);
     channel_tidy(ch);
 }
 
@@ -175,7 +175,7 @@ static void session_append_on_gone(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
     a->rpc = NULL;
-    if (a->state == APPEND_READING || a->state == APPEND_SAID)
+    if (a->state == APPEND_READING || a->state == APPEND_DELIVERED)
         append_free(a);
 }
 
@@ -183,7 +183,7 @@ static void session_append_on_drain(struct rpc *r)
 {
     struct session_append_call *a = rpc_ctx(r);
     if (a->state == APPEND_EARLY)
-        session_append_give_up(a, REFUSE_DRAINING);
+        session_append_drop(a, REFUSE_DRAINING);
 }
 
 static const struct rpc_ops append_ops = {.message = session_append_on_message,
@@ -191,8 +191,7 @@ static const struct rpc_ops append_ops = {.message = session_append_on_message,
                                           .drain = session_append_on_drain,
                                           .fault = session_fault};
 
-void session_append_begin(struct sessions_surface *s, enum session_service service,
-                          struct exchange *x)
+void session_append_begin(struct sessions_http *s, enum session_service service, struct exchange *x)
 {
     struct session_append_call *a = mem_zalloc(sizeof *a);
     a->surface = s;

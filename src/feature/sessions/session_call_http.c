@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct session_call {
-    struct sessions_surface *surface;
+    struct sessions_http *surface;
     struct rpc *rpc;
     enum session_service service;
     struct session_headers headers;
@@ -60,7 +60,7 @@ static void connect_to(struct session_call *call)
 {
     call->client = (struct session_client){.ops = &client_ops};
     call->connected = true;
-    session_greet(call->surface, &call->client, &call->headers, call->service);
+    session_connect_headers(call->surface, &call->client, &call->headers, call->service);
     rpc_wake(call->rpc);
 }
 
@@ -89,7 +89,7 @@ static void session_call_on_message(struct rpc *r, struct str bytes)
     call->reading = CALL_PAUSED;
     if (!call->connected && !connect_by(call, bytes))
         return;
-    session_say(&call->client, bytes);
+    session_receive(&call->client, bytes);
     session_call_read_on(call);
 }
 
@@ -117,7 +117,7 @@ static enum pull session_call_on_pull(struct rpc *r)
     struct session_call *call = rpc_ctx(r);
     if (!call->connected)
         return PULL_WAIT;
-    enum session_next next = session_give(&call->client, session_give_rpc, r);
+    enum session_next next = session_pull(&call->client, session_put_rpc, r);
     if (next == SESSION_NEXT_OVER)
         end_over(call);
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
@@ -143,8 +143,7 @@ static const struct rpc_ops call_ops = {.message = session_call_on_message,
                                         .drain = session_call_on_drain,
                                         .fault = session_fault};
 
-void session_call_begin(struct sessions_surface *s, enum session_service service,
-                        struct exchange *x)
+void session_call_begin(struct sessions_http *s, enum session_service service, struct exchange *x)
 {
     enum session_refusal why;
     struct session_call *call = mem_zalloc(sizeof *call);

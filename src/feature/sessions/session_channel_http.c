@@ -25,7 +25,7 @@ static struct buf name_text(const struct channel_name *name)
     return text;
 }
 
-struct channel *channel_find(struct sessions_surface *s, const struct channel_name *name)
+struct channel *channel_find(struct sessions_http *s, const struct channel_name *name)
 {
     struct buf text = name_text(name);
     struct channel *ch = map_get(&s->channels, buf_str(&text));
@@ -35,7 +35,7 @@ struct channel *channel_find(struct sessions_surface *s, const struct channel_na
 
 static void session_channel_on_timer(struct timer *t);
 
-static struct channel *channel_new(struct sessions_surface *s, const struct channel_name *name)
+static struct channel *channel_new(struct sessions_http *s, const struct channel_name *name)
 {
     struct buf text = name_text(name);
     struct channel *ch = mem_zalloc(sizeof *ch + text.n);
@@ -52,7 +52,7 @@ static struct channel *channel_new(struct sessions_surface *s, const struct chan
 }
 
 /* The longest idle that nobody waits for. */
-static bool session_channel_make_room(struct sessions_surface *s)
+static bool session_channel_make_room(struct sessions_http *s)
 {
     list_each (l, &s->idle) {
         struct channel *ch = list_item(l, struct channel, idle);
@@ -64,7 +64,7 @@ static bool session_channel_make_room(struct sessions_surface *s)
     return false;
 }
 
-struct channel *channel_get(struct sessions_surface *s, const struct channel_name *name)
+struct channel *channel_get(struct sessions_http *s, const struct channel_name *name)
 {
     struct channel *ch = channel_find(s, name);
     if (ch != NULL)
@@ -92,15 +92,15 @@ static void session_channel_on_settled(struct session_client *c)
     answer_settled(channel_of(c));
 }
 
-void channel_say(struct channel *ch)
+void channel_deliver(struct channel *ch)
 {
     struct session_append_call *a;
     if (!channel_is_attached(ch))
         return;
     while (session_room(&ch->client) && (a = session_window_peek(&ch->window)) != NULL) {
         session_window_advance(&ch->window);
-        session_say(&ch->client, buf_str(&a->data));
-        append_said(a, ++ch->n_said);
+        session_receive(&ch->client, buf_str(&a->data));
+        append_delivered(a, ++ch->n_said);
     }
     answer_settled(ch); /* what was said before need not be written again */
 }
@@ -126,7 +126,7 @@ static void appends_are_due(struct channel *ch)
 static void session_channel_on_ready(struct session_client *c)
 {
     struct channel *ch = channel_of(c);
-    channel_say(ch);
+    channel_deliver(ch);
     if (ch->downlink != NULL)
         downlink_wake(ch->downlink);
 }
@@ -167,9 +167,9 @@ void channel_attach(struct channel *ch, enum channel_state state, struct session
     ch->polls_given = 0;
     ch->n_said = 0;
     ch->client = (struct session_client){.ops = &client_ops};
-    session_greet(ch->surface, &ch->client, h, service);
+    session_connect_headers(ch->surface, &ch->client, h, service);
     appends_are_due(ch);
-    channel_say(ch);
+    channel_deliver(ch);
 }
 
 void channel_detach(struct channel *ch, enum channel_state state, const struct rpc_status *appends)
@@ -184,7 +184,7 @@ void channel_detach(struct channel *ch, enum channel_state state, const struct r
     sched_start(ch->surface->sched, &ch->timer, CHANNEL_LINGER_MS);
 }
 
-void channel_lose(struct channel *ch)
+void channel_drop(struct channel *ch)
 {
     session_channel_detach(ch, REFUSE_DOWNLINK_GONE);
 }
@@ -193,7 +193,7 @@ static void session_channel_on_timer(struct timer *t)
 {
     struct channel *ch = container_of(t, struct channel, timer);
     if (channel_is_attached(ch))
-        channel_lose(ch); /* nobody polls any more */
+        channel_drop(ch); /* nobody polls any more */
     else
         channel_free(ch);
 }

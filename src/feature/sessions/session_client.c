@@ -16,9 +16,9 @@ struct visit_open {
 
 /* What there is to read is read now and not only when it is pulled, which is late in a turn: so
  * acknowledgements and events of one turn leave together. */
-static void session_client_on_kick(struct task *t)
+static void session_client_on_wake(struct task *t)
 {
-    struct session_visit *v = container_of(t, struct session_visit, kick);
+    struct session_visit *v = container_of(t, struct session_visit, wake);
     struct session_client *c = v->client;
     struct session *s = v->session;
     if (session_visit_is_admitted(v)) {
@@ -28,9 +28,9 @@ static void session_client_on_kick(struct task *t)
     c->ops->ready(c);
 }
 
-void session_visit_kick(struct session_visit *v)
+void session_visit_wake(struct session_visit *v)
 {
-    sched_post(v->sched, &v->kick);
+    sched_post(v->sched, &v->wake);
 }
 
 /* ---- over ---- */
@@ -53,9 +53,9 @@ static void session_client_leave(struct session_visit *v)
     if (s != NULL)
         drop_early(v);
     list_remove(&v->link);
-    timer_stop(&v->last_word);
+    timer_stop(&v->late_timer);
     subscriber_deinit(&v->subscriber);
-    batch_unref(v->batch);
+    event_batch_unref(v->batch);
     v->batch = NULL;
     v->rest = STR_NONE;
     if (v->open != NULL)
@@ -81,7 +81,7 @@ void session_visit_over(struct session_visit *v, enum session_over why, int err)
         buf_put(&v->message, buf_str(&v->session->message));
     c->message = buf_str(&v->message);
     session_client_leave(v);
-    session_visit_kick(v);
+    session_visit_wake(v);
 }
 
 static void over_gap(struct session_visit *v)
@@ -162,7 +162,7 @@ enum session_service session_visit_service(const struct session_visit *v)
 
 static void session_client_on_ready(struct subscriber *subscriber)
 {
-    session_visit_kick(container_of(subscriber, struct session_visit, subscriber));
+    session_visit_wake(container_of(subscriber, struct session_visit, subscriber));
 }
 
 static void begin_events(struct session_visit *v, struct store_read *r)
@@ -172,7 +172,7 @@ static void begin_events(struct session_visit *v, struct store_read *r)
     subscriber_init(&v->subscriber, s->home->feeds, s->out.name,
                     (struct offset){r->info.life, r->start}, session_client_on_ready);
     subscriber_prime(&v->subscriber, r);
-    session_visit_kick(v);
+    session_visit_wake(v);
 }
 
 static void session_client_on_opened(struct store_read *r, int err)
@@ -204,7 +204,7 @@ static void open_events(struct session_visit *v)
     o->read = (struct store_read){.name = s->out.name,
                                   .from = READ_EVENT,
                                   .event = v->position,
-                                  .max_bytes = BATCH_BYTES,
+                                  .max_bytes = EVENT_BATCH_BYTES,
                                   .touch = true,
                                   .done = session_client_on_opened};
     v->open = o;
@@ -231,10 +231,10 @@ static void admit(struct session *s, struct session_visit *v)
             session_visit_over(s->visit, SESSION_REPLACED, 0);
         s->visit = v;
         v->state = VISIT_ADMITTED;
-        v->last_word_due = s->out_state == SESSION_OUT_ENDED;
+        v->late_chunk_due = s->out_state == SESSION_OUT_ENDED;
         open_events(v);
-        session_visit_hear_early(v);
-        session_visit_kick(v);
+        session_visit_receive_early(v);
+        session_visit_wake(v);
         session_pump(s);
         if (v->session != NULL && list_empty(&s->in.queue))
             session_visit_settled(v, v->said); /* v may be gone behind it */
@@ -263,13 +263,13 @@ void session_connect(struct sessions *all, struct session_client *c,
     v->position = hello->position;
     memcpy(v->secret, hello->secret, sizeof v->secret);
     list_init(&v->link);
-    task_init(&v->kick, session_client_on_kick);
+    task_init(&v->wake, session_client_on_wake);
     session_visit_init_next(v);
     if (all->phase != SESSIONS_OPEN) {
         session_visit_over(v, SESSION_DRAINING, 0);
         return;
     }
-    struct session *s = session_summon(all, hello->key);
+    struct session *s = session_find_or_create(all, hello->key);
     v->session = s;
     list_push(&s->waiting, &v->link);
     session_settle(s);
@@ -286,7 +286,7 @@ void session_disconnect(struct session_client *c)
         return;
     struct session *s = v->session;
     session_client_leave(v);
-    task_cancel(&v->kick);
+    task_cancel(&v->wake);
     buf_deinit(&v->acks);
     buf_deinit(&v->plain);
     buf_deinit(&v->message);

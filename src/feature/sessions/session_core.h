@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* session_core.h -- what the parts of the session engine share.
+/* session_core.h -- what the parts of the sessions share.
  *
  *     session.c         sessions in memory: found, kept, evicted
  *     session_open.c    the document and the two streams: created, or read back
  *     session_own.c     which of several processes has a session
  *     session_client.c, session_say.c, session_next.c  one client's connection
  *     session_write.c   what goes into the two streams
- *     session_job.c     chunks given to the backend, and its answers
+ *     session_reply.c     chunks given to the backend, and its answers
  *     session_doc.c     the document's format
  *     session_list.c    looking at sessions, and sweeping up behind those that are over
  *
@@ -58,7 +58,7 @@ struct sessions {
 };
 
 /* One stream, and what waits to be written to it. */
-struct session_lane {
+struct session_stream {
     struct session *session;
     enum session_direction direction;
     struct str name;
@@ -67,18 +67,18 @@ struct session_lane {
     struct link queue;           /* of struct session_write */
     struct session_write *going; /* its first, under way */
     size_t pending;              /* bytes of contents in the queue */
-    struct task kick;
+    struct task flush;
     struct writer writer;    /* of `going` */
     struct store_read touch; /* so that the stream lasts as long as the session does, */
     bool touching;           /* under way */
 };
 
-/* One write of a lane. Its contents are sealed when its turn has come, since only then their
+/* One write of a stream. Its contents are sealed when its turn has come, since only then their
  * ordinals are known. */
 struct session_write {
     struct link link;
     struct session *session;
-    struct session_lane *lane;
+    struct session_stream *lane;
     struct buf contents; /* struct session_content and bytes, one behind the other */
     uint32_t n;
     struct ranges seqnos; /* of `in`: of its chunks */
@@ -104,7 +104,7 @@ struct session_content {
 };
 
 /* Four machines, each drawn where it is driven: the life of the copy in memory (session.c), whose
- * it is (session_own.c), what the backend has of it (session_job.c), and the end of `out`
+ * it is (session_own.c), what the backend has of it (session_reply.c), and the end of `out`
  * (session_write.c). */
 
 enum session_state {
@@ -148,7 +148,7 @@ struct session {
     uint64_t doc_version;
     struct session_keys *keys; /* NULL: not held */
 
-    struct session_lane in, out;
+    struct session_stream in, out;
     uint64_t in_queued;            /* events of `in`, those that wait included */
     struct ranges seen;            /* seqnos in `in`, those that wait included */
     bool closed, aborted;          /* such a record is in `in`, or waits; there may be both */
@@ -164,10 +164,10 @@ struct session {
 
     uint64_t next; /* ordinal of the `in` record that the backend gets next */
     enum session_reply_state reply_state;
-    struct session_job job;
-    struct buf chunk, last_id; /* of the job */
+    struct session_reply reply;
+    struct buf chunk, last_id; /* of the reply */
     bool answer_begun;         /* events of an answer are there that is not complete */
-    struct store_read job_read;
+    struct store_read reply_read;
 
     enum session_own own;
     struct store_watch watch;
@@ -196,7 +196,7 @@ struct session *session_find(struct sessions *all, struct str key);
 bool session_is_dying(const struct sessions *all, struct str key);
 
 /* The same; if there is none, a new one in the map, which session_load is due for. */
-struct session *session_summon(struct sessions *all, struct str key);
+struct session *session_find_or_create(struct sessions *all, struct str key);
 
 /* Every operation of the store that comes back to the session is between these two. A session is
  * freed from the schedule alone, so that nobody finds it gone in the middle of something. */
@@ -273,19 +273,19 @@ void session_visits_over(struct session *s, enum session_over over, int err);
 
 /* The number of the visit and how much it has said; and that all of that is written. */
 uint64_t session_visit_no(const struct session *s);
-uint64_t session_said(const struct session *s);
-void session_tell_settled(struct session *s, uint64_t by, uint64_t said);
+uint64_t session_received(const struct session *s);
+void session_notify_settled(struct session *s, uint64_t by, uint64_t said);
 
 /* The client is told of a chunk that is durable, if there is one. */
-void session_tell_ack(struct session *s, uint32_t seqno);
+void session_notify_ack(struct session *s, uint32_t seqno);
 /* Something that a client may wait for has happened. */
-void session_nudge(struct session *s);
+void session_wake(struct session *s);
 
 /* ---- session_write.c ---- */
 
-void session_lane_init(struct session_lane *l, struct session *s, enum session_direction d,
-                       struct str name);
-void session_lane_deinit(struct session_lane *l, int err);
+void session_stream_init(struct session_stream *l, struct session *s, enum session_direction d,
+                         struct str name);
+void session_stream_deinit(struct session_stream *l, int err);
 
 /* Puts a record of the client's at the end of `in`. */
 void session_put_in(struct session *s, enum session_record_type type, uint32_t seqno,
@@ -301,16 +301,16 @@ void session_put_end(struct session *s, enum end_reason end, struct str message)
 /* As the store says; END_NONE: it goes on. */
 void session_set_end(struct session *s, enum end_reason end);
 
-/* ---- session_job.c ---- */
+/* ---- session_reply.c ---- */
 
 /* Gives the backend what comes next, if it is free. */
 void session_pump(struct session *s);
 /* A record of `in` is durable: the backend gets it now if it is next and the backend free, and
  * otherwise when its turn comes, read back. */
-void session_job_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
-                       uint64_t a, struct str content);
-void session_job_stop(struct session *s);
-void session_job_room(struct session *s);
+void session_reply_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
+                         uint64_t a, struct str content);
+void session_reply_stop(struct session *s);
+void session_reply_room(struct session *s);
 /* All that the client said is answered, and written. */
 bool session_is_answered(const struct session *s);
 

@@ -12,7 +12,7 @@
 #define BODY_MAX (64 * 1024) /* a request id, and what we do not know */
 
 struct session_downlink {
-    struct sessions_surface *surface;
+    struct sessions_http *surface;
     enum session_service service;
     struct rpc *rpc;
     struct channel *channel; /* NULL: the message that names it has not come */
@@ -21,12 +21,12 @@ struct session_downlink {
     uint8_t proof[SESSION_PROOF_SIZE];
     bool greets;              /* and the headers are as they must be */
     enum session_refusal why; /* otherwise */
-    struct timer patience;    /* a poll's */
+    struct timer timeout;     /* a poll's */
 };
 
 static void downlink_free(struct session_downlink *d)
 {
-    timer_stop(&d->patience);
+    timer_stop(&d->timeout);
     session_headers_wipe(&d->headers);
     free(d);
 }
@@ -48,10 +48,10 @@ static void session_downlink_refuse(struct session_downlink *d, enum session_ref
     downlink_free(d);
 }
 
-static void session_downlink_on_impatient(struct timer *t);
+static void session_downlink_on_timeout(struct timer *t);
 
-static struct session_downlink *downlink_new(struct sessions_surface *s,
-                                             enum session_service service, struct exchange *x)
+static struct session_downlink *downlink_new(struct sessions_http *s, enum session_service service,
+                                             struct exchange *x)
 {
     struct session_downlink *d = mem_zalloc(sizeof *d);
     d->surface = s;
@@ -62,11 +62,11 @@ static struct session_downlink *downlink_new(struct sessions_surface *s,
         d->greets = false;
         d->why = REFUSE_KEY;
     }
-    timer_init(&d->patience, session_downlink_on_impatient);
+    timer_init(&d->timeout, session_downlink_on_timeout);
     return d;
 }
 
-static void downlink_begin(struct sessions_surface *s, enum session_service service,
+static void downlink_begin(struct sessions_http *s, enum session_service service,
                            struct exchange *x, const struct rpc_ops *ops)
 {
     struct session_downlink *d = downlink_new(s, service, x);
@@ -163,7 +163,7 @@ static enum pull session_downlink_on_stream_pull(struct rpc *r)
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel == NULL)
         return PULL_WAIT;
-    enum session_next next = session_give(&d->channel->client, session_give_rpc, r);
+    enum session_next next = session_pull(&d->channel->client, session_put_rpc, r);
     if (next == SESSION_NEXT_OVER)
         end_over(d);
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
@@ -173,12 +173,11 @@ static void session_downlink_on_stream_gone(struct rpc *r)
 {
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel != NULL)
-        channel_lose(d->channel);
+        channel_drop(d->channel);
     downlink_free(d);
 }
 
-void session_stream_begin(struct sessions_surface *s, enum session_service service,
-                          struct exchange *x)
+void session_stream_begin(struct sessions_http *s, enum session_service service, struct exchange *x)
 {
     static const struct rpc_ops ops = {.message = session_downlink_on_stream_message,
                                        .pull = session_downlink_on_stream_pull,
@@ -204,9 +203,9 @@ static void finish_poll(struct session_downlink *d)
     downlink_end(d, &RPC_OK);
 }
 
-static void session_downlink_on_impatient(struct timer *t)
+static void session_downlink_on_timeout(struct timer *t)
 {
-    finish_poll(container_of(t, struct session_downlink, patience));
+    finish_poll(container_of(t, struct session_downlink, timeout));
 }
 
 static void session_downlink_give_poll(void *downlink, struct str message)
@@ -221,7 +220,7 @@ static enum pull session_downlink_on_poll_pull(struct rpc *r)
         return PULL_WAIT;
     struct channel *ch = d->channel;
     uint64_t before = ch->polls_given;
-    if (session_give(&ch->client, session_downlink_give_poll, d) == SESSION_NEXT_OVER)
+    if (session_pull(&ch->client, session_downlink_give_poll, d) == SESSION_NEXT_OVER)
         end_over(d);
     else if (ch->polls_given > before)
         finish_poll(d);
@@ -237,7 +236,7 @@ static void session_downlink_on_poll_gone(struct rpc *r)
 }
 
 /* Another poll of a downlink that is there. false: it has been refused. */
-static bool session_downlink_go_on(struct session_downlink *d, struct str request_id)
+static bool session_downlink_resume(struct session_downlink *d, struct str request_id)
 {
     struct channel_name name = session_downlink_name_of(d, request_id);
     struct channel *ch = d->proves ? channel_find(d->surface, &name) : NULL;
@@ -263,13 +262,12 @@ static void session_downlink_on_poll_message(struct rpc *r, struct str bytes)
     if (session_poll_read(&arena, bytes, &poll) != 0 || !is_request_id(poll.request_id))
         session_downlink_refuse(d, REFUSE_REQUEST_ID);
     else if (poll.start ? session_downlink_attach(d, poll.request_id, CHANNEL_POLLED)
-                        : session_downlink_go_on(d, poll.request_id))
-        sched_start(d->surface->sched, &d->patience, d->surface->long_poll_ms);
+                        : session_downlink_resume(d, poll.request_id))
+        sched_start(d->surface->sched, &d->timeout, d->surface->long_poll_ms);
     arena_deinit(&arena);
 }
 
-void session_poll_begin(struct sessions_surface *s, enum session_service service,
-                        struct exchange *x)
+void session_poll_begin(struct sessions_http *s, enum session_service service, struct exchange *x)
 {
     static const struct rpc_ops ops = {.message = session_downlink_on_poll_message,
                                        .pull = session_downlink_on_poll_pull,

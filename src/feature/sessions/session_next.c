@@ -27,7 +27,7 @@ static bool take_ack(struct session_visit *v, struct buf *out)
     memcpy(&seqno, v->acks.p + v->acks_at, sizeof seqno);
     v->acks_at += sizeof seqno;
     if (session_visit_acks(v) == SESSION_ACKS_MAX - 1)
-        session_visit_kick(v); /* there is room to speak again */
+        session_visit_wake(v); /* there is room to speak again */
     if (v->acks_at == v->acks.n)
         v->acks_at = v->acks.n = 0;
     session_put_ack(out, seqno);
@@ -50,7 +50,7 @@ bool session_visit_read(struct session_visit *v)
         }
         if (v->batch != NULL && v->batch->next == v->batch->info.tail)
             v->end = v->batch->info.end;
-        batch_unref(v->batch);
+        event_batch_unref(v->batch);
         v->batch = NULL;
         v->slice = 0;
         if (v->end != END_NONE || v->subscriber.feed == NULL)
@@ -96,34 +96,34 @@ static bool session_next_take_event(struct session_visit *v, struct buf *out)
  * once that all is well it would never hear that the chunk was not taken. So it is waited for, if
  * it has not said that it sends no more. */
 
-#define LAST_WORD_MS 2000
+#define LATE_CHUNK_MS 2000
 
-static void session_next_on_last_word(struct timer *t)
+static void session_next_on_late_timer(struct timer *t)
 {
-    struct session_visit *v = container_of(t, struct session_visit, last_word);
-    v->last_word_due = false;
-    session_visit_kick(v);
+    struct session_visit *v = container_of(t, struct session_visit, late_timer);
+    v->late_chunk_due = false;
+    session_visit_wake(v);
 }
 
 void session_visit_init_next(struct session_visit *v)
 {
-    timer_init(&v->last_word, session_next_on_last_word);
+    timer_init(&v->late_timer, session_next_on_late_timer);
 }
 
-void session_visit_speaks(struct session_visit *v)
+void session_visit_active(struct session_visit *v)
 {
-    if (!timer_running(&v->last_word))
+    if (!timer_running(&v->late_timer))
         return;
-    timer_stop(&v->last_word);
-    session_visit_kick(v);
+    timer_stop(&v->late_timer);
+    session_visit_wake(v);
 }
 
 static bool may_speak(struct session_visit *v)
 {
-    if (!v->last_word_due || v->half_closed || v->said_last != VISIT_SAYS_MORE)
+    if (!v->late_chunk_due || v->half_closed || v->said_last != VISIT_SAYS_MORE)
         return false;
-    if (!timer_running(&v->last_word))
-        sched_start(v->sched, &v->last_word, LAST_WORD_MS);
+    if (!timer_running(&v->late_timer))
+        sched_start(v->sched, &v->late_timer, LATE_CHUNK_MS);
     return true;
 }
 

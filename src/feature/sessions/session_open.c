@@ -24,11 +24,11 @@
 
 #include <stdlib.h>
 
-#define READ_BYTES       (64 * 1024)
-#define TRIES            5                   /* while others change it */
-#define HANDOVER_MS      250                 /* in which another process stops what it was at */
-#define MOVE_PATIENCE_MS 10000               /* with a store that does not answer */
-#define RETAIN_ALL       (UINT64_C(1) << 50) /* events, bytes, ms: more than there will be */
+#define READ_BYTES        (64 * 1024)
+#define TRIES             5                   /* while others change it */
+#define HANDOVER_MS       250                 /* in which another process stops what it was at */
+#define MOVE_RETRY_FOR_MS 10000               /* with a store that does not answer */
+#define RETAIN_ALL        (UINT64_C(1) << 50) /* events, bytes, ms: more than there will be */
 
 struct session_load {
     struct session *session;
@@ -41,9 +41,9 @@ struct session_load {
     struct stream_config config;
     struct doc_put put;
     struct buf doc;
-    struct session_lane *lane; /* that is being created */
-    bool cleared;              /* what was left of its name has been removed */
-    uint64_t ordinal;          /* of the next record of `in` */
+    struct session_stream *lane; /* that is being created */
+    bool cleared;                /* what was left of its name has been removed */
+    uint64_t ordinal;            /* of the next record of `in` */
     unsigned tries;
     uint64_t owner;            /* at the first look */
     struct buf message, moved; /* taking over: the document's sealed message, and our record */
@@ -98,7 +98,7 @@ int session_doc_found(const struct store_docs *d, int err, struct session_doc *o
 
 /* ---- creating ---- */
 
-static void session_open_create(struct session_load *l, struct session_lane *lane);
+static void session_open_create(struct session_load *l, struct session_stream *lane);
 
 static void go_degraded(struct session_load *l, int err)
 {
@@ -151,7 +151,7 @@ static bool is_left_over(const struct session_load *l, int err)
     return err == ERR_EXISTS || err == ERR_CLOSED || (err == 0 && !w->created && used);
 }
 
-static void take_lane(struct session_lane *lane, const struct stream_info *info)
+static void take_stream(struct session_stream *lane, const struct stream_info *info)
 {
     lane->life = info->life;
     lane->tail = info->tail;
@@ -173,7 +173,7 @@ static void session_open_on_created(struct store_write *w, int err)
     } else if (err != 0) {
         go_degraded(l, err);
     } else {
-        take_lane(l->lane, &w->info);
+        take_stream(l->lane, &w->info);
         l->cleared = false;
         if (l->lane == &s->out) {
             session_open_create(l, &s->in);
@@ -202,7 +202,7 @@ static void set_doc(struct session_load *l)
     l->write.n_docs = 1;
 }
 
-static void session_open_create(struct session_load *l, struct session_lane *lane)
+static void session_open_create(struct session_load *l, struct session_stream *lane)
 {
     struct session *s = l->session;
     const struct sessions_setup *setup = &s->all->setup;
@@ -313,7 +313,7 @@ static void session_open_on_out_read(struct store_read *r, int err)
     struct session_load *l = container_of(r, struct session_load, read);
     struct session *s = l->session;
     if (err == 0) {
-        take_lane(&s->out, &r->info);
+        take_stream(&s->out, &r->info);
         session_set_end(s, r->info.end);
         store_read_release(r);
         if (s->out.life != s->doc.out_life)
@@ -421,7 +421,7 @@ static void session_open_on_moved(struct writer *w, int err)
     if (w->followed)
         err = ERR_VERSION;
     if (err == 0) {
-        take_lane(&l->session->in, &w->write.info);
+        take_stream(&l->session->in, &w->write.info);
         skip_moved(l, l->ordinal);
     }
     on_taken(l, err);
@@ -456,7 +456,7 @@ static void take_over(struct session_load *l)
     }
     l->moved.n = 0;
     session_seal(s->keys, SESSION_IN, s->in.events, SESSION_RECORD_MOVED, 0, STR_NONE, &l->moved);
-    writer_init(&l->writer, MOVE_PATIENCE_MS, session_open_on_moved);
+    writer_init(&l->writer, MOVE_RETRY_FOR_MS, session_open_on_moved);
     l->writer.events = s->in.events;
     l->writer.write = (struct store_write){.name = s->in.name,
                                            .data = buf_str(&l->moved),
@@ -478,7 +478,7 @@ static void session_open_on_in_read(struct store_read *r, int err)
     bool more = false;
     if (err == 0) {
         err = session_each_record(r->slices, r->n_slices, l, session_open_take_in);
-        take_lane(&s->in, &r->info);
+        take_stream(&s->in, &r->info);
         more = r->next < r->info.tail;
         store_read_release(r);
     }

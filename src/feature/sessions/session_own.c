@@ -70,7 +70,7 @@ static void session_own_on_changed(struct store_watch *w, struct str name)
     struct session *s = container_of(w, struct session, watch);
     bool looking = s->own == SESSION_OWN_LOOKING || s->own == SESSION_OWN_LOOKING_DOUBTED;
     s->own = looking ? SESSION_OWN_LOOKING_DOUBTED : SESSION_OWN_DOUBTED;
-    writer_hurry(&s->in.writer); /* which finds out as well as a look does */
+    writer_retry_now(&s->in.writer); /* which finds out as well as a look does */
     session_own_look(s);
 }
 

@@ -33,13 +33,13 @@ void session_visit_late(struct session_visit *v)
 }
 
 /* It is told when it has had all that there is: session_next. */
-static void come_late(struct session_visit *v)
+static void mark_late(struct session_visit *v)
 {
     if (v->late == 0)
-        v->late = v->heard;
+        v->late = v->processed;
 }
 
-static void hear_chunk(struct session_visit *v, const struct session_request *r)
+static void receive_chunk(struct session_visit *v, const struct session_request *r)
 {
     struct session *s = v->session;
     if (!r->has_seqno) {
@@ -51,7 +51,7 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
         return;
     }
     if (s->out_state == SESSION_OUT_ENDED || s->aborted)
-        come_late(v);
+        mark_late(v);
     else if (s->closed)
         session_visit_late(v);
     else if (s->in.bytes + s->in.pending + r->chunk.n > s->all->setup.max_bytes)
@@ -64,7 +64,7 @@ static void hear_chunk(struct session_visit *v, const struct session_request *r)
         session_put_in(s, SESSION_RECORD_CHUNK, r->seqno, r->chunk);
 }
 
-static void hear_abort(struct session_visit *v)
+static void receive_abort(struct session_visit *v)
 {
     struct session *s = v->session;
     v->said_last = VISIT_SAID_ABORT;
@@ -74,7 +74,7 @@ static void hear_abort(struct session_visit *v)
     session_put_in(s, SESSION_RECORD_ABORT, 0, STR_NONE);
 }
 
-static void hear_close(struct session_visit *v)
+static void receive_close(struct session_visit *v)
 {
     struct session *s = v->session;
     if (v->said_last == VISIT_SAYS_MORE)
@@ -85,20 +85,20 @@ static void hear_close(struct session_visit *v)
     session_put_in(s, SESSION_RECORD_CLOSE, 0, STR_NONE);
 }
 
-static void hear(struct session_visit *v, struct str message)
+static void receive(struct session_visit *v, struct str message)
 {
     struct arena a = {0};
     struct session_request r;
-    v->heard++;
-    session_visit_speaks(v);
+    v->processed++;
+    session_visit_active(v);
     if (session_request_read(&a, message, &r) != 0)
         session_visit_malformed(v, "a message is neither client_chunk nor abort nor close");
     else if (r.kind == SESSION_CHUNK)
-        hear_chunk(v, &r);
+        receive_chunk(v, &r);
     else if (r.kind == SESSION_ABORT)
-        hear_abort(v);
+        receive_abort(v);
     else
-        hear_close(v);
+        receive_close(v);
     arena_deinit(&a);
 }
 
@@ -117,7 +117,7 @@ void session_visit_settled(struct session_visit *v, uint64_t settled)
         v->client->ops->settled(v->client);
 }
 
-void session_say(struct session_client *c, struct str message)
+void session_receive(struct session_client *c, struct str message)
 {
     struct session_visit *v = c->visit;
     struct session *s = v->session;
@@ -135,18 +135,18 @@ void session_say(struct session_client *c, struct str message)
         s->all->said += v->early.n - before;
         return;
     }
-    hear(v, message);
+    receive(v, message);
     if (v->session != NULL && list_empty(&s->in.queue))
         v->settled = before_late(v, v->said);
     session_settle(s); /* it may be over */
 }
 
-void session_visit_hear_early(struct session_visit *v)
+void session_visit_receive_early(struct session_visit *v)
 {
     struct buf early = session_visit_take_early(v);
     struct unpack u = {.rest = buf_str(&early)};
     while (u.rest.n > 0 && v->session != NULL)
-        hear(v, unpack_str(&u));
+        receive(v, unpack_str(&u));
     buf_deinit(&early);
 }
 
@@ -165,7 +165,7 @@ uint64_t session_settled(const struct session_client *c)
 void session_half_close(struct session_client *c)
 {
     c->visit->half_closed = true;
-    session_visit_kick(c->visit);
+    session_visit_wake(c->visit);
 }
 
 uint64_t session_visit_no(const struct session *s)
@@ -173,12 +173,12 @@ uint64_t session_visit_no(const struct session *s)
     return s->visit == NULL ? 0 : s->visit->no;
 }
 
-uint64_t session_said(const struct session *s)
+uint64_t session_received(const struct session *s)
 {
-    return s->visit == NULL ? 0 : s->visit->heard;
+    return s->visit == NULL ? 0 : s->visit->processed;
 }
 
-void session_tell_settled(struct session *s, uint64_t by, uint64_t said)
+void session_notify_settled(struct session *s, uint64_t by, uint64_t said)
 {
     struct session_visit *v = s->visit;
     if (v != NULL)
@@ -195,18 +195,18 @@ static void drop_taken_acks(struct session_visit *v)
     v->acks_at = 0;
 }
 
-void session_tell_ack(struct session *s, uint32_t seqno)
+void session_notify_ack(struct session *s, uint32_t seqno)
 {
     struct session_visit *v = s->visit;
     if (v == NULL)
         return;
     drop_taken_acks(v);
     buf_put(&v->acks, str_of((const char *)&seqno, sizeof seqno));
-    session_visit_kick(v);
+    session_visit_wake(v);
 }
 
-void session_nudge(struct session *s)
+void session_wake(struct session *s)
 {
     if (s->visit != NULL)
-        session_visit_kick(s->visit);
+        session_visit_wake(s->visit);
 }

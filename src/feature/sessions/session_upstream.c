@@ -16,17 +16,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RETRY_MIN_MS     250
-#define RETRY_MAX_MS     15000
-#define RETRY_AFTER_MAX  60   /* seconds */
-#define DONE_PATIENCE_MS 1000 /* for the end of an answer that has said it is complete */
-#define MESSAGE_MAX      256  /* bytes of what a client is told */
-#define HEADERS_MAX      4
+#define RETRY_MIN_MS    250
+#define RETRY_MAX_MS    15000
+#define RETRY_AFTER_MAX 60   /* seconds */
+#define DONE_TIMEOUT_MS 1000 /* for the end of an answer that has said it is complete */
+#define MESSAGE_MAX     256  /* bytes of what a client is told */
+#define HEADERS_MAX     4
 
 /* Parts of the messages: what is wrong, and why it cannot be mended. */
-#define BROKE_OFF        "the upstream broke off its answer"
-#define NO_END           "the upstream's answer does not say where it ends"
-#define NO_IDS           "and it gives its events no ids by which it could be continued"
+#define BROKE_OFF       "the upstream broke off its answer"
+#define NO_END          "the upstream's answer does not say where it ends"
+#define NO_IDS          "and it gives its events no ids by which it could be continued"
 
 _Static_assert(SESSION_UPSTREAM_ID == SSE_NAME_MAX, "every id of an event can be kept");
 
@@ -43,12 +43,12 @@ struct event_id {
 
 enum answer { ANSWER_EVENTS, ANSWER_BODY };
 
-/* One job: as many requests as it takes, one after the other. */
-struct call {
+/* One reply: as many requests as it takes, one after the other. */
+struct upstream_call {
     struct session_upstream *upstream;
-    struct session_job *job;
+    struct session_reply *reply;
     struct task begin;
-    struct timer timer; /* to the next try; or see DONE_PATIENCE_MS */
+    struct timer timer; /* to the next try; or see DONE_TIMEOUT_MS */
     struct fetch fetch;
     struct header headers[HEADERS_MAX];
     char idempotency_key[SESSION_KEY_MAX + 1 + NUM_TEXT_MAX + 1];
@@ -87,9 +87,9 @@ static void set_id(struct event_id *id, struct str text)
         memcpy(id->text, text.p, text.n);
 }
 
-/* ---- the end of a job ---- */
+/* ---- the end of a reply ---- */
 
-static void call_free(struct call *c)
+static void call_free(struct upstream_call *c)
 {
     task_cancel(&c->begin);
     timer_stop(&c->timer);
@@ -97,29 +97,30 @@ static void call_free(struct call *c)
     sse_parser_deinit(&c->parser);
     buf_deinit(&c->body);
     c->upstream->n_calls--;
-    c->job->state = NULL;
+    c->reply->state = NULL;
     free(c);
 }
 
 /* message: MESSAGE_MAX bytes at most, also of the call. Comes last: the call is gone. */
-static void session_upstream_end(struct call *c, enum end_reason reason, struct str message)
+static void session_upstream_end(struct upstream_call *c, enum end_reason reason,
+                                 struct str message)
 {
     const struct session_upstream *u = c->upstream;
-    struct session_job *job = c->job;
+    struct session_reply *reply = c->reply;
     char text[MESSAGE_MAX];
     must(message.n <= sizeof text);
     if (message.n > 0)
         memcpy(text, message.p, message.n);
     call_free(c);
-    u->setup.end(job, reason, message.n > 0 ? str_of(text, message.n) : STR_NONE);
+    u->setup.end(reply, reason, message.n > 0 ? str_of(text, message.n) : STR_NONE);
 }
 
-static void session_upstream_fail(struct call *c, const char *message)
+static void session_upstream_fail(struct upstream_call *c, const char *message)
 {
     session_upstream_end(c, END_FAILED, str_of_cstr(message));
 }
 
-static void session_upstream_complete(struct call *c)
+static void session_upstream_complete(struct upstream_call *c)
 {
     if (c->rewinding)
         session_upstream_fail(
@@ -137,7 +138,8 @@ uint64_t session_upstream_retry_ms(uint32_t failures, uint64_t random)
 
 /* at_least_ms: what the upstream asked for. All who were told the same come with a delay of their
  * own behind it. */
-static void session_upstream_try_again(struct call *c, const char *why, uint64_t at_least_ms)
+static void session_upstream_try_again(struct upstream_call *c, const char *why,
+                                       uint64_t at_least_ms)
 {
     const struct session_upstream_setup *setup = &c->upstream->setup;
     if (c->failures < UINT32_MAX)
@@ -151,7 +153,7 @@ static void session_upstream_try_again(struct call *c, const char *why, uint64_t
 }
 
 /* To ask for an answer from its start would double the events that were taken of it. */
-static bool may_ask_again(const struct call *c)
+static bool may_ask_again(const struct upstream_call *c)
 {
     return !c->begun || c->last.n > 0;
 }
@@ -159,7 +161,7 @@ static bool may_ask_again(const struct call *c)
 /* ---- events ---- */
 
 /* One line, valid UTF-8, and short. */
-static void set_message(struct call *c, struct str text)
+static void set_message(struct upstream_call *c, struct str text)
 {
     size_t n = text.n < MESSAGE_MAX ? text.n : MESSAGE_MAX;
     for (size_t i = 0; i < n; i++) {
@@ -176,7 +178,7 @@ static void set_message(struct call *c, struct str text)
 }
 
 /* Of a continued answer: was this event taken before? See the header for what is assumed. */
-static bool is_known(struct call *c, struct str id)
+static bool is_known(struct upstream_call *c, struct str id)
 {
     bool fresh = c->fresh;
     c->fresh = false;
@@ -192,16 +194,17 @@ static bool is_known(struct call *c, struct str id)
     return c->rewinding;
 }
 
-static int session_upstream_take(struct call *c, struct str content, bool is_text, struct str id)
+static int session_upstream_take(struct upstream_call *c, struct str content, bool is_text,
+                                 struct str id)
 {
     if (id.n > 0 && str_eq(id, id_str(&c->last)))
         c->vague = true;
     if (c->vague)
         id = STR_NONE;
     /* It becomes a string of protobuf: a client would refuse what is none. */
-    if (is_text && c->job->service == SESSION_AISERVER && !utf8_valid(content))
+    if (is_text && c->reply->service == SESSION_AISERVER && !utf8_valid(content))
         return ERR_SYNTAX;
-    int taken = c->upstream->setup.event(c->job, content, is_text, id);
+    int taken = c->upstream->setup.event(c->reply, content, is_text, id);
     if (taken < 0)
         return taken;
     c->full = c->full || taken == 0;
@@ -215,7 +218,7 @@ static int session_upstream_take(struct call *c, struct str content, bool is_tex
 
 #define TOLD 1 /* the message says what is wrong */
 
-static int no_such_event(struct call *c, struct str name)
+static int no_such_event(struct upstream_call *c, struct str name)
 {
     char text[MESSAGE_MAX];
     int n = snprintf(text, sizeof text, "the data of the upstream's event `%.*s` is malformed",
@@ -224,10 +227,11 @@ static int no_such_event(struct call *c, struct str name)
     return TOLD;
 }
 
-static int session_upstream_take_event(struct call *c, const struct sse_event *event, struct str id)
+static int session_upstream_take_event(struct upstream_call *c, const struct sse_event *event,
+                                       struct str id)
 {
     struct buf message = {0};
-    bool opaque = c->job->service != SESSION_AISERVER;
+    bool opaque = c->reply->service != SESSION_AISERVER;
     int got = opaque ? 0 : session_upstream_event(event->type, event->data, &message);
     if (got > 0)
         got = session_upstream_take(c, buf_str(&message), false, id);
@@ -241,7 +245,7 @@ static int session_upstream_take_event(struct call *c, const struct sse_event *e
 
 static int session_upstream_on_event(void *user, const struct sse_event *event)
 {
-    struct call *c = user;
+    struct upstream_call *c = user;
     struct str id = event->id;
     c->parser.n_id = 0; /* the next event is not named by the id of this one */
     if (c->done)
@@ -252,7 +256,7 @@ static int session_upstream_on_event(void *user, const struct sse_event *event)
     }
     if (str_eq(event->data, STR("[DONE]"))) {
         c->done = true;
-        sched_start(c->upstream->setup.sched, &c->timer, DONE_PATIENCE_MS);
+        sched_start(c->upstream->setup.sched, &c->timer, DONE_TIMEOUT_MS);
         return 0;
     }
     if (event->data.n == 0 || is_known(c, id))
@@ -260,7 +264,7 @@ static int session_upstream_on_event(void *user, const struct sse_event *event)
     return session_upstream_take_event(c, event, id);
 }
 
-static void fail_of_event(struct call *c, int err)
+static void fail_of_event(struct upstream_call *c, int err)
 {
     if (err == TOLD)
         session_upstream_end(c, END_FAILED, str_of(c->message, c->message_n));
@@ -283,7 +287,7 @@ static size_t through_line(struct str s)
 }
 
 /* Line by line, so as to stop right behind the event that was one too many. */
-static bool parse_events(struct call *c, struct str data)
+static bool parse_events(struct upstream_call *c, struct str data)
 {
     struct str rest = str_skip(data, c->parsed);
     while (rest.n > 0 && !c->full) {
@@ -301,7 +305,7 @@ static bool parse_events(struct call *c, struct str data)
 
 static bool session_upstream_on_data(struct fetch *f, struct str data)
 {
-    struct call *c = container_of(f, struct call, fetch);
+    struct upstream_call *c = container_of(f, struct upstream_call, fetch);
     if (c->answer == ANSWER_EVENTS)
         return parse_events(c, data);
     if (data.n > SESSION_UPSTREAM_EVENT_MAX - c->body.n)
@@ -329,7 +333,7 @@ static bool is_message(const struct fetch *f)
     return false;
 }
 
-static void take_body(struct call *c)
+static void take_body(struct upstream_call *c)
 {
     if (c->body.n > 0 && c->continues) {
         session_upstream_fail(
@@ -364,7 +368,7 @@ static bool may_pass(const struct fetch *f)
 
 static void session_upstream_on_head(struct fetch *f)
 {
-    struct call *c = container_of(f, struct call, fetch);
+    struct upstream_call *c = container_of(f, struct upstream_call, fetch);
     struct str coding = fetch_header(f, "content-encoding");
     char text[64];
     snprintf(text, sizeof text, "the upstream answered with status %d", f->status);
@@ -395,7 +399,7 @@ static bool is_final(enum fetch_cause cause)
     return cause == FETCH_MALFORMED || cause == FETCH_FORBIDDEN || cause == FETCH_TOO_LARGE;
 }
 
-static void end_unmarked(struct call *c)
+static void end_unmarked(struct upstream_call *c)
 {
     if (c->answer == ANSWER_BODY)
         session_upstream_fail(c, NO_END);
@@ -407,7 +411,7 @@ static void end_unmarked(struct call *c)
 
 static void session_upstream_on_fetched(struct fetch *f, int err)
 {
-    struct call *c = container_of(f, struct call, fetch);
+    struct upstream_call *c = container_of(f, struct upstream_call, fetch);
     if (c->done)
         session_upstream_complete(c);
     else if (err == 0 && !is_whole(f))
@@ -426,16 +430,16 @@ static void session_upstream_on_fetched(struct fetch *f, int err)
 
 /* ---- asking ---- */
 
-static struct str content_type(const struct call *c)
+static struct str content_type(const struct upstream_call *c)
 {
     const char *configured = c->upstream->setup.config->content_type;
     if (configured != NULL)
         return str_of_cstr(configured);
-    return c->job->service == SESSION_AISERVER ? STR("application/proto")
-                                               : STR("application/octet-stream");
+    return c->reply->service == SESSION_AISERVER ? STR("application/proto")
+                                                 : STR("application/octet-stream");
 }
 
-static size_t session_upstream_make_headers(struct call *c)
+static size_t session_upstream_make_headers(struct upstream_call *c)
 {
     size_t n = 0;
     c->headers[n++] = (struct header){STR("Content-Type"), content_type(c)};
@@ -446,14 +450,14 @@ static size_t session_upstream_make_headers(struct call *c)
     return n;
 }
 
-static void make_fetch(struct call *c)
+static void make_fetch(struct upstream_call *c)
 {
     const struct session_config *config = c->upstream->setup.config;
     c->fetch = (struct fetch){.url = str_of_cstr(config->upstream),
                               .method = STR("POST"),
                               .headers = c->headers,
                               .n_headers = session_upstream_make_headers(c),
-                              .body = c->job->chunk,
+                              .body = c->reply->chunk,
                               /* as of routes: who runs the server chose it */
                               .policy = {.configured = true},
                               .version = (enum fetch_version)config->upstream_http,
@@ -466,7 +470,7 @@ static void make_fetch(struct call *c)
                               .done = session_upstream_on_fetched};
 }
 
-static void session_upstream_ask(struct call *c)
+static void session_upstream_ask(struct upstream_call *c)
 {
     if (!may_ask_again(c)) { /* an earlier attempt has left events without an id */
         session_upstream_fail(c, BROKE_OFF ", " NO_IDS);
@@ -486,12 +490,12 @@ static void session_upstream_ask(struct call *c)
 
 static void session_upstream_on_begin(struct task *t)
 {
-    session_upstream_ask(container_of(t, struct call, begin));
+    session_upstream_ask(container_of(t, struct upstream_call, begin));
 }
 
 static void session_upstream_on_timer(struct timer *t)
 {
-    struct call *c = container_of(t, struct call, timer);
+    struct upstream_call *c = container_of(t, struct upstream_call, timer);
     if (c->done)
         session_upstream_complete(c);
     else
@@ -500,31 +504,31 @@ static void session_upstream_on_timer(struct timer *t)
 
 /* ---- the backend ---- */
 
-static void session_upstream_on_start(void *ctx, struct session_job *job)
+static void session_upstream_on_start(void *ctx, struct session_reply *reply)
 {
     struct session_upstream *u = ctx;
-    struct call *c = mem_zalloc(sizeof *c);
+    struct upstream_call *c = mem_zalloc(sizeof *c);
     c->upstream = u;
-    c->job = job;
-    c->begun = job->begun;
-    set_id(&c->last, job->last_id);
+    c->reply = reply;
+    c->begun = reply->begun;
+    set_id(&c->last, reply->last_id);
     task_init(&c->begin, session_upstream_on_begin);
     timer_init(&c->timer, session_upstream_on_timer);
-    snprintf(c->idempotency_key, sizeof c->idempotency_key, "%.*s/%lu", (int)job->key.n, job->key.p,
-             (unsigned long)job->seqno);
-    job->state = c;
+    snprintf(c->idempotency_key, sizeof c->idempotency_key, "%.*s/%lu", (int)reply->key.n,
+             reply->key.p, (unsigned long)reply->seqno);
+    reply->state = c;
     u->n_calls++;
     sched_post(u->setup.sched, &c->begin);
 }
 
-static void session_upstream_on_stop(void *ctx, struct session_job *job)
+static void session_upstream_on_stop(void *ctx, struct session_reply *reply)
 {
-    call_free(job->state);
+    call_free(reply->state);
 }
 
-static void session_upstream_on_room(void *ctx, struct session_job *job)
+static void session_upstream_on_room(void *ctx, struct session_reply *reply)
 {
-    struct call *c = job->state;
+    struct upstream_call *c = reply->state;
     c->full = false;
     fetch_resume(&c->fetch);
 }

@@ -14,7 +14,7 @@
  *
  * Against the second not being so: a continued answer that begins with the event it was to go on
  * behind, or with the one the whole answer began with, is passed over up to and with the former.
- * Only what was seen since the job's start is known: an upstream that begins anew after this
+ * Only what was seen since the reply's start is known: an upstream that begins anew after this
  * server's restart is not noticed. An id that comes twice in a row counts as none.
  *
  * Loop thread only. */
@@ -34,18 +34,18 @@ struct session_upstream_setup {
     struct fetcher *fetcher;
     const struct trace *trace;
     const struct session_config *config; /* with an upstream */
-    /* session_job_event and session_job_end, or what a test has in their place. */
-    int (*event)(struct session_job *job, struct str content, bool is_text, struct str id);
-    void (*end)(struct session_job *job, enum end_reason end, struct str message);
+    /* session_reply_event and session_reply_end, or what a test has in their place. */
+    int (*event)(struct session_reply *reply, struct str content, bool is_text, struct str id);
+    void (*end)(struct session_reply *reply, enum end_reason end, struct str message);
 };
 
 /* The setup is copied; what it points to is kept by reference. */
 struct session_upstream *session_upstream_new(const struct session_upstream_setup *setup);
 
-/* All its jobs have ended or been stopped. NULL is allowed. */
+/* All its replies have ended or been stopped. NULL is allowed. */
 void session_upstream_free(struct session_upstream *u);
 
-/* For the setup of sessions; lives as long as u. start() neither takes events nor ends the job
+/* For the setup of sessions; lives as long as u. start() neither takes events nor ends the reply
  * before it has returned. */
 const struct session_backend *session_upstream_backend(const struct session_upstream *u);
 

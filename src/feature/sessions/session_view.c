@@ -31,12 +31,12 @@ static struct view *view_of(struct store *s)
 
 /* ---- names ---- */
 
-struct place {
+struct view_target {
     struct str key;
     enum session_direction direction;
 };
 
-static bool find_place(struct str name, struct place *out)
+static bool find_target(struct str name, struct view_target *out)
 {
     if (!str_starts(name, STR(SESSION_PREFIX)))
         return false;
@@ -214,10 +214,10 @@ static void start_write(struct view *v, struct store_write *w, struct str key)
 
 static void session_view_write(struct store *s, struct store_write *w)
 {
-    struct place p;
+    struct view_target p;
     w->info = (struct stream_info){0};
     w->created = w->duplicate = false;
-    if (!find_place(w->name, &p))
+    if (!find_target(w->name, &p))
         session_view_refuse(s, &w->call, w->create != NULL ? ERR_DENIED : ERR_NOT_FOUND,
                             session_view_run_write);
     else if (p.direction != SESSION_OUT || w->create != NULL || w->n_docs > 0)
@@ -296,8 +296,8 @@ static int open_records(struct session_keys *k, enum session_direction direction
  */
 static int open_read(struct view *v, const struct store_read *r, struct buf *out)
 {
-    struct place p;
-    if (!find_place(r->name, &p))
+    struct view_target p;
+    if (!find_target(r->name, &p))
         return ERR_NOT_FOUND;
     struct session_keys *k = v->ops->keys(v->ctx, p.key);
     if (k == NULL)
@@ -347,9 +347,9 @@ static void session_view_run_read(struct task *t)
 static void session_view_read(struct store *s, struct store_read *r)
 {
     struct view *v = view_of(s);
-    struct place p;
+    struct view_target p;
     r->n_slices = 0;
-    if (!find_place(r->name, &p)) {
+    if (!find_target(r->name, &p)) {
         session_view_refuse(s, &r->call, ERR_NOT_FOUND, session_view_run_read);
         return;
     }
@@ -394,8 +394,8 @@ static void session_view_run_stat(struct task *t)
 static void session_view_stat(struct store *s, struct store_stat *st)
 {
     struct view *v = view_of(s);
-    struct place p;
-    if (!find_place(st->name, &p)) {
+    struct view_target p;
+    if (!find_target(st->name, &p)) {
         session_view_refuse(s, &st->call, ERR_NOT_FOUND, session_view_run_stat);
         return;
     }
@@ -499,7 +499,7 @@ static void session_view_stop(struct store *s, void (*stopped)(void *ctx), void 
 static void session_view_free(struct store *s)
 {
     struct view *v = view_of(s);
-    task_cancel(&v->under_way.tell);
+    task_cancel(&v->under_way.notify);
     free(v);
 }
 

@@ -15,7 +15,7 @@
  * is something to be read; without it the answer is ERR_KEY_ABSENT.
  *
  * `out` takes appends of JSON, {"data":"BASE64"} or {"text":"TEXT"}, and may be closed; they go to
- * the engine, which seals them. ERR_SYNTAX: an event is none of these. ERR_DENIED: everything else
+ * the session, which seals them. ERR_SYNTAX: an event is none of these. ERR_DENIED: everything else
  * that would change something. What can be found out without the key, such as that an append was
  * made before, is answered without it.
  *

@@ -22,23 +22,23 @@ struct session_visit {
     enum visit_state state;
     struct session *session; /* NULL: over */
     struct sched *sched;
-    struct task kick;
+    struct task wake;
     uint64_t no;
     uint8_t secret[SESSION_SECRET_SIZE]; /* until it is admitted */
     enum session_service service;
     uint64_t position;
     enum visit_said said_last;
-    bool half_closed;              /* it sends no more, whatever it said */
-    bool last_word_due;            /* see session_next.c: */
-    struct timer last_word;        /* how long it is waited for */
-    struct buf early;              /* messages said before it was admitted */
-    uint64_t said, heard, settled; /* messages; heard: not early any more */
+    bool half_closed;                  /* it sends no more, whatever it said */
+    bool late_chunk_due;               /* see session_next.c: */
+    struct timer late_timer;           /* how long it is waited for */
+    struct buf early;                  /* messages said before it was admitted */
+    uint64_t said, processed, settled; /* messages; heard: not early any more */
     uint64_t late;   /* the first of them that came behind the end; 0: none. Never settled */
     struct buf acks; /* seqnos, uint32_t */
     size_t acks_at;
     struct visit_open *open; /* the read that finds its position, under way */
     struct subscriber subscriber;
-    struct batch *batch; /* being sent */
+    struct event_batch *batch; /* being sent */
     uint32_t slice;
     struct str rest;
     uint64_t ordinal;    /* of the next event */
@@ -47,7 +47,7 @@ struct session_visit {
 };
 
 /* Its client is told, from the schedule, that there is something. */
-void session_visit_kick(struct session_visit *v);
+void session_visit_wake(struct session_visit *v);
 
 /* It is detached from its session, but stays until its client has gone. The first call counts. */
 void session_visit_over(struct session_visit *v, enum session_over why, int err);
@@ -63,7 +63,7 @@ static inline bool session_visit_is_admitted(const struct session_visit *v)
 /* What was said early is the caller's now. */
 struct buf session_visit_take_early(struct session_visit *v);
 /* It is admitted: what it said before is heard. */
-void session_visit_hear_early(struct session_visit *v);
+void session_visit_receive_early(struct session_visit *v);
 /* So many of its messages are settled. v may be gone behind it. */
 void session_visit_settled(struct session_visit *v, uint64_t settled);
 
@@ -74,7 +74,7 @@ void session_visit_late(struct session_visit *v);
 
 void session_visit_init_next(struct session_visit *v);
 /* It has said something: so it may say more. */
-void session_visit_speaks(struct session_visit *v);
+void session_visit_active(struct session_visit *v);
 
 size_t session_visit_acks(const struct session_visit *v); /* that wait to be taken */
 /* Reads on in `out`. False: there is no record now. */

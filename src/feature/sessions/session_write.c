@@ -20,21 +20,21 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define PATIENCE_MS (60 * SECOND_MS) /* with a store that is busy or full */
+#define RETRY_FOR_MS (60 * SECOND_MS) /* with a store that is busy or full */
 
-static void session_write_on_lane_kick(struct task *t);
-static void session_write_on_lane_written(struct writer *writer, int err);
+static void session_write_on_stream_flush(struct task *t);
+static void session_write_on_stream_written(struct writer *writer, int err);
 
-void session_lane_init(struct session_lane *l, struct session *s, enum session_direction d,
-                       struct str name)
+void session_stream_init(struct session_stream *l, struct session *s, enum session_direction d,
+                         struct str name)
 {
-    *l = (struct session_lane){.session = s, .direction = d, .name = name};
+    *l = (struct session_stream){.session = s, .direction = d, .name = name};
     list_init(&l->queue);
-    task_init(&l->kick, session_write_on_lane_kick);
-    writer_init(&l->writer, PATIENCE_MS, session_write_on_lane_written);
+    task_init(&l->flush, session_write_on_stream_flush);
+    writer_init(&l->writer, RETRY_FOR_MS, session_write_on_stream_written);
 }
 
-static void add_pending(struct session_lane *l, size_t n)
+static void add_pending(struct session_stream *l, size_t n)
 {
     l->pending += n;
     if (l->direction == SESSION_IN)
@@ -63,9 +63,9 @@ static void session_write_refuse(struct session_write *w, int err)
 }
 
 /* All but what is under way. */
-void session_lane_deinit(struct session_lane *l, int err)
+void session_stream_deinit(struct session_stream *l, int err)
 {
-    task_cancel(&l->kick);
+    task_cancel(&l->flush);
     if (writer_stop(&l->writer)) { /* nobody knows whether it was done: it is read anew */
         l->going = NULL;
         session_release(l->session);
@@ -113,7 +113,7 @@ static int session_write_put_event(struct session *s, const struct session_conte
 static int session_write_seal(struct session_write *w)
 {
     struct session *s = w->session;
-    struct session_lane *l = w->lane;
+    struct session_stream *l = w->lane;
     struct str rest = buf_str(&w->contents), id, bytes;
     uint64_t ordinal = l->events;
     struct buf event = {0};
@@ -173,17 +173,17 @@ static void set_preconditions(struct session_write *w)
 }
 
 /* A worker is told at once of a store that takes nothing, but not of one that may have taken it. */
-static void set_patience(struct session_write *w)
+static void set_retry(struct session_write *w)
 {
     struct writer *writer = &w->lane->writer;
     bool waits = w->asked == NULL || w->session->home->store->author != 0;
-    writer->patience_ms = waits ? PATIENCE_MS : 0;
+    writer->retry_for_ms = waits ? RETRY_FOR_MS : 0;
     writer->waits_for_room = w->asked == NULL;
 }
 
 static void session_write_start(struct session_write *w)
 {
-    struct session_lane *l = w->lane;
+    struct session_stream *l = w->lane;
     l->writer.write = (struct store_write){.name = l->name,
                                            .data = buf_str(&w->sealed),
                                            .ends = (const uint32_t *)w->ends.p,
@@ -192,7 +192,7 @@ static void session_write_start(struct session_write *w)
                                            .end = w->end};
     l->writer.events = l->events;
     set_preconditions(w);
-    set_patience(w);
+    set_retry(w);
     /* Nobody reads the document of a degraded session. */
     if ((w->sets_answered || w->end == END_FAILED) && !session_is_degraded(w->session))
         session_write_put_doc(w);
@@ -201,7 +201,7 @@ static void session_write_start(struct session_write *w)
     writer_start(&l->writer, w->session->home->store);
 }
 
-static void session_write_go_on(struct session_lane *l)
+static void session_write_next(struct session_stream *l)
 {
     while (l->going == NULL && !list_empty(&l->queue)) {
         struct session_write *w = list_item(l->queue.next, struct session_write, link);
@@ -214,10 +214,10 @@ static void session_write_go_on(struct session_lane *l)
     }
 }
 
-static void session_write_on_lane_kick(struct task *t)
+static void session_write_on_stream_flush(struct task *t)
 {
-    struct session_lane *l = container_of(t, struct session_lane, kick);
-    session_write_go_on(l);
+    struct session_stream *l = container_of(t, struct session_stream, flush);
+    session_write_next(l);
     session_settle(l->session); /* what was refused may have been all there was */
 }
 
@@ -231,17 +231,17 @@ static void apply_in(struct session *s, const struct session_write *w)
     while (rest.n > 0) {
         struct session_content c = cut_content(&rest, &id, &bytes);
         if (c.type == SESSION_RECORD_CHUNK)
-            session_tell_ack(s, (uint32_t)c.a);
-        session_job_offer(s, ordinal++, c.type, c.a, bytes);
+            session_notify_ack(s, (uint32_t)c.a);
+        session_reply_offer(s, ordinal++, c.type, c.a, bytes);
         if (c.type == SESSION_RECORD_ABORT) {
-            session_job_stop(s);
+            session_reply_stop(s);
             session_put_end(s, END_CANCELLED, STR_NONE);
         }
     }
     for (size_t i = 0; i < w->again.n; i += sizeof(uint32_t)) {
         uint32_t seqno;
         memcpy(&seqno, w->again.p + i, sizeof seqno);
-        session_tell_ack(s, seqno);
+        session_notify_ack(s, seqno);
     }
 }
 
@@ -257,7 +257,7 @@ static void apply_out(struct session *s, const struct session_write *w)
 static void session_write_apply(struct session_write *w)
 {
     struct session *s = w->session;
-    struct session_lane *l = w->lane;
+    struct session_stream *l = w->lane;
     const struct stream_info *info = &l->writer.write.info;
     bool moved = l->tail != info->tail;
     s->written_ms = s->all->setup.sched->now_ms;
@@ -305,27 +305,27 @@ static bool is_workers_fault(const struct session_write *w, int err)
 static void done_with(struct session_write *w)
 {
     struct session *s = w->session;
-    struct session_lane *l = w->lane;
+    struct session_stream *l = w->lane;
     const uint64_t by = w->by, said = w->said;
     l->going = NULL;
     write_free(w);
     if (s->state == SESSION_STATE_DYING)
         return;
     if (l == &s->out)
-        session_job_room(s);
-    session_write_go_on(l);
+        session_reply_room(s);
+    session_write_next(l);
     session_own_look(s);
     session_pump(s); /* before a client goes away who needs no more than this */
     if (l == &s->in)
-        session_tell_settled(s, by, said);
-    session_nudge(s);
+        session_notify_settled(s, by, said);
+    session_wake(s);
     session_settle(s);
 }
 
 static void session_write_failed(struct session_write *w, int err, bool workers_fault)
 {
     struct session *s = w->session;
-    struct session_lane *l = w->lane;
+    struct session_stream *l = w->lane;
     if (s->state == SESSION_STATE_DYING || workers_fault) {
         done_with(w);
     } else if (err == ERR_CLOSED && l == &s->out) {
@@ -341,9 +341,9 @@ static void session_write_failed(struct session_write *w, int err, bool workers_
     }
 }
 
-static void session_write_on_lane_written(struct writer *writer, int err)
+static void session_write_on_stream_written(struct writer *writer, int err)
 {
-    struct session_write *w = container_of(writer, struct session_lane, writer)->going;
+    struct session_write *w = container_of(writer, struct session_stream, writer)->going;
     struct session *s = w->session;
     bool alive = s->state != SESSION_STATE_DYING;
     bool workers_fault = is_workers_fault(w, err);
@@ -361,19 +361,19 @@ static void session_write_on_lane_written(struct writer *writer, int err)
 
 /* ---- the queue ---- */
 
-static struct session_write *session_write_push(struct session *s, struct session_lane *l)
+static struct session_write *session_write_push(struct session *s, struct session_stream *l)
 {
     struct session_write *w = mem_zalloc(sizeof *w);
     w->session = s;
     w->lane = l;
     ranges_init(&w->seqnos, SIZE_MAX); /* bounded as the contents are */
     list_push(&l->queue, &w->link);
-    sched_post(s->all->setup.sched, &l->kick); /* with what else comes in this turn */
+    sched_post(s->all->setup.sched, &l->flush); /* with what else comes in this turn */
     return w;
 }
 
 /* The last write of ours that has not begun, or a new one. */
-static struct session_write *last(struct session *s, struct session_lane *l)
+static struct session_write *last(struct session *s, struct session_stream *l)
 {
     struct session_write *w = list_item(l->queue.prev, struct session_write, link);
     bool free_to_grow = !list_empty(&l->queue) && w != l->going && w->asked == NULL && !w->close &&
@@ -401,7 +401,7 @@ void session_put_in(struct session *s, enum session_record_type type, uint32_t s
     if (type == SESSION_RECORD_CHUNK)
         ranges_add(&w->seqnos, seqno);
     w->by = session_visit_no(s);
-    w->said = session_said(s);
+    w->said = session_received(s);
     s->in_queued++;
 }
 
@@ -415,7 +415,7 @@ void session_put_again(struct session *s, uint32_t seqno)
             return;
         }
     }
-    session_tell_ack(s, seqno);
+    session_notify_ack(s, seqno);
 }
 
 void session_put_out(struct session *s, struct str content, bool is_text, struct str id,

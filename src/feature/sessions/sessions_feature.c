@@ -24,7 +24,7 @@ TRACE_TABLE_DEFINE(sessions_traces, SESSIONS_TRACES);
 struct sessions_state {
     struct session_upstream *upstream; /* NULL: another backend */
     struct sessions *sessions;
-    struct sessions_surface surface;
+    struct sessions_http surface;
     struct store *view; /* of the sessions' streams, for workers */
     struct feeds view_feeds;
     struct stream_space space;
@@ -37,12 +37,13 @@ backend_of(struct sessions_state *s, const struct feature_host *h, const struct 
         return &session_echo;
     if (c->upstream == NULL)
         return NULL;
-    s->upstream = session_upstream_new(&(struct session_upstream_setup){.sched = &h->loop->sched,
-                                                                        .fetcher = h->fetcher,
-                                                                        .trace = h->trace,
-                                                                        .config = c,
-                                                                        .event = session_job_event,
-                                                                        .end = session_job_end});
+    s->upstream =
+        session_upstream_new(&(struct session_upstream_setup){.sched = &h->loop->sched,
+                                                              .fetcher = h->fetcher,
+                                                              .trace = h->trace,
+                                                              .config = c,
+                                                              .event = session_reply_event,
+                                                              .end = session_reply_end});
     return session_upstream_backend(s->upstream);
 }
 
@@ -73,11 +74,11 @@ static int sessions_feature_open(const struct feature_host *h, const void *setti
                                                         .key_hold_ms = c->key_hold_ms,
                                                         .max_open = c->max_open,
                                                         .max_bytes = c->max_bytes});
-    s->surface = (struct sessions_surface){.sched = &h->loop->sched,
-                                           .sessions = s->sessions,
-                                           .max_message = c->max_message_bytes,
-                                           .long_poll_ms = h->durable->long_poll_ms};
-    sessions_surface_mount(&s->surface, h->http);
+    s->surface = (struct sessions_http){.sched = &h->loop->sched,
+                                        .sessions = s->sessions,
+                                        .max_message = c->max_message_bytes,
+                                        .long_poll_ms = h->durable->long_poll_ms};
+    sessions_http_mount(&s->surface, h->http);
     session_status_mount(s->sessions, h->http);
     show_workers(s, h);
     return 0;
@@ -102,7 +103,7 @@ static void sessions_feature_quiesce(void *state)
 static void sessions_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
 {
     struct sessions_state *s = state;
-    sessions_surface_deinit(&s->surface);
+    sessions_http_deinit(&s->surface);
     sessions_stop(s->sessions, stopped, ctx);
 }
 

@@ -73,7 +73,7 @@ void session_headers_wipe(struct session_headers *h)
     explicit_bzero(h->secret, sizeof h->secret);
 }
 
-bool session_proof_read(struct sessions_surface *s, const struct request *req,
+bool session_proof_read(struct sessions_http *s, const struct request *req,
                         uint8_t out[SESSION_PROOF_SIZE])
 {
     struct session_headers h = {0};
@@ -88,8 +88,8 @@ bool session_proof_read(struct sessions_surface *s, const struct request *req,
 
 /* ---- what all calls do ---- */
 
-void session_greet(struct sessions_surface *s, struct session_client *c, struct session_headers *h,
-                   enum session_service service)
+void session_connect_headers(struct sessions_http *s, struct session_client *c,
+                             struct session_headers *h, enum session_service service)
 {
     session_connect(s->sessions, c,
                     &(struct session_hello){.key = str_of(h->key, h->key_n),
@@ -99,7 +99,7 @@ void session_greet(struct sessions_surface *s, struct session_client *c, struct 
     session_headers_wipe(h);
 }
 
-enum session_next session_give(struct session_client *c, void (*put)(void *ctx, struct str message),
+enum session_next session_pull(struct session_client *c, void (*put)(void *ctx, struct str message),
                                void *ctx)
 {
     struct buf message = {0};
@@ -117,7 +117,7 @@ enum session_next session_give(struct session_client *c, void (*put)(void *ctx, 
     return next;
 }
 
-void session_give_rpc(void *rpc, struct str message)
+void session_put_rpc(void *rpc, struct str message)
 {
     rpc_put(rpc, message);
 }
@@ -130,7 +130,7 @@ static const struct str services[] = {STR_INIT(SESSIONS_CHAT), STR_INIT(SESSIONS
 static const struct method_row {
     struct str path;
     enum session_service service;
-    void (*begin)(struct sessions_surface *s, enum session_service service, struct exchange *x);
+    void (*begin)(struct sessions_http *s, enum session_service service, struct exchange *x);
 } methods[] = {
     {STR_INIT(SESSIONS_CHAT "StreamUnifiedChatWithToolsIdempotent"), SESSION_AISERVER,
      session_call_begin},
@@ -157,7 +157,7 @@ static void sessions_handle(void *ctx, struct exchange *x)
     exchange_problem(x, 404, STR("NO_METHOD"), STR("This service has no such method"));
 }
 
-void sessions_surface_mount(struct sessions_surface *surface, struct http *http)
+void sessions_http_mount(struct sessions_http *surface, struct http *http)
 {
     uint8_t key[MAC_KEY_SIZE];
     rand_bytes(key, sizeof key);
@@ -171,7 +171,7 @@ void sessions_surface_mount(struct sessions_surface *surface, struct http *http)
         http_route(http, services[i], sessions_handle, surface);
 }
 
-void sessions_surface_deinit(struct sessions_surface *surface)
+void sessions_http_deinit(struct sessions_http *surface)
 {
     size_t at = 0;
     struct channel *ch;

@@ -46,7 +46,7 @@ struct sessions;
 #define SESSIONS_BIDI          "/aiserver.v1.BidiService/"
 #define SESSIONS_OWN           "/tidemark.v1.SessionService/"
 
-struct sessions_surface {
+struct sessions_http {
     struct sched *sched;
     struct sessions *sessions;
     uint64_t max_message;  /* bytes of one message of a client */
@@ -61,9 +61,9 @@ struct sessions_surface {
 };
 
 /* The four members above are set. Kept by reference. */
-void sessions_surface_mount(struct sessions_surface *surface, struct http *http);
+void sessions_http_mount(struct sessions_http *surface, struct http *http);
 
 /* No exchange is left; the sessions are still there, and lose their last clients. */
-void sessions_surface_deinit(struct sessions_surface *surface);
+void sessions_http_deinit(struct sessions_http *surface);
 
 #endif

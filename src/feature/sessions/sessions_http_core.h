@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sessions_http_core.h -- what the parts of the surface of sessions share.
+/* sessions_http_core.h -- what the parts of the HTTP interface of sessions share.
  *
  *     sessions_http.c          paths, headers
  *     session_call_http.c      calls that go both ways
@@ -41,33 +41,31 @@ void session_headers_drop(const struct request *req);
  * that nobody else has, so how long a comparison takes tells nothing. */
 #define SESSION_PROOF_SIZE 32
 /* false: the request has no secret, or a malformed one. */
-bool session_proof_read(struct sessions_surface *s, const struct request *req,
+bool session_proof_read(struct sessions_http *s, const struct request *req,
                         uint8_t out[SESSION_PROOF_SIZE]);
 
 /* Connects, and wipes h but for the position. */
-void session_greet(struct sessions_surface *s, struct session_client *c, struct session_headers *h,
-                   enum session_service service);
+void session_connect_headers(struct sessions_http *s, struct session_client *c,
+                             struct session_headers *h, enum session_service service);
 
 /* Gives put() what the session has for its client, up to about EXCHANGE_PULL bytes.
  * SESSION_NEXT_MESSAGE: there may be more. */
-enum session_next session_give(struct session_client *c, void (*put)(void *ctx, struct str message),
+enum session_next session_pull(struct session_client *c, void (*put)(void *ctx, struct str message),
                                void *ctx);
-void session_give_rpc(void *rpc, struct str message); /* a put(): as it is */
+void session_put_rpc(void *rpc, struct str message); /* a put(): as it is */
 
 /* ---- calls: each begins one ---- */
 
-void session_call_begin(struct sessions_surface *s, enum session_service service,
-                        struct exchange *x);
-void session_stream_begin(struct sessions_surface *s, enum session_service service,
+void session_call_begin(struct sessions_http *s, enum session_service service, struct exchange *x);
+void session_stream_begin(struct sessions_http *s, enum session_service service,
                           struct exchange *x);
-void session_poll_begin(struct sessions_surface *s, enum session_service service,
-                        struct exchange *x);
-void session_append_begin(struct sessions_surface *s, enum session_service service,
+void session_poll_begin(struct sessions_http *s, enum session_service service, struct exchange *x);
+void session_append_begin(struct sessions_http *s, enum session_service service,
                           struct exchange *x);
 
 /* ---- session_channel_http.c ---- */
 
-#define CHANNEL_MAX           10000              /* of one surface */
+#define CHANNEL_MAX           10000              /* of one server */
 #define CHANNEL_LINGER_MS     (10 * 60 * 1000)   /* known behind its downlink */
 #define CHANNEL_POLL_AWAY_MS  (60 * 1000)        /* between polls */
 #define CHANNEL_EARLY_MS      (10 * 1000)        /* appends wait for their downlink, */
@@ -88,7 +86,7 @@ enum channel_state {
 };
 
 struct channel {
-    struct sessions_surface *surface;
+    struct sessions_http *surface;
     enum channel_state state;
     struct link idle;
     struct timer timer; /* without a downlink: linger. Between polls: how long they stay away */
@@ -117,22 +115,22 @@ struct channel_name {
     struct str request_id, caller;
 };
 
-struct channel *channel_find(struct sessions_surface *s, const struct channel_name *name);
+struct channel *channel_find(struct sessions_http *s, const struct channel_name *name);
 /* Finds or makes. NULL: there are too many. */
-struct channel *channel_get(struct sessions_surface *s, const struct channel_name *name);
+struct channel *channel_get(struct sessions_http *s, const struct channel_name *name);
 
 /* A new downlink, STREAMED or POLLED: an older one is over. What waits is said. */
 void channel_attach(struct channel *ch, enum channel_state state, struct session_downlink *d,
                     struct session_headers *h, enum session_service service);
 /* The downlink is gone; so are the appends that are under way. state: LINGERING or ENDED. */
 void channel_detach(struct channel *ch, enum channel_state state, const struct rpc_status *appends);
-void channel_lose(struct channel *ch); /* the same: they are told that it is gone */
+void channel_drop(struct channel *ch); /* the same: they are told that it is gone */
 /* It may be of no use any more: then it is freed. */
 void channel_tidy(struct channel *ch);
 void channel_free(struct channel *ch);
 void channel_release(struct channel *ch); /* the same, but for the map */
 /* Says what is next, as far as the session has room. */
-void channel_say(struct channel *ch);
+void channel_deliver(struct channel *ch);
 
 /* ---- session_downlink_http.c ---- */
 
@@ -144,10 +142,10 @@ void downlink_end(struct session_downlink *d, const struct rpc_status *status);
 /* ---- session_append_http.c ---- */
 
 /* EARLY: no downlink is there. WAITING: for its turn, or for room in the session. */
-enum append_state { APPEND_READING, APPEND_EARLY, APPEND_WAITING, APPEND_SAID };
+enum append_state { APPEND_READING, APPEND_EARLY, APPEND_WAITING, APPEND_DELIVERED };
 
 struct session_append_call {
-    struct sessions_surface *surface;
+    struct sessions_http *surface;
     enum append_state state;
     enum session_service service;
     struct rpc *rpc;         /* NULL: the peer is gone */
@@ -164,7 +162,7 @@ struct session_append_call {
 /* It does not wait for a downlink any more. */
 void append_is_due(struct session_append_call *a);
 /* Its message was said as the ordinal-th, and is not needed any more. */
-void append_said(struct session_append_call *a, uint64_t ordinal);
+void append_delivered(struct session_append_call *a, uint64_t ordinal);
 void append_answer(struct session_append_call *a);
 void append_end(struct session_append_call *a, const struct rpc_status *status);
 

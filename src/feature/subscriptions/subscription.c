@@ -21,7 +21,7 @@ static struct str own(struct str s)
     return str_of(memcpy(mem_alloc(s.n), s.p, s.n), s.n);
 }
 
-static void disown(struct str *s)
+static void free_text(struct str *s)
 {
     free((char *)(uintptr_t)s->p);
     *s = STR_NONE;
@@ -64,7 +64,7 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     sub->id = str_of(memcpy(mem_alloc(id.n + 1), id.p, id.n), id.n);
     sub->head_key = subscription_key_of(STR(SUBSCRIPTION_HEADS), id, STR(""));
     sub->link_prefix = subscription_key_of(STR(SUBSCRIPTION_LINKS), id, STR("/"));
-    list_init(&sub->jobs);
+    list_init(&sub->ops);
     list_init(&sub->in_bucket);
     list_init(&sub->ties);
     list_init(&sub->hints);
@@ -94,8 +94,8 @@ static void deactivate(struct subscription *sub)
     free_hints(sub, &sub->pending);
     list_remove(&sub->want_look);
     timer_stop(&sub->timer);
-    disown(&sub->pattern);
-    disown(&sub->wake_stream);
+    free_text(&sub->pattern);
+    free_text(&sub->wake_stream);
     sub->state = SUBSCRIPTION_IDLE;
     sub->behind = sub->blocked = sub->paused = false;
     sub->delivery = SUB_DELIVERY_OTHERS;
@@ -125,15 +125,15 @@ static void free_sub(struct subscription *sub)
     map_remove(&s->by_id, sub->id);
     watch_if_needed(s);
     map_deinit(&sub->hint_map);
-    disown(&sub->head_key);
-    disown(&sub->link_prefix);
-    disown(&sub->id);
+    free_text(&sub->head_key);
+    free_text(&sub->link_prefix);
+    free_text(&sub->id);
     free(sub);
 }
 
 void sub_drop_if_unused(struct subscription *sub)
 {
-    if (!sub->active && list_empty(&sub->jobs) && list_empty(&sub->want_look))
+    if (!sub->active && list_empty(&sub->ops) && list_empty(&sub->want_look))
         free_sub(sub);
 }
 
@@ -168,7 +168,7 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
     if (news) { /* somebody else has been at it, and what we know may be old */
         if (sub->delivery == SUB_DELIVERY_OURS)
             sub->delivery = SUB_DELIVERY_OTHERS;
-        sub_doubt(sub);
+        sub_recheck_hints(sub);
         for (size_t i = 0; i < h->n_streams; i++)
             sub_hint(sub, h->streams[i].path, &sub->hints);
     }
@@ -188,7 +188,7 @@ static void start_looks(struct subscriptions *s)
         list_remove(&sub->want_look);
         sub->looking = true;
         s->n_looks++;
-        subjob_add(sub, NULL, subjob_begin_look);
+        subop_add(sub, NULL, subop_begin_look);
     }
 }
 
@@ -215,8 +215,8 @@ void sub_settle(struct subscription *sub)
 void sub_deliver(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
-    if (s->courier != NULL && s->phase != SUBSCRIPTIONS_STOPPING)
-        s->courier->due(s->courier, sub->id);
+    if (s->notifier != NULL && s->phase != SUBSCRIPTIONS_STOPPING)
+        s->notifier->due(s->notifier, sub->id);
 }
 
 static void subscription_on_timer(struct timer *t)
@@ -240,7 +240,7 @@ static void subscription_run_stop(struct task *t)
 {
     struct subscriptions *s = container_of(t, struct subscriptions, stop);
     void (*stopped)(void *ctx) = s->stopped;
-    if (s->n_jobs > 0) /* a late call; its end brings us back */
+    if (s->n_ops > 0) /* a late call; its end brings us back */
         return;
     s->stopped = NULL;
     stopped(s->stopped_ctx);
@@ -263,7 +263,7 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
 
 void sub_check_stop(struct subscriptions *s)
 {
-    if (s->stopped != NULL && s->n_jobs == 0 && !sub_load_busy(s))
+    if (s->stopped != NULL && s->n_ops == 0 && !sub_load_busy(s))
         sched_post(s->sched, &s->stop);
 }
 
@@ -282,7 +282,7 @@ void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), voi
     }
     at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        subjob_run(sub); /* what waited for the load ends now */
+        subop_run(sub); /* what waited for the load ends now */
     sub_check_stop(s);
 }
 
@@ -290,7 +290,7 @@ void subscriptions_free(struct subscriptions *s)
 {
     if (s == NULL)
         return;
-    must(s->n_jobs == 0);
+    must(s->n_ops == 0);
     task_cancel(&s->stop);
     sub_load_free(s);
     for (size_t at = 0; s->by_id.n > 0; at = 0)
@@ -314,9 +314,9 @@ void subscriptions_set_refresh(struct subscriptions *s, uint64_t every_ms)
         sub_load_again(s, every_ms);
 }
 
-void subscriptions_set_courier(struct subscriptions *s, struct subscription_courier *c)
+void subscriptions_set_notifier(struct subscriptions *s, struct subscription_notifier *c)
 {
-    s->courier = c;
+    s->notifier = c;
     size_t at = 0;
     for (struct subscription *sub; c != NULL && (sub = map_next(&s->by_id, &at)) != NULL;)
         if (sub->delivery == SUB_DELIVERY_LOST)

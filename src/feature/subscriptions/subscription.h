@@ -200,10 +200,10 @@ struct signer *subscriptions_signer(struct subscriptions *s);
 
 /* due() is told whenever a delivery should be tried (id is lent for the call); the same id may come
  * again. It answers, now or when it has room, with subscription_attempt. */
-struct subscription_courier {
-    void (*due)(struct subscription_courier *c, struct str id);
+struct subscription_notifier {
+    void (*due)(struct subscription_notifier *c, struct str id);
 };
-void subscriptions_set_courier(struct subscriptions *s, struct subscription_courier *c);
+void subscriptions_set_notifier(struct subscriptions *s, struct subscription_notifier *c);
 
 /* How long one delivery may take: a lease, but not more than this. */
 #define SUBSCRIPTION_DELIVERY_MAX_MS 60000

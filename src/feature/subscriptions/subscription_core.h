@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/* subscription_core.h -- what the parts of the subscription engine share; nobody else's business.
+/* subscription_core.h -- what the parts of the subscriptions share; nobody else's business.
  *
  *   subscription.c        the set of subscriptions, and the calls
  *   subscription_index.c  which subscriptions a stream concerns, and what they have heard of it
  *   subscription_load.c   keys and subscriptions from the store, at the start and again
- *   subscription_job.c    one thing done to one subscription, step by step
+ *   subscription_op.c    one thing done to one subscription, step by step
  *   subscription_look.c   which linked streams have something pending
  *   subscription_wake.c   beginning and ending wakes, and writing down what was decided
  *   subscription_lease.c  claim, ack, release, delivery: who has a wake
  *   subscription_edit.c   create, show, link, delete
  *
- * A *job* loads the head, decides, and writes the head back under the version it had; if that
- * changed meanwhile it starts over. A subscription runs one job at a time.
+ * An *operation* loads the head, decides, and writes the head back under the version it had; if
+ * that changed meanwhile it starts over. A subscription runs one operation at a time.
  *
  * A *hint* is a stream of which a subscription may have something pending. Hints come from the
  * store's notices and are checked against the store before anything is decided. One that got lost
@@ -28,13 +28,13 @@
 #include "store/store.h"
 
 struct mac;
-struct subjob;
+struct subop;
 
 #define SUB_HINTS_MAX  16384 /* of one subscription; beyond: behind */
 #define SUB_LOOKS_MAX  32    /* subscriptions looked at on our own account at once */
 #define SUB_PAGE       256   /* rows of the store at a time */
 #define SUB_PUT_DOCS   64    /* links written at a time */
-#define SUB_TRIES      16    /* of a job that others overtake */
+#define SUB_TRIES      16    /* of an operation that others overtake */
 #define SUB_PAUSE_MS   1000  /* after the store failed */
 #define SUB_SLACK_MS   5000  /* beyond a delivery's timeout before it counts as lost */
 #define SUB_LISTED_MAX 100   /* a wake lists all links if there are no more than these */
@@ -51,7 +51,7 @@ struct subscriptions {
     struct link want_look;   /* waiting for their turn */
     uint32_t n_looks;
     size_t n_active;
-    uint64_t n_jobs;  /* queued or running */
+    uint64_t n_ops;   /* queued or running */
     size_t hints_max; /* SUB_HINTS_MAX, or less to test what then happens */
 
     struct signer *signer;
@@ -59,7 +59,7 @@ struct subscriptions {
     enum { SUBSCRIPTIONS_LOADING, SUBSCRIPTIONS_READY, SUBSCRIPTIONS_STOPPING } phase;
     struct sub_load *load;
     uint64_t refresh_ms;
-    struct subscription_courier *courier;
+    struct subscription_notifier *notifier;
 
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -82,7 +82,7 @@ struct sub_tie {
 };
 
 struct sub_hint {
-    struct link link;                  /* in hints, in pending, or in a job's batch */
+    struct link link;                  /* in hints, in pending, or in an operation's batch */
     struct subscription_stream stream; /* as of the last check */
     bool changed;                      /* since that began */
     char name[];
@@ -98,7 +98,7 @@ enum sub_delivery {
 struct subscription {
     struct subscriptions *all;
     struct str id, head_key, link_prefix; /* owned */
-    struct link jobs;                     /* the first one runs */
+    struct link ops;                      /* the first one runs */
     bool running;
 
     /* a copy of what the store had at `version` */
@@ -129,8 +129,8 @@ struct subscription {
 
 /* ---- the set (subscription.c) ---- */
 
-/* The one of that id, or a new one of which nothing is known. It goes when it has no jobs and is
- * not active. */
+/* The one of that id, or a new one of which nothing is known. It goes when it has no operations and
+ * is not active. */
 struct subscription *sub_of(struct subscriptions *s, struct str id);
 void sub_drop_if_unused(struct subscription *sub);
 
@@ -144,7 +144,7 @@ void sub_want_look(struct subscription *sub);
 void sub_settle(struct subscription *sub);
 void sub_deliver(struct subscription *sub);
 
-/* After a job has ended, or a load: the stop may be complete. */
+/* After an operation has ended, or a load: the stop may be complete. */
 void sub_check_stop(struct subscriptions *s);
 
 /* ---- the index (subscription_index.c) ---- */
@@ -167,7 +167,7 @@ bool sub_is_tied(struct subscription *sub, struct str name); /* linked by name *
 void sub_hint(struct subscription *sub, struct str name, struct link *to);
 void sub_hint_free(struct subscription *sub, struct sub_hint *hint);
 /* What was checked must be checked again. */
-void sub_doubt(struct subscription *sub);
+void sub_recheck_hints(struct subscription *sub);
 
 /* ---- loading (subscription_load.c) ---- */
 
@@ -177,29 +177,29 @@ bool sub_load_busy(const struct subscriptions *s);
 void sub_load_again(struct subscriptions *s, uint64_t delay_ms);
 void sub_load_stop(struct subscriptions *s);
 /* Somebody waits: if the last load failed, the next is due now. */
-void sub_load_kick(struct subscriptions *s);
+void sub_load_retry_now(struct subscriptions *s);
 
-/* ---- jobs (subscription_job.c) ---- */
+/* ---- operations (subscription_op.c) ---- */
 
-typedef void subjob_next(struct subjob *j);
-typedef void subjob_step(struct subjob *j, int err);
+typedef void subop_next(struct subop *j);
+typedef void subop_step(struct subop *j, int err);
 
-struct subjob_acked {
+struct subop_acked {
     struct str stream;
     struct offset acked, tail;
 };
 
-struct subjob {
-    struct link link; /* in sub->jobs */
+struct subop {
+    struct link link; /* in sub->operations */
     struct task task;
     struct subscription *sub;
     struct subscription_call *call; /* NULL: a look of our own */
-    subjob_next *begin;             /* when the head is loaded */
+    subop_next *begin;              /* when the head is loaded */
     int tries;
 
-    subjob_step *then; /* when the store has answered */
-    subjob_next *good; /* when it did so as it should */
-    subjob_next *link_then;
+    subop_step *then; /* when the store has answered */
+    subop_next *good; /* when it did so as it should */
+    subop_next *link_then;
     union {
         struct store_docs docs;
         struct store_stat stat;
@@ -221,87 +221,87 @@ struct subjob {
     uint64_t link_version; /* 0: no document; may be there without being a link (another birth) */
 
     /* going through hints, links, streams */
-    subjob_next *next; /* when through */
+    subop_next *next;  /* when through */
     struct link batch; /* of hints */
     struct sub_hint *hint;
-    enum { SUBJOB_NO_PAGES, SUBJOB_LINKS, SUBJOB_TIES, SUBJOB_STREAMS } pages;
+    enum { SUBOP_NO_PAGES, SUBOP_LINKS, SUBOP_TIES, SUBOP_STREAMS } pages;
     struct buf after; /* the last row of the page */
     struct arena page;
     struct store_row *rows; /* of the page, in its arena */
     size_t n_rows, at;
-    bool clean; /* there are no links yet but those this job writes */
+    bool clean; /* there are no links yet but those this operation writes */
 
     /* what will be written */
     struct doc_put *puts;
     size_t n_puts, max_puts;
     struct buf head_text, event; /* event.n > 0: into the wake stream, with the rest */
     bool woke, changed;
-    subjob_next *committed;
+    subop_next *committed;
 
     /* acks */
     const struct subscription_ack *acks;
     size_t n_acks;
     bool lenient; /* what does not fit is left out */
-    struct subjob_acked *acked;
+    struct subop_acked *acked;
     size_t n_acked;
     int refusal; /* given once all is written */
 };
 
-void subjob_add(struct subscription *sub, struct subscription_call *call, subjob_next *begin);
-void subjob_run(struct subscription *sub); /* the first of the queue, if none runs */
-void subjob_end(struct subjob *j, int result);
-void subjob_end_well(struct subjob *j);
-void subjob_retry(struct subjob *j);
-void subjob_again(struct subjob *j); /* the same, but as intended */
+void subop_add(struct subscription *sub, struct subscription_call *call, subop_next *begin);
+void subop_run(struct subscription *sub); /* the first of the queue, if none runs */
+void subop_end(struct subop *j, int result);
+void subop_end_well(struct subop *j);
+void subop_retry(struct subop *j);
+void subop_again(struct subop *j); /* the same, but as intended */
 /* Ends those that do not run. */
-void subjob_cancel_all(struct subscription *sub, int result);
+void subop_cancel_all(struct subscription *sub, int result);
 
-/* Operations of the store: `then` goes on when they are done, unless the engine is stopping.
+/* Operations of the store: `then` goes on when they are done, unless the server is stopping.
  * Results are in j->op until the next is started. Texts must live until then. A read that fails
- * ends the job; a stream that is not there is one whose life is 0. */
-void subjob_docs(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_next *then);
-void subjob_stat(struct subjob *j, struct str name, subjob_next *then);
-void subjob_list(struct subjob *j, struct str prefix, struct str after, size_t limit,
-                 subjob_next *then);
-void subjob_put(struct subjob *j, const struct doc_put *docs, size_t n, subjob_step *then);
-/* The same, but who is overtaken starts over, and other failures end the job. */
-void subjob_put_or_retry(struct subjob *j, const struct doc_put *docs, size_t n, subjob_next *then);
-void subjob_write(struct subjob *j, struct str stream, struct str event, const struct doc_put *docs,
-                  size_t n, subjob_step *then);
+ * ends the operation; a stream that is not there is one whose life is 0. */
+void subop_docs(struct subop *j, struct str prefix, struct str after, size_t limit,
+                subop_next *then);
+void subop_stat(struct subop *j, struct str name, subop_next *then);
+void subop_list(struct subop *j, struct str prefix, struct str after, size_t limit,
+                subop_next *then);
+void subop_put(struct subop *j, const struct doc_put *docs, size_t n, subop_step *then);
+/* The same, but who is overtaken starts over, and other failures end the operation. */
+void subop_put_or_retry(struct subop *j, const struct doc_put *docs, size_t n, subop_next *then);
+void subop_write(struct subop *j, struct str stream, struct str event, const struct doc_put *docs,
+                 size_t n, subop_step *then);
 
 /* Reads the document of a link into linked, link_doc and link_version. */
-void subjob_read_link(struct subjob *j, struct str name, subjob_next *then);
+void subop_read_link(struct subop *j, struct str name, subop_next *then);
 
 /* Room for n puts, none yet; adds one (the key's name and the link are copied). */
-void subjob_puts(struct subjob *j, struct arena *a, size_t n);
-void subjob_put_link(struct subjob *j, struct arena *a, struct str name,
-                     const struct subscription_link *link); /* NULL: remove */
+void subop_puts(struct subop *j, struct arena *a, size_t n);
+void subop_put_link(struct subop *j, struct arena *a, struct str name,
+                    const struct subscription_link *link); /* NULL: remove */
 
 /* ---- steps ---- */
 
 /* Checks all hints, then goes on: sub->pending is what has something pending. */
-void subjob_look(struct subjob *j, subjob_next *next);
+void subop_look(struct subop *j, subop_next *next);
 
 /* A lease that is over is none. */
-void subjob_lapse(struct subjob *j);
-void subjob_end_wake(struct subjob *j);
-void subjob_new_generation(struct subjob *j);
-void subjob_take_snapshot(struct subjob *j);
+void subop_lapse(struct subop *j);
+void subop_end_wake(struct subop *j);
+void subop_new_generation(struct subop *j);
+void subop_take_snapshot(struct subop *j);
 /* If something is pending, and the wake stream (if any) can take it, the head becomes WAKING. */
-void subjob_wake_if_pending(struct subjob *j, subjob_next *next);
+void subop_wake_if_pending(struct subop *j, subop_next *next);
 /* Writes the puts and the head, and the event if there is one; all or nothing. */
-void subjob_commit(struct subjob *j, subjob_next *committed);
-/* Whether the event has a subscription that can be used; otherwise the job has ended. */
-bool subjob_require_active(struct subjob *j);
+void subop_commit(struct subop *j, subop_next *committed);
+/* Whether the event has a subscription that can be used; otherwise the operation has ended. */
+bool subop_require_active(struct subop *j);
 /* The same, and that the caller may know of it. */
-bool subjob_require_shown(struct subjob *j);
-bool subjob_is_hidden(const struct subjob *j);
+bool subop_require_shown(struct subop *j);
+bool subop_is_hidden(const struct subop *j);
 
-void subjob_begin_look(struct subjob *j);
-void subjob_delete_rest(struct subjob *j, subjob_next *next);
-void subjob_fill_view(struct subjob *j);
-int64_t subjob_now(const struct subjob *j);
+void subop_begin_look(struct subop *j);
+void subop_delete_rest(struct subop *j, subop_next *next);
+void subop_fill_view(struct subop *j);
+int64_t subop_now(const struct subop *j);
 
 int sub_offset_cmp(struct offset a, struct offset b);
 

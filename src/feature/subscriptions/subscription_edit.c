@@ -6,7 +6,7 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "store/names.h"
 
-static void fresh_page(struct subjob *j)
+static void fresh_page(struct subop *j)
 {
     arena_deinit(&j->page);
     j->page = (struct arena){0};
@@ -14,12 +14,12 @@ static void fresh_page(struct subjob *j)
 
 /* ---- show ---- */
 
-static struct str dup(struct subjob *j, struct str s)
+static struct str dup(struct subop *j, struct str s)
 {
     return s.p == NULL ? s : arena_dup(&j->call->arena, s);
 }
 
-void subjob_fill_view(struct subjob *j)
+void subop_fill_view(struct subop *j)
 {
     const struct subscription_head *h = &j->head;
     struct subscription_view *v = &j->call->view;
@@ -39,9 +39,9 @@ void subjob_fill_view(struct subjob *j)
     v->config.public_url = dup(j, h->config.public_url);
 }
 
-static void show_page(struct subjob *j);
+static void show_page(struct subop *j);
 
-static void subscription_edit_on_shown(struct subjob *j)
+static void subscription_edit_on_shown(struct subop *j)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
@@ -59,7 +59,7 @@ static void subscription_edit_on_shown(struct subjob *j)
             .path = dup(j, name), .is_explicit = link.is_explicit, .acked = link.acked};
     }
     if (!d->more || v->n_streams == SUBSCRIPTION_SHOWN_MAX) {
-        subjob_end(j, 0);
+        subop_end(j, 0);
         return;
     }
     j->after.n = 0;
@@ -68,7 +68,7 @@ static void subscription_edit_on_shown(struct subjob *j)
 }
 
 /* The array grows by doubling in the arena; what it leaves there is less than it is. */
-static void show_page(struct subjob *j)
+static void show_page(struct subop *j)
 {
     struct subscription_view *v = &j->call->view;
     if (v->n_streams + SUB_PAGE > j->n_rows) {
@@ -79,20 +79,20 @@ static void show_page(struct subjob *j)
         v->streams = grown;
         j->n_rows = room;
     }
-    subjob_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, subscription_edit_on_shown);
+    subop_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, subscription_edit_on_shown);
 }
 
-static void subscription_edit_show(struct subjob *j)
+static void subscription_edit_show(struct subop *j)
 {
-    subjob_fill_view(j);
+    subop_fill_view(j);
     j->after.n = 0;
     j->n_rows = 0;
     show_page(j);
 }
 
-static void subscription_edit_get_begin(struct subjob *j)
+static void subscription_edit_get_begin(struct subop *j)
 {
-    if (subjob_require_shown(j))
+    if (subop_require_shown(j))
         subscription_edit_show(j);
 }
 
@@ -101,48 +101,48 @@ static void subscription_edit_get_begin(struct subjob *j)
  * First the head says so, which ends the subscription for everybody; then the links go, page by
  * page; the head goes last, so that whoever finds it after a crash can finish. */
 
-static void subscription_edit_delete_page(struct subjob *j);
+static void subscription_edit_delete_page(struct subop *j);
 
-static void subscription_edit_head_removed(struct subjob *j)
+static void subscription_edit_head_removed(struct subop *j)
 {
     sub_adopt(j->sub, NULL, 0);
     j->next(j);
 }
 
-static void subscription_edit_on_links_removed(struct subjob *j, int err)
+static void subscription_edit_on_links_removed(struct subop *j, int err)
 {
     if (err != 0 && err != ERR_VERSION)
-        subjob_end(j, err);
+        subop_end(j, err);
     else if (err == ERR_VERSION && ++j->tries >= SUB_TRIES)
-        subjob_end(j, ERR_BUSY);
+        subop_end(j, ERR_BUSY);
     else
         subscription_edit_delete_page(j);
 }
 
-static void subscription_edit_on_doomed(struct subjob *j)
+static void subscription_edit_on_doomed(struct subop *j)
 {
     const struct store_docs *d = &j->op.docs;
     fresh_page(j);
-    subjob_puts(j, &j->page, d->n_rows + 1);
+    subop_puts(j, &j->page, d->n_rows + 1);
     for (size_t i = 0; i < d->n_rows; i++) {
         j->link_version = d->rows[i].version;
-        subjob_put_link(j, &j->page, str_skip(d->rows[i].key, j->sub->link_prefix.n), NULL);
+        subop_put_link(j, &j->page, str_skip(d->rows[i].key, j->sub->link_prefix.n), NULL);
     }
     if (j->n_puts > 0) {
-        subjob_put(j, j->puts, j->n_puts, subscription_edit_on_links_removed);
+        subop_put(j, j->puts, j->n_puts, subscription_edit_on_links_removed);
         return;
     }
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .expect_version = j->version};
-    subjob_put_or_retry(j, j->puts, 1, subscription_edit_head_removed);
+    subop_put_or_retry(j, j->puts, 1, subscription_edit_head_removed);
 }
 
-static void subscription_edit_delete_page(struct subjob *j)
+static void subscription_edit_delete_page(struct subop *j)
 {
     j->n_puts = 0;
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_PAGE, subscription_edit_on_doomed);
+    subop_docs(j, j->sub->link_prefix, STR_NONE, SUB_PAGE, subscription_edit_on_doomed);
 }
 
-void subjob_delete_rest(struct subjob *j, subjob_next *next)
+void subop_delete_rest(struct subop *j, subop_next *next)
 {
     j->next = next;
     if (j->head.phase == SUBSCRIPTION_DELETING) {
@@ -150,51 +150,51 @@ void subjob_delete_rest(struct subjob *j, subjob_next *next)
         return;
     }
     j->head.phase = SUBSCRIPTION_DELETING;
-    subjob_commit(j, subscription_edit_delete_page);
+    subop_commit(j, subscription_edit_delete_page);
 }
 
-static void subscription_edit_delete_begin(struct subjob *j)
+static void subscription_edit_delete_begin(struct subop *j)
 {
     if (!j->exists)
-        subjob_end(j, 0);
-    else if (subjob_is_hidden(j))
-        subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+        subop_end(j, 0);
+    else if (subop_is_hidden(j))
+        subop_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     else
-        subjob_delete_rest(j, subjob_end_well);
+        subop_delete_rest(j, subop_end_well);
 }
 
 /* ---- create ---- */
 
-static void subscription_edit_create_committed(struct subjob *j)
+static void subscription_edit_create_committed(struct subop *j)
 {
     j->call->created = true;
     subscription_edit_show(j);
 }
 
-static void finish_create(struct subjob *j)
+static void finish_create(struct subop *j)
 {
     j->head.phase = SUBSCRIPTION_ACTIVE;
     j->n_puts = 0;
-    subjob_commit(j, subscription_edit_create_committed);
+    subop_commit(j, subscription_edit_create_committed);
 }
 
-static void list_existing(struct subjob *j);
-static void next_existing(struct subjob *j);
+static void list_existing(struct subop *j);
+static void next_existing(struct subop *j);
 
-static void subscription_edit_existing_put(struct subjob *j)
+static void subscription_edit_existing_put(struct subop *j)
 {
     j->n_puts = 0;
     next_existing(j);
 }
 
-static void link_existing(struct subjob *j, const struct store_row *row)
+static void link_existing(struct subop *j, const struct store_row *row)
 {
     struct subscription_link link = {
         .birth = j->head.birth, .life = row->info.life, .acked = {row->info.life, row->info.tail}};
-    subjob_put_link(j, &j->page, row->name, &link);
+    subop_put_link(j, &j->page, row->name, &link);
 }
 
-static void subscription_edit_on_existing_link(struct subjob *j)
+static void subscription_edit_on_existing_link(struct subop *j)
 {
     const struct store_row *row = &j->rows[j->at++];
     if (!j->linked)
@@ -203,7 +203,7 @@ static void subscription_edit_on_existing_link(struct subjob *j)
 }
 
 /* Nearly always there can be no links yet, and a hundred thousand need not be looked up. */
-static void link_unseen(struct subjob *j)
+static void link_unseen(struct subop *j)
 {
     j->link_version = 0;
     for (; j->at < j->n_rows && j->n_puts < SUB_PUT_DOCS; j->at++)
@@ -211,28 +211,28 @@ static void link_unseen(struct subjob *j)
             link_existing(j, &j->rows[j->at]);
 }
 
-static void next_existing(struct subjob *j)
+static void next_existing(struct subop *j)
 {
     if (j->clean)
         link_unseen(j);
     bool through = j->at == j->n_rows;
     if (j->n_puts > 0 && (through || j->n_puts == SUB_PUT_DOCS))
-        subjob_put_or_retry(j, j->puts, j->n_puts, subscription_edit_existing_put);
+        subop_put_or_retry(j, j->puts, j->n_puts, subscription_edit_existing_put);
     else if (!through)
-        subjob_read_link(j, j->rows[j->at].name, subscription_edit_on_existing_link);
+        subop_read_link(j, j->rows[j->at].name, subscription_edit_on_existing_link);
     else if (j->after.n > 0)
         list_existing(j);
     else
         finish_create(j);
 }
 
-static void subscription_edit_on_existing(struct subjob *j)
+static void subscription_edit_on_existing(struct subop *j)
 {
     const struct store_list *l = &j->op.list;
     fresh_page(j);
     j->rows = arena_alloc(&j->page, (l->n_rows + 1) * sizeof *j->rows);
     j->n_rows = j->at = 0;
-    subjob_puts(j, &j->page, SUB_PUT_DOCS);
+    subop_puts(j, &j->page, SUB_PUT_DOCS);
     for (size_t i = 0; i < l->n_rows; i++) {
         if (!sub_matches(j->sub, l->rows[i].name))
             continue;
@@ -246,52 +246,52 @@ static void subscription_edit_on_existing(struct subjob *j)
     next_existing(j);
 }
 
-static void list_existing(struct subjob *j)
+static void list_existing(struct subop *j)
 {
-    subjob_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), SUB_PAGE,
-                subscription_edit_on_existing);
+    subop_list(j, subscription_pattern_prefix(j->sub->pattern), buf_str(&j->after), SUB_PAGE,
+               subscription_edit_on_existing);
 }
 
 /* ---- links by name, of create and of link ---- */
 
-static void next_named(struct subjob *j);
+static void next_named(struct subop *j);
 
-static void subscription_edit_on_named_stream(struct subjob *j)
+static void subscription_edit_on_named_stream(struct subop *j)
 {
     struct stream_info info = j->op.stat.info;
     struct subscription_link link = {.is_explicit = true,
                                      .birth = j->head.birth,
                                      .life = info.life,
                                      .acked = {info.life, info.tail}};
-    subjob_put_link(j, &j->arena, j->rows[j->at++].name, &link);
+    subop_put_link(j, &j->arena, j->rows[j->at++].name, &link);
     next_named(j);
 }
 
-static void subscription_edit_on_named_link(struct subjob *j)
+static void subscription_edit_on_named_link(struct subop *j)
 {
     struct subscription_link link = j->link_doc;
     if (!j->linked) {
-        subjob_stat(j, j->rows[j->at].name, subscription_edit_on_named_stream);
+        subop_stat(j, j->rows[j->at].name, subscription_edit_on_named_stream);
         return;
     }
     link.is_explicit = true; /* and keeps its position */
     if (!j->link_doc.is_explicit)
-        subjob_put_link(j, &j->arena, j->rows[j->at].name, &link);
+        subop_put_link(j, &j->arena, j->rows[j->at].name, &link);
     j->at++;
     next_named(j);
 }
 
-static void next_named(struct subjob *j)
+static void next_named(struct subop *j)
 {
     if (j->at == j->n_rows)
         j->next(j);
     else
-        subjob_read_link(j, j->rows[j->at].name, subscription_edit_on_named_link);
+        subop_read_link(j, j->rows[j->at].name, subscription_edit_on_named_link);
 }
 
 /* Gathers the puts for all names; a repeated one counts once. Notices of them are kept from before
  * their tails are read, so that nothing is missed. */
-static void link_named(struct subjob *j, const struct str *names, size_t n, subjob_next *next)
+static void link_named(struct subop *j, const struct str *names, size_t n, subop_next *next)
 {
     struct map seen;
     map_init(&seen);
@@ -304,11 +304,11 @@ static void link_named(struct subjob *j, const struct str *names, size_t n, subj
     map_deinit(&seen);
     for (size_t i = 0; i < j->n_rows; i++)
         sub_tie(j->sub, j->rows[i].name, false);
-    subjob_puts(j, &j->arena, n + 1);
+    subop_puts(j, &j->arena, n + 1);
     next_named(j);
 }
 
-static void subscription_edit_create_patterns(struct subjob *j)
+static void subscription_edit_create_patterns(struct subop *j)
 {
     j->n_puts = 0;
     j->after.n = 0;
@@ -318,15 +318,15 @@ static void subscription_edit_create_patterns(struct subjob *j)
         finish_create(j);
 }
 
-static void subscription_edit_create_named(struct subjob *j)
+static void subscription_edit_create_named(struct subop *j)
 {
     if (j->n_puts > 0)
-        subjob_put_or_retry(j, j->puts, j->n_puts, subscription_edit_create_patterns);
+        subop_put_or_retry(j, j->puts, j->n_puts, subscription_edit_create_patterns);
     else
         subscription_edit_create_patterns(j);
 }
 
-static void subscription_edit_on_any_link(struct subjob *j)
+static void subscription_edit_on_any_link(struct subop *j)
 {
     j->clean = j->op.docs.n_rows == 0;
     link_named(j, j->call->config->streams, j->call->config->n_streams,
@@ -334,62 +334,62 @@ static void subscription_edit_on_any_link(struct subjob *j)
 }
 
 /* From now on notices are kept, so that what happens to streams meanwhile is not missed. */
-static void create_links(struct subjob *j)
+static void create_links(struct subop *j)
 {
     sub_activate(j->sub, &j->head);
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, 1, subscription_edit_on_any_link);
+    subop_docs(j, j->sub->link_prefix, STR_NONE, 1, subscription_edit_on_any_link);
 }
 
-static void subscription_edit_head_put(struct subjob *j)
+static void subscription_edit_head_put(struct subop *j)
 {
     j->version = DOC_NEXT(0);
     j->sub->version = j->version;
     create_links(j);
 }
 
-static void create_head(struct subjob *j)
+static void create_head(struct subop *j)
 {
     j->head = (struct subscription_head){
         .phase = SUBSCRIPTION_LINKING,
         .birth = rand_u64(),
         .config = *j->call->config,
-        .created_ms = subjob_now(j),
+        .created_ms = subop_now(j),
     };
     subscription_config_hash(&j->head.config, j->head.hash);
     subscription_head_put(&j->head_text, &j->head);
-    subjob_puts(j, &j->arena, 1);
+    subop_puts(j, &j->arena, 1);
     j->puts[0] = (struct doc_put){.key = j->sub->head_key, .value = buf_str(&j->head_text)};
-    subjob_put_or_retry(j, j->puts, 1, subscription_edit_head_put);
+    subop_put_or_retry(j, j->puts, 1, subscription_edit_head_put);
 }
 
-static void subscription_edit_create_begin(struct subjob *j)
+static void subscription_edit_create_begin(struct subop *j)
 {
     char hash[SUBSCRIPTION_HASH_TEXT];
     subscription_config_hash(j->call->config, hash);
     bool same = j->exists && memcmp(hash, j->head.hash, sizeof hash) == 0;
     if (!j->exists && j->sub->all->n_active >= SUBSCRIPTION_MAX) {
-        subjob_end(j, ERR_LIMIT);
+        subop_end(j, ERR_LIMIT);
     } else if (!j->exists) {
         create_head(j);
     } else if (j->head.phase == SUBSCRIPTION_ACTIVE) {
         if (same)
             subscription_edit_show(j);
         else
-            subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_ALREADY_EXISTS);
+            subop_end(j, SUBSCRIPTION_SUBSCRIPTION_ALREADY_EXISTS);
     } else if (j->head.phase == SUBSCRIPTION_LINKING && same) {
         j->sub->behind = true; /* whoever began it may have seen what we have not */
         create_links(j);
     } else { /* what was never finished, or is being deleted, gives way */
-        subjob_delete_rest(j, subjob_again);
+        subop_delete_rest(j, subop_again);
     }
 }
 
 /* ---- link, unlink ---- */
 
-static void subscription_edit_link_commit(struct subjob *j)
+static void subscription_edit_link_commit(struct subop *j)
 {
     j->head.edits++;
-    subjob_commit(j, subjob_end_well);
+    subop_commit(j, subop_end_well);
 }
 
 static bool names_sealed(const struct subscription_call *c)
@@ -400,69 +400,70 @@ static bool names_sealed(const struct subscription_call *c)
     return false;
 }
 
-static void subscription_edit_link_begin(struct subjob *j)
+static void subscription_edit_link_begin(struct subop *j)
 {
-    if (!subjob_require_shown(j))
+    if (!subop_require_shown(j))
         return;
     if (!j->head.config.sealed && names_sealed(j->call))
-        subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+        subop_end(j, SUBSCRIPTION_INVALID_REQUEST);
     else if (j->sub->n_explicit + j->call->n_streams > SUBSCRIPTION_EXPLICIT_MAX)
-        subjob_end(j, ERR_LIMIT);
+        subop_end(j, ERR_LIMIT);
     else
         link_named(j, j->call->streams, j->call->n_streams, subscription_edit_link_commit);
 }
 
-static void subscription_edit_on_unlink(struct subjob *j)
+static void subscription_edit_on_unlink(struct subop *j)
 {
     struct str name = j->call->streams[0];
     struct subscription_link link = j->link_doc;
     if (!j->linked || !link.is_explicit) {
-        subjob_end(j, 0);
+        subop_end(j, 0);
         return;
     }
     link.is_explicit = false;
-    subjob_puts(j, &j->arena, 1);
-    subjob_put_link(j, &j->arena, name, sub_matches(j->sub, name) ? &link : NULL);
+    subop_puts(j, &j->arena, 1);
+    subop_put_link(j, &j->arena, name, sub_matches(j->sub, name) ? &link : NULL);
     sub_untie(j->sub, name);
     sub_hint(j->sub, name, &j->sub->hints); /* if it was pending it may be no more */
     subscription_edit_link_commit(j);
 }
 
-static void subscription_edit_unlink_begin(struct subjob *j)
+static void subscription_edit_unlink_begin(struct subop *j)
 {
-    if (subjob_require_shown(j))
-        subjob_read_link(j, j->call->streams[0], subscription_edit_on_unlink);
+    if (subop_require_shown(j))
+        subop_read_link(j, j->call->streams[0], subscription_edit_on_unlink);
 }
 
 /* ---- the calls ---- */
 
 void subscription_create(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_edit_create_begin);
+    subop_add(sub_of(s, c->id), c, subscription_edit_create_begin);
 }
 
 void subscription_get(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_edit_get_begin);
+    subop_add(sub_of(s, c->id), c, subscription_edit_get_begin);
 }
 
 void subscription_delete(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_edit_delete_begin);
+    subop_add(sub_of(s, c->id), c, subscription_edit_delete_begin);
 }
 
 void subscription_link(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_edit_link_begin);
+    subop_add(sub_of(s, c->id), c, subscription_edit_link_begin);
 }
 
 void subscription_unlink(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_edit_unlink_begin);
+    subop_add(sub_of(s, c->id), c, subscription_edit_unlink_begin);
 }
 
 void subscription_keys(struct subscriptions *s, struct subscription_call *c)
 {
-    /* No subscription has the empty id: the job finds none and, with the keys loaded, ends. */
-    subjob_add(sub_of(s, STR("")), c, subjob_end_well);
+    /* No subscription has the empty id: the operation finds none and, with the keys loaded, ends.
+     */
+    subop_add(sub_of(s, STR("")), c, subop_end_well);
 }

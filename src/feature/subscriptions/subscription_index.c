@@ -161,7 +161,7 @@ void sub_hint_free(struct subscription *sub, struct sub_hint *hint)
     free(hint);
 }
 
-void sub_doubt(struct subscription *sub)
+void sub_recheck_hints(struct subscription *sub)
 {
     list_splice(&sub->hints, &sub->pending);
 }

@@ -4,14 +4,14 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "feature/subscriptions/subscription_token.h"
 
-static void subscription_lease_end_refused(struct subjob *j)
+static void subscription_lease_end_refused(struct subop *j)
 {
-    subjob_end(j, j->refusal);
+    subop_end(j, j->refusal);
 }
 
 /* ---- what a wake is told ---- */
 
-static const struct subscription_stream *in_wake(const struct subjob *j, struct str name)
+static const struct subscription_stream *in_wake(const struct subop *j, struct str name)
 {
     for (size_t i = 0; i < j->head.n_streams; i++)
         if (str_eq(j->head.streams[i].path, name))
@@ -20,7 +20,7 @@ static const struct subscription_stream *in_wake(const struct subjob *j, struct 
 }
 
 /* A linked stream that the wake is not about: nothing is pending there, as far as we know. */
-static struct subscription_stream quiet_stream(const struct subjob *j, struct str name,
+static struct subscription_stream quiet_stream(const struct subop *j, struct str name,
                                                const struct subscription_link *link)
 {
     const struct sub_hint *hint = map_get(&j->sub->hint_map, name);
@@ -30,14 +30,14 @@ static struct subscription_stream quiet_stream(const struct subjob *j, struct st
         .path = name, .is_explicit = link->is_explicit, .acked = link->acked, .tail = link->acked};
 }
 
-static void subscription_lease_add_stream(struct subjob *j, struct subscription_stream stream)
+static void subscription_lease_add_stream(struct subop *j, struct subscription_stream stream)
 {
     struct subscription_view *v = &j->call->view;
     stream.path = arena_dup(&j->call->arena, stream.path);
     v->streams[v->n_streams++] = stream;
 }
 
-static void subscription_lease_on_all_links(struct subjob *j)
+static void subscription_lease_on_all_links(struct subop *j)
 {
     const struct store_docs *d = &j->op.docs;
     struct subscription_view *v = &j->call->view;
@@ -53,89 +53,89 @@ static void subscription_lease_on_all_links(struct subjob *j)
             in_wake(j, name) == NULL)
             subscription_lease_add_stream(j, quiet_stream(j, name, &link));
     }
-    subjob_end(j, 0);
+    subop_end(j, 0);
 }
 
 /* The wake as its taker sees it: what is pending first, and all the others if they are few. */
-static void subscription_lease_tell_wake(struct subjob *j)
+static void subscription_lease_tell_wake(struct subop *j)
 {
-    subjob_fill_view(j);
+    subop_fill_view(j);
     j->call->view.token = subscription_token_make(j->sub->all->tokens, &j->call->arena, j->sub->id,
                                                   j->head.generation, j->head.wake_id);
-    subjob_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, subscription_lease_on_all_links);
+    subop_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, subscription_lease_on_all_links);
 }
 
 /* ---- claim ---- */
 
-static void subscription_lease_claim_looked(struct subjob *j)
+static void subscription_lease_claim_looked(struct subop *j)
 {
     struct subscription_head *h = &j->head;
     if (list_empty(&j->sub->pending)) {
         /* The wake is for nothing: what it was about is gone, or acknowledged. */
         j->refusal = SUBSCRIPTION_NO_PENDING_WORK;
         if (h->state != SUBSCRIPTION_IDLE)
-            subjob_end_wake(j);
+            subop_end_wake(j);
         if (j->changed)
-            subjob_commit(j, subscription_lease_end_refused);
+            subop_commit(j, subscription_lease_end_refused);
         else
             subscription_lease_end_refused(j);
         return;
     }
     if (h->state == SUBSCRIPTION_IDLE)
-        subjob_new_generation(j);
-    subjob_take_snapshot(j);
+        subop_new_generation(j);
+    subop_take_snapshot(j);
     h->state = SUBSCRIPTION_HELD;
     h->holder = arena_dup(&j->arena, j->call->worker);
-    h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
-    subjob_commit(j, subscription_lease_tell_wake);
+    h->until_ms = subop_now(j) + (int64_t)h->config.lease_ttl_ms;
+    subop_commit(j, subscription_lease_tell_wake);
 }
 
-static void subscription_lease_claim_begin(struct subjob *j)
+static void subscription_lease_claim_begin(struct subop *j)
 {
-    if (!subjob_require_shown(j))
+    if (!subop_require_shown(j))
         return;
     if (j->head.config.type != SUBSCRIPTION_PULL) {
-        subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+        subop_end(j, SUBSCRIPTION_INVALID_REQUEST);
         return;
     }
-    subjob_lapse(j);
+    subop_lapse(j);
     if (j->head.state == SUBSCRIPTION_HELD) {
-        subjob_fill_view(j);
-        subjob_end(j, SUBSCRIPTION_ALREADY_CLAIMED);
+        subop_fill_view(j);
+        subop_end(j, SUBSCRIPTION_ALREADY_CLAIMED);
         return;
     }
-    subjob_look(j, subscription_lease_claim_looked);
+    subop_look(j, subscription_lease_claim_looked);
 }
 
 /* ---- acks ---- */
 
-/* Ends the job unless the call is about the current wake and has its token. */
-static bool require_wake(struct subjob *j)
+/* Ends the operation unless the call is about the current wake and has its token. */
+static bool require_wake(struct subop *j)
 {
     const struct subscription_head *h = &j->head;
     const struct subscription_call *c = j->call;
     uint64_t generation;
     struct str wake_id;
-    if (!subjob_require_active(j))
+    if (!subop_require_active(j))
         return false;
     if (subscription_token_check(j->sub->all->tokens, j->sub->id, c->token, &generation,
                                  &wake_id)) {
-        subjob_end(j, SUBSCRIPTION_TOKEN_INVALID);
+        subop_end(j, SUBSCRIPTION_TOKEN_INVALID);
         return false;
     }
     if (h->state == SUBSCRIPTION_IDLE || generation != h->generation ||
         c->generation != h->generation || !str_eq(wake_id, h->wake_id) ||
         !str_eq(c->wake_id, h->wake_id)) {
-        subjob_end(j, SUBSCRIPTION_FENCED);
+        subop_end(j, SUBSCRIPTION_FENCED);
         return false;
     }
     return true;
 }
 
-static void next_ack(struct subjob *j);
+static void next_ack(struct subop *j);
 
 /* Where this ack would lead; false: it does not fit. */
-static bool ack_fits(struct subjob *j, const struct subscription_ack *ack,
+static bool ack_fits(struct subop *j, const struct subscription_ack *ack,
                      const struct stream_info *info, struct subscription_link *link)
 {
     struct offset to, tail = {info->life, info->tail};
@@ -155,7 +155,7 @@ static bool ack_fits(struct subjob *j, const struct subscription_ack *ack,
 }
 
 /* The last ack of a stream counts. */
-static bool acked_later(const struct subjob *j)
+static bool acked_later(const struct subop *j)
 {
     struct str name = subscription_path(j->acks[j->at].stream);
     for (size_t i = j->at + 1; i < j->n_acks; i++)
@@ -164,17 +164,17 @@ static bool acked_later(const struct subjob *j)
     return false;
 }
 
-static void skip_or_refuse(struct subjob *j)
+static void skip_or_refuse(struct subop *j)
 {
     if (!j->lenient) {
-        subjob_end(j, SUBSCRIPTION_INVALID_OFFSET);
+        subop_end(j, SUBSCRIPTION_INVALID_OFFSET);
         return;
     }
     j->at++;
     next_ack(j);
 }
 
-static void subscription_lease_on_ack_stream(struct subjob *j)
+static void subscription_lease_on_ack_stream(struct subop *j)
 {
     struct stream_info info = j->op.stat.info;
     struct subscription_link link;
@@ -184,23 +184,23 @@ static void subscription_lease_on_ack_stream(struct subjob *j)
     }
     if (!acked_later(j)) {
         struct str name = subscription_path(j->acks[j->at].stream);
-        subjob_put_link(j, &j->arena, name, &link);
-        j->acked[j->n_acked++] = (struct subjob_acked){name, link.acked, {info.life, info.tail}};
+        subop_put_link(j, &j->arena, name, &link);
+        j->acked[j->n_acked++] = (struct subop_acked){name, link.acked, {info.life, info.tail}};
     }
     j->at++;
     next_ack(j);
 }
 
-static void subscription_lease_on_ack_link(struct subjob *j)
+static void subscription_lease_on_ack_link(struct subop *j)
 {
     if (!j->linked)
         skip_or_refuse(j);
     else
-        subjob_stat(j, subscription_path(j->acks[j->at].stream), subscription_lease_on_ack_stream);
+        subop_stat(j, subscription_path(j->acks[j->at].stream), subscription_lease_on_ack_stream);
 }
 
 /* In memory, ahead of the write: whether anything is pending then depends on it. */
-static void apply_acked(struct subjob *j, const struct subjob_acked *a)
+static void apply_acked(struct subop *j, const struct subop_acked *a)
 {
     struct sub_hint *hint = map_get(&j->sub->hint_map, a->stream);
     if (hint == NULL || !hint->stream.has_pending)
@@ -214,55 +214,55 @@ static void apply_acked(struct subjob *j, const struct subjob_acked *a)
     list_push(&j->batch, &hint->link); /* gone with the commit, or back if that fails */
 }
 
-static void subscription_lease_acks_woken(struct subjob *j)
+static void subscription_lease_acks_woken(struct subop *j)
 {
     j->call->next_wake = j->woke;
-    subjob_commit(j, subjob_end_well);
+    subop_commit(j, subop_end_well);
 }
 
-static void acks_checked(struct subjob *j)
+static void acks_checked(struct subop *j)
 {
     struct subscription_head *h = &j->head;
     for (size_t i = 0; i < j->n_acked; i++)
         apply_acked(j, &j->acked[i]);
     if (j->call->finished) {
-        subjob_end_wake(j);
-        subjob_wake_if_pending(j, subscription_lease_acks_woken);
+        subop_end_wake(j);
+        subop_wake_if_pending(j, subscription_lease_acks_woken);
         return;
     }
     h->state = SUBSCRIPTION_HELD;
     h->attempts = 0;
-    h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
-    subjob_commit(j, subjob_end_well);
+    h->until_ms = subop_now(j) + (int64_t)h->config.lease_ttl_ms;
+    subop_commit(j, subop_end_well);
 }
 
-static void next_ack(struct subjob *j)
+static void next_ack(struct subop *j)
 {
     if (j->at == j->n_acks)
         acks_checked(j);
     else
-        subjob_read_link(j, subscription_path(j->acks[j->at].stream),
-                         subscription_lease_on_ack_link);
+        subop_read_link(j, subscription_path(j->acks[j->at].stream),
+                        subscription_lease_on_ack_link);
 }
 
-static void subscription_lease_acks_looked(struct subjob *j)
+static void subscription_lease_acks_looked(struct subop *j)
 {
-    subjob_puts(j, &j->arena, j->n_acks + 1);
+    subop_puts(j, &j->arena, j->n_acks + 1);
     j->acked = arena_alloc(&j->arena, (j->n_acks + 1) * sizeof *j->acked);
     j->at = j->n_acked = 0;
     next_ack(j);
 }
 
 /* What is pending besides is found out first: later on the store does not know of the acks yet. */
-static void take_acks(struct subjob *j)
+static void take_acks(struct subop *j)
 {
     if (j->call->finished)
-        subjob_look(j, subscription_lease_acks_looked);
+        subop_look(j, subscription_lease_acks_looked);
     else
         subscription_lease_acks_looked(j);
 }
 
-static void subscription_lease_callback_begin(struct subjob *j)
+static void subscription_lease_callback_begin(struct subop *j)
 {
     if (!require_wake(j))
         return;
@@ -271,23 +271,23 @@ static void subscription_lease_callback_begin(struct subjob *j)
     take_acks(j);
 }
 
-static bool require_pull(struct subjob *j)
+static bool require_pull(struct subop *j)
 {
-    if (!subjob_require_active(j))
+    if (!subop_require_active(j))
         return false;
     if (j->head.config.type == SUBSCRIPTION_PULL)
         return true;
-    subjob_end(j, SUBSCRIPTION_INVALID_REQUEST);
+    subop_end(j, SUBSCRIPTION_INVALID_REQUEST);
     return false;
 }
 
-static void subscription_lease_ack_begin(struct subjob *j)
+static void subscription_lease_ack_begin(struct subop *j)
 {
     if (require_pull(j))
         subscription_lease_callback_begin(j);
 }
 
-static void subscription_lease_release_begin(struct subjob *j)
+static void subscription_lease_release_begin(struct subop *j)
 {
     if (!require_pull(j) || !require_wake(j))
         return;
@@ -297,18 +297,18 @@ static void subscription_lease_release_begin(struct subjob *j)
 
 /* ---- delivery ---- */
 
-static void subscription_lease_attempt_begin(struct subjob *j)
+static void subscription_lease_attempt_begin(struct subop *j)
 {
     struct subscription_head *h = &j->head;
-    if (!subjob_require_active(j))
+    if (!subop_require_active(j))
         return;
-    bool due = h->until_ms <= subjob_now(j);
+    bool due = h->until_ms <= subop_now(j);
     /* Its time was set when the wake began, for who began it; nobody else tries before it is over.
      */
     bool fresh = h->attempts == 0 && j->sub->delivery != SUB_DELIVERY_OTHERS;
     if (h->config.type != SUBSCRIPTION_WEBHOOK || h->state != SUBSCRIPTION_WAKING ||
         (!due && !fresh)) {
-        subjob_end(j, SUBSCRIPTION_NO_PENDING_WORK);
+        subop_end(j, SUBSCRIPTION_NO_PENDING_WORK);
         return;
     }
     j->sub->delivery = SUB_DELIVERY_OTHERS;
@@ -317,12 +317,12 @@ static void subscription_lease_attempt_begin(struct subjob *j)
         return;
     }
     h->until_ms =
-        subjob_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
-    subjob_commit(j, subscription_lease_tell_wake);
+        subop_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+    subop_commit(j, subscription_lease_tell_wake);
 }
 
 /* As acks of all that the wake was sent with. */
-static void ack_snapshot(struct subjob *j)
+static void ack_snapshot(struct subop *j)
 {
     const struct subscription_head *h = &j->head;
     struct subscription_ack *acks = arena_alloc(&j->arena, (h->n_streams + 1) * sizeof *acks);
@@ -337,13 +337,13 @@ static void ack_snapshot(struct subjob *j)
     take_acks(j);
 }
 
-static void subscription_lease_report_begin(struct subjob *j)
+static void subscription_lease_report_begin(struct subop *j)
 {
     struct subscription_head *h = &j->head;
     const struct subscription_call *c = j->call;
     if (!j->exists || h->phase != SUBSCRIPTION_ACTIVE || h->state == SUBSCRIPTION_IDLE ||
         c->generation != h->generation || !str_eq(c->wake_id, h->wake_id)) {
-        subjob_end(j, 0);
+        subop_end(j, 0);
         return;
     }
     if (c->delivered && c->finished) {
@@ -351,48 +351,48 @@ static void subscription_lease_report_begin(struct subjob *j)
         return;
     }
     if (h->state == SUBSCRIPTION_HELD) { /* the receiver has called back before it answered */
-        subjob_end(j, 0);
+        subop_end(j, 0);
         return;
     }
     if (c->delivered) {
         h->state = SUBSCRIPTION_HELD;
         h->attempts = 0;
-        h->until_ms = subjob_now(j) + (int64_t)h->config.lease_ttl_ms;
+        h->until_ms = subop_now(j) + (int64_t)h->config.lease_ttl_ms;
     } else {
         h->attempts++;
-        h->until_ms = subjob_now(j) + (int64_t)c->retry_ms;
+        h->until_ms = subop_now(j) + (int64_t)c->retry_ms;
     }
-    subjob_commit(j, subjob_end_well);
+    subop_commit(j, subop_end_well);
 }
 
 /* ---- the calls ---- */
 
 void subscription_claim(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_claim_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_claim_begin);
 }
 
 void subscription_callback(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_callback_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_callback_begin);
 }
 
 void subscription_ack(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_ack_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_ack_begin);
 }
 
 void subscription_release(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_release_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_release_begin);
 }
 
 void subscription_attempt(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_attempt_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_attempt_begin);
 }
 
 void subscription_report(struct subscriptions *s, struct subscription_call *c)
 {
-    subjob_add(sub_of(s, c->id), c, subscription_lease_report_begin);
+    subop_add(sub_of(s, c->id), c, subscription_lease_report_begin);
 }

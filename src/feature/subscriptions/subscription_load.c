@@ -38,14 +38,14 @@ static void fail_waiting(struct subscriptions *s, int err)
     list_init(&subs);
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        if (!list_empty(&sub->jobs)) {
+        if (!list_empty(&sub->ops)) {
             list_remove(&sub->want_look);
             list_push(&subs, &sub->want_look);
         }
     while (!list_empty(&subs)) {
         struct subscription *sub = list_item(subs.next, struct subscription, want_look);
         list_remove(&sub->want_look);
-        subjob_cancel_all(sub, err);
+        subop_cancel_all(sub, err);
         sub_drop_if_unused(sub);
     }
 }
@@ -60,7 +60,7 @@ static void subscription_load_finish(struct sub_load *l, int err)
         s->phase = SUBSCRIPTIONS_READY;
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
-        subjob_run(sub);
+        subop_run(sub);
         sub_settle(sub);
     }
     if (err != 0)
@@ -182,7 +182,7 @@ static void drop_unseen(struct subscriptions *s)
     list_init(&gone);
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        if (!sub->seen && sub->active && list_empty(&sub->jobs)) {
+        if (!sub->seen && sub->active && list_empty(&sub->ops)) {
             list_remove(&sub->want_look);
             list_push(&gone, &sub->want_look);
         }
@@ -251,7 +251,7 @@ void sub_load_again(struct subscriptions *s, uint64_t delay_ms)
     sched_start(s->sched, &s->load->timer, delay_ms);
 }
 
-void sub_load_kick(struct subscriptions *s)
+void sub_load_retry_now(struct subscriptions *s)
 {
     if (s->phase == SUBSCRIPTIONS_LOADING && timer_running(&s->load->timer)) {
         timer_stop(&s->load->timer);

@@ -13,14 +13,14 @@ int sub_offset_cmp(struct offset a, struct offset b)
     return (a.pos > b.pos) - (a.pos < b.pos);
 }
 
-static void next_hint(struct subjob *j);
+static void next_hint(struct subop *j);
 
 /* ---- one hint ---- */
 
 enum verdict { KEEP, WRITE, REMOVE };
 
 /* Brings the link in line with the stream; life == 0: there is no such stream. */
-static enum verdict link_verdict(const struct subjob *j, struct str name, uint64_t life,
+static enum verdict link_verdict(const struct subop *j, struct str name, uint64_t life,
                                  struct subscription_link *link)
 {
     bool matches = sub_matches(j->sub, name);
@@ -39,7 +39,7 @@ static enum verdict link_verdict(const struct subjob *j, struct str name, uint64
     return WRITE;
 }
 
-static void settle_hint(struct subjob *j, bool pending)
+static void settle_hint(struct subop *j, bool pending)
 {
     struct subscription *sub = j->sub;
     struct sub_hint *hint = j->hint;
@@ -54,7 +54,7 @@ static void settle_hint(struct subjob *j, bool pending)
     next_hint(j);
 }
 
-static void subscription_look_on_hint_put(struct subjob *j, int err)
+static void subscription_look_on_hint_put(struct subop *j, int err)
 {
     j->n_puts = 0;
     if (err == 0) {
@@ -64,11 +64,11 @@ static void subscription_look_on_hint_put(struct subjob *j, int err)
         j->hint = NULL;
         next_hint(j);
     } else {
-        subjob_end(j, err);
+        subop_end(j, err);
     }
 }
 
-static void subscription_look_on_hint_stream(struct subjob *j)
+static void subscription_look_on_hint_stream(struct subop *j)
 {
     struct subscription_stream *st = &j->hint->stream;
     struct stream_info info = j->op.stat.info;
@@ -85,14 +85,14 @@ static void subscription_look_on_hint_stream(struct subjob *j)
     }
     arena_deinit(&j->page);
     j->page = (struct arena){0};
-    subjob_puts(j, &j->page, 1);
-    subjob_put_link(j, &j->page, st->path, v == REMOVE ? NULL : &link);
-    subjob_put(j, j->puts, j->n_puts, subscription_look_on_hint_put);
+    subop_puts(j, &j->page, 1);
+    subop_put_link(j, &j->page, st->path, v == REMOVE ? NULL : &link);
+    subop_put(j, j->puts, j->n_puts, subscription_look_on_hint_put);
 }
 
-static void subscription_look_on_hint_link(struct subjob *j)
+static void subscription_look_on_hint_link(struct subop *j)
 {
-    subjob_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
+    subop_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
 }
 
 /* ---- pages of links, then of streams ----
@@ -101,18 +101,18 @@ static void subscription_look_on_hint_link(struct subjob *j)
  * something pending, the rest is left for later (`behind`); only the names of links are still
  * gone through, since notices of those are looked up by name. */
 
-static void end_page(struct subjob *j, bool more, struct str last)
+static void end_page(struct subop *j, bool more, struct str last)
 {
-    bool links = j->pages == SUBJOB_LINKS;
+    bool links = j->pages == SUBOP_LINKS;
     j->after.n = 0;
     if (more)
         buf_put(&j->after, last);
     else
-        j->pages = links && j->sub->pattern.n > 0 ? SUBJOB_STREAMS : SUBJOB_NO_PAGES;
+        j->pages = links && j->sub->pattern.n > 0 ? SUBOP_STREAMS : SUBOP_NO_PAGES;
     next_hint(j);
 }
 
-static void subscription_look_on_links(struct subjob *j)
+static void subscription_look_on_links(struct subop *j)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
@@ -123,13 +123,13 @@ static void subscription_look_on_links(struct subjob *j)
             continue;
         if (link.is_explicit)
             sub_tie(sub, name, false);
-        if (j->pages == SUBJOB_LINKS)
+        if (j->pages == SUBOP_LINKS)
             sub_hint(sub, name, &j->batch);
     }
     end_page(j, d->more, d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
 }
 
-static void subscription_look_on_streams(struct subjob *j)
+static void subscription_look_on_streams(struct subop *j)
 {
     const struct store_list *l = &j->op.list;
     for (size_t i = 0; i < l->n_rows; i++)
@@ -138,26 +138,26 @@ static void subscription_look_on_streams(struct subjob *j)
     end_page(j, l->more, l->n_rows > 0 ? l->rows[l->n_rows - 1].name : STR_NONE);
 }
 
-static void next_page(struct subjob *j)
+static void next_page(struct subop *j)
 {
     struct subscription *sub = j->sub;
     struct str after = buf_str(&j->after);
     size_t max = sub->all->hints_max, n = sub->hint_map.n, room = n < max ? max - n : 0;
-    if (j->pages != SUBJOB_TIES && (room == 0 || (room < SUB_PAGE && !list_empty(&sub->pending)))) {
+    if (j->pages != SUBOP_TIES && (room == 0 || (room < SUB_PAGE && !list_empty(&sub->pending)))) {
         sub->behind = true;
-        j->pages = j->pages == SUBJOB_LINKS ? SUBJOB_TIES : SUBJOB_NO_PAGES;
+        j->pages = j->pages == SUBOP_LINKS ? SUBOP_TIES : SUBOP_NO_PAGES;
     }
-    size_t limit = j->pages == SUBJOB_TIES || room > SUB_PAGE ? SUB_PAGE : room;
-    if (j->pages == SUBJOB_NO_PAGES)
+    size_t limit = j->pages == SUBOP_TIES || room > SUB_PAGE ? SUB_PAGE : room;
+    if (j->pages == SUBOP_NO_PAGES)
         j->next(j);
-    else if (j->pages == SUBJOB_STREAMS)
-        subjob_list(j, subscription_pattern_prefix(sub->pattern), after, limit,
-                    subscription_look_on_streams);
+    else if (j->pages == SUBOP_STREAMS)
+        subop_list(j, subscription_pattern_prefix(sub->pattern), after, limit,
+                   subscription_look_on_streams);
     else
-        subjob_docs(j, sub->link_prefix, after, limit, subscription_look_on_links);
+        subop_docs(j, sub->link_prefix, after, limit, subscription_look_on_links);
 }
 
-static void next_hint(struct subjob *j)
+static void next_hint(struct subop *j)
 {
     if (list_empty(&j->batch)) {
         next_page(j);
@@ -166,10 +166,10 @@ static void next_hint(struct subjob *j)
     j->hint = list_item(j->batch.next, struct sub_hint, link);
     list_remove(&j->hint->link);
     j->hint->changed = false;
-    subjob_read_link(j, j->hint->stream.path, subscription_look_on_hint_link);
+    subop_read_link(j, j->hint->stream.path, subscription_look_on_hint_link);
 }
 
-void subjob_look(struct subjob *j, subjob_next *next)
+void subop_look(struct subop *j, subop_next *next)
 {
     struct subscription *sub = j->sub;
     j->next = next;
@@ -180,7 +180,7 @@ void subjob_look(struct subjob *j, subjob_next *next)
         list_remove(l);
         list_push(&j->batch, l);
     }
-    j->pages = sub->behind ? SUBJOB_LINKS : SUBJOB_NO_PAGES;
+    j->pages = sub->behind ? SUBOP_LINKS : SUBOP_NO_PAGES;
     j->after.n = 0;
     sub->behind = false;
     next_hint(j);

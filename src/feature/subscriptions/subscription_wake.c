@@ -7,37 +7,37 @@
 
 #include <inttypes.h>
 
-int64_t subjob_now(const struct subjob *j)
+int64_t subop_now(const struct subop *j)
 {
     return j->sub->all->sched->wall_ms;
 }
 
-bool subjob_require_active(struct subjob *j)
+bool subop_require_active(struct subop *j)
 {
     if (j->exists && j->head.phase == SUBSCRIPTION_ACTIVE)
         return true;
-    subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    subop_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     return false;
 }
 
-bool subjob_is_hidden(const struct subjob *j)
+bool subop_is_hidden(const struct subop *j)
 {
     return j->head.config.sealed && !j->call->sees_sealed;
 }
 
-bool subjob_require_shown(struct subjob *j)
+bool subop_require_shown(struct subop *j)
 {
-    if (!subjob_require_active(j))
+    if (!subop_require_active(j))
         return false;
-    if (!subjob_is_hidden(j))
+    if (!subop_is_hidden(j))
         return true;
-    subjob_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
+    subop_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     return false;
 }
 
 /* ---- the head, from state to state ---- */
 
-void subjob_end_wake(struct subjob *j)
+void subop_end_wake(struct subop *j)
 {
     struct subscription_head *h = &j->head;
     h->state = SUBSCRIPTION_IDLE;
@@ -48,16 +48,16 @@ void subjob_end_wake(struct subjob *j)
     j->changed = true;
 }
 
-void subjob_lapse(struct subjob *j)
+void subop_lapse(struct subop *j)
 {
     const struct subscription_head *h = &j->head;
     /* A lease that ends later than one that begins now means that the clock was set back. */
-    int64_t latest = subjob_now(j) + (int64_t)h->config.lease_ttl_ms + SUB_SLACK_MS;
-    if (h->state == SUBSCRIPTION_HELD && (h->until_ms <= subjob_now(j) || h->until_ms > latest))
-        subjob_end_wake(j);
+    int64_t latest = subop_now(j) + (int64_t)h->config.lease_ttl_ms + SUB_SLACK_MS;
+    if (h->state == SUBSCRIPTION_HELD && (h->until_ms <= subop_now(j) || h->until_ms > latest))
+        subop_end_wake(j);
 }
 
-void subjob_new_generation(struct subjob *j)
+void subop_new_generation(struct subop *j)
 {
     uint64_t random[2];
     rand_bytes(random, sizeof random);
@@ -67,7 +67,7 @@ void subjob_new_generation(struct subjob *j)
 }
 
 /* As many as fit: what is left over begins the next wake. */
-void subjob_take_snapshot(struct subjob *j)
+void subop_take_snapshot(struct subop *j)
 {
     struct subscription_head *h = &j->head;
     size_t n = 0, bytes = 0;
@@ -90,22 +90,22 @@ void subjob_take_snapshot(struct subjob *j)
 
 /* ---- wakes ---- */
 
-static void begin_wake(struct subjob *j)
+static void begin_wake(struct subop *j)
 {
     struct subscription_head *h = &j->head;
-    subjob_take_snapshot(j);
-    subjob_new_generation(j);
+    subop_take_snapshot(j);
+    subop_new_generation(j);
     h->state = SUBSCRIPTION_WAKING;
     h->holder = STR_NONE;
     h->attempts = 0;
     h->until_ms = 0;
     if (h->config.type == SUBSCRIPTION_WEBHOOK)
-        h->until_ms = subjob_now(j) + SUB_SLACK_MS +
-                      (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+        h->until_ms =
+            subop_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
     j->woke = true;
 }
 
-static void subscription_wake_put_event(struct subjob *j, enum content_kind kind)
+static void subscription_wake_put_event(struct subop *j, enum content_kind kind)
 {
     struct buf *e = &j->event;
     e->n = 0;
@@ -114,11 +114,11 @@ static void subscription_wake_put_event(struct subjob *j, enum content_kind kind
     buf_put(e, STR(",\"stream\":"));
     json_put_string(e, j->head.streams[0].path);
     buf_printf(e, ",\"generation\":%" PRIu64 ",\"ts\":%" PRId64 "}", j->head.generation,
-               subjob_now(j));
+               subop_now(j));
     buf_putc(e, kind == CONTENT_JSON ? ',' : '\n');
 }
 
-static void subscription_wake_on_stream(struct subjob *j)
+static void subscription_wake_on_stream(struct subop *j)
 {
     struct stream_info info = j->op.stat.info;
     if (info.life != 0 && info.end == END_NONE) {
@@ -130,13 +130,13 @@ static void subscription_wake_on_stream(struct subjob *j)
     j->next(j);
 }
 
-void subjob_wake_if_pending(struct subjob *j, subjob_next *next)
+void subop_wake_if_pending(struct subop *j, subop_next *next)
 {
     if (list_empty(&j->sub->pending)) {
         next(j);
     } else if (j->head.config.type == SUBSCRIPTION_PULL) {
         j->next = next;
-        subjob_stat(j, j->head.config.wake_stream, subscription_wake_on_stream);
+        subop_stat(j, j->head.config.wake_stream, subscription_wake_on_stream);
     } else {
         begin_wake(j);
         next(j);
@@ -146,7 +146,7 @@ void subjob_wake_if_pending(struct subjob *j, subjob_next *next)
 /* ---- writing it down ---- */
 
 /* What the acks have settled is pending no more. */
-static void drop_batch(struct subjob *j)
+static void drop_batch(struct subop *j)
 {
     list_each_safe (l, &j->batch) {
         struct sub_hint *hint = list_item(l, struct sub_hint, link);
@@ -156,18 +156,18 @@ static void drop_batch(struct subjob *j)
     list_splice(&j->sub->hints, &j->batch);
 }
 
-static void subscription_wake_on_commit(struct subjob *j, int err)
+static void subscription_wake_on_commit(struct subop *j, int err)
 {
     struct subscription *sub = j->sub;
     /* The wake stream may have been closed or deleted since it was looked up. */
     bool stream_moved = j->event.n > 0 && (err == ERR_NOT_FOUND || err == ERR_DELETED ||
                                            err == ERR_CLOSED || err == ERR_TYPE_MISMATCH);
     if (err == ERR_VERSION || stream_moved) {
-        subjob_retry(j);
+        subop_retry(j);
         return;
     }
     if (err != 0) {
-        subjob_end(j, err);
+        subop_end(j, err);
         return;
     }
     drop_batch(j);
@@ -181,7 +181,7 @@ static void subscription_wake_on_commit(struct subjob *j, int err)
     j->committed(j);
 }
 
-void subjob_commit(struct subjob *j, subjob_next *committed)
+void subop_commit(struct subop *j, subop_next *committed)
 {
     j->committed = committed;
     j->head_text.n = 0;
@@ -192,38 +192,38 @@ void subjob_commit(struct subjob *j, subjob_next *committed)
     docs[j->n_puts] = (struct doc_put){
         .key = j->sub->head_key, .value = buf_str(&j->head_text), .expect_version = j->version};
     if (j->event.n > 0)
-        subjob_write(j, j->head.config.wake_stream, buf_str(&j->event), docs, j->n_puts + 1,
-                     subscription_wake_on_commit);
+        subop_write(j, j->head.config.wake_stream, buf_str(&j->event), docs, j->n_puts + 1,
+                    subscription_wake_on_commit);
     else
-        subjob_put(j, docs, j->n_puts + 1, subscription_wake_on_commit);
+        subop_put(j, docs, j->n_puts + 1, subscription_wake_on_commit);
 }
 
 /* ---- on our own account ---- */
 
-static void subscription_wake_woken(struct subjob *j)
+static void subscription_wake_woken(struct subop *j)
 {
     if (j->woke || j->changed)
-        subjob_commit(j, subjob_end_well);
+        subop_commit(j, subop_end_well);
     else
-        subjob_end(j, 0);
+        subop_end(j, 0);
 }
 
-static void subscription_wake_looked(struct subjob *j)
+static void subscription_wake_looked(struct subop *j)
 {
     if (j->head.state == SUBSCRIPTION_IDLE)
-        subjob_wake_if_pending(j, subscription_wake_woken);
+        subop_wake_if_pending(j, subscription_wake_woken);
     else
-        subjob_end(j, 0);
+        subop_end(j, 0);
 }
 
-void subjob_begin_look(struct subjob *j)
+void subop_begin_look(struct subop *j)
 {
     if (!j->exists || j->head.phase == SUBSCRIPTION_LINKING) {
-        subjob_end(j, 0);
+        subop_end(j, 0);
     } else if (j->head.phase == SUBSCRIPTION_DELETING) {
-        subjob_delete_rest(j, subjob_end_well); /* somebody began and could not finish */
+        subop_delete_rest(j, subop_end_well); /* somebody began and could not finish */
     } else {
-        subjob_lapse(j);
-        subjob_look(j, subscription_wake_looked);
+        subop_lapse(j);
+        subop_look(j, subscription_wake_looked);
     }
 }

@@ -17,7 +17,7 @@
 struct subscriptions_state {
     struct subscriptions *subscriptions;
     struct webhooks *webhooks;
-    struct subscriptions_surface surface;
+    struct subscriptions_http surface;
 };
 
 static int subscriptions_feature_open(const struct feature_host *h, const void *settings,
@@ -33,9 +33,9 @@ static int subscriptions_feature_open(const struct feature_host *h, const void *
     if (h->store->shared)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
     s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace);
-    s->surface = (struct subscriptions_surface){
+    s->surface = (struct subscriptions_http){
         .subscriptions = s->subscriptions, .policy = policy, .durable = h->durable};
-    subscriptions_surface_mount(&s->surface, h->http);
+    subscriptions_http_mount(&s->surface, h->http);
     return 0;
 }
 

@@ -19,7 +19,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* One request while the engine is at it. */
+/* One request while it is being answered. */
 struct request_call {
     struct subscription_call call;
     struct exchange *x; /* held */
@@ -66,7 +66,7 @@ static void subscriptions_answer_empty(struct request_call *r, struct buf *body)
 static void subscriptions_answer_view(struct request_call *r, struct buf *body)
 {
     const struct subscription_call *c = &r->call;
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     subscription_json_put(body, c->id, &c->view, subscriptions_signer(surface->subscriptions));
     exchange_send_json(r->x, c->created ? 201 : 200, buf_str(body));
 }
@@ -85,7 +85,7 @@ static void subscriptions_answer_ack(struct request_call *r, struct buf *body)
 
 static void subscriptions_answer_keys(struct request_call *r, struct buf *body)
 {
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     buf_put(body, STR("{\"keys\":["));
     buf_put(body, signer_jwk(subscriptions_signer(surface->subscriptions)));
     buf_put(body, STR("]}\n"));
@@ -163,7 +163,7 @@ static struct request_call *request_new(struct exchange *x, const struct route *
 
 static void subscriptions_start(struct request_call *r)
 {
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     exchange_hold(r->x);
     r->route->start(surface->subscriptions, &r->call);
 }
@@ -235,7 +235,7 @@ static bool parse_lease(struct request_call *r)
 
 static bool parse_webhook(struct request_call *r)
 {
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     struct str why, url = subscriptions_text_of(json_object_get(member(r->body, "webhook"), "url"));
     if (url.n == 0 || url.n > SUBSCRIPTION_URL_MAX)
         return invalid(r, STR("webhook subscriptions require webhook.url, at most 2048 bytes"));
@@ -249,7 +249,7 @@ static bool parse_webhook(struct request_call *r)
 
 static bool parse_wake_stream(struct request_call *r)
 {
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     struct str name = subscription_path(subscriptions_text_of(member(r->body, "wake_stream")));
     r->config.wake_stream = name;
     if (!subscription_path_valid(name) || store_reserved(name) ||
@@ -286,7 +286,7 @@ static bool parse_description(struct request_call *r)
 /* Where the links in webhooks lead: as configured, or as this client reached us. */
 static bool find_public_url(struct request_call *r)
 {
-    const struct subscriptions_surface *surface = r->x->state;
+    const struct subscriptions_http *surface = r->x->state;
     struct str host = r->x->request->host;
     struct url url;
     r->config.public_url = surface->durable->public_url;
@@ -512,7 +512,7 @@ static void handle_subscription(struct exchange *x)
     }
 }
 
-void subscriptions_surface_handle(void *surface, struct exchange *x)
+void subscriptions_http_handle(void *surface, struct exchange *x)
 {
     /* Browsers on other sites may use subscriptions as they may use streams. */
     static const struct origin_share share = {
@@ -539,7 +539,7 @@ void subscriptions_surface_handle(void *surface, struct exchange *x)
     }
 }
 
-void subscriptions_surface_mount(struct subscriptions_surface *s, struct http *http)
+void subscriptions_http_mount(struct subscriptions_http *s, struct http *http)
 {
-    http_route(http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_surface_handle, s);
+    http_route(http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_http_handle, s);
 }

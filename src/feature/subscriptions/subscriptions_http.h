@@ -26,16 +26,16 @@ struct subscriptions;
 
 #define SUBSCRIPTIONS_BODY_MAX (256 * 1024)
 
-struct subscriptions_surface {
+struct subscriptions_http {
     struct subscriptions *subscriptions;
     struct webhook_policy policy;
     const struct durable *durable; /* no wakes are written to the streams that it owns; public_url
                                       is where the links in webhooks lead */
 };
 
-void subscriptions_surface_handle(void *surface, struct exchange *x);
+void subscriptions_http_handle(void *surface, struct exchange *x);
 
 /* At SUBSCRIPTIONS_PREFIX. */
-void subscriptions_surface_mount(struct subscriptions_surface *s, struct http *http);
+void subscriptions_http_mount(struct subscriptions_http *s, struct http *http);
 
 #endif

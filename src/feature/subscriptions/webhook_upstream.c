@@ -90,7 +90,7 @@ struct webhooks {
     struct fetcher *fetcher;
     struct webhook_policy policy;
     const struct trace *trace;
-    struct subscription_courier courier;
+    struct subscription_notifier notifier;
     struct map by_id;    /* of struct delivery */
     struct link waiting; /* for a free place */
     uint32_t n_busy;
@@ -233,7 +233,8 @@ static void webhook_on_attempt(struct subscription_call *c, int result)
 {
     struct delivery *d = container_of(c, struct delivery, attempt);
     struct str why;
-    if (result != 0 || d->webhooks->stopping) { /* nothing to do, or the engine will ask again */
+    if (result != 0 ||
+        d->webhooks->stopping) { /* nothing to do, or the subscription will ask again */
         end_delivery(d);
         return;
     }
@@ -258,9 +259,9 @@ static void next_deliveries(struct webhooks *w)
     }
 }
 
-static void webhook_on_due(struct subscription_courier *c, struct str id)
+static void webhook_on_due(struct subscription_notifier *c, struct str id)
 {
-    struct webhooks *w = container_of(c, struct webhooks, courier);
+    struct webhooks *w = container_of(c, struct webhooks, notifier);
     struct delivery *d = map_get(&w->by_id, id);
     if (d != NULL) {
         d->again = list_empty(&d->link);
@@ -285,25 +286,25 @@ struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                            .fetcher = fetcher,
                            .policy = policy,
                            .trace = trace,
-                           .courier = {webhook_on_due}};
+                           .notifier = {webhook_on_due}};
     map_init(&w->by_id);
     list_init(&w->waiting);
-    subscriptions_set_courier(subs, &w->courier);
+    subscriptions_set_notifier(subs, &w->notifier);
     return w;
 }
 
-/* What waits for the engine ends when the engine has answered. */
+/* What waits for the subscription ends when that has answered. */
 void webhooks_stop(struct webhooks *w)
 {
     w->stopping = true;
-    subscriptions_set_courier(w->subs, NULL);
+    subscriptions_set_notifier(w->subs, NULL);
     list_each_safe (l, &w->waiting)
         free_delivery(list_item(l, struct delivery, link));
     struct link cut;
     list_init(&cut);
     size_t at = 0;
     for (struct delivery *d; (d = map_next(&w->by_id, &at)) != NULL;)
-        if (d->fetch.job != NULL)
+        if (d->fetch.transfer != NULL)
             list_push(&cut, &d->link);
     list_each_safe (l, &cut) {
         struct delivery *d = list_item(l, struct delivery, link);

@@ -3,8 +3,8 @@
  *
  * A wake is a signed POST. 2xx with `{"done":true}` acknowledges all that the wake spoke of; any
  * other 2xx means that the receiver has taken it and will call back; everything else is tried
- * again after 1, 2, 4, ... 60 seconds, give or take a fifth. When to try is kept by the engine, so
- * that a restart loses nothing. */
+ * again after 1, 2, 4, ... 60 seconds, give or take a fifth. When to try is kept by the
+ * subscription, so that a restart loses nothing. */
 #ifndef FEATURE_SUBSCRIPTIONS_WEBHOOK_UPSTREAM_H
 #define FEATURE_SUBSCRIPTIONS_WEBHOOK_UPSTREAM_H
 

@@ -195,7 +195,7 @@ static int run_tool(struct ask *a, const char *name, struct str args)
     return status;
 }
 
-static int cmd_tool_go_on(struct ask *a, const char *name, struct str cursor)
+static int cmd_tool_continue(struct ask *a, const char *name, struct str cursor)
 {
     struct buf body = {0};
     buf_put(&body, STR("{\"tool_id\":"));
@@ -297,7 +297,7 @@ static int cmd_tool_act_run(struct ask *a, char **args, int n)
 
 static int cmd_tool_act_continue(struct ask *a, char **args, int n)
 {
-    int status = cmd_tool_go_on(a, args[0], str_of_cstr(args[1]));
+    int status = cmd_tool_continue(a, args[0], str_of_cstr(args[1]));
     return status == CMD_OK ? print_page(a, args[0]) : status;
 }
 
@@ -336,7 +336,7 @@ static int cmd_tool_act_all(struct ask *a, char **args, int n)
     while (status == CMD_OK && a->cursor.n > 0) {
         struct buf cursor = {0};
         buf_put(&cursor, a->cursor); /* the answer that it is in goes */
-        status = cmd_tool_go_on(a, args[0], buf_str(&cursor));
+        status = cmd_tool_continue(a, args[0], buf_str(&cursor));
         buf_deinit(&cursor);
         if (status == CMD_OK)
             status = add_page(a, &p);

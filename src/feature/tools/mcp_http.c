@@ -125,7 +125,7 @@ static void mcp_http_handle(void *ctx, struct exchange *x)
         mcp_refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
     } else if (origin == ORIGIN_FOREIGN_PAGE) {
         mcp_refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
-    } else if (tools_tell_browser(t, x)) {
+    } else if (tools_put_cors(t, x)) {
         return;
     } else if (x->request->method != METHOD_POST) {
         exchange_header(x, STR("Allow"), STR("POST"));

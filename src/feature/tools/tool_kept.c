@@ -20,9 +20,9 @@
 
 #include <string.h>
 
-#define SECOND      1000
-#define PATIENCE_MS (5 * SECOND) /* with a store that does not answer: the call waits */
-#define RETRY_MS    500
+#define SECOND       1000
+#define RETRY_FOR_MS (5 * SECOND) /* with a store that does not answer: the call waits */
+#define RETRY_MS     500
 
 struct tool_kept {
     struct tool_page *page;
@@ -106,7 +106,7 @@ static bool wait_for_store(struct tool_kept *k)
     uint64_t now_ms = k->page->all->setup.sched->now_ms;
     if (k->trouble_ms == 0)
         k->trouble_ms = now_ms;
-    if (now_ms - k->trouble_ms >= PATIENCE_MS)
+    if (now_ms - k->trouble_ms >= RETRY_FOR_MS)
         return false;
     tool_kept_wait(k, RETRY_MS);
     return true;

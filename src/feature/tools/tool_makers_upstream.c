@@ -165,7 +165,7 @@ static void tool_makers_on_answered(struct fetch *f, int err)
     tool_run_end(run, str_of_cstr(message), again);
 }
 
-/* The engine bounds time and size; what the fetch has to bound is the wait for a head. */
+/* tool_run.c bounds time and size; what the fetch has to bound is the wait for a head. */
 static void tool_makers_asking_start(void *ctx, struct tool_run *run)
 {
     struct configured *t = ctx;

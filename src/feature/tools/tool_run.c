@@ -37,12 +37,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PENDING_MAX      (512 * 1024) /* bytes that wait for the write under way */
-#define WRITE_MAX        (4 * 1024 * 1024)
+#define PENDING_MAX       (512 * 1024) /* bytes that wait for the write under way */
+#define WRITE_MAX         (4 * 1024 * 1024)
 /* With a store that does not answer; while the call waits for its first page, less. */
-#define PATIENCE_MS      (30 * SECOND_MS)
-#define CALL_PATIENCE_MS (5 * SECOND_MS)
-#define DEADLINE_SLACK_S 5 /* for the last write, behind the time that the maker has */
+#define RETRY_FOR_MS      (30 * SECOND_MS)
+#define CALL_RETRY_FOR_MS (5 * SECOND_MS)
+#define DEADLINE_SLACK_S  5 /* for the last write, behind the time that the maker has */
 
 struct tool_making {
     struct tool_run handle; /* the maker's */
@@ -68,7 +68,7 @@ struct tool_making {
     struct buf failure;
 };
 
-static void tool_run_go_on(struct tool_making *r);
+static void tool_run_step(struct tool_making *r);
 
 /* ---- lifetime ---- */
 
@@ -153,7 +153,7 @@ static void write_going(struct tool_making *r)
     if (is_last)
         r->writer.write.end = failed ? END_FAILED : END_COMPLETED;
     r->writer.events = r->events;
-    r->writer.patience_ms = r->page != NULL ? CALL_PATIENCE_MS : PATIENCE_MS;
+    r->writer.retry_for_ms = r->page != NULL ? CALL_RETRY_FOR_MS : RETRY_FOR_MS;
     writer_start(&r->writer, r->all->setup.store);
 }
 
@@ -215,12 +215,12 @@ static void tool_run_on_written(struct writer *writer, int err)
         tool_kept_state(r->id, r->first, r->deadline_s, state);
         tool_run_on_tail(r, w, w->close);
     }
-    tool_run_go_on(r);
+    tool_run_step(r);
     if (p != NULL)
         tool_page_done(p, str_of((const char *)state, sizeof state));
 }
 
-static void tell_room(struct tool_making *r)
+static void notify_room(struct tool_making *r)
 {
     if (r->maker != MAKER_HELD || r->pending.bytes.n > PENDING_MAX / 2)
         return;
@@ -258,7 +258,7 @@ static bool answer_at_once(struct tool_making *r)
 }
 
 /* What comes next; the run may be gone afterwards. */
-static void tool_run_go_on(struct tool_making *r)
+static void tool_run_step(struct tool_making *r)
 {
     if (r->writer.busy)
         return;
@@ -275,7 +275,7 @@ static void tool_run_go_on(struct tool_making *r)
         must(r->page == NULL || r->first <= tool_rows_count(&r->going));
         write_going(r);
     }
-    tell_room(r);
+    notify_room(r);
 }
 
 /* ---- the maker's side ---- */
@@ -316,7 +316,7 @@ bool tool_run_output(struct tool_run *run, struct str bytes)
     if (r->maker == MAKER_GIVES && r->writer.busy && r->pending.bytes.n > PENDING_MAX)
         r->maker = MAKER_HELD;
     bool goes_on = r->maker == MAKER_GIVES;
-    tool_run_go_on(r);
+    tool_run_step(r);
     return goes_on;
 }
 
@@ -329,7 +329,7 @@ void tool_run_end(struct tool_run *run, struct str message, bool retryable)
         tool_run_fail(r, retryable, "%.*s", message.n < 1000 ? (int)message.n : 1000, message.p);
     else
         tool_run_check_rows(r, tool_splitter_end(&r->splitter, &r->pending));
-    tool_run_go_on(r);
+    tool_run_step(r);
 }
 
 static void tool_run_on_timeout(struct timer *t)
@@ -337,7 +337,7 @@ static void tool_run_on_timeout(struct timer *t)
     struct tool_making *r = container_of(t, struct tool_making, timer);
     tool_run_fail(r, true, "the tool took longer than %llu ms",
                   (unsigned long long)r->tool->spec->timeout_ms);
-    tool_run_go_on(r);
+    tool_run_step(r);
 }
 
 /* ---- from the outside ---- */
@@ -356,12 +356,12 @@ void tool_runs_stop(struct tools *t)
 {
     list_each_safe (l, &t->runs) {
         struct tool_making *r = list_item(l, struct tool_making, link);
-        r->writer.patience_ms = 0; /* once more, and no longer */
-        writer_hurry(&r->writer);
+        r->writer.retry_for_ms = 0; /* once more, and no longer */
+        writer_retry_now(&r->writer);
         if (r->maker == MAKER_GONE)
             continue;
         tool_run_fail(r, true, "the server was stopped");
-        tool_run_go_on(r);
+        tool_run_step(r);
     }
 }
 
@@ -382,7 +382,7 @@ void tool_run_start(struct tool_page *p)
                                  s->timeout_ms / 1000 + 1);
     r->deadline_s = (sched->wall_ms + (int64_t)s->timeout_ms) / 1000 + 1 + DEADLINE_SLACK_S;
     timer_init(&r->timer, tool_run_on_timeout);
-    writer_init(&r->writer, PATIENCE_MS, tool_run_on_written);
+    writer_init(&r->writer, RETRY_FOR_MS, tool_run_on_written);
     sched_start(sched, &r->timer, s->timeout_ms);
     list_push(&p->all->runs, &r->link);
     gate_enter(&p->all->work);

@@ -16,7 +16,7 @@ enum origin_verdict tools_origin(const struct tools_http *t, const struct exchan
     return origin_check(x, ORIGIN_LOCAL, t->origins);
 }
 
-bool tools_tell_browser(const struct tools_http *t, struct exchange *x)
+bool tools_put_cors(const struct tools_http *t, struct exchange *x)
 {
     static const struct origin_share share = {
         .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
@@ -213,7 +213,7 @@ static void tools_handle(void *ctx, struct exchange *x)
         tools_refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
     else if (origin == ORIGIN_FOREIGN_PAGE)
         tools_refuse(x, 403, "pages of other sites may not call tools");
-    else if (tools_tell_browser(t, x))
+    else if (tools_put_cors(t, x))
         return;
     else if (tools_who(t, x, &who, &challenge) != 0)
         tools_refuse_token(x, challenge);

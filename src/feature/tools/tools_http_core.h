@@ -17,7 +17,7 @@ enum origin_verdict tools_origin(const struct tools_http *t, const struct exchan
 
 /* What a browser has to know to let a page of an allowed site see the answer. True: that was all it
  * asked for, and it is answered. */
-bool tools_tell_browser(const struct tools_http *t, struct exchange *x);
+bool tools_put_cors(const struct tools_http *t, struct exchange *x);
 
 /* Who asks: 0 and a caller or principal_anonymous, or ERR_UNAUTHENTICATED: a token that is not
  * known, or none where one is required. *challenge is then the value of WWW-Authenticate. */

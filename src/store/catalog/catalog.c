@@ -153,8 +153,8 @@ static void free_guard(struct stream *s)
 {
     if (s->guard == NULL)
         return;
-    text_disown(&s->guard->closed_by.id);
-    text_disown(&s->guard->last_seq);
+    text_free(&s->guard->closed_by.id);
+    text_free(&s->guard->last_seq);
     free(s->guard);
 }
 
@@ -330,7 +330,7 @@ static int place_in_tape(struct judgement *j, uint64_t sub)
 }
 
 static int judge_fork(struct catalog *c, struct store_write *w, struct judgement *j,
-                      int (*place_fork)(void *ctx, struct judgement *j), void *ctx)
+                      int (*find_fork_position)(void *ctx, struct judgement *j), void *ctx)
 {
     const struct stream_config *config = w->create;
     int err = catalog_find(c, config->fork_of, &j->source);
@@ -348,15 +348,15 @@ static int judge_fork(struct catalog *c, struct store_write *w, struct judgement
     if (config->content_type.n > 0 && !content_same(config->content_type, j->source->content_type))
         return ERR_TYPE_MISMATCH;
     if (!stream_holds(j->source, j->fork_anchor))
-        return place_fork(ctx, j);
+        return find_fork_position(ctx, j);
     return place_in_tape(j, config->fork_sub);
 }
 
 static int judge_create(struct catalog *c, struct store_write *w, struct judgement *j,
-                        int (*place_fork)(void *ctx, struct judgement *j), void *ctx)
+                        int (*find_fork_position)(void *ctx, struct judgement *j), void *ctx)
 {
     if (w->create->fork_of.n > 0) {
-        int err = judge_fork(c, w, j, place_fork, ctx);
+        int err = judge_fork(c, w, j, find_fork_position, ctx);
         if (err != 0)
             return err;
     }
@@ -425,14 +425,14 @@ static int judge_append(struct store_write *w, struct stream *s)
 }
 
 int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
-                  int (*place_fork)(void *ctx, struct judgement *j), void *ctx)
+                  int (*find_fork_position)(void *ctx, struct judgement *j), void *ctx)
 {
     *j = (struct judgement){0};
     int v = catalog_find(c, w->name, &j->stream);
     if (w->create != NULL && v == ERR_DELETED)
         return ERR_EXISTS;
     if (w->create != NULL && v == ERR_NOT_FOUND)
-        v = judge_create(c, w, j, place_fork, ctx);
+        v = judge_create(c, w, j, find_fork_position, ctx);
     else if (w->create != NULL && v == 0)
         v = judge_confirm(w, j->stream);
     else if (v == 0)
@@ -454,7 +454,7 @@ void stream_set_fork(struct stream *s, const struct stream_config *config, uint6
     f->stream = s;
     f->config = *config;
     f->config.content_type = STR_NONE;
-    f->config.fork_of = text_own(config->fork_of);
+    f->config.fork_of = text_dup(config->fork_of);
     f->at = at;
     f->events = events;
     list_init(&f->link);
@@ -539,8 +539,8 @@ static struct stream_guard *guard_of(struct stream *s)
 void stream_set_seq(struct stream *s, struct str seq)
 {
     struct stream_guard *g = guard_of(s);
-    text_disown(&g->last_seq);
-    g->last_seq = text_own(seq);
+    text_free(&g->last_seq);
+    g->last_seq = text_dup(seq);
 }
 
 void stream_set_end(struct stream *s, enum end_reason end, const struct producer_claim *by)
@@ -549,9 +549,9 @@ void stream_set_end(struct stream *s, enum end_reason end, const struct producer
     if (by->id.n == 0)
         return;
     struct stream_guard *g = guard_of(s);
-    text_disown(&g->closed_by.id);
+    text_free(&g->closed_by.id);
     g->closed_by = *by;
-    g->closed_by.id = text_own(by->id);
+    g->closed_by.id = text_dup(by->id);
 }
 
 void stream_set_producer(struct stream *s, const struct producer_claim *claim)

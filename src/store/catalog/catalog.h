@@ -9,7 +9,7 @@
 #define STORE_CATALOG_CATALOG_H
 
 #include "base/map.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/store.h"
 #include "store/catalog/tape.h"
 #include "store/watchers.h"
@@ -212,11 +212,11 @@ struct judgement {
 };
 
 /* VERDICT_APPLY, VERDICT_DUPLICATE, or the error; nothing has changed (but what expired). Fills the
- * results of w. For a fork whose point lies before what the source's tape holds, `place_fork` says
- * where it is: it has been called with *j filled up to fork_anchor, and sets fork_at and
- * fork_events. NULL: the tapes hold everything. */
+ * results of w. For a fork whose point lies before what the source's tape holds,
+ * `find_fork_position` says where it is: it has been called with *j filled up to fork_anchor, and
+ * sets fork_at and fork_events. NULL: the tapes hold everything. */
 int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
-                  int (*place_fork)(void *ctx, struct judgement *j), void *ctx);
+                  int (*find_fork_position)(void *ctx, struct judgement *j), void *ctx);
 
 /* Applies what was judged VERDICT_APPLY, and trims the stream as far as its tape can tell. Returns
  * the stream; w->info shows what was applied. */

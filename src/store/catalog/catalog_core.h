@@ -11,14 +11,14 @@
 #include <stdlib.h>
 
 /* Texts that streams and documents have of their own. */
-static inline struct str text_own(struct str s)
+static inline struct str text_dup(struct str s)
 {
     if (s.p == NULL)
         return s;
     return str_of(memcpy(mem_alloc(s.n + 1), s.p, s.n), s.n);
 }
 
-static inline void text_disown(struct str *s)
+static inline void text_free(struct str *s)
 {
     free((char *)(uintptr_t)s->p);
     *s = STR_NONE;

@@ -6,8 +6,8 @@
 static void free_doc(struct doc *d)
 {
     list_remove(&d->dirty);
-    text_disown(&d->key);
-    text_disown(&d->value);
+    text_free(&d->key);
+    text_free(&d->value);
     free(d);
 }
 
@@ -49,12 +49,12 @@ static void catalog_put_doc(struct catalog *c, const struct doc_put *put)
     }
     if (d == NULL) {
         d = mem_zalloc(sizeof *d);
-        d->key = text_own(put->key);
+        d->key = text_dup(put->key);
         list_init(&d->dirty);
         map_put(&c->docs, d->key, d);
     }
-    text_disown(&d->value);
-    d->value = text_own(put->value);
+    text_free(&d->value);
+    d->value = text_dup(put->value);
     d->version = DOC_NEXT(put->expect_version);
 }
 

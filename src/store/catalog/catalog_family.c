@@ -210,7 +210,7 @@ void stream_free_family(struct stream *s)
 {
     if (s->fork != NULL) {
         list_remove(&s->fork->link);
-        text_disown(&s->fork->config.fork_of);
+        text_free(&s->fork->config.fork_of);
         free(s->fork);
     }
     free_family(s);

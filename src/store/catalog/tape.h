@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tape.h -- the events of one stream that are in memory.
  *
- * A tape is a row of pieces; a piece is a reference to a chunk and the position up to which the
- * chunk counts. A fork has a tape of its own that begins at the fork point; what comes before is on
- * its source's (catalog.h), so that a fork costs the same whatever it was made of. What is dropped
- * from the front rests elsewhere, or has been trimmed.
+ * A tape is a row of pieces; a piece is a reference to an extent and the position up to which the
+ * extent counts. A fork has a tape of its own that begins at the fork point; what comes before is
+ * on its source's (catalog.h), so that a fork costs the same whatever it was made of. What is
+ * dropped from the front rests elsewhere, or has been trimmed.
  *
  * `upto`: for a fork that reads its source's tape nothing counts from there on. */
 #ifndef STORE_CATALOG_TAPE_H
@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-struct chunk;
+struct extent;
 struct keep;
 
 struct tape {
@@ -51,10 +51,10 @@ int tape_advance(const struct tape *t, uint64_t upto, uint64_t pos, uint64_t sub
 uint32_t tape_read(const struct tape *t, uint64_t from, uint64_t limit, size_t max,
                    struct slice *slices, uint32_t room, uint64_t *next, uint64_t *last);
 
-/* Nothing is added to the chunks that are there; the next append begins a new one. */
+/* Nothing is added to the extents that are there; the next append begins a new one. */
 void tape_seal(struct tape *t);
 
-/* When the first event of the chunk that the next append may go to was appended; INT64_MAX: there
+/* When the first event of the extent that the next append may go to was appended; INT64_MAX: there
  * is none. */
 int64_t tape_open_since(const struct tape *t);
 
@@ -69,7 +69,7 @@ void tape_drop(struct tape *t, uint64_t upto);
  * asks for what comes there. */
 void tape_cut(struct tape *t, uint64_t from);
 
-/* The pieces held, in order; each as a chunk and where it ends for this tape. i < n. */
-struct chunk *tape_chunk(const struct tape *t, uint32_t i, uint64_t *end);
+/* The pieces held, in order; each as an extent and where it ends for this tape. i < n. */
+struct extent *tape_extent(const struct tape *t, uint32_t i, uint64_t *end);
 
 #endif

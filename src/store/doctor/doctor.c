@@ -25,7 +25,7 @@ static void make_harmless(struct buf *b)
     buf_putc(b, '\0');
 }
 
-void look_say(struct look *l, enum doctor_tone tone, const char *fmt, ...)
+void doctor_say(struct doctor_pass *l, enum doctor_tone tone, const char *fmt, ...)
 {
     struct buf text = {0};
     va_list ap;
@@ -53,7 +53,7 @@ static void tell_held(struct doctor *d, const struct buf *held)
         d->say(d->ctx, DOCTOR_WRONG, held->p + at);
 }
 
-void look_progress(struct look *l, uint64_t bytes)
+void doctor_progress(struct doctor_pass *l, uint64_t bytes)
 {
     const struct doctor *d = l->doctor;
     l->done_bytes += bytes;
@@ -70,7 +70,7 @@ static int doctor_by_life(const void *a, const void *b)
     return (x->life > y->life) - (x->life < y->life);
 }
 
-struct doctor_stream *look_stream(const struct look *l, uint64_t life)
+struct doctor_stream *doctor_find_stream(const struct doctor_pass *l, uint64_t life)
 {
     struct doctor_stream wanted = {.life = life};
     if (l->n_streams == 0)
@@ -78,17 +78,17 @@ struct doctor_stream *look_stream(const struct look *l, uint64_t life)
     return bsearch(&wanted, l->streams, l->n_streams, sizeof wanted, doctor_by_life);
 }
 
-struct str look_name(struct look *l, uint64_t life)
+struct str doctor_stream_name(struct doctor_pass *l, uint64_t life)
 {
-    const struct doctor_stream *s = look_stream(l, life);
+    const struct doctor_stream *s = doctor_find_stream(l, life);
     if (s != NULL)
         return arena_printf(&l->arena, "stream %.*s", STR_ARG(s->name));
     return arena_printf(&l->arena, "a stream of unknown name (life %" PRIu64 ")", life);
 }
 
-void look_lose(struct look *l, uint64_t life, uint64_t from, uint64_t upto)
+void doctor_note_loss(struct doctor_pass *l, uint64_t life, uint64_t from, uint64_t upto)
 {
-    struct doctor_stream *s = look_stream(l, life);
+    struct doctor_stream *s = doctor_find_stream(l, life);
     if (s == NULL)
         return;
     struct doctor_loss *loss = arena_alloc(&l->arena, sizeof *loss);
@@ -106,24 +106,24 @@ static const struct doctor_loss *loss_between(const struct doctor_stream *s, uin
 }
 
 /* Once for each, whatever it is that was lost. */
-static void say_fork(struct look *l, const struct doctor_stream *s)
+static void say_fork(struct doctor_pass *l, const struct doctor_stream *s)
 {
     uint64_t upto = UINT64_MAX;
     const struct doctor_loss *loss = NULL;
     const struct doctor_stream *at = s;
     while (loss == NULL && at != NULL && at->source != 0 && !at->whole && at->source < at->life) {
         upto = at->fork_at < upto ? at->fork_at : upto;
-        at = look_stream(l, at->source);
+        at = doctor_find_stream(l, at->source);
         loss = at == NULL ? NULL : loss_between(at, s->first, upto);
     }
     if (loss != NULL)
-        look_say(l, DOCTOR_WRONG,
-                 "stream %.*s: of the events that it shares with stream %.*s some, from offset "
-                 "%016" PRIu64 "_%016" PRIu64 " on, cannot be read",
-                 STR_ARG(s->name), STR_ARG(at->name), at->life, loss->from);
+        doctor_say(l, DOCTOR_WRONG,
+                   "stream %.*s: of the events that it shares with stream %.*s some, from offset "
+                   "%016" PRIu64 "_%016" PRIu64 " on, cannot be read",
+                   STR_ARG(s->name), STR_ARG(at->name), at->life, loss->from);
 }
 
-static void say_forks(struct look *l)
+static void say_forks(struct doctor_pass *l)
 {
     for (size_t i = 0; i < l->n_streams; i++)
         if (!l->streams[i].deleted)
@@ -135,13 +135,13 @@ static struct str life_key(const uint64_t *life)
     return str_of((const char *)life, sizeof *life);
 }
 
-struct doctor_life *look_life(struct look *l, uint64_t life)
+struct doctor_life *doctor_find_life(struct doctor_pass *l, uint64_t life)
 {
     struct doctor_life *d = map_get(&l->lives, life_key(&life));
     return d == NULL || d->gone || d->hearsay ? NULL : d;
 }
 
-static struct doctor_life *any_life(struct look *l, uint64_t life)
+static struct doctor_life *any_life(struct doctor_pass *l, uint64_t life)
 {
     struct doctor_life *d = map_get(&l->lives, life_key(&life));
     if (d != NULL)
@@ -152,7 +152,7 @@ static struct doctor_life *any_life(struct look *l, uint64_t life)
     return d;
 }
 
-void look_add_life(struct look *l, uint64_t life, uint64_t tail, bool replayed)
+void doctor_add_life(struct doctor_pass *l, uint64_t life, uint64_t tail, bool replayed)
 {
     struct doctor_life *d = any_life(l, life);
     if (d->hearsay)
@@ -165,12 +165,12 @@ void look_add_life(struct look *l, uint64_t life, uint64_t tail, bool replayed)
     }
 }
 
-void look_state_life(struct look *l, uint64_t life, uint64_t segment)
+void doctor_state_life(struct doctor_pass *l, uint64_t life, uint64_t segment)
 {
     any_life(l, life)->stated = segment;
 }
 
-void look_forget_journal(struct look *l)
+void doctor_drop_journal(struct doctor_pass *l)
 {
     size_t at = 0;
     for (struct doctor_life *d; (d = map_next(&l->lives, &at)) != NULL;) {
@@ -179,7 +179,7 @@ void look_forget_journal(struct look *l)
     }
 }
 
-static bool has_bad_row(const struct look *l, uint64_t life)
+static bool has_bad_row(const struct doctor_pass *l, uint64_t life)
 {
     for (size_t i = 0; i < l->n_bad; i++)
         if (l->bad[i].table == TABLE_STREAM && key_u64(key_str(&l->bad[i].key), 0) == life)
@@ -189,9 +189,9 @@ static bool has_bad_row(const struct look *l, uint64_t life)
 
 /* Its row came from the notes of one checkpoint, and where the journal goes on from those of
  * another or from the index: those between them have to be there. */
-bool look_is_uncertain(const struct look *l, uint64_t life)
+bool doctor_is_uncertain(const struct doctor_pass *l, uint64_t life)
 {
-    const struct look *b = l->before;
+    const struct doctor_pass *b = l->before;
     if (b == NULL || !b->salvaged)
         return false;
     bool merged = b->state == DOCTOR_INDEX_ROWS;
@@ -207,7 +207,7 @@ bool look_is_uncertain(const struct look *l, uint64_t life)
 /* ---- names ---- */
 
 struct folder {
-    struct look *look;
+    struct doctor_pass *look;
     const char *name; /* "" is the data directory */
 };
 
@@ -239,21 +239,22 @@ static int doctor_see_name(void *ctx, const char *name)
     const struct folder *f = ctx;
     const char *slash = f->name[0] == '\0' ? "" : "/";
     if (strstr(name, ".damaged") != NULL)
-        look_say(f->look, DOCTOR_NOTE, "%s%s%s was set aside by a repair; nothing needs it",
-                 f->name, slash, name);
+        doctor_say(f->look, DOCTOR_NOTE, "%s%s%s was set aside by a repair; nothing needs it",
+                   f->name, slash, name);
     else if (!is_ours(f->name, name))
-        look_say(f->look, DOCTOR_NOTE, "%s%s%s is none of the store's files", f->name, slash, name);
+        doctor_say(f->look, DOCTOR_NOTE, "%s%s%s is none of the store's files", f->name, slash,
+                   name);
     return 0;
 }
 
-static void look_at_names(struct look *l)
+static void doctor_check_names(struct doctor_pass *l)
 {
     static const char *const names[] = {"", JOURNAL_DIR, SEGMENT_DIR};
     for (size_t i = 0; i < 3; i++) {
         struct folder f = {l, names[i]};
         int err = vfs_list(l->doctor->vfs, names[i], doctor_see_name, &f);
         if (err != 0 && err != ERR_NOT_FOUND)
-            look_say(l, DOCTOR_WRONG, "the files in %s/ cannot be listed", names[i]);
+            doctor_say(l, DOCTOR_WRONG, "the files in %s/ cannot be listed", names[i]);
     }
 }
 
@@ -274,7 +275,7 @@ static int doctor_add_size(void *ctx, const char *name)
 }
 
 /* What there is to be read. */
-static void measure(struct look *l)
+static void measure(struct doctor_pass *l)
 {
     static const char *const names[] = {JOURNAL_DIR, SEGMENT_DIR};
     for (size_t i = 0; i < 2; i++) {
@@ -285,7 +286,7 @@ static void measure(struct look *l)
 
 /* ---- a look ---- */
 
-static void look_deinit(struct look *l)
+static void doctor_pass_deinit(struct doctor_pass *l)
 {
     index_close(l->index);
     map_deinit(&l->lives);
@@ -297,7 +298,7 @@ static void look_deinit(struct look *l)
     free(l->ids);
 }
 
-static void doctor_count(const struct look *l, struct doctor *d)
+static void doctor_count(const struct doctor_pass *l, struct doctor *d)
 {
     d->streams = d->events = 0;
     for (size_t i = 0; i < l->n_streams; i++) {
@@ -310,11 +311,11 @@ static void doctor_count(const struct look *l, struct doctor *d)
     d->left = l->wrong;
 }
 
-/* look_deinit is due, whatever the result. */
-static int doctor_look(struct doctor *d, const struct look *before, struct buf *held,
-                       struct look *l, char *why, size_t size)
+/* doctor_pass_deinit is due, whatever the result. */
+static int doctor_run_pass(struct doctor *d, const struct doctor_pass *before, struct buf *held,
+                           struct doctor_pass *l, char *why, size_t size)
 {
-    *l = (struct look){.doctor = d, .before = before, .held = held};
+    *l = (struct doctor_pass){.doctor = d, .before = before, .held = held};
     map_init(&l->lives);
     measure(l);
     int err = segment_list(d->vfs, &l->ids, &l->n_ids);
@@ -322,72 +323,72 @@ static int doctor_look(struct doctor *d, const struct look *before, struct buf *
         snprintf(why, size, "the segments cannot be listed: %s", err_text(err));
         return err;
     }
-    err = look_at_index(l, why, size);
+    err = doctor_check_index(l, why, size);
     if (err == 0)
-        err = look_at_segments(l, why, size);
+        err = doctor_check_segments(l, why, size);
     if (err == 0) {
         say_forks(l);
-        err = look_at_journal(l, why, size);
+        err = doctor_check_journal(l, why, size);
     }
     if (err == 0)
-        look_at_names(l);
+        doctor_check_names(l);
     doctor_count(l, d);
     return err;
 }
 
 /* ---- a repair ---- */
 
-static bool needs_index(const struct look *l)
+static bool needs_index(const struct doctor_pass *l)
 {
     return l->footers.n > 0 || l->state != DOCTOR_INDEX_SOUND || l->stuck_at != 0 || l->twins ||
            (l->notes_lost && l->meta.base != 0) || (l->behind && (l->wrong > 0 || l->outdated));
 }
 
-static int repair_index(struct look *l, char *why, size_t size)
+static int repair_index(struct doctor_pass *l, char *why, size_t size)
 {
     const uint64_t *ids = (const uint64_t *)(const void *)l->footers.p;
     int err = 0;
     for (size_t i = 0; i < l->footers.n / sizeof *ids && err == 0; i++)
-        err = mend_footer(l, ids[i], why, size);
-    return err == 0 ? mend_index(l, why, size) : err;
+        err = doctor_repair_footer(l, ids[i], why, size);
+    return err == 0 ? doctor_repair_index(l, why, size) : err;
 }
 
 /* The journal comes after the index, which decides what of it counts. */
-static int repair(struct look *first, struct buf *held, char *why, size_t size)
+static int repair(struct doctor_pass *first, struct buf *held, char *why, size_t size)
 {
     struct doctor *d = first->doctor;
-    struct look l = {0};
+    struct doctor_pass l = {0};
     int err = needs_index(first) ? repair_index(first, why, size) : 0;
     if (err == 0)
-        err = doctor_look(d, first, held, &l, why, size);
+        err = doctor_run_pass(d, first, held, &l, why, size);
     bool again = err == 0 && l.journal_wrong;
     if (again)
-        err = mend_journal(&l, why, size);
+        err = doctor_repair_journal(&l, why, size);
     if (again && err == 0) {
-        look_deinit(&l);
+        doctor_pass_deinit(&l);
         held->n = 0;
-        err = doctor_look(d, first, held, &l, why, size);
+        err = doctor_run_pass(d, first, held, &l, why, size);
     }
-    look_deinit(&l);
+    doctor_pass_deinit(&l);
     return err;
 }
 
 int doctor_run(struct doctor *d, char *why, size_t size)
 {
-    struct look l;
+    struct doctor_pass l;
     struct buf held = {0};
     d->repaired = false;
     why[0] = '\0';
-    int err = doctor_look(d, NULL, NULL, &l, why, size);
+    int err = doctor_run_pass(d, NULL, NULL, &l, why, size);
     d->found = l.wrong;
     if (err == 0 && d->repair && (needs_index(&l) || l.journal_wrong)) {
         err = repair(&l, &held, why, size);
         if (err == 0)
             tell_held(d, &held);
     } else if (err == 0 && d->repair && l.copies > 0) {
-        err = mend_forks(&l, why, size);
+        err = doctor_repair_forks(&l, why, size);
     }
-    look_deinit(&l);
+    doctor_pass_deinit(&l);
     buf_deinit(&held);
     return err;
 }

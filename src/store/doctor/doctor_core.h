@@ -2,7 +2,7 @@
 /* doctor_core.h -- what the parts of the doctor share: one look at everything.
  *
  * doctor.c looks and repairs; doctor_index.c, doctor_segment.c and doctor_journal.c look at one
- * kind of file each; doctor_mend.c, doctor_mend_index.c and doctor_share.c write. */
+ * kind of file each; doctor_repair.c, doctor_repair_index.c and doctor_share.c write. */
 #ifndef STORE_DOCTOR_DOCTOR_CORE_H
 #define STORE_DOCTOR_DOCTOR_CORE_H
 
@@ -61,11 +61,11 @@ struct doctor_life {
     bool replayed;   /* known from the journal */
 };
 
-struct look {
+struct doctor_pass {
     struct doctor *doctor;
     struct arena arena;
-    struct buf *held;          /* findings, to be told later; NULL: they are told at once */
-    const struct look *before; /* the repair; NULL: there was none */
+    struct buf *held;                 /* findings, to be told later; NULL: they are told at once */
+    const struct doctor_pass *before; /* the repair; NULL: there was none */
     uint64_t wrong;
     uint64_t done_bytes, all_bytes;
 
@@ -109,27 +109,28 @@ struct look {
 
 /* ---- doctor.c ---- */
 
-void look_say(struct look *l, enum doctor_tone tone, const char *fmt, ...)
+void doctor_say(struct doctor_pass *l, enum doctor_tone tone, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void look_progress(struct look *l, uint64_t bytes);                     /* so many more are done */
-struct doctor_stream *look_stream(const struct look *l, uint64_t life); /* NULL: unknown */
+void doctor_progress(struct doctor_pass *l, uint64_t bytes); /* so many more are done */
+struct doctor_stream *doctor_find_stream(const struct doctor_pass *l,
+                                         uint64_t life); /* NULL: unknown */
 
 /* Keeps in mind that this cannot be read, for the sake of forks that share it. */
-void look_lose(struct look *l, uint64_t life, uint64_t from, uint64_t upto);
+void doctor_note_loss(struct doctor_pass *l, uint64_t life, uint64_t from, uint64_t upto);
 
 /* "stream chats/1", or "a stream of unknown name (life 12)"; in the arena. */
-struct str look_name(struct look *l, uint64_t life);
+struct str doctor_stream_name(struct doctor_pass *l, uint64_t life);
 
 /* The lives that records may be of. Those that the journal tells of are forgotten before it is read
  * again. */
-void look_add_life(struct look *l, uint64_t life, uint64_t tail, bool replayed);
-void look_state_life(struct look *l, uint64_t life, uint64_t segment);
-struct doctor_life *look_life(struct look *l, uint64_t life);
-void look_forget_journal(struct look *l);
+void doctor_add_life(struct doctor_pass *l, uint64_t life, uint64_t tail, bool replayed);
+void doctor_state_life(struct doctor_pass *l, uint64_t life, uint64_t segment);
+struct doctor_life *doctor_find_life(struct doctor_pass *l, uint64_t life);
+void doctor_drop_journal(struct doctor_pass *l);
 
 /* Whether, after a repair, the index may know more or less of a stream than it did where the
  * journal goes on: what that has of it would come to stand in a wrong place, or twice. */
-bool look_is_uncertain(const struct look *l, uint64_t life);
+bool doctor_is_uncertain(const struct doctor_pass *l, uint64_t life);
 
 /* For printf: %.*s */
 #define STR_ARG(s) (int)(s).n, (s).p
@@ -137,31 +138,31 @@ bool look_is_uncertain(const struct look *l, uint64_t life);
 /* ---- looking ---- */
 
 /* 0, or why no look can be taken at all, which has been put into why. */
-int look_at_index(struct look *l, char *why, size_t size);
-int look_at_segments(struct look *l, char *why, size_t size);
-int look_at_journal(struct look *l, char *why, size_t size);
+int doctor_check_index(struct doctor_pass *l, char *why, size_t size);
+int doctor_check_segments(struct doctor_pass *l, char *why, size_t size);
+int doctor_check_journal(struct doctor_pass *l, char *why, size_t size);
 
 /* ---- writing: 0, or an error with a sentence in why ---- */
 
-#define ASIDE_MAX  (VFS_NAME_MAX + 1)
-#define MEND_NAMES 1000 /* so many are tried */
+#define ASIDE_MAX          (VFS_NAME_MAX + 1)
+#define DOCTOR_ASIDE_NAMES 1000 /* so many are tried */
 
 /* The sentence for why. Returns err. */
-int mend_failed(int err, const char *what, char *why, size_t size);
+int doctor_repair_failed(int err, const char *what, char *why, size_t size);
 
 /* NAME.damaged, NAME.damaged.2, ... */
-void mend_name(char *out, size_t size, const char *name, int n);
+void doctor_aside_name(char *out, size_t size, const char *name, int n);
 
 /* Gives it another name: NAME.damaged, or one with a number behind that. */
-int mend_set_aside(struct look *l, const char *name, char *why, size_t size);
-int mend_footer(struct look *l, uint64_t id, char *why, size_t size);
-int mend_index(struct look *l, char *why, size_t size);
-int mend_journal(struct look *l, char *why, size_t size);
+int doctor_set_aside(struct doctor_pass *l, const char *name, char *why, size_t size);
+int doctor_repair_footer(struct doctor_pass *l, uint64_t id, char *why, size_t size);
+int doctor_repair_index(struct doctor_pass *l, char *why, size_t size);
+int doctor_repair_journal(struct doctor_pass *l, char *why, size_t size);
 
 /* Forks share with their sources what they have copies of, where that is possible. */
-int mend_forks(struct look *l, char *why, size_t size);
+int doctor_repair_forks(struct doctor_pass *l, char *why, size_t size);
 
 /* Events are lost for good: no stream gets a life again that one of theirs may have had. */
-int mend_lives(struct look *l, char *why, size_t size);
+int doctor_repair_lives(struct doctor_pass *l, char *why, size_t size);
 
 #endif

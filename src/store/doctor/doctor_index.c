@@ -13,7 +13,7 @@
 #include <xxhash.h>
 
 struct rows {
-    struct look *look;
+    struct doctor_pass *look;
     struct doctor_stream *current; /* of the block rows */
     uint64_t current_life, strays; /* blocks of a life that has no stream */
     /* Rows of blocks and of `resident` have to name the same places: how many there are, and a sum
@@ -22,7 +22,7 @@ struct rows {
     int version; /* ERR_VERSION: of the rows */
 };
 
-static void note_bad(struct look *l, enum table t, struct str key)
+static void note_bad(struct doctor_pass *l, enum table t, struct str key)
 {
     l->bad = mem_grow(l->bad, l->n_bad, &l->cap_bad, sizeof *l->bad);
     struct doctor_bad *b = &l->bad[l->n_bad++];
@@ -35,7 +35,7 @@ static void note_bad(struct look *l, enum table t, struct str key)
 static int doctor_index_see_meta(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
-    struct look *l = r->look;
+    struct doctor_pass *l = r->look;
     int err = str_eq(key, str_of_cstr(index_meta_key)) ? row_read_meta(key, value, &l->meta)
                                                        : ERR_CORRUPT;
     if (err == ERR_VERSION)
@@ -48,32 +48,32 @@ static int doctor_index_see_meta(void *ctx, struct str key, struct str value)
 }
 
 /* False: it has to be made again. The same of what follows. */
-static bool check_meta(struct look *l)
+static bool check_meta(struct doctor_pass *l)
 {
     const struct index_meta *m = &l->meta;
     uint64_t before = l->wrong;
     if (!l->has_meta) {
-        look_say(l, DOCTOR_WRONG,
-                 "the index does not tell which checkpoint it is of (that row is %s)",
-                 l->n_bad > 0 ? "damaged" : "missing");
+        doctor_say(l, DOCTOR_WRONG,
+                   "the index does not tell which checkpoint it is of (that row is %s)",
+                   l->n_bad > 0 ? "damaged" : "missing");
         return false;
     }
     uint64_t last_life = l->n_streams > 0 ? l->streams[l->n_streams - 1].life : 0;
     uint64_t last_segment = l->n_rows > 0 ? l->rows[l->n_rows - 1].id : 0;
     if (last_life > m->lives)
-        look_say(l, DOCTOR_WRONG,
-                 "the index tells of a life %" PRIu64 ", but says that %" PRIu64 " was the last",
-                 last_life, m->lives);
+        doctor_say(l, DOCTOR_WRONG,
+                   "the index tells of a life %" PRIu64 ", but says that %" PRIu64 " was the last",
+                   last_life, m->lives);
     if (last_segment >= m->next_segment || m->base >= m->next_segment)
-        look_say(l, DOCTOR_WRONG,
-                 "the index tells of segment %" PRIu64 ", but says that %" PRIu64 " is the next",
-                 last_segment > m->base ? last_segment : m->base, m->next_segment);
+        doctor_say(l, DOCTOR_WRONG,
+                   "the index tells of segment %" PRIu64 ", but says that %" PRIu64 " is the next",
+                   last_segment > m->base ? last_segment : m->base, m->next_segment);
     return l->wrong == before;
 }
 
 /* ---- streams ---- */
 
-static struct doctor_stream *doctor_index_add_stream(struct look *l)
+static struct doctor_stream *doctor_index_add_stream(struct doctor_pass *l)
 {
     l->streams = mem_grow(l->streams, l->n_streams, &l->cap_streams, sizeof *l->streams);
     return &l->streams[l->n_streams++];
@@ -82,7 +82,7 @@ static struct doctor_stream *doctor_index_add_stream(struct look *l)
 static int doctor_index_see_stream(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
-    struct look *l = r->look;
+    struct doctor_pass *l = r->look;
     struct str bytes;
     struct row row;
     int err = key.n == 8 ? row_open(TABLE_STREAM, key, value, &bytes) : ERR_CORRUPT;
@@ -106,8 +106,8 @@ static int doctor_index_see_stream(void *ctx, struct str key, struct str value)
     if (err == 0)
         return 0;
     note_bad(l, TABLE_STREAM, key);
-    look_say(l, DOCTOR_WRONG, "the index's row of a stream (life %" PRIu64 ") does not verify",
-             key.n == 8 ? key_u64(key, 0) : 0);
+    doctor_say(l, DOCTOR_WRONG, "the index's row of a stream (life %" PRIu64 ") does not verify",
+               key.n == 8 ? key_u64(key, 0) : 0);
     return 0;
 }
 
@@ -117,7 +117,7 @@ static int doctor_index_by_name(const void *a, const void *b)
     return str_cmp((*x)->name, (*y)->name);
 }
 
-static void check_names(struct look *l)
+static void check_names(struct doctor_pass *l)
 {
     const struct doctor_stream **sorted = mem_alloc((l->n_streams + 1) * sizeof *sorted);
     for (size_t i = 0; i < l->n_streams; i++)
@@ -127,33 +127,33 @@ static void check_names(struct look *l)
         if (!str_eq(sorted[i]->name, sorted[i - 1]->name))
             continue;
         l->twins = true;
-        look_say(l, DOCTOR_WRONG, "the index has two streams with the name %.*s",
-                 STR_ARG(sorted[i]->name));
+        doctor_say(l, DOCTOR_WRONG, "the index has two streams with the name %.*s",
+                   STR_ARG(sorted[i]->name));
     }
     free(sorted);
 }
 
-static void check_sources(struct look *l)
+static void check_sources(struct doctor_pass *l)
 {
     for (size_t i = 0; i < l->n_streams; i++) {
         const struct doctor_stream *s = &l->streams[i];
-        if (s->source != 0 && (s->source >= s->life || look_stream(l, s->source) == NULL))
-            look_say(l, DOCTOR_WRONG,
-                     "the index has no row of the stream that stream %.*s was forked from",
-                     STR_ARG(s->name));
+        if (s->source != 0 && (s->source >= s->life || doctor_find_stream(l, s->source) == NULL))
+            doctor_say(l, DOCTOR_WRONG,
+                       "the index has no row of the stream that stream %.*s was forked from",
+                       STR_ARG(s->name));
     }
 }
 
 /* ---- blocks ---- */
 
-static void plan_range(struct look *l, struct doctor_stream *s)
+static void plan_range(struct doctor_pass *l, struct doctor_stream *s)
 {
     bool shares = s->source != 0 && !s->whole;
     uint64_t own = shares ? s->fork_at : 0;
     uint64_t low = s->deleted || s->need < s->first ? s->need : s->first;
     s->begin = low > own ? low : own;
     s->end = !s->deleted || s->tail < s->need_upto ? s->tail : s->need_upto;
-    struct doctor_stream *source = s->source == 0 ? NULL : look_stream(l, s->source);
+    struct doctor_stream *source = s->source == 0 ? NULL : doctor_find_stream(l, s->source);
     if (source == NULL || source->life >= s->life)
         return;
     source->forked = true;
@@ -166,7 +166,7 @@ static void plan_range(struct look *l, struct doctor_stream *s)
 }
 
 /* Forks come behind what they were forked from: the last ones first. */
-static void plan_ranges(struct look *l)
+static void plan_ranges(struct doctor_pass *l)
 {
     for (size_t i = l->n_streams; i > 0; i--)
         plan_range(l, &l->streams[i - 1]);
@@ -175,30 +175,31 @@ static void plan_ranges(struct look *l)
 static void end_strays(struct rows *r)
 {
     if (r->strays > 0)
-        look_say(r->look, DOCTOR_WRONG,
-                 "the index tells of %" PRIu64 " blocks of a stream that it has no row of (life "
-                 "%" PRIu64 ")",
-                 r->strays, r->current_life);
+        doctor_say(r->look, DOCTOR_WRONG,
+                   "the index tells of %" PRIu64 " blocks of a stream that it has no row of (life "
+                   "%" PRIu64 ")",
+                   r->strays, r->current_life);
     r->strays = 0;
 }
 
-static void say_hole(struct look *l, const struct doctor_stream *s, uint64_t from, uint64_t to)
+static void say_hole(struct doctor_pass *l, const struct doctor_stream *s, uint64_t from,
+                     uint64_t to)
 {
-    look_lose(l, s->life, from, to);
+    doctor_note_loss(l, s->life, from, to);
     if (s->unclear)
         return;
-    look_say(l, DOCTOR_WRONG,
-             "stream %.*s: the index does not tell where its events from offset %016" PRIu64
-             "_%016" PRIu64 " up to %016" PRIu64 "_%016" PRIu64 " are",
-             STR_ARG(s->name), s->life, from, s->life, to);
+    doctor_say(l, DOCTOR_WRONG,
+               "stream %.*s: the index does not tell where its events from offset %016" PRIu64
+               "_%016" PRIu64 " up to %016" PRIu64 "_%016" PRIu64 " are",
+               STR_ARG(s->name), s->life, from, s->life, to);
 }
 
-static void say_disorder(struct look *l, struct doctor_stream *s, const struct block_info *b)
+static void say_disorder(struct doctor_pass *l, struct doctor_stream *s, const struct block_info *b)
 {
-    look_say(l, DOCTOR_WRONG,
-             "stream %.*s: the index's rows of its events overlap or are miscounted at offset "
-             "%016" PRIu64 "_%016" PRIu64,
-             STR_ARG(s->name), s->life, b->first);
+    doctor_say(l, DOCTOR_WRONG,
+               "stream %.*s: the index's rows of its events overlap or are miscounted at offset "
+               "%016" PRIu64 "_%016" PRIu64,
+               STR_ARG(s->name), s->life, b->first);
 }
 
 /* The first row of a stream may begin before what it has to have, but not with a later event. */
@@ -211,7 +212,7 @@ static bool begins_well(const struct doctor_stream *s, const struct block_info *
     return s->whole || s->begin != s->fork_at || b->ordinal <= s->fork_events;
 }
 
-static void follow_block(struct look *l, struct doctor_stream *s, const struct block_info *b)
+static void follow_block(struct doctor_pass *l, struct doctor_stream *s, const struct block_info *b)
 {
     bool begins = s->blocks++ == 0;
     uint64_t next = begins ? s->begin : s->next;
@@ -231,7 +232,7 @@ static struct doctor_stream *stream_of_row(struct rows *r, uint64_t life)
         return r->current;
     end_strays(r);
     r->current_life = life;
-    return r->current = look_stream(r->look, life);
+    return r->current = doctor_find_stream(r->look, life);
 }
 
 static int doctor_index_see_block(void *ctx, struct str key, struct str value)
@@ -242,11 +243,11 @@ static int doctor_index_see_block(void *ctx, struct str key, struct str value)
     struct doctor_stream *s = key.n == 16 ? stream_of_row(r, key_u64(key, 0)) : NULL;
     if (err != 0) {
         note_bad(r->look, TABLE_BLOCK, key);
-        struct str name = look_name(r->look, key.n == 16 ? key_u64(key, 0) : 0);
-        look_say(r->look, DOCTOR_WRONG,
-                 "%.*s: the index's row of some of its events does not "
-                 "verify",
-                 STR_ARG(name));
+        struct str name = doctor_stream_name(r->look, key.n == 16 ? key_u64(key, 0) : 0);
+        doctor_say(r->look, DOCTOR_WRONG,
+                   "%.*s: the index's row of some of its events does not "
+                   "verify",
+                   STR_ARG(name));
         if (s != NULL)
             s->unclear = true;
         return 0;
@@ -266,26 +267,26 @@ static int doctor_index_see_block(void *ctx, struct str key, struct str value)
     return 0;
 }
 
-static void check_ends(struct look *l)
+static void check_ends(struct doctor_pass *l)
 {
     for (size_t i = 0; i < l->n_streams; i++) {
         struct doctor_stream *s = &l->streams[i];
         uint64_t next = s->blocks == 0 ? s->begin : s->next;
         if (s->deleted && s->blocks > 0 && !s->forked)
-            look_say(l, DOCTOR_WRONG,
-                     "stream %.*s was deleted, and the index still has events of "
-                     "it",
-                     STR_ARG(s->name));
+            doctor_say(l, DOCTOR_WRONG,
+                       "stream %.*s was deleted, and the index still has events of "
+                       "it",
+                       STR_ARG(s->name));
         if (next < s->end)
             say_hole(l, s, next, s->end);
         else if (s->deleted)
             continue;
         else if (next > s->tail ||
                  (s->blocks > 0 && (s->events > s->ordinal || s->events < s->least)))
-            look_say(l, DOCTOR_WRONG,
-                     "stream %.*s: the index's rows of its events do not end "
-                     "where it does",
-                     STR_ARG(s->name));
+            doctor_say(l, DOCTOR_WRONG,
+                       "stream %.*s: the index's rows of its events do not end "
+                       "where it does",
+                       STR_ARG(s->name));
     }
 }
 
@@ -302,7 +303,7 @@ static int doctor_index_see_resident(void *ctx, struct str key, struct str value
 static int doctor_index_see_producer(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
-    struct look *l = r->look;
+    struct doctor_pass *l = r->look;
     struct producer_claim p;
     uint64_t life = key.n >= 8 ? key_u64(key, 0) : 0;
     struct key right = {0};
@@ -311,13 +312,13 @@ static int doctor_index_see_producer(void *ctx, struct str key, struct str value
     if (err == 0)
         key_put_digest(&right, p.id);
     bool sound = err == 0 && str_eq(key, key_str(&right));
-    if (sound && look_stream(l, life) != NULL)
+    if (sound && doctor_find_stream(l, life) != NULL)
         return 0;
     if (!sound)
         note_bad(l, TABLE_PRODUCER, key);
-    struct str name = look_name(l, life);
-    look_say(l, DOCTOR_WRONG, "%.*s: the index's row of one of its producers %s", STR_ARG(name),
-             sound ? "has no stream" : "does not verify");
+    struct str name = doctor_stream_name(l, life);
+    doctor_say(l, DOCTOR_WRONG, "%.*s: the index's row of one of its producers %s", STR_ARG(name),
+               sound ? "has no stream" : "does not verify");
     return 0;
 }
 
@@ -332,20 +333,20 @@ static int doctor_index_see_doc(void *ctx, struct str key, struct str value)
     if (err == 0 && str_eq(key, key_str(&right)))
         return 0;
     note_bad(r->look, TABLE_DOC, key);
-    look_say(r->look, DOCTOR_WRONG,
-             "the index's row of a document (subscriptions are kept in those) does not verify");
+    doctor_say(r->look, DOCTOR_WRONG,
+               "the index's row of a document (subscriptions are kept in those) does not verify");
     return 0;
 }
 
 static int doctor_index_see_segment(void *ctx, struct str key, struct str value)
 {
     struct rows *r = ctx;
-    struct look *l = r->look;
+    struct doctor_pass *l = r->look;
     struct index_segment s;
     if (row_read_segment(key, value, &s) != 0) {
         note_bad(l, TABLE_SEGMENT, key);
-        look_say(l, DOCTOR_WRONG, "the index's row of a segment (%" PRIu64 ") does not verify",
-                 key.n == 8 ? key_u64(key, 0) : 0);
+        doctor_say(l, DOCTOR_WRONG, "the index's row of a segment (%" PRIu64 ") does not verify",
+                   key.n == 8 ? key_u64(key, 0) : 0);
         return 0;
     }
     l->rows = mem_grow(l->rows, l->n_rows, &l->cap_rows, sizeof *l->rows);
@@ -382,7 +383,8 @@ static bool check_residents(struct rows *r)
 {
     if (r->n_blocks == r->n_residents && r->blocks_sum == r->residents_sum)
         return true;
-    look_say(r->look, DOCTOR_WRONG, "the index's lists of blocks by stream and by place disagree");
+    doctor_say(r->look, DOCTOR_WRONG,
+               "the index's lists of blocks by stream and by place disagree");
     return false;
 }
 
@@ -390,27 +392,27 @@ static bool check_residents(struct rows *r)
  * make it again would not bring it back. */
 static bool doctor_index_check_rows(struct rows *r)
 {
-    struct look *l = r->look;
+    struct doctor_pass *l = r->look;
     check_names(l);
     check_sources(l);
     check_ends(l);
     if (l->copies > 0)
-        look_say(l, DOCTOR_NOTE,
-                 "forks have %" PRIu64 " rows of the index that are copies of their sources', as "
-                 "version 0.1 made them; --repair lets them share those",
-                 l->copies);
+        doctor_say(l, DOCTOR_NOTE,
+                   "forks have %" PRIu64 " rows of the index that are copies of their sources', as "
+                   "version 0.1 made them; --repair lets them share those",
+                   l->copies);
     bool meta = check_meta(l);
     return l->n_bad == 0 && check_residents(r) && meta;
 }
 
-static void say_broken(struct look *l, const char *reason)
+static void say_broken(struct doctor_pass *l, const char *reason)
 {
     l->state = DOCTOR_INDEX_BROKEN;
-    look_say(l, DOCTOR_WRONG, "the index (index.mdb) is damaged: %s", reason);
+    doctor_say(l, DOCTOR_WRONG, "the index (index.mdb) is damaged: %s", reason);
 }
 
 /* What it says is checked once more by those who will read it. */
-static void open_index(struct look *l)
+static void open_index(struct doctor_pass *l)
 {
     char why[512];
     l->index = index_open(l->doctor->index_path, l->doctor->sync, why, sizeof why);
@@ -418,11 +420,11 @@ static void open_index(struct look *l)
         say_broken(l, why);
 }
 
-static int see_file(struct look *l, struct lmdb_file *f)
+static int see_file(struct doctor_pass *l, struct lmdb_file *f)
 {
     struct rows r = {.look = l};
     int err = see_tables(f, &r);
-    look_progress(l, lmdb_file_bytes(f));
+    doctor_progress(l, lmdb_file_bytes(f));
     l->files++;
     l->bytes += lmdb_file_bytes(f);
     if (err != 0 && err != ERR_CORRUPT && err != ERR_NOT_FOUND)
@@ -444,16 +446,16 @@ static int could_not(int err, const char *reason, char *why, size_t size)
     return err;
 }
 
-int look_at_index(struct look *l, char *why, size_t size)
+int doctor_check_index(struct doctor_pass *l, char *why, size_t size)
 {
     struct lmdb_file *f;
     char reason[256] = "";
     int err = lmdb_file_open(l->doctor->index_path, &f, reason, sizeof reason);
     if (err == ERR_NOT_FOUND) {
         l->state = DOCTOR_INDEX_MISSING;
-        look_say(l, DOCTOR_WRONG,
-                 "the index (index.mdb) is missing; it is made again from the "
-                 "segments, by a repair or when the server starts");
+        doctor_say(l, DOCTOR_WRONG,
+                   "the index (index.mdb) is missing; it is made again from the "
+                   "segments, by a repair or when the server starts");
         return 0;
     }
     if (err == ERR_CORRUPT) {
@@ -469,6 +471,6 @@ int look_at_index(struct look *l, char *why, size_t size)
     if (l->state <= DOCTOR_INDEX_ROWS && l->has_meta)
         l->batch = l->meta.batch;
     for (size_t i = 0; i < l->n_streams; i++)
-        look_add_life(l, l->streams[i].life, l->streams[i].tail, false);
+        doctor_add_life(l, l->streams[i].life, l->streams[i].tail, false);
     return 0;
 }

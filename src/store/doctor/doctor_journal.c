@@ -33,7 +33,7 @@ struct file_seen {
 };
 
 struct files {
-    struct look *look;
+    struct doctor_pass *look;
     struct file_seen *items;
     size_t n, cap;
 };
@@ -86,7 +86,7 @@ static size_t see_batches(struct file_seen *f, const char *p, size_t n, uint64_t
     return n;
 }
 
-static int see_content(struct look *l, struct file *file, struct file_seen *f)
+static int see_content(struct doctor_pass *l, struct file *file, struct file_seen *f)
 {
     char *window = mem_alloc(WINDOW_BYTES);
     int err = 0;
@@ -98,13 +98,13 @@ static int see_content(struct look *l, struct file *file, struct file_seen *f)
         f->used |= !journal_is_blank(window, got);
         uint64_t span = f->who.id != 0 ? see_batches(f, window, got, at, l->batch) : got;
         at += span > 0 ? span : got;
-        look_progress(l, span);
+        doctor_progress(l, span);
     }
     free(window);
     return err;
 }
 
-static int see_file(struct look *l, struct file_seen *f)
+static int see_file(struct doctor_pass *l, struct file_seen *f)
 {
     char name[JOURNAL_NAME_MAX], head[JOURNAL_FILE_HEAD];
     struct file *file;
@@ -158,43 +158,44 @@ static int see_files(struct files *s)
 
 /* As embedded_recover.c does it, without doing it. */
 struct replay {
-    struct look *look;
+    struct doctor_pass *look;
     struct arena arena;
     uint64_t strange; /* records that could not be replayed */
     uint64_t strange_batch;
-    struct writer *writer; /* NULL: only look */
+    struct journal_writer *writer; /* NULL: only look */
 };
 
-static bool is_certain(struct look *l, uint64_t life)
+static bool is_certain(struct doctor_pass *l, uint64_t life)
 {
-    const struct doctor_life *d = look_life(l, life);
-    return d != NULL && (d->replayed || !look_is_uncertain(l, life));
+    const struct doctor_life *d = doctor_find_life(l, life);
+    return d != NULL && (d->replayed || !doctor_is_uncertain(l, life));
 }
 
-static bool doctor_journal_is_possible(struct look *l, const struct record *r)
+static bool doctor_journal_is_possible(struct doctor_pass *l, const struct record *r)
 {
     if (r->type == RECORD_TRIM)
-        return look_life(l, r->life) == NULL || is_certain(l, r->life);
+        return doctor_find_life(l, r->life) == NULL || is_certain(l, r->life);
     if (r->type != RECORD_WRITE)
         return true;
     if (!r->create)
         return is_certain(l, r->life);
-    if (look_life(l, r->life) != NULL)
+    if (doctor_find_life(l, r->life) != NULL)
         return false; /* that has come to rest */
-    const struct doctor_life *source = r->source_life == 0 ? NULL : look_life(l, r->source_life);
+    const struct doctor_life *source =
+        r->source_life == 0 ? NULL : doctor_find_life(l, r->source_life);
     return r->source_life == 0 || (source != NULL && r->fork_at <= source->tail);
 }
 
-static void doctor_journal_follow(struct look *l, const struct record *r)
+static void doctor_journal_follow(struct doctor_pass *l, const struct record *r)
 {
     if (r->type != RECORD_WRITE)
         return;
     if (r->create)
-        look_add_life(l, r->life, r->source_life == 0 ? 0 : r->fork_at, true);
-    look_life(l, r->life)->tail += r->data.n;
+        doctor_add_life(l, r->life, r->source_life == 0 ? 0 : r->fork_at, true);
+    doctor_find_life(l, r->life)->tail += r->data.n;
 }
 
-static int write_record(struct writer *w, uint64_t batch, struct str bytes);
+static int write_record(struct journal_writer *w, uint64_t batch, struct str bytes);
 
 static int doctor_journal_see_record(void *ctx, uint64_t batch, struct str bytes)
 {
@@ -211,55 +212,55 @@ static int doctor_journal_see_record(void *ctx, uint64_t batch, struct str bytes
 
 /* ---- looking ---- */
 
-static void say_remains(struct look *l, const struct files *s, uint64_t next)
+static void say_remains(struct doctor_pass *l, const struct files *s, uint64_t next)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct file_seen *f = &s->items[i];
         if (is_damaged_head(f, next))
-            look_say(l, DOCTOR_NOTE,
-                     "journal/%08" PRIu64 ".j: what stands at byte %" PRIu64
-                     ", behind the last batch, does not verify; that is the rest of one that was "
-                     "being written when the server died, or it is damaged",
-                     f->name, f->behind);
+            doctor_say(l, DOCTOR_NOTE,
+                       "journal/%08" PRIu64 ".j: what stands at byte %" PRIu64
+                       ", behind the last batch, does not verify; that is the rest of one that was "
+                       "being written when the server died, or it is damaged",
+                       f->name, f->behind);
     }
 }
 
-static void say_torn(struct look *l, const struct journal_scan *scan)
+static void say_torn(struct doctor_pass *l, const struct journal_scan *scan)
 {
-    look_say(l, DOCTOR_NOTE,
-             "the journal ends with a batch that does not verify (%" PRIu64
-             "); that is normal if the server was killed or the power failed while it was being "
-             "written, for then nobody had been answered",
-             scan->next);
+    doctor_say(l, DOCTOR_NOTE,
+               "the journal ends with a batch that does not verify (%" PRIu64
+               "); that is normal if the server was killed or the power failed while it was being "
+               "written, for then nobody had been answered",
+               scan->next);
 }
 
-static void say_files(struct look *l, const struct files *s)
+static void say_files(struct doctor_pass *l, const struct files *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         const struct file_seen *f = &s->items[i];
         if (f->err == 0 && !f->headless && !f->copy)
             continue;
         l->journal_wrong = true;
-        look_say(l, DOCTOR_WRONG, "journal/%08" PRIu64 ".j: %s", f->name,
-                 f->err != 0   ? "it cannot be read"
-                 : f->headless ? "its head is damaged, so nothing in it can be told from chance"
-                               : "it is a copy of another file of the journal");
+        doctor_say(l, DOCTOR_WRONG, "journal/%08" PRIu64 ".j: %s", f->name,
+                   f->err != 0   ? "it cannot be read"
+                   : f->headless ? "its head is damaged, so nothing in it can be told from chance"
+                                 : "it is a copy of another file of the journal");
     }
 }
 
-static void say_scan(struct look *l, const struct files *s, const struct journal_scan *scan,
+static void say_scan(struct doctor_pass *l, const struct files *s, const struct journal_scan *scan,
                      const struct replay *p, int err)
 {
     if (err != 0 && !l->journal_wrong) {
-        look_say(l, DOCTOR_WRONG, "the journal is damaged: %s",
-                 scan->damage[0] != '\0' ? scan->damage : err_text(err));
+        doctor_say(l, DOCTOR_WRONG, "the journal is damaged: %s",
+                   scan->damage[0] != '\0' ? scan->damage : err_text(err));
         l->journal_wrong = true;
     }
     if (p->strange > 0) {
-        look_say(l, DOCTOR_WRONG,
-                 "the journal has %" PRIu64 " changes (the first in batch %" PRIu64
-                 ") of streams that the index does not know, or not to their ends",
-                 p->strange, p->strange_batch);
+        doctor_say(l, DOCTOR_WRONG,
+                   "the journal has %" PRIu64 " changes (the first in batch %" PRIu64
+                   ") of streams that the index does not know, or not to their ends",
+                   p->strange, p->strange_batch);
         l->journal_wrong = true;
     }
     if (err == 0 && scan->torn)
@@ -268,7 +269,7 @@ static void say_scan(struct look *l, const struct files *s, const struct journal
         say_remains(l, s, scan->next);
 }
 
-int look_at_journal(struct look *l, char *why, size_t size)
+int doctor_check_journal(struct doctor_pass *l, char *why, size_t size)
 {
     struct files s = {.look = l};
     struct replay p = {.look = l};
@@ -290,7 +291,7 @@ int look_at_journal(struct look *l, char *why, size_t size)
 /* ---- writing it again ---- */
 
 /* A journal of one file: what can be replayed, in batches whose numbers follow one another. */
-struct writer {
+struct journal_writer {
     struct file *file;
     struct journal_identity who;
     uint64_t at, batch; /* as it was numbered */
@@ -301,7 +302,7 @@ struct writer {
 
 #define NEW_NAME JOURNAL_DIR "/repair.new"
 
-static int end_batch(struct writer *w)
+static int end_batch(struct journal_writer *w)
 {
     if (w->count == 0)
         return 0;
@@ -320,7 +321,7 @@ static int end_batch(struct writer *w)
     return err;
 }
 
-static int begin_batch(struct writer *w, uint64_t batch)
+static int begin_batch(struct journal_writer *w, uint64_t batch)
 {
     int err = end_batch(w);
     w->batch = batch;
@@ -330,7 +331,7 @@ static int begin_batch(struct writer *w, uint64_t batch)
     return err;
 }
 
-static int write_record(struct writer *w, uint64_t batch, struct str bytes)
+static int write_record(struct journal_writer *w, uint64_t batch, struct str bytes)
 {
     int err = w->batch == batch ? 0 : begin_batch(w, batch);
     char head[JOURNAL_RECORD_HEAD];
@@ -341,7 +342,7 @@ static int write_record(struct writer *w, uint64_t batch, struct str bytes)
     return err;
 }
 
-static int write_head(struct writer *w)
+static int write_head(struct journal_writer *w)
 {
     char head[JOURNAL_FILE_HEAD];
     journal_head_write(head, &w->who);
@@ -360,7 +361,7 @@ static uint64_t next_id(const struct files *s)
 
 /* The new file gets its name while the others are there still: that it came later than they did
  * shows in its head, and what they say from its first batch on counts no more. */
-static int finish_file(struct look *l, struct writer *w)
+static int finish_file(struct doctor_pass *l, struct journal_writer *w)
 {
     char name[JOURNAL_NAME_MAX];
     struct vfs *v = l->doctor->vfs;
@@ -376,7 +377,7 @@ static int finish_file(struct look *l, struct writer *w)
 }
 
 /* 1: there is nothing to be left out, and no need for a new file. */
-static int write_again(struct look *l, const struct files *s, struct writer *w)
+static int write_again(struct doctor_pass *l, const struct files *s, struct journal_writer *w)
 {
     struct vfs *v = l->doctor->vfs;
     struct replay p = {.look = l, .writer = w};
@@ -389,7 +390,7 @@ static int write_again(struct look *l, const struct files *s, struct writer *w)
     int err = vfs_open(v, NEW_NAME, VFS_CREATE, &w->file);
     if (err != 0)
         return err;
-    look_forget_journal(l);
+    doctor_drop_journal(l);
     int scanned = journal_scan(v, &scan);
     if (scanned == 0 && p.strange == 0)
         err = 1;
@@ -403,7 +404,8 @@ static int write_again(struct look *l, const struct files *s, struct writer *w)
     return err;
 }
 
-static int set_files_aside(struct look *l, const struct files *s, bool all, char *why, size_t size)
+static int set_files_aside(struct doctor_pass *l, const struct files *s, bool all, char *why,
+                           size_t size)
 {
     int err = 0;
     for (size_t i = 0; i < s->n && err == 0; i++) {
@@ -412,12 +414,12 @@ static int set_files_aside(struct look *l, const struct files *s, bool all, char
         char name[JOURNAL_NAME_MAX];
         journal_name(f->name, name);
         if (all ? !faulty && f->used && f->who.id != 0 : faulty)
-            err = mend_set_aside(l, name, why, size);
+            err = doctor_set_aside(l, name, why, size);
     }
     return err;
 }
 
-static void say_kept(struct look *l, const struct files *s, const struct writer *w)
+static void say_kept(struct doctor_pass *l, const struct files *s, const struct journal_writer *w)
 {
     uint64_t batches = 0, bytes = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -425,19 +427,20 @@ static void say_kept(struct look *l, const struct files *s, const struct writer 
         bytes += s->items[i].copy ? 0 : s->items[i].bytes;
     }
     uint64_t kept = w->at - JOURNAL_FILE_HEAD;
-    look_say(l, DOCTOR_DONE,
-             "%" PRIu64 " batches of the journal are kept, in journal/%08" PRIu64 ".j; %" PRIu64
-             " batches (about %" PRIu64
-             " bytes) and whatever is damaged are set aside, and events that had been acknowledged "
-             "may be among them",
-             w->batches, w->who.id, batches > w->batches ? batches - w->batches : 0,
-             bytes > kept ? bytes - kept : 0);
+    doctor_say(
+        l, DOCTOR_DONE,
+        "%" PRIu64 " batches of the journal are kept, in journal/%08" PRIu64 ".j; %" PRIu64
+        " batches (about %" PRIu64
+        " bytes) and whatever is damaged are set aside, and events that had been acknowledged "
+        "may be among them",
+        w->batches, w->who.id, batches > w->batches ? batches - w->batches : 0,
+        bytes > kept ? bytes - kept : 0);
 }
 
-int mend_journal(struct look *l, char *why, size_t size)
+int doctor_repair_journal(struct doctor_pass *l, char *why, size_t size)
 {
     struct files s = {.look = l};
-    struct writer w = {0};
+    struct journal_writer w = {0};
     why[0] = '\0';
     int err = see_files(&s);
     if (err == 0)
@@ -448,7 +451,7 @@ int mend_journal(struct look *l, char *why, size_t size)
         say_kept(l, &s, &w);
         err = set_files_aside(l, &s, true, why, size);
     }
-    if (err >= 0 && mend_lives(l, why, size) != 0)
+    if (err >= 0 && doctor_repair_lives(l, why, size) != 0)
         err = ERR_IO;
     if (err < 0 && why[0] == '\0')
         snprintf(why, size, "the journal cannot be written again: %s", err_text(err));

@@ -3,7 +3,7 @@
  * are there that the index tells of. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/doctor/doctor_core.h"
 #include "store/embedded/note.h"
 #include "store/embedded/record.h"
@@ -23,7 +23,7 @@ struct harm {
 };
 
 /* Events of one stream that cannot be read. */
-struct range {
+struct lost_range {
     uint64_t life, first, end, events; /* life 0: none */
     uint64_t offset;
     const char *what;
@@ -31,7 +31,7 @@ struct range {
 
 /* One segment. */
 struct exam {
-    struct look *look;
+    struct doctor_pass *look;
     uint64_t id, size;
     const struct index_segment *row; /* NULL: the index does not know it */
     bool unknown;                    /* it has yet to hear of it; or there is no index */
@@ -45,7 +45,7 @@ struct exam {
     /* what the rows come to */
     uint64_t live_rows, live_bytes;
     struct place last;
-    struct range range;
+    struct lost_range range;
     uint64_t lost;
 };
 
@@ -56,7 +56,7 @@ static int doctor_segment_see_block(void *ctx, const struct block_info *b)
     struct exam *e = ctx;
     buf_put(&e->blocks, str_of((const char *)b, sizeof *b));
     e->items_end = b->place.offset + b->place.bytes;
-    look_progress(e->look, b->place.bytes);
+    doctor_progress(e->look, b->place.bytes);
     return 0;
 }
 
@@ -67,8 +67,8 @@ static void learn(struct exam *e, const struct note *n)
     if (n->type != NOTE_STREAM)
         return;
     if (e->unknown && row_take(n->row, &row) == 0)
-        look_add_life(e->look, n->life, row.tail, false);
-    look_state_life(e->look, n->life, e->id);
+        doctor_add_life(e->look, n->life, row.tail, false);
+    doctor_state_life(e->look, n->life, e->id);
 }
 
 static int doctor_segment_see_note(void *ctx, struct str bytes)
@@ -115,24 +115,24 @@ static const char *harm_at(struct exam *e, uint64_t offset)
 
 static void say_range(struct exam *e)
 {
-    struct range *r = &e->range;
+    struct lost_range *r = &e->range;
     if (r->life == 0)
         return;
-    struct str name = look_name(e->look, r->life);
-    look_lose(e->look, r->life, r->first, r->end);
-    look_say(e->look, DOCTOR_WRONG,
-             "%.*s: its events from offset %016" PRIu64 "_%016" PRIu64 " up to %016" PRIu64
-             "_%016" PRIu64 " (%" PRIu64 " of them) cannot be read: segment %" PRIu64
-             ", byte %" PRIu64 ": %s",
-             STR_ARG(name), r->life, r->first, r->life, r->end, r->events, e->id, r->offset,
-             r->what);
-    *r = (struct range){0};
+    struct str name = doctor_stream_name(e->look, r->life);
+    doctor_note_loss(e->look, r->life, r->first, r->end);
+    doctor_say(e->look, DOCTOR_WRONG,
+               "%.*s: its events from offset %016" PRIu64 "_%016" PRIu64 " up to %016" PRIu64
+               "_%016" PRIu64 " (%" PRIu64 " of them) cannot be read: segment %" PRIu64
+               ", byte %" PRIu64 ": %s",
+               STR_ARG(name), r->life, r->first, r->life, r->end, r->events, e->id, r->offset,
+               r->what);
+    *r = (struct lost_range){0};
 }
 
-static void doctor_segment_lose(struct exam *e, uint64_t life, const struct block_info *b,
-                                const char *what)
+static void doctor_segment_report_loss(struct exam *e, uint64_t life, const struct block_info *b,
+                                       const char *what)
 {
-    struct range *r = &e->range;
+    struct lost_range *r = &e->range;
     e->lost++;
     if (r->life == life && r->end == b->first && r->what == what) {
         r->end = b->end;
@@ -140,7 +140,7 @@ static void doctor_segment_lose(struct exam *e, uint64_t life, const struct bloc
         return;
     }
     say_range(e);
-    *r = (struct range){life, b->first, b->end, b->events, b->place.offset, what};
+    *r = (struct lost_range){life, b->first, b->end, b->events, b->place.offset, what};
 }
 
 static bool doctor_segment_is_same(const struct block_info *row, const struct block_info *found)
@@ -168,19 +168,19 @@ static const struct block_info *find_block(const struct exam *e, uint64_t offset
 /* Reads the block that a row tells of: where the scan did not get to, or for the row's own end. */
 static bool is_readable(struct exam *e, const struct block_info *row)
 {
-    struct chunk *c = NULL;
+    struct extent *c = NULL;
     if (segment_read(e->look->doctor->vfs, row->life, row->first, row->place, &c) != 0)
         return false;
     struct block_info found = {.life = row->life,
                                .first = c->first,
-                               .end = chunk_end(c),
+                               .end = extent_end(c),
                                .ordinal = c->ordinal,
                                .events = c->n_marks,
                                .oldest_ms = c->oldest_ms,
                                .newest_ms = c->newest_ms,
                                .place = row->place};
-    bool same = doctor_segment_is_same(row, &found) && chunk_is_boundary(c, row->end);
-    chunk_unref(c);
+    bool same = doctor_segment_is_same(row, &found) && extent_is_boundary(c, row->end);
+    extent_unref(c);
     return same;
 }
 
@@ -196,23 +196,23 @@ static int doctor_segment_check_row(void *ctx, uint64_t life, const struct block
         return 0;
     if (is_readable(e, b))
         return 0;
-    doctor_segment_lose(e, life, b,
-                        found != NULL ? "there is another block than the index says"
-                                      : harm_at(e, b->place.offset));
+    doctor_segment_report_loss(e, life, b,
+                               found != NULL ? "there is another block than the index says"
+                                             : harm_at(e, b->place.offset));
     return 0;
 }
 
 /* The rows of one that is gone. */
-static int doctor_segment_lose_row(void *ctx, uint64_t life, const struct block_info *b)
+static int doctor_segment_report_lost_row(void *ctx, uint64_t life, const struct block_info *b)
 {
-    doctor_segment_lose(ctx, life, b, "the file is missing");
+    doctor_segment_report_loss(ctx, life, b, "the file is missing");
     return 0;
 }
 
 static void check_counts(struct exam *e)
 {
     const struct index_segment *row = e->row;
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     if (row->live_rows == e->live_rows && row->live_bytes == e->live_bytes && row->bytes == e->size)
         return;
     /* A file that was cut off has another size for another reason. */
@@ -220,41 +220,42 @@ static void check_counts(struct exam *e)
         (e->harms.n > 0 || e->unreadable))
         return;
     l->state = DOCTOR_INDEX_ROWS;
-    look_say(l, DOCTOR_WRONG,
-             "the index counts %" PRIu64 " live blocks of %" PRIu64 " bytes in segment %" PRIu64
-             " (%" PRIu64 " bytes), but tells of %" PRIu64 " of %" PRIu64 " (%" PRIu64 " bytes)",
-             row->live_rows, row->live_bytes, e->id, row->bytes, e->live_rows, e->live_bytes,
-             e->size);
+    doctor_say(l, DOCTOR_WRONG,
+               "the index counts %" PRIu64 " live blocks of %" PRIu64 " bytes in segment %" PRIu64
+               " (%" PRIu64 " bytes), but tells of %" PRIu64 " of %" PRIu64 " (%" PRIu64 " bytes)",
+               row->live_rows, row->live_bytes, e->id, row->bytes, e->live_rows, e->live_bytes,
+               e->size);
 }
 
 static void doctor_segment_check_rows(struct exam *e)
 {
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     int err = index_segment_blocks(l->index, e->id, doctor_segment_check_row, e);
     say_range(e);
     if (err == 0)
         check_counts(e);
     else if (l->state == DOCTOR_INDEX_SOUND) /* otherwise that has been said */
-        look_say(l, DOCTOR_WRONG, "the index's rows of segment %" PRIu64 " cannot be read: %s",
-                 e->id, err_text(err));
+        doctor_say(l, DOCTOR_WRONG, "the index's rows of segment %" PRIu64 " cannot be read: %s",
+                   e->id, err_text(err));
 }
 
 /* ---- what it comes to ---- */
 
 static void say_footer(struct exam *e)
 {
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     if (e->has_meta && e->bad_notes == 0) {
-        look_say(l, DOCTOR_WRONG,
-                 "segment %" PRIu64 ": its head or footer is damaged; nothing is lost by that, for "
-                 "all its blocks and notes verify",
-                 e->id);
+        doctor_say(l, DOCTOR_WRONG,
+                   "segment %" PRIu64
+                   ": its head or footer is damaged; nothing is lost by that, for "
+                   "all its blocks and notes verify",
+                   e->id);
         buf_put(&l->footers, str_of((const char *)&e->id, sizeof e->id));
     } else {
-        look_say(l, DOCTOR_WRONG,
-                 "segment %" PRIu64 ": its head or footer is damaged or missing, and from byte "
-                 "%" PRIu64 " on not everything could be looked at",
-                 e->id, e->items_end);
+        doctor_say(l, DOCTOR_WRONG,
+                   "segment %" PRIu64 ": its head or footer is damaged or missing, and from byte "
+                   "%" PRIu64 " on not everything could be looked at",
+                   e->id, e->items_end);
     }
 }
 
@@ -275,13 +276,13 @@ static void say_harms(struct exam *e)
                                ? "; the index could not be made again without it"
                            : note || judged ? "; nothing needs it any more"
                                             : "";
-        look_say(e->look, DOCTOR_WRONG, "segment %" PRIu64 ", byte %" PRIu64 ": %s%s", e->id,
-                 h[i].offset, h[i].what, more);
+        doctor_say(e->look, DOCTOR_WRONG, "segment %" PRIu64 ", byte %" PRIu64 ": %s%s", e->id,
+                   h[i].offset, h[i].what, more);
     }
 }
 
 /* One that is missing between others may have said anything. */
-static void check_gap(struct look *l, const struct exam *e)
+static void check_gap(struct doctor_pass *l, const struct exam *e)
 {
     bool gap = l->last_id != 0 && e->id != l->last_id + 1;
     if (e->is_base && e->has_meta && e->bad_notes == 0)
@@ -294,7 +295,7 @@ static void check_gap(struct look *l, const struct exam *e)
 /* Whether all its notes are there, so that what the index says of them could be made again. */
 static void check_notes(struct exam *e)
 {
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     bool whole = e->has_meta && e->bad_notes == 0;
     if (!whole && is_needed_for_notes(e))
         l->notes_lost = true;
@@ -316,7 +317,7 @@ static void check_notes(struct exam *e)
 
 static int examine(struct exam *e)
 {
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     struct segment_scan scan = {.verify = true,
                                 .salvage = true,
                                 .ctx = e,
@@ -332,7 +333,7 @@ static int examine(struct exam *e)
         return err;
     e->unreadable = err != 0;
     if (err != 0)
-        look_say(l, DOCTOR_WRONG, "segment %" PRIu64 " cannot be read", e->id);
+        doctor_say(l, DOCTOR_WRONG, "segment %" PRIu64 " cannot be read", e->id);
     if (scan.salvaged)
         say_footer(e);
     if (e->row != NULL && l->index != NULL)
@@ -342,27 +343,27 @@ static int examine(struct exam *e)
     check_notes(e);
     l->files++;
     l->bytes += e->size;
-    look_progress(l,
-                  e->size - (l->done_bytes - before < e->size ? l->done_bytes - before : e->size));
+    doctor_progress(l, e->size -
+                           (l->done_bytes - before < e->size ? l->done_bytes - before : e->size));
     return 0;
 }
 
 static void miss(struct exam *e)
 {
-    struct look *l = e->look;
+    struct doctor_pass *l = e->look;
     if (e->row->live_rows > 0)
-        look_say(l, DOCTOR_WRONG,
-                 "segment %" PRIu64 " is missing, with %" PRIu64 " blocks of events", e->id,
-                 e->row->live_rows);
+        doctor_say(l, DOCTOR_WRONG,
+                   "segment %" PRIu64 " is missing, with %" PRIu64 " blocks of events", e->id,
+                   e->row->live_rows);
     else if (e->id >= l->meta.base)
-        look_say(l, DOCTOR_WRONG,
-                 "segment %" PRIu64 " is missing; no events were in it any more, but the index "
-                 "could not be made again without it",
-                 e->id);
+        doctor_say(l, DOCTOR_WRONG,
+                   "segment %" PRIu64 " is missing; no events were in it any more, but the index "
+                   "could not be made again without it",
+                   e->id);
     if (e->id >= l->meta.base)
         l->notes_lost = true;
     if (l->index != NULL)
-        index_segment_blocks(l->index, e->id, doctor_segment_lose_row, e);
+        index_segment_blocks(l->index, e->id, doctor_segment_report_lost_row, e);
     say_range(e);
 }
 
@@ -374,7 +375,7 @@ static int doctor_segment_by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static const struct index_segment *doctor_segment_row_of(const struct look *l, uint64_t id)
+static const struct index_segment *doctor_segment_row_of(const struct doctor_pass *l, uint64_t id)
 {
     struct index_segment wanted = {.id = id};
     return l->n_rows == 0
@@ -388,14 +389,14 @@ static int doctor_segment_by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool is_there(const struct look *l, uint64_t id)
+static bool is_there(const struct doctor_pass *l, uint64_t id)
 {
     return l->n_ids > 0 &&
            bsearch(&id, l->ids, l->n_ids, sizeof id, doctor_segment_by_number) != NULL;
 }
 
 /* One that the index should hear of next, and that is not there. A base does without. */
-static void check_order(struct look *l, const struct exam *e, uint64_t *due)
+static void check_order(struct doctor_pass *l, const struct exam *e, uint64_t *due)
 {
     if (e->is_base && e->has_meta && e->bad_notes == 0) {
         l->absent = 0;
@@ -407,16 +408,16 @@ static void check_order(struct look *l, const struct exam *e, uint64_t *due)
     l->behind = true;
 }
 
-static void say_absent(struct look *l)
+static void say_absent(struct doctor_pass *l)
 {
-    look_say(l, DOCTOR_WRONG, "segment %" PRIu64 " is missing, before the index has heard of it",
-             l->absent);
+    doctor_say(l, DOCTOR_WRONG, "segment %" PRIu64 " is missing, before the index has heard of it",
+               l->absent);
     l->notes_lost = true;
     if (l->stuck_at == 0)
         l->stuck_at = l->absent;
 }
 
-static int examine_file(struct look *l, uint64_t id, uint64_t *due)
+static int examine_file(struct doctor_pass *l, uint64_t id, uint64_t *due)
 {
     bool indexed = l->state <= DOCTOR_INDEX_ROWS && l->has_meta && l->meta.batch > 0;
     struct exam e = {.look = l, .id = id, .row = indexed ? doctor_segment_row_of(l, id) : NULL};
@@ -425,16 +426,16 @@ static int examine_file(struct look *l, uint64_t id, uint64_t *due)
     if (err == 0 && e.unknown && indexed) {
         check_order(l, &e, due);
     } else if (err == 0 && e.row == NULL && indexed && l->n_bad == 0) {
-        look_say(l, DOCTOR_NOTE,
-                 "segment %" PRIu64 " is not needed any more; the server removes it when it starts",
-                 id);
+        doctor_say(
+            l, DOCTOR_NOTE,
+            "segment %" PRIu64 " is not needed any more; the server removes it when it starts", id);
     }
     buf_deinit(&e.blocks);
     buf_deinit(&e.harms);
     return err;
 }
 
-static void find_missing(struct look *l)
+static void find_missing(struct doctor_pass *l)
 {
     for (size_t i = 0; i < l->n_rows; i++) {
         struct exam e = {.look = l, .id = l->rows[i].id, .row = &l->rows[i]};
@@ -443,7 +444,7 @@ static void find_missing(struct look *l)
     }
 }
 
-int look_at_segments(struct look *l, char *why, size_t size)
+int doctor_check_segments(struct doctor_pass *l, char *why, size_t size)
 {
     uint64_t due = l->meta.next_segment;
     int err = 0;
@@ -458,9 +459,9 @@ int look_at_segments(struct look *l, char *why, size_t size)
     if (l->absent != 0)
         say_absent(l);
     if (l->behind && l->stuck_at == 0)
-        look_say(l, DOCTOR_NOTE,
-                 "the index has not heard of the last checkpoint yet, as after a crash; it will "
-                 "when the server starts%s",
-                 l->outdated ? ", and what it says then has to be verified then" : "");
+        doctor_say(l, DOCTOR_NOTE,
+                   "the index has not heard of the last checkpoint yet, as after a crash; it will "
+                   "when the server starts%s",
+                   l->outdated ? ", and what it says then has to be verified then" : "");
     return 0;
 }

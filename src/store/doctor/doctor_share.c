@@ -32,7 +32,7 @@ struct blocks {
     size_t n;
 };
 
-static int load_blocks(struct look *l, uint64_t life, struct blocks *out)
+static int load_blocks(struct doctor_pass *l, uint64_t life, struct blocks *out)
 {
     *out = (struct blocks){0};
     int err = index_blocks(l->index, life, 0, doctor_share_keep_block, &out->all);
@@ -65,7 +65,7 @@ static bool is_contained(const struct doctor_stream *s, const struct blocks *for
     return i > 0;
 }
 
-static int judge_fork(struct look *l, struct doctor_stream *s)
+static int judge_fork(struct doctor_pass *l, struct doctor_stream *s)
 {
     struct blocks fork = {0}, source = {0};
     int err = load_blocks(l, s->life, &fork);
@@ -81,7 +81,7 @@ static int judge_fork(struct look *l, struct doctor_stream *s)
 /* ---- the index without those rows ---- */
 
 struct sharing {
-    struct look *look;
+    struct doctor_pass *look;
     struct index_write *write;
     struct buf row;
     const struct doctor_stream *current; /* of the rows of blocks */
@@ -91,7 +91,7 @@ struct sharing {
 static int doctor_share_put_stream(void *ctx, uint64_t life, struct str row)
 {
     struct sharing *s = ctx;
-    const struct doctor_stream *d = look_stream(s->look, life);
+    const struct doctor_stream *d = doctor_find_stream(s->look, life);
     if (d == NULL || !d->shared)
         return index_put_stream(s->write, life, row);
     s->forks++;
@@ -104,7 +104,7 @@ static int doctor_share_put_block(void *ctx, uint64_t life, const struct block_i
 {
     struct sharing *s = ctx;
     if (s->current == NULL || s->current->life != life)
-        s->current = look_stream(s->look, life);
+        s->current = doctor_find_stream(s->look, life);
     if (s->current == NULL || !s->current->shared || b->first >= s->current->fork_at)
         return index_put_block(s->write, life, b);
     s->rows++;
@@ -166,10 +166,10 @@ static int write_index(struct sharing *s, char *why, size_t size)
     if (err == 0)
         err = index_rename(made, d->index_path, d->sync);
     index_unlink(made);
-    return err == 0 ? 0 : mend_failed(err, "the index cannot be written anew", why, size);
+    return err == 0 ? 0 : doctor_repair_failed(err, "the index cannot be written anew", why, size);
 }
 
-int mend_forks(struct look *l, char *why, size_t size)
+int doctor_repair_forks(struct doctor_pass *l, char *why, size_t size)
 {
     struct sharing s = {.look = l};
     bool any = false;
@@ -177,15 +177,15 @@ int mend_forks(struct look *l, char *why, size_t size)
         struct doctor_stream *fork = &l->streams[i];
         int err = fork->whole ? judge_fork(l, fork) : 0;
         if (err != 0)
-            return mend_failed(err, "the index cannot be read", why, size);
+            return doctor_repair_failed(err, "the index cannot be read", why, size);
         any |= fork->shared;
     }
     int err = any ? write_index(&s, why, size) : 0;
     buf_deinit(&s.row);
     if (err == 0 && any)
-        look_say(l, DOCTOR_DONE,
-                 "%" PRIu64 " forks share their past with their sources now; %" PRIu64
-                 " rows of the index that were copies are gone",
-                 s.forks, s.rows);
+        doctor_say(l, DOCTOR_DONE,
+                   "%" PRIu64 " forks share their past with their sources now; %" PRIu64
+                   " rows of the index that were copies are gone",
+                   s.forks, s.rows);
     return err;
 }

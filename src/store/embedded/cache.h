@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cache.h -- chunks that rest on disk and are kept in memory too, up to a number of bytes; the one
+/* cache.h -- extents that rest on disk and are kept in memory too, up to a number of bytes; the one
  * not used for longest goes first. Loop thread only. */
 #ifndef STORE_EMBEDDED_CACHE_H
 #define STORE_EMBEDDED_CACHE_H
@@ -7,10 +7,10 @@
 #include "base/list.h"
 #include "base/map.h"
 
-struct chunk;
+struct extent;
 
 struct cache {
-    struct map chunks;  /* of struct cached, by life and first position */
+    struct map extents; /* of struct cached, by life and first position */
     struct link by_use; /* the least recently used first */
     size_t bytes, max;
 };
@@ -18,10 +18,10 @@ struct cache {
 void cache_init(struct cache *c, size_t max);
 void cache_deinit(struct cache *c);
 
-/* life: of the stream that the chunk was written for. Takes a reference of its own. */
-void cache_put(struct cache *c, uint64_t life, struct chunk *chunk);
+/* life: of the stream that the extent was written for. Takes a reference of its own. */
+void cache_put(struct cache *c, uint64_t life, struct extent *extent);
 
-/* The chunk that begins at this position; lent. NULL: not here. */
-struct chunk *cache_get(struct cache *c, uint64_t life, uint64_t first);
+/* The extent that begins at this position; lent. NULL: not here. */
+struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first);
 
 #endif

@@ -25,9 +25,9 @@ struct embedded_config {
     struct retain retain; /* for streams that have no bounds of their own */
     uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
     struct rest_limits rest;
-    uint32_t rest_slice;        /* chunks that a checkpoint looks at in a turn of the loop: not much
-                                   more than so many */
-    bool rest_at_stop;          /* what is in the journal is brought to rest before the end */
+    uint32_t rest_slice; /* extents that a checkpoint looks at in a turn of the loop: not much
+                            more than so many */
+    bool rest_at_stop;   /* what is in the journal is brought to rest before the end */
     void (*pause)(uint64_t ns); /* for checkpoints, on their lane (see pace.h); NULL: none */
     bool index_sync;            /* false: for tests whose disk is simulated */
     /* Told once, when nothing is acknowledged any more. May be NULL. */

@@ -177,7 +177,7 @@ void embedded_on_retry(struct timer *t)
         embedded_retry_soon(e);
 }
 
-void embedded_tell_absence(struct embedded *e, struct store_call *c, int err)
+void embedded_answer_absent(struct embedded *e, struct store_call *c, int err)
 {
     if (embedded_stall_unrecorded(e, c))
         return;

@@ -106,7 +106,7 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
 
 /* The answer is that something is not there: it is given when the removes that it may come from are
  * durable, expiry included. Until those have found room in the journal the call is run again. */
-void embedded_tell_absence(struct embedded *e, struct store_call *c, int err);
+void embedded_answer_absent(struct embedded *e, struct store_call *c, int err);
 
 /* Room in the journal that data leaves for deletes. */
 size_t embedded_reserve(const struct embedded *e);
@@ -155,26 +155,26 @@ void embedded_trim(struct catalog *c, struct stream *s);
 void embedded_read(struct store *s, struct store_read *r);
 
 /* A block of a stream's past is needed to place a fork: loads it, then calls done on the loop. */
-struct fork_place {
+struct fork_position {
     uint64_t source_life, anchor, sub;
     uint64_t at, events;
     int err;
     bool known;
 };
-void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
-                         void (*done)(void *ctx), void *ctx);
+void embedded_find_fork_position(struct embedded *e, struct stream *source,
+                                 struct fork_position *place, void (*done)(void *ctx), void *ctx);
 
 /* What of a stream's past has to be kept: finds where that begins, then calls done on the loop. err
  * != 0: it could not be found out. front_ms: as in struct stream_term. */
-struct keep_look {
+struct keep_lookup {
     struct keep keep;
     struct stream *stream; /* pinned */
     uint64_t first, event;
     int64_t front_ms;
     int err;
 };
-void embedded_look(struct embedded *e, struct keep_look *look,
-                   void (*done)(struct embedded *e, struct keep_look *look));
+void embedded_look(struct embedded *e, struct keep_lookup *look,
+                   void (*done)(struct embedded *e, struct keep_lookup *look));
 
 /* A checkpoint or a read has ended: is that what stopping waited for? */
 void embedded_check_stopped(struct embedded *e);

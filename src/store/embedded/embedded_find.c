@@ -22,7 +22,7 @@ static void embedded_run_stat(struct task *t)
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;
     if (err != 0) {
-        embedded_tell_absence(e, &st->call, err);
+        embedded_answer_absent(e, &st->call, err);
         return;
     }
     st->info = stream_info_of(s);

@@ -2,7 +2,7 @@
 /* embedded_read.c -- reads: from the tape, from the cache, or by a lane from the segments. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/content.h"
 #include "store/embedded/embedded_core.h"
 #include "store/embedded/vfs.h"
@@ -21,7 +21,7 @@ struct load {
     uint64_t pos, limit;
     size_t max_bytes;
     /* out */
-    struct chunk *chunks[READ_SLICES];
+    struct extent *extents[READ_SLICES];
     uint64_t ends[READ_SLICES], written_for[READ_SLICES];
     uint32_t n;
     int err;
@@ -50,7 +50,7 @@ static int read_block(struct load *l, uint64_t pos, struct block_info *b)
         err = find_block(l, pos, b);
         if (err != 0)
             break;
-        err = segment_read(l->embedded->vfs, b->life, b->first, b->place, &l->chunks[l->n]);
+        err = segment_read(l->embedded->vfs, b->life, b->first, b->place, &l->extents[l->n]);
     }
     return err;
 }
@@ -107,10 +107,10 @@ static int seek(struct load *l, const struct keep *k, uint64_t *pos, uint64_t *e
         if (err != 0)
             return err;
         at = l->ends[0];
-        *pos = chunk_keep_from(l->chunks[0], at, k, event);
+        *pos = extent_keep_from(l->extents[0], at, k, event);
         if (*pos < at || at >= l->limit)
             return 0;
-        chunk_unref(l->chunks[--l->n]);
+        extent_unref(l->extents[--l->n]);
     }
 }
 
@@ -119,10 +119,10 @@ static void embedded_read_on_loaded(struct job *j)
     struct load *l = container_of(j, struct load, job);
     struct embedded *e = l->embedded;
     for (uint32_t i = 0; i < l->n; i++)
-        cache_put(&e->cache, l->written_for[i], l->chunks[i]);
+        cache_put(&e->cache, l->written_for[i], l->extents[i]);
     l->done(l);
     for (uint32_t i = 0; i < l->n; i++)
-        chunk_unref(l->chunks[i]);
+        extent_unref(l->extents[i]);
     free(l);
     e->reads--;
     embedded_check_stopped(e);
@@ -160,16 +160,17 @@ struct read_load {
     struct stream *stream; /* pinned: the answer lends its texts */
 };
 
-/* What of a chunk a read takes: whole events from r->next on, and where that ends. */
-static bool embedded_read_take_chunk(struct store_read *r, const struct chunk *c, uint64_t end,
-                                     uint64_t start)
+/* What of an extent a read takes: whole events from r->next on, and where that ends. */
+static bool embedded_read_take_extent(struct store_read *r, const struct extent *c, uint64_t end,
+                                      uint64_t start)
 {
     if (r->n_slices == 0)
-        r->ordinal = c->ordinal + chunk_mark_after(c, start);
+        r->ordinal = c->ordinal + extent_mark_after(c, start);
     size_t left = r->max_bytes - (size_t)(r->next - start);
     uint64_t upto = end;
     if (upto - r->next > left) {
-        uint32_t first = chunk_mark_after(c, r->next), behind = chunk_mark_after(c, r->next + left);
+        uint32_t first = extent_mark_after(c, r->next),
+                 behind = extent_mark_after(c, r->next + left);
         upto = c->first + MARK_END(c->marks[behind > first ? behind - 1 : first]);
         if (upto > end)
             upto = end;
@@ -178,7 +179,7 @@ static bool embedded_read_take_chunk(struct store_read *r, const struct chunk *c
     }
     r->slices[r->n_slices] = slice_of(c->bytes, r->next - c->first, upto - c->first);
     block_ref(r->slices[r->n_slices++].owner);
-    uint32_t mark = chunk_mark_after(c, upto - 1);
+    uint32_t mark = extent_mark_after(c, upto - 1);
     r->last = c->first + (mark == 0 ? 0 : MARK_END(c->marks[mark - 1]));
     r->next = upto;
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
@@ -195,7 +196,7 @@ static void embedded_read_run_seek(struct job *j)
     if (l->err != 0)
         return;
     l->pos = r->start;
-    chunk_unref(l->chunks[--l->n]);
+    extent_unref(l->extents[--l->n]);
     embedded_read_run_load(j);
 }
 
@@ -229,21 +230,21 @@ static void embedded_read_on_read_loaded(struct load *l)
     else if (err != 0 && r->start < s->settled_first)
         err = gap(r, s, GAP_TRIMMED);
     r->next = r->last = r->start;
-    if (err == 0 && !chunk_is_boundary(l->chunks[0], r->start))
+    if (err == 0 && !extent_is_boundary(l->extents[0], r->start))
         err = ERR_OFFSET;
     for (uint32_t i = 0; err == 0 && i < l->n; i++)
-        if (!embedded_read_take_chunk(r, l->chunks[i], l->ends[i], r->start))
+        if (!embedded_read_take_extent(r, l->extents[i], l->ends[i], r->start))
             break;
     if (err == 0)
         embedded_read_on(s, r);
     if (err == ERR_NOT_FOUND || err == ERR_DELETED)
-        embedded_tell_absence(l->embedded, &r->call, err);
+        embedded_answer_absent(l->embedded, &r->call, err);
     else
         r->done(r, err);
     stream_unpin(s);
 }
 
-/* A reader that goes on from chunk to chunk finds the next one here. */
+/* A reader that goes on from extent to extent finds the next one here. */
 static bool read_cached(struct embedded *e, const struct stream *s, struct store_read *r)
 {
     uint64_t start = r->start;
@@ -251,15 +252,15 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
     while (r->n_slices < READ_SLICES) {
         uint64_t held = stream_span(s, r->next).owner->tape.first;
         struct origin writer = stream_writer(s, r->next);
-        struct chunk *c = r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
+        struct extent *c = r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
         if (c == NULL)
             break;
-        uint64_t end = chunk_end(c);
+        uint64_t end = extent_end(c);
         if (end > writer.upto) /* the source went on where this stream branched off */
             end = writer.upto;
         if (end > held)
             end = held;
-        if (!embedded_read_take_chunk(r, c, end, start))
+        if (!embedded_read_take_extent(r, c, end, start))
             break;
     }
     return r->n_slices > 0;
@@ -302,7 +303,7 @@ static void embedded_run_read(struct task *t)
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;
     if (err != 0) {
-        embedded_tell_absence(e, &r->call, err);
+        embedded_answer_absent(e, &r->call, err);
         return;
     }
     r->info = stream_info_of(s);
@@ -336,44 +337,44 @@ void embedded_read(struct store *s, struct store_read *r)
 
 /* ---- placing a fork ---- */
 
-struct place_load {
+struct fork_position_load {
     struct load load;
-    struct fork_place *place;
+    struct fork_position *place;
     bool events;
     void (*done)(void *ctx);
     void *ctx;
 };
 
-static void embedded_read_on_place_loaded(struct load *l)
+static void embedded_read_on_fork_position(struct load *l)
 {
-    struct place_load *pl = container_of(l, struct place_load, load);
-    struct fork_place *p = pl->place;
+    struct fork_position_load *pl = container_of(l, struct fork_position_load, load);
+    struct fork_position *p = pl->place;
     p->err = l->err;
     if (p->err == 0) {
-        const struct chunk *c = l->chunks[0];
-        if (!chunk_is_boundary(c, p->anchor))
+        const struct extent *c = l->extents[0];
+        if (!extent_is_boundary(c, p->anchor))
             p->err = ERR_FORK_OFFSET;
         else if (p->sub > 0)
-            p->err = chunk_advance(c, l->ends[0], p->anchor, p->sub, pl->events, &p->at);
+            p->err = extent_advance(c, l->ends[0], p->anchor, p->sub, pl->events, &p->at);
         else
             p->at = p->anchor;
         if (p->err == 0)
             p->events =
-                c->ordinal + chunk_mark_after(c, p->at) + (chunk_is_boundary(c, p->at) ? 0 : 1);
+                c->ordinal + extent_mark_after(c, p->at) + (extent_is_boundary(c, p->at) ? 0 : 1);
     }
     pl->done(pl->ctx);
 }
 
-void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_place *place,
-                         void (*done)(void *ctx), void *ctx)
+void embedded_find_fork_position(struct embedded *e, struct stream *source,
+                                 struct fork_position *place, void (*done)(void *ctx), void *ctx)
 {
-    struct place_load *pl = mem_zalloc(sizeof *pl);
+    struct fork_position_load *pl = mem_zalloc(sizeof *pl);
     pl->place = place;
     pl->events = content_kind(source->content_type) == CONTENT_JSON;
     pl->done = done;
     pl->ctx = ctx;
     pl->load.max_bytes = 1;
-    pl->load.done = embedded_read_on_place_loaded;
+    pl->load.done = embedded_read_on_fork_position;
     start_load(e, &pl->load, source, place->anchor, embedded_read_run_load);
 }
 
@@ -381,17 +382,17 @@ void embedded_place_fork(struct embedded *e, struct stream *source, struct fork_
 
 struct look_load {
     struct load load;
-    struct keep_look *look;
-    void (*done)(struct embedded *e, struct keep_look *look);
+    struct keep_lookup *look;
+    void (*done)(struct embedded *e, struct keep_lookup *look);
 };
 
 static void embedded_read_run_look(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
-    struct keep_look *look = container_of(l, struct look_load, load)->look;
+    struct keep_lookup *look = container_of(l, struct look_load, load)->look;
     l->err = seek(l, &look->keep, &look->first, &look->event);
     if (l->err == 0)
-        look->front_ms = l->chunks[0]->newest_ms;
+        look->front_ms = l->extents[0]->newest_ms;
 }
 
 static void embedded_read_on_looked(struct load *l)
@@ -401,8 +402,8 @@ static void embedded_read_on_looked(struct load *l)
     ll->done(l->embedded, ll->look);
 }
 
-void embedded_look(struct embedded *e, struct keep_look *look,
-                   void (*done)(struct embedded *e, struct keep_look *look))
+void embedded_look(struct embedded *e, struct keep_lookup *look,
+                   void (*done)(struct embedded *e, struct keep_lookup *look))
 {
     struct look_load *ll = mem_zalloc(sizeof *ll);
     ll->look = look;

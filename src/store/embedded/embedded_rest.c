@@ -2,7 +2,7 @@
 /* embedded_rest.c -- when checkpoints begin, what goes into them, and what their end changes. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/embedded_core.h"
 #include "store/embedded/record.h"
 
@@ -37,7 +37,7 @@ static void snap_pieces(struct checkpoint *c, struct rest_stream *rs, struct str
     rs->pieces = arena_alloc(&c->rest.arena, s->tape.n * sizeof *rs->pieces);
     rs->n_pieces = s->tape.n;
     for (uint32_t i = 0; i < s->tape.n; i++)
-        rs->pieces[i].chunk = chunk_ref(tape_chunk(&s->tape, i, &rs->pieces[i].end));
+        rs->pieces[i].extent = extent_ref(tape_extent(&s->tape, i, &rs->pieces[i].end));
 }
 
 static void snap_producers(struct checkpoint *c, struct rest_stream *rs, struct stream *s)
@@ -147,7 +147,7 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
 
 /* ---- its end ----
  *
- * Chunks are let go of some at a time, so that nobody waits for the loop long. Until that has been
+ * Extents are released some at a time, so that nobody waits for the loop long. Until that has been
  * done with a stream it has in memory what rests already, as it had while the checkpoint ran. */
 
 /* It came to nothing: all of it is still to be done. */
@@ -188,15 +188,15 @@ static void settle_stream(struct embedded *e, const struct rest_stream *rs)
         return;
     tape_drop(&s->tape, rs->tail);
     for (size_t i = 0; i < rs->n_pieces; i++)
-        cache_put(&e->cache, s->life, rs->pieces[i].chunk);
+        cache_put(&e->cache, s->life, rs->pieces[i].extent);
 }
 
-static void embedded_rest_let_go(struct checkpoint *c, const struct rest_stream *rs)
+static void embedded_rest_release_stream(struct checkpoint *c, const struct rest_stream *rs)
 {
     if (c->rest.err == 0)
         settle_stream(c->embedded, rs);
     for (size_t i = 0; i < rs->n_pieces; i++)
-        chunk_unref(rs->pieces[i].chunk);
+        extent_unref(rs->pieces[i].extent);
     stream_unpin(rs->stream);
 }
 
@@ -225,7 +225,7 @@ static bool go_on_ending(struct checkpoint *c, size_t budget)
     struct rest *r = &c->rest;
     size_t done = 0;
     for (; c->settled_streams < r->n_streams && done < budget; c->settled_streams++) {
-        embedded_rest_let_go(c, &r->streams[c->settled_streams]);
+        embedded_rest_release_stream(c, &r->streams[c->settled_streams]);
         done += 1 + r->streams[c->settled_streams].n_pieces;
     }
     for (; c->settled_docs < r->n_docs && done < budget; c->settled_docs++, done++)
@@ -274,7 +274,7 @@ static void embedded_rest_run_nothing(struct job *j)
 {
 }
 
-static void come_back(struct checkpoint *c, void (*done)(struct job *j))
+static void await_lane(struct checkpoint *c, void (*done)(struct job *j))
 {
     c->job = (struct job){.run = embedded_rest_run_nothing, .done = done};
     lane_submit(c->embedded->lanes.rest, &c->job);
@@ -296,7 +296,7 @@ static void embedded_rest_on_ending(struct job *j)
     uint64_t batch = c->rest.meta.batch;
     bool ok = c->rest.err == 0;
     if (!go_on_ending(c, slice(e))) {
-        come_back(c, embedded_rest_on_ending);
+        await_lane(c, embedded_rest_on_ending);
         return;
     }
     e->checkpoint = NULL;
@@ -336,7 +336,7 @@ static void embedded_rest_on_snapping(struct job *j)
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
     if (!snap_streams(c, slice(e)))
-        come_back(c, embedded_rest_on_snapping);
+        await_lane(c, embedded_rest_on_snapping);
     else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))
         embedded_rest_on_batches_durable(&c->waiter, 0);
     else

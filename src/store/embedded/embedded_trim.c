@@ -37,7 +37,7 @@ static void record_trim(struct embedded *e, struct stream *s, uint64_t first, ui
     embedded_finish_after(e, &t->call, s, s->last_batch);
 }
 
-static void embedded_trim_on_looked(struct embedded *e, struct keep_look *look)
+static void embedded_trim_on_looked(struct embedded *e, struct keep_lookup *look)
 {
     struct stream *s = look->stream;
     s->term->looking = false;
@@ -60,8 +60,8 @@ void embedded_trim(struct catalog *c, struct stream *s)
     if (v != TRIM_LOOK || s->term == NULL || s->term->looking || e->stage != EMBEDDED_RUNNING)
         return;
     s->term->looking = true;
-    struct keep_look *look = mem_zalloc(sizeof *look);
-    *look = (struct keep_look){.keep = trim.keep, .stream = s};
+    struct keep_lookup *look = mem_zalloc(sizeof *look);
+    *look = (struct keep_lookup){.keep = trim.keep, .stream = s};
     s->pins++;
     embedded_look(e, look, embedded_trim_on_looked);
 }

@@ -9,13 +9,13 @@
 
 #include <stdlib.h>
 
-#define NEEDS_PLACE 1000 /* private verdict: the fork point must be looked up first */
+#define NEEDS_FORK_POSITION 1000 /* private verdict: the fork point must be looked up first */
 
 /* ---- write ---- */
 
 struct fork_wait {
     struct store_write *write;
-    struct fork_place place;
+    struct fork_position place;
 };
 
 /* An upper bound of the record's size. The length of an event takes a byte, or up to five if there
@@ -64,17 +64,17 @@ static void embedded_apply(struct embedded *e, struct store_write *w, const stru
     embedded_rest_look(e);
 }
 
-static int embedded_use_place(void *ctx, struct judgement *j)
+static int embedded_use_fork_position(void *ctx, struct judgement *j)
 {
-    struct fork_place *p = ctx;
+    struct fork_position *p = ctx;
     if (!p->known || p->source_life != j->source->life || p->anchor != j->fork_anchor)
-        return NEEDS_PLACE;
+        return NEEDS_FORK_POSITION;
     j->fork_at = p->at;
     j->fork_events = p->events;
     return p->err;
 }
 
-static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_place *place);
+static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_position *place);
 
 static void embedded_on_fork_placed(void *ctx)
 {
@@ -88,9 +88,9 @@ static void look_up_fork(struct embedded *e, struct store_write *w, const struct
 {
     struct fork_wait *f = mem_zalloc(sizeof *f);
     f->write = w;
-    f->place = (struct fork_place){
+    f->place = (struct fork_position){
         .source_life = j->source->life, .anchor = j->fork_anchor, .sub = w->create->fork_sub};
-    embedded_place_fork(e, j->source, &f->place, embedded_on_fork_placed, f);
+    embedded_find_fork_position(e, j->source, &f->place, embedded_on_fork_placed, f);
 }
 
 /* The batch without which the answer could have been another. */
@@ -103,18 +103,19 @@ static uint64_t batch_behind(const struct embedded *e, const struct judgement *j
 }
 
 /* The answer says that a stream is not there. */
-static bool tells_absence(int err)
+static bool is_absence(int err)
 {
     return err == ERR_NOT_FOUND || err == ERR_DELETED || err == ERR_FORK_SOURCE ||
            err == ERR_FORK_DELETED;
 }
 
-static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_place *place)
+static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_position *place)
 {
     struct judgement j;
-    struct fork_place none = {0};
-    int v = catalog_judge(&e->catalog, w, &j, embedded_use_place, place != NULL ? place : &none);
-    if (v == NEEDS_PLACE) {
+    struct fork_position none = {0};
+    int v = catalog_judge(&e->catalog, w, &j, embedded_use_fork_position,
+                          place != NULL ? place : &none);
+    if (v == NEEDS_FORK_POSITION) {
         look_up_fork(e, w, &j);
         return;
     }
@@ -128,7 +129,7 @@ static void embedded_judge(struct embedded *e, struct store_write *w, struct for
             return;
         v = err;
     }
-    if (tells_absence(v) && embedded_stall_unrecorded(e, &w->call))
+    if (is_absence(v) && embedded_stall_unrecorded(e, &w->call))
         return;
     if (w->duplicate)
         stream_touch(&e->catalog, j.stream);
@@ -203,7 +204,7 @@ static void embedded_run_remove(struct task *t)
     if (err == 0)
         err = embedded_check_room(e, RECORD_SMALL_MAX, false);
     if (embedded_stall(e, &r->call, err) ||
-        (tells_absence(err) && embedded_stall_unrecorded(e, &r->call)))
+        (is_absence(err) && embedded_stall_unrecorded(e, &r->call)))
         return;
     uint64_t batch = e->removed_batch;
     if (err == 0) {

@@ -208,7 +208,8 @@ int index_add_segment(struct index_write *w, uint64_t id, uint64_t bytes)
 }
 
 /* Removes the row if no block of it lives; *dead tells. */
-static int bury(struct index_write *w, struct str key, struct str value, uint64_t *id, bool *dead)
+static int remove_if_dead(struct index_write *w, struct str key, struct str value, uint64_t *id,
+                          bool *dead)
 {
     struct index_segment s;
     int err = row_read_segment(key, value, &s);
@@ -220,8 +221,8 @@ static int bury(struct index_write *w, struct str key, struct str value, uint64_
     return *dead ? remove_row(w, TABLE_SEGMENT, key_str(&k)) : 0;
 }
 
-static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
-                    void *ctx)
+static int remove_dead(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
+                       void *ctx)
 {
     struct key at = index_write_key_of(0);
     struct str key, value;
@@ -231,7 +232,7 @@ static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx
         bool dead;
         if (key.n == 8 && key_u64(key, 0) >= below)
             return 0;
-        err = bury(w, key, value, &id, &dead);
+        err = remove_if_dead(w, key, value, &id, &dead);
         if (err == 0 && dead && (err = each(ctx, id)) != 0)
             return err;
         at = index_write_key_of(id + 1);
@@ -242,7 +243,7 @@ static int bury_all(struct index_write *w, uint64_t below, int (*each)(void *ctx
 int index_dead_segments(struct index_write *w, uint64_t below, int (*each)(void *ctx, uint64_t id),
                         void *ctx)
 {
-    return w->err != 0 ? w->err : index_write_note(w, bury_all(w, below, each, ctx));
+    return w->err != 0 ? w->err : index_write_note(w, remove_dead(w, below, each, ctx));
 }
 
 /* ---- blocks ---- */
@@ -270,7 +271,7 @@ static struct key resident_key(uint64_t life, const struct block_info *b)
 }
 
 /* Whether any row tells of the block that is there. */
-static int is_inhabited(struct index_write *w, const struct place *p, bool *out)
+static int is_referenced(struct index_write *w, const struct place *p, bool *out)
 {
     struct key k = place_key(p);
     struct str key, value;
@@ -279,12 +280,12 @@ static int is_inhabited(struct index_write *w, const struct place *p, bool *out)
     return err == ERR_NOT_FOUND ? 0 : err;
 }
 
-static int take_residence(struct index_write *w, uint64_t life, const struct block_info *b)
+static int acquire_residence(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     struct key key = resident_key(life, b);
     struct tally *t = tally_of(w, b->place.segment);
     bool shared;
-    int err = is_inhabited(w, &b->place, &shared);
+    int err = is_referenced(w, &b->place, &shared);
     if (err != 0)
         return err;
     t->live_rows++;
@@ -294,14 +295,14 @@ static int take_residence(struct index_write *w, uint64_t life, const struct blo
 }
 
 /* The row of a block goes, or is about to tell of another place. */
-static int give_up_residence(struct index_write *w, uint64_t life, const struct block_info *b)
+static int release_residence(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     struct key key = resident_key(life, b);
     struct tally *t = tally_of(w, b->place.segment);
     bool shared = false;
     int err = remove_row(w, TABLE_RESIDENT, key_str(&key));
     if (err == 0)
-        err = is_inhabited(w, &b->place, &shared);
+        err = is_referenced(w, &b->place, &shared);
     t->live_rows--;
     t->live_bytes -= shared ? 0 : b->place.bytes;
     return err == ERR_NOT_FOUND ? ERR_CORRUPT : err;
@@ -320,13 +321,13 @@ static int index_write_put_block(struct index_write *w, uint64_t life, const str
         struct block_info old; /* v is what is there */
         int err = row_read_block(key_str(&key), str_of(v.mv_data, v.mv_size), &old);
         if (err == 0)
-            err = give_up_residence(w, life, &old);
+            err = release_residence(w, life, &old);
         if (err != 0)
             return err;
         v = (MDB_val){w->value.n, w->value.p};
         rc = mdb_put(w->txn, table, &k, &v, 0);
     }
-    return rc != 0 ? lmdb_result(w, rc) : take_residence(w, life, b);
+    return rc != 0 ? lmdb_result(w, rc) : acquire_residence(w, life, b);
 }
 
 int index_put_block(struct index_write *w, uint64_t life, const struct block_info *b)
@@ -373,7 +374,7 @@ int index_copy_blocks(struct index_write *w, uint64_t from, uint64_t to, uint64_
 static int remove_block(struct index_write *w, uint64_t life, const struct block_info *b)
 {
     struct key k = block_key(life, b->first);
-    int err = give_up_residence(w, life, b);
+    int err = release_residence(w, life, b);
     return err == 0 ? remove_row(w, TABLE_BLOCK, key_str(&k)) : err;
 }
 

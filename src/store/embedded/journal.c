@@ -55,7 +55,7 @@
 #define BUFFER_KEPT   (1024u * 1024) /* a buffer that has grown beyond is given back */
 #define ONE_RECORD(n) (JOURNAL_BATCH_HEAD + JOURNAL_RECORD_HEAD + (n)) /* a batch of one */
 
-struct batch {
+struct journal_batch {
     struct buf bytes; /* the head's place, then the records; empty: nothing put yet */
     uint32_t count;
     uint64_t number, offset;
@@ -76,7 +76,7 @@ struct journal {
     struct journal_files files;
 
     /* A ring: n_sealed from `first` on, then the open one if there is room. */
-    struct batch batches[BATCHES];
+    struct journal_batch batches[BATCHES];
     unsigned first, n_sealed;
     uint64_t next;    /* number of the open batch */
     uint64_t durable; /* up to this one */
@@ -87,7 +87,7 @@ struct journal {
     struct job job;
     bool writing;
     bool sync; /* after the write, if there is one */
-    struct batch *batch;
+    struct journal_batch *batch;
     struct journal_file *target, *left; /* left: to be synced first, for it is not written again */
     int job_err;
 
@@ -109,11 +109,11 @@ struct journal {
     bool stopping;
 };
 
-static void kick(struct journal *j);
+static void flush_later(struct journal *j);
 
 /* ---- telling ---- */
 
-static void tell_all(struct link *waiters, int err)
+static void notify_all(struct link *waiters, int err)
 {
     while (!list_empty(waiters)) {
         struct journal_waiter *w = list_item(waiters->next, struct journal_waiter, link);
@@ -122,7 +122,7 @@ static void tell_all(struct link *waiters, int err)
     }
 }
 
-static void journal_tell_soon(struct task *t)
+static void journal_notify_waiters(struct task *t)
 {
     struct journal *j = container_of(t, struct journal, soon);
     struct link in_time, too_late; /* those who come meanwhile have to wait */
@@ -130,9 +130,9 @@ static void journal_tell_soon(struct task *t)
     list_init(&too_late);
     list_splice(&in_time, &j->in_time);
     list_splice(&too_late, &j->too_late);
-    tell_all(&in_time, 0);
-    tell_all(&too_late, ERR_IO);
-    kick(j);
+    notify_all(&in_time, 0);
+    notify_all(&too_late, ERR_IO);
+    flush_later(j);
 }
 
 /* Nothing waits to be written or is being written. */
@@ -153,12 +153,12 @@ static void journal_check_stopped(struct journal *j)
 
 /* ---- batches ---- */
 
-static struct batch *open_batch(struct journal *j)
+static struct journal_batch *open_batch(struct journal *j)
 {
     return j->n_sealed < BATCHES ? &j->batches[(j->first + j->n_sealed) % BATCHES] : NULL;
 }
 
-static uint64_t span_with(const struct batch *b, uint64_t n)
+static uint64_t span_with(const struct journal_batch *b, uint64_t n)
 {
     return journal_span((b->bytes.n > 0 ? b->bytes.n : JOURNAL_BATCH_HEAD) + n);
 }
@@ -170,21 +170,21 @@ static uint64_t batch_max(const struct journal *j)
     return file < JOURNAL_BATCH_BYTES ? file : JOURNAL_BATCH_BYTES;
 }
 
-static bool takes(const struct journal *j, const struct batch *b, size_t n)
+static bool takes(const struct journal *j, const struct journal_batch *b, size_t n)
 {
     return b->bytes.n == 0 || span_with(b, JOURNAL_RECORD_HEAD + n) <= batch_max(j);
 }
 
 static void journal_seal(struct journal *j)
 {
-    struct batch *b = open_batch(j);
+    struct journal_batch *b = open_batch(j);
     b->number = j->next++;
     b->file = journal_files_place(&j->files, journal_span(b->bytes.n), b->number, &b->offset);
     j->bytes += b->bytes.n;
     j->n_sealed++;
 }
 
-static void reset(struct batch *b)
+static void reset(struct journal_batch *b)
 {
     if (b->bytes.cap > BUFFER_KEPT)
         buf_deinit(&b->bytes);
@@ -196,7 +196,7 @@ static void reset(struct batch *b)
 
 static int write_batch(struct journal *j)
 {
-    struct batch *b = j->batch;
+    struct journal_batch *b = j->batch;
     struct journal_batch_head head = {
         .number = b->number,
         .synced = j->synced,
@@ -244,7 +244,7 @@ static void journal_end(struct journal *j)
     struct link lost;
     list_init(&lost);
     for (unsigned i = 0; i < BATCHES; i++) {
-        struct batch *b = &j->batches[(j->first + i) % BATCHES];
+        struct journal_batch *b = &j->batches[(j->first + i) % BATCHES];
         list_splice(&lost, &b->waiters);
         buf_deinit(&b->bytes);
         b->count = 0;
@@ -253,12 +253,12 @@ static void journal_end(struct journal *j)
     j->n_sealed = 0;
     set_dirty(j, NULL);
     journal_files_stop(&j->files);
-    tell_all(&lost, j->err);
+    notify_all(&lost, j->err);
 }
 
 static void batch_done(struct journal *j)
 {
-    struct batch *b = j->batch;
+    struct journal_batch *b = j->batch;
     struct link waiters;
     list_init(&waiters);
     list_splice(&waiters, &b->waiters);
@@ -266,13 +266,13 @@ static void batch_done(struct journal *j)
     reset(b);
     j->first = (j->first + 1) % BATCHES;
     j->n_sealed--;
-    tell_all(&waiters, 0);
+    notify_all(&waiters, 0);
 }
 
 static void journal_write_done(struct job *job)
 {
     struct journal *j = container_of(job, struct journal, job);
-    struct batch *b = j->batch;
+    struct journal_batch *b = j->batch;
     j->writing = false;
     journal_hold(j->target, false);
     journal_hold(j->left, false);
@@ -289,7 +289,8 @@ static void journal_write_done(struct job *job)
         if (j->left != NULL)
             j->synced = b->number;
     }
-    kick(j); /* before those who are told: the disk need not wait until their answers are sent */
+    flush_later(
+        j); /* before those who are told: the disk need not wait until their answers are sent */
     if (b != NULL)
         batch_done(j);
     journal_files_reclaim(&j->files, j->durable, is_quiet(j));
@@ -321,7 +322,7 @@ static void journal_flush(struct task *t)
 }
 
 /* At the end of the turn, so that one batch takes all that the turn brings. */
-static void kick(struct journal *j)
+static void flush_later(struct journal *j)
 {
     sched_post_flush(j->sched, &j->flush);
 }
@@ -330,7 +331,7 @@ static void journal_sync_now(struct timer *t)
 {
     struct journal *j = container_of(t, struct journal, sync_timer);
     j->sync_due = true;
-    kick(j);
+    flush_later(j);
 }
 
 /* ---- the calls ---- */
@@ -343,7 +344,7 @@ static void journal_files_changed(struct journal_files *f)
         j->started = NULL;
         started(j->start_ctx, f->err);
     }
-    kick(j); /* for one who stops */
+    flush_later(j); /* for one who stops */
 }
 
 static uint64_t or_default(uint64_t bytes, uint64_t by_default)
@@ -384,7 +385,7 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
     list_init(&j->marks);
     timer_init(&j->sync_timer, journal_sync_now);
     task_init(&j->flush, journal_flush);
-    task_init(&j->soon, journal_tell_soon);
+    task_init(&j->soon, journal_notify_waiters);
     return j;
 }
 
@@ -402,7 +403,7 @@ int journal_room(struct journal *j, size_t n)
         return j->err;
     if (n > JOURNAL_RECORD_MAX)
         return ERR_TOO_LARGE;
-    const struct batch *b = open_batch(j);
+    const struct journal_batch *b = open_batch(j);
     if (j->stopping || b == NULL)
         return ERR_BUSY;
     struct journal_probe probe = journal_files_probe(&j->files);
@@ -421,7 +422,7 @@ uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter
     must(journal_room(j, record.n) == 0);
     if (!takes(j, open_batch(j), record.n))
         journal_seal(j);
-    struct batch *b = open_batch(j);
+    struct journal_batch *b = open_batch(j);
     if (b->bytes.n == 0) {
         buf_reserve(&b->bytes, ONE_RECORD(record.n));
         b->bytes.n = JOURNAL_BATCH_HEAD;
@@ -432,7 +433,7 @@ uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter
     b->count++;
     if (waiter != NULL)
         list_push(&b->waiters, &waiter->link);
-    kick(j);
+    flush_later(j);
     return j->next;
 }
 
@@ -465,10 +466,10 @@ static void put_mark(struct journal *j)
 
 uint64_t journal_cut(struct journal *j)
 {
-    struct batch *b = open_batch(j);
+    struct journal_batch *b = open_batch(j);
     if (b != NULL && b->bytes.n > 0) {
         journal_seal(j);
-        kick(j);
+        flush_later(j);
     }
     put_mark(j);
     return j->next;
@@ -513,7 +514,7 @@ void journal_stop(struct journal *j, void (*done)(void *ctx), void *ctx)
     j->stopped = done;
     j->stop_ctx = ctx;
     journal_files_stop(&j->files);
-    kick(j);
+    flush_later(j);
 }
 
 void journal_free(struct journal *j)

@@ -34,7 +34,7 @@ struct found {
 };
 
 /* A batch by its place. */
-struct place {
+struct journal_position {
     uint64_t name, offset, number;
 };
 
@@ -43,13 +43,13 @@ struct scanner {
     struct journal_scan *scan;
     struct found *files;
     size_t n_files, cap_files;
-    uint64_t due;          /* the number the next batch must have; 0: any */
-    uint64_t proven;       /* batches below this were durable once */
-    uint64_t last_seen;    /* the highest number in any head */
-    struct place witness;  /* of `proven` */
-    struct place tail;     /* behind the last batch replayed */
-    struct buf window;     /* bytes of the file that is open */
-    uint64_t window_start; /* where they stand in it */
+    uint64_t due;                      /* the number the next batch must have; 0: any */
+    uint64_t proven;                   /* batches below this were durable once */
+    uint64_t last_seen;                /* the highest number in any head */
+    struct journal_position proven_at; /* of `proven` */
+    struct journal_position tail;      /* behind the last batch replayed */
+    struct buf window;                 /* bytes of the file that is open */
+    uint64_t window_start;             /* where they stand in it */
 };
 
 static void __attribute__((format(printf, 3, 4)))
@@ -254,7 +254,7 @@ static bool is_due(const struct scanner *s, const struct journal_batch_head *h)
     return h->number >= s->scan->from && (s->due == 0 || h->number == s->due);
 }
 
-static void testify(struct reader *r, const struct journal_batch_head *h, uint64_t offset)
+static void note_synced(struct reader *r, const struct journal_batch_head *h, uint64_t offset)
 {
     struct scanner *s = r->scanner;
     if (h->number > s->last_seen)
@@ -262,7 +262,7 @@ static void testify(struct reader *r, const struct journal_batch_head *h, uint64
     if (h->synced <= s->proven)
         return;
     s->proven = h->synced;
-    s->witness = (struct place){r->found->name, offset, h->number};
+    s->proven_at = (struct journal_position){r->found->name, offset, h->number};
 }
 
 static int take_batch(struct reader *r, uint64_t offset, const struct journal_batch_head *h)
@@ -276,7 +276,8 @@ static int take_batch(struct reader *r, uint64_t offset, const struct journal_ba
     if (!journal_records_verify(records, &r->found->who, h))
         return 0;
     s->due = h->number + 1;
-    s->tail = (struct place){r->found->name, offset + JOURNAL_BATCH_HEAD + h->length, s->due};
+    s->tail =
+        (struct journal_position){r->found->name, offset + JOURNAL_BATCH_HEAD + h->length, s->due};
     return deliver(s, records, h->number);
 }
 
@@ -297,7 +298,7 @@ static int read_batches(struct reader *r)
         }
         bool counts = h.number < r->found->end;
         if (counts)
-            testify(r, &h, at);
+            note_synced(r, &h, at);
         if (counts && h.length <= rest && is_due(s, &h))
             err = take_batch(r, at, &h);
         if (err != 0)
@@ -325,11 +326,11 @@ static int journal_scan_judge(struct scanner *s)
     scan->torn = s->last_seen >= scan->next;
     if (s->proven <= scan->next)
         return 0;
-    uint64_t name = s->tail.name != 0 ? s->tail.name : s->witness.name;
+    uint64_t name = s->tail.name != 0 ? s->tail.name : s->proven_at.name;
     damage(s, name,
            "batch %" PRIu64 " is damaged or missing (after byte %" PRIu64 "), but batch %" PRIu64
            " in %08" PRIu64 ".j at byte %" PRIu64 " was written after it",
-           scan->next, s->tail.offset, s->witness.number, s->witness.name, s->witness.offset);
+           scan->next, s->tail.offset, s->proven_at.number, s->proven_at.name, s->proven_at.offset);
     return ERR_CORRUPT;
 }
 

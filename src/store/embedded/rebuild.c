@@ -2,7 +2,7 @@
 #include "store/embedded/rebuild.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/note.h"
 #include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
@@ -43,7 +43,7 @@ rebuild_lose(struct rebuild *r, const char *fmt, ...)
 
 /* ---- looking at a segment ---- */
 
-struct look {
+struct segment_survey {
     bool base;  /* it begins with BASE */
     bool whole; /* and ends with META */
     uint64_t notes;
@@ -51,7 +51,7 @@ struct look {
 
 static int rebuild_look_at_note(void *ctx, struct str bytes)
 {
-    struct look *l = ctx;
+    struct segment_survey *l = ctx;
     struct note n;
     if (note_unpack(bytes, &n) != 0)
         return 0;
@@ -68,11 +68,11 @@ static int rebuild_look_at_first(void *ctx, struct str bytes)
 }
 
 /* With a footer it is whole; without, it depends on how far one gets. */
-static int rebuild_look_at(struct vfs *v, uint64_t id, struct look *l)
+static int rebuild_look_at(struct vfs *v, uint64_t id, struct segment_survey *l)
 {
     struct segment_scan first = {.ctx = l, .note = rebuild_look_at_first};
     struct segment_scan all = {.salvage = true, .ctx = l, .note = rebuild_look_at_note};
-    *l = (struct look){0};
+    *l = (struct segment_survey){0};
     int err = segment_scan(v, id, &first);
     if (err == ERR_CORRUPT)
         return segment_scan(v, id, &all);
@@ -157,7 +157,7 @@ static int rebuild_apply(struct builder *b, uint64_t id)
 /* The newest base, or the first segment that the index does not know. */
 static int find_start(struct builder *b, size_t *start)
 {
-    struct look l;
+    struct segment_survey l;
     for (*start = b->n_ids; *start > 0;) {
         uint64_t id = b->ids[--*start];
         int err = rebuild_look_at(b->vfs, id, &l);
@@ -294,11 +294,11 @@ struct checking {
 static int rebuild_check_block(void *ctx, uint64_t life, const struct block_info *b)
 {
     struct checking *c = ctx;
-    struct chunk *chunk = NULL;
+    struct extent *extent = NULL;
     if (b->place.segment != c->last.segment || b->place.offset != c->last.offset)
-        c->sound = segment_read(c->builder->vfs, b->life, b->first, b->place, &chunk) == 0;
+        c->sound = segment_read(c->builder->vfs, b->life, b->first, b->place, &extent) == 0;
     c->last = b->place;
-    chunk_unref(chunk);
+    extent_unref(extent);
     if (!c->sound)
         rebuild_lose(c->builder->r, "segment %" PRIu64 ", byte %" PRIu64 ": a block cannot be read",
                      b->place.segment, b->place.offset);

@@ -27,7 +27,7 @@ static int resize(struct file *f, uint64_t want, uint64_t *size)
     return err == 0 ? vfs_sync(f) : err;
 }
 
-uint64_t reserve_keep(struct vfs *v, uint64_t want)
+uint64_t reserve_acquire(struct vfs *v, uint64_t want)
 {
     struct file *f;
     uint64_t size = 0;
@@ -40,11 +40,11 @@ uint64_t reserve_keep(struct vfs *v, uint64_t want)
     vfs_close(f);
     if (err == 0)
         return size;
-    reserve_give_up(v); /* rather none than one that takes the last byte */
+    reserve_release(v); /* rather none than one that takes the last byte */
     return 0;
 }
 
-bool reserve_give_up(struct vfs *v)
+bool reserve_release(struct vfs *v)
 {
     return vfs_remove(v, NAME) == 0;
 }

@@ -12,9 +12,9 @@
 struct vfs;
 
 /* Makes it as large as is wanted, if there is the space, and tells how large it is then. */
-uint64_t reserve_keep(struct vfs *v, uint64_t want);
+uint64_t reserve_acquire(struct vfs *v, uint64_t want);
 
 /* false: there was none. */
-bool reserve_give_up(struct vfs *v);
+bool reserve_release(struct vfs *v);
 
 #endif

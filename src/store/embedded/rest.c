@@ -2,7 +2,7 @@
 #include "store/embedded/rest.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/note.h"
 #include "store/embedded/pace.h"
 #include "store/embedded/reserve.h"
@@ -188,7 +188,7 @@ static int write_pieces(struct making *m, struct rest_stream *s)
 {
     int err = 0;
     for (size_t i = 0; i < s->n_pieces && err == 0; i++)
-        err = segment_add(m->segment, s->life, s->pieces[i].chunk, &s->pieces[i].info);
+        err = segment_add(m->segment, s->life, s->pieces[i].extent, &s->pieces[i].info);
     return err;
 }
 
@@ -397,7 +397,7 @@ void rest_run(struct rest *r)
 {
     bool modest = false, tight = false;
     r->err = attempt(r, &modest);
-    if (r->err == ERR_FULL && reserve_give_up(r->vfs)) {
+    if (r->err == ERR_FULL && reserve_release(r->vfs)) {
         modest = false;
         r->err = attempt(r, &modest);
     }
@@ -418,7 +418,7 @@ void rest_remove_dead(struct rest *r)
             r->dead_bytes += bytes;
     }
     if (r->err == 0)
-        r->reserve_bytes = reserve_keep(r->vfs, r->reserve_wanted);
+        r->reserve_bytes = reserve_acquire(r->vfs, r->reserve_wanted);
     free(r->dead);
     r->dead = NULL;
     r->n_dead = r->cap_dead = 0;

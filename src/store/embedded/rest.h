@@ -37,7 +37,7 @@ struct rest_limits {
     }
 
 struct rest_piece {
-    struct chunk *chunk;    /* referenced */
+    struct extent *extent;  /* referenced */
     uint64_t end;           /* of it, for this stream */
     struct block_info info; /* where it went */
 };

@@ -2,7 +2,7 @@
 #include "store/embedded/rewrite.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 
 #include <stdlib.h>
 
@@ -54,11 +54,11 @@ static int move_block(struct rewrite *w, const struct resident *rows, size_t n)
 {
     const struct block_info *old = &rows[0].block;
     struct block_info moved;
-    struct chunk *c;
+    struct extent *c;
     if (segment_read(w->vfs, old->life, old->first, old->place, &c) != 0)
         return 0;
     int err = segment_add(w->to, old->life, c, &moved);
-    chunk_unref(c);
+    extent_unref(c);
     if (err != 0)
         return err;
     spend(&w->budget, moved.place.bytes + n * ROW_COST);

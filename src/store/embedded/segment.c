@@ -56,7 +56,7 @@
 #include "base/mem.h"
 #include "base/must.h"
 #include "base/rand.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/pace.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
@@ -152,7 +152,7 @@ static int end_item(struct segment_writer *w, const struct segment_item *item)
     return w->err;
 }
 
-static void put_marks(struct segment_writer *w, const struct chunk *c)
+static void put_marks(struct segment_writer *w, const struct extent *c)
 {
     char some[MARKS_AT_ONCE * SEGMENT_MARK];
     uint32_t last = 0;
@@ -168,7 +168,7 @@ static void put_marks(struct segment_writer *w, const struct chunk *c)
     must(last == c->bytes->n);
 }
 
-int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
+int segment_add(struct segment_writer *w, uint64_t life, const struct extent *c,
                 struct block_info *out)
 {
     struct segment_item item = {
@@ -195,7 +195,7 @@ int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
     *out = (struct block_info){
         .life = life,
         .first = c->first,
-        .end = chunk_end(c),
+        .end = extent_end(c),
         .ordinal = c->ordinal,
         .events = c->n_marks,
         .oldest_ms = c->oldest_ms,

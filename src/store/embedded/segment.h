@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* segment.h -- where events rest: large files of blocks, written once, at a checkpoint.
  *
- * A block is one chunk of one stream; blocks of a stream that a checkpoint rests stand one after
+ * A block is one extent of one stream; blocks of a stream that a checkpoint rests stand one after
  * another. Behind them stand the checkpoint's notes (note.h): what it changes in the index, so that
  * the index can be made again from the segments. Calls block: for lanes, recovery and tools.
  * segment.c draws the format. Errors: those of the vfs, and ERR_CORRUPT where a checksum or a
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct chunk;
+struct extent;
 struct pace;
 struct segment_writer;
 struct vfs;
@@ -46,10 +46,10 @@ int segment_create(struct vfs *v, uint64_t id, struct segment_writer **out);
 /* It is written in steps, with pauses; pace is lent until segment_close. */
 void segment_set_pace(struct segment_writer *w, struct pace *pace);
 
-/* The chunk has been copied or written when this returns; small blocks become large writes.
+/* The extent has been copied or written when this returns; small blocks become large writes.
  * ERR_TOO_LARGE: beyond SEGMENT_BLOCK_MAX. Any other error ends the segment: all further calls
  * return it. */
-int segment_add(struct segment_writer *w, uint64_t life, const struct chunk *c,
+int segment_add(struct segment_writer *w, uint64_t life, const struct extent *c,
                 struct block_info *out);
 
 /* Opaque here, at most SEGMENT_NOTE_MAX bytes; small notes become large writes too. */
@@ -65,10 +65,10 @@ void segment_close(struct segment_writer *w);
 /* ---- reading ---- */
 
 /* The whole block, verified; its life and first position must be those given (block_info.life,
- * which for a fork is not the life of its own). The chunk is the caller's. It may reach beyond the
+ * which for a fork is not the life of its own). The extent is the caller's. It may reach beyond the
  * end that a row of the index tells: see index_copy_blocks. */
 int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place place,
-                 struct chunk **out);
+                 struct extent **out);
 
 /* Everything in a finished segment: all blocks, then all notes, each in the order they were added.
  * Notes that are told are always checked; verify: everything is read and checked. What is damaged

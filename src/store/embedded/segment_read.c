@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/segment_format.h"
 #include "store/embedded/vfs.h"
 
@@ -81,7 +81,7 @@ static uint64_t sum_of(uint64_t id, const struct str *parts, size_t n)
 /* ---- blocks ---- */
 
 /* From the disk's numbers to ours. They have passed their sum; but one who wrote other bytes with
- * a right sum must not make us read beyond the chunk. */
+ * a right sum must not make us read beyond the extent. */
 static bool settle_marks(uint32_t *marks, uint32_t count, uint32_t n)
 {
     uint32_t last = 0;
@@ -94,10 +94,10 @@ static bool settle_marks(uint32_t *marks, uint32_t count, uint32_t n)
     return marks[count - 1] == (n | MARK_APPEND_END);
 }
 
-/* Fills the chunk with what stands behind the head and checks it. The sum is read with the events,
+/* Fills the extent with what stands behind the head and checks it. The sum is read with the events,
  * into the room behind them. */
 static int segment_read_fill(struct source *s, uint64_t id, const struct segment_item *item,
-                             struct chunk *c)
+                             struct extent *c)
 {
     size_t marks_bytes = (size_t)item->marks * SEGMENT_MARK;
     int err = source_take(s, c->marks, marks_bytes);
@@ -116,9 +116,9 @@ static int segment_read_fill(struct source *s, uint64_t id, const struct segment
     return 0;
 }
 
-static struct chunk *chunk_for(const struct segment_item *item)
+static struct extent *extent_for(const struct segment_item *item)
 {
-    struct chunk *c = chunk_new(item->first, item->ordinal, item->n + SEGMENT_SUM);
+    struct extent *c = extent_new(item->first, item->ordinal, item->n + SEGMENT_SUM);
     c->marks = mem_alloc(item->marks * sizeof *c->marks);
     c->n_marks = c->cap_marks = item->marks;
     c->oldest_ms = item->oldest_ms;
@@ -129,16 +129,16 @@ static struct chunk *chunk_for(const struct segment_item *item)
 
 /* The block whose head was taken. */
 static int take_block(struct source *s, uint64_t id, const struct segment_item *item,
-                      struct chunk **out)
+                      struct extent **out)
 {
     if (item->marks == 0 || segment_item_bytes(item) > s->end - item->offset)
         return ERR_CORRUPT;
-    struct chunk *c = chunk_for(item);
+    struct extent *c = extent_for(item);
     int err = segment_read_fill(s, id, item, c);
     if (err == 0)
         *out = c;
     else
-        chunk_unref(c);
+        extent_unref(c);
     return err;
 }
 
@@ -153,11 +153,11 @@ static int check_end(struct file *f, uint64_t offset, uint64_t bytes)
 }
 
 static int segment_read_at(struct file *f, uint64_t life, uint64_t first, struct place place,
-                           struct chunk **out)
+                           struct extent **out)
 {
     struct source s;
     struct segment_item item;
-    struct chunk *c;
+    struct extent *c;
     int err = check_end(f, place.offset, place.bytes);
     if (err == 0)
         err = open_item(&s, f, place.offset, place.offset + place.bytes, &item);
@@ -166,7 +166,7 @@ static int segment_read_at(struct file *f, uint64_t life, uint64_t first, struct
     if (err != 0)
         return err;
     if (item.life != life || item.first != first || segment_item_bytes(&item) != place.bytes) {
-        chunk_unref(c);
+        extent_unref(c);
         return ERR_CORRUPT;
     }
     *out = c;
@@ -181,7 +181,7 @@ static int open_segment(struct vfs *v, uint64_t id, struct file **out)
 }
 
 int segment_read(struct vfs *v, uint64_t life, uint64_t first, struct place place,
-                 struct chunk **out)
+                 struct extent **out)
 {
     struct file *f;
     int err = open_segment(v, place.segment, &f);
@@ -249,11 +249,11 @@ static int take_note(struct walk *w, struct source *s, const struct segment_item
 static int read_item(struct walk *w, uint64_t offset, uint64_t end, struct segment_item *item)
 {
     struct source s;
-    struct chunk *c = NULL;
+    struct extent *c = NULL;
     int err = open_item(&s, w->file, offset, end, item);
     if (err == 0)
         err = item->marks == 0 ? take_note(w, &s, item) : take_block(&s, w->id, item, &c);
-    chunk_unref(c);
+    extent_unref(c);
     return err;
 }
 

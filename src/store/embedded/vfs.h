@@ -52,7 +52,7 @@ struct vfs_ops {
     void (*free)(struct vfs *v);
 };
 
-/* An engine embeds this first; so does each of its files with struct file. */
+/* An implementation embeds this first; so does each of its files with struct file. */
 struct vfs {
     const struct vfs_ops *ops;
 };

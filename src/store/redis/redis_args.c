@@ -15,14 +15,14 @@
 
 struct rop *rop_new(struct redis_store *rs, const struct redis_script *script, void *of,
                     int (*take)(struct rop *r, const struct redisReply *reply),
-                    void (*tell)(struct rop *r, int err))
+                    void (*finish)(struct rop *r, int err))
 {
     struct rop *r = mem_zalloc(sizeof *r);
     r->rs = rs;
     r->script = script;
     r->of = of;
     r->take = take;
-    r->tell = tell;
+    r->finish = finish;
     list_init(&r->tag_link);
     return r;
 }

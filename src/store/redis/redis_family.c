@@ -8,21 +8,21 @@
 
 #define HINTS_MAX 10000
 
-struct family {
+struct redis_family {
     size_t watches;
     struct str tag; /* owned; p == NULL: not known */
     size_t n;
     char name[];
 };
 
-static struct family *redis_family_find(struct redis_store *rs, struct str name)
+static struct redis_family *redis_family_find(struct redis_store *rs, struct str name)
 {
     return map_get(&rs->families, name);
 }
 
-static struct family *find_or_add(struct redis_store *rs, struct str name)
+static struct redis_family *find_or_add(struct redis_store *rs, struct str name)
 {
-    struct family *f = redis_family_find(rs, name);
+    struct redis_family *f = redis_family_find(rs, name);
     if (f != NULL)
         return f;
     f = mem_zalloc(sizeof *f + name.n);
@@ -32,7 +32,7 @@ static struct family *find_or_add(struct redis_store *rs, struct str name)
     return f;
 }
 
-static void drop_if_unused(struct redis_store *rs, struct family *f)
+static void drop_if_unused(struct redis_store *rs, struct redis_family *f)
 {
     if (f->watches > 0 || f->tag.p != NULL)
         return;
@@ -40,7 +40,7 @@ static void drop_if_unused(struct redis_store *rs, struct family *f)
     free(f);
 }
 
-static void redis_family_subscribe(struct redis_store *rs, const struct family *f,
+static void redis_family_subscribe(struct redis_store *rs, const struct redis_family *f,
                                    void (*how)(struct redis *r, struct str channel))
 {
     struct arena a = {0};
@@ -49,7 +49,7 @@ static void redis_family_subscribe(struct redis_store *rs, const struct family *
     arena_deinit(&a);
 }
 
-static void set_tag(struct redis_store *rs, struct family *f, struct str tag)
+static void set_tag(struct redis_store *rs, struct redis_family *f, struct str tag)
 {
     if (str_eq(f->tag, tag))
         return;
@@ -68,8 +68,8 @@ static void set_tag(struct redis_store *rs, struct family *f, struct str tag)
 static void drop_hints(struct redis_store *rs)
 {
     size_t at = 0, n = 0;
-    struct family **old = mem_alloc((rs->families.n + 1) * sizeof *old);
-    for (struct family *f; (f = map_next(&rs->families, &at)) != NULL;)
+    struct redis_family **old = mem_alloc((rs->families.n + 1) * sizeof *old);
+    for (struct redis_family *f; (f = map_next(&rs->families, &at)) != NULL;)
         if (f->watches == 0)
             old[n++] = f;
     for (size_t i = 0; i < n; i++) {
@@ -79,48 +79,48 @@ static void drop_hints(struct redis_store *rs)
     free(old);
 }
 
-struct str family_of(struct redis_store *rs, struct str name)
+struct str redis_family_of(struct redis_store *rs, struct str name)
 {
-    const struct family *f = redis_family_find(rs, name);
+    const struct redis_family *f = redis_family_find(rs, name);
     return f == NULL ? STR_NONE : f->tag;
 }
 
-void family_learn(struct redis_store *rs, struct str name, struct str family)
+void redis_family_learn(struct redis_store *rs, struct str name, struct str family)
 {
     if (rs->n_hints >= HINTS_MAX)
         drop_hints(rs);
     set_tag(rs, find_or_add(rs, name), family);
 }
 
-void family_forget(struct redis_store *rs, struct str name)
+void redis_family_forget(struct redis_store *rs, struct str name)
 {
-    struct family *f = redis_family_find(rs, name);
+    struct redis_family *f = redis_family_find(rs, name);
     if (f == NULL)
         return;
     set_tag(rs, f, STR_NONE);
     drop_if_unused(rs, f);
 }
 
-void family_watch(struct redis_store *rs, struct str name)
+void redis_family_watch(struct redis_store *rs, struct str name)
 {
-    struct family *f = find_or_add(rs, name);
+    struct redis_family *f = find_or_add(rs, name);
     if (f->watches++ == 0)
         redis_family_subscribe(rs, f, redis_subscribe);
 }
 
-void family_unwatch(struct redis_store *rs, struct str name)
+void redis_family_unwatch(struct redis_store *rs, struct str name)
 {
-    struct family *f = redis_family_find(rs, name);
+    struct redis_family *f = redis_family_find(rs, name);
     if (f->watches == 1)
         redis_family_subscribe(rs, f, redis_unsubscribe);
     f->watches--;
     drop_if_unused(rs, f);
 }
 
-void family_deinit(struct redis_store *rs)
+void redis_family_deinit(struct redis_store *rs)
 {
     size_t at = 0;
-    for (struct family *f; (f = map_next(&rs->families, &at)) != NULL;) {
+    for (struct redis_family *f; (f = map_next(&rs->families, &at)) != NULL;) {
         free((char *)(uintptr_t)f->tag.p);
         free(f);
     }

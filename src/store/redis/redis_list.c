@@ -63,7 +63,7 @@ static int redis_list_take_page(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void redis_list_tell_page(struct rop *r, int err)
+static void redis_list_finish_page(struct rop *r, int err)
 {
     struct walk *w = r->of;
     w->err = err;
@@ -80,7 +80,7 @@ static void walk_on(struct walk *w)
         w->ended(w);
         return;
     }
-    struct rop *r = rop_new(w->rs, NULL, w, redis_list_take_page, redis_list_tell_page);
+    struct rop *r = rop_new(w->rs, NULL, w, redis_list_take_page, redis_list_finish_page);
     struct buf max = {0};
     put_behind(&max, '(', w->prefix);
     rop_arg(r, STR("ZRANGEBYLEX"));
@@ -153,7 +153,7 @@ static void rows_answered(struct listing *l)
     walk_on(w);
 }
 
-static void redis_list_tell_rows(struct rop *r, int err)
+static void redis_list_finish_rows(struct rop *r, int err)
 {
     const struct asked *asked = r->of;
     struct walk *w = &asked->listing->walk;
@@ -172,8 +172,8 @@ static void redis_list_fill_rows(struct rop *r)
 
 static void ask_rows(struct listing *l, size_t first, size_t n)
 {
-    struct rop *r =
-        rop_new(l->walk.rs, &rstore_scripts.stat, NULL, redis_list_take_rows, redis_list_tell_rows);
+    struct rop *r = rop_new(l->walk.rs, &rstore_scripts.stat, NULL, redis_list_take_rows,
+                            redis_list_finish_rows);
     struct asked *asked = r->of = arena_alloc(&r->arena, sizeof *asked);
     *asked = (struct asked){l, first, n};
     r->fill = redis_list_fill_rows;
@@ -278,7 +278,7 @@ static int redis_list_take_doc(struct rop *r, const struct redisReply *reply)
     return num_parse(version, NUM_SAFE_MAX, &row->version) == 0 ? 0 : ERR_IO;
 }
 
-static void redis_list_tell_doc(struct rop *r, int err)
+static void redis_list_finish_doc(struct rop *r, int err)
 {
     struct reading *d = ((struct doc_ask *)r->of)->reading;
     if (err != 0)
@@ -292,7 +292,7 @@ static void redis_list_keys_paged(struct walk *w)
     struct reading *d = container_of(w, struct reading, walk);
     w->n_answered = 0;
     for (size_t i = 0; i < w->n_names; i++) {
-        struct rop *r = rop_new(w->rs, NULL, NULL, redis_list_take_doc, redis_list_tell_doc);
+        struct rop *r = rop_new(w->rs, NULL, NULL, redis_list_take_doc, redis_list_finish_doc);
         struct doc_ask *ask = r->of = arena_alloc(&r->arena, sizeof *ask);
         *ask = (struct doc_ask){d, i};
         rop_arg(r, STR("HMGET"));

@@ -131,7 +131,7 @@ static void redis_op_end(struct rop *r, int err)
     store_count(&rs->store, err);
     if (r->tag.p != NULL)
         note_write(rs, r, err);
-    r->tell(r, err);
+    r->finish(r, err);
     rop_free(r);
     rs->n_ops--;
     if (rs->n_ops == 0 && rs->stopping)
@@ -241,11 +241,11 @@ static bool is_elsewhere(struct rop *r, const struct redisReply *reply)
         r->family = arena_dup(&r->arena, reply_str(reply, 1));
         r->nonce = arena_dup(&r->arena, reply_str(reply, 2));
         r->is_guess = false;
-        family_learn(r->rs, r->name, r->family);
+        redis_family_learn(r->rs, r->name, r->family);
         return true;
     }
     if (r->is_guess && str_eq(status, STR("NOT_FOUND"))) {
-        family_forget(r->rs, r->name);
+        redis_family_forget(r->rs, r->name);
         r->family = STR_NONE;
         r->is_guess = false;
         return true;

@@ -30,7 +30,7 @@ static int redis_steps_take_status(struct rop *r, const struct redisReply *reply
     return reply_status(reply_str(reply, 0));
 }
 
-static void redis_steps_tell_nobody(struct rop *r, int err)
+static void redis_steps_finish_none(struct rop *r, int err)
 {
 }
 
@@ -60,9 +60,10 @@ static void args_announced_docs(struct rop *r, const struct doc_put *docs, size_
     }
 }
 
-static struct rop *announce(struct redis_store *rs, void *of, void (*tell)(struct rop *r, int err))
+static struct rop *announce(struct redis_store *rs, void *of,
+                            void (*finish)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(rs, &rstore_scripts.announce, of, redis_steps_take_nothing, tell);
+    struct rop *r = rop_new(rs, &rstore_scripts.announce, of, redis_steps_take_nothing, finish);
     args_index(r);
     return r;
 }
@@ -98,7 +99,7 @@ static void redis_steps_look_for_place(struct steps *s);
 /* What it was going to be called may be in the index. */
 static void mend_index(struct steps *s)
 {
-    struct rop *r = announce(s->rs, NULL, redis_steps_tell_nobody);
+    struct rop *r = announce(s->rs, NULL, redis_steps_finish_none);
     arg_announced(r, "", 's', arena_dup(&r->arena, s->w->name), 0);
     rop_send(r);
 }
@@ -124,34 +125,34 @@ static int redis_steps_take_placed(struct rop *r, const struct redisReply *reply
     return 0;
 }
 
-static void say_place(struct steps *s, void (*tell)(struct rop *r, int err))
+static void announce_place(struct steps *s, void (*finish)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, tell);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, finish);
     r->name = s->w->name;
     args_place(r, "say", s->source, s->nonce, s->stale);
     rop_send(r);
 }
 
 /* It has been made there. */
-static void claim_place(struct steps *s, void (*tell)(struct rop *r, int err))
+static void claim_place(struct steps *s, void (*finish)(struct rop *r, int err))
 {
-    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, tell);
+    struct rop *r = rop_new(s->rs, &rstore_scripts.place, s, redis_steps_take_placed, finish);
     r->name = s->w->name;
     args_place(r, "claim", s->at, JOIN(&s->arena, s->nonce, STR("!")), s->stale);
     rop_send(r);
 }
 
 /* It was not made there after all; nobody waits for this. */
-static void unsay_place(struct redis_store *rs, struct str name, struct str nonce)
+static void retract_place(struct redis_store *rs, struct str name, struct str nonce)
 {
     struct rop *r =
-        rop_new(rs, &rstore_scripts.place, NULL, redis_steps_take_nothing, redis_steps_tell_nobody);
+        rop_new(rs, &rstore_scripts.place, NULL, redis_steps_take_nothing, redis_steps_finish_none);
     r->name = arena_dup(&r->arena, name);
     args_place(r, "unsay", STR_NONE, arena_dup(&r->arena, nonce), STR_NONE);
     rop_send(r);
 }
 
-static void redis_steps_tell_taken_back(struct rop *r, int err)
+static void redis_steps_finish_taken_back(struct rop *r, int err)
 {
     struct steps *s = r->of;
     redis_steps_end(s, s->err);
@@ -166,14 +167,14 @@ static void redis_steps_take_back(struct steps *s, int err)
         return;
     }
     struct rop *r = rop_new(s->rs, &rstore_scripts.remove, s, redis_steps_take_status,
-                            redis_steps_tell_taken_back);
+                            redis_steps_finish_taken_back);
     r->name = s->w->name;
     r->family = s->at;
     r->fill = args_remove;
     rop_send(r);
 }
 
-static void redis_steps_tell_verified(struct rop *r, int err)
+static void redis_steps_finish_verified(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err == 0 && str_eq(s->status, STR("OK")))
@@ -208,18 +209,18 @@ static void look_again(struct steps *s, int err)
     struct str source = s->w->create->fork_of;
     s->stale = s->confirm ? s->seen : s->nonce;
     if (str_eq(s->status, STR("SOURCE_MOVED"))) {
-        family_learn(s->rs, source, s->place);
+        redis_family_learn(s->rs, source, s->place);
         s->source = s->place;
         s->source_is_guess = false;
     } else if (err == ERR_FORK_SOURCE) {
-        family_forget(s->rs, source);
+        redis_family_forget(s->rs, source);
         s->source = rstore_tag(&s->arena, source);
         s->source_is_guess = false;
     }
     redis_steps_look_for_place(s);
 }
 
-static void redis_steps_tell_written(struct rop *r, int err)
+static void redis_steps_finish_written(struct rop *r, int err)
 {
     struct steps *s = r->of;
     bool done = err == 0 && str_eq(s->status, STR("OK"));
@@ -231,12 +232,12 @@ static void redis_steps_tell_written(struct rop *r, int err)
         look_again(s, err);
     } else if (err != 0) {
         if (s->placed && !s->doubtful)
-            unsay_place(s->rs, s->w->name, s->nonce);
+            retract_place(s->rs, s->w->name, s->nonce);
         redis_steps_end(s, err == ERR_NOT_FOUND && s->confirm ? ERR_BUSY : err);
     } else if (!done && !(s->w->again && s->w->duplicate)) {
         redis_steps_end(s, 0); /* it was so before */
     } else if (s->w->created && s->at.p != NULL) {
-        claim_place(s, redis_steps_tell_verified);
+        claim_place(s, redis_steps_finish_verified);
     } else {
         next_docs(s); /* the try before may have got no further than the stream */
     }
@@ -251,14 +252,14 @@ static void redis_steps_fill_write(struct rop *r)
 static void write_stream(struct steps *s)
 {
     struct rop *r = rop_new(s->rs, &rstore_scripts.write, s, redis_steps_take_written,
-                            redis_steps_tell_written);
+                            redis_steps_finish_written);
     r->name = s->w->name;
     r->family = s->at;
     r->fill = redis_steps_fill_write;
     rop_send(r);
 }
 
-static void redis_steps_tell_place(struct rop *r, int err)
+static void redis_steps_finish_place(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0) {
@@ -280,7 +281,7 @@ static void redis_steps_look_for_place(struct steps *s)
     if (s->source.p == NULL)
         write_stream(s);
     else
-        say_place(s, redis_steps_tell_place);
+        announce_place(s, redis_steps_finish_place);
 }
 
 static int redis_steps_take_version(struct rop *r, const struct redisReply *reply)
@@ -298,7 +299,7 @@ static int redis_steps_take_version(struct rop *r, const struct redisReply *repl
     return 0;
 }
 
-static void redis_steps_tell_version(struct rop *r, int err)
+static void redis_steps_finish_version(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0)
@@ -315,7 +316,8 @@ static void check_docs(struct steps *s)
 {
     size_t n = s->w->n_docs;
     for (size_t i = 0; i < n; i++) {
-        struct rop *r = rop_new(s->rs, NULL, s, redis_steps_take_version, redis_steps_tell_version);
+        struct rop *r =
+            rop_new(s->rs, NULL, s, redis_steps_take_version, redis_steps_finish_version);
         r->doc = &s->w->docs[i];
         rop_arg(r, STR("HMGET"));
         rop_arg(r, rstore_doc_key(s->rs, &r->arena, s->w->docs[i].key));
@@ -328,7 +330,7 @@ static void check_docs(struct steps *s)
         s->checked(s);
 }
 
-static void redis_steps_tell_announced(struct rop *r, int err)
+static void redis_steps_finish_announced(struct rop *r, int err)
 {
     struct steps *s = r->of;
     if (err != 0)
@@ -375,11 +377,11 @@ void steps_write(struct redis_store *rs, struct store_write *w)
     s->own = rstore_tag(&s->arena, w->name);
     s->nonce =
         arena_printf(&s->arena, "%.16s-%llu", rs->process, (unsigned long long)++rs->next_op);
-    struct rop *r = announce(rs, s, redis_steps_tell_announced);
+    struct rop *r = announce(rs, s, redis_steps_finish_announced);
     if (w->create != NULL)
         arg_announced(r, "names", 's', w->name, first_term_ms(rs, w->create));
     if (w->create != NULL && w->create->fork_of.n > 0) {
-        struct str known = family_of(rs, w->create->fork_of);
+        struct str known = redis_family_of(rs, w->create->fork_of);
         s->source_is_guess = known.p != NULL;
         s->source = known.p != NULL ? arena_dup(&s->arena, known)
                                     : rstore_tag(&s->arena, w->create->fork_of);
@@ -409,7 +411,7 @@ static bool find_doc(struct steps *s)
     return false;
 }
 
-static void redis_steps_tell_docs(struct rop *r, int err)
+static void redis_steps_finish_docs(struct rop *r, int err)
 {
     struct steps *s = r->of;
     s->doc++;
@@ -432,7 +434,7 @@ static void next_docs(struct steps *s)
         return;
     }
     struct rop *r =
-        rop_new(s->rs, &rstore_scripts.put, s, redis_steps_take_status, redis_steps_tell_docs);
+        rop_new(s->rs, &rstore_scripts.put, s, redis_steps_take_status, redis_steps_finish_docs);
     r->fill = redis_steps_fill_docs;
     rop_send(r);
 }
@@ -467,7 +469,7 @@ void steps_put(struct redis_store *rs, struct store_put *put)
     p->steps.rs = rs;
     p->steps.w = &p->write;
     p->steps.checked = redis_steps_puts_checked;
-    struct rop *r = announce(rs, &p->steps, redis_steps_tell_announced);
+    struct rop *r = announce(rs, &p->steps, redis_steps_finish_announced);
     args_announced_docs(r, put->docs, put->n_docs);
     rop_send(r);
 }
@@ -479,7 +481,7 @@ struct removal {
     int err;
 };
 
-static void redis_steps_tell_removal_announced(struct rop *r, int err)
+static void redis_steps_finish_removal_announced(struct rop *r, int err)
 {
     struct removal *m = r->of;
     m->remove->done(m->remove, m->err);
@@ -487,13 +489,13 @@ static void redis_steps_tell_removal_announced(struct rop *r, int err)
 }
 
 /* Whether the index is told matters little: names are looked at when they are listed. */
-static void redis_steps_tell_removed(struct rop *r, int err)
+static void redis_steps_finish_removed(struct rop *r, int err)
 {
     struct removal *m = r->of;
     m->err = err;
     if (err == 0 || r->doubtful)
         watchers_changed(&r->rs->watchers, m->remove->name);
-    struct rop *next = announce(r->rs, m, redis_steps_tell_removal_announced);
+    struct rop *next = announce(r->rs, m, redis_steps_finish_removal_announced);
     arg_announced(next, "", 's', m->remove->name, 0);
     rop_send(next);
 }
@@ -501,10 +503,10 @@ static void redis_steps_tell_removed(struct rop *r, int err)
 void steps_remove(struct redis_store *rs, struct store_remove *rm)
 {
     struct removal *m = mem_zalloc(sizeof *m);
-    struct str family = family_of(rs, rm->name);
+    struct str family = redis_family_of(rs, rm->name);
     m->remove = rm;
     struct rop *r =
-        rop_new(rs, &rstore_scripts.remove, m, redis_steps_take_status, redis_steps_tell_removed);
+        rop_new(rs, &rstore_scripts.remove, m, redis_steps_take_status, redis_steps_finish_removed);
     r->name = rm->name;
     r->is_guess = family.p != NULL;
     r->family = r->is_guess ? arena_dup(&r->arena, family) : STR_NONE;
@@ -515,36 +517,36 @@ void steps_remove(struct redis_store *rs, struct store_remove *rm)
 /* ---- what is due ---- */
 
 /* One name of the index that somebody has to look at. */
-struct look {
+struct sweep_item {
     char kind;
     struct str name, member, seen; /* in the rop that looks */
     bool is_there;
     int64_t wait_ms;
 };
 
-static void redis_steps_tell_swept(struct rop *r, int err)
+static void redis_steps_finish_swept(struct rop *r, int err)
 {
     rstore_swept(r->rs);
 }
 
-static void redis_steps_tell_looked(struct rop *r, int err)
+static void redis_steps_finish_looked(struct rop *r, int err)
 {
-    struct look *l = r->of;
+    struct sweep_item *l = r->of;
     struct redis_store *rs = r->rs;
     if (err != 0) {
         rstore_swept(rs);
         return;
     }
     if (!l->is_there && r->nonce.n > 0)
-        unsay_place(rs, l->name, r->nonce);
+        retract_place(rs, l->name, r->nonce);
     struct rop *next;
     if (l->is_there && l->wait_ms >= 0) {
-        next = announce(rs, NULL, redis_steps_tell_swept);
+        next = announce(rs, NULL, redis_steps_finish_swept);
         arg_announced(next, "", l->kind, arena_dup(&next->arena, l->name), l->wait_ms);
     } else {
         const char *index = l->is_there ? "" : l->kind == 's' ? "names" : "docs";
         next = rop_new(rs, &rstore_scripts.forget, NULL, redis_steps_take_nothing,
-                       redis_steps_tell_swept);
+                       redis_steps_finish_swept);
         args_forget(next, index, arena_dup(&next->arena, l->name),
                     arena_dup(&next->arena, l->member), arena_dup(&next->arena, l->seen));
     }
@@ -555,7 +557,7 @@ static void redis_steps_tell_looked(struct rop *r, int err)
 
 static int redis_steps_take_stream(struct rop *r, const struct redisReply *reply)
 {
-    struct look *l = r->of;
+    struct sweep_item *l = r->of;
     const struct redisReply *row = reply_item(reply, 0);
     struct stream_info info;
     int err = reply_status(reply_str(row, 0));
@@ -570,7 +572,7 @@ static int redis_steps_take_stream(struct rop *r, const struct redisReply *reply
 
 static int redis_steps_take_doc(struct rop *r, const struct redisReply *reply)
 {
-    struct look *l = r->of;
+    struct sweep_item *l = r->of;
     l->is_there = reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
     l->wait_ms = -1;
     return 0;
@@ -581,11 +583,11 @@ static void redis_steps_look_at(struct redis_store *rs, struct str member, struc
     bool is_stream = member.p[0] == 's';
     struct rop *r = rop_new(rs, is_stream ? &rstore_scripts.trim : NULL, NULL,
                             is_stream ? redis_steps_take_stream : redis_steps_take_doc,
-                            redis_steps_tell_looked);
-    struct look *l = r->of = arena_alloc(&r->arena, sizeof *l);
-    *l = (struct look){.kind = member.p[0],
-                       .member = arena_dup(&r->arena, member),
-                       .seen = arena_dup(&r->arena, seen)};
+                            redis_steps_finish_looked);
+    struct sweep_item *l = r->of = arena_alloc(&r->arena, sizeof *l);
+    *l = (struct sweep_item){.kind = member.p[0],
+                             .member = arena_dup(&r->arena, member),
+                             .seen = arena_dup(&r->arena, seen)};
     l->name = str_skip(l->member, 1);
     if (is_stream) {
         r->name = l->name;
@@ -616,12 +618,12 @@ static int redis_steps_take_says_all(struct rop *r, const struct redisReply *rep
 /* Whether anybody wants to hear of every stream is a key that they keep alive. */
 static void ask_for_all(struct redis_store *rs)
 {
-    struct rop *r = rop_new(rs, NULL, NULL,
-                            rs->hears_all ? redis_steps_take_nothing : redis_steps_take_says_all,
-                            redis_steps_tell_swept);
-    rop_arg(r, rs->hears_all ? STR("SET") : STR("GET"));
+    struct rop *r = rop_new(
+        rs, NULL, NULL, rs->subscribed_all ? redis_steps_take_nothing : redis_steps_take_says_all,
+        redis_steps_finish_swept);
+    rop_arg(r, rs->subscribed_all ? STR("SET") : STR("GET"));
     rop_arg(r, rstore_index(rs, &r->arena, "all"));
-    if (rs->hears_all) {
+    if (rs->subscribed_all) {
         rop_arg(r, STR("1"));
         rop_arg(r, STR("PX"));
         rop_arg(r, STR(ALL_MS));
@@ -635,7 +637,7 @@ static void ask_for_all(struct redis_store *rs)
 
 void steps_sweep(struct redis_store *rs)
 {
-    struct rop *r = rop_new(rs, NULL, NULL, redis_steps_take_due, redis_steps_tell_swept);
+    struct rop *r = rop_new(rs, NULL, NULL, redis_steps_take_due, redis_steps_finish_swept);
     rop_arg(r, STR("ZRANGEBYSCORE"));
     rop_arg(r, rstore_index(rs, &r->arena, "terms"));
     rop_arg(r, STR("-inf"));

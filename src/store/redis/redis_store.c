@@ -49,7 +49,7 @@ static void redis_store_start(struct rop *r, struct str name, void (*fill)(struc
 {
     r->name = name;
     r->fill = fill;
-    r->family = r->rs->cluster ? family_of(r->rs, name) : STR_NONE;
+    r->family = r->rs->cluster ? redis_family_of(r->rs, name) : STR_NONE;
     if (r->family.p != NULL) {
         r->family = arena_dup(&r->arena, r->family);
         r->is_guess = true;
@@ -65,7 +65,7 @@ static int redis_store_take_write(struct rop *r, const struct redisReply *reply)
 }
 
 /* Those here need not wait for the message. In doubt they look. */
-static void redis_store_tell_write(struct rop *r, int err)
+static void redis_store_finish_write(struct rop *r, int err)
 {
     struct store_write *w = r->of;
     if (err == 0 || r->doubtful)
@@ -87,7 +87,7 @@ static void redis_write(struct store *s, struct store_write *w)
         steps_write(rs, w);
     else
         redis_store_start(
-            rop_new(rs, &rstore_scripts.write, w, redis_store_take_write, redis_store_tell_write),
+            rop_new(rs, &rstore_scripts.write, w, redis_store_take_write, redis_store_finish_write),
             w->name, redis_store_fill_write);
 }
 
@@ -96,7 +96,7 @@ static int redis_store_take_status(struct rop *r, const struct redisReply *reply
     return reply_status(reply_str(reply, 0));
 }
 
-static void redis_store_tell_remove(struct rop *r, int err)
+static void redis_store_finish_remove(struct rop *r, int err)
 {
     struct store_remove *rm = r->of;
     if (err == 0 || r->doubtful)
@@ -111,11 +111,11 @@ static void redis_remove(struct store *s, struct store_remove *rm)
         steps_remove(rs, rm);
     else
         redis_store_start(rop_new(rs, &rstore_scripts.remove, rm, redis_store_take_status,
-                                  redis_store_tell_remove),
+                                  redis_store_finish_remove),
                           rm->name, args_remove);
 }
 
-static void redis_store_tell_put(struct rop *r, int err)
+static void redis_store_finish_put(struct rop *r, int err)
 {
     struct store_put *p = r->of;
     p->done(p, err);
@@ -135,7 +135,7 @@ static void redis_put(struct store *s, struct store_put *p)
         return;
     }
     struct rop *r =
-        rop_new(rs, &rstore_scripts.put, p, redis_store_take_status, redis_store_tell_put);
+        rop_new(rs, &rstore_scripts.put, p, redis_store_take_status, redis_store_finish_put);
     r->fill = redis_store_fill_put;
     rop_send(r);
 }
@@ -152,7 +152,7 @@ static int redis_store_take_stat(struct rop *r, const struct redisReply *reply)
     return err;
 }
 
-static void redis_store_tell_stat(struct rop *r, int err)
+static void redis_store_finish_stat(struct rop *r, int err)
 {
     struct store_stat *st = r->of;
     st->done(st, err);
@@ -166,7 +166,7 @@ static void redis_store_fill_stat(struct rop *r)
 static void redis_stat(struct store *s, struct store_stat *st)
 {
     redis_store_start(rop_new(redis_of(s), &rstore_scripts.stat, st, redis_store_take_stat,
-                              redis_store_tell_stat),
+                              redis_store_finish_stat),
                       st->name, redis_store_fill_stat);
 }
 
@@ -205,7 +205,7 @@ static int redis_store_take_read(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void redis_store_tell_read(struct rop *r, int err)
+static void redis_store_finish_read(struct rop *r, int err)
 {
     struct store_read *rd = r->of;
     rd->done(rd, err);
@@ -220,7 +220,7 @@ static void redis_read(struct store *s, struct store_read *rd)
 {
     rd->n_slices = 0;
     redis_store_start(rop_new(redis_of(s), &rstore_scripts.read, rd, redis_store_take_read,
-                              redis_store_tell_read),
+                              redis_store_finish_read),
                       rd->name, redis_store_fill_read);
 }
 
@@ -255,7 +255,7 @@ static int redis_store_take_probe(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void redis_store_tell_probe(struct rop *r, int err)
+static void redis_store_finish_probe(struct rop *r, int err)
 {
     r->rs->probing = false;
 }
@@ -264,7 +264,7 @@ static void redis_store_tell_probe(struct rop *r, int err)
  * nobody reads, finds out when that is. */
 static void probe(struct redis_store *rs)
 {
-    struct rop *r = rop_new(rs, NULL, NULL, redis_store_take_probe, redis_store_tell_probe);
+    struct rop *r = rop_new(rs, NULL, NULL, redis_store_take_probe, redis_store_finish_probe);
     rs->probing = true;
     rop_arg(r, STR("SET"));
     rop_arg(r, rstore_index(rs, &r->arena, "probe"));
@@ -291,7 +291,7 @@ static int redis_store_take_sweep(struct rop *r, const struct redisReply *reply)
     return 0;
 }
 
-static void redis_store_tell_sweep(struct rop *r, int err)
+static void redis_store_finish_sweep(struct rop *r, int err)
 {
     rstore_swept(r->rs);
 }
@@ -314,7 +314,7 @@ static void redis_store_sweep(struct timer *t)
         steps_sweep(rs);
     } else if (due) {
         struct rop *r = rop_new(rs, &rstore_scripts.sweep, NULL, redis_store_take_sweep,
-                                redis_store_tell_sweep);
+                                redis_store_finish_sweep);
         rs->n_sweeping++;
         r->fill = redis_store_fill_sweep;
         rop_send(r);
@@ -344,7 +344,7 @@ static void redis_store_free(struct store *s)
     timer_stop(&rs->sweep);
     watchers_deinit(&rs->watchers);
     map_deinit(&rs->tag_writes);
-    family_deinit(rs);
+    redis_family_deinit(rs);
     free(rs);
 }
 

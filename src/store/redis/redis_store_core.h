@@ -37,12 +37,12 @@ struct redis_store {
     uint64_t next_op;
     unsigned wait; /* replicas */
     bool cluster;
-    bool hears_all; /* of every stream; said to others on a cluster */
-    bool says_all;  /* on a cluster: somebody wants to hear of every stream */
+    bool subscribed_all; /* of every stream; said to others on a cluster */
+    bool says_all;       /* on a cluster: somebody wants to hear of every stream */
     unsigned all_ticks;
     struct map tag_writes;
     struct map
-        families; /* on a cluster: of struct family, for forks and streams that are watched */
+        families; /* on a cluster: of struct redis_family, for forks and streams that are watched */
     size_t n_hints;
     struct timer sweep;
     unsigned n_sweeping; /* calls of it under way */
@@ -89,10 +89,10 @@ struct rop {
     struct link tag_link;
     struct tag_writes *writes;
     struct timer retry;
-    /* A reply that is no error: 0, or what it means. Copies what tell() needs. */
+    /* A reply that is no error: 0, or what it means. Copies what finish() needs. */
     int (*take)(struct rop *r, const struct redisReply *reply);
     /* It is over; the rop is freed afterwards. */
-    void (*tell)(struct rop *r, int err);
+    void (*finish)(struct rop *r, int err);
     void *of;                  /* the store's operation */
     const struct doc_put *doc; /* that it asks about */
 };
@@ -107,7 +107,7 @@ void rstore_swept(struct redis_store *rs);
 /* With what to do; of: what it is done for. */
 struct rop *rop_new(struct redis_store *rs, const struct redis_script *script, void *of,
                     int (*take)(struct rop *r, const struct redisReply *reply),
-                    void (*tell)(struct rop *r, int err));
+                    void (*finish)(struct rop *r, int err));
 void rop_free(struct rop *r);
 void rop_arg(struct rop *r, struct str text);
 void rop_arg_u64(struct rop *r, uint64_t v);
@@ -143,7 +143,7 @@ void args_forget(struct rop *r, const char *index, struct str name, struct str m
 
 /* ---- redis_op.c ---- */
 
-/* take() and tell() come later. */
+/* take() and finish() come later. */
 void rop_send(struct rop *r);
 
 /* Nothing is under way any more: ends the connections, and then tells. */
@@ -182,14 +182,14 @@ void rstore_on_missed(void *ctx, struct str channel);
 /* ---- redis_family.c ---- */
 
 /* Where the stream of this name is kept, if not under its own tag; p == NULL: not known. Lent. */
-struct str family_of(struct redis_store *rs, struct str name);
-void family_learn(struct redis_store *rs, struct str name, struct str family);
-void family_forget(struct redis_store *rs, struct str name);
+struct str redis_family_of(struct redis_store *rs, struct str name);
+void redis_family_learn(struct redis_store *rs, struct str name, struct str family);
+void redis_family_forget(struct redis_store *rs, struct str name);
 
 /* While a stream is watched, the channel of its family is subscribed to as well. */
-void family_watch(struct redis_store *rs, struct str name);
-void family_unwatch(struct redis_store *rs, struct str name);
-void family_deinit(struct redis_store *rs);
+void redis_family_watch(struct redis_store *rs, struct str name);
+void redis_family_unwatch(struct redis_store *rs, struct str name);
+void redis_family_deinit(struct redis_store *rs);
 
 /* ---- redis_steps.c ---- */
 

@@ -17,15 +17,15 @@ static void redis_watch_subscribe(struct redis_store *rs, struct str name,
 }
 
 /* On a cluster the others are asked to publish everything once more, see steps_sweep. */
-static void hear_all(struct redis_store *rs)
+static void subscribe_all(struct redis_store *rs)
 {
     struct arena a = {0};
     struct str prefix = str_of_cstr(rs->prefix);
-    if (!rs->hears_all && rs->cluster)
+    if (!rs->subscribed_all && rs->cluster)
         redis_subscribe(rs->redis, JOIN(&a, prefix, STR("wake")));
-    else if (!rs->hears_all)
+    else if (!rs->subscribed_all)
         redis_subscribe_prefix(rs->redis, JOIN(&a, prefix, STR("wake:")));
-    rs->hears_all = true;
+    rs->subscribed_all = true;
     arena_deinit(&a);
 }
 
@@ -34,12 +34,12 @@ void rstore_watch(struct store *s, struct store_watch *w)
     struct redis_store *rs = redis_of(s);
     watchers_add(&rs->watchers, w);
     if (w->name.n == 0) {
-        hear_all(rs);
+        subscribe_all(rs);
         return;
     }
     redis_watch_subscribe(rs, w->name, redis_subscribe);
     if (rs->cluster)
-        family_watch(rs, w->name);
+        redis_family_watch(rs, w->name);
 }
 
 void rstore_unwatch(struct store *s, struct store_watch *w)
@@ -50,7 +50,7 @@ void rstore_unwatch(struct store *s, struct store_watch *w)
         return;
     redis_watch_subscribe(rs, w->name, redis_unsubscribe);
     if (rs->cluster)
-        family_unwatch(rs, w->name);
+        redis_family_unwatch(rs, w->name);
 }
 
 /* The stream whose channel it is; n == 0: that of none. No tag has a brace in it. */

@@ -25,7 +25,7 @@ struct site {
     struct http http;
     struct trace trace;
     struct metrics metrics;
-    struct status status;
+    struct health status;
     const char *reason;
     uv_timer_t alive; /* a loop without active handles would not turn */
     int fd;
@@ -73,13 +73,13 @@ static int site_open(void **state, const struct store *store, const struct featu
                                     .write_timeout_ms = 10000,
                                     .body_min_bytes = 1});
     metrics_init(&s->metrics);
-    s->status = (struct status){.http = &s->http,
+    s->status = (struct health){.http = &s->http,
                                 .metrics = &s->metrics,
                                 .store = store,
                                 .states = states,
                                 .unready = unready,
                                 .ctx = s};
-    status_init(&s->status);
+    health_init(&s->status);
     http_route(&s->http, STR("/teapot"), teapot, NULL);
     http_route(&s->http, STR("/broken"), broken, NULL);
     uv_timer_init(&s->loop.uv, &s->alive);

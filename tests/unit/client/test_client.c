@@ -2,7 +2,7 @@
 /* Clients: options, memory, errors, turns, and where they connect to. */
 #include "unit/client/client_peer.h"
 
-#include "client/place.h"
+#include "client/server_url.h"
 
 #include <sys/epoll.h>
 #include <sys/stat.h>
@@ -199,8 +199,8 @@ static void places_are_understood(void **state)
     struct tm_client *c = client_at("http://h");
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         const struct place_case *k = &places[i];
-        struct server_place p;
-        assert_int_equal(place_parse(c, k->url, &p), 0);
+        struct server_url p;
+        assert_int_equal(server_url_parse(c, k->url, &p), 0);
         assert_int_equal(p.tls, k->tls);
         assert_string_equal(p.host, k->host);
         assert_string_equal(p.port, k->port);
@@ -210,7 +210,7 @@ static void places_are_understood(void **state)
             assert_null(p.unix_path);
         else
             assert_string_equal(p.unix_path, k->unix_path);
-        place_free(c, &p);
+        server_url_free(c, &p);
     }
     tm_close(c);
 }
@@ -244,15 +244,15 @@ static void other_places_are_refused(void **state)
     struct tm_client *c = client_at("http://h");
     char path[200];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct server_place p;
-        if (place_parse(c, bad[i], &p) != TM_E_INVALID)
+        struct server_url p;
+        if (server_url_parse(c, bad[i], &p) != TM_E_INVALID)
             fail_msg("taken: %s", bad[i]);
         assert_non_null(strstr(tm_error(c), "address"));
     }
     memset(path, 'x', sizeof(path));
     memcpy(path, "unix:/", 6);
     path[sizeof(path) - 1] = 0;
-    assert_int_equal(place_parse(c, path, &(struct server_place){0}), TM_E_INVALID);
+    assert_int_equal(server_url_parse(c, path, &(struct server_url){0}), TM_E_INVALID);
     tm_close(c);
 }
 

@@ -14,7 +14,7 @@ static void test_whole_answer(void **state)
     assert_body(s, "hello");
     run_rounds(*state);
     assert_int_equal(s->dones, 1);
-    assert_null(s->fetch.job);
+    assert_null(s->fetch.transfer);
 }
 
 static void test_any_status_is_an_answer(void **state)

@@ -39,7 +39,7 @@ static void test_cancel_in_head(void **state)
     start(s);
     run_until_heads(s, 1);
     assert_int_equal(s->dones, 0);
-    assert_null(s->fetch.job);
+    assert_null(s->fetch.transfer);
 }
 
 static void test_cancel_in_data(void **state)
@@ -65,7 +65,7 @@ static void test_cancel_in_done(void **state)
     run_rounds(*state);
     assert_int_equal(s->err, 0);
     assert_int_equal(other->dones, 0);
-    assert_null(other->fetch.job);
+    assert_null(other->fetch.transfer);
     s->to_cancel = s; /* its own, which is over */
     s->dones = 0;
     start(s);
@@ -163,7 +163,7 @@ static void test_fetch_may_go_in_done(void **state)
     run_until_heads(s, 100);
     for (size_t i = 0; i < sizeof s->fetch; i++)
         assert_int_equal(((unsigned char *)&s->fetch)[i], 0xee); /* nobody wrote there */
-    s->fetch.job = NULL;
+    s->fetch.transfer = NULL;
 }
 
 static void test_start_from_done(void **state)

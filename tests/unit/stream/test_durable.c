@@ -711,7 +711,7 @@ static void test_sse_character_over_batches(void **state)
     /* A replay comes in several batches; none ends within a character that the next one ends. */
     struct site *s = *state;
     struct peer *w = connect_peer(s), *p = connect_peer(s);
-    static char half[BATCH_BYTES / 2];
+    static char half[EVENT_BATCH_BYTES / 2];
     create(w, "s", "text/plain");
     for (int i = 0; i < 6; i++) {
         memset(half, 'x', sizeof half);

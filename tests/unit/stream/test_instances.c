@@ -23,7 +23,7 @@ struct world {
     struct sched sched;
     struct front *front;
     struct instances *in[3];
-    struct instance_heir heirs[3];
+    struct instance_observer heirs[3];
     unsigned n_died[3], n_beats;
     char last[3][INSTANCE_ID_TEXT + 1];
     bool away;      /* the store */
@@ -38,14 +38,14 @@ static int judge(void *ctx, const char *verb, struct str name)
     return w->away || (w->read_only && strcmp(verb, "put") == 0) ? ERR_BUSY : 0;
 }
 
-static void died(struct instance_heir *h, struct str id)
+static void died(struct instance_observer *h, struct str id)
 {
     size_t i = (size_t)(h - world->heirs);
     world->n_died[i]++;
     memcpy(world->last[i], id.p, id.n);
 }
 
-static void beat(struct instance_heir *h)
+static void beat(struct instance_observer *h)
 {
     world->n_beats++;
 }
@@ -71,8 +71,8 @@ static void kill_one(struct world *w, size_t i)
 static void start_one(struct world *w, size_t i)
 {
     w->in[i] = instances_new(&w->sched, &w->front->store, BEAT);
-    w->heirs[i] = (struct instance_heir){died, beat};
-    instances_set_heir(w->in[i], &w->heirs[i]);
+    w->heirs[i] = (struct instance_observer){died, beat};
+    instances_set_observer(w->in[i], &w->heirs[i]);
 }
 
 static int set_up(void **state)
@@ -145,7 +145,7 @@ static void test_the_heir_is_told_until_the_dead_is_buried(void **state)
     pass(w, 2 * LEASE);
     unsigned told = w->n_died[0];
     assert_true(told > 1);
-    instances_bury(w->in[0], str_of(name, INSTANCE_ID_TEXT));
+    instances_remove(w->in[0], str_of(name, INSTANCE_ID_TEXT));
     pass(w, BEAT);
     told = w->n_died[0];
     pass(w, 2 * LEASE);
@@ -209,7 +209,7 @@ static void test_one_that_was_buried_alive_comes_back(void **state)
 {
     struct world *w = *state;
     pass(w, BEAT);
-    instances_bury(w->in[0], instances_name(w->in[1]));
+    instances_remove(w->in[0], instances_name(w->in[1]));
     pass(w, 100);
     pass(w, 2 * LEASE);
     assert_int_equal(w->n_died[0], 0);

@@ -158,12 +158,12 @@ struct reader {
     unsigned n_ready, n_batches, n_ends;
     bool idle;  /* does not ask when it is told to */
     bool holds; /* gives the last event of every batch back */
-    struct batch *seen[16];
+    struct event_batch *seen[16];
 };
 
 static void reader_pull(struct reader *r)
 {
-    struct batch *b;
+    struct event_batch *b;
     for (;;) {
         r->rig->in_call++;
         enum next next = subscriber_next(&r->sub, &b);
@@ -183,7 +183,7 @@ static void reader_pull(struct reader *r)
         if (hold)
             subscriber_hold(&r->sub, b->last, b->info.tail);
         r->n_ends += ended;
-        batch_unref(b);
+        event_batch_unref(b);
         if (ended)
             return;
     }
@@ -397,7 +397,7 @@ static void test_fails_when_stream_is_removed(void **state)
     settle(&g);
     start_remove(&g, STR("s"));
     settle(&g);
-    struct batch *b;
+    struct event_batch *b;
     assert_int_equal(subscriber_next(&r.sub, &b), NEXT_FAILED);
     assert_int_equal(r.sub.err, ERR_NOT_FOUND);
     reader_deinit(&r);
@@ -517,7 +517,7 @@ static void test_held_batch_stays_away_without_news(void **state)
 #define N_FANS     14
 #define LIVES_MAX  64
 #define EVENTS_MAX 6
-#define LARGE      (BATCH_BYTES + 5000)
+#define LARGE      (EVENT_BATCH_BYTES + 5000)
 
 static const struct str stream_names[N_STREAMS] = {STR_INIT("a"), STR_INIT("b"), STR_INIT("c")};
 
@@ -699,7 +699,7 @@ static void fan_stop(struct fan *f)
     f->state = FAN_FREE;
 }
 
-static void check_batch(struct fan *f, const struct batch *b)
+static void check_batch(struct fan *f, const struct event_batch *b)
 {
     const struct life *l = f->life;
     assert_int_equal(b->info.life, l->number);
@@ -733,7 +733,7 @@ static void fan_failed(struct fan *f)
 }
 
 /* Takes a batch; false: no more for now. */
-static bool fan_take(struct fan *f, struct batch *b)
+static bool fan_take(struct fan *f, struct event_batch *b)
 {
     struct world *w = f->world;
     check_batch(f, b);
@@ -750,14 +750,14 @@ static bool fan_take(struct fan *f, struct batch *b)
         f->held_tail = b->info.tail;
         w->n_holds++;
     }
-    batch_unref(b);
+    event_batch_unref(b);
     f->paused = f->state == FAN_READING && rng_one_in(&w->rng, 6);
     return f->state == FAN_READING && !f->paused;
 }
 
 static void fan_pull(struct fan *f)
 {
-    struct batch *b;
+    struct event_batch *b;
     enum next next;
     do {
         f->world->rig.in_call++;

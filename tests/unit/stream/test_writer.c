@@ -362,7 +362,7 @@ static void on_ended(void *ctx, enum end_reason end, int err)
     o->end_err = err;
 }
 
-static void begin_recorder(struct world *o, uint64_t create_patience_ms)
+static void begin_recorder(struct world *o, uint64_t create_retry_for_ms)
 {
     static const struct doc_put doc = {.key = STR_INIT("k"), .value = STR_INIT("1")};
     struct recorder_config config = {.name = STR(NAME),
@@ -370,7 +370,7 @@ static void begin_recorder(struct world *o, uint64_t create_patience_ms)
                                      .docs = &doc,
                                      .n_docs = 1,
                                      .folds = true,
-                                     .create_patience_ms = create_patience_ms,
+                                     .create_retry_for_ms = create_retry_for_ms,
                                      .on = {.started = on_started, .ended = on_ended},
                                      .ctx = o};
     o->recorder = recorder_new(&o->sched, o->store, &config);
@@ -391,7 +391,7 @@ static void recorder_loses_answers(struct rng *r)
     struct buf want = {0};
     init(&o, rng_next(r));
     lossy_often(o.store, 30);
-    begin_recorder(&o, RECORDER_PATIENCE_MS);
+    begin_recorder(&o, RECORDER_RETRY_FOR_MS);
     uint64_t n = rng_below(r, 60);
     for (uint64_t i = 1; i <= n; i++) {
         buf_printf(&want, "id: %llu\ndata: x\n\n", (unsigned long long)i);

@@ -277,9 +277,9 @@ static void labels_make_series(void **state)
     struct metric_family *f;
     assert_int_equal(metrics_add_family(*state, STR("t"), &by_route, METRIC_COUNTER, &f), 0);
     struct str get[] = {STR("GET"), STR("/v1")}, post[] = {STR("POST"), STR("/v1")};
-    struct counter *a = family_counter(f, get), *b = family_counter(f, post);
+    struct counter *a = metric_family_counter(f, get), *b = metric_family_counter(f, post);
     assert_ptr_not_equal(a, b);
-    assert_ptr_equal(family_counter(f, get), a);
+    assert_ptr_equal(metric_family_counter(f, get), a);
     counter_inc(a);
     counter_add(b, 2);
     check_format(*state);
@@ -297,10 +297,10 @@ static void a_family_with_labels_may_hold_any_type(void **state)
     assert_int_equal(metrics_add_family(*state, STR_NONE, &wait_by_route, METRIC_HISTOGRAM, &f), 0);
     assert_int_equal(metrics_add_family(*state, STR_NONE, &gauges, METRIC_GAUGE, &g), 0);
     struct str a = STR("/a"), b = STR("/b");
-    histogram_observe(family_histogram(f, &a), 2000);
-    histogram_observe(family_histogram(f, &b), 40000000);
-    histogram_observe(family_histogram(f, &a), 500);
-    gauge_set(family_gauge(g, &a), -1);
+    histogram_observe(metric_family_histogram(f, &a), 2000);
+    histogram_observe(metric_family_histogram(f, &b), 40000000);
+    histogram_observe(metric_family_histogram(f, &a), 500);
+    gauge_set(metric_family_gauge(g, &a), -1);
     check_format(*state);
     struct buf out = {0};
     const char *text = printed(*state, &out);
@@ -319,7 +319,7 @@ static void series_beyond_the_limit_are_other(void **state)
     static const char *const reasons[] = {"a", "b", "c", "d", "e", "a"};
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         struct str value = str_of_cstr(reasons[i]);
-        counter_inc(family_counter(f, &value));
+        counter_inc(metric_family_counter(f, &value));
     }
     check_format(*state);
     check_text(*state, "# HELP ends_total ended\n"
@@ -339,11 +339,11 @@ static void other_is_one_series(void **state)
     memset(lengthy, 'x', sizeof lengthy);
     struct str other = STR("other"), too_long = str_of(lengthy, sizeof lengthy),
                not_text = STR("\xff"), torn = STR("\xe2\x82"), fits = str_of(lengthy, 128);
-    struct counter *c = family_counter(f, &other);
-    assert_ptr_equal(family_counter(f, &too_long), c);
-    assert_ptr_equal(family_counter(f, &not_text), c);
-    assert_ptr_equal(family_counter(f, &torn), c);
-    assert_ptr_not_equal(family_counter(f, &fits), c);
+    struct counter *c = metric_family_counter(f, &other);
+    assert_ptr_equal(metric_family_counter(f, &too_long), c);
+    assert_ptr_equal(metric_family_counter(f, &not_text), c);
+    assert_ptr_equal(metric_family_counter(f, &torn), c);
+    assert_ptr_not_equal(metric_family_counter(f, &fits), c);
     check_format(*state);
 }
 
@@ -355,8 +355,8 @@ static void values_are_escaped(void **state)
     assert_int_equal(metrics_add_family(*state, STR_NONE, &odd, METRIC_GAUGE, &f), 0);
     /* what would be the same text if it were not escaped */
     struct str one[] = {STR("x\",b=\"y"), STR("\\")}, two[] = {STR("x"), STR("\n\xc3\xb6")};
-    gauge_set(family_gauge(f, one), 1);
-    gauge_set(family_gauge(f, two), 2);
+    gauge_set(metric_family_gauge(f, one), 1);
+    gauge_set(metric_family_gauge(f, two), 2);
     check_format(*state);
     check_text(*state, "# HELP odd a \\\\ and a \"line\"\\nbreak\n"
                        "# TYPE odd gauge\n"

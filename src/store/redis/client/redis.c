@@ -35,16 +35,16 @@ uint32_t redis_pause_next(struct redis_pause *p)
     return p->ms / 2 + (uint32_t)(rand_u64() % (p->ms / 2 + 1));
 }
 
-void redis_place_format(const struct redis_place *p, char out[REDIS_PLACE_TEXT])
+void redis_addr_format(const struct redis_addr *p, char out[REDIS_ADDR_TEXT])
 {
     bool is_v6 = strchr(p->host, ':') != NULL;
     if (p->port == 0)
-        snprintf(out, REDIS_PLACE_TEXT, "%s", p->host);
+        snprintf(out, REDIS_ADDR_TEXT, "%s", p->host);
     else
-        snprintf(out, REDIS_PLACE_TEXT, is_v6 ? "[%s]:%u" : "%s:%u", p->host, (unsigned)p->port);
+        snprintf(out, REDIS_ADDR_TEXT, is_v6 ? "[%s]:%u" : "%s:%u", p->host, (unsigned)p->port);
 }
 
-bool redis_place_eq(const struct redis_place *a, const struct redis_place *b)
+bool redis_addr_eq(const struct redis_addr *a, const struct redis_addr *b)
 {
     return a->port == b->port && strcmp(a->host, b->host) == 0;
 }
@@ -131,7 +131,7 @@ static void expire(struct redis *r, struct redis_call *c)
         redis_node_forget(n, c);
     redis_end(r, c, was_sent ? ERR_UPSTREAM : refusal(c, ERR_AWAY), NULL, STR_NONE);
     if (was_sent && redis_node_is_up(n))
-        redis_link_doubt(n->link);
+        redis_link_suspect(n->link);
 }
 
 static void redis_on_alarm(struct timer *t)
@@ -366,7 +366,7 @@ void redis_note(struct redis *r, bool up, const char *subject, const char *why)
     enum redis_health health = up ? REDIS_UP : REDIS_DOWN;
     if (r->stage != REDIS_RUNNING || r->health == health)
         return;
-    char text[REDIS_PLACE_TEXT + REDIS_WHY_MAX];
+    char text[REDIS_ADDR_TEXT + REDIS_WHY_MAX];
     r->health = health;
     snprintf(text, sizeof text, "%s %s", subject, why);
     if (r->setup.changed != NULL)
@@ -378,7 +378,7 @@ bool redis_is_up(const struct redis *r)
     return r->health == REDIS_UP;
 }
 
-static void redis_tell_stopped(struct task *t)
+static void redis_notify_stopped(struct task *t)
 {
     struct redis *r = container_of(t, struct redis, done);
     if (r->n_calls == 0) /* or one came in the same turn, and its end comes back here */
@@ -424,7 +424,7 @@ struct redis *redis_new(const struct redis_setup *setup)
     timer_init(&r->alarm, redis_on_alarm);
     timer_init(&r->later, redis_on_later);
     task_init(&r->stop, redis_on_stop);
-    task_init(&r->done, redis_tell_stopped);
+    task_init(&r->done, redis_notify_stopped);
     map_init(&r->channels);
     if (r->url->kind == REDIS_CLUSTER) {
         r->cluster = redis_cluster_new(r);
@@ -432,7 +432,7 @@ struct redis *redis_new(const struct redis_setup *setup)
         redis_node_new(r, NULL);
         r->sentinel = redis_sentinel_new(r);
     } else {
-        redis_node_connect(redis_node_new(r, &r->url->places[0]));
+        redis_node_connect(redis_node_new(r, &r->url->addrs[0]));
     }
     return r;
 }

@@ -103,7 +103,7 @@ struct redis_setup {
     void (*missed)(void *ctx, struct str channel);
     /* Messages do not get through, for this reason (a sentence for operators), until missed() says
      * otherwise; said when it begins. May be NULL. */
-    void (*deaf)(void *ctx, struct str why);
+    void (*pubsub_down)(void *ctx, struct str why);
     void *ctx;
 };
 

@@ -18,7 +18,7 @@ struct redis_cluster {
     struct redis *redis;
     struct redis_node *slots[REDIS_SLOTS]; /* NULL: nobody's */
     struct redis_link *asked;              /* NULL: none is */
-    struct redis_place place;              /* of that one */
+    struct redis_addr addr;                /* of that one */
     size_t next; /* of those to be asked: the nodes that are up, then the places of the URL */
     bool is_wanted;
     struct timer again;
@@ -77,26 +77,26 @@ static size_t count_nodes(const struct redis *r)
 }
 
 /* The one at this place, new if need be; NULL: there are too many. */
-static struct redis_node *node_at(struct redis *r, const struct redis_place *place)
+static struct redis_node *node_at(struct redis *r, const struct redis_addr *addr)
 {
     list_each (l, &r->nodes)
-        if (redis_place_eq(&list_item(l, struct redis_node, in)->place, place))
+        if (redis_addr_eq(&list_item(l, struct redis_node, in)->addr, addr))
             return list_item(l, struct redis_node, in);
     if (count_nodes(r) == NODES_MAX)
         return NULL;
-    struct redis_node *n = redis_node_new(r, place);
+    struct redis_node *n = redis_node_new(r, addr);
     redis_node_connect(n);
     return n;
 }
 
 /* A server that does not know its own name is where the one is who told of it. */
-static int redis_cluster_take_place(struct str host, uint64_t port,
-                                    const struct redis_place *teller, struct redis_place *out)
+static int redis_cluster_take_addr(struct str host, uint64_t port, const struct redis_addr *teller,
+                                   struct redis_addr *out)
 {
     if (host.n > REDIS_HOST_MAX || port == 0 || port > UINT16_MAX ||
         (host.n > 0 && memchr(host.p, '\0', host.n) != NULL))
         return -1;
-    *out = (struct redis_place){.port = (uint16_t)port};
+    *out = (struct redis_addr){.port = (uint16_t)port};
     if (host.n > 0)
         memcpy(out->host, host.p, host.n);
     else
@@ -110,7 +110,7 @@ struct redis_node *redis_cluster_redirect(struct redis_cluster *c, const struct 
                                           struct str text)
 {
     uint64_t slot, port;
-    struct redis_place place;
+    struct redis_addr addr;
     bool is_moved = str_eq(str_cut(&text, ' '), STR("MOVED"));
     struct str slot_text = str_cut(&text, ' ');
     size_t colon = text.n;
@@ -118,9 +118,9 @@ struct redis_node *redis_cluster_redirect(struct redis_cluster *c, const struct 
         colon--;
     if (colon == 0 || num_parse(slot_text, REDIS_SLOTS - 1, &slot) != 0 ||
         num_parse(str_skip(text, colon), UINT16_MAX, &port) != 0 ||
-        redis_cluster_take_place(str_of(text.p, colon - 1), port, &from->place, &place) != 0)
+        redis_cluster_take_addr(str_of(text.p, colon - 1), port, &from->addr, &addr) != 0)
         return NULL;
-    struct redis_node *n = node_at(c->redis, &place);
+    struct redis_node *n = node_at(c->redis, &addr);
     if (n != NULL && is_moved)
         c->slots[slot] = n;
     if (is_moved)
@@ -130,14 +130,14 @@ struct redis_node *redis_cluster_redirect(struct redis_cluster *c, const struct 
 
 /* ---- the map ---- */
 
-struct range {
+struct slot_range {
     uint64_t first, last;
-    struct redis_place place;
+    struct redis_addr addr;
 };
 
 /* `first, last, [host, port, ...], replicas...` */
 static int take_range(const struct redis_cluster *c, const struct redisReply *row,
-                      struct range *out)
+                      struct slot_range *out)
 {
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 ||
         row->element[0]->type != REDIS_REPLY_INTEGER ||
@@ -151,14 +151,14 @@ static int take_range(const struct redis_cluster *c, const struct redisReply *ro
         return -1;
     out->first = (uint64_t)first;
     out->last = (uint64_t)last;
-    return redis_cluster_take_place(resp_text(server->element[0]),
-                                    (uint64_t)server->element[1]->integer, &c->place, &out->place);
+    return redis_cluster_take_addr(resp_text(server->element[0]),
+                                   (uint64_t)server->element[1]->integer, &c->addr, &out->addr);
 }
 
 /* How many slots are somebody's; -1: this is not a map. */
 static int take_map(struct redis_cluster *c, const struct redisReply *reply)
 {
-    struct range range;
+    struct slot_range range;
     int covered = 0;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements > REDIS_SLOTS)
         return -1;
@@ -170,7 +170,7 @@ static int take_map(struct redis_cluster *c, const struct redisReply *reply)
     memset(c->slots, 0, sizeof c->slots);
     for (size_t i = 0; i < reply->elements; i++) {
         take_range(c, reply->element[i], &range);
-        struct redis_node *n = node_at(c->redis, &range.place);
+        struct redis_node *n = node_at(c->redis, &range.addr);
         for (uint64_t slot = range.first; n != NULL && slot <= range.last; slot++) {
             covered += c->slots[slot] == NULL;
             c->slots[slot] = n;
@@ -220,10 +220,10 @@ static void redis_cluster_on_ready(void *ctx)
 
 static void redis_cluster_fail(struct redis_cluster *c, const char *why)
 {
-    char place[REDIS_PLACE_TEXT];
-    redis_place_format(&c->place, place);
+    char addr[REDIS_ADDR_TEXT];
+    redis_addr_format(&c->addr, addr);
     if (redis_cluster_any(c) == NULL)
-        redis_note(c->redis, false, place, why);
+        redis_note(c->redis, false, addr, why);
     ask_again(c, redis_pause_next(&c->pause));
 }
 
@@ -261,28 +261,28 @@ static const struct redis_link_ops link_ops = {redis_cluster_on_ready, redis_clu
 
 /* Everybody has their turn: one alone may be cut off from the others and not know. Those that are
  * down are left out, unless the URL names them. */
-static void choose_place(struct redis_cluster *c)
+static void choose_addr(struct redis_cluster *c)
 {
     const struct redis_url *u = c->redis->url;
     size_t n_ready = 0;
     list_each (l, &c->redis->nodes)
         n_ready += redis_node_is_up(list_item(l, struct redis_node, in));
-    size_t turn = c->next++ % (n_ready + u->n_places);
+    size_t turn = c->next++ % (n_ready + u->n_addrs);
     if (turn >= n_ready) {
-        c->place = u->places[turn - n_ready];
+        c->addr = u->addrs[turn - n_ready];
         return;
     }
     list_each (l, &c->redis->nodes) {
         const struct redis_node *n = list_item(l, struct redis_node, in);
         if (redis_node_is_up(n) && turn-- == 0)
-            c->place = n->place;
+            c->addr = n->addr;
     }
 }
 
 static void redis_cluster_ask(struct redis_cluster *c)
 {
-    choose_place(c);
-    c->asked = redis_link_open(c->redis, &c->place, REDIS_QUESTIONS, &link_ops, c);
+    choose_addr(c);
+    c->asked = redis_link_open(c->redis, &c->addr, REDIS_QUESTIONS, &link_ops, c);
 }
 
 static void redis_cluster_on_again(struct timer *t)

@@ -45,7 +45,7 @@ enum redis_node_state {
 struct redis_node {
     struct redis *redis;
     struct link in; /* redis->nodes */
-    struct redis_place place;
+    struct redis_addr addr;
     bool is_placed; /* place is known */
     enum redis_node_state state;
     struct redis_link *link;   /* NULL: it is down */
@@ -126,21 +126,21 @@ void redis_note(struct redis *r, bool up, const char *subject, const char *why);
 void redis_check_stopped(struct redis *r);
 
 /* `host:port` or the path. */
-#define REDIS_PLACE_TEXT (REDIS_HOST_MAX + 10)
-void redis_place_format(const struct redis_place *p, char out[REDIS_PLACE_TEXT]);
-bool redis_place_eq(const struct redis_place *a, const struct redis_place *b);
+#define REDIS_ADDR_TEXT (REDIS_HOST_MAX + 10)
+void redis_addr_format(const struct redis_addr *p, char out[REDIS_ADDR_TEXT]);
+bool redis_addr_eq(const struct redis_addr *a, const struct redis_addr *b);
 
 /* ---- redis_node.c ---- */
 
 /* place: NULL: to be found by Sentinels. */
-struct redis_node *redis_node_new(struct redis *r, const struct redis_place *place);
+struct redis_node *redis_node_new(struct redis *r, const struct redis_addr *addr);
 /* Its calls are parked or, where they may have been done, ended. */
 void redis_node_free(struct redis_node *n);
 
 /* Connects now, unless it is connected or just about to be. */
 void redis_node_connect(struct redis_node *n);
 /* The server is another one now; what was sent to the old one is lost. */
-void redis_node_move(struct redis_node *n, const struct redis_place *place);
+void redis_node_move(struct redis_node *n, const struct redis_addr *addr);
 /* asking: of a cluster, this server has the slot as good as taken over. */
 void redis_node_take(struct redis_node *n, struct redis_call *c, bool asking);
 /* A call that is sent has had its time; it is forgotten. */

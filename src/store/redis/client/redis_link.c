@@ -62,7 +62,7 @@ struct redis_link {
     enum redis_purpose purpose;
     const struct redis_link_ops *ops;
     void *ctx;
-    struct redis_place place;
+    struct redis_addr addr;
     enum link_state state;
     struct dial *dial; /* while there is no connection */
     struct conn conn;
@@ -71,10 +71,10 @@ struct redis_link {
     size_t first, n, cap;
     uint64_t number; /* of the first */
     struct timer watch;
-    uint64_t heard_ms, asked_ms;
+    uint64_t last_read_ms, asked_ms;
     uint64_t busy_ms;   /* since when there has been something to wait for */
     size_t n_forgotten; /* of the slots */
-    bool is_doubted;
+    bool is_suspect;
     char run[REDIS_SHA_HEX];
 };
 
@@ -163,18 +163,18 @@ size_t redis_link_waiting(const struct redis_link *l)
 /* How long nothing has been heard of what is waited for. */
 static uint64_t silence_ms(const struct redis_link *l)
 {
-    uint64_t since = l->heard_ms > l->busy_ms ? l->heard_ms : l->busy_ms;
+    uint64_t since = l->last_read_ms > l->busy_ms ? l->last_read_ms : l->busy_ms;
     return l->n > 0 ? redis_now_ms(l->redis) - since : 0;
 }
 
-void redis_link_doubt(struct redis_link *l)
+void redis_link_suspect(struct redis_link *l)
 {
     uint64_t ms = silence_ms(l);
     if (ms >= SILENCE_MS) {
         redis_link_fail(l, "does not answer");
         return;
     }
-    l->is_doubted = true;
+    l->is_suspect = true;
     sched_start(&l->redis->loop->sched, &l->watch, SILENCE_MS - ms);
 }
 
@@ -348,7 +348,7 @@ static void redis_link_on_readable(struct conn *c)
         fail_conn(l, n == 0 ? "closed the connection" : "broke the connection");
         return;
     }
-    l->heard_ms = redis_now_ms(l->redis);
+    l->last_read_ms = redis_now_ms(l->redis);
     const struct redisReply *reply;
     int got = resp_feed(l->resp, str_of(into, (size_t)n));
     while (got >= 0 && l->state != LINK_OVER && (got = resp_next(l->resp, &reply)) == 1)
@@ -389,7 +389,7 @@ static int start_tls(struct redis_link *l, char *why, size_t size)
     if (r->tls == NULL)
         return ERR_SYNTAX;
     snprintf(why, size, "TLS cannot be set up");
-    return conn_start_tls_to(&l->conn, r->tls, l->place.host);
+    return conn_start_tls_to(&l->conn, r->tls, l->addr.host);
 }
 
 static void redis_link_on_connected(void *ctx, int fd, const char *why)
@@ -422,13 +422,13 @@ static void redis_link_on_connected(void *ctx, int fd, const char *why)
 static void redis_link_on_watch(struct timer *t)
 {
     struct redis_link *l = container_of(t, struct redis_link, watch);
-    uint64_t now = redis_now_ms(l->redis), silent_ms = now - l->heard_ms;
-    if (l->state != LINK_READY || (l->is_doubted && silence_ms(l) >= SILENCE_MS)) {
+    uint64_t now = redis_now_ms(l->redis), silent_ms = now - l->last_read_ms;
+    if (l->state != LINK_READY || (l->is_suspect && silence_ms(l) >= SILENCE_MS)) {
         redis_link_fail(l, "does not answer");
         return;
     }
-    l->is_doubted = false;
-    bool asked = l->asked_ms > l->heard_ms;
+    l->is_suspect = false;
+    bool asked = l->asked_ms > l->last_read_ms;
     bool is_mute = l->purpose == REDIS_QUESTIONS && l->n > 0 && silent_ms >= IDLE_MS;
     if ((asked && now - l->asked_ms >= PING_MS) || is_mute) {
         redis_link_fail(l, "does not answer any more");
@@ -444,7 +444,7 @@ static void redis_link_on_watch(struct timer *t)
                 silent_ms < IDLE_MS ? IDLE_MS - silent_ms : PING_MS);
 }
 
-struct redis_link *redis_link_open(struct redis *r, const struct redis_place *place,
+struct redis_link *redis_link_open(struct redis *r, const struct redis_addr *addr,
                                    enum redis_purpose purpose, const struct redis_link_ops *ops,
                                    void *ctx)
 {
@@ -453,10 +453,10 @@ struct redis_link *redis_link_open(struct redis *r, const struct redis_place *pl
     l->purpose = purpose;
     l->ops = ops;
     l->ctx = ctx;
-    l->place = *place;
+    l->addr = *addr;
     l->resp = resp_new(REPLY_MAX);
     timer_init(&l->watch, redis_link_on_watch);
     r->n_links++;
-    l->dial = dial_new(r->loop, place->host, place->port, CONNECT_MS, redis_link_on_connected, l);
+    l->dial = dial_new(r->loop, addr->host, addr->port, CONNECT_MS, redis_link_on_connected, l);
     return l;
 }

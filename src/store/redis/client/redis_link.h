@@ -34,7 +34,7 @@ struct redis_link_ops {
 };
 
 /* Any of the ops may come from the loop as soon as this has returned. */
-struct redis_link *redis_link_open(struct redis *r, const struct redis_place *place,
+struct redis_link *redis_link_open(struct redis *r, const struct redis_addr *addr,
                                    enum redis_purpose purpose, const struct redis_link_ops *ops,
                                    void *ctx);
 
@@ -57,7 +57,7 @@ size_t redis_link_waiting(const struct redis_link *l);
 
 /* A call's time is over without a reply: if nothing at all is heard for a second, the server is
  * taken for dead, and down() is called, maybe before this returns. */
-void redis_link_doubt(struct redis_link *l);
+void redis_link_suspect(struct redis_link *l);
 
 /* The server's run_id, 40 characters, of a link for calls. */
 struct str redis_link_run(const struct redis_link *l);

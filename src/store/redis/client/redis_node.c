@@ -55,7 +55,7 @@ static void send_waiting(struct redis_node *n)
 
 /* The connection is gone: what was sent may have been done. Those that may be done twice go on
  * first, in their order. */
-static void lose_sent(struct redis_node *n)
+static void retry_sent(struct redis_node *n)
 {
     struct link lost, again;
     list_init(&lost);
@@ -127,12 +127,12 @@ static void redis_node_on_down(void *ctx, const char *why)
 {
     struct redis_node *n = ctx;
     struct redis *r = n->redis;
-    char place[REDIS_PLACE_TEXT];
+    char addr[REDIS_ADDR_TEXT];
     forget_link(n);
-    redis_place_format(&n->place, place);
-    redis_note(r, is_any_ready(r), place, why);
+    redis_addr_format(&n->addr, addr);
+    redis_note(r, is_any_ready(r), addr, why);
     redis_node_again(n); /* first: what follows may free the node's calls, and stop everything */
-    lose_sent(n);
+    retry_sent(n);
 }
 
 static const struct redis_link_ops link_ops = {redis_node_on_ready, redis_node_on_reply,
@@ -144,20 +144,20 @@ void redis_node_connect(struct redis_node *n)
     if (n->state != REDIS_NODE_DOWN || n->redis->stage != REDIS_RUNNING)
         return;
     n->state = REDIS_NODE_CONNECTING;
-    n->link = redis_link_open(n->redis, &n->place, REDIS_CALLS, &link_ops, n);
+    n->link = redis_link_open(n->redis, &n->addr, REDIS_CALLS, &link_ops, n);
 }
 
-void redis_node_move(struct redis_node *n, const struct redis_place *place)
+void redis_node_move(struct redis_node *n, const struct redis_addr *addr)
 {
-    if (n->is_placed && redis_place_eq(&n->place, place))
+    if (n->is_placed && redis_addr_eq(&n->addr, addr))
         return;
     struct redis_link *old = n->link;
     forget_link(n);
     redis_link_close(old);
-    n->place = *place;
+    n->addr = *addr;
     n->is_placed = true;
     redis_pubsub_move(n->pubsub);
-    lose_sent(n);
+    retry_sent(n);
 }
 
 void redis_node_retire(struct redis_node *n, const char *why)
@@ -186,7 +186,7 @@ void redis_node_again(struct redis_node *n)
     sched_start(&n->redis->loop->sched, &n->again, redis_pause_next(&n->pause));
 }
 
-struct redis_node *redis_node_new(struct redis *r, const struct redis_place *place)
+struct redis_node *redis_node_new(struct redis *r, const struct redis_addr *addr)
 {
     struct redis_node *n = mem_zalloc(sizeof *n);
     n->redis = r;
@@ -194,8 +194,8 @@ struct redis_node *redis_node_new(struct redis *r, const struct redis_place *pla
     list_init(&n->sent);
     timer_init(&n->again, redis_node_on_again);
     list_push(&r->nodes, &n->in);
-    if (place != NULL) {
-        n->place = *place;
+    if (addr != NULL) {
+        n->addr = *addr;
         n->is_placed = true;
     }
     return n;
@@ -210,7 +210,7 @@ void redis_node_free(struct redis_node *n)
     timer_stop(&n->again);
     list_remove(&n->in);
     redis_pubsub_free(n->pubsub);
-    lose_sent(n);
+    retry_sent(n);
     while (!list_empty(&n->waiting)) {
         struct redis_call *c = list_item(n->waiting.next, struct redis_call, link);
         list_remove(&c->link);

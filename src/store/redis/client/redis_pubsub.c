@@ -18,7 +18,7 @@ struct redis_pubsub {
     size_t to_confirm;    /* of those that were asked for when the link was made */
     struct timer again;
     struct redis_pause pause;
-    bool is_deaf; /* has been told */
+    bool is_down_reported; /* has been told */
 };
 
 enum kind { PLAIN, PREFIX, SHARDED };
@@ -201,7 +201,7 @@ static void confirm(struct redis_pubsub *p, enum kind kind, struct str wire)
 {
     struct redis *r = p->node->redis;
     p->pause.ms = 0;
-    p->is_deaf = false;
+    p->is_down_reported = false;
     if (p->to_confirm > 0) {
         if (--p->to_confirm == 0)
             r->setup.missed(r->setup.ctx, STR_NONE);
@@ -217,7 +217,7 @@ static void confirm(struct redis_pubsub *p, enum kind kind, struct str wire)
 }
 
 /* A cluster tells its subscribers when it moves their slot. */
-static void lose_slot(struct redis_pubsub *p, struct str wire)
+static void drop_slot(struct redis_pubsub *p, struct str wire)
 {
     struct redis *r = p->node->redis;
     struct buf key = {0};
@@ -247,7 +247,7 @@ static void redis_pubsub_take_message(struct redis_pubsub *p, const struct redis
         }
     }
     if (str_eq(word, words[SHARDED].unsubscribe) && n == 3 && r->cluster != NULL)
-        lose_slot(p, channel);
+        drop_slot(p, channel);
 }
 
 static void redis_pubsub_on_reply(void *ctx, void *tag, const struct redisReply *reply)
@@ -290,23 +290,23 @@ static void forget_link(struct redis_pubsub *p)
         list_item(l, struct redis_channel, in)->is_asked = false;
 }
 
-static void tell_deaf(struct redis_pubsub *p, const char *why)
+static void notify_pubsub_down(struct redis_pubsub *p, const char *why)
 {
     const struct redis_setup *setup = &p->node->redis->setup;
-    char place[REDIS_PLACE_TEXT], text[REDIS_PLACE_TEXT + REDIS_WHY_MAX];
-    if (p->is_deaf || setup->deaf == NULL)
+    char addr[REDIS_ADDR_TEXT], text[REDIS_ADDR_TEXT + REDIS_WHY_MAX];
+    if (p->is_down_reported || setup->pubsub_down == NULL)
         return;
-    p->is_deaf = true;
-    redis_place_format(&p->node->place, place);
-    snprintf(text, sizeof text, "%s %s", place, why);
-    setup->deaf(setup->ctx, str_of_cstr(text));
+    p->is_down_reported = true;
+    redis_addr_format(&p->node->addr, addr);
+    snprintf(text, sizeof text, "%s %s", addr, why);
+    setup->pubsub_down(setup->ctx, str_of_cstr(text));
 }
 
 static void redis_pubsub_on_down(void *ctx, const char *why)
 {
     struct redis_pubsub *p = ctx;
     forget_link(p);
-    tell_deaf(p, why);
+    notify_pubsub_down(p, why);
     sched_start(&p->node->redis->loop->sched, &p->again, redis_pause_next(&p->pause));
 }
 
@@ -317,7 +317,7 @@ static void connect_link(struct redis_pubsub *p)
 {
     struct redis_node *n = p->node;
     if (p->link == NULL && n->is_placed && n->redis->stage == REDIS_RUNNING)
-        p->link = redis_link_open(n->redis, &n->place, REDIS_MESSAGES, &link_ops, p);
+        p->link = redis_link_open(n->redis, &n->addr, REDIS_MESSAGES, &link_ops, p);
 }
 
 static void redis_pubsub_on_again(struct timer *t)

@@ -24,28 +24,28 @@ static struct redis_node *primary(const struct redis_sentinel *s)
     return list_item(s->redis->nodes.next, struct redis_node, in);
 }
 
-static const struct redis_place *redis_sentinel_turn(const struct redis_sentinel *s, size_t *next)
+static const struct redis_addr *redis_sentinel_turn(const struct redis_sentinel *s, size_t *next)
 {
     const struct redis_url *u = s->redis->url;
-    return &u->places[(*next)++ % u->n_places];
+    return &u->addrs[(*next)++ % u->n_addrs];
 }
 
-static int redis_sentinel_take_place(struct str host, struct str port, struct redis_place *out)
+static int redis_sentinel_take_addr(struct str host, struct str port, struct redis_addr *out)
 {
     uint64_t number;
     if (host.n == 0 || host.n > REDIS_HOST_MAX || memchr(host.p, '\0', host.n) != NULL ||
         num_parse(port, UINT16_MAX, &number) != 0 || number == 0)
         return -1;
-    *out = (struct redis_place){.port = (uint16_t)number};
+    *out = (struct redis_addr){.port = (uint16_t)number};
     memcpy(out->host, host.p, host.n);
     return 0;
 }
 
-static void go_to(struct redis_sentinel *s, const struct redis_place *place)
+static void go_to(struct redis_sentinel *s, const struct redis_addr *addr)
 {
     struct redis_node *n = primary(s);
     s->n_failed = 0;
-    redis_node_move(n, place);
+    redis_node_move(n, addr);
     redis_node_connect(n);
 }
 
@@ -64,15 +64,15 @@ static void redis_sentinel_on_asked_ready(void *ctx)
 static void redis_sentinel_on_asked_reply(void *ctx, void *tag, const struct redisReply *reply)
 {
     struct redis_sentinel *s = ctx;
-    struct redis_place place;
+    struct redis_addr addr;
     redis_link_close(s->asked);
     s->asked = NULL;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        redis_sentinel_take_place(resp_text(reply->element[0]), resp_text(reply->element[1]),
-                                  &place) != 0)
+        redis_sentinel_take_addr(resp_text(reply->element[0]), resp_text(reply->element[1]),
+                                 &addr) != 0)
         ask_next(s, "know no primary of that name");
     else
-        go_to(s, &place);
+        go_to(s, &addr);
 }
 
 static void redis_sentinel_on_asked_down(void *ctx, const char *why)
@@ -94,7 +94,7 @@ static void open_asked(struct redis_sentinel *s)
 /* When none of them was of help, it is up to the node to come back after a pause. */
 static void ask_next(struct redis_sentinel *s, const char *why)
 {
-    if (++s->n_failed < s->redis->url->n_places) {
+    if (++s->n_failed < s->redis->url->n_addrs) {
         open_asked(s);
         return;
     }
@@ -124,13 +124,13 @@ static void redis_sentinel_on_watched_ready(void *ctx)
 /* `NAME old-host old-port new-host new-port` */
 static void take_switch(struct redis_sentinel *s, struct str text)
 {
-    struct redis_place place;
+    struct redis_addr addr;
     struct str name = str_cut(&text, ' ');
     str_cut(&text, ' ');
     str_cut(&text, ' ');
     struct str host = str_cut(&text, ' ');
-    if (str_eq(name, s->redis->url->name) && redis_sentinel_take_place(host, text, &place) == 0)
-        go_to(s, &place);
+    if (str_eq(name, s->redis->url->name) && redis_sentinel_take_addr(host, text, &addr) == 0)
+        go_to(s, &addr);
 }
 
 static void redis_sentinel_on_watched_reply(void *ctx, void *tag, const struct redisReply *reply)

@@ -79,11 +79,11 @@ static bool is_name(struct str host)
 }
 
 /* host, host:port, [v6], [v6]:port */
-static int redis_url_take_place(struct reading *r, struct str text)
+static int redis_url_take_addr(struct reading *r, struct str text)
 {
     struct redis_url *u = r->url;
     struct str host, port = STR_NONE;
-    if (u->n_places == REDIS_PLACES_MAX)
+    if (u->n_addrs == REDIS_ADDRS_MAX)
         return redis_url_refuse(r, "it names too many hosts");
     if (text.n > 0 && text.p[0] == '[') {
         struct sockaddr_storage sa;
@@ -105,7 +105,7 @@ static int redis_url_take_place(struct reading *r, struct str text)
         return redis_url_refuse(r, "a port is not a number between 1 and 65535");
     if (host.n > REDIS_HOST_MAX)
         return redis_url_refuse(r, "the name of a host is too long");
-    struct redis_place *p = &u->places[u->n_places++];
+    struct redis_addr *p = &u->addrs[u->n_addrs++];
     memcpy(p->host, host.p, host.n);
     p->host[host.n] = '\0';
     p->port = (uint16_t)number;
@@ -120,8 +120,8 @@ static int take_path(struct reading *r, struct str path)
         return ERR_SYNTAX;
     if (decoded.n == 0 || decoded.n > ADDR_PATH_MAX)
         return redis_url_refuse(r, "the path of a Unix socket has between 1 and 107 bytes");
-    memcpy(u->places[0].host, decoded.p, decoded.n + 1);
-    u->n_places = 1;
+    memcpy(u->addrs[0].host, decoded.p, decoded.n + 1);
+    u->n_addrs = 1;
     return 0;
 }
 
@@ -155,12 +155,12 @@ static int take_tail(struct reading *r, struct str tail)
 static int take_authority(struct reading *r, struct str text)
 {
     struct str tail = text, hosts = str_cut(&tail, '/');
-    struct str places = hosts;
+    struct str addrs = hosts;
     do {
-        if (redis_url_take_place(r, str_cut(&places, ',')) != 0)
+        if (redis_url_take_addr(r, str_cut(&addrs, ',')) != 0)
             return ERR_SYNTAX;
-    } while (places.p != NULL);
-    if (r->url->kind == REDIS_ONE && r->url->n_places > 1)
+    } while (addrs.p != NULL);
+    if (r->url->kind == REDIS_ONE && r->url->n_addrs > 1)
         return redis_url_refuse(r, "several hosts are for redis+sentinel:// and redis+cluster://");
     return take_tail(r, tail);
 }

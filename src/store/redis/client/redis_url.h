@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define REDIS_PLACES_MAX   64
+#define REDIS_ADDRS_MAX    64
 #define REDIS_SETTINGS_MAX 8
 #define REDIS_HOST_MAX     255
 
 /* Where a server listens. */
-struct redis_place {
+struct redis_addr {
     char host[REDIS_HOST_MAX + 1]; /* a name or an IP address; the path when port is 0 */
     uint16_t port;                 /* 0: a Unix socket */
 };
@@ -29,9 +29,9 @@ struct redis_url {
     struct arena memory;
     enum redis_kind kind;
     bool tls;
-    struct str user, password;                   /* p == NULL: none */
-    struct redis_place places[REDIS_PLACES_MAX]; /* the server, Sentinels, or some of a cluster */
-    size_t n_places;
+    struct str user, password;                /* p == NULL: none */
+    struct redis_addr addrs[REDIS_ADDRS_MAX]; /* the server, Sentinels, or some of a cluster */
+    size_t n_addrs;
     struct str name; /* of the primary, as Sentinels know it */
     uint32_t db;
     struct redis_setting settings[REDIS_SETTINGS_MAX];

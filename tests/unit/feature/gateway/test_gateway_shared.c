@@ -519,7 +519,7 @@ static void test_a_stop_is_no_error_of_the_upstream(void **state)
     b->stats_lost = 0;
     front_let_go(b->front);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"cancelled\""));
-    assert_int_equal(family_counter(g->failed_family, labels)->n, 0);
+    assert_int_equal(metric_family_counter(g->failed_family, labels)->n, 0);
 }
 
 /* One key asks once, whichever processes it comes to. */

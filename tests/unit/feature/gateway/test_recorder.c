@@ -669,7 +669,7 @@ static void test_start_is_not_tried_again(void **state)
     begin(&g);
     sched_drain(&g.sched);
     assert_int_equal(g.started_err, ERR_BUSY);
-    pass(&g, RECORDER_PATIENCE_MS);
+    pass(&g, RECORDER_RETRY_FOR_MS);
     assert_int_equal(g.moody->n_writes, 1);
     rig_deinit(&g);
 }
@@ -846,7 +846,7 @@ static void test_tried_again(void **state)
 
 static void pass_patience(struct rig *g)
 {
-    for (int i = 0; i < RECORDER_PATIENCE_MS / 500 + 10; i++)
+    for (int i = 0; i < RECORDER_RETRY_FOR_MS / 500 + 10; i++)
         pass(g, 500);
 }
 
@@ -863,7 +863,7 @@ static void test_full_for_good(void **state)
     event(&g, "", "2");
     sched_drain(&g.sched);
     event(&g, "", "3");
-    pass(&g, RECORDER_PATIENCE_MS / 2);
+    pass(&g, RECORDER_RETRY_FOR_MS / 2);
     assert_int_equal(g.told[TOLD_ENDED], 0);
     pass_patience(&g);
     assert_ended(&g, END_ORPHANED, 0);

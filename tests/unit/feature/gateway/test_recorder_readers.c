@@ -152,7 +152,7 @@ static void take_event(struct reader *r, struct str *rest)
         ;
 }
 
-static void take_batch(struct reader *r, const struct batch *b)
+static void take_batch(struct reader *r, const struct event_batch *b)
 {
     struct buf text = {0};
     for (uint32_t i = 0; i < b->n_slices; i++)
@@ -168,7 +168,7 @@ static void take_batch(struct reader *r, const struct batch *b)
 /* One batch, if there is one. */
 static bool take_next(struct reader *r)
 {
-    struct batch *b;
+    struct event_batch *b;
     if (!r->begun || r->gone || r->gap || r->end != END_NONE)
         return false;
     switch (subscriber_next(&r->sub, &b)) {
@@ -181,7 +181,7 @@ static bool take_next(struct reader *r)
     case NEXT_BATCH: break;
     }
     take_batch(r, b);
-    batch_unref(b);
+    event_batch_unref(b);
     return true;
 }
 
@@ -233,7 +233,7 @@ static struct reader *reader_new(struct world *w, bool lazy, bool places)
     if (places)
         recorder_pin(w->r, &r->place);
     r->read = (struct store_read){
-        .name = NAME, .from = READ_START, .max_bytes = BATCH_BYTES, .done = on_read};
+        .name = NAME, .from = READ_START, .max_bytes = EVENT_BATCH_BYTES, .done = on_read};
     return r;
 }
 
@@ -514,11 +514,11 @@ static void test_a_stop_behind_an_end(void **state)
         sched_drain(&w.sched);
         struct reader *slow = reader_begin(&w, true);
         events(&w, 25, 20);
-        recorder_hurry(w.r, END_CANCELLED); /* there is no end yet */
+        recorder_end_now(w.r, END_CANCELLED); /* there is no end yet */
         recorder_end(w.r, END_COMPLETED, STR_NONE);
         sched_drain(&w.sched);
         assert_false(w.ended);
-        recorder_hurry(w.r, END_CANCELLED);
+        recorder_end_now(w.r, END_CANCELLED);
         sched_drain(&w.sched);
         assert_true(w.ended);
         assert_int_equal(w.end, END_CANCELLED);

@@ -349,7 +349,7 @@ static void test_replaced(void **state)
 static void test_full_block(void **state)
 {
     struct log_keys k;
-    struct log_note n = {.first = 1, .serial = 7, .at_ms = 1000}, found;
+    struct log_key_entry n = {.first = 1, .serial = 7, .at_ms = 1000}, found;
     bool dropped;
     close(open(world.keys, O_CREAT | O_RDWR, 0600));
     assert_int_equal(log_keys_open(&k, world.path, false), 0);
@@ -386,10 +386,10 @@ static void test_spoilt(void **state)
         for (size_t i = 0; i < sizeof bytes; i++)
             bytes[i] = (char)(seed = seed * 1664525 + 1013904223) >> 3;
         memcpy(bytes, MAGIC, MAGIC_N);
-        struct log_note n = {.serial = seed | 1,
-                             .start = seed,
-                             .next = round % 3 ? seed + 9 : 2,
-                             .first = round % 5 ? 8 : UINT32_MAX};
+        struct log_key_entry n = {.serial = seed | 1,
+                                  .start = seed,
+                                  .next = round % 3 ? seed + 9 : 2,
+                                  .first = round % 5 ? 8 : UINT32_MAX};
         struct stat st;
         assert_int_equal(stat(world.path, &st), 0);
         n.id = (struct log_id){0, st.st_ino, 0};

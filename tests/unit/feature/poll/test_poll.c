@@ -11,14 +11,14 @@
 
 struct scene {
     struct poll_rules rules;
-    struct poll_place place;
+    struct poll_position place;
     struct buf events, ends;
     char why[160];
 };
 
 static void end_scene(struct scene *s)
 {
-    poll_place_deinit(&s->place);
+    poll_position_deinit(&s->place);
     buf_deinit(&s->events);
     buf_deinit(&s->ends);
 }
@@ -197,13 +197,13 @@ static void a_place_survives_being_stored(void **state)
     expect(&s, "[{\"id\":1},{\"id\":2}]", "{\"id\":1},{\"id\":2},", 2);
     buf_put(&s.place.etag, STR("\"tag\""));
     struct buf stored = {0};
-    poll_place_put(&stored, &s.place);
-    poll_place_deinit(&s.place);
+    poll_position_put(&stored, &s.place);
+    poll_position_deinit(&s.place);
     for (size_t n = 0; n < stored.n; n++) {
-        assert_int_equal(poll_place_take(str_of(stored.p, n), &s.place), ERR_CORRUPT);
+        assert_int_equal(poll_position_take(str_of(stored.p, n), &s.place), ERR_CORRUPT);
         assert_int_equal(s.place.seen.n, 0);
     }
-    assert_int_equal(poll_place_take(buf_str(&stored), &s.place), 0);
+    assert_int_equal(poll_position_take(buf_str(&stored), &s.place), 0);
     assert_memory_equal(s.place.etag.p, "\"tag\"", 5);
     assert_memory_equal(s.place.cursor.p, "2", 1);
     expect(&s, "[{\"id\":2},{\"id\":3}]", "{\"id\":3},", 1);

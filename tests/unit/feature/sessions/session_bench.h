@@ -268,18 +268,18 @@ static inline void visitor_say(struct visitor *v, uint32_t seqno, struct str tex
 {
     struct buf request = {0};
     request_put_chunk(&request, v->service, seqno, text);
-    session_say(&v->client, buf_str(&request));
+    session_receive(&v->client, buf_str(&request));
     buf_deinit(&request);
 }
 
 static inline void visitor_abort(struct visitor *v)
 {
-    session_say(&v->client, STR("\x12\0"));
+    session_receive(&v->client, STR("\x12\0"));
 }
 
 static inline void visitor_close(struct visitor *v)
 {
-    session_say(&v->client, STR("\x1a\0"));
+    session_receive(&v->client, STR("\x1a\0"));
 }
 
 /* ---- a store that refuses and holds ---- */

@@ -53,7 +53,7 @@ struct world {
     struct sched sched;
     struct http http;
     struct sessions sessions;
-    struct sessions_surface surface;
+    struct sessions_http surface;
     struct rpc *calls[512];
     size_t n_calls;
 };
@@ -86,7 +86,7 @@ void session_disconnect(struct session_client *c)
     c->visit = NULL;
 }
 
-void session_say(struct session_client *c, struct str message)
+void session_receive(struct session_client *c, struct str message)
 {
     assert_true(c->visit->n_said < sizeof c->visit->said - 1);
     c->visit->said[c->visit->n_said++] = message.n > 0 ? message.p[message.n - 1] : '-';
@@ -312,11 +312,11 @@ static inline int world_init(void **state)
     world = mem_zalloc(sizeof *world);
     sched_init(&world->sched, 1000, 0);
     http_init(&world->http, NULL, NULL, &limits);
-    world->surface = (struct sessions_surface){.sched = &world->sched,
-                                               .sessions = &world->sessions,
-                                               .max_message = 1000,
-                                               .long_poll_ms = 5000};
-    sessions_surface_mount(&world->surface, &world->http);
+    world->surface = (struct sessions_http){.sched = &world->sched,
+                                            .sessions = &world->sessions,
+                                            .max_message = 1000,
+                                            .long_poll_ms = 5000};
+    sessions_http_mount(&world->surface, &world->http);
     return 0;
 }
 
@@ -327,7 +327,7 @@ static inline int world_deinit(void **state)
         if (!rpc_is_over(r))
             peer_goes(r);
     }
-    sessions_surface_deinit(&world->surface);
+    sessions_http_deinit(&world->surface);
     for (size_t i = 0; i < world->sessions.n; i++)
         if (world->sessions.visits[i].client != NULL)
             return -1;

@@ -14,16 +14,16 @@
 #include "store/mem/mem_store.h"
 #include "unit/feature/sessions/session_bench.h"
 
-#define START_MONO   5000
-#define START_WALL   1700000000000
-#define LIFETIME_MS  (2 * HOUR_MS)
-#define HOLD_MS      (10 * MINUTE_MS)
-#define LINGER_MS    (60 * SECOND_MS) /* as in session.c */
-#define LAST_WORD_MS (2 * SECOND_MS)  /* as in session_next.c */
-#define STEP_MS      100
-#define LONG_STEP_MS (10 * SECOND_MS) /* within a round of the schedule's wheel */
-#define RIGHT        0x11             /* bytes of secrets */
-#define WRONG        0x22
+#define START_MONO    5000
+#define START_WALL    1700000000000
+#define LIFETIME_MS   (2 * HOUR_MS)
+#define HOLD_MS       (10 * MINUTE_MS)
+#define LINGER_MS     (60 * SECOND_MS) /* as in session.c */
+#define LATE_CHUNK_MS (2 * SECOND_MS)  /* as in session_next.c */
+#define STEP_MS       100
+#define LONG_STEP_MS  (10 * SECOND_MS) /* within a round of the schedule's wheel */
+#define RIGHT         0x11             /* bytes of secrets */
+#define WRONG         0x22
 
 /* An engine, what it stands on, and a backend that is operated by hand. */
 struct desk {
@@ -34,8 +34,8 @@ struct desk {
     struct sessions_setup setup;
     struct sessions *all;
     bool stopped;
-    struct session_job *job; /* of by_hand: one of them, if several sessions have some */
-    struct buf starts;       /* "seqno=chunk+last_id " with `+` if an answer had begun */
+    struct session_reply *reply; /* of by_hand: one of them, if several sessions have some */
+    struct buf starts;           /* "seqno=chunk+last_id " with `+` if an answer had begun */
     unsigned n_stops, n_rooms;
     int refuse; /* operations of this kind are answered so; 0: none is */
     const char *refuse_verb, *refuse_end;
@@ -90,43 +90,43 @@ static void refuse(struct desk *d, const char *verb, const char *end, int err, u
 
 /* ---- the backend ---- */
 
-static void hand_start(void *ctx, struct session_job *job)
+static void hand_start(void *ctx, struct session_reply *reply)
 {
     struct desk *d = ctx;
-    if (d->job == NULL)
-        d->job = job;
-    buf_printf(&d->starts, "%u=%.*s%s%.*s ", job->seqno, (int)job->chunk.n,
-               job->chunk.n > 0 ? job->chunk.p : "", job->begun ? "+" : "", (int)job->last_id.n,
-               job->last_id.n > 0 ? job->last_id.p : "");
+    if (d->reply == NULL)
+        d->reply = reply;
+    buf_printf(&d->starts, "%u=%.*s%s%.*s ", reply->seqno, (int)reply->chunk.n,
+               reply->chunk.n > 0 ? reply->chunk.p : "", reply->begun ? "+" : "",
+               (int)reply->last_id.n, reply->last_id.n > 0 ? reply->last_id.p : "");
 }
 
-static void hand_stop(void *ctx, struct session_job *job)
+static void hand_stop(void *ctx, struct session_reply *reply)
 {
     struct desk *d = ctx;
-    if (job == d->job)
-        d->job = NULL;
+    if (reply == d->reply)
+        d->reply = NULL;
     d->n_stops++;
 }
 
-static void hand_room(void *ctx, struct session_job *job)
+static void hand_room(void *ctx, struct session_reply *reply)
 {
     struct desk *d = ctx;
-    assert_ptr_equal(job, d->job);
+    assert_ptr_equal(reply, d->reply);
     d->n_rooms++;
 }
 
 static int answer(struct desk *d, const char *text, const char *id)
 {
-    assert_non_null(d->job);
-    return session_job_event(d->job, str_of_cstr(text), true, str_of_cstr(id));
+    assert_non_null(d->reply);
+    return session_reply_event(d->reply, str_of_cstr(text), true, str_of_cstr(id));
 }
 
 static void end_job(struct desk *d, enum end_reason end, const char *message)
 {
-    struct session_job *job = d->job;
-    assert_non_null(job);
-    d->job = NULL;
-    session_job_end(job, end, str_of_cstr(message));
+    struct session_reply *reply = d->reply;
+    assert_non_null(reply);
+    d->reply = NULL;
+    session_reply_end(reply, end, str_of_cstr(message));
 }
 
 static void assert_starts(struct desk *d, const char *expected)
@@ -175,7 +175,7 @@ static void stop(struct desk *d)
     assert_false(d->stopped); /* never from within */
     settle(d);
     assert_true(d->stopped);
-    assert_null(d->job);
+    assert_null(d->reply);
     sessions_free(d->all);
     d->all = NULL;
 }
@@ -636,7 +636,7 @@ static void test_malformed(void **state)
     struct visitor v = visit(d, "talk", RIGHT);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         come(d, &v);
-        session_say(&v.client, cases[i].message);
+        session_receive(&v.client, cases[i].message);
         visitor_say(&v, 0, STR("too late"));
         settle(d);
         assert_over(&v, SESSION_MALFORMED);
@@ -644,7 +644,7 @@ static void test_malformed(void **state)
         assert_acks(&v, "");
         visitor_connect(&v); /* the same, early */
         visitor_say(&v, 100 + (uint32_t)i, STR("x"));
-        session_say(&v.client, cases[i].message);
+        session_receive(&v.client, cases[i].message);
         settle(d);
         assert_over(&v, SESSION_MALFORMED);
         assert_message(&v, cases[i].why);
@@ -662,7 +662,7 @@ static void test_malformed_is_let_go(void **state)
     struct desk *d = desk_new(ECHO);
     struct visitor v = visit(d, "talk", RIGHT);
     come(d, &v);
-    session_say(&v.client, STR("garbage"));
+    session_receive(&v.client, STR("garbage"));
     settle(d);
     assert_over(&v, SESSION_MALFORMED);
     leave(d, &v);
@@ -779,7 +779,7 @@ static void test_last_word(void **state)
         else if (how == 1)
             session_half_close(&v.client);
         else
-            pass(d, LAST_WORD_MS);
+            pass(d, LATE_CHUNK_MS);
         settle(d);
         assert_ended(&v, END_COMPLETED, false);
     }
@@ -950,7 +950,7 @@ static void test_abort(void **state)
     assert_int_equal(answer(d, "half", ""), 1);
     say(d, &v, 1, "b");
     visitor_abort(&v);
-    assert_non_null(d->job); /* until it is durable */
+    assert_non_null(d->reply); /* until it is durable */
     settle(d);
     assert_int_equal(d->n_stops, 1);
     assert_events(&v, "1=half ");
@@ -1027,7 +1027,7 @@ static void test_close(void **state)
     for (int i = 0; i < 2; i++) {
         come(d, &v);
         assert_true(v.welcomed);
-        pass(d, LAST_WORD_MS);
+        pass(d, LATE_CHUNK_MS);
         assert_ended(&v, END_COMPLETED, false);
         say(d, &v, 0, "a"); /* to one that is over: nothing happens */
         restart(d);
@@ -1451,13 +1451,13 @@ static void test_answers_that_are_none(void **state)
     visitor_init(&v, &d->all, "talk", SESSION_AISERVER, RIGHT);
     come(d, &v);
     say(d, &v, 0, "a");
-    assert_int_equal(session_job_event(d->job, STR("\xff"), true, STR_NONE), ERR_SYNTAX);
-    assert_int_equal(session_job_event(d->job, STR("\x12\x7f"), false, STR_NONE), ERR_SYNTAX);
+    assert_int_equal(session_reply_event(d->reply, STR("\xff"), true, STR_NONE), ERR_SYNTAX);
+    assert_int_equal(session_reply_event(d->reply, STR("\x12\x7f"), false, STR_NONE), ERR_SYNTAX);
     char *huge = mem_zalloc(17 * 1024 * 1024);
-    assert_int_equal(session_job_event(d->job, str_of(huge, 17 * 1024 * 1024), true, STR_NONE),
+    assert_int_equal(session_reply_event(d->reply, str_of(huge, 17 * 1024 * 1024), true, STR_NONE),
                      ERR_TOO_LARGE);
     free(huge);
-    assert_int_equal(session_job_event(d->job, STR("\x12\x04\x0a\x02hi"), false, STR_NONE), 1);
+    assert_int_equal(session_reply_event(d->reply, STR("\x12\x04\x0a\x02hi"), false, STR_NONE), 1);
     end_job(d, END_COMPLETED, "");
     settle(d);
     assert_events(&v, "1=hi ");
@@ -1514,7 +1514,7 @@ static void test_answer_goes_on(void **state)
     settle(d);
     restart(d);
     come(d, &v);
-    assert_null(d->job);
+    assert_null(d->reply);
     assert_events(&v, "1=one 2=two 3=three ");
     visitor_deinit(&v);
     assert_holds(d, "talk", "1=one 2=two 3=three ");
@@ -1990,7 +1990,7 @@ static void test_degraded_is_left_with_a_job(void **state)
         leave(d, &v);
         settle(d);
         assert_int_equal(sessions_open(d->all), 0);
-        assert_null(d->job);
+        assert_null(d->reply);
         visitor_deinit(&v);
     }
     assert_int_equal(d->n_stops, 2);
@@ -2052,7 +2052,7 @@ static void test_large_chunk_is_let_go(void **state)
     come(d, &v);
     for (uint32_t i = 0; i < 2; i++) {
         say(d, &v, i, text);
-        assert_int_equal(d->job->chunk.n, 64 * 1024);
+        assert_int_equal(d->reply->chunk.n, 64 * 1024);
         if (i == 0)
             end_job(d, END_COMPLETED, "");
         else

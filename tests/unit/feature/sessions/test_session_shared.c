@@ -252,7 +252,7 @@ struct pair {
     struct instances *instances[PROCESSES];
     struct sessions *all[PROCESSES];
     struct session_backend backend[PROCESSES];
-    struct session_job *job[PROCESSES];
+    struct session_reply *reply[PROCESSES];
     unsigned n_starts[PROCESSES], n_stops[PROCESSES];
     bool stopped;
 };
@@ -263,24 +263,24 @@ static void pair_pass(struct pair *p, uint64_t ms)
         sched_turn(&p->sched, p->sched.now_ms + SCHED_TICK_MS, START_WALL);
 }
 
-static void pair_start(void *ctx, struct session_job *job)
+static void pair_start(void *ctx, struct session_reply *reply)
 {
     struct pair *p = *(struct pair **)ctx;
-    size_t i = job->session->all == p->all[0] ? 0 : 1;
-    p->job[i] = job;
+    size_t i = reply->session->all == p->all[0] ? 0 : 1;
+    p->reply[i] = reply;
     p->n_starts[i]++;
 }
 
-static void pair_stop(void *ctx, struct session_job *job)
+static void pair_stop(void *ctx, struct session_reply *reply)
 {
     struct pair *p = *(struct pair **)ctx;
-    size_t i = p->job[0] == job ? 0 : 1;
-    assert_ptr_equal(p->job[i], job);
-    p->job[i] = NULL;
+    size_t i = p->reply[0] == reply ? 0 : 1;
+    assert_ptr_equal(p->reply[i], reply);
+    p->reply[i] = NULL;
     p->n_stops[i]++;
 }
 
-static void pair_room(void *ctx, struct session_job *job)
+static void pair_room(void *ctx, struct session_reply *reply)
 {
 }
 
@@ -329,9 +329,9 @@ static void pair_free(struct pair *p)
 
 static void answer(struct pair *p, size_t i, const char *text)
 {
-    struct session_job *job = p->job[i];
-    assert_non_null(job);
-    assert_int_equal(session_job_event(job, str_of_cstr(text), true, str_of_cstr(text)), 1);
+    struct session_reply *reply = p->reply[i];
+    assert_non_null(reply);
+    assert_int_equal(session_reply_event(reply, str_of_cstr(text), true, str_of_cstr(text)), 1);
 }
 
 static void assert_text(struct buf *b, const char *expected)
@@ -343,9 +343,9 @@ static void assert_text(struct buf *b, const char *expected)
 
 static void end(struct pair *p, size_t i)
 {
-    struct session_job *job = p->job[i];
-    p->job[i] = NULL;
-    session_job_end(job, END_COMPLETED, STR_NONE);
+    struct session_reply *reply = p->reply[i];
+    p->reply[i] = NULL;
+    session_reply_end(reply, END_COMPLETED, STR_NONE);
 }
 
 /* The client leaves in the middle of an answer: the other process asks for the rest of it, when
@@ -371,18 +371,18 @@ static void test_a_client_moves(void **state)
     visitor_say(&there, 1, STR("more"));
     pair_pass(p, SECOND_MS);
     assert_int_equal(p->n_stops[0], 1);
-    assert_null(p->job[0]);
+    assert_null(p->reply[0]);
     assert_true(here.over);
     assert_int_equal(here.client.over, SESSION_REPLACED);
     assert_int_equal(p->n_starts[1], 1);
-    assert_true(p->job[1]->begun);
-    assert_true(str_eq(p->job[1]->last_id, STR("a")));
+    assert_true(p->reply[1]->begun);
+    assert_true(str_eq(p->reply[1]->last_id, STR("a")));
     assert_text(&there.acks, "0 1 ");
 
     answer(p, 1, "b");
     end(p, 1);
     pair_pass(p, 200);
-    assert_true(str_eq(p->job[1]->chunk, STR("more")));
+    assert_true(str_eq(p->reply[1]->chunk, STR("more")));
     answer(p, 1, "c");
     end(p, 1);
     visitor_close(&there);

@@ -187,7 +187,7 @@ static void hear(struct site *s, struct session_client *c)
 
 static void say(struct site *s, struct session_client *c, struct str message)
 {
-    session_say(c, message);
+    session_receive(c, message);
     hear(s, c);
 }
 

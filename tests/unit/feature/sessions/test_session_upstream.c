@@ -57,7 +57,7 @@ struct world {
     size_t n_traced, heard; /* heard: what was said before the job began */
     struct session_upstream *upstream;
     const struct session_backend *backend;
-    struct session_job job;
+    struct session_reply reply;
 
     struct buf events; /* `id=data;` each, with a `!` in front if it is no text */
     int n_events;
@@ -175,9 +175,9 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* -- the engine -------------------------------------------------------------------------------- */
 
-static int on_event(struct session_job *job, struct str content, bool is_text, struct str id)
+static int on_event(struct session_reply *reply, struct str content, bool is_text, struct str id)
 {
-    struct world *w = (struct world *)job->session;
+    struct world *w = (struct world *)reply->session;
     int verdict = (size_t)w->n_events < w->n_verdicts ? w->verdicts[w->n_events] : 1;
     if (verdict < 0)
         return verdict;
@@ -191,13 +191,13 @@ static int on_event(struct session_job *job, struct str content, bool is_text, s
     return verdict;
 }
 
-static void on_end(struct session_job *job, enum end_reason end, struct str message)
+static void on_end(struct session_reply *reply, enum end_reason end, struct str message)
 {
-    struct world *w = (struct world *)job->session;
+    struct world *w = (struct world *)reply->session;
     w->ends++;
     w->end = end;
     snprintf(w->message, sizeof w->message, "%.*s", (int)message.n, message.n ? message.p : "");
-    assert_null(job->state);
+    assert_null(reply->state);
 }
 
 /* -- the world --------------------------------------------------------------------------------- */
@@ -237,11 +237,11 @@ static int set_up(void **state)
                                                                         .event = on_event,
                                                                         .end = on_end});
     w->backend = session_upstream_backend(w->upstream);
-    w->job = (struct session_job){.session = (struct session *)w,
-                                  .key = STR(KEY),
-                                  .service = SESSION_TIDEMARK,
-                                  .seqno = 7,
-                                  .chunk = STR("the chunk")};
+    w->reply = (struct session_reply){.session = (struct session *)w,
+                                      .key = STR(KEY),
+                                      .service = SESSION_TIDEMARK,
+                                      .seqno = 7,
+                                      .chunk = STR("the chunk")};
     *state = w;
     return 0;
 }
@@ -250,8 +250,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct world *w = *state;
-    if (w->job.state != NULL)
-        w->backend->stop(w->backend->ctx, &w->job);
+    if (w->reply.state != NULL)
+        w->backend->stop(w->backend->ctx, &w->reply);
     session_upstream_free(w->upstream);
     fetcher_free(w->fetcher);
     uv_close((uv_handle_t *)&w->listener, NULL);
@@ -281,7 +281,7 @@ static void start(struct world *w, const struct step *steps, size_t n)
     w->events.n = 0;
     for (size_t i = 0; i < REQUESTS_MAX; i++)
         w->requests[i].n = 0;
-    w->backend->start(w->backend->ctx, &w->job);
+    w->backend->start(w->backend->ctx, &w->reply);
     assert_int_equal(w->ends, 0); /* not from within */
 }
 
@@ -386,8 +386,8 @@ static unsigned long run_until_retry(struct world *w)
 
 static void stop(struct world *w)
 {
-    w->backend->stop(w->backend->ctx, &w->job);
-    assert_null(w->job.state);
+    w->backend->stop(w->backend->ctx, &w->reply);
+    assert_null(w->reply.state);
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -428,8 +428,8 @@ static void test_other_answers_are_one_event(void **state)
 static void test_content_types(void **state)
 {
     struct world *w = *state;
-    w->job.service = SESSION_AISERVER;
-    w->job.chunk = STR("");
+    w->reply.service = SESSION_AISERVER;
+    w->reply.chunk = STR("");
     PLAY(w, {"204 No Content", "", "", OPEN});
     assert_true(request_has(w, 0, "\r\nContent-Type: application/proto\r\n"));
     assert_true(request_has(w, 0, "\r\nContent-Length: 0\r\n"));
@@ -505,7 +505,7 @@ static void test_events_that_are_not_taken_fail(void **state)
     PLAY(w, {"200 OK", "Content-Type: application/x-protobuf\r\n", "x", WHOLE});
     assert_failed(w, "the upstream sent an event that cannot be kept");
     w->n_verdicts = 0;
-    w->job.service = SESSION_AISERVER; /* whose text is a string of protobuf */
+    w->reply.service = SESSION_AISERVER; /* whose text is a string of protobuf */
     PLAY(w, {"200 OK", SSE, "data: \xc3\xa4\n\ndata: \xc3\n\n", WHOLE});
     assert_failed(w, "the upstream sent an event that cannot be kept");
     assert_events(w, "=\xc3\xa4;");
@@ -518,7 +518,7 @@ static void test_events_by_name(void **state)
     struct world *w = *state;
     PLAY(w, {"200 OK", SSE, body, WHOLE});
     assert_completed(w, "1=hm;=so;");
-    w->job.service = SESSION_AISERVER;
+    w->reply.service = SESSION_AISERVER;
     PLAY(w, {"200 OK", SSE, body, WHOLE});
     assert_completed(w, "!1=\x12\x07\xca\x01\x04\x0a\x02hm;=so;");
     PLAY(w, {"200 OK", SSE, "data: a\n\nevent: tool_call\ndata: {}\n\n", WHOLE});
@@ -643,12 +643,12 @@ static void test_a_silent_answer_is_continued(void **state)
 static void test_an_earlier_attempt_is_continued(void **state)
 {
     struct world *w = *state;
-    w->job.begun = true;
-    w->job.last_id = STR("e3");
+    w->reply.begun = true;
+    w->reply.last_id = STR("e3");
     PLAY(w, {"200 OK", SSE, "id: e4\ndata: d\n\n", WHOLE});
     assert_completed(w, "e4=d;");
     assert_true(request_has(w, 0, "\r\nLast-Event-ID: e3\r\n"));
-    w->job.last_id = STR_NONE;
+    w->reply.last_id = STR_NONE;
     play(w, NULL, 0);
     assert_failed(w, BROKEN);
 }
@@ -742,14 +742,14 @@ static void test_no_more_comes_before_there_is_room(void **state)
         run(w);
     run_rounds(w);
     assert_events(w, "=a;");
-    w->backend->room(w->backend->ctx, &w->job);
+    w->backend->room(w->backend->ctx, &w->reply);
     assert_int_equal(w->n_events, 1); /* not from within */
     while (w->n_events < 3)
         run(w);
     run_rounds(w);
     assert_events(w, "=a;=b;3=c;");
     assert_int_equal(w->ends, 0);
-    w->backend->room(w->backend->ctx, &w->job);
+    w->backend->room(w->backend->ctx, &w->reply);
     while (w->ends == 0)
         run(w);
     assert_completed(w, "=a;=b;3=c;=d;");

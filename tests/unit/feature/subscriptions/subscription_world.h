@@ -20,21 +20,21 @@ struct world {
     struct sched sched;
     struct store *store;
     struct subscriptions *subs;
-    struct subscription_courier courier;
+    struct subscription_notifier notifier;
     int due;
     bool stopped;
 };
 
-static inline void world_due(struct subscription_courier *c, struct str id)
+static inline void world_due(struct subscription_notifier *c, struct str id)
 {
-    container_of(c, struct world, courier)->due++;
+    container_of(c, struct world, notifier)->due++;
 }
 
 static inline void world_start(struct world *w)
 {
     w->subs = subscriptions_new(&w->sched, w->store);
-    w->courier.due = world_due;
-    subscriptions_set_courier(w->subs, &w->courier);
+    w->notifier.due = world_due;
+    subscriptions_set_notifier(w->subs, &w->notifier);
     sched_drain(&w->sched);
 }
 

@@ -25,7 +25,7 @@ struct site {
     struct world *w;
     struct http http;
     struct durable durable;
-    struct subscriptions_surface surface;
+    struct subscriptions_http surface;
     bool as_worker;       /* who asks is one */
     struct answer answer; /* the last */
 };
@@ -106,7 +106,7 @@ static struct answer *ask(struct site *s, const char *method, const char *path, 
         x->principal = &worker;
     x->head_only = req.method == METHOD_HEAD;
     exchange_hold(x);
-    subscriptions_surface_handle(&s->surface, x);
+    subscriptions_http_handle(&s->surface, x);
     exchange_release(x);
     sched_drain(&s->w->sched);
     a->json = json_loadb(a->body.p, a->body.n, 0, NULL);
@@ -131,7 +131,7 @@ static int setup(void **state)
     struct site *s = mem_zalloc(sizeof *s);
     world_setup((void **)&s->w);
     s->http.limits.inflight_bytes = 1 << 20;
-    s->surface = (struct subscriptions_surface){
+    s->surface = (struct subscriptions_http){
         .subscriptions = s->w->subs, .policy = {.allow_local = true}, .durable = &s->durable};
     *state = s;
     return 0;

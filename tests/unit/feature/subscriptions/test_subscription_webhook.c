@@ -19,7 +19,7 @@ static size_t n_fetches;
 void fetch_start(struct fetcher *f, struct fetch *fetch)
 {
     assert_true(n_fetches < FETCHES_MAX);
-    fetch->job = (struct fetch_job *)fetch;
+    fetch->transfer = (struct fetch_transfer *)fetch;
     fetches[n_fetches++] = fetch;
 }
 
@@ -29,12 +29,12 @@ static void forget_fetch(struct fetch *fetch)
     while (fetches[i] != fetch)
         i++;
     memmove(fetches + i, fetches + i + 1, (--n_fetches - i) * sizeof fetches[0]);
-    fetch->job = NULL;
+    fetch->transfer = NULL;
 }
 
 void fetch_cancel(struct fetch *fetch)
 {
-    if (fetch->job != NULL)
+    if (fetch->transfer != NULL)
         forget_fetch(fetch);
 }
 

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "model/seeds.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/catalog/tape.h"
 
 #define SEEDS      150
@@ -292,9 +292,9 @@ static void check_pieces(const struct tape *t)
 {
     uint64_t at = 0, end = 0;
     for (uint32_t i = 0; i < t->n; i++) {
-        const struct chunk *c = tape_chunk(t, i, &end);
+        const struct extent *c = tape_extent(t, i, &end);
         assert_true(i == 0 ? c->first <= t->first : c->first == at);
-        assert_true(end > c->first && end <= chunk_end(c));
+        assert_true(end > c->first && end <= extent_end(c));
         at = end;
     }
     if (t->n > 0)
@@ -423,12 +423,12 @@ static void test_held_chunk_is_left_alone(void **state)
     struct tape t = {0};
     uint64_t end;
     tape_append(&t, STR("held"), NULL, 0, 1);
-    struct chunk *c = chunk_ref(tape_chunk(&t, 0, &end));
+    struct extent *c = extent_ref(tape_extent(&t, 0, &end));
     tape_append(&t, STR("more"), NULL, 0, 1);
-    assert_int_equal(chunk_end(c), 4);
+    assert_int_equal(extent_end(c), 4);
     assert_int_equal(c->n_marks, 1);
     assert_int_equal(t.n, 2);
-    chunk_unref(c);
+    extent_unref(c);
     tape_deinit(&t);
 }
 

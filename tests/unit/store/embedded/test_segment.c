@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "fault/simfs.c"
 #include "model/seeds.h"
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "store/embedded/pace.h"
 #include "store/embedded/segment.h"
 #include "store/embedded/segment_format.h"
@@ -26,7 +26,7 @@
 /* What was put into a segment. */
 struct entry_kept {
     uint64_t life;
-    struct chunk *chunk; /* NULL: a note */
+    struct extent *extent; /* NULL: a note */
     struct block_info info;
     struct buf note;
     bool unsure; /* adding it failed: nobody knows what the disk has of it */
@@ -57,7 +57,7 @@ static void desk_init(struct desk *d, uint64_t seed)
 static void desk_deinit(struct desk *d)
 {
     for (size_t i = 0; i < d->n; i++) {
-        chunk_unref(d->items[i].chunk);
+        extent_unref(d->items[i].extent);
         buf_deinit(&d->items[i].note);
     }
     simfs_free(d->fs);
@@ -66,7 +66,7 @@ static void desk_deinit(struct desk *d)
 /* ---- chunks ---- */
 
 /* One append of n bytes that look like nothing else, cut into events of about `event` bytes. */
-static void grow(struct chunk *c, uint32_t n, uint32_t event, uint64_t salt)
+static void grow(struct extent *c, uint32_t n, uint32_t event, uint64_t salt)
 {
     struct rng r = {salt};
     char *bytes = mem_alloc(n);
@@ -76,14 +76,14 @@ static void grow(struct chunk *c, uint32_t n, uint32_t event, uint64_t salt)
     for (uint32_t at = event; at < n; at += event)
         ends[count++] = at;
     ends[count++] = n;
-    chunk_append(c, str_of(bytes, n), ends, count, (int64_t)(1700000000000 + c->first + salt));
+    extent_append(c, str_of(bytes, n), ends, count, (int64_t)(1700000000000 + c->first + salt));
     free(ends);
     free(bytes);
 }
 
-static struct chunk *make_chunk(uint64_t first, uint32_t n, uint32_t event)
+static struct extent *make_chunk(uint64_t first, uint32_t n, uint32_t event)
 {
-    struct chunk *c = chunk_new(first, first / 3 + 1, n);
+    struct extent *c = extent_new(first, first / 3 + 1, n);
     uint32_t half = n / 2;
     if (half > 0)
         grow(c, half, event, first + 1);
@@ -91,7 +91,7 @@ static struct chunk *make_chunk(uint64_t first, uint32_t n, uint32_t event)
     return c;
 }
 
-static void assert_chunks_equal(const struct chunk *a, const struct chunk *b)
+static void assert_chunks_equal(const struct extent *a, const struct extent *b)
 {
     assert_int_equal(a->first, b->first);
     assert_int_equal(a->ordinal, b->ordinal);
@@ -124,10 +124,10 @@ static int add_block(struct desk *d, struct segment_writer *w, uint64_t life, ui
 {
     struct entry_kept *e = &d->items[d->n];
     assert_true(d->n < ITEMS_MAX);
-    struct chunk *c = make_chunk(first, n, event);
+    struct extent *c = make_chunk(first, n, event);
     int err = segment_add(w, life, c, &e->info);
     e->life = life;
-    e->chunk = c;
+    e->extent = c;
     e->unsure = err != 0;
     d->n++;
     return err;
@@ -166,8 +166,8 @@ static void write_small(struct desk *d)
 static struct entry_kept *find_block(struct desk *d, uint64_t life, uint64_t first)
 {
     for (size_t i = 0; i < d->n; i++)
-        if (d->items[i].chunk != NULL && d->items[i].life == life &&
-            d->items[i].chunk->first == first)
+        if (d->items[i].extent != NULL && d->items[i].life == life &&
+            d->items[i].extent->first == first)
             return &d->items[i];
     fail_msg("a block that nobody wrote");
     return NULL;
@@ -191,7 +191,7 @@ static int on_note(void *ctx, struct str note)
     d->notes_began = true;
     d->notes++;
     for (size_t i = 0; i < d->n; i++)
-        if (d->items[i].chunk == NULL && !d->items[i].seen &&
+        if (d->items[i].extent == NULL && !d->items[i].seen &&
             str_eq(note, buf_str(&d->items[i].note))) {
             d->items[i].seen = true;
             return 0;
@@ -236,12 +236,12 @@ static int scan(struct desk *d, bool verify, bool salvage, bool *salvaged)
 
 static int read_kept(struct desk *d, const struct entry_kept *e)
 {
-    struct chunk *c;
-    int err = segment_read(d->vfs, e->life, e->chunk->first, e->info.place, &c);
+    struct extent *c;
+    int err = segment_read(d->vfs, e->life, e->extent->first, e->info.place, &c);
     if (err != 0)
         return err;
-    assert_chunks_equal(e->chunk, c);
-    chunk_unref(c);
+    assert_chunks_equal(e->extent, c);
+    extent_unref(c);
     return 0;
 }
 
@@ -250,7 +250,7 @@ static void assert_all_there(struct desk *d)
     bool salvaged;
     size_t blocks = 0;
     for (size_t i = 0; i < d->n; i++)
-        if (d->items[i].chunk != NULL) {
+        if (d->items[i].extent != NULL) {
             assert_int_equal(read_kept(d, &d->items[i]), 0);
             blocks++;
         }
@@ -347,12 +347,12 @@ static void test_small_blocks_become_large_writes(void **state)
     struct block_info info;
     desk_init(&d, 1);
     assert_int_equal(segment_create(d.vfs, ID, &w), 0);
-    struct chunk *c = make_chunk(0, 500, 50);
+    struct extent *c = make_chunk(0, 500, 50);
     for (unsigned i = 0; i < 8000; i++)
         assert_int_equal(segment_add(w, i, c, &info), 0);
     assert_int_equal(segment_finish(w, &d.file_bytes), 0);
     segment_close(w);
-    chunk_unref(c);
+    extent_unref(c);
     assert_in_range(d.file_bytes, 4600000, 5500000);
     assert_in_range(simfs_calls(d.fs, SIMFS_WRITE), 18, 21);
     assert_int_equal(simfs_calls(d.fs, SIMFS_WRITE_BACK), 0); /* not in steps: as fast as it goes */
@@ -412,7 +412,7 @@ static void test_too_large(void **state)
     desk_init(&d, 1);
     assert_int_equal(segment_create(d.vfs, ID, &w), 0);
     struct block bytes = {.n = SEGMENT_BLOCK_MAX}; /* nobody looks at them */
-    struct chunk c = {.n_marks = 1, .bytes = &bytes};
+    struct extent c = {.n_marks = 1, .bytes = &bytes};
     assert_int_equal(segment_add(w, 1, &c, &info), ERR_TOO_LARGE);
     bytes.n = 1;
     c.n_marks = UINT32_MAX;
@@ -429,7 +429,7 @@ static void test_too_large(void **state)
 static void test_wrong_questions(void **state)
 {
     struct desk d;
-    struct chunk *c;
+    struct extent *c;
     desk_init(&d, 1);
     write_small(&d);
     struct place p = d.items[0].info.place, other = d.items[1].info.place;
@@ -443,7 +443,7 @@ static void test_wrong_questions(void **state)
         struct place cut = {p.segment, p.offset, p.bytes + (uint32_t)by};
         assert_int_equal(segment_read(d.vfs, 3, 100, shifted, &c), by == 0 ? 0 : ERR_CORRUPT);
         if (by == 0)
-            chunk_unref(c);
+            extent_unref(c);
         else
             assert_int_equal(segment_read(d.vfs, 3, 100, cut, &c), ERR_CORRUPT);
     }
@@ -532,7 +532,7 @@ static void test_every_bit_flip(void **state)
         assert_true(err == ERR_CORRUPT || err == ERR_VERSION || d.damages > 0);
         for (size_t i = 0; i < d.n; i++) {
             const struct entry_kept *e = &d.items[i];
-            if (e->chunk != NULL)
+            if (e->extent != NULL)
                 assert_int_equal(read_kept(&d, e), covers(e, bit >> 3) ? ERR_CORRUPT : 0);
         }
         if (err == 0) { /* one item was hit, and the others were told as they are */
@@ -554,7 +554,7 @@ static size_t whole_before(const struct desk *d, uint64_t offset)
     size_t n = 0;
     for (; n < d->n; n++) {
         const struct entry_kept *e = &d->items[n];
-        at += e->chunk != NULL ? e->info.place.bytes : SEGMENT_NOTE_HEAD + e->note.n + SEGMENT_SUM;
+        at += e->extent != NULL ? e->info.place.bytes : SEGMENT_NOTE_HEAD + e->note.n + SEGMENT_SUM;
         if (at > offset)
             break;
     }
@@ -639,13 +639,13 @@ static int read_marks(struct desk *d, uint32_t first, uint32_t second)
     buf_put(&file, str_of(tail, 8));
     simfs_put(d->fs, NAME, buf_str(&file));
     buf_deinit(&file);
-    struct chunk *c;
+    struct extent *c;
     struct place place = {ID, item.offset, (uint32_t)segment_item_bytes(&item)};
     int err = segment_read(d->vfs, 1, 10, place, &c);
     if (err == 0) {
         assert_int_equal(c->marks[0], first);
         assert_int_equal(c->marks[1], second);
-        chunk_unref(c);
+        extent_unref(c);
     }
     return err;
 }

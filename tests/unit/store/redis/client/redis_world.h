@@ -201,7 +201,7 @@ struct world {
     struct redis_url *url;
     struct redis *redis;
     int ups, downs, missed_all;
-    struct buf why, messages, missed, deaf;
+    struct buf why, messages, missed, pubsub_down;
     bool stopped;
 };
 
@@ -234,8 +234,8 @@ static inline void world_missed(void *ctx, struct str channel)
 static inline void world_deaf(void *ctx, struct str why)
 {
     struct world *w = ctx;
-    buf_put(&w->deaf, why);
-    buf_putc(&w->deaf, '\n');
+    buf_put(&w->pubsub_down, why);
+    buf_putc(&w->pubsub_down, '\n');
 }
 
 static inline void world_stopped(void *ctx)
@@ -292,7 +292,7 @@ static inline void world_connect(struct world *w, const char *url, uint32_t time
                                 .changed = world_changed,
                                 .message = world_message,
                                 .missed = world_missed,
-                                .deaf = world_deaf,
+                                .pubsub_down = world_deaf,
                                 .ctx = w};
     w->redis = redis_new(&setup);
 }
@@ -346,7 +346,7 @@ static inline int world_tear_down(void **state)
     buf_deinit(&w->why);
     buf_deinit(&w->messages);
     buf_deinit(&w->missed);
-    buf_deinit(&w->deaf);
+    buf_deinit(&w->pubsub_down);
     free(w);
     return 0;
 }

@@ -173,7 +173,7 @@ static void test_silence_when_nothing_is_asked(void **state)
     redis_subscribe(w->redis, STR("c"));
     WAIT_FOR(w, w->ups == 1 && w->missed_all == 1);
     w->fakes[0].is_silent = true;
-    WAIT_FOR(w, w->downs == 1 && w->deaf.n > 0);
+    WAIT_FOR(w, w->downs == 1 && w->pubsub_down.n > 0);
     w->fakes[0].is_silent = false;
     WAIT_FOR(w, w->ups == 2 && w->missed_all == 2);
 }
@@ -551,8 +551,8 @@ static void test_real_channels_forbidden(void **state)
     assert_string_equal(out, "OK");
     connect_real(w, "redis://tide:word@127.0.0.1:%u", 5000);
     redis_subscribe(w->redis, STR("c"));
-    WAIT_FOR(w, w->deaf.n > 0);
-    assert_non_null(memmem(w->deaf.p, w->deaf.n, "NOPERM", 6));
+    WAIT_FOR(w, w->pubsub_down.n > 0);
+    assert_non_null(memmem(w->pubsub_down.p, w->pubsub_down.n, "NOPERM", 6));
     assert_int_equal(w->missed_all, 0);
     ask_wait(w, &a, "SET a 1"); /* calls get through */
     assert_string_equal(a.text, "OK");

@@ -21,9 +21,9 @@ static struct redis_url *parse(const char *text)
 
 static void assert_place(const struct redis_url *u, size_t i, const char *host, unsigned port)
 {
-    assert_true(i < u->n_places);
-    assert_string_equal(u->places[i].host, host);
-    assert_int_equal(u->places[i].port, port);
+    assert_true(i < u->n_addrs);
+    assert_string_equal(u->addrs[i].host, host);
+    assert_int_equal(u->addrs[i].port, port);
 }
 
 static void assert_str(struct str got, const char *expected)
@@ -52,7 +52,7 @@ static void test_one_server(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct redis_url *u = parse(rows[i].text);
         assert_int_equal(u->kind, REDIS_ONE);
-        assert_int_equal(u->n_places, 1);
+        assert_int_equal(u->n_addrs, 1);
         assert_place(u, 0, rows[i].host, rows[i].port);
         assert_int_equal(u->db, rows[i].db);
         assert_int_equal(u->tls, rows[i].tls);
@@ -91,7 +91,7 @@ static void test_sentinels_and_clusters(void **state)
     struct redis_url *u = parse("rediss+sentinel://:p@a,b:1,[::1]:2/my%20main/4?ca=/etc/ca.pem");
     assert_int_equal(u->kind, REDIS_SENTINEL);
     assert_true(u->tls);
-    assert_int_equal(u->n_places, 3);
+    assert_int_equal(u->n_addrs, 3);
     assert_place(u, 0, "a", 26379);
     assert_place(u, 1, "b", 1);
     assert_place(u, 2, "::1", 2);
@@ -167,7 +167,7 @@ static void test_too_many_hosts(void **state)
     char text[2000] = "redis+cluster://a";
     struct redis_url *u = NULL;
     char why[200];
-    for (int i = 1; i < REDIS_PLACES_MAX; i++)
+    for (int i = 1; i < REDIS_ADDRS_MAX; i++)
         strcat(text, ",a");
     redis_url_free(parse(text));
     strcat(text, ",a");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* session_job.c -- chunks given to the backend, one at a time in the order of `in`, and what it
+/* session_reply.c -- chunks given to the backend, one at a time in the order of `in`, and what it
  * answers.
  *
  * How far the backend has got is in the document (`answered`), written together with the last
@@ -23,9 +23,9 @@ static bool session_is_replying(const struct session *s)
     return s->reply_state == SESSION_REPLY_ACTIVE || s->reply_state == SESSION_REPLY_FULL;
 }
 
-static struct session *session_of(struct session_job *job)
+static struct session *session_of(struct session_reply *reply)
 {
-    struct session *s = job->session;
+    struct session *s = reply->session;
     must(session_is_replying(s));
     return s;
 }
@@ -38,18 +38,18 @@ bool session_is_answered(const struct session *s)
 
 /* ---- one chunk ---- */
 
-static void start_job(struct session *s, uint32_t seqno)
+static void start_reply(struct session *s, uint32_t seqno)
 {
     const struct session_backend *backend = s->all->setup.backend;
     s->reply_state = SESSION_REPLY_ACTIVE;
-    s->job = (struct session_job){.session = s,
-                                  .key = s->key,
-                                  .service = s->doc.service,
-                                  .seqno = seqno,
-                                  .chunk = buf_str(&s->chunk),
-                                  .begun = s->answer_begun,
-                                  .last_id = buf_str(&s->last_id)};
-    backend->start(backend->ctx, &s->job);
+    s->reply = (struct session_reply){.session = s,
+                                      .key = s->key,
+                                      .service = s->doc.service,
+                                      .seqno = seqno,
+                                      .chunk = buf_str(&s->chunk),
+                                      .begun = s->answer_begun,
+                                      .last_id = buf_str(&s->last_id)};
+    backend->start(backend->ctx, &s->reply);
 }
 
 /* What cannot be put into a chunk is found out now, while there is somebody to tell. */
@@ -64,9 +64,10 @@ static int try_content(enum session_service service, struct str content, bool is
     return err;
 }
 
-int session_job_event(struct session_job *job, struct str content, bool is_text, struct str id)
+int session_reply_event(struct session_reply *reply, struct str content, bool is_text,
+                        struct str id)
 {
-    struct session *s = session_of(job);
+    struct session *s = session_of(reply);
     if (content.n > SESSION_CONTENT_MAX)
         return ERR_TOO_LARGE;
     if (s->out.bytes + s->out.pending + content.n > s->all->setup.max_bytes)
@@ -81,7 +82,7 @@ int session_job_event(struct session_job *job, struct str content, bool is_text,
     return 0;
 }
 
-static void job_over(struct session *s)
+static void reply_over(struct session *s)
 {
     s->reply_state = SESSION_REPLY_NONE;
     s->answer_begun = false;
@@ -89,10 +90,10 @@ static void job_over(struct session *s)
     s->next++;
 }
 
-void session_job_end(struct session_job *job, enum end_reason end, struct str message)
+void session_reply_end(struct session_reply *reply, enum end_reason end, struct str message)
 {
-    struct session *s = session_of(job);
-    job_over(s);
+    struct session *s = session_of(reply);
+    reply_over(s);
     if (end == END_FAILED)
         session_put_end(s, END_FAILED, message);
     else
@@ -101,23 +102,23 @@ void session_job_end(struct session_job *job, enum end_reason end, struct str me
     session_settle(s);
 }
 
-void session_job_stop(struct session *s)
+void session_reply_stop(struct session *s)
 {
     const struct session_backend *backend = s->all->setup.backend;
     if (!session_is_replying(s))
         return;
-    job_over(s);
-    backend->stop(backend->ctx, &s->job);
+    reply_over(s);
+    backend->stop(backend->ctx, &s->reply);
     session_buf_rest(&s->chunk);
 }
 
-void session_job_room(struct session *s)
+void session_reply_room(struct session *s)
 {
     const struct session_backend *backend = s->all->setup.backend;
     if (s->reply_state != SESSION_REPLY_FULL || s->out.pending >= SESSION_PENDING_MAX / 2)
         return;
     s->reply_state = SESSION_REPLY_ACTIVE;
-    backend->room(backend->ctx, &s->job);
+    backend->room(backend->ctx, &s->reply);
 }
 
 /* ---- what comes next ---- */
@@ -126,7 +127,7 @@ void session_job_room(struct session *s)
 static void take_next(struct session *s, enum session_record_type type, uint64_t a)
 {
     if (type == SESSION_RECORD_CHUNK) {
-        start_job(s, (uint32_t)a);
+        start_reply(s, (uint32_t)a);
         return;
     }
     if (type == SESSION_RECORD_MOVED && s->doc.answered == s->next)
@@ -143,7 +144,7 @@ struct next_record {
     uint64_t a;
 };
 
-static int session_job_open_next(void *ctx, const struct session_record *r)
+static int session_reply_open_next(void *ctx, const struct session_record *r)
 {
     struct next_record *next = ctx;
     struct session *s = next->session;
@@ -154,13 +155,13 @@ static int session_job_open_next(void *ctx, const struct session_record *r)
     return session_open(s->keys, SESSION_IN, s->next, r, &s->chunk);
 }
 
-static void session_job_on_read(struct store_read *r, int err)
+static void session_reply_on_read(struct store_read *r, int err)
 {
-    struct session *s = container_of(r, struct session, job_read);
+    struct session *s = container_of(r, struct session, reply_read);
     struct next_record next = {.session = s};
     bool wanted = s->state != SESSION_STATE_DYING && s->out_state == SESSION_OUT_OPEN;
     if (wanted && err == 0)
-        err = session_each_record(r->slices, r->n_slices, &next, session_job_open_next);
+        err = session_each_record(r->slices, r->n_slices, &next, session_reply_open_next);
     store_read_release(r);
     s->reply_state = SESSION_REPLY_NONE; /* the read may be used again */
     if (wanted && err != 0)
@@ -169,7 +170,7 @@ static void session_job_on_read(struct store_read *r, int err)
         take_next(s, next.type, next.a);
     if (s->state != SESSION_STATE_DYING) {
         session_pump(s);
-        session_nudge(s);
+        session_wake(s);
         session_settle(s);
     }
     session_release(s);
@@ -184,8 +185,8 @@ static bool is_free(const struct session *s)
            s->keys != NULL && s->next <= s->doc.answered;
 }
 
-void session_job_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
-                       uint64_t a, struct str content)
+void session_reply_offer(struct session *s, uint64_t ordinal, enum session_record_type type,
+                         uint64_t a, struct str content)
 {
     if (!is_free(s) || s->next != ordinal)
         return;
@@ -199,35 +200,35 @@ void session_pump(struct session *s)
     if (!is_free(s) || s->next >= s->in.events)
         return;
     s->reply_state = SESSION_REPLY_READING;
-    s->job_read = (struct store_read){.name = s->in.name,
-                                      .from = READ_EVENT,
-                                      .event = s->next,
-                                      .max_bytes = 1, /* one event at least, so one */
-                                      .done = session_job_on_read};
+    s->reply_read = (struct store_read){.name = s->in.name,
+                                        .from = READ_EVENT,
+                                        .event = s->next,
+                                        .max_bytes = 1, /* one event at least, so one */
+                                        .done = session_reply_on_read};
     session_hold(s);
-    store_read(s->home->store, &s->job_read);
+    store_read(s->home->store, &s->reply_read);
 }
 
 /* ---- echo ---- */
 
-static void session_job_echo_start(void *ctx, struct session_job *job)
+static void session_reply_echo_start(void *ctx, struct session_reply *reply)
 {
     struct arena a = {0};
     struct str text;
-    int err = session_chunk_text(&a, job->service, job->chunk, &text);
-    if (err == 0 && !job->begun)
-        err = session_job_event(job, text, true, STR_NONE);
+    int err = session_chunk_text(&a, reply->service, reply->chunk, &text);
+    if (err == 0 && !reply->begun)
+        err = session_reply_event(reply, text, true, STR_NONE);
     if (err < 0)
-        session_job_end(job, END_FAILED, STR("the chunk is no message that could be echoed"));
+        session_reply_end(reply, END_FAILED, STR("the chunk is no message that could be echoed"));
     else
-        session_job_end(job, END_COMPLETED, STR_NONE);
+        session_reply_end(reply, END_COMPLETED, STR_NONE);
     arena_deinit(&a);
 }
 
-static void session_job_echo_ignore(void *ctx, struct session_job *job)
+static void session_reply_echo_ignore(void *ctx, struct session_reply *reply)
 {
 }
 
-const struct session_backend session_echo = {.start = session_job_echo_start,
-                                             .stop = session_job_echo_ignore,
-                                             .room = session_job_echo_ignore};
+const struct session_backend session_echo = {.start = session_reply_echo_start,
+                                             .stop = session_reply_echo_ignore,
+                                             .room = session_reply_echo_ignore};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* doctor_mend.c -- files that are set aside, and segments whose head or footer is written again.
+/* doctor_repair.c -- files that are set aside, and segments whose head or footer is written again.
  * What is replaced is kept under another name, and is replaced only by what is complete. */
 #include "base/err.h"
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 
 #define COPY_BYTES (1024u * 1024)
 
-int mend_failed(int err, const char *what, char *why, size_t size)
+int doctor_repair_failed(int err, const char *what, char *why, size_t size)
 {
     snprintf(why, size, "%s: %s", what, err_text(err));
     return err;
@@ -31,7 +31,7 @@ static bool exists(struct vfs *v, const char *name)
     return err != ERR_NOT_FOUND;
 }
 
-void mend_name(char *out, size_t size, const char *name, int n)
+void doctor_aside_name(char *out, size_t size, const char *name, int n)
 {
     if (n == 1)
         snprintf(out, size, "%s.damaged", name);
@@ -41,8 +41,8 @@ void mend_name(char *out, size_t size, const char *name, int n)
 
 static int free_name(struct vfs *v, const char *name, char *out)
 {
-    for (int i = 1; i < MEND_NAMES; i++) {
-        mend_name(out, ASIDE_MAX, name, i);
+    for (int i = 1; i < DOCTOR_ASIDE_NAMES; i++) {
+        doctor_aside_name(out, ASIDE_MAX, name, i);
         if (!exists(v, out))
             return 0;
     }
@@ -57,7 +57,7 @@ static int sync_folder(struct vfs *v, const char *name)
     return vfs_sync_dir(v, folder);
 }
 
-int mend_set_aside(struct look *l, const char *name, char *why, size_t size)
+int doctor_set_aside(struct doctor_pass *l, const char *name, char *why, size_t size)
 {
     char other[ASIDE_MAX];
     struct vfs *v = l->doctor->vfs;
@@ -67,8 +67,8 @@ int mend_set_aside(struct look *l, const char *name, char *why, size_t size)
     if (err == 0)
         err = sync_folder(v, name);
     if (err != 0)
-        return mend_failed(err, "a damaged file cannot be set aside", why, size);
-    look_say(l, DOCTOR_DONE, "%s is set aside as %s", name, other);
+        return doctor_repair_failed(err, "a damaged file cannot be set aside", why, size);
+    doctor_say(l, DOCTOR_DONE, "%s is set aside as %s", name, other);
     return 0;
 }
 
@@ -79,7 +79,7 @@ struct footer {
     uint64_t end; /* of the items */
 };
 
-static int doctor_mend_list_block(void *ctx, const struct block_info *b)
+static int doctor_repair_list_block(void *ctx, const struct block_info *b)
 {
     struct footer *f = ctx;
     struct segment_item item = {.marks = (uint32_t)b->events,
@@ -94,7 +94,7 @@ static int doctor_mend_list_block(void *ctx, const struct block_info *b)
     return 0;
 }
 
-static int doctor_mend_list_note(void *ctx, struct str note)
+static int doctor_repair_list_note(void *ctx, struct str note)
 {
     struct footer *f = ctx;
     struct segment_item item = {.n = (uint32_t)note.n};
@@ -175,20 +175,22 @@ static int replace_segment(struct vfs *v, uint64_t id, const struct footer *foot
     return err == 0 ? vfs_sync_dir(v, SEGMENT_DIR) : err;
 }
 
-int mend_footer(struct look *l, uint64_t id, char *why, size_t size)
+int doctor_repair_footer(struct doctor_pass *l, uint64_t id, char *why, size_t size)
 {
     char other[ASIDE_MAX];
     struct footer f = {.end = SEGMENT_FILE_HEAD};
-    struct segment_scan scan = {
-        .salvage = true, .ctx = &f, .block = doctor_mend_list_block, .note = doctor_mend_list_note};
+    struct segment_scan scan = {.salvage = true,
+                                .ctx = &f,
+                                .block = doctor_repair_list_block,
+                                .note = doctor_repair_list_note};
     int err = segment_scan(l->doctor->vfs, id, &scan);
     if (err == 0)
         err = replace_segment(l->doctor->vfs, id, &f, other);
     buf_deinit(&f.bytes);
     if (err != 0)
-        return mend_failed(err, "a segment cannot be written again", why, size);
-    look_say(l, DOCTOR_DONE,
-             "segment %" PRIu64 " has a head and a footer again; as it was, it is kept as %s", id,
-             other);
+        return doctor_repair_failed(err, "a segment cannot be written again", why, size);
+    doctor_say(l, DOCTOR_DONE,
+               "segment %" PRIu64 " has a head and a footer again; as it was, it is kept as %s", id,
+               other);
     return 0;
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/catalog/chunk.h"
+#include "store/catalog/extent.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
 
 #include <stdlib.h>
 
-struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap)
+struct extent *extent_new(uint64_t first, uint64_t ordinal, uint32_t cap)
 {
-    struct chunk *c = mem_zalloc(sizeof *c);
+    struct extent *c = mem_zalloc(sizeof *c);
     c->refs = 1;
     c->first = first;
     c->ordinal = ordinal;
@@ -16,13 +16,13 @@ struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap)
     return c;
 }
 
-struct chunk *chunk_ref(struct chunk *c)
+struct extent *extent_ref(struct extent *c)
 {
     c->refs++;
     return c;
 }
 
-void chunk_unref(struct chunk *c)
+void extent_unref(struct extent *c)
 {
     if (c == NULL || --c->refs > 0)
         return;
@@ -31,12 +31,12 @@ void chunk_unref(struct chunk *c)
     free(c);
 }
 
-size_t chunk_size(const struct chunk *c)
+size_t extent_size(const struct extent *c)
 {
     return sizeof *c + sizeof *c->bytes + c->bytes->cap + c->cap_marks * sizeof *c->marks;
 }
 
-static void reserve_marks(struct chunk *c, uint32_t n)
+static void reserve_marks(struct extent *c, uint32_t n)
 {
     if (c->cap_marks - c->n_marks >= n)
         return;
@@ -47,8 +47,8 @@ static void reserve_marks(struct chunk *c, uint32_t n)
     c->cap_marks = cap;
 }
 
-void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32_t n,
-                  int64_t now_ms)
+void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint32_t n,
+                   int64_t now_ms)
 {
     struct block *b = c->bytes;
     uint32_t count = ends == NULL ? 1 : n;
@@ -65,7 +65,7 @@ void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32
     b->n += (uint32_t)data.n;
 }
 
-uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos)
+uint32_t extent_mark_after(const struct extent *c, uint64_t pos)
 {
     uint64_t at = pos - c->first;
     uint32_t low = 0, high = c->n_marks;
@@ -79,18 +79,18 @@ uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos)
     return low;
 }
 
-bool chunk_is_boundary(const struct chunk *c, uint64_t pos)
+bool extent_is_boundary(const struct extent *c, uint64_t pos)
 {
     if (pos == c->first)
         return true;
-    uint32_t i = chunk_mark_after(c, pos);
+    uint32_t i = extent_mark_after(c, pos);
     return i > 0 && MARK_END(c->marks[i - 1]) == pos - c->first;
 }
 
-int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
-                  uint64_t *out)
+int extent_advance(const struct extent *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                   uint64_t *out)
 {
-    uint32_t i = chunk_mark_after(c, pos), last = i;
+    uint32_t i = extent_mark_after(c, pos), last = i;
     while (!(c->marks[last] & MARK_APPEND_END))
         last++;
     uint64_t append_end = c->first + MARK_END(c->marks[last]);
@@ -108,23 +108,24 @@ int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t su
     return 0;
 }
 
-static uint64_t event_start(const struct chunk *c, uint32_t i)
+static uint64_t event_start(const struct extent *c, uint32_t i)
 {
     return c->first + (i == 0 ? 0 : MARK_END(c->marks[i - 1]));
 }
 
 /* Index of the first event that begins at pos or behind it. */
-static uint32_t event_from(const struct chunk *c, uint64_t pos)
+static uint32_t event_from(const struct extent *c, uint64_t pos)
 {
     if (pos <= c->first)
         return 0;
-    uint32_t i = chunk_mark_after(c, pos);
+    uint32_t i = extent_mark_after(c, pos);
     return i < c->n_marks && event_start(c, i) < pos ? i + 1 : i;
 }
 
-uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k, uint64_t *event)
+uint64_t extent_keep_from(const struct extent *c, uint64_t end, const struct keep *k,
+                          uint64_t *event)
 {
-    uint32_t all = chunk_mark_after(c, end - 1) + 1; /* a part of an event counts as one */
+    uint32_t all = extent_mark_after(c, end - 1) + 1; /* a part of an event counts as one */
     uint32_t from = event_from(c, k->pos);
     if (from >= all && end == k->tail)
         from = all - 1;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* chunk.h -- a run of a stream's events: their bytes, and where each of them ends.
+/* extent.h -- a run of a stream's events: their bytes, and where each of them ends.
  *
  * The unit of memory, of a block in a segment, and of the cache. Shared by reference count; only
  * the tape that made it adds to it, and only while nobody else holds it. */
-#ifndef STORE_CATALOG_CHUNK_H
-#define STORE_CATALOG_CHUNK_H
+#ifndef STORE_CATALOG_EXTENT_H
+#define STORE_CATALOG_EXTENT_H
 
 #include "base/block.h"
 
 #include <stdint.h>
 
-#define CHUNK_BYTES_MAX (64 * 1024) /* a larger append has a chunk of its own */
+#define EXTENT_BYTES_MAX (64 * 1024) /* a larger append has an extent of its own */
 
-/* Where an event ends, relative to the chunk; the top bit says that its append ends there too. */
-#define MARK_APPEND_END 0x80000000u
-#define MARK_END(m)     ((m) & ~MARK_APPEND_END)
+/* Where an event ends, relative to the extent; the top bit says that its append ends there too. */
+#define MARK_APPEND_END  0x80000000u
+#define MARK_END(m)      ((m) & ~MARK_APPEND_END)
 
-struct chunk {
+struct extent {
     uint32_t refs;
     uint32_t n_marks, cap_marks;
     uint64_t first;               /* position of its first byte */
@@ -26,32 +26,32 @@ struct chunk {
     uint32_t *marks;
 };
 
-struct chunk *chunk_new(uint64_t first, uint64_t ordinal, uint32_t cap);
-struct chunk *chunk_ref(struct chunk *c);
-void chunk_unref(struct chunk *c); /* NULL is allowed */
+struct extent *extent_new(uint64_t first, uint64_t ordinal, uint32_t cap);
+struct extent *extent_ref(struct extent *c);
+void extent_unref(struct extent *c); /* NULL is allowed */
 
-static inline uint64_t chunk_end(const struct chunk *c)
+static inline uint64_t extent_end(const struct extent *c)
 {
     return c->first + c->bytes->n;
 }
 
 /* Memory that it takes, for budgets. */
-size_t chunk_size(const struct chunk *c);
+size_t extent_size(const struct extent *c);
 
 /* One append; it fits. ends: as in store_write. */
-void chunk_append(struct chunk *c, struct str data, const uint32_t *ends, uint32_t n,
-                  int64_t now_ms);
+void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint32_t n,
+                   int64_t now_ms);
 
 /* Index of the first mark that ends behind position pos; n_marks if there is none. */
-uint32_t chunk_mark_after(const struct chunk *c, uint64_t pos);
+uint32_t extent_mark_after(const struct extent *c, uint64_t pos);
 
 /* An event of it begins at pos (or pos is its end). */
-bool chunk_is_boundary(const struct chunk *c, uint64_t pos);
+bool extent_is_boundary(const struct extent *c, uint64_t pos);
 
 /* The position `sub` events (or bytes) past the boundary pos, within the append that begins there
  * and not behind `end`. 0 or ERR_FORK_OFFSET. sub > 0, pos < end. */
-int chunk_advance(const struct chunk *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
-                  uint64_t *out);
+int extent_advance(const struct extent *c, uint64_t end, uint64_t pos, uint64_t sub, bool events,
+                   uint64_t *out);
 
 /* What has to be kept of a stream: events from this ordinal, this position and this time on, but in
  * any case the last event before `tail`. */
@@ -72,7 +72,7 @@ static inline bool keep_is_over(const struct keep *k, int64_t newest_ms)
 
 /* Where, between its first position and `end` (up to which it counts), that begins; `end`: nothing
  * of it has to be kept. Its time is looked at as a whole. *event: the ordinal there. */
-uint64_t chunk_keep_from(const struct chunk *c, uint64_t end, const struct keep *k,
-                         uint64_t *event);
+uint64_t extent_keep_from(const struct extent *c, uint64_t end, const struct keep *k,
+                          uint64_t *event);
 
 #endif
