@@ -19,9 +19,10 @@ MANDIR  ?= $(PREFIX)/share/man
 VERSION := $(shell cat VERSION)
 
 # What is built in: all rows of src/feature/features.c, or those that FEATURES names, as in
-# `make FEATURES="gateway sessions"`; with `make FEATURES=` none, the kernel alone.
+# `make FEATURES="gateway sessions"`; with `make FEATURES=` none, the kernel alone. The environment does
+# not count: packagers have a FEATURES of their own there.
 ALL_FEATURES := $(shell sed -n 's/^ *X.\([a-z]*\),.*/\1/p' src/feature/features.c)
-ifeq ($(origin FEATURES),undefined)
+ifneq ($(origin FEATURES),command line)
 FEATURES := $(ALL_FEATURES)
 endif
 ABSENT  := $(filter-out $(FEATURES),$(ALL_FEATURES))
@@ -34,6 +35,9 @@ ifneq ($(ABSENT),)
 UNMET   := $(strip $(foreach f,$(FEATURES),$(foreach n,$(call needs,$(f)),$(if $(filter $(n),$(FEATURES)),,$(f) needs $(n);))))
 ifneq ($(UNMET),)
 $(error $(UNMET) name it in FEATURES, too)
+endif
+ifneq ($(filter test check asan unit-tests unit-bins e2e-bins fuzz-bins hunt,$(MAKECMDGOALS)),)
+$(error the tests need all features: run this without FEATURES)
 endif
 endif
 

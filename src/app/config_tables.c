@@ -27,18 +27,12 @@ static void count_rows(const struct options *options, const struct section_kinds
 /* `[lab]` in a program that was built without the Lab. */
 static bool config_tables_explain_absent(struct str word, char *why, size_t size)
 {
-    for (const struct feature_absent *f = features_absent; f->name != NULL; f++) {
-        struct str words = str_of_cstr(f->sections);
-        while (words.n > 0)
-            if (str_eq(str_cut(&words, ' '), word)) {
-                snprintf(why, size,
-                         "[%.*s] needs the feature %s, which this program was built "
-                         "without",
-                         (int)word.n, word.p, f->name);
-                return true;
-            }
-    }
-    return false;
+    const char *feature = feature_absent_section(word);
+    if (feature == NULL)
+        return false;
+    snprintf(why, size, "[%.*s] needs the feature %s, which this program was built without",
+             (int)word.n, word.p, feature);
+    return true;
 }
 
 struct config_tables *config_tables_new(const struct options *options,

@@ -80,10 +80,14 @@ static const struct command *main_find(const char *name)
 static int main_refuse(const char *name)
 {
     struct suggest s = {.word = str_of_cstr(name)};
+    const char *absent = feature_absent_command(s.word);
     each_command (c)
         suggest_offer(&s, c->name);
     if (name[0] == '-')
         fprintf(stderr, "tidemark: flags follow the command, as in `tidemark serve %s`\n", name);
+    else if (absent != NULL)
+        fprintf(stderr, "tidemark: %s needs the feature %s, which this program was built without\n",
+                name, absent);
     else if (s.best)
         fprintf(stderr, "tidemark: unknown command %s; did you mean %s?\n", name, s.best);
     else

@@ -28,3 +28,28 @@ void feature_warn(struct feature_warnings *d, const char *setting, const char *w
     if (d->n < FEATURE_WARNINGS_MAX)
         d->rows[d->n++] = (struct feature_warning){setting, why};
 }
+
+static bool has_word(const char *list, struct str word)
+{
+    struct str words = str_of_cstr(list);
+    while (words.n > 0)
+        if (str_eq(str_cut(&words, ' '), word))
+            return true;
+    return false;
+}
+
+const char *feature_absent_section(struct str word)
+{
+    const struct feature_absent *f = features_absent;
+    while (f->name != NULL && !has_word(f->sections, word))
+        f++;
+    return f->name;
+}
+
+const char *feature_absent_command(struct str word)
+{
+    const struct feature_absent *f = features_absent;
+    while (f->name != NULL && !has_word(f->commands, word))
+        f++;
+    return f->name;
+}

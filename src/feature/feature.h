@@ -186,11 +186,15 @@ struct feature {
 /* Each after those it needs; NULL behind the last. */
 extern const struct feature *const features[];
 
-/* What this program was built without, with the words of its sections; name == NULL behind the
- * last. */
+/* What this program was built without, with the words of its sections and commands, blanks between
+ * them; name == NULL behind the last. */
 extern const struct feature_absent {
-    const char *name, *sections;
+    const char *name, *sections, *commands;
 } features_absent[];
+
+/* The absent feature that such a section, or command, is of; NULL: none. */
+const char *feature_absent_section(struct str word);
+const char *feature_absent_command(struct str word);
 
 struct feature_state {
     const struct feature *feature;
