@@ -177,7 +177,9 @@ static size_t cut_features(struct server *s)
 
 static void close_all(struct server *s)
 {
-    cut_features(s);
+    each_open (s, f)
+        if (f->feature->close != NULL)
+            f->feature->close(f->state);
     http_close_all(&s->http);
     check_drained(s);
 }

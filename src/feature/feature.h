@@ -175,6 +175,8 @@ struct feature {
     /* Nobody is waited for any more: what is under way ends, with its readers told. How much was.
      * NULL: nothing is. */
     size_t (*cut)(void *state);
+    /* Its own connections are closed, as those of HTTP are. NULL: it has none. */
+    void (*close)(void *state);
     /* No exchange is left. stopped() comes once, maybe from within this call; free() is due then.
      */
     void (*stop)(void *state, void (*stopped)(void *ctx), void *ctx);

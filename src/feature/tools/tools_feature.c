@@ -180,12 +180,11 @@ static void tools_feature_quiesce(void *state)
         tools_socket_drain(s->socket);
 }
 
-static size_t tools_feature_cut(void *state)
+static void tools_feature_close(void *state)
 {
     struct tools_state *s = state;
     if (s->socket != NULL)
         tools_socket_cut(s->socket);
-    return 0;
 }
 
 static void tools_on_service_stopped(void *ctx)
@@ -255,7 +254,7 @@ const struct feature tools_feature = {
     .tools = tools_builtins,
     .open = tools_feature_open,
     .quiesce = tools_feature_quiesce,
-    .cut = tools_feature_cut,
+    .close = tools_feature_close,
     .stop = tools_feature_stop,
     .free = tools_feature_free,
 };

@@ -8,6 +8,7 @@
 #include "telemetry/trace.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -187,12 +190,66 @@ static void work_that_is_done_cuts_nothing_off(void **state)
     config_deinit(&f->config);
 }
 
+/* ---- a call over the socket of tools ---- */
+
+static int call_of_a_tool(const char *path)
+{
+    static const char call[] = "\0\0\0\x3e{\"type\":\"run_tool\",\"tool_id\":\"wait\",\"args\":{},"
+                               "\"dry_run\":false}";
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(write(fd, call, sizeof call - 1), sizeof call - 1);
+    return fd;
+}
+
+static bool is_closed(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+static void turn(struct server *s, int times)
+{
+    while (times-- > 0)
+        uv_run(&s->loop.uv, UV_RUN_NOWAIT);
+}
+
+/* It has as long as a request over HTTP: until connections are closed. */
+static void a_call_over_the_socket_outlives_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct server *s = &f->server;
+    load(f, "tools-socket = tools",
+         "[tool wait]\ncommand = sh -c 'touch started; exec sleep 600'\n"
+         "timeout = 1h");
+    assert_int_equal(server_init(s, &f->config, &f->trace), 0);
+    int fd = call_of_a_tool("tools");
+    while (access("started", F_OK) != 0)
+        turn(s, 1);
+    server_drain(s, STR("asked"));
+    server_drain(s, STR("asked again"));
+    timer_stop(&s->drain_limit); /* however slow this machine is */
+    assert_int_equal(s->life, SERVER_LAST_WORDS);
+    turn(s, 10);
+    assert_false(is_closed(fd));
+    server_drain(s, STR("asked once more"));
+    while (!is_closed(fd))
+        turn(s, 1);
+    server_run(s);
+    assert_int_equal(server_deinit(s), 0);
+    config_deinit(&f->config);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_cannot_be_opened_ends_the_start, setup, teardown),
         cmocka_unit_test_setup_teardown(a_signal_then_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(work_that_is_done_cuts_nothing_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_call_over_the_socket_outlives_the_limit, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
