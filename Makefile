@@ -36,8 +36,8 @@ UNMET   := $(strip $(foreach f,$(FEATURES),$(foreach n,$(call needs,$(f)),$(if $
 ifneq ($(UNMET),)
 $(error $(UNMET) name it in FEATURES, too)
 endif
-ifneq ($(filter test check asan unit-tests unit-bins e2e-bins fuzz-bins hunt,$(MAKECMDGOALS)),)
-$(error the tests need all features: run this without FEATURES)
+ifneq ($(filter test check asan unit-tests unit-bins e2e-bins fuzz-bins fuzz crash hunt bench,$(MAKECMDGOALS)),)
+$(error tests and benchmarks need all features: run this without FEATURES)
 endif
 endif
 

@@ -1139,6 +1139,31 @@ static void a_reload_takes_what_is_live(void **state)
     assert_int_equal(f->c.heartbeat_ms, 2000);
 }
 
+/* Features wipe some secrets once they have them, others stay to be compared. */
+static void a_reload_knows_secrets_as_they_were(void **state)
+{
+    struct fixture *f = *state;
+    struct config_change change;
+    char *argv[] = {(char *)"--config", f->path, NULL};
+    setenv("SSE_RESUME_SECRET", "one", 1);
+    setenv("WINDSURF_API_KEY", "cog_x", 1);
+    assert_int_equal(load_file(f, STR("[cascade]\ntarget = http://127.0.0.1:1\ncsrf-token = a\n")),
+                     0);
+    config_forget(&f->c);
+    assert_null(cascade(f)->csrf_token);
+    assert_null(cascade(f)->api_key);
+    assert_int_equal(config_reload(&f->c, 2, argv, &change, f->why, sizeof f->why), 0);
+    config_deinit(&change.before);
+    assert_string_equal(change.taken, "");
+    assert_string_equal(change.restart, "");
+    setenv("SSE_RESUME_SECRET", "two", 1);
+    assert_int_equal(config_reload(&f->c, 2, argv, &change, f->why, sizeof f->why), 0);
+    config_deinit(&change.before);
+    assert_string_equal(change.restart, "SSE_RESUME_SECRET");
+    unsetenv("SSE_RESUME_SECRET");
+    unsetenv("WINDSURF_API_KEY");
+}
+
 /* The file between ```ini and ``` is one that works. */
 static void the_example_of_the_document_loads(void **state)
 {
@@ -1198,6 +1223,7 @@ int main(void)
         TEST(the_document_has_every_setting),
         TEST(the_document_names_what_can_change),
         TEST(a_reload_takes_what_is_live),
+        TEST(a_reload_knows_secrets_as_they_were),
         TEST(the_example_of_the_document_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
