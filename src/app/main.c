@@ -105,7 +105,7 @@ static int cmd_version(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return cmd_help(1, argv);
     if (argc != 2 || strcmp(argv[1], "--features") != 0) {
-        fputs("tidemark version: --features is all it takes\n", stderr);
+        fputs("tidemark version: the only flag is --features\n", stderr);
         return CMD_USAGE;
     }
     for (size_t i = 0; features[i] != NULL; i++)

@@ -186,7 +186,7 @@ static void begin_stream(struct lab_call *c)
 
 static void lab_count(struct lab *lab)
 {
-    if (++lab->submissions == lab->setup.exit_after)
+    if (++lab->submissions == lab->setup.exit_after && !gate_is_shut(&lab->calls))
         sched_start(lab->setup.sched, &lab->exit_soon, EXIT_MS);
 }
 
