@@ -5,9 +5,11 @@
 #include "app/config.h"
 #include "base/err.h"
 #include "base/secret.h"
+#include "base/units.h"
 #include "telemetry/trace.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <uv.h>
@@ -171,6 +175,34 @@ static void a_signal_then_changes_nothing(void **state)
         start_in_vain(*state, &failures[i], true);
 }
 
+/* ---- one that runs ---- */
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void turn(struct server *s, int times)
+{
+    while (times-- > 0)
+        uv_run(&s->loop.uv, UV_RUN_NOWAIT);
+}
+
+/* All timers come that somebody has left armed, maybe in memory that is freed. */
+static void end(struct fixture *f)
+{
+    struct sched *sched = &f->server.loop.sched;
+    server_run(&f->server);
+    assert_int_equal(f->server.life, SERVER_STOPPING);
+    sched_turn(sched, sched->now_ms + 2 * HOUR_MS, sched->wall_ms + 2 * HOUR_MS);
+    assert_int_equal(server_deinit(&f->server), 0);
+    config_deinit(&f->config);
+}
+
 /* The task of a Lab may be done while the server drains: that is no second SIGTERM. */
 static void work_that_is_done_cuts_nothing_off(void **state)
 {
@@ -184,36 +216,20 @@ static void work_that_is_done_cuts_nothing_off(void **state)
     assert_int_equal(s->life, SERVER_DRAINING);
     server_drain(s, STR("asked again"));
     assert_int_equal(s->life, SERVER_LAST_WORDS);
-    server_run(s);
-    assert_int_equal(s->life, SERVER_STOPPING);
-    assert_int_equal(server_deinit(s), 0);
-    config_deinit(&f->config);
+    end(f);
 }
 
-/* ---- a call over the socket of tools ---- */
-
-static int call_of_a_tool(const char *path)
+static void call_a_tool(int fd)
 {
     static const char call[] = "\0\0\0\x3e{\"type\":\"run_tool\",\"tool_id\":\"wait\",\"args\":{},"
                                "\"dry_run\":false}";
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(write(fd, call, sizeof call - 1), sizeof call - 1);
-    return fd;
 }
 
 static bool is_closed(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     return poll(&p, 1, 0) > 0;
-}
-
-static void turn(struct server *s, int times)
-{
-    while (times-- > 0)
-        uv_run(&s->loop.uv, UV_RUN_NOWAIT);
 }
 
 /* It has as long as a request over HTTP: until connections are closed. */
@@ -225,7 +241,8 @@ static void a_call_over_the_socket_outlives_the_limit(void **state)
          "[tool wait]\ncommand = sh -c 'touch started; exec sleep 600'\n"
          "timeout = 1h");
     assert_int_equal(server_init(s, &f->config, &f->trace), 0);
-    int fd = call_of_a_tool("tools");
+    int fd = connect_to("tools");
+    call_a_tool(fd);
     while (access("started", F_OK) != 0)
         turn(s, 1);
     server_drain(s, STR("asked"));
@@ -237,9 +254,57 @@ static void a_call_over_the_socket_outlives_the_limit(void **state)
     server_drain(s, STR("asked once more"));
     while (!is_closed(fd))
         turn(s, 1);
-    server_run(s);
-    assert_int_equal(server_deinit(s), 0);
-    config_deinit(&f->config);
+    end(f);
+    close(fd);
+}
+
+static void ask(struct fixture *f, int fd, const char *request, char *answer, size_t size)
+{
+    assert_int_equal(write(fd, request, strlen(request)), strlen(request));
+    while (!is_closed(fd)) /* or answered */
+        turn(&f->server, 1);
+    ssize_t n = read(fd, answer, size - 1);
+    assert_true(n > 0);
+    answer[n] = '\0';
+}
+
+/* A review of the run that the Lab is about: the last thing that its server waits for. */
+static void submit(struct fixture *f, int fd)
+{
+    char answer[8192], body[256], request[768];
+    ask(f, fd, "GET /api/config HTTP/1.1\r\nHost: localhost\r\n\r\n", answer, sizeof answer);
+    const char *token = strstr(answer, "tok_"), *run = strstr(answer, "run_");
+    if (token == NULL || run == NULL)
+        fail_msg("%s", answer);
+    snprintf(body, sizeof body, "{\"runId\":\"%.*s\",\"ratings\":{\"overall\":70}}",
+             (int)strcspn(run, "\""), run);
+    snprintf(request, sizeof request,
+             "POST /api/feedback HTTP/1.1\r\nHost: localhost\r\nX-CM-LAB-TOKEN: %.*s\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             (int)strcspn(token, "\""), token, strlen(body), body);
+    assert_int_equal(write(fd, request, strlen(request)), strlen(request));
+}
+
+static void a_submission_may_end_when_the_lab_is_being_stopped(void **state)
+{
+    struct fixture *f = *state;
+    struct server *s = &f->server;
+    assert_int_equal(chdir(f->folder), 0);
+    assert_int_equal(mkdir("shown", 0700), 0);
+    fclose(fopen("shown/video.mp4", "w"));
+    load(f, "", "review = shown");
+    assert_int_equal(server_init(s, &f->config, &f->trace), 0);
+    int fd = connect_to("s"), lock = open("lab/lock", O_RDWR | O_CREAT, 0600);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    submit(f, fd);
+    turn(s, 100);
+    for (int i = 0; i < 3; i++)
+        server_drain(s, STR("asked"));
+    while (strcmp(s->features[s->n_features - 1].feature->name, "lab") != 0)
+        turn(s, 1);
+    close(lock);
+    end(f);
+    assert_int_equal(access("feedback.jsonl", F_OK), 0);
     close(fd);
 }
 
@@ -250,6 +315,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_signal_then_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(work_that_is_done_cuts_nothing_off, setup, teardown),
         cmocka_unit_test_setup_teardown(a_call_over_the_socket_outlives_the_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_submission_may_end_when_the_lab_is_being_stopped, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
