@@ -136,7 +136,7 @@ enum feature_scope {
 /* Streams whose names begin so belong to the feature. */
 struct feature_names {
     const char *prefix; /* NULL behind the last */
-    bool hidden;        /* nobody is shown them unasked, in any build: a row of store/names.c */
+    bool hidden;        /* nobody is shown them unasked, in any build: a row of store/names.h */
 };
 
 /* Something that goes wrong quietly: a count that should stay 0. */

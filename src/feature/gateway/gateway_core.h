@@ -112,7 +112,7 @@ int gateway_key_take(struct str bytes, struct gateway_key *k); /* ERR_CORRUPT */
 struct str gateway_chat_key(struct arena *a, const struct gateway_route *r, struct str caller,
                             struct str chat);
 
-/* What the names of its streams and documents begin with; those of streams are in store/names.c. */
+/* What the names of its streams and documents begin with; those of streams are in store/names.h. */
 #define GATEWAY_STREAMS ".route/"
 #define GATEWAY_RUNNING "running/"
 #define GATEWAY_KEYS    "gateway-key/"

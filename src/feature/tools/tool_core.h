@@ -25,7 +25,7 @@
 /* What is kept for a cursor outlives it by this much: nobody may find it gone who came in time. */
 #define TOOL_KEEP_SLACK_S     60
 
-#define TOOL_STREAMS          ".tool/" /* store/names.c */
+#define TOOL_STREAMS          ".tool/" /* store/names.h */
 /* TOOL_STREAMS and the id in hexadecimal. */
 #define TOOL_KEEP_ID          16
 #define TOOL_KEEP_NAME        (sizeof TOOL_STREAMS - 1 + 2 * TOOL_KEEP_ID)
