@@ -193,8 +193,8 @@ int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t 
  * here. */
 bool generation_wait(struct gateway_route *r, struct str request_id, struct generation_waiter *w);
 
-/* Takes the first off a list of waiters; NULL: there is none. */
-struct generation_waiter *generation_take_waiter(struct link *waiters);
+/* Calls missing() of all on a list of waiters, and takes them off. */
+void generation_notify_missing(struct link *waiters);
 
 /* Whoever was told ready() has a place of its own, or will not come. */
 void generation_unpin(struct generation *gen);

@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#define ASK_AGAIN_MAX 4 /* of those who waited */
-
 struct discard {
     struct store_remove remove;
     struct store_put put;
@@ -18,9 +16,7 @@ struct discard {
 
 static void discard_free(struct discard *d)
 {
-    struct generation_waiter *w;
-    for (unsigned n = 0; (w = generation_take_waiter(&d->waiters)) != NULL; n++)
-        w->ops->missing(w, n >= ASK_AGAIN_MAX);
+    generation_notify_missing(&d->waiters);
     gateway_end(d->gateway);
     arena_deinit(&d->arena);
     free(d);

@@ -30,7 +30,8 @@
 
 #include <stdlib.h>
 
-#define HOLD_MS 10000 /* for the first event, where there are no heartbeats */
+#define HOLD_MS       10000 /* for the first event, where there are no heartbeats */
+#define ASK_AGAIN_MAX 4     /* of those who waited for what was passed on */
 
 enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
 
@@ -137,13 +138,20 @@ static void enter_chats(struct generation *gen)
 
 /* ---- its end ---- */
 
-struct generation_waiter *generation_take_waiter(struct link *waiters)
+static struct generation_waiter *generation_take_waiter(struct link *waiters)
 {
     if (list_empty(waiters))
         return NULL;
     struct generation_waiter *w = list_item(waiters->next, struct generation_waiter, link);
     list_remove(&w->link);
     return w;
+}
+
+void generation_notify_missing(struct link *waiters)
+{
+    struct generation_waiter *w;
+    for (unsigned n = 0; (w = generation_take_waiter(waiters)) != NULL; n++)
+        w->ops->missing(w, n >= ASK_AGAIN_MAX);
 }
 
 static void notify_ready(struct generation *gen, struct generation_waiter *w)
@@ -284,6 +292,7 @@ static void gateway_generation_end(struct generation *gen, enum end_reason reaso
 {
     bool made = gen->state != CREATING;
     if (gen->state == ENDING) {
+        drop_source(gen); /* of leave_degraded */
         if (gen->recorder != NULL)
             recorder_end_now(gen->recorder, reason);
         return;
@@ -353,11 +362,18 @@ static void go_direct(struct generation *gen, const struct source_head *head)
     gen->forward = asker->ops->direct(asker, gen, head, gen->degraded);
 }
 
+/* Nothing is kept of it; those who wait came while its stream was still being made. */
+static void leave_waiters(struct generation *gen)
+{
+    leave_maps(gen);
+    generation_notify_missing(&gen->waiters);
+}
+
 static void begin_passing(struct generation *gen, const struct source_head *head)
 {
     gen->state = PASSING;
     if (gen->degraded)
-        leave_maps(gen);
+        leave_waiters(gen);
     else
         discard_stream(gen);
     go_direct(gen, head);

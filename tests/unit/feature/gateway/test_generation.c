@@ -66,6 +66,38 @@ static void say(size_t i, const char *data)
     assert_int_equal(scripts[i]->on->event(scripts[i]->ctx, STR_NONE, str_of_cstr(data)), 1);
 }
 
+/* ---- a store that writes when it is told to ---- */
+
+static struct {
+    struct store_ops ops;
+    const struct store_ops *real;
+    bool holds;
+    struct store_write *held;
+} slow;
+
+static void slow_write(struct store *s, struct store_write *w)
+{
+    if (!slow.holds) {
+        slow.real->write(s, w);
+        return;
+    }
+    assert_null(slow.held);
+    slow.held = w;
+}
+
+/* err == 0: it is written. */
+static void let_write(struct store *s, int err)
+{
+    struct store_write *w = slow.held;
+    assert_non_null(w);
+    slow.holds = false;
+    slow.held = NULL;
+    if (err == 0)
+        slow.real->write(s, w);
+    else
+        w->done(w, err);
+}
+
 /* ---- the bench ---- */
 
 struct bench {
@@ -87,6 +119,11 @@ static int set_up(void **state)
     *b = (struct bench){.trace = {.to = stderr, .level = TRACE_ERROR}};
     sched_init(&b->sched, 1, 1);
     b->store = mem_store_new(&b->sched);
+    slow.real = b->store->ops;
+    slow.ops = *slow.real;
+    slow.ops.write = slow_write;
+    slow.holds = false;
+    b->store->ops = &slow.ops;
     feeds_init(&b->feeds, b->store);
     metrics_init(&b->metrics);
     http_init(&b->http, NULL, &b->trace, &(struct http_limits){0});
@@ -202,7 +239,7 @@ static struct forward *on_direct(struct generation_order *o, struct generation *
 static const struct generation_waiter_ops waiter_ops = {on_ready, on_failed, on_missing};
 static const struct generation_asker_ops asker_ops = {on_asked, on_refused, on_direct};
 
-static void ask(struct bench *b, size_t route, struct asker *a)
+static void begin_asking(struct bench *b, size_t route, struct asker *a)
 {
     static const struct request request = {.method = METHOD_POST};
     char id[RAND_UUID + 1];
@@ -214,6 +251,28 @@ static void ask(struct bench *b, size_t route, struct asker *a)
                                   .ops = &asker_ops}};
     memcpy(a->order.request_id, id, REQUEST_ID_TEXT);
     generation_start(&a->order);
+    sched_drain(&b->sched);
+}
+
+static void ask(struct bench *b, size_t route, struct asker *a)
+{
+    begin_asking(b, route, a);
+    assert_true(a->asked);
+}
+
+/* One whose stream the store has not taken yet. */
+static void ask_slowly(struct bench *b, struct asker *a)
+{
+    slow.holds = true;
+    begin_asking(b, 0, a);
+    assert_false(a->asked);
+}
+
+/* One that the store does not take. */
+static void ask_in_vain(struct bench *b, struct asker *a)
+{
+    ask_slowly(b, a);
+    let_write(b->store, ERR_BUSY);
     sched_drain(&b->sched);
     assert_true(a->asked);
 }
@@ -310,6 +369,23 @@ static void test_a_route_is_orphaned_by_itself(void **state)
     assert_int_equal(other.ready, 1);
 }
 
+/* They came before it was known that it would not be recorded. */
+static void test_nobody_waits_for_what_is_neither_a_stream_nor_kept(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, late;
+    ask_slowly(b, &a);
+    join(&late, &a);
+    let_write(b->store, ERR_BUSY);
+    sched_drain(&b->sched);
+    scripts[0]->on->head(scripts[0]->ctx, &(struct source_head){.status = 500});
+    sched_drain(&b->sched);
+    assert_int_equal(a.direct, 1);
+    assert_true(a.degraded);
+    assert_int_equal(late.missing, 1);
+    assert_null(generation_of(&a));
+}
+
 struct stop {
     struct generation_stopper stopper;
     int n, err;
@@ -322,6 +398,113 @@ static void on_cancelled(struct generation_stopper *s, enum end_reason end, int 
     stop->n++;
     stop->end = end;
     stop->err = err;
+}
+
+/* ---- orphaned in each of its states ---- */
+
+static void orphan(struct bench *b)
+{
+    gateway_orphan_route(b->routes[0]);
+    assert_int_equal(n_freed, 1);
+    if (slow.held != NULL)
+        let_write(b->store, 0);
+    sched_drain(&b->sched);
+}
+
+static void assert_orphaned(struct bench *b, const struct asker *a)
+{
+    assert_int_equal(a->failed, 1);
+    assert_int_equal(a->why.end, END_ORPHANED);
+    assert_int_equal(a->ready + a->direct, 0);
+    assert_null(generation_of(a));
+}
+
+static void test_orphaned_while_its_stream_is_made(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask_slowly(b, &a);
+    orphan(b);
+    assert_orphaned(b, &a);
+}
+
+static void test_orphaned_while_its_stream_cannot_be_made(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask_slowly(b, &a);
+    gateway_orphan_route(b->routes[0]);
+    assert_int_equal(n_freed, 1);
+    let_write(b->store, ERR_BUSY);
+    sched_drain(&b->sched);
+    assert_int_equal(a.failed, 1); /* it is refused */
+    assert_false(a.asked);
+    assert_null(generation_of(&a));
+}
+
+static void test_orphaned_before_its_first_event(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask(b, 0, &a);
+    answer_events(0);
+    orphan(b);
+    assert_orphaned(b, &a);
+}
+
+static void test_orphaned_with_an_event_that_is_not_written_yet(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask(b, 0, &a);
+    answer_events(0);
+    slow.holds = true;
+    say(0, "one");
+    sched_drain(&b->sched);
+    orphan(b);
+    assert_int_equal(a.ready, 1);
+    assert_int_equal(a.failed, 0);
+    assert_null(generation_of(&a));
+}
+
+static void test_orphaned_while_it_is_cancelled(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    struct stop stop = {.stopper.done = on_cancelled};
+    ask(b, 0, &a);
+    slow.holds = true;
+    generation_cancel(generation_of(&a), &stop.stopper);
+    sched_drain(&b->sched);
+    orphan(b);
+    assert_int_equal(stop.n, 1);
+    assert_int_equal(a.ready, 1);
+    assert_null(generation_of(&a));
+}
+
+static void test_orphaned_and_not_recorded(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask_in_vain(b, &a);
+    orphan(b);
+    assert_orphaned(b, &a);
+    assert_true(a.why.degraded);
+}
+
+/* The source is in the middle of an event when it turns out that its client has gone. */
+static void test_orphaned_when_nobody_takes_what_is_not_recorded(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    ask_in_vain(b, &a);
+    answer_events(0);
+    assert_int_equal(scripts[0]->on->event(scripts[0]->ctx, STR_NONE, STR("one")), 0);
+    assert_int_equal(n_freed, 0);
+    orphan(b);
+    assert_int_equal(a.direct, 1);
+    assert_int_equal(a.failed + a.ready, 0);
+    assert_null(generation_of(&a));
 }
 
 static void test_all_who_want_it_stopped_are_told_when_it_is(void **state)
@@ -371,6 +554,14 @@ int main(void)
         T(test_a_route_is_orphaned_by_itself),
         T(test_all_who_want_it_stopped_are_told_when_it_is),
         T(test_a_drain_waits_for_the_last),
+        T(test_nobody_waits_for_what_is_neither_a_stream_nor_kept),
+        T(test_orphaned_while_its_stream_is_made),
+        T(test_orphaned_while_its_stream_cannot_be_made),
+        T(test_orphaned_before_its_first_event),
+        T(test_orphaned_with_an_event_that_is_not_written_yet),
+        T(test_orphaned_while_it_is_cancelled),
+        T(test_orphaned_and_not_recorded),
+        T(test_orphaned_when_nobody_takes_what_is_not_recorded),
     };
     return cmocka_run_group_tests_name("unit/generation", tests, NULL, NULL);
 }
