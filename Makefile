@@ -224,9 +224,9 @@ $(O)/llhttp/%.o: $(LLHTTP_DIR)/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -w -DLLHTTP_STRICT_MODE=1 -I/usr/share/include/llhttp -I$(LLHTTP_DIR) -c -o $@ $<
 
-$(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
+$(O)/fuzz_%: tests/fuzz/fuzz_%.c $(O)/libsim.a $(O)/libcore.a $(O)/libtidemark.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o
 	$(CC) $(ALL_CFLAGS) -Itests -I/usr/share/include/llhttp -MMD -MP -fsanitize=fuzzer,address,undefined -o $@ $< \
-	    $(O)/libsim.a $(O)/libcore.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
+	    $(O)/libsim.a $(O)/libcore.a $(O)/libtidemark.a $(O)/llhttp/llhttp.o $(O)/llhttp/api.o $(O)/llhttp/http.o $(LDLIBS)
 
 # The disk under the power cuts is no part of the product either; libfuse3 is for it alone.
 $(O)/tests/powercut/disk: tests/powercut/disk.c Makefile

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "fault/simfs.h"
+#include "store/embedded/journal.h"
 
 #include <stdlib.h>
 
