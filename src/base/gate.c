@@ -6,8 +6,10 @@
 static void gate_on_notify(struct task *t)
 {
     struct gate *g = container_of(t, struct gate, notify);
-    if (g->inside == 0)
-        g->empty(g->ctx);
+    if (g->inside > 0)
+        return;
+    g->told = true;
+    g->empty(g->ctx);
 }
 
 void gate_init(struct gate *g, struct sched *sched)
@@ -18,7 +20,7 @@ void gate_init(struct gate *g, struct sched *sched)
 
 static void gate_look(struct gate *g)
 {
-    if (g->inside == 0 && gate_is_shut(g))
+    if (g->inside == 0 && gate_is_shut(g) && !g->told)
         sched_post(g->sched, &g->notify);
 }
 
@@ -38,5 +40,6 @@ void gate_shut(struct gate *g, void (*empty)(void *ctx), void *ctx)
 {
     g->empty = empty;
     g->ctx = ctx;
+    g->told = false;
     gate_look(g);
 }

@@ -16,6 +16,7 @@ struct gate {
     size_t inside;
     void (*empty)(void *ctx); /* NULL: not shut */
     void *ctx;
+    bool told; /* empty() was called */
 };
 
 void gate_init(struct gate *g, struct sched *sched);
@@ -24,7 +25,8 @@ void gate_init(struct gate *g, struct sched *sched);
 void gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
 
-/* empty(ctx) comes once, and the gate may be freed in it. Shut again: the last caller is told. */
+/* empty(ctx) comes once, even if somebody enters and leaves later, and the gate may be freed in it.
+ * Shut again: the last caller is told. */
 void gate_shut(struct gate *g, void (*empty)(void *ctx), void *ctx);
 
 static inline bool gate_is_shut(const struct gate *g)

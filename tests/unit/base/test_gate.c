@@ -71,12 +71,34 @@ static void test_waits_for_who_comes_late(void **state)
     assert_int_equal(told, 1);
 }
 
+/* Once only; whoever shuts it again is told again. */
+static void test_tells_once(void **state)
+{
+    struct sched s;
+    struct gate g;
+    int told = 0, other = 0;
+    sched_init(&s, 0, 0);
+    gate_init(&g, &s);
+    gate_shut(&g, note, &told);
+    sched_drain(&s);
+    gate_enter(&g);
+    gate_leave(&g);
+    sched_drain(&s);
+    assert_int_equal(told, 1);
+    assert_true(gate_is_shut(&g));
+    gate_shut(&g, note, &other);
+    sched_drain(&s);
+    assert_int_equal(told, 1);
+    assert_int_equal(other, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tells_when_the_last_has_left),
         cmocka_unit_test(test_tells_of_an_empty_one),
         cmocka_unit_test(test_waits_for_who_comes_late),
+        cmocka_unit_test(test_tells_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
