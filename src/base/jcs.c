@@ -56,6 +56,14 @@ static void jcs_skip_space(const struct canon *c, const char **p)
 
 /* ---- how much there is ---- */
 
+/* How much longer a number may become. One without an exponent gets no digits that it did not have,
+ * but for what rounding up may add: 99999999999999999 is 100000000000000000. */
+static size_t number_growth(struct str s)
+{
+    bool scaled = memchr(s.p, 'e', s.n) != NULL || memchr(s.p, 'E', s.n) != NULL;
+    return scaled ? JSON_NUMBER_MAX : 1;
+}
+
 int jcs_measure(struct str text, struct jcs_room *room)
 {
     struct jcs_room all = {1, 1, 1, 1, NULL, NULL, NULL, NULL};
@@ -70,8 +78,9 @@ int jcs_measure(struct str text, struct jcs_room *room)
             all.n_names += memchr(inside.p, '\\', inside.n) != NULL ? inside.n : 0;
             p = inside.p + inside.n + 1;
         } else if (*p == '-' || ascii_is_digit(*p)) {
-            all.n_out += JSON_NUMBER_MAX;
-            p = behind_word(p, end);
+            struct str number = str_of(p, (size_t)(behind_word(p, end) - p));
+            all.n_out += number_growth(number);
+            p += number.n;
         } else {
             all.n_objects += *p == '{';
             all.n_members += *p++ == ':';
@@ -282,9 +291,10 @@ static int put_array(struct canon *c, const char **p, uint32_t *object)
 
 static int jcs_put_number(struct canon *c, const char **p)
 {
-    size_t taken, n = json_number_canonical(str_of(*p, (size_t)(c->end - *p)), &taken, c->out);
+    char number[JSON_NUMBER_MAX];
+    size_t taken, n = json_number_canonical(str_of(*p, (size_t)(c->end - *p)), &taken, number);
     *p += taken;
-    c->out += n;
+    jcs_put(c, str_of(number, n));
     return n > 0 ? 0 : ERR_JSON;
 }
 

@@ -7,9 +7,11 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/jcs.h"
 #include "base/json_canonical.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -293,6 +295,47 @@ static void test_no_json(void **state)
     refuse(STR_NONE, ERR_JSON);
 }
 
+/* Writes into exactly the room that was measured, which sanitizers watch. */
+static void write_within_measure(struct str text)
+{
+    struct jcs_room room;
+    size_t n;
+    assert_int_equal(jcs_measure(text, &room), 0);
+    room.objects = malloc(room.n_objects * sizeof *room.objects);
+    room.members = malloc(room.n_members * sizeof *room.members);
+    room.names = malloc(room.n_names);
+    room.out = malloc(room.n_out);
+    assert_int_equal(jcs_write(text, STR_NONE, &room, &n), 0);
+    assert_true(n <= room.n_out);
+    free(room.objects);
+    free(room.members);
+    free(room.names);
+    free(room.out);
+}
+
+static void test_measure(void **state)
+{
+    static const struct str texts[] = {
+        STR_INIT("9"),
+        STR_INIT("[99999999999999999,99999999999999999,99999999999999999]"),
+        STR_INIT("[-99999999999999999999.9,-99999999999999999999.9]"),
+        STR_INIT("[9999999999999999.9,0.99999999999999999,0.000000999999999999999999]"),
+        STR_INIT("[1e20,1E20,-1e20,1e-6,1e-7,-1.2345678901234567e-6,5e-324]"),
+        STR_INIT("{\"\\u0061\":[{},{\"\":{}}],\"\\u0001\":\"\\u0002\\/\"}"),
+    };
+    struct buf ones = {0};
+    struct jcs_room room;
+    for (size_t i = 0; i < COUNT(texts); i++)
+        write_within_measure(texts[i]);
+    put_times(&ones, STR("1,"), 10000);
+    ones.p[0] = '[';
+    ones.p[ones.n - 1] = ']';
+    ones.p[1] = ' ';
+    assert_int_equal(jcs_measure(buf_str(&ones), &room), 0);
+    assert_true(room.n_out <= 2 * ones.n); /* not as if each number could become the longest */
+    buf_deinit(&ones);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,7 +345,7 @@ int main(void)
         cmocka_unit_test(test_order),        cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_duplicates),   cmocka_unit_test(test_without),
         cmocka_unit_test(test_depth),        cmocka_unit_test(test_size),
-        cmocka_unit_test(test_no_json),
+        cmocka_unit_test(test_no_json),      cmocka_unit_test(test_measure),
     };
     return cmocka_run_group_tests_name("json_canonical", tests, NULL, NULL);
 }
