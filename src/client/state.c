@@ -238,7 +238,7 @@ int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct 
 struct reading {
     struct tm_client *c;
     struct saved_state *s;
-    struct bytes text; /* the last string; holds the secret for a while */
+    struct bytes text; /* the last string */
     unsigned dropped;
 };
 
@@ -295,7 +295,11 @@ static int state_read_event_id(struct reading *x, struct str value)
 static int state_read_secret(struct reading *x, struct str value)
 {
     int err = state_read_text(x, value);
-    return err != 0 ? err : codec_take_base64url(bytes_str(&x->text), x->s->secret, SECRET_SIZE);
+    if (err == 0)
+        err = codec_take_base64url(bytes_str(&x->text), x->s->secret, SECRET_SIZE);
+    if (x->text.p != NULL)
+        OPENSSL_cleanse(x->text.p, x->text.cap); /* or it is left behind when the text grows */
+    return err;
 }
 
 static int state_read_next_seqno(struct reading *x, struct str value)

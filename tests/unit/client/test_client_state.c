@@ -455,6 +455,32 @@ static void test_memory_of_saving(void **state)
     state_dir_close(&d);
 }
 
+/* A long chunk behind the secret makes room that the secret was read into move. */
+static void test_memory_of_loading(void **state)
+{
+    struct world *w = *state;
+    struct saved_state s, again;
+    struct bytes text = {0};
+    unsigned dropped;
+    char large[5000] = {0};
+    fill(w->client, &s, TM_SERVICE_TIDEMARK);
+    struct state_chunk *chunk = state_add_chunk(w->client, &s, 9, str_of(large, sizeof large));
+    assert_non_null(chunk);
+    while (s.chunks.next != &chunk->item.link) { /* what is short would hide it */
+        struct link *first = s.chunks.next;
+        list_remove(first);
+        list_push(&s.chunks, first);
+    }
+    assert_int_equal(state_format(w->client, dir_key, &s, &text), 0);
+    w->memory.secret = "paWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaWlpaU";
+    assert_int_equal(state_parse(w->client, dir_key, bytes_str(&text), &again, &dropped), 0);
+    assert_int_equal(w->memory.leaks, 0);
+    bytes_free(w->client, &text);
+    assert_int_equal(w->memory.leaks, 1); /* it would have been seen */
+    state_deinit(w->client, &again);
+    state_deinit(w->client, &s);
+}
+
 /* Each allocation of saving and loading fails once; nothing is lost or half done. */
 static void test_no_memory(void **state)
 {
@@ -495,10 +521,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_format),         TEST(test_round_trip),  TEST(test_tampered),
-        TEST(test_chunks_dropped), TEST(test_wrong_shape), TEST(test_files),
-        TEST(test_refused_files),  TEST(test_locks),       TEST(test_directories),
-        TEST(test_results),        TEST(test_no_memory),   TEST(test_memory_of_saving),
+        TEST(test_format),
+        TEST(test_round_trip),
+        TEST(test_tampered),
+        TEST(test_memory_of_loading),
+        TEST(test_chunks_dropped),
+        TEST(test_wrong_shape),
+        TEST(test_files),
+        TEST(test_refused_files),
+        TEST(test_locks),
+        TEST(test_directories),
+        TEST(test_results),
+        TEST(test_no_memory),
+        TEST(test_memory_of_saving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
