@@ -13,8 +13,9 @@ static char *hex_write(char *to, uint8_t byte, const char *digits)
 
 void hex_encode(const void *bytes, size_t n, char *out)
 {
-    for (const uint8_t *p = bytes, *end = p + n; p < end; p++)
-        out = hex_write(out, *p, lower_digits);
+    const uint8_t *p = bytes;
+    for (size_t i = 0; i < n; i++)
+        out = hex_write(out, p[i], lower_digits);
 }
 
 void hex_encode_u64(uint64_t v, char out[HEX_U64])

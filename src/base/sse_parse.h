@@ -26,9 +26,9 @@ struct sse_event {
 typedef int sse_event_fn(void *user, const struct sse_event *event);
 
 struct sse_host {
-    void *(*resize)(void *memory, void *p,
-                    size_t n); /* as realloc; n is 0: free. NULL: no memory */
-    int too_large, no_memory;  /* how it fails */
+    /* As realloc, but n == 0 frees. NULL: no memory. */
+    void *(*resize)(void *memory, void *p, size_t n);
+    int too_large, no_memory; /* how it fails */
 };
 
 struct sse_text {

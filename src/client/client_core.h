@@ -2,8 +2,9 @@
 /* client_core.h -- what the parts of libtidemark share: a client, its memory, its time.
  *
  * Everything here may run out of memory and says so (TM_E_NOMEM); nothing aborts, and asserts are
- * left out of the library. Of base/ only what neither allocates nor aborts is used: str, list, num,
- * json_number, utf8, sched (deferred tasks and timers; base/mem.h's container_of). */
+ * left out of the library. Of base/ and token/ only what neither allocates nor aborts is used: the
+ * Makefile lists it as LIB_BASE and LIB_SRC. Of headers whose sources are not among them, such as
+ * base/buf.h, only types and macros are. */
 #ifndef CLIENT_CLIENT_CORE_H
 #define CLIENT_CLIENT_CORE_H
 

@@ -127,8 +127,6 @@ int state_load(struct tm_client *c, struct state_dir *d, const char *name, struc
                unsigned *dropped);
 int state_remove(struct tm_client *c, struct state_dir *d, const char *name);
 
-/* Unix time, now. */
-
 /* For tests: the file's text with its MAC. TM_E_NOMEM, TM_E_TOO_LARGE. */
 int state_format(struct tm_client *c, const uint8_t key[MAC_SIZE], const struct saved_state *s,
                  struct bytes *out);

@@ -187,11 +187,11 @@ bool state_is_name(const char *name)
 static off_t lock_place(const char *name)
 {
     uint8_t hash[7];
-    off_t server = 0;
+    off_t at = 0;
     codec_take_hex(str_of(name, 2 * sizeof hash), hash, sizeof hash);
     for (size_t i = 0; i < sizeof hash; i++)
-        server = server << 8 | hash[i];
-    return server;
+        at = at << 8 | hash[i];
+    return at;
 }
 
 int state_lock(struct tm_client *c, struct state_dir *d, const char *name)
