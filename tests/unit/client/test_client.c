@@ -240,6 +240,10 @@ static void other_places_are_refused(void **state)
         "http://\xc3\xa9",
         "unix:",
         "http://[::1]:",
+        "http://[abc]",
+        "http://[1:2:3]",
+        "http://[fe80::1%25eth0]",
+        "http://h?",
     };
     struct tm_client *c = client_at("http://h");
     char path[200];
