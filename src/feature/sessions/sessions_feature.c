@@ -13,6 +13,7 @@
 #include "feature/sessions/sessions_http.h"
 #include "feature/sessions/sessions_trace.h"
 #include "net/loop.h"
+#include "store/store.h"
 #include "stream/durable.h"
 #include "stream/subscriber.h"
 #include "telemetry/metrics.h"
@@ -28,6 +29,8 @@ struct sessions_state {
     struct store *view; /* of the sessions' streams, for workers */
     struct feeds view_feeds;
     struct stream_space space;
+    void (*stopped)(void *ctx);
+    void *ctx;
 };
 
 static const struct session_backend *
@@ -100,11 +103,20 @@ static void sessions_feature_quiesce(void *state)
     sessions_drain(((struct sessions_state *)state)->sessions);
 }
 
+/* A worker that has gone may have left a read behind, which asks for keys when it is done. */
+static void sessions_on_stopped(void *ctx)
+{
+    struct sessions_state *s = ctx;
+    store_stop(s->view, s->stopped, s->ctx);
+}
+
 static void sessions_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
 {
     struct sessions_state *s = state;
+    s->stopped = stopped;
+    s->ctx = ctx;
     sessions_http_deinit(&s->surface);
-    sessions_stop(s->sessions, stopped, ctx);
+    sessions_stop(s->sessions, sessions_on_stopped, s);
 }
 
 static void sessions_feature_free(void *state)
