@@ -285,7 +285,8 @@ static char **secret_at(struct config *c, size_t feature, const struct feature_s
 #define each_secret(i, s)                                                                          \
     each_with_settings (i)                                                                         \
         for (const struct feature_secret *s = features[i]->settings->secrets;                      \
-             s < features[i]->settings->secrets + features[i]->settings->n_secrets; s++)
+             s != NULL && s < features[i]->settings->secrets + features[i]->settings->n_secrets;   \
+             s++)
 
 /* Flags show them to more eyes than the environment does. */
 static int load_secrets(struct config *c, char *why, size_t size)
