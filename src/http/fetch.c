@@ -124,7 +124,7 @@ static uint32_t silence_limit_ms(const struct fetch_transfer *transfer)
 static void expect_peer(struct fetch_transfer *transfer)
 {
     uint32_t ms = silence_limit_ms(transfer);
-    transfer->last_read_ms = fetch_now_ms(transfer);
+    transfer->last_active_ms = fetch_now_ms(transfer);
     if (ms > 0)
         sched_start(&transfer->owner->loop->sched, &transfer->silence, ms);
 }
@@ -134,7 +134,7 @@ static void fetch_on_silence(struct timer *t)
 {
     struct fetch_transfer *transfer = container_of(t, struct fetch_transfer, silence);
     uint32_t ms = silence_limit_ms(transfer);
-    uint64_t silent_ms = fetch_now_ms(transfer) - transfer->last_read_ms;
+    uint64_t silent_ms = fetch_now_ms(transfer) - transfer->last_active_ms;
     if (ms == 0)
         return;
     if (silent_ms < ms) {
@@ -142,8 +142,8 @@ static void fetch_on_silence(struct timer *t)
         return;
     }
     /* It may have been us who slept, and what came meanwhile waits to be read. */
-    if (transfer->doubted_ms != transfer->last_read_ms) {
-        transfer->doubted_ms = transfer->last_read_ms;
+    if (transfer->doubted_ms != transfer->last_active_ms) {
+        transfer->doubted_ms = transfer->last_active_ms;
         sched_start(&transfer->owner->loop->sched, t, 1);
         return;
     }
@@ -253,7 +253,7 @@ static size_t fetch_on_read(char *out, size_t size, size_t n, void *arg)
     if (part > 0)
         memcpy(out, rest.p, part);
     transfer->sent += part;
-    transfer->last_read_ms = fetch_now_ms(transfer);
+    transfer->last_active_ms = fetch_now_ms(transfer);
     return part;
 }
 
@@ -378,7 +378,7 @@ static size_t fetch_on_body(char *p, size_t size, size_t n, void *arg)
         transfer_blame(transfer, FETCH_TOO_LARGE, "the answer is larger than the limit");
         return fetch_abort(transfer);
     }
-    transfer->last_read_ms = fetch_now_ms(transfer);
+    transfer->last_active_ms = fetch_now_ms(transfer);
     if (transfer->fetch->on_data == NULL) {
         buf_put(&transfer->answer, str_of(p, n));
     } else if (!transfer->fetch->on_data(transfer->fetch, str_of(p, n))) {

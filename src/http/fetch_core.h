@@ -19,15 +19,15 @@ struct fetch_transfer {
     CURL *easy; /* NULL: not begun */
     struct curl_slist *headers;
     struct buf answer;
-    size_t sent;           /* of the request's body */
-    size_t received;       /* of the answer's body */
-    size_t head;           /* bytes of status lines and headers so far */
-    struct timer silence;  /* with a silent peer */
-    uint64_t last_read_ms; /* when the peer last took or gave something */
-    uint64_t doubted_ms;   /* the last last_read_ms that seemed too long ago */
-    bool follow;           /* redirects are libcurl's to follow */
-    bool asked;            /* connected, and the request is on its way */
-    bool headed;           /* the final answer's head is complete */
+    size_t sent;             /* of the request's body */
+    size_t received;         /* of the answer's body */
+    size_t head;             /* bytes of status lines and headers so far */
+    struct timer silence;    /* with a silent peer */
+    uint64_t last_active_ms; /* when the peer last took or gave something */
+    uint64_t doubted_ms;     /* the last last_active_ms that seemed too long ago */
+    bool follow;             /* redirects are libcurl's to follow */
+    bool asked;              /* connected, and the request is on its way */
+    bool headed;             /* the final answer's head is complete */
     bool paused;
     bool over;              /* libcurl is through with it */
     bool ended;             /* by us: libcurl is not */
