@@ -143,14 +143,16 @@ static bool is_whole(struct str number)
     return true;
 }
 
-/* Of two whole numbers the digits are the value, whatever a double would make of them. */
+/* Of two whole numbers the digits are the value, whatever a double would make of them; but -0 is 0.
+ */
 static bool same_number(struct str number, struct str text)
 {
     if (str_eq(number, text))
         return true;
     if (number.n > NUMBER_MAX || text.n > NUMBER_MAX || !is_number(text))
         return false;
-    return !(is_whole(number) && is_whole(text)) && number_of(number) == number_of(text);
+    double value = number_of(number);
+    return (value == 0 || !is_whole(number) || !is_whole(text)) && value == number_of(text);
 }
 
 static bool is_value(struct str value, struct str text)
