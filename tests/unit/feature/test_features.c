@@ -117,6 +117,33 @@ static void test_troubles_are_told_by_a_number(void **state)
     }
 }
 
+/* ---- order ---- */
+
+static size_t row_of(const char *name)
+{
+    for (size_t i = 0; features[i] != NULL; i++)
+        if (strcmp(features[i]->name, name) == 0)
+            return i;
+    fail_msg("there is no feature %s", name);
+    return 0;
+}
+
+static void test_features_stand_behind_those_they_need(void **state)
+{
+    for (size_t i = 0; features[i] != NULL; i++)
+        for (const char *const *n = features[i]->needs; n != NULL && *n != NULL; n++)
+            assert_true(row_of(*n) < i);
+}
+
+/* Those are looked for when the tools open. */
+static void test_features_that_offer_tools_stand_before_them(void **state)
+{
+    size_t tools = row_of("tools");
+    for (size_t i = 0; features[i] != NULL; i++)
+        if (features[i]->tools != NULL && i > tools)
+            fail_msg("%s offers tools, and stands behind the feature tools", features[i]->name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +152,8 @@ int main(void)
         cmocka_unit_test(test_names_that_stores_know_have_owners),
         cmocka_unit_test(test_kinds_of_traces_are_unique),
         cmocka_unit_test(test_troubles_are_told_by_a_number),
+        cmocka_unit_test(test_features_stand_behind_those_they_need),
+        cmocka_unit_test(test_features_that_offer_tools_stand_before_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
