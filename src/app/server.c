@@ -2,6 +2,7 @@
 #include "app/server_core.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "app/config.h"
 #include "stream/instances.h"
 #include "http/fetch.h"
@@ -234,14 +235,34 @@ static void server_on_signal(uv_signal_t *handle, int number)
 
 /* ---- the whole ---- */
 
+static bool declares_path(const struct feature *f, struct str path)
+{
+    for (const char *const *p = f->paths; p != NULL && *p != NULL; p++)
+        if (str_eq(path, str_of_cstr(*p)))
+            return true;
+    return false;
+}
+
+/* Its row says which paths it serves, but for those of settings. */
+static void check_paths(const struct server *s, const struct feature *f, size_t from)
+{
+    for (size_t i = from; i < s->http.n_routes; i++)
+        must(s->http.routes[i].configured || declares_path(f, s->http.routes[i].prefix));
+}
+
 static int server_open_feature(struct server *s, size_t i)
 {
     const struct feature *f = features[i];
     struct feature_state *state = &s->features[s->n_features++];
     const struct http_clash *clash = &s->http.clash;
     char why[600] = "";
+    static const struct metric_info *const none[] = {NULL};
+    size_t routes = s->http.n_routes;
     s->http.claimant = f->title;
+    s->metrics.declared = f->metrics != NULL ? f->metrics : none;
     int err = f->open(&s->host, s->config->features.of[i], &state->state, why, sizeof why);
+    s->metrics.declared = NULL;
+    check_paths(s, f, routes);
     if (err != 0) {
         trace(s->trace, FEATURE_FAILED, TRACE_STR("feature", str_of_cstr(f->title)),
               TRACE_STR("error", str_of_cstr(why)));

@@ -157,9 +157,10 @@ struct feature {
     const struct feature_names *streams;     /* NULL: none */
     const char *const *documents;           /* prefixes of keys, NULL behind the last; NULL: none */
     const struct trace_kind *const *traces; /* NULL behind the last; NULL: none */
-    const struct command *commands;         /* name == NULL behind the last; NULL: none */
-    const struct builtin_tool *tools;       /* id == NULL behind the last; NULL: none */
-    const struct feature_trouble *troubles; /* count == NULL behind the last; NULL: none */
+    const struct metric_info *const *metrics; /* NULL behind the last; NULL: none */
+    const struct command *commands;           /* name == NULL behind the last; NULL: none */
+    const struct builtin_tool *tools;         /* id == NULL behind the last; NULL: none */
+    const struct feature_trouble *troubles;   /* count == NULL behind the last; NULL: none */
 
     /* 0, or an ERR_ code with a sentence in why. Whatever the result: if *state is set then, stop()
      * is due. May block: no request is served yet. */

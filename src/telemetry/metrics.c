@@ -127,9 +127,18 @@ static size_t count_labels(const struct metric_info *info)
     return n;
 }
 
+static bool is_declared(const struct metrics *m, const struct metric_info *info)
+{
+    const struct metric_info *const *d = m->declared;
+    while (d != NULL && *d != NULL && *d != info)
+        d++;
+    return d == NULL || *d == info;
+}
+
 static int metrics_add(struct metrics *m, struct str prefix, const struct metric_info *info,
                        enum metric_type type, struct metric_family **out)
 {
+    must(is_declared(m, info));
     struct metric_family *f = mem_zalloc(sizeof *f);
     f->type = type;
     f->info = info;
@@ -199,6 +208,7 @@ int metrics_add_family(struct metrics *m, struct str prefix, const struct metric
 void metrics_init(struct metrics *m)
 {
     list_init(&m->families);
+    m->declared = NULL;
 }
 
 static void series_free(struct series *s)

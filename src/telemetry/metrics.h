@@ -111,6 +111,9 @@ struct metric_info {
 
 struct metrics {
     struct link families; /* printed in this order */
+    /* What may be added now, NULL behind the last: whoever adds must have declared it. NULL:
+     * anything. */
+    const struct metric_info *const *declared;
 };
 
 void metrics_init(struct metrics *m);

@@ -142,28 +142,18 @@ static void gateway_on_sweep(struct timer *t)
 
 static int add_metrics(struct gateway *g)
 {
-    static const struct metric_info running = {.name = "gateway_generations",
-                                               .help = "Generations under way",
-                                               .labels = {"route"},
-                                               .series_max = METRIC_SERIES_MAX};
-    static const struct metric_info failed = {.name = "upstream_errors",
-                                              .help = "Answers that upstreams did not give, or "
-                                                      "not to their end",
-                                              .labels = {"route", "reason"},
-                                              .series_max = METRIC_SERIES_MAX};
-    static const struct metric_info refused = {.name = "gateway_refused",
-                                               .help = "Requests beyond a route's limits",
-                                               .labels = {"route", "limit"},
-                                               .series_max = METRIC_SERIES_MAX};
     struct metrics *m = g->setup.metrics;
     struct str prefix = STR("tidemark");
     int err = gateway_events_init(&g->events, m, g->setup.trace, g->setup.telemetry_prefix);
     if (err == 0)
-        err = metrics_add_family(m, prefix, &running, METRIC_GAUGE, &g->running_family);
+        err =
+            metrics_add_family(m, prefix, &gateway_running_info, METRIC_GAUGE, &g->running_family);
     if (err == 0)
-        err = metrics_add_family(m, prefix, &refused, METRIC_COUNTER, &g->refused_family);
+        err = metrics_add_family(m, prefix, &gateway_refused_info, METRIC_COUNTER,
+                                 &g->refused_family);
     if (err == 0)
-        err = metrics_add_family(m, prefix, &failed, METRIC_COUNTER, &g->failed_family);
+        err =
+            metrics_add_family(m, prefix, &gateway_failed_info, METRIC_COUNTER, &g->failed_family);
     return err;
 }
 

@@ -32,6 +32,32 @@ static const struct metric_info resume_info = {.name = "resume_seconds",
 static const struct metric_info replay_info = {
     .name = "replay_events", .help = "Events replayed by one resume", .shape = &sizes};
 
+const struct metric_info gateway_running_info = {.name = "gateway_generations",
+                                                 .help = "Generations under way",
+                                                 .labels = {"route"},
+                                                 .series_max = METRIC_SERIES_MAX};
+const struct metric_info gateway_failed_info = {
+    .name = "upstream_errors",
+    .help = "Answers that upstreams did not give, or not to their end",
+    .labels = {"route", "reason"},
+    .series_max = METRIC_SERIES_MAX};
+const struct metric_info gateway_refused_info = {.name = "gateway_refused",
+                                                 .help = "Requests beyond a route's limits",
+                                                 .labels = {"route", "limit"},
+                                                 .series_max = METRIC_SERIES_MAX};
+
+const struct metric_info *const gateway_metrics[] = {
+#define X(kind, text, said) &counters[GATEWAY_##kind],
+    GATEWAY_EVENTS(X)
+#undef X
+        & append_info,
+    &resume_info,
+    &replay_info,
+    &gateway_running_info,
+    &gateway_failed_info,
+    &gateway_refused_info,
+    NULL};
+
 int gateway_events_init(struct gateway_events *e, struct metrics *m, const struct trace *trace,
                         struct str prefix)
 {

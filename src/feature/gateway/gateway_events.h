@@ -35,6 +35,12 @@ struct gateway_events {
     struct histogram replay;         /* events */
 };
 
+/* By route. */
+extern const struct metric_info gateway_running_info, gateway_failed_info, gateway_refused_info;
+
+/* All metrics of the gateway, for its row. */
+extern const struct metric_info *const gateway_metrics[];
+
 /* 0, or ERR_SYNTAX: the prefix makes no metric names. */
 int gateway_events_init(struct gateway_events *e, struct metrics *m, const struct trace *trace,
                         struct str prefix);

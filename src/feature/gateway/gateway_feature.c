@@ -4,6 +4,7 @@
 #include "feature/feature.h"
 #include "feature/gateway/gateway.h"
 #include "feature/gateway/gateway_config.h"
+#include "feature/gateway/gateway_events.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_trace.h"
 #include "net/loop.h"
@@ -75,6 +76,7 @@ const struct feature gateway_feature = {
     .streams = streams,
     .documents = documents,
     .traces = gateway_traces,
+    .metrics = gateway_metrics,
     .troubles = gateway_troubles,
     .open = gateway_feature_open,
     .tune = gateway_feature_tune,

@@ -82,6 +82,7 @@ const struct feature logs_feature = {
     .settings = &logs_settings,
     .paths = paths,
     .traces = logs_traces,
+    .metrics = logs_metrics,
     .tools = logs_tools,
     .open = logs_feature_open,
     .tune = logs_feature_tune,

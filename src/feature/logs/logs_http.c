@@ -204,6 +204,7 @@ void logs_mount(struct logs *l, struct http *http)
 
 static const struct metric_info keys_dropped_info = {
     .name = "log_keys_dropped", .help = "Idempotency keys of logs forgotten before their time"};
+const struct metric_info *const logs_metrics[] = {&keys_dropped_info, NULL};
 
 struct logs *logs_new(const struct logs_setup *setup)
 {

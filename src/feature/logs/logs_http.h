@@ -14,6 +14,7 @@ struct lane;
 struct log_config;
 struct logs;
 struct loop;
+struct metric_info;
 struct metrics;
 struct trace;
 
@@ -30,6 +31,8 @@ struct logs_setup {
     struct metrics *metrics;
     const struct trace *trace;
 };
+
+extern const struct metric_info *const logs_metrics[]; /* for the row */
 
 struct logs *logs_new(const struct logs_setup *setup);
 void logs_mount(struct logs *l, struct http *http);
