@@ -53,7 +53,7 @@ struct config {
     int trace_level;             /* enum trace_level */
     bool private;                /* serves only who started it; no setting */
     struct config_tables *tables;
-    struct feature_configs features; /* where the settings of each are, below */
+    struct feature_configs features; /* where the settings of each are, below: not of a copy */
     _Alignas(max_align_t) unsigned char of_features[CONFIG_FEATURES_BYTES];
 };
 
