@@ -123,6 +123,7 @@ static bool power_on(struct machine *c)
     config.rest.base_bytes = rng_between(&m->rng, 1, 8) * 1024;
     config.rest.rewrite_bytes = rng_below(&m->rng, 4) * 3000;
     config.rest_slice = (uint32_t)rng_between(&m->rng, 1, 5);
+    config.call_slice = (uint32_t)rng_between(&m->rng, 1, 3);
     config.rest_at_stop = rng_one_in(&m->rng, 2);
     config.index_sync = false;
     c->lanes = (struct embedded_lanes){simlane_new(&c->sched, rng_next(&m->rng), turns),

@@ -227,6 +227,7 @@ static void open_store(struct run *r)
     config.rest.rewrite_bytes = rng_below(&r->rng, 4) * 3000;
     config.rest.reserve_bytes = rng_below(&r->rng, 3) * 4096;
     config.rest_slice = (uint32_t)rng_between(&r->rng, 1, 5);
+    config.call_slice = (uint32_t)rng_between(&r->rng, 1, 3);
     config.rest_at_stop = rng_one_in(&r->rng, 2);
     config.index_sync = false;
     r->lanes = (struct embedded_lanes){simlane_new(&r->sched, rng_next(&r->rng), turns),

@@ -83,6 +83,7 @@ static inline struct store *disk_reopen(void *ctx)
     config.rest.rewrite_bytes = 3000;
     config.rest.reserve_bytes = 1024;
     config.rest_slice = 2;
+    config.call_slice = 2;
     config.rest_at_stop = d->opened % 3 == 0;
     config.index_sync = false;
     d->counted = 0;

@@ -7,7 +7,9 @@
  *        | nothing waits, and expiries are in the journal
  *     RESTING    the last checkpoint, unless it is not wanted or would take long
  *        | it has ended
- *     CLOSING    the journal writes what is open; then stopped() */
+ *     CLOSING    the journal writes what is open
+ *        | it has stopped
+ *     CLOSED     the last calls are answered; then stopped() */
 #include "store/embedded/embedded.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -62,14 +64,21 @@ static void embedded_unwatch(struct store *s, struct store_watch *w)
 static void embedded_on_journal_stopped(void *ctx)
 {
     struct embedded *e = ctx;
-    e->stopped(e->stopped_ctx);
+    e->stage = EMBEDDED_CLOSED;
+    embedded_check_closed(e);
+}
+
+void embedded_check_closed(struct embedded *e)
+{
+    if (e->stage == EMBEDDED_CLOSED && list_empty(&e->completing))
+        e->stopped(e->stopped_ctx);
 }
 
 /* Operations that wait for the journal are told when it has written what is open. */
 void embedded_check_stopped(struct embedded *e)
 {
     bool quiet = e->checkpoint == NULL && e->reads == 0 && list_empty(&e->stalled);
-    if (!quiet || e->stage == EMBEDDED_RUNNING || e->stage == EMBEDDED_CLOSING)
+    if (!quiet || e->stage == EMBEDDED_RUNNING || e->stage >= EMBEDDED_CLOSING)
         return;
     if (!embedded_record_removals(e)) {
         embedded_retry_soon(e); /* comes back here */
@@ -105,8 +114,8 @@ static void embedded_stop(struct store *s, void (*stopped)(void *ctx), void *ctx
 static void embedded_free(struct store *s)
 {
     struct embedded *e = embedded_of(s);
-    must(list_empty(&e->waiting) && list_empty(&e->stalled) && e->checkpoint == NULL);
-    timer_stop(&e->retry);
+    must(e->checkpoint == NULL);
+    embedded_call_deinit(e);
     timer_stop(&e->checkpoint_timer);
     journal_free(e->journal);
     cache_deinit(&e->cache);
@@ -221,11 +230,9 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     e->catalog.trim = embedded_trim;
     e->catalog.keep_removed_docs = true;
     cache_init(&e->cache, config->cache_bytes);
-    list_init(&e->waiting);
-    list_init(&e->stalled);
     list_init(&e->dirty);
     list_init(&e->dirty_docs);
-    timer_init(&e->retry, embedded_on_retry);
+    embedded_call_init(e);
     task_init(&e->stop, embedded_run_stop);
     embedded_rest_init(e);
     if (open_all(e, index_path, why, size) != 0) {

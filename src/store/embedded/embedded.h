@@ -27,6 +27,7 @@ struct embedded_config {
     struct rest_limits rest;
     uint32_t rest_slice; /* extents that a checkpoint looks at in a turn of the loop: not much
                             more than so many */
+    uint32_t call_slice; /* calls that are answered, or run again, before others have their turn */
     bool rest_at_stop;   /* what is in the journal is brought to rest before the end */
     void (*pause)(uint64_t ns); /* for checkpoints, on their lane (see pace.h); NULL: none */
     bool index_sync;            /* false: for tests whose disk is simulated */
@@ -44,6 +45,7 @@ struct embedded_config {
                               .cache_bytes = 64u << 20,                                            \
                               .rest = REST_LIMITS,                                                 \
                               .rest_slice = 512,                                                   \
+                              .call_slice = 128,                                                   \
                               .rest_at_stop = true,                                                \
                               .index_sync = true})
 

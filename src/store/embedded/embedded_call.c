@@ -2,22 +2,17 @@
 /* embedded_call.c -- how an operation waits: for the batch that makes its answer true, or, in
  * order, for room in the journal. */
 #include "base/err.h"
-#include "base/mem.h"
+#include "base/must.h"
 #include "store/embedded/embedded_core.h"
 #include "store/embedded/record.h"
 
 #include <stdlib.h>
 
-#define RETRY_MS       10
-#define DELETE_RESERVE (64 * 1024) /* room in the journal that data leaves for deletes, at most */
+#define RETRY_MS         10
+#define DELETE_RESERVE   (64 * 1024) /* room in the journal that data leaves for deletes, at most */
+#define REMOVALS_AT_ONCE 1024
 
 /* ---- for a batch ---- */
-
-struct batch_waiter {
-    struct journal_waiter waiter;
-    struct embedded *embedded;
-    uint64_t batch;
-};
 
 static void embedded_complete(struct store_call *c)
 {
@@ -28,24 +23,42 @@ static void embedded_complete(struct store_call *c)
         stream_unpin(s);
 }
 
-static void embedded_on_batch(struct journal_waiter *jw, int err)
+/* A batch may hold tens of thousands of calls: some of them, and then others have their turn. */
+static void embedded_complete_some(struct embedded *e)
 {
-    struct batch_waiter *bw = container_of(jw, struct batch_waiter, waiter);
-    struct embedded *e = bw->embedded;
+    for (uint32_t n = 0; n < e->config.call_slice && !list_empty(&e->completing); n++) {
+        struct store_call *c = list_item(e->completing.next, struct store_call, link);
+        list_remove(&c->link);
+        if (c->batch > journal_durable(e->journal))
+            c->result = journal_error(e->journal);
+        embedded_complete(c);
+    }
+    if (!list_empty(&e->completing))
+        sched_post(e->store.sched, &e->complete);
+}
+
+static void embedded_run_complete(struct task *t)
+{
+    struct embedded *e = container_of(t, struct embedded, complete);
+    embedded_complete_some(e);
+    embedded_check_closed(e);
+}
+
+static void embedded_on_batch(struct journal_waiter *w, int err)
+{
+    struct batch_calls *b = container_of(w, struct batch_calls, waiter);
+    struct embedded *e = b->embedded;
     if (err != 0 && !e->told_failure && e->config.failed != NULL)
         e->config.failed(e->config.failed_ctx, err);
     e->told_failure = e->told_failure || err != 0;
-    while (!list_empty(&e->waiting)) {
-        struct store_call *c = list_item(e->waiting.next, struct store_call, link);
-        if (c->batch > bw->batch)
-            break;
-        list_remove(&c->link);
-        if (err != 0)
-            c->result = err;
-        embedded_complete(c);
-    }
-    free(bw);
+    list_splice(&e->completing, &b->calls);
+    embedded_complete_some(e);
     embedded_retry_stalled(e);
+}
+
+bool embedded_has_to_wait(struct embedded *e, uint64_t batch)
+{
+    return batch > journal_durable(e->journal) || !list_empty(&e->completing);
 }
 
 void embedded_finish_after(struct embedded *e, struct store_call *c, struct stream *s,
@@ -56,22 +69,16 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
     if (s != NULL)
         s->pins++;
     list_init(&c->link);
-    if (batch <= journal_durable(e->journal)) {
+    if (!embedded_has_to_wait(e, batch)) {
         embedded_complete(c);
-        return;
+    } else if (batch <= journal_durable(e->journal)) { /* not before those that its answer may come from */
+        list_push(&e->completing, &c->link);
+    } else {
+        struct batch_calls *b = &e->batches[batch % JOURNAL_BATCHES];
+        list_push(&b->calls, &c->link);
+        if (list_empty(&b->waiter.link))
+            journal_wait(e->journal, batch, &b->waiter);
     }
-    /* A failed or duplicate write may wait for an older batch than the last call does. */
-    struct link *before = &e->waiting;
-    while (before->prev != &e->waiting &&
-           list_item(before->prev, struct store_call, link)->batch > batch)
-        before = before->prev;
-    list_push(before, &c->link);
-    if (batch <= e->awaited && journal_error(e->journal) == 0)
-        return; /* with an error those who waited have been told already */
-    e->awaited = batch;
-    struct batch_waiter *bw = mem_alloc(sizeof *bw);
-    *bw = (struct batch_waiter){{.done = embedded_on_batch}, e, batch};
-    journal_wait(e->journal, batch, &bw->waiter);
 }
 
 uint64_t embedded_put_record(struct embedded *e)
@@ -131,9 +138,10 @@ bool embedded_must_queue(struct embedded *e, struct store_call *c)
 bool embedded_record_removals(struct embedded *e)
 {
     size_t n = 0;
-    if (e->stage == EMBEDDED_CLOSING)
+    if (e->stage >= EMBEDDED_CLOSING)
         return true;
-    while (n < e->unrecorded.n && journal_room(e->journal, RECORD_SMALL_MAX) == 0) {
+    while (n < e->unrecorded.n && n < REMOVALS_AT_ONCE &&
+           journal_room(e->journal, RECORD_SMALL_MAX) == 0) {
         record_put_remove(&e->scratch, e->unrecorded.items[n++]);
         e->removed_batch = embedded_put_record(e);
     }
@@ -141,7 +149,8 @@ bool embedded_record_removals(struct embedded *e)
     if (n > 0)
         memmove(e->unrecorded.items, e->unrecorded.items + n,
                 e->unrecorded.n * sizeof *e->unrecorded.items);
-    return e->unrecorded.n == 0 || journal_room(e->journal, RECORD_SMALL_MAX) != ERR_BUSY;
+    int room = e->unrecorded.n == 0 ? ERR_FULL : journal_room(e->journal, RECORD_SMALL_MAX);
+    return room != 0 && room != ERR_BUSY;
 }
 
 bool embedded_stall_unrecorded(struct embedded *e, struct store_call *c)
@@ -159,17 +168,25 @@ void embedded_retry_stalled(struct embedded *e)
     list_init(&now);
     list_splice(&now, &e->stalled);
     e->retrying = true;
-    while (!list_empty(&now) && list_empty(&e->stalled)) {
+    for (uint32_t n = 0; n < e->config.call_slice && !list_empty(&now) && list_empty(&e->stalled);
+         n++) {
         struct store_call *c = list_item(now.next, struct store_call, link);
         list_remove(&c->link);
         c->task.run(&c->task);
     }
     e->retrying = false;
+    if (list_empty(&e->stalled) && !list_empty(&now))
+        sched_post(e->store.sched, &e->rerun);
     list_splice(&e->stalled, &now);
     embedded_check_stopped(e);
 }
 
-void embedded_on_retry(struct timer *t)
+static void embedded_run_stalled(struct task *t)
+{
+    embedded_retry_stalled(container_of(t, struct embedded, rerun));
+}
+
+static void embedded_on_retry(struct timer *t)
 {
     struct embedded *e = container_of(t, struct embedded, retry);
     embedded_retry_stalled(e);
@@ -183,4 +200,32 @@ void embedded_answer_absent(struct embedded *e, struct store_call *c, int err)
         return;
     c->result = err;
     embedded_finish_after(e, c, NULL, e->removed_batch);
+}
+
+/* ---- all of it ---- */
+
+void embedded_call_init(struct embedded *e)
+{
+    for (size_t i = 0; i < JOURNAL_BATCHES; i++) {
+        struct batch_calls *b = &e->batches[i];
+        b->embedded = e;
+        b->waiter.done = embedded_on_batch;
+        list_init(&b->waiter.link);
+        list_init(&b->calls);
+    }
+    list_init(&e->completing);
+    list_init(&e->stalled);
+    task_init(&e->complete, embedded_run_complete);
+    task_init(&e->rerun, embedded_run_stalled);
+    timer_init(&e->retry, embedded_on_retry);
+}
+
+void embedded_call_deinit(struct embedded *e)
+{
+    for (size_t i = 0; i < JOURNAL_BATCHES; i++)
+        must(list_empty(&e->batches[i].calls));
+    must(list_empty(&e->completing) && list_empty(&e->stalled));
+    task_cancel(&e->complete);
+    task_cancel(&e->rerun);
+    timer_stop(&e->retry);
 }

@@ -20,12 +20,20 @@ struct lives {
 };
 void lives_add(struct lives *l, uint64_t life);
 
+/* Calls that wait for one batch, in the order they came. */
+struct batch_calls {
+    struct journal_waiter waiter; /* in no list: nobody waits */
+    struct embedded *embedded;
+    struct link calls;
+};
+
 /* embedded.c draws what leads from one to the next. */
 enum embedded_stage {
     EMBEDDED_RUNNING,
     EMBEDDED_DRAINING,
     EMBEDDED_RESTING,
     EMBEDDED_CLOSING,
+    EMBEDDED_CLOSED,
 };
 
 struct embedded {
@@ -39,10 +47,12 @@ struct embedded {
     struct embedded_config config;
     struct buf scratch; /* a record being made */
 
-    struct link waiting; /* calls, in the order of the batches they wait for */
-    struct link stalled; /* calls that the journal had no room for, in order */
+    struct batch_calls batches[JOURNAL_BATCHES]; /* that are not durable: by number */
+    struct link completing; /* calls whose batches are durable, or lost; in order */
+    struct task complete;   /* the next of those */
+    struct link stalled;    /* calls that the journal had no room for, in order */
+    struct task rerun;      /* the next of those */
     struct timer retry;
-    uint64_t awaited;                   /* the last batch that the journal was asked to tell of */
     uint64_t removed_batch, docs_batch; /* the last that a stream was removed by, a document put */
 
     /* since the last checkpoint */
@@ -96,8 +106,14 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
 
 /* ---- embedded_call.c: how calls wait ---- */
 
+void embedded_call_init(struct embedded *e);
+void embedded_call_deinit(struct embedded *e); /* none waits */
+
 /* Puts the record in `scratch` into the journal's open batch, which is the result. */
 uint64_t embedded_put_record(struct embedded *e);
+
+/* Whether a call that is finished after this batch is not finished at once. */
+bool embedded_has_to_wait(struct embedded *e, uint64_t batch);
 
 /* Finishes the call when the batch is durable: not before what the answer speaks of is. Pins the
  * stream until then; NULL: none. */
@@ -133,7 +149,6 @@ bool embedded_record_removals(struct embedded *e);
 /* Runs the calls that wait one after the other, until the journal has no room again. */
 void embedded_retry_stalled(struct embedded *e);
 void embedded_retry_soon(struct embedded *e);
-void embedded_on_retry(struct timer *t);
 
 /* embedded_write.c */
 void embedded_write(struct store *s, struct store_write *w);
@@ -178,5 +193,9 @@ void embedded_look(struct embedded *e, struct keep_lookup *look,
 
 /* A checkpoint or a read has ended: is that what stopping waited for? */
 void embedded_check_stopped(struct embedded *e);
+
+/* The journal has stopped, and all calls are complete: tells who asked for it. The store may be
+ * gone then. */
+void embedded_check_closed(struct embedded *e);
 
 #endif

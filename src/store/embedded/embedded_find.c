@@ -66,7 +66,7 @@ static void embedded_run_list(struct task *t)
         free(l->rows);
         return;
     }
-    if (e->removed_batch > journal_durable(e->journal))
+    if (embedded_has_to_wait(e, e->removed_batch))
         keep_names(l);
     l->call.result = 0;
     embedded_finish_after(e, &l->call, NULL, e->removed_batch);
@@ -104,7 +104,7 @@ static void embedded_run_docs(struct task *t)
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     struct embedded *e = embedded_of(d->call.store);
     catalog_find_docs(&e->catalog, d);
-    if (e->docs_batch > journal_durable(e->journal))
+    if (embedded_has_to_wait(e, e->docs_batch))
         keep_rows(d);
     d->call.result = 0;
     d->call.finish = embedded_finish_docs;

@@ -22,7 +22,7 @@ static void embedded_finish_trim(struct store_call *c)
 /* Where there is no room for it in the journal, it is found out again that it is due. */
 static void record_trim(struct embedded *e, struct stream *s, uint64_t first, uint64_t event)
 {
-    if (e->stage == EMBEDDED_CLOSING ||
+    if (e->stage >= EMBEDDED_CLOSING ||
         journal_room(e->journal, RECORD_SMALL_MAX + embedded_reserve(e)) != 0)
         return;
     embedded_before_change(e, s);

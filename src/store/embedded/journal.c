@@ -50,8 +50,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* One is written, one waits because it was cut off or is full, one is open. */
-#define BATCHES       3
 #define BUFFER_KEPT   (1024u * 1024) /* a buffer that has grown beyond is given back */
 #define ONE_RECORD(n) (JOURNAL_BATCH_HEAD + JOURNAL_RECORD_HEAD + (n)) /* a batch of one */
 
@@ -76,7 +74,7 @@ struct journal {
     struct journal_files files;
 
     /* A ring: n_sealed from `first` on, then the open one if there is room. */
-    struct journal_batch batches[BATCHES];
+    struct journal_batch batches[JOURNAL_BATCHES];
     unsigned first, n_sealed;
     uint64_t next;    /* number of the open batch */
     uint64_t durable; /* up to this one */
@@ -155,7 +153,8 @@ static void journal_check_stopped(struct journal *j)
 
 static struct journal_batch *open_batch(struct journal *j)
 {
-    return j->n_sealed < BATCHES ? &j->batches[(j->first + j->n_sealed) % BATCHES] : NULL;
+    return j->n_sealed < JOURNAL_BATCHES ? &j->batches[(j->first + j->n_sealed) % JOURNAL_BATCHES]
+                                         : NULL;
 }
 
 static uint64_t span_with(const struct journal_batch *b, uint64_t n)
@@ -243,8 +242,8 @@ static void journal_end(struct journal *j)
 {
     struct link lost;
     list_init(&lost);
-    for (unsigned i = 0; i < BATCHES; i++) {
-        struct journal_batch *b = &j->batches[(j->first + i) % BATCHES];
+    for (unsigned i = 0; i < JOURNAL_BATCHES; i++) {
+        struct journal_batch *b = &j->batches[(j->first + i) % JOURNAL_BATCHES];
         list_splice(&lost, &b->waiters);
         buf_deinit(&b->bytes);
         b->count = 0;
@@ -264,7 +263,7 @@ static void batch_done(struct journal *j)
     list_splice(&waiters, &b->waiters);
     j->durable = b->number;
     reset(b);
-    j->first = (j->first + 1) % BATCHES;
+    j->first = (j->first + 1) % JOURNAL_BATCHES;
     j->n_sealed--;
     notify_all(&waiters, 0);
 }
@@ -378,7 +377,7 @@ struct journal *journal_new(struct vfs *v, struct sched *sched, struct lane *wri
                            .first_number = next,
                            .changed = journal_files_changed,
                        });
-    for (int i = 0; i < BATCHES; i++)
+    for (int i = 0; i < JOURNAL_BATCHES; i++)
         list_init(&j->batches[i].waiters);
     list_init(&j->in_time);
     list_init(&j->too_late);
@@ -409,7 +408,7 @@ int journal_room(struct journal *j, size_t n)
     struct journal_probe probe = journal_files_probe(&j->files);
     uint64_t span = span_with(b, JOURNAL_RECORD_HEAD + n);
     if (!takes(j, b, n)) {
-        if (j->n_sealed + 1 == BATCHES)
+        if (j->n_sealed + 1 == JOURNAL_BATCHES)
             return ERR_BUSY;
         journal_probe_place(&probe, span_with(b, 0));
         span = journal_span(ONE_RECORD(n));
@@ -446,8 +445,8 @@ void journal_wait(struct journal *j, uint64_t batch, struct journal_waiter *wait
         return;
     }
     uint64_t i = batch - j->durable - 1;
-    must(i < BATCHES);
-    list_push(&j->batches[(j->first + i) % BATCHES].waiters, &waiter->link);
+    must(i < JOURNAL_BATCHES);
+    list_push(&j->batches[(j->first + i) % JOURNAL_BATCHES].waiters, &waiter->link);
 }
 
 uint64_t journal_durable(const struct journal *j)
@@ -526,7 +525,7 @@ void journal_free(struct journal *j)
     task_cancel(&j->soon);
     timer_stop(&j->sync_timer);
     journal_files_deinit(&j->files);
-    for (int i = 0; i < BATCHES; i++)
+    for (int i = 0; i < JOURNAL_BATCHES; i++)
         buf_deinit(&j->batches[i].bytes);
     list_each_safe (l, &j->marks)
         free(list_item(l, struct mark, link));

@@ -47,6 +47,9 @@ struct journal_config {
 #define JOURNAL_FIRST_BYTES (4u * 1024 * 1024) /* or file_bytes, if that is less */
 #define JOURNAL_STEP_BYTES  (1024u * 1024)
 
+/* One is written, one waits because it was cut off or is full, one is open. */
+#define JOURNAL_BATCHES 3
+
 /* A record is 1 byte to JOURNAL_RECORD_MAX; a batch holds at least one, and one that is larger than
  * a file gets a file of its own size (journal_room says ERR_BUSY until that is there). */
 

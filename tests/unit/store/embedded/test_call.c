@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How calls wait, and are answered: many that one sync has made durable, or that had no room. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "store/embedded/embedded_core.h"
+#include "unit/store/store_bench.h"
+
+#define CALLS 1000
+
+/* Calls of one turn, and how many were answered before somebody else had his turn. */
+struct crowd {
+    struct bench *bench;
+    struct store_put puts[CALLS];
+    struct doc_put docs[CALLS];
+    char keys[CALLS][12];
+    struct task other;
+    unsigned done, failed, largest, last; /* last: when the other had his turn */
+    unsigned next;                        /* in order, this one is answered */
+};
+
+static void on_other(struct task *t)
+{
+    struct crowd *c = container_of(t, struct crowd, other);
+    if (c->done - c->last > c->largest)
+        c->largest = c->done - c->last;
+    c->last = c->done;
+}
+
+static struct crowd *the_crowd;
+
+static void on_one(struct store_put *p, int err)
+{
+    struct crowd *c = the_crowd;
+    assert_int_equal(p - c->puts, c->next++);
+    c->done++;
+    c->failed += err != 0;
+    sched_post(&c->bench->sched, &c->other);
+}
+
+static void put_all(struct crowd *c)
+{
+    for (unsigned i = 0; i < CALLS; i++) {
+        snprintf(c->keys[i], sizeof c->keys[i], "%u", i);
+        c->docs[i] = (struct doc_put){str_of_cstr(c->keys[i]), STR("value"), 0};
+        c->puts[i] = (struct store_put){.docs = &c->docs[i], .n_docs = 1, .done = on_one};
+        store_put(c->bench->store, &c->puts[i]);
+    }
+}
+
+static struct crowd *crowd_new(uint64_t first_bytes)
+{
+    struct crowd *c = the_crowd = mem_zalloc(sizeof *c);
+    c->bench = bench_new(1);
+    c->bench->config.journal.file_bytes = 1u << 20;
+    c->bench->config.journal.first_bytes = first_bytes;
+    task_init(&c->other, on_other);
+    assert_true(bench_open(c->bench));
+    return c;
+}
+
+static void crowd_free(struct crowd *c)
+{
+    bench_free(c->bench);
+    free(c);
+}
+
+/* One sync answers all of them, in order; but others are served in between. */
+static void test_answers_come_in_slices(void **state)
+{
+    struct crowd *c = crowd_new(1u << 20);
+    put_all(c);
+    pass_turns(c->bench, 50);
+    assert_int_equal(c->done, CALLS);
+    assert_int_equal(c->failed, 0);
+    assert_in_range(c->largest, 1, c->bench->config.call_slice);
+    crowd_free(c);
+}
+
+/* The sync fails: so many are told so, some at a time. */
+static void test_failures_come_in_slices(void **state)
+{
+    struct crowd *c = crowd_new(1u << 20);
+    simlane_hold(c->bench->lanes.prepare, true);
+    simfs_fail(c->bench->fs, SIMFS_SYNC, 1, ERR_IO);
+    put_all(c);
+    pass_turns(c->bench, 50);
+    simlane_hold(c->bench->lanes.prepare, false);
+    assert_int_equal(c->done, CALLS);
+    assert_int_equal(c->failed, CALLS);
+    assert_in_range(c->largest, 1, c->bench->config.call_slice);
+    crowd_free(c);
+}
+
+/* There was no room for any of them; then there is room for all. */
+static void test_stalled_calls_run_in_slices(void **state)
+{
+    struct crowd *c = crowd_new(JOURNAL_FILE_MIN);
+    struct embedded *e = embedded_of(c->bench->store);
+    simlane_hold(c->bench->lanes.prepare, true);
+    simlane_hold(c->bench->lanes.journal, true);
+    put_all(c);
+    pass_turns(c->bench, 2);
+    assert_int_equal(c->done, 0);
+    bool stalled = !list_empty(&e->stalled);
+    simlane_hold(c->bench->lanes.prepare, false);
+    simlane_hold(c->bench->lanes.journal, false);
+    pass_turns(c->bench, 50);
+    assert_true(stalled);
+    assert_int_equal(c->done, CALLS);
+    assert_int_equal(c->failed, 0);
+    assert_in_range(c->largest, 1, c->bench->config.call_slice);
+    crowd_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers_come_in_slices),
+        cmocka_unit_test(test_failures_come_in_slices),
+        cmocka_unit_test(test_stalled_calls_run_in_slices),
+    };
+    return cmocka_run_group_tests_name("store/call", tests, NULL, NULL);
+}
