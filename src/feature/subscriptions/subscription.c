@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
@@ -96,9 +97,25 @@ static void deactivate(struct subscription *sub)
     timer_stop(&sub->timer);
     free_text(&sub->pattern);
     free_text(&sub->wake_stream);
+    free_text(&sub->receiver);
     sub->state = SUBSCRIPTION_IDLE;
     sub->behind = sub->blocked = sub->paused = false;
     sub->delivery = SUB_DELIVERY_OTHERS;
+}
+
+/* What stands between `://` and the path. */
+static struct str receiver_of(struct str url)
+{
+    size_t at = 0, n = 0;
+    while (at + 2 < url.n && memcmp(url.p + at, "://", 3) != 0)
+        at++;
+    url = str_skip(url, at + 3 < url.n ? at + 3 : url.n);
+    while (n < url.n && memchr("/?#", url.p[n], 3) == NULL)
+        n++;
+    struct str host = own(str_of(url.p, n));
+    for (size_t i = 0; i < host.n; i++)
+        ((char *)(uintptr_t)host.p)[i] = ascii_lower(host.p[i]);
+    return host;
 }
 
 void sub_activate(struct subscription *sub, const struct subscription_head *h)
@@ -112,6 +129,7 @@ void sub_activate(struct subscription *sub, const struct subscription_head *h)
     sub->edits = h->edits;
     sub->pattern = own(h->config.pattern);
     sub->wake_stream = own(h->config.wake_stream);
+    sub->receiver = receiver_of(h->config.webhook_url);
     sub->sealed = h->config.sealed;
     sub_index_add(sub);
     if (sub->wake_stream.n > 0)
@@ -216,7 +234,7 @@ void sub_deliver(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
     if (s->notifier != NULL && s->phase != SUBSCRIPTIONS_STOPPING)
-        s->notifier->due(s->notifier, sub->id);
+        s->notifier->due(s->notifier, sub->id, sub->receiver);
 }
 
 static void subscription_on_timer(struct timer *t)

@@ -198,10 +198,11 @@ struct signer *subscriptions_signer(struct subscriptions *s);
 
 /* ---- for whoever delivers webhooks ---- */
 
-/* due() is told whenever a delivery should be tried (id is lent for the call); the same id may come
- * again. It answers, now or when it has room, with subscription_attempt. */
+/* due() is told whenever a delivery should be tried; the same id may come again. It answers, now or
+ * when it has room, with subscription_attempt. receiver: host and port of the webhook, in lower
+ * case. Both are lent for the call. */
 struct subscription_notifier {
-    void (*due)(struct subscription_notifier *c, struct str id);
+    void (*due)(struct subscription_notifier *c, struct str id, struct str receiver);
 };
 void subscriptions_set_notifier(struct subscriptions *s, struct subscription_notifier *c);
 

@@ -107,6 +107,7 @@ struct subscription {
     enum subscription_type type;
     enum subscription_state state;
     struct str pattern, wake_stream; /* owned */
+    struct str receiver;             /* host and port of the webhook; owned */
     bool sealed;
 
     struct link in_bucket; /* by pattern */
@@ -261,6 +262,7 @@ void subop_cancel_all(struct subscription *sub, int result);
  * ends the operation; a stream that is not there is one whose life is 0. */
 void subop_docs(struct subop *j, struct str prefix, struct str after, size_t limit,
                 subop_next *then);
+void subop_doc(struct subop *j, struct str key, subop_next *then); /* one row, or none */
 void subop_stat(struct subop *j, struct str name, subop_next *then);
 void subop_list(struct subop *j, struct str prefix, struct str after, size_t limit,
                 subop_next *then);

@@ -47,7 +47,7 @@ static void subscription_op_on_head(struct subop *j)
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
     int err = 0;
-    if (d->n_rows == 1 && str_eq(d->rows[0].key, sub->head_key)) {
+    if (d->n_rows == 1) {
         err = subscription_head_parse(&j->arena, d->rows[0].value, &j->head);
         j->exists = err == 0;
         j->version = d->rows[0].version;
@@ -66,7 +66,7 @@ static void subscription_op_start(struct task *t)
     if (j->sub->all->phase == SUBSCRIPTIONS_STOPPING)
         subop_end(j, ERR_CANCELLED);
     else
-        subop_docs(j, j->sub->head_key, STR_NONE, 1, subscription_op_on_head);
+        subop_doc(j, j->sub->head_key, subscription_op_on_head);
 }
 
 void subop_run(struct subscription *sub)
@@ -205,6 +205,15 @@ void subop_docs(struct subop *j, struct str prefix, struct str after, size_t lim
     store_docs(j->sub->all->store, &j->op.docs);
 }
 
+void subop_doc(struct subop *j, struct str key, subop_next *then)
+{
+    j->then = subscription_op_good;
+    j->good = then;
+    j->op.docs = (struct store_docs){
+        .prefix = key, .limit = 1, .exact = true, .done = subscription_op_docs_done};
+    store_docs(j->sub->all->store, &j->op.docs);
+}
+
 static void subscription_op_stat_done(struct store_stat *st, int err)
 {
     if (err == ERR_NOT_FOUND || err == ERR_DELETED) {
@@ -283,7 +292,7 @@ static void subscription_op_on_link(struct subop *j)
     const struct store_docs *d = &j->op.docs;
     j->linked = false;
     j->link_version = 0;
-    if (d->n_rows == 1 && str_eq(d->rows[0].key, buf_str(&j->key))) {
+    if (d->n_rows == 1) {
         j->link_version = d->rows[0].version;
         j->linked = subscription_link_parse(d->rows[0].value, &j->link_doc) == 0 &&
                     j->link_doc.birth == j->head.birth;
@@ -297,7 +306,7 @@ void subop_read_link(struct subop *j, struct str name, subop_next *then)
     buf_put(&j->key, j->sub->link_prefix);
     buf_put(&j->key, name);
     j->link_then = then;
-    subop_docs(j, buf_str(&j->key), STR_NONE, 1, subscription_op_on_link);
+    subop_doc(j, buf_str(&j->key), subscription_op_on_link);
 }
 
 void subop_puts(struct subop *j, struct arena *a, size_t n)

@@ -7,6 +7,7 @@
 #include "feature/subscriptions/subscriptions_config.h"
 #include "feature/subscriptions/subscriptions_http.h"
 #include "feature/subscriptions/subscriptions_trace.h"
+#include "feature/subscriptions/webhook_upstream.h"
 #include "net/loop.h"
 #include "store/store.h"
 
@@ -32,7 +33,7 @@ static int subscriptions_feature_open(const struct feature_host *h, const void *
     s->subscriptions = subscriptions_new(sched, h->store);
     if (h->store->shared)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
-    s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace);
+    s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace, h->metrics);
     s->surface = (struct subscriptions_http){
         .subscriptions = s->subscriptions, .policy = policy, .durable = h->durable};
     subscriptions_http_mount(&s->surface, h->http);
@@ -67,6 +68,7 @@ const struct feature subscriptions_feature = {
     .paths = paths,
     .documents = documents,
     .traces = subscriptions_traces,
+    .metrics = webhook_metrics,
     .open = subscriptions_feature_open,
     .stop = subscriptions_feature_stop,
     .free = subscriptions_feature_free,

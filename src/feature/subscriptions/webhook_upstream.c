@@ -8,11 +8,13 @@
 #include "base/rand.h"
 #include "base/sched.h"
 #include "feature/subscriptions/subscription.h"
+#include "feature/subscriptions/webhook_queue.h"
 #include "http/fetch.h"
 #include "http/url.h"
 #include "net/addr.h"
 #include "feature/subscriptions/subscription_json.h"
 #include "feature/subscriptions/subscriptions_trace.h"
+#include "telemetry/metrics.h"
 #include "token/signer.h"
 
 #include <jansson.h>
@@ -91,16 +93,19 @@ struct webhooks {
     struct webhook_policy policy;
     const struct trace *trace;
     struct subscription_notifier notifier;
-    struct map by_id;    /* of struct delivery */
-    struct link waiting; /* for a free place */
-    uint32_t n_busy;
+    struct map by_id; /* of struct delivery */
+    struct webhook_queue queue;
+    struct gauge waiting, running;
     bool stopping;
 };
 
 struct delivery {
     struct webhooks *webhooks;
-    struct link link; /* in waiting */
-    bool again;       /* the subscription became due while we were at it */
+    struct webhook_turn turn;
+    bool again;           /* the subscription became due while we were at it */
+    struct timer overdue; /* while the receiver is asked */
+    uint64_t asked_ms, took_ms;
+    struct str receiver;
     struct subscription_call attempt, report;
     struct fetch fetch;
     struct header headers[2];
@@ -126,21 +131,27 @@ static void clear_delivery(struct delivery *d)
 static void free_delivery(struct delivery *d)
 {
     clear_delivery(d);
-    list_remove(&d->link);
+    timer_stop(&d->overdue);
     map_remove(&d->webhooks->by_id, webhook_id_of(d));
     buf_deinit(&d->body);
     buf_deinit(&d->signature);
     free(d);
 }
 
+static void webhook_wait(struct delivery *d)
+{
+    d->again = false;
+    d->took_ms = WEBHOOK_NOT_ASKED;
+    webhook_queue_put(&d->webhooks->queue, &d->turn, d->receiver);
+}
+
 static void end_delivery(struct delivery *d)
 {
     struct webhooks *w = d->webhooks;
-    w->n_busy--;
+    webhook_queue_end(&w->queue, &d->turn, d->took_ms);
     if (d->again && !w->stopping) {
         clear_delivery(d);
-        d->again = false;
-        list_push(&w->waiting, &d->link);
+        webhook_wait(d);
     } else {
         free_delivery(d);
     }
@@ -196,7 +207,27 @@ static void webhook_report(struct delivery *d, int err)
 
 static void webhook_on_fetched(struct fetch *f, int err)
 {
-    webhook_report(container_of(f, struct delivery, fetch), err);
+    struct delivery *d = container_of(f, struct delivery, fetch);
+    timer_stop(&d->overdue);
+    d->took_ms = d->webhooks->sched->now_ms - d->asked_ms;
+    webhook_report(d, err);
+}
+
+static void webhook_on_overdue(struct timer *t)
+{
+    struct delivery *d = container_of(t, struct delivery, overdue);
+    struct webhooks *w = d->webhooks;
+    if (webhook_queue_overdue(&w->queue, &d->turn)) {
+        if (d->turn.place != WEBHOOK_SLOW) /* nobody wants its place yet */
+            sched_start(w->sched, t, WEBHOOK_QUICK_MS);
+        next_deliveries(w); /* there may be one for somebody else */
+        return;
+    }
+    fetch_cancel(&d->fetch);
+    snprintf(d->fetch.error, sizeof d->fetch.error,
+             "no answer yet, and too many other receivers are slow");
+    d->took_ms = w->sched->now_ms - d->asked_ms;
+    webhook_report(d, ERR_UPSTREAM_TIMEOUT);
 }
 
 /* ---- the request ---- */
@@ -226,6 +257,8 @@ static void send_wake(struct delivery *d)
         .max_answer = ANSWER_MAX,
         .done = webhook_on_fetched,
     };
+    d->asked_ms = w->sched->now_ms;
+    sched_start(w->sched, &d->overdue, WEBHOOK_QUICK_MS);
     fetch_start(w->fetcher, &d->fetch);
 }
 
@@ -250,35 +283,47 @@ static void webhook_on_attempt(struct subscription_call *c, int result)
 
 static void next_deliveries(struct webhooks *w)
 {
-    while (!w->stopping && w->n_busy < WEBHOOK_DELIVERIES_MAX && !list_empty(&w->waiting)) {
-        struct delivery *d = list_item(w->waiting.next, struct delivery, link);
-        list_remove(&d->link);
-        w->n_busy++;
+    struct webhook_turn *t;
+    while (!w->stopping && (t = webhook_queue_next(&w->queue)) != NULL) {
+        struct delivery *d = container_of(t, struct delivery, turn);
         d->attempt = (struct subscription_call){.id = webhook_id_of(d), .done = webhook_on_attempt};
         subscription_attempt(w->subs, &d->attempt);
     }
+    gauge_set(&w->waiting, (int64_t)w->queue.n_waiting);
+    gauge_set(&w->running, (int64_t)w->queue.n_running);
 }
 
-static void webhook_on_due(struct subscription_notifier *c, struct str id)
+static void webhook_on_due(struct subscription_notifier *c, struct str id, struct str receiver)
 {
     struct webhooks *w = container_of(c, struct webhooks, notifier);
     struct delivery *d = map_get(&w->by_id, id);
     if (d != NULL) {
-        d->again = list_empty(&d->link);
+        d->again = list_empty(&d->turn.link);
         return;
     }
-    d = mem_zalloc(sizeof *d + id.n);
+    d = mem_zalloc(sizeof *d + id.n + receiver.n);
     d->webhooks = w;
     d->id_n = id.n;
     memcpy(d->id, id.p, id.n);
-    list_push(&w->waiting, &d->link);
+    if (receiver.n > 0)
+        memcpy(d->id + id.n, receiver.p, receiver.n);
+    d->receiver = str_of(d->id + id.n, receiver.n);
+    timer_init(&d->overdue, webhook_on_overdue);
+    list_init(&d->turn.link);
     map_put(&w->by_id, webhook_id_of(d), d);
+    webhook_wait(d);
     next_deliveries(w);
 }
 
+static const struct metric_info waiting_info = {
+    .name = "webhooks_waiting", .help = "Webhooks that wait for a place to be delivered"};
+static const struct metric_info running_info = {.name = "webhooks_running",
+                                                .help = "Webhooks being delivered"};
+const struct metric_info *const webhook_metrics[] = {&waiting_info, &running_info, NULL};
+
 struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                               struct fetcher *fetcher, struct webhook_policy policy,
-                              const struct trace *trace)
+                              const struct trace *trace, struct metrics *metrics)
 {
     struct webhooks *w = mem_zalloc(sizeof *w);
     *w = (struct webhooks){.sched = sched,
@@ -288,7 +333,9 @@ struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                            .trace = trace,
                            .notifier = {webhook_on_due}};
     map_init(&w->by_id);
-    list_init(&w->waiting);
+    webhook_queue_init(&w->queue);
+    (void)metrics_add_gauge(metrics, STR("tidemark"), &waiting_info, &w->waiting);
+    (void)metrics_add_gauge(metrics, STR("tidemark"), &running_info, &w->running);
     subscriptions_set_notifier(subs, &w->notifier);
     return w;
 }
@@ -298,18 +345,21 @@ void webhooks_stop(struct webhooks *w)
 {
     w->stopping = true;
     subscriptions_set_notifier(w->subs, NULL);
-    list_each_safe (l, &w->waiting)
-        free_delivery(list_item(l, struct delivery, link));
-    struct link cut;
-    list_init(&cut);
+    struct link gone; /* by the links of their turns: freeing one changes the map */
+    list_init(&gone);
     size_t at = 0;
-    for (struct delivery *d; (d = map_next(&w->by_id, &at)) != NULL;)
-        if (d->fetch.transfer != NULL)
-            list_push(&cut, &d->link);
-    list_each_safe (l, &cut) {
-        struct delivery *d = list_item(l, struct delivery, link);
+    for (struct delivery *d; (d = map_next(&w->by_id, &at)) != NULL;) {
+        if (!list_empty(&d->turn.link))
+            webhook_queue_remove(&w->queue, &d->turn);
+        else if (d->fetch.transfer != NULL)
+            webhook_queue_end(&w->queue, &d->turn, WEBHOOK_NOT_ASKED);
+        else
+            continue;
+        list_push(&gone, &d->turn.link);
+    }
+    list_each_safe (l, &gone) {
+        struct delivery *d = list_item(l, struct delivery, turn.link);
         fetch_cancel(&d->fetch);
-        w->n_busy--;
         free_delivery(d);
     }
 }
@@ -320,5 +370,6 @@ void webhooks_free(struct webhooks *w)
         return;
     must(w->by_id.n == 0);
     map_deinit(&w->by_id);
+    webhook_queue_deinit(&w->queue);
     free(w);
 }

@@ -4,7 +4,7 @@
  * A wake is a signed POST. 2xx with `{"done":true}` acknowledges all that the wake spoke of; any
  * other 2xx means that the receiver has taken it and will call back; everything else is tried
  * again after 1, 2, 4, ... 60 seconds, give or take a fifth. When to try is kept by the
- * subscription, so that a restart loses nothing. */
+ * subscription, so that a restart loses nothing. Who is next: webhook_queue.h. */
 #ifndef FEATURE_SUBSCRIPTIONS_WEBHOOK_UPSTREAM_H
 #define FEATURE_SUBSCRIPTIONS_WEBHOOK_UPSTREAM_H
 
@@ -15,12 +15,14 @@
 
 struct addr_own;
 struct fetcher;
+struct metric_info;
+struct metrics;
 struct sched;
 struct subscriptions;
 struct trace;
 struct webhooks;
 
-#define WEBHOOK_DELIVERIES_MAX 64 /* at once; the others wait their turn */
+extern const struct metric_info *const webhook_metrics[]; /* for the row */
 
 struct webhook_policy {
     bool allow_local;           /* receivers on this machine: http://localhost, 127.x, [::1] */
@@ -39,7 +41,7 @@ uint64_t webhook_retry_ms(uint32_t failures, uint64_t random);
 /* Registers itself as the courier of subs. The trace is kept by reference. */
 struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                               struct fetcher *fetcher, struct webhook_policy policy,
-                              const struct trace *trace);
+                              const struct trace *trace, struct metrics *metrics);
 
 /* Before subscriptions_stop: cuts off what is being delivered (it is tried again after the next
  * start) and begins nothing more. */

@@ -25,7 +25,7 @@ struct world {
     bool stopped;
 };
 
-static inline void world_due(struct subscription_notifier *c, struct str id)
+static inline void world_due(struct subscription_notifier *c, struct str id, struct str receiver)
 {
     container_of(c, struct world, notifier)->due++;
 }

@@ -4,7 +4,9 @@
 
 #include "base/buf.h"
 #include "http/fetch.h"
+#include "feature/subscriptions/webhook_queue.h"
 #include "feature/subscriptions/webhook_upstream.h"
+#include "telemetry/metrics.h"
 #include "telemetry/trace.h"
 #include "token/signer.h"
 
@@ -12,7 +14,7 @@
 
 /* ---- the network ---- */
 
-#define FETCHES_MAX 256
+#define FETCHES_MAX 512
 static struct fetch *fetches[FETCHES_MAX]; /* under way */
 static size_t n_fetches;
 
@@ -57,6 +59,7 @@ struct hooks {
     struct webhooks *webhooks;
     struct webhook_policy policy;
     struct trace trace;
+    struct metrics metrics;
     char *lines;
     size_t lines_n;
 };
@@ -64,7 +67,10 @@ struct hooks {
 static void hooks_start(struct hooks *h)
 {
     struct fetcher *network = NULL;
-    h->webhooks = webhooks_new(&h->w->sched, h->w->subs, network, h->policy, &h->trace);
+    metrics_deinit(&h->metrics);
+    metrics_init(&h->metrics);
+    h->webhooks =
+        webhooks_new(&h->w->sched, h->w->subs, network, h->policy, &h->trace, &h->metrics);
     sched_drain(&h->w->sched);
 }
 
@@ -75,6 +81,7 @@ static int setup(void **state)
     h->policy.allow_local = true;
     h->trace = (struct trace){.to = open_memstream(&h->lines, &h->lines_n), .level = TRACE_DEBUG};
     n_fetches = 0;
+    metrics_init(&h->metrics);
     hooks_start(h);
     *state = h;
     return 0;
@@ -89,6 +96,7 @@ static int teardown(void **state)
     assert_int_equal(n_fetches, 0);
     world_start(h->w);
     world_teardown((void **)&h->w);
+    metrics_deinit(&h->metrics);
     fclose(h->trace.to);
     free(h->lines);
     free(h);
@@ -350,6 +358,69 @@ static void test_restart_delivers_again(void **state)
     assert_int_equal(n_fetches, 0);
 }
 
+/* Subscriptions n of a receiver. */
+static void subscribe(struct hooks *h, const char *receiver, int n)
+{
+    char id[48], url[64];
+    snprintf(url, sizeof url, "https://%s/hook", receiver);
+    struct subscription_config c = world_hook("events/*");
+    c.webhook_url = str_of_cstr(url);
+    for (int i = 0; i < n; i++) {
+        snprintf(id, sizeof id, "%.20s-%d", receiver, i);
+        assert_int_equal(world_create(h->w, id, &c), 201);
+    }
+}
+
+static struct fetch *fetch_to(const char *receiver)
+{
+    char url[64];
+    snprintf(url, sizeof url, "https://%s/hook", receiver);
+    for (size_t i = 0; i < n_fetches; i++)
+        if (str_eq(fetches[i]->url, str_of_cstr(url)))
+            return fetches[i];
+    return NULL;
+}
+
+static void test_slow_receivers_delay_themselves_alone(void **state)
+{
+    struct hooks *h = *state;
+    subscribe(h, "tar.example", 130);
+    subscribe(h, "good.example", 1);
+    world_append(h->w, "events/a", "1");
+    assert_int_equal(n_fetches, WEBHOOK_DELIVERIES_MAX + 1);
+    for (int i = 0; i < 5; i++) {
+        assert_non_null(fetch_to("good.example"));
+        answer(&h->w->sched, fetch_to("good.example"), 0, 200, "{\"done\":true}");
+        assert_null(fetch_to("good.example"));
+        world_pass(h->w, WEBHOOK_QUICK_MS);
+        world_append(h->w, "events/a", "2");
+    }
+    struct buf text = {0};
+    metrics_put(&h->metrics, &text);
+    buf_putc(&text, '\0');
+    assert_non_null(strstr(text.p, "tidemark_webhooks_waiting 66"));
+    assert_non_null(strstr(text.p, "tidemark_webhooks_running 65"));
+    buf_deinit(&text);
+}
+
+static void test_the_overdue_give_way(void **state)
+{
+    struct hooks *h = *state;
+    char name[32];
+    for (int i = 0; i < 3 * (WEBHOOK_DELIVERIES_MAX + WEBHOOK_SPARE); i++) {
+        snprintf(name, sizeof name, "tar%d.example", i);
+        subscribe(h, name, 1);
+    }
+    subscribe(h, "good.example", 1);
+    world_append(h->w, "events/a", "1");
+    assert_null(fetch_to("good.example"));
+    for (int i = 0; i < 3 && fetch_to("good.example") == NULL; i++)
+        world_pass(h->w, WEBHOOK_QUICK_MS + SCHED_TICK_MS);
+    assert_non_null(fetch_to("good.example"));
+    assert_non_null(strstr(said(h), "other receivers are slow"));
+    answer(&h->w->sched, fetch_to("good.example"), 0, 200, "{\"done\":true}");
+}
+
 static void test_stop_while_the_engine_answers(void **state)
 {
     struct hooks *h = *state;
@@ -400,6 +471,8 @@ int main(void)
         T(test_next_wake_at_once),
         T(test_many_at_once),
         T(test_restart_delivers_again),
+        T(test_slow_receivers_delay_themselves_alone),
+        T(test_the_overdue_give_way),
         T(test_stop_while_the_engine_answers),
         T(test_policy_changes),
         T(test_names_may_not_lead_home),
