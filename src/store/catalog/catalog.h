@@ -98,6 +98,7 @@ struct doc {
     struct str key, value; /* owned; value.p == NULL: removed, kept for the engine */
     uint64_t version;
     struct link dirty; /* the engine's */
+    bool dirty_turn;   /* the engine's */
 };
 
 struct catalog {

@@ -40,12 +40,23 @@ void embedded_mark_dirty(struct embedded *e, struct stream *s)
     e->n_dirty++;
 }
 
+void embedded_mark_doc(struct embedded *e, struct doc *d)
+{
+    if (!list_empty(&d->dirty)) {
+        must(d->dirty_turn == e->dirty_turn); /* or embedded_before_docs was forgotten */
+        return;
+    }
+    list_push(&e->dirty_docs, &d->dirty);
+    d->dirty_turn = e->dirty_turn;
+    e->n_dirty_docs++;
+}
+
 void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct doc *d = map_get(&e->catalog.docs, docs[i].key);
-        if (d != NULL && list_empty(&d->dirty))
-            list_push(&e->dirty_docs, &d->dirty);
+        if (d != NULL)
+            embedded_mark_doc(e, d);
     }
 }
 

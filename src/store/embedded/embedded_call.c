@@ -71,7 +71,8 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
     list_init(&c->link);
     if (!embedded_has_to_wait(e, batch)) {
         embedded_complete(c);
-    } else if (batch <= journal_durable(e->journal)) { /* not before those that its answer may come from */
+    } else if (batch <=
+               journal_durable(e->journal)) { /* not before those that its answer may come from */
         list_push(&e->completing, &c->link);
     } else {
         struct batch_calls *b = &e->batches[batch % JOURNAL_BATCHES];

@@ -58,8 +58,10 @@ struct embedded {
     /* since the last checkpoint */
     struct link dirty; /* streams */
     size_t n_dirty;    /* at most so many */
-    bool dirty_turn;   /* of those; a checkpoint that begins has the others in a list of its own */
+    bool dirty_turn;   /* of those, and of documents; a checkpoint that begins has the others in a
+                          list of its own */
     struct link dirty_docs;
+    size_t n_dirty_docs;
     struct lives removed;
     struct lives unrecorded; /* expired while the journal had no room */
     uint64_t unrested;       /* bytes of events, those of a checkpoint under way included */
@@ -90,6 +92,10 @@ static inline struct embedded *embedded_of(struct store *s)
 /* A stream is about to be changed: a checkpoint that has yet to look at it does so now. */
 void embedded_before_change(struct embedded *e, struct stream *s);
 void embedded_mark_dirty(struct embedded *e, struct stream *s); /* it has been */
+
+/* The same of documents. */
+void embedded_before_docs(struct embedded *e, const struct doc_put *docs, size_t n);
+void embedded_mark_doc(struct embedded *e, struct doc *d);
 void embedded_mark_docs(struct embedded *e, const struct doc_put *docs, size_t n);
 
 /* embedded_rest.c: checkpoints. */

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* embedded_rest.c -- when checkpoints begin, what goes into them, and what their end changes. */
+/* embedded_rest.c -- when checkpoints begin, what goes into them, and what their end changes.
+ *
+ *     SNAPPING   looks at what has changed, some of it in a turn of the loop
+ *        | has seen all of it, and the journal has all of it on the disk
+ *     RESTING    on the lane (rest.h)            -- if the journal fails, it is not even tried
+ *        | done, or failed
+ *     ENDING     streams and documents are settled, or taken back; some in a turn
+ *        | all of them
+ *     FREEING    its memory, which may be much, on the lane
+ *
+ * Which of these it is shows in what its job calls next. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/catalog/extent.h"
@@ -16,9 +26,10 @@ struct checkpoint {
     struct journal_waiter waiter;
     struct embedded *embedded;
     struct rest rest;
-    struct link unseen; /* streams that are still to go into it, as they are: by their `dirty` */
-    uint64_t bytes;     /* of unrested events in it */
-    size_t settled_streams, settled_docs; /* so many of each, at the end */
+    struct link unseen, unseen_docs; /* that are still to go into it, as they are: by `dirty` */
+    uint64_t bytes;                  /* of unrested events in it */
+    size_t ended_streams, ended_docs, ended_removed; /* so many of each, at the end */
+    size_t ended_pieces;                             /* of the next stream */
 };
 
 bool embedded_anything_to_rest(const struct embedded *e)
@@ -28,8 +39,14 @@ bool embedded_anything_to_rest(const struct embedded *e)
 
 /* ---- the snapshot ----
  *
- * It is of one moment, that of the journal's cut. There may be many streams in it, so they are
- * looked at some at a time; one that is about to change meanwhile is looked at before it does. */
+ * It is of one moment, that of the journal's cut. There may be many streams and documents in it, so
+ * they are looked at some at a time; one that is about to change meanwhile is looked at before it
+ * does. */
+
+/* What a turn of the loop may take is counted in extents; so much of something else takes as long
+ * as one. */
+#define DOC_BYTES 4096 /* copied */
+#define PRODUCERS 8    /* walked over, or marked */
 
 static void snap_pieces(struct checkpoint *c, struct rest_stream *rs, struct stream *s)
 {
@@ -40,12 +57,20 @@ static void snap_pieces(struct checkpoint *c, struct rest_stream *rs, struct str
         rs->pieces[i].extent = extent_ref(tape_extent(&s->tape, i, &rs->pieces[i].end));
 }
 
+static size_t count_dirty(const struct map *producers)
+{
+    size_t n = 0, at = 0;
+    for (struct producer *p; (p = map_next(producers, &at)) != NULL;)
+        n += p->dirty;
+    return n;
+}
+
 static void snap_producers(struct checkpoint *c, struct rest_stream *rs, struct stream *s)
 {
-    if (s->producers == NULL)
+    size_t n = s->producers == NULL ? 0 : count_dirty(s->producers), at = 0;
+    if (n == 0)
         return;
-    rs->producers = arena_alloc(&c->rest.arena, s->producers->n * sizeof *rs->producers);
-    size_t at = 0;
+    rs->producers = arena_alloc(&c->rest.arena, n * sizeof *rs->producers);
     for (struct producer *p; (p = map_next(s->producers, &at)) != NULL;) {
         if (!p->dirty)
             continue;
@@ -82,41 +107,46 @@ void embedded_before_change(struct embedded *e, struct stream *s)
         snap_next(e->checkpoint, s);
 }
 
-/* false: there are more. */
-static bool snap_streams(struct checkpoint *c, size_t budget)
+static void snap_doc(struct checkpoint *c, struct doc *d)
 {
-    for (size_t done = 0; !list_empty(&c->unseen);) {
+    struct rest *r = &c->rest;
+    list_remove(&d->dirty);
+    r->docs[r->n_docs++] = (struct rest_doc){d->key, arena_dup(&r->arena, d->value), d->version, d};
+}
+
+void embedded_before_docs(struct embedded *e, const struct doc_put *docs, size_t n)
+{
+    struct checkpoint *c = e->checkpoint;
+    for (size_t i = 0; c != NULL && i < n && !list_empty(&c->unseen_docs); i++) {
+        struct doc *d = map_get(&e->catalog.docs, docs[i].key);
+        if (d != NULL && !list_empty(&d->dirty) && d->dirty_turn != e->dirty_turn)
+            snap_doc(c, d);
+    }
+}
+
+static size_t snap_cost(const struct stream *s)
+{
+    return 1 + s->tape.n + (s->producers == NULL ? 0 : s->producers->n / PRODUCERS);
+}
+
+/* One that costs much is alone, or the last of many. false: there are more. */
+static bool go_on_snapping(struct checkpoint *c, size_t budget)
+{
+    size_t done = 0;
+    while (!list_empty(&c->unseen) && done < budget) {
         struct stream *s = list_item(c->unseen.next, struct stream, dirty);
-        if (done >= budget)
-            return false;
-        done += 1 + s->tape.n;
+        done += snap_cost(s);
         snap_next(c, s);
     }
-    return true;
-}
-
-static size_t embedded_rest_count(const struct link *list)
-{
-    size_t n = 0;
-    list_each (l, list)
-        n++;
-    return n;
-}
-
-static void snap_docs(struct checkpoint *c)
-{
-    struct embedded *e = c->embedded;
-    struct rest *r = &c->rest;
-    r->docs = arena_alloc(&r->arena, embedded_rest_count(&e->dirty_docs) * sizeof *r->docs);
-    while (!list_empty(&e->dirty_docs)) {
-        struct doc *d = list_item(e->dirty_docs.next, struct doc, dirty);
-        list_remove(&d->dirty);
-        r->docs[r->n_docs++] = (struct rest_doc){arena_dup(&r->arena, d->key),
-                                                 arena_dup(&r->arena, d->value), d->version};
+    while (!list_empty(&c->unseen_docs) && done < budget) {
+        struct doc *d = list_item(c->unseen_docs.next, struct doc, dirty);
+        done += 1 + d->value.n / DOC_BYTES;
+        snap_doc(c, d);
     }
+    return list_empty(&c->unseen) && list_empty(&c->unseen_docs);
 }
 
-/* All but the streams. */
+/* Of the moment; it has seen nothing yet. */
 static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
 {
     struct checkpoint *c = mem_zalloc(sizeof *c);
@@ -131,47 +161,28 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
     r->meta.batch = batch;
     r->meta.lives = e->catalog.lives;
     r->meta.wall_ms = catalog_wall_ms(&e->catalog);
-    r->removed = arena_alloc(&r->arena, e->removed.n * sizeof *r->removed);
+    r->removed = e->removed.items;
     r->n_removed = e->removed.n;
-    for (size_t i = 0; i < e->removed.n; i++)
-        r->removed[i] = e->removed.items[i];
-    e->removed.n = 0;
+    e->removed = (struct lives){0};
     r->streams = arena_alloc(&r->arena, e->n_dirty * sizeof *r->streams);
+    r->docs = arena_alloc(&r->arena, e->n_dirty_docs * sizeof *r->docs);
     list_init(&c->unseen);
+    list_init(&c->unseen_docs);
     list_splice(&c->unseen, &e->dirty);
-    e->n_dirty = 0;
+    list_splice(&c->unseen_docs, &e->dirty_docs);
+    e->n_dirty = e->n_dirty_docs = 0;
     e->dirty_turn = !e->dirty_turn;
-    snap_docs(c);
     return c;
 }
 
 /* ---- its end ----
  *
- * Extents are released some at a time, so that nobody waits for the loop long. Until that has been
- * done with a stream it has in memory what rests already, as it had while the checkpoint ran. */
+ * It has come to rest, or to nothing: then all of it is still to be done. Either way streams and
+ * documents hear of it some at a time, so that nobody waits for the loop long. Until one has, it
+ * has in memory what rests already, as it had while the checkpoint ran; or it is not dirty although
+ * it has to be, and nobody asks for that before the end. */
 
-/* It came to nothing: all of it is still to be done. */
-static void embedded_rest_take_back(struct embedded *e, struct checkpoint *c)
-{
-    struct rest *r = &c->rest;
-    for (size_t i = 0; i < r->n_streams; i++) {
-        struct stream *s = r->streams[i].stream;
-        if (!s->removed)
-            embedded_mark_dirty(e, s);
-        if (s->producers != NULL && !s->removed)
-            for (size_t k = 0; k < r->streams[i].n_producers; k++) {
-                struct producer *p = map_get(s->producers, r->streams[i].producers[k].id);
-                if (p != NULL)
-                    p->dirty = true;
-            }
-    }
-    for (size_t i = 0; i < r->n_docs; i++)
-        embedded_mark_docs(e, &(struct doc_put){.key = r->docs[i].key}, 1);
-    for (size_t i = 0; i < r->n_removed; i++)
-        lives_add(&e->removed, r->removed[i]);
-}
-
-static void embedded_rest_settle(struct embedded *e, struct rest *r)
+static void embedded_rest_settle(struct embedded *e, const struct rest *r)
 {
     e->meta = r->meta;
     e->segment_bytes += r->segment_bytes + r->reserve_bytes;
@@ -181,64 +192,92 @@ static void embedded_rest_settle(struct embedded *e, struct rest *r)
     e->rewritten += r->rewritten;
 }
 
-static void settle_stream(struct embedded *e, const struct rest_stream *rs)
-{
-    struct stream *s = rs->stream;
-    if (s->removed)
-        return;
-    tape_drop(&s->tape, rs->tail);
-    for (size_t i = 0; i < rs->n_pieces; i++)
-        cache_put(&e->cache, s->life, rs->pieces[i].extent);
-}
-
-static void embedded_rest_release_stream(struct checkpoint *c, const struct rest_stream *rs)
-{
-    if (c->rest.err == 0)
-        settle_stream(c->embedded, rs);
-    for (size_t i = 0; i < rs->n_pieces; i++)
-        extent_unref(rs->pieces[i].extent);
-    stream_unpin(rs->stream);
-}
-
-static void forget_doc(struct checkpoint *c, const struct rest_doc *rd)
-{
-    struct embedded *e = c->embedded;
-    struct doc *d = c->rest.err == 0 ? map_get(&e->catalog.docs, rd->key) : NULL;
-    if (d != NULL && d->value.p == NULL && list_empty(&d->dirty))
-        catalog_forget_doc(&e->catalog, d);
-}
-
 static void begin_end(struct checkpoint *c)
 {
-    struct embedded *e = c->embedded;
-    if (c->rest.err == 0) {
-        embedded_rest_settle(e, &c->rest);
-        return;
+    if (c->rest.err == 0)
+        embedded_rest_settle(c->embedded, &c->rest);
+    else
+        c->embedded->untidy = false; /* it is seen again after the next one that succeeds */
+}
+
+/* Extents of it that the index has: [from, upto). */
+static void end_pieces(struct checkpoint *c, const struct rest_stream *rs, size_t from, size_t upto)
+{
+    struct stream *s = rs->stream;
+    bool rests = c->rest.err == 0 && !s->removed;
+    if (rests && from < upto)
+        tape_drop(&s->tape, rs->pieces[upto - 1].end);
+    for (size_t i = from; i < upto; i++) {
+        if (rests)
+            cache_put(&c->embedded->cache, s->life, rs->pieces[i].extent);
+        extent_unref(rs->pieces[i].extent);
     }
-    e->untidy = false; /* it is seen again after the next one that succeeds */
-    embedded_rest_take_back(e, c);
+}
+
+static void take_back(struct embedded *e, const struct rest_stream *rs)
+{
+    struct stream *s = rs->stream;
+    embedded_mark_dirty(e, s);
+    for (size_t i = 0; s->producers != NULL && i < rs->n_producers; i++) {
+        struct producer *p = map_get(s->producers, rs->producers[i].id);
+        if (p != NULL)
+            p->dirty = true;
+    }
+}
+
+static void end_stream(struct checkpoint *c, const struct rest_stream *rs)
+{
+    struct stream *s = rs->stream;
+    if (!s->removed && c->rest.err == 0)
+        tape_drop(&s->tape, rs->tail);
+    else if (!s->removed)
+        take_back(c->embedded, rs);
+    stream_unpin(s);
+}
+
+/* What this took of the budget. */
+static size_t end_some(struct checkpoint *c, size_t budget)
+{
+    const struct rest_stream *rs = &c->rest.streams[c->ended_streams];
+    size_t from = c->ended_pieces, left = rs->n_pieces - from;
+    size_t n = left < budget ? left : budget;
+    end_pieces(c, rs, from, from + n);
+    c->ended_pieces = from + n;
+    if (n < left)
+        return n;
+    end_stream(c, rs);
+    c->ended_pieces = 0;
+    c->ended_streams++;
+    return n + 1 + rs->n_producers / PRODUCERS;
+}
+
+/* Only a checkpoint lets go of a document: it was there all the time. */
+static void end_doc(struct checkpoint *c, struct doc *d)
+{
+    if (c->rest.err != 0)
+        embedded_mark_doc(c->embedded, d);
+    else if (d->value.p == NULL && list_empty(&d->dirty))
+        catalog_forget_doc(&c->embedded->catalog, d);
 }
 
 /* false: there is more to let go of. */
 static bool go_on_ending(struct checkpoint *c, size_t budget)
 {
-    struct rest *r = &c->rest;
-    size_t done = 0;
-    for (; c->settled_streams < r->n_streams && done < budget; c->settled_streams++) {
-        embedded_rest_release_stream(c, &r->streams[c->settled_streams]);
-        done += 1 + r->streams[c->settled_streams].n_pieces;
-    }
-    for (; c->settled_docs < r->n_docs && done < budget; c->settled_docs++, done++)
-        forget_doc(c, &r->docs[c->settled_docs]);
+    const struct rest *r = &c->rest;
+    size_t done = 0, removed = r->err == 0 ? 0 : r->n_removed;
+    while (c->ended_streams < r->n_streams && done < budget)
+        done += end_some(c, budget - done);
+    for (; c->ended_docs < r->n_docs && done < budget; done++)
+        end_doc(c, r->docs[c->ended_docs++].doc);
+    for (; c->ended_removed < removed && done < budget; done++)
+        lives_add(&c->embedded->removed, r->removed[c->ended_removed++]);
     return done < budget;
 }
 
-static void end_checkpoint(struct checkpoint *c)
+static void free_rest(struct rest *r)
 {
-    if (c->rest.err == 0)
-        c->embedded->unrested -= c->bytes;
-    arena_deinit(&c->rest.arena);
-    free(c);
+    arena_deinit(&r->arena);
+    free(r->removed);
 }
 
 /* ---- beside traffic ---- */
@@ -289,22 +328,36 @@ static void schedule_next(struct embedded *e, bool ok)
                                 : e->config.checkpoint_age_ms);
 }
 
+static void embedded_rest_free_run(struct job *j)
+{
+    free_rest(&container_of(j, struct checkpoint, job)->rest);
+}
+
+static void embedded_rest_on_freed(struct job *j)
+{
+    struct checkpoint *c = container_of(j, struct checkpoint, job);
+    struct embedded *e = c->embedded;
+    bool ok = c->rest.err == 0;
+    e->checkpoint = NULL;
+    if (ok) {
+        e->unrested -= c->bytes;
+        journal_release(e->journal, c->rest.meta.batch);
+    }
+    free(c);
+    schedule_next(e, ok);
+    embedded_check_stopped(e);
+}
+
 static void embedded_rest_on_ending(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
-    uint64_t batch = c->rest.meta.batch;
-    bool ok = c->rest.err == 0;
     if (!go_on_ending(c, slice(e))) {
         await_lane(c, embedded_rest_on_ending);
         return;
     }
-    e->checkpoint = NULL;
-    end_checkpoint(c);
-    if (ok)
-        journal_release(e->journal, batch);
-    schedule_next(e, ok);
-    embedded_check_stopped(e);
+    c->job = (struct job){.run = embedded_rest_free_run, .done = embedded_rest_on_freed};
+    lane_submit(e->lanes.rest, &c->job);
 }
 
 static void embedded_rest_on_checkpoint_done(struct job *j)
@@ -316,26 +369,21 @@ static void embedded_rest_on_checkpoint_done(struct job *j)
 static void embedded_rest_on_batches_durable(struct journal_waiter *w, int err)
 {
     struct checkpoint *c = container_of(w, struct checkpoint, waiter);
-    struct embedded *e = c->embedded;
-    if (err == 0) {
-        c->job = (struct job){.run = embedded_rest_run_checkpoint,
-                              .done = embedded_rest_on_checkpoint_done};
-        lane_submit(e->lanes.rest, &c->job);
+    if (err != 0) {
+        c->rest.err = err; /* what is not durable must not come to rest */
+        embedded_rest_on_checkpoint_done(&c->job);
         return;
     }
-    c->rest.err = err; /* what is not durable must not come to rest */
-    e->checkpoint = NULL;
-    begin_end(c);
-    go_on_ending(c, SIZE_MAX);
-    end_checkpoint(c);
-    embedded_check_stopped(e);
+    c->job =
+        (struct job){.run = embedded_rest_run_checkpoint, .done = embedded_rest_on_checkpoint_done};
+    lane_submit(c->embedded->lanes.rest, &c->job);
 }
 
 static void embedded_rest_on_snapping(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
-    if (!snap_streams(c, slice(e)))
+    if (!go_on_snapping(c, slice(e)))
         await_lane(c, embedded_rest_on_snapping);
     else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))
         embedded_rest_on_batches_durable(&c->waiter, 0);
@@ -399,13 +447,16 @@ void embedded_rest_init(struct embedded *e)
 int embedded_rest_now(struct embedded *e, uint64_t batch)
 {
     struct checkpoint *c = begin_snapshot(e, batch);
-    snap_streams(c, SIZE_MAX);
+    go_on_snapping(c, SIZE_MAX);
     c->rest.pace = NULL; /* everybody waits for it */
     bring_to_rest(&c->rest);
     int err = c->rest.err;
     begin_end(c);
     go_on_ending(c, SIZE_MAX);
-    end_checkpoint(c);
+    if (err == 0)
+        e->unrested -= c->bytes;
+    free_rest(&c->rest);
+    free(c);
     return err;
 }
 

@@ -48,6 +48,7 @@ static void embedded_apply(struct embedded *e, struct store_write *w, const stru
     int64_t now_ms = catalog_wall_ms(&e->catalog);
     if (j->stream != NULL)
         embedded_before_change(e, j->stream);
+    embedded_before_docs(e, w->docs, w->n_docs);
     struct stream *s = catalog_apply(&e->catalog, w, j);
     record_put_write(&e->scratch, s, w, j, now_ms);
     s->last_batch = embedded_put_record(e);
@@ -246,6 +247,7 @@ static void embedded_run_put(struct task *t)
     if (embedded_stall(e, &p->call, err))
         return;
     if (err == 0) {
+        embedded_before_docs(e, p->docs, p->n_docs);
         catalog_put_docs(&e->catalog, p->docs, p->n_docs);
         embedded_mark_docs(e, p->docs, p->n_docs);
         record_put_docs(&e->scratch, p->docs, p->n_docs);

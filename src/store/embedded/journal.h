@@ -48,7 +48,7 @@ struct journal_config {
 #define JOURNAL_STEP_BYTES  (1024u * 1024)
 
 /* One is written, one waits because it was cut off or is full, one is open. */
-#define JOURNAL_BATCHES 3
+#define JOURNAL_BATCHES     3
 
 /* A record is 1 byte to JOURNAL_RECORD_MAX; a batch holds at least one, and one that is larger than
  * a file gets a file of its own size (journal_room says ERR_BUSY until that is there). */

@@ -57,8 +57,9 @@ struct rest_stream {
 };
 
 struct rest_doc {
-    struct str key, value; /* value.p == NULL: removed */
+    struct str key, value; /* value.p == NULL: removed. The key is lent: the document stays */
     uint64_t version;
+    struct doc *doc; /* the loop's */
 };
 
 struct rest {
@@ -66,10 +67,10 @@ struct rest {
     struct index *index;
     struct rest_limits limits;
     struct pace *pace;  /* of writing the segment; NULL: as fast as it goes */
-    struct arena arena; /* of everything here */
+    struct arena arena; /* of everything here but `removed` and `dead` */
     struct rest_stream *streams;
     size_t n_streams;
-    uint64_t *removed; /* lives */
+    uint64_t *removed; /* lives; owned */
     size_t n_removed;
     struct rest_doc *docs;
     size_t n_docs;
