@@ -8,6 +8,7 @@
 #include "http/fetch.h"
 #include "http/origin.h"
 #include "net/listener.h"
+#include "net/thread_lane.h"
 #include "net/tls.h"
 #include "store/store.h"
 #include "telemetry/trace.h"
@@ -81,6 +82,7 @@ static void server_on_store_stopped(void *ctx)
 {
     struct server *s = ctx;
     timer_stop(&s->drain_limit);
+    lane_free(s->durable.lane);
     uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
     uv_unref((uv_handle_t *)&s->on_int);
 }
@@ -120,10 +122,15 @@ static void server_stop_features(struct server *s)
         server_stop_store(s);
 }
 
+static void server_on_bodies_prepared(void *ctx)
+{
+    server_stop_features(ctx);
+}
+
 static void stop_surfaces(struct server *s)
 {
     watch_stop(&s->watch);
-    server_stop_features(s);
+    gate_shut(&s->durable.preparing, server_on_bodies_prepared, s);
 }
 
 #define each_open(s, f)                                                                            \
@@ -372,7 +379,9 @@ static void init_surfaces(struct server *s)
                                   .long_poll_ms = c->long_poll_timeout_ms,
                                   .heartbeat_ms = c->heartbeat_ms,
                                   .sse_lifetime_ms = c->sse_lifetime_ms,
-                                  .sse_retry_ms = c->sse_retry_ms};
+                                  .sse_retry_ms = c->sse_retry_ms,
+                                  .lane = thread_lane_new(&s->loop, "bodies")};
+    gate_init(&s->durable.preparing, &s->loop.sched);
     if (c->public_url != NULL)
         s->durable.public_url = str_of_cstr(c->public_url);
     http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);

@@ -75,7 +75,9 @@ enum {
       "the session is sealed and its key is not here; its client must come back first")            \
     X(AWAY, -36, 503, GRPC_UNAVAILABLE, "the store does not answer at present; retry later")       \
     X(FORK_DEPTH, -37, 422, GRPC_FAILED_PRECONDITION,                                              \
-      "the source is a fork of forks already, as deep as max-fork-depth allows")
+      "the source is a fork of forks already, as deep as max-fork-depth allows")                   \
+    X(TOO_MANY_EVENTS, -38, 413, GRPC_RESOURCE_EXHAUSTED,                                          \
+      "an append holds at most 1,048,576 events; send more in several")
 
 /* Nothing is wrong with what was asked, and nothing was done as far as is known: the same may be
  * taken a little later. */

@@ -43,11 +43,14 @@ static const char *split_array(struct json_scan *s, const char *p, struct buf *o
     p = json_scan_space(s, p + 1);
     if (p < s->end && *p == ']')
         return p + 1;
-    while ((p = split_value(s, p, out, ends)) != NULL) {
+    for (unsigned n = 1; (p = split_value(s, p, out, ends)) != NULL; n++) {
         p = json_scan_space(s, p);
         if (p < s->end && *p == ']')
             return p + 1;
         if (p == s->end || *p != ',')
+            return json_scan_fail(s, p);
+        s->too_many = n == JSON_EVENTS_MAX;
+        if (s->too_many)
             return json_scan_fail(s, p);
         p = json_scan_space(s, p + 1);
     }
@@ -69,6 +72,8 @@ int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at)
     bool array = p < s.end && *p == '[';
     p = array ? split_array(&s, p, out, ends) : split_value(&s, p, out, ends);
     int err = json_scan_end(&s, p, text.p, at);
+    if (s.too_many)
+        err = ERR_TOO_MANY_EVENTS;
     if (err != 0) {
         out->n = out_n;
         ends->n = ends_n;

@@ -24,8 +24,9 @@ int json_check(struct str text, size_t *at);
  * anything else is one event. Into *out goes each element's bytes as they came (surrounding white
  * space left out, raw CR and LF between tokens too, so an event has no line breaks) with a comma
  * behind it, and into *ends where each event ends in *out, its comma included (as uint32_t,
- * growing). An empty array gives no events. 0, or ERR_JSON with *at set and *out and *ends as they
- * were. out->n + text.n < UINT32_MAX. */
+ * growing). An empty array gives no events. 0, or ERR_JSON or ERR_TOO_MANY_EVENTS with *at set and
+ * *out and *ends as they were. out->n + text.n < UINT32_MAX. */
+#define JSON_EVENTS_MAX (1024 * 1024) /* err.h tells people */
 int json_split(struct str text, struct buf *out, struct buf *ends, size_t *at);
 
 /* How a quote, a backslash or a control byte stands in a string; returns how many characters. */

@@ -14,7 +14,8 @@
 
 struct json_scan {
     const char *end, *bad;
-    bool broken; /* a CR or LF stood between two tokens */
+    bool broken;   /* a CR or LF stood between two tokens */
+    bool too_many; /* of an array that is split: it goes on behind JSON_EVENTS_MAX */
     unsigned depth, depth_max;
     char close[JSON_DEPTH_MAX]; /* what ends each open array or object */
 };
@@ -24,7 +25,7 @@ static inline void json_scan_init(struct json_scan *s, struct str text)
     /* Field by field: clearing close[] would cost as much as scanning a small document. */
     s->end = text.p + text.n;
     s->bad = NULL;
-    s->broken = false;
+    s->broken = s->too_many = false;
     s->depth = 0;
     s->depth_max = JSON_DEPTH_MAX;
 }

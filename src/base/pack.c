@@ -2,14 +2,26 @@
 #include "base/pack.h"
 #include "base/err.h"
 
+static inline char *pack_at(char *at, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        *at++ = (char)(v | 0x80);
+    *at++ = (char)v;
+    return at;
+}
+
 void pack_u64(struct buf *out, uint64_t v)
 {
     char *at = buf_reserve(out, 10);
-    size_t n = 0;
-    for (; v >= 0x80; v >>= 7)
-        at[n++] = (char)(v | 0x80);
-    at[n++] = (char)v;
-    out->n += n;
+    out->n += (size_t)(pack_at(at, v) - at);
+}
+
+void pack_steps(struct buf *out, const uint32_t *numbers, size_t n)
+{
+    char *from = buf_reserve(out, n * 5), *at = from;
+    for (size_t i = 0; i < n; i++)
+        at = pack_at(at, numbers[i] - (i == 0 ? 0 : numbers[i - 1]));
+    out->n += (size_t)(at - from);
 }
 
 void pack_i64(struct buf *out, int64_t v)

@@ -8,6 +8,8 @@
 void pack_u64(struct buf *out, uint64_t v);
 void pack_i64(struct buf *out, int64_t v); /* small values of either sign stay short */
 void pack_str(struct buf *out, struct str s);
+/* How much each of n growing numbers is above the one before it, the first above 0. */
+void pack_steps(struct buf *out, const uint32_t *numbers, size_t n);
 
 /* Reads what was packed. The first thing that does not fit sets err (ERR_CORRUPT); from then on all
  * reads give zero or empty. Texts are slices of the input. */

@@ -329,3 +329,12 @@ void exchange_forget_body(struct exchange *x)
     if (x->body_done)
         forget_collect(x);
 }
+
+bool exchange_take_body(struct exchange *x, struct buf *out)
+{
+    if (!x->body_done || x->collect == NULL)
+        return false;
+    *out = x->collect->body;
+    x->collect->body = (struct buf){0};
+    return true;
+}

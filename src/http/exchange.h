@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/block.h"
+#include "base/buf.h"
 #include "http/message.h"
 #include "http/principal.h"
 
@@ -159,5 +160,8 @@ void exchange_trailer(struct exchange *x, struct str name, struct str value);
 void exchange_forget_request(struct exchange *x);
 /* The same of a collected body alone. */
 void exchange_forget_body(struct exchange *x);
+/* Gives a collected body away. It counts as held in memory for as long as the exchange is there.
+ * False: it is not large, and a part of the request. */
+bool exchange_take_body(struct exchange *x, struct buf *out);
 
 #endif

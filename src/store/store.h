@@ -105,6 +105,9 @@ struct store_write {
     struct str data;                    /* n == 0: no append */
     const uint32_t *ends;               /* where each event ends in data; NULL: one event */
     uint32_t n_events;
+    /* NULL, or what large data lies in, from its first byte to its last: an engine may keep it
+     * instead of a copy. */
+    struct block *block;
     int data_err; /* != 0: the data is bad in a way that other preconditions go before */
     bool close;
     enum end_reason end; /* with close */

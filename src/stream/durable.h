@@ -3,6 +3,7 @@
 #ifndef STREAM_DURABLE_H
 #define STREAM_DURABLE_H
 
+#include "base/gate.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 
 struct exchange;
 struct feeds;
+struct lane;
 struct sched;
 struct store;
 
@@ -47,6 +49,10 @@ struct durable {
     uint64_t sse_retry_ms;       /* 0: left to the client */
     struct stream_space *spaces; /* NULL: none */
     struct stream_hooks *hooks;  /* NULL: none */
+    /* Where large bodies are checked and split; NULL: on the loop. `preparing` counts those, and
+     * has to be empty before a store stops. */
+    struct lane *lane;
+    struct gate preparing;
 };
 
 /* Before the first request. They outlive it. The last space that was added answers listings. */

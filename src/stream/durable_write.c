@@ -2,6 +2,7 @@
 /* durable_write.c -- PUT and POST: create, append, close, fork. */
 #include "base/date.h"
 #include "base/err.h"
+#include "base/lane.h"
 #include "base/num.h"
 #include "stream/payload.h"
 #include "store/content.h"
@@ -16,6 +17,12 @@ struct write_request {
     struct payload payload;
     struct durable *durable;
     struct exchange *x;
+
+    /* A large body, while it is prepared on the lane, to which all above belongs meanwhile. */
+    struct job job;
+    struct buf body;
+    struct str type;
+    bool empty_allowed;
 };
 
 /* One row per request header that sets something; a table keeps PUT and POST alike. */
@@ -206,10 +213,35 @@ static struct write_request *new_request(struct durable *d, struct exchange *x, 
     return r;
 }
 
-static void durable_write_start(struct write_request *r)
+static void durable_write_run(struct job *job)
 {
-    exchange_hold(r->x);
+    struct write_request *r = container_of(job, struct write_request, job);
+    payload_prepare_large(&r->payload, &r->write, r->type, &r->body, r->empty_allowed);
+}
+
+static void durable_write_prepared(struct job *job)
+{
+    struct write_request *r = container_of(job, struct write_request, job);
     store_write(durable_home(r->durable, r->write.name).store, &r->write);
+    gate_leave(&r->durable->preparing);
+}
+
+/* The body is that of the exchange, and of this type. */
+static void durable_write_start(struct write_request *r, struct str type, struct str body,
+                                bool empty_allowed)
+{
+    struct durable *d = r->durable;
+    exchange_hold(r->x);
+    if (d->lane == NULL || body.n <= PAYLOAD_LARGE || !exchange_take_body(r->x, &r->body)) {
+        payload_prepare(&r->payload, &r->write, type, body, empty_allowed);
+        store_write(durable_home(d, r->write.name).store, &r->write);
+        return;
+    }
+    r->type = type;
+    r->empty_allowed = empty_allowed;
+    r->job = (struct job){.run = durable_write_run, .done = durable_write_prepared};
+    gate_enter(&d->preparing);
+    lane_submit(d->lane, &r->job);
 }
 
 static void durable_write_finish(struct write_request *r)
@@ -269,8 +301,7 @@ static void durable_write_on_put_body(struct exchange *x, struct str body, int e
                          STR("a fork that is created with a body needs a Content-Type"));
         return;
     }
-    payload_prepare(&r->payload, &r->write, type, body, true);
-    durable_write_start(r);
+    durable_write_start(r, type, body, true);
 }
 
 void durable_put(struct durable *d, struct exchange *x, struct str name)
@@ -348,8 +379,7 @@ static void durable_write_on_post_body(struct exchange *x, struct str body, int 
     bool close_only = body.n == 0 && r->write.close;
     if (close_only)
         r->write.content_type = STR_NONE;
-    payload_prepare(&r->payload, &r->write, type, body, close_only);
-    durable_write_start(r);
+    durable_write_start(r, type, body, close_only);
 }
 
 void durable_post(struct durable *d, struct exchange *x, struct str name)

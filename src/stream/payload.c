@@ -8,6 +8,8 @@ void payload_deinit(struct payload *p)
 {
     buf_deinit(&p->bytes);
     buf_deinit(&p->ends);
+    block_unref(p->block);
+    p->block = NULL;
 }
 
 static void prepare_json(struct payload *p, struct store_write *w, struct str body)
@@ -23,6 +25,7 @@ void payload_prepare(struct payload *p, struct store_write *w, struct str conten
                      struct str body, bool empty_allowed)
 {
     w->data_err = 0;
+    w->block = NULL;
     w->ends = NULL;
     w->n_events = 0;
     if (body.n > 0 && content_kind(content_type) == CONTENT_JSON)
@@ -31,4 +34,20 @@ void payload_prepare(struct payload *p, struct store_write *w, struct str conten
         w->data = body;
     if (w->data.n == 0 && w->data_err == 0 && !empty_allowed)
         w->data_err = ERR_EMPTY;
+}
+
+void payload_prepare_large(struct payload *p, struct store_write *w, struct str content_type,
+                           struct buf *body, bool empty_allowed)
+{
+    payload_prepare(p, w, content_type, buf_str(body), empty_allowed);
+    if (w->data.p == body->p) { /* one event: it lies in the body */
+        p->bytes = *body;
+        *body = (struct buf){0};
+    }
+    buf_deinit(body);
+    if (w->data.n <= PAYLOAD_LARGE)
+        return;
+    p->block = w->block = block_of(w->data);
+    w->data = str_of(p->block->bytes, p->block->n);
+    buf_deinit(&p->bytes);
 }

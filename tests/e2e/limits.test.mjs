@@ -404,6 +404,20 @@ test("readers and writers that vanish leave nothing behind", async (t) => {
     assert.equal((await server.stream("GET", "x")).text, "x");
 });
 
+test("events of one append: 413 beyond 1,048,576, and others are served meanwhile", async (t) => {
+    const server = await startServer(t);
+    await server.create("x", "application/json");
+    const ones = (n) => `[${"1,".repeat(n - 1)}1]`;
+    const post = (body) => server.stream("POST", "x", { headers: JSON_TYPE, body });
+    const tooMany = await post(ones(1024 * 1024 + 1));
+    assert.equal(tooMany.status, 413);
+    assert.equal(tooMany.json().error.code, "TOO_MANY_EVENTS");
+    const [most] = await Promise.all([post(ones(1024 * 1024)), post("2")]);
+    assert.equal(most.status, 204);
+    const head = await server.stream("HEAD", "x");
+    assert.match(head.headers["stream-next-offset"], new RegExp(`_0*${2 * 1024 * 1024 + 2}$`));
+});
+
 /** Forks one of the other until it is refused; how many there are then, and the answer. */
 async function forkUntilRefused(server, most) {
     await server.create("0", "text/plain", { body: "x" });

@@ -47,17 +47,38 @@ static void reserve_marks(struct extent *c, uint32_t n)
     c->cap_marks = cap;
 }
 
+/* Of an append of data_n bytes behind those that are there. */
+static void put_marks(struct extent *c, uint32_t behind, size_t data_n, const uint32_t *ends,
+                      uint32_t n)
+{
+    uint32_t count = ends == NULL ? 1 : n;
+    must(data_n > 0 && data_n < MARK_APPEND_END);
+    must(ends == NULL || (n > 0 && ends[n - 1] == data_n));
+    reserve_marks(c, count);
+    for (uint32_t i = 0; i < count; i++)
+        c->marks[c->n_marks++] = behind + (ends == NULL ? (uint32_t)data_n : ends[i]);
+    c->marks[c->n_marks - 1] |= MARK_APPEND_END;
+}
+
+struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, const uint32_t *ends,
+                         uint32_t n, int64_t now_ms)
+{
+    struct extent *c = mem_zalloc(sizeof *c);
+    c->refs = 1;
+    c->first = first;
+    c->ordinal = ordinal;
+    c->bytes = block_ref(data);
+    c->oldest_ms = c->newest_ms = now_ms;
+    put_marks(c, 0, data->n, ends, n);
+    return c;
+}
+
 void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint32_t n,
                    int64_t now_ms)
 {
     struct block *b = c->bytes;
-    uint32_t count = ends == NULL ? 1 : n;
-    must(data.n > 0 && data.n <= b->cap - b->n && data.n < MARK_APPEND_END);
-    must(ends == NULL || (n > 0 && ends[n - 1] == data.n));
-    reserve_marks(c, count);
-    for (uint32_t i = 0; i < count; i++)
-        c->marks[c->n_marks++] = b->n + (ends == NULL ? (uint32_t)data.n : ends[i]);
-    c->marks[c->n_marks - 1] |= MARK_APPEND_END;
+    must(data.n <= b->cap - b->n);
+    put_marks(c, b->n, data.n, ends, n);
     memcpy(b->bytes + b->n, data.p, data.n);
     if (b->n == 0)
         c->oldest_ms = now_ms;

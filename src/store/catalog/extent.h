@@ -42,6 +42,10 @@ size_t extent_size(const struct extent *c);
 void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint32_t n,
                    int64_t now_ms);
 
+/* One append that has an extent of its own, which keeps its block. */
+struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, const uint32_t *ends,
+                         uint32_t n, int64_t now_ms);
+
 /* Index of the first mark that ends behind position pos; n_marks if there is none. */
 uint32_t extent_mark_after(const struct extent *c, uint64_t pos);
 

@@ -50,13 +50,26 @@ static struct tape_piece *piece_for(struct tape *t, size_t n)
     return add_piece(t, extent_new(t->tail, t->events, (uint32_t)cap), t->tail);
 }
 
+static void tape_grow(struct tape *t, struct tape_piece *last, size_t bytes, uint64_t events)
+{
+    t->tail += bytes;
+    t->events += events;
+    last->end = t->tail;
+}
+
 void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n, int64_t now_ms)
 {
     struct tape_piece *p = piece_for(t, data.n);
     extent_append(p->extent, data, ends, n, now_ms);
-    t->tail += data.n;
-    t->events += ends == NULL ? 1 : n;
-    p->end = t->tail;
+    tape_grow(t, p, data.n, ends == NULL ? 1 : n);
+}
+
+void tape_append_block(struct tape *t, struct block *data, const uint32_t *ends, uint32_t n,
+                       int64_t now_ms)
+{
+    must(data->n > EXTENT_BYTES_MAX && data->n == data->cap); /* nobody adds to it */
+    struct extent *c = extent_of(t->tail, t->events, data, ends, n, now_ms);
+    tape_grow(t, add_piece(t, c, t->tail), data->n, ends == NULL ? 1 : n);
 }
 
 /* The piece that holds the byte at pos; first <= pos < tail. */

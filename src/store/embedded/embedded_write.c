@@ -43,6 +43,24 @@ static void embedded_finish_applied(struct store_call *c)
     w->done(w, c->result);
 }
 
+/* Copying large data would hold the loop: the journal writes it from where it lies. Of what is less
+ * a batch takes several. */
+#define INLAY_MIN (2u * 1024 * 1024)
+
+static uint64_t embedded_put_write(struct embedded *e, const struct stream *s,
+                                   const struct store_write *w, const struct judgement *j,
+                                   int64_t now_ms)
+{
+    if (w->block == NULL || w->block->n < INLAY_MIN) {
+        record_put_write(&e->scratch, s, w, j, now_ms);
+        return embedded_put_record(e);
+    }
+    size_t at = record_put_around(&e->scratch, s, w, j, now_ms);
+    uint64_t batch = journal_put_around(e->journal, buf_str(&e->scratch), at, w->block);
+    e->scratch.n = 0;
+    return batch;
+}
+
 static void embedded_apply(struct embedded *e, struct store_write *w, const struct judgement *j)
 {
     int64_t now_ms = catalog_wall_ms(&e->catalog);
@@ -50,8 +68,7 @@ static void embedded_apply(struct embedded *e, struct store_write *w, const stru
         embedded_before_change(e, j->stream);
     embedded_before_docs(e, w->docs, w->n_docs);
     struct stream *s = catalog_apply(&e->catalog, w, j);
-    record_put_write(&e->scratch, s, w, j, now_ms);
-    s->last_batch = embedded_put_record(e);
+    s->last_batch = embedded_put_write(e, s, w, j, now_ms);
     if (w->n_docs > 0)
         e->docs_batch = s->last_batch;
     e->unrested += w->data.n;

@@ -40,6 +40,7 @@
  * lost by then, and stays lost. Number 0 and an id of 0 do not exist, so zeros are no batch and no
  * head. */
 #include "store/embedded/journal.h"
+#include "base/block.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -54,7 +55,9 @@
 #define ONE_RECORD(n) (JOURNAL_BATCH_HEAD + JOURNAL_RECORD_HEAD + (n)) /* a batch of one */
 
 struct journal_batch {
-    struct buf bytes; /* the head's place, then the records; empty: nothing put yet */
+    struct buf bytes;    /* the head's place, then the records; empty: nothing put yet */
+    struct block *inlay; /* NULL, or bytes of the last record that stand at inlay_at */
+    size_t inlay_at;
     uint32_t count;
     uint64_t number, offset;
     struct journal_file *file;
@@ -157,9 +160,14 @@ static struct journal_batch *open_batch(struct journal *j)
                                          : NULL;
 }
 
+static uint64_t batch_size(const struct journal_batch *b)
+{
+    return b->bytes.n + (b->inlay != NULL ? b->inlay->n : 0);
+}
+
 static uint64_t span_with(const struct journal_batch *b, uint64_t n)
 {
-    return journal_span((b->bytes.n > 0 ? b->bytes.n : JOURNAL_BATCH_HEAD) + n);
+    return journal_span((b->bytes.n > 0 ? batch_size(b) : JOURNAL_BATCH_HEAD) + n);
 }
 
 /* Of a batch with several records; one that does not fit is in a batch by itself. */
@@ -171,20 +179,28 @@ static uint64_t batch_max(const struct journal *j)
 
 static bool takes(const struct journal *j, const struct journal_batch *b, size_t n)
 {
-    return b->bytes.n == 0 || span_with(b, JOURNAL_RECORD_HEAD + n) <= batch_max(j);
+    return b->bytes.n == 0 ||
+           (b->inlay == NULL && span_with(b, JOURNAL_RECORD_HEAD + n) <= batch_max(j));
 }
 
 static void journal_seal(struct journal *j)
 {
     struct journal_batch *b = open_batch(j);
     b->number = j->next++;
-    b->file = journal_files_place(&j->files, journal_span(b->bytes.n), b->number, &b->offset);
-    j->bytes += b->bytes.n;
+    b->file = journal_files_place(&j->files, span_with(b, 0), b->number, &b->offset);
+    j->bytes += batch_size(b);
     j->n_sealed++;
+}
+
+static void drop_inlay(struct journal_batch *b)
+{
+    block_unref(b->inlay);
+    b->inlay = NULL;
 }
 
 static void reset(struct journal_batch *b)
 {
+    drop_inlay(b);
     if (b->bytes.cap > BUFFER_KEPT)
         buf_deinit(&b->bytes);
     b->bytes.n = 0;
@@ -199,11 +215,18 @@ static int write_batch(struct journal *j)
     struct journal_batch_head head = {
         .number = b->number,
         .synced = j->synced,
-        .length = b->bytes.n - JOURNAL_BATCH_HEAD,
+        .length = batch_size(b) - JOURNAL_BATCH_HEAD,
         .count = b->count,
     };
-    journal_batch_write(b->bytes.p, &b->file->who, &head);
-    return vfs_write(b->file->file, b->offset, buf_str(&b->bytes));
+    if (b->inlay == NULL) {
+        journal_batch_write(b->bytes.p, &b->file->who, &head);
+        return vfs_write(b->file->file, b->offset, buf_str(&b->bytes));
+    }
+    struct iovec pieces[] = {{b->bytes.p, b->inlay_at},
+                             {b->inlay->bytes, b->inlay->n},
+                             {b->bytes.p + b->inlay_at, b->bytes.n - b->inlay_at}};
+    journal_batch_write_pieces(pieces, 3, &b->file->who, &head);
+    return vfs_writev(b->file->file, b->offset, pieces, 3);
 }
 
 static void journal_write_run(struct job *job)
@@ -245,6 +268,7 @@ static void journal_end(struct journal *j)
     for (unsigned i = 0; i < JOURNAL_BATCHES; i++) {
         struct journal_batch *b = &j->batches[(j->first + i) % JOURNAL_BATCHES];
         list_splice(&lost, &b->waiters);
+        drop_inlay(b);
         buf_deinit(&b->bytes);
         b->count = 0;
     }
@@ -416,23 +440,39 @@ int journal_room(struct journal *j, size_t n)
     return journal_probe_place(&probe, span) ? 0 : journal_files_lack(&j->files, span);
 }
 
-uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter *waiter)
+/* Of n bytes, `record` among them, into the open batch, which is the result. */
+static struct journal_batch *put_record(struct journal *j, size_t n, struct str record)
 {
-    must(journal_room(j, record.n) == 0);
-    if (!takes(j, open_batch(j), record.n))
+    must(journal_room(j, n) == 0);
+    if (!takes(j, open_batch(j), n))
         journal_seal(j);
     struct journal_batch *b = open_batch(j);
     if (b->bytes.n == 0) {
         buf_reserve(&b->bytes, ONE_RECORD(record.n));
         b->bytes.n = JOURNAL_BATCH_HEAD;
     }
-    journal_record_head_write(buf_reserve(&b->bytes, JOURNAL_RECORD_HEAD), record.n);
+    journal_record_head_write(buf_reserve(&b->bytes, JOURNAL_RECORD_HEAD), n);
     b->bytes.n += JOURNAL_RECORD_HEAD;
     buf_put(&b->bytes, record);
     b->count++;
+    flush_later(j);
+    return b;
+}
+
+uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter *waiter)
+{
+    struct journal_batch *b = put_record(j, record.n, record);
     if (waiter != NULL)
         list_push(&b->waiters, &waiter->link);
-    flush_later(j);
+    return j->next;
+}
+
+uint64_t journal_put_around(struct journal *j, struct str record, size_t at, struct block *inlay)
+{
+    must(at <= record.n && inlay->n > 0);
+    struct journal_batch *b = put_record(j, record.n + inlay->n, record);
+    b->inlay = block_ref(inlay);
+    b->inlay_at = b->bytes.n - record.n + at;
     return j->next;
 }
 
@@ -525,8 +565,10 @@ void journal_free(struct journal *j)
     task_cancel(&j->soon);
     timer_stop(&j->sync_timer);
     journal_files_deinit(&j->files);
-    for (int i = 0; i < JOURNAL_BATCHES; i++)
+    for (int i = 0; i < JOURNAL_BATCHES; i++) {
+        drop_inlay(&j->batches[i]);
         buf_deinit(&j->batches[i].bytes);
+    }
     list_each_safe (l, &j->marks)
         free(list_item(l, struct mark, link));
     free(j);

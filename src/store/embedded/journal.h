@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct block;
 struct journal;
 struct sched;
 struct vfs;
@@ -106,6 +107,10 @@ struct journal_waiter {
 /* Puts one record into the open batch; returns the batch's number. journal_room has said 0. The
  * bytes are copied. waiter may be NULL. */
 uint64_t journal_put(struct journal *j, struct str record, struct journal_waiter *waiter);
+
+/* The same of a record that has the bytes of a block in it, at this place: those are not copied but
+ * the block is kept until they are written. For large ones: the batch takes no other behind it. */
+uint64_t journal_put_around(struct journal *j, struct str record, size_t at, struct block *inlay);
 
 /* Waits for a batch that was returned by journal_put; one that is durable already is told soon. */
 void journal_wait(struct journal *j, uint64_t batch, struct journal_waiter *waiter);

@@ -91,8 +91,8 @@ void journal_record_head_write(char *out, size_t n)
     le_put_u32(out, (uint32_t)n);
 }
 
-void journal_batch_write(char *batch, const struct journal_identity *who,
-                         const struct journal_batch_head *h)
+static void write_batch_head(char *batch, const struct journal_identity *who,
+                             const struct journal_batch_head *h, uint64_t records_sum)
 {
     memcpy(batch, batch_magic, sizeof batch_magic);
     le_put_u32(batch + BATCH_COUNT, h->count);
@@ -100,8 +100,29 @@ void journal_batch_write(char *batch, const struct journal_identity *who,
     le_put_u64(batch + BATCH_NUMBER, h->number);
     le_put_u64(batch + BATCH_SYNCED, h->synced);
     le_put_u64(batch + BATCH_LENGTH, h->length);
-    le_put_u64(batch + BATCH_RECORDS_SUM, sum_of(batch + JOURNAL_BATCH_HEAD, h->length, who));
+    le_put_u64(batch + BATCH_RECORDS_SUM, records_sum);
     le_put_u64(batch + BATCH_SUM, sum_of(batch, BATCH_SUM, who));
+}
+
+void journal_batch_write(char *batch, const struct journal_identity *who,
+                         const struct journal_batch_head *h)
+{
+    write_batch_head(batch, who, h, sum_of(batch + JOURNAL_BATCH_HEAD, h->length, who));
+}
+
+void journal_batch_write_pieces(const struct iovec *pieces, int n,
+                                const struct journal_identity *who,
+                                const struct journal_batch_head *h)
+{
+    char *batch = pieces[0].iov_base;
+    XXH3_state_t *sum = XXH3_createState();
+    must(sum != NULL && pieces[0].iov_len >= JOURNAL_BATCH_HEAD);
+    XXH3_64bits_reset_withSeed(sum, who->salt);
+    XXH3_64bits_update(sum, batch + JOURNAL_BATCH_HEAD, pieces[0].iov_len - JOURNAL_BATCH_HEAD);
+    for (int i = 1; i < n; i++)
+        XXH3_64bits_update(sum, pieces[i].iov_base, pieces[i].iov_len);
+    write_batch_head(batch, who, h, XXH3_64bits_digest(sum));
+    XXH3_freeState(sum);
 }
 
 bool journal_batch_head_read(const char *at, const struct journal_identity *who,

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #define JOURNAL_DIR         "journal"
 #define JOURNAL_NAME_MAX    40  /* of `journal/N.j`, NUL included */
@@ -74,6 +75,11 @@ void journal_record_head_write(char *out, size_t n);
 /* Fills the JOURNAL_BATCH_HEAD bytes in front of h->length bytes of records, sums included. */
 void journal_batch_write(char *batch, const struct journal_identity *who,
                          const struct journal_batch_head *h);
+
+/* The same of a batch in n pieces, whose first holds the head and more. */
+void journal_batch_write_pieces(const struct iovec *pieces, int n,
+                                const struct journal_identity *who,
+                                const struct journal_batch_head *h);
 
 /* Whether a head of a batch of this file stands there; its length then is within the limits. */
 bool journal_batch_head_read(const char *at, const struct journal_identity *who,

@@ -27,6 +27,7 @@
  * each with its fork point, the source's last. Such a fork is whole. */
 #include "store/embedded/record.h"
 #include "base/err.h"
+#include "base/must.h"
 #include "base/pack.h"
 
 enum {
@@ -114,13 +115,18 @@ static void take_docs(struct unpack *u, struct arena *a, struct record *r)
     }
 }
 
-static void record_put_data(struct buf *out, const struct store_write *w)
+/* left_out: not NULL, and then the bytes are, and belong there. */
+static void record_put_data(struct buf *out, const struct store_write *w, size_t *left_out)
 {
     uint32_t n = w->ends == NULL ? 1 : w->n_events;
     pack_u64(out, n);
-    for (uint32_t i = 0; i + 1 < n; i++)
-        pack_u64(out, w->ends[i] - (i == 0 ? 0 : w->ends[i - 1]));
-    pack_str(out, w->data);
+    if (n > 1)
+        pack_steps(out, w->ends, n - 1);
+    pack_u64(out, w->data.n);
+    if (left_out != NULL)
+        *left_out = out->n;
+    else
+        buf_put(out, w->data);
 }
 
 static void record_take_data(struct unpack *u, struct arena *a, struct record *r)
@@ -184,8 +190,8 @@ static void put_create(struct buf *out, const struct stream *s, const struct sto
     pack_u64(out, j->fork_events);
 }
 
-void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
-                      const struct judgement *j, int64_t now_ms)
+static void put_write(struct buf *out, const struct stream *s, const struct store_write *w,
+                      const struct judgement *j, int64_t now_ms, size_t *left_out)
 {
     unsigned flags = (w->created ? FLAG_CREATE : 0) | (w->data.n > 0 ? FLAG_DATA : 0) |
                      (w->claim.id.n > 0 ? FLAG_PRODUCER : 0) | (w->seq.p != NULL ? FLAG_SEQ : 0) |
@@ -198,7 +204,7 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
     if (flags & FLAG_CREATE)
         put_create(out, s, w, j);
     if (flags & FLAG_DATA)
-        record_put_data(out, w);
+        record_put_data(out, w, left_out);
     if (flags & FLAG_PRODUCER)
         put_claim(out, &w->claim);
     if (flags & FLAG_SEQ)
@@ -209,6 +215,21 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
         put_first(out, s);
     if (flags & FLAG_DOCS)
         put_docs(out, w->docs, w->n_docs);
+}
+
+void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
+                      const struct judgement *j, int64_t now_ms)
+{
+    put_write(out, s, w, j, now_ms, NULL);
+}
+
+size_t record_put_around(struct buf *out, const struct stream *s, const struct store_write *w,
+                         const struct judgement *j, int64_t now_ms)
+{
+    size_t at;
+    must(w->data.n > 0);
+    put_write(out, s, w, j, now_ms, &at);
+    return at;
 }
 
 void record_put_remove(struct buf *out, uint64_t life)

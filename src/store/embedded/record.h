@@ -48,6 +48,9 @@ struct record {
 
 void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
                       const struct judgement *j, int64_t now_ms);
+/* The same without the bytes of the data; returns where in *out they belong. */
+size_t record_put_around(struct buf *out, const struct stream *s, const struct store_write *w,
+                         const struct judgement *j, int64_t now_ms);
 void record_put_remove(struct buf *out, uint64_t life);
 void record_put_trim(struct buf *out, const struct stream *s);
 void record_put_docs(struct buf *out, const struct doc_put *docs, size_t n);

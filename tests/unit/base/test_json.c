@@ -415,6 +415,31 @@ static void test_split_many(void **state)
     buf_deinit(&ends);
 }
 
+/* What is allocated for the ends of events is bounded. */
+static void test_split_too_many(void **state)
+{
+    struct buf text = {0}, out = {0}, ends = {0};
+    size_t at;
+    buf_putc(&text, '[');
+    for (unsigned i = 0; i < JSON_EVENTS_MAX; i++)
+        buf_put(&text, STR("1,"));
+    text.p[text.n - 1] = ']';
+    assert_int_equal(json_split(buf_str(&text), &out, &ends, &at), 0);
+    assert_int_equal(ends.n, JSON_EVENTS_MAX * sizeof(uint32_t));
+    out.n = ends.n = 0;
+    text.p[text.n - 1] = ',';
+    buf_put(&text, STR("1]"));
+    assert_int_equal(json_split(buf_str(&text), &out, &ends, &at), ERR_TOO_MANY_EVENTS);
+    assert_int_equal(at, text.n - 3);
+    assert_int_equal(out.n + ends.n, 0);
+    assert_true(ends.cap <= JSON_EVENTS_MAX * sizeof(uint32_t));
+    text.p[text.n - 3] = ';'; /* what is no JSON is that first of all */
+    assert_int_equal(json_split(buf_str(&text), &out, &ends, &at), ERR_JSON);
+    buf_deinit(&text);
+    buf_deinit(&out);
+    buf_deinit(&ends);
+}
+
 static void assert_quoted(struct str s, const char *expected)
 {
     struct buf b = {0};
@@ -457,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_split_grows),
         cmocka_unit_test(test_split_failure_changes_nothing),
         cmocka_unit_test(test_split_many),
+        cmocka_unit_test(test_split_too_many),
         cmocka_unit_test(test_put_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

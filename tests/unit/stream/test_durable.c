@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "fault/simlane.h"
 #include "stream/subscriber.h"
 #include "http/http.h"
 #include "model/delay.c"
@@ -1027,6 +1028,100 @@ static void test_nobody_stays_for_ever(void **state)
     seeds_run(6, live_and_let_go);
 }
 
+/* ---- large bodies ---- */
+
+static char *large_json(uint32_t events, size_t *n)
+{
+    struct buf b = {0};
+    buf_putc(&b, '[');
+    for (uint32_t i = 0; i < events; i++)
+        buf_printf(&b, "{\"n\":%u},", i);
+    b.p[b.n - 1] = ']';
+    *n = b.n;
+    return b.p;
+}
+
+static void say_large(struct peer *p, const char *name, const char *body, size_t n)
+{
+    char head[256];
+    int length = snprintf(head, sizeof head,
+                          "POST /v1/stream/%s HTTP/1.1\r\nHost: h\r\nContent-Type: "
+                          "application/json\r\nContent-Length: %zu\r\n\r\n",
+                          name, n);
+    forget(p);
+    say(p, head, (size_t)length);
+    say(p, body, n);
+    turns(p->site, 10);
+    hear(p);
+}
+
+static void use_lane(struct site *s)
+{
+    s->durable.lane = simlane_new(&s->loop.sched, 1, 0);
+    gate_init(&s->durable.preparing, &s->loop.sched);
+    simlane_hold(s->durable.lane, true);
+}
+
+/* Checked and split on the lane; others are served meanwhile, and the answers are the same. */
+static void test_large_bodies_are_prepared_on_a_lane(void **state)
+{
+    struct site *s = *state;
+    struct peer *p = connect_peer(s), *q = connect_peer(s);
+    size_t n;
+    char *body = large_json(20000, &n);
+    use_lane(s);
+    create(q, "a", "application/json");
+    say_large(p, "a", body, n);
+    assert_int_equal(p->got.n, 0);
+    assert_int_equal(simlane_pending(s->durable.lane), 1);
+    assert_int_equal(s->http.inflight_bytes, n); /* it is in memory */
+    append(q, "a", "application/json", "\"first\"");
+    simlane_hold(s->durable.lane, false);
+    wait_for(p, "HTTP/1.1 204");
+    assert_int_equal(s->durable.preparing.inside, 0);
+    turns(s, 5);
+    assert_int_equal(s->http.inflight_bytes, 0);
+    assert_has(ask(q, "GET /v1/stream/a?offset=-1 HTTP/1.1", ""), "[\"first\",{\"n\":0},{\"n\":1}");
+    /* what is wrong with it comes behind what is wrong with the stream, as ever */
+    body[n - 1] = ' ';
+    say_large(p, "a", body, n);
+    wait_for(p, "\r\n\r\n");
+    assert_int_equal(status_of(p->got.p), 400);
+    assert_has(p->got.p, "\"JSON\"");
+    say_large(p, "absent", body, n);
+    wait_for(p, "\r\n\r\n");
+    assert_int_equal(status_of(p->got.p), 404);
+    turns(s, 5);
+    assert_int_equal(s->http.inflight_bytes, 0);
+    lane_free(s->durable.lane);
+    free(body);
+}
+
+/* It has sent all: what it wanted appended is, though it hears nothing of it. */
+static void test_a_peer_leaves_while_its_body_is_prepared(void **state)
+{
+    struct site *s = *state;
+    struct peer *p = connect_peer(s), *q = connect_peer(s);
+    size_t n;
+    char *body = large_json(20000, &n);
+    use_lane(s);
+    create(q, "a", "application/json");
+    say_large(p, "a", body, n);
+    assert_int_equal(simlane_pending(s->durable.lane), 1);
+    http_close_all(&s->http);
+    turns(s, 10);
+    assert_int_equal(s->http.n_connections, 0);
+    assert_int_equal(s->durable.preparing.inside, 1);
+    q = connect_peer(s);
+    simlane_hold(s->durable.lane, false);
+    turns(s, 50);
+    assert_int_equal(s->durable.preparing.inside, 0);
+    assert_int_equal(s->http.inflight_bytes, 0);
+    assert_has(ask(q, "GET /v1/stream/a?offset=-1 HTTP/1.1", ""), "[{\"n\":0},{\"n\":1}");
+    lane_free(s->durable.lane);
+    free(body);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -1057,6 +1152,8 @@ int main(void)
         T(test_sse_large_events),
         T(test_sse_large_event_costs_a_slow_reader_little),
         T(test_sse_large_event_outlasts_its_response),
+        T(test_large_bodies_are_prepared_on_a_lane),
+        T(test_a_peer_leaves_while_its_body_is_prepared),
         cmocka_unit_test_teardown(test_nobody_stays_for_ever, seeds_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

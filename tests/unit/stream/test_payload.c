@@ -101,11 +101,82 @@ static void test_nothing_is_left_of_an_earlier_use(void **state)
     }
 }
 
+/* The same of a body that is given away, and the way it came makes no difference. */
+static void test_bodies_given_away(void **state)
+{
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct payload p = {0};
+        struct store_write w = {0};
+        struct buf body = {0};
+        buf_put(&body, rows[i].body);
+        payload_prepare_large(&p, &w, rows[i].type, &body, rows[i].empty_allowed);
+        check(i, &w);
+        assert_null(w.block);
+        assert_null(body.p);
+        payload_deinit(&p);
+    }
+}
+
+/* Large data lies in a block that has no room for more; an engine may keep it. */
+static void check_large(struct str type, const char *piece, uint32_t n, uint32_t n_events)
+{
+    struct payload small = {0}, p = {0};
+    struct store_write expected = {0}, w = {0};
+    struct buf body = {0}, same = {0};
+    buf_putc(&body, '[');
+    for (uint32_t i = 0; i < n; i++)
+        buf_put(&body, str_of_cstr(piece));
+    body.p[body.n - 1] = ']';
+    buf_put(&same, buf_str(&body));
+    payload_prepare(&small, &expected, type, buf_str(&same), false);
+    payload_prepare_large(&p, &w, type, &body, false);
+    assert_int_equal(w.data_err, 0);
+    assert_null(body.p);
+    assert_true(str_eq(w.data, expected.data));
+    assert_int_equal(w.n_events, expected.n_events);
+    assert_int_equal(w.n_events, n_events);
+    if (n_events > 0)
+        assert_memory_equal(w.ends, expected.ends, n_events * sizeof *w.ends);
+    assert_non_null(w.block);
+    assert_ptr_equal(w.data.p, w.block->bytes);
+    assert_int_equal(w.block->n, w.data.n);
+    assert_int_equal(w.block->n, w.block->cap);
+    assert_null(p.bytes.p);
+    payload_deinit(&p);
+    payload_deinit(&small);
+    buf_deinit(&same);
+}
+
+static void test_large_data_has_a_block(void **state)
+{
+    check_large(STR("text/plain"), "0123456789", 10000, 0);
+    check_large(STR("application/json"), "{\"n\": 12345},", 10000, 10000);
+    check_large(STR("application/json"), "[1,\n2],\n3 ,", 20000, 40000);
+}
+
+/* White space takes no memory once it has been split off. */
+static void test_white_space_is_not_kept(void **state)
+{
+    struct payload p = {0};
+    struct store_write w = {0};
+    struct buf body = {0};
+    memset(buf_reserve(&body, 1 << 20), ' ', 1 << 20);
+    body.n = 1 << 20;
+    buf_putc(&body, '7');
+    payload_prepare_large(&p, &w, STR("application/json"), &body, false);
+    assert_true(str_eq(w.data, STR("7,")));
+    assert_null(w.block);
+    payload_deinit(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_nothing_is_left_of_an_earlier_use),
+        cmocka_unit_test(test_bodies_given_away),
+        cmocka_unit_test(test_large_data_has_a_block),
+        cmocka_unit_test(test_white_space_is_not_kept),
     };
     return cmocka_run_group_tests_name("unit/payload", tests, NULL, NULL);
 }

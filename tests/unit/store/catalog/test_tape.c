@@ -168,7 +168,13 @@ static void do_append(struct desk *d)
         bytes[i] = (char)rng_next(&d->rng);
     uint64_t base = p->naive.bytes.n;
     bool single = n == 1 && rng_one_in(&d->rng, 2);
-    tape_append(&p->tape, str_of(bytes, total), single ? NULL : ends, single ? 0 : n, 1);
+    if (total > EXTENT_BYTES_MAX && rng_one_in(&d->rng, 2)) {
+        struct block *b = block_of(str_of(bytes, total));
+        tape_append_block(&p->tape, b, single ? NULL : ends, single ? 0 : n, 1);
+        block_unref(b);
+    } else {
+        tape_append(&p->tape, str_of(bytes, total), single ? NULL : ends, single ? 0 : n, 1);
+    }
     buf_put(&p->naive.bytes, str_of(bytes, total));
     for (uint32_t i = 0; i < n; i++)
         naive_add(&p->naive, base + ends[i], i + 1 == n);

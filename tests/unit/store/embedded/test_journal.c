@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The journal on a simulated disk, with lanes and a clock that the test drives. */
+#include "base/block.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/sched.h"
@@ -259,6 +260,41 @@ static void test_next_batch_fills_meanwhile(void **state)
     assert_string_equal(w->replayed.p, "1:a 2:b 2:c ");
     assert_int_equal(w->scan.next, 3);
     assert_false(w->scan.torn);
+}
+
+/* Bytes that are not copied but lie in a block: the same record, alone or behind others. */
+static void test_a_block_within_a_record(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    for (unsigned before = 0; before < 2; before++) {
+        struct block *b = block_of(STR("BLOCK"));
+        if (before > 0)
+            put(w, 'x');
+        assert_int_equal(journal_room(w->journal, 8), 0);
+        uint64_t batch = journal_put_around(w->journal, STR("abc"), 1, b);
+        assert_int_equal(b->refs, 2);
+        uint64_t next = put(w, 'y'); /* not behind it */
+        assert_int_equal(next, batch + 1);
+        turn(w);
+        assert_int_equal(journal_durable(w->journal), next);
+        assert_int_equal(b->refs, 1);
+        block_unref(b);
+    }
+    assert_int_equal(scan(w, 1), 0);
+    assert_string_equal(w->replayed.p, "1:aBLOCKbc 2:y 3:x 3:aBLOCKbc 4:y ");
+    /* one that is lost lets go of it, too */
+    struct block *b = block_of(STR("lost"));
+    simlane_hold(w->writer, true);
+    put(w, 'a');
+    journal_put_around(w->journal, STR("z"), 1, b);
+    simfs_fail(w->fs, SIMFS_WRITE, 1, ERR_IO);
+    simlane_hold(w->writer, false);
+    turn(w);
+    assert_int_equal(journal_error(w->journal), ERR_IO);
+    assert_int_equal(b->refs, 1);
+    block_unref(b);
+    w->told.n = 0;
 }
 
 struct chain {
@@ -1244,6 +1280,7 @@ int main(void)
         TEST(test_first_file_is_safe_before_it_is_used),
         TEST(test_one_sync_for_many),
         TEST(test_next_batch_fills_meanwhile),
+        TEST(test_a_block_within_a_record),
         TEST(test_putting_from_done),
         TEST(test_cut),
         TEST(test_batches_move_on_to_the_next_file),
