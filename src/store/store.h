@@ -182,7 +182,8 @@ struct store_row {
     struct stream_info info;
 };
 
-/* Names in byte order. Deleted and expired streams are left out. */
+/* Names in byte order: O(log n), and what is listed. If that is much it is done in parts: a stream
+ * that comes or goes meanwhile may be in it or not. Deleted and expired streams are left out. */
 struct store_list {
     struct str prefix, after; /* after.n == 0: from the first */
     size_t limit;
@@ -192,6 +193,7 @@ struct store_list {
     bool more;
     void (*done)(struct store_list *l, int err);
     struct store_call call;
+    struct catalog_page *page; /* the engine's */
 };
 
 struct doc_row {
@@ -199,7 +201,7 @@ struct doc_row {
     uint64_t version;
 };
 
-/* Keys in byte order. */
+/* Keys in byte order. The same. */
 struct store_docs {
     struct str prefix, after;
     size_t limit;
@@ -209,6 +211,7 @@ struct store_docs {
     bool more;
     void (*done)(struct store_docs *d, int err);
     struct store_call call;
+    struct catalog_page *page; /* the engine's */
 };
 
 /* All or nothing. ERR_VERSION: one has another version, *nothing* was written. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/catalog/catalog_core.h"
-#include "store/names.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
@@ -185,8 +184,22 @@ void catalog_end_term(struct catalog *c, struct stream *s)
     c->n_terms--;
 }
 
+void stream_show(struct catalog *c, struct stream *s)
+{
+    if (!s->settled && !s->deleted && !s->removed)
+        order_put(&c->names, s);
+    s->settled = true;
+}
+
+static void hide(struct catalog *c, struct stream *s)
+{
+    if (s->settled && !s->deleted)
+        order_remove(&c->names, s);
+}
+
 static void take_out(struct catalog *c, struct stream *s)
 {
+    hide(c, s);
     map_remove(&c->streams, s->name);
     catalog_end_term(c, s);
     s->removed = true;
@@ -201,6 +214,7 @@ void catalog_remove(struct catalog *c, struct stream *s)
         if (c->removing != NULL)
             c->removing(c, s);
         if (s->family != NULL) {
+            hide(c, s);
             s->deleted = true;
             catalog_end_term(c, s);
             stream_shed(c, s);
@@ -212,7 +226,7 @@ void catalog_remove(struct catalog *c, struct stream *s)
     } while (s != NULL && s->deleted && s->family == NULL);
 }
 
-static bool expired(struct catalog *c, const struct stream *s)
+bool stream_expired(struct catalog *c, const struct stream *s)
 {
     const struct stream_term *t = s->term;
     if (t == NULL)
@@ -225,7 +239,7 @@ static bool expired(struct catalog *c, const struct stream *s)
 int catalog_find(struct catalog *c, struct str name, struct stream **out)
 {
     struct stream *s = map_get(&c->streams, name);
-    if (s != NULL && !s->deleted && expired(c, s)) {
+    if (s != NULL && !s->deleted && stream_expired(c, s)) {
         catalog_remove(c, s);
         s = map_get(&c->streams, name);
     }
@@ -253,7 +267,7 @@ static void catalog_sweep(struct timer *t)
         struct stream_term *term = list_item(c->terms.next, struct stream_term, link);
         list_remove(&term->link);
         list_push(&c->terms, &term->link);
-        if (expired(c, term->stream))
+        if (stream_expired(c, term->stream))
             catalog_remove(c, term->stream);
         else
             c->trim(c, term->stream);
@@ -601,7 +615,7 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
 
 void catalog_settle(struct catalog *c, struct stream *s, const struct stream_info *applied)
 {
-    s->settled = true;
+    stream_show(c, s);
     s->settled_tail = applied->tail;
     s->settled_end = applied->end;
     stream_settle_trim(c, s, applied->first);
@@ -609,58 +623,17 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
         watchers_changed(&c->watchers, s->name);
 }
 
-/* ---- listings ---- */
-
-static int catalog_by_name(const void *a, const void *b)
-{
-    return str_cmp(((const struct store_row *)a)->name, ((const struct store_row *)b)->name);
-}
-
-static bool is_listed(const struct store_list *l, const struct stream *s)
-{
-    return !s->deleted && catalog_listed(s->name, l->prefix, l->after) &&
-           (l->reserved || !store_reserved(s->name));
-}
-
-/* Those that are left out for having expired are gone. */
-static void remove_expired(struct catalog *c, const struct store_list *l)
-{
-    struct stream **old = NULL;
-    size_t n = 0, cap = 0;
-    list_each (link, &c->terms) {
-        struct stream *s = list_item(link, struct stream_term, link)->stream;
-        if (!expired(c, s) || !is_listed(l, s))
-            continue;
-        old = mem_grow(old, n, &cap, sizeof(struct stream *));
-        old[n++] = s;
-    }
-    for (size_t i = 0; i < n; i++)
-        catalog_remove(c, old[i]);
-    free(old);
-}
-
-void catalog_find_list(struct catalog *c, struct store_list *l)
-{
-    remove_expired(c, l);
-    struct store_row *rows = mem_alloc((c->streams.n + 1) * sizeof *rows);
-    size_t n = 0, at = 0;
-    for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
-        if (s->settled && is_listed(l, s))
-            rows[n++] = (struct store_row){s->name, stream_info_of(s)};
-    qsort(rows, n, sizeof *rows, catalog_by_name);
-    l->rows = rows;
-    l->n_rows = n < l->limit ? n : l->limit;
-    l->more = n > l->limit;
-}
-
-void catalog_end_list(struct store_list *l, int err)
-{
-    struct store_row *rows = l->rows;
-    l->done(l, err);
-    free(rows);
-}
-
 /* ---- the whole ---- */
+
+static struct str catalog_name_of(const void *stream)
+{
+    return ((const struct stream *)stream)->name;
+}
+
+static struct str catalog_key_of(const void *doc)
+{
+    return ((const struct doc *)doc)->key;
+}
 
 void catalog_init(struct catalog *c, const struct store *store)
 {
@@ -668,6 +641,8 @@ void catalog_init(struct catalog *c, const struct store *store)
     map_init(&c->streams);
     map_init(&c->docs);
     map_init(&c->types);
+    order_init(&c->names, catalog_name_of);
+    order_init(&c->keys, catalog_key_of);
     watchers_init(&c->watchers, store->sched);
     list_init(&c->terms);
     timer_init(&c->sweep, catalog_sweep);
@@ -676,6 +651,8 @@ void catalog_init(struct catalog *c, const struct store *store)
 void catalog_deinit(struct catalog *c)
 {
     timer_stop(&c->sweep);
+    order_deinit(&c->names);
+    order_deinit(&c->keys);
     size_t at = 0;
     for (struct stream *s; (s = map_next(&c->streams, &at)) != NULL;)
         free_stream(s);

@@ -9,6 +9,7 @@
 #define STORE_CATALOG_CATALOG_H
 
 #include "base/map.h"
+#include "base/order.h"
 #include "store/catalog/extent.h"
 #include "store/store.h"
 #include "store/catalog/tape.h"
@@ -107,6 +108,8 @@ struct catalog {
     struct map streams; /* by name */
     struct map docs;    /* by key */
     struct map types;   /* content types in use */
+    struct order names; /* of streams that can be listed: settled, and not deleted */
+    struct order keys;  /* of documents that have a value */
     struct watchers watchers;
     struct link terms;
     size_t n_terms;
@@ -223,6 +226,9 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
  * the stream; w->info shows what was applied. */
 struct stream *catalog_apply(struct catalog *c, struct store_write *w, const struct judgement *j);
 
+/* Its creation is safe: it can be listed. */
+void stream_show(struct catalog *c, struct stream *s);
+
 /* What has been applied is safe: readers may see it, watchers are told. */
 void catalog_settle(struct catalog *c, struct stream *s, const struct stream_info *applied);
 
@@ -263,16 +269,24 @@ void catalog_forget_doc(struct catalog *c, struct doc *d);
 int catalog_check_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n);
 
-/* ---- listings ---- */
+/* ---- listings: catalog_list.c ---- */
 
-/* Fills the operation. The rows are the caller's to free, their texts lent until the next change.
- */
-void catalog_find_list(struct catalog *c, struct store_list *l);
-void catalog_find_docs(struct catalog *c, struct store_docs *d);
+/* Fills the operation, whose page is NULL at first. False: it is called again in another task, for
+ * that there is more took as long as one should. The texts of the rows are lent until the next
+ * change, unless they have been kept. */
+bool catalog_find_list(struct catalog *c, struct store_list *l);
+bool catalog_find_docs(struct catalog *c, struct store_docs *d);
+
+/* The rows get texts of their own. */
+void catalog_keep_list(struct store_list *l);
+void catalog_keep_docs(struct store_docs *d);
 
 /* Calls its done() and frees the rows. */
 void catalog_end_list(struct store_list *l, int err);
 void catalog_end_docs(struct store_docs *d, int err);
+
+/* As if it had not begun. */
+void catalog_drop_list(struct store_list *l);
 
 /* ---- loading what an engine has kept ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams,
- * catalog_family.c their forks, catalog_docs.c the documents, catalog_trim.c what streams retain.
- */
+ * catalog_family.c their forks, catalog_docs.c the documents, catalog_list.c listings of both,
+ * catalog_trim.c what streams retain. */
 #ifndef STORE_CATALOG_CATALOG_CORE_H
 #define STORE_CATALOG_CATALOG_CORE_H
 
@@ -24,11 +24,7 @@ static inline void text_free(struct str *s)
     *s = STR_NONE;
 }
 
-/* Listings gather what matches, sort it, and cut: simple, and O(all) a call. */
-static inline bool catalog_listed(struct str key, struct str prefix, struct str after)
-{
-    return str_starts(key, prefix) && (after.n == 0 || str_cmp(key, after) > 0);
-}
+bool stream_expired(struct catalog *c, const struct stream *s);
 
 void catalog_free_docs(struct catalog *c);
 

@@ -11,8 +11,20 @@ static void free_doc(struct doc *d)
     free(d);
 }
 
+/* Only documents that have a value are listed. */
+static void set_value(struct catalog *c, struct doc *d, struct str value)
+{
+    if (d->value.p == NULL && value.p != NULL)
+        order_put(&c->keys, d);
+    if (d->value.p != NULL && value.p == NULL)
+        order_remove(&c->keys, d);
+    text_free(&d->value);
+    d->value = text_dup(value);
+}
+
 void catalog_forget_doc(struct catalog *c, struct doc *d)
 {
+    set_value(c, d, STR_NONE);
     map_remove(&c->docs, d->key);
     free_doc(d);
 }
@@ -53,8 +65,7 @@ static void catalog_put_doc(struct catalog *c, const struct doc_put *put)
         list_init(&d->dirty);
         map_put(&c->docs, d->key, d);
     }
-    text_free(&d->value);
-    d->value = text_dup(put->value);
+    set_value(c, d, put->value);
     d->version = DOC_NEXT(put->expect_version);
 }
 
@@ -62,43 +73,4 @@ void catalog_put_docs(struct catalog *c, const struct doc_put *puts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         catalog_put_doc(c, &puts[i]);
-}
-
-static int catalog_docs_by_key(const void *a, const void *b)
-{
-    return str_cmp(((const struct doc_row *)a)->key, ((const struct doc_row *)b)->key);
-}
-
-static void find_doc(struct catalog *c, struct store_docs *q)
-{
-    const struct doc *d = map_get(&c->docs, q->prefix);
-    q->rows = mem_alloc(sizeof *q->rows);
-    q->n_rows = d != NULL && d->value.p != NULL;
-    q->more = false;
-    if (q->n_rows > 0)
-        q->rows[0] = (struct doc_row){d->key, d->value, d->version};
-}
-
-void catalog_find_docs(struct catalog *c, struct store_docs *q)
-{
-    if (q->exact) {
-        find_doc(c, q);
-        return;
-    }
-    struct doc_row *rows = mem_alloc((c->docs.n + 1) * sizeof *rows);
-    size_t n = 0, at = 0;
-    for (struct doc *d; (d = map_next(&c->docs, &at)) != NULL;)
-        if (d->value.p != NULL && catalog_listed(d->key, q->prefix, q->after))
-            rows[n++] = (struct doc_row){d->key, d->value, d->version};
-    qsort(rows, n, sizeof *rows, catalog_docs_by_key);
-    q->rows = rows;
-    q->n_rows = n < q->limit ? n : q->limit;
-    q->more = n > q->limit;
-}
-
-void catalog_end_docs(struct store_docs *q, int err)
-{
-    struct doc_row *rows = q->rows;
-    q->done(q, err);
-    free(rows);
 }

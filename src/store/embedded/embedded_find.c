@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* embedded_find.c -- what there is: one stream, streams, documents. */
 #include "base/err.h"
-#include "base/mem.h"
 #include "store/embedded/embedded_core.h"
-
-#include <stdlib.h>
 
 static void embedded_finish_stat(struct store_call *c)
 {
@@ -39,41 +36,45 @@ static void embedded_finish_list(struct store_call *c)
     catalog_end_list(container_of(c, struct store_list, call), c->result);
 }
 
-/* Streams may change and go while the answer waits: it gets texts of its own. */
-static void keep_names(struct store_list *l)
+/* Stopping waits for it. */
+static void go_on(struct embedded *e, struct store_call *c)
 {
-    size_t n = l->n_rows * sizeof *l->rows;
-    for (size_t i = 0; i < l->n_rows; i++)
-        n += l->rows[i].name.n + l->rows[i].info.content_type.n;
-    l->rows = mem_realloc(l->rows, n + 1);
-    char *to = (char *)(l->rows + l->n_rows);
-    for (size_t i = 0; i < l->n_rows; i++) {
-        struct str *texts[] = {&l->rows[i].name, &l->rows[i].info.content_type};
-        for (size_t k = 0; k < 2; k++) {
-            *texts[k] = str_of(memcpy(to, texts[k]->p, texts[k]->n), texts[k]->n);
-            to += texts[k]->n;
-        }
+    e->reads++;
+    sched_post(e->store.sched, &c->task);
+}
+
+/* Streams may change and go while the answer waits: it gets texts of its own. */
+static void answer_list(struct embedded *e, struct store_list *l)
+{
+    if (embedded_stall_unrecorded(e, &l->call)) {
+        catalog_drop_list(l);
+        return;
     }
+    if (embedded_has_to_wait(e, e->removed_batch))
+        catalog_keep_list(l);
+    l->call.result = 0;
+    l->call.finish = embedded_finish_list;
+    embedded_finish_after(e, &l->call, NULL, e->removed_batch);
 }
 
 static void embedded_run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
     struct embedded *e = embedded_of(l->call.store);
-    l->call.finish = embedded_finish_list;
-    catalog_find_list(&e->catalog, l);
-    if (embedded_stall_unrecorded(e, &l->call)) {
-        free(l->rows);
+    bool again = l->page != NULL;
+    e->reads -= again;
+    if (!catalog_find_list(&e->catalog, l)) {
+        go_on(e, &l->call);
         return;
     }
-    if (embedded_has_to_wait(e, e->removed_batch))
-        keep_names(l);
-    l->call.result = 0;
-    embedded_finish_after(e, &l->call, NULL, e->removed_batch);
+    answer_list(e, l);
+    if (again)
+        embedded_check_stopped(e);
 }
 
 void embedded_list(struct store *s, struct store_list *l)
 {
+    l->page = NULL;
     store_post(s, &l->call, embedded_run_list);
 }
 
@@ -83,35 +84,32 @@ static void embedded_finish_docs(struct store_call *c)
 }
 
 /* The documents may change while the answer waits: it gets texts of its own. */
-static void keep_rows(struct store_docs *d)
+static void answer_docs(struct embedded *e, struct store_docs *d)
 {
-    size_t n = d->n_rows * sizeof *d->rows;
-    for (size_t i = 0; i < d->n_rows; i++)
-        n += d->rows[i].key.n + d->rows[i].value.n;
-    d->rows = mem_realloc(d->rows, n + 1);
-    char *to = (char *)(d->rows + d->n_rows);
-    for (size_t i = 0; i < d->n_rows; i++) {
-        struct doc_row *row = &d->rows[i];
-        row->key = str_of(memcpy(to, row->key.p, row->key.n), row->key.n);
-        to += row->key.n;
-        row->value = str_of(memcpy(to, row->value.p, row->value.n), row->value.n);
-        to += row->value.n;
-    }
+    if (embedded_has_to_wait(e, e->docs_batch))
+        catalog_keep_docs(d);
+    d->call.result = 0;
+    d->call.finish = embedded_finish_docs;
+    embedded_finish_after(e, &d->call, NULL, e->docs_batch);
 }
 
 static void embedded_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     struct embedded *e = embedded_of(d->call.store);
-    catalog_find_docs(&e->catalog, d);
-    if (embedded_has_to_wait(e, e->docs_batch))
-        keep_rows(d);
-    d->call.result = 0;
-    d->call.finish = embedded_finish_docs;
-    embedded_finish_after(e, &d->call, NULL, e->docs_batch);
+    bool again = d->page != NULL;
+    e->reads -= again;
+    if (!catalog_find_docs(&e->catalog, d)) {
+        go_on(e, &d->call);
+        return;
+    }
+    answer_docs(e, d);
+    if (again)
+        embedded_check_stopped(e);
 }
 
 void embedded_docs(struct store *s, struct store_docs *d)
 {
+    d->page = NULL;
     store_post(s, &d->call, embedded_run_docs);
 }

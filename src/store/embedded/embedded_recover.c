@@ -28,7 +28,7 @@ static struct stream *embedded_recover_by_life(struct recovery *r, uint64_t life
 
 static void set_settled(struct embedded *e, struct stream *s)
 {
-    s->settled = true;
+    stream_show(&e->catalog, s);
     stream_settle_trim(&e->catalog, s, s->first);
     s->settled_tail = s->tape.tail;
     s->settled_end = s->end;

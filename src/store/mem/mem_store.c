@@ -3,7 +3,7 @@
  * disk.
  *
  * An operation is looked at and done in one task of the schedule, right before its done(): all of
- * it happens at one moment, in the order of the calls. */
+ * it happens at one moment, in the order of the calls. Only a long listing takes several. */
 #include "store/mem/mem_store.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -15,14 +15,20 @@
 struct mem {
     struct store store;
     struct catalog catalog;
+    uint32_t unfinished; /* listings */
     struct task stop;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
 };
 
+static struct mem *mem_of(struct store *s)
+{
+    return container_of(s, struct mem, store);
+}
+
 static struct catalog *catalog_of(struct store *s)
 {
-    return &container_of(s, struct mem, store)->catalog;
+    return &mem_of(s)->catalog;
 }
 
 static void mem_store_run_write(struct task *t)
@@ -88,18 +94,33 @@ static void mem_store_run_read(struct task *t)
     r->done(r, read_stream(catalog_of(r->call.store), r));
 }
 
+/* Behind what has come meanwhile. */
+static void go_on(struct store_call *call)
+{
+    mem_of(call->store)->unfinished++;
+    sched_post(call->store->sched, &call->task);
+}
+
 static void mem_store_run_list(struct task *t)
 {
     struct store_list *l = container_of(t, struct store_list, call.task);
-    catalog_find_list(catalog_of(l->call.store), l);
-    catalog_end_list(l, 0);
+    struct mem *m = mem_of(l->call.store);
+    m->unfinished -= l->page != NULL;
+    if (catalog_find_list(&m->catalog, l))
+        catalog_end_list(l, 0);
+    else
+        go_on(&l->call);
 }
 
 static void mem_store_run_docs(struct task *t)
 {
     struct store_docs *d = container_of(t, struct store_docs, call.task);
-    catalog_find_docs(catalog_of(d->call.store), d);
-    catalog_end_docs(d, 0);
+    struct mem *m = mem_of(d->call.store);
+    m->unfinished -= d->page != NULL;
+    if (catalog_find_docs(&m->catalog, d))
+        catalog_end_docs(d, 0);
+    else
+        go_on(&d->call);
 }
 
 static void mem_store_run_put(struct task *t)
@@ -136,11 +157,13 @@ static void mem_read(struct store *s, struct store_read *r)
 
 static void mem_list(struct store *s, struct store_list *l)
 {
+    l->page = NULL;
     store_post(s, &l->call, mem_store_run_list);
 }
 
 static void mem_docs(struct store *s, struct store_docs *d)
 {
+    d->page = NULL;
     store_post(s, &d->call, mem_store_run_docs);
 }
 
@@ -163,12 +186,15 @@ static void mem_unwatch(struct store *s, struct store_watch *w)
 static void mem_store_run_stop(struct task *t)
 {
     struct mem *m = container_of(t, struct mem, stop);
-    m->stopped(m->stopped_ctx);
+    if (m->unfinished > 0)
+        sched_post(m->store.sched, &m->stop);
+    else
+        m->stopped(m->stopped_ctx);
 }
 
 static void mem_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
-    struct mem *m = container_of(s, struct mem, store);
+    struct mem *m = mem_of(s);
     m->stopped = stopped;
     m->stopped_ctx = ctx;
     sched_post(s->sched, &m->stop);
@@ -176,7 +202,7 @@ static void mem_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 
 static void mem_free(struct store *s)
 {
-    struct mem *m = container_of(s, struct mem, store);
+    struct mem *m = mem_of(s);
     catalog_deinit(&m->catalog);
     free(m);
 }
