@@ -220,6 +220,8 @@ static void make_create(struct op *op)
         op->config.retain.events = rng_between(rng, 1, 30);
     if (rng_one_in(rng, 6))
         op->config.retain.bytes = rng_between(rng, 100, 30000);
+    if (rng_one_in(rng, 6))
+        op->config.retain.age_ms = LONG_TTL_S * 1000ull;
     if (rng_percent(rng, op->run->restless ? 80 : 30))
         make_fork(op);
     if (rng_percent(rng, 40))

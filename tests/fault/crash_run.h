@@ -61,7 +61,8 @@ struct run {
     bool stopped;
     bool failed;
     char verdict[512]; /* what was found to be wrong */
-    uint64_t n_acks, n_kept, n_lost, n_duplicates, n_reads, n_refused, n_rebuilt, n_rewritten;
+    uint64_t n_acks, n_kept, n_lost, n_duplicates, n_reads, n_refused, n_rebuilt, n_rewritten,
+        n_merged;
 };
 
 static struct run *the_run; /* crash_store.h's points have no context */

@@ -12,6 +12,7 @@
 #include "store/catalog/catalog.h"
 #include "store/embedded/index.h"
 #include "store/embedded/journal.h"
+#include "store/embedded/note.h"
 #include "store/embedded/record.h"
 #include "store/embedded/vfs.h"
 
@@ -25,6 +26,13 @@ enum crash_fault {
     CRASH_NEVER_SYNCS,
     CRASH_FORGETS_SEGMENTS, /* are not synced before the index tells of them */
     CRASH_SYNCS_AGAIN,      /* after an error */
+    CRASH_MERGES_UNSYNCED,  /* segments are not, in which blocks were merged */
+    CRASH_MERGES_AWAY,      /* the rows of the old blocks go, and there is none of the new one */
+    CRASH_MERGES_ROWS,      /* ... or they stay */
+    CRASH_MERGES_UNNOTED,   /* ... or the notes say that they do */
+    CRASH_MERGES_ORDINAL,   /* one too many */
+    CRASH_MERGES_TIMES,     /* the new block is as old as can be */
+    CRASH_MERGES_MARKS,     /* appends end nowhere but at its end */
 };
 static enum crash_fault crash_fault;
 
@@ -130,6 +138,39 @@ static void faulty_put_remove(struct buf *out, uint64_t life)
     record_put_remove(out, crash_fault == CRASH_FORGETS_REMOVES ? UINT64_MAX : life);
 }
 
+static bool crash_merged; /* the segment that is being written has a merged block */
+
+static struct extent *faulty_join(struct extent *const *parts, size_t n)
+{
+    struct extent *c = extent_join(parts, n);
+    crash_merged = true;
+    if (crash_fault == CRASH_MERGES_ORDINAL)
+        c->ordinal++;
+    if (crash_fault == CRASH_MERGES_TIMES)
+        c->oldest_ms = c->newest_ms = 0;
+    for (uint32_t i = 0; crash_fault == CRASH_MERGES_MARKS && i + 1 < c->n_marks; i++)
+        c->marks[i] = MARK_END(c->marks[i]);
+    return c;
+}
+
+static int faulty_apply(struct index_write *w, const struct note *n)
+{
+    if (n->type == NOTE_MERGE && crash_fault == CRASH_MERGES_ROWS)
+        return index_put_block(w, n->life, &n->block);
+    int err = note_apply(w, n);
+    if (err == 0 && n->type == NOTE_MERGE && crash_fault == CRASH_MERGES_AWAY)
+        err = index_trim(w, n->life, n->block.end);
+    return err;
+}
+
+static void faulty_pack(struct buf *out, const struct note *n)
+{
+    struct note other = *n;
+    if (n->type == NOTE_MERGE && crash_fault == CRASH_MERGES_UNNOTED)
+        other.type = NOTE_BLOCK;
+    note_pack(out, &other);
+}
+
 static int heard_commit(struct index_write *w)
 {
     int err = may_commit();
@@ -153,10 +194,14 @@ static int heard_commit(struct index_write *w)
 #define record_put_write   faulty_put_write
 #define record_put_remove  faulty_put_remove
 #define index_commit       heard_commit
+#define extent_join        faulty_join
+#define note_apply         faulty_apply
+#define note_pack          faulty_pack
 #include "store/embedded/embedded.c"
 #include "store/embedded/embedded_call.c"
 #include "store/embedded/embedded_find.c"
 #include "store/embedded/embedded_write.c"
+#include "store/embedded/merge.c"
 #include "store/embedded/rest.c"
 #undef catalog_judge
 #undef catalog_apply
@@ -169,6 +214,9 @@ static int heard_commit(struct index_write *w)
 #undef record_put_write
 #undef record_put_remove
 #undef index_commit
+#undef extent_join
+#undef note_apply
+#undef note_pack
 
 /* ---- a disk that is not synced as it should be ---- */
 
@@ -180,6 +228,8 @@ static int faulty_open(struct vfs *v, const char *name, enum vfs_open how, struc
 {
     int err = sound_open(v, name, how, out);
     if (err == 0 && how == VFS_CREATE)
+        crash_merged = false;
+    if (err == 0 && how == VFS_CREATE)
         crash_segment = str_starts(str_of_cstr(name), STR("segments/")) ? *out : NULL;
     return err;
 }
@@ -187,7 +237,8 @@ static int faulty_open(struct vfs *v, const char *name, enum vfs_open how, struc
 static int faulty_sync(struct file *f)
 {
     if (crash_fault == CRASH_NEVER_SYNCS ||
-        (crash_fault == CRASH_FORGETS_SEGMENTS && f == crash_segment))
+        (crash_fault == CRASH_FORGETS_SEGMENTS && f == crash_segment) ||
+        (crash_fault == CRASH_MERGES_UNSYNCED && f == crash_segment && crash_merged))
         return 0;
     int err = sound_sync(f);
     return err != 0 && crash_fault == CRASH_SYNCS_AGAIN ? sound_sync(f) : err;

@@ -174,24 +174,42 @@ static void retry_all(struct run *r)
     }
 }
 
+struct known {
+    struct run *run;
+    size_t segments;
+    uint64_t life, end, ordinal; /* of the last row of a block */
+};
+
 static int count_one(void *ctx, const struct index_segment *s)
 {
-    ++*(size_t *)ctx;
+    ((struct known *)ctx)->segments++;
     return 0;
 }
 
-/* Whatever the crash left behind has been cleared away. */
+static int follow_row(void *ctx, uint64_t life, const struct block_info *b)
+{
+    struct known *k = ctx;
+    if (life == k->life && (b->first < k->end || b->ordinal < k->ordinal))
+        blame(k->run, "rows of blocks overlap at %llu", (unsigned long long)b->first);
+    k->life = life;
+    k->end = b->end;
+    k->ordinal = b->ordinal + b->events;
+    return 0;
+}
+
+/* Whatever the crash left behind has been cleared away, and what was merged. */
 static void check_files(struct run *r)
 {
     uint64_t *ids;
-    size_t there, known = 0;
-    struct index_load load = {.ctx = &known, .segment = count_one};
+    size_t there;
+    struct known known = {.run = r};
+    struct index_load load = {.ctx = &known, .segment = count_one, .block = follow_row};
     struct index_meta meta;
     assert(segment_list(simfs_vfs(r->fs), &ids, &there) == 0);
     free(ids);
     assert(index_load(embedded_of(r->store)->index, &load, &meta) == 0);
-    if (there != known)
-        blame(r, "%zu segments, but the index knows %zu", there, known);
+    if (there != known.segments)
+        blame(r, "%zu segments, but the index knows %zu", there, known.segments);
 }
 
 static void check_all(struct run *r)
@@ -225,6 +243,8 @@ static void open_store(struct run *r)
     config.rest.base_bytes = rng_between(&r->rng, 1, 8) * 1024;
     config.rest.base_files = rng_below(&r->rng, 6);
     config.rest.rewrite_bytes = rng_below(&r->rng, 4) * 3000;
+    config.rest.merge_bytes = rng_below(&r->rng, 4) * 20000;
+    config.rest.merge_fan = (uint32_t)rng_between(&r->rng, 2, 5);
     config.rest.reserve_bytes = rng_below(&r->rng, 3) * 4096;
     config.rest_slice = (uint32_t)rng_between(&r->rng, 1, 5);
     config.call_slice = (uint32_t)rng_between(&r->rng, 1, 3);
@@ -258,6 +278,7 @@ static void close_store(struct run *r)
             abort();
         }
         r->n_rewritten += embedded_rewritten(r->store);
+        r->n_merged += embedded_merged(r->store);
         store_free(r->store);
         r->store = NULL;
     }
@@ -415,7 +436,7 @@ static struct run *run_seed(const struct rng *rng)
 /* ---- the tests ---- */
 
 static uint64_t total_acks, total_kept, total_lost, total_duplicates, total_reads, total_refused,
-    total_rebuilt, total_rewritten;
+    total_rebuilt, total_rewritten, total_merged;
 
 static void sound_body(struct rng *rng)
 {
@@ -431,6 +452,7 @@ static void sound_body(struct rng *rng)
     total_refused += r->n_refused;
     total_rebuilt += r->n_rebuilt;
     total_rewritten += r->n_rewritten;
+    total_merged += r->n_merged;
     run_free(r);
     if (failed)
         fail_msg("%s", verdict);
@@ -439,15 +461,18 @@ static void sound_body(struct rng *rng)
 static void test_what_was_acknowledged_is_there_once(void **state)
 {
     seeds_run(SEEDS, sound_body);
-    print_message("%llu acknowledged; %llu not, of which %llu were kept; %llu duplicates, %llu "
-                  "refused, %llu reads; %llu times the index was lost, %llu blocks were moved\n",
-                  (unsigned long long)total_acks, (unsigned long long)(total_kept + total_lost),
-                  (unsigned long long)total_kept, (unsigned long long)total_duplicates,
-                  (unsigned long long)total_refused, (unsigned long long)total_reads,
-                  (unsigned long long)total_rebuilt, (unsigned long long)total_rewritten);
+    print_message(
+        "%llu acknowledged; %llu not, of which %llu were kept; %llu duplicates, %llu "
+        "refused, %llu reads; %llu times the index was lost, %llu blocks were moved, %llu "
+        "merged\n",
+        (unsigned long long)total_acks, (unsigned long long)(total_kept + total_lost),
+        (unsigned long long)total_kept, (unsigned long long)total_duplicates,
+        (unsigned long long)total_refused, (unsigned long long)total_reads,
+        (unsigned long long)total_rebuilt, (unsigned long long)total_rewritten,
+        (unsigned long long)total_merged);
     if (seeds_env("TIDEMARK_SEED") == 0) { /* or the disk was too kind */
         assert_true(total_kept > 0 && total_lost > 0 && total_duplicates > 0);
-        assert_true(total_rebuilt > 0 && total_rewritten > 0);
+        assert_true(total_rebuilt > 0 && total_rewritten > 0 && total_merged > 0);
     }
 }
 
@@ -508,6 +533,41 @@ static void test_second_sync_is_found(void **state)
     convict(CRASH_SYNCS_AGAIN, "syncs again after an error");
 }
 
+static void test_unsynced_merges_are_found(void **state)
+{
+    convict(CRASH_MERGES_UNSYNCED, "does not sync segments with merged blocks");
+}
+
+static void test_merges_away_are_found(void **state)
+{
+    convict(CRASH_MERGES_AWAY, "has no row of a merged block");
+}
+
+static void test_rows_of_merged_blocks_are_found(void **state)
+{
+    convict(CRASH_MERGES_ROWS, "keeps the rows of merged blocks");
+}
+
+static void test_notes_of_merged_blocks_are_found(void **state)
+{
+    convict(CRASH_MERGES_UNNOTED, "keeps the rows of merged blocks in its notes");
+}
+
+static void test_ordinals_of_merged_blocks_are_found(void **state)
+{
+    convict(CRASH_MERGES_ORDINAL, "miscounts merged blocks");
+}
+
+static void test_times_of_merged_blocks_are_found(void **state)
+{
+    convict(CRASH_MERGES_TIMES, "loses the times of merged blocks");
+}
+
+static void test_marks_of_merged_blocks_are_found(void **state)
+{
+    convict(CRASH_MERGES_MARKS, "loses where the appends of merged blocks end");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +580,13 @@ int main(void)
         cmocka_unit_test(test_no_sync_is_found),
         cmocka_unit_test(test_unsynced_segments_are_found),
         cmocka_unit_test(test_second_sync_is_found),
+        cmocka_unit_test(test_unsynced_merges_are_found),
+        cmocka_unit_test(test_merges_away_are_found),
+        cmocka_unit_test(test_rows_of_merged_blocks_are_found),
+        cmocka_unit_test(test_notes_of_merged_blocks_are_found),
+        cmocka_unit_test(test_ordinals_of_merged_blocks_are_found),
+        cmocka_unit_test(test_times_of_merged_blocks_are_found),
+        cmocka_unit_test(test_marks_of_merged_blocks_are_found),
     };
     return cmocka_run_group_tests_name("fault/store_crash", tests, NULL, NULL);
 }

@@ -53,10 +53,10 @@ struct disk {
     struct store *store;
     char index[64];
     unsigned opened;
-    uint64_t counted; /* in disk_rewritten */
+    uint64_t counted, counted_merged; /* in disk_rewritten and disk_merged */
 };
 
-static uint64_t disk_rewritten; /* blocks, by all of them */
+static uint64_t disk_rewritten, disk_merged; /* blocks, by all of them */
 
 /* Every other time the index is lost: it must come back as it was. */
 static inline void disk_lose_index(struct disk *d)
@@ -81,12 +81,13 @@ static inline struct store *disk_reopen(void *ctx)
     config.rest.base_bytes = 2 * 1024;
     config.rest.base_files = 6;
     config.rest.rewrite_bytes = 3000;
+    config.rest.merge_fan = 2 + d->opened % 3;
     config.rest.reserve_bytes = 1024;
     config.rest_slice = 2;
     config.call_slice = 2;
     config.rest_at_stop = d->opened % 3 == 0;
     config.index_sync = false;
-    d->counted = 0;
+    d->counted = d->counted_merged = 0;
     disk_lose_index(d);
     d->store =
         embedded_open(d->sched, simfs_vfs(d->fs), d->index, &d->lanes, &config, why, sizeof why);
@@ -118,7 +119,9 @@ static inline void disk_stir(void *ctx)
 {
     struct disk *d = ctx;
     disk_rewritten += embedded_rewritten(d->store) - d->counted;
+    disk_merged += embedded_merged(d->store) - d->counted_merged;
     d->counted = embedded_rewritten(d->store);
+    d->counted_merged = embedded_merged(d->store);
     embedded_checkpoint(d->store);
 }
 

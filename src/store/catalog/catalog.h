@@ -246,6 +246,9 @@ struct trim {
 };
 enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, struct trim *out);
 
+/* How far apart in time events may be that are told apart by age no more; INT64_MAX: any. */
+int64_t catalog_age_step(const struct catalog *c, const struct stream *s);
+
 /* The stream begins here from now on. */
 void stream_trim(struct stream *s, uint64_t pos, uint64_t event);
 

@@ -90,9 +90,15 @@ enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, 
     return out->first > s->first ? TRIM_TO : look ? TRIM_LOOK : TRIM_NONE;
 }
 
-void catalog_split_by_age(struct catalog *c, struct stream *s, int64_t now_ms)
+int64_t catalog_age_step(const struct catalog *c, const struct stream *s)
 {
     uint64_t age_ms = retain_of(c, s).age_ms;
-    if (age_ms > 0 && tape_open_since(&s->tape) < now_ms - (int64_t)(age_ms / AGE_STEPS))
+    return age_ms > 0 ? (int64_t)(age_ms / AGE_STEPS) : INT64_MAX;
+}
+
+void catalog_split_by_age(struct catalog *c, struct stream *s, int64_t now_ms)
+{
+    int64_t step_ms = catalog_age_step(c, s);
+    if (step_ms < INT64_MAX && tape_open_since(&s->tape) < now_ms - step_ms)
         tape_seal(&s->tape);
 }

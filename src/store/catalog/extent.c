@@ -86,6 +86,33 @@ void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint
     b->n += (uint32_t)data.n;
 }
 
+static void join_one(struct extent *c, const struct extent *part)
+{
+    struct block *b = c->bytes;
+    must(part->first == extent_end(c) && part->ordinal == c->ordinal + c->n_marks);
+    for (uint32_t i = 0; i < part->n_marks; i++)
+        c->marks[c->n_marks++] = part->marks[i] + b->n; /* the top bit stays as it is */
+    memcpy(b->bytes + b->n, part->bytes->bytes, part->bytes->n);
+    b->n += part->bytes->n;
+    c->newest_ms = part->newest_ms;
+}
+
+struct extent *extent_join(struct extent *const *parts, size_t n)
+{
+    size_t bytes = 0, marks = 0;
+    for (size_t i = 0; i < n; i++) {
+        bytes += parts[i]->bytes->n;
+        marks += parts[i]->n_marks;
+    }
+    must(n > 0 && bytes < MARK_APPEND_END);
+    struct extent *c = extent_new(parts[0]->first, parts[0]->ordinal, (uint32_t)bytes);
+    reserve_marks(c, (uint32_t)marks);
+    c->oldest_ms = parts[0]->oldest_ms;
+    for (size_t i = 0; i < n; i++)
+        join_one(c, parts[i]);
+    return c;
+}
+
 uint32_t extent_mark_after(const struct extent *c, uint64_t pos)
 {
     uint64_t at = pos - c->first;

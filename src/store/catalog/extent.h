@@ -46,6 +46,19 @@ void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint
 struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, const uint32_t *ends,
                          uint32_t n, int64_t now_ms);
 
+/* Extents that follow one another, as one with all their appends; at least one. They stay the
+ * caller's, and so is the result. */
+struct extent *extent_join(struct extent *const *parts, size_t n);
+
+/* Whether c can be joined with what ends with `last` and has so many bytes: small ones can. */
+#define EXTENT_SMALL 4096
+static inline bool extent_can_join(const struct extent *last, size_t bytes, const struct extent *c)
+{
+    return last->bytes->n < EXTENT_SMALL && c->bytes->n < EXTENT_SMALL &&
+           bytes + c->bytes->n <= EXTENT_BYTES_MAX && last->first + last->bytes->n == c->first &&
+           last->ordinal + last->n_marks == c->ordinal;
+}
+
 /* Index of the first mark that ends behind position pos; n_marks if there is none. */
 uint32_t extent_mark_after(const struct extent *c, uint64_t pos);
 

@@ -73,6 +73,9 @@ uint64_t embedded_unrested(const struct store *s);
 /* Blocks that have been moved out of segments in which little was live, since it was opened. */
 uint64_t embedded_rewritten(const struct store *s);
 
+/* Small blocks that have become part of larger ones, since it was opened. */
+uint64_t embedded_merged(const struct store *s);
+
 /* 0, or why nothing is acknowledged any more: the process should end with a failure. */
 int embedded_error(const struct store *s);
 

@@ -74,6 +74,7 @@ struct embedded {
     uint64_t reserve_bytes;
     bool untidy;           /* the last checkpoint has left something to do */
     uint64_t rewritten;    /* blocks that have been moved out of old segments */
+    uint64_t merged;       /* small ones that have become part of others */
     uint32_t reads;        /* under way */
     struct map *replaying; /* streams by life, while the store is being opened */
     enum embedded_stage stage;

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "store/catalog/extent.h"
 #include "store/embedded/embedded_core.h"
+#include "store/embedded/merge.h"
 #include "store/embedded/record.h"
 
 #include <stdlib.h>
@@ -90,6 +91,9 @@ static void snap_stream(struct checkpoint *c, struct rest_stream *rs, struct str
     e->scratch.n = 0;
     rs->first = stream_needed_from(s);
     rs->upto = stream_needed_upto(s);
+    rs->span_ms = catalog_age_step(&e->catalog, s);
+    if (rs->span_ms > MERGE_SPAN_MS)
+        rs->span_ms = MERGE_SPAN_MS;
     snap_pieces(c, rs, s);
     if (!s->deleted)
         snap_producers(c, rs, s);
@@ -190,6 +194,7 @@ static void embedded_rest_settle(struct embedded *e, const struct rest *r)
     e->reserve_bytes = r->reserve_bytes;
     e->untidy = r->untidy;
     e->rewritten += r->rewritten;
+    e->merged += r->merged;
 }
 
 static void begin_end(struct checkpoint *c)
@@ -449,6 +454,7 @@ int embedded_rest_now(struct embedded *e, uint64_t batch)
     struct checkpoint *c = begin_snapshot(e, batch);
     go_on_snapping(c, SIZE_MAX);
     c->rest.pace = NULL; /* everybody waits for it */
+    c->rest.limits.merge_bytes = 0;
     bring_to_rest(&c->rest);
     int err = c->rest.err;
     begin_end(c);
@@ -458,6 +464,11 @@ int embedded_rest_now(struct embedded *e, uint64_t batch)
     free_rest(&c->rest);
     free(c);
     return err;
+}
+
+uint64_t embedded_merged(const struct store *s)
+{
+    return container_of(s, const struct embedded, store)->merged;
 }
 
 uint64_t embedded_rewritten(const struct store *s)

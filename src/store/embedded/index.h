@@ -86,6 +86,18 @@ int index_find(struct index *i, uint64_t life, uint64_t pos, struct block_info *
 int index_blocks(struct index *i, uint64_t life, uint64_t from,
                  int (*each)(void *ctx, const struct block_info *b), void *ctx);
 
+/* All blocks of a life, the last one first. */
+int index_blocks_back(struct index *i, uint64_t life,
+                      int (*each)(void *ctx, const struct block_info *b), void *ctx);
+
+/* The last block of a life that begins before position `upto` and, with its first event, not behind
+ * this event; there is one that begins at or before `from`, or ERR_NOT_FOUND. */
+int index_find_event(struct index *i, uint64_t life, uint64_t from, uint64_t upto, uint64_t event,
+                     struct block_info *out);
+
+/* Whether rows of other lives tell of the block that is there (forks as version 0.1 made them). */
+int index_is_shared(struct index *i, uint64_t life, const struct place *place, bool *out);
+
 /* All rows of blocks that rest in a segment (for rewriting it), in the order of the file; those
  * that tell of the same block come one after another. `life` is the row's; b->life, that of the
  * stream which the block was written for, may be another. */
@@ -107,6 +119,10 @@ int index_put_stream(struct index_write *w, uint64_t life, struct str row);
  * their new places, ends and lives as index_segment_blocks gave them, and before anything is
  * trimmed or removed in the same transaction, or what is gone comes back. */
 int index_put_block(struct index_write *w, uint64_t life, const struct block_info *b);
+
+/* The same, of a block that holds what several held: their rows, which begin and end within it, are
+ * removed. */
+int index_merge_blocks(struct index_write *w, uint64_t life, const struct block_info *b);
 int index_put_producer(struct index_write *w, uint64_t life, const struct producer_claim *p);
 int index_put_doc(struct index_write *w, struct str key, uint64_t version, struct str value);
 int index_remove_doc(struct index_write *w, struct str key);

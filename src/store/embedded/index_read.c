@@ -249,6 +249,110 @@ int index_blocks(struct index *i, uint64_t life, uint64_t from,
     return stopped != 0 ? stopped : none_is_fine(err);
 }
 
+int index_blocks_back(struct index *i, uint64_t life,
+                      int (*each)(void *ctx, const struct block_info *b), void *ctx)
+{
+    struct block_info b;
+    struct reader r;
+    int stopped = 0;
+    int err = reader_begin(&r, i);
+    if (err == 0)
+        err = reader_table(&r, TABLE_BLOCK);
+    if (err == 0)
+        err = seek_block(&r, life, UINT64_MAX, &b);
+    while (err == 0 && (stopped = each(ctx, &b)) == 0) {
+        err = reader_move(&r, MDB_PREV);
+        if (err == 0)
+            err = block_here(&r, life, &b);
+    }
+    reader_end(&r);
+    return stopped != 0 ? stopped : none_is_fine(err);
+}
+
+/* Whether the row behind the one at the cursor begins with a later event, or is of another life. */
+static bool is_last_before(struct reader *r, uint64_t life, uint64_t event)
+{
+    struct block_info next;
+    int err = reader_move(r, MDB_NEXT);
+    if (err == 0)
+        err = block_here(r, life, &next);
+    return err == ERR_NOT_FOUND || (err == 0 && next.ordinal > event);
+}
+
+/* Positions and ordinals rise together, so that halving the positions finds the ordinal. */
+static int bisect_event(struct reader *r, uint64_t life, uint64_t from, uint64_t upto,
+                        uint64_t event, struct block_info *out)
+{
+    struct block_info b;
+    int err = seek_block(r, life, from, out);
+    if (err != 0 || is_last_before(r, life, event))
+        return err;
+    for (uint64_t low = from, high = upto; high - low > 1;) {
+        uint64_t middle = low + (high - low) / 2;
+        err = seek_block(r, life, middle, &b);
+        if (err != 0)
+            return err;
+        if (b.ordinal > event) {
+            high = b.first;
+            continue;
+        }
+        low = middle;
+        *out = b;
+        if (event - b.ordinal < b.events && is_last_before(r, life, event))
+            return 0;
+    }
+    return 0;
+}
+
+int index_find_event(struct index *i, uint64_t life, uint64_t from, uint64_t upto, uint64_t event,
+                     struct block_info *out)
+{
+    struct block_info b;
+    struct reader r;
+    int err = reader_begin(&r, i);
+    if (err == 0)
+        err = reader_table(&r, TABLE_BLOCK);
+    if (err == 0)
+        err = bisect_event(&r, life, from, upto, event, &b);
+    reader_end(&r);
+    if (err == 0)
+        *out = b;
+    return err;
+}
+
+/* Of rows of `resident`: whether that at the cursor tells of this place, and for which life. */
+static int resident_of(struct reader *r, const struct key *place, uint64_t *life)
+{
+    if (!str_starts(r->key, key_str(place)))
+        return ERR_NOT_FOUND;
+    if (r->key.n != 32)
+        return ERR_CORRUPT;
+    *life = key_u64(r->key, 16);
+    return 0;
+}
+
+int index_is_shared(struct index *i, uint64_t life, const struct place *place, bool *out)
+{
+    struct reader r;
+    struct key k = {0};
+    uint64_t its;
+    bool shared = false;
+    key_put_u64(&k, place->segment);
+    key_put_u64(&k, place->offset);
+    int err = reader_begin(&r, i);
+    if (err == 0)
+        err = reader_table(&r, TABLE_RESIDENT);
+    if (err == 0)
+        err = reader_seek(&r, &k);
+    while (err == 0 && (err = resident_of(&r, &k, &its)) == 0) {
+        shared |= its != life;
+        err = reader_move(&r, MDB_NEXT);
+    }
+    reader_end(&r);
+    *out = shared;
+    return none_is_fine(err);
+}
+
 /* The block row that the row of `resident` at the cursor names, if it is one of this segment. */
 static int resident_here(struct reader *r, uint64_t segment, uint64_t *life, struct block_info *out)
 {

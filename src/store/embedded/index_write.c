@@ -378,6 +378,21 @@ static int remove_block(struct index_write *w, uint64_t life, const struct block
     return err == 0 ? remove_row(w, TABLE_BLOCK, key_str(&k)) : err;
 }
 
+static int merge_blocks(struct index_write *w, uint64_t life, const struct block_info *b)
+{
+    struct block_info old;
+    int err = index_write_put_block(w, life, b);
+    while (err == 0 && (err = next_block(w, life, b->first + 1, &old)) == 0 && old.end <= b->end)
+        err = remove_block(w, life, &old);
+    return err == ERR_NOT_FOUND ? 0 : err;
+}
+
+int index_merge_blocks(struct index_write *w, uint64_t life, const struct block_info *b)
+{
+    assert(b->first < b->end);
+    return w->err != 0 ? w->err : index_write_note(w, merge_blocks(w, life, b));
+}
+
 static int index_write_trim(struct index_write *w, uint64_t life, uint64_t pos)
 {
     struct block_info b;

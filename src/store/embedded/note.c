@@ -11,7 +11,8 @@
  *   TRIM      life, position
  *   GONE      life
  *   META      batch, lives, next segment, wall clock
- *   CUT       life, position */
+ *   CUT       life, position
+ *   MERGE     as BLOCK */
 #include "store/embedded/note.h"
 #include "base/err.h"
 #include "base/must.h"
@@ -25,6 +26,7 @@ static void put_fields(struct buf *out, const struct note *n)
     switch (n->type) {
     case NOTE_STREAM: buf_put(out, n->row); break;
     case NOTE_BLOCK:
+    case NOTE_MERGE:
         pack_u64(out, n->block.first);
         row_pack_block(out, &n->block);
         break;
@@ -58,7 +60,8 @@ static void put_fields(struct buf *out, const struct note *n)
 static bool has_life(enum note_type type)
 {
     return type == NOTE_STREAM || type == NOTE_BLOCK || type == NOTE_PRODUCER ||
-           type == NOTE_COPY || type == NOTE_TRIM || type == NOTE_CUT || type == NOTE_GONE;
+           type == NOTE_COPY || type == NOTE_TRIM || type == NOTE_CUT || type == NOTE_GONE ||
+           type == NOTE_MERGE;
 }
 
 void note_pack(struct buf *out, const struct note *n)
@@ -86,7 +89,8 @@ static void take_fields(struct unpack *u, struct note *n)
         if (n->row.n > INDEX_ROW_MAX)
             u->err = ERR_CORRUPT;
         break;
-    case NOTE_BLOCK: {
+    case NOTE_BLOCK:
+    case NOTE_MERGE: {
         uint64_t first = unpack_u64(u);
         if (row_unpack_block(u, first, &n->block) != 0)
             u->err = ERR_CORRUPT;
@@ -142,6 +146,7 @@ int note_apply(struct index_write *w, const struct note *n)
     case NOTE_BASE: return index_clear(w);
     case NOTE_STREAM: return index_put_stream(w, n->life, n->row);
     case NOTE_BLOCK: return index_put_block(w, n->life, &n->block);
+    case NOTE_MERGE: return index_merge_blocks(w, n->life, &n->block);
     case NOTE_PRODUCER: return index_put_producer(w, n->life, &n->producer);
     case NOTE_DOC: return index_put_doc(w, n->key, n->version, n->value);
     case NOTE_DOC_GONE: return index_remove_doc(w, n->key);

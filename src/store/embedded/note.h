@@ -23,6 +23,7 @@ enum note_type {
     NOTE_GONE,     /* life */
     NOTE_META,     /* meta, without what is said of the base */
     NOTE_CUT,      /* life, pos: only forks keep it, up to there */
+    NOTE_MERGE,    /* life, block: in place of all that it holds */
     NOTE_TYPES,    /* one more than the last */
 };
 

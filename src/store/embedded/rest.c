@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "store/catalog/extent.h"
+#include "store/embedded/merge.h"
 #include "store/embedded/note.h"
 #include "store/embedded/pace.h"
 #include "store/embedded/reserve.h"
@@ -72,8 +73,10 @@ struct making {
     uint64_t note_bytes;     /* of those so far */
     struct survey found;     /* before it */
     struct buf moved;        /* of struct moved */
+    struct buf merged;       /* the same, in place of several */
     uint64_t rows, began_ns; /* so far; the last ones */
     bool base;               /* the notes are to tell of everything, at the end */
+    bool modest;             /* no more is done than has to be */
 };
 
 /* ---- notes ---- */
@@ -170,15 +173,67 @@ static int rewrite_sparse(struct making *m)
     return err;
 }
 
+/* ---- merging ---- */
+
+static void rest_keep_merged(void *ctx, uint64_t life, const struct block_info *b)
+{
+    struct making *m = ctx;
+    struct moved row = {life, *b};
+    buf_put(&m->merged, str_of((const char *)&row, sizeof row));
+}
+
+/* It has a small block now, and will have others. */
+static bool is_small(const struct rest_stream *s)
+{
+    return s->n_pieces > 0 && s->upto == UINT64_MAX &&
+           s->pieces[s->n_pieces - 1].extent->bytes->n < MERGE_BYTES / 2;
+}
+
+/* Any of the streams comes first: whose turn never came would never be merged. Then they go by
+ * life, as their blocks stand in the segments. When somebody waits, that is the end of it. */
+static int merge_streams(struct making *m, struct merge *g)
+{
+    struct rest *r = m->rest;
+    uint64_t from = r->meta.next_segment * 0x9e3779b97f4a7c15;
+    int err = 0;
+    for (size_t i = 0; i < r->n_streams && g->budget > 0 && err == 0; i++) {
+        const struct rest_stream *s = &r->streams[(from % r->n_streams + i) % r->n_streams];
+        if (r->pace != NULL && atomic_load(&r->pace->hurry))
+            break;
+        if (is_small(s))
+            err = merge_stream(g, s->life, s->first, s->span_ms);
+    }
+    r->merged = g->blocks;
+    return err;
+}
+
+static int merge_small(struct making *m)
+{
+    struct merge g = {.index = m->rest->index,
+                      .to = m->segment,
+                      .budget = m->modest ? 0 : m->rest->limits.merge_bytes,
+                      .fan = m->rest->limits.merge_fan,
+                      .merged = rest_keep_merged,
+                      .ctx = m};
+    merge_init(&g, m->rest->vfs);
+    int err = merge_streams(m, &g);
+    merge_deinit(&g);
+    return err;
+}
+
 /* Before anything else is changed: what is trimmed or removed by this checkpoint must not come back
- * by a row that was read before. */
+ * by a row that was read before. One that was merged may have been moved too, and was not then. */
 static int change_places(struct making *m)
 {
-    const struct moved *rows = (const struct moved *)(const void *)m->moved.p;
+    const struct buf *all[] = {&m->moved, &m->merged};
     int err = 0;
-    for (size_t i = 0; i < m->moved.n / sizeof *rows && err == 0; i++)
-        err = change(
-            m, &(struct note){.type = NOTE_BLOCK, .life = rows[i].life, .block = rows[i].block});
+    for (size_t k = 0; k < 2; k++) {
+        const struct moved *rows = (const struct moved *)(const void *)all[k]->p;
+        enum note_type type = k == 0 ? NOTE_BLOCK : NOTE_MERGE;
+        for (size_t i = 0; i < all[k]->n / sizeof *rows && err == 0; i++)
+            err = change(
+                m, &(struct note){.type = type, .life = rows[i].life, .block = rows[i].block});
+    }
     return err;
 }
 
@@ -330,6 +385,8 @@ static int make_checkpoint(struct making *m)
     if (err == 0)
         err = write_events(m);
     if (err == 0)
+        err = merge_small(m);
+    if (err == 0)
         err = rewrite_sparse(m);
     if (err == 0)
         err = change_all(m);
@@ -347,7 +404,7 @@ static int make_checkpoint(struct making *m)
 /* modest: only what has to be. Says whether it was. */
 static int attempt(struct rest *r, bool *modest)
 {
-    struct making m = {.rest = r};
+    struct making m = {.rest = r, .modest = *modest};
     const struct index_meta before = r->meta;
     r->n_dead = 0;
     int err = survey(r, &m.found);
@@ -357,6 +414,7 @@ static int attempt(struct rest *r, bool *modest)
     *modest = (!m.base || r->meta.base == 0) && m.found.sparse.n == 0;
     if (err == 0)
         err = make_checkpoint(&m);
+    *modest = *modest && m.merged.n == 0;
     if (err != 0)
         r->meta = before;
     r->is_base = m.base;
@@ -366,6 +424,7 @@ static int attempt(struct rest *r, bool *modest)
     buf_deinit(&m.note);
     buf_deinit(&m.found.sparse);
     buf_deinit(&m.moved);
+    buf_deinit(&m.merged);
     return err;
 }
 

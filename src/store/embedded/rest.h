@@ -12,7 +12,7 @@
  * block is still needed for its notes, until a later one is a *base*: its notes tell of all there
  * is, and those before it count no more. From then on it is of use for its live blocks only; when
  * few are left, a checkpoint takes them into its own segment (rewrite.h), and the file is removed.
- */
+ * Small blocks of the streams that it has events of become larger ones in it (merge.h). */
 #ifndef STORE_EMBEDDED_REST_H
 #define STORE_EMBEDDED_REST_H
 
@@ -28,12 +28,14 @@ struct rest_limits {
      * their notes alone. */
     uint64_t base_bytes, base_files;
     uint64_t rewrite_bytes; /* of live blocks that are moved out of old segments at a time */
+    uint64_t merge_bytes;   /* of small blocks that are merged at a time; 0: none are */
+    uint32_t merge_fan;     /* so many become one */
     uint64_t reserve_bytes; /* at least; see reserve.h. 0: none are kept */
 };
 #define REST_LIMITS                                                                                \
     {                                                                                              \
         .base_bytes = 1u << 20, .base_files = 64, .rewrite_bytes = 32u << 20,                      \
-        .reserve_bytes = 1u << 20                                                                  \
+        .merge_bytes = 64u << 20, .merge_fan = 8, .reserve_bytes = 1u << 20                        \
     }
 
 struct rest_piece {
@@ -45,9 +47,10 @@ struct rest_piece {
 struct rest_stream {
     uint64_t life;
     struct str row;
-    uint64_t first; /* what ends at or before it is needed no more */
-    uint64_t upto;  /* only forks keep it: what begins here or behind it is not either. UINT64_MAX:
-                       it is not deleted */
+    uint64_t first;  /* what ends at or before it is needed no more */
+    uint64_t upto;   /* only forks keep it: what begins here or behind it is not either. UINT64_MAX:
+                        it is not deleted */
+    int64_t span_ms; /* of time that a block may be of */
     struct rest_piece *pieces;
     size_t n_pieces;
     struct producer_claim *producers;
@@ -80,6 +83,7 @@ struct rest {
     uint64_t segment_bytes;                 /* of the new segment */
     uint64_t reserve_wanted, reserve_bytes; /* that is to be, and is kept in reserve */
     uint64_t rewritten;                     /* blocks that were moved out of old segments */
+    uint64_t merged;                        /* small ones that have become part of others */
     bool is_base;                           /* it is one */
     bool untidy;    /* another checkpoint would be of use, even if it had nothing to rest */
     uint64_t *dead; /* segments that hold nothing any more: to be removed */
