@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 
+#define JOIN_MIN 4 /* fewer are left as they are */
+#define JOIN_MAX 512
+
 struct cache_key {
     uint64_t life, first;
 };
@@ -53,8 +56,11 @@ static struct cached *cache_find(struct cache *c, uint64_t life, uint64_t first)
 void cache_put(struct cache *c, uint64_t life, struct extent *extent)
 {
     size_t bytes = sizeof(struct cached) + sizeof(struct map_slot) + extent_size(extent);
-    if (bytes > c->max || cache_find(c, life, extent->first) != NULL)
+    struct cached *old = cache_find(c, life, extent->first);
+    if (bytes > c->max || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
         return;
+    if (old != NULL)
+        cache_drop(c, old);
     while (c->bytes + bytes > c->max)
         cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     struct cached *e = mem_alloc(sizeof *e);
@@ -65,11 +71,36 @@ void cache_put(struct cache *c, uint64_t life, struct extent *extent)
     c->bytes += bytes;
 }
 
+/* Small extents that follow this one, and it, become one, if there are enough. */
+static struct cached *cache_join(struct cache *c, struct cached *e)
+{
+    struct extent *parts[JOIN_MAX];
+    const struct cache_key key = e->key;
+    size_t n = 1, bytes = e->extent->bytes->n;
+    parts[0] = e->extent;
+    for (struct cached *next; n < JOIN_MAX; n++, bytes += next->extent->bytes->n) {
+        next = cache_find(c, key.life, extent_end(parts[n - 1]));
+        if (next == NULL || !extent_can_join(parts[n - 1], bytes, next->extent))
+            break;
+        parts[n] = next->extent;
+    }
+    if (n < JOIN_MIN)
+        return e;
+    struct extent *joined = extent_join(parts, n);
+    for (size_t i = 0; i < n; i++)
+        cache_drop(c, cache_find(c, key.life, parts[i]->first));
+    cache_put(c, key.life, joined); /* it takes less than they did */
+    extent_unref(joined);
+    return cache_find(c, key.life, key.first);
+}
+
 struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first)
 {
     struct cached *e = cache_find(c, life, first);
     if (e == NULL)
         return NULL;
+    if (e->extent->bytes->n < EXTENT_SMALL)
+        e = cache_join(c, e);
     list_remove(&e->by_use);
     list_push(&c->by_use, &e->by_use);
     return e->extent;

@@ -21,7 +21,8 @@ void cache_deinit(struct cache *c);
 /* life: of the stream that the extent was written for. Takes a reference of its own. */
 void cache_put(struct cache *c, uint64_t life, struct extent *extent);
 
-/* The extent that begins at this position; lent. NULL: not here. */
+/* The extent that begins at this position; lent. NULL: not here. Small ones that follow it, as far
+ * as they are here, become one with it. */
 struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first);
 
 #endif

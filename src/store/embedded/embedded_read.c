@@ -5,11 +5,12 @@
 #include "store/catalog/extent.h"
 #include "store/content.h"
 #include "store/embedded/embedded_core.h"
-#include "store/embedded/vfs.h"
+#include "store/embedded/shelf.h"
 
 #include <stdlib.h>
 
-#define MOVES_MAX 5 /* of a block while one read looks for it; more are no coincidence */
+#define MOVES_MAX  5    /* of a block while one read looks for it; more are no coincidence */
+#define BLOCKS_MAX 1024 /* of one answer */
 
 /* Blocks of one stream from a position on, loaded by the read lane. */
 struct load {
@@ -26,7 +27,14 @@ struct load {
     uint32_t n;
     int err;
     void (*done)(struct load *l);
+    struct shelf *shelf; /* the lane's, while it runs */
 };
+
+static void open_shelf(struct load *l, struct shelf *s)
+{
+    shelf_init(s, l->embedded->vfs);
+    l->shelf = s;
+}
 
 /* The block that holds this position; it ends where it ends for the stream. */
 static int find_block(const struct load *l, uint64_t pos, struct block_info *b)
@@ -43,41 +51,110 @@ static int find_block(const struct load *l, uint64_t pos, struct block_info *b)
 }
 
 /* It may move to another segment between the look at the index and that into the file. */
-static int read_block(struct load *l, uint64_t pos, struct block_info *b)
+static int read_block(struct load *l, uint64_t pos, struct block_info *b, struct extent **out)
 {
     int err = ERR_NOT_FOUND;
     for (int tries = 0; tries < MOVES_MAX && err == ERR_NOT_FOUND; tries++) {
         err = find_block(l, pos, b);
         if (err != 0)
             break;
-        err = segment_read(l->embedded->vfs, b->life, b->first, b->place, &l->extents[l->n]);
+        err = segment_read(&l->shelf->vfs, b->life, b->first, b->place, out);
     }
-    return err;
+    return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
+}
+
+static void keep_extent(struct load *l, struct extent *c, uint64_t end, uint64_t written_for)
+{
+    l->extents[l->n] = c;
+    l->ends[l->n] = end;
+    l->written_for[l->n++] = written_for;
 }
 
 static int load_block(struct load *l, uint64_t pos)
 {
     struct block_info b;
-    int err = read_block(l, pos, &b);
-    if (err != 0)
-        return err == ERR_NOT_FOUND ? ERR_CORRUPT : err; /* it must be somewhere */
-    l->ends[l->n] = b.end;
-    l->written_for[l->n++] = b.life;
-    return 0;
+    struct extent *c;
+    int err = read_block(l, pos, &b, &c);
+    if (err == 0)
+        keep_extent(l, c, b.end, b.life);
+    return err;
+}
+
+/* ---- several ----
+ *
+ * An answer has room for few slices. Small blocks that follow one another become one extent, so
+ * that it has as many bytes of a stream which was written a little at a time. */
+
+struct run {
+    struct buf parts; /* of extents */
+    size_t n, bytes;
+    uint64_t life, end;
+};
+
+static void close_run(struct load *l, struct run *r)
+{
+    struct extent **parts = (struct extent **)(void *)r->parts.p;
+    if (r->n == 0)
+        return;
+    struct extent *c = r->n == 1 ? extent_ref(parts[0]) : extent_join(parts, r->n);
+    for (size_t i = 0; i < r->n; i++)
+        extent_unref(parts[i]);
+    keep_extent(l, c, r->end, r->life);
+    r->parts.n = r->n = r->bytes = 0;
+}
+
+/* None but the last has a part that the stream does not have. */
+static bool goes_on(const struct run *r, const struct extent *c, uint64_t life)
+{
+    const struct extent *const *parts = (const struct extent *const *)(const void *)r->parts.p;
+    return r->n > 0 && r->life == life && extent_end(parts[r->n - 1]) == c->first &&
+           r->end == c->first && extent_can_join(parts[r->n - 1], r->bytes, c);
+}
+
+static void add_to_run(struct run *r, struct extent *c, const struct block_info *b)
+{
+    buf_put(&r->parts, str_of((const char *)&c, sizeof(struct extent *)));
+    r->n++;
+    r->bytes += c->bytes->n;
+    r->life = b->life;
+    r->end = b->end;
+}
+
+/* What comes from this position on, behind what there is; one block in any case. */
+static void load_on(struct load *l, uint64_t pos)
+{
+    struct run run = {0};
+    for (uint32_t blocks = l->n;
+         blocks == 0 || (pos < l->limit && blocks < BLOCKS_MAX && pos - l->pos < l->max_bytes);
+         blocks++) {
+        struct block_info b;
+        struct extent *c;
+        l->err = read_block(l, pos, &b, &c);
+        if (l->err != 0)
+            break;
+        if (!goes_on(&run, c, b.life)) {
+            close_run(l, &run);
+            if (l->n == READ_SLICES) {
+                extent_unref(c);
+                break;
+            }
+        }
+        add_to_run(&run, c, &b);
+        pos = b.end;
+    }
+    close_run(l, &run);
+    buf_deinit(&run.parts);
+    if (l->n > 0)
+        l->err = 0; /* the rest is told when it is asked for */
 }
 
 static void embedded_read_run_load(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
-    uint64_t pos = l->pos;
-    do {
-        l->err = load_block(l, pos);
-        if (l->err != 0)
-            break;
-        pos = l->ends[l->n - 1];
-    } while (pos < l->limit && l->n < READ_SLICES && pos - l->pos < l->max_bytes);
-    if (l->n > 0)
-        l->err = 0; /* the rest is told when it is asked for */
+    struct shelf shelf;
+    open_shelf(l, &shelf);
+    load_on(l, l->pos);
+    shelf_deinit(&shelf);
 }
 
 /* Nothing of it has to be kept, as far as its row tells. */
@@ -99,9 +176,8 @@ static int load_kept(struct load *l, const struct keep *k, uint64_t at)
 
 /* Where what has to be kept begins. The rows tell, but for blocks that a fork has only a part of.
  */
-static int seek(struct load *l, const struct keep *k, uint64_t *pos, uint64_t *event)
+static int seek(struct load *l, uint64_t at, const struct keep *k, uint64_t *pos, uint64_t *event)
 {
-    uint64_t at = l->pos;
     for (;;) {
         int err = load_kept(l, k, at);
         if (err != 0)
@@ -185,6 +261,15 @@ static bool embedded_read_take_extent(struct store_read *r, const struct extent 
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
 }
 
+/* Where the block begins that an event is in: it is of the first of the lives. */
+static uint64_t find_event(const struct load *l, uint64_t event)
+{
+    struct block_info b;
+    int err =
+        index_find_event(l->embedded->index, l->lives[0].life, l->pos, l->lives[0].upto, event, &b);
+    return err == 0 && b.first > l->pos ? b.first : l->pos;
+}
+
 /* By its ordinal: finds where that event begins, and reads on from there. */
 static void embedded_read_run_seek(struct job *j)
 {
@@ -192,12 +277,14 @@ static void embedded_read_run_seek(struct job *j)
     struct store_read *r = container_of(l, struct read_load, load)->read;
     struct keep keep = {.event = r->event, .ms = INT64_MIN, .tail = UINT64_MAX};
     uint64_t ignored;
-    l->err = seek(l, &keep, &r->start, &ignored);
-    if (l->err != 0)
-        return;
-    l->pos = r->start;
-    extent_unref(l->extents[--l->n]);
-    embedded_read_run_load(j);
+    struct shelf shelf;
+    open_shelf(l, &shelf);
+    l->err = seek(l, find_event(l, r->event), &keep, &r->start, &ignored);
+    if (l->err == 0) {
+        l->pos = r->start;
+        load_on(l, l->ends[0]);
+    }
+    shelf_deinit(&shelf);
 }
 
 static int gap(struct store_read *r, const struct stream *s, enum gap_reason reason)
@@ -390,9 +477,12 @@ static void embedded_read_run_look(struct job *j)
 {
     struct load *l = container_of(j, struct load, job);
     struct keep_lookup *look = container_of(l, struct look_load, load)->look;
-    l->err = seek(l, &look->keep, &look->first, &look->event);
+    struct shelf shelf;
+    open_shelf(l, &shelf);
+    l->err = seek(l, l->pos, &look->keep, &look->first, &look->event);
     if (l->err == 0)
         look->front_ms = l->extents[0]->newest_ms;
+    shelf_deinit(&shelf);
 }
 
 static void embedded_read_on_looked(struct load *l)
