@@ -32,7 +32,6 @@ enum crash_fault {
     CRASH_MERGES_UNNOTED,   /* ... or the notes say that they do */
     CRASH_MERGES_ORDINAL,   /* one too many */
     CRASH_MERGES_TIMES,     /* the new block is as old as can be */
-    CRASH_MERGES_MARKS,     /* appends end nowhere but at its end */
 };
 static enum crash_fault crash_fault;
 
@@ -148,8 +147,6 @@ static struct extent *faulty_join(struct extent *const *parts, size_t n)
         c->ordinal++;
     if (crash_fault == CRASH_MERGES_TIMES)
         c->oldest_ms = c->newest_ms = 0;
-    for (uint32_t i = 0; crash_fault == CRASH_MERGES_MARKS && i + 1 < c->n_marks; i++)
-        c->marks[i] = MARK_END(c->marks[i]);
     return c;
 }
 

@@ -563,11 +563,6 @@ static void test_times_of_merged_blocks_are_found(void **state)
     convict(CRASH_MERGES_TIMES, "loses the times of merged blocks");
 }
 
-static void test_marks_of_merged_blocks_are_found(void **state)
-{
-    convict(CRASH_MERGES_MARKS, "loses where the appends of merged blocks end");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,7 +581,6 @@ int main(void)
         cmocka_unit_test(test_notes_of_merged_blocks_are_found),
         cmocka_unit_test(test_ordinals_of_merged_blocks_are_found),
         cmocka_unit_test(test_times_of_merged_blocks_are_found),
-        cmocka_unit_test(test_marks_of_merged_blocks_are_found),
     };
     return cmocka_run_group_tests_name("fault/store_crash", tests, NULL, NULL);
 }
