@@ -355,6 +355,12 @@ static void init_status(struct server *s)
     health_init(&s->status);
 }
 
+static struct lane *server_make_lane(void *ctx)
+{
+    struct server *s = ctx;
+    return thread_lane_new(&s->loop, "bodies");
+}
+
 static void init_surfaces(struct server *s)
 {
     const struct config *c = s->config;
@@ -380,7 +386,8 @@ static void init_surfaces(struct server *s)
                                   .heartbeat_ms = c->heartbeat_ms,
                                   .sse_lifetime_ms = c->sse_lifetime_ms,
                                   .sse_retry_ms = c->sse_retry_ms,
-                                  .lane = thread_lane_new(&s->loop, "bodies")};
+                                  .make_lane = server_make_lane,
+                                  .ctx = s};
     gate_init(&s->durable.preparing, &s->loop.sched);
     if (c->public_url != NULL)
         s->durable.public_url = str_of_cstr(c->public_url);

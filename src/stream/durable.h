@@ -49,9 +49,11 @@ struct durable {
     uint64_t sse_retry_ms;       /* 0: left to the client */
     struct stream_space *spaces; /* NULL: none */
     struct stream_hooks *hooks;  /* NULL: none */
-    /* Where large bodies are checked and split; NULL: on the loop. `preparing` counts those, and
-     * has to be empty before a store stops. */
+    /* Where large bodies are checked and split: made when one comes, or is NULL, and then it is
+     * done here. `preparing` counts those, and has to be empty before a store stops. */
     struct lane *lane;
+    struct lane *(*make_lane)(void *ctx); /* may be NULL */
+    void *ctx;
     struct gate preparing;
 };
 
