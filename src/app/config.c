@@ -151,7 +151,8 @@ static const struct option_row rows[] = {
 
     {ROW("max-connections", OPTION_NUMBER, max_connections), .live = true, .heading = "Limits",
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
-     .help = "Connections open at the same time; further ones are answered 503."},
+     .help = "Connections open at the same time; further ones are answered 503. Fewer where the "
+             "system allows fewer descriptors."},
     {ROW("max-streams", OPTION_NUMBER, max_streams), .live = true, .fallback = "100", .value = "N",
      BETWEEN(1, 10000),
      .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "

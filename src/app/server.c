@@ -72,6 +72,27 @@ static void stop_listening(struct server *s)
     s->n_listeners = 0;
 }
 
+/* ---- descriptors ---- */
+
+#define RESERVE_MIN   128 /* for the store, for commands, and for peers that are one too many */
+#define RESERVE_MAX   1024
+#define UPSTREAMS_MIN 8
+
+void server_share_descriptors(struct server *s)
+{
+    uint64_t wanted = s->config->max_connections, all = s->descriptors;
+    uint64_t reserve = RESERVE_MIN + all / 8;
+    reserve = reserve < RESERVE_MAX ? reserve : RESERVE_MAX;
+    reserve = reserve < all / 2 ? reserve : all / 2;
+    uint64_t n = wanted < all - reserve ? wanted : all - reserve, left = all - n;
+    s->http.limits.connections = n;
+    fetcher_bound(s->fetcher,
+                  left > RESERVE_MIN + UPSTREAMS_MIN ? left - RESERVE_MIN : UPSTREAMS_MIN);
+    if (n < wanted)
+        trace(s->trace, CONNECTIONS_BOUND, TRACE_INT("connections", (int64_t)n),
+              TRACE_INT("wanted", (int64_t)wanted), TRACE_INT("descriptors", (int64_t)all));
+}
+
 /* ---- ending ---- */
 
 #define ORPHAN_FLUSH_MS 1000 /* for readers of what is cut off */
@@ -294,6 +315,7 @@ static int server_open_features(struct server *s)
 {
     s->fetcher = fetcher_new(&s->loop);
     fetcher_own(s->fetcher, &s->own);
+    server_share_descriptors(s);
     s->host = (struct feature_host){.loop = &s->loop,
                                     .store = s->store,
                                     .feeds = &s->feeds,
@@ -433,6 +455,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
         tls_unref(s->tls);
         return ERR_IO;
     }
+    s->descriptors = loop_raise_files(&s->loop);
     timer_init(&s->drain_limit, server_on_drain_limit);
     gate_init(&s->working, &s->loop.sched);
     char why[512], store[512];

@@ -54,6 +54,7 @@ struct server {
     const struct config *config;
     const struct trace *trace;
     struct loop loop;
+    uint64_t descriptors; /* that the process may have */
     struct metrics metrics;
     struct storage storage;
     struct store *store; /* storage.store */

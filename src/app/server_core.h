@@ -9,6 +9,10 @@
 /* From the schedule. */
 void server_reload(struct server *s);
 
+/* Bounds connections to what the settings say and descriptors allow, which a trace tells, and those
+ * to upstreams to what is left. */
+void server_share_descriptors(struct server *s);
+
 /* Who calls, by the settings. */
 void server_init_principals(struct server *s);
 

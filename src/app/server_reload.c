@@ -87,7 +87,7 @@ static void reload_apply(struct server *s)
 {
     const struct config *c = s->config;
     struct http_limits *limits = &s->http.limits;
-    limits->connections = c->max_connections;
+    server_share_descriptors(s);
     limits->streams = c->max_streams;
     limits->head_timeout_ms = c->head_timeout_ms;
     limits->idle_timeout_ms = c->idle_timeout_ms;

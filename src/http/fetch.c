@@ -8,6 +8,7 @@
 #include "net/socket_owner.h"
 
 #include <netinet/in.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -555,6 +556,12 @@ void fetcher_free(struct fetcher *f)
         f->closing = true;
     else
         fetcher_close(f);
+}
+
+void fetcher_bound(struct fetcher *f, uint64_t connections)
+{
+    long most = connections < LONG_MAX ? (long)connections : LONG_MAX;
+    curl_multi_setopt(f->curl.multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, most);
 }
 
 void fetcher_own(struct fetcher *f, const struct addr_own *own)

@@ -33,6 +33,9 @@ struct fetcher *fetcher_new(struct loop *loop);
  * must run before loop_deinit. */
 void fetcher_free(struct fetcher *f);
 
+/* At most so many connections are open, or others wait for them to be free. */
+void fetcher_bound(struct fetcher *f, uint64_t connections);
+
 /* What this process listens on; kept. Only a configured target may be one of them. */
 void fetcher_own(struct fetcher *f, const struct addr_own *own);
 

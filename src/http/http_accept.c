@@ -8,6 +8,7 @@
 #include "net/loop.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define FIRST_READ    (16 * 1024)
 #define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
@@ -84,11 +85,15 @@ static void http_accept_on_first_timeout(struct timer *t)
 
 void http_accept(struct http *http, int fd, struct tls *tls)
 {
+    /* At once: a handle gives its descriptor back later, and by then there would be many. */
+    if (http->n_connections >= http->limits.connections + REFUSED_SPARE) {
+        close(fd);
+        return;
+    }
     struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
     if (p == NULL)
         return;
-    if ((tls != NULL && conn_start_tls(&p->conn, tls) != 0) ||
-        http->n_connections > http->limits.connections + REFUSED_SPARE) {
+    if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
     } else if (http->n_connections > http->limits.connections && tls == NULL) {
         refuse_surplus(p);

@@ -92,6 +92,7 @@ struct launch {
     pid_t parent;
     int in, out, err;
     uint64_t max_memory, max_tasks;
+    uint64_t files;      /* it may have open unless it asks for more; 0: as many as we */
     uint64_t max_cpu_s;  /* a little more than it may have: who counts comes first and says why */
     volatile int failed; /* errno, told in the memory that is shared */
 };
@@ -103,6 +104,13 @@ static void limit(int what, uint64_t most)
         return;
     rlim_t n = most < now.rlim_max ? (rlim_t)most : now.rlim_max;
     setrlimit(what, &(struct rlimit){n, n});
+}
+
+static void lower_files(uint64_t n)
+{
+    struct rlimit now;
+    if (n > 0 && getrlimit(RLIMIT_NOFILE, &now) == 0)
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)n, now.rlim_max});
 }
 
 /* What we handle or ignore is nothing to it. */
@@ -134,6 +142,7 @@ static _Noreturn void become(struct launch *l)
         _exit(127); /* died before it could be asked to take us along */
     if (dup2(l->in, 0) >= 0 && dup2(l->out, 1) >= 0 && dup2(l->err, 2) >= 0) {
         close_others();
+        lower_files(l->files);
         limit(RLIMIT_CORE, 0);
         limit(RLIMIT_AS, l->max_memory);
         if (l->max_tasks > 0)
@@ -665,6 +674,7 @@ struct child *child_start(struct children *all, const struct child_setup *setup,
                        .in = -1,
                        .out = -1,
                        .err = -1,
+                       .files = all->loop->files_before,
                        .max_memory = census_memory(setup->max_memory),
                        .max_cpu_s = setup->max_cpu_ms > 0 ? setup->max_cpu_ms / SECOND_MS + 2 : 0};
     uint64_t tasks = setup->max_processes > 0 ? census_tasks() : 0;

@@ -4,8 +4,9 @@
  * It gets its standard input in full, as a file that it can only read; of the environment PATH,
  * HOME, LANG, LC_ALL, TZ and TMPDIR; no descriptor of ours but the three; and no way to gain
  * privileges (no_new_privs, so that it can always be ended). It runs in a session of its own,
- * writes no core, and each of its processes may have so much memory. If we are killed, so is it;
- * what it has started by then may go on.
+ * writes no core, has the limit of descriptors that we came with (loop_raise_files), and each of
+ * its processes may have so much memory. If we are killed, so is it; what it has started by then
+ * may go on.
  *
  * When it ends, or is ended, so does everything that it started: its session, and what has left
  * that. For the latter the process makes itself the one that orphans come to (a subreaper), and

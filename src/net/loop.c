@@ -5,6 +5,7 @@
 #include "base/must.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static void loop_arm(struct loop *l)
 {
@@ -60,6 +61,7 @@ int loop_init(struct loop *l)
     l->spares = NULL;
     l->n_spares = 0;
     l->n_handshakes = 0;
+    l->files_before = 0;
     list_init(&l->handshakes);
     uv_idle_init(&l->uv, &l->handshaking);
     l->scratch = mem_alloc(LOOP_SCRATCH);
@@ -75,6 +77,18 @@ int loop_init(struct loop *l)
     uv_unref((uv_handle_t *)&l->before_poll);
     uv_unref((uv_handle_t *)&l->after_poll);
     return 0;
+}
+
+uint64_t loop_raise_files(struct loop *l)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return UINT64_MAX;
+    struct rlimit raised = {files.rlim_max, files.rlim_max};
+    if (files.rlim_cur >= files.rlim_max || setrlimit(RLIMIT_NOFILE, &raised) != 0)
+        return files.rlim_cur;
+    l->files_before = files.rlim_cur;
+    return raised.rlim_cur;
 }
 
 void loop_run(struct loop *l)

@@ -30,10 +30,15 @@ struct loop {
     struct link handshakes; /* of conn.c: TLS handshakes that wait for their turn */
     uv_idle_t handshaking;  /* runs while some do, and keeps the loop from sleeping */
     uint32_t n_handshakes;  /* steps of others since the last poll */
+    uint64_t files_before;  /* see loop_raise_files; 0: the limit is as it was */
 };
 
 /* 0 or a negative libuv code. */
 int loop_init(struct loop *l);
+
+/* Raises the limit of descriptors as far as the system allows, and returns it. Programs that the
+ * process starts get back what it was: those that use select() cannot have more than 1,024. */
+uint64_t loop_raise_files(struct loop *l);
 
 /* Runs until nothing is left that keeps the loop alive. */
 void loop_run(struct loop *l);

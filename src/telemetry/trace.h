@@ -66,6 +66,8 @@ struct trace_kind {
     X(DRAIN_OVER, TRACE_WARN, "no more time to finish: {} answers under way end as orphaned")      \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
+    X(CONNECTIONS_BOUND, TRACE_WARN,                                                               \
+      "at most {} connections, not {}: the system allows {} descriptors; raise its hard limit")    \
     X(BAD_REQUEST, TRACE_DEBUG, "refused a request: {}")                                           \
     X(TLS_REFUSED, TRACE_ERROR, "cannot speak TLS: {}")                                            \
     X(TLS_RELOADED, TRACE_INFO, "SIGHUP: new connections get the certificate in {}")               \

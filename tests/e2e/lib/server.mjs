@@ -215,7 +215,7 @@ export async function startServer(t, flags = [], options = {}) {
 }
 
 /** The same without waiting until it accepts connections; ready() does. */
-export async function spawnServer(t, flags = [], { unix, port, data, env, tls } = {}) {
+export async function spawnServer(t, flags = [], { unix, port, data, env, tls, ulimit } = {}) {
     const where = unix ? { path: unix } : { host: "127.0.0.1", port: port ?? (await freePort()) };
     const listen = unix ? `unix:${unix}` : `${where.host}:${where.port}`;
     const more = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
@@ -224,7 +224,9 @@ export async function spawnServer(t, flags = [], { unix, port, data, env, tls } 
     const secure = tls ? ["--tls-cert", tls.cert, "--tls-key", tls.key] : [];
     const always = ["serve", "--store", "memory", "--listen", listen, ...secure];
     const args = [...always, ...flags, ...more, ...store];
-    const child = spawn(binary(), args, {
+    const limited = ["bash", "-c", `ulimit ${ulimit}; exec "$0" "$@"`, binary(), ...args];
+    const [command, ...rest] = ulimit ? limited : [binary(), ...args];
+    const child = spawn(command, rest, {
         stdio: ["ignore", "pipe", "pipe"],
         env: { ...sanitizerEnv(), ...env },
     });

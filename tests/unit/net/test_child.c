@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -288,6 +289,24 @@ static void test_no_descriptors(void **state)
     char path[32];
     snprintf(path, sizeof path, "/fd/%d", ours);
     assert_null(strstr(p.out.p, path));
+    deinit(&p);
+}
+
+/* Not those that we have raised for ourselves: what uses select() would break. */
+static void test_limit_of_descriptors_is_as_it_was(void **state)
+{
+    struct world *w = *state;
+    struct program p = {0};
+    struct rlimit was, raised;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_true(was.rlim_max > 300);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){300, was.rlim_max}), 0);
+    assert_int_equal(loop_raise_files(&w->loop), was.rlim_max);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &raised), 0);
+    assert_int_equal(raised.rlim_cur, was.rlim_max);
+    run(w, &p, "ulimit -Sn; [ $(ulimit -Hn) -gt 300 ] && echo more");
+    assert_out(&p, "300\nmore\n");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
     deinit(&p);
 }
 
@@ -798,6 +817,7 @@ int main(int argc, char **argv)
         TEST(test_input_cannot_be_changed),
         TEST(test_no_secrets),
         TEST(test_no_descriptors),
+        TEST(test_limit_of_descriptors_is_as_it_was),
         TEST(test_no_privileges_and_no_core),
         TEST(test_too_many_processes),
         TEST(test_too_much_cpu),
