@@ -375,6 +375,8 @@ static void init_status(struct server *s)
                                 .unready = server_unready_reason,
                                 .ctx = s};
     health_init(&s->status);
+    s->turns = (struct turns){.loop = &s->loop, .trace = s->trace};
+    turns_init(&s->turns, &s->metrics);
 }
 
 static struct lane *server_make_lane(void *ctx)
@@ -498,6 +500,7 @@ void server_run(struct server *s)
 int server_deinit(struct server *s)
 {
     http_deinit(&s->http);
+    s->loop.turned = NULL;
     metrics_deinit(&s->metrics);
     feeds_deinit(&s->feeds);
     int err = storage_close(&s->storage);

@@ -12,6 +12,7 @@
 #include "app/storage.h"
 #include "stream/durable.h"
 #include "app/health.h"
+#include "app/turns.h"
 #include "app/watch.h"
 
 #include <uv.h>
@@ -62,6 +63,7 @@ struct server {
     struct instances *instances; /* NULL: the store is ours alone */
     struct http http;
     struct health status;
+    struct turns turns;
     struct durable durable;
     struct fetcher *fetcher;
     struct principals *principals; /* NULL: no callers are configured */

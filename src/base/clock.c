@@ -3,11 +3,21 @@
 
 #include <time.h>
 
-uint64_t clock_mono_ns(void)
+static uint64_t clock_ns_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_mono_ns(void)
+{
+    return clock_ns_of(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_thread_ns(void)
+{
+    return clock_ns_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 uint64_t clock_mono_ms(void)

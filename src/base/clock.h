@@ -8,5 +8,6 @@
 uint64_t clock_mono_ms(void);
 uint64_t clock_mono_ns(void);
 int64_t clock_wall_ms(void);
+uint64_t clock_thread_ns(void); /* what this thread had of a processor */
 
 #endif

@@ -7,21 +7,53 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+/* The thread's time is a system call away, so it is looked at only after a turn that was long by
+ * the clock, and now and then so that the last look is not long ago. */
+#define LOOP_LONG_NS   1000000
+#define LOOP_CPU_TURNS 16
+
 static void loop_arm(struct loop *l)
 {
-    uint64_t wait_ms = sched_wait_ms(&l->sched);
+    uint64_t wait_ms = sched_wait_ms(&l->sched), now_ms = uv_now(&l->uv);
     if (wait_ms == UINT64_MAX)
         return; /* an alarm that still runs wakes the loop once for nothing */
     uint64_t at_ms = l->sched.now_ms + wait_ms;
     if (at_ms == l->alarm_at_ms && uv_is_active((uv_handle_t *)&l->alarm))
         return;
     l->alarm_at_ms = at_ms;
-    uv_timer_start(&l->alarm, l->alarm.timer_cb, wait_ms, 0);
+    uv_timer_start(&l->alarm, l->alarm.timer_cb, at_ms > now_ms ? at_ms - now_ms : 0, 0);
+}
+
+static void loop_on_busy(uv_idle_t *idle)
+{
+    (void)idle; /* loop_on_after_poll goes on, when I/O had its turn */
 }
 
 static void loop_turn(struct loop *l)
 {
-    sched_turn(&l->sched, clock_mono_ms(), clock_wall_ms());
+    uint64_t now_ns = sched_look(&l->sched);
+    sched_turn(&l->sched, now_ns / 1000000, clock_wall_ms());
+    if (sched_is_busy(&l->sched))
+        uv_idle_start(&l->busy, loop_on_busy);
+    else
+        uv_idle_stop(&l->busy);
+}
+
+/* A turn by the clock is at least what the thread had of it. One that was long is counted with what
+ * the thread had since the last look: its own, and a little of those before. */
+static void loop_report(struct loop *l)
+{
+    uint64_t took_ns = sched_end_turn(&l->sched);
+    if (l->turned == NULL)
+        return;
+    if (took_ns >= LOOP_LONG_NS || ++l->cpu_turns == LOOP_CPU_TURNS) {
+        uint64_t before_ns = l->cpu_ns;
+        l->cpu_ns = clock_thread_ns();
+        l->cpu_turns = 0;
+        if (l->cpu_ns - before_ns < took_ns)
+            took_ns = l->cpu_ns - before_ns;
+    }
+    l->turned(l->turned_ctx, took_ns / 1000, l->sched.longest);
 }
 
 /* libuv looks at the clock when it wakes, before it calls anybody. Without this a connection that
@@ -33,14 +65,19 @@ static uint64_t loop_awake_ms(const struct sched *s)
 
 static void loop_on_alarm(uv_timer_t *t)
 {
-    loop_turn(t->data);
+    (void)t; /* the turn before the poll, or after it, sees what is due */
 }
 
+/* What came after the turn behind the last poll: from close callbacks, say. What that turn left
+ * waits until I/O had its own. */
 static void loop_on_before_poll(uv_prepare_t *p)
 {
     struct loop *l = p->data;
-    loop_turn(l);
+    bool news = sched_is_busy(&l->sched) || sched_has_worked(&l->sched);
+    if (news && !uv_is_active((uv_handle_t *)&l->busy))
+        loop_turn(l);
     loop_arm(l);
+    loop_report(l);
 }
 
 static void loop_on_after_poll(uv_check_t *c)
@@ -57,6 +94,7 @@ int loop_init(struct loop *l)
         return err;
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
     l->sched.awake_ms = loop_awake_ms;
+    l->sched.clock_ns = clock_mono_ns;
     l->alarm_at_ms = 0;
     l->spares = NULL;
     l->n_spares = 0;
@@ -64,6 +102,9 @@ int loop_init(struct loop *l)
     l->files_before = 0;
     list_init(&l->handshakes);
     uv_idle_init(&l->uv, &l->handshaking);
+    uv_idle_init(&l->uv, &l->busy);
+    l->turned = NULL;
+    l->cpu_ns = l->cpu_turns = 0;
     l->scratch = mem_alloc(LOOP_SCRATCH);
     uv_timer_init(&l->uv, &l->alarm);
     uv_prepare_init(&l->uv, &l->before_poll);
@@ -100,6 +141,7 @@ void loop_deinit(struct loop *l)
 {
     uv_close((uv_handle_t *)&l->alarm, NULL);
     uv_close((uv_handle_t *)&l->handshaking, NULL);
+    uv_close((uv_handle_t *)&l->busy, NULL);
     uv_close((uv_handle_t *)&l->before_poll, NULL);
     uv_close((uv_handle_t *)&l->after_poll, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);

@@ -22,8 +22,16 @@ struct loop {
     uv_timer_t alarm;   /* set to the schedule's next timer */
     uv_prepare_t before_poll;
     uv_check_t after_poll;
+    uv_idle_t
+        busy; /* runs while the schedule has more to do: the loop lives on and does not sleep */
     uint64_t alarm_at_ms;
-    char *scratch; /* LOOP_SCRATCH bytes for reading; valid within one callback */
+    /* Told after each turn, from waking up to the next poll: how long it took of the thread's time,
+     * and what took the longest of it. May be NULL. */
+    void (*turned)(void *ctx, uint64_t us, const char *work);
+    void *turned_ctx;
+    uint64_t cpu_ns;    /* the thread's time when it was looked at last ... */
+    uint32_t cpu_turns; /* ... and how many turns ago that was */
+    char *scratch;      /* LOOP_SCRATCH bytes for reading; valid within one callback */
     struct loop_spare
         *spares; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spares;

@@ -65,6 +65,7 @@ struct trace_kind {
     X(DRAINING, TRACE_INFO, "{}: draining, {} connections open")                                   \
     X(DRAIN_OVER, TRACE_WARN, "no more time to finish: {} answers under way end as orphaned")      \
     X(STOPPED, TRACE_INFO, "stopped")                                                              \
+    X(LOOP_BLOCKED, TRACE_WARN, "nothing else was served for {} ms: {}")                           \
     X(ACCEPT_FAILED, TRACE_WARN, "accept failed: {}")                                              \
     X(CONNECTIONS_BOUND, TRACE_WARN,                                                               \
       "at most {} connections, not {}: the system allows {} descriptors; raise its hard limit")    \

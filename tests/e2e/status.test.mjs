@@ -30,6 +30,7 @@ test("a store on disk: bytes that are written show up in the metrics", async (t)
     assert.equal(after.tidemark_store_unrested_bytes, 10_000);
     assert.ok(after[`tidemark_responses_total{class="2xx"}`] >= 3);
     assert.ok(after.tidemark_connections >= 1);
+    assert.ok(after.tidemark_loop_turn_seconds_count > before.tidemark_loop_turn_seconds_count);
     const away = Math.abs(after.tidemark_resident_memory_bytes / server.rss() - 1);
     assert.ok(away < 0.5, `not the memory of this process: ${away}`);
 });

@@ -63,10 +63,61 @@ static void test_a_sleep_is_not_counted_into_a_delay(void **state)
     assert_true(n.fired_ms - n.started_ms + 1 >= DELAY_MS);
 }
 
+/* A chain of tasks, each of which takes half of a turn, and a descriptor that is always readable:
+ * they take turns. What is left keeps the loop alive to its end. */
+#define LINKS 20
+
+struct chain {
+    struct loop loop;
+    struct task task;
+    uv_poll_t event;
+    unsigned tasks, events, events_between; /* between: before the last task */
+};
+
+static void on_task(struct task *t)
+{
+    struct chain *c = container_of(t, struct chain, task);
+    uint64_t start_ns = clock_mono_ns();
+    sched_work(&c->loop.sched, "link");
+    while (clock_mono_ns() - start_ns < SCHED_TASKS_US * 500ull)
+        ;
+    c->events_between = c->events;
+    if (++c->tasks < LINKS)
+        sched_post(&c->loop.sched, &c->task);
+}
+
+static void on_always(uv_poll_t *e, int status, int events)
+{
+    struct chain *c = e->data;
+    if (++c->events == 2)
+        uv_close((uv_handle_t *)e, NULL); /* the chain is all that is left */
+}
+
+static void test_io_between_the_tasks_of_a_chain(void **state)
+{
+    struct chain c = {0};
+    int fds[2];
+    assert_int_equal(loop_init(&c.loop), 0);
+    task_init(&c.task, on_task);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    uv_poll_init(&c.loop.uv, &c.event, fds[0]);
+    c.event.data = &c;
+    uv_poll_start(&c.event, UV_READABLE, on_always);
+    sched_post(&c.loop.sched, &c.task);
+    loop_run(&c.loop);
+    assert_int_equal(c.tasks, LINKS);
+    assert_int_equal(c.events_between, 2);
+    loop_deinit(&c.loop);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_sleep_is_not_counted_into_a_delay),
+        cmocka_unit_test(test_io_between_the_tasks_of_a_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
