@@ -72,7 +72,7 @@ void cache_put(struct cache *c, uint64_t life, struct extent *extent)
 }
 
 /* Small extents that follow this one, and it, become one, if there are enough. */
-static struct cached *cache_join(struct cache *c, struct cached *e)
+static struct cached *cache_join(struct cache *c, struct cached *e, size_t max)
 {
     struct extent *parts[JOIN_MAX];
     const struct cache_key key = e->key;
@@ -80,7 +80,8 @@ static struct cached *cache_join(struct cache *c, struct cached *e)
     parts[0] = e->extent;
     for (struct cached *next; n < JOIN_MAX; n++, bytes += next->extent->bytes->n) {
         next = cache_find(c, key.life, extent_end(parts[n - 1]));
-        if (next == NULL || !extent_can_join(parts[n - 1], bytes, next->extent))
+        if (next == NULL || !extent_can_join(parts[n - 1], bytes, next->extent) ||
+            bytes + next->extent->bytes->n > max)
             break;
         parts[n] = next->extent;
     }
@@ -94,13 +95,13 @@ static struct cached *cache_join(struct cache *c, struct cached *e)
     return cache_find(c, key.life, key.first);
 }
 
-struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first)
+struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first, size_t max)
 {
     struct cached *e = cache_find(c, life, first);
     if (e == NULL)
         return NULL;
     if (e->extent->bytes->n < EXTENT_SMALL)
-        e = cache_join(c, e);
+        e = cache_join(c, e, max);
     list_remove(&e->by_use);
     list_push(&c->by_use, &e->by_use);
     return e->extent;

@@ -22,7 +22,7 @@ void cache_deinit(struct cache *c);
 void cache_put(struct cache *c, uint64_t life, struct extent *extent);
 
 /* The extent that begins at this position; lent. NULL: not here. Small ones that follow it, as far
- * as they are here, become one with it. */
-struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first);
+ * as they are here and go into max bytes with it, become one with it. */
+struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first, size_t max);
 
 #endif

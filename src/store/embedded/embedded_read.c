@@ -339,7 +339,8 @@ static bool read_cached(struct embedded *e, const struct stream *s, struct store
     while (r->n_slices < READ_SLICES) {
         uint64_t held = stream_span(s, r->next).owner->tape.first;
         struct origin writer = stream_writer(s, r->next);
-        struct extent *c = r->next < held ? cache_get(&e->cache, writer.life, r->next) : NULL;
+        size_t left = r->max_bytes - (size_t)(r->next - start);
+        struct extent *c = r->next < held ? cache_get(&e->cache, writer.life, r->next, left) : NULL;
         if (c == NULL)
             break;
         uint64_t end = extent_end(c);
