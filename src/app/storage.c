@@ -15,7 +15,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#define REST_LANE 2 /* of the checkpoints */
+#define REST_LANE    2 /* of the checkpoints */
+#define READ_LANE    3
+#define READ_THREADS 4 /* files that are read at once */
 #define REDIS_SPARE                                                                                \
     (16 * MIB) /* beyond what clients may send at a time: for reads, and the keys                  \
                 */
@@ -63,14 +65,16 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     if (s->vfs == NULL)
         return ERR_IO;
     for (int i = 0; i < STORAGE_LANES; i++) {
-        s->lanes[i] = i == REST_LANE ? thread_lane_new_background(loop, names[i])
-                                     : thread_lane_new(loop, names[i]);
+        s->lanes[i] = i == REST_LANE   ? thread_lane_new_background(loop, names[i])
+                      : i == READ_LANE ? thread_lane_new_pool(loop, names[i], READ_THREADS)
+                                       : thread_lane_new(loop, names[i]);
         if (s->lanes[i] == NULL) {
             snprintf(why, size, "cannot start a thread");
             return ERR_IO;
         }
     }
-    struct embedded_lanes lanes = {s->lanes[0], s->lanes[1], s->lanes[REST_LANE], s->lanes[3]};
+    struct embedded_lanes lanes = {s->lanes[0], s->lanes[1], s->lanes[REST_LANE],
+                                   s->lanes[READ_LANE]};
     struct embedded_config config = EMBEDDED_DEFAULTS;
     config.journal.sync = (enum journal_sync)c->sync;
     config.journal.sync_interval_ms = c->sync_interval_ms;

@@ -2,7 +2,8 @@
 /* lane.h -- work that must not run on the loop thread, done one job after another.
  *
  * run() is called on the lane's own thread and touches only what the job owns; done() is called
- * later on the loop thread, from the schedule, in the order of submission. The caller embeds the
+ * later on the loop thread, from the schedule, in the order of submission (of a lane with several
+ * threads, in that in which they ended). The caller embeds the
  * job and keeps it alive until done(). Implementations: net/thread_lane.c; tests have one that
  * decides itself when a job runs and when it is done. */
 #ifndef BASE_LANE_H

@@ -20,8 +20,9 @@ struct thread_lane {
     struct lane lane;
     char name[16]; /* what Linux keeps of it */
     bool background;
-    uv_thread_t thread;
-    uv_async_t wake; /* sent by the thread when a job has run */
+    uv_thread_t threads[THREAD_LANE_MAX];
+    int n_threads;
+    uv_async_t wake; /* sent by a thread when a job has run */
 
     /* Shared, under the lock. */
     uv_mutex_t lock;
@@ -130,25 +131,28 @@ static void thread_lane_free(struct lane *lane)
     must(l->under_way == 0);
     uv_mutex_lock(&l->lock);
     l->ending = true;
-    uv_cond_signal(&l->filled);
+    uv_cond_broadcast(&l->filled);
     uv_mutex_unlock(&l->lock);
-    uv_thread_join(&l->thread);
+    for (int i = 0; i < l->n_threads; i++)
+        uv_thread_join(&l->threads[i]);
     close_wake(l);
 }
 
-/* Signals are for the loop's thread: the new one starts with all of them blocked. */
-static int start_thread(struct thread_lane *l)
+/* Signals are for the loop's thread: the new ones start with all of them blocked. */
+static void start_threads(struct thread_lane *l, int n)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = uv_thread_create(&l->thread, thread_lane_work, l);
+    while (l->n_threads < n &&
+           uv_thread_create(&l->threads[l->n_threads], thread_lane_work, l) == 0)
+        l->n_threads++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return err;
 }
 
-static struct lane *make_lane(struct loop *loop, const char *name, bool background)
+static struct lane *make_lane(struct loop *loop, const char *name, int threads, bool background)
 {
+    must(threads > 0 && threads <= THREAD_LANE_MAX);
     struct thread_lane *l = mem_zalloc(sizeof *l);
     l->lane.submit = thread_lane_submit;
     l->lane.free = thread_lane_free;
@@ -165,7 +169,8 @@ static struct lane *make_lane(struct loop *loop, const char *name, bool backgrou
     l->wake.data = l;
     uv_unref((uv_handle_t *)&l->wake);
     must(uv_mutex_init(&l->lock) == 0 && uv_cond_init(&l->filled) == 0); /* needs memory only */
-    if (start_thread(l) != 0) {
+    start_threads(l, threads);
+    if (l->n_threads == 0) {
         close_wake(l);
         return NULL;
     }
@@ -174,10 +179,15 @@ static struct lane *make_lane(struct loop *loop, const char *name, bool backgrou
 
 struct lane *thread_lane_new(struct loop *loop, const char *name)
 {
-    return make_lane(loop, name, false);
+    return make_lane(loop, name, 1, false);
+}
+
+struct lane *thread_lane_new_pool(struct loop *loop, const char *name, int threads)
+{
+    return make_lane(loop, name, threads, false);
 }
 
 struct lane *thread_lane_new_background(struct loop *loop, const char *name)
 {
-    return make_lane(loop, name, true);
+    return make_lane(loop, name, 1, true);
 }

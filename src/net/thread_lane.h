@@ -14,6 +14,11 @@ struct loop;
 /* name: of the thread, for people; 15 bytes of it count. NULL: no thread could be had. */
 struct lane *thread_lane_new(struct loop *loop, const char *name);
 
+/* With so many threads (at most THREAD_LANE_MAX; fewer, if there are no more to be had), for jobs
+ * that do not depend on one another: those under way at a time end in any order. */
+#define THREAD_LANE_MAX 8
+struct lane *thread_lane_new_pool(struct loop *loop, const char *name, int threads);
+
 /* For work that nobody waits for: where processors are short, its thread leaves them to others. */
 struct lane *thread_lane_new_background(struct loop *loop, const char *name);
 

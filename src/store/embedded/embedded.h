@@ -52,7 +52,7 @@ struct embedded_config {
 /* Bytes of one append. A record of the journal holds names, a claim and documents besides. */
 #define EMBEDDED_APPEND_MAX (JOURNAL_RECORD_MAX - (1u << 20))
 
-/* Not owned; freed by the caller after the store. */
+/* Not owned; freed by the caller after the store. That of reads may have several threads. */
 struct embedded_lanes {
     struct lane *journal, *prepare, *rest, *read;
 };

@@ -213,6 +213,44 @@ static void test_many_lanes_at_once(void **state)
     }
 }
 
+/* ---- several threads ---- */
+
+struct meeting {
+    struct job job;
+    uv_barrier_t *barrier;
+    int *done;
+};
+
+/* Returns when all of them are here: with one thread that is never. */
+static void meet(struct job *j)
+{
+    uv_barrier_wait(container_of(j, struct meeting, job)->barrier);
+}
+
+static void count_meeting(struct job *j)
+{
+    ++*container_of(j, struct meeting, job)->done;
+}
+
+static void test_pool_runs_jobs_at_once(void **state)
+{
+    struct world *w = *state;
+    struct lane *pool = thread_lane_new_pool(&w->loop, "pool", 3);
+    struct meeting m[9];
+    uv_barrier_t barrier;
+    int done = 0;
+    assert_non_null(pool);
+    uv_barrier_init(&barrier, 3);
+    for (int i = 0; i < 9; i++) {
+        m[i] = (struct meeting){{.run = meet, .done = count_meeting}, &barrier, &done};
+        lane_submit(pool, &m[i].job);
+    }
+    loop_run(&w->loop);
+    assert_int_equal(done, 9);
+    lane_free(pool);
+    uv_barrier_destroy(&barrier);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -224,6 +262,7 @@ int main(void)
         TEST(test_freed_in_done),
         TEST(test_done_is_a_task_of_the_schedule),
         TEST(test_many_lanes_at_once),
+        cmocka_unit_test_setup_teardown(test_pool_runs_jobs_at_once, setup, teardown),
     };
     return cmocka_run_group_tests_name("thread_lane", tests, NULL, NULL);
 }
