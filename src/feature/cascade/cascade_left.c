@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LEFT_LIMIT 1000                        /* in one sweep */
+#define LEFT_LIMIT 1000 /* in one sweep */
+#define LEFT_PAGE  64   /* looked at together: of each a file in /proc is read */
 #define KEEP_MS    (7LL * 24 * 60 * 60 * 1000) /* then its server will not come back */
 
 struct owner {
@@ -116,7 +117,7 @@ struct cascade_sweep {
     struct cascade_call call;
     struct arena arena;
     struct left items[LEFT_LIMIT];
-    size_t n, at;
+    size_t n, at, n_expired; /* those that have expired come first */
 };
 
 static void sweep_free(struct cascade_sweep *s)
@@ -203,30 +204,53 @@ static bool is_expired(const struct cascade *c, const struct owner *o)
 static void cascade_left_add(struct cascade_sweep *s, const struct doc_row *row, bool expired)
 {
     struct str key = arena_dup(&s->arena, row->key);
-    s->items[s->n++] = (struct left){.key = key,
-                                     .id = str_skip(key, sizeof CASCADE_DOC_PREFIX - 1),
-                                     .version = row->version,
-                                     .expired = expired};
+    struct left l = {.key = key,
+                     .id = str_skip(key, sizeof CASCADE_DOC_PREFIX - 1),
+                     .version = row->version,
+                     .expired = expired};
+    size_t at = s->n++;
+    if (expired) { /* the first of the others makes room */
+        s->items[at] = s->items[s->n_expired];
+        at = s->n_expired++;
+    }
+    s->items[at] = l;
 }
+
+static void cascade_left_look(struct cascade_sweep *s, const struct doc_row *row,
+                              const struct machine *m)
+{
+    struct owner o;
+    struct str id = str_skip(row->key, sizeof CASCADE_DOC_PREFIX - 1);
+    if (owner_take(row->value, &o) != 0)
+        return;
+    bool expired = is_expired(s->cascade, &o);
+    if (expired || is_left(s->cascade, id, &o, m))
+        cascade_left_add(s, row, expired);
+}
+
+static void look_behind(struct cascade_sweep *s, struct str after);
 
 static void cascade_left_on_docs(struct store_docs *docs, int err)
 {
     struct cascade_sweep *s = container_of(docs, struct cascade_sweep, docs);
     size_t n = err == 0 ? docs->n_rows : 0;
     struct machine m;
-    struct owner o;
     this_machine(&m);
     for (size_t i = 0; i < n; i++)
-        if (owner_take(docs->rows[i].value, &o) == 0 && is_expired(s->cascade, &o))
-            cascade_left_add(s, &docs->rows[i], true);
-    for (size_t i = 0; i < n; i++) {
-        const struct doc_row *row = &docs->rows[i];
-        struct str id = str_skip(row->key, sizeof CASCADE_DOC_PREFIX - 1);
-        if (owner_take(row->value, &o) == 0 && !is_expired(s->cascade, &o) &&
-            is_left(s->cascade, id, &o, &m))
-            cascade_left_add(s, row, false);
-    }
-    next(s);
+        cascade_left_look(s, &docs->rows[i], &m);
+    if (n > 0 && docs->more && s->n + LEFT_PAGE <= LEFT_LIMIT && !cascade_is_stopping(s->cascade))
+        look_behind(s, arena_dup(&s->arena, docs->rows[n - 1].key));
+    else
+        next(s);
+}
+
+static void look_behind(struct cascade_sweep *s, struct str after)
+{
+    s->docs = (struct store_docs){.prefix = STR(CASCADE_DOC_PREFIX),
+                                  .after = after,
+                                  .limit = LEFT_PAGE,
+                                  .done = cascade_left_on_docs};
+    store_docs(s->cascade->setup.store, &s->docs);
 }
 
 void cascade_sweep(struct cascade *c)
@@ -236,9 +260,7 @@ void cascade_sweep(struct cascade *c)
     struct cascade_sweep *s = mem_zalloc(sizeof *s);
     s->cascade = c;
     list_init(&s->wait.link);
-    s->docs = (struct store_docs){
-        .prefix = STR(CASCADE_DOC_PREFIX), .limit = LEFT_LIMIT, .done = cascade_left_on_docs};
     c->sweeping = s;
     cascade_begin(c);
-    store_docs(c->setup.store, &s->docs);
+    look_behind(s, STR_NONE);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/gateway_trace.h"
+#include "feature/gateway/recorder.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -72,63 +73,104 @@ void gateway_tried(struct gateway *g, bool probed, int err)
     gateway_look_for_leftovers(g);
 }
 
+/* The name ends with the request id, and that of a snapshot with a suffix behind it. */
+bool gateway_runs(const struct gateway *g, struct str stream)
+{
+    struct str suffix = STR(RECORDER_SNAPSHOT_SUFFIX);
+    if (str_ends(stream, suffix))
+        stream.n -= suffix.n;
+    return stream.n > REQUEST_ID_TEXT &&
+           map_get(&g->running, str_skip(stream, stream.n - REQUEST_ID_TEXT)) != NULL;
+}
+
 /* ---- what an earlier process left ---- */
 
-/* Streams that are still open belong to nobody any more: each is closed, so that its readers know.
- */
+/* Streams that are still open and not run here belong to nobody any more: each is closed, so that
+ * its readers know. A walk, a page at a time; those of a page are closed before the next one. */
+#define ORPHANS_PAGE 256
+
 struct orphan {
     struct store_write write;
-    struct gateway *gateway;
-    char name[];
+    struct orphans *all;
+    char name[STORE_NAME_MAX];
 };
 
-struct orphan_list {
-    struct store_list list;
+struct orphans {
     struct gateway *gateway;
+    struct store_list list;
+    struct orphan *page;
+    size_t closing; /* of the page */
+    size_t last_n;  /* 0: there is no page behind it */
+    char last[STORE_NAME_MAX];
 };
+
+static void gateway_on_orphans(struct store_list *l, int err);
+
+static void list_orphans(struct orphans *o)
+{
+    o->list = (struct store_list){.prefix = STR(GATEWAY_STREAMS),
+                                  .after = str_of(o->last, o->last_n),
+                                  .limit = ORPHANS_PAGE,
+                                  .reserved = true,
+                                  .done = gateway_on_orphans};
+    store_list(o->gateway->setup.store, &o->list);
+}
+
+static void next_orphans(struct orphans *o)
+{
+    struct gateway *g = o->gateway;
+    free(o->page);
+    o->page = NULL;
+    if (o->last_n > 0 && !g->stopping) {
+        list_orphans(o);
+        return;
+    }
+    free(o);
+    gateway_end(g);
+}
 
 static void gateway_on_orphan_closed(struct store_write *w, int err)
 {
-    struct orphan *o = container_of(w, struct orphan, write);
-    gateway_end(o->gateway);
-    free(o);
+    struct orphans *o = container_of(w, struct orphan, write)->all;
+    if (--o->closing == 0)
+        next_orphans(o);
 }
 
-static void close_orphan(struct gateway *g, struct str name)
+static void close_orphan(struct orphans *o, struct orphan *one, struct str name)
 {
-    struct orphan *o = mem_zalloc(sizeof *o + name.n);
-    memcpy(o->name, name.p, name.n);
-    o->gateway = g;
-    o->write = (struct store_write){.name = str_of(o->name, name.n),
-                                    .close = true,
-                                    .end = END_ORPHANED,
-                                    .done = gateway_on_orphan_closed};
-    gateway_begin(g);
-    store_write(g->setup.store, &o->write);
+    memcpy(one->name, name.p, name.n);
+    one->all = o;
+    one->write = (struct store_write){.name = str_of(one->name, name.n),
+                                      .close = true,
+                                      .end = END_ORPHANED,
+                                      .done = gateway_on_orphan_closed};
+    o->closing++;
+    store_write(o->gateway->setup.store, &one->write);
 }
 
 static void gateway_on_orphans(struct store_list *l, int err)
 {
-    struct orphan_list *o = container_of(l, struct orphan_list, list);
-    struct gateway *g = o->gateway;
-    for (size_t i = 0; err == 0 && i < l->n_rows; i++)
-        if (l->rows[i].info.end == END_NONE)
-            close_orphan(g, l->rows[i].name);
-    gateway_end(g);
-    free(o);
+    struct orphans *o = container_of(l, struct orphans, list);
+    size_t n = err == 0 ? l->n_rows : 0;
+    o->page = mem_alloc((n + 1) * sizeof *o->page);
+    o->last_n = 0;
+    if (n > 0 && l->more) {
+        o->last_n = l->rows[n - 1].name.n;
+        memcpy(o->last, l->rows[n - 1].name.p, o->last_n);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (l->rows[i].info.end == END_NONE && !gateway_runs(o->gateway, l->rows[i].name))
+            close_orphan(o, &o->page[i], l->rows[i].name);
+    if (o->closing == 0)
+        next_orphans(o);
 }
 
-/* Before anything is served: what is open now is not ours. */
 static void find_orphans(struct gateway *g)
 {
-    struct orphan_list *o = mem_zalloc(sizeof *o);
+    struct orphans *o = mem_zalloc(sizeof *o);
     o->gateway = g;
-    o->list = (struct store_list){.prefix = STR(GATEWAY_STREAMS),
-                                  .limit = SIZE_MAX,
-                                  .reserved = true,
-                                  .done = gateway_on_orphans};
     gateway_begin(g);
-    store_list(g->setup.store, &o->list);
+    list_orphans(o);
 }
 
 /* ---- what is counted ---- */

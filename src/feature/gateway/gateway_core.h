@@ -61,6 +61,9 @@ struct gateway {
 struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct str request_id,
                           const char *suffix);
 
+/* Is it the stream, or the snapshot, of a generation that is under way here? */
+bool gateway_runs(const struct gateway *g, struct str stream);
+
 /* How long a generation's stream outlives its last event. */
 int64_t gateway_ttl_s(const struct route_config *c);
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define SWEEP_AT_ONCE 256
+#define SWEEP_PAGE 256
 
 void gateway_key_put(struct buf *out, const struct gateway_key *k)
 {
@@ -34,74 +34,94 @@ struct str gateway_chat_key(struct arena *a, const struct gateway_route *r, stru
 
 /* ---- keys whose time is over ---- */
 
+/* A walk over all of them, a page at a time. Those that change meanwhile are left for the next. */
 struct sweep {
     struct gateway *gateway;
+    struct str prefix;
     struct store_docs docs;
     struct store_put put;
-    struct buf removals; /* of struct doc_put */
-    size_t done;         /* of them */
-    struct arena arena;
+    struct doc_put removals[SWEEP_PAGE];
+    struct arena page; /* their keys, and where the page has ended */
+    struct str last;   /* n == 0: there is no page behind it */
 };
 
 static void sweep_free(struct sweep *s)
 {
     struct gateway *g = s->gateway;
-    arena_deinit(&s->arena);
-    buf_deinit(&s->removals);
+    arena_deinit(&s->page);
     free(s);
     gateway_end(g);
 }
 
-static void gateway_keys_on_swept(struct store_put *put, int err);
+static void gateway_keys_on_docs(struct store_docs *docs, int err);
 
-static void sweep_some(struct sweep *s)
+static void sweep_page(struct sweep *s)
 {
-    const struct doc_put *all = (const struct doc_put *)(const void *)s->removals.p;
-    size_t n = s->removals.n / sizeof *all - s->done;
-    if (n == 0 || s->gateway->stopping) {
+    s->docs = (struct store_docs){
+        .prefix = s->prefix, .after = s->last, .limit = SWEEP_PAGE, .done = gateway_keys_on_docs};
+    store_docs(s->gateway->setup.store, &s->docs);
+}
+
+static void sweep_on(struct sweep *s)
+{
+    if (s->last.n == 0 || s->gateway->stopping)
         sweep_free(s);
-        return;
-    }
-    if (n > SWEEP_AT_ONCE)
-        n = SWEEP_AT_ONCE;
-    s->put = (struct store_put){.docs = all + s->done, .n_docs = n, .done = gateway_keys_on_swept};
-    s->done += n;
-    store_put(s->gateway->setup.store, &s->put);
+    else
+        sweep_page(s);
 }
 
 static void gateway_keys_on_swept(struct store_put *put, int err)
 {
     struct sweep *s = container_of(put, struct sweep, put);
-    if (err == 0 || err == ERR_VERSION) /* one of them has changed meanwhile: next time */
-        sweep_some(s);
+    if (err == 0 || err == ERR_VERSION)
+        sweep_on(s);
     else
         sweep_free(s);
+}
+
+/* Those of the page that are over; how many. */
+static size_t find_expired(struct sweep *s, const struct store_docs *docs, struct arena *page)
+{
+    int64_t now = s->gateway->setup.sched->wall_ms;
+    struct gateway_key v;
+    size_t n = 0;
+    for (size_t i = 0; i < docs->n_rows; i++) {
+        const struct doc_row *row = &docs->rows[i];
+        if (gateway_key_take(row->value, &v) == 0 && v.expires_ms <= now)
+            s->removals[n++] =
+                (struct doc_put){.key = arena_dup(page, row->key), .expect_version = row->version};
+    }
+    return n;
 }
 
 static void gateway_keys_on_docs(struct store_docs *docs, int err)
 {
     struct sweep *s = container_of(docs, struct sweep, docs);
-    int64_t now = s->gateway->setup.sched->wall_ms;
-    struct gateway_key v;
-    for (size_t i = 0; err == 0 && i < docs->n_rows; i++) {
-        const struct doc_row *row = &docs->rows[i];
-        if (gateway_key_take(row->value, &v) != 0 || v.expires_ms > now)
-            continue;
-        struct doc_put put = {.key = arena_dup(&s->arena, row->key),
-                              .expect_version = row->version};
-        buf_put(&s->removals, str_of((const char *)&put, sizeof put));
+    if (err != 0) {
+        sweep_free(s);
+        return;
     }
-    sweep_some(s);
+    struct arena page = {0};
+    size_t n = find_expired(s, docs, &page);
+    bool more = docs->more && docs->n_rows > 0;
+    s->last = more ? arena_dup(&page, docs->rows[docs->n_rows - 1].key) : STR_NONE;
+    arena_deinit(&s->page); /* `after` was in it */
+    s->page = page;
+    if (n == 0) {
+        sweep_on(s);
+        return;
+    }
+    s->put = (struct store_put){.docs = s->removals, .n_docs = n, .done = gateway_keys_on_swept};
+    store_put(s->gateway->setup.store, &s->put);
 }
 
 static void sweep_prefix(struct gateway *g, struct str prefix)
 {
     struct sweep *s = mem_zalloc(sizeof *s);
     s->gateway = g;
-    s->docs =
-        (struct store_docs){.prefix = prefix, .limit = SIZE_MAX, .done = gateway_keys_on_docs};
+    s->prefix = prefix;
     gateway_begin(g);
-    store_docs(g->setup.store, &s->docs);
+    sweep_page(s);
 }
 
 void gateway_sweep_keys(struct gateway *g)

@@ -383,16 +383,9 @@ static void gateway_presence_on_left_closed(struct store_write *w, int err)
     store_put(h->gateway->setup.store, &h->put);
 }
 
-/* Its last part is the request id. */
-static bool is_run_here(const struct inheritance *h, struct str name)
-{
-    return h->own && name.n > REQUEST_ID_TEXT &&
-           map_get(&h->gateway->running, str_skip(name, name.n - REQUEST_ID_TEXT)) != NULL;
-}
-
 static void next_left(struct inheritance *h)
 {
-    while (h->at < h->n && is_run_here(h, h->rows[h->at].key))
+    while (h->at < h->n && h->own && gateway_runs(h->gateway, h->rows[h->at].key))
         h->at++;
     if (h->gateway->stopping) {
         inherit_over(h, ERR_CANCELLED);

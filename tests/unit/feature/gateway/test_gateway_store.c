@@ -97,6 +97,12 @@ static const struct http_limits limits = {.connections = 3,
                                           .body_timeout_ms = 60000,
                                           .write_timeout_ms = 60000};
 
+static int orphans; /* streams that are there when the gateway opens */
+static size_t n_put, n_left;
+static const char *stream_of(int i);
+static void make_stream(struct bench *b, const char *name);
+static void slow_list(struct store *s, struct store_list *l);
+
 static int set_up(void **state)
 {
     struct bench *b = mem_zalloc(sizeof *b);
@@ -112,6 +118,10 @@ static int set_up(void **state)
     slow.ops.read = slow_read;
     slow.ops.docs = slow_docs;
     slow.ops.stat = slow_stat;
+    for (int i = 0; i < orphans; i++)
+        make_stream(b, stream_of(i));
+    if (orphans > 0)
+        slow.ops.list = slow_list;
     b->store->ops = &slow.ops;
     feeds_init(&b->feeds, b->store);
     b->fetcher = fetcher_new(&b->loop);
@@ -224,8 +234,6 @@ static void test_a_stop_is_waited_for(void **state)
 
 /* ---- keys ---- */
 
-static size_t n_put, n_left;
-
 static void on_put(struct store_put *p, int err)
 {
     assert_int_equal(err, 0);
@@ -277,6 +285,163 @@ static void test_all_keys_whose_time_is_over_go(void **state)
     UNTIL(b, b->stopped);
 }
 
+/* ---- walks go page by page ---- */
+
+#define PAGE 256
+
+static void on_made(struct store_write *w, int err)
+{
+    assert_int_equal(err, 0);
+    n_put++;
+}
+
+static const char *stream_of(int i)
+{
+    static char name[64];
+    snprintf(name, sizeof name, ".route/a/00000000-0000-4000-8000-%012d", i);
+    return name;
+}
+
+static void make_stream(struct bench *b, const char *name)
+{
+    struct stream_config config = {
+        .content_type = STR("text/plain"), .ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
+    struct store_write w = {.name = str_of_cstr(name), .create = &config, .done = on_made};
+    n_put = 0;
+    store_write(b->store, &w);
+    UNTIL(b, n_put == 1);
+}
+
+static struct store_list *listed;
+
+static void slow_list(struct store *s, struct store_list *l)
+{
+    assert_true(l->limit <= PAGE);
+    listed = l;
+}
+
+static void slow_pages(struct store *s, struct store_docs *d)
+{
+    assert_true(d->limit <= PAGE);
+    slow.docs = d;
+}
+
+static void on_all(struct store_list *l, int err)
+{
+    n_left = 0;
+    for (size_t i = 0; i < l->n_rows; i++)
+        n_left += l->rows[i].info.end == END_NONE;
+}
+
+static size_t count_open(struct bench *b)
+{
+    struct store_list l = {
+        .prefix = STR(".route/"), .limit = SIZE_MAX, .reserved = true, .done = on_all};
+    n_left = SIZE_MAX;
+    slow.real->list(b->store, &l);
+    UNTIL(b, n_left != SIZE_MAX);
+    return n_left;
+}
+
+static void stop(struct bench *b)
+{
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    UNTIL(b, b->stopped);
+}
+
+/* With streams from before, and the first page of them being read. */
+static int set_up_orphans(void **state)
+{
+    orphans = 600;
+    int err = set_up(state);
+    orphans = 0;
+    return err;
+}
+
+static size_t answer_lists(struct bench *b)
+{
+    size_t pages = 0;
+    for (; listed != NULL; pages++) {
+        struct store_list *l = listed;
+        listed = NULL;
+        slow.real->list(b->store, l);
+        turns(b, 10);
+    }
+    return pages;
+}
+
+/* What is begun while they are looked for is not one of them. */
+static void test_orphans_are_closed_page_by_page(void **state)
+{
+    struct bench *b = *state;
+    struct generation *ours = (struct generation *)b; /* nobody looks at it */
+    struct str id = str_skip(str_of_cstr(stream_of(450)), sizeof ".route/a/" - 1);
+    char snapshot[80];
+    map_put(&b->gateway->running, id, ours);
+    snprintf(snapshot, sizeof snapshot, "%s.snapshot", stream_of(450));
+    make_stream(b, snapshot);
+    assert_int_equal(count_open(b), 601);
+    assert_int_equal(answer_lists(b), 3);
+    assert_int_equal(count_open(b), 2);
+    map_remove(&b->gateway->running, id);
+    stop(b);
+}
+
+static void test_stops_while_orphans_are_closed(void **state)
+{
+    struct bench *b = *state;
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    turns(b, 5);
+    assert_false(b->stopped);
+    assert_int_equal(answer_lists(b), 1);
+    UNTIL(b, b->stopped);
+    assert_int_equal(count_open(b), 600 - PAGE);
+}
+
+static void test_keys_go_page_by_page(void **state)
+{
+    struct bench *b = *state;
+    int pages = 0;
+    for (int i = 0; i < 600; i++)
+        put_key(b, i, i >= PAGE && i % 2 == 0 ? 1 : INT64_MAX);
+    slow.ops.docs = slow_pages;
+    gateway_sweep_keys(b->gateway);
+    UNTIL(b, slow.docs != NULL);
+    for (; slow.docs != NULL; pages++) {
+        struct store_docs *d = slow.docs;
+        slow.docs = NULL;
+        slow.real->docs(b->store, d);
+        turns(b, 10);
+    }
+    assert_int_equal(pages, 3);
+    slow.ops.docs = slow.real->docs;
+    assert_int_equal(count_keys(b), 600 - (600 - PAGE) / 2);
+    stop(b);
+}
+
+static void test_stops_while_keys_go(void **state)
+{
+    struct bench *b = *state;
+    for (int i = 0; i < 600; i++)
+        put_key(b, i, 1);
+    slow.ops.docs = slow_pages;
+    gateway_sweep_keys(b->gateway);
+    UNTIL(b, slow.docs != NULL);
+    http_close_all(&b->http);
+    UNTIL(b, b->http.n_connections == 0);
+    gateway_stop(b->gateway, on_stopped, b);
+    turns(b, 5);
+    assert_false(b->stopped);
+    slow.real->docs(b->store, slow.docs);
+    UNTIL(b, b->stopped);
+    slow.ops.docs = slow.real->docs;
+    assert_int_equal(count_keys(b), 600 - PAGE);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -286,6 +451,12 @@ int main(void)
         T(test_a_key_is_waited_for),
         T(test_a_stop_is_waited_for),
         T(test_all_keys_whose_time_is_over_go),
+        T(test_keys_go_page_by_page),
+        T(test_stops_while_keys_go),
+        cmocka_unit_test_setup_teardown(test_orphans_are_closed_page_by_page, set_up_orphans,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_stops_while_orphans_are_closed, set_up_orphans,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
