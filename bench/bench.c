@@ -19,7 +19,7 @@
 
 static const struct phase {
     const char *name;
-    const char *group; /* `--only GROUP` takes all of it */
+    const char *group; /* or two of them; `--only GROUP` takes all of it */
     void (*run)(struct bench *b);
     const char *help;
     unsigned stores; /* that it is measured with, unless others are chosen */
@@ -38,7 +38,8 @@ static const struct phase {
     {"replay", "read", phase_replay, "a million events read as SSE and by GET", LOCAL},
     {"catchup", "store", phase_catchup, "256 MB by GET, from where they rest", LOCAL},
     {"resume", "read", phase_resume, "2,000 clients come back at once, 100 events behind", LOCAL},
-    {"idle", "live", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens", LOCAL},
+    {"idle", "live scale", phase_idle, "memory and CPU of 5,000 readers to whom nothing happens",
+     LOCAL},
     {"streams", "store", phase_streams, "100,000 streams: restart, memory", LOCAL},
     {"gateway", "gateway", phase_gateway,
      "SSE backends: what the gateway adds, how many it carries", LOCAL},
@@ -51,6 +52,14 @@ static const struct phase {
     {"redis-idle", "redis", phase_redis_idle, "10,000 streams: memory of Redis", 1u << STORE_REDIS},
     {"logs", "logs", phase_logs, "polls near the end of a log of 1 MB and of 1 GB", LOCAL},
     {"cursors", "pages", phase_cursors, "cursors issued and verified; no server", LOCAL},
+    {"scale-streams", "scale", phase_scale, "a million streams: p99.9 of appends, restart",
+     EMBEDDED},
+    {"scale-windows", "scale", phase_windows, "1,000 HTTP/2 answers that nobody takes", EMBEDDED},
+    {"scale-subs", "scale", phase_subs, "10,000 subscriptions to every stream", EMBEDDED},
+    {"scale-hooks", "scale", phase_hooks, "1,000 webhooks that are never answered", EMBEDDED},
+    {"scale-files", "scale", phase_files, "10,000 connections, 1,024 descriptors", EMBEDDED},
+    {"scale-slow", "scale", phase_slow, "a stream of one event a checkpoint, read", EMBEDDED},
+    {"scale-memory", "scale", phase_memory, "memory of a stream; see --baseline", EMBEDDED},
 };
 #define PHASES (sizeof phases / sizeof *phases)
 
@@ -61,6 +70,8 @@ struct settings {
     unsigned chosen; /* bit i: phases[i] */
     unsigned stores; /* chosen ones: bit i: store_names[i] */
     double seconds;
+    unsigned streams;
+    const char *baseline;
     bool json;
 };
 
@@ -220,6 +231,8 @@ static void usage(FILE *to)
         "  --pid PID       its process, to tell its CPU time and memory; --store: which aims hold\n"
         "  --only NAME     only this phase or group; may be given more than once\n"
         "  --seconds N     how long to measure each figure; default 4\n"
+        "  --streams N     how many the phases of the group scale have; default 1000000\n"
+        "  --baseline PATH another server, to compare the memory of streams with\n"
         "  --callgrind     count instructions per operation instead (needs valgrind)\n"
         "  --json          print the rows as JSON\n\n"
         "Phases, and their groups:\n",
@@ -228,11 +241,20 @@ static void usage(FILE *to)
         fprintf(to, "  %-14s  %-12s  %s\n", phases[i].name, phases[i].group, phases[i].help);
 }
 
+static bool has_word(const char *words, const char *word)
+{
+    struct str rest = str_of_cstr(words);
+    while (rest.n > 0)
+        if (str_eq(str_cut(&rest, ' '), str_of_cstr(word)))
+            return true;
+    return false;
+}
+
 static int choose(struct settings *s, const char *name)
 {
     unsigned before = s->chosen;
     for (size_t i = 0; i < PHASES; i++)
-        if (strcmp(phases[i].name, name) == 0 || strcmp(phases[i].group, name) == 0)
+        if (strcmp(phases[i].name, name) == 0 || has_word(phases[i].group, name))
             s->chosen |= 1u << i;
     if (s->chosen != before)
         return 0;
@@ -262,16 +284,28 @@ static int take_seconds(struct settings *s, const char *text)
     return -1;
 }
 
+static int take_streams(struct settings *s, const char *text)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    s->streams = (unsigned)n;
+    if (*end == '\0' && n >= 10000 && n <= 10000000)
+        return 0;
+    fprintf(stderr, "bench: --streams takes a number from 10000 to 10000000\n");
+    return -1;
+}
+
 /* 0; -1: wrong arguments (said on stderr); 1: help was asked for and given. */
 static int parse(struct settings *s, int argc, char **argv)
 {
     static const struct option flags[] = {
-        {"server", required_argument, NULL, 's'}, {"store", required_argument, NULL, 't'},
-        {"data", required_argument, NULL, 'd'},   {"args", required_argument, NULL, 'a'},
-        {"url", required_argument, NULL, 'u'},    {"pid", required_argument, NULL, 'p'},
-        {"only", required_argument, NULL, 'o'},   {"seconds", required_argument, NULL, 'n'},
-        {"callgrind", no_argument, NULL, 'c'},    {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
+        {"server", required_argument, NULL, 's'},  {"store", required_argument, NULL, 't'},
+        {"data", required_argument, NULL, 'd'},    {"args", required_argument, NULL, 'a'},
+        {"url", required_argument, NULL, 'u'},     {"pid", required_argument, NULL, 'p'},
+        {"only", required_argument, NULL, 'o'},    {"seconds", required_argument, NULL, 'n'},
+        {"callgrind", no_argument, NULL, 'c'},     {"json", no_argument, NULL, 'j'},
+        {"streams", required_argument, NULL, 'm'}, {"baseline", required_argument, NULL, 'b'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     int bad = 0;
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
@@ -284,6 +318,8 @@ static int parse(struct settings *s, int argc, char **argv)
         case 'p': s->pid = (pid_t)atoi(optarg); break;
         case 'o': bad |= choose(s, optarg); break;
         case 'n': bad |= take_seconds(s, optarg); break;
+        case 'm': bad |= take_streams(s, optarg); break;
+        case 'b': s->baseline = optarg; break;
         case 'c': s->plan.callgrind = true; break;
         case 'j': s->json = true; break;
         case 'h': usage(stdout); return 1;
@@ -339,7 +375,7 @@ static int run_stores(struct bench *b, const struct settings *s, const struct ph
     for (unsigned i = 0; i < STORES; i++) {
         if (!(stores & 1u << i))
             continue;
-        b->report.store = (enum store)i;
+        b->report.store = (enum store_kind)i;
         if (is_redis(b) && !has_redis()) {
             progress("there is no redis-server: nothing is measured with it");
             continue;
@@ -381,13 +417,17 @@ static void say_where(const struct bench *b, FILE *to)
 
 int main(int argc, char **argv)
 {
-    struct settings s = {.seconds = 4, .data = default_folder()};
+    struct settings s = {.seconds = 4, .streams = 1000000, .data = default_folder()};
     int wrong = parse(&s, argc, argv);
     if (wrong != 0)
         return wrong > 0 ? 0 : 2;
 
-    struct bench b = {
-        .plan = s.plan, .seconds = s.seconds, .sockets = raise_file_limit(), .data_under = s.data};
+    struct bench b = {.plan = s.plan,
+                      .seconds = s.seconds,
+                      .sockets = raise_file_limit(),
+                      .streams = s.streams,
+                      .baseline = s.baseline,
+                      .data_under = s.data};
     b.plan.cpu = server_split_cpus();
     if (b.plan.cpu < 0)
         progress("only one processor: server and load share it, so rates are not comparable");

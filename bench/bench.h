@@ -17,8 +17,10 @@ struct bench {
     char redis_url[64], redis_data[DATA_PATH_MAX];
     struct swarm swarm; /* its failure is the run's */
     struct report report;
-    double seconds; /* to measure each figure for */
-    size_t sockets; /* that we may open */
+    double seconds;       /* to measure each figure for */
+    size_t sockets;       /* that we may open */
+    unsigned streams;     /* of the phases that have a million */
+    const char *baseline; /* another server, to compare memory with; may be NULL */
     const char *data_under;
     char data[DATA_PATH_MAX]; /* of the server now; empty: it keeps nothing, or it is not ours */
 };
@@ -48,6 +50,13 @@ void phase_redis_2(struct bench *b);
 void phase_redis_idle(struct bench *b);
 void phase_logs(struct bench *b);
 void phase_cursors(struct bench *b);
+void phase_scale(struct bench *b);
+void phase_windows(struct bench *b);
+void phase_subs(struct bench *b);
+void phase_hooks(struct bench *b);
+void phase_files(struct bench *b);
+void phase_slow(struct bench *b);
+void phase_memory(struct bench *b);
 
 /* A server of ours with no data; its end, and that of its data. 0, or -1 (said on stderr).
  * instructions: as for server_stop. */
@@ -109,13 +118,19 @@ void request_read(struct buf *out, struct name stream, const char *offset, bool 
 /* These wait for the answer, each on a connection of its own, and fail the swarm unless it is
  * the one expected. */
 void ask_create(struct bench *b, struct name stream, const char *type);
+void ask_confirm(struct bench *b, struct name stream, const char *type); /* it may be there */
 void ask_delete(struct bench *b, struct name stream);
 /* next (may be NULL): the offset behind what was appended. */
 void ask_append(struct bench *b, struct name stream, const char *type, struct str body,
                 char next[ANSWER_OFFSET_MAX]);
 void ask_read(struct bench *b, struct name stream, int status);
-/* All that the stream holds, by plain GETs. */
-void ask_all(struct bench *b, struct name stream, struct tally *into);
+/* Any request, which is freed. status: one, or ASK_2XX, or ASK_ANY. body (may be NULL) gets the
+ * answer's. */
+#define ASK_2XX 2
+#define ASK_ANY 0
+void ask_for(struct bench *b, struct buf *request, int status, const char *what, struct buf *body);
+/* All that the stream holds, by plain GETs; returns how many. */
+unsigned ask_all(struct bench *b, struct name stream, struct tally *into);
 
 #define TYPE_BYTES "application/octet-stream"
 #define TYPE_JSON  "application/json"

@@ -80,9 +80,11 @@ static const char *take_head(struct answer *a, struct str head)
         return wrong;
     if (a->chunked && a->left != none)
         return "the answer has both Content-Length and chunks";
-    if (a->status == 204 || a->status == 304)
+    if (a->status == 204 || a->status == 304 || a->to_head) {
         a->left = 0;
-    else if (!a->chunked && a->left == none)
+        a->chunked = false;
+    }
+    if (!a->chunked && a->left == none)
         return "the answer has neither Content-Length nor chunks";
     return NULL;
 }

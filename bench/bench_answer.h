@@ -30,6 +30,7 @@ struct answer {
     enum answer_state state;
     int status;
     bool chunked, up_to_date;
+    bool to_head; /* the caller's: requests are HEADs, and answers have no bodies */
     uint64_t left;
     unsigned line;                       /* bytes seen of the current size or trailer line */
     char next_offset[ANSWER_OFFSET_MAX]; /* "": the answer has no Stream-Next-Offset */

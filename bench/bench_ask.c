@@ -51,6 +51,7 @@ void request_read(struct buf *out, struct name stream, const char *offset, bool 
 struct asker {
     struct peer peer;
     struct tally *tally; /* NULL: bodies are not looked at */
+    struct buf *body;    /* or kept; may be NULL */
     bool done;
 };
 
@@ -59,6 +60,8 @@ static void asker_body(struct peer *p, struct str piece)
     struct asker *a = container_of(p, struct asker, peer);
     if (a->tally)
         tally_feed(a->tally, piece);
+    if (a->body)
+        buf_put(a->body, piece);
 }
 
 static void asker_end(struct peer *p)
@@ -73,14 +76,16 @@ static bool asker_done(void *arg)
 
 static const struct peer_ops asker_ops = {.body = asker_body, .end = asker_end};
 
-/* Sends *request, frees it, waits. The answer's status and headers are in a->peer.answer. */
+/* Sends *request, frees it, waits. ASK_2XX and ASK_ANY will do, too. The answer's status and
+ * headers are in a->peer.answer. */
 static void ask(struct bench *b, struct asker *a, struct buf *request, int status, const char *what)
 {
     a->done = false;
     peer_open(&a->peer, &b->swarm, &asker_ops);
     peer_send(&a->peer, buf_str(request));
     swarm_run(&b->swarm, "an answer", asker_done, a);
-    if (!b->swarm.failed)
+    bool good = status == ASK_ANY || (status == ASK_2XX && a->peer.answer.status / 100 == 2);
+    if (!b->swarm.failed && !good)
         peer_expect(&a->peer, status, what);
     peer_close(&a->peer);
     buf_deinit(request);
@@ -92,6 +97,20 @@ void ask_create(struct bench *b, struct name stream, const char *type)
     struct buf request = {0};
     request_create(&request, stream, type, STR_NONE);
     ask(b, &a, &request, 201, "creating a stream");
+}
+
+void ask_confirm(struct bench *b, struct name stream, const char *type)
+{
+    struct asker a = {0};
+    struct buf request = {0};
+    request_create(&request, stream, type, STR_NONE);
+    ask(b, &a, &request, ASK_2XX, "creating a stream, or finding it");
+}
+
+void ask_for(struct bench *b, struct buf *request, int status, const char *what, struct buf *body)
+{
+    struct asker a = {.body = body};
+    ask(b, &a, request, status, what);
 }
 
 void ask_delete(struct bench *b, struct name stream)
@@ -121,8 +140,9 @@ void ask_read(struct bench *b, struct name stream, int status)
     ask(b, &a, &request, status, "reading a stream");
 }
 
-void ask_all(struct bench *b, struct name stream, struct tally *into)
+unsigned ask_all(struct bench *b, struct name stream, struct tally *into)
 {
+    unsigned requests = 0;
     struct asker a = {.tally = into};
     char offset[ANSWER_OFFSET_MAX] = "-1";
     do {
@@ -133,5 +153,7 @@ void ask_all(struct bench *b, struct name stream, struct tally *into)
             !a.peer.answer.up_to_date)
             swarm_fail(&b->swarm, "a read neither advances nor says that it is up to date");
         memcpy(offset, a.peer.answer.next_offset, sizeof offset);
+        requests++;
     } while (!b->swarm.failed && !a.peer.answer.up_to_date);
+    return requests;
 }

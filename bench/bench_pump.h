@@ -26,6 +26,7 @@ struct pump {
     unsigned n, depth;
     int status; /* that every answer must have */
     const char *what;
+    bool lenient;      /* another status is counted, and no failure */
     uint64_t limit;    /* no more requests once so many are sent */
     uint64_t until_ns; /* pump_until waits no longer; 0: as long as there are answers */
     /* The bytes of the connection's next `count` (at most depth) requests, of which `first` were
@@ -36,7 +37,7 @@ struct pump {
     void *ctx; /* the phase's */
 
     struct spout *spouts;
-    uint64_t sent, answered;
+    uint64_t sent, answered, refused;
     struct hist latency;
 };
 
@@ -59,6 +60,18 @@ void pump_close(struct pump *p);
 void pump_each(struct bench *b, const char *phase, uint64_t count,
                void (*make)(struct buf *out, struct name stream, void *arg), void *arg, int status,
                const char *what);
+
+/* The same for a part of them, with so many requests under way. It ends early at until_ns, unless
+ * that is 0. */
+struct pump_range {
+    uint64_t first, count;
+    unsigned connections, depth;
+    uint64_t until_ns;
+    bool heads; /* requests are HEADs */
+};
+void pump_range(struct bench *b, const char *phase, struct pump_range range,
+                void (*make)(struct buf *out, struct name stream, void *arg), void *arg, int status,
+                const char *what);
 
 /* Deletes them. A server of ours is about to end, and what it holds goes with it: nothing is done
  * then. */

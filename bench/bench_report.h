@@ -7,18 +7,18 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define REPORT_ROWS_MAX 256
+#define REPORT_ROWS_MAX 512
 #define REPORT_NOTE_MAX 96
 
 /* What the server keeps events in, and so which aims hold: memory; the embedded store, which syncs
  * before it answers; a Redis that keeps no log, and one that syncs before it answers. */
-enum store { STORE_MEMORY, STORE_EMBEDDED, STORE_REDIS, STORE_REDIS_AOF };
+enum store_kind { STORE_MEMORY, STORE_EMBEDDED, STORE_REDIS, STORE_REDIS_AOF };
 #define STORES 4
 extern const char *const store_names[STORES];
 
 struct row {
     const struct figure *figure;
-    enum store store;
+    enum store_kind store;
     double value;
     char note[REPORT_NOTE_MAX]; /* what one has to know to read the value; may be empty */
     bool measured;              /* what follows is known */
@@ -29,7 +29,7 @@ struct row {
 };
 
 struct report {
-    enum store store; /* of the rows that are added */
+    enum store_kind store; /* of the rows that are added */
     unsigned n;
     struct row rows[REPORT_ROWS_MAX];
 };

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +145,17 @@ static int put_tidemark(const char **argv, const char *listen, const struct serv
     return n;
 }
 
+static void limit_files(const struct server_plan *plan)
+{
+    struct rlimit limit;
+    if (plan->files == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = plan->files;
+    if (plan->files_hard)
+        limit.rlim_max = plan->files;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* In the child; never returns. */
 static void become_server(const struct server *s, const struct server_plan *plan)
 {
@@ -162,6 +174,7 @@ static void become_server(const struct server *s, const struct server_plan *plan
         pin_to_rest();
     else
         pin(0, plan->cpu);
+    limit_files(plan);
     dup2(fileno(s->output), STDOUT_FILENO);
     dup2(fileno(s->output), STDERR_FILENO);
     execvp(argv[0], (char *const *)argv);

@@ -33,6 +33,8 @@ struct server_plan {
     bool is_redis;     /* a redis-server, which syncs what it keeps in `data` before it answers */
     const char *args;  /* further ones, split at spaces; may be NULL */
     int cpu;           /* from server_split_cpus, or SERVER_CPU_REST */
+    unsigned files;    /* its soft limit of descriptors; 0: ours */
+    bool files_hard;   /* ... and its hard limit */
     bool callgrind;    /* under valgrind, counting instructions */
 };
 

@@ -18,7 +18,8 @@
 
 int swarm_init(struct swarm *s, struct sockaddr_in to)
 {
-    *s = (struct swarm){.epoll = epoll_create1(EPOLL_CLOEXEC), .to = to};
+    *s = (struct swarm){
+        .epoll = epoll_create1(EPOLL_CLOEXEC), .to = to, .patience_s = SWARM_PATIENCE_S};
     if (s->epoll < 0)
         return -1;
     s->scratch = mem_alloc(SWARM_SCRATCH);
@@ -195,11 +196,11 @@ static void turn(struct swarm *s, int timeout_ms)
 
 void swarm_run(struct swarm *s, const char *awaited, bool (*done)(void *arg), void *arg)
 {
-    uint64_t until = clock_mono_ms() + SWARM_PATIENCE_S * 1000;
+    uint64_t until = clock_mono_ms() + s->patience_s * 1000u;
     while (!s->failed && !done(arg)) {
         turn(s, 1000);
         if (clock_mono_ms() > until)
-            swarm_fail(s, "waited %d s in vain for %s", SWARM_PATIENCE_S, awaited);
+            swarm_fail(s, "waited %u s in vain for %s", s->patience_s, awaited);
     }
 }
 

@@ -18,7 +18,8 @@ struct swarm {
     struct sockaddr_in to;
     struct sockaddr_in also; /* every other connection goes there; sin_family 0: none does */
     bool to_also;
-    char *scratch; /* what a read brings, for as long as it is handled */
+    char *scratch;       /* what a read brings, for as long as it is handled */
+    unsigned patience_s; /* of swarm_run */
     bool failed;
     char failure[256];
 };
@@ -54,9 +55,9 @@ int swarm_init(struct swarm *s, struct sockaddr_in to);
 void swarm_deinit(struct swarm *s);
 void swarm_fail(struct swarm *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Handles what arrives until done(arg) or a failure; that it takes longer than SWARM_PATIENCE_S is
- * one. awaited: what done() waits for, to go into the sentence. */
-#define SWARM_PATIENCE_S 30
+/* Handles what arrives until done(arg) or a failure; that it takes longer than patience_s is one.
+ * awaited: what done() waits for, to go into the sentence. */
+#define SWARM_PATIENCE_S 30 /* at first */
 void swarm_run(struct swarm *s, const char *awaited, bool (*done)(void *arg), void *arg);
 
 /* Handles what arrives for a while. */

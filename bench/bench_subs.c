@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Subscriptions that concern everybody: ten thousand that match every stream, and what an append
+ * takes then; a thousand webhooks to a receiver that never answers, and what the deliveries of
+ * another subscription take then. Each against the same server without them. */
+#include "bench_appends.h"
+#include "bench_hooks.h"
+#include "bench_scale.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+#define ALL         10000
+#define SLOW        1000
+#define ROUNDS_MAX  500
+#define DELIVERY_S  10 /* that a delivery may take; then it counts as so long */
+#define IDLE_STEP_S 0.25
+#define IDLE_PART   0.05 /* of a processor: the server has nothing to do any more */
+#define DRAIN_S     60
+#define PATIENCE_S  300
+
+/* ---- ten thousand that match every stream ---- */
+
+static void put_subscription(struct buf *out, const char *id, const char *body)
+{
+    buf_printf(out,
+               "PUT /v1/stream/__ds/subscriptions/%s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+               "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+               id, strlen(body), body);
+}
+
+/* The number in an id can be tallied in the stream of wakes. */
+static void put_everything(struct buf *out, struct name stream, void *arg)
+{
+    char id[32], body[256];
+    snprintf(id, sizeof id, "all%%23%010u", (unsigned)atoi(strrchr(stream.text, '-') + 1));
+    snprintf(body, sizeof body,
+             "{\"type\":\"pull-wake\",\"pattern\":\"**/*\",\"wake_stream\":\"%s\"}",
+             stream_name("wakes", 0).text);
+    put_subscription(out, id, body);
+}
+
+/* Appends to one stream, one under way, for so long. */
+static void time_appends(struct bench *b, const char *phase, struct hist *latency)
+{
+    struct appends a = appends_of(b, phase, TYPE_BYTES, 1, 1, 1);
+    appends_open(&a);
+    pump_start(&a.pump);
+    swarm_run_for(&b->swarm, b->seconds);
+    a.pump.limit = 0;
+    pump_finish(&a.pump);
+    *latency = a.pump.latency;
+    pump_close(&a.pump);
+}
+
+/* Until the server has nothing to do. */
+static void await_idle(struct bench *b)
+{
+    uint64_t until = clock_mono_ns() + DRAIN_S * 1000000000ull, cpu = server_cpu_ns(&b->server);
+    for (double part = 1; part > IDLE_PART && clock_mono_ns() < until && !b->swarm.failed;) {
+        swarm_run_for(&b->swarm, IDLE_STEP_S);
+        uint64_t now = server_cpu_ns(&b->server);
+        part = (double)(now - cpu) / 1e9 / IDLE_STEP_S;
+        cpu = now;
+    }
+}
+
+/* Until all have been woken; returns how many were. */
+static uint64_t await_wakes(struct bench *b)
+{
+    uint64_t until = clock_mono_ns() + DRAIN_S * 1000000000ull, seen = 0;
+    while (!b->swarm.failed) {
+        struct tally wakes = {0};
+        ask_all(b, stream_name("wakes", 0), &wakes);
+        seen = wakes.seen;
+        if (seen >= ALL || clock_mono_ns() > until)
+            break;
+        swarm_run_for(&b->swarm, IDLE_STEP_S);
+    }
+    return seen;
+}
+
+static double part_us(const struct hist *h, double part)
+{
+    return (double)hist_at(h, part) / 1e3;
+}
+
+static void report_times(struct bench *b, const char *key, const struct hist *without,
+                         const struct hist *with)
+{
+    double before = part_us(without, 0.5), after = part_us(with, 0.5);
+    row_note(report_add(&b->report, key, after / before),
+             "p50 %.0f us : %.0f us, p99 %.0f us : %.0f us, %llu with", after, before,
+             part_us(with, 0.99), part_us(without, 0.99), (unsigned long long)with->n);
+    progress("  p50 %.1f x, p99 %.1f x", after / before,
+             part_us(with, 0.99) / part_us(without, 0.99));
+}
+
+static void subscribe_all(struct bench *b)
+{
+    struct hist without, with;
+    struct turns before, after;
+    progress("scale-subs: %d subscriptions on **/*", ALL);
+    ask_create(b, stream_name("wakes", 0), TYPE_JSON);
+    time_appends(b, "without", &without);
+    pump_each(b, "all", ALL, put_everything, NULL, 201, "creating a subscription");
+    await_idle(b);
+    turns_look(b, &before);
+    time_appends(b, "with", &with);
+    uint64_t start = clock_mono_ns(), woken = await_wakes(b);
+    double ms = (double)(clock_mono_ns() - start) / 1e6;
+    turns_look(b, &after);
+    if (b->swarm.failed)
+        return;
+    report_times(b, "scale-subs", &without, &with);
+    report_add(&b->report, "scale-subs-woken", (double)woken);
+    report_add(&b->report, "scale-subs-drain", ms);
+    scale_report_turns(b, "scale-subs", &before, &after);
+}
+
+/* ---- a thousand webhooks to somebody slow ---- */
+
+static void put_webhook(struct buf *out, struct name name, void *arg)
+{
+    const struct hooks *to = arg;
+    char body[256];
+    snprintf(body, sizeof body,
+             "{\"type\":\"webhook\",\"streams\":[\"%s\"],\"webhook\":{\"url\":"
+             "\"http://127.0.0.1:%u/%s\"}}",
+             stream_name("hooked", to->answers).text, to->port, name.text);
+    put_subscription(out, name.text, body);
+}
+
+struct delivery {
+    const struct hooks *hooks;
+    uint64_t want, until_ns;
+};
+
+static bool delivered(void *arg)
+{
+    const struct delivery *d = arg;
+    return d->hooks->got >= d->want || clock_mono_ns() > d->until_ns;
+}
+
+/* From an append to its webhook, again and again. */
+static void time_deliveries(struct bench *b, struct hooks *fast, struct hist *latency)
+{
+    uint64_t until = clock_mono_ns() + (uint64_t)(b->seconds * 1e9);
+    *latency = (struct hist){0};
+    for (unsigned i = 0; i < ROUNDS_MAX && clock_mono_ns() < until && !b->swarm.failed; i++) {
+        uint64_t start = clock_mono_ns();
+        struct delivery d = {fast, fast->got + 1, start + DELIVERY_S * 1000000000ull};
+        ask_append(b, stream_name("hooked", 1), TYPE_BYTES, STR("news"), NULL);
+        swarm_run(&b->swarm, "a webhook", delivered, &d);
+        hist_add(latency, clock_mono_ns() - start);
+    }
+}
+
+static void hook_slowly(struct bench *b)
+{
+    struct hooks slow, fast;
+    struct hist without, with;
+    progress("scale-hooks: %d webhooks that are never answered", SLOW);
+    hooks_init(&slow, &b->swarm, false);
+    hooks_init(&fast, &b->swarm, true);
+    ask_create(b, stream_name("hooked", 0), TYPE_BYTES);
+    ask_create(b, stream_name("hooked", 1), TYPE_BYTES);
+    pump_each(b, "fast", 1, put_webhook, &fast, 201, "creating a webhook");
+    pump_each(b, "slow", SLOW, put_webhook, &slow, 201, "creating a webhook");
+    time_deliveries(b, &fast, &without);
+    ask_append(b, stream_name("hooked", 0), TYPE_BYTES, STR("news"), NULL);
+    swarm_run_for(&b->swarm, 1);
+    time_deliveries(b, &fast, &with);
+    if (!b->swarm.failed) {
+        report_times(b, "scale-hooks", &without, &with);
+        progress("  %llu of the slow ones under way", (unsigned long long)slow.got);
+    }
+    hooks_deinit(&slow);
+    hooks_deinit(&fast);
+}
+
+/* ---- the phases ---- */
+
+static void with_args(struct bench *b, void (*run)(struct bench *b))
+{
+    struct buf args = {0};
+    const char *given = b->plan.args;
+    if (!b->server.ours) {
+        progress("left out, it needs a server of ours");
+        return;
+    }
+    buf_printf(&args, "%s --sync never --allow-loopback-targets%c", given ? given : "", '\0');
+    b->plan.args = args.p;
+    b->swarm.patience_s = PATIENCE_S;
+    bench_renew(b);
+    run(b);
+    b->swarm.patience_s = SWARM_PATIENCE_S;
+    b->plan.args = given;
+    buf_deinit(&args);
+}
+
+void phase_subs(struct bench *b)
+{
+    with_args(b, subscribe_all);
+}
+
+void phase_hooks(struct bench *b)
+{
+    with_args(b, hook_slowly);
+}
