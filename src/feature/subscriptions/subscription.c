@@ -66,8 +66,8 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     sub->head_key = subscription_key_of(STR(SUBSCRIPTION_HEADS), id, STR(""));
     sub->link_prefix = subscription_key_of(STR(SUBSCRIPTION_LINKS), id, STR("/"));
     list_init(&sub->ops);
-    list_init(&sub->in_bucket);
-    list_init(&sub->ties);
+    list_init(&sub->in_pattern);
+    map_init(&sub->ties);
     list_init(&sub->hints);
     list_init(&sub->pending);
     list_init(&sub->want_look);
@@ -132,8 +132,6 @@ void sub_activate(struct subscription *sub, const struct subscription_head *h)
     sub->receiver = receiver_of(h->config.webhook_url);
     sub->sealed = h->config.sealed;
     sub_index_add(sub);
-    if (sub->wake_stream.n > 0)
-        sub_tie(sub, sub->wake_stream, true);
 }
 
 static void free_sub(struct subscription *sub)
@@ -143,6 +141,7 @@ static void free_sub(struct subscription *sub)
     map_remove(&s->by_id, sub->id);
     watch_if_needed(s);
     map_deinit(&sub->hint_map);
+    map_deinit(&sub->ties);
     free_text(&sub->head_key);
     free_text(&sub->link_prefix);
     free_text(&sub->id);
@@ -270,11 +269,13 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     s->sched = sched;
     s->store = store;
     s->hints_max = SUB_HINTS_MAX;
+    s->hints_all = SUB_HINTS_ALL;
     map_init(&s->by_id);
     sub_index_init(s);
+    sub_notices_init(s);
     list_init(&s->want_look);
     task_init(&s->stop, subscription_run_stop);
-    s->watch.changed = sub_index_changed;
+    s->watch.changed = sub_notices_changed;
     sub_load_new(s);
     return s;
 }
@@ -292,6 +293,7 @@ void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), voi
     s->stopped = stopped;
     s->stopped_ctx = ctx;
     watch_if_needed(s);
+    sub_notices_stop(s);
     sub_load_stop(s);
     size_t at = 0;
     for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
@@ -310,11 +312,13 @@ void subscriptions_free(struct subscriptions *s)
         return;
     must(s->n_ops == 0);
     task_cancel(&s->stop);
+    sub_notices_stop(s);
     sub_load_free(s);
     for (size_t at = 0; s->by_id.n > 0; at = 0)
         free_sub(map_next(&s->by_id, &at));
     map_deinit(&s->by_id);
     sub_index_deinit(s);
+    map_deinit(&s->notices.names);
     signer_free(s->signer);
     mac_free(s->tokens);
     free(s);

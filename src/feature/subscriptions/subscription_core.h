@@ -2,7 +2,8 @@
 /* subscription_core.h -- what the parts of the subscriptions share; nobody else's business.
  *
  *   subscription.c        the set of subscriptions, and the calls
- *   subscription_index.c  which subscriptions a stream concerns, and what they have heard of it
+ *   subscription_index.c  which streams a subscription names, and what it has heard of them
+ *   subscription_notice.c which streams have changed, and telling those whom it concerns
  *   subscription_load.c   keys and subscriptions from the store, at the start and again
  *   subscription_op.c    one thing done to one subscription, step by step
  *   subscription_look.c   which linked streams have something pending
@@ -25,34 +26,56 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "feature/subscriptions/subscription_doc.h"
+#include "feature/subscriptions/subscription_patterns.h"
 #include "store/store.h"
 
 struct mac;
 struct subop;
 
-#define SUB_HINTS_MAX  16384 /* of one subscription; beyond: behind */
-#define SUB_LOOKS_MAX  32    /* subscriptions looked at on our own account at once */
-#define SUB_PAGE       256   /* rows of the store at a time */
-#define SUB_PUT_DOCS   64    /* links written at a time */
-#define SUB_TRIES      16    /* of an operation that others overtake */
-#define SUB_PAUSE_MS   1000  /* after the store failed */
-#define SUB_SLACK_MS   5000  /* beyond a delivery's timeout before it counts as lost */
-#define SUB_LISTED_MAX 100   /* a wake lists all links if there are no more than these */
+#define SUB_HINTS_MAX  16384  /* of one subscription; beyond: behind */
+#define SUB_HINTS_ALL  131072 /* of all of them; beyond, SUB_HINTS_OWN of one */
+#define SUB_HINTS_OWN  16
+#define SUB_SLICE      256  /* nodes visited and subscriptions told before others may run */
+#define SUB_HEAR_MAX   1024 /* names in the queue that one subscription goes through at once */
+#define SUB_LOOKS_MAX  32   /* subscriptions looked at on our own account at once */
+#define SUB_PAGE       256  /* rows of the store at a time */
+#define SUB_PUT_DOCS   64   /* links written at a time */
+#define SUB_TRIES      16   /* of an operation that others overtake */
+#define SUB_PAUSE_MS   1000 /* after the store failed */
+#define SUB_SLACK_MS   5000 /* beyond a delivery's timeout before it counts as lost */
+#define SUB_LISTED_MAX 100  /* a wake lists all links if there are no more than these */
 
 struct subscriptions {
     struct sched *sched;
     struct store *store;
     struct store_watch watch;
-    struct map by_id;        /* of struct subscription */
-    bool watching;           /* every stream: while there is any subscription */
-    struct map by_segment;   /* first segment of patterns -> struct sub_bucket */
-    struct map by_name;      /* stream -> struct sub_bucket of ties */
-    struct sub_bucket *wild; /* patterns whose first segment says nothing */
-    struct link want_look;   /* waiting for their turn */
+    struct map by_id; /* of struct subscription */
+    bool watching;    /* every stream: while there is any subscription */
+    struct sub_patterns patterns;
+    struct map by_name; /* stream -> struct sub_bucket of ties */
+    struct sub_notices {
+        struct map names; /* in the queue, but for the one being dealt with */
+        struct link queue;
+        uint64_t number; /* of the last that came */
+        struct task task;
+        enum {
+            SUB_NOTICES_IDLE,
+            SUB_NOTICES_WALK,
+            SUB_NOTICES_MEMBERS,
+            SUB_NOTICES_TIES,
+        } step;           /* of the first in the queue */
+        size_t found;     /* the pattern whose members are being told */
+        struct link mark; /* in those, or in the ties: behind those that were told */
+        uint64_t touched; /* subscriptions told, ever */
+        uint64_t slices;  /* turns it took, ever */
+    } notices;
+    struct link want_look; /* waiting for their turn */
     uint32_t n_looks;
     size_t n_active;
     uint64_t n_ops;   /* queued or running */
     size_t hints_max; /* SUB_HINTS_MAX, or less to test what then happens */
+    size_t hints_all; /* SUB_HINTS_ALL, or less */
+    size_t n_hints;
 
     struct signer *signer;
     struct mac *tokens;
@@ -66,7 +89,7 @@ struct subscriptions {
     struct task stop;
 };
 
-/* All who share one key of an index. */
+/* All who name one stream. */
 struct sub_bucket {
     struct link members;
     size_t n;
@@ -75,7 +98,7 @@ struct sub_bucket {
 
 /* A stream that a subscription names: one linked by name, or where its wakes go. */
 struct sub_tie {
-    struct link in_bucket, in_sub;
+    struct link in_bucket;
     struct sub_bucket *bucket;
     struct subscription *sub;
     bool is_wake_stream;
@@ -110,10 +133,12 @@ struct subscription {
     struct str receiver;             /* host and port of the webhook; owned */
     bool sealed;
 
-    struct link in_bucket; /* by pattern */
-    struct sub_bucket *bucket;
-    struct link ties;
-    size_t n_explicit;
+    struct link in_pattern;
+    struct sub_pattern *in; /* NULL: it has no pattern */
+    struct map ties;        /* of streams linked by name */
+    size_t n_explicit;      /* those */
+    struct sub_tie *wake_tie;
+    uint64_t heard; /* the last notice that it need not be told */
     struct map hint_map;
     struct link hints;   /* to be checked */
     struct link pending; /* checked: acknowledged positions lie before the tails */
@@ -154,21 +179,30 @@ void sub_index_init(struct subscriptions *s);
 void sub_index_deinit(struct subscriptions *s);
 void sub_index_add(struct subscription *sub);
 void sub_index_remove(struct subscription *sub);
-void sub_index_changed(struct store_watch *w, struct str name);
 
-/* Whether the pattern links this stream. */
+/* Whether the pattern links this stream; _may: if it matches it at all. */
 bool sub_matches(const struct subscription *sub, struct str name);
+bool sub_may_match(const struct subscription *sub, struct str name);
 
-/* Remembers a name; once or again. */
-void sub_tie(struct subscription *sub, struct str name, bool is_wake_stream);
+/* Links by name, as far as they are known here. _tie: once or again. */
+void sub_tie(struct subscription *sub, struct str name);
 void sub_untie(struct subscription *sub, struct str name);
-bool sub_is_tied(struct subscription *sub, struct str name); /* linked by name */
+bool sub_is_tied(struct subscription *sub, struct str name);
+void sub_bucket_drop_if_empty(struct map *m, struct sub_bucket *b);
 
 /* Puts the stream among those to be checked: in `to`, unless it is on some list already. */
 void sub_hint(struct subscription *sub, struct str name, struct link *to);
 void sub_hint_free(struct subscription *sub, struct sub_hint *hint);
 /* What was checked must be checked again. */
 void sub_recheck_hints(struct subscription *sub);
+
+/* ---- notices (subscription_notice.c) ---- */
+
+void sub_notices_init(struct subscriptions *s);
+void sub_notices_stop(struct subscriptions *s); /* forgets those that are left */
+void sub_notices_changed(struct store_watch *w, struct str name);
+/* Hints of all that has changed by now. */
+void sub_hear(struct subscription *sub);
 
 /* ---- loading (subscription_load.c) ---- */
 
@@ -188,6 +222,19 @@ typedef void subop_step(struct subop *j, int err);
 struct subop_acked {
     struct str stream;
     struct offset acked, tail;
+};
+
+/* A page of links or of streams, as far as a look needs it. */
+struct subop_page {
+    struct arena arena;
+    struct subop_row {
+        struct str name;
+        struct subscription_link link; /* of a link */
+        struct offset tail;            /* of a stream */
+    } * rows;
+    size_t n, at;     /* behind those that were looked at */
+    bool more;        /* there are others behind it */
+    struct buf after; /* the last row of the page, then */
 };
 
 struct subop {
@@ -225,7 +272,8 @@ struct subop {
     subop_next *next;  /* when through */
     struct link batch; /* of hints */
     struct sub_hint *hint;
-    enum { SUBOP_NO_PAGES, SUBOP_LINKS, SUBOP_TIES, SUBOP_STREAMS } pages;
+    enum { SUBOP_NO_PAGES, SUBOP_MERGE, SUBOP_TIES } pages;
+    struct subop_page links, streams;
     struct buf after; /* the last row of the page */
     struct arena page;
     struct store_row *rows; /* of the page, in its arena */

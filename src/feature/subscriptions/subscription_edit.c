@@ -303,7 +303,7 @@ static void link_named(struct subop *j, const struct str *names, size_t n, subop
             j->rows[j->n_rows++].name = names[i];
     map_deinit(&seen);
     for (size_t i = 0; i < j->n_rows; i++)
-        sub_tie(j->sub, j->rows[i].name, false);
+        sub_tie(j->sub, j->rows[i].name);
     subop_puts(j, &j->arena, n + 1);
     next_named(j);
 }

@@ -13,7 +13,7 @@
  * all processes agree), then the heads of all subscriptions, page by page. What links them to
  * streams is gone through by their looks. */
 
-#define HEADS_PAGE 64
+#define HEADS_PAGE 8 /* of up to 64 KiB of JSON each */
 #define KEY_SIZE   32
 
 struct sub_load {

@@ -95,66 +95,146 @@ static void subscription_look_on_hint_link(struct subop *j)
     subop_stat(j, j->hint->stream.path, subscription_look_on_hint_stream);
 }
 
-/* ---- pages of links, then of streams ----
+/* ---- links and streams, side by side ----
  *
- * Not more rows at a time than there is room for hints. When that is used up by streams that have
- * something pending, the rest is left for later (`behind`); only the names of links are still
- * gone through, since notices of those are looked up by name. */
+ * Both come page by page in the order of names. Where a link and its stream agree there is nothing
+ * to do, which is nearly always so: only the others become hints. Not more of them at a time than
+ * there is room for; when that is used up by streams that have something pending, the rest is left
+ * for later (`behind`), and only the links are still gone through for their names, since notices
+ * of those are looked up by name. */
 
-static void end_page(struct subop *j, bool more, struct str last)
+static void subop_page_reset(struct subop_page *p, bool more)
 {
-    bool links = j->pages == SUBOP_LINKS;
-    j->after.n = 0;
-    if (more)
-        buf_put(&j->after, last);
-    else
-        j->pages = links && j->sub->pattern.n > 0 ? SUBOP_STREAMS : SUBOP_NO_PAGES;
-    next_hint(j);
+    p->n = p->at = 0;
+    p->more = more;
+    p->after.n = 0;
 }
+
+static bool subop_page_used_up(const struct subop_page *p)
+{
+    return p->at == p->n && p->more;
+}
+
+static const struct subop_row *subop_page_peek(const struct subop_page *p)
+{
+    return p->at < p->n ? &p->rows[p->at] : NULL;
+}
+
+static void subop_page_begin(struct subop_page *p, size_t n, bool more, struct str last)
+{
+    arena_deinit(&p->arena);
+    p->arena = (struct arena){0};
+    p->rows = arena_alloc(&p->arena, (n + 1) * sizeof *p->rows);
+    subop_page_reset(p, more);
+    if (more)
+        buf_put(&p->after, last);
+}
+
+static struct subop_row *subop_page_add(struct subop_page *p, struct str name)
+{
+    struct subop_row *row = &p->rows[p->n++];
+    *row = (struct subop_row){.name = arena_dup(&p->arena, name)};
+    return row;
+}
+
+static void next_page(struct subop *j);
 
 static void subscription_look_on_links(struct subop *j)
 {
     struct subscription *sub = j->sub;
     const struct store_docs *d = &j->op.docs;
+    subop_page_begin(&j->links, d->n_rows, d->more,
+                     d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
     for (size_t i = 0; i < d->n_rows; i++) {
         struct subscription_link link;
         struct str name = str_skip(d->rows[i].key, sub->link_prefix.n);
         if (subscription_link_parse(d->rows[i].value, &link) != 0 || link.birth != j->head.birth)
             continue;
         if (link.is_explicit)
-            sub_tie(sub, name, false);
-        if (j->pages == SUBOP_LINKS)
-            sub_hint(sub, name, &j->batch);
+            sub_tie(sub, name);
+        subop_page_add(&j->links, name)->link = link;
     }
-    end_page(j, d->more, d->n_rows > 0 ? d->rows[d->n_rows - 1].key : STR_NONE);
+    next_page(j);
 }
 
 static void subscription_look_on_streams(struct subop *j)
 {
     const struct store_list *l = &j->op.list;
-    for (size_t i = 0; i < l->n_rows; i++)
-        if (sub_matches(j->sub, l->rows[i].name))
-            sub_hint(j->sub, l->rows[i].name, &j->batch);
-    end_page(j, l->more, l->n_rows > 0 ? l->rows[l->n_rows - 1].name : STR_NONE);
+    subop_page_begin(&j->streams, l->n_rows, l->more,
+                     l->n_rows > 0 ? l->rows[l->n_rows - 1].name : STR_NONE);
+    for (size_t i = 0; i < l->n_rows; i++) {
+        if (!sub_matches(j->sub, l->rows[i].name))
+            continue;
+        struct subop_row *row = subop_page_add(&j->streams, l->rows[i].name);
+        row->tail = (struct offset){l->rows[i].info.life, l->rows[i].info.tail};
+    }
+    next_page(j);
+}
+
+/* Whether the link is in line with the stream, and all of it acknowledged. */
+static bool look_settled(const struct subop_row *link, const struct subop_row *stream)
+{
+    return link->link.life == stream->tail.life &&
+           (stream->tail.pos == 0 || sub_offset_cmp(link->link.acked, stream->tail) >= 0);
+}
+
+/* Goes on behind the next name, in both pages. False: there is none. */
+static bool look_take_row(struct subop *j)
+{
+    const struct subop_row *link = subop_page_peek(&j->links);
+    const struct subop_row *stream = subop_page_peek(&j->streams);
+    if (link == NULL && stream == NULL)
+        return false;
+    int order = link == NULL ? 1 : stream == NULL ? -1 : str_cmp(link->name, stream->name);
+    if (order != 0 || !look_settled(link, stream))
+        sub_hint(j->sub, order <= 0 ? link->name : stream->name, &j->batch);
+    j->links.at += order <= 0;
+    j->streams.at += order >= 0;
+    return true;
+}
+
+/* How many hints may come from the pages now. */
+static size_t look_room(const struct subop *j)
+{
+    const struct subscription *sub = j->sub;
+    const struct subscriptions *s = sub->all;
+    size_t n = sub->hint_map.n, room = n < s->hints_max ? s->hints_max - n : 0;
+    if (s->n_hints >= s->hints_all && room > SUB_HINTS_OWN)
+        room = SUB_HINTS_OWN;
+    return room < SUB_PAGE && !list_empty(&sub->pending) ? 0 : room;
+}
+
+static void look_merge(struct subop *j)
+{
+    size_t room = look_room(j), before = j->sub->hint_map.n;
+    if (room == 0) {
+        j->sub->behind = true;
+        j->pages = SUBOP_TIES;
+    }
+    while (j->pages == SUBOP_MERGE && !subop_page_used_up(&j->links) &&
+           !subop_page_used_up(&j->streams) && j->sub->hint_map.n - before < room)
+        if (!look_take_row(j))
+            j->pages = SUBOP_NO_PAGES;
+    if (j->pages == SUBOP_TIES)
+        j->links.at = j->links.n; /* a page's names are tied when it comes */
+    next_hint(j);
 }
 
 static void next_page(struct subop *j)
 {
     struct subscription *sub = j->sub;
-    struct str after = buf_str(&j->after);
-    size_t max = sub->all->hints_max, n = sub->hint_map.n, room = n < max ? max - n : 0;
-    if (j->pages != SUBOP_TIES && (room == 0 || (room < SUB_PAGE && !list_empty(&sub->pending)))) {
-        sub->behind = true;
-        j->pages = j->pages == SUBOP_LINKS ? SUBOP_TIES : SUBOP_NO_PAGES;
-    }
-    size_t limit = j->pages == SUBOP_TIES || room > SUB_PAGE ? SUB_PAGE : room;
+    if (j->pages == SUBOP_TIES && !j->links.more)
+        j->pages = SUBOP_NO_PAGES;
     if (j->pages == SUBOP_NO_PAGES)
         j->next(j);
-    else if (j->pages == SUBOP_STREAMS)
-        subop_list(j, subscription_pattern_prefix(sub->pattern), after, limit,
-                   subscription_look_on_streams);
+    else if (subop_page_used_up(&j->links))
+        subop_docs(j, sub->link_prefix, buf_str(&j->links.after), SUB_PAGE,
+                   subscription_look_on_links);
+    else if (j->pages == SUBOP_MERGE && subop_page_used_up(&j->streams))
+        subop_list(j, subscription_pattern_prefix(sub->pattern), buf_str(&j->streams.after),
+                   SUB_PAGE, subscription_look_on_streams);
     else
-        subop_docs(j, sub->link_prefix, after, limit, subscription_look_on_links);
+        look_merge(j);
 }
 
 static void next_hint(struct subop *j)
@@ -173,6 +253,8 @@ void subop_look(struct subop *j, subop_next *next)
 {
     struct subscription *sub = j->sub;
     j->next = next;
+    if (j->call != NULL) /* whoever asks need not wait until the subscription is told */
+        sub_hear(sub);
     list_splice(&j->batch, &sub->hints);
     list_each_safe (l, &sub->pending) {
         if (!list_item(l, struct sub_hint, link)->changed)
@@ -180,8 +262,9 @@ void subop_look(struct subop *j, subop_next *next)
         list_remove(l);
         list_push(&j->batch, l);
     }
-    j->pages = sub->behind ? SUBOP_LINKS : SUBOP_NO_PAGES;
-    j->after.n = 0;
+    j->pages = sub->behind ? SUBOP_MERGE : SUBOP_NO_PAGES;
+    subop_page_reset(&j->links, true);
+    subop_page_reset(&j->streams, sub->pattern.n > 0);
     sub->behind = false;
     next_hint(j);
 }

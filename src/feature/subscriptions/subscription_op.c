@@ -16,7 +16,10 @@ static void reset_try(struct subop *j)
         list_push(&sub->hints, &j->hint->link);
     arena_deinit(&j->arena);
     arena_deinit(&j->page);
-    j->arena = j->page = (struct arena){0};
+    arena_deinit(&j->links.arena);
+    arena_deinit(&j->streams.arena);
+    j->arena = j->page = j->links.arena = j->streams.arena = (struct arena){0};
+    j->links.n = j->links.at = j->streams.n = j->streams.at = 0;
     j->after.n = j->head_text.n = j->event.n = 0;
     j->exists = j->linked = j->woke = j->changed = j->lenient = j->clean = false;
     j->head = (struct subscription_head){0};
@@ -37,6 +40,8 @@ static void free_op(struct subop *j)
     task_cancel(&j->task);
     buf_deinit(&j->key);
     buf_deinit(&j->after);
+    buf_deinit(&j->links.after);
+    buf_deinit(&j->streams.after);
     buf_deinit(&j->head_text);
     buf_deinit(&j->event);
     free(j);

@@ -49,20 +49,30 @@ bool subscription_pattern_valid(struct str pattern)
     return true;
 }
 
+/* The character at *i, which moves behind it. */
+static char literal_char(struct str literal, size_t *i)
+{
+    const char *p = literal.p + *i;
+    bool star = literal.n - *i >= 3 && p[0] == '%' && p[1] == '2' && (p[2] | 0x20) == 'a';
+    *i += star ? 3 : 1;
+    return star ? '*' : p[0];
+}
+
 static bool literal_match(struct str literal, struct str segment)
 {
     size_t at = 0;
-    for (size_t i = 0; i < literal.n; i++, at++) {
-        char c = literal.p[i];
-        if (c == '%' && literal.n - i >= 3 && literal.p[i + 1] == '2' &&
-            (literal.p[i + 2] | 0x20) == 'a') {
-            c = '*';
-            i += 2;
-        }
-        if (at == segment.n || segment.p[at] != c)
+    for (size_t i = 0; i < literal.n; at++)
+        if (at == segment.n || segment.p[at] != literal_char(literal, &i))
             return false;
-    }
     return at == segment.n;
+}
+
+struct str subscription_pattern_literal(struct str segment, char *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < segment.n;)
+        out[n++] = literal_char(segment, &i);
+    return str_of(out, n);
 }
 
 static bool segment_match(struct str want, struct str have)

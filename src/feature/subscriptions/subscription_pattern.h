@@ -26,6 +26,9 @@ bool subscription_pattern_valid(struct str pattern);
 /* Takes time in proportion to the product of both lengths at worst. */
 bool subscription_pattern_match(struct str pattern, struct str path);
 
+/* What a literal segment stands for; out has room for as many bytes as it has. */
+struct str subscription_pattern_literal(struct str segment, char *out);
+
 /* What every match begins with; n == 0 if nothing is sure. */
 struct str subscription_pattern_prefix(struct str pattern);
 
