@@ -122,7 +122,9 @@ static const struct option_row rows[] = {
              "never: as much as the system likes to hold back. A crash of the server alone loses "
              "nothing in any of them."},
     {ROW("cache-bytes", OPTION_SIZE, cache_bytes), .fallback = "64m", .value = "SIZE",
-     BETWEEN(MIB, 1024 * GIB), .help = "Memory for events that rest on disk and were read lately."},
+     BETWEEN(MIB, 1024 * GIB),
+     .help = "Memory for stored events. Answers that their readers have not taken come first; the "
+             "rest is a cache of events that rest on disk."},
     {ROW("disk-cap", OPTION_SIZE, disk_cap_bytes), .fallback = "0", .value = "SIZE",
      BETWEEN(64 * MIB, 1024 * 1024 * GIB), .zero_is_off = true,
      .help = "The most that the embedded store may take of the disk; appends beyond it are "
@@ -338,7 +340,7 @@ void config_warnings(const struct config *c, struct feature_warnings *out)
 {
     static const char guessed[] = "has less than 32 bytes: whoever guesses it can resume anything";
     static const char no_disk[] = "does not apply: the store is not on this disk";
-    static const char *const on_disk[] = {"data", "sync", "cache-bytes", "disk-cap"};
+    static const char *const on_disk[] = {"data", "sync", "disk-cap"};
     static const char open_file[] = "is in a file that other users can read: chmod o-r";
     each_with_settings (i)
         if (features[i]->settings->warnings != NULL)

@@ -107,6 +107,9 @@ static void health_look(struct health *s)
     uint64_t n;
     gauge_set(&g[HEALTH_CONNECTIONS], (int64_t)s->http->n_connections);
     gauge_set(&g[HEALTH_INFLIGHT_BYTES], (int64_t)s->http->inflight_bytes);
+    const struct unsent *unsent = &s->http->unsent;
+    gauge_set(&g[HEALTH_UNSENT_BYTES], (int64_t)(unsent->held + unsent->large));
+    gauge_set(&g[HEALTH_UNSENT_WAITING], (int64_t)unsent->waiting);
     gauge_set(&g[HEALTH_DRAINING], s->http->draining);
     gauge_set(&g[HEALTH_READY], s->unready(s->ctx) == NULL);
     if (uv_resident_set_memory(&resident) == 0)

@@ -19,6 +19,8 @@ struct http;
     X(CONNECTIONS, "connections", "Connections open")                                              \
     X(CONNECTIONS_MAX, "connections_max", "Connections that may be open; more are answered 503")   \
     X(INFLIGHT_BYTES, "inflight_bytes", "Bytes of request bodies held in memory")                  \
+    X(UNSENT_BYTES, "unsent_bytes", "Memory of answers that their readers have not taken")         \
+    X(UNSENT_WAITING, "unsent_waiting", "Answers that wait for such memory")                       \
     X(DRAINING, "draining", "1 while the server is being stopped")                                 \
     X(READY, "ready", "1 while /readyz says so")                                                   \
     X(RELOAD_FAILED, "reload_failed", "1 if the last SIGHUP met settings that are no good")        \

@@ -397,6 +397,7 @@ static void init_surfaces(struct server *s)
                                     .body_timeout_ms = c->body_timeout_ms,
                                     .write_timeout_ms = c->write_timeout_ms,
                                     .body_min_bytes = c->body_rate_min});
+    s->http.unsent.budget = &s->storage.budget;
     s->http.idle = server_on_http_idle;
     s->http.names =
         (struct http_names){.public_host = origin_host_of(c->public_url), .hosts = &c->allow_host};

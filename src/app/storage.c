@@ -79,6 +79,7 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.journal.sync = (enum journal_sync)c->sync;
     config.journal.sync_interval_ms = c->sync_interval_ms;
     config.cache_bytes = c->cache_bytes;
+    config.budget = &s->budget;
     config.pause = storage_pause_thread;
     config.disk_cap = c->disk_cap_bytes;
     config.retain = retain_of(c);
@@ -119,7 +120,7 @@ static int open_redis(struct storage *s, struct loop *loop, const struct config 
 int storage_open(struct storage *s, struct loop *loop, const struct config *config,
                  const struct trace *trace, char *why, size_t size)
 {
-    *s = (struct storage){0};
+    *s = (struct storage){.budget.max = config->cache_bytes};
     if (str_eq(str_of_cstr(config->store), STR("memory"))) {
         s->store = mem_store_new(&loop->sched);
         s->store->retain = retain_of(config);

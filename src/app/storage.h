@@ -3,7 +3,7 @@
 #ifndef APP_STORAGE_H
 #define APP_STORAGE_H
 
-#include <stddef.h>
+#include "base/budget.h"
 
 struct config;
 struct lane;
@@ -20,6 +20,7 @@ struct storage {
     struct vfs *vfs; /* NULL if it is not on this disk, as the lanes */
     struct lane *lanes[STORAGE_LANES];
     struct redis_url *url; /* NULL: not in Redis */
+    struct budget budget;  /* of the cache, and of what answers hold */
 };
 
 /* Blocks while a store on disk recovers; whether there is a Redis turns out later. 0, or ERR_IO

@@ -56,6 +56,7 @@ void exchange_finish(struct exchange *x, bool peer_gone)
 {
     if (x->over)
         return;
+    unsent_give_back(&x->http->unsent, &x->reserved);
     x->over = true;
     if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
         x->ops->gone(x);
@@ -302,6 +303,32 @@ void exchange_wake(struct exchange *x)
 {
     if (!x->over && x->streaming)
         x->via->wake(x);
+}
+
+size_t exchange_room(const struct exchange *x)
+{
+    if (x->over)
+        return 0;
+    return x->via->room != NULL ? x->via->room(x) : EXCHANGE_ROOM;
+}
+
+static void exchange_on_granted(void *ctx)
+{
+    exchange_wake(ctx);
+}
+
+bool exchange_reserve(struct exchange *x, size_t bytes)
+{
+    struct unsent *u = &x->http->unsent;
+    if (x->share == NULL || u->budget == NULL)
+        return true;
+    if (bytes == 0 || x->over)
+        unsent_give_back(u, &x->reserved);
+    else
+        return unsent_reserve(
+            u, &x->reserved,
+            &(struct unsent_user){.of = x->share, .granted = exchange_on_granted, .ctx = x}, bytes);
+    return !x->over;
 }
 
 void exchange_abort(struct exchange *x)

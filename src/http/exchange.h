@@ -21,6 +21,8 @@
 
 struct exchange;
 struct http;
+struct reservation;
+struct unsent_share;
 
 enum pull {
     PULL_MORE, /* call again as soon as the peer can take more */
@@ -39,6 +41,7 @@ struct exchange_ops {
     void (*drain)(struct exchange *x);
 };
 #define EXCHANGE_PULL (64 * 1024)
+#define EXCHANGE_ROOM (256 * 1024) /* the most that exchange_room says */
 
 /* Called once for each exchange_want, maybe before that returns. An empty data comes only with end.
  * Lent for the call. */
@@ -56,6 +59,7 @@ struct transport_ops {
     void (*wake)(struct exchange *x);
     void (*end)(struct exchange *x);   /* a body of known length is complete */
     void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
+    size_t (*room)(const struct exchange *x); /* see exchange_room */
 };
 
 struct exchange_header {
@@ -76,6 +80,8 @@ struct exchange {
     /* private to exchange.c and the transport */
     const struct transport_ops *via;
     void *transport;
+    struct unsent_share **share;  /* where what is unsent counts; NULL: nowhere */
+    struct reservation *reserved; /* of unsent.c; NULL: nothing */
     exchange_body_fn *on_body;
     struct exchange_header *headers, **last_header; /* of the response, then its trailers */
     struct collect *collect;
@@ -150,6 +156,12 @@ void exchange_stream(struct exchange *x);
 void exchange_stream_sized(struct exchange *x, uint64_t length);
 void exchange_put(struct exchange *x, struct slice s); /* within pull */
 void exchange_wake(struct exchange *x);                /* from anywhere, any pull included */
+/* How much the peer takes now, about; 0: nothing for the time being. */
+size_t exchange_room(const struct exchange *x);
+/* Before so many bytes are read in order to be put: what the handler is about to hold for this
+ * exchange is that much from now on, until it says otherwise (0 when it has put them). False: there
+ * is no room for more; then it holds nothing, and pull() is called when there is. */
+bool exchange_reserve(struct exchange *x, size_t bytes);
 /* Ends a streamed response so that the peer notices that it is not complete. */
 void exchange_abort(struct exchange *x);
 /* Before the PULL_END that ends a streamed response. */

@@ -49,6 +49,7 @@ struct h1 {
     bool chunked_out : 1;
     bool chunk_queued : 1; /* size_line is in use */
     bool pull_again : 1;   /* woken, or there was more */
+    bool slow : 1;         /* the peer did not take all at once of the response under way */
     bool close_when_sent : 1;
 };
 
@@ -355,6 +356,14 @@ static void h1_via_abort(struct exchange *x)
     end_connection(h);
 }
 
+static size_t h1_via_room(const struct exchange *x)
+{
+    const struct h1 *h = x->transport;
+    if (h->peer->conn.blocked)
+        return 0;
+    return h->slow ? EXCHANGE_PULL : EXCHANGE_ROOM;
+}
+
 static const struct transport_ops via_h1 = {
     .want = h1_via_want,
     .begin = h1_via_begin,
@@ -362,6 +371,7 @@ static const struct transport_ops via_h1 = {
     .wake = h1_via_wake,
     .end = h1_via_end,
     .abort = h1_via_abort,
+    .room = h1_via_room,
 };
 
 /* ---- requests ---- */
@@ -386,13 +396,14 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
                            const struct h1_framing *framing, struct str bytes, size_t head_n)
 {
     struct exchange *x = h->x = exchange_new(h->peer->http, &via_h1, h);
+    x->share = &h->peer->share;
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
     x->body_length = framing->content_length;
     h->version_10 = parsed->version == 10;
     h->keep_alive = framing->keep_alive;
-    h->pull_again = false;
+    h->pull_again = h->slow = false;
     if (framing->chunked || framing->content_length > 0) {
         h->body = arena_alloc(&x->arena, sizeof *h->body);
         *h->body = (struct h1_body){.left = framing->content_length,
@@ -565,6 +576,7 @@ static void h1_on_drained(struct conn *c)
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
     timer_stop(&h->peer->stall);
+    peer_queued(h->peer, 0);
     if (h->close_when_sent) {
         drop_input(h);
         peer_linger(h->peer);
@@ -578,6 +590,12 @@ static void h1_on_drained(struct conn *c)
     }
 }
 
+static void h1_on_stalled(struct conn *c)
+{
+    h1_of(c)->slow = true;
+    peer_stalled(c);
+}
+
 static void h1_on_failed(struct conn *c)
 {
     end_connection(h1_of(c));
@@ -586,7 +604,7 @@ static void h1_on_failed(struct conn *c)
 static const struct conn_ops ops = {
     .readable = h1_on_readable,
     .drained = h1_on_drained,
-    .stalled = peer_stalled,
+    .stalled = h1_on_stalled,
     .failed = h1_on_failed,
     .closed = peer_closed,
 };

@@ -279,6 +279,7 @@ static void h2_settle(struct h2 *h)
     const struct http_limits *limits = &h2_http(h)->limits;
     if (h->peer->conn.closing)
         return;
+    peer_queued(h->peer, h->unsent + (h->peer->conn.blocked ? conn_pending(&h->peer->conn) : 0));
     conn_want_read(&h->peer->conn, !h->condemned && !unread_frames(h));
     if (!list_empty(&h->streams) && !timer_running(&h->sweep) && limits->write_timeout_ms > 0)
         sched_start(sched_of(h), &h->sweep, limits->write_timeout_ms);
@@ -389,6 +390,12 @@ static void h2_on_drained(struct conn *c)
     h2_settle(h);
 }
 
+static void h2_on_stalled(struct conn *c)
+{
+    peer_stalled(c);
+    h2_settle(h2_of(c));
+}
+
 static void h2_on_failed(struct conn *c)
 {
     end_connection(h2_of(c));
@@ -397,7 +404,7 @@ static void h2_on_failed(struct conn *c)
 static const struct conn_ops ops = {
     .readable = h2_on_readable,
     .drained = h2_on_drained,
-    .stalled = peer_stalled,
+    .stalled = h2_on_stalled,
     .failed = h2_on_failed,
     .closed = peer_closed,
 };

@@ -30,6 +30,7 @@ struct h2 {
     struct block *out;  /* frames; from out_from on not put yet. NULL: none */
     uint32_t out_from;
     size_t queued;               /* bytes of this round of sending */
+    size_t unsent;               /* bytes in the queues of all streams */
     struct h2_stream *receiving; /* its header list is coming in; NULL: none is */
     uint8_t wait, rounds;
     bool greeted;    /* the peer's first SETTINGS are here */
@@ -69,6 +70,7 @@ struct h2_stream {
     bool answered;      /* we have sent all of the response, and it has not */
     bool small_body;    /* all of it is on its way, whatever the answer */
     uint8_t rest_looks; /* so often has `rest` looked for it */
+    bool pulled;        /* once at least */
     bool pull_again;    /* woken, or there was more */
     bool deferred;      /* nghttp2 waits to be told that there is more */
     bool ended;         /* behind what is queued comes the end */
@@ -119,7 +121,7 @@ void h2_stream_want(struct exchange *x);
 
 extern const struct transport_ops h2_via;
 
-void h2_queue_drop(struct h2_queue *q);
+void h2_stream_drop_queue(struct h2_stream *s);
 
 /* Is its end to be held back for the rest of a body that is on its way? */
 bool h2_stream_awaits(struct h2_stream *s);

@@ -15,16 +15,19 @@
 
 /* ---- what is queued ---- */
 
-void h2_queue_drop(struct h2_queue *q)
+void h2_stream_drop_queue(struct h2_stream *s)
 {
+    struct h2_queue *q = &s->out;
     for (uint32_t i = q->first; i < q->n; i++)
         block_unref(q->items[i].owner);
+    s->h2->unsent -= q->bytes;
     free(q->items);
     *q = (struct h2_queue){0};
 }
 
-static void queue_put(struct h2_queue *q, struct slice s)
+static void queue_put(struct h2_stream *to, struct slice s)
 {
+    struct h2_queue *q = &to->out;
     if (q->n == q->cap) {
         q->cap = q->cap ? q->cap * 2 : QUEUE_FIRST;
         q->items = mem_realloc(q->items, q->cap * sizeof *q->items);
@@ -32,11 +35,13 @@ static void queue_put(struct h2_queue *q, struct slice s)
     block_ref(s.owner);
     q->items[q->n++] = s;
     q->bytes += s.bytes.n;
+    to->h2->unsent += s.bytes.n;
 }
 
 /* The next slice, n bytes of it at most; with a reference. */
-static struct slice queue_take(struct h2_queue *q, size_t n)
+static struct slice queue_take(struct h2_stream *s, size_t n)
 {
+    struct h2_queue *q = &s->out;
     struct slice *next = &q->items[q->first], taken = *next;
     if (next->bytes.n > n) {
         taken.bytes.n = n;
@@ -46,8 +51,9 @@ static struct slice queue_take(struct h2_queue *q, size_t n)
         q->first++;
     }
     q->bytes -= taken.bytes.n;
+    s->h2->unsent -= taken.bytes.n;
     if (q->bytes == 0)
-        h2_queue_drop(q);
+        h2_stream_drop_queue(s);
     return taken;
 }
 
@@ -133,7 +139,7 @@ void h2_respond_problem(struct h2_stream *s, int status, const char *why)
     http_count_response(h2_http(s->h2), status);
     submit_head(s, status, &type, (int64_t)body.n, true);
     struct block *b = block_of(buf_str(&body));
-    queue_put(&s->out, slice_of(b, 0, b->n));
+    queue_put(s, slice_of(b, 0, b->n));
     block_unref(b);
     buf_deinit(&body);
     s->ended = true;
@@ -204,7 +210,20 @@ static void h2_respond_via_put(struct exchange *x, struct slice piece)
 {
     struct h2_stream *s = x->transport;
     if (piece.bytes.n > 0)
-        queue_put(&s->out, piece);
+        queue_put(s, piece);
+}
+
+/* What the windows let through; while the socket takes nothing, they say nothing. */
+static size_t h2_respond_via_room(const struct exchange *x)
+{
+    const struct h2_stream *s = x->transport;
+    const struct h2 *h = s->h2;
+    int32_t room = nghttp2_session_get_stream_remote_window_size(h->session, s->id);
+    int32_t all = nghttp2_session_get_remote_window_size(h->session);
+    room = room < all ? room : all;
+    if (h->peer->conn.blocked || room <= 0)
+        return 0;
+    return room < EXCHANGE_ROOM ? (size_t)room : EXCHANGE_ROOM;
 }
 
 /* The response is complete, but for being sent. */
@@ -222,12 +241,15 @@ static void pull(struct h2_stream *s)
     struct http_gather *g = &x->http->gather;
     enum pull result;
     must(g->from == NULL);
+    size_t room = h2_respond_via_room(x);
+    size_t enough = room < EXCHANGE_PULL ? room : EXCHANGE_PULL;
     exchange_hold(x);
+    s->pulled = true;
     s->pull_again = false;
     g->from = x; /* others that are woken now wait until this is done */
     do
         result = x->ops->pull(x);
-    while (result == PULL_MORE && s->out.bytes < EXCHANGE_PULL && s->x == x);
+    while (result == PULL_MORE && s->out.bytes < enough && s->x == x);
     g->from = NULL;
     if (s->x == x && result == PULL_END) {
         s->trailers = trailers_of(x->headers);
@@ -273,7 +295,7 @@ int h2_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     h2_put(h, head, 9);
     while (n > 0) {
-        struct slice piece = queue_take(&s->out, n);
+        struct slice piece = queue_take(s, n);
         n -= piece.bytes.n;
         if (copied) {
             h2_put(h, piece.bytes.p, piece.bytes.n);
@@ -292,6 +314,9 @@ static void h2_respond_via_wake(struct exchange *x)
 {
     struct h2_stream *s = x->transport;
     s->pull_again = true;
+    /* A handler has something at hand when it begins, which it may not keep for later. */
+    if (!s->pulled && x->http->gather.from == NULL && h2_respond_via_room(x) > 0)
+        pull(s);
     h2_stream_resume(s);
 }
 
@@ -307,4 +332,5 @@ const struct transport_ops h2_via = {
     .wake = h2_respond_via_wake,
     .end = h2_respond_via_end,
     .abort = h2_respond_via_abort,
+    .room = h2_respond_via_room,
 };

@@ -21,6 +21,7 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
     nghttp2_extpri turns = {.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
     nghttp2_session_change_extpri_stream_priority(h->session, id, &turns, 1);
     s->x = exchange_new(h2_http(h), &h2_via, s);
+    s->x->share = &h->peer->share;
     s->x->secure = conn_is_secure(&h->peer->conn);
     list_push(&h->streams, &s->link);
     return s;
@@ -42,7 +43,7 @@ void h2_stream_free(struct h2_stream *s)
         s->h2->receiving = NULL;
     list_remove(&s->link);
     h2_stream_detach(s, true);
-    h2_queue_drop(&s->out);
+    h2_stream_drop_queue(s);
     free(s->trailers);
     free(s);
 }
@@ -53,7 +54,7 @@ void h2_stream_cut(struct h2_stream *s, uint32_t code)
         return;
     s->cut = true;
     nghttp2_submit_rst_stream(s->h2->session, NGHTTP2_FLAG_NONE, s->id, code);
-    h2_queue_drop(&s->out);
+    h2_stream_drop_queue(s);
     h2_flush_later(s->h2);
     h2_stream_detach(s, true);
 }
@@ -106,6 +107,10 @@ void h2_stream_request(struct h2_stream *s, bool has_body)
     const char *why;
     s->remote_done = !has_body;
     int status = h2_head_finish(&h->head, s->x, &why);
+    if (status == 0 && unsent_full(&h2_http(h)->unsent, h->peer->share)) {
+        status = 503;
+        why = "take the answers that wait on this connection first";
+    }
     if (status != 0) {
         h2_stream_fail(s, status, why);
         return;

@@ -12,11 +12,13 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 {
     *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
     list_init(&http->connections);
+    unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
 }
 
 void http_deinit(struct http *http)
 {
     must(http->n_connections == 0);
+    task_cancel(&http->unsent.grant);
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/options.h"
 #include "base/str.h"
+#include "http/unsent.h"
 
 #include <stdint.h>
 
@@ -71,6 +72,7 @@ struct http {
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
     struct http_gather gather;
+    struct unsent unsent;      /* its budget is set before the first request */
     struct arena_cache arenas; /* of exchanges */
     bool draining;
     bool closing;                    /* and nobody is waited for any more */

@@ -30,6 +30,7 @@ void peer_closed(struct conn *c)
     struct http *http = p->http;
     if (p->speaks != NULL)
         p->speaks->free(p->session);
+    peer_queued(p, 0);
     list_remove(&p->link);
     free(p);
     http->n_connections--;
@@ -37,9 +38,15 @@ void peer_closed(struct conn *c)
         http->idle(http);
 }
 
+void peer_queued(struct peer *p, size_t bytes)
+{
+    unsent_queued(&p->http->unsent, &p->share, bytes);
+}
+
 void peer_stalled(struct conn *c)
 {
     struct peer *p = peer_of(c);
+    peer_queued(p, conn_pending(c));
     sched_start(&p->http->loop->sched, &p->stall, p->http->limits.write_timeout_ms);
 }
 

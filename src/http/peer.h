@@ -13,6 +13,7 @@
 
 struct http;
 struct peer;
+struct unsent_share;
 
 struct protocol {
     void (*drain)(struct peer *p); /* see http_drain */
@@ -30,6 +31,7 @@ struct peer {
     struct timer stall;            /* runs while the peer takes nothing */
     const struct protocol *speaks; /* NULL: not known yet */
     void *session;                 /* the protocol's */
+    struct unsent_share *share;    /* of unsent.c; NULL: all is sent */
     bool lingering;
     bool surplus; /* over the limit; to be told as soon as it is known how */
     uint8_t n_first;
@@ -59,10 +61,14 @@ void peer_linger(struct peer *p);
 void peer_close(struct peer *p);
 
 /* The `stalled` and `closed` of every protocol's conn_ops, and `failed` of those that have nothing
- * to add. A stall that lasts for the limit's time ends in close(). */
+ * to add. A stall that lasts for the limit's time ends in close(). The queue counts as unsent until
+ * the protocol says otherwise. */
 void peer_stalled(struct conn *c);
 void peer_failed(struct conn *c);
 void peer_closed(struct conn *c);
+
+/* So much is queued for the peer that it does not take. */
+void peer_queued(struct peer *p, size_t bytes);
 
 /* Each connection by its link in http->connections. */
 void peer_drain(struct link *l);

@@ -7,6 +7,8 @@
 #include "store/store.h"
 #include "stream/durable.h"
 
+struct buf;
+
 /* Where streams of this name are. */
 struct stream_home {
     struct store *store;
@@ -19,6 +21,17 @@ const struct stream_space *durable_space(const struct durable *d, struct str nam
 void durable_put(struct durable *d, struct exchange *x, struct str name);
 void durable_post(struct durable *d, struct exchange *x, struct str name);
 void durable_get(struct durable *d, struct exchange *x, struct str name);
+
+/* durable_answer.c: sends events as the body, a JSON array or as they are, as the peer takes them.
+ * The slices are lent for the call; what is still to be sent then is read again. */
+struct durable_events {
+    struct str name;
+    uint64_t life, start, next;
+    const struct slice *slices;
+    size_t n_slices;
+};
+void durable_answer(struct durable *d, struct exchange *x, const struct durable_events *e,
+                    bool json);
 
 /* Answers a read that was asked for as live=sse: r has succeeded, its slices are taken over. */
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor);

@@ -125,30 +125,23 @@ static void put_position(struct exchange *x, const struct stream_info *info, uin
     }
 }
 
-/* JSON events rest as `a,b,c,`: the array is a bracket, that range without its last byte, and a
- * bracket. */
-static void send_events(struct exchange *x, struct slice *slices, size_t n, bool json)
-{
-    if (!json) {
-        exchange_send_slices(x, slices, n);
-        return;
-    }
-    struct slice all[READ_SLICES + 2];
-    size_t count = 0;
-    all[count++] = slice_static(STR("["));
-    for (size_t i = 0; i < n; i++)
-        all[count++] = slices[i];
-    if (n > 0)
-        all[count - 1].bytes.n--;
-    all[count++] = slice_static(STR("]"));
-    exchange_send_slices(x, all, count);
-}
-
-static void durable_read_answer(struct exchange *x, const struct stream_info *info,
-                                struct slice *slices, size_t n)
+static void durable_read_answer(struct durable *d, struct exchange *x,
+                                const struct stream_info *info, const struct durable_events *e)
 {
     exchange_header(x, STR("Content-Type"), info->content_type);
-    send_events(x, slices, n, content_kind(info->content_type) == CONTENT_JSON);
+    durable_answer(d, x, e, content_kind(info->content_type) == CONTENT_JSON);
+}
+
+static void durable_read_answer_read(struct durable *d, struct exchange *x,
+                                     const struct store_read *r)
+{
+    durable_read_answer(d, x, &r->info,
+                        &(struct durable_events){.name = r->name,
+                                                 .life = r->info.life,
+                                                 .start = r->start,
+                                                 .next = r->next,
+                                                 .slices = r->slices,
+                                                 .n_slices = r->n_slices});
 }
 
 static void answer_catch_up(struct read_request *r)
@@ -172,7 +165,7 @@ static void answer_catch_up(struct read_request *r)
             return;
         }
     }
-    durable_read_answer(x, &read->info, read->slices, read->n_slices);
+    durable_read_answer_read(r->durable, x, read);
 }
 
 /* ---- long-poll ---- */
@@ -241,7 +234,13 @@ static void durable_read_poll_ready(struct subscriber *s)
     p->pos = b->next;
     if (b->next > b->start) {
         answer_poll(p->x, p->durable, &p->info, b->next, p->cursor);
-        durable_read_answer(p->x, &p->info, b->slices, b->n_slices);
+        durable_read_answer(p->durable, p->x, &p->info,
+                            &(struct durable_events){.name = subscriber_name(s),
+                                                     .life = b->info.life,
+                                                     .start = b->start,
+                                                     .next = b->next,
+                                                     .slices = b->slices,
+                                                     .n_slices = b->n_slices});
         poll_free(p);
     } else if (ended_here(&p->info, b->next)) {
         poll_over(p);
@@ -290,7 +289,7 @@ static void answer_long_poll(struct read_request *r)
     struct store_read *read = &r->read;
     if (read->n_slices > 0) {
         answer_poll(r->x, r->durable, &read->info, read->next, r->cursor);
-        durable_read_answer(r->x, &read->info, read->slices, read->n_slices);
+        durable_read_answer_read(r->durable, r->x, read);
     } else if (ended_here(&read->info, read->next) || exchange_closing(r->x)) {
         answer_nothing(r->x, r->durable, &read->info, read->next, r->cursor);
     } else {

@@ -372,6 +372,7 @@ static enum pull after_batch(struct sse_reader *s, struct event_batch *b)
 {
     bool last = b->info.end != END_NONE && b->next == b->info.tail;
     event_batch_unref(b);
+    subscriber_used(&s->subscriber);
     return last ? durable_sse_end(s) : PULL_MORE;
 }
 
@@ -418,6 +419,11 @@ static enum pull durable_sse_pull(struct exchange *x)
 static void durable_sse_ready(struct subscriber *subscriber)
 {
     exchange_wake(container_of(subscriber, struct sse_reader, subscriber)->x);
+}
+
+static bool durable_sse_reserve(struct subscriber *subscriber, size_t bytes)
+{
+    return exchange_reserve(container_of(subscriber, struct sse_reader, subscriber)->x, bytes);
 }
 
 static void durable_sse_on_cut(struct subscriber *subscriber)
@@ -482,7 +488,9 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     subscriber_init(&s->subscriber, durable_home(d, r->name).feeds, r->name,
                     (struct offset){r->info.life, r->start}, durable_sse_ready);
     subscriber_may_lag(&s->subscriber, durable_sse_on_cut);
-    subscriber_prime(&s->subscriber, r);
+    subscriber_asks(&s->subscriber, durable_sse_reserve);
+    if (r->n_slices == 0 || exchange_room(x) > 0)
+        subscriber_prime(&s->subscriber, r); /* else it would lie here until the peer takes it */
     timer_init(&s->timer, durable_sse_on_timer);
     durable_sse_start_timer(s);
     x->state = s;

@@ -202,6 +202,30 @@ static bool only_held(const struct subscriber *s, const struct store_read *r)
     return s->held && r->info.tail == s->held_tail && r->info.end == END_NONE;
 }
 
+static size_t size_of(const struct store_read *r)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->n_slices; i++)
+        n += r->slices[i].bytes.n;
+    return n;
+}
+
+/* Nothing at all takes no room. */
+static bool has_room(struct subscriber *s, size_t bytes)
+{
+    if (s->reserve == NULL || bytes == 0)
+        return true;
+    s->reserves = true;
+    return s->reserve(s, bytes);
+}
+
+static void give_back(struct subscriber *s)
+{
+    if (s->reserves)
+        s->reserve(s, 0);
+    s->reserves = false;
+}
+
 static void own_loaded(struct load *l, int err)
 {
     struct subscriber *s = l->subscriber;
@@ -214,7 +238,10 @@ static void own_loaded(struct load *l, int err)
     if (err == 0) {
         share_tail(l);
         s->life = l->read.info.life; /* it may have come with an alias of its position */
-        if (has_news(&l->read) && !only_held(s, &l->read))
+        bool news = has_news(&l->read) && !only_held(s, &l->read);
+        if (news && !has_room(s, size_of(&l->read)))
+            return; /* a large event: it is read again */
+        if (news)
             s->own = event_batch_take(&l->read);
     }
     s->ready(s); /* without news it asks again, and then waits */
@@ -324,10 +351,22 @@ void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
     s->pin.cut = subscriber_on_cut;
 }
 
+void subscriber_asks(struct subscriber *s, bool (*reserve)(struct subscriber *s, size_t bytes))
+{
+    s->reserve = reserve;
+}
+
+void subscriber_used(struct subscriber *s)
+{
+    if (s->own == NULL && s->load == NULL)
+        give_back(s);
+}
+
 void subscriber_deinit(struct subscriber *s)
 {
     if (s->feed == NULL)
         return;
+    give_back(s);
     list_remove(&s->link);
     pin_remove(&s->pin);
     if (s->load != NULL)
@@ -340,10 +379,16 @@ void subscriber_deinit(struct subscriber *s)
     *s = (struct subscriber){0};
 }
 
+struct str subscriber_name(const struct subscriber *s)
+{
+    return str_of(s->feed->name, s->feed->name_n);
+}
+
 void subscriber_prime(struct subscriber *s, struct store_read *r)
 {
     must(s->own == NULL && s->load == NULL);
-    s->own = event_batch_take(r);
+    if (has_room(s, size_of(r)))
+        s->own = event_batch_take(r);
 }
 
 static enum next subscriber_give(struct subscriber *s, struct event_batch *b,
@@ -377,10 +422,12 @@ enum next subscriber_next(struct subscriber *s, struct event_batch **batch)
     bool at_tail = f->life == s->life && s->pos == f->tail;
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;
     if ((f->fresh && (at_tail || held)) || (f->shared != NULL && at_tail)) {
+        give_back(s);
         list_push(&f->waiting, &s->link);
         return NEXT_WAIT;
     }
-    start_load(f, s, (struct offset){s->life, s->pos});
+    if (has_room(s, EVENT_BATCH_BYTES))
+        start_load(f, s, (struct offset){s->life, s->pos});
     return NEXT_WAIT;
 }
 

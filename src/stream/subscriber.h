@@ -55,11 +55,13 @@ struct subscriber {
     struct load *load;       /* being read */
     uint64_t held_tail;      /* batches up to this tail were given back */
     bool held;
+    bool reserves; /* has asked for room, and may have it */
     int err;
     struct gap *gap; /* with ERR_GAP */
     struct pin pin;  /* at pos, if the stream's writer waits for subscribers */
     void (*ready)(struct subscriber *s);
     void (*cut)(struct subscriber *s);
+    bool (*reserve)(struct subscriber *s, size_t bytes);
 };
 
 /* From a position that a read has confirmed. ready() is called from the schedule, never from within
@@ -68,11 +70,20 @@ void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, st
                      void (*ready)(struct subscriber *s));
 void subscriber_deinit(struct subscriber *s);
 
+struct str subscriber_name(const struct subscriber *s); /* of the stream; lent */
+
 /* What to do when this one has held up the stream's writer for too long; it ends with a
  * subscriber_deinit. Without it the subscriber takes every batch as soon as it is there. */
 void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s));
 
-/* Makes what a successful read gave the first batch; its slices are taken over. */
+/* Whom to ask before something is read for this one alone, as exchange_reserve is asked. False: it
+ * asks for the next batch again when there is room. What has been granted is given back with
+ * subscriber_used, or when it waits at the tail. */
+void subscriber_asks(struct subscriber *s, bool (*reserve)(struct subscriber *s, size_t bytes));
+void subscriber_used(struct subscriber *s); /* nothing of the last batch is held any more */
+
+/* Makes what a successful read gave the first batch; its slices are taken over. There has to be
+ * room for it: else it is read again. */
 void subscriber_prime(struct subscriber *s, struct store_read *r);
 
 enum next subscriber_next(struct subscriber *s, struct event_batch **batch);

@@ -194,6 +194,11 @@ static void gateway_reader_on_cut(struct subscriber *s)
     reader_abort(container_of(s, struct reader, subscriber));
 }
 
+static bool gateway_reader_reserve(struct subscriber *s, size_t bytes)
+{
+    return exchange_reserve(container_of(s, struct reader, subscriber)->x, bytes);
+}
+
 static void gateway_reader_subscribe(struct reader *r, struct offset at)
 {
     struct arena a = {0};
@@ -201,6 +206,7 @@ static void gateway_reader_subscribe(struct reader *r, struct offset at)
                     gateway_stream(&a, r->route, gateway_reader_id_of(r), ""), at,
                     gateway_reader_on_ready);
     subscriber_may_lag(&r->subscriber, gateway_reader_on_cut);
+    subscriber_asks(&r->subscriber, gateway_reader_reserve);
     arena_deinit(&a);
 }
 
@@ -241,6 +247,7 @@ static enum pull gateway_reader_pull(struct exchange *x)
     case NEXT_BATCH:
         put_batch(r, b);
         event_batch_unref(b);
+        subscriber_used(&r->subscriber);
         return PULL_MORE;
     case NEXT_FAILED: return gateway_reader_fail(r);
     case NEXT_WAIT: break;
@@ -341,7 +348,8 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     if (o->resumes)
         tell_resumed(o, &read->info, r->recovered);
     gateway_reader_subscribe(r, (struct offset){read->info.life, read->start});
-    subscriber_prime(&r->subscriber, read);
+    if (read->n_slices == 0 || exchange_room(o->x) > 0)
+        subscriber_prime(&r->subscriber, read); /* else it would lie here until the peer takes it */
     timer_init(&r->timer, gateway_reader_on_timer);
     r->heartbeat =
         (struct heartbeat){.every_ms = setup->heartbeat_ms, .since_ms = setup->sched->now_ms};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/embedded/cache.h"
+#include "base/budget.h"
 #include "base/mem.h"
 #include "store/catalog/extent.h"
 
@@ -33,15 +34,39 @@ static void cache_drop(struct cache *c, struct cached *e)
     free(e);
 }
 
-void cache_init(struct cache *c, size_t max)
+static size_t cache_max(const struct cache *c)
 {
-    *c = (struct cache){.max = max};
+    size_t rest = c->budget != NULL ? budget_rest(c->budget) : c->max;
+    return rest < c->max ? rest : c->max;
+}
+
+static void cache_shrink(struct cache *c, size_t max)
+{
+    while (c->bytes > max)
+        cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
+}
+
+static void cache_give_way(void *ctx)
+{
+    struct cache *c = ctx;
+    cache_shrink(c, cache_max(c));
+}
+
+void cache_init(struct cache *c, size_t max, struct budget *budget)
+{
+    *c = (struct cache){.max = max, .budget = budget};
     map_init(&c->extents);
     list_init(&c->by_use);
+    if (budget != NULL) {
+        budget->give_way = cache_give_way;
+        budget->ctx = c;
+    }
 }
 
 void cache_deinit(struct cache *c)
 {
+    if (c->budget != NULL)
+        c->budget->give_way = NULL;
     while (!list_empty(&c->by_use))
         cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     map_deinit(&c->extents);
@@ -56,13 +81,13 @@ static struct cached *cache_find(struct cache *c, uint64_t life, uint64_t first)
 void cache_put(struct cache *c, uint64_t life, struct extent *extent)
 {
     size_t bytes = sizeof(struct cached) + sizeof(struct map_slot) + extent_size(extent);
+    size_t max = cache_max(c);
     struct cached *old = cache_find(c, life, extent->first);
-    if (bytes > c->max || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
+    if (bytes > max || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
         return;
     if (old != NULL)
         cache_drop(c, old);
-    while (c->bytes + bytes > c->max)
-        cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
+    cache_shrink(c, max - bytes);
     struct cached *e = mem_alloc(sizeof *e);
     *e =
         (struct cached){.key = {life, extent->first}, .extent = extent_ref(extent), .bytes = bytes};

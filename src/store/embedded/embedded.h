@@ -14,6 +14,7 @@
 #include "store/embedded/rest.h"
 #include "store/store.h"
 
+struct budget;
 struct vfs;
 
 struct embedded_config {
@@ -22,6 +23,7 @@ struct embedded_config {
     uint64_t checkpoint_age_ms; /* ... or after so long */
     uint64_t unrested_max;      /* ... and beyond this writes are answered ERR_BUSY */
     uint64_t cache_bytes;
+    struct budget *budget; /* what is pinned of it is taken from the cache; NULL: nothing is */
     struct retain retain; /* for streams that have no bounds of their own */
     uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none */
     struct rest_limits rest;

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/budget.h"
+#include "http/unsent.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define KIB   ((size_t)1024)
+#define SHARE (256 * KIB)
+#define MAX   (16 * SHARE)
+
+/* What waits, and the order in which it was granted. */
+struct world {
+    struct sched sched;
+    struct budget budget;
+    struct unsent unsent;
+    size_t cached; /* what a cache would still have */
+    char granted[64];
+};
+
+struct user {
+    struct world *world;
+    struct reservation *r;
+    char name;
+};
+
+static void give_way(void *ctx)
+{
+    struct world *w = ctx;
+    size_t rest = budget_rest(&w->budget);
+    if (w->cached > rest)
+        w->cached = rest;
+}
+
+static void init(struct world *w)
+{
+    *w = (struct world){.budget = {.max = MAX, .give_way = give_way, .ctx = w}, .cached = MAX};
+    sched_init(&w->sched, 0, 0);
+    unsent_init(&w->unsent, &w->sched);
+    w->unsent.budget = &w->budget;
+}
+
+static void on_granted(void *ctx)
+{
+    struct user *u = ctx;
+    strncat(u->world->granted, &u->name, 1);
+}
+
+static bool reserve(struct user *u, struct unsent_share **of, size_t bytes)
+{
+    return unsent_reserve(&u->world->unsent, &u->r,
+                          &(struct unsent_user){.of = of, .granted = on_granted, .ctx = u}, bytes);
+}
+
+static void give_back(struct user *u)
+{
+    unsent_give_back(&u->world->unsent, &u->r);
+    sched_drain(&u->world->sched);
+}
+
+static void assert_empty(const struct world *w)
+{
+    assert_int_equal(w->unsent.held, 0);
+    assert_int_equal(w->unsent.large, 0);
+    assert_int_equal(w->unsent.waiting, 0);
+    assert_int_equal(w->budget.pinned, 0);
+}
+
+static void test_a_connection_has_a_share(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL, *other = NULL;
+    init(&w);
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'},
+                c = {.world = &w, .name = 'c'}, d = {.world = &w, .name = 'd'};
+    assert_true(reserve(&a, &one, SHARE - 1));
+    assert_false(reserve(&b, &one, 2));
+    assert_false(reserve(&c, &one, 1)); /* there is room, but not before b */
+    assert_true(reserve(&d, &other, 2));
+    assert_int_equal(w.unsent.waiting, 2);
+    give_back(&d);
+    assert_string_equal(w.granted, "");
+    give_back(&a);
+    assert_string_equal(w.granted, "bc");
+    assert_true(reserve(&b, &one, 2)); /* as it was granted */
+    give_back(&b);
+    give_back(&c);
+    assert_null(one);
+    assert_null(other);
+    assert_empty(&w);
+}
+
+static void test_connections_take_turns(void **state)
+{
+    struct world w;
+    struct unsent_share *full[16] = {0}, *first = NULL, *second = NULL;
+    struct user u[16], wait[5];
+    init(&w);
+    for (int i = 0; i < 16; i++) {
+        u[i] = (struct user){.world = &w, .name = '-'};
+        assert_true(reserve(&u[i], &full[i], SHARE));
+    }
+    assert_int_equal(w.budget.pinned, MAX);
+    assert_int_equal(w.cached, 0);
+    for (int i = 0; i < 5; i++)
+        wait[i] = (struct user){.world = &w, .name = (char)('a' + i)};
+    for (int i = 0; i < 3; i++)
+        assert_false(reserve(&wait[i], &first, SHARE / 4)); /* a, b, c */
+    for (int i = 3; i < 5; i++)
+        assert_false(reserve(&wait[i], &second, SHARE / 4)); /* d, e */
+    give_back(&u[0]);
+    assert_string_equal(w.granted, "adbe");
+    assert_int_equal(w.budget.pinned, MAX);
+    give_back(&wait[1]);
+    assert_string_equal(w.granted, "adbec");
+    for (int i = 1; i < 16; i++)
+        give_back(&u[i]);
+    for (int i = 0; i < 5; i++)
+        give_back(&wait[i]);
+    assert_empty(&w);
+}
+
+static void test_what_is_queued_counts_and_never_waits(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL, *other = NULL;
+    init(&w);
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'};
+    unsent_queued(&w.unsent, &one, MAX + 1);
+    assert_true(unsent_full(&w.unsent, one));
+    assert_int_equal(w.budget.pinned, MAX + 1);
+    assert_false(reserve(&a, &one, 1));
+    assert_false(reserve(&b, &other, 1));
+    unsent_queued(&w.unsent, &one, MAX - 1);
+    sched_drain(&w.sched);
+    assert_string_equal(w.granted, "b");
+    unsent_queued(&w.unsent, &one, 0);
+    sched_drain(&w.sched);
+    assert_string_equal(w.granted, "ba");
+    assert_false(unsent_full(&w.unsent, one));
+    give_back(&a);
+    give_back(&b);
+    assert_null(one);
+    assert_empty(&w);
+}
+
+static void test_large_ones_go_one_at_a_time_and_apart(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL, *other = NULL, *third = NULL;
+    init(&w);
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'},
+                c = {.world = &w, .name = 'c'};
+    assert_true(reserve(&a, &one, 2 * MAX)); /* more than there is */
+    assert_true(reserve(&c, &third, SHARE)); /* and nobody else waits for it */
+    assert_false(reserve(&b, &other, SHARE + 1));
+    assert_int_equal(w.budget.pinned, 2 * MAX + SHARE);
+    give_back(&a);
+    assert_string_equal(w.granted, "b");
+    give_back(&b);
+    give_back(&c);
+    assert_empty(&w);
+}
+
+static void test_who_grows_too_much_holds_nothing_while_it_waits(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL, *other = NULL;
+    init(&w);
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'};
+    assert_true(reserve(&b, &other, SHARE + 1));
+    assert_true(reserve(&a, &one, SHARE));
+    assert_false(reserve(&a, &one, MAX));
+    assert_int_equal(w.budget.pinned, SHARE + 1);
+    assert_null(one);
+    assert_false(reserve(&a, &one, 1)); /* it waits, whatever it asks for meanwhile */
+    give_back(&b);
+    assert_string_equal(w.granted, "a");
+    assert_true(reserve(&a, &one, MAX));
+    give_back(&a);
+    assert_empty(&w);
+}
+
+static void test_who_leaves_the_line_lets_the_next_one_go(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL;
+    init(&w);
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'},
+                c = {.world = &w, .name = 'c'};
+    assert_true(reserve(&a, &one, SHARE - 1));
+    assert_false(reserve(&b, &one, SHARE));
+    assert_false(reserve(&c, &one, 1));
+    give_back(&b);
+    assert_string_equal(w.granted, "c");
+    give_back(&c);
+    give_back(&a);
+    assert_empty(&w);
+}
+
+#define T(f) cmocka_unit_test(f)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_a_connection_has_a_share),
+        T(test_connections_take_turns),
+        T(test_what_is_queued_counts_and_never_waits),
+        T(test_large_ones_go_one_at_a_time_and_apart),
+        T(test_who_grows_too_much_holds_nothing_while_it_waits),
+        T(test_who_leaves_the_line_lets_the_next_one_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
