@@ -7,17 +7,46 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-/* Linear probing, at most three quarters full, and backward shift on removal: no tombstones. */
+/* Linear probing, at most three quarters full, and backward shift on removal: no tombstones.
+ *
+ * A large table does not change its size at once. There are two then, and every change of the map
+ * moves some of the old one: whole runs of slots in use, so that what is left is found where it
+ * was. A key is in one of the two. New keys go to the new one, and the old one is empty long before
+ * that is full. */
+
+/* All in slots. */
+#define AT_ONCE     1024  /* move in one go, if there are no more */
+#define MOVE        8     /* with each change otherwise, at least */
+#define MOVE_SPARSE 64    /* the same of a table that gets smaller: few are in use */
+#define MAPPED_MIN  65536 /* a table of so many has pages of its own */
+#define RELEASED    32768 /* of such a table at a time, when they have moved */
+#define SHRINK_PART 8     /* a large table of which less is in use gets smaller */
+
+struct map_old {
+    struct map_slot *slots;
+    size_t cap, moved; /* slots before it are free */
+};
 
 void map_init(struct map *m)
 {
     *m = (struct map){.seed = rand_u64()};
 }
 
-void map_deinit(struct map *m)
+/* ---- tables ---- */
+
+/* A large one is not zeroed but by the system, page by page, when it is used. */
+static struct map_slot *table_new(size_t cap)
 {
-    free(m->slots);
-    *m = (struct map){0};
+    size_t bytes = cap * sizeof(struct map_slot);
+    return cap < MAPPED_MIN ? mem_zalloc(bytes) : mem_map(bytes);
+}
+
+static void table_free(struct map_slot *slots, size_t cap)
+{
+    if (cap < MAPPED_MIN)
+        free(slots);
+    else
+        mem_unmap(slots, cap * sizeof *slots);
 }
 
 /* Half of it is enough: a map has fewer than 2^32 slots. */
@@ -31,30 +60,102 @@ static struct str map_key_of(const struct map_slot *s)
     return str_of(s->key, s->key_n);
 }
 
-static size_t map_find(const struct map *m, struct str key, uint32_t hash)
+/* The slot of this key, or the free one where it would be. */
+static struct map_slot *map_find(struct map_slot *slots, size_t cap, struct str key, uint32_t hash)
 {
-    size_t i = hash & (m->cap - 1);
-    while (m->slots[i].value != NULL &&
-           !(m->slots[i].hash == hash && str_eq(map_key_of(&m->slots[i]), key)))
-        i = (i + 1) & (m->cap - 1);
-    return i;
+    size_t i = hash & (cap - 1);
+    while (slots[i].value != NULL && !(slots[i].hash == hash && str_eq(map_key_of(&slots[i]), key)))
+        i = (i + 1) & (cap - 1);
+    return &slots[i];
 }
 
-void *map_get(const struct map *m, struct str key)
+static void close_hole(struct map_slot *slots, size_t cap, size_t hole)
 {
-    return m->n == 0 ? NULL : m->slots[map_find(m, key, hash_of(m, key))].value;
+    size_t mask = cap - 1;
+    for (size_t i = (hole + 1) & mask; slots[i].value != NULL; i = (i + 1) & mask) {
+        size_t home = slots[i].hash & mask;
+        if (((i - home) & mask) < ((i - hole) & mask))
+            continue; /* moving it to the hole would put it before its home */
+        slots[hole] = slots[i];
+        hole = i;
+    }
+    slots[hole] = (struct map_slot){0};
+}
+
+/* ---- from one size to another ---- */
+
+static void drop_old(struct map *m)
+{
+    if (m->old == NULL)
+        return;
+    table_free(m->old->slots, m->old->cap);
+    free(m->old);
+    m->old = NULL;
+}
+
+void map_deinit(struct map *m)
+{
+    drop_old(m);
+    table_free(m->slots, m->cap);
+    *m = (struct map){0};
+}
+
+static void move_slot(struct map *m, struct map_slot *from)
+{
+    size_t i = from->hash & (m->cap - 1);
+    while (m->slots[i].value != NULL)
+        i = (i + 1) & (m->cap - 1);
+    m->slots[i] = *from;
+    *from = (struct map_slot){0};
+}
+
+/* So that the end of it is not one long call. */
+static void release_moved(const struct map_old *old)
+{
+    if (old->cap >= MAPPED_MIN && old->moved % RELEASED == 0)
+        mem_release(old->slots + old->moved - RELEASED, RELEASED * sizeof *old->slots);
+}
+
+/* Ends at a free slot, and so between two runs. */
+static void move_some(struct map *m)
+{
+    struct map_old *old = m->old;
+    size_t n = old->cap <= AT_ONCE ? AT_ONCE : old->cap < m->cap ? MOVE : MOVE_SPARSE;
+    size_t end = old->cap - old->moved > n ? old->moved + n : old->cap;
+    while (old->moved < end || (old->moved < old->cap && old->slots[old->moved].value != NULL)) {
+        if (old->slots[old->moved].value != NULL)
+            move_slot(m, &old->slots[old->moved]);
+        old->moved++;
+        release_moved(old);
+    }
+    if (old->moved == old->cap)
+        drop_old(m);
 }
 
 static void resize(struct map *m, size_t cap)
 {
-    struct map_slot *old = m->slots;
-    size_t old_cap = m->cap;
-    m->slots = mem_zalloc(cap * sizeof *m->slots);
+    must(m->old == NULL); /* it was empty long before */
+    if (m->cap > 0) {
+        m->old = mem_alloc(sizeof *m->old);
+        *m->old = (struct map_old){m->slots, m->cap, 0};
+    }
+    m->slots = table_new(cap);
     m->cap = cap;
-    for (size_t i = 0; i < old_cap; i++)
-        if (old[i].value != NULL)
-            m->slots[map_find(m, map_key_of(&old[i]), old[i].hash)] = old[i];
-    free(old);
+    if (m->old != NULL && m->old->cap <= AT_ONCE)
+        move_some(m);
+}
+
+/* ---- the map ---- */
+
+void *map_get(const struct map *m, struct str key)
+{
+    if (m->n == 0)
+        return NULL;
+    uint32_t hash = hash_of(m, key);
+    void *value = map_find(m->slots, m->cap, key, hash)->value;
+    if (value == NULL && m->old != NULL)
+        value = map_find(m->old->slots, m->old->cap, key, hash)->value;
+    return value;
 }
 
 void *map_put(struct map *m, struct str key, void *value)
@@ -62,38 +163,51 @@ void *map_put(struct map *m, struct str key, void *value)
     must(key.n <= UINT32_MAX);
     if ((m->n + 1) * 4 > m->cap * 3)
         resize(m, m->cap ? m->cap * 2 : 8);
+    if (m->old != NULL)
+        move_some(m);
     uint32_t hash = hash_of(m, key);
-    struct map_slot *slot = &m->slots[map_find(m, key, hash)];
+    struct map_slot *slot = map_find(m->slots, m->cap, key, hash), *old = NULL;
+    if (slot->value == NULL && m->old != NULL)
+        old = map_find(m->old->slots, m->old->cap, key, hash);
+    if (old != NULL && old->value != NULL)
+        slot = old;
     void *before = slot->value;
     *slot = (struct map_slot){key.p, value, (uint32_t)key.n, hash};
     m->n += before == NULL;
     return before;
 }
 
+static void *remove_from(struct map_slot *slots, size_t cap, struct str key, uint32_t hash)
+{
+    struct map_slot *slot = map_find(slots, cap, key, hash);
+    void *value = slot->value;
+    if (value != NULL)
+        close_hole(slots, cap, (size_t)(slot - slots));
+    return value;
+}
+
 void *map_remove(struct map *m, struct str key)
 {
     if (m->n == 0)
         return NULL;
-    size_t mask = m->cap - 1, hole = map_find(m, key, hash_of(m, key));
-    void *value = m->slots[hole].value;
-    if (value == NULL)
-        return NULL;
-    for (size_t i = (hole + 1) & mask; m->slots[i].value != NULL; i = (i + 1) & mask) {
-        size_t home = m->slots[i].hash & mask;
-        if (((i - home) & mask) < ((i - hole) & mask))
-            continue; /* moving it to the hole would put it before its home */
-        m->slots[hole] = m->slots[i];
-        hole = i;
-    }
-    m->slots[hole] = (struct map_slot){0};
-    m->n--;
+    uint32_t hash = hash_of(m, key);
+    void *value = remove_from(m->slots, m->cap, key, hash);
+    if (value == NULL && m->old != NULL)
+        value = remove_from(m->old->slots, m->old->cap, key, hash);
+    m->n -= value != NULL;
+    if (m->old != NULL)
+        move_some(m);
+    else if (m->cap > AT_ONCE && m->n < m->cap / SHRINK_PART)
+        resize(m, m->cap / 2);
     return value;
 }
 
 void *map_next(const struct map *m, size_t *at)
 {
-    while (*at < m->cap) {
-        void *value = m->slots[(*at)++].value;
+    size_t old_cap = m->old == NULL ? 0 : m->old->cap;
+    while (*at < old_cap + m->cap) {
+        size_t i = (*at)++;
+        void *value = i < old_cap ? m->old->slots[i].value : m->slots[i - old_cap].value;
         if (value != NULL)
             return value;
     }

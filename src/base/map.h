@@ -2,7 +2,8 @@
 /* map.h -- a hash map from bytes to pointers.
  *
  * The key is borrowed: it must live in (or as long as) the value. Hashed with a seed drawn per
- * map, so that a peer cannot choose names that collide. Zero-initialised is not valid: map_init. */
+ * map, so that a peer cannot choose names that collide. It grows and shrinks with what is in it,
+ * and no change of it takes long, however large it is. Zero-initialised is not valid: map_init. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 
@@ -20,6 +21,7 @@ struct map {
     struct map_slot *slots;
     size_t n, cap; /* cap: 0 or a power of two */
     uint64_t seed;
+    struct map_old *old; /* a large table before it got another size, while it moves; or NULL */
 };
 
 void map_init(struct map *m);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#define KEYS_MAX 600
+#define KEYS_MAX 9000
 
 /* The model: what a key's place in this array says is what the map must say. */
 struct entry {
@@ -85,13 +85,14 @@ static void run(size_t n_keys, uint64_t seed, int steps)
 {
     static struct model m;
     struct map map;
+    size_t wave = n_keys < 500 ? 500 : n_keys * 2;
     map_init(&map);
     model_init(&m, n_keys, seed);
     assert_same(&m, &map);
     for (int i = 0; i < steps; i++) {
         /* in waves, so that it also empties */
-        step(&m, &map, i / 500 % 2 == 0 ? 70 : 25);
-        if (i % 50 == 0)
+        step(&m, &map, i / (int)wave % 2 == 0 ? 70 : 25);
+        if (i % (int)(wave / 10) == 0)
             assert_same(&m, &map);
     }
     assert_same(&m, &map);
@@ -110,7 +111,89 @@ static void test_model_small(void **state)
 static void test_model_large(void **state)
 {
     for (uint64_t seed = 1; seed <= 5; seed++)
-        run(KEYS_MAX, seed, 20000);
+        run(600, seed, 20000);
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        run(KEYS_MAX, seed, 100000);
+}
+
+/* ---- a large one ---- */
+
+#define LARGE 200000
+
+static struct item {
+    uint32_t number;
+} items[LARGE];
+
+static int number_items(void **state)
+{
+    for (uint32_t i = 0; i < LARGE; i++)
+        items[i].number = i;
+    return 0;
+}
+
+static struct str item_key(const struct item *i)
+{
+    return str_of((const char *)&i->number, sizeof i->number);
+}
+
+/* All that should be there is, whichever table it is in, and once. */
+static void assert_items(const struct map *map, size_t from, size_t to)
+{
+    size_t at = 0, walked = 0;
+    for (size_t i = 0; i < LARGE; i++)
+        assert_ptr_equal(map_get(map, item_key(&items[i])), i >= from && i < to ? &items[i] : NULL);
+    while (map_next(map, &at) != NULL)
+        walked++;
+    assert_int_equal(walked, to - from);
+    assert_int_equal(map->n, to - from);
+}
+
+/* It takes a new size while it is used: some slots move with each change, never all of them. */
+static void test_grows_and_shrinks_by_parts(void **state)
+{
+    struct map map;
+    size_t moving = 0, sizes = 0;
+    map_init(&map);
+    for (uint32_t i = 0; i < LARGE; i++) {
+        size_t cap = map.cap;
+        assert_null(map_put(&map, item_key(&items[i]), &items[i]));
+        if (map.cap != cap && cap > 1024) {
+            assert_non_null(map.old);
+            assert_items(&map, 0, i + 1);
+            sizes++;
+        }
+        moving += map.old != NULL;
+    }
+    assert_int_equal(map.cap, 524288);
+    assert_in_range(sizes, 7, 9);
+    assert_in_range(moving, 10000, LARGE / 2); /* each slot once, eight of them at a time */
+    assert_items(&map, 0, LARGE);
+    sizes = 0;
+    for (uint32_t i = 0; i < LARGE; i++) {
+        size_t cap = map.cap;
+        assert_ptr_equal(map_remove(&map, item_key(&items[i])), &items[i]);
+        if (map.cap != cap) {
+            assert_true(map.old != NULL || cap <= 1024);
+            assert_items(&map, i + 1, LARGE);
+            sizes++;
+        }
+    }
+    assert_in_range(sizes, 7, 10);
+    assert_true(map.cap <= 2048);
+    assert_items(&map, 0, 0);
+    map_deinit(&map);
+}
+
+/* It is let go of in the middle of that. */
+static void test_deinit_while_it_moves(void **state)
+{
+    struct map map;
+    map_init(&map);
+    for (uint32_t i = 0; i < LARGE && (map.old == NULL || map.cap < 131072); i++) {
+        map_put(&map, item_key(&items[i]), &items[i]);
+    }
+    assert_non_null(map.old);
+    map_deinit(&map);
 }
 
 static void test_empty(void **state)
@@ -153,9 +236,13 @@ static void test_seeds_differ(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_small),  cmocka_unit_test(test_model_large),
-        cmocka_unit_test(test_empty),        cmocka_unit_test(test_replace_takes_the_new_key),
+        cmocka_unit_test(test_model_small),
+        cmocka_unit_test(test_model_large),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_replace_takes_the_new_key),
         cmocka_unit_test(test_seeds_differ),
+        cmocka_unit_test(test_grows_and_shrinks_by_parts),
+        cmocka_unit_test(test_deinit_while_it_moves),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, number_items, NULL);
 }
