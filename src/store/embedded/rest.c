@@ -160,15 +160,18 @@ static int rewrite_sparse(struct making *m)
 {
     struct rest *r = m->rest;
     const uint64_t *ids = (const uint64_t *)(const void *)m->found.sparse.p;
-    struct rewrite w = {.vfs = r->vfs,
+    struct shelf shelf; /* the blocks of one stand one behind the other */
+    struct rewrite w = {.vfs = &shelf.vfs,
                         .index = r->index,
                         .to = m->segment,
                         .budget = r->limits.rewrite_bytes,
                         .moved = rest_keep_moved,
                         .ctx = m};
     int err = 0;
+    shelf_init(&shelf, r->vfs);
     for (size_t i = 0; i < m->found.sparse.n / sizeof *ids && w.budget > 0 && err == 0; i++)
         err = rewrite_segment(&w, ids[i]);
+    shelf_deinit(&shelf);
     r->rewritten = w.blocks;
     return err;
 }
