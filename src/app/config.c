@@ -127,8 +127,10 @@ static const struct option_row rows[] = {
              "rest is a cache of events that rest on disk."},
     {ROW("disk-cap", OPTION_SIZE, disk_cap_bytes), .fallback = "0", .value = "SIZE",
      BETWEEN(64 * MIB, 1024 * 1024 * GIB), .zero_is_off = true,
-     .help = "The most that the embedded store may take of the disk; appends beyond it are "
-             "answered 507. 0 sets no bound."},
+     .help = "The most that the embedded store may take of the disk, with all that it keeps. "
+             "Beyond it, appends, new streams and larger documents (of subscriptions, sessions and "
+             "idempotency keys) are answered 507; deletes go on, and make room at the next "
+             "checkpoint. 0 sets no bound."},
     {ROW("public-url", OPTION_TEXT, public_url), .value = "http://HOST|https://HOST",
      .check = config_check_public_url,
      .help = "How clients reach this server, if not by the address they ask at, as behind a "

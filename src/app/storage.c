@@ -17,7 +17,8 @@
 
 #define REST_LANE    2 /* of the checkpoints */
 #define READ_LANE    3
-#define READ_THREADS 4 /* files that are read at once */
+#define READ_THREADS 4  /* files that are read at once */
+#define CAP_PARTS    16 /* of disk-cap: the journal has some of them */
 #define REDIS_SPARE                                                                                \
     (16 * MIB) /* beyond what clients may send at a time: for reads, and the keys                  \
                 */
@@ -41,6 +42,17 @@ static void storage_pause_thread(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     nanosleep(&t, NULL); /* woken early, it was a short one */
+}
+
+/* So that most of what it may take is left to what rests. */
+static void fit_into_cap(struct embedded_config *c)
+{
+    uint64_t part = c->disk_cap / CAP_PARTS;
+    if (c->disk_cap == 0 || part >= c->checkpoint_bytes)
+        return;
+    c->journal.file_bytes = c->checkpoint_bytes = part;
+    c->unrested_max = 2 * part;
+    c->journal_max = 4 * part;
 }
 
 static void storage_on_failed(void *ctx, int err)
@@ -82,6 +94,7 @@ static int open_embedded(struct storage *s, struct loop *loop, const struct conf
     config.budget = &s->budget;
     config.pause = storage_pause_thread;
     config.disk_cap = c->disk_cap_bytes;
+    fit_into_cap(&config);
     config.retain = retain_of(c);
     config.failed = storage_on_failed;
     config.failed_ctx = (void *)(uintptr_t)t;

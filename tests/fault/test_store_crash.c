@@ -239,6 +239,7 @@ static void open_store(struct run *r)
     config.checkpoint_bytes = rng_between(&r->rng, 1, 40) * 1024;
     config.checkpoint_age_ms = 1000;
     config.unrested_max = config.checkpoint_bytes * rng_between(&r->rng, 2, 100) + 100000;
+    config.journal_max = rng_between(&r->rng, 20, 2000) * 1024;
     config.cache_bytes = 16 * 1024;
     config.rest.base_bytes = rng_between(&r->rng, 1, 8) * 1024;
     config.rest.base_files = rng_below(&r->rng, 6);

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "fault/simfs.h"
 #include "fault/simlane.h"
-#include "store/embedded/embedded.h"
+#include "store/embedded/embedded_core.h"
 #include "store/embedded/vfs.h"
 
 #include <stdio.h>
@@ -415,7 +415,7 @@ static void test_disk_cap(void **state)
     assert_int_equal(append(b, "b", STR("two")), 0);
 }
 
-/* ---- a journal that has no room ---- */
+/* ---- documents, and streams without events ---- */
 
 struct putting {
     struct store_put op;
@@ -428,6 +428,80 @@ static void on_put(struct store_put *p, int err)
 {
     container_of(p, struct putting, op)->err = err;
 }
+
+static int put_doc(struct bench *b, const char *key, struct str value, uint64_t version)
+{
+    struct putting p = {.doc = {str_of_cstr(key), value, version}, .err = PENDING};
+    p.op = (struct store_put){.docs = &p.doc, .n_docs = 1, .done = on_put};
+    store_put(b->store, &p.op);
+    return await(b, &p.err);
+}
+
+/* Streams that are only made, documents: what they take counts, and those that take no more than
+ * before are not refused. */
+static void test_disk_cap_without_events(void **state)
+{
+    struct bench *b = *state;
+    static char big[EVENT_MAX];
+    char name[32];
+    int err = 0, n = 0;
+    b->config.disk_cap = 8 * FILE_BYTES;
+    b->config.journal_max = 256 * 1024;
+    restart(b);
+    memset(big, 'x', sizeof big);
+    struct str value = str_of(big, sizeof big);
+    assert_int_equal(create(b, "a"), 0);
+    for (; n < 2000 && err == 0; n++) {
+        snprintf(name, sizeof name, "doc/%d", n);
+        err = put_doc(b, name, value, 0);
+    }
+    assert_int_equal(err, ERR_FULL);
+    assert_int_equal(create(b, "b"), ERR_FULL);
+    assert_int_equal(put_doc(b, "doc/0", value, 1), 0);
+    assert_int_equal(remove_stream(b, "a"), 0);
+    for (int i = 0; i < n - 1; i++) {
+        snprintf(name, sizeof name, "doc/%d", i);
+        assert_int_equal(put_doc(b, name, STR_NONE, i == 0 ? 2 : 1), 0);
+    }
+    for (int i = 0; i < 10; i++)
+        checkpoint(b);
+    assert_int_equal(put_doc(b, "doc/0", value, 0), 0);
+    for (n = 0, err = 0; n < 20000 && err == 0; n++) {
+        snprintf(name, sizeof name, "stream/%d", n);
+        err = create(b, name);
+    }
+    assert_int_equal(err, ERR_FULL);
+}
+
+/* Whoever writes no events makes checkpoints as well, and the journal does not grow; but it takes
+ * much to make one. */
+static void test_checkpoints_without_events(void **state)
+{
+    struct bench *b = *state;
+    static char big[EVENT_MAX];
+    struct embedded *e;
+    b->config.journal_max = 256 * 1024;
+    restart(b);
+    e = embedded_of(b->store);
+    memset(big, 'x', sizeof big);
+    uint64_t before = e->meta.next_segment;
+    for (uint64_t i = 0; i < 500; i++) {
+        assert_int_equal(put_doc(b, "one", str_of(big, sizeof big), i), 0);
+        assert_true(journal_file_bytes(e->journal) <= 6 * FILE_BYTES);
+    }
+    assert_in_range(e->meta.next_segment - before, 10, 500 * EVENT_MAX / (128 * 1024) + 1);
+    before = e->meta.next_segment;
+    for (int i = 0; i < 5000; i++) {
+        assert_int_equal(create(b, "s"), 0);
+        assert_int_equal(remove_stream(b, "s"), 0);
+        assert_true(journal_file_bytes(e->journal) <= 6 * FILE_BYTES);
+        assert_true(e->removed.n <= 1); /* what comes and goes is nothing to a checkpoint */
+    }
+    /* A batch takes a sector. */
+    assert_in_range(e->meta.next_segment - before, 10, 5000 * 2 * 512 / (128 * 1024) + 1);
+}
+
+/* ---- a journal that has no room ---- */
 
 /* More than there is room for; no file is made meanwhile. */
 static void fill_journal(struct bench *b, struct putting *puts)
@@ -649,6 +723,33 @@ static void test_failing_checkpoint(void **state)
     buf_deinit(&expected);
 }
 
+/* Until it is tried again, nobody else's write makes another. */
+static void test_failing_checkpoint_is_not_hurried(void **state)
+{
+    struct bench *b = *state;
+    static char big[EVENT_MAX];
+    unsigned n = 0;
+    b->config.checkpoint_bytes = 8 * 1024;
+    b->config.rest.reserve_bytes = 0;
+    restart(b);
+    const struct embedded *e = embedded_of(b->store);
+    const struct checkpoint *last = NULL;
+    assert_int_equal(create(b, "a"), 0);
+    memset(big, 'x', sizeof big);
+    uint64_t began_ms = b->sched.now_ms;
+    while (b->sched.now_ms < began_ms + 2000) {
+        simfs_fail(b->fs, SIMFS_CREATE, 1, ERR_IO);
+        assert_int_equal(append(b, "a", str_of(big, 1000)), 0);
+        n += e->checkpoint != NULL && last == NULL;
+        last = e->checkpoint;
+    }
+    simfs_fail(b->fs, SIMFS_CREATE, 0, 0);
+    assert_in_range(n, 1, 3);
+    assert_true(e->rest_failed);
+    pass_turns(b, 200);
+    assert_int_equal(embedded_unrested(b->store), 0);
+}
+
 /* A fork that is made while a checkpoint is under way, which takes away what its source was forked
  * from: its past must be found under its source then. */
 static void test_fork_beside_a_checkpoint(void **state)
@@ -686,6 +787,8 @@ int main(void)
         TEST(test_full_disk),
         TEST(test_removing_makes_room),
         TEST(test_disk_cap),
+        TEST(test_disk_cap_without_events),
+        TEST(test_checkpoints_without_events),
         TEST(test_expiry_that_is_not_written_down),
         TEST(test_stop_while_there_is_no_room),
         TEST(test_unreadable_block),
@@ -694,6 +797,7 @@ int main(void)
         TEST(test_missing_index_and_notes),
         TEST(test_removing_from_a_disk_without_a_byte),
         TEST(test_failing_checkpoint),
+        TEST(test_failing_checkpoint_is_not_hurried),
         TEST(test_fork_beside_a_checkpoint),
     };
     return cmocka_run_group_tests_name("fault/store_faults", tests, NULL, NULL);

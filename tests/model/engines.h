@@ -76,6 +76,7 @@ static inline struct store *disk_reopen(void *ctx)
     char why[512];
     config.journal.file_bytes = JOURNAL_FILE_MIN;
     config.checkpoint_bytes = 8 * 1024;
+    config.journal_max = 1024 * 1024;
     config.checkpoint_age_ms = 100000;
     config.cache_bytes = 16 * 1024;
     config.rest.base_bytes = 2 * 1024;

@@ -142,7 +142,7 @@ static void embedded_free(struct store *s)
 /* What a small append would meet; one that has to wait is no bad sign. */
 static int embedded_health(struct store *s, struct str *why)
 {
-    int err = embedded_check_room(embedded_of(s), HEALTH_BYTES, true);
+    int err = embedded_check_room(embedded_of(s), HEALTH_BYTES, ROOM_EVENTS);
     return err == ERR_BUSY ? 0 : err;
 }
 
@@ -154,12 +154,13 @@ static size_t embedded_figures(const struct store *s, struct store_figure *out)
          .help = "Bytes of events that no checkpoint has taken yet"},
         {.name = "store_journal_bytes", .help = "Bytes of the journal's files"},
         {.name = "store_segment_bytes", .help = "Bytes of segments"},
+        {.name = "store_index_bytes", .help = "Bytes of the index that hold something"},
         {.name = "store_cache_bytes",
          .help = "Bytes of events at rest that are kept in memory too"},
     };
     const struct embedded *e = container_of(s, const struct embedded, store);
     const uint64_t values[] = {e->unrested, journal_file_bytes(e->journal), e->segment_bytes,
-                               e->cache.bytes};
+                               e->index_bytes, e->cache.bytes};
     size_t n = sizeof infos / sizeof *infos;
     for (size_t i = 0; i < n; i++)
         out[i] = (struct store_figure){&infos[i], values[i]};

@@ -11,6 +11,7 @@
 #define RETRY_MS         10
 #define DELETE_RESERVE   (64 * 1024) /* room in the journal that data leaves for deletes, at most */
 #define REMOVALS_AT_ONCE 1024
+#define DOC_SLACK        64 /* a number in it may have got a digit more */
 
 /* ---- for a batch ---- */
 
@@ -71,9 +72,8 @@ void embedded_finish_after(struct embedded *e, struct store_call *c, struct stre
     list_init(&c->link);
     if (!embedded_has_to_wait(e, batch)) {
         embedded_complete(c);
-    } else if (batch <=
-               journal_durable(e->journal)) { /* not before those that its answer may come from */
-        list_push(&e->completing, &c->link);
+    } else if (batch <= journal_durable(e->journal)) {
+        list_push(&e->completing, &c->link); /* its answer may come from those before it */
     } else {
         struct batch_calls *b = &e->batches[batch % JOURNAL_BATCHES];
         list_push(&b->calls, &c->link);
@@ -98,14 +98,38 @@ size_t embedded_reserve(const struct embedded *e)
     return part < DELETE_RESERVE ? (size_t)part : DELETE_RESERVE;
 }
 
-int embedded_check_room(struct embedded *e, size_t n, bool data)
+/* Checkpoints do not keep up. */
+static bool is_behind(const struct embedded *e, enum room what)
 {
-    if (data && e->unrested > e->config.unrested_max)
+    return (what == ROOM_EVENTS && e->unrested > e->config.unrested_max) ||
+           (what >= ROOM_CHANGE && journal_bytes(e->journal) > e->config.journal_max);
+}
+
+static uint64_t disk_bytes(const struct embedded *e)
+{
+    return e->segment_bytes + e->index_bytes + journal_file_bytes(e->journal);
+}
+
+int embedded_check_room(struct embedded *e, size_t n, enum room what)
+{
+    if (is_behind(e, what))
         return ERR_BUSY;
-    if (data && e->config.disk_cap > 0 &&
-        e->segment_bytes + journal_file_bytes(e->journal) + n > e->config.disk_cap)
+    if (what >= ROOM_DOCS && e->config.disk_cap > 0 && disk_bytes(e) + n > e->config.disk_cap)
         return ERR_FULL;
-    return journal_room(e->journal, n + (data ? embedded_reserve(e) : 0));
+    return journal_room(e->journal, n + (what == ROOM_EVENTS ? embedded_reserve(e) : 0));
+}
+
+/* A document that is put again with about as many bytes takes no more of the disk. */
+enum room embedded_room_of_docs(struct embedded *e, const struct doc_put *docs, size_t n)
+{
+    size_t before = 0, after = 0, put = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct doc *d = map_get(&e->catalog.docs, docs[i].key);
+        before += d == NULL || d->value.p == NULL ? 0 : d->key.n + d->value.n;
+        after += docs[i].value.p == NULL ? 0 : docs[i].key.n + docs[i].value.n;
+        put += docs[i].value.p != NULL;
+    }
+    return put == 0 ? ROOM_LESS : after > before + DOC_SLACK ? ROOM_DOCS : ROOM_CHANGE;
 }
 
 void embedded_retry_soon(struct embedded *e)
@@ -121,7 +145,7 @@ static void run_later(struct embedded *e, struct store_call *c)
 
 bool embedded_stall(struct embedded *e, struct store_call *c, int err)
 {
-    if (err != ERR_BUSY || e->unrested > e->config.unrested_max)
+    if (err != ERR_BUSY || is_behind(e, ROOM_EVENTS))
         return false;
     run_later(e, c);
     return true;

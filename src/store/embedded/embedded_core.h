@@ -69,9 +69,12 @@ struct embedded {
     struct checkpoint *checkpoint; /* under way */
     struct pace pace;              /* of it */
     struct timer checkpoint_timer;
+    bool rest_failed; /* the last one did: the timer tries again, and nobody before */
     struct index_meta meta;
     uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
     uint64_t reserve_bytes;
+    uint64_t index_bytes;  /* that hold something */
+    uint64_t snapped;      /* no life above this has gone into a checkpoint */
     bool untidy;           /* the last checkpoint has left something to do */
     uint64_t rewritten;    /* blocks that have been moved out of old segments */
     uint64_t merged;       /* small ones that have become part of others */
@@ -134,9 +137,18 @@ void embedded_answer_absent(struct embedded *e, struct store_call *c, int err);
 /* Room in the journal that data leaves for deletes. */
 size_t embedded_reserve(const struct embedded *e);
 
-/* May a record of n bytes be put? data: it leaves the reserve alone, and heeds the bounds of memory
- * and disk. */
-int embedded_check_room(struct embedded *e, size_t n, bool data);
+/* What a record is for. */
+enum room {
+    ROOM_LESS,   /* to remove or end something: as long as there is any */
+    ROOM_CHANGE, /* to put something into the place of something else: not while what waits to rest
+                    is too much */
+    ROOM_DOCS,   /* to keep more than so far: not beyond the disk's cap either */
+    ROOM_EVENTS, /* the same, and a reserve is left to those that remove something */
+};
+
+/* May a record of n bytes be put? */
+int embedded_check_room(struct embedded *e, size_t n, enum room what);
+enum room embedded_room_of_docs(struct embedded *e, const struct doc_put *docs, size_t n);
 
 /* The journal has no room yet: everything that changes something waits, in order. False: err is
  * another, or more room is not to be had by waiting. */

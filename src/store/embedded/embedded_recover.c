@@ -290,10 +290,12 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     int err = prepare_index(e, why, size);
     if (err == 0) {
         err = index_load(e->index, &load, &e->meta);
+        if (err == 0)
+            err = index_live_bytes(e->index, &e->index_bytes);
         if (err != 0)
             snprintf(why, size, "the index cannot be read: %s", err_text(err));
     }
-    e->catalog.lives = e->meta.lives;
+    e->catalog.lives = e->snapped = e->meta.lives;
     e->catalog.wall_ms = e->meta.wall_ms;
     *scan =
         (struct journal_scan){.from = e->meta.batch, .ctx = &r, .record = embedded_recover_replay};

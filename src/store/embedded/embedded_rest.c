@@ -29,13 +29,16 @@ struct checkpoint {
     struct rest rest;
     struct link unseen, unseen_docs; /* that are still to go into it, as they are: by `dirty` */
     uint64_t bytes;                  /* of unrested events in it */
+    uint64_t index_bytes;            /* behind it, that hold something */
     size_t ended_streams, ended_docs, ended_removed; /* so many of each, at the end */
     size_t ended_pieces;                             /* of the next stream */
 };
 
+/* Also if nothing is left of what the journal has got: it is to be released. */
 bool embedded_anything_to_rest(const struct embedded *e)
 {
-    return !list_empty(&e->dirty) || !list_empty(&e->dirty_docs) || e->removed.n > 0 || e->untidy;
+    return !list_empty(&e->dirty) || !list_empty(&e->dirty_docs) || e->removed.n > 0 || e->untidy ||
+           journal_uncut(e->journal) > 0;
 }
 
 /* ---- the snapshot ----
@@ -157,13 +160,14 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
     struct rest *r = &c->rest;
     c->embedded = e;
     c->bytes = e->unrested;
+    c->index_bytes = e->index_bytes;
     r->vfs = e->vfs;
     r->index = e->index;
     r->limits = e->config.rest;
     r->pace = e->pace.pause == NULL ? NULL : &e->pace;
     r->meta = e->meta;
     r->meta.batch = batch;
-    r->meta.lives = e->catalog.lives;
+    r->meta.lives = e->snapped = e->catalog.lives;
     r->meta.wall_ms = catalog_wall_ms(&e->catalog);
     r->removed = e->removed.items;
     r->n_removed = e->removed.n;
@@ -186,9 +190,11 @@ static struct checkpoint *begin_snapshot(struct embedded *e, uint64_t batch)
  * has in memory what rests already, as it had while the checkpoint ran; or it is not dirty although
  * it has to be, and nobody asks for that before the end. */
 
-static void embedded_rest_settle(struct embedded *e, const struct rest *r)
+static void embedded_rest_settle(struct embedded *e, const struct checkpoint *c)
 {
+    const struct rest *r = &c->rest;
     e->meta = r->meta;
+    e->index_bytes = c->index_bytes;
     e->segment_bytes += r->segment_bytes + r->reserve_bytes;
     e->segment_bytes -= r->dead_bytes + e->reserve_bytes;
     e->reserve_bytes = r->reserve_bytes;
@@ -200,7 +206,7 @@ static void embedded_rest_settle(struct embedded *e, const struct rest *r)
 static void begin_end(struct checkpoint *c)
 {
     if (c->rest.err == 0)
-        embedded_rest_settle(c->embedded, &c->rest);
+        embedded_rest_settle(c->embedded, c);
     else
         c->embedded->untidy = false; /* it is seen again after the next one that succeeds */
 }
@@ -294,17 +300,19 @@ static int embedded_rest_by_life(const void *a, const void *b)
 }
 
 /* Blocking. By life: a stream before the forks of it. */
-static void bring_to_rest(struct rest *r)
+static void bring_to_rest(struct checkpoint *c)
 {
+    struct rest *r = &c->rest;
     if (r->n_streams > 1)
         qsort(r->streams, r->n_streams, sizeof *r->streams, embedded_rest_by_life);
     rest_run(r);
     rest_remove_dead(r);
+    index_live_bytes(r->index, &c->index_bytes); /* or what it was */
 }
 
 static void embedded_rest_run_checkpoint(struct job *j)
 {
-    bring_to_rest(&container_of(j, struct checkpoint, job)->rest);
+    bring_to_rest(container_of(j, struct checkpoint, job));
 }
 
 /* In a turn of the loop. While it stops, nobody is kept waiting. */
@@ -344,6 +352,7 @@ static void embedded_rest_on_freed(struct job *j)
     struct embedded *e = c->embedded;
     bool ok = c->rest.err == 0;
     e->checkpoint = NULL;
+    e->rest_failed = !ok;
     if (ok) {
         e->unrested -= c->bytes;
         journal_release(e->journal, c->rest.meta.batch);
@@ -411,12 +420,20 @@ void embedded_rest_start(struct embedded *e)
         start_checkpoint(e);
 }
 
+/* Events, which are in memory until they rest, or anything, which is in the journal: as much as is
+ * enough for a checkpoint has come since the last one began, or a part of that. */
+static bool has_come(const struct embedded *e, uint64_t part)
+{
+    uint64_t events = e->unrested - (e->checkpoint == NULL ? 0 : e->checkpoint->bytes);
+    return events >= e->config.checkpoint_bytes / part ||
+           journal_uncut(e->journal) >= e->config.journal_max / 2 / part;
+}
+
 void embedded_rest_look(struct embedded *e)
 {
-    uint64_t enough = e->config.checkpoint_bytes;
-    if (e->unrested >= enough)
+    if (e->checkpoint == NULL && !e->rest_failed && has_come(e, 1))
         embedded_rest_start(e);
-    if (e->checkpoint != NULL && e->unrested - e->checkpoint->bytes > enough / 2)
+    else if (e->checkpoint != NULL && has_come(e, 2))
         atomic_store(&e->pace.hurry, true);
 }
 
@@ -455,7 +472,7 @@ int embedded_rest_now(struct embedded *e, uint64_t batch)
     go_on_snapping(c, SIZE_MAX);
     c->rest.pace = NULL; /* everybody waits for it */
     c->rest.limits.merge_bytes = 0;
-    bring_to_rest(&c->rest);
+    bring_to_rest(c);
     int err = c->rest.err;
     begin_end(c);
     go_on_ending(c, SIZE_MAX);

@@ -127,6 +127,12 @@ static bool is_absence(int err)
            err == ERR_FORK_DELETED;
 }
 
+static enum room room_of(struct embedded *e, const struct store_write *w)
+{
+    return w->data.n > 0 || w->create != NULL ? ROOM_EVENTS
+                                              : embedded_room_of_docs(e, w->docs, w->n_docs);
+}
+
 static void embedded_judge(struct embedded *e, struct store_write *w, struct fork_position *place)
 {
     struct judgement j;
@@ -138,7 +144,7 @@ static void embedded_judge(struct embedded *e, struct store_write *w, struct for
         return;
     }
     if (v == VERDICT_APPLY) {
-        int err = embedded_check_room(e, record_bound(w), w->data.n > 0 || w->create != NULL);
+        int err = embedded_check_room(e, record_bound(w), room_of(e, w));
         if (err == 0) {
             embedded_apply(e, w, &j);
             return;
@@ -181,8 +187,8 @@ void embedded_on_removing(struct catalog *c, struct stream *s)
     list_remove(&s->dirty);
     if (s->family != NULL)
         embedded_mark_dirty(e, s);
-    else
-        lives_add(&e->removed, s->life);
+    else if (s->life <= e->snapped)
+        lives_add(&e->removed, s->life); /* others are in no index */
     if (e->replaying != NULL && s->family == NULL)
         map_remove(e->replaying, life_key(&s->life));
     if (e->replaying != NULL || again)
@@ -220,7 +226,7 @@ static void embedded_run_remove(struct task *t)
         return;
     int err = catalog_find(&e->catalog, r->name, &s);
     if (err == 0)
-        err = embedded_check_room(e, RECORD_SMALL_MAX, false);
+        err = embedded_check_room(e, RECORD_SMALL_MAX, ROOM_LESS);
     if (embedded_stall(e, &r->call, err) ||
         (is_absence(err) && embedded_stall_unrecorded(e, &r->call)))
         return;
@@ -234,6 +240,7 @@ static void embedded_run_remove(struct task *t)
     r->call.result = err;
     r->call.finish = embedded_finish_remove;
     embedded_finish_after(e, &r->call, NULL, batch);
+    embedded_rest_look(e);
 }
 
 void embedded_remove(struct store *s, struct store_remove *r)
@@ -260,7 +267,7 @@ static void embedded_run_put(struct task *t)
         return;
     int err = catalog_check_docs(&e->catalog, p->docs, p->n_docs);
     if (err == 0)
-        err = embedded_check_room(e, n, false);
+        err = embedded_check_room(e, n, embedded_room_of_docs(e, p->docs, p->n_docs));
     if (embedded_stall(e, &p->call, err))
         return;
     if (err == 0) {
@@ -273,6 +280,7 @@ static void embedded_run_put(struct task *t)
     p->call.result = err;
     p->call.finish = embedded_finish_put;
     embedded_finish_after(e, &p->call, NULL, e->docs_batch);
+    embedded_rest_look(e);
 }
 
 void embedded_put(struct store *s, struct store_put *p)

@@ -105,6 +105,10 @@ int index_segment_blocks(struct index *i, uint64_t segment,
                          int (*each)(void *ctx, uint64_t life, const struct block_info *b),
                          void *ctx);
 
+/* Bytes of the pages that hold something. The file may be larger: pages that are free are used
+ * again. */
+int index_live_bytes(struct index *i, uint64_t *out);
+
 /* ---- one checkpoint ---- */
 
 /* Everything until commit is one transaction, made on one thread; another begin waits for its end.

@@ -393,3 +393,22 @@ int index_segment_blocks(struct index *i, uint64_t segment,
     reader_end(&r);
     return stopped != 0 ? stopped : none_is_fine(err);
 }
+
+/* ---- its size ---- */
+
+int index_live_bytes(struct index *i, uint64_t *out)
+{
+    struct reader r;
+    uint64_t n = 0;
+    int err = reader_begin(&r, i);
+    for (int t = 0; err == 0 && t < TABLES; t++) {
+        MDB_stat st;
+        err = index_err(mdb_stat(r.txn, i->tables[t], &st));
+        if (err == 0)
+            n += (st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages) * st.ms_psize;
+    }
+    reader_end(&r);
+    if (err == 0)
+        *out = n;
+    return err;
+}

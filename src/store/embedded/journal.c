@@ -100,7 +100,8 @@ struct journal {
     struct task soon;
     struct link in_time, too_late; /* to be told soon: of batches that are durable, or lost */
 
-    uint64_t bytes, released_bytes; /* of all batches so far */
+    uint64_t bytes, released_bytes; /* that all batches so far take in files */
+    uint64_t cut_bytes;             /* at the last cut */
     struct link marks;
 
     void (*started)(void *ctx, int err);
@@ -188,7 +189,7 @@ static void journal_seal(struct journal *j)
     struct journal_batch *b = open_batch(j);
     b->number = j->next++;
     b->file = journal_files_place(&j->files, span_with(b, 0), b->number, &b->offset);
-    j->bytes += batch_size(b);
+    j->bytes += span_with(b, 0);
     j->n_sealed++;
 }
 
@@ -511,6 +512,7 @@ uint64_t journal_cut(struct journal *j)
         flush_later(j);
     }
     put_mark(j);
+    j->cut_bytes = j->bytes;
     return j->next;
 }
 
@@ -529,6 +531,14 @@ void journal_release(struct journal *j, uint64_t batch)
         free(m);
     }
     journal_files_reclaim(&j->files, j->durable, is_quiet(j));
+}
+
+uint64_t journal_uncut(const struct journal *j)
+{
+    uint64_t sealed = j->bytes - j->cut_bytes;
+    return j->n_sealed == JOURNAL_BATCHES
+               ? sealed
+               : sealed + batch_size(&j->batches[(j->first + j->n_sealed) % JOURNAL_BATCHES]);
 }
 
 uint64_t journal_bytes(const struct journal *j)

@@ -125,8 +125,11 @@ uint64_t journal_cut(struct journal *j);
 /* Batches below `batch` rest elsewhere: their files may be used again or removed. */
 void journal_release(struct journal *j, uint64_t batch);
 
-/* Bytes in batches that have been put here and not released (as of the last cut that has been), and
- * of all files, those from before included. */
+/* Bytes that batches take, as far as they are known: of those since the last cut. */
+uint64_t journal_uncut(const struct journal *j);
+
+/* The same of those that have been put here and not released (as of the last cut that has been),
+ * and of all files, those from before included. */
 uint64_t journal_bytes(const struct journal *j);
 uint64_t journal_file_bytes(const struct journal *j);
 
