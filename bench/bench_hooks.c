@@ -12,7 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BACKLOG 1024
+#define BACKLOG   1024
+#define LOCAL_NET 0x7f000000u
 
 struct hook_conn {
     struct source source;
@@ -81,11 +82,12 @@ static void hooks_accept(struct source *source, uint32_t events)
     swarm_watch(h->swarm, fd, EPOLLIN, &c->source);
 }
 
-void hooks_init(struct hooks *h, struct swarm *s, bool answers)
+void hooks_init(struct hooks *h, struct swarm *s, unsigned host, bool answers)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(LOCAL_NET | host)};
     socklen_t n = sizeof at;
-    *h = (struct hooks){.swarm = s, .answers = answers, .listener.ready = hooks_accept};
+    *h = (struct hooks){
+        .swarm = s, .host = host, .answers = answers, .listener.ready = hooks_accept};
     list_init(&h->conns);
     h->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (h->fd < 0 || bind(h->fd, (struct sockaddr *)&at, n) != 0 || listen(h->fd, BACKLOG) != 0 ||

@@ -11,15 +11,15 @@
 struct hooks {
     struct swarm *swarm;
     int fd;
-    unsigned port;
+    unsigned host, port;
     bool answers;
     uint64_t got; /* POSTs, whole */
     struct source listener;
     struct link conns;
 };
 
-/* Listens on a free port. */
-void hooks_init(struct hooks *h, struct swarm *s, bool answers);
+/* Listens on a free port of 127.0.HOST. The host is two bytes: 0x0001 is 127.0.0.1. */
+void hooks_init(struct hooks *h, struct swarm *s, unsigned host, bool answers);
 void hooks_deinit(struct hooks *h);
 
 #endif

@@ -176,6 +176,7 @@ static const struct figure figures[] = {
     {"scale-subs-woken", "  woken", COUNT, MORE, {10000, 10000}, {0, 0}},
     {"scale-subs-drain", "  the last one after", MILLISECONDS, LESS, {0, 0}, {0, 0}},
     {"scale-hooks", "webhook, 1,000 slow ones : none", TIMES, LESS, {2, 2}, {0, 0}},
+    {"scale-hooks-hosts", "  slow ones at 100 hosts : none", TIMES, LESS, {2, 2}, {0, 0}},
     {"scale-files-appends", "10,000 idle connections: appends", PERCENT, MORE, {100, 100}, {0, 0}},
     {"scale-files-reads", "  reads", PERCENT, MORE, {100, 100}, {0, 0}},
     {"scale-files-hard-appends", "  a hard limit: appends", PERCENT, MORE, {100, 100}, {0, 0}},

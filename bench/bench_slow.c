@@ -246,6 +246,7 @@ void phase_slow(struct bench *b)
     bench_stop(b, false);
     make_streams(b, events);
     bench_start(b);
+    ask_read(b, stream_name("absent", 0), 404); /* the first request takes longer */
     struct reading once = read_whole(b, "once", events);
     struct reading slow = read_whole(b, "slow", events);
     if (b->swarm.failed)

@@ -12,12 +12,20 @@
 
 #define ALL         10000
 #define SLOW        1000
+#define HOSTS       100
+#define FAST_HOST   0x0001 /* 127.0.0.1 */
+#define SLOW_HOST   0x0101 /* 127.0.1.1, and those behind it */
 #define ROUNDS_MAX  500
 #define DELIVERY_S  10 /* that a delivery may take; then it counts as so long */
 #define IDLE_STEP_S 0.25
 #define IDLE_PART   0.05 /* of a processor: the server has nothing to do any more */
 #define DRAIN_S     60
 #define PATIENCE_S  300
+
+struct receivers {
+    unsigned n;
+    struct hooks all[HOSTS];
+};
 
 /* ---- ten thousand that match every stream ---- */
 
@@ -122,12 +130,14 @@ static void subscribe_all(struct bench *b)
 
 static void put_webhook(struct buf *out, struct name name, void *arg)
 {
-    const struct hooks *to = arg;
+    const struct receivers *r = arg;
+    const struct hooks *to = &r->all[(unsigned)atoi(strrchr(name.text, '-') + 1) % r->n];
     char body[256];
     snprintf(body, sizeof body,
              "{\"type\":\"webhook\",\"streams\":[\"%s\"],\"webhook\":{\"url\":"
-             "\"http://127.0.0.1:%u/%s\"}}",
-             stream_name("hooked", to->answers).text, to->port, name.text);
+             "\"http://127.0.%u.%u:%u/%s\"}}",
+             stream_name("hooked", to->answers).text, to->host >> 8, to->host & 255, to->port,
+             name.text);
     put_subscription(out, name.text, body);
 }
 
@@ -156,27 +166,47 @@ static void time_deliveries(struct bench *b, struct hooks *fast, struct hist *la
     }
 }
 
-static void hook_slowly(struct bench *b)
+static void receivers_init(struct receivers *r, struct bench *b, unsigned n, unsigned host,
+                           bool answers)
 {
-    struct hooks slow, fast;
+    r->n = n;
+    for (unsigned i = 0; i < n; i++)
+        hooks_init(&r->all[i], &b->swarm, host + i, answers);
+}
+
+static void receivers_deinit(struct receivers *r)
+{
+    for (unsigned i = 0; i < r->n; i++)
+        hooks_deinit(&r->all[i]);
+}
+
+/* So many slow receivers share the slow webhooks. */
+static void hook_slowly(struct bench *b, const char *key, unsigned hosts)
+{
+    struct receivers slow, fast;
     struct hist without, with;
-    progress("scale-hooks: %d webhooks that are never answered", SLOW);
-    hooks_init(&slow, &b->swarm, false);
-    hooks_init(&fast, &b->swarm, true);
+    progress("%s: %d webhooks that are never answered, at %u hosts", key, SLOW, hosts);
+    receivers_init(&slow, b, hosts, SLOW_HOST, false);
+    receivers_init(&fast, b, 1, FAST_HOST, true);
     ask_create(b, stream_name("hooked", 0), TYPE_BYTES);
     ask_create(b, stream_name("hooked", 1), TYPE_BYTES);
     pump_each(b, "fast", 1, put_webhook, &fast, 201, "creating a webhook");
     pump_each(b, "slow", SLOW, put_webhook, &slow, 201, "creating a webhook");
-    time_deliveries(b, &fast, &without);
+    time_deliveries(b, &fast.all[0], &without);
     ask_append(b, stream_name("hooked", 0), TYPE_BYTES, STR("news"), NULL);
     swarm_run_for(&b->swarm, 1);
-    time_deliveries(b, &fast, &with);
-    if (!b->swarm.failed) {
-        report_times(b, "scale-hooks", &without, &with);
-        progress("  %llu of the slow ones under way", (unsigned long long)slow.got);
-    }
-    hooks_deinit(&slow);
-    hooks_deinit(&fast);
+    time_deliveries(b, &fast.all[0], &with);
+    if (!b->swarm.failed)
+        report_times(b, key, &without, &with);
+    receivers_deinit(&slow);
+    receivers_deinit(&fast);
+}
+
+static void hook_hosts(struct bench *b)
+{
+    hook_slowly(b, "scale-hooks", 1);
+    bench_renew(b);
+    hook_slowly(b, "scale-hooks-hosts", HOSTS);
 }
 
 /* ---- the phases ---- */
@@ -206,5 +236,5 @@ void phase_subs(struct bench *b)
 
 void phase_hooks(struct bench *b)
 {
-    with_args(b, hook_slowly);
+    with_args(b, hook_hosts);
 }
