@@ -65,7 +65,7 @@ static const struct phase {
 
 struct settings {
     struct server_plan plan;
-    const char *url, *data;
+    const char *url, *data, *memory;
     pid_t pid;
     unsigned chosen; /* bit i: phases[i] */
     unsigned stores; /* chosen ones: bit i: store_names[i] */
@@ -226,6 +226,8 @@ static void usage(FILE *to)
         "  --store NAME    memory, embedded, redis (that keeps no log) or redis-aof (that syncs);\n"
         "                  default: each phase with all that it is for, in turn\n"
         "  --data DIR      where the embedded store makes its folder; default: $TMPDIR, /var/tmp\n"
+        "  --memory DIR    the same for phases that are to hear nothing of a disk; default "
+        "/dev/shm\n"
         "  --args \"...\"    further arguments for the server\n"
         "  --url URL       measure a server that runs already\n"
         "  --pid PID       its process, to tell its CPU time and memory; --store: which aims hold\n"
@@ -299,13 +301,21 @@ static int take_streams(struct settings *s, const char *text)
 static int parse(struct settings *s, int argc, char **argv)
 {
     static const struct option flags[] = {
-        {"server", required_argument, NULL, 's'},  {"store", required_argument, NULL, 't'},
-        {"data", required_argument, NULL, 'd'},    {"args", required_argument, NULL, 'a'},
-        {"url", required_argument, NULL, 'u'},     {"pid", required_argument, NULL, 'p'},
-        {"only", required_argument, NULL, 'o'},    {"seconds", required_argument, NULL, 'n'},
-        {"callgrind", no_argument, NULL, 'c'},     {"json", no_argument, NULL, 'j'},
-        {"streams", required_argument, NULL, 'm'}, {"baseline", required_argument, NULL, 'b'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+        {"server", required_argument, NULL, 's'},
+        {"store", required_argument, NULL, 't'},
+        {"data", required_argument, NULL, 'd'},
+        {"args", required_argument, NULL, 'a'},
+        {"url", required_argument, NULL, 'u'},
+        {"pid", required_argument, NULL, 'p'},
+        {"only", required_argument, NULL, 'o'},
+        {"seconds", required_argument, NULL, 'n'},
+        {"callgrind", no_argument, NULL, 'c'},
+        {"json", no_argument, NULL, 'j'},
+        {"memory", required_argument, NULL, 'y'},
+        {"streams", required_argument, NULL, 'm'},
+        {"baseline", required_argument, NULL, 'b'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     int bad = 0;
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
@@ -318,6 +328,7 @@ static int parse(struct settings *s, int argc, char **argv)
         case 'p': s->pid = (pid_t)atoi(optarg); break;
         case 'o': bad |= choose(s, optarg); break;
         case 'n': bad |= take_seconds(s, optarg); break;
+        case 'y': s->memory = optarg; break;
         case 'm': bad |= take_streams(s, optarg); break;
         case 'b': s->baseline = optarg; break;
         case 'c': s->plan.callgrind = true; break;
@@ -417,7 +428,8 @@ static void say_where(const struct bench *b, FILE *to)
 
 int main(int argc, char **argv)
 {
-    struct settings s = {.seconds = 4, .streams = 1000000, .data = default_folder()};
+    struct settings s = {
+        .seconds = 4, .streams = 1000000, .data = default_folder(), .memory = "/dev/shm"};
     int wrong = parse(&s, argc, argv);
     if (wrong != 0)
         return wrong > 0 ? 0 : 2;
@@ -427,7 +439,8 @@ int main(int argc, char **argv)
                       .sockets = raise_file_limit(),
                       .streams = s.streams,
                       .baseline = s.baseline,
-                      .data_under = s.data};
+                      .data_under = s.data,
+                      .memory_under = s.memory};
     b.plan.cpu = server_split_cpus();
     if (b.plan.cpu < 0)
         progress("only one processor: server and load share it, so rates are not comparable");

@@ -17,11 +17,11 @@ struct bench {
     char redis_url[64], redis_data[DATA_PATH_MAX];
     struct swarm swarm; /* its failure is the run's */
     struct report report;
-    double seconds;       /* to measure each figure for */
-    size_t sockets;       /* that we may open */
-    unsigned streams;     /* of the phases that have a million */
-    const char *baseline; /* another server, to compare memory with; may be NULL */
-    const char *data_under;
+    double seconds;                        /* to measure each figure for */
+    size_t sockets;                        /* that we may open */
+    unsigned streams;                      /* of the phases that have a million */
+    const char *baseline;                  /* another server, to compare memory with; may be NULL */
+    const char *data_under, *memory_under; /* of folders; the latter is no disk */
     char data[DATA_PATH_MAX]; /* of the server now; empty: it keeps nothing, or it is not ours */
 };
 

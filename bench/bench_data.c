@@ -13,6 +13,7 @@
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -67,6 +68,13 @@ const char *data_file_system(const char *path, bool *memory)
             return known[i].name;
         }
     return "another file system";
+}
+
+bool data_has_room(const char *path, uint64_t bytes)
+{
+    struct statvfs fs;
+    return access(path, W_OK) == 0 && statvfs(path, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * fs.f_frsize >= bytes;
 }
 
 uint64_t data_disk_written(const char *path)

@@ -17,6 +17,9 @@ void data_remove(const char *path);
 /* What it lies on, for people: "ext4". *memory: not on a disk at all. */
 const char *data_file_system(const char *path, bool *memory);
 
+/* Does it have so many bytes left? */
+bool data_has_room(const char *path, uint64_t bytes);
+
 /* Bytes that the disk below it has written since the machine was started, for whomever. 0 if not
  * known. */
 uint64_t data_disk_written(const char *path);

@@ -12,6 +12,7 @@
 #define FEW           1000 /* streams, for what a page costs without a million */
 #define SUBSCRIPTIONS 1000 /* beside the one with many links */
 #define PATIENCE_S    300
+#define ROOM          4096 /* bytes of files for each stream, more than enough */
 #define KEY_MAX       40
 
 static const struct scale_act acts[] = {
@@ -186,7 +187,7 @@ void phase_scale(struct bench *b)
 {
     struct scale s = {.bench = b, .streams = b->streams, .some = b->streams / 10};
     struct buf args = {0};
-    const char *given = b->plan.args;
+    const char *given = b->plan.args, *under = b->data_under;
     int fd = b->server.ours ? config_fd() : -1;
     if (fd < 0) {
         progress("scale: left out, it needs a server of ours");
@@ -195,7 +196,12 @@ void phase_scale(struct bench *b)
     buf_printf(&args, "%s --sync never --config /proc/self/fd/%d%c", given ? given : "", fd, '\0');
     b->plan.args = args.p;
     b->swarm.patience_s = PATIENCE_S;
+    if (data_has_room(b->memory_under, (uint64_t)b->streams * ROOM))
+        b->data_under = b->memory_under;
+    else
+        progress("scale-streams: too little room in %s, so the disk counts too", b->memory_under);
     run_acts(&s);
+    b->data_under = under;
     b->swarm.patience_s = SWARM_PATIENCE_S;
     b->plan.args = given;
     close(fd);
