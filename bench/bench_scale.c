@@ -11,6 +11,7 @@
 
 #define FEW           1000 /* streams, for what a page costs without a million */
 #define SUBSCRIPTIONS 1000 /* beside the one with many links */
+#define EMPTY_TRIES   3
 #define PATIENCE_S    300
 #define ROOM          4096 /* bytes of files for each stream, more than enough */
 #define KEY_MAX       40
@@ -87,23 +88,24 @@ void scale_measure(struct scale *s, const struct scale_act *act)
     scale_report_turns(b, act->key, &before, &after);
 }
 
+/* The least of some tries: what disturbs the machine must not make the limit of all rows larger. */
 void scale_measure_empty(struct scale *s)
 {
     struct bench *b = s->bench;
-    struct steady steady;
     progress("scale-empty: appends to an empty server, %d a second", STEADY_PER_SECOND);
-    steady_begin(&steady, b, STEADY_PER_SECOND);
-    struct spent spent = spent_begin(b);
-    swarm_run_for(&b->swarm, 2 * b->seconds);
-    steady_end(&steady, b, &s->figures);
-    spent_end(b, &spent);
+    for (unsigned i = 0; i < EMPTY_TRIES; i++) {
+        struct steady steady;
+        steady_begin(&steady, b, STEADY_PER_SECOND);
+        swarm_run_for(&b->swarm, b->seconds);
+        steady_end(&steady, b, &s->figures);
+        double p999 = steady_p999_us(&s->figures);
+        if (s->empty_us == 0 || p999 < s->empty_us)
+            s->empty_us = p999;
+    }
     if (b->swarm.failed)
         return;
-    s->empty_us = steady_p999_us(&s->figures);
-    struct row *row = report_add(&b->report, "scale-empty", s->empty_us);
-    row_spent(row, b, &spent, (double)s->figures.latency.n);
-    row_note(row, "most %.1f ms; sent %.0f us late", (double)s->figures.max_ns / 1e6,
-             (double)hist_at(&s->figures.lag, 0.999) / 1e3);
+    row_note(report_add(&b->report, "scale-empty", s->empty_us), "the least of %d tries",
+             EMPTY_TRIES);
     progress("  p99.9 %.0f us", s->empty_us);
 }
 
