@@ -219,11 +219,18 @@ void sub_want_look(struct subscription *sub)
     start_looks(s);
 }
 
+static bool subscription_has_reason(const struct subscription *sub)
+{
+    return !list_empty(&sub->hints) || sub->behind || !list_empty(&sub->pending);
+}
+
 void sub_settle(struct subscription *sub)
 {
-    bool reason = !list_empty(&sub->hints) || sub->behind || !list_empty(&sub->pending);
-    bool may = sub->active && !sub->running && !sub->paused && !sub->blocked;
-    if (reason && may && sub->state == SUBSCRIPTION_IDLE)
+    bool may = sub->active && !sub->running && !sub->paused && !sub->blocked &&
+               sub->state == SUBSCRIPTION_IDLE;
+    if (may && !sub->listening && !subscription_has_reason(sub))
+        sub_listen(sub);
+    if (may && subscription_has_reason(sub))
         sub_want_look(sub);
     else
         start_looks(sub->all);
@@ -270,6 +277,7 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     s->store = store;
     s->hints_max = SUB_HINTS_MAX;
     s->hints_all = SUB_HINTS_ALL;
+    s->notices.news_max = SUB_NEWS_MAX;
     map_init(&s->by_id);
     sub_index_init(s);
     sub_notices_init(s);

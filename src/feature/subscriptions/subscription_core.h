@@ -35,15 +35,17 @@ struct subop;
 #define SUB_HINTS_MAX  16384  /* of one subscription; beyond: behind */
 #define SUB_HINTS_ALL  131072 /* of all of them; beyond, SUB_HINTS_OWN of one */
 #define SUB_HINTS_OWN  16
-#define SUB_SLICE      256  /* nodes visited and subscriptions told before others may run */
-#define SUB_HEAR_MAX   1024 /* names in the queue that one subscription goes through at once */
-#define SUB_LOOKS_MAX  32   /* subscriptions looked at on our own account at once */
-#define SUB_PAGE       256  /* rows of the store at a time */
-#define SUB_PUT_DOCS   64   /* links written at a time */
-#define SUB_TRIES      16   /* of an operation that others overtake */
-#define SUB_PAUSE_MS   1000 /* after the store failed */
-#define SUB_SLACK_MS   5000 /* beyond a delivery's timeout before it counts as lost */
-#define SUB_LISTED_MAX 100  /* a wake lists all links if there are no more than these */
+#define SUB_SLICE      256   /* nodes visited and subscriptions told before others may run */
+#define SUB_NEWS_MAX   65536 /* names noted for those who do not listen, in all */
+#define SUB_NEWS_OWN   1024  /* and of one pattern */
+#define SUB_HEAR_MAX   1024  /* names in the queue that one subscription goes through at once */
+#define SUB_LOOKS_MAX  32    /* subscriptions looked at on our own account at once */
+#define SUB_PAGE       256   /* rows of the store at a time */
+#define SUB_PUT_DOCS   64    /* links written at a time */
+#define SUB_TRIES      16    /* of an operation that others overtake */
+#define SUB_PAUSE_MS   1000  /* after the store failed */
+#define SUB_SLACK_MS   5000  /* beyond a delivery's timeout before it counts as lost */
+#define SUB_LISTED_MAX 100   /* a wake lists all links if there are no more than these */
 
 struct subscriptions {
     struct sched *sched;
@@ -68,6 +70,7 @@ struct subscriptions {
         struct link mark; /* in those, or in the ties: behind those that were told */
         uint64_t touched; /* subscriptions told, ever */
         uint64_t slices;  /* turns it took, ever */
+        size_t n_news, news_max;
     } notices;
     struct link want_look; /* waiting for their turn */
     uint32_t n_looks;
@@ -91,7 +94,8 @@ struct subscriptions {
 
 /* All who name one stream. */
 struct sub_bucket {
-    struct link members;
+    struct link members; /* those to be told */
+    size_t n_ties;       /* all */
     size_t n;
     char key[];
 };
@@ -135,6 +139,7 @@ struct subscription {
 
     struct link in_pattern;
     struct sub_pattern *in; /* NULL: it has no pattern */
+    bool listening;         /* it is told what its pattern matches; otherwise it hears the news */
     struct map ties;        /* of streams linked by name */
     size_t n_explicit;      /* those */
     struct sub_tie *wake_tie;
@@ -190,8 +195,12 @@ void sub_untie(struct subscription *sub, struct str name);
 bool sub_is_tied(struct subscription *sub, struct str name);
 void sub_bucket_drop_if_empty(struct map *m, struct sub_bucket *b);
 
-/* Puts the stream among those to be checked: in `to`, unless it is on some list already. */
-void sub_hint(struct subscription *sub, struct str name, struct link *to);
+/* The stream is about to be checked: whatever happens to it from now on is to be told. */
+void sub_tie_listen(struct subscription *sub, struct str name);
+
+/* Puts the stream among those to be checked: in `to`, unless it is on some list already. False:
+ * there is no room, and it is behind. */
+bool sub_hint(struct subscription *sub, struct str name, struct link *to);
 void sub_hint_free(struct subscription *sub, struct sub_hint *hint);
 /* What was checked must be checked again. */
 void sub_recheck_hints(struct subscription *sub);
@@ -201,8 +210,14 @@ void sub_recheck_hints(struct subscription *sub);
 void sub_notices_init(struct subscriptions *s);
 void sub_notices_stop(struct subscriptions *s); /* forgets those that are left */
 void sub_notices_changed(struct store_watch *w, struct str name);
-/* Hints of all that has changed by now. */
+/* Hints of what it was not told because it did not listen. _queue: and of all that nobody was told
+ * yet. */
 void sub_hear(struct subscription *sub);
+void sub_hear_queue(struct subscription *sub);
+/* It listens from now on; before that it hears what it missed. */
+void sub_listen(struct subscription *sub);
+/* It has a pattern no more. */
+void sub_unlisten(struct subscription *sub);
 
 /* ---- loading (subscription_load.c) ---- */
 

@@ -44,6 +44,7 @@ static struct sub_bucket *sub_bucket_of(struct map *m, struct str key)
         return b;
     b = mem_alloc(sizeof *b + key.n);
     list_init(&b->members);
+    b->n_ties = 0;
     b->n = key.n;
     memcpy(b->key, key.p, key.n);
     map_put(m, str_of(b->key, b->n), b);
@@ -52,7 +53,7 @@ static struct sub_bucket *sub_bucket_of(struct map *m, struct str key)
 
 void sub_bucket_drop_if_empty(struct map *m, struct sub_bucket *b)
 {
-    if (!list_empty(&b->members))
+    if (b->n_ties > 0 || !list_empty(&b->members))
         return;
     map_remove(m, str_of(b->key, b->n));
     free(b);
@@ -65,12 +66,14 @@ static struct sub_tie *sub_tie_new(struct subscription *sub, struct str name, bo
                           .sub = sub,
                           .is_wake_stream = is_wake_stream};
     list_push(&t->bucket->members, &t->in_bucket);
+    t->bucket->n_ties++;
     return t;
 }
 
 static void sub_tie_free(struct sub_tie *t)
 {
     list_remove(&t->in_bucket);
+    t->bucket->n_ties--;
     sub_bucket_drop_if_empty(&t->sub->all->by_name, t->bucket);
     free(t);
 }
@@ -93,6 +96,13 @@ void sub_untie(struct subscription *sub, struct str name)
     sub->n_explicit--;
 }
 
+void sub_tie_listen(struct subscription *sub, struct str name)
+{
+    struct sub_tie *t = map_get(&sub->ties, name);
+    if (t != NULL && list_empty(&t->in_bucket))
+        list_push(&t->bucket->members, &t->in_bucket);
+}
+
 bool sub_is_tied(struct subscription *sub, struct str name)
 {
     return map_get(&sub->ties, name) != NULL;
@@ -102,6 +112,7 @@ void sub_index_add(struct subscription *sub)
 {
     if (sub->pattern.n > 0)
         sub->in = sub_patterns_add(&sub->all->patterns, sub->pattern, &sub->in_pattern);
+    sub->listening = sub->in != NULL;
     if (sub->wake_stream.n > 0)
         sub->wake_tie = sub_tie_new(sub, sub->wake_stream, true);
     sub->heard = sub->all->notices.number;
@@ -109,8 +120,10 @@ void sub_index_add(struct subscription *sub)
 
 void sub_index_remove(struct subscription *sub)
 {
-    if (sub->in != NULL)
+    if (sub->in != NULL) {
+        sub_unlisten(sub);
         sub_patterns_remove(&sub->all->patterns, sub->in, &sub->in_pattern);
+    }
     sub->in = NULL;
     if (sub->wake_tie != NULL)
         sub_tie_free(sub->wake_tie);
@@ -125,19 +138,19 @@ void sub_index_remove(struct subscription *sub)
 
 /* ---- hints ---- */
 
-void sub_hint(struct subscription *sub, struct str name, struct link *to)
+bool sub_hint(struct subscription *sub, struct str name, struct link *to)
 {
     struct sub_hint *hint = map_get(&sub->hint_map, name);
     if (hint != NULL) {
         hint->changed = true;
-        return;
+        return true;
     }
     struct subscriptions *s = sub->all;
     size_t n = sub->hint_map.n;
     bool full = n >= SUB_HINTS_OWN && s->n_hints >= s->hints_all;
     if (n >= s->hints_max || (full && to == &sub->hints)) { /* a look knows how many it may have */
         sub->behind = true;
-        return;
+        return false;
     }
     s->n_hints++;
     hint = mem_zalloc(sizeof *hint + name.n);
@@ -145,10 +158,12 @@ void sub_hint(struct subscription *sub, struct str name, struct link *to)
     hint->stream.path = str_of(hint->name, name.n);
     list_push(to, &hint->link);
     map_put(&sub->hint_map, hint->stream.path, hint);
+    return true;
 }
 
 void sub_hint_free(struct subscription *sub, struct sub_hint *hint)
 {
+    sub_tie_listen(sub, hint->stream.path);
     list_remove(&hint->link);
     map_remove(&sub->hint_map, hint->stream.path);
     sub->all->n_hints--;

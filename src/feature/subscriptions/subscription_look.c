@@ -246,6 +246,7 @@ static void next_hint(struct subop *j)
     j->hint = list_item(j->batch.next, struct sub_hint, link);
     list_remove(&j->hint->link);
     j->hint->changed = false;
+    sub_tie_listen(j->sub, j->hint->stream.path);
     subop_read_link(j, j->hint->stream.path, subscription_look_on_hint_link);
 }
 
@@ -253,8 +254,9 @@ void subop_look(struct subop *j, subop_next *next)
 {
     struct subscription *sub = j->sub;
     j->next = next;
+    sub_hear(sub);
     if (j->call != NULL) /* whoever asks need not wait until the subscription is told */
-        sub_hear(sub);
+        sub_hear_queue(sub);
     list_splice(&j->batch, &sub->hints);
     list_each_safe (l, &sub->pending) {
         if (!list_item(l, struct sub_hint, link)->changed)

@@ -11,9 +11,14 @@
  * the ties of the name, and tells their subscriptions, SUB_SLICE of them before it lets others
  * run. So the queue is never longer than there are streams.
  *
+ * Who was told of something has enough to do, and is told no more until it has looked: a member of
+ * a pattern does not listen until then, and hears the *news* afterwards, which are the names that
+ * were noted meanwhile, once for all members. A tie is taken out until its stream is looked at.
+ * So a stream that changes again and again costs ten thousand subscriptions one telling.
+ *
  *     IDLE --a name--> WALK --patterns found--> MEMBERS --all told--> TIES --all told--> IDLE
  *
- * A subscription that wants to know at once what concerns it asks the queue (sub_hear). */
+ * A subscription that wants to know at once what concerns it asks the queue (sub_hear_queue). */
 
 struct sub_notice {
     struct link link;
@@ -27,6 +32,15 @@ static struct str sub_notice_name(const struct sub_notice *n)
     return str_of(n->text, n->n);
 }
 
+static struct sub_notice *sub_notice_new(struct str name)
+{
+    struct sub_notice *n = mem_alloc(sizeof *n + name.n);
+    list_init(&n->link);
+    n->n = name.n;
+    memcpy(n->text, name.p, name.n);
+    return n;
+}
+
 static struct sub_notice *sub_notices_first(struct sub_notices *ns)
 {
     return list_item(ns->queue.next, struct sub_notice, link);
@@ -38,25 +52,159 @@ void sub_notices_changed(struct store_watch *w, struct str name)
     struct sub_notices *ns = &s->notices;
     if (map_get(&ns->names, name) != NULL)
         return;
-    struct sub_notice *n = mem_alloc(sizeof *n + name.n);
+    struct sub_notice *n = sub_notice_new(name);
     n->number = ++ns->number;
-    n->n = name.n;
-    memcpy(n->text, name.p, name.n);
     list_push(&ns->queue, &n->link);
     map_put(&ns->names, sub_notice_name(n), n);
-    sched_post(s->sched, &ns->task);
+    sched_post_background(s->sched, &ns->task);
+}
+
+/* ---- news ---- */
+
+struct sub_news {
+    struct map names;   /* of struct sub_notice */
+    struct link list;   /* the latest last */
+    uint64_t forgotten; /* up to this one; who has not heard it is behind */
+};
+
+static void sub_news_forget(struct sub_notices *ns, struct sub_news *news)
+{
+    ns->n_news -= news->names.n;
+    map_deinit(&news->names);
+    map_init(&news->names);
+    list_each_safe (l, &news->list) {
+        list_remove(l);
+        free(list_item(l, struct sub_notice, link));
+    }
+}
+
+static void sub_news_free(struct sub_notices *ns, struct sub_pattern *p)
+{
+    if (p->news == NULL)
+        return;
+    sub_news_forget(ns, p->news);
+    map_deinit(&p->news->names);
+    free(p->news);
+    p->news = NULL;
+}
+
+static void sub_news_add(struct sub_notices *ns, struct sub_pattern *p, const struct sub_notice *of)
+{
+    if (p->n_listening == p->n_members)
+        return;
+    if (p->news == NULL) {
+        p->news = mem_zalloc(sizeof *p->news);
+        map_init(&p->news->names);
+        list_init(&p->news->list);
+    }
+    struct sub_news *news = p->news;
+    struct sub_notice *n = map_get(&news->names, sub_notice_name(of));
+    if (n == NULL && (news->names.n >= SUB_NEWS_OWN || ns->n_news >= ns->news_max)) {
+        sub_news_forget(ns, news);
+        news->forgotten = of->number;
+        return;
+    }
+    if (n == NULL) {
+        n = sub_notice_new(sub_notice_name(of));
+        map_put(&news->names, sub_notice_name(n), n);
+        ns->n_news++;
+    }
+    n->number = of->number;
+    list_remove(&n->link);
+    list_push(&news->list, &n->link);
+}
+
+/* The first of a list that it has not heard; NULL: there are more than SUB_HEAR_MAX. The head of
+ * the list: there is none. */
+static struct link *sub_first_unheard(const struct subscription *sub, struct link *list)
+{
+    struct link *l = list;
+    for (size_t n = 0; l->prev != list; n++, l = l->prev) {
+        if (list_item(l->prev, struct sub_notice, link)->number <= sub->heard)
+            break;
+        if (n == SUB_HEAR_MAX)
+            return NULL;
+    }
+    return l;
+}
+
+void sub_hear(struct subscription *sub)
+{
+    struct sub_news *news = sub->in == NULL || sub->listening ? NULL : sub->in->news;
+    if (news == NULL)
+        return;
+    if (news->forgotten > sub->heard) {
+        sub->behind = true;
+        sub->heard = news->forgotten;
+    }
+    struct link *l = sub_first_unheard(sub, &news->list); /* there are not that many */
+    for (; l != &news->list; l = l->next) {
+        struct sub_notice *n = list_item(l, struct sub_notice, link);
+        if (sub_may_match(sub, sub_notice_name(n)))
+            sub_hint(sub, sub_notice_name(n), &sub->hints);
+        sub->heard = n->number;
+    }
+}
+
+void sub_hear_queue(struct subscription *sub)
+{
+    struct sub_notices *ns = &sub->all->notices;
+    struct link *l = sub_first_unheard(sub, &ns->queue);
+    sub->heard = ns->number;
+    if (l == NULL) {
+        sub->behind = true;
+        return;
+    }
+    for (; l != &ns->queue; l = l->next) {
+        struct str name = sub_notice_name(list_item(l, struct sub_notice, link));
+        if (sub_matches(sub, name) || sub_is_tied(sub, name))
+            sub_hint(sub, name, &sub->hints);
+    }
+}
+
+void sub_listen(struct subscription *sub)
+{
+    struct sub_pattern *p = sub->in;
+    if (p == NULL || sub->listening)
+        return;
+    sub_hear(sub);
+    sub->listening = true;
+    list_push(&p->members, &sub->in_pattern);
+    if (++p->n_listening == p->n_members)
+        sub_news_free(&sub->all->notices, p);
+}
+
+void sub_unlisten(struct subscription *sub)
+{
+    struct sub_pattern *p = sub->in;
+    if (sub->listening)
+        p->n_listening--;
+    sub->listening = false;
+    list_remove(&sub->in_pattern);
+    if (p->n_listening + 1 == p->n_members) /* all the others do */
+        sub_news_free(&sub->all->notices, p);
 }
 
 /* ---- telling ---- */
 
-static void sub_notices_touch(struct subscription *sub, const struct sub_notice *n)
+static void sub_notices_touch(struct subscription *sub)
 {
     sub->all->notices.touched++;
-    if (sub->heard >= n->number)
-        return;
-    sub_hint(sub, sub_notice_name(n), &sub->hints);
     sub->blocked = false;
     sub_settle(sub);
+}
+
+static void sub_notices_tell_member(struct subscription *sub, const struct sub_notice *n)
+{
+    struct str name = sub_notice_name(n);
+    if (sub->heard >= n->number || !sub_may_match(sub, name))
+        return;
+    sub_hint(sub, name, &sub->hints);
+    sub->heard = n->number;
+    sub->listening = false;
+    sub->in->n_listening--;
+    list_remove(&sub->in_pattern);
+    sub_notices_touch(sub);
 }
 
 /* The one behind the mark, which moves behind it; NULL: there is none. */
@@ -76,13 +224,13 @@ static size_t sub_notices_tell_members(struct subscriptions *s, size_t room)
     struct sub_notices *ns = &s->notices;
     const struct sub_notice *n = sub_notices_first(ns);
     struct link *members = &s->patterns.found[ns->found]->members, *l = NULL;
-    if (list_empty(&ns->mark))
+    if (list_empty(&ns->mark)) {
+        sub_news_add(ns, s->patterns.found[ns->found], n);
         list_push(members->next, &ns->mark);
+    }
     size_t told = 0;
     for (; told < room && (l = sub_notices_next(ns, members)) != NULL; told++) {
-        struct subscription *sub = list_item(l, struct subscription, in_pattern);
-        if (sub_may_match(sub, sub_notice_name(n)))
-            sub_notices_touch(sub, n);
+        sub_notices_tell_member(list_item(l, struct subscription, in_pattern), n);
     }
     if (told < room) {
         list_remove(&ns->mark);
@@ -94,7 +242,9 @@ static size_t sub_notices_tell_members(struct subscriptions *s, size_t room)
 static void sub_notices_tell_tie(struct sub_tie *t, const struct sub_notice *n)
 {
     if (!t->is_wake_stream) {
-        sub_notices_touch(t->sub, n);
+        if (sub_hint(t->sub, sub_notice_name(n), &t->sub->hints))
+            list_remove(&t->in_bucket);
+        sub_notices_touch(t->sub);
     } else if (t->sub->blocked) {
         t->sub->blocked = false;
         sub_settle(t->sub);
@@ -184,31 +334,7 @@ static void sub_notices_run(struct task *t)
     for (size_t done = 0; done < SUB_SLICE && !list_empty(&ns->queue);)
         done += sub_notices_step(s, SUB_SLICE - done);
     if (!list_empty(&ns->queue))
-        sched_post(s->sched, t);
-}
-
-/* ---- for one subscription, at once ---- */
-
-void sub_hear(struct subscription *sub)
-{
-    struct sub_notices *ns = &sub->all->notices;
-    struct link *l = &ns->queue;
-    size_t n = 0;
-    while (l->prev != &ns->queue && n <= SUB_HEAR_MAX &&
-           list_item(l->prev, struct sub_notice, link)->number > sub->heard) {
-        l = l->prev;
-        n++;
-    }
-    sub->heard = ns->number;
-    if (n > SUB_HEAR_MAX) {
-        sub->behind = true;
-        return;
-    }
-    for (; l != &ns->queue; l = l->next) {
-        struct str name = sub_notice_name(list_item(l, struct sub_notice, link));
-        if (sub_matches(sub, name) || sub_is_tied(sub, name))
-            sub_hint(sub, name, &sub->hints);
-    }
+        sched_post_background(s->sched, t);
 }
 
 /* ---- life ---- */

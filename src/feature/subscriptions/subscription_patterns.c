@@ -134,6 +134,7 @@ static struct sub_pattern *sub_pattern_new(struct sub_patterns *ps, struct str t
 
 static void sub_pattern_free(struct sub_patterns *ps, struct sub_pattern *p)
 {
+    must(p->news == NULL);
     map_remove(&ps->by_text, str_of(p->text, p->n));
     list_remove(&p->emptied);
     list_remove(&p->in_node);
@@ -149,6 +150,7 @@ struct sub_pattern *sub_patterns_add(struct sub_patterns *ps, struct str text, s
     list_remove(&p->emptied);
     list_push(&p->members, member);
     p->n_members++;
+    p->n_listening++;
     return p;
 }
 

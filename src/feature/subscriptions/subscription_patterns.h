@@ -20,11 +20,14 @@
 
 #define SUB_PATTERNS_DEPTH 8
 
+struct sub_news;
 struct sub_node;
 
 struct sub_pattern {
-    struct link members; /* the caller's */
-    size_t n_members;
+    struct link members;   /* the caller's, who may take some out for a while */
+    size_t n_members;      /* with those */
+    size_t n_listening;    /* without; the caller counts them from then on */
+    struct sub_news *news; /* the caller's; NULL at first, and when the last member goes */
     struct link in_node, emptied;
     struct sub_node *node;
     uint64_t found;  /* by which walk, last */
