@@ -501,6 +501,7 @@ void server_run(struct server *s)
 int server_deinit(struct server *s)
 {
     http_deinit(&s->http);
+    slab_deinit(&s->durable.readers);
     s->loop.turned = NULL;
     metrics_deinit(&s->metrics);
     feeds_deinit(&s->feeds);

@@ -14,14 +14,14 @@
 
 struct exchange *exchange_new(struct http *http, const struct transport_ops *via, void *transport)
 {
-    struct exchange *x = mem_alloc(sizeof *x);
-    *x = (struct exchange){.http = http,
-                           .principal = &principal_anonymous,
-                           .via = via,
-                           .transport = transport,
-                           .arena.cache = &http->arenas,
-                           .status = 200,
-                           .holds = 1};
+    struct exchange *x = slab_zalloc(&http->exchanges, sizeof *x);
+    x->http = http;
+    x->principal = &principal_anonymous;
+    x->via = via;
+    x->transport = transport;
+    x->arena.cache = &http->arenas;
+    x->status = 200;
+    x->holds = 1;
     x->last_header = &x->headers;
     return x;
 }
@@ -39,7 +39,7 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
-    free(x);
+    slab_free(&x->http->exchanges, x);
 }
 
 bool exchange_draining(const struct exchange *x)

@@ -645,7 +645,7 @@ static void h1_free(void *session)
 {
     struct h1 *h = session;
     block_unref(h->in);
-    free(h);
+    slab_free(&h->peer->http->h1s, h);
 }
 
 static void h1_drain(struct peer *p)
@@ -663,7 +663,7 @@ static const struct protocol protocol = {.drain = h1_drain, .close = h1_close, .
 
 static struct h1 *h1_new(struct peer *p)
 {
-    struct h1 *h = mem_zalloc(sizeof *h);
+    struct h1 *h = slab_zalloc(&p->http->h1s, sizeof *h);
     h->peer = p;
     peer_speaks(p, &protocol, h, &ops, h1_on_timeout);
     return h;

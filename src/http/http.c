@@ -22,6 +22,9 @@ void http_deinit(struct http *http)
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);
+    slab_deinit(&http->exchanges);
+    slab_deinit(&http->h1s);
+    slab_deinit(&http->peers);
 }
 
 struct str http_date(struct http *http)

@@ -7,6 +7,7 @@
 #include "base/block.h"
 #include "base/list.h"
 #include "base/options.h"
+#include "base/slab.h"
 #include "base/str.h"
 #include "http/unsent.h"
 
@@ -74,6 +75,7 @@ struct http {
     struct http_gather gather;
     struct unsent unsent;      /* its budget is set before the first request */
     struct arena_cache arenas; /* of exchanges */
+    struct slab peers, h1s, exchanges;
     bool draining;
     bool closing;                    /* and nobody is waited for any more */
     void (*idle)(struct http *http); /* draining, and the last connection is gone */

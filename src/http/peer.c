@@ -32,7 +32,7 @@ void peer_closed(struct conn *c)
         p->speaks->free(p->session);
     peer_queued(p, 0);
     list_remove(&p->link);
-    free(p);
+    slab_free(&http->peers, p);
     http->n_connections--;
     if (http->draining && http->n_connections == 0 && http->idle != NULL)
         http->idle(http);
@@ -130,10 +130,10 @@ void peer_end(struct link *l)
 struct peer *peer_new(struct http *http, int fd, const struct conn_ops *ops,
                       void (*on_timeout)(struct timer *t))
 {
-    struct peer *p = mem_zalloc(sizeof *p);
+    struct peer *p = slab_zalloc(&http->peers, sizeof *p);
     if (conn_init(&p->conn, http->loop, fd, ops) != 0) {
         close(fd);
-        free(p);
+        slab_free(&http->peers, p);
         return NULL;
     }
     p->http = http;

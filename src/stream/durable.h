@@ -4,6 +4,7 @@
 #define STREAM_DURABLE_H
 
 #include "base/gate.h"
+#include "base/slab.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -55,6 +56,7 @@ struct durable {
     struct lane *(*make_lane)(void *ctx); /* may be NULL */
     void *ctx;
     struct gate preparing;
+    struct slab readers; /* of SSE; slab_deinit when no exchange is left */
 };
 
 /* Before the first request. They outlive it. The last space that was added answers listings. */

@@ -359,7 +359,7 @@ static void sse_free(struct sse_reader *s)
     timer_stop(&s->timer);
     subscriber_deinit(&s->subscriber);
     event_batch_unref(s->large);
-    free(s);
+    slab_free(&s->durable->readers, s);
 }
 
 static enum pull durable_sse_end(struct sse_reader *s)
@@ -476,7 +476,7 @@ static const struct exchange_ops sse_ops = {
 
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor)
 {
-    struct sse_reader *s = mem_zalloc(sizeof *s);
+    struct sse_reader *s = slab_zalloc(&d->readers, sizeof *s);
     s->durable = d;
     s->x = x;
     s->kind = (uint8_t)content_kind(r->info.content_type);
