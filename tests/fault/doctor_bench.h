@@ -42,6 +42,7 @@ struct bench {
 
     struct doctor doctor;
     struct buf wrong, notes, done; /* what it said, a line each */
+    uint64_t merged;               /* blocks, by all stores that were open */
 };
 
 static inline void pass_turns(struct bench *b, int n)
@@ -73,6 +74,7 @@ static inline void bench_close(struct bench *b)
         for (int i = 0; i < TURNS_MAX && !b->stopped; i++)
             pass_turns(b, 1);
         assert_true(b->stopped);
+        b->merged += embedded_merged(b->store);
         store_free(b->store);
         b->store = NULL;
     }
@@ -96,6 +98,7 @@ static inline struct bench *bench_new(uint64_t seed)
     b->config.rest.reserve_bytes = 1024;
     b->config.rest.base_bytes = rng_between(&b->rng, 1, 8) * 1000;
     b->config.rest.base_files = rng_between(&b->rng, 1, 12);
+    b->config.rest.merge_fan = 2 + seed % 3;
     b->config.rest_at_stop = false; /* there is to be something in the journal */
     b->config.index_sync = false;
     strcpy(b->dir, "/tmp/tidemark-doctor-XXXXXX");

@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+#define BASE_BYTES_A_FILE 65536 /* a large base is not written for the sake of a few files */
+
 /* ---- what the segments look like ---- */
 
 struct survey {
@@ -54,8 +56,9 @@ static int survey(const struct rest *r, struct survey *v)
 static bool is_base_due(const struct rest *r, const struct survey *v)
 {
     uint64_t enough = 2 * r->meta.base_bytes + r->limits.base_bytes;
+    uint64_t files = r->limits.base_files + r->meta.base_bytes / BASE_BYTES_A_FILE;
     return r->meta.base == 0 || r->meta.note_bytes > enough || v->kept_bytes > enough ||
-           v->kept > r->limits.base_files;
+           v->kept > files;
 }
 
 /* A row of a block that is now in this checkpoint's segment. */

@@ -24,8 +24,8 @@
 /* When more is done than what has to be. */
 struct rest_limits {
     /* A base is due when the notes since the last one, or what it would let go of, have more than
-     * twice the bytes of its own notes, and so many; or when more than so many files are kept for
-     * their notes alone. */
+     * twice the bytes of its own notes, and so many; or when more than so many files (and one for
+     * each 64 KiB of a base) are kept for their notes alone. */
     uint64_t base_bytes, base_files;
     uint64_t rewrite_bytes; /* of live blocks that are moved out of old segments at a time */
     uint64_t merge_bytes;   /* of small blocks that are merged at a time; 0: none are */
