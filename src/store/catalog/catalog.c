@@ -8,10 +8,7 @@
 
 #include <stdlib.h>
 
-#define YEAR_2020_MS   1577836800000
-#define SWEEP_MS       1000
-#define SWEEP_AT_LEAST 1024
-#define SWEEP_ROUND    16 /* all streams have had their turn after so many sweeps */
+#define YEAR_2020_MS 1577836800000
 
 /* ---- time ---- */
 
@@ -57,10 +54,8 @@ void catalog_start_clock(struct catalog *c)
         c->wall_ms = clock;
     c->mono_ms = c->sched->now_ms;
     c->stepped_ms = 0;
-    c->trusted_ms = c->wall_ms;
+    c->started_ms = c->trusted_ms = c->wall_ms;
     c->ticking = true;
-    list_each (l, &c->terms)
-        stream_touch(c, list_item(l, struct stream_term, link)->stream);
 }
 
 /* ---- streams ---- */
@@ -140,14 +135,6 @@ static void free_producers(struct stream *s)
     free(s->producers);
 }
 
-static void free_term(struct stream *s)
-{
-    if (s->term == NULL)
-        return;
-    list_remove(&s->term->link);
-    free(s->term);
-}
-
 static void free_guard(struct stream *s)
 {
     if (s->guard == NULL)
@@ -161,7 +148,7 @@ static void free_stream(struct stream *s)
 {
     tape_deinit(&s->tape);
     free_producers(s);
-    free_term(s);
+    free(s->term);
     stream_free_family(s);
     free_guard(s);
     list_remove(&s->dirty);
@@ -174,14 +161,6 @@ void stream_unpin(struct stream *s)
     must(s->pins > 0);
     if (--s->pins == 0 && s->removed)
         free_stream(s);
-}
-
-void catalog_end_term(struct catalog *c, struct stream *s)
-{
-    if (s->term == NULL || list_empty(&s->term->link))
-        return;
-    list_remove(&s->term->link);
-    c->n_terms--;
 }
 
 void stream_show(struct catalog *c, struct stream *s)
@@ -226,16 +205,6 @@ void catalog_remove(struct catalog *c, struct stream *s)
     } while (s != NULL && s->deleted && s->family == NULL);
 }
 
-bool stream_expired(struct catalog *c, const struct stream *s)
-{
-    const struct stream_term *t = s->term;
-    if (t == NULL)
-        return false;
-    int64_t now = catalog_wall_ms(c);
-    return (t->ttl_s >= 0 && now - c->stepped_ms >= t->touched_ms + t->ttl_s * 1000) ||
-           (t->expires_ms >= 0 && now >= t->expires_ms);
-}
-
 int catalog_find(struct catalog *c, struct str name, struct stream **out)
 {
     struct stream *s = map_get(&c->streams, name);
@@ -249,35 +218,6 @@ int catalog_find(struct catalog *c, struct str name, struct stream **out)
         return ERR_DELETED;
     *out = s;
     return 0;
-}
-
-void stream_touch(struct catalog *c, struct stream *s)
-{
-    if (s->term != NULL)
-        s->term->touched_ms = catalog_wall_ms(c) - c->stepped_ms;
-}
-
-static void catalog_sweep(struct timer *t)
-{
-    struct catalog *c = container_of(t, struct catalog, sweep);
-    size_t n = c->n_terms / SWEEP_ROUND + SWEEP_AT_LEAST;
-    if (n > c->n_terms)
-        n = c->n_terms;
-    for (; n > 0 && !list_empty(&c->terms); n--) {
-        struct stream_term *term = list_item(c->terms.next, struct stream_term, link);
-        list_remove(&term->link);
-        list_push(&c->terms, &term->link);
-        if (stream_expired(c, term->stream))
-            catalog_remove(c, term->stream);
-        else
-            c->trim(c, term->stream);
-    }
-    sched_start(c->sched, &c->sweep, SWEEP_MS);
-}
-
-void catalog_start_sweep(struct catalog *c)
-{
-    sched_start(c->sched, &c->sweep, SWEEP_MS);
 }
 
 int stream_resolve(const struct stream *s, struct offset at, uint64_t *pos, enum gap_reason *reason)
@@ -485,21 +425,6 @@ void stream_fork_from(struct stream *s, const struct stream_config *config, stru
     stream_join(s, source);
 }
 
-static void add_term(struct catalog *c, struct stream *s, const struct stream_config *config)
-{
-    if (config->ttl_s < 0 && config->expires_ms < 0 && !retain_any(&config->retain) &&
-        !retain_any(&c->store->retain))
-        return;
-    struct stream_term *t = s->term = mem_zalloc(sizeof *t);
-    t->stream = s;
-    t->ttl_s = config->ttl_s;
-    t->expires_ms = config->expires_ms;
-    t->retain = config->retain;
-    list_push(&c->terms, &t->link);
-    c->n_terms++;
-    stream_touch(c, s);
-}
-
 struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
                            const struct stream_config *term, struct str content_type)
 {
@@ -509,7 +434,7 @@ struct stream *catalog_add(struct catalog *c, struct str name, uint64_t life,
     s->life = life;
     s->content_type = type_ref(c, content_type);
     list_init(&s->dirty);
-    add_term(c, s, term);
+    catalog_add_term(c, s, term);
     map_put(&c->streams, s->name, s);
     if (life > c->lives)
         c->lives = life;
@@ -596,6 +521,8 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
             tape_append_block(&s->tape, w->block, w->ends, w->n_events, now_ms);
         else
             tape_append(&s->tape, w->data, w->ends, w->n_events, now_ms);
+        if (s->term != NULL)
+            stream_look_for_age(c, s);
     }
     if (w->claim.id.n > 0)
         stream_set_producer(s, &w->claim);
@@ -607,8 +534,10 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
     stream_touch(c, s);
     struct trim trim;
     w->call.trimmed = catalog_judge_trim(c, s, &trim) == TRIM_TO;
-    if (w->call.trimmed)
+    if (w->call.trimmed) {
         stream_trim(s, trim.first, trim.event);
+        stream_look_soon(c, s); /* was that all? */
+    }
     w->info = applied_info(s);
     return s;
 }
@@ -644,13 +573,14 @@ void catalog_init(struct catalog *c, const struct store *store)
     order_init(&c->names, catalog_name_of);
     order_init(&c->keys, catalog_key_of);
     watchers_init(&c->watchers, store->sched);
-    list_init(&c->terms);
-    timer_init(&c->sweep, catalog_sweep);
+    catalog_init_sweep(c);
 }
 
 void catalog_deinit(struct catalog *c)
 {
-    timer_stop(&c->sweep);
+    catalog_stop_sweep(c);
+    heap_deinit(&c->due);
+    heap_deinit(&c->dated);
     order_deinit(&c->names);
     order_deinit(&c->keys);
     size_t at = 0;

@@ -8,6 +8,7 @@
 #ifndef STORE_CATALOG_CATALOG_H
 #define STORE_CATALOG_CATALOG_H
 
+#include "base/heap.h"
 #include "base/map.h"
 #include "base/order.h"
 #include "store/catalog/extent.h"
@@ -24,10 +25,11 @@ struct origin {
 /* How long a stream is kept, and how much of it. Most streams have no such thing. */
 struct stream_term {
     struct stream *stream;
-    struct link link;          /* in catalog->terms */
-    int64_t ttl_s, expires_ms; /* in force */
-    int64_t touched_ms;        /* less what the clock has jumped until then */
-    struct retain retain;      /* of its own */
+    struct heap_item due, dated; /* in the catalog's */
+    int64_t ttl_s, expires_ms;   /* in force */
+    int64_t touched_ms;          /* steady, as catalog->due; 0: not since the start */
+    int64_t look_ms;             /* the same: how far it can be trimmed is to be looked at */
+    struct retain retain;        /* of its own */
 
     /* the engine's */
     int64_t front_ms; /* no event of the block that the stream begins in is younger; 0: unknown */
@@ -41,21 +43,16 @@ struct stream_fork {
     struct stream_config config;    /* as asked for; without the content type */
     uint64_t at, events;            /* the fork point, and the ordinal there */
     uint32_t depth;                 /* of how many streams, one of the other, it is a fork */
-    bool whole;        /* the engine has all of it under its own life: made by version 0.1 */
-    struct link link;  /* among the forks of its source */
-    uint64_t low;      /* from here on it, or a fork of it, needs its source */
-    uint32_t place[2]; /* in the heaps of its source; 0: it needs nothing of that */
-};
-
-struct fork_heap {
-    struct stream_fork **items;
-    uint32_t n, cap;
+    bool whole;       /* the engine has all of it under its own life: made by version 0.1 */
+    struct link link; /* among the forks of its source */
+    uint64_t low;     /* from here on it, or a fork of it, needs its source */
+    struct heap_item needs[2]; /* in the heaps of its source; in none: it needs nothing of that */
 };
 
 /* Of a stream that has forks. */
 struct stream_family {
     struct link forks;
-    struct fork_heap heaps[2]; /* catalog_family.c */
+    struct heap heaps[2]; /* catalog_family.c */
 };
 
 /* What later writes are held against. */
@@ -102,6 +99,13 @@ struct doc {
     bool dirty_turn;   /* the engine's */
 };
 
+/* How far a stream can be trimmed. */
+enum trim_verdict {
+    TRIM_NONE, /* not at all */
+    TRIM_TO,   /* trim->first */
+    TRIM_LOOK, /* it begins before its tape: trim->keep says what of the rest has to stay */
+};
+
 struct catalog {
     const struct store *store; /* its bounds */
     struct sched *sched;
@@ -111,14 +115,16 @@ struct catalog {
     struct order names; /* of streams that can be listed: settled, and not deleted */
     struct order keys;  /* of documents that have a value */
     struct watchers watchers;
-    struct link terms;
-    size_t n_terms;
+    struct heap due;   /* by steady time: that of the clock, less what that has jumped */
+    struct heap dated; /* by the date that they expire at */
     struct timer sweep;
+    struct task sweeping;
     uint64_t lives; /* handed out so far */
     /* The time, as catalog_wall_ms tells it */
     int64_t wall_ms;
     uint64_t mono_ms;       /* at the last look */
     int64_t stepped_ms;     /* that it has jumped since the start, in sum */
+    int64_t started_ms;     /* steady */
     int64_t trusted_ms;     /* since then it has not jumped back */
     bool ticking;           /* otherwise all that counts is the latest that was stored */
     bool keep_removed_docs; /* the engine has yet to hear of them, and drops them itself */
@@ -127,15 +133,16 @@ struct catalog {
     /* Told before less than so far has to be kept of a stream, for its forks need less. May be
      * NULL. */
     void (*shrinking)(struct catalog *c, struct stream *s);
-    /* Called now and then for streams that may hold more than they retain. */
-    void (*trim)(struct catalog *c, struct stream *s);
+    /* Called now and then for streams that may hold more than they retain. TRIM_NONE: not now. */
+    enum trim_verdict (*trim)(struct catalog *c, struct stream *s);
 };
 
 void catalog_init(struct catalog *c, const struct store *store);
 void catalog_deinit(struct catalog *c);
 
-/* From now on expired streams are removed by themselves, and aged events. */
+/* From now on expired streams are removed by themselves, and aged events; some at a time. */
 void catalog_start_sweep(struct catalog *c);
+void catalog_stop_sweep(struct catalog *c);
 
 /* Unix time. A clock that goes back a little is waited for; if it goes back by more than
  * CATALOG_LEAD_MS it, or what was there before, was wrong, and there is no telling which: it is
@@ -234,17 +241,15 @@ void catalog_settle(struct catalog *c, struct stream *s, const struct stream_inf
 
 /* ---- retention ---- */
 
-/* How far a stream can be trimmed; nothing has changed. */
-enum trim_verdict {
-    TRIM_NONE, /* not at all */
-    TRIM_TO,   /* trim->first */
-    TRIM_LOOK, /* it begins before its tape: trim->keep says what of the rest has to stay */
-};
 struct trim {
     uint64_t first, event; /* the position, and the ordinal there */
     struct keep keep;
 };
+/* Nothing has changed. */
 enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, struct trim *out);
+
+/* It may have to be trimmed again: the next sweep looks at it. */
+void stream_look_soon(struct catalog *c, struct stream *s);
 
 /* How far apart in time events may be that are told apart by age no more; INT64_MAX: any. */
 int64_t catalog_age_step(const struct catalog *c, const struct stream *s);

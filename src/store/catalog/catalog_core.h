@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* catalog_core.h -- what the parts of the catalog share: catalog.c has the streams,
  * catalog_family.c their forks, catalog_docs.c the documents, catalog_list.c listings of both,
- * catalog_trim.c what streams retain. */
+ * catalog_term.c when they expire, catalog_trim.c what streams retain. */
 #ifndef STORE_CATALOG_CATALOG_CORE_H
 #define STORE_CATALOG_CATALOG_CORE_H
 
@@ -24,7 +24,12 @@ static inline void text_free(struct str *s)
     *s = STR_NONE;
 }
 
+void catalog_init_sweep(struct catalog *c);
+void catalog_add_term(struct catalog *c, struct stream *s, const struct stream_config *config);
 bool stream_expired(struct catalog *c, const struct stream *s);
+
+/* Something has been appended, and may age. */
+void stream_look_for_age(struct catalog *c, struct stream *s);
 
 void catalog_free_docs(struct catalog *c);
 
@@ -36,6 +41,7 @@ struct stream *stream_leave(struct catalog *c, struct stream *s);
 void stream_free_family(struct stream *s);
 
 bool retain_any(const struct retain *r);
+struct retain stream_retains(const struct catalog *c, const struct stream *s);
 
 /* Before an append: so that what has aged can be told from what has not. */
 void catalog_split_by_age(struct catalog *c, struct stream *s, int64_t now_ms);

@@ -18,86 +18,37 @@
 
 enum { LOWEST, HIGHEST };
 
-/* ---- heaps: items[0] comes first; an item knows its place, from 1 on ---- */
-
-static bool comes_before(int which, const struct stream_fork *a, const struct stream_fork *b)
-{
-    return which == LOWEST ? a->low < b->low : a->at > b->at;
-}
-
-static void put_at(struct fork_heap *h, int which, uint32_t i, struct stream_fork *f)
-{
-    h->items[i] = f;
-    f->place[which] = i + 1;
-}
-
-static void sift_down(struct fork_heap *h, int which, uint32_t i)
-{
-    struct stream_fork *f = h->items[i];
-    for (uint32_t child; (child = 2 * i + 1) < h->n; i = child) {
-        if (child + 1 < h->n && comes_before(which, h->items[child + 1], h->items[child]))
-            child++;
-        if (!comes_before(which, h->items[child], f))
-            break;
-        put_at(h, which, i, h->items[child]);
-    }
-    put_at(h, which, i, f);
-}
-
-static void sift_up(struct fork_heap *h, int which, uint32_t i)
-{
-    struct stream_fork *f = h->items[i];
-    for (; i > 0 && comes_before(which, f, h->items[(i - 1) / 2]); i = (i - 1) / 2)
-        put_at(h, which, i, h->items[(i - 1) / 2]);
-    put_at(h, which, i, f);
-}
-
-static void heap_add(struct fork_heap *h, int which, struct stream_fork *f)
-{
-    if (h->n == h->cap) {
-        h->cap = h->cap ? h->cap * 2 : 2;
-        h->items = mem_realloc(h->items, h->cap * sizeof(struct stream_fork *));
-    }
-    h->items[h->n++] = f;
-    sift_up(h, which, h->n - 1);
-}
-
-static void heap_remove(struct fork_heap *h, int which, struct stream_fork *f)
-{
-    uint32_t i = f->place[which] - 1;
-    struct stream_fork *last = h->items[--h->n];
-    f->place[which] = 0;
-    if (last == f)
-        return;
-    put_at(h, which, i, last);
-    sift_up(h, which, i);
-    sift_down(h, which, last->place[which] - 1);
-}
+/* ---- who needs what ---- */
 
 static bool is_needy(const struct stream_fork *f)
 {
-    return f->place[LOWEST] > 0;
+    return f->needs[LOWEST].place > 0;
 }
 
 /* What its source has to keep may change with it. */
 static bool is_decisive(const struct stream_fork *f)
 {
-    return f->place[LOWEST] == 1 || f->place[HIGHEST] == 1;
+    return f->needs[LOWEST].place == 1 || f->needs[HIGHEST].place == 1;
 }
 
 static void need_nothing(struct stream_fork *f)
 {
-    struct fork_heap *heaps = f->source->family->heaps;
-    heap_remove(&heaps[LOWEST], LOWEST, f);
-    heap_remove(&heaps[HIGHEST], HIGHEST, f);
+    struct heap *heaps = f->source->family->heaps;
+    heap_remove(&heaps[LOWEST], &f->needs[LOWEST]);
+    heap_remove(&heaps[HIGHEST], &f->needs[HIGHEST]);
 }
 
 /* ---- what has to be kept ---- */
 
+static const struct heap_item *first_of(const struct stream *s, int which)
+{
+    return s->family == NULL ? NULL : heap_first(&s->family->heaps[which]);
+}
+
 static uint64_t needed_from(const struct stream *s, uint64_t own)
 {
-    const struct fork_heap *h = s->family == NULL ? NULL : &s->family->heaps[LOWEST];
-    uint64_t forks = h == NULL || h->n == 0 ? NOTHING : h->items[0]->low;
+    const struct heap_item *first = first_of(s, LOWEST);
+    uint64_t forks = first == NULL ? NOTHING : (uint64_t)first->key;
     if (s->deleted)
         return forks;
     return forks < own ? forks : own;
@@ -110,10 +61,10 @@ uint64_t stream_needed_from(const struct stream *s)
 
 uint64_t stream_needed_upto(const struct stream *s)
 {
-    const struct fork_heap *h = s->family == NULL ? NULL : &s->family->heaps[HIGHEST];
+    const struct heap_item *first = first_of(s, HIGHEST);
     if (!s->deleted)
         return UINT64_MAX;
-    return h == NULL || h->n == 0 ? 0 : h->items[0]->at;
+    return first == NULL ? 0 : (uint64_t)-first->key;
 }
 
 void stream_shed(struct catalog *c, struct stream *s)
@@ -133,7 +84,7 @@ void stream_shed(struct catalog *c, struct stream *s)
         assert(need > f->low);
         f->low = need;
         if (need < f->at)
-            sift_down(&f->source->family->heaps[LOWEST], LOWEST, f->place[LOWEST] - 1);
+            heap_put(&f->source->family->heaps[LOWEST], &f->needs[LOWEST], (int64_t)need);
         else
             need_nothing(f);
         s = f->source;
@@ -144,14 +95,10 @@ void stream_shed(struct catalog *c, struct stream *s)
 
 static void need_from(struct stream_fork *f, uint64_t low)
 {
-    struct fork_heap *heaps = f->source->family->heaps;
+    struct heap *heaps = f->source->family->heaps;
     f->low = low;
-    if (is_needy(f)) {
-        sift_up(&heaps[LOWEST], LOWEST, f->place[LOWEST] - 1);
-    } else {
-        heap_add(&heaps[LOWEST], LOWEST, f);
-        heap_add(&heaps[HIGHEST], HIGHEST, f);
-    }
+    heap_put(&heaps[LOWEST], &f->needs[LOWEST], (int64_t)low);
+    heap_put(&heaps[HIGHEST], &f->needs[HIGHEST], -(int64_t)f->at);
 }
 
 /* Where families are loaded, a fork may be older than what its source has been trimmed to, and then
@@ -180,8 +127,8 @@ static void free_family(struct stream *s)
         return;
     while (!list_empty(&s->family->forks))
         list_remove(s->family->forks.next);
-    free(s->family->heaps[LOWEST].items);
-    free(s->family->heaps[HIGHEST].items);
+    heap_deinit(&s->family->heaps[LOWEST]);
+    heap_deinit(&s->family->heaps[HIGHEST]);
     free(s->family);
     s->family = NULL;
 }

@@ -10,7 +10,7 @@ bool retain_any(const struct retain *r)
     return r->events > 0 || r->bytes > 0 || r->age_ms > 0;
 }
 
-static struct retain retain_of(const struct catalog *c, const struct stream *s)
+struct retain stream_retains(const struct catalog *c, const struct stream *s)
 {
     struct retain r = s->term == NULL ? (struct retain){0} : s->term->retain;
     return (struct retain){.events = r.events > 0 ? r.events : c->store->retain.events,
@@ -69,7 +69,7 @@ static bool seek_kept(const struct stream *s, struct trim *out)
 enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, struct trim *out)
 {
     struct keep *k = &out->keep;
-    struct retain r = retain_of(c, s);
+    struct retain r = stream_retains(c, s);
     const struct tape *t = &s->tape;
     *k = (struct keep){.tail = t->tail, .ms = INT64_MIN};
     if (!retain_any(&r) || s->first == t->tail)
@@ -92,7 +92,7 @@ enum trim_verdict catalog_judge_trim(struct catalog *c, const struct stream *s, 
 
 int64_t catalog_age_step(const struct catalog *c, const struct stream *s)
 {
-    uint64_t age_ms = retain_of(c, s).age_ms;
+    uint64_t age_ms = stream_retains(c, s).age_ms;
     return age_ms > 0 ? (int64_t)(age_ms / AGE_STEPS) : INT64_MAX;
 }
 

@@ -110,6 +110,7 @@ static void embedded_run_stop(struct task *t)
 {
     struct embedded *e = container_of(t, struct embedded, stop);
     e->stage = EMBEDDED_DRAINING;
+    catalog_stop_sweep(&e->catalog);
     embedded_rest_stop(e);
     embedded_check_stopped(e);
 }

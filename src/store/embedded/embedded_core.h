@@ -183,7 +183,7 @@ void embedded_docs(struct store *s, struct store_docs *d);
 
 /* embedded_trim.c: trims the stream if it holds more than it retains, now or after a look at what
  * rests. */
-void embedded_trim(struct catalog *c, struct stream *s);
+enum trim_verdict embedded_trim(struct catalog *c, struct stream *s);
 
 /* embedded_read.c */
 void embedded_read(struct store *s, struct store_read *r);

@@ -50,18 +50,21 @@ static void embedded_trim_on_looked(struct embedded *e, struct keep_lookup *look
     free(look);
 }
 
-void embedded_trim(struct catalog *c, struct stream *s)
+enum trim_verdict embedded_trim(struct catalog *c, struct stream *s)
 {
     struct embedded *e = container_of(c, struct embedded, catalog);
     struct trim trim;
     enum trim_verdict v = catalog_judge_trim(c, s, &trim);
     if (v == TRIM_TO)
         record_trim(e, s, trim.first, trim.event);
+    if (v != TRIM_NONE)
+        stream_look_soon(c, s); /* was that all? */
     if (v != TRIM_LOOK || s->term == NULL || s->term->looking || e->stage != EMBEDDED_RUNNING)
-        return;
+        return v;
     s->term->looking = true;
     struct keep_lookup *look = mem_zalloc(sizeof *look);
     *look = (struct keep_lookup){.keep = trim.keep, .stream = s};
     s->pins++;
     embedded_look(e, look, embedded_trim_on_looked);
+    return v;
 }

@@ -208,13 +208,15 @@ static void mem_free(struct store *s)
 }
 
 /* All of it is on tapes. */
-static void mem_store_trim(struct catalog *c, struct stream *s)
+static enum trim_verdict mem_store_trim(struct catalog *c, struct stream *s)
 {
     struct trim to;
-    if (catalog_judge_trim(c, s, &to) != TRIM_TO)
-        return;
-    stream_trim(s, to.first, to.event);
-    stream_settle_trim(c, s, to.first);
+    enum trim_verdict v = catalog_judge_trim(c, s, &to);
+    if (v == TRIM_TO) {
+        stream_trim(s, to.first, to.event);
+        stream_settle_trim(c, s, to.first);
+    }
+    return v;
 }
 
 static int mem_health(struct store *s, struct str *why)
