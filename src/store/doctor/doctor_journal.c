@@ -163,6 +163,7 @@ struct replay {
     uint64_t strange; /* records that could not be replayed */
     uint64_t strange_batch;
     struct journal_writer *writer; /* NULL: only look */
+    uint64_t parts;                /* bytes in the parts of a large write so far */
 };
 
 static bool is_certain(struct doctor_pass *l, uint64_t life)
@@ -186,6 +187,14 @@ static bool doctor_journal_is_possible(struct doctor_pass *l, const struct recor
     return r->source_life == 0 || (source != NULL && r->fork_at <= source->tail);
 }
 
+/* Are all parts there that it speaks of? */
+static bool has_parts(struct replay *p, const struct record *r)
+{
+    if (r->type == RECORD_PART)
+        p->parts = r->at == 0 || r->at == p->parts ? r->at + r->data.n : UINT64_MAX;
+    return !r->in_parts || p->parts == r->data.n;
+}
+
 static void doctor_journal_follow(struct doctor_pass *l, const struct record *r)
 {
     if (r->type != RECORD_WRITE)
@@ -201,7 +210,8 @@ static int doctor_journal_see_record(void *ctx, uint64_t batch, struct str bytes
 {
     struct replay *p = ctx;
     struct record r;
-    bool sound = record_take(bytes, &p->arena, &r) == 0 && doctor_journal_is_possible(p->look, &r);
+    bool sound = record_take(bytes, &p->arena, &r) == 0 && has_parts(p, &r) &&
+                 doctor_journal_is_possible(p->look, &r);
     if (sound)
         doctor_journal_follow(p->look, &r);
     else if (p->strange++ == 0)

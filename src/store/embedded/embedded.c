@@ -88,7 +88,8 @@ void embedded_check_closed(struct embedded *e)
 /* Operations that wait for the journal are told when it has written what is open. */
 void embedded_check_stopped(struct embedded *e)
 {
-    bool quiet = e->checkpoint == NULL && e->reads == 0 && list_empty(&e->stalled);
+    bool quiet = e->checkpoint == NULL && e->reads == 0 && list_empty(&e->stalled) &&
+                 list_empty(&e->large.writes);
     if (!quiet || e->stage == EMBEDDED_RUNNING || e->stage >= EMBEDDED_CLOSING)
         return;
     if (!embedded_record_removals(e)) {
@@ -112,6 +113,7 @@ static void embedded_run_stop(struct task *t)
     e->stage = EMBEDDED_DRAINING;
     catalog_stop_sweep(&e->catalog);
     embedded_rest_stop(e);
+    embedded_large_stop(e);
     embedded_check_stopped(e);
 }
 
@@ -246,6 +248,7 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     list_init(&e->dirty);
     list_init(&e->dirty_docs);
     embedded_call_init(e);
+    embedded_large_init(e);
     task_init(&e->stop, embedded_run_stop);
     embedded_rest_init(e);
     if (open_all(e, index_path, why, size) != 0) {

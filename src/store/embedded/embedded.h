@@ -24,11 +24,13 @@ struct embedded_config {
     uint64_t unrested_max;      /* ... and beyond this writes are answered ERR_BUSY */
     uint64_t journal_max;       /* the same of what has not come to rest in the journal, be it no
                                    events at all; half of it starts a checkpoint */
+    uint32_t large_bytes;       /* data in a block, and so much: see embedded_large.c */
+    uint32_t part_bytes;        /* of it that goes into a batch of the journal */
     uint64_t cache_bytes;
     struct budget *budget; /* what is pinned of it is taken from the cache; NULL: nothing is */
-    struct retain retain; /* for streams that have no bounds of their own */
-    uint64_t disk_cap;    /* bytes of all files, then ERR_FULL; 0: none. What is free in the index
-                             does not count */
+    struct retain retain;  /* for streams that have no bounds of their own */
+    uint64_t disk_cap;     /* bytes of all files, then ERR_FULL; 0: none. What is free in the index
+                              does not count */
     struct rest_limits rest;
     uint32_t rest_slice; /* extents that a checkpoint looks at in a turn of the loop: not much
                             more than so many */
@@ -48,6 +50,8 @@ struct embedded_config {
                               .checkpoint_age_ms = 60000,                                          \
                               .unrested_max = 128u << 20,                                          \
                               .journal_max = 256u << 20,                                           \
+                              .large_bytes = 2u << 20,                                             \
+                              .part_bytes = 512u << 10,                                            \
                               .cache_bytes = 64u << 20,                                            \
                               .rest = REST_LIMITS,                                                 \
                               .rest_slice = 512,                                                   \

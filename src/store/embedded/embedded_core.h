@@ -36,6 +36,19 @@ enum embedded_stage {
     EMBEDDED_CLOSED,
 };
 
+/* Of embedded_large.c. */
+struct large {
+    struct link writes; /* one after the other: parts of the first are put */
+    struct journal_waiter waiter;
+    struct timer retry;
+    size_t at;        /* of its data is in the journal */
+    uint64_t first;   /* batch of its first part */
+    unsigned tries;   /* to put them */
+    unsigned retries; /* for want of room */
+    bool waiting;     /* for the batch of the last one */
+    bool in_parts;    /* it is being applied, and all of them are there */
+};
+
 struct embedded {
     struct store store;
     struct catalog catalog;
@@ -53,6 +66,7 @@ struct embedded {
     struct link stalled;    /* calls that the journal had no room for, in order */
     struct task rerun;      /* the next of those */
     struct timer retry;
+    struct large large;
     uint64_t removed_batch, docs_batch; /* the last that a stream was removed by, a document put */
 
     /* since the last checkpoint */
@@ -67,6 +81,7 @@ struct embedded {
     uint64_t unrested;       /* bytes of events, those of a checkpoint under way included */
 
     struct checkpoint *checkpoint; /* under way */
+    uint64_t cut;                  /* the first batch that the last one leaves in the journal */
     struct pace pace;              /* of it */
     struct timer checkpoint_timer;
     bool rest_failed; /* the last one did: the timer tries again, and nobody before */
@@ -169,7 +184,15 @@ bool embedded_record_removals(struct embedded *e);
 void embedded_retry_stalled(struct embedded *e);
 void embedded_retry_soon(struct embedded *e);
 
+/* embedded_large.c: whether it takes care of the write, which is to be judged and applied later. */
+void embedded_large_init(struct embedded *e);
+bool embedded_large_take(struct embedded *e, struct store_write *w);
+void embedded_large_stop(struct embedded *e);
+
 /* embedded_write.c */
+int embedded_judge_only(struct embedded *e, struct store_write *w);
+void embedded_write_now(struct embedded *e, struct store_write *w);
+size_t embedded_record_bound(const struct embedded *e, const struct store_write *w);
 void embedded_write(struct store *s, struct store_write *w);
 void embedded_remove(struct store *s, struct store_remove *r);
 void embedded_put(struct store *s, struct store_put *p);

@@ -18,6 +18,7 @@ struct recovery {
     struct embedded *embedded;
     struct map by_life;
     struct arena arena;    /* of one record */
+    struct buf parts;      /* of a large write, as far as they have come */
     struct lives segments; /* that the index knows, in order */
 };
 
@@ -153,6 +154,23 @@ static int replay_write(struct recovery *r, const struct record *rec)
     return 0;
 }
 
+/* Parts without their write are those of one that was not finished. */
+static void replay_part(struct recovery *r, const struct record *rec)
+{
+    if (rec->at == 0)
+        r->parts.n = 0;
+    if (rec->at == r->parts.n)
+        buf_put(&r->parts, rec->data);
+}
+
+static int join_parts(struct recovery *r, struct record *rec)
+{
+    if (r->parts.n != rec->data.n)
+        return ERR_CORRUPT;
+    rec->data = buf_str(&r->parts);
+    return 0;
+}
+
 static void replay_trim(struct recovery *r, const struct record *rec)
 {
     struct stream *s = embedded_recover_by_life(r, rec->life);
@@ -169,8 +187,14 @@ static int embedded_recover_replay(void *ctx, uint64_t batch, struct str bytes)
     struct embedded *e = r->embedded;
     struct record rec;
     int err = record_take(bytes, &r->arena, &rec);
+    if (err == 0 && rec.in_parts)
+        err = join_parts(r, &rec);
     if (err == 0 && rec.type == RECORD_WRITE) {
         err = replay_write(r, &rec);
+        if (rec.in_parts)
+            buf_deinit(&r->parts);
+    } else if (err == 0 && rec.type == RECORD_PART) {
+        replay_part(r, &rec);
     } else if (err == 0 && rec.type == RECORD_REMOVE) {
         struct stream *s = embedded_recover_by_life(r, rec.life);
         if (s != NULL && !s->deleted)
@@ -323,6 +347,7 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     e->replaying = NULL;
     map_deinit(&r.by_life);
     arena_deinit(&r.arena);
+    buf_deinit(&r.parts);
     free(r.segments.items);
     return err;
 }

@@ -407,7 +407,8 @@ static void embedded_rest_on_snapping(struct job *j)
 
 static void start_checkpoint(struct embedded *e)
 {
-    struct checkpoint *c = e->checkpoint = begin_snapshot(e, journal_cut(e->journal));
+    e->cut = journal_cut(e->journal);
+    struct checkpoint *c = e->checkpoint = begin_snapshot(e, e->cut);
     c->waiter.done = embedded_rest_on_batches_durable;
     atomic_store(&e->pace.hurry, e->stage != EMBEDDED_RUNNING);
     embedded_rest_on_snapping(&c->job);

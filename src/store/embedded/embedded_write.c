@@ -20,9 +20,11 @@ struct fork_wait {
 
 /* An upper bound of the record's size. The length of an event takes a byte, or up to five if there
  * are 128 bytes of it. */
-static size_t record_bound(const struct store_write *w)
+size_t embedded_record_bound(const struct embedded *e, const struct store_write *w)
 {
-    size_t n = 4096 + w->name.n + w->data.n + w->n_events + w->data.n / 128 * 4;
+    size_t n = 4096 + w->name.n + w->n_events + w->data.n / 128 * 4;
+    if (!e->large.in_parts)
+        n += w->data.n;
     for (size_t i = 0; i < w->n_docs; i++)
         n += w->docs[i].key.n + w->docs[i].value.n + 32;
     return n;
@@ -51,6 +53,10 @@ static uint64_t embedded_put_write(struct embedded *e, const struct stream *s,
                                    const struct store_write *w, const struct judgement *j,
                                    int64_t now_ms)
 {
+    if (e->large.in_parts) {
+        record_put_in_parts(&e->scratch, s, w, j, now_ms);
+        return embedded_put_record(e);
+    }
     if (w->block == NULL || w->block->n < INLAY_MIN) {
         record_put_write(&e->scratch, s, w, j, now_ms);
         return embedded_put_record(e);
@@ -144,7 +150,7 @@ static void embedded_judge(struct embedded *e, struct store_write *w, struct for
         return;
     }
     if (v == VERDICT_APPLY) {
-        int err = embedded_check_room(e, record_bound(w), room_of(e, w));
+        int err = embedded_check_room(e, embedded_record_bound(e, w), room_of(e, w));
         if (err == 0) {
             embedded_apply(e, w, &j);
             return;
@@ -166,8 +172,20 @@ static void embedded_run_write(struct task *t)
 {
     struct store_write *w = container_of(t, struct store_write, call.task);
     struct embedded *e = embedded_of(w->call.store);
-    if (!embedded_must_queue(e, &w->call))
+    if (!embedded_must_queue(e, &w->call) && !embedded_large_take(e, w))
         embedded_judge(e, w, NULL);
+}
+
+int embedded_judge_only(struct embedded *e, struct store_write *w)
+{
+    struct judgement j;
+    struct fork_position none = {0};
+    return catalog_judge(&e->catalog, w, &j, embedded_use_fork_position, &none);
+}
+
+void embedded_write_now(struct embedded *e, struct store_write *w)
+{
+    embedded_judge(e, w, NULL);
 }
 
 void embedded_write(struct store *s, struct store_write *w)

@@ -13,6 +13,9 @@
  *   REMOVE  life
  *   DOCS    documents
  *   TRIM    life, first position, ordinal there
+ *   PART    where in the data it begins, all bytes
+ *   WRITE of data in parts: as WRITE, but DATA has the number of bytes instead of them. They are in
+ *           the parts before it; the first of these begins at 0, and each where the one before ends
  *
  * documents: how many; each its key, the version before, whether there is a value, the value
  * term: ttl, expiry, events, bytes and age to retain
@@ -40,7 +43,8 @@ enum {
     FLAG_TRIM = 64,
     FLAGS_ALL = 127,
 };
-#define ROW_VERSION 2
+#define ROW_VERSION    2
+#define WRITE_IN_PARTS 6 /* a record's type on disk; RECORD_WRITE when it has been taken */
 
 /* ---- parts ---- */
 
@@ -139,7 +143,7 @@ static void record_take_data(struct unpack *u, struct arena *a, struct record *r
         at += unpack_u64_max(u, UINT32_MAX / 2);
         r->ends[i] = (uint32_t)at;
     }
-    r->data = unpack_str(u);
+    r->data = r->in_parts ? str_of(NULL, unpack_u64_max(u, UINT32_MAX / 2)) : unpack_str(u);
     if (r->n_events > 1)
         r->ends[r->n_events - 1] = (uint32_t)r->data.n;
     if (r->n_events == 0 || r->data.n == 0 || r->data.n > UINT32_MAX / 2 || at > r->data.n)
@@ -190,14 +194,15 @@ static void put_create(struct buf *out, const struct stream *s, const struct sto
     pack_u64(out, j->fork_events);
 }
 
-static void put_write(struct buf *out, const struct stream *s, const struct store_write *w,
-                      const struct judgement *j, int64_t now_ms, size_t *left_out)
+static void put_write(struct buf *out, int type, const struct stream *s,
+                      const struct store_write *w, const struct judgement *j, int64_t now_ms,
+                      size_t *left_out)
 {
     unsigned flags = (w->created ? FLAG_CREATE : 0) | (w->data.n > 0 ? FLAG_DATA : 0) |
                      (w->claim.id.n > 0 ? FLAG_PRODUCER : 0) | (w->seq.p != NULL ? FLAG_SEQ : 0) |
                      (w->close ? FLAG_CLOSE : 0) | (w->call.trimmed ? FLAG_TRIM : 0) |
                      (w->n_docs > 0 ? FLAG_DOCS : 0);
-    buf_putc(out, RECORD_WRITE);
+    buf_putc(out, (char)type);
     buf_putc(out, (char)flags);
     pack_u64(out, s->life);
     pack_i64(out, now_ms);
@@ -220,7 +225,21 @@ static void put_write(struct buf *out, const struct stream *s, const struct stor
 void record_put_write(struct buf *out, const struct stream *s, const struct store_write *w,
                       const struct judgement *j, int64_t now_ms)
 {
-    put_write(out, s, w, j, now_ms, NULL);
+    put_write(out, RECORD_WRITE, s, w, j, now_ms, NULL);
+}
+
+void record_put_in_parts(struct buf *out, const struct stream *s, const struct store_write *w,
+                         const struct judgement *j, int64_t now_ms)
+{
+    size_t ignored;
+    put_write(out, WRITE_IN_PARTS, s, w, j, now_ms, &ignored);
+}
+
+void record_put_part(struct buf *out, uint64_t at, struct str bytes)
+{
+    buf_putc(out, RECORD_PART);
+    pack_u64(out, at);
+    pack_str(out, bytes);
 }
 
 size_t record_put_around(struct buf *out, const struct stream *s, const struct store_write *w,
@@ -228,7 +247,7 @@ size_t record_put_around(struct buf *out, const struct stream *s, const struct s
 {
     size_t at;
     must(w->data.n > 0);
-    put_write(out, s, w, j, now_ms, &at);
+    put_write(out, RECORD_WRITE, s, w, j, now_ms, &at);
     return at;
 }
 
@@ -291,7 +310,9 @@ static void take_write(struct unpack *u, struct arena *a, struct record *r)
 int record_take(struct str bytes, struct arena *a, struct record *out)
 {
     struct unpack u = {.rest = bytes};
-    *out = (struct record){.type = (enum record_type)unpack_u64(&u)};
+    uint64_t type = unpack_u64(&u);
+    *out = (struct record){.type = type == WRITE_IN_PARTS ? RECORD_WRITE : (enum record_type)type,
+                           .in_parts = type == WRITE_IN_PARTS};
     switch (out->type) {
     case RECORD_WRITE: take_write(&u, a, out); break;
     case RECORD_REMOVE: out->life = unpack_u64(&u); break;
@@ -299,6 +320,10 @@ int record_take(struct str bytes, struct arena *a, struct record *out)
     case RECORD_TRIM:
         out->life = unpack_u64(&u);
         take_first(&u, out);
+        break;
+    case RECORD_PART:
+        out->at = unpack_u64_max(&u, UINT32_MAX / 2);
+        out->data = unpack_str(&u);
         break;
     default: return ERR_CORRUPT;
     }

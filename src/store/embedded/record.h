@@ -15,6 +15,7 @@ enum record_type {
     RECORD_REMOVE,    /* a stream: deleted or expired */
     RECORD_DOCS,      /* documents alone */
     RECORD_TRIM,      /* a stream, from the front, without a write */
+    RECORD_PART,      /* some of the data of a large write, which comes behind its parts */
 };
 
 struct record {
@@ -28,7 +29,8 @@ struct record {
     struct stream_config config;
     struct stream_config term;                  /* in force */
     uint64_t source_life, fork_at, fork_events; /* source_life 0: not a fork */
-    struct str data;
+    struct str data;                            /* with RECORD_PART too */
+    bool in_parts;  /* data.n is right, and the bytes are in the parts before it */
     uint32_t *ends; /* NULL: one event */
     uint32_t n_events;
     struct producer_claim claim;
@@ -41,6 +43,8 @@ struct record {
 
     struct doc_put *docs; /* expect_version is the one before */
     size_t n_docs;
+
+    uint64_t at; /* RECORD_PART: where in the data it belongs */
 };
 
 /* A removal or a trim takes no more bytes. */
@@ -51,6 +55,11 @@ void record_put_write(struct buf *out, const struct stream *s, const struct stor
 /* The same without the bytes of the data; returns where in *out they belong. */
 size_t record_put_around(struct buf *out, const struct stream *s, const struct store_write *w,
                          const struct judgement *j, int64_t now_ms);
+/* The same of data whose parts have been put one after the other, and none of others between. */
+void record_put_in_parts(struct buf *out, const struct stream *s, const struct store_write *w,
+                         const struct judgement *j, int64_t now_ms);
+void record_put_part(struct buf *out, uint64_t at, struct str bytes);
+#define RECORD_PART_HEAD 16 /* bytes at most */
 void record_put_remove(struct buf *out, uint64_t life);
 void record_put_trim(struct buf *out, const struct stream *s);
 void record_put_docs(struct buf *out, const struct doc_put *docs, size_t n);

@@ -12,13 +12,13 @@
 
 #define EVENTS 5000
 
-struct large {
+struct items {
     struct block *block;
     uint32_t ends[EVENTS];
 };
 
 /* Events of several lengths, all together about this many bytes. */
-static void large_init(struct large *l, size_t bytes)
+static void large_init(struct items *l, size_t bytes)
 {
     struct rng rng = {.state = bytes};
     struct buf data = {0};
@@ -32,7 +32,7 @@ static void large_init(struct large *l, size_t bytes)
     buf_deinit(&data);
 }
 
-static struct store_write write_of(const struct large *l)
+static struct store_write write_of(const struct items *l)
 {
     return (struct store_write){.name = STR("a"),
                                 .block = l->block,
@@ -43,7 +43,7 @@ static struct store_write write_of(const struct large *l)
                                 .seq = STR("s")};
 }
 
-static void assert_kept(struct bench *b, const struct large *l)
+static void assert_kept(struct bench *b, const struct items *l)
 {
     struct buf shown = {0}, expected = {0};
     buf_put(&expected, str_of(l->block->bytes, l->block->n));
@@ -85,7 +85,7 @@ static void die(struct bench *b)
 static void check(size_t bytes)
 {
     struct bench *b = bench_new(1);
-    struct large l;
+    struct items l;
     b->config.journal.file_bytes = 8 << 20;
     large_init(&l, bytes);
     assert_true(bench_open(b));
@@ -109,22 +109,152 @@ static void test_in_a_batch_with_others(void **state)
     check(200 << 10);
 }
 
-static void test_in_a_batch_of_its_own(void **state)
+static void test_in_parts(void **state)
 {
     check(3 << 20);
+}
+
+/* ---- in parts, with others and with accidents ---- */
+
+#define PART  (16 << 10)
+#define PARTS 20 /* at least */
+
+static struct bench *bench_with_parts(uint64_t seed)
+{
+    struct bench *b = bench_new(seed);
+    b->config.journal.file_bytes = 64 << 10;
+    b->config.large_bytes = 70000;
+    b->config.part_bytes = PART;
+    assert_true(bench_open(b));
+    assert_int_equal(create(b, "a", NULL), 0);
+    assert_int_equal(create(b, "b", NULL), 0);
+    return b;
+}
+
+static void begin(struct bench *b, const struct items *l, struct writing *w)
+{
+    *w = (struct writing){.op = write_of(l), .err = PENDING};
+    w->op.done = on_written;
+    store_write(b->store, &w->op);
+}
+
+/* Small writes of others do not wait for it: each is answered while it is under way. */
+static void test_others_are_answered_meanwhile(void **state)
+{
+    struct bench *b = bench_with_parts(1);
+    struct items l;
+    struct writing w;
+    unsigned n = 0;
+    large_init(&l, (PARTS + 2) * PART);
+    begin(b, &l, &w);
+    for (; w.err == PENDING && n < 1000; n++)
+        assert_int_equal(append(b, "b", STR("x")), 0);
+    assert_true(n >= PARTS / 4);
+    assert_int_equal(w.err, 0);
+    assert_kept(b, &l);
+    block_unref(l.block);
+    bench_free(b);
+}
+
+/* What cannot be applied is not put; what cannot be any more when all is there, is not applied. */
+static void test_is_judged_before_and_behind(void **state)
+{
+    struct bench *b = bench_with_parts(1);
+    struct items l;
+    struct writing w;
+    large_init(&l, (PARTS + 2) * PART);
+    begin(b, &l, &w);
+    pass_turns(b, 5);
+    assert_int_equal(w.err, PENDING);
+    assert_int_equal(remove_stream(b, "a"), 0);
+    assert_int_equal(await(b, &w.err), ERR_NOT_FOUND);
+    uint64_t writes = simfs_calls(b->fs, SIMFS_WRITE);
+    begin(b, &l, &w);
+    assert_int_equal(await(b, &w.err), ERR_NOT_FOUND);
+    assert_int_equal(simfs_calls(b->fs, SIMFS_WRITE), writes);
+    block_unref(l.block);
+    bench_free(b);
+}
+
+static void test_several_at_once_and_a_stop(void **state)
+{
+    struct bench *b = bench_with_parts(1);
+    struct items l;
+    struct writing w[3];
+    large_init(&l, (PARTS + 2) * PART);
+    for (int i = 0; i < 3; i++) {
+        begin(b, &l, &w[i]);
+        w[i].op.claim = (struct producer_claim){0};
+        w[i].op.seq = STR_NONE;
+    }
+    pass_turns(b, 10);
+    bench_close(b);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(w[i].err, 0);
+    assert_true(bench_open(b));
+    struct buf shown = {0};
+    show_stream(b, "a", &shown);
+    assert_true(shown.n > 3 * l.block->n && shown.p[3 * l.block->n] == '\n');
+    buf_deinit(&shown);
+    block_unref(l.block);
+    bench_free(b);
+}
+
+/* Whatever is cut off where, a crash leaves all of it or nothing, and what was told is there. */
+static bool crash_at(uint64_t calls, unsigned checkpoint_after)
+{
+    struct bench *b = bench_with_parts(calls);
+    struct items l;
+    struct writing w;
+    unsigned small = 0;
+    large_init(&l, (PARTS + 2) * PART);
+    begin(b, &l, &w);
+    simfs_cut_power_at(b->fs, calls);
+    for (unsigned i = 0; i < 60 && !simfs_is_off(b->fs); i++) {
+        if (i == checkpoint_after)
+            embedded_checkpoint(b->store);
+        small += append(b, "b", STR("x")) == 0;
+    }
+    bool cut = simfs_is_off(b->fs);
+    bench_close(b);
+    simfs_crash(b->fs, calls);
+    assert_true(bench_open(b));
+    struct buf shown = {0};
+    show_stream(b, "a", &shown);
+    bool whole = shown.n > l.block->n;
+    assert_true(whole || w.err != 0);
+    if (whole)
+        assert_kept(b, &l);
+    else
+        assert_int_equal(shown.p[0], '\n');
+    shown.n = 0;
+    show_stream(b, "b", &shown);
+    assert_true(strspn(shown.p, "x") >= small);
+    buf_deinit(&shown);
+    block_unref(l.block);
+    bench_free(b);
+    return cut;
+}
+
+static void test_crashes(void **state)
+{
+    static const unsigned checkpoints[] = {1000, 3, 12};
+    for (size_t i = 0; i < 3; i++)
+        for (uint64_t n = 1; crash_at(n, checkpoints[i]) && n < 200; n += 3)
+            ;
 }
 
 /* A scratch buffer of the size of the largest append ever would stay for good. */
 static void test_no_copy_is_left(void **state)
 {
     struct bench *b = bench_new(1);
-    struct large l;
+    struct items l;
     b->config.journal.file_bytes = 8 << 20;
     large_init(&l, 3 << 20);
     assert_true(bench_open(b));
     assert_int_equal(create(b, "a", NULL), 0);
     assert_int_equal(write_op(b, write_of(&l)), 0);
-    assert_true(embedded_of(b->store)->scratch.cap < 1 << 20);
+    assert_true(embedded_of(b->store)->scratch.cap <= 1 << 20);
     block_unref(l.block);
     bench_free(b);
 }
@@ -133,7 +263,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_in_a_batch_with_others),
-        cmocka_unit_test(test_in_a_batch_of_its_own),
+        cmocka_unit_test(test_in_parts),
+        cmocka_unit_test(test_others_are_answered_meanwhile),
+        cmocka_unit_test(test_is_judged_before_and_behind),
+        cmocka_unit_test(test_several_at_once_and_a_stop),
+        cmocka_unit_test(test_crashes),
         cmocka_unit_test(test_no_copy_is_left),
     };
     return cmocka_run_group_tests_name("unit/store/embedded/large", tests, NULL, NULL);
