@@ -49,16 +49,19 @@ static void put_everything(struct buf *out, struct name stream, void *arg)
 }
 
 /* Appends to one stream, one under way, for so long. */
-static void time_appends(struct bench *b, const char *phase, struct hist *latency)
+static struct spent time_appends(struct bench *b, const char *phase, struct hist *latency)
 {
     struct appends a = appends_of(b, phase, TYPE_BYTES, 1, 1, 1);
     appends_open(&a);
+    struct spent spent = spent_begin(b);
     pump_start(&a.pump);
     swarm_run_for(&b->swarm, b->seconds);
     a.pump.limit = 0;
     pump_finish(&a.pump);
+    spent_end(b, &spent);
     *latency = a.pump.latency;
     pump_close(&a.pump);
+    return spent;
 }
 
 /* Until the server has nothing to do. */
@@ -93,15 +96,16 @@ static double part_us(const struct hist *h, double part)
     return (double)hist_at(h, part) / 1e3;
 }
 
-static void report_times(struct bench *b, const char *key, const struct hist *without,
-                         const struct hist *with)
+static struct row *report_times(struct bench *b, const char *key, const struct hist *without,
+                                const struct hist *with)
 {
     double before = part_us(without, 0.5), after = part_us(with, 0.5);
-    row_note(report_add(&b->report, key, after / before),
-             "p50 %.0f us : %.0f us, p99 %.0f us : %.0f us, %llu with", after, before,
+    struct row *row = report_add(&b->report, key, after / before);
+    row_note(row, "p50 %.0f us : %.0f us, p99 %.0f us : %.0f us, %llu with", after, before,
              part_us(with, 0.99), part_us(without, 0.99), (unsigned long long)with->n);
     progress("  p50 %.1f x, p99 %.1f x", after / before,
              part_us(with, 0.99) / part_us(without, 0.99));
+    return row;
 }
 
 static void subscribe_all(struct bench *b)
@@ -114,13 +118,13 @@ static void subscribe_all(struct bench *b)
     pump_each(b, "all", ALL, put_everything, NULL, 201, "creating a subscription");
     await_idle(b);
     turns_look(b, &before);
-    time_appends(b, "with", &with);
+    struct spent spent = time_appends(b, "with", &with);
     uint64_t start = clock_mono_ns(), woken = await_wakes(b);
     double ms = (double)(clock_mono_ns() - start) / 1e6;
     turns_look(b, &after);
     if (b->swarm.failed)
         return;
-    report_times(b, "scale-subs", &without, &with);
+    row_spent(report_times(b, "scale-subs", &without, &with), b, &spent, (double)with.n);
     report_add(&b->report, "scale-subs-woken", (double)woken);
     report_add(&b->report, "scale-subs-drain", ms);
     scale_report_turns(b, "scale-subs", &before, &after);
