@@ -4,14 +4,15 @@
 #include "base/must.h"
 #include "net/loop.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #ifdef __linux__
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #define BACKGROUND_NICE 10 /* about a tenth of what a thread at 0 gets, if both want all */
@@ -22,12 +23,17 @@ struct thread_lane {
     bool background;
     uv_thread_t threads[THREAD_LANE_MAX];
     int n_threads;
-    uv_async_t wake; /* sent by a thread when a job has run */
+
+    /* A byte comes through when a job has run. uv_async_send would set a flag that the loop spins
+     * on: a background thread that loses its processor there makes the loop wait for it. */
+    uv_file pipe[2];
+    uv_poll_t wake;
 
     /* Shared, under the lock. */
     uv_mutex_t lock;
     uv_cond_t filled;
     struct link waiting, ran;
+    bool woken; /* the loop will look at `ran` */
     bool ending;
 
     /* The loop thread's. */
@@ -55,9 +61,14 @@ static struct job *next_job(struct thread_lane *l)
 static void hand_back(struct thread_lane *l, struct job *j)
 {
     uv_mutex_lock(&l->lock);
+    bool woken = l->woken;
+    l->woken = true;
     list_push(&l->ran, &j->link);
     uv_mutex_unlock(&l->lock);
-    uv_async_send(&l->wake);
+    ssize_t wrote;
+    do
+        wrote = woken ? 1 : write(l->pipe[1], "", 1);
+    while (wrote < 0 && errno == EINTR);
 }
 
 static void thread_lane_work(void *arg)
@@ -76,9 +87,14 @@ static void thread_lane_work(void *arg)
 
 /* ---- the loop's thread ---- */
 
-static void thread_lane_on_wake(uv_async_t *a)
+static void thread_lane_on_wake(uv_poll_t *p, int status, int events)
 {
-    struct thread_lane *l = a->data;
+    struct thread_lane *l = p->data;
+    char bytes[THREAD_LANE_MAX];
+    (void)status;
+    (void)events;
+    if (read(l->pipe[0], bytes, sizeof bytes) <= 0)
+        return; /* there was nothing yet */
     sched_post(&l->loop->sched, &l->finish);
 }
 
@@ -90,6 +106,7 @@ static void thread_lane_finish(struct task *t)
     list_init(&ran);
     uv_mutex_lock(&l->lock);
     list_splice(&ran, &l->ran);
+    l->woken = false;
     uv_mutex_unlock(&l->lock);
     while (!list_empty(&ran)) {
         struct job *j = list_item(ran.next, struct job, link);
@@ -114,6 +131,8 @@ static void thread_lane_submit(struct lane *lane, struct job *j)
 static void thread_lane_on_closed(uv_handle_t *h)
 {
     struct thread_lane *l = h->data;
+    close(l->pipe[0]);
+    close(l->pipe[1]);
     uv_cond_destroy(&l->filled);
     uv_mutex_destroy(&l->lock);
     free(l);
@@ -150,6 +169,21 @@ static void start_threads(struct thread_lane *l, int n)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static bool open_wake(struct thread_lane *l)
+{
+    if (uv_pipe(l->pipe, UV_NONBLOCK_PIPE, UV_NONBLOCK_PIPE) != 0)
+        return false;
+    if (uv_poll_init(&l->loop->uv, &l->wake, l->pipe[0]) != 0) {
+        close(l->pipe[0]);
+        close(l->pipe[1]);
+        return false;
+    }
+    l->wake.data = l;
+    must(uv_poll_start(&l->wake, UV_READABLE, thread_lane_on_wake) == 0);
+    uv_unref((uv_handle_t *)&l->wake);
+    return true;
+}
+
 static struct lane *make_lane(struct loop *loop, const char *name, int threads, bool background)
 {
     must(threads > 0 && threads <= THREAD_LANE_MAX);
@@ -162,12 +196,10 @@ static struct lane *make_lane(struct loop *loop, const char *name, int threads, 
     list_init(&l->waiting);
     list_init(&l->ran);
     task_init(&l->finish, thread_lane_finish);
-    if (uv_async_init(&loop->uv, &l->wake, thread_lane_on_wake) != 0) {
+    if (!open_wake(l)) {
         free(l);
         return NULL;
     }
-    l->wake.data = l;
-    uv_unref((uv_handle_t *)&l->wake);
     must(uv_mutex_init(&l->lock) == 0 && uv_cond_init(&l->filled) == 0); /* needs memory only */
     start_threads(l, threads);
     if (l->n_threads == 0) {
