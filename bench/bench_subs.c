@@ -15,15 +15,19 @@
 #define HOSTS       100
 #define FAST_HOST   0x0001 /* 127.0.0.1 */
 #define SLOW_HOST   0x0101 /* 127.0.1.1, and those behind it */
+#define FRESH_HOST  0x0201
+#define FRESH       20
 #define ROUNDS_MAX  500
-#define DELIVERY_S  10 /* that a delivery may take; then it counts as so long */
+#define DELIVERY_S  5 /* that a delivery may take; then it counts as so long */
 #define IDLE_STEP_S 0.25
 #define IDLE_PART   0.05 /* of a processor: the server has nothing to do any more */
 #define DRAIN_S     60
 #define PATIENCE_S  300
 
 struct receivers {
+    const char *name, *stream; /* of their subscriptions, and of what those are about */
     unsigned n;
+    bool answers, one_each; /* one_each: each subscription has a stream of its own */
     struct hooks all[HOSTS];
 };
 
@@ -135,13 +139,14 @@ static void subscribe_all(struct bench *b)
 static void put_webhook(struct buf *out, struct name name, void *arg)
 {
     const struct receivers *r = arg;
-    const struct hooks *to = &r->all[(unsigned)atoi(strrchr(name.text, '-') + 1) % r->n];
+    unsigned number = (unsigned)atoi(strrchr(name.text, '-') + 1);
+    const struct hooks *to = &r->all[number % r->n];
     char body[256];
     snprintf(body, sizeof body,
              "{\"type\":\"webhook\",\"streams\":[\"%s\"],\"webhook\":{\"url\":"
              "\"http://127.0.%u.%u:%u/%s\"}}",
-             stream_name("hooked", to->answers).text, to->host >> 8, to->host & 255, to->port,
-             name.text);
+             stream_name(r->stream, r->one_each ? number : 0).text, to->host >> 8, to->host & 255,
+             to->port, name.text);
     put_subscription(out, name.text, body);
 }
 
@@ -156,26 +161,47 @@ static bool delivered(void *arg)
     return d->hooks->got >= d->want || clock_mono_ns() > d->until_ns;
 }
 
-/* From an append to its webhook, again and again. */
-static void time_deliveries(struct bench *b, struct hooks *fast, struct hist *latency)
+/* From an append to its webhook. */
+static void time_delivery(struct bench *b, struct name stream, const struct hooks *to,
+                          struct hist *latency)
+{
+    uint64_t start = clock_mono_ns();
+    struct delivery d = {to, to->got + 1, start + DELIVERY_S * 1000000000ull};
+    ask_append(b, stream, TYPE_BYTES, STR("news"), NULL);
+    swarm_run(&b->swarm, "a webhook", delivered, &d);
+    hist_add(latency, clock_mono_ns() - start);
+}
+
+/* Again and again. */
+static void time_deliveries(struct bench *b, const struct receivers *fast, struct hist *latency)
 {
     uint64_t until = clock_mono_ns() + (uint64_t)(b->seconds * 1e9);
     *latency = (struct hist){0};
-    for (unsigned i = 0; i < ROUNDS_MAX && clock_mono_ns() < until && !b->swarm.failed; i++) {
-        uint64_t start = clock_mono_ns();
-        struct delivery d = {fast, fast->got + 1, start + DELIVERY_S * 1000000000ull};
-        ask_append(b, stream_name("hooked", 1), TYPE_BYTES, STR("news"), NULL);
-        swarm_run(&b->swarm, "a webhook", delivered, &d);
-        hist_add(latency, clock_mono_ns() - start);
-    }
+    for (unsigned i = 0; i < ROUNDS_MAX && clock_mono_ns() < until && !b->swarm.failed; i++)
+        time_delivery(b, stream_name(fast->stream, 0), &fast->all[0], latency);
 }
 
-static void receivers_init(struct receivers *r, struct bench *b, unsigned n, unsigned host,
-                           bool answers)
+/* Of receivers that never had one. */
+static void time_first(struct bench *b, const struct receivers *fresh, unsigned from, unsigned to,
+                       struct hist *latency)
 {
-    r->n = n;
-    for (unsigned i = 0; i < n; i++)
-        hooks_init(&r->all[i], &b->swarm, host + i, answers);
+    *latency = (struct hist){0};
+    for (unsigned i = from; i < to && !b->swarm.failed; i++)
+        time_delivery(b, stream_name(fresh->stream, i), &fresh->all[i], latency);
+}
+
+static void put_create(struct buf *out, struct name stream, void *arg)
+{
+    request_create(out, stream, TYPE_BYTES, STR_NONE);
+}
+
+/* n webhooks to these receivers, of one stream or of one each. */
+static void receivers_init(struct receivers *r, struct bench *b, unsigned host, unsigned n)
+{
+    for (unsigned i = 0; i < r->n; i++)
+        hooks_init(&r->all[i], &b->swarm, host + i, r->answers);
+    pump_each(b, r->stream, r->one_each ? n : 1, put_create, NULL, 201, "creating a stream");
+    pump_each(b, r->name, n, put_webhook, r, 201, "creating a webhook");
 }
 
 static void receivers_deinit(struct receivers *r)
@@ -185,32 +211,37 @@ static void receivers_deinit(struct receivers *r)
 }
 
 /* So many slow receivers share the slow webhooks. */
-static void hook_slowly(struct bench *b, const char *key, unsigned hosts)
+static void hook_slowly(struct bench *b, const char *key, const char *first_key, unsigned hosts)
 {
-    struct receivers slow, fast;
-    struct hist without, with;
+    struct receivers slow = {.name = "slow", .stream = "slow-events", .n = hosts};
+    struct receivers fast = {.name = "fast", .stream = "fast-events", .n = 1, .answers = true};
+    struct receivers fresh = {
+        .name = "fresh", .stream = "fresh-events", .n = FRESH, .answers = true, .one_each = true};
+    struct hist without, with, first_without, first_with;
     progress("%s: %d webhooks that are never answered, at %u hosts", key, SLOW, hosts);
-    receivers_init(&slow, b, hosts, SLOW_HOST, false);
-    receivers_init(&fast, b, 1, FAST_HOST, true);
-    ask_create(b, stream_name("hooked", 0), TYPE_BYTES);
-    ask_create(b, stream_name("hooked", 1), TYPE_BYTES);
-    pump_each(b, "fast", 1, put_webhook, &fast, 201, "creating a webhook");
-    pump_each(b, "slow", SLOW, put_webhook, &slow, 201, "creating a webhook");
-    time_deliveries(b, &fast.all[0], &without);
-    ask_append(b, stream_name("hooked", 0), TYPE_BYTES, STR("news"), NULL);
+    receivers_init(&slow, b, SLOW_HOST, SLOW);
+    receivers_init(&fast, b, FAST_HOST, 1);
+    receivers_init(&fresh, b, FRESH_HOST, FRESH);
+    time_first(b, &fresh, 0, FRESH / 2, &first_without);
+    time_deliveries(b, &fast, &without);
+    ask_append(b, stream_name(slow.stream, 0), TYPE_BYTES, STR("news"), NULL);
     swarm_run_for(&b->swarm, 1);
-    time_deliveries(b, &fast.all[0], &with);
-    if (!b->swarm.failed)
+    time_deliveries(b, &fast, &with);
+    time_first(b, &fresh, FRESH / 2, FRESH, &first_with);
+    if (!b->swarm.failed) {
         report_times(b, key, &without, &with);
+        report_times(b, first_key, &first_without, &first_with);
+    }
     receivers_deinit(&slow);
     receivers_deinit(&fast);
+    receivers_deinit(&fresh);
 }
 
 static void hook_hosts(struct bench *b)
 {
-    hook_slowly(b, "scale-hooks", 1);
+    hook_slowly(b, "scale-hooks", "scale-hooks-first", 1);
     bench_renew(b);
-    hook_slowly(b, "scale-hooks-hosts", HOSTS);
+    hook_slowly(b, "scale-hooks-hosts", "scale-hooks-hosts-first", HOSTS);
 }
 
 /* ---- the phases ---- */
