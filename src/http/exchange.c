@@ -320,14 +320,15 @@ static void exchange_on_granted(void *ctx)
 bool exchange_reserve(struct exchange *x, size_t bytes)
 {
     struct unsent *u = &x->http->unsent;
-    if (x->share == NULL || u->budget == NULL)
+    if (x->via->share == NULL || u->budget == NULL)
         return true;
     if (bytes == 0 || x->over)
         unsent_give_back(u, &x->reserved);
     else
         return unsent_reserve(
             u, &x->reserved,
-            &(struct unsent_user){.of = x->share, .granted = exchange_on_granted, .ctx = x}, bytes);
+            &(struct unsent_user){.of = x->via->share(x), .granted = exchange_on_granted, .ctx = x},
+            bytes);
     return !x->over;
 }
 

@@ -59,7 +59,8 @@ struct transport_ops {
     void (*wake)(struct exchange *x);
     void (*end)(struct exchange *x);   /* a body of known length is complete */
     void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
-    size_t (*room)(const struct exchange *x); /* see exchange_room */
+    size_t (*room)(const struct exchange *x);                 /* see exchange_room */
+    struct unsent_share **(*share)(const struct exchange *x); /* where what is unsent counts */
 };
 
 struct exchange_header {
@@ -80,7 +81,6 @@ struct exchange {
     /* private to exchange.c and the transport */
     const struct transport_ops *via;
     void *transport;
-    struct unsent_share **share;  /* where what is unsent counts; NULL: nowhere */
     struct reservation *reserved; /* of unsent.c; NULL: nothing */
     exchange_body_fn *on_body;
     struct exchange_header *headers, **last_header; /* of the response, then its trailers */

@@ -364,6 +364,12 @@ static size_t h1_via_room(const struct exchange *x)
     return h->slow ? EXCHANGE_PULL : EXCHANGE_ROOM;
 }
 
+static struct unsent_share **h1_via_share(const struct exchange *x)
+{
+    const struct h1 *h = x->transport;
+    return &h->peer->share;
+}
+
 static const struct transport_ops via_h1 = {
     .want = h1_via_want,
     .begin = h1_via_begin,
@@ -372,6 +378,7 @@ static const struct transport_ops via_h1 = {
     .end = h1_via_end,
     .abort = h1_via_abort,
     .room = h1_via_room,
+    .share = h1_via_share,
 };
 
 /* ---- requests ---- */
@@ -396,7 +403,6 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
                            const struct h1_framing *framing, struct str bytes, size_t head_n)
 {
     struct exchange *x = h->x = exchange_new(h->peer->http, &via_h1, h);
-    x->share = &h->peer->share;
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
@@ -575,7 +581,7 @@ static void h1_on_drained(struct conn *c)
 {
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
-    timer_stop(&h->peer->stall);
+    peer_drained(h->peer);
     peer_queued(h->peer, 0);
     if (h->close_when_sent) {
         drop_input(h);
@@ -627,7 +633,7 @@ static void h1_on_timeout(struct timer *t)
         h1_refuse_with(h, 408, "the request head took too long");
     else if (h->wait == WAIT_BODY)
         check_body_rate(h);
-    else if (h->wait == WAIT_IDLE && timer_running(&h->peer->stall))
+    else if (h->wait == WAIT_IDLE && h->peer->stall != NULL)
         wait_for(h, WAIT_IDLE,
                  h->peer->http->limits.idle_timeout_ms); /* it is busy with an answer */
     else {

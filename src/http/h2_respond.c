@@ -226,6 +226,12 @@ static size_t h2_respond_via_room(const struct exchange *x)
     return room < EXCHANGE_ROOM ? (size_t)room : EXCHANGE_ROOM;
 }
 
+static struct unsent_share **h2_respond_via_share(const struct exchange *x)
+{
+    const struct h2_stream *s = x->transport;
+    return &s->h2->peer->share;
+}
+
 /* The response is complete, but for being sent. */
 static void h2_respond_via_end(struct exchange *x)
 {
@@ -333,4 +339,5 @@ const struct transport_ops h2_via = {
     .end = h2_respond_via_end,
     .abort = h2_respond_via_abort,
     .room = h2_respond_via_room,
+    .share = h2_respond_via_share,
 };

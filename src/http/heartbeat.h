@@ -17,8 +17,8 @@
 #define HEARTBEAT STR(": heartbeat\n")
 
 struct heartbeat {
-    uint64_t every_ms; /* 0: none */
     uint64_t since_ms; /* when something was sent, or should have been */
+    uint32_t every_ms; /* 0: none */
     bool due;
 };
 

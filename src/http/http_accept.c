@@ -47,7 +47,8 @@ static void http_accept_on_first_bytes(struct conn *c)
 {
     struct peer *p = peer_of(c);
     char *bytes = p->http->loop->scratch;
-    memcpy(bytes, p->first, p->n_first);
+    if (p->first != NULL)
+        memcpy(bytes, p->first, p->n_first);
     ssize_t got = conn_read(c, bytes + p->n_first, FIRST_READ - p->n_first);
     if (got == CONN_AGAIN)
         return;
@@ -62,6 +63,8 @@ static void http_accept_on_first_bytes(struct conn *c)
     size_t n = p->n_first + (size_t)got;
     if (accept_start(p, str_of(bytes, n)))
         return;
+    if (p->first == NULL)
+        p->first = mem_alloc(PEER_PREFACE);
     memcpy(p->first, bytes, n);
     p->n_first = (uint8_t)n;
 }

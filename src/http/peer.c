@@ -9,6 +9,21 @@
 
 #define LINGER_MS 1000
 
+/* Ends a peer that takes nothing for too long. */
+struct peer_stall {
+    struct timer timer;
+    struct peer *peer;
+};
+
+static void end_stall(struct peer *p)
+{
+    if (p->stall == NULL)
+        return;
+    timer_stop(&p->stall->timer);
+    free(p->stall);
+    p->stall = NULL;
+}
+
 static void close_now(struct peer *p)
 {
     if (p->speaks != NULL)
@@ -20,7 +35,7 @@ static void close_now(struct peer *p)
 void peer_close(struct peer *p)
 {
     timer_stop(&p->timer);
-    timer_stop(&p->stall);
+    end_stall(p);
     conn_close(&p->conn);
 }
 
@@ -32,6 +47,7 @@ void peer_closed(struct conn *c)
         p->speaks->free(p->session);
     peer_queued(p, 0);
     list_remove(&p->link);
+    free(p->first);
     slab_free(&http->peers, p);
     http->n_connections--;
     if (http->draining && http->n_connections == 0 && http->idle != NULL)
@@ -43,16 +59,26 @@ void peer_queued(struct peer *p, size_t bytes)
     unsent_queued(&p->http->unsent, &p->share, bytes);
 }
 
+static void peer_on_stall_timeout(struct timer *t)
+{
+    close_now(container_of(t, struct peer_stall, timer)->peer);
+}
+
 void peer_stalled(struct conn *c)
 {
     struct peer *p = peer_of(c);
     peer_queued(p, conn_pending(c));
-    sched_start(&p->http->loop->sched, &p->stall, p->http->limits.write_timeout_ms);
+    if (p->stall == NULL) {
+        p->stall = mem_zalloc(sizeof *p->stall);
+        p->stall->peer = p;
+        timer_init(&p->stall->timer, peer_on_stall_timeout);
+    }
+    sched_start(&p->http->loop->sched, &p->stall->timer, p->http->limits.write_timeout_ms);
 }
 
-static void peer_on_stall_timeout(struct timer *t)
+void peer_drained(struct peer *p)
 {
-    close_now(container_of(t, struct peer, stall));
+    end_stall(p);
 }
 
 void peer_failed(struct conn *c)
@@ -102,7 +128,7 @@ void peer_linger(struct peer *p)
     }
     p->lingering = true;
     p->conn.ops = &lingering;
-    timer_stop(&p->stall);
+    end_stall(p);
     timer_stop(&p->timer);
     timer_init(&p->timer, peer_on_end_timeout);
     sched_start(&p->http->loop->sched, &p->timer, LINGER_MS);
@@ -138,7 +164,6 @@ struct peer *peer_new(struct http *http, int fd, const struct conn_ops *ops,
     }
     p->http = http;
     timer_init(&p->timer, on_timeout);
-    timer_init(&p->stall, peer_on_stall_timeout);
     list_push(&http->connections, &p->link);
     http->n_connections++;
     return p;
@@ -147,6 +172,8 @@ struct peer *peer_new(struct http *http, int fd, const struct conn_ops *ops,
 void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
                  const struct conn_ops *ops, void (*on_timeout)(struct timer *t))
 {
+    free(p->first);
+    p->first = NULL;
     p->speaks = protocol;
     p->session = session;
     p->conn.ops = ops;

@@ -13,6 +13,7 @@
 
 struct http;
 struct peer;
+struct peer_stall;
 struct unsent_share;
 
 struct protocol {
@@ -28,14 +29,14 @@ struct peer {
     struct http *http;
     struct link link;              /* in http->connections */
     struct timer timer;            /* of what the peer is to send */
-    struct timer stall;            /* runs while the peer takes nothing */
+    struct peer_stall *stall;      /* of peer.c; NULL: the peer takes what there is */
     const struct protocol *speaks; /* NULL: not known yet */
     void *session;                 /* the protocol's */
     struct unsent_share *share;    /* of unsent.c; NULL: all is sent */
     bool lingering;
     bool surplus; /* over the limit; to be told as soon as it is known how */
     uint8_t n_first;
-    char first[PEER_PREFACE]; /* read so far, while they do not say which protocol it is */
+    char *first; /* so many read so far, while they do not say which protocol it is; else NULL */
 };
 
 static inline struct peer *peer_of(struct conn *c)
@@ -66,6 +67,9 @@ void peer_close(struct peer *p);
 void peer_stalled(struct conn *c);
 void peer_failed(struct conn *c);
 void peer_closed(struct conn *c);
+
+/* For protocols' `drained`: the peer takes again what there is. */
+void peer_drained(struct peer *p);
 
 /* So much is queued for the peer that it does not take. */
 void peer_queued(struct peer *p, size_t bytes);

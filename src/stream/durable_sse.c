@@ -33,18 +33,23 @@ struct sse_writer {
     char carry[3];
 };
 
+/* An event larger than a pull, while it is written piece by piece. */
+struct sse_large {
+    struct event_batch *batch;
+    size_t at; /* how many of its bytes are */
+    struct sse_writer writer;
+};
+
 struct sse_reader {
     struct durable *durable;
     struct exchange *x;
     struct subscriber subscriber;
     struct timer timer; /* heartbeat or lifetime, whichever is next */
     struct heartbeat heartbeat;
-    uint64_t ends_at_ms;       /* the client reconnects then */
-    uint64_t cursor_from;      /* a cursor handed out must not be lower: the client was ahead */
-    struct event_batch *large; /* being written piece by piece; NULL: none */
-    size_t large_at;           /* how many of its bytes are */
-    struct sse_writer writer;  /* of it */
-    uint8_t kind;              /* enum content_kind */
+    uint64_t ends_at_ms;     /* the client reconnects then */
+    uint64_t cursor_from;    /* a cursor handed out must not be lower: the client was ahead */
+    struct sse_large *large; /* NULL: none */
+    uint8_t kind;            /* enum content_kind */
     bool over;
     bool greeted;      /* the control event that comes at once has been put */
     bool hold_expired; /* what was held back was not completed */
@@ -263,19 +268,19 @@ static struct str run_at(const struct event_batch *b, size_t at)
  * for every slow reader. True: that was the rest of it. */
 static bool put_large(struct sse_reader *s)
 {
-    struct event_batch *b = s->large;
-    struct frame f = frame_of(b, cursor_of(s));
+    struct sse_large *l = s->large;
+    struct frame f = frame_of(l->batch, cursor_of(s));
     struct buf out = {0};
-    if (s->large_at == 0)
-        begin_data(&s->writer, &out, s->kind, f.next);
-    struct str piece = run_at(b, s->large_at);
+    if (l->at == 0)
+        begin_data(&l->writer, &out, s->kind, f.next);
+    struct str piece = run_at(l->batch, l->at);
     if (piece.n > PIECE_BYTES)
         piece.n = PIECE_BYTES;
-    durable_sse_put_data(&s->writer, &out, piece);
-    s->large_at += piece.n;
-    bool done = s->large_at == durable_sse_size_of(b);
+    durable_sse_put_data(&l->writer, &out, piece);
+    l->at += piece.n;
+    bool done = l->at == durable_sse_size_of(l->batch);
     if (done) {
-        end_data(&s->writer, &out);
+        end_data(&l->writer, &out);
         put_control(&out, &f);
     }
     put_buf(s, &out);
@@ -358,7 +363,9 @@ static void sse_free(struct sse_reader *s)
 {
     timer_stop(&s->timer);
     subscriber_deinit(&s->subscriber);
-    event_batch_unref(s->large);
+    if (s->large != NULL)
+        event_batch_unref(s->large->batch);
+    free(s->large);
     slab_free(&s->durable->readers, s);
 }
 
@@ -378,9 +385,10 @@ static enum pull after_batch(struct sse_reader *s, struct event_batch *b)
 
 static enum pull pull_large(struct sse_reader *s)
 {
-    struct event_batch *b = s->large;
     if (!put_large(s))
         return PULL_MORE;
+    struct event_batch *b = s->large->batch;
+    free(s->large);
     s->large = NULL;
     return after_batch(s, b);
 }
@@ -407,8 +415,8 @@ static enum pull durable_sse_pull(struct exchange *x)
     if (!held_back(s, b)) {
         s->hold_expired = false;
         if (durable_sse_size_of(b) > EVENT_BATCH_BYTES) {
-            s->large = b;
-            s->large_at = 0;
+            s->large = mem_zalloc(sizeof *s->large);
+            s->large->batch = b;
             return pull_large(s);
         }
         put_batch(s, b);
@@ -482,7 +490,8 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->kind = (uint8_t)content_kind(r->info.content_type);
     s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
     s->over = exchange_closing(x);
-    s->heartbeat = (struct heartbeat){.every_ms = d->heartbeat_ms, .since_ms = d->sched->now_ms};
+    s->heartbeat =
+        (struct heartbeat){.every_ms = (uint32_t)d->heartbeat_ms, .since_ms = d->sched->now_ms};
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, durable_home(d, r->name).feeds, r->name,

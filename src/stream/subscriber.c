@@ -38,6 +38,12 @@ struct load {
     bool abandoned;
 };
 
+struct subscriber_pin {
+    struct pin pin;
+    struct subscriber *of;
+    void (*cut)(struct subscriber *s);
+};
+
 void event_batch_unref(struct event_batch *b)
 {
     if (b == NULL || --b->refs > 0)
@@ -335,20 +341,26 @@ void subscriber_init(struct subscriber *s, struct feeds *fs, struct str name, st
         .feed = feed_of(fs, name), .life = at.life, .pos = at.pos, .ready = ready};
     list_init(&s->link);
     s->feed->users++;
-    pin_add(&s->pin, map_get(&fs->pins, name), (struct pin_position){.pos = at.pos},
-            fs->store->sched->now_ms);
+    struct pins *pins = map_get(&fs->pins, name);
+    if (pins == NULL)
+        return;
+    s->pin = mem_zalloc(sizeof *s->pin);
+    s->pin->of = s;
+    pin_add(&s->pin->pin, pins, (struct pin_position){.pos = at.pos}, fs->store->sched->now_ms);
 }
 
 static void subscriber_on_cut(struct pin *p)
 {
-    struct subscriber *s = container_of(p, struct subscriber, pin);
-    s->cut(s);
+    struct subscriber_pin *pin = container_of(p, struct subscriber_pin, pin);
+    pin->cut(pin->of);
 }
 
 void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
 {
-    s->cut = cut;
-    s->pin.cut = subscriber_on_cut;
+    if (s->pin == NULL)
+        return;
+    s->pin->cut = cut;
+    s->pin->pin.cut = subscriber_on_cut;
 }
 
 void subscriber_asks(struct subscriber *s, bool (*reserve)(struct subscriber *s, size_t bytes))
@@ -368,7 +380,9 @@ void subscriber_deinit(struct subscriber *s)
         return;
     give_back(s);
     list_remove(&s->link);
-    pin_remove(&s->pin);
+    if (s->pin != NULL)
+        pin_remove(&s->pin->pin);
+    free(s->pin);
     if (s->load != NULL)
         s->load->abandoned = true;
     drop_unwanted(s->load);
@@ -397,7 +411,8 @@ static enum next subscriber_give(struct subscriber *s, struct event_batch *b,
     s->life = b->info.life;
     s->pos = b->next;
     s->held = false;
-    pin_move(&s->pin, (struct pin_position){b->next, b->ordinal}); /* the next one's is not known */
+    if (s->pin != NULL) /* the ordinal of the next one is not known */
+        pin_move(&s->pin->pin, (struct pin_position){b->next, b->ordinal});
     *out = b;
     return NEXT_BATCH;
 }
@@ -434,7 +449,8 @@ enum next subscriber_next(struct subscriber *s, struct event_batch **batch)
 void subscriber_hold(struct subscriber *s, uint64_t pos, uint64_t tail)
 {
     s->pos = pos;
-    s->pin.at.pos = pos;
+    if (s->pin != NULL)
+        s->pin->pin.at.pos = pos;
     s->held = true;
     s->held_tail = tail;
 }

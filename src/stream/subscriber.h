@@ -57,10 +57,9 @@ struct subscriber {
     bool held;
     bool reserves; /* has asked for room, and may have it */
     int err;
-    struct gap *gap; /* with ERR_GAP */
-    struct pin pin;  /* at pos, if the stream's writer waits for subscribers */
+    struct gap *gap;            /* with ERR_GAP */
+    struct subscriber_pin *pin; /* at pos, if the stream's writer waits for subscribers; or NULL */
     void (*ready)(struct subscriber *s);
-    void (*cut)(struct subscriber *s);
     bool (*reserve)(struct subscriber *s, size_t bytes);
 };
 
