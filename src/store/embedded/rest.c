@@ -14,7 +14,8 @@
 
 #include <stdlib.h>
 
-#define BASE_BYTES_A_FILE 65536 /* a large base is not written for the sake of a few files */
+#define MERGE_BYTES_A_STREAM 512
+#define BASE_BYTES_A_FILE    65536 /* a large base is not written for the sake of a few files */
 
 /* ---- what the segments look like ---- */
 
@@ -213,11 +214,19 @@ static int merge_streams(struct making *m, struct merge *g)
     return err;
 }
 
+/* As much again as the streams' own rows and small blocks cost: with less, the more streams there
+ * are, the more small blocks would be left of each. */
+static uint64_t merge_budget(const struct making *m)
+{
+    uint64_t bytes = m->rest->limits.merge_bytes;
+    return m->modest || bytes == 0 ? 0 : bytes + MERGE_BYTES_A_STREAM * m->rest->n_streams;
+}
+
 static int merge_small(struct making *m)
 {
     struct merge g = {.index = m->rest->index,
                       .to = m->segment,
-                      .budget = m->modest ? 0 : m->rest->limits.merge_bytes,
+                      .budget = merge_budget(m),
                       .fan = m->rest->limits.merge_fan,
                       .merged = rest_keep_merged,
                       .ctx = m};

@@ -28,14 +28,15 @@ struct rest_limits {
      * each 64 KiB of a base) are kept for their notes alone. */
     uint64_t base_bytes, base_files;
     uint64_t rewrite_bytes; /* of live blocks that are moved out of old segments at a time */
-    uint64_t merge_bytes;   /* of small blocks that are merged at a time; 0: none are */
+    uint64_t merge_bytes;   /* of small blocks that are merged at a time, and 512 for each stream in
+                               the checkpoint; 0: none are */
     uint32_t merge_fan;     /* so many become one */
     uint64_t reserve_bytes; /* at least; see reserve.h. 0: none are kept */
 };
 #define REST_LIMITS                                                                                \
     {                                                                                              \
         .base_bytes = 1u << 20, .base_files = 64, .rewrite_bytes = 32u << 20,                      \
-        .merge_bytes = 64u << 20, .merge_fan = 8, .reserve_bytes = 1u << 20                        \
+        .merge_bytes = 16u << 20, .merge_fan = 8, .reserve_bytes = 1u << 20                        \
     }
 
 struct rest_piece {
