@@ -59,6 +59,10 @@ struct durable {
     struct slab readers; /* of SSE; slab_deinit when no exchange is left */
 };
 
+/* The lane for large bodies, for whoever else gets some and waits for its own jobs before it stops.
+ * NULL: there is none, or no thread could be had. */
+struct lane *durable_lane(struct durable *d);
+
 /* Before the first request. They outlive it. The last space that was added answers listings. */
 void durable_add_space(struct durable *d, struct stream_space *space);
 void durable_add_hooks(struct durable *d, struct stream_hooks *hooks);

@@ -226,8 +226,7 @@ static void durable_write_prepared(struct job *job)
     gate_leave(&r->durable->preparing);
 }
 
-/* NULL: there is none, or no thread could be had. */
-static struct lane *lane_of(struct durable *d)
+struct lane *durable_lane(struct durable *d)
 {
     if (d->lane == NULL && d->make_lane != NULL)
         d->lane = d->make_lane(d->ctx);
@@ -240,7 +239,7 @@ static void durable_write_start(struct write_request *r, struct str type, struct
 {
     struct durable *d = r->durable;
     exchange_hold(r->x);
-    if (body.n <= PAYLOAD_LARGE || lane_of(d) == NULL || !exchange_take_body(r->x, &r->body)) {
+    if (body.n <= PAYLOAD_LARGE || durable_lane(d) == NULL || !exchange_take_body(r->x, &r->body)) {
         payload_prepare(&r->payload, &r->write, type, body, empty_allowed);
         store_write(durable_home(d, r->write.name).store, &r->write);
         return;

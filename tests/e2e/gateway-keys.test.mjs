@@ -67,6 +67,19 @@ test("without a key nothing is the same", async (t) => {
     assert.equal((await gateway.backend.seen()).length, 3);
 });
 
+test("large bodies: the same is the same, and another is not", async (t) => {
+    const gateway = await startGateway(t);
+    const plan = { name: "large", tokens: 3, ignored: "x".repeat(2_000_000) };
+    const first = await gateway.post(plan, key("k-large"));
+    assertEvents((await read(first)).events, plan);
+    const again = await gateway.post(plan, key("k-large"));
+    assert.equal(idOf(again), idOf(first));
+    assertEvents((await read(again)).events, plan);
+    const other = await gateway.post({ ...plan, ignored: "y".repeat(2_000_000) }, key("k-large"));
+    assert.equal(other.status, 422, other.text);
+    assert.equal((await gateway.backend.seen()).length, 1);
+});
+
 test("another body under the same key is refused", async (t) => {
     const gateway = await startGateway(t);
     const plan = { name: "mine", tokens: 3 };

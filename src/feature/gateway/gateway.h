@@ -18,6 +18,7 @@ struct buf;
 struct exchange;
 struct feature_configs;
 struct feature_warnings;
+struct durable;
 struct feeds;
 struct fetcher;
 struct gateway;
@@ -46,6 +47,7 @@ struct gateway_setup {
                              trimming */
     struct str secret, previous_secret; /* of resume tokens; n == 0: none */
     struct str telemetry_prefix;
+    struct durable *durable;   /* whose lane large bodies are looked at on; NULL: it is done here */
     uint64_t heartbeat_ms;     /* 0: none */
     uint64_t write_timeout_ms; /* for readers that hold up everybody's answer */
 };

@@ -34,6 +34,7 @@ static int gateway_feature_open(const struct feature_host *h, const void *settin
                                   .secret = text_or_none(c->resume_secret),
                                   .previous_secret = text_or_none(c->resume_secret_previous),
                                   .telemetry_prefix = str_of_cstr(c->telemetry_prefix),
+                                  .durable = h->durable,
                                   .heartbeat_ms = h->durable->heartbeat_ms,
                                   .write_timeout_ms = h->write_timeout_ms};
     *state = gateway_new(&setup, why, size);

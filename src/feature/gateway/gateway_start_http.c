@@ -7,14 +7,17 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/json_view.h"
+#include "base/lane.h"
 #include "base/mem.h"
 #include "base/pack.h"
 #include "base/rand.h"
 #include "base/sha256.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "stream/durable.h"
 
-#define KEY_MAX  255 /* bytes of an Idempotency-Key */
-#define CHAT_MAX 256 /* of the id of a chat */
+#define KEY_MAX    255 /* bytes of an Idempotency-Key */
+#define CHAT_MAX   256 /* of the id of a chat */
+#define LARGE_BODY (64 * 1024)
 
 struct start {
     struct exchange *x; /* held, once its body is there */
@@ -25,6 +28,11 @@ struct start {
     struct str fingerprint;
     struct doc_put key;
     bool has_key, retry;
+
+    /* Found in the body, on a lane if it is large. */
+    struct job look;
+    char digest[SHA256_HEX]; /* with has_key: `fingerprint` */
+    struct str chat;         /* the chat's id, a JSON string; n == 0: none */
 };
 
 static int64_t gateway_start_now_ms(const struct start *s)
@@ -33,14 +41,19 @@ static int64_t gateway_start_now_ms(const struct start *s)
 }
 
 /* One behind the other, with what separates them for certain. */
-static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
+static void put_digest(const struct str *parts, size_t n, char out[SHA256_HEX])
 {
     struct buf text = {0};
     for (size_t i = 0; i < n; i++)
         pack_str(&text, parts[i]);
-    char *hex = arena_alloc(&x->arena, SHA256_HEX);
-    sha256_hex(buf_str(&text), hex);
+    sha256_hex(buf_str(&text), out);
     buf_deinit(&text);
+}
+
+static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
+{
+    char *hex = arena_alloc(&x->arena, SHA256_HEX);
+    put_digest(parts, n, hex);
     return str_of(hex, SHA256_HEX);
 }
 
@@ -126,19 +139,24 @@ static struct forward *gateway_start_on_direct(struct generation_order *o, struc
 
 /* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
  * hundred times its size. */
-static struct str chat_of(const struct gateway_route *r, struct exchange *x, struct str body)
+static struct str find_chat(const struct gateway_route *r, struct str body)
 {
     struct view_want id = {.name = STR("id")};
-    struct str chat = STR_NONE;
-    struct buf text = {0};
     size_t ignored;
     body = view_trim(body);
     if (r->config->dialect != ROUTE_DIALECT_UI_MESSAGE || json_check(body, &ignored) != 0 ||
         view_type(body) != VIEW_OBJECT)
-        return chat;
+        return STR_NONE;
     view_pick(body, &id, 1);
-    if (view_type(id.value) == VIEW_STRING)
-        view_decode(view_inside(id.value), &text);
+    return view_type(id.value) == VIEW_STRING ? view_inside(id.value) : STR_NONE;
+}
+
+static struct str chat_of(const struct gateway_route *r, struct exchange *x, struct str id)
+{
+    struct str chat = STR_NONE;
+    struct buf text = {0};
+    if (id.n > 0 && id.n <= CHAT_MAX * JSON_ESCAPE_MAX)
+        view_decode(id, &text);
     if (text.n > 0 && text.n <= CHAT_MAX)
         chat = gateway_chat_key(&x->arena, r, gateway_caller(r, x), buf_str(&text));
     buf_deinit(&text);
@@ -171,7 +189,7 @@ static void gateway_start_begin(struct start *s)
     memcpy(o->request_id, id, REQUEST_ID_TEXT);
     o->request = x->request;
     o->known = x->principal != &principal_anonymous;
-    o->chat = chat_of(r, x, o->body);
+    o->chat = chat_of(r, x, s->chat);
     o->waiter.ops = &waiter_ops;
     o->ops = &ops;
     if (s->has_key) {
@@ -305,13 +323,9 @@ static void take_key(struct start *s, struct str key)
     struct exchange *x = s->x;
     struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
     struct str digest = digest_of(x, who, 3);
-    struct str what[] = {request_header(x->request, STR("Content-Type")), x->request->query,
-                         s->order.body};
-    s->fingerprint = digest_of(x, what, 3);
     s->key.key = arena_printf(&x->arena, GATEWAY_KEYS "%.*s", (int)digest.n, digest.p);
     s->has_key = true;
     s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
-    look_up_key(s);
 }
 
 /* ---- the request ---- */
@@ -331,6 +345,54 @@ bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
     return ok;
 }
 
+/* On any thread: the exchange is held, and nobody else looks at s. */
+static void gateway_start_look(struct job *j)
+{
+    struct start *s = container_of(j, struct start, look);
+    const struct gateway_route *r = s->order.route;
+    const struct request *req = s->x->request;
+    struct str body = s->order.body;
+    struct str what[] = {request_header(req, STR("Content-Type")), req->query, body};
+    if (s->has_key)
+        put_digest(what, 3, s->digest);
+    s->fingerprint = str_of(s->digest, sizeof s->digest);
+    s->chat = find_chat(r, body);
+    s->order.whole = r->source.whole != NULL && r->source.whole(body);
+}
+
+static void gateway_start_go_on(struct start *s)
+{
+    if (s->has_key)
+        look_up_key(s);
+    else
+        gateway_start_begin(s);
+}
+
+static void gateway_start_looked(struct job *j)
+{
+    struct start *s = container_of(j, struct start, look);
+    struct gateway *g = s->order.route->gateway;
+    gateway_start_go_on(s);
+    gateway_end(g);
+}
+
+/* Of a large one that takes too long for the loop. */
+static void look_at_body(struct start *s)
+{
+    struct gateway *g = s->order.route->gateway;
+    struct lane *lane = NULL;
+    if (s->order.body.n > LARGE_BODY && g->setup.durable != NULL)
+        lane = durable_lane(g->setup.durable);
+    s->look = (struct job){.run = gateway_start_look, .done = gateway_start_looked};
+    if (lane == NULL) {
+        gateway_start_look(&s->look);
+        gateway_start_go_on(s);
+        return;
+    }
+    gateway_begin(g);
+    lane_submit(lane, &s->look);
+}
+
 static void gateway_start_on_body(struct exchange *x, struct str body, int err)
 {
     struct start *s = x->state;
@@ -345,12 +407,10 @@ static void gateway_start_on_body(struct exchange *x, struct str body, int err)
         return;
     }
     s->order.body = body;
-    s->order.whole = s->order.route->source.whole != NULL && s->order.route->source.whole(body);
     exchange_hold(x);
     if (key.p != NULL)
         take_key(s, key);
-    else
-        gateway_start_begin(s);
+    look_at_body(s);
 }
 
 void gateway_start(struct gateway_route *r, struct exchange *x)
