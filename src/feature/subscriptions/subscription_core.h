@@ -32,8 +32,9 @@
 struct mac;
 struct subop;
 
-#define SUB_HINTS_MAX  16384  /* of one subscription; beyond: behind */
-#define SUB_HINTS_ALL  131072 /* of all of them; beyond, SUB_HINTS_OWN of one */
+#define SUB_WORK       "subscriptions" /* for sched_work */
+#define SUB_HINTS_MAX  16384           /* of one subscription; beyond: behind */
+#define SUB_HINTS_ALL  131072          /* of all of them; beyond, SUB_HINTS_OWN of one */
 #define SUB_HINTS_OWN  16
 #define SUB_SLICE      256   /* nodes visited and subscriptions told before others may run */
 #define SUB_NEWS_MAX   65536 /* names noted for those who do not listen, in all */

@@ -197,6 +197,7 @@ static void drop_unseen(struct subscriptions *s)
 static void subscription_load_on_heads(struct store_docs *d, int err)
 {
     struct sub_load *l = container_of(d, struct sub_load, docs);
+    sched_work(l->all->sched, SUB_WORK);
     if (landed(l, err))
         return;
     for (size_t i = 0; i < d->n_rows; i++) {

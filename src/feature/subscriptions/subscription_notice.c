@@ -330,6 +330,7 @@ static void sub_notices_run(struct task *t)
 {
     struct subscriptions *s = container_of(t, struct subscriptions, notices.task);
     struct sub_notices *ns = &s->notices;
+    sched_work(s->sched, SUB_WORK);
     ns->slices++;
     for (size_t done = 0; done < SUB_SLICE && !list_empty(&ns->queue);)
         done += sub_notices_step(s, SUB_SLICE - done);

@@ -173,6 +173,7 @@ void subop_cancel_all(struct subscription *sub, int result)
 
 static void finished(struct subop *j, int err)
 {
+    sched_work(j->sub->all->sched, SUB_WORK);
     if (j->sub->all->phase == SUBSCRIPTIONS_STOPPING)
         subop_end(j, ERR_CANCELLED);
     else
