@@ -11,11 +11,15 @@ struct socket_watch {
     uv_poll_t poll;
     struct curl_loop *owner;
     curl_socket_t fd;
+    int events;       /* what libcurl waits for */
+    struct task late; /* when I/O had had its share of the turn; not polled until it has run */
+    int late_bits;
 };
 
 static void curl_loop_on_timer(uv_timer_t *timer)
 {
     struct curl_loop *c = timer->data;
+    sched_io(c->sched);
     c->ready(c, CURL_SOCKET_TIMEOUT, 0);
 }
 
@@ -39,7 +43,20 @@ static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
         bits |= CURL_CSELECT_IN;
     if (status == 0 && events & UV_WRITABLE)
         bits |= CURL_CSELECT_OUT;
-    w->owner->ready(w->owner, w->fd, bits);
+    if (!sched_io(w->owner->sched)) {
+        w->owner->ready(w->owner, w->fd, bits);
+        return;
+    }
+    w->late_bits = bits;
+    uv_poll_stop(poll);
+    sched_post_io(w->owner->sched, &w->late);
+}
+
+static void curl_loop_on_late(struct task *t)
+{
+    struct socket_watch *w = container_of(t, struct socket_watch, late);
+    uv_poll_start(&w->poll, w->events, curl_loop_on_poll); /* first: ready() may close it */
+    w->owner->ready(w->owner, w->fd, w->late_bits);
 }
 
 static void curl_loop_on_watch_closed(uv_handle_t *h)
@@ -53,6 +70,7 @@ static struct socket_watch *watch_new(struct curl_loop *c, curl_socket_t fd)
     struct socket_watch *w = mem_alloc(sizeof *w);
     w->owner = c;
     w->fd = fd;
+    task_init(&w->late, curl_loop_on_late);
     if (uv_poll_init_socket(c->timer.loop, &w->poll, fd) == 0) {
         curl_multi_assign(c->multi, fd, w);
         return w;
@@ -68,8 +86,10 @@ static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg,
     struct socket_watch *w = socket_arg;
     if (what == CURL_POLL_REMOVE) {
         curl_multi_assign(c->multi, fd, NULL);
-        if (w != NULL)
-            uv_close((uv_handle_t *)&w->poll, curl_loop_on_watch_closed);
+        if (w == NULL)
+            return 0;
+        task_cancel(&w->late);
+        uv_close((uv_handle_t *)&w->poll, curl_loop_on_watch_closed);
         return 0;
     }
     if (w == NULL)
@@ -78,8 +98,9 @@ static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg,
         c->stuck(c, easy);
         return 0;
     }
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    uv_poll_start(&w->poll, events, curl_loop_on_poll);
+    w->events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    if (list_empty(&w->late.link))
+        uv_poll_start(&w->poll, w->events, curl_loop_on_poll);
     return 0;
 }
 
@@ -92,6 +113,7 @@ void curl_loop_init(struct curl_loop *c, struct loop *loop)
     curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
     curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, curl_loop_on_set_timer);
     curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
+    c->sched = &loop->sched;
     uv_timer_init(&loop->uv, &c->timer);
     uv_idle_init(&loop->uv, &c->wake);
     c->timer.data = c->wake.data = c;
@@ -102,6 +124,7 @@ static void curl_loop_on_wake(uv_idle_t *wake)
 {
     struct curl_loop *c = wake->data;
     uv_idle_stop(wake);
+    sched_io(c->sched);
     c->ready(c, CURL_SOCKET_TIMEOUT, 0);
 }
 

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 struct loop;
+struct sched;
 
 struct curl_loop {
     CURLM *multi;
@@ -20,6 +21,7 @@ struct curl_loop {
     void (*stuck)(struct curl_loop *c, CURL *easy);
     void (*closed)(struct curl_loop *c); /* the memory may go */
     /* private */
+    struct sched *sched;
     uv_timer_t timer;
     uv_idle_t wake;
     unsigned open_handles;

@@ -27,9 +27,10 @@
 
 #include <stdlib.h>
 
-#define READ_BLOCK     H1_HEAD_MAX /* a head fits in one block */
-#define PULLS_AT_ONCE  4           /* then the other connections have their turn */
-#define PIPELINE_BYTES (64 * 1024) /* unsent responses that keep the next request waiting */
+#define READ_BLOCK       H1_HEAD_MAX /* a head fits in one block */
+#define PULLS_AT_ONCE    4           /* then the other connections have their turn */
+#define PIPELINE_BYTES   (64 * 1024) /* unsent responses that keep the next request waiting */
+#define REQUESTS_AT_ONCE 16 /* of a peer that does not wait for answers; then others come */
 
 /* What the peer is to send, and so what its timeout means. */
 enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY };
@@ -452,17 +453,29 @@ static void h1_make_room(struct h1 *h)
     }
 }
 
+/* drained() goes on. */
+static void pause_requests(struct h1 *h)
+{
+    wait_for(h, WAIT_NOTHING, 0);
+    conn_want_read(&h->peer->conn, false);
+}
+
 static void next_request(struct h1 *h)
 {
+    unsigned n_taken = 0;
     h->parsing = true;
     while (h->x == NULL && !h->peer->conn.closing && !h->close_when_sent) {
         if (conn_pending(&h->peer->conn) > PIPELINE_BYTES) {
-            wait_for(h, WAIT_NOTHING, 0);
-            conn_want_read(&h->peer->conn, false);
-            break; /* drained() goes on */
+            pause_requests(h);
+            break;
         }
         if (h->in == NULL || h->at == h->in->n) {
             park(h);
+            break;
+        }
+        if (n_taken++ == REQUESTS_AT_ONCE) {
+            pause_requests(h);
+            conn_flush_later(&h->peer->conn);
             break;
         }
         struct header headers[H1_HEADERS_MAX];

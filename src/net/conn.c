@@ -11,13 +11,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define OUTQ_FIRST        8
-#define SPARES_MAX        1024
-#define IOV_AT_ONCE       64
-
-/* A handshake costs half a millisecond: when thousands come back at once, the others still have
- * their turn every few milliseconds. */
-#define HANDSHAKES_A_TURN 4
+#define OUTQ_FIRST  8
+#define SPARES_MAX  1024
+#define IOV_AT_ONCE 64
 
 /* Sent from `first` on. */
 struct outq {
@@ -58,11 +54,10 @@ struct conn_tls {
     struct conn *conn;
     struct tls_channel *channel;
     struct task again;
-    struct link waiting; /* in the loop's handshakes */
-    bool has_more;       /* bytes that the socket will not report any more */
-    bool from_task;      /* within `again`: the socket is left alone, and has its own turn */
-    bool finishing;      /* nothing more is to be sent but that this was all ... */
-    bool finished;       /* ... and that has been */
+    bool has_more;  /* bytes that the socket will not report any more */
+    bool from_task; /* within `again`: the socket is left alone, and has its own turn */
+    bool finishing; /* nothing more is to be sent but that this was all ... */
+    bool finished;  /* ... and that has been */
 };
 
 static void set_events(struct conn *c);
@@ -79,8 +74,10 @@ static void conn_read_on(struct conn *c)
         sched_post(&c->loop->sched, &c->tls->again);
 }
 
+/* It costs half a millisecond. When thousands come back at once, most of them wait in line. */
 static void step_handshake(struct conn *c)
 {
+    sched_work(&c->loop->sched, "TLS handshake");
     int result = tls_channel_handshake(c->tls->channel);
     if (result == TLS_GONE) {
         c->ops->failed(c);
@@ -95,47 +92,10 @@ static void step_handshake(struct conn *c)
     }
 }
 
-static void conn_on_handshaking(uv_idle_t *idle)
+static void conn_on_events(struct conn *c, int events)
 {
-    struct loop *l = container_of(idle, struct loop, handshaking);
-    for (int i = 0; i < HANDSHAKES_A_TURN && !list_empty(&l->handshakes); i++) {
-        struct conn_tls *tls = list_item(l->handshakes.next, struct conn_tls, waiting);
-        list_remove(&tls->waiting);
-        step_handshake(tls->conn);
-    }
-    if (list_empty(&l->handshakes))
-        uv_idle_stop(idle);
-}
-
-static bool is_waiting(const struct conn *c)
-{
-    return c->tls != NULL && !list_empty(&c->tls->waiting);
-}
-
-/* Those that wait are not polled: the loop would do little else than to be told of them. */
-static void start_handshake(struct conn *c)
-{
-    struct loop *l = c->loop;
-    if (list_empty(&l->handshakes) && l->n_handshakes < HANDSHAKES_A_TURN) {
-        l->n_handshakes++;
-        step_handshake(c);
-        return;
-    }
-    uv_poll_stop(&c->poll);
-    c->events = 0;
-    list_push(&l->handshakes, &c->tls->waiting);
-    uv_idle_start(&l->handshaking, conn_on_handshaking);
-}
-
-static void conn_on_poll(uv_poll_t *poll, int status, int events)
-{
-    struct conn *c = container_of(poll, struct conn, poll);
-    if (status < 0) {
-        c->ops->failed(c);
-        return;
-    }
     if (is_handshaking(c)) {
-        start_handshake(c);
+        step_handshake(c);
         return;
     }
     if (events & UV_WRITABLE) {
@@ -151,6 +111,36 @@ static void conn_on_poll(uv_poll_t *poll, int status, int events)
         set_events(c);
 }
 
+static void conn_on_late(struct task *t)
+{
+    struct conn *c = container_of(t, struct conn, late);
+    int events = c->late_events;
+    c->late_events = 0;
+    conn_on_events(c, events);
+    set_events(c);
+}
+
+/* Those that wait are not polled: the loop would do little else than to be told of them. */
+static void conn_put_off(struct conn *c, int events)
+{
+    uv_poll_stop(&c->poll);
+    c->events = 0;
+    c->late_events = (uint8_t)events;
+    sched_post_io(&c->loop->sched, &c->late);
+}
+
+static void conn_on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct conn *c = container_of(poll, struct conn, poll);
+    bool later = sched_io(&c->loop->sched);
+    if (status < 0)
+        c->ops->failed(c);
+    else if (later)
+        conn_put_off(c, events);
+    else
+        conn_on_events(c, events);
+}
+
 /* Interest in bytes is dropped only when some come that nobody wants: most often it is back before
  * that, and a system call is saved each way. */
 
@@ -158,7 +148,7 @@ static void set_events(struct conn *c)
 {
     bool read = (c->want_read && !c->ended) || is_handshaking(c);
     int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
-    if (events == c->events || c->closing || is_waiting(c))
+    if (events == c->events || c->closing || c->late_events != 0)
         return;
     c->events = (uint8_t)events;
     if (events == 0)
@@ -287,6 +277,7 @@ int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *
 {
     *c = (struct conn){.ops = ops, .loop = loop, .fd = fd};
     task_init(&c->flush, conn_on_flush);
+    task_init(&c->late, conn_on_late);
     return uv_poll_init_socket(&loop->uv, &c->poll, fd);
 }
 
@@ -309,7 +300,6 @@ static int start_tls(struct conn *c, struct tls *t, const char *host)
     c->tls = mem_zalloc(sizeof *c->tls);
     *c->tls = (struct conn_tls){.conn = c, .channel = channel};
     task_init(&c->tls->again, conn_read_again);
-    list_init(&c->tls->waiting);
     c->blocked = host != NULL; /* a client speaks first, as soon as it can */
     set_events(c);
     return 0;
@@ -356,10 +346,9 @@ void conn_close(struct conn *c)
         return;
     c->closing = true;
     task_cancel(&c->flush);
-    if (c->tls != NULL) {
+    task_cancel(&c->late);
+    if (c->tls != NULL)
         task_cancel(&c->tls->again);
-        list_remove(&c->tls->waiting);
-    }
     if (c->out != NULL)
         conn_drop(c);
     uv_close((uv_handle_t *)&c->poll, conn_on_closed);

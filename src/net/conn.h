@@ -5,6 +5,9 @@
  * choice. Writing: the owner puts slices, which are sent with one system call when the turn ends;
  * it puts more only after drained(), so that a peer that takes nothing holds a bounded queue.
  *
+ * Connections share the loop: when I/O has had its share of a turn, those with news wait in line,
+ * unpolled, and have theirs in the next one.
+ *
  * With TLS all of this is the same. The handshake comes first, by itself: what is put waits for it,
  * as for a peer that takes nothing, and nothing is readable before; how long it may take is up to
  * the owner. A peer that ends without saying so is gone, and not at its end.
@@ -37,10 +40,12 @@ struct conn {
     const struct conn_ops *ops;
     struct loop *loop;
     struct task flush;
+    struct task late;     /* what the poll reported when I/O had had its share of the turn */
     struct outq *out;     /* what has been put and not been sent; NULL: nothing */
     struct conn_tls *tls; /* of conn.c; NULL: plain */
     int fd;
     uint8_t events;                          /* what the poll handle is set to */
+    uint8_t late_events;                     /* of `late`: not polled until it has run; 0: none */
     bool want_read, blocked, closing, ended; /* ended: the peer sends no more */
 };
 

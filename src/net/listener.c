@@ -97,6 +97,8 @@ static void listener_on_connection(uv_poll_t *poll, int status, int events)
         pause_after(l, -status);
         return;
     }
+    sched_io(&l->loop->sched);
+    sched_work(&l->loop->sched, "accept");
     for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))

@@ -83,7 +83,6 @@ static void loop_on_before_poll(uv_prepare_t *p)
 static void loop_on_after_poll(uv_check_t *c)
 {
     struct loop *l = c->data;
-    l->n_handshakes = 0;
     loop_turn(l);
 }
 
@@ -98,10 +97,7 @@ int loop_init(struct loop *l)
     l->alarm_at_ms = 0;
     l->spares = NULL;
     l->n_spares = 0;
-    l->n_handshakes = 0;
     l->files_before = 0;
-    list_init(&l->handshakes);
-    uv_idle_init(&l->uv, &l->handshaking);
     uv_idle_init(&l->uv, &l->busy);
     l->turned = NULL;
     l->cpu_ns = l->cpu_turns = 0;
@@ -140,7 +136,6 @@ void loop_run(struct loop *l)
 void loop_deinit(struct loop *l)
 {
     uv_close((uv_handle_t *)&l->alarm, NULL);
-    uv_close((uv_handle_t *)&l->handshaking, NULL);
     uv_close((uv_handle_t *)&l->busy, NULL);
     uv_close((uv_handle_t *)&l->before_poll, NULL);
     uv_close((uv_handle_t *)&l->after_poll, NULL);

@@ -35,10 +35,7 @@ struct loop {
     struct loop_spare
         *spares; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spares;
-    struct link handshakes; /* of conn.c: TLS handshakes that wait for their turn */
-    uv_idle_t handshaking;  /* runs while some do, and keeps the loop from sleeping */
-    uint32_t n_handshakes;  /* steps of others since the last poll */
-    uint64_t files_before;  /* see loop_raise_files; 0: the limit is as it was */
+    uint64_t files_before; /* see loop_raise_files; 0: the limit is as it was */
 };
 
 /* 0 or a negative libuv code. */

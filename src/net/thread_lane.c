@@ -95,6 +95,7 @@ static void thread_lane_on_wake(uv_poll_t *p, int status, int events)
     (void)events;
     if (read(l->pipe[0], bytes, sizeof bytes) <= 0)
         return; /* there was nothing yet */
+    sched_io(&l->loop->sched);
     sched_post(&l->loop->sched, &l->finish);
 }
 

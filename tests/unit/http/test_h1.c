@@ -33,6 +33,8 @@ struct bench {
     bool peer_closed;
     int gone;   /* exchanges whose peer went away */
     int served; /* answers of /big */
+    int early;  /* answers of /early, and how many when /mark was asked for */
+    int marked;
     struct exchange *held;
     struct exchange *sleeper; /* of /sleep */
 };
@@ -109,7 +111,15 @@ static void size(void *ctx, struct exchange *x)
 /* /early: answers without looking at the body. */
 static void early(void *ctx, struct exchange *x)
 {
+    ((struct bench *)ctx)->early++;
     exchange_send(x, STR("early"));
+}
+
+static void mark(void *ctx, struct exchange *x)
+{
+    struct bench *b = ctx;
+    b->marked = b->early;
+    exchange_send(x, STR("marked"));
 }
 
 /* /later: waits for the test. */
@@ -314,6 +324,7 @@ static int set_up(void **state)
     http_route(&b->http, STR("/echo"), echo, b);
     http_route(&b->http, STR("/size"), size, b);
     http_route(&b->http, STR("/early"), early, b);
+    http_route(&b->http, STR("/mark"), mark, b);
     http_route(&b->http, STR("/later"), later, b);
     http_route(&b->http, STR("/endless"), endless, b);
     http_route(&b->http, STR("/nothing"), nothing, b);
@@ -466,6 +477,32 @@ static void test_pipelined_in_order(void **state)
     assert_true(first != NULL && second > first && third > second && fourth > third);
     assert_int_equal(count(b->got, "HTTP/1.1 "), 5);
     assert_int_equal(count(b->got, "Connection: close\r\n"), 1);
+}
+
+/* One that sends hundreds of requests and waits for nothing has a few of them answered before
+ * others have their turn; and all of them in the end. */
+static void test_pipelining_is_no_privilege(void **state)
+{
+    struct bench *b = *state;
+    enum { REQUESTS = 300, FEW = 20 };
+    const char *request = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *other = "GET /mark HTTP/1.1\r\nHost: x\r\n\r\n";
+    char all[REQUESTS * 40] = "";
+    int peer;
+    for (int i = 0; i < REQUESTS; i++)
+        strcat(all, request);
+    connect_peer(b, &peer);
+    b->marked = -1;
+    assert_int_equal(write(b->peer, all, strlen(all)), (ssize_t)strlen(all));
+    assert_int_equal(write(peer, other, strlen(other)), (ssize_t)strlen(other));
+    for (int i = 0; i < 1000 && (b->early < REQUESTS || b->marked < 0); i++)
+        turns(b, 1);
+    assert_int_equal(b->early, REQUESTS);
+    assert_in_range(b->marked, 0, FEW);
+    turns(b, 3);
+    read_peer(b);
+    assert_int_equal(count(b->got, "\r\n\r\nearly"), REQUESTS);
+    close(peer);
 }
 
 static void test_every_split_is_the_same(void **state)
@@ -902,6 +939,7 @@ int main(void)
         T(test_echo_is_full_duplex),
         T(test_echo_is_bounded),
         T(test_pipelined_in_order),
+        T(test_pipelining_is_no_privilege),
         T(test_every_split_is_the_same),
         T(test_large_body_and_limits),
         T(test_too_large_is_413),
