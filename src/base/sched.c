@@ -148,14 +148,18 @@ bool sched_io(struct sched *s)
     return s->looked_ns - s->turn_ns >= SCHED_IO_US * US || !list_empty(&s->io);
 }
 
-/* A piece of this kind is done: is it time for something else? */
-static bool sched_is_past(struct sched *s, const char *kind, uint64_t until_ns)
+static __attribute__((noinline)) bool sched_is_time_up(struct sched *s, const char *kind,
+                                                       uint64_t until_ns)
 {
-    if (--s->unlooked > 0 && s->work == kind)
-        return false;
     if (sched_look(s) >= until_ns)
         return true;
     return s->n_flushes >= SCHED_FLUSHES && kind != sched_flush_piece && s->clock_ns != NULL;
+}
+
+/* A piece of this kind is done: is it time for something else? */
+static inline bool sched_is_past(struct sched *s, const char *kind, uint64_t until_ns)
+{
+    return (--s->unlooked == 0 || s->work != kind) && sched_is_time_up(s, kind, until_ns);
 }
 
 /* ---- the turn ---- */
@@ -204,7 +208,7 @@ static void fire_due(struct sched *s, uint64_t until_ns)
     s->wake_tick = s->tick;
 }
 
-static void sched_run_first(struct sched *s, struct link *list, const char *kind)
+static inline void sched_run_first(struct sched *s, struct link *list, const char *kind)
 {
     struct task *t = list_item(list->next, struct task, link);
     list_remove(&t->link);
