@@ -49,7 +49,7 @@ struct timer {
 #define SCHED_TASKS_US      2000
 #define SCHED_FLUSH_US      500
 #define SCHED_BACKGROUND_US 250
-#define SCHED_LOOK          16 /* pieces without a name */
+#define SCHED_LOOK          32 /* pieces without a name */
 #define SCHED_FLUSHES       64 /* are enough to be run before the next task */
 
 struct sched {

@@ -12,7 +12,7 @@ struct socket_watch {
     struct curl_loop *owner;
     curl_socket_t fd;
     int events;       /* what libcurl waits for */
-    struct task late; /* when I/O had had its share of the turn; not polled until it has run */
+    struct task late; /* when I/O had had its share of the turn */
     int late_bits;
 };
 
@@ -47,15 +47,17 @@ static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
         w->owner->ready(w->owner, w->fd, bits);
         return;
     }
+    if (!list_empty(&w->late.link))
+        uv_poll_stop(poll); /* told again: it need not be told any more */
     w->late_bits = bits;
-    uv_poll_stop(poll);
     sched_post_io(w->owner->sched, &w->late);
 }
 
 static void curl_loop_on_late(struct task *t)
 {
     struct socket_watch *w = container_of(t, struct socket_watch, late);
-    uv_poll_start(&w->poll, w->events, curl_loop_on_poll); /* first: ready() may close it */
+    if (!uv_is_active((uv_handle_t *)&w->poll)) /* first: ready() may close it */
+        uv_poll_start(&w->poll, w->events, curl_loop_on_poll);
     w->owner->ready(w->owner, w->fd, w->late_bits);
 }
 
@@ -99,8 +101,7 @@ static int curl_loop_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg,
         return 0;
     }
     w->events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    if (list_empty(&w->late.link))
-        uv_poll_start(&w->poll, w->events, curl_loop_on_poll);
+    uv_poll_start(&w->poll, w->events, curl_loop_on_poll);
     return 0;
 }
 

@@ -120,12 +120,15 @@ static void conn_on_late(struct task *t)
     set_events(c);
 }
 
-/* Those that wait are not polled: the loop would do little else than to be told of them. */
+/* Those who still wait at the next poll are not polled any more: the loop would do little else than
+ * to be told of them. */
 static void conn_put_off(struct conn *c, int events)
 {
-    uv_poll_stop(&c->poll);
-    c->events = 0;
-    c->late_events = (uint8_t)events;
+    if (c->late_events != 0) {
+        uv_poll_stop(&c->poll);
+        c->events = 0;
+    }
+    c->late_events |= (uint8_t)events;
     sched_post_io(&c->loop->sched, &c->late);
 }
 

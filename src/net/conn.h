@@ -6,7 +6,7 @@
  * it puts more only after drained(), so that a peer that takes nothing holds a bounded queue.
  *
  * Connections share the loop: when I/O has had its share of a turn, those with news wait in line,
- * unpolled, and have theirs in the next one.
+ * and have theirs in the next one.
  *
  * With TLS all of this is the same. The handshake comes first, by itself: what is put waits for it,
  * as for a peer that takes nothing, and nothing is readable before; how long it may take is up to
@@ -45,7 +45,7 @@ struct conn {
     struct conn_tls *tls; /* of conn.c; NULL: plain */
     int fd;
     uint8_t events;                          /* what the poll handle is set to */
-    uint8_t late_events;                     /* of `late`: not polled until it has run; 0: none */
+    uint8_t late_events;                     /* of `late`; 0: it does not wait */
     bool want_read, blocked, closing, ended; /* ended: the peer sends no more */
 };
 

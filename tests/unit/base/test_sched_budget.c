@@ -137,7 +137,7 @@ static void test_chains_take_turns(void **state)
     struct world w;
     struct piece p[2];
     world_init(&w);
-    pieces_init(&w, p, 2, 300);
+    pieces_init(&w, p, 2, SCHED_TASKS_US * 3 / 10);
     p[0].work = p[1].work = "chain";
     p[0].again = p[1].again = 5;
     sched_post(&w.sched, &p[0].task);
