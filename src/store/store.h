@@ -224,8 +224,8 @@ struct store_put {
 /* The version a document has after a put that expected `version`. */
 #define DOC_NEXT(version) ((version) + 1)
 
-/* changed(): the tail or the state of the stream may have changed; nothing more is said. Changes of
- * one turn come as one call. unwatch may be called from changed(). name.n == 0: every stream. */
+/* changed(): the tail or the state of the stream may have changed; nothing more is said. Changes
+ * that come before the call come as one. unwatch may be called from changed(). name.n == 0: every stream. */
 struct store_watch {
     struct link link;
     struct str name; /* kept by the caller until unwatch */

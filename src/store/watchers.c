@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#define NOTIFY_AT_ONCE 64 /* watches; then others have their turn */
+
 struct watched {
     struct link watches;
     struct link dirty;
@@ -33,39 +35,63 @@ static struct watched *entry(struct watchers *ws, struct str name)
 
 static void drop_if_unused(struct watchers *ws, struct watched *w)
 {
-    if (!list_empty(&w->watches) || !list_empty(&w->dirty))
+    if (!list_empty(&w->watches) || !list_empty(&w->dirty) || w == ws->told)
         return;
     map_remove(&ws->names, watchers_name_of(w));
     free(w);
 }
 
 /* Each watch is put back before it is called, so that it may remove itself or any other. */
-static void watchers_notify_list(struct link *watches, struct str name)
+static void watchers_notify_first(struct link *untold, struct link *watches, struct str name)
 {
-    struct link now;
-    list_init(&now);
-    list_splice(&now, watches);
-    while (!list_empty(&now)) {
-        struct store_watch *w = list_item(now.next, struct store_watch, link);
-        list_remove(&w->link);
-        list_push(watches, &w->link);
-        w->changed(w, name);
-    }
+    struct store_watch *w = list_item(untold->next, struct store_watch, link);
+    list_remove(&w->link);
+    list_push(watches, &w->link);
+    w->changed(w, name);
+}
+
+/* There are few of them, so they are told at once. */
+static void watchers_notify_everything(struct watchers *ws, struct str name)
+{
+    struct link untold;
+    list_init(&untold);
+    list_splice(&untold, &ws->everything);
+    while (!list_empty(&untold))
+        watchers_notify_first(&untold, &ws->everything, name);
+}
+
+/* While it is being told no unwatch frees it, and a change makes it dirty again. */
+static void watchers_begin(struct watchers *ws)
+{
+    struct watched *w = list_item(ws->dirty.next, struct watched, dirty);
+    list_remove(&w->dirty);
+    ws->told = w;
+    list_splice(&ws->untold, &w->watches);
+}
+
+static void watchers_end(struct watchers *ws)
+{
+    struct watched *w = ws->told;
+    watchers_notify_everything(ws, watchers_name_of(w));
+    ws->told = NULL;
+    drop_if_unused(ws, w);
 }
 
 static void watchers_notify(struct task *t)
 {
     struct watchers *ws = container_of(t, struct watchers, notify);
-    struct link now;
-    list_init(&now);
-    list_splice(&now, &ws->dirty);
-    while (!list_empty(&now)) {
-        struct watched *w = list_item(now.next, struct watched, dirty);
-        watchers_notify_list(&w->watches, watchers_name_of(w));
-        watchers_notify_list(&ws->everything, watchers_name_of(w));
-        list_remove(&w->dirty); /* only now: while dirty, no unwatch frees it */
-        drop_if_unused(ws, w);
+    for (int i = 0; i < NOTIFY_AT_ONCE; i++) {
+        if (ws->told == NULL && list_empty(&ws->dirty))
+            return;
+        if (ws->told == NULL)
+            watchers_begin(ws);
+        if (!list_empty(&ws->untold))
+            watchers_notify_first(&ws->untold, &ws->told->watches, watchers_name_of(ws->told));
+        if (list_empty(&ws->untold))
+            watchers_end(ws);
     }
+    sched_work(ws->sched, "watchers");
+    sched_post(ws->sched, &ws->notify);
 }
 
 void watchers_init(struct watchers *ws, struct sched *sched)
@@ -74,13 +100,17 @@ void watchers_init(struct watchers *ws, struct sched *sched)
     map_init(&ws->names);
     list_init(&ws->everything);
     list_init(&ws->dirty);
+    list_init(&ws->untold);
+    ws->told = NULL;
     task_init(&ws->notify, watchers_notify);
 }
 
 void watchers_deinit(struct watchers *ws)
 {
     task_cancel(&ws->notify);
-    must(list_empty(&ws->everything));
+    must(list_empty(&ws->everything) && list_empty(&ws->untold));
+    if (ws->told != NULL)
+        watchers_end(ws);
     while (!list_empty(&ws->dirty)) {
         struct watched *w = list_item(ws->dirty.next, struct watched, dirty);
         list_remove(&w->dirty);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* watchers.h -- who wants to know of which stream; whoever sees the changes. */
+/* watchers.h -- who wants to know of which stream; whoever sees the changes.
+ *
+ * The watches of a stream are told some at a time, so that a stream with very many holds nobody up.
+ * A change that comes meanwhile is told when this one has been told to all. */
 #ifndef STORE_WATCHERS_H
 #define STORE_WATCHERS_H
 
@@ -10,7 +13,9 @@ struct watchers {
     struct sched *sched;
     struct map names;       /* of struct watched */
     struct link everything; /* watches without a name */
-    struct link dirty;      /* of struct watched: changed in this turn */
+    struct link dirty;      /* of struct watched: changed, and nobody was told yet */
+    struct watched *told;   /* is being told; NULL: none */
+    struct link untold;     /* its watches that are still to be */
     struct task notify;
 };
 
@@ -20,7 +25,7 @@ void watchers_deinit(struct watchers *ws); /* every watch has been removed */
 void watchers_add(struct watchers *ws, struct store_watch *w);
 void watchers_remove(struct watchers *ws, struct store_watch *w);
 
-/* Tells those who watch it, later in this turn and once for all changes until then. */
+/* Tells those who watch it, from the schedule and once for all changes until then. */
 void watchers_changed(struct watchers *ws, struct str name);
 
 /* Any stream may have changed. Those who watch every stream are told of the watched ones only. */

@@ -8,21 +8,30 @@
 
 #define RETRY_FOR_MS 30000 /* with a store that does not answer */
 #define RETRY_MS     250
+#define WAKE_AT_ONCE 64 /* subscribers; then others have their turn */
 
 /* What the subscribers of one stream share. `tail` is where the shared read has got to. `fresh`: it
  * is the tail of an open stream, and no change was told since the read that said so began; only
- * then may anybody wait there, except for a shared read that is under way. While somebody waits,
- * the tail moves by shared reads alone: they begin where those who wait are. */
+ * then may anybody wait there, except for a shared read that is under way or owed. While somebody
+ * waits, the tail moves by shared reads alone: they begin where those who wait are.
+ *
+ * A shared read that brought something makes a wave: those who waited are woken, some at a time. A
+ * change during the wave is owed a read, which begins when the wave is over, for all who wait then:
+ * so each wave comes to its end, and however many changes come meanwhile, they are one read. */
 struct feed {
     struct feeds *feeds;
     struct store_watch watch;
     struct link waiting; /* subscribers at the tail, or held */
-    uint32_t users;      /* subscribers and loads */
+    struct link wave;    /* those still to be woken, which waited before */
+    struct task wake;    /* goes on with it */
+    uint32_t users;      /* subscribers, loads and the wave */
     bool fresh;
+    bool waves;          /* a wave is under way ... */
+    bool owed;           /* ... and a shared read is to follow */
     struct load *shared; /* the read for all, under way; or NULL */
     uint64_t life, tail;
     uint64_t changes;         /* told so far */
-    struct event_batch *last; /* of the shared read, while those who waited are served */
+    struct event_batch *last; /* what the wave brings; NULL: that the shared read failed */
     size_t name_n;
     char name[];
 };
@@ -102,19 +111,56 @@ static void feed_release(struct feed *f)
 
 static void start_load(struct feed *f, struct subscriber *s, struct offset at);
 
-/* Those who are woken ask at once, or stay where they are and are found to be behind later. */
-static void wake_waiting(struct feed *f)
+/* For those who wait at the tail, of which more is known or might be. */
+static void read_on(struct feed *f)
 {
-    struct link now;
-    list_init(&now);
-    list_splice(&now, &f->waiting);
-    f->users++;
-    while (!list_empty(&now)) {
-        struct subscriber *s = list_item(now.next, struct subscriber, link);
+    f->owed = f->waves;
+    if (f->shared == NULL && !f->waves && !list_empty(&f->waiting))
+        start_load(f, NULL, (struct offset){f->life, f->tail});
+}
+
+static void wave_end(struct feed *f)
+{
+    task_cancel(&f->wake);
+    event_batch_unref(f->last);
+    f->last = NULL;
+    f->waves = false;
+    if (f->owed)
+        read_on(f);
+    feed_release(f);
+}
+
+/* Those who are woken ask at once, or stay where they are and are found to be behind later. */
+static void wave_go_on(struct feed *f)
+{
+    struct sched *sched = f->feeds->store->sched;
+    for (int i = 0; i < WAKE_AT_ONCE && !list_empty(&f->wave); i++) {
+        struct subscriber *s = list_item(f->wave.next, struct subscriber, link);
         list_remove(&s->link);
         s->ready(s);
     }
-    feed_release(f);
+    if (list_empty(&f->wave)) {
+        wave_end(f);
+        return;
+    }
+    sched_work(sched, "fan-out");
+    sched_post(sched, &f->wake);
+}
+
+static void subscriber_on_wave(struct task *t)
+{
+    wave_go_on(container_of(t, struct feed, wake));
+}
+
+/* last: the wave's, and taken over. owed: more is there already. */
+static void wave_begin(struct feed *f, struct event_batch *last, bool owed)
+{
+    f->last = last;
+    f->waves = true;
+    f->owed = owed;
+    f->users++;
+    list_splice(&f->wave, &f->waiting);
+    wave_go_on(f);
 }
 
 static void subscriber_on_changed(struct store_watch *w, struct str name)
@@ -122,8 +168,7 @@ static void subscriber_on_changed(struct store_watch *w, struct str name)
     struct feed *f = container_of(w, struct feed, watch);
     f->fresh = false;
     f->changes++;
-    if (f->shared == NULL && !list_empty(&f->waiting))
-        start_load(f, NULL, (struct offset){f->life, f->tail});
+    read_on(f);
 }
 
 static struct feed *feed_of(struct feeds *fs, struct str name)
@@ -134,6 +179,8 @@ static struct feed *feed_of(struct feeds *fs, struct str name)
     f = mem_zalloc(sizeof *f + name.n);
     f->feeds = fs;
     list_init(&f->waiting);
+    list_init(&f->wave);
+    task_init(&f->wake, subscriber_on_wave);
     f->name_n = name.n;
     memcpy(f->name, name.p, name.n);
     f->watch.name = str_of(f->name, f->name_n);
@@ -162,24 +209,18 @@ static void shared_loaded(struct load *l, int err)
     const struct store_read *r = &l->read;
     f->shared = NULL;
     if (err != 0) {
-        wake_waiting(f); /* each finds out by a read of its own */
+        wave_begin(f, NULL, false); /* each finds out by a read of its own */
         return;
     }
     bool up_to_date = r->next == r->info.tail;
     f->life = r->info.life;
     f->tail = r->next;
     f->fresh = up_to_date && is_fresh(l);
-    bool over = up_to_date && r->info.end != END_NONE;
-    /* More is there already: read on while those who wait are served with this. */
-    if (!f->fresh && !over && !list_empty(&f->waiting))
-        start_load(f, NULL, (struct offset){f->life, f->tail});
-    if (!has_news(r))
-        return;
-    struct event_batch *b = event_batch_take(&l->read);
-    f->last = b;
-    wake_waiting(f);
-    f->last = NULL;
-    event_batch_unref(b);
+    bool more = !f->fresh && !(up_to_date && r->info.end != END_NONE);
+    if (has_news(r))
+        wave_begin(f, event_batch_take(&l->read), more);
+    else if (more)
+        read_on(f);
 }
 
 /* What one subscriber's read has found out is good for all: who waits at a place that is no longer
@@ -192,9 +233,9 @@ static void share_tail(struct load *l)
     if (f->shared != NULL || f->changes != l->changes)
         return;
     bool moved = info->life != f->life || info->tail != f->tail || info->end != END_NONE;
-    if (moved && !list_empty(&f->waiting)) {
+    if (moved && (f->waves || !list_empty(&f->waiting))) {
         f->fresh = false;
-        start_load(f, NULL, (struct offset){f->life, f->tail});
+        read_on(f);
         return;
     }
     f->fresh = is_fresh(l);
@@ -380,6 +421,8 @@ void subscriber_deinit(struct subscriber *s)
         return;
     give_back(s);
     list_remove(&s->link);
+    if (list_empty(&s->feed->wave) && !list_empty(&s->feed->wake.link))
+        wave_end(s->feed); /* it was the last to be woken */
     if (s->pin != NULL)
         pin_remove(&s->pin->pin);
     free(s->pin);
@@ -436,7 +479,8 @@ enum next subscriber_next(struct subscriber *s, struct event_batch **batch)
     }
     bool at_tail = f->life == s->life && s->pos == f->tail;
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;
-    if ((f->fresh && (at_tail || held)) || (f->shared != NULL && at_tail)) {
+    bool read_comes = f->shared != NULL || (f->owed && f->last != NULL);
+    if ((f->fresh && (at_tail || held)) || (read_comes && at_tail)) {
         give_back(s);
         list_push(&f->waiting, &s->link);
         return NEXT_WAIT;
