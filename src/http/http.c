@@ -12,6 +12,8 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 {
     *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
     list_init(&http->connections);
+    list_init(&http->undrained);
+    task_init(&http->drain, http_drain_some);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
 }
 
@@ -19,6 +21,7 @@ void http_deinit(struct http *http)
 {
     must(http->n_connections == 0);
     task_cancel(&http->unsent.grant);
+    task_cancel(&http->drain);
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);

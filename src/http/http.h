@@ -7,6 +7,7 @@
 #include "base/block.h"
 #include "base/list.h"
 #include "base/options.h"
+#include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
 #include "http/unsent.h"
@@ -69,6 +70,8 @@ struct http {
     const struct principals *principals; /* NULL: everybody is anonymous */
     struct http_names names;             /* set before the first request */
     struct link connections;             /* of struct peer */
+    struct link undrained;               /* of those that are to be asked to finish */
+    struct task drain;                   /* the next of these */
     uint64_t n_connections;
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
@@ -116,6 +119,9 @@ void http_accept(struct http *http, int fd, struct tls *tls);
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
  * never from within this call, when no connection is left. */
 void http_drain(struct http *http);
+
+/* Some of them, and then others have their turn. */
+void http_drain_some(struct task *t);
 
 /* The same as long as peers may come back: then what they ask for is served, live reads included,
  * or they would ask again and again. */

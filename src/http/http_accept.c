@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define FIRST_READ    (16 * 1024)
+#define DRAIN_SLICE   64 /* connections that are asked to finish at once */
 #define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
 
 /* For a peer that has not begun. During a handshake there is no way to say anything, and one that
@@ -118,12 +119,26 @@ void http_drain(struct http *http)
 void http_drain_begin(struct http *http)
 {
     http->draining = true;
-    list_each_safe (l, &http->connections)
+    list_splice(&http->undrained, &http->connections);
+    http_drain_some(&http->drain);
+}
+
+void http_drain_some(struct task *t)
+{
+    struct http *http = container_of(t, struct http, drain);
+    for (int n = 0; n < DRAIN_SLICE && !list_empty(&http->undrained); n++) {
+        struct link *l = http->undrained.next;
+        list_remove(l);
+        list_push(&http->connections, l);
         peer_drain(l);
+    }
+    if (!list_empty(&http->undrained))
+        sched_post(&http->loop->sched, t);
 }
 
 void http_close_all(struct http *http)
 {
+    list_splice(&http->connections, &http->undrained);
     list_each_safe (l, &http->connections)
         peer_end(l);
 }

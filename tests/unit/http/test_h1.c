@@ -744,6 +744,41 @@ static void test_drain(void **state)
     assert_got(b, "done");
 }
 
+#define CROWD 200
+
+/* Some at a time; one that leaves, or comes, before its turn makes no difference. */
+static void test_a_crowd_is_drained_in_slices(void **state)
+{
+    struct bench *b = *state;
+    int crowd[CROWD], late;
+    size_t left = 0;
+    b->http.limits.connections = 2 * CROWD;
+    for (int i = 0; i < CROWD; i++) {
+        connect_peer(b, &crowd[i]);
+        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: x\r\n\r\n", 30) == 30);
+    }
+    turns(b, 10);
+    http_drain_begin(&b->http);
+    list_each (l, &b->http.undrained)
+        left++;
+    assert_true(left >= CROWD / 2 && left < CROWD);
+    close(crowd[CROWD - 1]);
+    connect_peer(b, &late);
+    turns(b, 20);
+    assert_true(list_empty(&b->http.undrained));
+    for (int i = 0; i < CROWD - 1; i++) {
+        char answer[1000];
+        ssize_t n = read(crowd[i], answer, sizeof answer);
+        while (n > 0)
+            n = read(crowd[i], answer, sizeof answer);
+        assert_int_equal(n, 0);
+        close(crowd[i]);
+    }
+    close(late);
+    http_close_all(&b->http);
+    turns(b, 10);
+}
+
 static void test_unread_answers_stop_the_requests(void **state)
 {
     /* One request at a time, each seen alone, and no answer is ever read. */
@@ -960,6 +995,7 @@ int main(void)
         T(test_streaming_to_a_peer_that_left),
         T(test_peer_that_reads_nothing_is_cut_off),
         T(test_drain),
+        T(test_a_crowd_is_drained_in_slices),
         T(test_unread_answers_stop_the_requests),
         T(test_stalled_while_the_body_comes),
         T(test_stalled_before_a_request),
