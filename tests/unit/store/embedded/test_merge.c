@@ -362,6 +362,40 @@ static void test_trims(void **state)
     bench_free(b);
 }
 
+static void keep_merged(void *ctx, uint64_t life, const struct block_info *b)
+{
+    assert_int_equal(life, 1);
+    *(struct block_info *)ctx = *b;
+}
+
+/* What goes with this checkpoint, and a block of which a part does, are left alone. */
+static void test_what_goes_is_left_alone(void **state)
+{
+    struct bench *b = begin(10);
+    b->config.rest.merge_bytes = 0;
+    bench_close(b);
+    assert_true(bench_open(b));
+    assert_int_equal(create(b, "a", NULL), 0);
+    append_slowly(b, "a", 0, 10);
+    struct rows r = rows_of(b, 1);
+    assert_int_equal(r.n, 10);
+    struct block_info got = {0};
+    struct merge m = {
+        .index = index_of(b), .budget = 1 << 20, .fan = 3, .merged = keep_merged, .ctx = &got};
+    merge_init(&m, simfs_vfs(b->fs));
+    assert_int_equal(segment_create(simfs_vfs(b->fs), 999, &m.to), 0);
+    assert_int_equal(merge_stream(&m, 1, r.items[4].first + 1, MERGE_SPAN_MS), 0);
+    assert_int_equal(m.blocks, 5);
+    assert_int_equal(got.first, r.items[5].first);
+    assert_int_equal(got.end, r.items[9].end);
+    assert_int_equal(got.events, 5);
+    assert_int_equal(merge_stream(&m, 1, r.items[8].first, MERGE_SPAN_MS), 0);
+    assert_int_equal(m.blocks, 5); /* two are too few */
+    segment_close(m.to);
+    merge_deinit(&m);
+    bench_free(b);
+}
+
 /* Where a stream is trimmed by age, no block is of more than a sixteenth of it. */
 static void test_ages(void **state)
 {
@@ -545,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_forks),
         cmocka_unit_test(test_shared_blocks_are_left_alone),
         cmocka_unit_test(test_trims),
+        cmocka_unit_test(test_what_goes_is_left_alone),
         cmocka_unit_test(test_ages),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_power_cuts),
