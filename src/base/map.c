@@ -147,6 +147,17 @@ static void resize(struct map *m, size_t cap)
 
 /* ---- the map ---- */
 
+void map_reserve(struct map *m, size_t n)
+{
+    size_t cap = 8;
+    must(m->n == 0 && m->old == NULL);
+    while (cap * 3 < n * 4)
+        cap *= 2;
+    table_free(m->slots, m->cap);
+    m->slots = table_new(cap);
+    m->cap = cap;
+}
+
 void *map_get(const struct map *m, struct str key)
 {
     if (m->n == 0)

@@ -27,6 +27,9 @@ struct map {
 void map_init(struct map *m);
 void map_deinit(struct map *m); /* values are the caller's */
 
+/* It is empty, and about to get n: it need not grow on the way. */
+void map_reserve(struct map *m, size_t n);
+
 void *map_get(const struct map *m, struct str key); /* NULL: not there */
 
 /* value is not NULL. A value already under that key is replaced and returned, and the key with it.

@@ -41,6 +41,7 @@ static void embedded_complete_some(struct embedded *e)
 static void embedded_run_complete(struct task *t)
 {
     struct embedded *e = container_of(t, struct embedded, complete);
+    sched_work(e->store.sched, "answers");
     embedded_complete_some(e);
     embedded_check_closed(e);
 }
@@ -208,7 +209,9 @@ void embedded_retry_stalled(struct embedded *e)
 
 static void embedded_run_stalled(struct task *t)
 {
-    embedded_retry_stalled(container_of(t, struct embedded, rerun));
+    struct embedded *e = container_of(t, struct embedded, rerun);
+    sched_work(e->store.sched, "stalled writes");
+    embedded_retry_stalled(e);
 }
 
 static void embedded_on_retry(struct timer *t)

@@ -9,11 +9,6 @@
 #include "store/embedded/pace.h"
 #include "store/embedded/rest.h"
 
-static inline struct str life_key(const uint64_t *life)
-{
-    return str_of((const char *)life, sizeof *life);
-}
-
 struct lives {
     uint64_t *items;
     size_t n, cap;
@@ -88,13 +83,13 @@ struct embedded {
     struct index_meta meta;
     uint64_t segment_bytes; /* of all segments, and what is kept in reserve */
     uint64_t reserve_bytes;
-    uint64_t index_bytes;  /* that hold something */
-    uint64_t snapped;      /* no life above this has gone into a checkpoint */
-    bool untidy;           /* the last checkpoint has left something to do */
-    uint64_t rewritten;    /* blocks that have been moved out of old segments */
-    uint64_t merged;       /* small ones that have become part of others */
-    uint32_t reads;        /* under way */
-    struct map *replaying; /* streams by life, while the store is being opened */
+    uint64_t index_bytes;      /* that hold something */
+    uint64_t snapped;          /* no life above this has gone into a checkpoint */
+    bool untidy;               /* the last checkpoint has left something to do */
+    uint64_t rewritten;        /* blocks that have been moved out of old segments */
+    uint64_t merged;           /* small ones that have become part of others */
+    uint32_t reads;            /* under way */
+    struct recovery *recovery; /* while the store is being opened */
     enum embedded_stage stage;
     bool retrying;     /* stalled calls are being run again */
     bool told_failure; /* config.failed was called */
@@ -128,6 +123,7 @@ bool embedded_anything_to_rest(const struct embedded *e);
 
 /* embedded_recover.c: loading and replay, blocking. */
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size);
+void embedded_recover_forget(struct recovery *r, uint64_t life); /* a stream is removed */
 
 /* ---- embedded_call.c: how calls wait ---- */
 

@@ -13,18 +13,55 @@
 
 #define PATH_SIZE 4096
 
-/* Streams by life, needed while loading only. */
+struct known {
+    uint64_t life;
+    struct stream *stream; /* NULL: removed */
+};
+
 struct recovery {
     struct embedded *embedded;
-    struct map by_life;
+    struct known *known; /* streams by life: rows come in that order, and later ones have higher */
+    size_t n, cap;
     struct arena arena;    /* of one record */
     struct buf parts;      /* of a large write, as far as they have come */
     struct lives segments; /* that the index knows, in order */
 };
 
-static struct stream *embedded_recover_by_life(struct recovery *r, uint64_t life)
+static struct known *embedded_recover_find(const struct recovery *r, uint64_t life)
 {
-    return map_get(&r->by_life, life_key(&life));
+    size_t low = 0, high = r->n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (r->known[mid].life < life)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < r->n && r->known[low].life == life ? &r->known[low] : NULL;
+}
+
+static struct stream *embedded_recover_by_life(const struct recovery *r, uint64_t life)
+{
+    const struct known *k = embedded_recover_find(r, life);
+    return k == NULL ? NULL : k->stream;
+}
+
+void embedded_recover_forget(struct recovery *r, uint64_t life)
+{
+    struct known *k = embedded_recover_find(r, life);
+    if (k != NULL)
+        k->stream = NULL;
+}
+
+static bool is_next_life(const struct recovery *r, uint64_t life)
+{
+    return r->n == 0 || life > r->known[r->n - 1].life;
+}
+
+static void note_stream(struct recovery *r, struct stream *s)
+{
+    r->known = mem_grow(r->known, r->n, &r->cap, sizeof *r->known);
+    r->known[r->n++] = (struct known){s->life, s};
 }
 
 static void set_settled(struct embedded *e, struct stream *s)
@@ -54,6 +91,8 @@ static int embedded_recover_load_stream(void *ctx, uint64_t life, struct str byt
     struct embedded *e = r->embedded;
     struct row row;
     int err = row_take(bytes, &row);
+    if (err == 0 && !is_next_life(r, life))
+        err = ERR_CORRUPT;
     if (err != 0)
         return err;
     struct stream *s = catalog_add(&e->catalog, row.name, life, &row.term, row.content_type);
@@ -69,7 +108,7 @@ static int embedded_recover_load_stream(void *ctx, uint64_t life, struct str byt
     if (row.source_life != 0)
         load_fork(r, s, &row);
     set_settled(e, s);
-    map_put(&r->by_life, life_key(&s->life), s);
+    note_stream(r, s);
     return 0;
 }
 
@@ -119,12 +158,14 @@ static struct stream *replay_create(struct recovery *r, const struct record *rec
         rec->source_life == 0 ? NULL : embedded_recover_by_life(r, rec->source_life);
     if (rec->source_life != 0 && (source == NULL || rec->fork_at > source->tape.tail))
         return NULL; /* what it was forked from is not there */
+    if (!is_next_life(r, rec->life))
+        return NULL;
     remove_expired(e, rec->name);
     struct stream *s =
         catalog_add(&e->catalog, rec->name, rec->life, &rec->term, rec->content_type);
     if (source != NULL)
         stream_fork_from(s, &rec->config, source, rec->fork_at, rec->fork_events);
-    map_put(&r->by_life, life_key(&s->life), s);
+    note_stream(r, s);
     return s;
 }
 
@@ -301,21 +342,30 @@ static int prepare_index(struct embedded *e, char *why, size_t size)
     return err;
 }
 
+static int load_index(struct embedded *e, struct index_load *load)
+{
+    struct index_size size;
+    int err = index_size(e->index, &size);
+    if (err != 0)
+        return err;
+    e->index_bytes = size.bytes;
+    map_reserve(&e->catalog.streams, size.streams);
+    map_reserve(&e->catalog.docs, size.docs);
+    return index_load(e->index, load, &e->meta);
+}
+
 int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, size_t size)
 {
     struct recovery r = {.embedded = e};
-    map_init(&r.by_life);
     struct index_load load = {.ctx = &r,
                               .stream = embedded_recover_load_stream,
                               .producer = embedded_recover_load_producer,
                               .doc = embedded_recover_load_doc,
                               .segment = embedded_recover_load_segment};
-    e->replaying = &r.by_life;
+    e->recovery = &r;
     int err = prepare_index(e, why, size);
     if (err == 0) {
-        err = index_load(e->index, &load, &e->meta);
-        if (err == 0)
-            err = index_live_bytes(e->index, &e->index_bytes);
+        err = load_index(e, &load);
         if (err != 0)
             snprintf(why, size, "the index cannot be read: %s", err_text(err));
     }
@@ -344,8 +394,8 @@ int embedded_recover(struct embedded *e, struct journal_scan *scan, char *why, s
     }
     e->untidy = e->untidy || (e->meta.base == 0 && r.segments.n > 0);
     point_to_doctor(err, why, size);
-    e->replaying = NULL;
-    map_deinit(&r.by_life);
+    e->recovery = NULL;
+    free(r.known);
     arena_deinit(&r.arena);
     buf_deinit(&r.parts);
     free(r.segments.items);

@@ -307,7 +307,9 @@ static void bring_to_rest(struct checkpoint *c)
         qsort(r->streams, r->n_streams, sizeof *r->streams, embedded_rest_by_life);
     rest_run(r);
     rest_remove_dead(r);
-    index_live_bytes(r->index, &c->index_bytes); /* or what it was */
+    struct index_size size;
+    if (index_size(r->index, &size) == 0)
+        c->index_bytes = size.bytes;
 }
 
 static void embedded_rest_run_checkpoint(struct job *j)
@@ -366,6 +368,7 @@ static void embedded_rest_on_ending(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
+    sched_work(e->store.sched, "checkpoint");
     if (!go_on_ending(c, slice(e))) {
         await_lane(c, embedded_rest_on_ending);
         return;
@@ -397,6 +400,7 @@ static void embedded_rest_on_snapping(struct job *j)
 {
     struct checkpoint *c = container_of(j, struct checkpoint, job);
     struct embedded *e = c->embedded;
+    sched_work(e->store.sched, "checkpoint");
     if (!go_on_snapping(c, slice(e)))
         await_lane(c, embedded_rest_on_snapping);
     else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))

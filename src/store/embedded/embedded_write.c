@@ -207,9 +207,9 @@ void embedded_on_removing(struct catalog *c, struct stream *s)
         embedded_mark_dirty(e, s);
     else if (s->life <= e->snapped)
         lives_add(&e->removed, s->life); /* others are in no index */
-    if (e->replaying != NULL && s->family == NULL)
-        map_remove(e->replaying, life_key(&s->life));
-    if (e->replaying != NULL || again)
+    if (e->recovery != NULL && s->family == NULL)
+        embedded_recover_forget(e->recovery, s->life);
+    if (e->recovery != NULL || again)
         return;
     if (journal_room(e->journal, RECORD_SMALL_MAX) != 0) {
         /* Until it is written down, an expired stream is there after a crash, and expires again. */

@@ -105,9 +105,12 @@ int index_segment_blocks(struct index *i, uint64_t segment,
                          int (*each)(void *ctx, uint64_t life, const struct block_info *b),
                          void *ctx);
 
-/* Bytes of the pages that hold something. The file may be larger: pages that are free are used
- * again. */
-int index_live_bytes(struct index *i, uint64_t *out);
+struct index_size {
+    uint64_t streams, docs;
+    uint64_t bytes; /* of pages that hold something. The file may be larger: pages that are free are
+                       used again */
+};
+int index_size(struct index *i, struct index_size *out);
 
 /* ---- one checkpoint ---- */
 

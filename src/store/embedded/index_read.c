@@ -396,19 +396,20 @@ int index_segment_blocks(struct index *i, uint64_t segment,
 
 /* ---- its size ---- */
 
-int index_live_bytes(struct index *i, uint64_t *out)
+int index_size(struct index *i, struct index_size *out)
 {
+    struct index_size size = {0};
     struct reader r;
-    uint64_t n = 0;
     int err = reader_begin(&r, i);
     for (int t = 0; err == 0 && t < TABLES; t++) {
-        MDB_stat st;
+        MDB_stat st = {0};
         err = index_err(mdb_stat(r.txn, i->tables[t], &st));
-        if (err == 0)
-            n += (st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages) * st.ms_psize;
+        size.bytes += (st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages) * st.ms_psize;
+        size.streams += t == TABLE_STREAM ? st.ms_entries : 0;
+        size.docs += t == TABLE_DOC ? st.ms_entries : 0;
     }
     reader_end(&r);
     if (err == 0)
-        *out = n;
+        *out = size;
     return err;
 }

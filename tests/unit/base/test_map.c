@@ -233,6 +233,22 @@ static void test_seeds_differ(void **state)
     map_deinit(&b);
 }
 
+/* One that was told how many come has their table from the start. */
+static void test_reserved(void **state)
+{
+    struct map map;
+    map_init(&map);
+    map_reserve(&map, LARGE);
+    const struct map_slot *slots = map.slots;
+    for (size_t i = 0; i < LARGE; i++)
+        assert_null(map_put(&map, item_key(&items[i]), &items[i]));
+    assert_ptr_equal(map.slots, slots);
+    assert_null(map.old);
+    assert_int_equal(map.n, LARGE);
+    assert_ptr_equal(map_get(&map, item_key(&items[LARGE - 1])), &items[LARGE - 1]);
+    map_deinit(&map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_seeds_differ),
         cmocka_unit_test(test_grows_and_shrinks_by_parts),
         cmocka_unit_test(test_deinit_while_it_moves),
+        cmocka_unit_test(test_reserved),
     };
     return cmocka_run_group_tests(tests, number_items, NULL);
 }
