@@ -278,6 +278,7 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     s->hints_max = SUB_HINTS_MAX;
     s->hints_all = SUB_HINTS_ALL;
     s->notices.news_max = SUB_NEWS_MAX;
+    s->notices.slice = SUB_SLICE;
     map_init(&s->by_id);
     sub_index_init(s);
     sub_notices_init(s);

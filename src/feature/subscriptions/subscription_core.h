@@ -66,12 +66,13 @@ struct subscriptions {
             SUB_NOTICES_WALK,
             SUB_NOTICES_MEMBERS,
             SUB_NOTICES_TIES,
-        } step;           /* of the first in the queue */
-        size_t found;     /* the pattern whose members are being told */
-        struct link mark; /* in those, or in the ties: behind those that were told */
-        uint64_t touched; /* subscriptions told, ever */
-        uint64_t slices;  /* turns it took, ever */
-        size_t n_news, news_max;
+        } step;                  /* of the first in the queue */
+        size_t found;            /* the pattern whose members are being told */
+        struct link mark;        /* in those, or in the ties: behind those that were told */
+        uint64_t touched;        /* subscriptions told, ever */
+        uint64_t slices;         /* turns it took, ever */
+        size_t n_news, news_max; /* SUB_NEWS_MAX, or less to test what then happens */
+        size_t slice;            /* SUB_SLICE, or less */
     } notices;
     struct link want_look; /* waiting for their turn */
     uint32_t n_looks;

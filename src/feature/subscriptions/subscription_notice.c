@@ -128,13 +128,20 @@ static struct link *sub_first_unheard(const struct subscription *sub, struct lin
     return l;
 }
 
+/* What it had found out may be old as well. */
+static void sub_fall_behind(struct subscription *sub)
+{
+    sub->behind = true;
+    sub_recheck_hints(sub);
+}
+
 void sub_hear(struct subscription *sub)
 {
     struct sub_news *news = sub->in == NULL || sub->listening ? NULL : sub->in->news;
     if (news == NULL)
         return;
     if (news->forgotten > sub->heard) {
-        sub->behind = true;
+        sub_fall_behind(sub);
         sub->heard = news->forgotten;
     }
     struct link *l = sub_first_unheard(sub, &news->list); /* there are not that many */
@@ -152,7 +159,7 @@ void sub_hear_queue(struct subscription *sub)
     struct link *l = sub_first_unheard(sub, &ns->queue);
     sub->heard = ns->number;
     if (l == NULL) {
-        sub->behind = true;
+        sub_fall_behind(sub);
         return;
     }
     for (; l != &ns->queue; l = l->next) {
@@ -332,8 +339,8 @@ static void sub_notices_run(struct task *t)
     struct sub_notices *ns = &s->notices;
     sched_work(s->sched, SUB_WORK);
     ns->slices++;
-    for (size_t done = 0; done < SUB_SLICE && !list_empty(&ns->queue);)
-        done += sub_notices_step(s, SUB_SLICE - done);
+    for (size_t done = 0; done < ns->slice && !list_empty(&ns->queue);)
+        done += sub_notices_step(s, ns->slice - done);
     if (!list_empty(&ns->queue))
         sched_post_background(s->sched, t);
 }

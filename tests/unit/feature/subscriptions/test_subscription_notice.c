@@ -130,6 +130,25 @@ static void test_news_are_bounded(void **state)
     world_forget(&a);
 }
 
+/* Who missed news does not go by what it knew before. */
+static void test_missed_news(void **state)
+{
+    struct world *w = *state;
+    struct subscription_config c = world_pull("events/*");
+    w->subs->notices.news_max = 0;
+    world_append(w, "wakes", "");
+    assert_int_equal(world_create(w, "s", &c), 201);
+    world_append(w, "events/a", "1");
+    assert_false(sub_named(w, "s")->listening);
+    world_remove(w, "events/a");
+    struct offset tail = world_append(w, "events/a", "22");
+    struct world_call claim;
+    assert_int_equal(world_claim(w, "s", "me", &claim), 0);
+    world_same(world_stream(&claim, "events/a")->tail, tail);
+    assert_int_equal(world_ack(w, &claim, "events/a", tail, true, NULL), 0);
+    world_forget(&claim);
+}
+
 static void test_slices(void **state)
 {
     struct world *w = *state;
@@ -383,11 +402,17 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_append_pays_for_one_entry), T(test_told_once),
-        T(test_news_are_bounded),          T(test_slices),
-        T(test_only_those_concerned),      T(test_claim_does_not_wait),
-        T(test_claim_behind_many_names),   T(test_hints_of_all_are_bounded),
-        T(test_members_come_and_go),       T(test_pages_of_links),
+        T(test_append_pays_for_one_entry),
+        T(test_told_once),
+        T(test_news_are_bounded),
+        T(test_missed_news),
+        T(test_slices),
+        T(test_only_those_concerned),
+        T(test_claim_does_not_wait),
+        T(test_claim_behind_many_names),
+        T(test_hints_of_all_are_bounded),
+        T(test_members_come_and_go),
+        T(test_pages_of_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

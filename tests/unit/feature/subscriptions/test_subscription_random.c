@@ -219,6 +219,17 @@ static void ack(struct play *p, struct worker *k, bool all, bool done)
     subscription_ack(some_process(p), &k->ack.call);
 }
 
+/* With little room for anything, so that it is used up. */
+static void start_process(struct play *p, int i)
+{
+    struct subscriptions *s = p->process[i] = subscriptions_new(&p->w.sched, &p->slow.store);
+    subscriptions_set_refresh(s, 2000);
+    s->hints_max = 1 + pick(8);
+    s->hints_all = pick(8);
+    s->notices.news_max = pick(8);
+    s->notices.slice = 1 + pick(8);
+}
+
 static void restart_process(struct play *p, int i)
 {
     struct world *w = &p->w;
@@ -227,9 +238,7 @@ static void restart_process(struct play *p, int i)
     settle(p, 400);
     assert_true(w->stopped);
     subscriptions_free(p->process[i]);
-    p->process[i] = subscriptions_new(&w->sched, &p->slow.store);
-    subscriptions_set_refresh(p->process[i], 2000);
-    p->process[i]->hints_max = 1 + pick(8);
+    start_process(p, i);
 }
 
 static void act(struct play *p)
@@ -358,11 +367,8 @@ static void run(uint64_t seed)
     p->slow = (struct slow){{.ops = &slow_ops, .sched = &w->sched}, w->store};
     world_append(w, "wakes", "");
     p->n_processes = 1 + (int)pick(2);
-    for (int i = 0; i < p->n_processes; i++) {
-        p->process[i] = subscriptions_new(&w->sched, &p->slow.store);
-        subscriptions_set_refresh(p->process[i], 2000);
-        p->process[i]->hints_max = 1 + pick(8);
-    }
+    for (int i = 0; i < p->n_processes; i++)
+        start_process(p, i);
     for (int i = 0; i < WORKERS; i++)
         p->workers[i].play = p;
     settle(p, 1000);
