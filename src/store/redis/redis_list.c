@@ -11,7 +11,8 @@
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 
-#define PAGE 64 /* names at a time */
+#define PAGE     64 /* names at a time, at most */
+#define PAGE_MIN 8  /* and at least: some may be gone */
 
 /* A walk through an index. */
 struct walk {
@@ -22,7 +23,8 @@ struct walk {
     struct buf min;     /* in the words of ZRANGEBYLEX: where the next page begins */
     struct str names[PAGE];
     size_t n_names, n_answered;
-    bool ends; /* the page was the last */
+    size_t wanted; /* at a time: about as many as are still to be listed */
+    bool ends;     /* the page was the last */
     int err;
     void (*paged)(struct walk *w); /* names have come; more is asked for by walk_on */
     void (*ended)(struct walk *w);
@@ -55,9 +57,10 @@ static int redis_list_take_page(struct rop *r, const struct redisReply *reply)
 {
     struct walk *w = r->of;
     w->n_names = 0;
-    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements && i < PAGE; i++)
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements && i < w->wanted;
+         i++)
         w->names[w->n_names++] = arena_dup(&w->arena, reply_str(reply, i));
-    w->ends = w->n_names < PAGE;
+    w->ends = w->n_names < w->wanted;
     if (w->n_names > 0)
         put_bound(&w->min, '(', w->names[w->n_names - 1]);
     return 0;
@@ -71,6 +74,14 @@ static void redis_list_finish_page(struct rop *r, int err)
         w->paged(w);
     else
         w->ended(w);
+}
+
+/* One more tells whether there are more. */
+static void want(struct walk *w, size_t limit, size_t n)
+{
+    size_t left = limit < n ? 0 : limit - n;
+    w->wanted = left < PAGE_MIN ? PAGE_MIN : left < PAGE ? left + 1 : PAGE;
+    w->ends |= n > limit;
 }
 
 /* Stops at the end of the index, or by itself when w->ends was set. */
@@ -90,7 +101,7 @@ static void walk_on(struct walk *w)
     buf_deinit(&max);
     rop_arg(r, STR("LIMIT"));
     rop_arg(r, STR("0"));
-    rop_arg_u64(r, PAGE);
+    rop_arg_u64(r, w->wanted);
     rop_send(r);
 }
 
@@ -149,7 +160,7 @@ static void rows_answered(struct listing *l)
     for (size_t i = 0; i < w->n_names; i++)
         if (l->is_there[i])
             add_row(l, w->names[i], &l->infos[i]);
-    w->ends |= l->n > l->list->limit;
+    want(w, l->list->limit, l->n);
     walk_on(w);
 }
 
@@ -231,6 +242,7 @@ void rstore_list(struct redis_store *rs, struct store_list *list)
     l->list = list;
     l->walk.paged = redis_list_names_paged;
     l->walk.ended = redis_list_listing_ended;
+    want(&l->walk, list->limit, 0);
     walk_from(&l->walk, rs, "names", list->prefix, list->after);
 }
 
@@ -255,7 +267,7 @@ static void page_answered(struct reading *d)
     for (size_t i = 0; i < d->walk.n_names; i++)
         if (d->page[i].value.p != NULL)
             add_doc(d, &d->page[i]);
-    d->walk.ends |= d->n > d->docs->limit;
+    want(&d->walk, d->docs->limit, d->n);
     walk_on(&d->walk);
 }
 
@@ -322,6 +334,7 @@ void rstore_docs(struct redis_store *rs, struct store_docs *docs)
     d->docs = docs;
     d->walk.paged = redis_list_keys_paged;
     d->walk.ended = redis_list_reading_ended;
+    want(&d->walk, docs->limit, 0);
     if (!docs->exact) {
         walk_from(&d->walk, rs, "docs", docs->prefix, docs->after);
         return;
@@ -366,5 +379,6 @@ void rstore_rescan(struct redis_store *rs)
     rs->rescan = RESCAN_RUNNING;
     w->paged = redis_list_rescan_paged;
     w->ended = redis_list_rescan_ended;
+    want(w, SIZE_MAX, 0);
     walk_from(w, rs, "names", STR_NONE, STR_NONE);
 }
