@@ -7,6 +7,7 @@
 #include "app/server.h"
 #include "telemetry/trace.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +38,21 @@ static void hold_hangups(int how)
     sigprocmask(how, &hangup, NULL);
 }
 
+/* The allocator joins what was freed at once. Otherwise it keeps small pieces as they are, and some
+ * allocation joins all of them: a long wait after a hundred thousand streams have expired. */
+static void keep_no_fastbins(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MXFAST, 0);
+#endif
+}
+
 static int cmd_serve_run(int argc, char **argv)
 {
     struct trace t = {.to = stderr, .level = TRACE_INFO};
     struct config config;
     char why[512];
+    keep_no_fastbins();
     int err = config_load(&config, argc, argv, &t, why, sizeof why);
     if (err == ERR_CANCELLED) {
         config_help(stdout);

@@ -93,6 +93,7 @@ bool catalog_find_list(struct catalog *c, struct store_list *l)
 {
     struct order_place place;
     int budget = SLICE;
+    sched_work(c->sched, "list");
     if (l->page == NULL) {
         l->page = catalog_page_new(l->prefix, l->after);
         l->rows = NULL;
@@ -158,6 +159,8 @@ bool catalog_find_docs(struct catalog *c, struct store_docs *q)
 {
     struct order_place place;
     size_t cost = 0;
+    if (!q->exact)
+        sched_work(c->sched, "documents");
     if (q->page == NULL) {
         q->page = catalog_page_new(q->exact ? STR_NONE : q->prefix, q->after);
         q->rows = NULL;
