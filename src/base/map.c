@@ -216,6 +216,8 @@ void *map_remove(struct map *m, struct str key)
 void *map_next(const struct map *m, size_t *at)
 {
     size_t old_cap = m->old == NULL ? 0 : m->old->cap;
+    if (m->old != NULL && *at < m->old->moved)
+        *at = m->old->moved;
     while (*at < old_cap + m->cap) {
         size_t i = (*at)++;
         void *value = i < old_cap ? m->old->slots[i].value : m->slots[i - old_cap].value;

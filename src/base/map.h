@@ -37,8 +37,8 @@ void *map_get(const struct map *m, struct str key); /* NULL: not there */
 void *map_put(struct map *m, struct str key, void *value);
 void *map_remove(struct map *m, struct str key);
 
-/* Walks in no order: *at starts at 0; returns NULL at the end. The map must not change meanwhile.
- */
+/* Walks in no order: *at starts at 0; returns NULL at the end. The map must not change meanwhile; if
+ * it has, the walk starts over. */
 void *map_next(const struct map *m, size_t *at);
 
 #endif

@@ -170,7 +170,7 @@ static void forget_unseen(struct instances *in)
             continue;
         map_remove(&in->others, instances_id_of(p));
         free(p);
-        at--; /* another one may have moved to its place */
+        at = 0; /* all the others may have moved */
     }
 }
 

@@ -70,7 +70,7 @@ void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
     session_sweep_stop(all);
     while ((s = map_next(&all->by_key, &at)) != NULL) {
         session_kill(s, SESSION_DRAINING, 0);
-        at--; /* another one may have moved to its place */
+        at = 0; /* all the others may have moved */
     }
     gate_shut(&all->under_way, stopped, ctx);
 }

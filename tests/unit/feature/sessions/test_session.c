@@ -1793,6 +1793,30 @@ static void test_stop_at_any_time(void **state)
     }
 }
 
+/* So many that what holds them gets smaller meanwhile. */
+static void test_stop_of_many(void **state)
+{
+    enum { MANY = 3000 };
+    struct desk *d = desk_new(ECHO);
+    struct visitor *all = mem_alloc(MANY * sizeof *all);
+    char names[MANY][32];
+    stop(d);
+    d->setup.max_open = MANY;
+    d->all = sessions_new(&d->setup);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "talk-%d", i);
+        all[i] = visit(d, names[i], RIGHT);
+        visitor_connect(&all[i]);
+    }
+    settle(d);
+    assert_int_equal(sessions_open(d->all), MANY);
+    stop(d);
+    for (int i = 0; i < MANY; i++)
+        visitor_deinit(&all[i]);
+    free(all);
+    desk_free(d);
+}
+
 /* While it is read back: one that is dead has no key to read with. */
 static void test_stop_while_loading(void **state)
 {
@@ -2137,6 +2161,7 @@ int main(void)
         cmocka_unit_test(test_short_lifetime),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_stop_at_any_time),
+        cmocka_unit_test(test_stop_of_many),
         cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_stop_with_writes_under_way),
         cmocka_unit_test(test_slow_client),
