@@ -19,8 +19,12 @@ struct arena_chunk {
 
 static void arena_drop(struct arena_cache *cache, struct arena_chunk *c)
 {
-    if (cache == NULL || c->size != CHUNK_BYTES || cache->n == ARENA_CACHE_MAX) {
+    if (cache == NULL || c->size != CHUNK_BYTES) {
         free(c);
+        return;
+    }
+    if (cache->n == ARENA_CACHE_MAX) {
+        slab_free(&cache->slab, c);
         return;
     }
     c->next = cache->chunks;
@@ -41,8 +45,9 @@ void arena_cache_deinit(struct arena_cache *cache)
 {
     for (struct arena_chunk *c = cache->chunks, *next; c != NULL; c = next) {
         next = c->next;
-        free(c);
+        slab_free(&cache->slab, c);
     }
+    slab_deinit(&cache->slab);
     *cache = (struct arena_cache){0};
 }
 
@@ -56,7 +61,9 @@ static struct arena_chunk *new_chunk(struct arena *a, size_t n)
         return c;
     }
     size_t size = n > CHUNK_BYTES ? n : CHUNK_BYTES;
-    struct arena_chunk *c = mem_alloc(sizeof *c + size);
+    bool usual = size == CHUNK_BYTES && cache != NULL;
+    struct arena_chunk *c =
+        usual ? slab_alloc(&cache->slab, sizeof *c + size) : mem_alloc(sizeof *c + size);
     c->size = size;
     return c;
 }

@@ -5,6 +5,7 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include "base/slab.h"
 #include "base/str.h"
 
 struct arena {
@@ -19,6 +20,7 @@ struct arena {
 struct arena_cache {
     struct arena_chunk *chunks;
     size_t n;
+    struct slab slab; /* where they come from, so that what is not kept goes back to the system */
 };
 void arena_cache_deinit(struct arena_cache *c);
 

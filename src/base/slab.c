@@ -20,6 +20,7 @@ struct slab_page {
     char *fresh;
     uint32_t used;
     bool open;
+    _Alignas(16) char objects[];
 };
 
 static char *page_end(struct slab_page *p)
@@ -67,7 +68,7 @@ static struct slab_page *page_new(struct slab *s)
         s->pages++;
     }
     s->spare = NULL;
-    *p = (struct slab_page){.fresh = (char *)(p + 1)};
+    *p = (struct slab_page){.fresh = p->objects};
     page_open(s, p);
     return p;
 }
@@ -78,10 +79,10 @@ static void page_drop(struct slab *s, struct slab_page *p)
     s->pages--;
 }
 
-void *slab_zalloc(struct slab *s, size_t size)
+void *slab_alloc(struct slab *s, size_t size)
 {
     if (SLAB_FROM_MALLOC && !s->paged)
-        return mem_zalloc(size);
+        return mem_alloc(size);
     s->size = (size + 7) & ~(size_t)7;
     struct slab_page *p = s->open != NULL ? s->open : page_new(s);
     void *object = p->free;
@@ -94,7 +95,12 @@ void *slab_zalloc(struct slab *s, size_t size)
     p->used++;
     if (p->free == NULL && (size_t)(page_end(p) - p->fresh) < s->size)
         page_shut(s, p);
-    return memset(object, 0, size);
+    return object;
+}
+
+void *slab_zalloc(struct slab *s, size_t size)
+{
+    return memset(slab_alloc(s, size), 0, size);
 }
 
 void slab_free(struct slab *s, void *object)

@@ -17,7 +17,7 @@
 #define SLAB_PAGE ((size_t)64 * 1024)
 
 struct slab {
-    size_t size;            /* of an object; set by the first slab_zalloc */
+    size_t size;            /* of an object; set by the first slab_alloc */
     struct slab_page *open; /* with room; NULL: none */
     struct slab_page
         *spare; /* one that is empty, so that the next object need not ask the system */
@@ -25,7 +25,8 @@ struct slab {
     bool paged; /* for tests: pages, whatever the build */
 };
 
-/* Always the same size, a multiple of 8 when rounded up: that is how it is aligned. */
+/* Always the same size. Aligned to 8 bytes, and to 16 if the size is a multiple of that. */
+void *slab_alloc(struct slab *s, size_t size);
 void *slab_zalloc(struct slab *s, size_t size);
 void slab_free(struct slab *s, void *object);
 

@@ -44,7 +44,7 @@ static void test_pages_are_as_many_as_are_needed(void **state)
 {
     static void *objects[MANY];
     struct slab s = {.paged = true};
-    size_t each = (SLAB_PAGE - 64) / 104, need = (MANY + each - 1) / each;
+    size_t each = (SLAB_PAGE - 48) / 104, need = (MANY + each - 1) / each;
     for (int i = 0; i < MANY; i++)
         objects[i] = slab_zalloc(&s, OBJECT);
     assert_int_equal(s.pages, need);
