@@ -595,7 +595,6 @@ static void h1_on_drained(struct conn *c)
     struct h1 *h = h1_of(c);
     h->chunk_queued = false;
     peer_drained(h->peer);
-    peer_queued(h->peer, 0);
     if (h->close_when_sent) {
         drop_input(h);
         peer_linger(h->peer);

@@ -371,7 +371,7 @@ static bool send_round(struct h2 *h)
 static void h2_on_drained(struct conn *c)
 {
     struct h2 *h = h2_of(c);
-    peer_drained(h->peer);
+    peer_end_stall(h->peer);
     if (h->full && ++h->rounds % ROUNDS == 0) {
         h->full = false;
         conn_yield(c);

@@ -15,7 +15,7 @@ struct peer_stall {
     struct peer *peer;
 };
 
-static void end_stall(struct peer *p)
+void peer_end_stall(struct peer *p)
 {
     if (p->stall == NULL)
         return;
@@ -35,7 +35,7 @@ static void close_now(struct peer *p)
 void peer_close(struct peer *p)
 {
     timer_stop(&p->timer);
-    end_stall(p);
+    peer_end_stall(p);
     conn_close(&p->conn);
 }
 
@@ -74,11 +74,6 @@ void peer_stalled(struct conn *c)
         timer_init(&p->stall->timer, peer_on_stall_timeout);
     }
     sched_start(&p->http->loop->sched, &p->stall->timer, p->http->limits.write_timeout_ms);
-}
-
-void peer_drained(struct peer *p)
-{
-    end_stall(p);
 }
 
 void peer_failed(struct conn *c)
@@ -128,7 +123,7 @@ void peer_linger(struct peer *p)
     }
     p->lingering = true;
     p->conn.ops = &lingering;
-    end_stall(p);
+    peer_end_stall(p);
     timer_stop(&p->timer);
     timer_init(&p->timer, peer_on_end_timeout);
     sched_start(&p->http->loop->sched, &p->timer, LINGER_MS);

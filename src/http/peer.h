@@ -68,11 +68,18 @@ void peer_stalled(struct conn *c);
 void peer_failed(struct conn *c);
 void peer_closed(struct conn *c);
 
-/* For protocols' `drained`: the peer takes again what there is. */
-void peer_drained(struct peer *p);
-
 /* So much is queued for the peer that it does not take. */
 void peer_queued(struct peer *p, size_t bytes);
+
+/* The peer takes again what there is: it is no longer waited for. */
+void peer_end_stall(struct peer *p);
+static inline void peer_drained(struct peer *p) /* and nothing is left that counts */
+{
+    if (p->stall == NULL && p->share == NULL)
+        return;
+    peer_end_stall(p);
+    peer_queued(p, 0);
+}
 
 /* Each connection by its link in http->connections. */
 void peer_drain(struct link *l);

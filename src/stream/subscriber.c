@@ -266,7 +266,7 @@ static bool has_room(struct subscriber *s, size_t bytes)
     return s->reserve(s, bytes);
 }
 
-static void give_back(struct subscriber *s)
+void subscriber_give_back(struct subscriber *s)
 {
     if (s->reserves)
         s->reserve(s, 0);
@@ -409,17 +409,11 @@ void subscriber_asks(struct subscriber *s, bool (*reserve)(struct subscriber *s,
     s->reserve = reserve;
 }
 
-void subscriber_used(struct subscriber *s)
-{
-    if (s->own == NULL && s->load == NULL)
-        give_back(s);
-}
-
 void subscriber_deinit(struct subscriber *s)
 {
     if (s->feed == NULL)
         return;
-    give_back(s);
+    subscriber_give_back(s);
     list_remove(&s->link);
     if (list_empty(&s->feed->wave) && !list_empty(&s->feed->wake.link))
         wave_end(s->feed); /* it was the last to be woken */
@@ -481,7 +475,7 @@ enum next subscriber_next(struct subscriber *s, struct event_batch **batch)
     bool held = f->life == s->life && s->held && s->held_tail == f->tail;
     bool read_comes = f->shared != NULL || (f->owed && f->last != NULL);
     if ((f->fresh && (at_tail || held)) || (read_comes && at_tail)) {
-        give_back(s);
+        subscriber_used(s);
         list_push(&f->waiting, &s->link);
         return NEXT_WAIT;
     }

@@ -79,7 +79,12 @@ void subscriber_may_lag(struct subscriber *s, void (*cut)(struct subscriber *s))
  * asks for the next batch again when there is room. What has been granted is given back with
  * subscriber_used, or when it waits at the tail. */
 void subscriber_asks(struct subscriber *s, bool (*reserve)(struct subscriber *s, size_t bytes));
-void subscriber_used(struct subscriber *s); /* nothing of the last batch is held any more */
+void subscriber_give_back(struct subscriber *s);
+static inline void subscriber_used(struct subscriber *s) /* nothing of the last batch is held */
+{
+    if (s->reserves && s->own == NULL && s->load == NULL)
+        subscriber_give_back(s);
+}
 
 /* Makes what a successful read gave the first batch; its slices are taken over. There has to be
  * room for it: else it is read again. */
