@@ -351,6 +351,45 @@ static void test_no_room_and_much_to_rest(void **state)
         check_no_room((enum asked)what, 0);
 }
 
+/* ---- a listing of several slices ---- */
+
+#define MANY 3000
+
+struct long_list {
+    struct store_list op;
+    const bool *stopped;
+    size_t n_rows;
+};
+
+static void on_long_list(struct store_list *l, int err)
+{
+    struct long_list *list = container_of(l, struct long_list, op);
+    assert_int_equal(err, 0);
+    assert_false(*list->stopped);
+    list->n_rows = l->n_rows;
+}
+
+/* A store that is told to stop finishes it before. */
+static void test_stop_waits_for_a_listing(void **state)
+{
+    struct bench *b = bench_new(1);
+    assert_true(bench_open(b));
+    struct catalog *c = &embedded_of(b->store)->catalog;
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%05u", i);
+        struct stream_config config = {.ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
+        stream_show(c, catalog_add(c, str_of_cstr(name), c->lives + 1, &config, STR("a/b")));
+    }
+    struct long_list list = {.op = {.limit = SIZE_MAX, .done = on_long_list},
+                             .stopped = &b->stopped};
+    b->stopped = false;
+    store_list(b->store, &list.op);
+    bench_close(b);
+    assert_int_equal(list.n_rows, MANY);
+    bench_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_made_again),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_no_room_and_much_to_rest),
+        cmocka_unit_test(test_stop_waits_for_a_listing),
     };
     return cmocka_run_group_tests_name("unit/absence", tests, NULL, NULL);
 }
