@@ -357,7 +357,7 @@ static void test_no_room_and_much_to_rest(void **state)
 
 struct long_list {
     struct store_list op;
-    const bool *stopped;
+    struct store *store;
     size_t n_rows;
 };
 
@@ -365,7 +365,7 @@ static void on_long_list(struct store_list *l, int err)
 {
     struct long_list *list = container_of(l, struct long_list, op);
     assert_int_equal(err, 0);
-    assert_false(*list->stopped);
+    assert_int_equal(embedded_of(list->store)->stage, EMBEDDED_DRAINING);
     list->n_rows = l->n_rows;
 }
 
@@ -381,9 +381,7 @@ static void test_stop_waits_for_a_listing(void **state)
         struct stream_config config = {.ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
         stream_show(c, catalog_add(c, str_of_cstr(name), c->lives + 1, &config, STR("a/b")));
     }
-    struct long_list list = {.op = {.limit = SIZE_MAX, .done = on_long_list},
-                             .stopped = &b->stopped};
-    b->stopped = false;
+    struct long_list list = {.op = {.limit = SIZE_MAX, .done = on_long_list}, .store = b->store};
     store_list(b->store, &list.op);
     bench_close(b);
     assert_int_equal(list.n_rows, MANY);
