@@ -157,6 +157,7 @@ static void health_answer_metrics(struct health *s, struct exchange *x)
     struct buf body = {0};
     if (!origin_admit(x, ORIGIN_LOCAL))
         return;
+    sched_work(&s->http->loop->sched, "metrics");
     health_look(s);
     metrics_put(s->metrics, &body);
     health_answer(x, 200, STR(METRICS_CONTENT_TYPE), buf_str(&body));

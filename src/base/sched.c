@@ -98,6 +98,13 @@ void sched_start(struct sched *s, struct timer *t, uint64_t delay_ms)
         s->wake_tick = tick;
 }
 
+/* Multiples of the golden ratio, whose fractions are even however many there are. */
+uint64_t sched_spread(struct sched *s, uint64_t delay_ms)
+{
+    uint64_t part = (s->n_spread++ * 2654435769u) >> 16, most_ms = delay_ms / 10;
+    return delay_ms - (most_ms / 65536 * part + most_ms % 65536 * part / 65536);
+}
+
 /* The wheel may wake once for a timer that was stopped; it then finds the next one. */
 void timer_stop(struct timer *t)
 {

@@ -49,7 +49,7 @@ struct timer {
 #define SCHED_TASKS_US      2000
 #define SCHED_FLUSH_US      500
 #define SCHED_BACKGROUND_US 250
-#define SCHED_LOOK          32 /* pieces without a name */
+#define SCHED_LOOK          64 /* pieces without a name */
 #define SCHED_FLUSHES       64 /* are enough to be run before the next task */
 
 struct sched {
@@ -59,6 +59,7 @@ struct sched {
     struct link slots[SCHED_SLOTS];
     struct link visited, passed; /* of the slot at `tick`: to be looked at; due in a later round */
     uint64_t tick;               /* wheel position: every timer due before it has fired */
+    uint32_t n_spread;           /* delays that were spread */
     uint64_t wake_tick; /* no slot before it holds a timer that is due; UINT64_MAX: none runs */
     /* For a driver whose callbacks run before the turn that their round ends with: what now_ms is
      * about to be. Delays count from there, however long it slept. NULL: now_ms is right. */
@@ -91,6 +92,10 @@ void task_cancel(struct task *t);
  * a later one; after a sleep of more than a wheel's round no order is kept. */
 void sched_start(struct sched *s, struct timer *t, uint64_t delay_ms);
 void timer_stop(struct timer *t);
+
+/* At most delay_ms and at least nine tenths of it, another time each time: for timers that very
+ * many start at once, so that they do not all fire at once. Small delays stay as they are. */
+uint64_t sched_spread(struct sched *s, uint64_t delay_ms);
 
 static inline bool timer_running(const struct timer *t)
 {

@@ -488,10 +488,10 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
     s->durable = d;
     s->x = x;
     s->kind = (uint8_t)content_kind(r->info.content_type);
-    s->ends_at_ms = d->sched->now_ms + d->sse_lifetime_ms;
+    s->ends_at_ms = d->sched->now_ms + sched_spread(d->sched, d->sse_lifetime_ms);
     s->over = exchange_closing(x);
-    s->heartbeat =
-        (struct heartbeat){.every_ms = (uint32_t)d->heartbeat_ms, .since_ms = d->sched->now_ms};
+    s->heartbeat = (struct heartbeat){.every_ms = (uint32_t)sched_spread(d->sched, d->heartbeat_ms),
+                                      .since_ms = d->sched->now_ms};
     if (cursor > 0 && cursor >= durable_cursor(d->sched, 0))
         s->cursor_from = durable_cursor(d->sched, cursor);
     subscriber_init(&s->subscriber, durable_home(d, r->name).feeds, r->name,

@@ -351,8 +351,8 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     if (read->n_slices == 0 || exchange_room(o->x) > 0)
         subscriber_prime(&r->subscriber, read); /* else it would lie here until the peer takes it */
     timer_init(&r->timer, gateway_reader_on_timer);
-    r->heartbeat =
-        (struct heartbeat){.every_ms = setup->heartbeat_ms, .since_ms = setup->sched->now_ms};
+    r->heartbeat = (struct heartbeat){.every_ms = sched_spread(setup->sched, setup->heartbeat_ms),
+                                      .since_ms = setup->sched->now_ms};
     gateway_reader_start_timer(r);
     return r;
 }

@@ -382,10 +382,10 @@ static void answer_sse(struct reader *r)
 {
     struct logs *l = r->entry->logs;
     r->told = r->query.since;
-    r->ends_at_ms = l->sched->now_ms + l->setup.sse_lifetime_ms;
+    r->ends_at_ms = l->sched->now_ms + sched_spread(l->sched, l->setup.sse_lifetime_ms);
     r->over = exchange_closing(r->x);
-    r->heartbeat =
-        (struct heartbeat){.every_ms = l->setup.heartbeat_ms, .since_ms = l->sched->now_ms};
+    r->heartbeat = (struct heartbeat){.every_ms = sched_spread(l->sched, l->setup.heartbeat_ms),
+                                      .since_ms = l->sched->now_ms};
     timer_init(&r->timer, logs_read_on_sse_timer);
     logs_read_start_timer(r);
     logs_read_begin_answer(r, &sse_ops, STR("text/event-stream"), STR("no-cache, no-transform"));

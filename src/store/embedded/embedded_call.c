@@ -34,8 +34,10 @@ static void embedded_complete_some(struct embedded *e)
             c->result = journal_error(e->journal);
         embedded_complete(c);
     }
-    if (!list_empty(&e->completing))
-        sched_post(e->store.sched, &e->complete);
+    if (list_empty(&e->completing))
+        return;
+    sched_work(e->store.sched, "answers");
+    sched_post(e->store.sched, &e->complete);
 }
 
 static void embedded_run_complete(struct task *t)

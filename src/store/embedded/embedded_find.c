@@ -62,6 +62,7 @@ static void embedded_run_list(struct task *t)
     struct store_list *l = container_of(t, struct store_list, call.task);
     struct embedded *e = embedded_of(l->call.store);
     bool again = l->page != NULL;
+    sched_work(e->store.sched, "list");
     e->reads -= again;
     if (!catalog_find_list(&e->catalog, l)) {
         go_on(e, &l->call);
@@ -98,6 +99,7 @@ static void embedded_run_docs(struct task *t)
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     struct embedded *e = embedded_of(d->call.store);
     bool again = d->page != NULL;
+    sched_work(e->store.sched, "documents");
     e->reads -= again;
     if (!catalog_find_docs(&e->catalog, d)) {
         go_on(e, &d->call);

@@ -387,6 +387,7 @@ static void embedded_run_read(struct task *t)
     struct store_read *r = container_of(t, struct store_read, call.task);
     struct embedded *e = embedded_of(r->call.store);
     struct stream *s;
+    sched_work(e->store.sched, "read");
     int err = catalog_find(&e->catalog, r->name, &s);
     if (err == 0 && !s->settled)
         err = ERR_NOT_FOUND;

@@ -91,6 +91,7 @@ static int read_stream(struct catalog *c, struct store_read *r)
 static void mem_store_run_read(struct task *t)
 {
     struct store_read *r = container_of(t, struct store_read, call.task);
+    sched_work(r->call.store->sched, "read");
     r->done(r, read_stream(catalog_of(r->call.store), r));
 }
 
@@ -106,6 +107,7 @@ static void mem_store_run_list(struct task *t)
     struct store_list *l = container_of(t, struct store_list, call.task);
     struct mem *m = mem_of(l->call.store);
     m->unfinished -= l->page != NULL;
+    sched_work(m->store.sched, "list");
     if (catalog_find_list(&m->catalog, l))
         catalog_end_list(l, 0);
     else
@@ -117,6 +119,7 @@ static void mem_store_run_docs(struct task *t)
     struct store_docs *d = container_of(t, struct store_docs, call.task);
     struct mem *m = mem_of(d->call.store);
     m->unfinished -= d->page != NULL;
+    sched_work(m->store.sched, "documents");
     if (catalog_find_docs(&m->catalog, d))
         catalog_end_docs(d, 0);
     else

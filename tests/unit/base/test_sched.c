@@ -134,6 +134,28 @@ static void test_task_cancel(void **state)
     assert_int_equal(world_end(&w), 0);
 }
 
+/* Within bounds, and even: of any 100 in a row each tenth of the room has some. */
+static void test_spread(void **state)
+{
+    struct world w;
+    world_init(&w, 0);
+    assert_int_equal(sched_spread(&w.sched, 60000), 60000);
+    for (int round = 0; round < 1000; round++) {
+        unsigned tenths[11] = {0};
+        for (int i = 0; i < 100; i++) {
+            uint64_t ms = sched_spread(&w.sched, 60000);
+            assert_in_range(ms, 54000, 60000);
+            tenths[(60000 - ms) / 600]++;
+        }
+        for (int i = 0; i < 10; i++)
+            assert_in_range(tenths[i], 5, 15);
+    }
+    assert_int_equal(sched_spread(&w.sched, 0), 0);
+    assert_int_equal(sched_spread(&w.sched, 9), 9);
+    uint64_t huge = sched_spread(&w.sched, UINT64_MAX);
+    assert_true(huge >= UINT64_MAX - UINT64_MAX / 10);
+}
+
 /* -- timers ----------------------------------------------------------------------------------- */
 
 struct alarm {
@@ -528,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_tasks_run_in_order),
         cmocka_unit_test(test_flushes_run_after_tasks),
         cmocka_unit_test(test_task_cancel),
+        cmocka_unit_test(test_spread),
         cmocka_unit_test(test_never_early_and_soon),
         cmocka_unit_test(test_wait),
         cmocka_unit_test(test_order),
