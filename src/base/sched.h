@@ -78,7 +78,8 @@ void sched_init(struct sched *s, uint64_t now_ms, int64_t wall_ms);
 void task_init(struct task *t, void (*run)(struct task *t));
 void timer_init(struct timer *t, void (*fire)(struct timer *t));
 
-/* Runs later in this turn, never from within this call. Already posted: nothing happens. */
+/* Runs later, in this turn if it has the time, never from within this call. Already posted: nothing
+ * happens. */
 void sched_post(struct sched *s, struct task *t);
 void sched_post_flush(struct sched *s, struct task *t);
 /* For work that can wait: sweeps, snapshots, whatever nobody waits for. A piece each time. */
