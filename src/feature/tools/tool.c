@@ -2,15 +2,27 @@
 #include "feature/tools/tool.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/lane.h"
 #include "base/mem.h"
 #include "base/must.h"
 #include "base/utf8.h"
 #include "feature/tools/tool_args.h"
 #include "feature/tools/tool_core.h"
+#include "stream/durable.h"
 #include "token/cursor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LARGE_ARGS (64 * 1024)
+
+/* A call whose arguments are looked at on a lane. */
+struct tool_looking {
+    struct job job;
+    struct tool_page *page;
+    struct tool_call *call; /* NULL: cancelled */
+    struct buf args;        /* the call may go meanwhile, and take its own along */
+};
 
 struct str tool_outcome_text(enum tool_outcome o)
 {
@@ -180,12 +192,14 @@ static void tool_start_page(struct tool_page *p, struct tool_call *c)
         tool_run_start(p);
 }
 
-static void tool_on_call(struct task *task)
+static void tool_drop_page(struct tool_page *p)
 {
-    struct tool_call *c = container_of(task, struct tool_call, task);
-    struct tool_page *p = mem_zalloc(sizeof *p);
-    p->all = c->waits;
-    p->number = 1;
+    arena_deinit(&p->arena);
+    free(p);
+}
+
+static void tool_go_on(struct tool_page *p, struct tool_call *c)
+{
     list_remove(&c->link);
     c->waits = NULL;
     bool goes = tool_check(p, c);
@@ -196,10 +210,58 @@ static void tool_on_call(struct task *task)
     if (goes)
         put_preview(c, p);
     c->page = p->number;
-    json_decref(p->given);
-    arena_deinit(&p->arena);
-    free(p);
+    tool_drop_page(p);
     c->done(c);
+}
+
+/* Of large ones that takes too long for the loop. */
+static void tool_looking_run(struct job *j)
+{
+    struct tool_looking *l = container_of(j, struct tool_looking, job);
+    tool_look(l->page, buf_str(&l->args));
+}
+
+static void tool_looking_done(struct job *j)
+{
+    struct tool_looking *l = container_of(j, struct tool_looking, job);
+    struct tools *t = l->page->all;
+    if (l->call != NULL) {
+        l->call->looking = NULL;
+        tool_go_on(l->page, l->call);
+    } else {
+        tool_drop_page(l->page);
+    }
+    buf_deinit(&l->args);
+    free(l);
+    gate_leave(&t->work);
+}
+
+static void look_on_lane(struct tool_page *p, struct tool_call *c, struct lane *lane)
+{
+    struct tool_looking *l = c->looking = mem_zalloc(sizeof *l);
+    l->job = (struct job){.run = tool_looking_run, .done = tool_looking_done};
+    l->page = p;
+    l->call = c;
+    buf_put(&l->args, c->args);
+    gate_enter(&p->all->work);
+    lane_submit(lane, &l->job);
+}
+
+static void tool_on_call(struct task *task)
+{
+    struct tool_call *c = container_of(task, struct tool_call, task);
+    struct tools *t = c->waits;
+    struct lane *lane = NULL;
+    struct tool_page *p = mem_zalloc(sizeof *p);
+    p->all = t;
+    p->tool = tool_find(t, c->tool_id);
+    p->number = 1;
+    if (c->args.n > LARGE_ARGS && c->args.n <= TOOL_ARGS_MAX && t->setup.durable != NULL)
+        lane = durable_lane(t->setup.durable);
+    if (lane != NULL)
+        look_on_lane(p, c, lane);
+    else
+        tool_go_on(p, c);
 }
 
 void tools_call(struct tools *t, struct tool_call *c)
@@ -211,6 +273,7 @@ void tools_call(struct tools *t, struct tool_call *c)
     c->retryable = false;
     c->waits = t;
     c->made = NULL;
+    c->looking = NULL;
     task_init(&c->task, tool_on_call);
     list_push(&t->calls, &c->link);
     sched_post(t->setup.sched, &c->task);
@@ -221,10 +284,13 @@ void tools_cancel(struct tools *t, struct tool_call *c)
     if (c->waits != NULL) {
         task_cancel(&c->task);
         list_remove(&c->link);
+        if (c->looking != NULL)
+            c->looking->call = NULL;
     } else if (c->made != NULL) {
         tool_page_cancel(c->made);
     }
     c->waits = NULL;
+    c->looking = NULL;
     c->made = NULL;
 }
 

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tool_looking;
 struct tool_page;
 struct tools;
 
@@ -96,8 +97,9 @@ struct tool_call {
     /* private */
     struct link link;
     struct task task;
-    struct tools *waits;    /* to be checked; NULL: it has been */
-    struct tool_page *made; /* for it; NULL: not yet, or not any more */
+    struct tools *waits;          /* to be checked; NULL: it has been */
+    struct tool_looking *looking; /* at its arguments, before that; NULL: nobody is */
+    struct tool_page *made;       /* for it; NULL: not yet, or not any more */
 };
 
 void tools_call(struct tools *t, struct tool_call *c);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool_args.h"
+#include "base/arena.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/suggest.h"
 #include "base/json_view.h"
 #include "feature/builtin.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,7 +50,7 @@ static bool is_choice(const char *choices, struct str value)
 }
 
 static int tool_args_take_text(void *field, const struct builtin_arg *r, const json_t *value,
-                               char *why, size_t size)
+                               struct arena *a, char *why, size_t size)
 {
     struct str s = str_of(json_string_value(value), json_string_length(value));
     if (!json_is_string(value) || s.n == 0)
@@ -59,7 +61,7 @@ static int tool_args_take_text(void *field, const struct builtin_arg *r, const j
     else if (r->choices != NULL && !is_choice(r->choices, s))
         snprintf(why, size, "argument '%s' must be one of %s", r->name, r->choices);
     else {
-        *(struct str *)field = s;
+        *(struct str *)field = arena_dup(a, s);
         return 0;
     }
     return ERR_SYNTAX;
@@ -98,11 +100,11 @@ static int take_object(void *field, const struct builtin_arg *r, json_t *value, 
 }
 
 static int take_one(void *state, const struct builtin_arg *r, json_t *value, struct str text,
-                    char *why, size_t size)
+                    struct arena *a, char *why, size_t size)
 {
     void *field = (char *)state + r->field;
     switch (r->type) {
-    case BUILTIN_TEXT: return tool_args_take_text(field, r, value, why, size);
+    case BUILTIN_TEXT: return tool_args_take_text(field, r, value, a, why, size);
     case BUILTIN_NUMBER: return tool_args_take_number(field, r, value, why, size);
     case BUILTIN_OBJECT: return take_object(field, r, value, text, why, size);
     }
@@ -123,29 +125,34 @@ static int take_defaults(void *state, const struct builtin_arg *rows, size_t n, 
     return 0;
 }
 
-int tool_args_take(void *state, const struct builtin_arg *rows, size_t n, struct str text,
-                   json_t **root, char *why, size_t size)
+static int take_all(void *state, const struct builtin_arg *rows, size_t n, struct str text,
+                    json_t *root, struct arena *a, char *why, size_t size)
 {
     const char *name;
     json_t *value;
-    json_error_t e;
-    *root = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
-    if (!json_is_object(*root)) {
-        snprintf(why, size, "the arguments cannot be used: %s", e.text);
-        return ERR_SYNTAX;
-    }
-    int err = 0;
-    json_object_foreach(*root, name, value)
+    json_object_foreach(root, name, value)
     {
-        const struct builtin_arg *r = tool_args_find(rows, n, name);
-        err = r == NULL ? refuse_unknown(rows, n, name, why, size) : 0;
-        if (err != 0)
-            return err;
+        if (tool_args_find(rows, n, name) == NULL)
+            return refuse_unknown(rows, n, name, why, size);
     }
-    err = take_defaults(state, rows, n, *root, why, size);
+    int err = take_defaults(state, rows, n, root, why, size);
     for (size_t i = 0; err == 0 && i < n; i++)
-        if ((value = json_object_get(*root, rows[i].name)) != NULL)
-            err = take_one(state, &rows[i], value, text, why, size);
+        if ((value = json_object_get(root, rows[i].name)) != NULL)
+            err = take_one(state, &rows[i], value, text, a, why, size);
+    return err;
+}
+
+int tool_args_take(void *state, const struct builtin_arg *rows, size_t n, struct str text,
+                   struct arena *a, char *why, size_t size)
+{
+    json_error_t e;
+    json_t *root = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
+    int err = ERR_SYNTAX;
+    if (json_is_object(root))
+        err = take_all(state, rows, n, text, root, a, why, size);
+    else
+        snprintf(why, size, "the arguments cannot be used: %s", e.text);
+    json_decref(root);
     return err;
 }
 

@@ -7,16 +7,15 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 
+struct arena;
 struct builtin_arg;
 
 /* Puts them into the fields of a zeroed state. text: a JSON object, checked before; objects are
- * slices of it. ERR_SYNTAX with a sentence in why. Whatever comes of it, *root has to be freed when
- * the state is: it lends the texts. */
+ * slices of it, texts are in the arena. ERR_SYNTAX with a sentence in why. On any thread. */
 int tool_args_take(void *state, const struct builtin_arg *rows, size_t n, struct str text,
-                   json_t **root, char *why, size_t size);
+                   struct arena *a, char *why, size_t size);
 
 /* The JSON Schema of these. */
 void tool_args_schema(const struct builtin_arg *rows, size_t n, bool pages, struct buf *out);

@@ -15,33 +15,62 @@ size_t tool_caller_max(const struct tools *t)
     return cursor_issuer_format(t->setup.issuer) == CURSOR_ATD ? TOOL_CALLER_ATD : TOOL_CALLER_MAX;
 }
 
-static bool has_args(const struct tool_call *c)
+static bool is_given(struct str args)
 {
-    struct str args = str_trim(c->args);
+    args = str_trim(args);
     return args.n > 0 && !str_eq(args, STR("null"));
+}
+
+/* ---- the arguments ---- */
+
+int tool_take_args(struct tool_page *p, char *why, size_t size)
+{
+    const struct builtin_tool *b = p->tool->builtin;
+    p->lent.state = arena_alloc(&p->arena, b->size);
+    memset(p->lent.state, 0, b->size);
+    return tool_args_take(p->lent.state, b->args, b->n_args, p->args, &p->arena, why, size);
 }
 
 /* The tool gets them as they came, but in one line: their one spelling, which a cursor knows them
  * by, has no integers above 2^53. */
-static bool check_args(struct tool_page *p, struct tool_call *c)
+static const char *look_at_text(struct tool_page *p, struct str args)
 {
     struct buf text = {0};
-    struct str given = has_args(c) ? c->args : STR("{}");
-    int err = cursor_fingerprint(given, STR_NONE, p->fingerprint);
-    given = view_trim(given);
-    bool ok = err == 0 && view_type(given) == VIEW_OBJECT;
-    if (ok) {
-        view_put_unbroken(&text, given);
-        p->args = arena_dup(&p->arena, buf_str(&text));
-    } else {
-        tool_refuse(c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s",
-                    err == ERR_TOO_LARGE ? "there are more than 1 MiB of them"
-                    : err != 0           ? "they are not valid JSON without repeated names"
-                                         : "a JSON object is expected");
-    }
+    int err = cursor_fingerprint(args, STR_NONE, p->fingerprint);
+    args = view_trim(args);
+    if (err == ERR_TOO_LARGE)
+        return "there are more than 1 MiB of them";
+    if (err != 0)
+        return "they are not valid JSON without repeated names";
+    if (view_type(args) != VIEW_OBJECT)
+        return "a JSON object is expected";
+    view_put_unbroken(&text, args);
+    p->args = arena_dup(&p->arena, buf_str(&text));
     buf_deinit(&text);
-    return ok;
+    return NULL;
 }
+
+/* Built-in tools know their arguments; the others check them themselves. */
+void tool_look(struct tool_page *p, struct str args)
+{
+    char why[256];
+    p->looked = true;
+    p->wrong = look_at_text(p, is_given(args) ? args : STR("{}"));
+    if (p->wrong == NULL && p->tool != NULL && p->tool->builtin != NULL &&
+        tool_take_args(p, why, sizeof why) != 0)
+        p->unfit = arena_printf(&p->arena, "%s", why).p;
+}
+
+static bool check_args(struct tool_page *p, struct tool_call *c)
+{
+    if (!p->looked)
+        tool_look(p, c->args);
+    if (p->wrong != NULL)
+        tool_refuse(c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s", p->wrong);
+    return p->wrong == NULL;
+}
+
+/* ---- the checks ---- */
 
 static bool check_caller(struct tool_page *p, struct tool_call *c)
 {
@@ -79,11 +108,11 @@ static bool tool_check_cursor(struct tool_page *p, struct tool_call *c)
     struct cursor_payload held;
     if (c->cursor.p == NULL)
         return true;
-    if (has_args(c) && !check_args(p, c))
+    if (is_given(c->args) && !check_args(p, c))
         return false;
     struct cursor_asked asked = {.tool_id = c->tool_id,
                                  .caller_id = p->caller_id,
-                                 .args = has_args(c) ? p->fingerprint : NULL};
+                                 .args = is_given(c->args) ? p->fingerprint : NULL};
     enum cursor_verdict v = cursor_verify(s->issuer, &p->arena, c->cursor, &asked,
                                           s->sched->wall_ms / 1000, s->cursor_ttl_s, &held);
     if (v == CURSOR_NO_CURSOR && c->cursor_loose)
@@ -102,7 +131,6 @@ static bool tool_check_cursor(struct tool_page *p, struct tool_call *c)
 static bool check_tool(struct tool_page *p, struct tool_call *c)
 {
     struct str id = c->tool_id;
-    p->tool = tool_find(p->all, id);
     if (p->tool == NULL)
         tool_refuse(c, TOOL_TOOL_NOT_FOUND, 0, false, "tool not found: %.*s",
                     id.n < 200 ? (int)id.n : 200, id.p);
@@ -152,26 +180,16 @@ static bool check_slots(struct tool_page *p, struct tool_call *c)
     return false;
 }
 
-int tool_take_args(struct tool_page *p, char *why, size_t size)
-{
-    const struct builtin_tool *b = p->tool->builtin;
-    p->lent.state = arena_alloc(&p->arena, b->size);
-    memset(p->lent.state, 0, b->size);
-    return tool_args_take(p->lent.state, b->args, b->n_args, p->args, &p->given, why, size);
-}
-
-/* Of a first page. Built-in tools know their arguments; the others check them themselves. */
+/* Of a first page. */
 static bool check_given(struct tool_page *p, struct tool_call *c)
 {
-    char why[256];
     if (p->continues)
         return true;
     if (!check_args(p, c))
         return false;
-    if (p->tool->builtin == NULL || tool_take_args(p, why, sizeof why) == 0)
-        return true;
-    tool_refuse(c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s", why);
-    return false;
+    if (p->unfit != NULL)
+        tool_refuse(c, TOOL_INVALID_ARGS, 0, false, "invalid arguments: %s", p->unfit);
+    return p->unfit == NULL;
 }
 
 bool tool_check(struct tool_page *p, struct tool_call *c)

@@ -18,8 +18,6 @@
 #include "feature/tools/tools.h"
 #include "store/store.h"
 
-#include <jansson.h>
-
 #define TOOL_BUILTIN_PARALLEL 64
 
 /* What is kept for a cursor outlives it by this much: nobody may find it gone who came in time. */
@@ -76,20 +74,22 @@ struct tools {
 /* One page that is being made, which a call waits for. */
 struct tool_page {
     struct tools *all;
-    struct tool *tool;
+    struct tool *tool;      /* NULL: there is none, and it will be refused */
     struct tool_call *call; /* NULL: cancelled; the page goes when what is under way is done */
     struct link link;
     struct arena arena;
     struct str args;      /* in one line; with a cursor they come from there, if at all */
     struct str caller_id; /* p == NULL: nobody */
     uint8_t fingerprint[SHA256_SIZE];
+    bool looked;       /* at the arguments that came with the call: tool_look */
+    const char *wrong; /* with them; NULL: nothing */
+    const char *unfit; /* what the tool, which is built in, has against them; NULL: nothing */
     uint64_t number;
     bool continues;
     struct str state; /* of the cursor */
 
     /* Whoever makes it. */
     struct builtin_page lent; /* to a built-in tool; under_way counts for the others, too */
-    json_t *given;            /* its arguments */
     struct tool_making *run;  /* the first page of a result; NULL: none */
     struct tool_kept *kept;   /* of one that is kept; NULL: none */
 };
@@ -102,6 +102,10 @@ static inline struct tool_page *tool_page_of(struct builtin_page *p)
 struct tool *tool_find(const struct tools *t, struct str id); /* NULL: none */
 
 /* ---- tool_check.c ---- */
+
+/* Looks at the arguments that came with the call, which takes the longer the more of them there
+ * are. On any thread, to which the page belongs meanwhile. */
+void tool_look(struct tool_page *p, struct str args);
 
 /* Looks whether the call may have its page, and puts what it finds there. False: it is refused. */
 bool tool_check(struct tool_page *p, struct tool_call *c);

@@ -7,6 +7,7 @@
 #include "feature/tools/tool_core.h"
 #include "token/cursor.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,6 @@ static void tool_page_free(struct tool_page *p)
     if (p->kept != NULL)
         tool_kept_end(p->kept);
     list_remove(&p->link);
-    json_decref(p->given);
     arena_deinit(&p->arena);
     free(p);
     gate_leave(&t->work);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct cursor_issuer;
+struct durable;
 struct lane;
 struct sched;
 struct store;
@@ -69,8 +70,9 @@ struct tools_setup {
     struct store *store;
     const struct cursor_issuer *issuer;
     uint64_t cursor_ttl_s;
-    uint64_t keep_max; /* bytes of results that are kept, all together; the oldest go first */
-    struct lane *lane; /* for files; NULL: no tool that is offered looks at any */
+    uint64_t keep_max;       /* bytes of results that are kept, all together; the oldest go first */
+    struct lane *lane;       /* for files; NULL: no tool that is offered looks at any */
+    struct durable *durable; /* whose lane looks at large arguments; NULL: it is done here */
     const struct builtin_offer *offers;
     size_t n_offers;
     const struct tool_spec *specs;

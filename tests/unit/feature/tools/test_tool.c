@@ -8,9 +8,11 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "fault/simlane.h"
 #include "feature/tools/tool_core.h"
 #include "feature/sessions/sessions.h"
 #include "store/mem/mem_store.h"
+#include "stream/durable.h"
 #include "tool_world.h"
 
 struct store *sessions_workers_view(void *state)
@@ -112,6 +114,118 @@ static void test_arguments_stay_as_they_are(void **state)
     tool_run_end(w->made[0].run, STR_NONE, false);
     sched_drain(&w->sched);
     forget(&a);
+}
+
+/* ---- large arguments ---- */
+
+#define LARGE (100 * 1000)
+
+static struct durable large_bodies;
+
+static int setup_with_lane(void **state)
+{
+    world_setup(state);
+    struct world *w = *state;
+    close_tools(w);
+    large_bodies = (struct durable){.lane = simlane_new(&w->sched, 1, 0)};
+    simlane_hold(large_bodies.lane, true);
+    w->setup.durable = &large_bodies;
+    open_tools(w);
+    return 0;
+}
+
+static int teardown_with_lane(void **state)
+{
+    simlane_hold(large_bodies.lane, false);
+    world_teardown(state);
+    lane_free(large_bodies.lane);
+    return 0;
+}
+
+/* An object that begins with this, and is large. */
+static char *large_args(const char *start)
+{
+    struct buf text = {0};
+    buf_printf(&text, "{%s\"all\":[1", start);
+    while (text.n < LARGE)
+        buf_put(&text, STR(",1"));
+    buf_put(&text, str_of("]}", 3));
+    return text.p;
+}
+
+static void let_lane_run(struct world *w)
+{
+    simlane_hold(large_bodies.lane, false);
+    pass_ms(w, 64);
+    simlane_hold(large_bodies.lane, true);
+}
+
+static void test_large_arguments_leave_the_loop(void **state)
+{
+    struct world *w = *state;
+    struct asked a = {0}, b = {0};
+    char *args = large_args("\"b\":1,");
+    begin(w, &a, "mine", args, NULL);
+    assert_int_equal(a.done + (int)w->n_made, 0);
+    assert_int_equal(simlane_pending(large_bodies.lane), 1);
+    begin(w, &b, "mine", "{}", NULL); /* a small one does not wait for it */
+    assert_int_equal(w->n_made, 1);
+    let_lane_run(w);
+    assert_int_equal(w->n_made, 2);
+    assert_memory_equal(w->made[1].args, "{\"b\":1,\"all\":[1,1,", 18);
+    for (int i = 0; i < 2; i++)
+        tool_run_end(w->made[i].run, STR_NONE, false);
+    sched_drain(&w->sched);
+    assert_page(&a, "[]", 1, false);
+    forget(&a);
+    forget(&b);
+    free(args);
+}
+
+/* As small ones are. */
+static void test_large_arguments_are_checked(void **state)
+{
+    static const struct {
+        const char *tool, *start;
+        enum tool_outcome outcome;
+        const char *message;
+    } rows[] = {
+        {"mine", "\"all\":1,", TOOL_INVALID_ARGS,
+         "invalid arguments: they are not valid JSON without repeated names"},
+        {"stream:read", "", TOOL_INVALID_ARGS, "invalid arguments: unknown argument 'all'"},
+        {"none", "", TOOL_TOOL_NOT_FOUND, "tool not found: none"},
+    };
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct asked a = {0};
+        char *args = large_args(rows[i].start);
+        begin(w, &a, rows[i].tool, args, NULL);
+        assert_int_equal(a.done, 0);
+        let_lane_run(w);
+        assert_refused(&a, rows[i].outcome, 0, rows[i].message);
+        forget(&a);
+        free(args);
+    }
+}
+
+static void test_cancel_of_large_arguments(void **state)
+{
+    struct world *w = *state;
+    struct asked a = {0}, b = {0};
+    char *args = large_args("");
+    begin(w, &a, "mine", args, NULL);
+    begin(w, &b, "mine", args, NULL);
+    tools_cancel(w->tools, &a.call);
+    free(args); /* with the call */
+    w->stopped = false;
+    tools_stop(w->tools, on_stopped, w);
+    pass_ms(w, 64);
+    assert_false(w->stopped); /* the lane has them still */
+    let_lane_run(w);
+    assert_true(w->stopped);
+    assert_int_equal(a.done + b.done + (int)w->n_made, 0);
+    tools_free(w->tools);
+    w->tools = NULL;
 }
 
 /* ---- the checks ---- */
@@ -994,6 +1108,12 @@ int main(void)
         TEST(test_capabilities),
         TEST(test_arguments_are_an_object),
         TEST(test_arguments_stay_as_they_are),
+        cmocka_unit_test_setup_teardown(test_large_arguments_leave_the_loop, setup_with_lane,
+                                        teardown_with_lane),
+        cmocka_unit_test_setup_teardown(test_large_arguments_are_checked, setup_with_lane,
+                                        teardown_with_lane),
+        cmocka_unit_test_setup_teardown(test_cancel_of_large_arguments, setup_with_lane,
+                                        teardown_with_lane),
         TEST(test_dry_run),
         TEST(test_one_page),
         TEST(test_pages),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool_rows.h"
+#include "base/arena.h"
 #include "base/mem.h"
 #include "feature/builtin.h"
 #include "feature/tools/tool_args.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,39 +169,39 @@ static const struct builtin_arg rows[] = {
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
-static int take(struct args *a, json_t **root, struct str text, char *why, size_t size)
+static int take(struct args *a, struct arena *arena, struct str text, char *why, size_t size)
 {
     *a = (struct args){0};
-    return tool_args_take(a, rows, ROWS, text, root, why, size);
+    return tool_args_take(a, rows, ROWS, text, arena, why, size);
 }
 
 static void assert_refused(const char *text, const char *expected)
 {
     struct args a;
-    json_t *root;
+    struct arena arena = {0};
     char why[256] = "";
-    assert_int_not_equal(take(&a, &root, str_of_cstr(text), why, sizeof why), 0);
+    assert_int_not_equal(take(&a, &arena, str_of_cstr(text), why, sizeof why), 0);
     assert_string_equal(why, expected);
-    json_decref(root);
+    arena_deinit(&arena);
 }
 
 static void test_arguments(void **state)
 {
     struct args a;
-    json_t *root, *where;
+    struct arena arena = {0};
+    json_t *where;
     char why[256];
     struct str text = STR("{\"name\":\"abcde\",\"stream\":\"out\",\"where\":{\"a\":1,\"b\":true}}");
-    assert_int_equal(take(&a, &root, text, why, sizeof why), 0);
+    assert_int_equal(take(&a, &arena, text, why, sizeof why), 0);
     assert_true(str_eq(a.name, STR("abcde")) && str_eq(a.stream, STR("out")));
     assert_int_equal(a.limit, 4);
     where = json_loadb(a.where.p, a.where.n, 0, NULL);
     assert_int_equal(json_object_size(where), 2);
     json_decref(where);
-    json_decref(root);
     text = STR("{\"name\":\"a\",\"limit\":0.9e1}");
-    assert_int_equal(take(&a, &root, text, why, sizeof why), 0);
+    assert_int_equal(take(&a, &arena, text, why, sizeof why), 0);
     assert_int_equal(a.limit, 9);
-    json_decref(root);
+    arena_deinit(&arena);
     assert_refused("{}", "argument 'name' is missing");
     assert_refused("{\"name\":\"\"}", "argument 'name' must be a text that is not empty");
     assert_refused("{\"name\":7}", "argument 'name' must be a text that is not empty");
