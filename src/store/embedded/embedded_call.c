@@ -30,8 +30,10 @@ static void embedded_complete_some(struct embedded *e)
     for (uint32_t n = 0; n < e->config.call_slice && !list_empty(&e->completing); n++) {
         struct store_call *c = list_item(e->completing.next, struct store_call, link);
         list_remove(&c->link);
-        if (c->batch > journal_durable(e->journal))
+        if (c->batch > journal_durable(e->journal)) {
             c->result = journal_error(e->journal);
+            must(c->result != 0);
+        }
         embedded_complete(c);
     }
     if (list_empty(&e->completing))

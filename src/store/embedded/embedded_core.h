@@ -35,6 +35,7 @@ enum embedded_stage {
 struct large {
     struct link writes; /* one after the other: parts of the first are put */
     struct journal_waiter waiter;
+    struct task go_on; /* behind those that the same batch answers */
     struct timer retry;
     size_t at;        /* of its data is in the journal */
     uint64_t first;   /* batch of its first part */

@@ -51,9 +51,16 @@ static void large_finish(struct embedded *e, bool in_parts)
         embedded_check_stopped(e);
 }
 
+/* Others may wait for the same batch, and are not told yet: nothing is applied before they are. */
 static void embedded_large_on_part(struct journal_waiter *w, int err)
 {
     struct embedded *e = container_of(w, struct embedded, large.waiter);
+    sched_post(e->store.sched, &e->large.go_on);
+}
+
+static void embedded_large_go_on(struct task *t)
+{
+    struct embedded *e = container_of(t, struct embedded, large.go_on);
     e->large.waiting = false;
     embedded_large_step(e);
 }
@@ -143,6 +150,7 @@ void embedded_large_init(struct embedded *e)
     list_init(&e->large.writes);
     list_init(&e->large.waiter.link);
     e->large.waiter.done = embedded_large_on_part;
+    task_init(&e->large.go_on, embedded_large_go_on);
     timer_init(&e->large.retry, embedded_large_on_retry);
 }
 

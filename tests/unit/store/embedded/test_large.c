@@ -244,6 +244,74 @@ static void test_crashes(void **state)
             ;
 }
 
+/* ---- no answer before it is durable ---- */
+
+#define BIG (JOURNAL_BATCH_BYTES - 4000) /* the ends of so many events do not fit in beside it */
+
+/* A write that begins again when it is answered, so that each batch has one. */
+struct pinger {
+    struct store_write op;
+    struct bench *bench;
+    bool last;
+    int err;
+};
+
+static void on_ping(struct store_write *w, int err)
+{
+    struct pinger *p = container_of(w, struct pinger, op);
+    p->err = err;
+    if (err == 0 && !p->last)
+        store_write(p->bench->store, w);
+}
+
+static void on_told(struct store_write *w, int err)
+{
+    container_of(w, struct writing, op)->err = err;
+    assert_true(w->call.batch <= journal_durable(embedded_of(w->call.store)->journal));
+}
+
+/* The last part becomes durable, and with it a write of somebody else. Two batches are full behind
+ * it, so that the record comes into a third. */
+static void test_is_answered_when_its_own_batch_is_durable(void **state)
+{
+    struct bench *b = bench_new(1);
+    struct items l;
+    struct writing w, big[2];
+    char *bytes = mem_zalloc(BIG);
+    struct pinger p = {.op = {.name = STR("b"), .data = STR("x"), .n_events = 1, .done = on_ping},
+                       .bench = b};
+    b->config.journal.file_bytes = b->config.journal.first_bytes = 16 << 20;
+    b->config.large_bytes = 70000;
+    b->config.part_bytes = PART;
+    large_init(&l, 6 * PART);
+    assert_true(bench_open(b));
+    struct embedded *e = embedded_of(b->store);
+    assert_int_equal(create(b, "a", NULL), 0);
+    assert_int_equal(create(b, "b", NULL), 0);
+    store_write(b->store, &p.op);
+    begin(b, &l, &w);
+    w.op.done = on_told;
+    for (int i = 0; i < 100 && e->large.at < l.block->n; i++)
+        pass_turns(b, 1);
+    simlane_hold(b->lanes.journal, true);
+    p.last = true;
+    for (int i = 0; i < 2; i++) {
+        big[i] = (struct writing){.op = {.name = STR("b"), .data = str_of(bytes, BIG)}};
+        big[i].op.n_events = 1;
+        big[i].op.done = on_written;
+        store_write(b->store, &big[i].op);
+    }
+    pass_turns(b, 2);
+    assert_int_equal(e->large.at, l.block->n);
+    assert_int_equal(p.op.call.batch, journal_durable(e->journal) + 1); /* as the last part */
+    simlane_hold(b->lanes.journal, false);
+    assert_int_equal(await(b, &w.err), 0);
+    assert_true(w.op.call.batch > big[1].op.call.batch);
+    block_unref(l.block);
+    free(bytes);
+    bench_free(b);
+}
+
 /* A scratch buffer of the size of the largest append ever would stay for good. */
 static void test_no_copy_is_left(void **state)
 {
@@ -268,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_is_judged_before_and_behind),
         cmocka_unit_test(test_several_at_once_and_a_stop),
         cmocka_unit_test(test_crashes),
+        cmocka_unit_test(test_is_answered_when_its_own_batch_is_durable),
         cmocka_unit_test(test_no_copy_is_left),
     };
     return cmocka_run_group_tests_name("unit/store/embedded/large", tests, NULL, NULL);
