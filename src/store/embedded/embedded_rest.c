@@ -2,7 +2,8 @@
 /* embedded_rest.c -- when checkpoints begin, what goes into them, and what their end changes.
  *
  *     SNAPPING   looks at what has changed, some of it in a turn of the loop
- *        | has seen all of it, and the journal has all of it on the disk
+ *        | has seen all of it, the journal has all of it on the disk, and it is settled: the tape
+ *        | holds what is not
  *     RESTING    on the lane (rest.h)            -- if the journal fails, it is not even tried
  *        | done, or failed
  *     ENDING     streams and documents are settled, or taken back; some in a turn
@@ -24,7 +25,7 @@
 
 struct checkpoint {
     struct job job;
-    struct journal_waiter waiter;
+    struct store_call call; /* that waits for the journal */
     struct embedded *embedded;
     struct rest rest;
     struct link unseen, unseen_docs; /* that are still to go into it, as they are: by `dirty` */
@@ -383,11 +384,11 @@ static void embedded_rest_on_checkpoint_done(struct job *j)
     embedded_rest_on_ending(j);
 }
 
-static void embedded_rest_on_batches_durable(struct journal_waiter *w, int err)
+static void embedded_rest_on_batches_durable(struct store_call *call)
 {
-    struct checkpoint *c = container_of(w, struct checkpoint, waiter);
-    if (err != 0) {
-        c->rest.err = err; /* what is not durable must not come to rest */
+    struct checkpoint *c = container_of(call, struct checkpoint, call);
+    if (call->result != 0) {
+        c->rest.err = call->result; /* what is not durable must not come to rest */
         embedded_rest_on_checkpoint_done(&c->job);
         return;
     }
@@ -403,17 +404,15 @@ static void embedded_rest_on_snapping(struct job *j)
     sched_work(e->store.sched, "checkpoint");
     if (!go_on_snapping(c, slice(e)))
         await_lane(c, embedded_rest_on_snapping);
-    else if (c->rest.meta.batch - 1 <= journal_durable(e->journal))
-        embedded_rest_on_batches_durable(&c->waiter, 0);
     else
-        journal_wait(e->journal, c->rest.meta.batch - 1, &c->waiter);
+        embedded_finish_after(e, &c->call, NULL, c->rest.meta.batch - 1);
 }
 
 static void start_checkpoint(struct embedded *e)
 {
     e->cut = journal_cut(e->journal);
     struct checkpoint *c = e->checkpoint = begin_snapshot(e, e->cut);
-    c->waiter.done = embedded_rest_on_batches_durable;
+    c->call = (struct store_call){.store = &e->store, .finish = embedded_rest_on_batches_durable};
     atomic_store(&e->pace.hurry, e->stage != EMBEDDED_RUNNING);
     embedded_rest_on_snapping(&c->job);
 }

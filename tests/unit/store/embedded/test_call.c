@@ -116,12 +116,66 @@ static void test_stalled_calls_run_in_slices(void **state)
     crowd_free(c);
 }
 
+/* ---- beside a checkpoint ---- */
+
+#define APPENDS 200
+
+struct appending {
+    struct bench *bench;
+    struct store_write writes[APPENDS];
+    unsigned done;
+    const struct stream *stream;
+};
+
+static struct appending *the_appending;
+
+static void on_append(struct store_write *w, int err)
+{
+    struct appending *a = the_appending;
+    assert_int_equal(err, 0);
+    assert_int_equal(w - a->writes, a->done++);
+    assert_true(a->stream->tape.first <= a->stream->settled_tail);
+    assert_int_equal(stream_info_of(a->stream).events, a->done);
+}
+
+/* The lane is quick, and those whose answers wait are many: what they have written comes to rest,
+ * but not out of memory before it is settled. */
+static void test_what_rests_is_settled(void **state)
+{
+    struct appending *a = the_appending = mem_zalloc(sizeof *a);
+    struct bench *b = a->bench = bench_new(1);
+    b->config.journal.file_bytes = 1u << 20;
+    b->config.call_slice = 1;
+    assert_true(bench_open(b));
+    struct embedded *e = embedded_of(b->store);
+    lane_free(b->lanes.rest);
+    e->lanes.rest = b->lanes.rest = simlane_new(&b->sched, 1, 0);
+    assert_int_equal(create(b, "a", NULL), 0);
+    a->stream = map_get(&e->catalog.streams, STR("a"));
+    simlane_hold(b->lanes.journal, true);
+    for (unsigned i = 0; i < APPENDS; i++) {
+        a->writes[i] = (struct store_write){
+            .name = STR("a"), .data = STR("x"), .n_events = 1, .done = on_append};
+        store_write(b->store, &a->writes[i]);
+    }
+    pass_turns(b, 1);
+    embedded_checkpoint(b->store);
+    simlane_hold(b->lanes.journal, false);
+    pass_turns(b, 50);
+    assert_int_equal(a->done, APPENDS);
+    assert_null(e->checkpoint);
+    assert_int_equal(a->stream->tape.first, APPENDS);
+    bench_free(b);
+    free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_come_in_slices),
         cmocka_unit_test(test_failures_come_in_slices),
         cmocka_unit_test(test_stalled_calls_run_in_slices),
+        cmocka_unit_test(test_what_rests_is_settled),
     };
     return cmocka_run_group_tests_name("store/call", tests, NULL, NULL);
 }
