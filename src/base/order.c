@@ -17,13 +17,14 @@
 
 #include <stdlib.h>
 
-#define KEYS_MAX 40             /* a leaf has 496 bytes then */
-#define KEYS_MIN (KEYS_MAX / 5) /* but in the root */
-#define KEYS_FEW (KEYS_MAX / 4 * 3)
+#define KEYS_MAX  40             /* a leaf has 496 bytes then */
+#define KEYS_MIN  (KEYS_MAX / 5) /* but in the root */
+#define KEYS_FEW  (KEYS_MAX / 4 * 3)
+#define HEADS_LAG 2 /* bytes more that are shared make it worth to look at all keys again */
 
 struct order_node {
     struct order_node *next; /* on the same level */
-    uint16_t n, shared;      /* keys, and how many bytes all of them have in common */
+    uint16_t n, shared;      /* keys, and so many bytes, or more, are common to all */
     uint32_t level;          /* 0: a leaf */
     uint32_t heads[KEYS_MAX];
     void *keys[KEYS_MAX]; /* items; or separators */
@@ -178,6 +179,9 @@ static struct bounds bounds_of_child(struct order_node *parent, struct bounds b,
 /* What one node has, or two that are neighbours. */
 struct contents {
     uint32_t n;
+    bool has_heads; /* of one: so it has them for what that shares */
+    uint16_t shared;
+    uint32_t heads[KEYS_MAX];
     void *keys[2 * KEYS_MAX + 1];
     struct order_node *children[2 * KEYS_MAX + 2];
 };
@@ -194,12 +198,16 @@ static void fill(const struct order *o, struct order_node *node, const struct co
                  uint32_t from, uint32_t n, struct bounds b)
 {
     must(n <= KEYS_MAX);
+    uint16_t shared = shared_within(b);
+    bool same = c->has_heads && shared < c->shared + HEADS_LAG;
     node->n = (uint16_t)n;
-    node->shared = shared_within(b);
+    node->shared = same ? c->shared : shared;
     memcpy(node->keys, c->keys + from, n * sizeof *node->keys);
     if (node->level > 0)
         memcpy(children_of(node), c->children + from, (n + 1) * sizeof *c->children);
-    for (uint32_t i = 0; i < n; i++)
+    if (same)
+        memcpy(node->heads, c->heads + from, n * sizeof *node->heads);
+    for (uint32_t i = 0; i < n && !same; i++)
         node->heads[i] = head_of(key_at(o, node, i), node->shared);
 }
 
@@ -227,7 +235,11 @@ static void split(const struct order *o, struct order_node *parent, uint32_t i, 
 {
     struct order_node *child = children_of(parent)[i];
     bool ascending = rank(o, child, key, false) == child->n;
-    struct contents c = {.n = 0};
+    struct contents c;
+    c.n = 0;
+    c.has_heads = true;
+    c.shared = child->shared;
+    memcpy(c.heads, child->heads, sizeof c.heads);
     gather(&c, child);
     share_out(o, parent, i, &c, ascending ? KEYS_MAX - KEYS_MIN - 1 : KEYS_MAX / 2,
               node_new(child->level), b);
@@ -238,7 +250,9 @@ static void join(const struct order *o, struct order_node *parent, uint32_t i, s
 {
     struct order_node *left = children_of(parent)[i], *right = children_of(parent)[i + 1];
     struct separator *s = parent->keys[i];
-    struct contents c = {.n = 0};
+    struct contents c;
+    c.n = 0;
+    c.has_heads = false;
     b.low = bounds_of_child(parent, b, i).low;
     b.high = bounds_of_child(parent, b, i + 1).high;
     gather(&c, left);
