@@ -253,11 +253,9 @@ static void sched_run_tasks(struct sched *s, uint64_t until_ns)
     } while (sched_has_tasks(s) && s->looked_ns < until_ns);
 }
 
-static void sched_run_background(struct sched *s, uint64_t tasks_until_ns)
+static void sched_run_background(struct sched *s)
 {
     uint64_t until_ns = sched_look(s) + SCHED_BACKGROUND_US * US;
-    if (!sched_has_tasks(s) && tasks_until_ns > until_ns)
-        until_ns = tasks_until_ns;
     do
         sched_run_first(s, &s->background, sched_background_piece);
     while (sched_look(s) < until_ns && s->clock_ns != NULL && !list_empty(&s->background));
@@ -267,10 +265,9 @@ static void sched_run_background(struct sched *s, uint64_t tasks_until_ns)
 static void sched_pass(struct sched *s, uint64_t tasks_us)
 {
     sched_run(s, &s->io, sched_io_piece, s->turn_ns + SCHED_IO_US * US);
-    uint64_t until_ns = s->looked_ns + tasks_us * US;
-    sched_run_tasks(s, until_ns);
+    sched_run_tasks(s, s->looked_ns + tasks_us * US);
     if (!list_empty(&s->background))
-        sched_run_background(s, until_ns);
+        sched_run_background(s);
 }
 
 static bool sched_is_empty(const struct sched *s)

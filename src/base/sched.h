@@ -18,7 +18,7 @@
  *     I/O          has SCHED_IO_US from its first callback on; the rest is put off (sched_io)
  *     tasks        have SCHED_TASKS_US, timers included, with their flushes in between
  *     flushes      have SCHED_FLUSH_US more
- *     background   has SCHED_BACKGROUND_US, or what tasks have left
+ *     background   has SCHED_BACKGROUND_US, so that I/O never waits long for it
  *
  * and each of the four has at least a piece, so that none starves. Whatever is called once the time
  * is used is waited for: the clock is looked at after each piece that has a name of its own
