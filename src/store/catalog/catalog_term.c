@@ -13,7 +13,7 @@
 #define SWEEP_MS      1000
 
 /* What a slice may cost, in looks. */
-#define SLICE         512
+#define SLICE         64
 #define REMOVAL_COST  4
 
 #define LOOK_SOON_MS  1000

@@ -13,7 +13,7 @@
 #define WALL_MS  1700000000000
 #define HOUR_MS  (60 * 60 * 1000LL)
 #define MANY     3000
-#define AT_ONCE  130 /* removals in a slice */
+#define AT_ONCE  18 /* removals in a slice */
 #define SWEEP_MS 1100
 
 struct world {
