@@ -21,6 +21,7 @@
 #define TRIES_MAX   2
 #define RETRY_MS    10
 #define RETRIES_MAX 1000
+#define SMALL_PART  8 /* of a file, that parts leave */
 
 static struct store_write *first_write(struct embedded *e)
 {
@@ -98,11 +99,13 @@ static bool is_crowded(struct embedded *e, size_t n)
     return true;
 }
 
+/* Parts may come faster than files for them are made ready. The rest of the last file is for small
+ * writes: only the parts wait. */
 static int room_for(struct embedded *e, size_t n, size_t all)
 {
     if (!list_empty(&e->stalled) || (e->large.at == 0 && is_crowded(e, all)))
         return ERR_BUSY;
-    return embedded_check_room(e, n, ROOM_EVENTS);
+    return embedded_check_room(e, n + e->config.journal.file_bytes / SMALL_PART, ROOM_EVENTS);
 }
 
 static void embedded_large_step(struct embedded *e)
