@@ -24,6 +24,7 @@
 
 #include <stdlib.h>
 
+#define END_PIECE     32
 #define LINGER_MS     (60 * SECOND_MS) /* without its key, for a client that is back soon */
 #define TOUCHES       4                /* in a lifetime, while somebody is there */
 #define DEGRADED_PART 10               /* of max_open: one in so many may run degraded besides */
@@ -38,6 +39,25 @@ bool session_key_valid(struct str key)
 
 /* ---- all ---- */
 
+/* There may be many, each with a client to write to. In between any of them may end by itself. */
+static void sessions_end_some(struct task *t)
+{
+    struct sessions *all = container_of(t, struct sessions, end);
+    sched_work(all->setup.sched, "sessions");
+    for (int i = 0; i < END_PIECE && !list_empty(&all->open); i++) {
+        struct session *s = list_item(all->open.next, struct session, link);
+        if (all->phase == SESSIONS_STOPPING) {
+            session_kill(s, SESSION_DRAINING, 0);
+            continue;
+        }
+        list_remove(&s->link);
+        list_push(&all->told, &s->link);
+        session_visits_over(s, SESSION_DRAINING, 0);
+    }
+    if (!list_empty(&all->open))
+        sched_post(all->setup.sched, t);
+}
+
 struct sessions *sessions_new(const struct sessions_setup *setup)
 {
     struct sessions *all = mem_zalloc(sizeof *all);
@@ -46,6 +66,9 @@ struct sessions *sessions_new(const struct sessions_setup *setup)
     all->degraded = (struct session_home){mem_store_new(setup->sched), &all->degraded_feeds};
     feeds_init(&all->degraded_feeds, all->degraded.store);
     map_init(&all->by_key);
+    list_init(&all->open);
+    list_init(&all->told);
+    task_init(&all->end, sessions_end_some);
     list_init(&all->idle);
     list_init(&all->dying);
     gate_init(&all->under_way, setup->sched);
@@ -55,23 +78,16 @@ struct sessions *sessions_new(const struct sessions_setup *setup)
 
 void sessions_drain(struct sessions *all)
 {
-    size_t at = 0;
-    struct session *s;
     all->phase = SESSIONS_DRAINING;
-    while ((s = map_next(&all->by_key, &at)) != NULL)
-        session_visits_over(s, SESSION_DRAINING, 0);
+    sessions_end_some(&all->end);
 }
 
 void sessions_stop(struct sessions *all, void (*stopped)(void *ctx), void *ctx)
 {
-    size_t at = 0;
-    struct session *s;
     all->phase = SESSIONS_STOPPING;
     session_sweep_stop(all);
-    while ((s = map_next(&all->by_key, &at)) != NULL) {
-        session_kill(s, SESSION_DRAINING, 0);
-        at = 0; /* all the others may have moved */
-    }
+    list_splice(&all->open, &all->told);
+    sessions_end_some(&all->end);
     gate_shut(&all->under_way, stopped, ctx);
 }
 
@@ -81,6 +97,7 @@ void sessions_free(struct sessions *all)
         return;
     must(all->n == 0);
     task_cancel(&all->under_way.notify);
+    task_cancel(&all->end);
     map_deinit(&all->by_key);
     feeds_deinit(&all->degraded_feeds);
     store_free(all->degraded.store);
@@ -195,6 +212,7 @@ static struct session *session_new(struct sessions *all, struct str key)
     make_names(s, key, &in, &out);
     session_stream_init(&s->in, s, SESSION_IN, in);
     session_stream_init(&s->out, s, SESSION_OUT, out);
+    list_push(&all->open, &s->link);
     list_init(&s->idle_link);
     list_init(&s->waiting);
     timer_init(&s->idle_timer, session_on_idle_timer);
@@ -291,6 +309,7 @@ static void session_evict(struct session *s)
         return;
     s->state = SESSION_STATE_DYING;
     map_remove(&s->all->by_key, s->key);
+    list_remove(&s->link);
     timer_stop(&s->idle_timer);
     session_own_unwatch(s);
     list_remove(&s->idle_link);

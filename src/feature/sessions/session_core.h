@@ -44,6 +44,9 @@ struct sessions {
     struct session_home durable, degraded;
     struct feeds degraded_feeds;
     struct map by_key; /* of struct session */
+    struct link open;  /* the same, but for those that were told of the drain */
+    struct link told;  /* those */
+    struct task end;   /* tells or kills some of `open`, until there are none */
     struct link idle;  /* those that nobody needs now; the longest idle first */
     struct link dying; /* those that are dead, with operations under way */
     uint64_t visits;   /* so far */
@@ -135,6 +138,7 @@ enum session_out_state { SESSION_OUT_OPEN, SESSION_OUT_ENDING, SESSION_OUT_ENDED
 struct session {
     struct sessions *all;
     struct session_home *home;
+    struct link link;        /* of those in the map */
     struct link idle_link;   /* or among the dying */
     struct timer idle_timer; /* idle: when to evict. Otherwise: when to touch the streams */
     uint64_t left_ms;        /* when its last client went away */

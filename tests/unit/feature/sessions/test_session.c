@@ -1793,27 +1793,102 @@ static void test_stop_at_any_time(void **state)
     }
 }
 
-/* So many that what holds them gets smaller meanwhile. */
-static void test_stop_of_many(void **state)
+enum { MANY = 3000, PIECE = 32 };
+
+static char many_names[MANY][32];
+
+static struct visitor *come_many(struct desk *d)
 {
-    enum { MANY = 3000 };
-    struct desk *d = desk_new(ECHO);
     struct visitor *all = mem_alloc(MANY * sizeof *all);
-    char names[MANY][32];
     stop(d);
     d->setup.max_open = MANY;
     d->all = sessions_new(&d->setup);
     for (int i = 0; i < MANY; i++) {
-        snprintf(names[i], sizeof names[i], "talk-%d", i);
-        all[i] = visit(d, names[i], RIGHT);
+        snprintf(many_names[i], sizeof many_names[i], "talk-%d", i);
+        all[i] = visit(d, many_names[i], RIGHT);
         visitor_connect(&all[i]);
     }
     settle(d);
     assert_int_equal(sessions_open(d->all), MANY);
-    stop(d);
+    return all;
+}
+
+static void leave_many(struct visitor *all)
+{
     for (int i = 0; i < MANY; i++)
         visitor_deinit(&all[i]);
     free(all);
+}
+
+static int count_told(const struct desk *d)
+{
+    int n = 0;
+    list_each (l, &d->all->told)
+        n++;
+    return n;
+}
+
+static int count_over(const struct visitor *all)
+{
+    int n = 0;
+    for (int i = 0; i < MANY; i++)
+        n += all[i].over;
+    return n;
+}
+
+/* So many that what holds them gets smaller meanwhile. */
+static void test_stop_of_many(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    struct visitor *all = come_many(d);
+    stop(d);
+    leave_many(all);
+    desk_free(d);
+}
+
+/* Nobody else waits until all have been told. Some end by themselves in between, told or not. */
+static void test_drain_of_many(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    struct visitor *all = come_many(d);
+    sessions_drain(d->all);
+    assert_in_range(count_told(d), 1, PIECE);
+    for (int i = 0; i < MANY; i += 7) {
+        visitor_disconnect(&all[i]);
+        session_kill(session_find(d->all, str_of_cstr(many_names[i])), SESSION_FAILED, ERR_IO);
+    }
+    while (!list_empty(&d->sched.tasks)) {
+        int before = count_told(d);
+        run_tasks(d, 1);
+        assert_true(count_told(d) <= before + PIECE);
+    }
+    for (int i = 0; i < MANY; i++)
+        assert_true(i % 7 == 0 || all[i].over);
+    stop(d);
+    leave_many(all);
+    desk_free(d);
+}
+
+/* The same of a stop, also of one that comes before all have been told. */
+static void test_stop_while_draining(void **state)
+{
+    struct desk *d = desk_new(ECHO);
+    struct visitor *all = come_many(d);
+    sessions_drain(d->all);
+    run_tasks(d, 3);
+    d->stopped = false;
+    sessions_stop(d->all, note_stopped, &d->stopped);
+    assert_in_range(sessions_open(d->all), MANY - 2 * PIECE, MANY - 1);
+    while (!d->stopped && !list_empty(&d->sched.tasks)) {
+        uint64_t before = sessions_open(d->all);
+        run_tasks(d, 1);
+        assert_true(d->stopped || sessions_open(d->all) + PIECE >= before);
+    }
+    assert_true(d->stopped);
+    assert_int_equal(count_over(all), MANY);
+    sessions_free(d->all);
+    d->all = NULL;
+    leave_many(all);
     desk_free(d);
 }
 
@@ -2162,6 +2237,8 @@ int main(void)
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_stop_at_any_time),
         cmocka_unit_test(test_stop_of_many),
+        cmocka_unit_test(test_drain_of_many),
+        cmocka_unit_test(test_stop_while_draining),
         cmocka_unit_test(test_stop_while_loading),
         cmocka_unit_test(test_stop_with_writes_under_way),
         cmocka_unit_test(test_slow_client),
