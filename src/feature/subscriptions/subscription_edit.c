@@ -412,20 +412,27 @@ static void subscription_edit_link_begin(struct subop *j)
         link_named(j, j->call->streams, j->call->n_streams, subscription_edit_link_commit);
 }
 
+/* Not before: while the link is there, what happens to the stream has to be told. */
+static void subscription_edit_unlinked(struct subop *j)
+{
+    sub_untie(j->sub, j->call->streams[0]);
+    subop_end(j, 0);
+}
+
 static void subscription_edit_on_unlink(struct subop *j)
 {
     struct str name = j->call->streams[0];
     struct subscription_link link = j->link_doc;
     if (!j->linked || !link.is_explicit) {
-        subop_end(j, 0);
+        subscription_edit_unlinked(j);
         return;
     }
     link.is_explicit = false;
     subop_puts(j, &j->arena, 1);
     subop_put_link(j, &j->arena, name, sub_matches(j->sub, name) ? &link : NULL);
-    sub_untie(j->sub, name);
     sub_hint(j->sub, name, &j->sub->hints); /* if it was pending it may be no more */
-    subscription_edit_link_commit(j);
+    j->head.edits++;
+    subop_commit(j, subscription_edit_unlinked);
 }
 
 static void subscription_edit_unlink_begin(struct subop *j)

@@ -14,6 +14,8 @@ static void reset_try(struct subop *j)
     list_splice(&sub->hints, &j->batch); /* not checked after all */
     if (j->hint != NULL)
         list_push(&sub->hints, &j->hint->link);
+    if (j->pages != SUBOP_NO_PAGES) /* nor are those that it did not come to */
+        sub->behind = true;
     arena_deinit(&j->arena);
     arena_deinit(&j->page);
     arena_deinit(&j->links.arena);

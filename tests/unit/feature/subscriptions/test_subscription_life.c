@@ -429,6 +429,91 @@ static void test_every_operation_fails_once(void **state)
     }
 }
 
+/* What happened while nobody looked is found, whatever fails on the way. */
+static void test_look_fails_once(void **state)
+{
+    int failed = 1;
+    for (int until = 0; failed; until++) {
+        void *fresh;
+        world_setup(&fresh);
+        struct world *w = fresh;
+        struct str names[] = {STR("named")};
+        struct subscription_config c = world_pull("events/*");
+        c.streams = names;
+        c.n_streams = 1;
+        world_append(w, "wakes", "");
+        world_append(w, "events/a", "1");
+        assert_int_equal(world_create(w, "s", &c), 201);
+        world_end(w);
+        world_append(w, "events/a", "2");
+        world_append(w, "named", "1");
+        struct store *real = w->store;
+        struct fault f = {.store = {.ops = &fault_ops, .sched = &w->sched},
+                          .real = real,
+                          .until = until,
+                          .err = ERR_IO};
+        w->store = &f.store;
+        world_start(w);
+        for (int i = 0; i < 3; i++)
+            world_pass(w, 1100);
+        failed = f.failed;
+        f.until = -1;
+        struct world_call claim;
+        assert_int_equal(world_claim(w, "s", "me", &claim), 0);
+        assert_true(world_stream(&claim, "events/a")->has_pending);
+        assert_true(world_stream(&claim, "named")->has_pending);
+        world_forget(&claim);
+        world_end(w);
+        w->store = real;
+        world_start(w);
+        world_teardown(&fresh);
+        assert_true(until < 500);
+    }
+}
+
+/* As long as it is linked by its name, what happens to it is told. */
+static void test_unlink_fails_once(void **state)
+{
+    int failed = 1;
+    for (int until = 0; failed; until++) {
+        void *fresh;
+        world_setup(&fresh);
+        struct world *w = fresh;
+        struct str names[] = {STR("named")};
+        struct subscription_config c = world_pull("");
+        c.streams = names;
+        c.n_streams = 1;
+        struct store *real = w->store;
+        world_append(w, "wakes", "");
+        assert_int_equal(world_create(w, "s", &c), 201);
+        world_end(w);
+        struct fault f = {.store = {.ops = &fault_ops, .sched = &w->sched},
+                          .real = real,
+                          .until = -1,
+                          .err = ERR_IO};
+        w->store = &f.store;
+        world_start(w);
+        f.until = until;
+        struct world_call unlink = {.call = {.id = STR("s"), .streams = names, .n_streams = 1}};
+        int result = world_do(w, subscription_unlink, &unlink);
+        world_forget(&unlink);
+        failed = f.failed;
+        f.until = -1;
+        for (int i = 0; i < 3; i++)
+            world_pass(w, 1100);
+        w->store = real;
+        world_append(w, "named", "1");
+        struct world_call claim;
+        assert_int_equal(world_claim(w, "s", "me", &claim),
+                         result == 0 ? SUBSCRIPTION_NO_PENDING_WORK : 0);
+        world_forget(&claim);
+        world_end(w);
+        world_start(w);
+        world_teardown(&fresh);
+        assert_true(until < 500);
+    }
+}
+
 static void test_load_fails(void **state)
 {
     struct world *w = *state;
@@ -693,6 +778,8 @@ int main(void)
         T(test_retries_over_restarts),
         cmocka_unit_test(test_cut_off_anywhere),
         cmocka_unit_test(test_every_operation_fails_once),
+        cmocka_unit_test(test_look_fails_once),
+        cmocka_unit_test(test_unlink_fails_once),
         T(test_load_fails),
         T(test_two_processes),
         T(test_takeover),
