@@ -57,9 +57,10 @@ struct subscriptions {
     struct sub_patterns patterns;
     struct map by_name; /* stream -> struct sub_bucket of ties */
     struct sub_notices {
-        struct map names; /* in the queue, but for the one being dealt with */
+        struct map names; /* the last of each in the queue, but for the one being dealt with */
         struct link queue;
         uint64_t number; /* of the last that came */
+        uint64_t heard;  /* of the last that anybody has heard before its turn */
         struct task task;
         enum {
             SUB_NOTICES_IDLE,

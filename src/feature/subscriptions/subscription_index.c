@@ -115,7 +115,7 @@ void sub_index_add(struct subscription *sub)
     sub->listening = sub->in != NULL;
     if (sub->wake_stream.n > 0)
         sub->wake_tie = sub_tie_new(sub, sub->wake_stream, true);
-    sub->heard = sub->all->notices.number;
+    sub->heard = sub->all->notices.heard = sub->all->notices.number;
 }
 
 void sub_index_remove(struct subscription *sub)

@@ -9,7 +9,9 @@
 /* Whoever appends pays for one entry in a queue: the name of the stream, once however often it
  * changes until its turn. A task takes the names one by one, finds the patterns that match and
  * the ties of the name, and tells their subscriptions, SUB_SLICE of them before it lets others
- * run. So the queue is never longer than there are streams.
+ * run. Who has heard what is in the queue does not hear it again (`heard`), so a name that changes
+ * after that comes a second time, and keeps its first turn. So the queue is never longer than twice
+ * the number of streams.
  *
  * Who was told of something has enough to do, and is told no more until it has looked: a member of
  * a pattern does not listen until then, and hears the *news* afterwards, which are the names that
@@ -23,6 +25,7 @@
 struct sub_notice {
     struct link link;
     uint64_t number;
+    bool again; /* an older one of the same name is in the queue, too */
     size_t n;
     char text[];
 };
@@ -36,6 +39,7 @@ static struct sub_notice *sub_notice_new(struct str name)
 {
     struct sub_notice *n = mem_alloc(sizeof *n + name.n);
     list_init(&n->link);
+    n->again = false;
     n->n = name.n;
     memcpy(n->text, name.p, name.n);
     return n;
@@ -50,12 +54,18 @@ void sub_notices_changed(struct store_watch *w, struct str name)
 {
     struct subscriptions *s = container_of(w, struct subscriptions, watch);
     struct sub_notices *ns = &s->notices;
-    if (map_get(&ns->names, name) != NULL)
+    struct sub_notice *n = map_get(&ns->names, name);
+    if (n != NULL && n->number > ns->heard)
         return;
-    struct sub_notice *n = sub_notice_new(name);
+    if (n == NULL || !n->again) {
+        bool again = n != NULL;
+        n = sub_notice_new(name);
+        n->again = again;
+        map_put(&ns->names, sub_notice_name(n), n);
+    }
     n->number = ++ns->number;
+    list_remove(&n->link);
     list_push(&ns->queue, &n->link);
-    map_put(&ns->names, sub_notice_name(n), n);
     sched_post_background(s->sched, &ns->task);
 }
 
@@ -157,7 +167,7 @@ void sub_hear_queue(struct subscription *sub)
 {
     struct sub_notices *ns = &sub->all->notices;
     struct link *l = sub_first_unheard(sub, &ns->queue);
-    sub->heard = ns->number;
+    sub->heard = ns->heard = ns->number;
     if (l == NULL) {
         sub_fall_behind(sub);
         return;
@@ -288,7 +298,10 @@ static void sub_notices_begin(struct subscriptions *s)
 {
     struct sub_notices *ns = &s->notices;
     struct sub_notice *n = sub_notices_first(ns);
-    map_remove(&ns->names, sub_notice_name(n)); /* what happens from now on is news */
+    struct sub_notice *last = map_get(&ns->names, sub_notice_name(n));
+    last->again = false;
+    if (last == n)
+        map_remove(&ns->names, sub_notice_name(n)); /* what happens from now on is news */
     sub_patterns_walk(&s->patterns, sub_notice_name(n));
     ns->found = 0;
     ns->step = SUB_NOTICES_WALK;

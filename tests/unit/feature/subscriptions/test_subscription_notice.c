@@ -216,6 +216,67 @@ static void test_claim_does_not_wait(void **state)
     world_forget(&claim);
 }
 
+/* Nor does one that comes when a great many streams have just changed. */
+static void test_claim_after_many_appends(void **state)
+{
+    enum { N = 1000 };
+    struct world *w = *state;
+    static struct world_write adds[N];
+    static char names[N][32];
+    struct stream_config config = {
+        .content_type = STR("text/plain"), .ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
+    struct subscription_config c = world_pull("mine/*");
+    world_append(w, "wakes", "");
+    assert_int_equal(world_create(w, "mine", &c), 201);
+    for (int i = 0; i < N; i++) {
+        snprintf(names[i], sizeof names[i], "%s/%d", i < N - 1 ? "events" : "mine", i);
+        adds[i] = (struct world_write){.op = {.name = str_of_cstr(names[i]),
+                                              .create = &config,
+                                              .data = STR("1"),
+                                              .n_events = 1,
+                                              .done = world_on_write}};
+        store_write(w->store, &adds[i].op);
+    }
+    struct world_call claim = {.call = {.id = STR("mine"), .worker = STR("me")}};
+    world_begin(w, subscription_claim, &claim);
+    sched_drain(&w->sched);
+    assert_true(adds[N - 1].done);
+    assert_int_equal(claim.result, 0);
+    world_forget(&claim);
+}
+
+/* A stream that changes again after somebody has asked for what is in the queue, and before its
+ * turn there, is news to those who asked. */
+static void test_changed_again_in_the_queue(void **state)
+{
+    struct world *w = *state;
+    struct subscription_config c = world_pull("mine/*");
+    struct world_call claim;
+    world_append(w, "wakes", "");
+    world_append(w, "mine/a", "1");
+    struct sub_notices *ns = &w->subs->notices;
+    for (int round = 0; round < 3; round++) {
+        changed(w, "mine/a");
+        task_cancel(&ns->task);
+        if (round == 0) {
+            assert_int_equal(world_create(w, "mine", &c), 201);
+        } else {
+            assert_int_equal(world_claim(w, "mine", "me", &claim), 0);
+            struct offset tail = world_stream(&claim, "mine/a")->tail;
+            assert_int_equal(world_ack(w, &claim, "mine/a", tail, true, NULL), 0);
+            world_forget(&claim);
+        }
+        for (int i = 0; i < 10; i++)
+            changed(w, "mine/a");
+        assert_true(queued(w) <= 2);
+        world_append(w, "mine/a", "2");
+        while (queued(w) > 0)
+            slice(w);
+        sched_drain(&w->sched);
+        assert_int_equal(sub_named(w, "mine")->state, SUBSCRIPTION_WAKING);
+    }
+}
+
 /* More names than it goes through at once: it looks at its links instead. */
 static void test_claim_behind_many_names(void **state)
 {
@@ -409,6 +470,8 @@ int main(void)
         T(test_slices),
         T(test_only_those_concerned),
         T(test_claim_does_not_wait),
+        T(test_claim_after_many_appends),
+        T(test_changed_again_in_the_queue),
         T(test_claim_behind_many_names),
         T(test_hints_of_all_are_bounded),
         T(test_members_come_and_go),
