@@ -225,7 +225,9 @@ struct store_put {
 #define DOC_NEXT(version) ((version) + 1)
 
 /* changed(): the tail or the state of the stream may have changed; nothing more is said. Changes
- * that come before the call come as one. unwatch may be called from changed(). name.n == 0: every stream. */
+ * that come before the call come as one. unwatch may be called from changed(). name.n == 0: every
+ * stream; then changed() comes at once, in the middle of the store's work: it takes a note and does
+ * nothing else. */
 struct store_watch {
     struct link link;
     struct str name; /* kept by the caller until unwatch */

@@ -50,7 +50,8 @@ static void watchers_notify_first(struct link *untold, struct link *watches, str
     w->changed(w, name);
 }
 
-/* There are few of them, so they are told at once. */
+/* There are few of them, and they are told at once: what waits its turn is not theirs to wait for.
+ */
 static void watchers_notify_everything(struct watchers *ws, struct str name)
 {
     struct link untold;
@@ -72,7 +73,6 @@ static void watchers_begin(struct watchers *ws)
 static void watchers_end(struct watchers *ws)
 {
     struct watched *w = ws->told;
-    watchers_notify_everything(ws, watchers_name_of(w));
     ws->told = NULL;
     drop_if_unused(ws, w);
 }
@@ -142,9 +142,10 @@ static void mark(struct watchers *ws, struct watched *w)
 
 void watchers_changed(struct watchers *ws, struct str name)
 {
-    struct watched *w = list_empty(&ws->everything) ? map_get(&ws->names, name) : entry(ws, name);
+    struct watched *w = map_get(&ws->names, name);
     if (w != NULL)
         mark(ws, w);
+    watchers_notify_everything(ws, name);
 }
 
 void watchers_all_changed(struct watchers *ws)

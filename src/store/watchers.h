@@ -25,10 +25,11 @@ void watchers_deinit(struct watchers *ws); /* every watch has been removed */
 void watchers_add(struct watchers *ws, struct store_watch *w);
 void watchers_remove(struct watchers *ws, struct store_watch *w);
 
-/* Tells those who watch it, from the schedule and once for all changes until then. */
+/* Tells those who watch it, from the schedule and once for all changes until then; those who watch
+ * every stream at once. */
 void watchers_changed(struct watchers *ws, struct str name);
 
-/* Any stream may have changed. Those who watch every stream are told of the watched ones only. */
+/* Any stream may have changed. Those who watch every stream are not told which. */
 void watchers_all_changed(struct watchers *ws);
 
 #endif
