@@ -183,8 +183,16 @@ int embedded_judge_only(struct embedded *e, struct store_write *w)
     return catalog_judge(&e->catalog, w, &j, embedded_use_fork_position, &none);
 }
 
+static void embedded_run_write_whole(struct task *t)
+{
+    struct store_write *w = container_of(t, struct store_write, call.task);
+    embedded_judge(embedded_of(w->call.store), w, NULL);
+}
+
+/* If it has to wait for room, it is not put in parts once more. */
 void embedded_write_now(struct embedded *e, struct store_write *w)
 {
+    w->call.task.run = embedded_run_write_whole;
     embedded_judge(e, w, NULL);
 }
 

@@ -244,6 +244,27 @@ static void test_crashes(void **state)
             ;
 }
 
+/* A checkpoint comes between its parts again and again: then it is put as one, and waits for a file
+ * that has the room. */
+static void test_it_is_put_in_the_end(void **state)
+{
+    struct bench *b = bench_with_parts(1);
+    struct items l;
+    struct writing w;
+    unsigned turns = 0;
+    large_init(&l, (PARTS + 2) * PART);
+    begin(b, &l, &w);
+    for (; w.err == PENDING && turns < TURNS_MAX; turns++) {
+        pass_turns(b, 1);
+        embedded_checkpoint(b->store);
+    }
+    assert_int_equal(w.err, 0);
+    assert_true(embedded_of(b->store)->large.tries > 0);
+    assert_kept(b, &l);
+    block_unref(l.block);
+    bench_free(b);
+}
+
 /* ---- no answer before it is durable ---- */
 
 #define BIG (JOURNAL_BATCH_BYTES - 4000) /* the ends of so many events do not fit in beside it */
@@ -336,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_is_judged_before_and_behind),
         cmocka_unit_test(test_several_at_once_and_a_stop),
         cmocka_unit_test(test_crashes),
+        cmocka_unit_test(test_it_is_put_in_the_end),
         cmocka_unit_test(test_is_answered_when_its_own_batch_is_durable),
         cmocka_unit_test(test_no_copy_is_left),
     };
