@@ -79,10 +79,11 @@ static struct str own_name(struct op *op)
     return arena_dup(&op->arena, names[rng_below(&op->run->rng, COUNT(names))]);
 }
 
-static size_t draw_size(struct rng *rng)
+static size_t draw_size(struct run *r)
 {
-    if (rng_one_in(rng, 150))
-        return rng_between(rng, 20000, 70000);
+    struct rng *rng = &r->rng;
+    if (rng_one_in(rng, r->bulky ? 30 : 150))
+        return rng_between(rng, 20000, 110000);
     return rng_one_in(rng, 8) ? rng_between(rng, 500, 4000) : rng_between(rng, 1, 40);
 }
 
@@ -93,12 +94,16 @@ static void add_events_to(struct op *op)
     uint32_t n = rng_one_in(&r->rng, 3) ? (uint32_t)rng_between(&r->rng, 2, EVENTS_MAX) : 1;
     uint32_t total = 0;
     for (uint32_t i = 0; i < n; i++)
-        op->ends[i] = total += (uint32_t)draw_size(&r->rng);
+        op->ends[i] = total += (uint32_t)draw_size(r);
     char *bytes = arena_alloc(&op->arena, total);
     struct rng fill = {++r->serial};
     for (uint32_t i = 0; i < total; i++)
         bytes[i] = (char)rng_next(&fill);
     w->data = str_of(bytes, total);
+    if (total > EXTENT_BYTES_MAX && !rng_one_in(&r->rng, 3)) {
+        op->block = w->block = block_of(w->data);
+        w->data = str_of(op->block->bytes, total);
+    }
     w->n_events = n;
     w->ends = n == 1 ? NULL : op->ends;
 }

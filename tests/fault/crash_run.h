@@ -57,12 +57,13 @@ struct run {
     bool cut_after_commit;
     bool alone;    /* one operation at a time: the oracle knows the answer to each */
     bool restless; /* streams come and go, mostly as forks */
+    bool bulky;    /* many appends are large */
     bool faulty;   /* a call has been made to fail */
     bool stopped;
     bool failed;
     char verdict[512]; /* what was found to be wrong */
     uint64_t n_acks, n_kept, n_lost, n_duplicates, n_reads, n_refused, n_rebuilt, n_rewritten,
-        n_merged;
+        n_merged, n_in_parts;
 };
 
 static struct run *the_run; /* crash_store.h's points have no context */
@@ -87,6 +88,7 @@ struct op {
     struct stream_config config;
     uint32_t ends[EVENTS_MAX];
     struct doc_put puts[DOCS_MAX];
+    struct block *block; /* of large data */
     struct arena arena;
     struct reader *reader;
     uint64_t judged_at; /* the store had made so many changes */
@@ -188,6 +190,7 @@ static void note_written(struct store_write *w)
 {
     struct op *op = container_of(w, struct op, u.write);
     w->info.content_type = arena_dup(&op->arena, w->info.content_type);
+    the_run->n_in_parts += embedded_of(w->call.store)->large.in_parts;
     note_change(op);
 }
 
@@ -252,6 +255,7 @@ static void op_free(struct op *op)
 {
     list_remove(&op->link);
     list_remove(&op->change);
+    block_unref(op->block);
     arena_deinit(&op->arena);
     free(op);
 }

@@ -197,6 +197,7 @@ static int heard_commit(struct index_write *w)
 #include "store/embedded/embedded.c"
 #include "store/embedded/embedded_call.c"
 #include "store/embedded/embedded_find.c"
+#include "store/embedded/embedded_large.c"
 #include "store/embedded/embedded_write.c"
 #include "store/embedded/merge.c"
 #include "store/embedded/rest.c"

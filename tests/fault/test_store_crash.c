@@ -249,6 +249,8 @@ static void open_store(struct run *r)
     config.rest.reserve_bytes = rng_below(&r->rng, 3) * 4096;
     config.rest_slice = (uint32_t)rng_between(&r->rng, 1, 5);
     config.call_slice = (uint32_t)rng_between(&r->rng, 1, 3);
+    config.large_bytes = rng_one_in(&r->rng, 4) ? UINT32_MAX : EXTENT_BYTES_MAX;
+    config.part_bytes = (uint32_t)rng_between(&r->rng, 3, 50) * 1024;
     config.rest_at_stop = rng_one_in(&r->rng, 2);
     config.index_sync = false;
     r->lanes = (struct embedded_lanes){simlane_new(&r->sched, rng_next(&r->rng), turns),
@@ -380,6 +382,7 @@ static struct run *run_new(const struct rng *rng)
     r->rng = *rng;
     r->fs = simfs_new(rng_next(&r->rng));
     r->restless = rng_one_in(&r->rng, 3);
+    r->bulky = rng_one_in(&r->rng, 3);
     list_init(&r->changes);
     list_init(&r->under_way);
     list_init(&r->retries);
@@ -437,7 +440,7 @@ static struct run *run_seed(const struct rng *rng)
 /* ---- the tests ---- */
 
 static uint64_t total_acks, total_kept, total_lost, total_duplicates, total_reads, total_refused,
-    total_rebuilt, total_rewritten, total_merged;
+    total_rebuilt, total_rewritten, total_merged, total_in_parts;
 
 static void sound_body(struct rng *rng)
 {
@@ -454,6 +457,7 @@ static void sound_body(struct rng *rng)
     total_rebuilt += r->n_rebuilt;
     total_rewritten += r->n_rewritten;
     total_merged += r->n_merged;
+    total_in_parts += r->n_in_parts;
     run_free(r);
     if (failed)
         fail_msg("%s", verdict);
@@ -465,15 +469,16 @@ static void test_what_was_acknowledged_is_there_once(void **state)
     print_message(
         "%llu acknowledged; %llu not, of which %llu were kept; %llu duplicates, %llu "
         "refused, %llu reads; %llu times the index was lost, %llu blocks were moved, %llu "
-        "merged\n",
+        "merged; %llu appends came in parts\n",
         (unsigned long long)total_acks, (unsigned long long)(total_kept + total_lost),
         (unsigned long long)total_kept, (unsigned long long)total_duplicates,
         (unsigned long long)total_refused, (unsigned long long)total_reads,
         (unsigned long long)total_rebuilt, (unsigned long long)total_rewritten,
-        (unsigned long long)total_merged);
+        (unsigned long long)total_merged, (unsigned long long)total_in_parts);
     if (seeds_env("TIDEMARK_SEED") == 0) { /* or the disk was too kind */
         assert_true(total_kept > 0 && total_lost > 0 && total_duplicates > 0);
         assert_true(total_rebuilt > 0 && total_rewritten > 0 && total_merged > 0);
+        assert_true(total_in_parts > 0);
     }
 }
 

@@ -383,6 +383,8 @@ int catalog_judge(struct catalog *c, struct store_write *w, struct judgement *j,
 {
     *j = (struct judgement){0};
     int v = catalog_find(c, w->name, &j->stream);
+    if (j->stream == NULL)
+        w->info = (struct stream_info){0}; /* it may have been judged before, with one */
     if (w->create != NULL && v == ERR_DELETED)
         return ERR_EXISTS;
     if (w->create != NULL && v == ERR_NOT_FOUND)
