@@ -15,6 +15,7 @@
 #define EVENT       4096
 #define APPEND      (32 * 1024) /* so that journals and checkpoints want files */
 #define CONNECTIONS 4
+#define WARM_UP_S   0.1
 #define SETTLE_S    2.0
 
 struct traffic {
@@ -70,7 +71,7 @@ static void report_part(struct bench *b, const char *key, const struct pump *p, 
         (unsigned long long)p->sent, files);
 }
 
-/* The connections of the traffic were there before. */
+/* It has its connections before the idle ones come, and goes on meanwhile. */
 static void run_traffic(struct bench *b, struct traffic *t, const char *appends, const char *reads)
 {
     int *fds = mem_alloc(IDLE * sizeof *fds);
@@ -94,13 +95,12 @@ static void run_traffic(struct bench *b, struct traffic *t, const char *appends,
                              .ctx = t};
     pump_open(&t->appends);
     pump_open(&t->reads);
-    swarm_run_for(&b->swarm, 0.1);
-    unsigned n = open_idle(b, fds, IDLE);
-    swarm_run_for(&b->swarm, SETTLE_S);
-    unsigned files = server_files(&b->server);
     pump_start(&t->appends);
     pump_start(&t->reads);
-    swarm_run_for(&b->swarm, b->seconds);
+    swarm_run_for(&b->swarm, WARM_UP_S);
+    unsigned n = open_idle(b, fds, IDLE);
+    swarm_run_for(&b->swarm, SETTLE_S + b->seconds);
+    unsigned files = server_files(&b->server);
     t->appends.limit = t->reads.limit = 0;
     swarm_run_for(&b->swarm, 1);
     if (!b->swarm.failed) {
