@@ -103,6 +103,8 @@ void h2_call(struct h2 *c, const char *method, const char *path, const struct h2
         nv_of(":path", path),
     };
     assert(n <= H2_HEADERS_MAX);
+    if (c->swarm->failed)
+        return;
     for (size_t i = 0; i < n; i++)
         nv[4 + i] = nv_of(headers[i].name, headers[i].value);
     c->asked++;

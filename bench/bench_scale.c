@@ -142,6 +142,8 @@ static void grow(struct scale *s)
 static void restart(struct scale *s)
 {
     struct bench *b = s->bench;
+    if (b->swarm.failed)
+        return;
     progress("scale-restart: %u sessions, %u subscriptions more", s->some, SUBSCRIPTIONS);
     scale_add_sessions(b, s->some);
     scale_add_subscriptions(b, SUBSCRIPTIONS);
@@ -189,14 +191,17 @@ void phase_scale(struct bench *b)
 {
     struct scale s = {.bench = b, .streams = b->streams, .some = b->streams / 10};
     struct buf args = {0};
-    const char *given = b->plan.args, *under = b->data_under;
+    const char *under = b->data_under;
+    struct server_plan given = b->plan;
     int fd = b->server.ours ? config_fd() : -1;
     if (fd < 0) {
         progress("scale: left out, it needs a server of ours");
         return;
     }
-    buf_printf(&args, "%s --sync never --config /proc/self/fd/%d%c", given ? given : "", fd, '\0');
+    buf_printf(&args, "%s --sync never --config /proc/self/fd/%d%c", given.args ? given.args : "",
+               fd, '\0');
     b->plan.args = args.p;
+    b->plan.cpu = SERVER_CPU_ALL; /* its other threads must not take the loop's */
     b->swarm.patience_s = PATIENCE_S;
     if (data_has_room(b->memory_under, (uint64_t)b->streams * ROOM))
         b->data_under = b->memory_under;
@@ -205,7 +210,7 @@ void phase_scale(struct bench *b)
     run_acts(&s);
     b->data_under = under;
     b->swarm.patience_s = SWARM_PATIENCE_S;
-    b->plan.args = given;
+    b->plan = given;
     close(fd);
     buf_deinit(&args);
 }

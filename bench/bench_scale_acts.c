@@ -12,6 +12,7 @@
 #define PAGE_ROUNDS         41 /* of which the median counts */
 #define CHECKPOINT_EVENT    1024
 #define CHECKPOINT_STEP     100 /* appends between two looks */
+#define CHECKPOINT_LOOK_S   0.005
 #define CHECKPOINT_AFTER_NS 500000000u
 #define CHECKPOINT_LIMIT_S  60
 #define BODY_BYTES          60000000u
@@ -170,7 +171,7 @@ static bool is_over(const struct checkpoint_watch *w, uint64_t now)
     return w->n > 0 && w->spans[0].to_ns < now && now - w->spans[0].to_ns > CHECKPOINT_AFTER_NS;
 }
 
-/* One append to a stream after the other, until a checkpoint has begun and ended. */
+/* One append to a stream after the other until a checkpoint begins, and on to its end. */
 void scale_checkpoint(struct scale *s, uint64_t until_ns)
 {
     struct bench *b = s->bench;
@@ -185,8 +186,11 @@ void scale_checkpoint(struct scale *s, uint64_t until_ns)
         s->streams - 2 * s->some; /* those that are not deleted, and that none matches */
     for (unsigned i = 0; !is_over(&watch, clock_mono_ns()) && !b->swarm.failed; i++) {
         uint64_t first = s->some + (uint64_t)i * CHECKPOINT_STEP % (span - CHECKPOINT_STEP);
-        pump_range(b, SCALE_BULK, gently(first, CHECKPOINT_STEP), put_append, &body, 204,
-                   "appending");
+        if (watch.n == 0)
+            pump_range(b, SCALE_BULK, gently(first, CHECKPOINT_STEP), put_append, &body, 204,
+                       "appending");
+        else
+            swarm_run_for(&b->swarm, CHECKPOINT_LOOK_S);
         checkpoint_watch_look(&watch, clock_mono_ns());
         if (clock_mono_ns() > limit)
             swarm_fail(&b->swarm, "waited %d s in vain for a checkpoint", CHECKPOINT_LIMIT_S);

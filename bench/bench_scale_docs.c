@@ -28,7 +28,7 @@ static void fill_calls(struct h2 *c)
     struct opening *o = container_of(c, struct caller, h2)->opening;
     if (c->refused > 0)
         swarm_fail(c->swarm, "a session was refused");
-    while (o->asked < o->n && c->asked - c->ended < SESSION_DEPTH) {
+    while (o->asked < o->n && c->asked - c->ended < SESSION_DEPTH && !c->swarm->failed) {
         struct name key = stream_name("session", o->asked++);
         const struct h2_header headers[] = {
             {"content-type", "application/connect+proto"},

@@ -31,15 +31,15 @@ static void pin(pid_t tid, int cpu)
     sched_setaffinity(tid, sizeof one, &one);
 }
 
-/* Where this process is not; if there is nothing else, it stays. */
-static void pin_to_rest(void)
+/* Where this process is not, unless it may be there too; if there is nothing else, it stays. */
+static void pin_to_rest(bool here_too)
 {
     cpu_set_t here, rest;
     CPU_ZERO(&rest);
     if (sched_getaffinity(0, sizeof here, &here) != 0)
         return;
     for (int i = 0; i < CPU_SETSIZE; i++)
-        if (!CPU_ISSET(i, &here))
+        if (here_too || !CPU_ISSET(i, &here))
             CPU_SET(i, &rest);
     sched_setaffinity(0, sizeof rest, &rest);
 }
@@ -170,8 +170,8 @@ static void become_server(const struct server *s, const struct server_plan *plan
     argv[n] = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* an interrupted run must not leave a server behind */
-    if (plan->cpu == SERVER_CPU_REST)
-        pin_to_rest();
+    if (plan->cpu == SERVER_CPU_REST || plan->cpu == SERVER_CPU_ALL)
+        pin_to_rest(plan->cpu == SERVER_CPU_ALL);
     else
         pin(0, plan->cpu);
     limit_files(plan);

@@ -25,6 +25,7 @@ struct server {
 int server_split_cpus(void);
 
 #define SERVER_CPU_REST (-2) /* all processors but this process's */
+#define SERVER_CPU_ALL  (-3)
 
 struct server_plan {
     const char *path;
@@ -32,7 +33,7 @@ struct server_plan {
     const char *data;  /* NULL: none */
     bool is_redis;     /* a redis-server, which syncs what it keeps in `data` before it answers */
     const char *args;  /* further ones, split at spaces; may be NULL */
-    int cpu;           /* from server_split_cpus, or SERVER_CPU_REST */
+    int cpu;           /* from server_split_cpus, or one of the above */
     unsigned files;    /* its soft limit of descriptors; 0: ours */
     bool files_hard;   /* ... and its hard limit */
     bool callgrind;    /* under valgrind, counting instructions */
