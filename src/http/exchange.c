@@ -290,6 +290,7 @@ void exchange_stream(struct exchange *x)
 void exchange_stream_sized(struct exchange *x, uint64_t length)
 {
     must(length > 0);
+    x->sized = true;
     stream(x, (int64_t)length);
 }
 

@@ -91,6 +91,7 @@ struct exchange {
     bool over;      /* response complete or peer gone: calls do nothing */
     bool begun;     /* the response head is out */
     bool streaming; /* begun with a body that is pulled */
+    bool sized;     /* ... and that has an end */
     bool body_done; /* the request's body has been delivered to its end */
     bool head_only; /* no body is sent: to a HEAD request, or with such a status */
     bool secure;    /* the request came over TLS */

@@ -575,7 +575,8 @@ static void read_ahead(struct h1 *h)
     if (h->at == h->in->n)
         drop_input(h);
     /* A peer that only finished sending still gets an answer, unless it would wait for ever. */
-    if (got == CONN_GONE || (got == 0 && (h->x->streaming || h->x->peer_bound)))
+    bool endless = h->x->peer_bound || (h->x->streaming && !h->x->sized);
+    if (got == CONN_GONE || (got == 0 && endless))
         end_connection(h);
 }
 

@@ -8,6 +8,7 @@ import { openRaw, wire } from "./lib/raw.mjs";
 import { curl, Running } from "./lib/run.mjs";
 import { startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
+import { until } from "./lib/wait.mjs";
 
 const TEXT = ["-H", "Content-Type: text/plain"];
 const NEXT = ["-o", "-", "-w", "\n%header{stream-next-offset}"];
@@ -290,4 +291,24 @@ test("a client that has said all it has to say still gets its answers", async (t
             [200, "one two"],
         ],
     );
+});
+
+test("and all of a long one, however slowly it takes that", async (t) => {
+    const server = await startServer(t, [], { data: await tempFolder(t) });
+    const long = "0123456789abcdef".repeat(500_000);
+    await server.create("long", "text/plain");
+    await server.append("long", long, "text/plain");
+    const raw = await openRaw(t, server);
+    raw.pause();
+    raw.send(wire("GET", "long"));
+    raw.finish();
+    const held = async () => {
+        const { text } = await server.request("GET", "/metrics");
+        return !text.includes("tidemark_unsent_bytes 0\n");
+    };
+    await until(held, "something to be held");
+    raw.resume();
+    const [{ status, text }] = await raw.answersUntilClose();
+    assert.equal(status, 200);
+    assert.ok(text === long, `${text.length} bytes`);
 });
