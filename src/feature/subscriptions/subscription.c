@@ -138,6 +138,7 @@ static void free_sub(struct subscription *sub)
 {
     struct subscriptions *s = sub->all;
     deactivate(sub);
+    timer_stop(&sub->timer);
     map_remove(&s->by_id, sub->id);
     watch_if_needed(s);
     map_deinit(&sub->hint_map);
@@ -150,7 +151,8 @@ static void free_sub(struct subscription *sub)
 
 void sub_drop_if_unused(struct subscription *sub)
 {
-    if (!sub->active && list_empty(&sub->ops) && list_empty(&sub->want_look))
+    bool waits = !list_empty(&sub->want_look) || timer_running(&sub->timer);
+    if (!sub->active && list_empty(&sub->ops) && !waits)
         free_sub(sub);
 }
 

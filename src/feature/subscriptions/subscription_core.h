@@ -163,8 +163,8 @@ struct subscription {
 
 /* ---- the set (subscription.c) ---- */
 
-/* The one of that id, or a new one of which nothing is known. It goes when it has no operations and
- * is not active. */
+/* The one of that id, or a new one of which nothing is known. It goes when it has no operations,
+ * waits for none, and is not active. */
 struct subscription *sub_of(struct subscriptions *s, struct str id);
 void sub_drop_if_unused(struct subscription *sub);
 

@@ -471,6 +471,52 @@ static void test_look_fails_once(void **state)
     }
 }
 
+static void on_heads(struct store_docs *d, int err)
+{
+    assert_int_equal(err, 0);
+    assert_int_equal(d->n_rows, 0);
+}
+
+/* A deletion that was cut off is finished after a restart, whatever fails on the way. */
+static void test_finishing_a_deletion_fails_once(void **state)
+{
+    int failed = 1;
+    for (int until = 0; failed; until++) {
+        void *fresh;
+        world_setup(&fresh);
+        struct world *w = fresh;
+        struct subscription_config c = world_pull("events/*");
+        struct store *real = w->store;
+        world_append(w, "events/a", "1");
+        assert_int_equal(world_create(w, "s", &c), 201);
+        world_end(w);
+        struct fault f = {.store = {.ops = &fault_ops, .sched = &w->sched},
+                          .real = real,
+                          .until = -1,
+                          .err = ERR_IO};
+        w->store = &f.store;
+        world_start(w);
+        f.until = 3; /* the head says that it is being deleted; a link is not removed */
+        assert_int_equal(world_simple(w, subscription_delete, "s"), ERR_IO);
+        world_end(w);
+        f.until = until;
+        f.failed = 0;
+        world_start(w);
+        for (int i = 0; i < 3; i++)
+            world_pass(w, 1100);
+        failed = f.failed;
+        assert_int_equal(w->subs->by_id.n, 0);
+        struct store_docs heads = {.prefix = STR("sub/"), .limit = 1, .done = on_heads};
+        store_docs(real, &heads);
+        sched_drain(&w->sched);
+        world_end(w);
+        w->store = real;
+        world_start(w);
+        world_teardown(&fresh);
+        assert_true(until < 500);
+    }
+}
+
 /* As long as it is linked by its name, what happens to it is told. */
 static void test_unlink_fails_once(void **state)
 {
@@ -780,6 +826,7 @@ int main(void)
         cmocka_unit_test(test_every_operation_fails_once),
         cmocka_unit_test(test_look_fails_once),
         cmocka_unit_test(test_unlink_fails_once),
+        cmocka_unit_test(test_finishing_a_deletion_fails_once),
         T(test_load_fails),
         T(test_two_processes),
         T(test_takeover),
