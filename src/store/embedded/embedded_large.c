@@ -116,7 +116,8 @@ static void embedded_large_step(struct embedded *e)
         l->tries++;
         l->at = 0;
     }
-    if (e->stage != EMBEDDED_RUNNING || l->tries == TRIES_MAX || l->retries > RETRIES_MAX) {
+    if (e->stage != EMBEDDED_RUNNING || journal_error(e->journal) != 0 || l->tries == TRIES_MAX ||
+        l->retries > RETRIES_MAX) {
         large_finish(e, false);
         return;
     }

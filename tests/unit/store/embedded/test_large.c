@@ -265,6 +265,32 @@ static void test_it_is_put_in_the_end(void **state)
     bench_free(b);
 }
 
+/* One that waits for room waits no more when the journal has ended. */
+static void test_it_does_not_wait_for_a_journal_that_failed(void **state)
+{
+    struct bench *b = bench_new(1);
+    struct items l;
+    struct writing w;
+    b->config.journal.file_bytes = 64 << 10;
+    b->config.journal_max = (PARTS + 2) * PART;
+    b->config.large_bytes = 70000;
+    b->config.part_bytes = PART;
+    assert_true(bench_open(b));
+    assert_int_equal(create(b, "a", NULL), 0);
+    large_init(&l, (PARTS + 2) * PART);
+    simlane_hold(b->lanes.rest, true);
+    begin(b, &l, &w);
+    pass_turns(b, 10);
+    assert_int_equal(w.err, PENDING);
+    simfs_fail(b->fs, SIMFS_SYNC, 1, ERR_IO);
+    assert_int_equal(create(b, "b", NULL), ERR_IO);
+    pass_turns(b, 10);
+    assert_int_equal(w.err, ERR_IO);
+    simlane_hold(b->lanes.rest, false);
+    block_unref(l.block);
+    bench_free(b);
+}
+
 /* ---- no answer before it is durable ---- */
 
 #define BIG (JOURNAL_BATCH_BYTES - 4000) /* the ends of so many events do not fit in beside it */
@@ -358,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_several_at_once_and_a_stop),
         cmocka_unit_test(test_crashes),
         cmocka_unit_test(test_it_is_put_in_the_end),
+        cmocka_unit_test(test_it_does_not_wait_for_a_journal_that_failed),
         cmocka_unit_test(test_is_answered_when_its_own_batch_is_durable),
         cmocka_unit_test(test_no_copy_is_left),
     };
