@@ -146,12 +146,11 @@ static int write_merged(struct merge *m, uint64_t life, size_t n)
     turn_around(parts_of(m), n);
     struct extent *c = extent_join(parts_of(m), n);
     int err = segment_add(m->to, life, c, &b);
+    m->blocks += n; /* were to; if that is what the disk is too full for, there is less to do */
     extent_unref(c);
-    if (err != 0)
-        return err;
-    m->blocks += n;
-    m->merged(m->ctx, life, &b);
-    return 0;
+    if (err == 0)
+        m->merged(m->ctx, life, &b);
+    return err;
 }
 
 static int merge_chosen(struct merge *m, const struct choice *c)

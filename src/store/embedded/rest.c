@@ -429,7 +429,7 @@ static int attempt(struct rest *r, bool *modest)
     *modest = (!m.base || r->meta.base == 0) && m.found.sparse.n == 0;
     if (err == 0)
         err = make_checkpoint(&m);
-    *modest = *modest && m.merged.n == 0;
+    *modest = *modest && r->merged == 0;
     if (err != 0)
         r->meta = before;
     r->is_base = m.base;

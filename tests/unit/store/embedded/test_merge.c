@@ -8,6 +8,7 @@
 
 #include "store/embedded/embedded_core.h"
 #include "store/embedded/merge.h"
+#include "store/embedded/pace.h"
 #include "unit/store/store_bench.h"
 
 #define SEEDS 20
@@ -432,6 +433,40 @@ static void test_damage(void **state)
     bench_free(b);
 }
 
+/* The disk is full when the first merged block is written: then nothing is merged, and the rest of
+ * the checkpoint is made. */
+static void test_full_disk(void **state)
+{
+    static char some[MERGE_BYTES - 1000];
+    struct bench *b = bench_new(1);
+    b->config.rest.reserve_bytes = 0;
+    b->config.journal.file_bytes = 4 << 20;
+    assert_true(bench_open(b));
+    struct embedded *e = embedded_of(b->store);
+    assert_int_equal(create(b, "a", NULL), 0);
+    assert_int_equal(create(b, "b", NULL), 0);
+    for (unsigned i = 0; i < b->config.rest.merge_fan; i++) {
+        assert_int_equal(append(b, "a", str_of(some, 1000)), 0);
+        rest(b);
+    }
+    uint64_t left = PACE_STEP_BYTES - 5000;
+    for (; left > sizeof some; left -= sizeof some)
+        assert_int_equal(append(b, "b", str_of(some, sizeof some)), 0);
+    assert_int_equal(append(b, "b", str_of(some, left)), 0);
+    assert_int_equal(append(b, "a", STR("x")), 0);
+    simlane_hold(b->lanes.rest, true);
+    embedded_checkpoint(b->store);
+    pass_turns(b, 10);
+    simfs_fail(b->fs, SIMFS_WRITE, 1, ERR_FULL);
+    simlane_hold(b->lanes.rest, false);
+    for (int i = 0; i < TURNS_MAX && e->checkpoint != NULL; i++)
+        pass_turns(b, 1);
+    assert_int_equal(embedded_merged(b->store), 0);
+    assert_false(e->rest_failed);
+    assert_int_equal(embedded_unrested(b->store), 0);
+    bench_free(b);
+}
+
 /* ---- crashes ---- */
 
 /* The power goes at each call that changes something, from before a checkpoint that merges until
@@ -582,6 +617,7 @@ int main(void)
         cmocka_unit_test(test_what_goes_is_left_alone),
         cmocka_unit_test(test_ages),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_power_cuts),
         cmocka_unit_test(test_events_are_found),
         cmocka_unit_test(test_many_blocks_in_an_answer),
