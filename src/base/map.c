@@ -22,6 +22,11 @@
 #define RELEASED    32768 /* of such a table at a time, when they have moved */
 #define SHRINK_PART 8     /* a large table of which less is in use gets smaller */
 
+/* Of a walk's position: the slot. */
+#define WALK_BITS   40
+#define WALK_MASK   (((uint64_t)1 << WALK_BITS) - 1)
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "a walk's position has 64 bits");
+
 struct map_old {
     struct map_slot *slots;
     size_t cap, moved; /* slots before it are free */
@@ -213,16 +218,22 @@ void *map_remove(struct map *m, struct str key)
     return value;
 }
 
+/* What a change of the map changes, for the upper bits of a walk's position. */
+static uint64_t walk_mark(const struct map *m)
+{
+    return (uint64_t)(m->n + (m->old == NULL ? 0 : m->old->moved)) << WALK_BITS;
+}
+
 void *map_next(const struct map *m, size_t *at)
 {
     size_t old_cap = m->old == NULL ? 0 : m->old->cap;
-    if (m->old != NULL && *at < m->old->moved)
-        *at = m->old->moved;
-    while (*at < old_cap + m->cap) {
-        size_t i = (*at)++;
-        void *value = i < old_cap ? m->old->slots[i].value : m->slots[i - old_cap].value;
-        if (value != NULL)
-            return value;
-    }
-    return NULL;
+    uint64_t mark = walk_mark(m), i = *at & WALK_MASK;
+    must(*at == 0 || (*at & ~WALK_MASK) == mark); /* nobody has changed it meanwhile */
+    if (m->old != NULL && i < m->old->moved)
+        i = m->old->moved;
+    void *value = NULL;
+    for (; value == NULL && i < old_cap + m->cap; i++)
+        value = i < old_cap ? m->old->slots[i].value : m->slots[i - old_cap].value;
+    *at = mark | i;
+    return value;
 }

@@ -37,8 +37,10 @@ void *map_get(const struct map *m, struct str key); /* NULL: not there */
 void *map_put(struct map *m, struct str key, void *value);
 void *map_remove(struct map *m, struct str key);
 
-/* Walks in no order: *at starts at 0; returns NULL at the end. The map must not change meanwhile; if
- * it has, the walk starts over. */
+/* Walks in no order: *at starts at 0; returns NULL at the end. Nothing may be put or removed during
+ * a walk, not even what was just returned: any of them moves others. Collect what has to go, or
+ * start over with *at = 0. A walk that goes on all the same is a bug of ours, and ends the process.
+ */
 void *map_next(const struct map *m, size_t *at);
 
 #endif

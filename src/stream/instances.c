@@ -164,14 +164,16 @@ static void see(struct instances *in, const struct doc_row *row)
 /* Those whose documents are gone have left nothing behind. */
 static void forget_unseen(struct instances *in)
 {
-    size_t at = 0;
-    for (struct instance *p; (p = map_next(&in->others, &at)) != NULL;) {
-        if (p->seen == in->n_looks)
-            continue;
-        map_remove(&in->others, instances_id_of(p));
-        free(p);
-        at = 0; /* all the others may have moved */
+    size_t at = 0, n = 0;
+    struct instance **gone = mem_alloc((in->others.n + 1) * sizeof *gone);
+    for (struct instance *p; (p = map_next(&in->others, &at)) != NULL;)
+        if (p->seen != in->n_looks)
+            gone[n++] = p;
+    for (size_t i = 0; i < n; i++) {
+        map_remove(&in->others, instances_id_of(gone[i]));
+        free(gone[i]);
     }
+    free(gone);
 }
 
 static void notify_observer(struct instances *in)

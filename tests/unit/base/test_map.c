@@ -2,10 +2,13 @@
 #include "base/map.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define KEYS_MAX 9000
@@ -207,6 +210,43 @@ static void test_empty(void **state)
     map_deinit(&map);
 }
 
+static bool walk_survives(struct map *map, bool changes, bool starts_over)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        size_t at = 0;
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO);
+        map_next(map, &at);
+        if (changes)
+            map_remove(map, item_key(&items[0]));
+        if (starts_over)
+            at = 0;
+        map_next(map, &at);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) || WTERMSIG(status) == SIGABRT);
+    return WIFEXITED(status);
+}
+
+/* Small, large, and while it takes another size. */
+static void test_walk_over_a_change(void **state)
+{
+    static const uint32_t sizes[] = {3, 1000, 100000, 98305, 98400};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct map map;
+        map_init(&map);
+        for (uint32_t k = 0; k < sizes[i]; k++)
+            map_put(&map, item_key(&items[k]), &items[k]);
+        assert_true(walk_survives(&map, false, false));
+        assert_false(walk_survives(&map, true, false));
+        assert_true(walk_survives(&map, true, true));
+        map_deinit(&map);
+    }
+}
+
 /* The old key may die with the old value, so the new one must have taken its place. */
 static void test_replace_takes_the_new_key(void **state)
 {
@@ -259,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_seeds_differ),
         cmocka_unit_test(test_grows_and_shrinks_by_parts),
         cmocka_unit_test(test_deinit_while_it_moves),
+        cmocka_unit_test(test_walk_over_a_change),
         cmocka_unit_test(test_reserved),
     };
     return cmocka_run_group_tests(tests, number_items, NULL);
