@@ -151,7 +151,7 @@ struct subscription {
     struct link hints;   /* to be checked */
     struct link pending; /* checked: acknowledged positions lie before the tails */
     bool behind;
-    bool blocked; /* the wake stream cannot take a wake; until something changes */
+    bool blocked; /* the wake stream could not take a wake when last asked; until it changes */
     bool paused;  /* the store failed; the timer tries again */
     bool seen;    /* by the scan of heads under way */
     enum sub_delivery delivery;

@@ -113,8 +113,10 @@ void subop_end(struct subop *j, int result)
     struct subscription *sub = j->sub;
     struct subscriptions *s = sub->all;
     struct subscription_call *call = j->call;
-    if (result < 0)
+    if (result < 0) {
         sub_recheck_hints(sub); /* what was to be written may have been counted in */
+        sub->blocked = false;   /* perhaps it is not */
+    }
     reset_try(j);
     free_op(j);
     sub->running = false;

@@ -122,10 +122,9 @@ static void subscription_wake_on_stream(struct subop *j)
 {
     struct stream_info info = j->op.stat.info;
     if (info.life != 0 && info.end == END_NONE) {
+        j->sub->blocked = false;
         begin_wake(j);
         subscription_wake_put_event(j, content_kind(info.content_type));
-    } else {
-        j->sub->blocked = true; /* a claim still finds what is pending */
     }
     j->next(j);
 }
@@ -136,6 +135,7 @@ void subop_wake_if_pending(struct subop *j, subop_next *next)
         next(j);
     } else if (j->head.config.type == SUBSCRIPTION_PULL) {
         j->next = next;
+        j->sub->blocked = true; /* a claim still finds what is pending */
         subop_stat(j, j->head.config.wake_stream, subscription_wake_on_stream);
     } else {
         begin_wake(j);

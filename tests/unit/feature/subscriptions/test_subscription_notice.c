@@ -395,6 +395,48 @@ static void count_put(struct store *st, struct store_put *p)
     engine->put(st, p);
 }
 
+static struct {
+    struct store_stat *op;
+    void (*done)(struct store_stat *st, int err);
+    int err;
+} held;
+
+static void on_held_stat(struct store_stat *st, int err)
+{
+    held.err = err;
+    if (!str_eq(st->name, STR("wakes")))
+        held.done(st, err);
+}
+
+/* The answer for the wake stream waits until the test gives it. */
+static void hold_stat(struct store *st, struct store_stat *stat)
+{
+    held.op = stat;
+    held.done = stat->done;
+    stat->done = on_held_stat;
+    engine->stat(st, stat);
+}
+
+/* A wake stream that comes while the answer that there is none is on its way. */
+static void test_wake_stream_comes(void **state)
+{
+    struct world *w = *state;
+    struct subscription_config c = world_pull("events/*");
+    assert_int_equal(world_create(w, "s", &c), 201);
+    engine = w->store->ops;
+    struct store_ops holding = *engine;
+    holding.stat = hold_stat;
+    w->store->ops = &holding;
+    world_append(w, "events/a", "1");
+    w->store->ops = engine;
+    assert_true(str_eq(held.op->name, STR("wakes")));
+    assert_int_equal(held.err, ERR_NOT_FOUND);
+    world_append(w, "wakes", "");
+    held.done(held.op, held.err);
+    sched_drain(&w->sched);
+    assert_int_equal(sub_named(w, "s")->state, SUBSCRIPTION_WAKING);
+}
+
 #define LINKS 1000
 
 static void make_streams(struct world *w, const char *data)
@@ -475,6 +517,7 @@ int main(void)
         T(test_claim_behind_many_names),
         T(test_hints_of_all_are_bounded),
         T(test_members_come_and_go),
+        T(test_wake_stream_comes),
         T(test_pages_of_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
