@@ -220,6 +220,22 @@ test("POST refuses what is no object, is too large or comes from elsewhere", asy
     assert.equal((await closed.post("{}")).status, 403);
 });
 
+test("POST of a large body, which is split apart from the loop", async (t) => {
+    const log = await startLog(t);
+    const all = Array.from({ length: 20_000 }, (_, n) => ({ id: "large", n }));
+    const text = all.map(line).join("");
+    const body = JSON.stringify(all);
+    const key = { "Idempotency-Key": "once" };
+    const first = await log.post(body, key);
+    assert.equal(first.status, 200, first.text);
+    assert.equal(first.json().nextCursor, bytes(text));
+    const again = await log.post(body, key);
+    assert.equal(again.headers["idempotency-repeated"], "?1");
+    assert.equal((await log.post(`${body.slice(0, -1)},1]`)).status, 400);
+    assert.equal((await log.post(body, { "Idempotency-Key": "k".repeat(256) })).status, 400);
+    assert.equal(await readFile(log.file, "utf8"), text);
+});
+
 test("a full disk is a 507, and nothing stays of the line", async (t) => {
     const log = await startLog(t);
     await log.put(line({ id: "a" }));

@@ -35,14 +35,28 @@ void logs_put_identity(struct exchange *x, const struct log_id *id)
 
 /* ---- POST ---- */
 
-#define KEY_MAX 255
+#define KEY_MAX    255
+#define LARGE_BODY (64 * 1024) /* takes too long for the loop */
 
 struct append_request {
     struct log_append append;
     struct log_entry *entry;
-    struct exchange *x;
+    struct exchange *x; /* held */
+    struct job split;   /* of the body, into lines */
+    struct str body;
     struct buf lines;
+    struct str why; /* with err: what is wrong with it, unless that says so alone */
+    int err;
 };
+
+static void finish_append(struct append_request *r)
+{
+    struct logs *l = r->entry->logs;
+    buf_deinit(&r->lines);
+    exchange_release(r->x);
+    free(r);
+    logs_end(l);
+}
 
 /* What is forgotten before its time is told. */
 static void count_dropped(struct log_entry *e)
@@ -56,7 +70,6 @@ static void count_dropped(struct log_entry *e)
 static void logs_on_appended(struct log_append *a, int err)
 {
     struct append_request *r = container_of(a, struct append_request, append);
-    struct logs *l = r->entry->logs;
     struct exchange *x = r->x;
     if (a->key_dropped)
         count_dropped(r->entry);
@@ -76,10 +89,7 @@ static void logs_on_appended(struct log_append *a, int err)
                                         "{\"cursor\":\"%llu\",\"nextCursor\":\"%llu\"}\n",
                                         (unsigned long long)a->start, (unsigned long long)a->next));
     }
-    buf_deinit(&r->lines);
-    exchange_release(x);
-    free(r);
-    logs_end(l);
+    finish_append(r);
 }
 
 /* Makes lines of a body in *out. On failure *why says what is wrong with it, unless that is said
@@ -108,38 +118,55 @@ static int lines_of(struct str body, struct buf *out, struct str *why)
     return err;
 }
 
+static void logs_split(struct job *j)
+{
+    struct append_request *r = container_of(j, struct append_request, split);
+    r->err = lines_of(r->body, &r->lines, &r->why);
+}
+
+static void logs_on_split(struct job *j)
+{
+    struct append_request *r = container_of(j, struct append_request, split);
+    struct exchange *x = r->x;
+    struct str key = request_header(x->request, STR("Idempotency-Key"));
+    if (r->err == 0 && key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
+        r->err = ERR_SYNTAX;
+        r->why = STR("Idempotency-Key takes 1 to 255 bytes");
+    }
+    if (r->err != 0) {
+        if (r->why.n > 0)
+            exchange_problem(x, 400, STR("INVALID_ARGUMENT"), r->why);
+        else
+            exchange_error(x, r->err);
+        finish_append(r);
+        return;
+    }
+    r->append.log = &r->entry->log;
+    r->append.lines = buf_str(&r->lines);
+    r->append.key = arena_dup(&x->arena, key);
+    r->append.key_lifetime_ms = r->entry->config->key_lifetime_ms;
+    r->append.done = logs_on_appended;
+    log_append(&r->append);
+}
+
 static void logs_on_body(struct exchange *x, struct str body, int err)
 {
     struct log_entry *e = x->state;
-    struct str why = STR_NONE;
-    struct buf lines = {0};
-    if (err == 0)
-        err = lines_of(body, &lines, &why);
     if (err != 0) {
-        buf_deinit(&lines);
-        if (why.n > 0)
-            exchange_problem(x, 400, STR("INVALID_ARGUMENT"), why);
-        else
-            exchange_error(x, err);
-        return;
-    }
-    struct str key = request_header(x->request, STR("Idempotency-Key"));
-    if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
-        buf_deinit(&lines);
-        exchange_problem(x, 400, STR("INVALID_ARGUMENT"),
-                         STR("Idempotency-Key takes 1 to 255 bytes"));
+        exchange_error(x, err);
         return;
     }
     struct append_request *r = mem_zalloc(sizeof *r);
-    *r = (struct append_request){.entry = e, .x = x, .lines = lines};
-    r->append.log = &e->log;
-    r->append.lines = buf_str(&r->lines);
-    r->append.key = arena_dup(&x->arena, key);
-    r->append.key_lifetime_ms = e->config->key_lifetime_ms;
-    r->append.done = logs_on_appended;
+    *r = (struct append_request){.entry = e, .x = x, .body = body};
+    r->split = (struct job){.run = logs_split, .done = logs_on_split};
     exchange_hold(x);
     logs_begin(e->logs);
-    log_append(&r->append);
+    if (body.n > LARGE_BODY) {
+        lane_submit(e->log.lane, &r->split);
+        return;
+    }
+    logs_split(&r->split);
+    logs_on_split(&r->split);
 }
 
 static void logs_post(struct log_entry *e, struct exchange *x)
