@@ -104,6 +104,7 @@ static void server_on_store_stopped(void *ctx)
     struct server *s = ctx;
     timer_stop(&s->drain_limit);
     lane_free(s->durable.lane);
+    lane_free(s->durable.huge_lane);
     uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
     uv_unref((uv_handle_t *)&s->on_int);
 }

@@ -52,16 +52,18 @@ struct durable {
     struct stream_hooks *hooks;  /* NULL: none */
     /* Where large bodies are checked and split: made when one comes, or is NULL, and then it is
      * done here. `preparing` counts those, and has to be empty before a store stops. */
-    struct lane *lane;
+    struct lane *lane;      /* of bodies up to DURABLE_HUGE */
+    struct lane *huge_lane; /* of the others: nobody waits long behind a few of them */
     struct lane *(*make_lane)(void *ctx); /* may be NULL */
     void *ctx;
     struct gate preparing;
     struct slab readers; /* of SSE; slab_deinit when no exchange is left */
 };
 
-/* The lane for large bodies, for whoever else gets some and waits for its own jobs before it stops.
- * NULL: there is none, or no thread could be had. */
-struct lane *durable_lane(struct durable *d);
+/* The lane for a body of n bytes, for whoever else gets some and waits for its own jobs before it
+ * stops. NULL: it is not large, or there is no lane, or no thread could be had. */
+#define DURABLE_HUGE (1024 * 1024)
+struct lane *durable_lane(struct durable *d, size_t n);
 
 /* Before the first request. They outlive it. The last space that was added answers listings. */
 void durable_add_space(struct durable *d, struct stream_space *space);

@@ -226,11 +226,14 @@ static void durable_write_prepared(struct job *job)
     gate_leave(&r->durable->preparing);
 }
 
-struct lane *durable_lane(struct durable *d)
+struct lane *durable_lane(struct durable *d, size_t n)
 {
-    if (d->lane == NULL && d->make_lane != NULL)
-        d->lane = d->make_lane(d->ctx);
-    return d->lane;
+    struct lane **lane = n <= DURABLE_HUGE ? &d->lane : &d->huge_lane;
+    if (n <= PAYLOAD_LARGE)
+        return NULL;
+    if (*lane == NULL && d->make_lane != NULL)
+        *lane = d->make_lane(d->ctx);
+    return *lane;
 }
 
 /* The body is that of the exchange, and of this type. */
@@ -238,8 +241,9 @@ static void durable_write_start(struct write_request *r, struct str type, struct
                                 bool empty_allowed)
 {
     struct durable *d = r->durable;
+    struct lane *lane = durable_lane(d, body.n);
     exchange_hold(r->x);
-    if (body.n <= PAYLOAD_LARGE || durable_lane(d) == NULL || !exchange_take_body(r->x, &r->body)) {
+    if (lane == NULL || !exchange_take_body(r->x, &r->body)) {
         payload_prepare(&r->payload, &r->write, type, body, empty_allowed);
         store_write(durable_home(d, r->write.name).store, &r->write);
         return;
@@ -248,7 +252,7 @@ static void durable_write_start(struct write_request *r, struct str type, struct
     r->empty_allowed = empty_allowed;
     r->job = (struct job){.run = durable_write_run, .done = durable_write_prepared};
     gate_enter(&d->preparing);
-    lane_submit(d->lane, &r->job);
+    lane_submit(lane, &r->job);
 }
 
 static void durable_write_finish(struct write_request *r)

@@ -15,9 +15,8 @@
 #include "feature/gateway/gateway_http_core.h"
 #include "stream/durable.h"
 
-#define KEY_MAX    255 /* bytes of an Idempotency-Key */
-#define CHAT_MAX   256 /* of the id of a chat */
-#define LARGE_BODY (64 * 1024)
+#define KEY_MAX  255 /* bytes of an Idempotency-Key */
+#define CHAT_MAX 256 /* of the id of a chat */
 
 struct start {
     struct exchange *x; /* held, once its body is there */
@@ -381,8 +380,8 @@ static void look_at_body(struct start *s)
 {
     struct gateway *g = s->order.route->gateway;
     struct lane *lane = NULL;
-    if (s->order.body.n > LARGE_BODY && g->setup.durable != NULL)
-        lane = durable_lane(g->setup.durable);
+    if (g->setup.durable != NULL)
+        lane = durable_lane(g->setup.durable, s->order.body.n);
     s->look = (struct job){.run = gateway_start_look, .done = gateway_start_looked};
     if (lane == NULL) {
         gateway_start_look(&s->look);

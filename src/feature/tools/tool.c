@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LARGE_ARGS (64 * 1024)
-
 /* A call whose arguments are looked at on a lane. */
 struct tool_looking {
     struct job job;
@@ -256,8 +254,8 @@ static void tool_on_call(struct task *task)
     p->all = t;
     p->tool = tool_find(t, c->tool_id);
     p->number = 1;
-    if (c->args.n > LARGE_ARGS && c->args.n <= TOOL_ARGS_MAX && t->setup.durable != NULL)
-        lane = durable_lane(t->setup.durable);
+    if (c->args.n <= TOOL_ARGS_MAX && t->setup.durable != NULL)
+        lane = durable_lane(t->setup.durable, c->args.n);
     if (lane != NULL)
         look_on_lane(p, c, lane);
     else

@@ -1122,6 +1122,33 @@ static void test_a_peer_leaves_while_its_body_is_prepared(void **state)
     free(body);
 }
 
+/* A few huge ones are not waited for. */
+static void test_large_bodies_pass_huge_ones(void **state)
+{
+    struct site *s = *state;
+    struct peer *p = connect_peer(s), *q = connect_peer(s);
+    size_t n, n_huge;
+    char *body = large_json(20000, &n), *huge = large_json(100000, &n_huge);
+    assert_true(n <= DURABLE_HUGE && n_huge > DURABLE_HUGE);
+    use_lane(s);
+    simlane_hold(s->durable.lane, false);
+    s->durable.huge_lane = simlane_new(&s->loop.sched, 1, 0);
+    simlane_hold(s->durable.huge_lane, true);
+    create(q, "a", "application/json");
+    say_large(p, "a", huge, n_huge);
+    turns(s, 50);
+    assert_int_equal(simlane_pending(s->durable.huge_lane), 1);
+    say_large(q, "a", body, n);
+    wait_for(q, "HTTP/1.1 204");
+    assert_int_equal(p->got.n, 0);
+    simlane_hold(s->durable.huge_lane, false);
+    wait_for(p, "HTTP/1.1 204");
+    lane_free(s->durable.lane);
+    lane_free(s->durable.huge_lane);
+    free(body);
+    free(huge);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -1154,6 +1181,7 @@ int main(void)
         T(test_sse_large_event_outlasts_its_response),
         T(test_large_bodies_are_prepared_on_a_lane),
         T(test_a_peer_leaves_while_its_body_is_prepared),
+        T(test_large_bodies_pass_huge_ones),
         cmocka_unit_test_teardown(test_nobody_stays_for_ever, seeds_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
