@@ -312,12 +312,14 @@ static void subscription_lease_attempt_begin(struct subop *j)
         return;
     }
     j->sub->delivery = SUB_DELIVERY_OTHERS;
-    if (!due) {
+    /* Nobody else may take it for lost before this attempt is over; it may have waited for its
+     * place. */
+    int64_t end_ms = subop_now(j) + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+    if (end_ms <= h->until_ms) {
         subscription_lease_tell_wake(j);
         return;
     }
-    h->until_ms =
-        subop_now(j) + SUB_SLACK_MS + (int64_t)subscription_delivery_ms(h->config.lease_ttl_ms);
+    h->until_ms = end_ms + SUB_SLACK_MS;
     subop_commit(j, subscription_lease_tell_wake);
 }
 

@@ -677,6 +677,22 @@ static void test_callback_before_the_answer(void **state)
     world_forget(&a);
 }
 
+/* An attempt that had to wait for its place has all its time, too: nobody repeats it meanwhile. */
+static void test_delivery_waits(void **state)
+{
+    struct world *w = *state;
+    struct subscription_config c = world_hook("events/*");
+    assert_int_equal(world_create(w, "s", &c), 201);
+    world_append(w, "events/a", "1");
+    assert_int_equal(w->due, 1);
+    world_pass(w, 20000);
+    assert_int_equal(world_simple(w, subscription_attempt, "s"), 0);
+    world_pass(w, 20000);
+    assert_int_equal(world_simple(w, subscription_attempt, "s"), SUBSCRIPTION_NO_PENDING_WORK);
+    world_pass(w, 20000);
+    assert_int_equal(world_simple(w, subscription_attempt, "s"), 0);
+}
+
 static void test_delivery_fails(void **state)
 {
     struct world *w = *state;
@@ -737,6 +753,7 @@ int main(void)
         T(test_delivery_done),
         T(test_delivery_callback),
         T(test_callback_before_the_answer),
+        T(test_delivery_waits),
         T(test_delivery_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
