@@ -3,6 +3,7 @@
 #include "base/date.h"
 #include "base/mem.h"
 #include "base/must.h"
+#include "http/peer.h"
 #include "net/loop.h"
 
 #include <stdlib.h>
@@ -15,12 +16,14 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
     list_init(&http->undrained);
     task_init(&http->drain, http_drain_some);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
+    http->unsent.cut = peer_cut;
 }
 
 void http_deinit(struct http *http)
 {
     must(http->n_connections == 0);
     task_cancel(&http->unsent.grant);
+    timer_stop(&http->unsent.look);
     task_cancel(&http->drain);
     free(http->gather.items);
     free(http->routes);

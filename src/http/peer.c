@@ -64,6 +64,11 @@ static void peer_on_stall_timeout(struct timer *t)
     close_now(container_of(t, struct peer_stall, timer)->peer);
 }
 
+void peer_cut(struct unsent_share **share)
+{
+    close_now(container_of(share, struct peer, share));
+}
+
 void peer_stalled(struct conn *c)
 {
     struct peer *p = peer_of(c);

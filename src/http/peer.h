@@ -81,6 +81,9 @@ static inline void peer_drained(struct peer *p) /* and nothing is left that coun
     peer_queued(p, 0);
 }
 
+/* The connection that this share is of is closed: others wait for what it does not take. */
+void peer_cut(struct unsent_share **share);
+
 /* Each connection by its link in http->connections. */
 void peer_drain(struct link *l);
 void peer_end(struct link *l);

@@ -8,13 +8,18 @@
 #define SHARES       16 /* a connection has one of so many, but at least ... */
 #define SHARE_MIN    ((size_t)256 * 1024)
 #define LARGE_SHARES 4 /* what is large has so many together, or one of them is alone */
+#define LOOK_MS      5000
+#define LOOK_SLICE   1024 /* shares; then others have their turn */
 
 /* A connection's, while it holds something or waits for it. */
 struct unsent_share {
     struct unsent_share **of;
     struct link link;    /* in `turns` */
     struct link waiting; /* of struct reservation */
+    struct link all;     /* in `shares` or `unlooked` */
     size_t queued, held; /* held: queued and reserved */
+    size_t large;        /* reserved, and counted apart */
+    size_t had, taken;   /* at the last look; since then, of what was queued */
 };
 
 struct reservation {
@@ -25,13 +30,17 @@ struct reservation {
 };
 
 static void unsent_on_grant(struct task *t);
+static void unsent_on_look(struct timer *t);
 
 void unsent_init(struct unsent *u, struct sched *sched)
 {
     *u = (struct unsent){.sched = sched};
     list_init(&u->turns);
     list_init(&u->queue);
+    list_init(&u->shares);
+    list_init(&u->unlooked);
     task_init(&u->grant, unsent_on_grant);
+    timer_init(&u->look, unsent_on_look);
 }
 
 static size_t share_max(const struct unsent *u)
@@ -63,22 +72,25 @@ static void grant_later(struct unsent *u)
 
 /* ---- shares ---- */
 
-static struct unsent_share *share_of(struct unsent_share **of)
+static struct unsent_share *share_of(struct unsent *u, struct unsent_share **of)
 {
     if (*of == NULL) {
         struct unsent_share *s = *of = mem_zalloc(sizeof *s);
         s->of = of;
         list_init(&s->link);
         list_init(&s->waiting);
+        list_init(&s->all);
+        list_push(&u->shares, &s->all);
     }
     return *of;
 }
 
 static void drop_idle_share(struct unsent_share *s)
 {
-    if (s->held > 0 || !list_empty(&s->waiting))
+    if (s->held > 0 || s->large > 0 || !list_empty(&s->waiting))
         return;
     list_remove(&s->link);
+    list_remove(&s->all);
     *s->of = NULL;
     free(s);
 }
@@ -119,13 +131,14 @@ void unsent_queued(struct unsent *u, struct unsent_share **of, size_t bytes)
 {
     if (u->budget == NULL || (*of == NULL && bytes == 0))
         return;
-    struct unsent_share *s = share_of(of);
+    struct unsent_share *s = share_of(u, of);
     size_t before = s->queued;
     s->queued = bytes;
     if (bytes > before)
         share_take(u, s, bytes - before);
     else if (bytes < before)
         share_give(u, s, before - bytes);
+    s->taken += bytes < before ? before - bytes : 0;
     drop_idle_share(s);
 }
 
@@ -138,26 +151,31 @@ bool unsent_full(const struct unsent *u, const struct unsent_share *s)
 
 static void reservation_take(struct unsent *u, struct reservation *r, size_t n)
 {
+    struct unsent_share *s = share_of(u, r->user.of);
     r->bytes = n;
     r->large = n > share_max(u);
     if (r->large) {
+        s->large += n;
         u->large += n;
         budget_pin(u->budget, n);
     } else {
-        share_take(u, share_of(r->user.of), n);
+        share_take(u, s, n);
     }
 }
 
 static void reservation_give(struct unsent *u, struct reservation *r)
 {
+    struct unsent_share *s = *r->user.of;
     if (r->large) {
+        s->large -= r->bytes;
         u->large -= r->bytes;
         budget_unpin(u->budget, r->bytes);
         grant_later(u);
     } else if (r->bytes > 0) {
-        share_give(u, *r->user.of, r->bytes);
-        drop_idle_share(*r->user.of);
+        share_give(u, s, r->bytes);
     }
+    if (r->bytes > 0)
+        drop_idle_share(s);
     r->bytes = 0;
     r->large = false;
 }
@@ -166,11 +184,13 @@ static void reservation_wait(struct unsent *u, struct reservation *r, size_t n)
 {
     r->wanted = n;
     u->waiting++;
+    if (!timer_running(&u->look))
+        sched_start(u->sched, &u->look, LOOK_MS);
     if (n > share_max(u)) {
         list_push(&u->queue, &r->link);
         return;
     }
-    struct unsent_share *s = share_of(r->user.of);
+    struct unsent_share *s = share_of(u, r->user.of);
     list_push(&s->waiting, &r->link);
     share_line_up(u, s);
 }
@@ -215,6 +235,49 @@ static void unsent_on_grant(struct task *t)
         list_remove(&s->link); /* and to the end, if another one of it waits */
         reservation_grant(u, r);
     }
+}
+
+/* ---- who takes nothing while others wait ---- */
+
+static bool is_scarce(const struct unsent *u)
+{
+    if (list_empty(&u->turns))
+        return false;
+    struct unsent_share *next = list_item(u->turns.next, struct unsent_share, link);
+    return !fits_server(u, first_of(&next->waiting)->wanted);
+}
+
+static bool is_scarce_for_large(struct unsent *u)
+{
+    return !list_empty(&u->queue) && !fits_large(u, first_of(&u->queue)->wanted);
+}
+
+static void share_look(struct unsent *u, struct unsent_share *s)
+{
+    size_t has = s->held + s->large, kept = s->had < has ? s->had : has;
+    bool slow = s->taken < kept / 4;
+    bool in_the_way = (s->held > 0 && is_scarce(u)) || (s->large > 0 && is_scarce_for_large(u));
+    s->had = has;
+    s->taken = 0;
+    if (slow && in_the_way)
+        u->cut(s->of); /* and it is gone */
+}
+
+static void unsent_on_look(struct timer *t)
+{
+    struct unsent *u = container_of(t, struct unsent, look);
+    if (list_empty(&u->unlooked))
+        list_splice(&u->unlooked, &u->shares);
+    for (int n = 0; n < LOOK_SLICE && !list_empty(&u->unlooked); n++) {
+        struct unsent_share *s = list_item(u->unlooked.next, struct unsent_share, all);
+        list_remove(&s->all);
+        list_push(&u->shares, &s->all);
+        share_look(u, s);
+    }
+    if (!list_empty(&u->unlooked))
+        sched_start(u->sched, t, 0);
+    else if (u->waiting > 0)
+        sched_start(u->sched, t, LOOK_MS);
 }
 
 static bool fits_now(const struct unsent *u, const struct unsent_share *s, size_t n)

@@ -10,7 +10,10 @@
  *
  *     reserve --fits--> reserved --reserve(0), exchange over--> gone
  *        |                 ^
- *        +--> waiting -----+  and the exchange is woken */
+ *        +--> waiting -----+  and the exchange is woken
+ *
+ * While somebody waits because others hold all there is, these have to take it: a connection that
+ * takes less than a quarter of what it holds, from one look to the next, is cut off. */
 #ifndef HTTP_UNSENT_H
 #define HTTP_UNSENT_H
 
@@ -30,6 +33,10 @@ struct unsent {
     struct link queue;     /* of large reservations that wait */
     struct task grant;
     uint64_t waiting; /* reservations */
+
+    struct link shares, unlooked; /* all there are; those that this look has not come to */
+    struct timer look;            /* runs while somebody waits */
+    void (*cut)(struct unsent_share **of);
 };
 
 void unsent_init(struct unsent *u, struct sched *sched);

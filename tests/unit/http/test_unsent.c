@@ -202,6 +202,96 @@ static void test_who_leaves_the_line_lets_the_next_one_go(void **state)
     assert_empty(&w);
 }
 
+/* ---- who takes nothing while others wait ---- */
+
+/* A connection, that of all which have something queued. */
+struct peer {
+    struct unsent_share *share;
+    struct world *world;
+    size_t queued;
+    bool is_cut;
+};
+
+static void queue(struct peer *p, size_t bytes)
+{
+    p->queued = bytes;
+    unsent_queued(&p->world->unsent, &p->share, bytes);
+}
+
+static void on_cut(struct unsent_share **of)
+{
+    struct peer *p = container_of(of, struct peer, share);
+    assert_false(p->is_cut);
+    p->is_cut = true;
+    queue(p, 0);
+}
+
+static void pass(struct world *w, uint64_t ms)
+{
+    for (uint64_t at = w->sched.now_ms; ms > 0; ms -= 100)
+        sched_turn(&w->sched, at += 100, 0);
+}
+
+static void test_who_takes_too_little_while_others_wait_is_cut_off(void **state)
+{
+    struct world w;
+    struct unsent_share *one = NULL;
+    init(&w);
+    w.unsent.cut = on_cut;
+    struct user a = {.world = &w, .name = 'a'};
+    struct peer slow = {.world = &w}, stuck = {.world = &w}, good = {.world = &w};
+    queue(&good, 4 * SHARE); /* which is looked at first */
+    queue(&slow, 16 * SHARE);
+    queue(&stuck, 4 * SHARE);
+    pass(&w, 60000); /* nobody waits */
+    assert_false(reserve(&a, &one, SHARE));
+    queue(&good, 4 * SHARE - SHARE / 2);
+    pass(&w, 6000); /* the first look */
+    assert_false(slow.is_cut || stuck.is_cut || good.is_cut);
+    for (int i = 0; i < 10; i++) { /* 20 bytes of it a look, and a good one */
+        queue(&slow, slow.queued - (slow.is_cut ? 0 : 20));
+        queue(&good, good.queued - SHARE / 10);
+        pass(&w, 500);
+    }
+    assert_true(slow.is_cut);
+    assert_false(stuck.is_cut || good.is_cut); /* that was enough */
+    assert_string_equal(w.granted, "a");
+    give_back(&a);
+    pass(&w, 60000);
+    assert_false(stuck.is_cut || good.is_cut);
+    assert_false(timer_running(&w.unsent.look));
+    queue(&stuck, 0);
+    queue(&good, 0);
+    assert_empty(&w);
+}
+
+static void test_who_is_not_in_the_way_is_left_alone(void **state)
+{
+    struct world w;
+    struct unsent_share *other = NULL;
+    init(&w);
+    w.unsent.cut = on_cut;
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'},
+                own = {.world = &w, .name = 'o'};
+    struct peer small = {.world = &w}, large = {.world = &w};
+    queue(&small, SHARE);
+    assert_false(reserve(&own, &small.share, SHARE)); /* its own share is full, nothing else */
+    pass(&w, 60000);
+    assert_false(small.is_cut);
+    assert_true(reserve(&a, &large.share, MAX));
+    assert_false(reserve(&b, &other, MAX));
+    for (int i = 0; i < 250 && !large.is_cut; i++) /* what is large waits for what is large */
+        pass(&w, 100);
+    assert_false(small.is_cut);
+    assert_true(large.is_cut);
+    give_back(&a);
+    assert_string_equal(w.granted, "b");
+    give_back(&b);
+    give_back(&own);
+    queue(&small, 0);
+    assert_empty(&w);
+}
+
 #define T(f) cmocka_unit_test(f)
 
 int main(void)
@@ -213,6 +303,8 @@ int main(void)
         T(test_large_ones_go_one_at_a_time_and_apart),
         T(test_who_grows_too_much_holds_nothing_while_it_waits),
         T(test_who_leaves_the_line_lets_the_next_one_go),
+        T(test_who_takes_too_little_while_others_wait_is_cut_off),
+        T(test_who_is_not_in_the_way_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
