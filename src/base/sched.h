@@ -46,7 +46,7 @@ struct timer {
 #define SCHED_TICK_MS       16
 
 #define SCHED_IO_US         1000
-#define SCHED_TASKS_US      2000
+#define SCHED_TASKS_US      500
 #define SCHED_FLUSH_US      500
 #define SCHED_BACKGROUND_US 250
 #define SCHED_LOOK          64 /* pieces without a name */
