@@ -13,7 +13,7 @@
 
 struct arena_chunk {
     struct arena_chunk *next;
-    size_t size;
+    size_t size, used;
     _Alignas(max_align_t) char bytes[];
 };
 
@@ -72,15 +72,15 @@ void *arena_alloc(struct arena *a, size_t n)
 {
     must(n <= SIZE_MAX / 2); /* or rounding up would wrap */
     n = (n + ALIGN - 1) / ALIGN * ALIGN;
-    if (a->chunks == NULL || (size_t)(a->end - a->at) < n) {
-        struct arena_chunk *c = new_chunk(a, n);
+    struct arena_chunk *c = a->chunks;
+    if (c == NULL || c->size - c->used < n) {
+        c = new_chunk(a, n);
         c->next = a->chunks;
+        c->used = 0;
         a->chunks = c;
-        a->at = c->bytes;
-        a->end = c->bytes + c->size;
     }
-    void *p = a->at;
-    a->at += n;
+    void *p = c->bytes + c->used;
+    c->used += n;
     return p;
 }
 

@@ -10,7 +10,6 @@
 
 struct arena {
     struct arena_chunk *chunks;
-    char *at, *end;
     struct arena_cache *cache; /* may be NULL */
 };
 

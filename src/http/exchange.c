@@ -22,7 +22,6 @@ struct exchange *exchange_new(struct http *http, const struct transport_ops *via
     x->arena.cache = &http->arenas;
     x->status = 200;
     x->holds = 1;
-    x->last_header = &x->headers;
     return x;
 }
 
@@ -169,8 +168,10 @@ void exchange_header(struct exchange *x, struct str name, struct str value)
         return;
     struct exchange_header *h = arena_alloc(&x->arena, sizeof *h);
     *h = (struct exchange_header){{name, value}, NULL};
-    *x->last_header = h;
-    x->last_header = &h->next;
+    struct exchange_header **last = &x->headers;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = h;
 }
 
 void exchange_header_u64(struct exchange *x, struct str name, uint64_t value)
@@ -210,7 +211,6 @@ static void exchange_begin_response(struct exchange *x, int64_t length, bool str
     http_count_response(x->http, x->status);
     x->via->begin(x, length);
     x->headers = NULL; /* what comes now are trailers */
-    x->last_header = &x->headers;
 }
 
 void exchange_send(struct exchange *x, struct str body)
@@ -349,7 +349,6 @@ void exchange_forget_request(struct exchange *x)
     if (x->over || x->headers != NULL)
         return;
     must(x->body_done && x->on_body == NULL);
-    x->last_header = &x->headers;
     forget_memory(x);
 }
 

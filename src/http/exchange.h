@@ -83,22 +83,22 @@ struct exchange {
     void *transport;
     struct reservation *reserved; /* of unsent.c; NULL: nothing */
     exchange_body_fn *on_body;
-    struct exchange_header *headers, **last_header; /* of the response, then its trailers */
+    struct exchange_header *headers; /* of the response, then its trailers */
     struct collect *collect;
     uint64_t body_length; /* as the request says; 0 also when it does not */
     uint32_t holds;
     uint16_t status;
-    bool over;      /* response complete or peer gone: calls do nothing */
-    bool begun;     /* the response head is out */
-    bool streaming; /* begun with a body that is pulled */
-    bool sized;     /* ... and that has an end */
-    bool body_done; /* the request's body has been delivered to its end */
-    bool head_only; /* no body is sent: to a HEAD request, or with such a status */
-    bool secure;    /* the request came over TLS */
+    bool over : 1;      /* response complete or peer gone: calls do nothing */
+    bool begun : 1;     /* the response head is out */
+    bool streaming : 1; /* begun with a body that is pulled */
+    bool sized : 1;     /* ... and that has an end */
+    bool body_done : 1; /* the request's body has been delivered to its end */
+    bool head_only : 1; /* no body is sent: to a HEAD request, or with such a status */
+    bool secure : 1;    /* the request came over TLS */
     /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
      * with a streamed response, though it might still take an answer. */
-    bool peer_bound;
-    bool stable; /* what is being delivered lives as long as the request */
+    bool peer_bound : 1;
+    bool stable : 1; /* what is being delivered lives as long as the request */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */

@@ -36,14 +36,14 @@
 enum wait { WAIT_NOTHING, WAIT_HEAD, WAIT_IDLE, WAIT_BODY };
 
 struct h1 {
-    struct peer *peer; /* its timer is that of `wait` */
-    struct block *in;  /* bytes read; from `at` on not taken yet. NULL: none */
-    uint32_t at;
-    struct h1_head_state head;
+    struct peer *peer;    /* its timer is that of `wait` */
+    struct block *in;     /* bytes read; from `at` on not taken yet. NULL: none */
     struct exchange *x;   /* under way; NULL: between requests */
     struct h1_body *body; /* of the exchange's arena; NULL: no body, or read to its end */
+    uint32_t at;
+    struct h1_head_state head;
     char size_line[H1_CHUNK_SIZE_MAX]; /* of the chunk in the queue */
-    uint8_t wait, pulls;
+    uint8_t wait : 2, pulls : 6;
     bool parsing : 1;    /* within next_request: a response must not enter it again */
     bool keep_alive : 1; /* after the response under way */
     bool version_10 : 1;

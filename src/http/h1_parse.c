@@ -138,7 +138,7 @@ static int next_line(const struct head *h, struct h1_head_state *state, const ch
     if (stop > n)
         stop = n;
     size_t at = find_line_end(bytes, state->scanned, stop);
-    state->scanned = (uint32_t)at;
+    state->scanned = (uint16_t)at;
     if (at - state->line > max)
         return state->line == 0 ? h1_parse_refuse(h, 414, "the request line is too long")
                                 : h1_parse_refuse(h, 431, "a header line is too long");
@@ -151,7 +151,7 @@ static int next_line(const struct head *h, struct h1_head_state *state, const ch
     if (bytes[at + 1] != '\n')
         return h1_parse_refuse(h, 400, "the request head holds a CR without LF");
     *line = str_of(bytes + state->line, at - state->line);
-    state->line = state->scanned = (uint32_t)at + 2;
+    state->line = state->scanned = (uint16_t)(at + 2);
     return 1;
 }
 

@@ -27,8 +27,8 @@
 /* What an incomplete head remembers, so that bytes are looked at once and lines judged once (and
  * all of it once more when it is complete). Zero-initialised to begin; zero again after a head. */
 struct h1_head_state {
-    uint32_t scanned; /* bytes known to be well-formed lines, the last one unfinished */
-    uint32_t line;    /* where that last line begins */
+    uint16_t scanned; /* bytes known to be well-formed lines, the last one unfinished */
+    uint16_t line;    /* where that last line begins */
     uint8_t headers;  /* how many header lines stand before it */
 };
 

@@ -17,31 +17,31 @@
 #define HEARTBEAT STR(": heartbeat\n")
 
 struct heartbeat {
-    uint64_t since_ms; /* when something was sent, or should have been */
-    uint32_t every_ms; /* 0: none */
-    bool due;
+    uint32_t since_ms;      /* when something was sent, or should have been; wraps around */
+    uint32_t every_ms : 31; /* 0: none */
+    bool due : 1;
 };
 
 /* Something was sent. */
 static inline void heartbeat_sent(struct heartbeat *h, uint64_t now_ms)
 {
-    h->since_ms = now_ms;
+    h->since_ms = (uint32_t)now_ms;
     h->due = false;
 }
 
 /* How long until heartbeat_look is of use; with every_ms > 0. */
 static inline uint64_t heartbeat_wait_ms(const struct heartbeat *h, uint64_t now_ms)
 {
-    uint64_t quiet_ms = now_ms - h->since_ms;
+    uint32_t quiet_ms = (uint32_t)now_ms - h->since_ms;
     return quiet_ms < h->every_ms ? h->every_ms - quiet_ms : 0;
 }
 
 /* Sets `due` if nothing was sent for every_ms. A peer that takes nothing is not counted twice. */
 static inline void heartbeat_look(struct heartbeat *h, uint64_t now_ms)
 {
-    if (h->every_ms == 0 || now_ms - h->since_ms < h->every_ms)
+    if (h->every_ms == 0 || (uint32_t)now_ms - h->since_ms < h->every_ms)
         return;
-    h->since_ms = now_ms;
+    h->since_ms = (uint32_t)now_ms;
     h->due = true;
 }
 

@@ -14,6 +14,12 @@
 #define DRAIN_SLICE   64 /* connections that are asked to finish at once */
 #define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
 
+/* Of a connection, while they do not say which protocol it is. */
+struct first_bytes {
+    uint8_t n;
+    char bytes[PEER_PREFACE];
+};
+
 /* For a peer that has not begun. During a handshake there is no way to say anything, and one that
  * was promised HTTP/2 would not understand. */
 static void accept_refuse(struct peer *p, int status, const char *why)
@@ -44,30 +50,40 @@ static bool accept_start(struct peer *p, struct str bytes)
     return true;
 }
 
+/* 0: nothing can be done with the peer for now, or any more. */
+static size_t accept_read(struct peer *p, char *into, size_t n)
+{
+    ssize_t got = conn_read(&p->conn, into, n);
+    if (got > 0)
+        return (size_t)got;
+    if (got != CONN_AGAIN)
+        peer_close(p);
+    return 0;
+}
+
 static void http_accept_on_first_bytes(struct conn *c)
 {
     struct peer *p = peer_of(c);
+    struct first_bytes *first = p->session;
     char *bytes = p->http->loop->scratch;
-    if (p->first != NULL)
-        memcpy(bytes, p->first, p->n_first);
-    ssize_t got = conn_read(c, bytes + p->n_first, FIRST_READ - p->n_first);
-    if (got == CONN_AGAIN)
+    size_t before = first != NULL ? first->n : 0;
+    if (before > 0)
+        memcpy(bytes, first->bytes, before);
+    size_t got = accept_read(p, bytes + before, FIRST_READ - before);
+    size_t n = before + got;
+    if (got == 0 || accept_start(p, str_of(bytes, n)))
         return;
-    if (got <= 0) {
-        peer_close(p);
-        return;
-    }
-    if (p->surplus) {
+    if (first == NULL)
+        first = p->session = mem_alloc(sizeof *first);
+    memcpy(first->bytes, bytes, n);
+    first->n = (uint8_t)n;
+}
+
+static void http_accept_on_surplus(struct conn *c)
+{
+    struct peer *p = peer_of(c);
+    if (accept_read(p, p->http->loop->scratch, FIRST_READ) > 0)
         refuse_surplus(p);
-        return;
-    }
-    size_t n = p->n_first + (size_t)got;
-    if (accept_start(p, str_of(bytes, n)))
-        return;
-    if (p->first == NULL)
-        p->first = mem_alloc(PEER_PREFACE);
-    memcpy(p->first, bytes, n);
-    p->n_first = (uint8_t)n;
 }
 
 static void http_accept_on_nothing(struct conn *c)
@@ -76,6 +92,15 @@ static void http_accept_on_nothing(struct conn *c)
 
 static const struct conn_ops unknown = {
     .readable = http_accept_on_first_bytes,
+    .drained = http_accept_on_nothing,
+    .stalled = http_accept_on_nothing,
+    .failed = peer_failed,
+    .closed = peer_closed,
+};
+
+/* Over the limit, and to be told as soon as it is known how. */
+static const struct conn_ops surplus = {
+    .readable = http_accept_on_surplus,
     .drained = http_accept_on_nothing,
     .stalled = http_accept_on_nothing,
     .failed = peer_failed,
@@ -102,7 +127,8 @@ void http_accept(struct http *http, int fd, struct tls *tls)
     } else if (http->n_connections > http->limits.connections && tls == NULL) {
         refuse_surplus(p);
     } else {
-        p->surplus = http->n_connections > http->limits.connections;
+        if (http->n_connections > http->limits.connections)
+            p->conn.ops = &surplus;
         sched_start(&http->loop->sched, &p->timer, http->limits.head_timeout_ms);
         conn_want_read(&p->conn, true);
     }

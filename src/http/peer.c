@@ -45,9 +45,10 @@ void peer_closed(struct conn *c)
     struct http *http = p->http;
     if (p->speaks != NULL)
         p->speaks->free(p->session);
+    else
+        free(p->session);
     peer_queued(p, 0);
     list_remove(&p->link);
-    free(p->first);
     slab_free(&http->peers, p);
     http->n_connections--;
     if (http->draining && http->n_connections == 0 && http->idle != NULL)
@@ -126,7 +127,6 @@ void peer_linger(struct peer *p)
         close_now(p);
         return;
     }
-    p->lingering = true;
     p->conn.ops = &lingering;
     peer_end_stall(p);
     timer_stop(&p->timer);
@@ -138,11 +138,11 @@ void peer_linger(struct peer *p)
 void peer_drain(struct link *l)
 {
     struct peer *p = list_item(l, struct peer, link);
-    if (p->lingering)
+    if (p->conn.ops == &lingering)
         return;
     if (p->speaks != NULL)
         p->speaks->drain(p);
-    else if (p->n_first == 0 && p->http->closing) /* else its first request may be on its way */
+    else if (p->session == NULL && p->http->closing) /* else its first request may be on its way */
         peer_close(p);
 }
 
@@ -172,8 +172,8 @@ struct peer *peer_new(struct http *http, int fd, const struct conn_ops *ops,
 void peer_speaks(struct peer *p, const struct protocol *protocol, void *session,
                  const struct conn_ops *ops, void (*on_timeout)(struct timer *t))
 {
-    free(p->first);
-    p->first = NULL;
+    if (p->speaks == NULL)
+        free(p->session);
     p->speaks = protocol;
     p->session = session;
     p->conn.ops = ops;

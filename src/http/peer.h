@@ -31,12 +31,8 @@ struct peer {
     struct timer timer;            /* of what the peer is to send */
     struct peer_stall *stall;      /* of peer.c; NULL: the peer takes what there is */
     const struct protocol *speaks; /* NULL: not known yet */
-    void *session;                 /* the protocol's */
-    struct unsent_share *share;    /* of unsent.c; NULL: all is sent */
-    bool lingering;
-    bool surplus; /* over the limit; to be told as soon as it is known how */
-    uint8_t n_first;
-    char *first; /* so many read so far, while they do not say which protocol it is; else NULL */
+    void *session; /* the protocol's; before: bytes that do not say which it is, or NULL */
+    struct unsent_share *share; /* of unsent.c; NULL: all is sent */
 };
 
 static inline struct peer *peer_of(struct conn *c)

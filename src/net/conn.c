@@ -14,6 +14,7 @@
 #define OUTQ_FIRST  8
 #define SPARES_MAX  1024
 #define IOV_AT_ONCE 64
+#define EVENTS_ALL  (UV_READABLE | UV_WRITABLE)
 
 /* Sent from `first` on. */
 struct outq {
@@ -128,7 +129,7 @@ static void conn_put_off(struct conn *c, int events)
         uv_poll_stop(&c->poll);
         c->events = 0;
     }
-    c->late_events |= (uint8_t)events;
+    c->late_events |= (unsigned)events & EVENTS_ALL;
     sched_post_io(&c->loop->sched, &c->late);
 }
 
@@ -153,7 +154,7 @@ static void set_events(struct conn *c)
     int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
     if (events == c->events || c->closing || c->late_events != 0)
         return;
-    c->events = (uint8_t)events;
+    c->events = (unsigned)events & EVENTS_ALL;
     if (events == 0)
         uv_poll_stop(&c->poll);
     else

@@ -44,9 +44,10 @@ struct conn {
     struct outq *out;     /* what has been put and not been sent; NULL: nothing */
     struct conn_tls *tls; /* of conn.c; NULL: plain */
     int fd;
-    uint8_t events;                          /* what the poll handle is set to */
-    uint8_t late_events;                     /* of `late`; 0: it does not wait */
-    bool want_read, blocked, closing, ended; /* ended: the peer sends no more */
+    uint8_t events : 2;      /* what the poll handle is set to */
+    uint8_t late_events : 2; /* of `late`; 0: it does not wait */
+    bool want_read : 1, blocked : 1, closing : 1;
+    bool ended : 1; /* the peer sends no more */
 };
 
 /* Takes over fd (non-blocking). 0 or a negative libuv code; then fd is still the caller's. */

@@ -279,6 +279,7 @@ static void own_loaded(struct load *l, int err)
     s->load = NULL;
     s->err = err;
     if (err == ERR_GAP) {
+        s->held = false;
         s->gap = mem_alloc(sizeof *s->gap);
         *s->gap = l->read.gap;
     }
@@ -425,7 +426,8 @@ void subscriber_deinit(struct subscriber *s)
     drop_unwanted(s->load);
     drop_unwanted(s->feed->shared);
     event_batch_unref(s->own);
-    free(s->gap);
+    if (s->err == ERR_GAP)
+        free(s->gap);
     feed_release(s->feed);
     *s = (struct subscriber){0};
 }

@@ -53,11 +53,13 @@ struct subscriber {
     uint64_t life, pos;
     struct event_batch *own; /* read for this one alone */
     struct load *load;       /* being read */
-    uint64_t held_tail;      /* batches up to this tail were given back */
+    union {
+        uint64_t held_tail; /* with held: batches up to this tail were given back */
+        struct gap *gap;    /* with ERR_GAP */
+    };
     bool held;
     bool reserves; /* has asked for room, and may have it */
     int err;
-    struct gap *gap;            /* with ERR_GAP */
     struct subscriber_pin *pin; /* at pos, if the stream's writer waits for subscribers; or NULL */
     void (*ready)(struct subscriber *s);
     bool (*reserve)(struct subscriber *s, size_t bytes);
