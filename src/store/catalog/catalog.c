@@ -535,11 +535,12 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
     catalog_put_docs(c, w->docs, w->n_docs);
     stream_touch(c, s);
     struct trim trim;
-    w->call.trimmed = catalog_judge_trim(c, s, &trim) == TRIM_TO;
-    if (w->call.trimmed) {
+    enum trim_verdict v = catalog_judge_trim(c, s, &trim);
+    w->call.trimmed = v == TRIM_TO;
+    if (w->call.trimmed)
         stream_trim(s, trim.first, trim.event);
-        stream_look_soon(c, s); /* was that all? */
-    }
+    if (v != TRIM_NONE)
+        stream_look_soon(c, s); /* was that all? And what of that which rests? */
     w->info = applied_info(s);
     return s;
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "model/seeds.h"
 #include "store/catalog/catalog.h"
+#include "store/catalog/verdict.h"
 
 #define WALL_MS  1700000000000
 #define HOUR_MS  (60 * 60 * 1000LL)
@@ -165,6 +166,27 @@ static void test_looks(void **state)
     catalog_deinit(&w.catalog);
 }
 
+/* Who appends to a stream that holds too much at rest has it looked at soon. */
+static void test_too_much_rests(void **state)
+{
+    struct world w;
+    world_init(&w, 1);
+    world_start(&w);
+    struct stream_config config = lasting(STORE_TTL_NONE, STORE_TTL_NONE);
+    config.retain.events = 500;
+    struct stream *s = add(&w, 0, config);
+    s->tape.first = s->tape.tail = s->tape.events = s->settled_tail = 1000;
+    pass_ms(&w, 5000);
+    w.looks = 0;
+    struct store_write write = {.name = s->name, .data = STR("x"), .n_events = 1};
+    struct judgement j;
+    assert_int_equal(catalog_judge(&w.catalog, &write, &j, NULL, NULL), VERDICT_APPLY);
+    assert_ptr_equal(catalog_apply(&w.catalog, &write, &j), s);
+    pass_ms(&w, 2 * SWEEP_MS);
+    assert_in_range(w.looks, 1, 3);
+    catalog_deinit(&w.catalog);
+}
+
 /* ---- against a model ---- */
 
 #define STREAMS 60
@@ -246,9 +268,8 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_at_once),
-        cmocka_unit_test(test_loaded),
-        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_loaded),
+        cmocka_unit_test(test_looks),        cmocka_unit_test(test_too_much_rests),
         cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
