@@ -111,6 +111,20 @@ test("new items by their key, with a cursor", async (t) => {
     assert.ok(resource.seen.some(({ url }) => url.endsWith("?since=c%26d")));
 });
 
+test("large answers, which are looked at apart from the loop", async (t) => {
+    const { resource, server } = await startPoll(t, { mode: "jsonlines", key: "/id" });
+    const pad = "x".repeat(500);
+    const all = Array.from({ length: 500 }, (_, n) => ({ id: `item ${n}`, pad }));
+    resource.answer = { body: `${JSON.stringify(all).slice(0, -1)},` };
+    await server.stream("GET", "poll/thing");
+    await until(() => resource.seen.length > 0, "a request of the resource");
+    resource.answer = { body: JSON.stringify(all) };
+    assert.deepEqual(await grown(server, all.length), all);
+    all.push({ id: "one more" });
+    resource.answer = { body: JSON.stringify(all) };
+    assert.deepEqual((await grown(server, all.length)).at(-1), { id: "one more" });
+});
+
 test("nobody reads, nobody asks; and many readers are one poller", async (t) => {
     const { resource, server } = await startPoll(t, { mode: "jsonlines" });
     assert.equal(resource.seen.length, 0, "no reader yet");

@@ -2,6 +2,7 @@
 #include "feature/poll/poll.h"
 #include "base/err.h"
 #include "base/gate.h"
+#include "base/lane.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -31,9 +32,10 @@ TRACE_TABLE_DEFINE(poll_traces, POLL_TRACES);
  * WAITING for the timer
  * LOADING what was reached before, then the stream is made
  * ASKING  the resource
- * WRITING what is new
+ * TAKING  what is new from a large answer, on a lane
+ * WRITING that
  * DEAD    the stream was closed, or is somebody else's */
-enum state { IDLE, WAITING, LOADING, ASKING, WRITING, DEAD };
+enum state { IDLE, WAITING, LOADING, ASKING, TAKING, WRITING, DEAD };
 
 struct poller {
     struct polls *all;
@@ -56,6 +58,13 @@ struct poller {
     struct header *headers;
     struct fetch fetch;
     uint64_t retry_ms;
+
+    /* TAKING: `next`, `events` and `ends` belong to the lane, too. */
+    struct job take;
+    struct str body; /* of the answer */
+    struct buf answer;
+    int took; /* 0, or an error, and then `why` */
+    char why[160];
 };
 
 struct polls {
@@ -63,7 +72,7 @@ struct polls {
     struct poller *pollers;
     struct map by_name;
     struct stream_hooks hooks;
-    struct gate writing; /* operations of the store under way; shut when all is to stop */
+    struct gate writing; /* jobs and operations of the store; shut when all is to stop */
 };
 
 static void poll_begin(struct poller *p);
@@ -268,15 +277,17 @@ static void poll_on_head(struct fetch *f)
     p->retry_ms = retry_after_ms(p, fetch_header(f, "Retry-After"));
 }
 
-static void take_answer(struct poller *p)
+static void poll_run_take(struct job *j)
 {
-    char why[160];
-    p->events.n = p->ends.n = p->stored.n = 0;
-    poll_position_deinit(&p->next);
-    poll_position_copy(&p->next, &p->position);
-    if (poll_take(&p->rules, &p->next, buf_str(&p->fetch.answer), &p->events, &p->ends, why,
-                  sizeof why) != 0) {
-        poll_fail(p, why);
+    struct poller *p = container_of(j, struct poller, take);
+    p->took = poll_take(&p->rules, &p->next, p->body, &p->events, &p->ends, p->why, sizeof p->why);
+}
+
+static void put_taken(struct poller *p)
+{
+    buf_deinit(&p->answer);
+    if (p->took != 0) {
+        poll_fail(p, p->why);
         return;
     }
     p->next.etag.n = 0;
@@ -290,6 +301,33 @@ static void take_answer(struct poller *p)
     }
     poll_position_put(&p->stored, &p->next);
     put_news(p);
+}
+
+static void poll_on_taken(struct job *j)
+{
+    struct poller *p = container_of(j, struct poller, take);
+    if (store_end(p))
+        put_taken(p);
+}
+
+static void take_answer(struct poller *p)
+{
+    struct lane *lane = durable_lane(p->all->setup.durable, p->fetch.answer.n);
+    p->events.n = p->ends.n = p->stored.n = 0;
+    poll_position_deinit(&p->next);
+    poll_position_copy(&p->next, &p->position);
+    p->body = buf_str(&p->fetch.answer);
+    p->take = (struct job){.run = poll_run_take, .done = poll_on_taken};
+    if (lane != NULL) {
+        p->state = TAKING;
+        buf_put(&p->answer, p->body); /* which is lent for this call */
+        p->body = buf_str(&p->answer);
+        store_begin(p);
+        lane_submit(lane, &p->take);
+        return;
+    }
+    poll_run_take(&p->take);
+    put_taken(p);
 }
 
 static void poll_on_fetched(struct fetch *f, int err)
@@ -422,7 +460,8 @@ void polls_stop(struct polls *all, void (*stopped)(void *ctx), void *ctx)
 
 static void deinit_poller(struct poller *p)
 {
-    struct buf *bufs[] = {&p->name, &p->stored, &p->events, &p->ends, &p->url, &p->etag};
+    struct buf *bufs[] = {&p->name, &p->stored, &p->events, &p->ends,
+                          &p->url,  &p->etag,   &p->answer};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++)
         buf_deinit(bufs[i]);
     poll_position_deinit(&p->position);
