@@ -335,7 +335,7 @@ static void remove_old(struct journal_files *s)
 {
     bool own = !list_empty(&s->spares) || !list_empty(&s->used);
     bool begun = s->remove_job.run != NULL;
-    if (begun || s->old.n == 0 || s->folder != JOURNAL_FOLDER_FOUND || !own || s->stopping ||
+    if (begun || s->folder != JOURNAL_FOLDER_FOUND || s->old.n == 0 || !own || s->stopping ||
         s->released < s->first_number)
         return;
     begin_job(s, &s->remove_job, journal_files_remove_run, journal_files_remove_done);
