@@ -55,10 +55,11 @@ struct run {
     uint64_t n_changes;    /* made by the store so far */
     uint64_t commits_left; /* until the power goes at one; 0: it does not */
     bool cut_after_commit;
-    bool alone;    /* one operation at a time: the oracle knows the answer to each */
-    bool restless; /* streams come and go, mostly as forks */
-    bool bulky;    /* many appends are large */
-    bool faulty;   /* a call has been made to fail */
+    bool alone;          /* one operation at a time: the oracle knows the answer to each */
+    bool restless;       /* streams come and go, mostly as forks */
+    bool bulky;          /* many appends are large */
+    struct rng lateness; /* of the loop */
+    bool faulty;         /* a call has been made to fail */
     bool stopped;
     bool failed;
     char verdict[512]; /* what was found to be wrong */
@@ -112,9 +113,18 @@ static void blame(struct run *r, const char *fmt, ...)
     va_end(args);
 }
 
+/* Whoever looks at it is late, often for what a turn has left: the rest waits for the next. */
+static uint64_t crash_clock_ns(void)
+{
+    static uint64_t now_ns = 1;
+    return now_ns += rng_below(&the_run->lateness, 2 * SCHED_TASKS_US) * 1000;
+}
+
 static void pass_turn(struct run *r)
 {
+    sched_look(&r->sched);
     sched_turn(&r->sched, r->sched.now_ms + SCHED_TICK_MS, r->sched.wall_ms + SCHED_TICK_MS);
+    sched_end_turn(&r->sched);
     oracle_clock(&r->oracle, r->sched.wall_ms);
 }
 

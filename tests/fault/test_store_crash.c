@@ -383,10 +383,12 @@ static struct run *run_new(const struct rng *rng)
     r->fs = simfs_new(rng_next(&r->rng));
     r->restless = rng_one_in(&r->rng, 3);
     r->bulky = rng_one_in(&r->rng, 3);
+    r->lateness.state = rng_next(&r->rng);
     list_init(&r->changes);
     list_init(&r->under_way);
     list_init(&r->retries);
     sched_init(&r->sched, 0, START_WALL);
+    r->sched.clock_ns = rng_one_in(&r->rng, 2) ? crash_clock_ns : NULL;
     oracle_init(&r->oracle);
     oracle_clock(&r->oracle, START_WALL);
     snprintf(r->index, sizeof r->index, "/tmp/tidemark-crash-XXXXXX");
