@@ -6,8 +6,10 @@
 
 #include <stdlib.h>
 
-#define JOIN_MIN 4 /* fewer are left as they are */
-#define JOIN_MAX 512
+#define JOIN_MIN      4 /* fewer are left as they are */
+#define JOIN_MAX      512
+
+#define DROPS_AT_ONCE 64
 
 struct cache_key {
     uint64_t life, first;
@@ -40,21 +42,30 @@ static size_t cache_max(const struct cache *c)
     return rest < c->max ? rest : c->max;
 }
 
-static void cache_shrink(struct cache *c, size_t max)
+/* One large extent takes the place of very many small ones: some of them, the rest goes later. */
+static void cache_shrink(struct cache *c)
 {
-    while (c->bytes > max)
+    size_t max = cache_max(c);
+    for (int n = 0; n < DROPS_AT_ONCE && c->bytes > max; n++)
         cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
+    if (c->bytes > max)
+        sched_post_background(c->sched, &c->shrinking);
+}
+
+static void cache_run_shrink(struct task *t)
+{
+    cache_shrink(container_of(t, struct cache, shrinking));
 }
 
 static void cache_give_way(void *ctx)
 {
-    struct cache *c = ctx;
-    cache_shrink(c, cache_max(c));
+    cache_shrink(ctx);
 }
 
-void cache_init(struct cache *c, size_t max, struct budget *budget)
+void cache_init(struct cache *c, struct sched *sched, size_t max, struct budget *budget)
 {
-    *c = (struct cache){.max = max, .budget = budget};
+    *c = (struct cache){.sched = sched, .max = max, .budget = budget};
+    task_init(&c->shrinking, cache_run_shrink);
     map_init(&c->extents);
     list_init(&c->by_use);
     if (budget != NULL) {
@@ -67,6 +78,7 @@ void cache_deinit(struct cache *c)
 {
     if (c->budget != NULL)
         c->budget->give_way = NULL;
+    task_cancel(&c->shrinking);
     while (!list_empty(&c->by_use))
         cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     map_deinit(&c->extents);
@@ -81,19 +93,18 @@ static struct cached *cache_find(struct cache *c, uint64_t life, uint64_t first)
 void cache_put(struct cache *c, uint64_t life, struct extent *extent)
 {
     size_t bytes = sizeof(struct cached) + sizeof(struct map_slot) + extent_size(extent);
-    size_t max = cache_max(c);
     struct cached *old = cache_find(c, life, extent->first);
-    if (bytes > max || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
+    if (bytes > cache_max(c) || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
         return;
     if (old != NULL)
         cache_drop(c, old);
-    cache_shrink(c, max - bytes);
     struct cached *e = mem_alloc(sizeof *e);
     *e =
         (struct cached){.key = {life, extent->first}, .extent = extent_ref(extent), .bytes = bytes};
     list_push(&c->by_use, &e->by_use);
     map_put(&c->extents, key_bytes(&e->key), e);
     c->bytes += bytes;
+    cache_shrink(c);
 }
 
 /* Small extents that follow this one, and it, become one, if there are enough. */
@@ -125,7 +136,7 @@ struct extent *cache_get(struct cache *c, uint64_t life, uint64_t first, size_t 
     struct cached *e = cache_find(c, life, first);
     if (e == NULL)
         return NULL;
-    if (e->extent->bytes->n < EXTENT_SMALL)
+    if (e->extent->bytes->n < EXTENT_SMALL && c->bytes <= cache_max(c))
         e = cache_join(c, e, max);
     list_remove(&e->by_use);
     list_push(&c->by_use, &e->by_use);

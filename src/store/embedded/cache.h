@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* cache.h -- extents that rest on disk and are kept in memory too, up to a number of bytes; the one
- * not used for longest goes first. What is pinned of a budget is not the cache's. Loop thread
- * only. */
+ * not used for longest goes first, some at a time. What is pinned of a budget is not the cache's.
+ * Loop thread only. */
 #ifndef STORE_EMBEDDED_CACHE_H
 #define STORE_EMBEDDED_CACHE_H
 
 #include "base/list.h"
 #include "base/map.h"
+#include "base/sched.h"
 
 struct budget;
 struct extent;
@@ -16,9 +17,11 @@ struct cache {
     struct link by_use; /* the least recently used first */
     size_t bytes, max;
     struct budget *budget; /* NULL: max is all the cache's */
+    struct sched *sched;
+    struct task shrinking; /* while there is too much */
 };
 
-void cache_init(struct cache *c, size_t max, struct budget *budget);
+void cache_init(struct cache *c, struct sched *sched, size_t max, struct budget *budget);
 void cache_deinit(struct cache *c);
 
 /* life: of the stream that the extent was written for. Takes a reference of its own. */

@@ -244,7 +244,7 @@ struct store *embedded_open(struct sched *sched, struct vfs *vfs, const char *in
     e->catalog.shrinking = embedded_on_shrinking;
     e->catalog.trim = embedded_trim;
     e->catalog.keep_removed_docs = true;
-    cache_init(&e->cache, config->cache_bytes, config->budget);
+    cache_init(&e->cache, sched, config->cache_bytes, config->budget);
     list_init(&e->dirty);
     list_init(&e->dirty_docs);
     embedded_call_init(e);
