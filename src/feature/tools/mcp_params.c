@@ -94,13 +94,17 @@ static bool check_properties(struct arena *a, struct str schema, struct str argu
     rest = view_inside(properties.value);
     while (view_member(&rest, &name, &property)) {
         struct view_want header = {.name = STR("x-mcp-header")};
+        struct view_want within = {.name = STR("properties")};
         struct buf decoded = {0};
         if (view_type(property) != VIEW_OBJECT)
             continue;
+        view_pick(property, &header, 1);
+        view_pick(property, &within, 1);
+        if (header.value.n == 0 && within.value.n == 0)
+            continue; /* the arguments may be large: they are looked through only if need be */
         view_decode(name, &decoded);
         struct str argument = argument_of(a, arguments, buf_str(&decoded));
         buf_deinit(&decoded);
-        view_pick(property, &header, 1);
         if (view_type(header.value) == VIEW_STRING &&
             !check_one(a, view_text(a, header.value), argument, req))
             return false;
