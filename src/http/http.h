@@ -70,7 +70,7 @@ struct http {
     const struct principals *principals; /* NULL: everybody is anonymous */
     struct http_names names;             /* set before the first request */
     struct link connections;             /* of struct peer */
-    struct link undrained;               /* of those that are to be asked to finish */
+    struct link undrained;               /* of those that are to be asked to finish, or closed */
     struct task drain;                   /* the next of these */
     uint64_t n_connections;
     uint64_t inflight_bytes;
@@ -79,6 +79,7 @@ struct http {
     struct unsent unsent;      /* its budget is set before the first request */
     struct arena_cache arenas; /* of exchanges */
     struct slab peers, h1s, exchanges;
+    bool ending; /* `undrained` are closed */
     bool draining;
     bool closing;                    /* and nobody is waited for any more */
     void (*idle)(struct http *http); /* draining, and the last connection is gone */
@@ -127,7 +128,7 @@ void http_drain_some(struct task *t);
  * or they would ask again and again. */
 void http_drain_begin(struct http *http);
 
-/* Closes every connection now. */
+/* Closes every connection that there is, some at a time, too. */
 void http_close_all(struct http *http);
 
 /* The Date header's value of this second. */

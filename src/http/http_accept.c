@@ -156,15 +156,20 @@ void http_drain_some(struct task *t)
         struct link *l = http->undrained.next;
         list_remove(l);
         list_push(&http->connections, l);
-        peer_drain(l);
+        if (http->ending)
+            peer_end(l);
+        else
+            peer_drain(l);
     }
     if (!list_empty(&http->undrained))
         sched_post(&http->loop->sched, t);
+    else
+        http->ending = false;
 }
 
 void http_close_all(struct http *http)
 {
-    list_splice(&http->connections, &http->undrained);
-    list_each_safe (l, &http->connections)
-        peer_end(l);
+    http->ending = true;
+    list_splice(&http->undrained, &http->connections);
+    http_drain_some(&http->drain);
 }

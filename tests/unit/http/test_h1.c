@@ -747,6 +747,31 @@ static void test_drain(void **state)
 #define CROWD 200
 
 /* Some at a time; one that leaves, or comes, before its turn makes no difference. */
+static void test_a_crowd_is_closed_in_slices(void **state)
+{
+    struct bench *b = *state;
+    int crowd[CROWD], late;
+    size_t left = 0;
+    b->http.limits.connections = 2 * CROWD;
+    for (int i = 0; i < CROWD; i++)
+        connect_peer(b, &crowd[i]);
+    turns(b, 10);
+    http_drain_begin(&b->http); /* which has not come far */
+    http_close_all(&b->http);
+    list_each (l, &b->http.undrained)
+        left++;
+    assert_true(left >= CROWD / 2 && left < CROWD);
+    close(crowd[CROWD - 1]);
+    connect_peer(b, &late);
+    turns(b, 20);
+    assert_int_equal(b->http.n_connections, 1);
+    for (int i = 0; i < CROWD - 1; i++)
+        close(crowd[i]);
+    close(late);
+    http_close_all(&b->http);
+    turns(b, 10);
+}
+
 static void test_a_crowd_is_drained_in_slices(void **state)
 {
     struct bench *b = *state;
@@ -996,6 +1021,7 @@ int main(void)
         T(test_peer_that_reads_nothing_is_cut_off),
         T(test_drain),
         T(test_a_crowd_is_drained_in_slices),
+        T(test_a_crowd_is_closed_in_slices),
         T(test_unread_answers_stop_the_requests),
         T(test_stalled_while_the_body_comes),
         T(test_stalled_before_a_request),
