@@ -594,6 +594,8 @@ static void h1_on_readable(struct conn *c)
 static void h1_on_drained(struct conn *c)
 {
     struct h1 *h = h1_of(c);
+    if (h->chunk_queued && h->peer->share != NULL)
+        unsent_took(h->peer->share, EXCHANGE_PULL);
     h->chunk_queued = false;
     peer_drained(h->peer);
     if (h->close_when_sent) {

@@ -377,6 +377,8 @@ static void h2_on_drained(struct conn *c)
         conn_yield(c);
         return;
     }
+    if (h->peer->share != NULL)
+        unsent_took(h->peer->share, h->queued);
     if (!send_round(h))
         return;
     if (h->queued == 0) {

@@ -9,7 +9,8 @@
 #define SHARE_MIN    ((size_t)256 * 1024)
 #define LARGE_SHARES 4 /* what is large has so many together, or one of them is alone */
 #define LOOK_MS      5000
-#define LOOK_SLICE   1024 /* shares; then others have their turn */
+#define TAKEN_ENOUGH ((size_t)64 * 1024) /* from one look to the next */
+#define LOOK_SLICE   1024                /* shares; then others have their turn */
 
 /* A connection's, while it holds something or waits for it. */
 struct unsent_share {
@@ -19,7 +20,7 @@ struct unsent_share {
     struct link all;     /* in `shares` or `unlooked` */
     size_t queued, held; /* held: queued and reserved */
     size_t large;        /* reserved, and counted apart */
-    size_t had, taken;   /* at the last look; since then, of what was queued */
+    size_t had, taken;   /* at the last look; since then, about */
 };
 
 struct reservation {
@@ -142,6 +143,11 @@ void unsent_queued(struct unsent *u, struct unsent_share **of, size_t bytes)
     drop_idle_share(s);
 }
 
+void unsent_took(struct unsent_share *s, size_t bytes)
+{
+    s->taken += bytes;
+}
+
 bool unsent_full(const struct unsent *u, const struct unsent_share *s)
 {
     return s != NULL && s->queued >= share_max(u);
@@ -255,7 +261,7 @@ static bool is_scarce_for_large(struct unsent *u)
 static void share_look(struct unsent *u, struct unsent_share *s)
 {
     size_t has = s->held + s->large, kept = s->had < has ? s->had : has;
-    bool slow = s->taken < kept / 4;
+    bool slow = s->taken < kept / 4 && s->taken < TAKEN_ENOUGH;
     bool in_the_way = (s->held > 0 && is_scarce(u)) || (s->large > 0 && is_scarce_for_large(u));
     s->had = has;
     s->taken = 0;

@@ -13,7 +13,8 @@
  *        +--> waiting -----+  and the exchange is woken
  *
  * While somebody waits because others hold all there is, these have to take it: a connection that
- * takes less than a quarter of what it holds, from one look to the next, is cut off. */
+ * takes less than a quarter of what it holds, and less than one pull, from one look to the next is
+ * cut off. */
 #ifndef HTTP_UNSENT_H
 #define HTTP_UNSENT_H
 
@@ -43,6 +44,9 @@ void unsent_init(struct unsent *u, struct sched *sched);
 
 /* What is queued for the peer, and not taken, is so much now. */
 void unsent_queued(struct unsent *u, struct unsent_share **of, size_t bytes);
+
+/* The peer has taken so much that may not have been told as queued before. */
+void unsent_took(struct unsent_share *s, size_t bytes);
 
 /* So much is queued that no further request should add to it. */
 bool unsent_full(const struct unsent *u, const struct unsent_share *s);

@@ -292,6 +292,28 @@ static void test_who_is_not_in_the_way_is_left_alone(void **state)
     assert_empty(&w);
 }
 
+/* A large event goes piece by piece, and the last of it is held until the end. */
+static void test_who_takes_what_was_never_queued_is_left_alone(void **state)
+{
+    struct world w;
+    struct unsent_share *other = NULL;
+    init(&w);
+    w.unsent.cut = on_cut;
+    struct user a = {.world = &w, .name = 'a'}, b = {.world = &w, .name = 'b'};
+    struct peer large = {.world = &w};
+    assert_true(reserve(&a, &large.share, 64 * MAX));
+    assert_false(reserve(&b, &other, MAX));
+    for (int i = 0; i < 60; i++) {
+        unsent_took(large.share, 16 * KIB);
+        pass(&w, 1000);
+    }
+    assert_false(large.is_cut);
+    give_back(&a);
+    assert_string_equal(w.granted, "b");
+    give_back(&b);
+    assert_empty(&w);
+}
+
 #define T(f) cmocka_unit_test(f)
 
 int main(void)
@@ -305,6 +327,7 @@ int main(void)
         T(test_who_leaves_the_line_lets_the_next_one_go),
         T(test_who_takes_too_little_while_others_wait_is_cut_off),
         T(test_who_is_not_in_the_way_is_left_alone),
+        T(test_who_takes_what_was_never_queued_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
