@@ -207,6 +207,7 @@ static size_t cut_features(struct server *s)
 
 static void close_all(struct server *s)
 {
+    stop_listening(s); /* or those that are closed come back */
     each_open (s, f)
         if (f->feature->close != NULL)
             f->feature->close(f->state);
