@@ -112,6 +112,12 @@ static void conn_on_events(struct conn *c, int events)
         set_events(c);
 }
 
+static void conn_poll(struct conn *c, int events)
+{
+    c->events = (unsigned)events & EVENTS_ALL;
+    socket_set_change(&c->loop->sockets, c->fd, c, events);
+}
+
 static void conn_on_late(struct task *t)
 {
     struct conn *c = container_of(t, struct conn, late);
@@ -125,21 +131,26 @@ static void conn_on_late(struct task *t)
  * to be told of them. */
 static void conn_put_off(struct conn *c, int events)
 {
-    if (c->late_events != 0) {
-        uv_poll_stop(&c->poll);
-        c->events = 0;
-    }
+    if (c->late_events != 0)
+        conn_poll(c, 0);
     c->late_events |= (unsigned)events & EVENTS_ALL;
     sched_post_io(&c->loop->sched, &c->late);
 }
 
-static void conn_on_poll(uv_poll_t *poll, int status, int events)
+/* Another connection's callback may have closed this one, or taken its interest away. */
+static void conn_on_poll(void *conn, int events)
 {
-    struct conn *c = container_of(poll, struct conn, poll);
+    struct conn *c = conn;
+    if (c->closing || c->events == 0)
+        return;
     bool later = sched_io(&c->loop->sched);
-    if (status < 0)
+    if (events < 0) {
+        conn_poll(c, 0);
         c->ops->failed(c);
-    else if (later)
+        return;
+    }
+    events &= c->events;
+    if (later)
         conn_put_off(c, events);
     else
         conn_on_events(c, events);
@@ -154,11 +165,7 @@ static void set_events(struct conn *c)
     int events = (read ? UV_READABLE : 0) | (c->blocked ? UV_WRITABLE : 0);
     if (events == c->events || c->closing || c->late_events != 0)
         return;
-    c->events = (unsigned)events & EVENTS_ALL;
-    if (events == 0)
-        uv_poll_stop(&c->poll);
-    else
-        uv_poll_start(&c->poll, events, conn_on_poll);
+    conn_poll(c, events);
 }
 
 static void conn_drop(struct conn *c)
@@ -279,10 +286,10 @@ static void conn_on_flush(struct task *t)
 
 int conn_init(struct conn *c, struct loop *loop, int fd, const struct conn_ops *ops)
 {
-    *c = (struct conn){.ops = ops, .loop = loop, .fd = fd};
+    *c = (struct conn){.ops = ops, .loop = loop, .fd = fd, .events = UV_READABLE};
     task_init(&c->flush, conn_on_flush);
     task_init(&c->late, conn_on_late);
-    return uv_poll_init_socket(&loop->uv, &c->poll, fd);
+    return socket_set_add(&loop->sockets, fd, c, UV_READABLE, conn_on_poll);
 }
 
 static void conn_read_again(struct task *t)
@@ -334,14 +341,16 @@ struct str conn_protocol(const struct conn *c)
     return c->tls != NULL ? tls_channel_protocol(c->tls->channel) : STR_NONE;
 }
 
-static void conn_on_closed(uv_handle_t *h)
+static void conn_on_close(struct task *t)
 {
-    struct conn *c = container_of((uv_poll_t *)h, struct conn, poll);
+    struct conn *c = container_of(t, struct conn, flush);
+    struct loop *loop = c->loop;
     if (c->tls != NULL)
         tls_channel_free(c->tls->channel);
     free(c->tls);
     close(c->fd);
     c->ops->closed(c);
+    socket_set_release(&loop->sockets);
 }
 
 void conn_close(struct conn *c)
@@ -355,7 +364,9 @@ void conn_close(struct conn *c)
         task_cancel(&c->tls->again);
     if (c->out != NULL)
         conn_drop(c);
-    uv_close((uv_handle_t *)&c->poll, conn_on_closed);
+    socket_set_remove(&c->loop->sockets, c->fd);
+    task_init(&c->flush, conn_on_close);
+    sched_post(&c->loop->sched, &c->flush);
 }
 
 void conn_want_read(struct conn *c, bool want)

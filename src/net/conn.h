@@ -36,7 +36,6 @@ struct conn_ops {
 };
 
 struct conn {
-    uv_poll_t poll;
     const struct conn_ops *ops;
     struct loop *loop;
     struct task flush;
@@ -44,7 +43,7 @@ struct conn {
     struct outq *out;     /* what has been put and not been sent; NULL: nothing */
     struct conn_tls *tls; /* of conn.c; NULL: plain */
     int fd;
-    uint8_t events : 2;      /* what the poll handle is set to */
+    uint8_t events : 2;      /* what the loop's poll tells */
     uint8_t late_events : 2; /* of `late`; 0: it does not wait */
     bool want_read : 1, blocked : 1, closing : 1;
     bool ended : 1; /* the peer sends no more */

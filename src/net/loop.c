@@ -91,6 +91,11 @@ int loop_init(struct loop *l)
     int err = uv_loop_init(&l->uv);
     if (err != 0)
         return err;
+    err = socket_set_init(&l->sockets, &l->uv);
+    if (err != 0) {
+        must(uv_loop_close(&l->uv) == 0);
+        return err;
+    }
     sched_init(&l->sched, clock_mono_ms(), clock_wall_ms());
     l->sched.awake_ms = loop_awake_ms;
     l->sched.clock_ns = clock_mono_ns;
@@ -135,6 +140,7 @@ void loop_run(struct loop *l)
 
 void loop_deinit(struct loop *l)
 {
+    socket_set_close(&l->sockets);
     uv_close((uv_handle_t *)&l->alarm, NULL);
     uv_close((uv_handle_t *)&l->busy, NULL);
     uv_close((uv_handle_t *)&l->before_poll, NULL);

@@ -6,6 +6,7 @@
 #define NET_LOOP_H
 
 #include "base/sched.h"
+#include "net/socket_set.h"
 
 #include <uv.h>
 
@@ -18,8 +19,9 @@ struct loop_spare {
 
 struct loop {
     uv_loop_t uv;
-    struct sched sched; /* runs after each round of I/O and timers */
-    uv_timer_t alarm;   /* set to the schedule's next timer */
+    struct socket_set sockets; /* of connections */
+    struct sched sched;        /* runs after each round of I/O and timers */
+    uv_timer_t alarm;          /* set to the schedule's next timer */
     uv_prepare_t before_poll;
     uv_check_t after_poll;
     uv_idle_t
