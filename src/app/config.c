@@ -206,8 +206,9 @@ static const struct option_row rows[] = {
              "nothing on the way takes it for dead. 0 sends none."},
     {ROW("sse-lifetime", OPTION_DURATION, sse_lifetime_ms), .live = true, .fallback = "60s",
      .value = "TIME", BETWEEN(100, DAY_MS),
-     .help = "After this time, or up to a tenth earlier so that many do not end at once, a live SSE "
-             "answer ends and the client connects again from where it was."},
+     .help =
+         "After this time, or up to a tenth earlier so that many do not end at once, a live SSE "
+         "answer ends and the client connects again from where it was."},
     {ROW("sse-retry", OPTION_DURATION, sse_retry_ms), .live = true, .fallback = "100ms",
      .value = "TIME", BETWEEN(1, HOUR_MS), .zero_is_off = true, .bare_ms = true,
      .help = "How long a browser's EventSource waits before it connects again, after sse-lifetime "

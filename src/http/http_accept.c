@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* http_accept.c -- how connections begin, which version of HTTP they speak, and how all of them
  * end. */
+#include "base/must.h"
 #include "http/h1.h"
 #include "http/h2.h"
 #include "http/http.h"
 #include "http/peer.h"
 #include "net/loop.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +21,31 @@ struct first_bytes {
     uint8_t n;
     char bytes[PEER_PREFACE];
 };
+
+void http_init(struct http *http, struct loop *loop, const struct trace *trace,
+               const struct http_limits *limits)
+{
+    *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
+    list_init(&http->connections);
+    list_init(&http->undrained);
+    task_init(&http->drain, http_drain_some);
+    unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
+    http->unsent.cut = peer_cut;
+}
+
+void http_deinit(struct http *http)
+{
+    must(http->n_connections == 0);
+    task_cancel(&http->unsent.grant);
+    timer_stop(&http->unsent.look);
+    task_cancel(&http->drain);
+    free(http->gather.items);
+    free(http->routes);
+    arena_cache_deinit(&http->arenas);
+    slab_deinit(&http->exchanges);
+    slab_deinit(&http->h1s);
+    slab_deinit(&http->peers);
+}
 
 /* For a peer that has not begun. During a handshake there is no way to say anything, and one that
  * was promised HTTP/2 would not understand. */
