@@ -39,11 +39,16 @@ static void hold_hangups(int how)
 }
 
 /* The allocator joins what was freed at once. Otherwise it keeps small pieces as they are, and some
- * allocation joins all of them: a long wait after a hundred thousand streams have expired. */
-static void keep_no_fastbins(void)
+ * allocation joins all of them: a long wait after a hundred thousand streams have expired.
+ *
+ * Large pieces have pages of their own, whatever was freed before: then a body that grows is not
+ * copied, and goes back to the system at its end. */
+static void set_up_malloc(void)
 {
 #ifdef __GLIBC__
     mallopt(M_MXFAST, 0);
+    mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
 #endif
 }
 
@@ -52,7 +57,7 @@ static int cmd_serve_run(int argc, char **argv)
     struct trace t = {.to = stderr, .level = TRACE_INFO};
     struct config config;
     char why[512];
-    keep_no_fastbins();
+    set_up_malloc();
     int err = config_load(&config, argc, argv, &t, why, sizeof why);
     if (err == ERR_CANCELLED) {
         config_help(stdout);
