@@ -13,7 +13,7 @@
 #define LIMIT       1024
 #define STREAMS     200
 #define EVENT       4096
-#define APPEND      (32 * 1024) /* so that journals and checkpoints want files */
+#define APPEND      2048 /* journals and checkpoints want files; and a disk bears as much */
 #define CONNECTIONS 4
 #define WARM_UP_S   0.1
 #define SETTLE_S    2.0

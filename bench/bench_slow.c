@@ -18,6 +18,7 @@
 #define PER_EVENT  50 /* streams of --streams: 20,000 events where there are a million */
 #define EVENT_SIZE 64
 #define AT_ONCE    100 /* events in an append */
+#define TRIES      5
 #define TURNS_MAX  100000
 #define STEP       5000 /* checkpoints between two lines of progress */
 
@@ -237,6 +238,13 @@ static struct reading read_whole(struct bench *b, const char *phase, unsigned ev
     return (struct reading){requests, ms};
 }
 
+/* A few milliseconds tell little of one try: each server has nothing of it in its memory. */
+static void keep_quicker(struct reading *best, struct reading r)
+{
+    if (r.ms < best->ms)
+        *best = r;
+}
+
 void phase_slow(struct bench *b)
 {
     if (!b->server.ours || !*b->data)
@@ -245,10 +253,14 @@ void phase_slow(struct bench *b)
     progress("scale-slow: %u events, one in each checkpoint", events);
     bench_stop(b, false);
     make_streams(b, events);
-    bench_start(b);
-    ask_read(b, stream_name("absent", 0), 404); /* the first request takes longer */
-    struct reading once = read_whole(b, "once", events);
-    struct reading slow = read_whole(b, "slow", events);
+    struct reading once = {.ms = 1e9}, slow = {.ms = 1e9};
+    for (int i = 0; i < TRIES && !b->swarm.failed; i++) {
+        bench_start(b);
+        ask_read(b, stream_name("absent", 0), 404); /* the first request takes longer */
+        keep_quicker(&once, read_whole(b, "once", events));
+        keep_quicker(&slow, read_whole(b, "slow", events));
+        bench_stop(b, false);
+    }
     if (b->swarm.failed)
         return;
     row_note(report_add(&b->report, "scale-slow", slow.requests / once.requests),
