@@ -7,7 +7,6 @@
 #include "base/num.h"
 #include "base/secret.h"
 #include "base/units.h"
-#include "app/caller_config.h"
 #include "app/config_file.h"
 #include "app/config_tables.h"
 #include "http/url.h"
@@ -222,17 +221,23 @@ static const struct option_row rows[] = {
 };
 static const struct options own_options = {rows, sizeof rows / sizeof *rows};
 
-enum { KIND_CALLER };
+enum { KIND_CALLER, KIND_ANONYMOUS, ACCESS_KINDS_N };
 static const struct section_kind kind_rows[] = {
     [KIND_CALLER] = {.word = "caller",
                      .name = "NAME",
                      .size = sizeof(struct caller_config),
                      .name_field = offsetof(struct caller_config, name),
-                     .list_field = offsetof(struct config, callers),
+                     .list_field = offsetof(struct config, access.callers),
                      .options = &caller_options,
                      .check_name = caller_check_name,
                      .finish = caller_finish,
                      .help = "A program that is known by its token, and what it may do."},
+    [KIND_ANONYMOUS] = {.word = "anonymous",
+                        .size = sizeof(struct anonymous_config),
+                        .list_field = offsetof(struct config, access.anonymous),
+                        .options = &anonymous_options,
+                        .help = "What everybody may do who shows no credential. Once anything is "
+                                "granted to anybody, they may do nothing without it."},
 };
 static const struct section_kinds own_kinds = {.rows = kind_rows,
                                                .n = sizeof kind_rows / sizeof *kind_rows};
@@ -265,20 +270,6 @@ static int finish_features(struct config *c, char *why, size_t size)
             err = s->finish(settings_of(c, i), why, size);
     }
     return err;
-}
-
-/* A token has to tell who calls. */
-static int check_callers(const struct config *c, char *why, size_t size)
-{
-    const struct caller_config *callers = c->callers.items;
-    for (size_t i = 0; i < c->callers.n; i++)
-        for (size_t j = 0; j < i; j++)
-            if (memcmp(callers[i].token_sha256, callers[j].token_sha256, CALLER_DIGEST_N) == 0) {
-                snprintf(why, size, "the callers %s and %s have the same token-sha256",
-                         callers[j].name, callers[i].name);
-                return ERR_SYNTAX;
-            }
-    return 0;
 }
 
 /* ---- secrets ---- */
@@ -384,7 +375,7 @@ static int check_together(struct config *c, char *why, size_t size)
                  c->tls_cert ? "tls-cert" : "tls-key", c->tls_cert ? "tls-key" : "tls-cert");
         return ERR_SYNTAX;
     }
-    int err = check_callers(c, why, size);
+    int err = access_config_check(&c->access, why, size);
     if (err == 0)
         err = finish_features(c, why, size);
     if (err != 0)
@@ -505,11 +496,12 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
     for (size_t i = 0; i < c->tables->kinds.n; i++) {
         if (sections_same(&kinds[i], c, &out->before))
             continue;
-        out->callers |= i == KIND_CALLER;
-        add_name(i == KIND_CALLER ? out->taken : out->restart, "[", kinds[i].word, "]");
+        bool access = i < ACCESS_KINDS_N;
+        out->access |= access;
+        add_name(access ? out->taken : out->restart, "[", kinds[i].word, "]");
     }
-    if (out->callers)
-        sections_swap(&kinds[KIND_CALLER], c, &out->before);
+    for (size_t i = 0; out->access && i < ACCESS_KINDS_N; i++)
+        sections_swap(&kinds[i], c, &out->before);
     compare_secrets(c, &out->before, out->restart);
     return 0;
 }

@@ -9,6 +9,7 @@
 #ifndef APP_CONFIG_H
 #define APP_CONFIG_H
 
+#include "app/access_config.h"
 #include "base/sections.h"
 #include "feature/feature.h"
 
@@ -48,10 +49,10 @@ struct config {
     uint64_t long_poll_timeout_ms;
     uint64_t heartbeat_ms; /* 0: none */
     uint64_t sse_lifetime_ms, sse_retry_ms;
-    struct section_list callers; /* struct caller_config; their names and tokens differ */
-    int trace_form;              /* enum config_trace */
-    int trace_level;             /* enum trace_level */
-    bool private;                /* serves only who started it; no setting */
+    struct access_config access;
+    int trace_form;  /* enum config_trace */
+    int trace_level; /* enum trace_level */
+    bool private;    /* serves only who started it; no setting */
     struct config_tables *tables;
     struct feature_configs features; /* where the settings of each are, below: not of a copy */
     _Alignas(max_align_t) unsigned char of_features[CONFIG_FEATURES_BYTES];
@@ -69,14 +70,14 @@ void config_deinit(struct config *c); /* may be called twice */
 void config_tune_trace(const struct config *c, struct trace *t);
 
 /* Reads everything again, as config_load has with the same arguments, and takes over into *c what
- * may change while a server runs (`live` in the tables, and the callers). ERR_SYNTAX with a
+ * may change while a server runs (`live` in the tables, and who may do what). ERR_SYNTAX with a
  * sentence in why, and nothing has changed. Otherwise config_deinit of out->before is due: it holds
  * what *c had before, and texts that somebody may still have from there. */
 #define CONFIG_NAMES_MAX 1024
 struct config_change {
     char taken[CONFIG_NAMES_MAX];   /* what is in use now, with commas between names */
     char restart[CONFIG_NAMES_MAX]; /* what has changed and needs a restart */
-    bool callers;                   /* those are among what was taken */
+    bool access;                    /* who may do what is among what was taken */
     struct config before;
 };
 int config_reload(struct config *c, int argc, char **argv, struct config_change *out, char *why,

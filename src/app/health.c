@@ -6,6 +6,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "net/loop.h"
 
 #include <uv.h>
@@ -185,20 +186,36 @@ static void health_answer_readiness(struct health *s, struct exchange *x)
     buf_deinit(&body);
 }
 
+static const struct surface_rule metrics_rules[] = {
+    {"server.metrics", "GET HEAD", "", ACCESS_VERB_METRICS, ACCESS_SERVER, RULE_ADMIN, NULL},
+    {0},
+};
+static const struct surface_rule liveness_rules[] = {
+    {"server.live", "GET HEAD", "", 0, ACCESS_SERVER, RULE_PUBLIC, NULL},
+    {0},
+};
+static const struct surface_rule readiness_rules[] = {
+    {"server.ready", "GET HEAD", "", 0, ACCESS_SERVER, RULE_PUBLIC, NULL},
+    {0},
+};
+const struct surface health_metrics_surface = {.path = "/metrics", .rules = metrics_rules};
+const struct surface health_live_surface = {.path = "/healthz", .rules = liveness_rules};
+const struct surface health_ready_surface = {.path = "/readyz", .rules = readiness_rules};
+
 static const struct endpoint {
-    struct str path;
+    const struct surface *surface;
     void (*answer)(struct health *s, struct exchange *x);
 } endpoints[] = {
-    {STR_INIT("/metrics"), health_answer_metrics},
-    {STR_INIT("/healthz"), health_answer_liveness},
-    {STR_INIT("/readyz"), health_answer_readiness},
+    {&health_metrics_surface, health_answer_metrics},
+    {&health_live_surface, health_answer_liveness},
+    {&health_ready_surface, health_answer_readiness},
 };
 #define N_ENDPOINTS (sizeof endpoints / sizeof *endpoints)
 
 static const struct endpoint *health_find(struct str path)
 {
     for (size_t i = 0; i < N_ENDPOINTS; i++)
-        if (str_eq(path, endpoints[i].path))
+        if (str_eq(path, str_of_cstr(endpoints[i].surface->path)))
             return &endpoints[i];
     return NULL;
 }
@@ -222,5 +239,5 @@ void health_init(struct health *s)
     gauge_set(&s->gauges[HEALTH_CONNECTIONS_MAX], (int64_t)s->http->limits.connections);
     gauge_set(&s->gauges[HEALTH_STARTED], s->http->loop->sched.wall_ms / 1000);
     for (size_t i = 0; i < N_ENDPOINTS; i++)
-        http_route(s->http, endpoints[i].path, health_handle, s);
+        http_mount(s->http, endpoints[i].surface, health_handle, s);
 }

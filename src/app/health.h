@@ -11,6 +11,7 @@
 #include "telemetry/metrics.h"
 
 struct exchange;
+struct surface;
 struct feature_state;
 struct http;
 
@@ -48,6 +49,9 @@ struct health {
     struct counter troubles[WATCH_TROUBLES_MAX];
     struct metric_family *responses, *refusals, *warnings;
 };
+
+/* What is served. */
+extern const struct surface health_metrics_surface, health_live_surface, health_ready_surface;
 
 /* Registers the numbers and mounts the three paths. */
 void health_init(struct health *s);

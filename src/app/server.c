@@ -6,7 +6,9 @@
 #include "app/config.h"
 #include "stream/instances.h"
 #include "http/fetch.h"
+#include "http/guard.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "net/listener.h"
 #include "net/thread_lane.h"
 #include "net/tls.h"
@@ -265,19 +267,20 @@ static void server_on_signal(uv_signal_t *handle, int number)
 
 /* ---- the whole ---- */
 
-static bool declares_path(const struct feature *f, struct str path)
+static bool declares_surface(const struct feature *f, const struct http_route *r)
 {
-    for (const char *const *p = f->paths; p != NULL && *p != NULL; p++)
-        if (str_eq(path, str_of_cstr(*p)))
+    for (const struct surface *const *p = f->surfaces; p != NULL && *p != NULL; p++)
+        if (r->configured ? *p == r->surface
+                          : (*p)->path != NULL && str_eq(r->prefix, str_of_cstr((*p)->path)))
             return true;
     return false;
 }
 
-/* Its row says which paths it serves, but for those of settings. */
-static void check_paths(const struct server *s, const struct feature *f, size_t from)
+/* Its row says what it serves. */
+static void check_surfaces(const struct server *s, const struct feature *f, size_t from)
 {
     for (size_t i = from; i < s->http.n_routes; i++)
-        must(s->http.routes[i].configured || declares_path(f, s->http.routes[i].prefix));
+        must(declares_surface(f, &s->http.routes[i]));
 }
 
 static int server_open_feature(struct server *s, size_t i)
@@ -292,7 +295,7 @@ static int server_open_feature(struct server *s, size_t i)
     s->metrics.declared = f->metrics != NULL ? f->metrics : none;
     int err = f->open(&s->host, s->config->features.of[i], &state->state, why, sizeof why);
     s->metrics.declared = NULL;
-    check_paths(s, f, routes);
+    check_surfaces(s, f, routes);
     if (err != 0) {
         trace(s->trace, FEATURE_FAILED, TRACE_STR("feature", str_of_cstr(f->title)),
               TRACE_STR("error", str_of_cstr(why)));
@@ -418,7 +421,7 @@ static void init_surfaces(struct server *s)
     gate_init(&s->durable.preparing, &s->loop.sched);
     if (c->public_url != NULL)
         s->durable.public_url = str_of_cstr(c->public_url);
-    http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
+    http_mount(&s->http, &durable_surface, durable_handle, &s->durable);
 }
 
 static void server_init_signals(struct server *s)
@@ -478,7 +481,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (s->store->shared)
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
-    server_init_principals(s);
+    server_init_access(s);
     server_init_signals(s);
     err = server_open_features(s);
     if (err == 0)
@@ -515,6 +518,6 @@ int server_deinit(struct server *s)
     tls_unref(s->tls);
     free(s->listeners);
     free(s->own.ports);
-    server_deinit_reload(s);
+    guard_free(s->guard);
     return err;
 }

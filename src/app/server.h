@@ -21,8 +21,7 @@ struct config;
 struct fetcher;
 struct instances;
 struct listener;
-struct principals;
-struct retired;
+struct guard;
 struct store;
 struct tls;
 struct trace;
@@ -48,7 +47,6 @@ struct reload {
     struct trace *trace;   /* the server's */
     int argc;
     char **argv;
-    struct retired *retired; /* callers as they were, whom requests may still be of */
 };
 
 struct server {
@@ -66,8 +64,7 @@ struct server {
     struct turns turns;
     struct durable durable;
     struct fetcher *fetcher;
-    struct principals *principals; /* NULL: no callers are configured */
-    struct str *capabilities;      /* of all of them */
+    struct guard *guard; /* NULL: no access is configured */
     struct feature_host host;
     struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
     size_t n_features;

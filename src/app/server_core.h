@@ -13,10 +13,7 @@ void server_reload(struct server *s);
  * to upstreams to what is left. */
 void server_share_descriptors(struct server *s);
 
-/* Who calls, by the settings. */
-void server_init_principals(struct server *s);
-
-/* Frees them, and all of s->reload. */
-void server_deinit_reload(struct server *s);
+/* Who may do what, by the settings. */
+void server_init_access(struct server *s);
 
 #endif

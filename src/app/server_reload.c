@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /* server_reload.c -- SIGHUP: certificates and settings are read again while the server runs.
  *
- * Settings that are `live` in their table, and the callers, change; of others a trace says that
+ * Settings that are `live` in their table, and who may do what, change; of others a trace says that
  * they need a restart. A file with an error in it changes nothing. What is under way goes on as it
  * began. */
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "app/caller_config.h"
 #include "app/config.h"
 #include "app/server_core.h"
-#include "http/principal.h"
+#include "access/policy.h"
+#include "http/guard.h"
 #include "net/tls.h"
 #include "store/store.h"
 #include "telemetry/trace.h"
@@ -18,59 +18,20 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-struct retired {
-    struct config config;
-    struct principals *principals;
-    struct str *capabilities;
-    struct retired *next;
-};
+/* ---- access ---- */
 
-/* ---- callers ---- */
-
-void server_init_principals(struct server *s)
+void server_init_access(struct server *s)
 {
-    const struct section_list *callers = &s->config->callers;
-    const struct caller_config *c = callers->items;
-    size_t n = 0;
-    s->http.principals = s->principals = NULL;
-    s->capabilities = NULL;
-    if (callers->n == 0)
+    const struct access_config *access = &s->config->access;
+    bool any = access->callers.n > 0 || access_config_on(access);
+    if (s->guard == NULL && !any)
         return;
-    for (size_t i = 0; i < callers->n; i++)
-        n += c[i].capabilities.n;
-    struct str *texts = s->capabilities = mem_alloc((n + 1) * sizeof *texts);
-    s->http.principals = s->principals = principals_new();
-    for (size_t i = 0; i < callers->n; i++) {
-        const struct option_list *words = &c[i].capabilities;
-        struct principal p = {str_of_cstr(c[i].name), texts, words->n};
-        for (size_t k = 0; k < words->n; k++)
-            *texts++ = str_of_cstr(words->items[k]);
-        principals_add(s->principals, c[i].token_sha256, p);
-    }
-}
-
-/* Takes the settings over, whose texts those callers are made of. */
-static void retire_principals(struct server *s, const struct config *before)
-{
-    struct retired *r = mem_alloc(sizeof *r);
-    *r = (struct retired){*before, s->principals, s->capabilities, s->reload.retired};
-    config_forget(&r->config);
-    s->reload.retired = r;
-    server_init_principals(s);
-}
-
-void server_deinit_reload(struct server *s)
-{
-    principals_free(s->principals);
-    free(s->capabilities);
-    while (s->reload.retired != NULL) {
-        struct retired *r = s->reload.retired;
-        s->reload.retired = r->next;
-        principals_free(r->principals);
-        free(r->capabilities);
-        config_deinit(&r->config);
-        free(r);
-    }
+    if (s->guard == NULL)
+        s->guard = guard_new(&(struct guard_setup){.http = &s->http, .trace = s->trace});
+    struct policy *policy = access_config_policy(access);
+    guard_set_policy(s->guard, policy);
+    policy_unref(policy);
+    s->http.guard = s->guard;
 }
 
 /* ---- settings ---- */
@@ -145,10 +106,9 @@ static bool reload_settings(struct server *s)
     } else {
         reload_apply(s);
         reload_report(s, change);
-        if (change->callers)
-            retire_principals(s, &change->before);
-        else
-            config_deinit(&change->before);
+        if (change->access)
+            server_init_access(s);
+        config_deinit(&change->before);
     }
     free(change);
     return err == 0;

@@ -10,6 +10,7 @@
 #include "cmd/demo_script.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/surface.h"
 #include "net/addr.h"
 #include "net/listener.h"
 #include "net/loop.h"
@@ -263,6 +264,9 @@ static void cmd_demo_backend_print_address(const struct demo *d)
     fflush(stdout);
 }
 
+static const struct surface_rule rules[] = {{0}};
+static const struct surface surface = {.path = "/", .rules = rules};
+
 static int cmd_demo_backend_serve(struct demo *d)
 {
     char why[256];
@@ -277,7 +281,7 @@ static int cmd_demo_backend_serve(struct demo *d)
                                     .body_timeout_ms = 10 * SECOND_MS,
                                     .write_timeout_ms = MINUTE_MS,
                                     .body_min_bytes = 1});
-    http_route(&d->http, STR("/"), cmd_demo_backend_handle, d);
+    http_mount(&d->http, &surface, cmd_demo_backend_handle, d);
     cmd_demo_backend_init_signals(d);
     d->listener =
         listener_new(&d->loop, str_of_cstr(d->settings.listen), &listener_ops, d, why, sizeof why);

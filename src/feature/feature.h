@@ -37,6 +37,7 @@ struct loop;
 struct metric_info;
 struct metrics;
 struct store;
+struct surface;
 struct trace;
 struct trace_kind;
 
@@ -152,9 +153,10 @@ struct feature {
     enum feature_scope scope;
     const char *const *needs; /* names of features, NULL behind the last; NULL: none */
     const struct feature_settings *settings; /* NULL: none */
-    const char *const *paths;                /* that it serves, NULL behind the last; `/x/`: all
-                                                below. Those of settings are claimed when it opens */
-    const struct feature_names *streams;     /* NULL: none */
+    /* What it serves, NULL behind the last. Those at paths of the settings have none of their own.
+     */
+    const struct surface *const *surfaces;
+    const struct feature_names *streams;    /* NULL: none */
     const char *const *documents;           /* prefixes of keys, NULL behind the last; NULL: none */
     const struct trace_kind *const *traces; /* NULL behind the last; NULL: none */
     const struct metric_info *const *metrics; /* NULL behind the last; NULL: none */

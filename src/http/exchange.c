@@ -38,7 +38,21 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
+    principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
+}
+
+void exchange_set_principal(struct exchange *x, const struct principal *p)
+{
+    principal_ref(p);
+    principal_unref(x->principal);
+    x->principal = p;
+}
+
+bool exchange_can(struct exchange *x, enum access_verb verb, enum access_kind kind, struct str name)
+{
+    x->undecided = false;
+    return principal_may(x->principal, verb, kind, name);
 }
 
 bool exchange_draining(const struct exchange *x)
@@ -204,6 +218,7 @@ static void put_inert(struct exchange *x)
 static void exchange_begin_response(struct exchange *x, int64_t length, bool streaming)
 {
     must(!x->begun);
+    must(!x->undecided || x->status >= 400); /* nobody has asked whether he may */
     put_inert(x);
     x->begun = true;
     x->streaming = streaming;

@@ -16,11 +16,12 @@
 #include "base/arena.h"
 #include "base/block.h"
 #include "base/buf.h"
+#include "access/principal.h"
 #include "http/message.h"
-#include "http/principal.h"
 
 struct exchange;
 struct http;
+struct http_route;
 struct reservation;
 struct unsent_share;
 
@@ -70,7 +71,8 @@ struct exchange_header {
 
 struct exchange {
     struct http *http;
-    const struct principal *principal;
+    const struct principal *principal; /* held */
+    const struct http_route *route;    /* who serves it; NULL: nobody */
     const struct exchange_ops *ops;
     void *state; /* the handler's */
 
@@ -98,7 +100,9 @@ struct exchange {
     /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
      * with a streamed response, though it might still take an answer. */
     bool peer_bound : 1;
-    bool stable : 1; /* what is being delivered lives as long as the request */
+    bool stable : 1;    /* what is being delivered lives as long as the request */
+    bool has_body : 1;  /* the request has one, maybe an empty one */
+    bool undecided : 1; /* the handler is to ask exchange_may before it answers with a success */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */
@@ -115,6 +119,21 @@ bool exchange_draining(const struct exchange *x);
 
 /* The same, and nobody can come back: what would begin to wait answers at once. */
 bool exchange_closing(const struct exchange *x);
+
+/* Who asks, from now on. Takes a reference. */
+void exchange_set_principal(struct exchange *x, const struct principal *p);
+
+/* May whoever asks do this? Names are as he sees them. exchange_may answers 401 or 403 if not. */
+bool exchange_can(struct exchange *x, enum access_verb verb, enum access_kind kind,
+                  struct str name);
+bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind,
+                  struct str name);
+
+/* A name that whoever asks has given, as the store has it. */
+static inline struct str exchange_rooted(struct exchange *x, struct str name)
+{
+    return x->principal->root.n == 0 ? name : principal_rooted(x->principal, &x->arena, name);
+}
 
 /* How a URL by which this peer can reach the server begins. */
 static inline struct str exchange_scheme(const struct exchange *x)

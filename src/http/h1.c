@@ -408,6 +408,7 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
     x->body_length = framing->content_length;
+    x->has_body = framing->chunked || framing->content_length > 0;
     h->version_10 = parsed->version == 10;
     h->keep_alive = framing->keep_alive;
     h->pull_again = h->slow = false;

@@ -114,6 +114,7 @@ void h2_stream_request(struct h2_stream *s, bool has_body)
         h2_stream_fail(s, status, why);
         return;
     }
+    s->x->has_body = has_body;
     if (has_body)
         s->body = body_new(s);
     s->small_body =

@@ -10,13 +10,14 @@
 #include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
+#include "http/surface.h"
 #include "http/unsent.h"
 
 #include <stdint.h>
 
 struct exchange;
 struct loop;
-struct principals;
+struct guard;
 struct tls;
 struct trace;
 
@@ -31,10 +32,12 @@ struct http_limits {
 /* The longest prefix of the path that is in the table decides. */
 struct http_route {
     struct str prefix;
+    const struct surface *surface;
     const char *claimant; /* http->claimant, when it was added */
     void (*handle)(void *ctx, struct exchange *x);
     void *ctx;
-    bool configured; /* the path is a setting, and no part of the program */
+    bool configured;                     /* the path is a setting, and no part of the program */
+    enum credential_owner authorization; /* whose the header of that name is */
 };
 
 /* A path that two claim. */
@@ -65,13 +68,13 @@ struct http {
     struct http_limits limits;
     struct http_route *routes;
     size_t n_routes;
-    const char *claimant;                /* who adds routes from now on, for people: "the Lab" */
-    struct http_clash clash;             /* the first that was found */
-    const struct principals *principals; /* NULL: everybody is anonymous */
-    struct http_names names;             /* set before the first request */
-    struct link connections;             /* of struct peer */
-    struct link undrained;               /* of those that are to be asked to finish, or closed */
-    struct task drain;                   /* the next of these */
+    const char *claimant;    /* who adds routes from now on, for people: "the Lab" */
+    struct http_clash clash; /* the first that was found */
+    struct guard *guard;     /* NULL: everybody may do everything */
+    struct http_names names; /* set before the first request */
+    struct link connections; /* of struct peer */
+    struct link undrained;   /* of those that are to be asked to finish, or closed */
+    struct task drain;       /* the next of these */
     uint64_t n_connections;
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
@@ -92,13 +95,19 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 
 void http_deinit(struct http *http);
 
-/* Claims a path, and what is below it. Two claims of one path are a clash, and so is a path of the
- * settings below somebody else's or above it; whoever starts the server looks at http->clash. The
- * program's own paths may lie below one another. */
-void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
-                void *ctx);
-void http_route_configured(struct http *http, struct str prefix,
-                           void (*handle)(void *ctx, struct exchange *x), void *ctx);
+/* Serves a surface at its path, and what is below that. Two claims of one path are a clash, and so
+ * is a path of the settings below somebody else's or above it; whoever starts the server looks at
+ * http->clash. The program's own paths may lie below one another. */
+void http_mount(struct http *http, const struct surface *surface,
+                void (*handle)(void *ctx, struct exchange *x), void *ctx);
+/* The same elsewhere. */
+struct http_place {
+    struct str path;
+    bool configured; /* by the settings */
+    enum credential_owner authorization;
+};
+void http_mount_at(struct http *http, const struct surface *surface, struct http_place place,
+                   void (*handle)(void *ctx, struct exchange *x), void *ctx);
 
 /* For whoever begins a response. */
 static inline void http_count_response(struct http *http, int status)
@@ -107,8 +116,12 @@ static inline void http_count_response(struct http *http, int status)
         http->responses[status / 100 - 1]++;
 }
 
-/* For transports: gives a request with its head complete to its handler (or answers 404). */
+/* For transports: gives a request with its head complete to its handler (or answers 404), if the
+ * guard lets it in. */
 void http_dispatch(struct http *http, struct exchange *x);
+
+/* For the guard: to its handler at last. */
+void http_hand_over(struct exchange *x);
 
 /* What http_accept speaks, as TLS offers it: best first, each with its length before it. */
 #define HTTP_ALPN "\x02h2\x08http/1.1"

@@ -2,7 +2,9 @@
 /* http_routes.c -- who serves which path. */
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/guard.h"
 #include "http/http.h"
+#include "http/surface.h"
 
 /* As `/v1/log` covers itself, `/v1/log/` and `/v1/log/x`, but not `/v1/logs`. */
 static bool path_covers(struct str path, struct str other)
@@ -31,17 +33,22 @@ static void http_claim(struct http *http, struct http_route route)
     http->routes[http->n_routes++] = route;
 }
 
-void http_route(struct http *http, struct str prefix, void (*handle)(void *ctx, struct exchange *x),
-                void *ctx)
+void http_mount_at(struct http *http, const struct surface *surface, struct http_place place,
+                   void (*handle)(void *ctx, struct exchange *x), void *ctx)
 {
-    http_claim(http, (struct http_route){.prefix = prefix, .handle = handle, .ctx = ctx});
+    http_claim(http, (struct http_route){.prefix = place.path,
+                                         .surface = surface,
+                                         .handle = handle,
+                                         .ctx = ctx,
+                                         .configured = place.configured,
+                                         .authorization = place.authorization});
 }
 
-void http_route_configured(struct http *http, struct str prefix,
-                           void (*handle)(void *ctx, struct exchange *x), void *ctx)
+void http_mount(struct http *http, const struct surface *surface,
+                void (*handle)(void *ctx, struct exchange *x), void *ctx)
 {
-    http_claim(http, (struct http_route){
-                         .prefix = prefix, .handle = handle, .ctx = ctx, .configured = true});
+    struct http_place place = {.path = str_of_cstr(surface->path)};
+    http_mount_at(http, surface, place, handle, ctx);
 }
 
 static const struct http_route *route_of(const struct http *http, struct str path)
@@ -55,12 +62,9 @@ static const struct http_route *route_of(const struct http *http, struct str pat
     return best;
 }
 
-void http_dispatch(struct http *http, struct exchange *x)
+void http_hand_over(struct exchange *x)
 {
-    const struct http_route *r = route_of(http, x->request->path);
-    exchange_hold(x);
-    if (http->principals != NULL)
-        x->principal = principals_find(http->principals, x->request);
+    const struct http_route *r = x->route;
     if (r != NULL) {
         r->handle(r->ctx, x);
     } else if (str_eq(x->request->path, STR("*"))) { /* OPTIONS *: is anybody there? */
@@ -70,5 +74,13 @@ void http_dispatch(struct http *http, struct exchange *x)
         exchange_problem(x, 404, STR("NO_ROUTE"),
                          STR("nothing is served under this path; streams are under /v1/stream/"));
     }
+}
+
+void http_dispatch(struct http *http, struct exchange *x)
+{
+    x->route = route_of(http, x->request->path);
+    exchange_hold(x);
+    if (http->guard == NULL || guard_admit(http->guard, x, x->route))
+        http_hand_over(x);
     exchange_release(x);
 }

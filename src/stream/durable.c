@@ -10,6 +10,7 @@
 #include "base/sched.h"
 #include "base/utf8.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "stream/durable_core.h"
 #include "store/names.h"
@@ -320,6 +321,40 @@ static void durable_tell_asked(const struct durable *d, struct str name)
         h->asked(h->ctx, name);
 }
 
+/* ---- what requests need ---- */
+
+static bool rule_has_body(const struct exchange *x)
+{
+    return x->has_body;
+}
+
+/* To close and nothing else needs no right to append. */
+static bool rule_appends(const struct exchange *x)
+{
+    return x->has_body || !durable_wants_close(x);
+}
+
+static bool rule_forks(const struct exchange *x)
+{
+    return request_header(x->request, STR("Stream-Forked-From")).p != NULL;
+}
+
+static const struct surface_rule durable_rules[] = {
+    {"stream.list", "GET HEAD", "", ACCESS_VERB_LIST, ACCESS_STREAM, RULE_LATER, NULL},
+    {"stream.read", "GET HEAD", "{name...}", ACCESS_VERB_READ, ACCESS_STREAM, RULE_LINK, NULL},
+    {"stream.create", "PUT", "{name...}", ACCESS_VERB_CREATE, ACCESS_STREAM, 0, NULL},
+    {"stream.create.append", "PUT", "{name...}", ACCESS_VERB_APPEND, ACCESS_STREAM, 0,
+     rule_has_body},
+    {"stream.create.close", "PUT", "{name...}", ACCESS_VERB_CLOSE, ACCESS_STREAM, 0,
+     durable_wants_close},
+    {"stream.fork", "PUT", "{name...}", ACCESS_VERB_FORK, ACCESS_STREAM, RULE_LATER, rule_forks},
+    {"stream.append", "POST", "{name...}", ACCESS_VERB_APPEND, ACCESS_STREAM, 0, rule_appends},
+    {"stream.close", "POST", "{name...}", ACCESS_VERB_CLOSE, ACCESS_STREAM, 0, durable_wants_close},
+    {"stream.delete", "DELETE", "{name...}", ACCESS_VERB_DELETE, ACCESS_STREAM, 0, NULL},
+    {0},
+};
+const struct surface durable_surface = {.path = DURABLE_PREFIX, .rules = durable_rules};
+
 /* ---- requests ---- */
 
 static bool is_write(enum method m)
@@ -372,6 +407,8 @@ void durable_handle(void *durable, struct exchange *x)
         exchange_problem(x, 400, STR("BAD_NAME"),
                          STR("a stream's name is 1 to 480 bytes of UTF-8 without control "
                              "characters, percent-encoded in the path, and not under __ds/"));
+    } else if ((name = exchange_rooted(x, name)).n > STORE_NAME_MAX) {
+        exchange_problem(x, 400, STR("BAD_NAME"), STR("the name is too long"));
     } else {
         handle_stream(d, x, name);
     }

@@ -15,6 +15,7 @@ struct feeds;
 struct lane;
 struct sched;
 struct store;
+struct surface;
 
 #define DURABLE_PREFIX "/v1/stream/"
 
@@ -73,6 +74,7 @@ void durable_add_hooks(struct durable *d, struct stream_hooks *hooks);
 bool durable_owned(const struct durable *d, struct str name);
 
 /* Mounted at DURABLE_PREFIX. */
+extern const struct surface durable_surface;
 void durable_handle(void *durable, struct exchange *x);
 
 #endif

@@ -135,6 +135,7 @@ static int durable_write_set_producer_seq(struct write_request *r, struct str va
     return num_parse(value, NUM_SAFE_MAX, &r->write.claim.seq);
 }
 
+enum { PUT_FORKED_FROM = 6 };
 static const struct header_row put_rows[] = {
     {STR_INIT("Content-Type"), durable_write_set_content_type,
      "a media type such as application/json"},
@@ -147,7 +148,8 @@ static const struct header_row put_rows[] = {
      "a plain decimal number; 0: no bound"},
     {STR_INIT("Stream-Retain-Age"), durable_write_set_retain_age,
      "seconds as a plain decimal number; 0: no bound"},
-    {STR_INIT("Stream-Forked-From"), durable_write_set_forked_from, "the path of a stream"},
+    [PUT_FORKED_FROM] = {STR_INIT("Stream-Forked-From"), durable_write_set_forked_from,
+                         "the path of a stream"},
     {STR_INIT("Stream-Fork-Offset"), durable_write_set_fork_offset,
      "an offset of the source, beside Stream-Forked-From"},
     {STR_INIT("Stream-Fork-Sub-Offset"), durable_write_set_fork_sub,
@@ -315,11 +317,23 @@ static void durable_write_on_put_body(struct exchange *x, struct str body, int e
     durable_write_start(r, type, body, true);
 }
 
+/* The source, if there is one. False: answered. */
+static bool durable_write_may_fork(struct write_request *r)
+{
+    struct str *source = &r->config.fork_of;
+    if (source->n == 0)
+        return true;
+    if (!exchange_may(r->x, ACCESS_VERB_FORK, ACCESS_STREAM, *source))
+        return false;
+    *source = exchange_rooted(r->x, *source);
+    return source->n <= STORE_NAME_MAX || durable_write_refuse(r->x, &put_rows[PUT_FORKED_FROM]);
+}
+
 void durable_put(struct durable *d, struct exchange *x, struct str name)
 {
     struct write_request *r = new_request(d, x, name, durable_write_on_put);
     unsigned found;
-    if (!take_headers(r, ROWS(put_rows), &found))
+    if (!take_headers(r, ROWS(put_rows), &found) || !durable_write_may_fork(r))
         return;
     r->config.content_type = r->write.content_type;
     if (r->config.content_type.n == 0 && r->config.fork_of.n == 0)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "unit/http/mount.h"
 #include "net/loop.h"
 #include "telemetry/trace.h"
 
@@ -167,11 +168,11 @@ static struct world *world_new(void)
     check(loop_init(&w->loop) == 0, "no loop");
     w->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
     http_init(&w->http, &w->loop, &w->trace, &limits);
-    http_route(&w->http, STR("/"), root, w);
-    http_route(&w->http, STR("/e"), echo, w);
-    http_route(&w->http, STR("/n"), endless, w);
-    http_route(&w->http, STR("/w"), wait_for_nothing, w);
-    http_route(&w->http, STR("/c"), collect, w);
+    mount_for_test(&w->http, "/", root, w);
+    mount_for_test(&w->http, "/e", echo, w);
+    mount_for_test(&w->http, "/n", endless, w);
+    mount_for_test(&w->http, "/w", wait_for_nothing, w);
+    mount_for_test(&w->http, "/c", collect, w);
     uv_timer_init(&w->loop.uv, &w->alive);
     uv_timer_start(&w->alive, on_alive, 1, 1);
     return w;

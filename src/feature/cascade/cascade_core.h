@@ -17,6 +17,7 @@
 #include "store/store.h"
 #include "feature/gateway/gateway.h"
 
+struct surface;
 struct exchange;
 struct fetcher;
 struct http;
@@ -150,6 +151,7 @@ static inline bool cascade_is_stopping(const struct cascade *c)
 
 /* ---- cascade_http.c: GET /v1/models, and what all answers have ---- */
 
+extern const struct surface cascade_chat_surface, cascade_models_surface;
 void cascade_mount(struct cascade *c, struct http *http);
 
 /* Requests of pages that this machine did not serve are refused: whoever runs the bridge pays for

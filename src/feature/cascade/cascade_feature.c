@@ -37,7 +37,8 @@ static void cascade_feature_free(void *state)
 }
 
 static const char *const needs[] = {"gateway", NULL};
-static const char *const paths[] = {CASCADE_CHAT_PATH, CASCADE_MODELS_PATH, NULL};
+static const struct surface *const surfaces[] = {&cascade_chat_surface, &cascade_models_surface,
+                                                 NULL};
 static const struct command commands[] = {
     {"cascade", cmd_cascade, "ask the models of an editor on this machine"},
     {NULL, NULL, NULL},
@@ -51,7 +52,7 @@ const struct feature cascade_feature = {
     .scope = FEATURE_OF_PROCESS,
     .needs = needs,
     .settings = &cascade_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .documents = documents,
     .traces = cascade_traces,
     .commands = commands,

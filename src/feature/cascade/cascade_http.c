@@ -5,6 +5,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "feature/cascade/cascade_core.h"
 
@@ -181,7 +182,17 @@ static void cascade_models_handle(void *ctx, struct exchange *x)
     cascade_want_access(c, &r->wait);
 }
 
+static const struct surface_rule rules[] = {
+    {"cascade.models", "GET HEAD", "", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, NULL},
+    {"cascade.model", "GET HEAD", "{name...}", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, NULL},
+    {0},
+};
+const struct surface cascade_models_surface = {.path = CASCADE_MODELS_PATH, .rules = rules};
+
+/* The gateway serves it. */
+const struct surface cascade_chat_surface = {.path = CASCADE_CHAT_PATH, .rules = gateway_rules};
+
 void cascade_mount(struct cascade *c, struct http *http)
 {
-    http_route(http, STR(CASCADE_MODELS_PATH), cascade_models_handle, c);
+    http_mount(http, &cascade_models_surface, cascade_models_handle, c);
 }

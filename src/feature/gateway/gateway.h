@@ -8,6 +8,7 @@
 #ifndef FEATURE_GATEWAY_GATEWAY_H
 #define FEATURE_GATEWAY_GATEWAY_H
 
+#include "http/surface.h"
 #include "base/str.h"
 #include "feature/feature.h"
 #include "feature/gateway/gateway_source.h"
@@ -101,5 +102,8 @@ void gateway_put_openai_error(struct buf *out, int status, struct str code, stru
 
 void gateway_put_cors(struct exchange *x);
 void gateway_preflight(struct exchange *x); /* answers OPTIONS */
+
+/* What requests of a route need, for surfaces of those that are local: surface.h. */
+extern const struct surface_rule gateway_rules[];
 
 #endif

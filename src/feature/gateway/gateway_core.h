@@ -99,6 +99,7 @@ void gateway_tried(struct gateway *g, bool probed, int err);
 
 /* ---- gateway_http.c: what comes in ---- */
 
+extern const struct surface gateway_surface;
 void gateway_mount(struct gateway_route *r);
 
 /* ---- gateway_keys.c ---- */
@@ -126,6 +127,7 @@ void gateway_sweep_keys(struct gateway *g);
 
 /* ---- gateway_generation.c ---- */
 
+struct surface;
 struct generation;
 
 /* Why it came to nothing: no event of it was recorded. Lent for the call. */

@@ -66,6 +66,7 @@ static void gateway_feature_free(void *state)
     gateway_free(state);
 }
 
+static const struct surface *const surfaces[] = {&gateway_surface, NULL};
 static const struct feature_names streams[] = {{GATEWAY_STREAMS, true}, {0}};
 static const char *const documents[] = {GATEWAY_RUNNING, GATEWAY_KEYS, GATEWAY_CHATS, NULL};
 
@@ -74,6 +75,7 @@ const struct feature gateway_feature = {
     .title = "the gateway",
     .scope = FEATURE_OF_LOOP,
     .settings = &gateway_settings,
+    .surfaces = surfaces,
     .streams = streams,
     .documents = documents,
     .traces = gateway_traces,

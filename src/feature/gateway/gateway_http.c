@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/gateway_dialect.h"
@@ -386,11 +387,22 @@ static void gateway_handle(void *ctx, struct exchange *x)
         allow(r, x, "POST");
 }
 
+/* What belongs to somebody is looked at where it is found: his generations, keys and chats. */
+const struct surface_rule gateway_rules[] = {
+    {"route.generate", "POST", "", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, NULL},
+    {"route.resume", "POST", "resume", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, NULL},
+    {"route.read", "GET HEAD", "{id}", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
+    {"route.chat", "GET HEAD", "{id}/stream", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
+    {"route.stop", "POST", "{id}/stop", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
+    {"route.delete", "DELETE", "{id}", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
+    {"route.chat.stop", "DELETE", "{id}/stream", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
+    {0},
+};
+const struct surface gateway_surface = {.rules = gateway_rules};
+
 void gateway_mount(struct gateway_route *r)
 {
     struct http *http = r->gateway->setup.http;
-    if (r->local == NULL)
-        http_route_configured(http, r->path, gateway_handle, r);
-    else
-        http_route(http, r->path, gateway_handle, r);
+    struct http_place place = {.path = r->path, .configured = r->local == NULL};
+    http_mount_at(http, &gateway_surface, place, gateway_handle, r);
 }

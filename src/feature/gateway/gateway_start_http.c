@@ -65,7 +65,7 @@ struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
         shown[i] = request_header(x->request, str_of_cstr(names->items[i]));
         any = any || shown[i].p != NULL;
     }
-    if (x->principal != &principal_anonymous || !any)
+    if (x->principal->known || !any)
         return x->principal->name;
     return digest_of(x, shown, names->n);
 }
@@ -187,7 +187,7 @@ static void gateway_start_begin(struct start *s)
     rand_uuid(id);
     memcpy(o->request_id, id, REQUEST_ID_TEXT);
     o->request = x->request;
-    o->known = x->principal != &principal_anonymous;
+    o->known = x->principal->known;
     o->chat = chat_of(r, x, s->chat);
     o->waiter.ops = &waiter_ops;
     o->ops = &ops;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+struct surface;
 struct http;
 struct lab;
 struct lab_config;
@@ -44,5 +45,8 @@ void lab_host_stop(struct lab_host *h, void (*stopped)(void *ctx), void *ctx);
 const char *lab_feedback_path(const void *state);
 
 extern const struct builtin_tool lab_tools[];
+
+/* What it serves. */
+extern const struct surface lab_api_surface, lab_page_surface;
 
 #endif

@@ -56,7 +56,7 @@ static void lab_feature_free(void *state)
 }
 
 static const char *const needs[] = {"logs", NULL};
-static const char *const paths[] = {"/lab", "/api/", NULL};
+static const struct surface *const surfaces[] = {&lab_page_surface, &lab_api_surface, NULL};
 
 static const struct command commands[] = {
     {"lab", cmd_lab, "look at runs in a browser, and collect feedback"},
@@ -70,7 +70,7 @@ const struct feature lab_feature = {
     .scope = FEATURE_OF_PROCESS,
     .needs = needs,
     .settings = &lab_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .commands = commands,
     .tools = lab_tools,
     .open = lab_feature_open,

@@ -10,6 +10,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "feature/lab/lab_http_core.h"
 
@@ -389,12 +390,26 @@ static void lab_handle_top(void *ctx, struct exchange *x)
     exchange_send(x, STR_NONE);
 }
 
+static const struct surface_rule api_rules[] = {
+    {"lab.api", "GET HEAD POST PUT PATCH DELETE", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, 0,
+     NULL},
+    {0},
+};
+static const struct surface_rule page_rules[] = {
+    {"lab.page", "GET HEAD", "", ACCESS_VERB_LAB, ACCESS_LAB, 0, NULL},
+    {"lab.page.file", "GET HEAD", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, 0, NULL},
+    {0},
+};
+const struct surface lab_api_surface = {.path = API_PREFIX, .rules = api_rules};
+const struct surface lab_page_surface = {.path = "/lab", .rules = page_rules};
+static const struct surface lab_top_surface = {.path = "/", .rules = page_rules};
+
 void lab_mount(struct lab *lab, struct http *http, bool at_top)
 {
-    http_route(http, STR(API_PREFIX), lab_handle_api, lab);
-    http_route(http, STR("/lab"), lab_handle_page, lab);
+    http_mount(http, &lab_api_surface, lab_handle_api, lab);
+    http_mount(http, &lab_page_surface, lab_handle_page, lab);
     if (at_top)
-        http_route(http, STR("/"), lab_handle_top, lab);
+        http_mount(http, &lab_top_surface, lab_handle_top, lab);
 }
 
 /* ---- the whole ---- */

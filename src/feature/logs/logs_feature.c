@@ -73,14 +73,14 @@ static void logs_feature_free(void *state)
     free(s);
 }
 
-static const char *const paths[] = {LOGS_PREFIX, NULL};
+static const struct surface *const surfaces[] = {&logs_surface, NULL};
 
 const struct feature logs_feature = {
     .name = "logs",
     .title = "logs",
     .scope = FEATURE_OF_LOOP,
     .settings = &logs_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .traces = logs_traces,
     .metrics = logs_metrics,
     .tools = logs_tools,

@@ -6,6 +6,7 @@
 #include "base/must.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "feature/logs/log_config.h"
 #include "net/file_watch.h"
 #include "net/loop.h"
@@ -222,9 +223,16 @@ void logs_set_times(struct logs *l, uint64_t long_poll_ms, uint64_t heartbeat_ms
     l->setup.sse_retry_ms = sse_retry_ms;
 }
 
+static const struct surface_rule rules[] = {
+    {"log.read", "GET HEAD", "{name}", ACCESS_VERB_READ, ACCESS_LOG, 0, NULL},
+    {"log.append", "POST", "{name}", ACCESS_VERB_APPEND, ACCESS_LOG, 0, NULL},
+    {0},
+};
+const struct surface logs_surface = {.path = LOGS_PREFIX, .rules = rules};
+
 void logs_mount(struct logs *l, struct http *http)
 {
-    http_route(http, STR(LOGS_PREFIX), logs_handle, l);
+    http_mount(http, &logs_surface, logs_handle, l);
 }
 
 /* ---- the whole ---- */

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct surface;
 struct http;
 struct lane;
 struct log_config;
@@ -35,6 +36,7 @@ struct logs_setup {
 extern const struct metric_info *const logs_metrics[]; /* for the row */
 
 struct logs *logs_new(const struct logs_setup *setup);
+extern const struct surface logs_surface;
 void logs_mount(struct logs *l, struct http *http);
 
 /* The file of the log of that name; NULL: there is none. */

@@ -7,6 +7,7 @@
 #include "feature/sessions/session.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/surface.h"
 #include "http/url.h"
 
 #include <inttypes.h>
@@ -183,7 +184,14 @@ void session_status_handle(void *sessions, struct exchange *x)
     }
 }
 
+static const struct surface_rule rules[] = {
+    {"session.list", "GET HEAD", "", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_ADMIN, NULL},
+    {"session.show", "GET HEAD", "{key}", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_ADMIN, NULL},
+    {0},
+};
+const struct surface session_status_surface = {.path = SESSION_STATUS_PREFIX, .rules = rules};
+
 void session_status_mount(struct sessions *all, struct http *http)
 {
-    http_route(http, STR(SESSION_STATUS_PREFIX), session_status_handle, all);
+    http_mount(http, &session_status_surface, session_status_handle, all);
 }

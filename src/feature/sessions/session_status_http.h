@@ -14,6 +14,7 @@
 #ifndef FEATURE_SESSIONS_SESSION_STATUS_HTTP_H
 #define FEATURE_SESSIONS_SESSION_STATUS_HTTP_H
 
+struct surface;
 struct exchange;
 struct http;
 struct sessions;
@@ -21,6 +22,7 @@ struct sessions;
 #define SESSION_STATUS_PREFIX "/v1/session/"
 
 /* At SESSION_STATUS_PREFIX. */
+extern const struct surface session_status_surface;
 void session_status_mount(struct sessions *all, struct http *http);
 void session_status_handle(void *sessions, struct exchange *x);
 

@@ -142,8 +142,9 @@ static const struct feature_trouble troubles[] = {
     {0},
 };
 
-static const char *const paths[] = {SESSIONS_CHAT, SESSIONS_BIDI, SESSIONS_OWN,
-                                    SESSION_STATUS_PREFIX, NULL};
+static const struct surface *const surfaces[] = {&sessions_chat_surface, &sessions_bidi_surface,
+                                                 &sessions_own_surface, &session_status_surface,
+                                                 NULL};
 
 static const struct command commands[] = {
     {"session", cmd_session, "look at sessions, or hold one"},
@@ -158,7 +159,7 @@ const struct feature sessions_feature = {
     .title = "sessions",
     .scope = FEATURE_OF_LOOP,
     .settings = &sessions_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .streams = streams,
     .documents = documents,
     .traces = sessions_traces,

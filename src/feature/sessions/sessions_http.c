@@ -5,6 +5,7 @@
 #include "base/rand.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/surface.h"
 #include "feature/sessions/sessions_http_core.h"
 #include "token/mac.h"
 
@@ -124,8 +125,33 @@ void session_put_rpc(void *rpc, struct str message)
 
 /* ---- paths ---- */
 
-static const struct str services[] = {STR_INIT(SESSIONS_CHAT), STR_INIT(SESSIONS_BIDI),
-                                      STR_INIT(SESSIONS_OWN)};
+/* A session's key is in a header, which the calls read. */
+#define SESSION_RULE(id, path)                                                                     \
+    {                                                                                              \
+        id, "POST", path, ACCESS_VERB_SESSION, ACCESS_SESSION, RULE_LATER, NULL                    \
+    }
+static const struct surface_rule chat_rules[] = {
+    SESSION_RULE("chat.stream", "StreamUnifiedChatWithToolsIdempotent"),
+    SESSION_RULE("chat.sse", "StreamUnifiedChatWithToolsIdempotentSSE"),
+    SESSION_RULE("chat.poll", "StreamUnifiedChatWithToolsIdempotentPoll"),
+    {0},
+};
+static const struct surface_rule bidi_rules[] = {
+    SESSION_RULE("bidi.append", "BidiAppend"),
+    {0},
+};
+static const struct surface_rule own_rules[] = {
+    SESSION_RULE("session.stream", "Stream"),
+    SESSION_RULE("session.sse", "StreamSSE"),
+    SESSION_RULE("session.poll", "StreamPoll"),
+    SESSION_RULE("session.append", "Append"),
+    {0},
+};
+const struct surface sessions_chat_surface = {.path = SESSIONS_CHAT, .rules = chat_rules};
+const struct surface sessions_bidi_surface = {.path = SESSIONS_BIDI, .rules = bidi_rules};
+const struct surface sessions_own_surface = {.path = SESSIONS_OWN, .rules = own_rules};
+static const struct surface *const services[] = {&sessions_chat_surface, &sessions_bidi_surface,
+                                                 &sessions_own_surface};
 
 static const struct method_row {
     struct str path;
@@ -168,7 +194,7 @@ void sessions_http_mount(struct sessions_http *surface, struct http *http)
     surface->n_early = 0;
     surface->waiting_bytes = 0;
     for (size_t i = 0; i < COUNT(services); i++)
-        http_route(http, services[i], sessions_handle, surface);
+        http_mount(http, services[i], sessions_handle, surface);
 }
 
 void sessions_http_deinit(struct sessions_http *surface)

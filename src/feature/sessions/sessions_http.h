@@ -34,6 +34,7 @@
 
 #include <stdint.h>
 
+struct surface;
 struct http;
 struct mac;
 struct sched;
@@ -61,6 +62,7 @@ struct sessions_http {
 };
 
 /* The four members above are set. Kept by reference. */
+extern const struct surface sessions_chat_surface, sessions_bidi_surface, sessions_own_surface;
 void sessions_http_mount(struct sessions_http *surface, struct http *http);
 
 /* No exchange is left; the sessions are still there, and lose their last clients. */

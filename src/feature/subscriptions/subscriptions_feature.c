@@ -55,7 +55,7 @@ static void subscriptions_feature_free(void *state)
     free(s);
 }
 
-static const char *const paths[] = {SUBSCRIPTIONS_PREFIX, NULL};
+static const struct surface *const surfaces[] = {&subscriptions_surface, NULL};
 
 static const char *const documents[] = {SUBSCRIPTION_HEADS, SUBSCRIPTION_LINKS,
                                         SUBSCRIPTION_KEY_SIGNING, SUBSCRIPTION_KEY_TOKENS, NULL};
@@ -65,7 +65,7 @@ const struct feature subscriptions_feature = {
     .title = "subscriptions",
     .scope = FEATURE_OF_PROCESS,
     .settings = &subscriptions_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .documents = documents,
     .traces = subscriptions_traces,
     .metrics = webhook_metrics,

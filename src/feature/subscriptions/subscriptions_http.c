@@ -8,6 +8,7 @@
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "store/names.h"
 #include "store/store.h"
@@ -539,7 +540,32 @@ void subscriptions_http_handle(void *surface, struct exchange *x)
     }
 }
 
+/* What a subscription covers stands in the request's body, or in the store: decided here. Whoever
+ * has the ticket of a wake may answer it. */
+#define SUBSCRIPTION_RULE(id, methods, path, how)                                                  \
+    {                                                                                              \
+        id, methods, path, ACCESS_VERB_SUBSCRIBE, ACCESS_STREAM, how, NULL                         \
+    }
+static const struct surface_rule rules[] = {
+    SUBSCRIPTION_RULE("subscription.create", "PUT", "subscriptions/{id}", RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.show", "GET HEAD", "subscriptions/{id}", RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.delete", "DELETE", "subscriptions/{id}", RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.link", "POST", "subscriptions/{id}/streams", RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.unlink", "DELETE", "subscriptions/{id}/streams/{name...}",
+                      RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.claim", "POST", "subscriptions/{id}/claim", RULE_LATER),
+    SUBSCRIPTION_RULE("subscription.callback", "POST", "subscriptions/{id}/callback",
+                      RULE_PUBLIC | RULE_TICKET),
+    SUBSCRIPTION_RULE("subscription.ack", "POST", "subscriptions/{id}/ack",
+                      RULE_PUBLIC | RULE_TICKET),
+    SUBSCRIPTION_RULE("subscription.release", "POST", "subscriptions/{id}/release",
+                      RULE_PUBLIC | RULE_TICKET),
+    SUBSCRIPTION_RULE("subscription.keys", "GET HEAD", "jwks.json", RULE_PUBLIC),
+    {0},
+};
+const struct surface subscriptions_surface = {.path = SUBSCRIPTIONS_PREFIX, .rules = rules};
+
 void subscriptions_http_mount(struct subscriptions_http *s, struct http *http)
 {
-    http_route(http, STR(SUBSCRIPTIONS_PREFIX), subscriptions_http_handle, s);
+    http_mount(http, &subscriptions_surface, subscriptions_http_handle, s);
 }

@@ -19,6 +19,7 @@
 #include "base/str.h"
 #include "feature/subscriptions/webhook_upstream.h"
 
+struct surface;
 struct durable;
 struct exchange;
 struct http;
@@ -36,6 +37,7 @@ struct subscriptions_http {
 void subscriptions_http_handle(void *surface, struct exchange *x);
 
 /* At SUBSCRIPTIONS_PREFIX. */
+extern const struct surface subscriptions_surface;
 void subscriptions_http_mount(struct subscriptions_http *s, struct http *http);
 
 #endif

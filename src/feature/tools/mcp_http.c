@@ -2,6 +2,7 @@
 /* mcp_http.c -- POST /mcp: MCP's Streamable HTTP, with one JSON answer to each request and no
  * sessions. `?bridge=1` and `&quiet=1` are as mcp.h has them. */
 #include "base/err.h"
+#include "http/surface.h"
 #include "http/url.h"
 #include "feature/tools/mcp.h"
 #include "feature/tools/tools_http_core.h"
@@ -140,7 +141,13 @@ static void mcp_http_handle(void *ctx, struct exchange *x)
     }
 }
 
+static const struct surface_rule rules[] = {
+    {"mcp.message", "POST", "", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
+    {0},
+};
+const struct surface mcp_surface = {.path = MCP_PATH, .rules = rules};
+
 void mcp_http_mount(struct tools_http *t, struct http *http)
 {
-    http_route(http, STR(MCP_PATH), mcp_http_handle, t);
+    http_mount(http, &mcp_surface, mcp_http_handle, t);
 }

@@ -2,7 +2,7 @@
 #include "feature/tools/pages_config.h"
 #include "base/err.h"
 #include "base/units.h"
-#include "http/principal.h"
+#include "access/principal.h"
 #include "http/url.h"
 
 static int pages_config_check_session(struct str value, char *reason, size_t size)

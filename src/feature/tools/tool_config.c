@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/units.h"
-#include "http/principal.h"
+#include "access/principal.h"
 #include "base/json_view.h"
 #include "feature/tools/tool.h"
 #include "http/url.h"

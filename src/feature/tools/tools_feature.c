@@ -232,7 +232,7 @@ static void tools_feature_free(void *state)
 
 /* The audit is written as a log is. */
 static const char *const needs[] = {"logs", NULL};
-static const char *const paths[] = {TOOLS_PREFIX, MCP_PATH, NULL};
+static const struct surface *const surfaces[] = {&tools_surface, &mcp_surface, NULL};
 
 static const struct command commands[] = {
     {"tool", cmd_tool, "call tools, page by page"},
@@ -248,7 +248,7 @@ const struct feature tools_feature = {
     .scope = FEATURE_OF_PROCESS,
     .needs = needs,
     .settings = &tools_settings,
-    .paths = paths,
+    .surfaces = surfaces,
     .streams = streams,
     .traces = tools_traces,
     .commands = commands,

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "feature/tools/tools_http_core.h"
 #include "feature/tools/tools_message.h"
+#include "http/surface.h"
 
 #include <stdlib.h>
 
@@ -231,7 +232,16 @@ static void tools_handle(void *ctx, struct exchange *x)
     }
 }
 
+/* Which tool it is stands in the body. */
+static const struct surface_rule rules[] = {
+    {"tool.run", "POST", "run_tool", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
+    {"tool.continue", "POST", "run_tool_continue", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
+    {"tool.list", "GET HEAD", "tools", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
+    {0},
+};
+const struct surface tools_surface = {.path = TOOLS_PREFIX, .rules = rules};
+
 void tools_http_mount(struct tools_http *t, struct http *http)
 {
-    http_route(http, STR(TOOLS_PREFIX), tools_handle, t);
+    http_mount(http, &tools_surface, tools_handle, t);
 }

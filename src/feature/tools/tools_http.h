@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+struct surface;
 struct http;
 struct option_list;
 struct tools_service;
@@ -20,6 +21,7 @@ struct tools_http {
     const struct option_list *origins; /* other sites whose pages may ask */
 };
 
+extern const struct surface tools_surface, mcp_surface;
 void tools_http_mount(struct tools_http *t, struct http *http);
 void mcp_http_mount(struct tools_http *t, struct http *http);
 

@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/secret.h"
-#include "app/caller_config.h"
+#include "app/access_config.h"
 #include "feature/cascade/cascade_config.h"
 #include "app/config_file.h"
 #include "app/config_tables.h"
@@ -406,8 +406,8 @@ static void callers_are_read(void **state)
                                       "capabilities = notes:read\n"
                                       "token-sha256 = " UPPER "\n")),
                      0);
-    assert_int_equal(f->c.callers.n, 2);
-    const struct caller_config *c = f->c.callers.items;
+    assert_int_equal(f->c.access.callers.n, 2);
+    const struct caller_config *c = f->c.access.callers.items;
     assert_string_equal(c[0].name, "ci-bot");
     assert_int_equal(c[0].token_sha256[0], 0x9f);
     assert_int_equal(c[0].token_sha256[31], 0x08);
@@ -1177,7 +1177,7 @@ static void the_example_of_the_document_loads(void **state)
     assert_int_equal(load_file(f, str_of(start, (size_t)(end - start))), 0);
     free(document);
     assert_in_range(gateway_of(f)->routes.n, 1, 10);
-    assert_in_range(f->c.callers.n, 1, 10);
+    assert_in_range(f->c.access.callers.n, 1, 10);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "feature/feature.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "unit/http/mount.h"
 #include "net/loop.h"
 #include "app/health.h"
 #include "telemetry/trace.h"
@@ -80,8 +81,8 @@ static int site_open(void **state, const struct store *store, const struct featu
                                 .unready = unready,
                                 .ctx = s};
     health_init(&s->status);
-    http_route(&s->http, STR("/teapot"), teapot, NULL);
-    http_route(&s->http, STR("/broken"), broken, NULL);
+    mount_for_test(&s->http, "/teapot", teapot, NULL);
+    mount_for_test(&s->http, "/broken", broken, NULL);
     uv_timer_init(&s->loop.uv, &s->alive);
     uv_timer_start(&s->alive, on_alive, 10, 10);
     connect_peer(s);

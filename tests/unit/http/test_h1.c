@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "unit/http/mount.h"
 #include "net/conn.h"
 #include "net/loop.h"
 #include "telemetry/trace.h"
@@ -321,19 +322,19 @@ static int set_up(void **state)
     http_init(&b->http, &b->loop, &b->trace, &limits);
     uv_timer_init(&b->loop.uv, &b->alive);
     uv_timer_start(&b->alive, on_alive, 10, 10);
-    http_route(&b->http, STR("/echo"), echo, b);
-    http_route(&b->http, STR("/size"), size, b);
-    http_route(&b->http, STR("/early"), early, b);
-    http_route(&b->http, STR("/mark"), mark, b);
-    http_route(&b->http, STR("/later"), later, b);
-    http_route(&b->http, STR("/endless"), endless, b);
-    http_route(&b->http, STR("/nothing"), nothing, b);
-    http_route(&b->http, STR("/big"), big, b);
-    http_route(&b->http, STR("/both"), both, b);
-    http_route(&b->http, STR("/piece"), piece, b);
-    http_route(&b->http, STR("/ask"), ask, b);
-    http_route(&b->http, STR("/sleep"), sleeping, b);
-    http_route(&b->http, STR("/rouse"), rouse, b);
+    mount_for_test(&b->http, "/echo", echo, b);
+    mount_for_test(&b->http, "/size", size, b);
+    mount_for_test(&b->http, "/early", early, b);
+    mount_for_test(&b->http, "/mark", mark, b);
+    mount_for_test(&b->http, "/later", later, b);
+    mount_for_test(&b->http, "/endless", endless, b);
+    mount_for_test(&b->http, "/nothing", nothing, b);
+    mount_for_test(&b->http, "/big", big, b);
+    mount_for_test(&b->http, "/both", both, b);
+    mount_for_test(&b->http, "/piece", piece, b);
+    mount_for_test(&b->http, "/ask", ask, b);
+    mount_for_test(&b->http, "/sleep", sleeping, b);
+    mount_for_test(&b->http, "/rouse", rouse, b);
     connect_peer(b, &b->peer);
     *state = b;
     return 0;

@@ -6,6 +6,7 @@
 #include "http/h2.h"
 #include "http/h2_guard.h"
 #include "http/http.h"
+#include "unit/http/mount.h"
 #include "net/loop.h"
 #include "telemetry/trace.h"
 
@@ -373,7 +374,7 @@ static int set_up(void **state)
     uv_timer_init(&b->loop.uv, &b->alive);
     uv_timer_start(&b->alive, on_alive, 10, 10);
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        http_route(&b->http, str_of_cstr(routes[i].path), routes[i].handle, b);
+        mount_for_test(&b->http, routes[i].path, routes[i].handle, b);
     connect_peer(b);
     *state = b;
     return 0;

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "unit/http/mount.h"
 #include "http/rpc_client.h"
 #include "net/listener.h"
 #include "net/loop.h"
@@ -134,7 +135,7 @@ static int set_up(void **state)
                                     .idle_timeout_ms = 10000,
                                     .body_timeout_ms = 10000,
                                     .write_timeout_ms = 10000});
-    http_route(&w->http, STR("/"), serve, w);
+    mount_for_test(&w->http, "/", serve, w);
     w->listener = listener_new(&w->loop, STR("127.0.0.1:0"), &ops, w, why, sizeof why);
     assert_non_null(w->listener);
     struct str address = listener_address(w->listener);

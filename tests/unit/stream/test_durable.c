@@ -77,7 +77,7 @@ static int set_up(void **state)
                                   .long_poll_ms = 10000,
                                   .heartbeat_ms = 10000,
                                   .sse_lifetime_ms = 60000};
-    http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
+    http_mount(&s->http, &durable_surface, durable_handle, &s->durable);
     uv_timer_init(&s->loop.uv, &s->alive);
     uv_timer_start(&s->alive, on_alive, 10, 10);
     *state = s;

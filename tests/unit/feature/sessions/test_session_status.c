@@ -112,8 +112,12 @@ static void on_end(struct exchange *x)
 static const struct transport_ops via = {.begin = on_begin, .put = on_put, .end = on_end};
 
 static const struct str worker_can[] = {STR_INIT("tool"), STR_INIT("worker")};
-static const struct principal worker = {STR_INIT("w"), worker_can, 2},
-                              tool = {STR_INIT("t"), worker_can, 1};
+static const struct principal worker = {.name = STR_INIT("w"),
+                                        .capabilities = worker_can,
+                                        .n_capabilities = 2},
+                              tool = {.name = STR_INIT("t"),
+                                      .capabilities = worker_can,
+                                      .n_capabilities = 1};
 
 static void ask_as(struct site *s, const struct principal *who, enum method method,
                    const char *target, bool leaves)

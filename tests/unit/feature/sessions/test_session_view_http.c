@@ -6,7 +6,8 @@
 #include "feature/sessions/session_view.h"
 #include "stream/subscriber.h"
 #include "http/http.h"
-#include "http/principal.h"
+#include "http/surface.h"
+#include "unit/http/callers.h"
 #include "net/loop.h"
 #include "store/mem/mem_store.h"
 #include "store/store.h"
@@ -39,7 +40,7 @@ struct site {
     struct loop loop;
     struct http http;
     struct trace trace;
-    struct principals *principals;
+    struct guard *guard;
     struct store *store, *view;
     struct feeds feeds, view_feeds;
     struct durable durable;
@@ -140,9 +141,7 @@ static int set_up(void **state)
                                     .body_timeout_ms = 10000,
                                     .write_timeout_ms = 10000,
                                     .body_min_bytes = 1});
-    s->http.principals = s->principals = principals_new();
-    sha256(STR("worker-token"), digest);
-    principals_add(s->principals, digest, (struct principal){STR("w"), &worker, 1});
+    s->guard = guard_with_caller(&s->http, STR("worker-token"), STR("w"), &worker, 1);
     s->store = mem_store_new(&s->loop.sched);
     s->view = session_view_new(&s->loop.sched, s->store, &view_ops, s);
     feeds_init(&s->feeds, s->store);
@@ -162,7 +161,7 @@ static int set_up(void **state)
     durable_add_space(&s->durable, &s->space);
     s->keys = session_keys_new(secret, salt, STR("k"));
     s->held = true;
-    http_route(&s->http, STR(DURABLE_PREFIX), durable_handle, &s->durable);
+    http_mount(&s->http, &durable_surface, durable_handle, &s->durable);
     uv_timer_init(&s->loop.uv, &s->alive);
     uv_timer_start(&s->alive, on_alive, 10, 10);
     create(s, "sessions/k/in", TYPE);
@@ -187,7 +186,7 @@ static int tear_down(void **state)
     feeds_deinit(&s->view_feeds);
     store_free(s->view);
     store_free(s->store);
-    principals_free(s->principals);
+    guard_free(s->guard);
     session_keys_free(s->keys);
     buf_deinit(&s->contents);
     loop_deinit(&s->loop);

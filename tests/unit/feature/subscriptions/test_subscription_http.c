@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/principal.h"
+#include "access/principal.h"
 #include "feature/subscriptions/subscriptions_http.h"
 #include "stream/durable.h"
 
@@ -100,7 +100,8 @@ static struct answer *ask(struct site *s, const char *method, const char *path, 
             req.method = (enum method)i;
     struct exchange *x = exchange_new(&s->http, &via, a);
     static const struct str capability = STR_INIT("worker");
-    static const struct principal worker = {STR_INIT("w"), &capability, 1};
+    static const struct principal worker = {
+        .name = STR_INIT("w"), .capabilities = &capability, .n_capabilities = 1};
     x->request = &req;
     if (s->as_worker)
         x->principal = &worker;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "feature/tools/tool.h"
 #include "http/http.h"
-#include "http/principal.h"
+#include "unit/http/callers.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
 #include "feature/tools/tools_http.h"
@@ -179,7 +179,7 @@ struct world {
     struct loop loop;
     struct http http;
     struct trace trace;
-    struct principals *principals;
+    struct guard *guard;
     struct tools tools;
     struct lane *lane; /* of the audit; NULL: there is none */
     struct tools_service *service;
@@ -218,9 +218,7 @@ static inline struct world *world_new(const struct world_setup *given)
                                     .body_timeout_ms = 10000,
                                     .write_timeout_ms = 10000,
                                     .body_min_bytes = 1});
-    w->http.principals = w->principals = principals_new();
-    sha256(STR("good-token"), digest);
-    principals_add(w->principals, digest, (struct principal){STR("ci"), granted, COUNT(granted)});
+    w->guard = guard_with_caller(&w->http, STR("good-token"), STR("ci"), granted, COUNT(granted));
     w->tools = (struct tools){.sched = &w->loop.sched,
                               .infos = fake_infos,
                               .n = COUNT(fake_infos),
@@ -262,7 +260,7 @@ static inline void world_free(struct world *w)
     uv_close((uv_handle_t *)&w->alive, NULL);
     uv_run(&w->loop.uv, UV_RUN_DEFAULT);
     http_deinit(&w->http);
-    principals_free(w->principals);
+    guard_free(w->guard);
     buf_deinit(&w->tools.tool_id);
     buf_deinit(&w->tools.args);
     buf_deinit(&w->tools.cursor);

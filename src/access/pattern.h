@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pattern.h -- names that a grant is for.
+ *
+ *     pattern = segment *("/" segment)      at most ACCESS_PATTERN_MAX bytes
+ *     segment = "*"           any one segment
+ *             | "**"          any number of segments, none included; the last segment only
+ *             | "{" claim "}" the value of a claim, put in when the principal is known
+ *             | literal       these bytes; no `*`, `{` or `}` in it, neither `.` nor `..`
+ *
+ * Bytes are compared as they are: no case, no Unicode forms, no second decoding. A wildcard stands
+ * for ordinary segments alone: never for an empty one, `.` or `..`, and in the first place never
+ * for one with which reserved names begin (access_reserved).
+ *
+ * Allow-only and without `**` in the middle, so that "is contained in" can be decided. Pure. */
+#ifndef ACCESS_PATTERN_H
+#define ACCESS_PATTERN_H
+
+#include "base/str.h"
+
+#define ACCESS_PATTERN_MAX 480
+
+/* A segment that names of the server's own begin with: `.route`, `__ds`. */
+bool access_reserved(struct str segment);
+
+/* 0, or ERR_SYNTAX with a reason. templates: `{claim}` may stand in it. */
+int access_pattern_check(struct str pattern, bool templates, char *reason, size_t size);
+
+/* Of a pattern that is good and has no templates left. */
+bool access_pattern_match(struct str pattern, struct str name);
+
+/* Whether every name that `inner` matches is one that `outer` does. inner may be of a subscription:
+ * with `**` anywhere. False also where it cannot be told. */
+bool access_pattern_contains(struct str outer, struct str inner);
+
+/* Whether it may match a name that begins with these bytes; false is sure. */
+bool access_pattern_meets(struct str pattern, struct str start);
+
+/* What every name that it matches begins with, byte for byte. */
+struct str access_pattern_prefix(struct str pattern);
+
+/* The next segment of *rest, which begins as the whole; false behind the last. */
+bool access_segment_next(struct str *rest, struct str *segment);
+
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/* access_config.h -- who may do what: `[caller NAME]` and `[anonymous]` in the config file. */
+#ifndef APP_ACCESS_CONFIG_H
+#define APP_ACCESS_CONFIG_H
+
+#include "access/grant.h"
+#include "base/options.h"
+#include "base/sections.h"
+
+struct policy;
+
+#define CALLER_DIGEST_N 32
+#define ROOT_MAX        128 /* bytes of a root */
+
+/* What all sections have that grant something. */
+struct grant_config {
+    struct option_list grants;
+    struct access_limits limits; /* 0: none */
+};
+
+struct caller_config {
+    char *name; /* letters, digits and `-._@` */
+    char *token_text;
+    uint8_t token_sha256[CALLER_DIGEST_N]; /* of the token's bytes; no two callers have the same */
+    struct option_list capabilities;       /* plain words are known ones; `a:b` belongs to a tool */
+    char *root;
+    struct grant_config granted;
+};
+
+struct anonymous_config {
+    struct grant_config granted;
+};
+
+/* The sections of a file. */
+struct access_config {
+    struct section_list callers;   /* struct caller_config */
+    struct section_list anonymous; /* struct anonymous_config; one or none */
+};
+
+extern const struct options caller_options, anonymous_options;
+
+/* For the table of section kinds: see base/sections.h. */
+int caller_check_name(struct str name, char *reason, size_t size);
+int caller_finish(void *caller, char *reason, size_t size);
+
+/* What cannot be said of one section alone. 0, or ERR_SYNTAX with a sentence. */
+int access_config_check(const struct access_config *c, char *why, size_t size);
+
+/* Does anything grant something? Then all that is not granted is forbidden. */
+bool access_config_on(const struct access_config *c);
+
+/* One reference is the caller's. The settings have been checked. */
+struct policy *access_config_policy(const struct access_config *c);
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* credential.h -- the one credential of a request, wherever it stands.
+ *
+ * | where                                  | taken for                                         |
+ * |----------------------------------------|---------------------------------------------------|
+ * | Authorization: Bearer TOKEN            | everything, unless it is the upstream's           |
+ * | Tidemark-Authorization: Bearer TOKEN   | everything                                        |
+ * | x-api-key, x-goog-api-key              | routes that hold the provider's key themselves    |
+ * | cookie __Host-tidemark, __Secure-...   | GET and HEAD                                      |
+ * | ?grant=TOKEN                           | GET and HEAD of what a rule has RULE_LINK for     |
+ *
+ * Two at once are refused: nobody could tell which one was meant. */
+#ifndef HTTP_CREDENTIAL_H
+#define HTTP_CREDENTIAL_H
+
+#include "base/str.h"
+#include "http/surface.h"
+
+#include <stdbool.h>
+
+struct exchange;
+
+enum credential_by {
+    CREDENTIAL_NONE,
+    CREDENTIAL_BEARER,
+    CREDENTIAL_COOKIE,
+    CREDENTIAL_LINK,
+};
+
+struct credential {
+    enum credential_by by;
+    struct str token; /* lent as long as the request */
+};
+
+/* 0, or ERR_SYNTAX: there are two, or one that cannot be. `Bearer` without a token is
+ * CREDENTIAL_BEARER with none. */
+int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out);
+
+/* The query without `grant`, for everything that shows or sends it on. */
+struct str credential_cut_query(struct exchange *x);
+
+#endif

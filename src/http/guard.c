@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/guard.h"
+#include "access/policy.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "http/credential.h"
+#include "http/exchange.h"
+#include "http/http.h"
+#include "http/surface.h"
+#include "http/url.h"
+
+#include <stdlib.h>
+
+struct guard {
+    struct guard_setup setup;
+    struct policy *policy;
+};
+
+/* ---- refusals ---- */
+
+static const struct surface_refusal two_credentials = {
+    400, STR_INIT("TWO_CREDENTIALS"), STR_INIT("send one credential: a header, a cookie or a link"),
+    STR_INIT(""), 0};
+/* The same whatever is wrong with it: the cause is for the trace. */
+static const struct surface_refusal bad_credential = {
+    401, STR_INIT("UNAUTHENTICATED"), STR_INIT("the credential is not good; get a new one"),
+    STR_INIT("Bearer error=\"invalid_token\""), 0};
+static const struct surface_refusal no_credential = {
+    401, STR_INIT("UNAUTHENTICATED"), STR_INIT("this needs a credential"), STR_INIT("Bearer"), 0};
+static const struct surface_refusal forbidden = {
+    403, STR_INIT("FORBIDDEN"), STR_INIT("the credential does not grant this"),
+    STR_INIT("Bearer error=\"insufficient_scope\""), 0};
+
+void guard_refuse(struct exchange *x, const struct http_route *route,
+                  const struct surface_refusal *why)
+{
+    if (why->challenge.n > 0)
+        exchange_header(x, STR("WWW-Authenticate"), why->challenge);
+    if (why->retry_after_s > 0)
+        exchange_header_u64(x, STR("Retry-After"), why->retry_after_s);
+    if (route != NULL && route->surface->refuse != NULL)
+        route->surface->refuse(route->ctx, x, why);
+    else
+        exchange_problem(x, why->status, why->code, why->message);
+}
+
+static bool guard_deny(struct exchange *x, const struct http_route *route)
+{
+    guard_refuse(x, route, x->principal->known ? &forbidden : &no_credential);
+    return false;
+}
+
+bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind, struct str name)
+{
+    return exchange_can(x, verb, kind, name) || guard_deny(x, x->route);
+}
+
+/* ---- rules ---- */
+
+static bool has_word(const char *words, struct str word)
+{
+    struct str rest = str_of_cstr(words);
+    while (rest.p != NULL)
+        if (str_eq(str_cut(&rest, ' '), word))
+            return true;
+    return false;
+}
+
+/* Whether the path, behind the surface's own, is the rule's; *name is what stands for `{name}`,
+ * still encoded. */
+static bool path_fits(struct str pattern, struct str path, struct str *name)
+{
+    while (pattern.p != NULL) {
+        struct str want = str_cut(&pattern, '/');
+        if (want.n > 4 && memcmp(want.p + want.n - 4, "...}", 4) == 0) {
+            *name = path;
+            return path.n > 0;
+        }
+        if (path.p == NULL)
+            return false;
+        struct str have = str_cut(&path, '/');
+        if (want.n > 0 && want.p[0] == '{' && have.n > 0)
+            *name = have;
+        else if (!str_eq(want, have))
+            return false;
+    }
+    return path.p == NULL;
+}
+
+static struct str path_below(const struct exchange *x, const struct http_route *route)
+{
+    struct str rest = str_skip(x->request->path, route->prefix.n);
+    bool open = route->prefix.n > 0 && route->prefix.p[route->prefix.n - 1] == '/';
+    return !open && rest.n > 0 && rest.p[0] == '/' ? str_skip(rest, 1) : rest;
+}
+
+static bool rule_fits(const struct surface_rule *rule, struct exchange *x, struct str below,
+                      struct str *name)
+{
+    *name = STR_NONE;
+    return has_word(rule->methods, x->request->method_text) &&
+           path_fits(str_of_cstr(rule->path), below, name) && (rule->when == NULL || rule->when(x));
+}
+
+static bool rule_granted(const struct surface_rule *rule, struct exchange *x,
+                         const struct http_route *route, struct str name)
+{
+    if ((rule->how & RULE_LATER) != 0)
+        x->undecided = true;
+    if ((rule->how & (RULE_LATER | RULE_PUBLIC)) != 0)
+        return true;
+    if (rule->kind == ACCESS_ROUTE)
+        name = route->prefix;
+    else if (url_decode(&x->arena, name, false, &name) != 0)
+        return false;
+    return principal_may(x->principal, rule->verb, rule->kind, name);
+}
+
+/* False: no rule fits, or one that does is not granted. *how is of all that fit. */
+static bool rules_granted(struct exchange *x, const struct http_route *route, unsigned *how)
+{
+    struct str below = path_below(x, route), name;
+    bool any = false, all = true;
+    *how = 0;
+    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
+        if (rule_fits(rule, x, below, &name)) {
+            any = true;
+            *how |= rule->how;
+            all = all && rule_granted(rule, x, route, name);
+        }
+    return any && all;
+}
+
+/* ---- credentials ---- */
+
+static bool guard_refused(struct exchange *x, const struct http_route *route,
+                          const struct surface_refusal *why)
+{
+    guard_refuse(x, route, why);
+    return false;
+}
+
+/* Sets x->principal. False: refused. */
+static bool guard_identify(struct guard *g, struct exchange *x, const struct http_route *route)
+{
+    struct policy *policy = g->policy;
+    struct credential c;
+    enum credential_owner owner = route != NULL ? route->authorization : CREDENTIAL_OURS;
+    if (credential_find(x, owner, &c) != 0)
+        return !policy->on || guard_refused(x, route, &two_credentials);
+    if (c.by == CREDENTIAL_NONE) {
+        exchange_set_principal(x, policy->anonymous);
+        return true;
+    }
+    const struct principal *p = policy_find_caller(policy, c.token);
+    if (p != NULL) {
+        exchange_set_principal(x, p);
+        return true;
+    }
+    return !policy->on || guard_refused(x, route, &bad_credential);
+}
+
+bool guard_admit(struct guard *g, struct exchange *x, const struct http_route *route)
+{
+    unsigned how;
+    if (!guard_identify(g, x, route))
+        return false;
+    if (!g->policy->on || route == NULL || x->request->method == METHOD_OPTIONS)
+        return true; /* a preflight asks for nothing */
+    return rules_granted(x, route, &how) || guard_deny(x, route);
+}
+
+/* ---- the whole ---- */
+
+struct guard *guard_new(const struct guard_setup *setup)
+{
+    struct guard *g = mem_zalloc(sizeof *g);
+    g->setup = *setup;
+    return g;
+}
+
+void guard_free(struct guard *g)
+{
+    if (g == NULL)
+        return;
+    policy_unref(g->policy);
+    free(g);
+}
+
+void guard_set_policy(struct guard *g, struct policy *policy)
+{
+    policy_ref(policy);
+    policy_unref(g->policy);
+    g->policy = policy;
+}
