@@ -71,7 +71,7 @@ static enum jwt_verdict decode_parts(struct draft *d, struct str token)
         return JWT_TOO_LARGE;
     if (!split_parts(token, coded))
         return JWT_BAD_SHAPE;
-    if (b64_bytes_max(coded[HEADER].n) > JWT_HEADER_MAX)
+    if (coded[HEADER].n > b64url_size(JWT_HEADER_MAX))
         return JWT_TOO_LARGE;
     char *to = d->bytes;
     for (int i = 0; i < PARTS; i++) {
