@@ -5,7 +5,7 @@
  *
  * The first byte says whose rules count, and what the rest is: a token; a header, a payload and a
  * signature in lines, which are put into base64url here; a payload alone; or choices of which a
- * payload is made, most of them nearly right. */
+ * header and a payload are made, most of them nearly right. */
 #include "base/b64.h"
 #include "base/json.h"
 #include "base/json_view.h"
@@ -332,13 +332,13 @@ static uint8_t next(struct str *input)
     return c;
 }
 
-/* A time near now, or something that looks like one. */
-static void put_date(struct buf *out, const char *name, struct str *input, int64_t usual)
+/* A time near now, or near now and so much, or something that looks like one. */
+static void put_date(struct buf *out, const char *name, struct str *input, int64_t later)
 {
     static const char *const odd[] = {"null",           "-1", "1.7e9", "1700000000.0",
                                       "\"1700000000\"", "[]"};
     uint8_t choice = next(input);
-    int64_t v = NOW + usual + (int8_t)choice;
+    int64_t v = NOW + (next(input) % 2 ? 0 : later) + (int8_t)choice;
     if (choice == 0x80)
         return; /* absent */
     buf_printf(out, ",\"%s\":", name);
@@ -358,6 +358,26 @@ static void put_choice(struct buf *out, const char *name, struct str *input,
         buf_printf(out, ",\"%s\":%s", name, chosen);
 }
 
+/* The header that is right here, and perhaps a member that is not. */
+static void put_header(struct buf *out, struct str good, struct str *input)
+{
+    static const char *const others[] = {"",
+                                         ",\"crit\":[]",
+                                         ",\"b64\":true",
+                                         ",\"zip\":\"DEF\"",
+                                         ",\"jku\":\"x\"",
+                                         ",\"x5u\":\"x\"",
+                                         ",\"jwk\":{}",
+                                         ",\"x5c\":[]",
+                                         ",\"\\u0063rit\":[]",
+                                         ",\"alg\":\"none\"",
+                                         ",\"cty\":\"JWT\"",
+                                         ",\"x\":[[[[[[[0]]]]]]]",
+                                         ",\"x\":[[[[[[[[0]]]]]]]]"};
+    buf_put(out, str_of(good.p, good.n - 1));
+    buf_printf(out, "%s}", others[next(input) % (sizeof others / sizeof *others)]);
+}
+
 static void fuzz_choices(const struct jwt_rules *rules, struct str input)
 {
     static const char *const issuers[] = {"\"issuer\"", "\"issuer/\"", "\"\\u0069ssuer\"", "7", ""};
@@ -365,23 +385,25 @@ static void fuzz_choices(const struct jwt_rules *rules, struct str input)
         "\"us\"", "[\"x\",\"u2\"]", "[]", "[\"us\",1]", "\"US\"", "", "[1,\"us\"]", "[[\"us\"]]"};
     static const char *const subs[] = {"\"u\"",      "", "\"\"", "1", "\"\\ud83d\\ude00\"",
                                        "\"\\u0000\""};
-    struct buf payload = {0};
-    struct str header, signature;
+    struct buf header = {0}, payload = {0};
+    struct str good, signature;
+    good_header(rules, &good, &signature);
+    put_header(&header, good, &input);
     buf_put(&payload, STR("{\"x\":0"));
     put_choice(&payload, "iss", &input, issuers, 5);
     put_choice(&payload, "aud", &input, auds, 8);
     put_choice(&payload, "sub", &input, subs, 6);
     put_choice(&payload, "jti", &input, subs, 6);
-    put_date(&payload, "exp", &input, rules->max_lifetime_s - 100);
-    put_date(&payload, "iat", &input, -60);
-    put_date(&payload, "nbf", &input, 0);
+    put_date(&payload, "exp", &input, rules->max_lifetime_s);
+    put_date(&payload, "iat", &input, -rules->max_lifetime_s);
+    put_date(&payload, "nbf", &input, -60);
     if (input.n > 0) {
         buf_putc(&payload, ',');
         buf_put(&payload, input);
     }
     buf_putc(&payload, '}');
-    good_header(rules, &header, &signature);
-    fuzz_parts(rules, header, buf_str(&payload), signature);
+    fuzz_parts(rules, buf_str(&header), buf_str(&payload), signature);
+    buf_deinit(&header);
     buf_deinit(&payload);
 }
 
