@@ -136,7 +136,9 @@ async function kept(name, fill) {
 /** The judge; or undefined, and a line that says why. */
 async function ifThere(t, what, start) {
     try {
-        return await start();
+        const judge = await start();
+        await judge.make(1);
+        return judge;
     } catch (error) {
         t.diagnostic(`${what} cannot be had, and does not judge: ${error.message.split("\n")[0]}`);
         return undefined;
