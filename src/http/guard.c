@@ -133,41 +133,49 @@ static bool rules_granted(struct exchange *x, const struct http_route *route, un
 
 /* ---- credentials ---- */
 
-static bool guard_refused(struct exchange *x, const struct http_route *route,
-                          const struct surface_refusal *why)
-{
-    guard_refuse(x, route, why);
-    return false;
-}
+enum guard_step {
+    GUARD_GO,
+    GUARD_ANSWERED,
+    GUARD_WAITS, /* guard_go_on comes when it is known who asks */
+};
 
-/* Sets x->principal. False: refused. */
-static bool guard_identify(struct guard *g, struct exchange *x, const struct http_route *route)
+/* Sets x->principal. */
+static enum guard_step guard_identify(struct guard *g, struct exchange *x)
 {
     struct policy *policy = g->policy;
     struct credential c;
-    enum credential_owner owner = route != NULL ? route->authorization : CREDENTIAL_OURS;
-    if (credential_find(x, owner, &c) != 0)
-        return !policy->on || guard_refused(x, route, &two_credentials);
-    if (c.by == CREDENTIAL_NONE) {
+    enum credential_owner owner = x->route != NULL ? x->route->authorization : CREDENTIAL_OURS;
+    const struct surface_refusal *why = &bad_credential;
+    if (credential_find(x, owner, &c) != 0) {
+        why = &two_credentials;
+    } else if (c.by == CREDENTIAL_NONE) {
         exchange_set_principal(x, policy->anonymous);
-        return true;
+        return GUARD_GO;
+    } else {
+        const struct principal *p = policy_find_caller(policy, c.token);
+        if (p != NULL) {
+            exchange_set_principal(x, p);
+            return GUARD_GO;
+        }
     }
-    const struct principal *p = policy_find_caller(policy, c.token);
-    if (p != NULL) {
-        exchange_set_principal(x, p);
-        return true;
-    }
-    return !policy->on || guard_refused(x, route, &bad_credential);
+    if (!policy->on) /* it may be meant for an upstream */
+        return GUARD_GO;
+    guard_refuse(x, x->route, why);
+    return GUARD_ANSWERED;
 }
 
-bool guard_admit(struct guard *g, struct exchange *x, const struct http_route *route)
+/* It is known who asks. False: refused. */
+static bool guard_enter(struct guard *g, struct exchange *x)
 {
     unsigned how;
-    if (!guard_identify(g, x, route))
-        return false;
-    if (!g->policy->on || route == NULL || x->request->method == METHOD_OPTIONS)
+    if (!g->policy->on || x->route == NULL || x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
-    return rules_granted(x, route, &how) || guard_deny(x, route);
+    return rules_granted(x, x->route, &how) || guard_deny(x, x->route);
+}
+
+bool guard_admit(struct guard *g, struct exchange *x)
+{
+    return guard_identify(g, x) == GUARD_GO && guard_enter(g, x);
 }
 
 /* ---- the whole ---- */

@@ -39,9 +39,9 @@ void guard_free(struct guard *g); /* NULL is allowed */
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
 
-/* True: the request may go to its handler now. False: it has been answered, or waits, and goes
- * there by http_hand_over. route: NULL: nothing is served there. */
-bool guard_admit(struct guard *g, struct exchange *x, const struct http_route *route);
+/* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
+ * and goes there by http_hand_over. */
+bool guard_admit(struct guard *g, struct exchange *x);
 
 /* Answers a refusal in the words of what is served there. */
 void guard_refuse(struct exchange *x, const struct http_route *route,
