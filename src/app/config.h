@@ -30,6 +30,7 @@ struct config {
     char *file;                /* --config; NULL: none */
     struct option_list listen; /* each of them is a valid address to listen on */
     char *tls_cert, *tls_key;  /* PEM files; both or neither */
+    char *tls_client_ca;       /* a PEM file; NULL: no certificates are asked for */
     char *data, *store;
     int sync;                  /* enum journal_sync */
     uint64_t sync_interval_ms; /* with JOURNAL_SYNC_INTERVAL */

@@ -139,6 +139,7 @@ static void server_stop_features(struct server *s)
         f->feature->stop(f->state, server_on_feature_stopped, s);
         return;
     }
+    guard_stop(s->guard);
     fetcher_free(s->fetcher);
     if (s->instances != NULL)
         instances_stop(s->instances, server_stop_store, s);
@@ -318,9 +319,6 @@ static void server_on_finished(void *server, struct str why)
 
 static int server_open_features(struct server *s)
 {
-    s->fetcher = fetcher_new(&s->loop);
-    fetcher_own(s->fetcher, &s->own);
-    server_share_descriptors(s);
     s->host = (struct feature_host){.loop = &s->loop,
                                     .store = s->store,
                                     .feeds = &s->feeds,
@@ -441,6 +439,7 @@ static int init_tls(struct server *s)
 {
     struct tls_settings settings = {.cert = s->config->tls_cert,
                                     .key = s->config->tls_key,
+                                    .client_ca = s->config->tls_client_ca,
                                     .alpn = STR(HTTP_ALPN),
                                     .trace = s->trace};
     char why[512];
@@ -481,9 +480,15 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (s->store->shared)
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
-    server_init_access(s);
     server_init_signals(s);
-    err = server_open_features(s);
+    s->fetcher = fetcher_new(&s->loop);
+    fetcher_own(s->fetcher, &s->own);
+    server_share_descriptors(s);
+    err = server_init_access(s, why, sizeof why);
+    if (err != 0)
+        trace(s->trace, ACCESS_FAILED, TRACE_STR("error", str_of_cstr(why)));
+    else
+        err = server_open_features(s);
     if (err == 0)
         err = listen_all(s);
     if (err == 0)

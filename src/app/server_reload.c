@@ -20,18 +20,22 @@
 
 /* ---- access ---- */
 
-void server_init_access(struct server *s)
+int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
     bool any = access->callers.n > 0 || access_config_on(access);
     if (s->guard == NULL && !any)
-        return;
+        return 0;
+    struct policy *policy = access_config_policy(access, why, size);
+    if (policy == NULL)
+        return ERR_SYNTAX;
     if (s->guard == NULL)
-        s->guard = guard_new(&(struct guard_setup){.http = &s->http, .trace = s->trace});
-    struct policy *policy = access_config_policy(access);
+        s->guard = guard_new(&(struct guard_setup){
+            .http = &s->http, .trace = s->trace, .sched = &s->loop.sched, .fetcher = s->fetcher});
     guard_set_policy(s->guard, policy);
     policy_unref(policy);
     s->http.guard = s->guard;
+    return 0;
 }
 
 /* ---- settings ---- */
@@ -101,15 +105,15 @@ static bool reload_settings(struct server *s)
         snprintf(why, sizeof why, "%s_FILE names no regular file", pipe);
     else
         err = config_reload(r->config, r->argc, r->argv, change, why, sizeof why);
-    if (err != 0) {
-        trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
-    } else {
+    if (err == 0) {
         reload_apply(s);
         reload_report(s, change);
-        if (change->access)
-            server_init_access(s);
+        if (change->access || s->config->access.issuers.n > 0) /* keys may be others */
+            err = server_init_access(s, why, sizeof why);
         config_deinit(&change->before);
     }
+    if (err != 0)
+        trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
     free(change);
     return err == 0;
 }
@@ -123,8 +127,10 @@ static bool reload_tls(struct server *s)
     if (s->tls == NULL)
         return true;
     int err = ERR_SYNTAX;
-    if (!is_regular(s->config->tls_cert) || !is_regular(s->config->tls_key))
-        snprintf(why, sizeof why, "tls-cert or tls-key is no regular file");
+    const struct config *c = s->config;
+    if (!is_regular(c->tls_cert) || !is_regular(c->tls_key) ||
+        (c->tls_client_ca != NULL && !is_regular(c->tls_client_ca)))
+        snprintf(why, sizeof why, "tls-cert, tls-key or tls-client-ca is no regular file");
     else
         err = tls_reload(s->tls, why, sizeof why);
     if (err == 0)

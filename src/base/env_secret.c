@@ -27,28 +27,47 @@ const char *const env_secret_names[ENV_SECRETS + 1] = {
 
 /* ---- the environment ---- */
 
-/* The value in an entry of the environment; NULL: it is none of a secret, or empty. */
+/* The value of that variable in an entry of the environment; NULL: it is another's, or empty. */
+static char *value_in(char *entry, const char *name)
+{
+    size_t n = strlen(name);
+    bool is = strncmp(entry, name, n) == 0 && entry[n] == '=' && entry[n + 1] != '\0';
+    return is ? entry + n + 1 : NULL;
+}
+
+/* The same of those that always hold a secret. */
 static char *secret_in(char *entry)
 {
-    for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        size_t n = strlen(*name);
-        if (strncmp(entry, *name, n) == 0 && entry[n] == '=' && entry[n + 1] != '\0')
-            return entry + n + 1;
-    }
-    return NULL;
+    char *value = NULL;
+    for (const char *const *name = env_secret_names; *name != NULL && value == NULL; name++)
+        value = value_in(entry, *name);
+    return value;
 }
 
 /* The old text is what /proc shows: it loses its value, and keeps its length. A name may stand
  * there more than once. */
+static void hide_entry(char **e, char *value)
+{
+    size_t n = strlen(*e) + 1;
+    *e = memcpy(secret_alloc(n), *e, n);
+    explicit_bzero(value, strlen(value));
+}
+
 void env_secrets_hide(void)
 {
     for (char **e = environ; *e != NULL; e++) {
         char *value = secret_in(*e);
-        if (value == NULL)
-            continue;
-        size_t n = strlen(*e) + 1;
-        *e = memcpy(secret_alloc(n), *e, n);
-        explicit_bzero(value, strlen(value));
+        if (value != NULL)
+            hide_entry(e, value);
+    }
+}
+
+void env_secret_hide(const char *name)
+{
+    for (char **e = environ; *e != NULL; e++) {
+        char *value = value_in(*e, name);
+        if (value != NULL && secret_in(*e) == NULL) /* or it is hidden */
+            hide_entry(e, value);
     }
 }
 

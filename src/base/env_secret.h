@@ -22,6 +22,9 @@ extern const char *const env_secret_names[ENV_SECRETS + 1];
  * before. Comes first in main, before there are threads. */
 void env_secrets_hide(void);
 
+/* The same of another variable, that a setting names. */
+void env_secret_hide(const char *name);
+
 /* Wipes them, at the end of main. */
 void env_secrets_forget(void);
 

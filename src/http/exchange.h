@@ -23,6 +23,7 @@ struct exchange;
 struct http;
 struct http_route;
 struct reservation;
+struct tls_names;
 struct unsent_share;
 
 enum pull {
@@ -73,6 +74,9 @@ struct exchange {
     struct http *http;
     const struct principal *principal; /* held */
     const struct http_route *route;    /* who serves it; NULL: nobody */
+    /* Whom the certificate names that the peer has shown; NULL: it has shown none. For whoever
+     * begins with the request. */
+    const struct tls_names *certificate;
     const struct exchange_ops *ops;
     void *state; /* the handler's */
 

@@ -3,17 +3,33 @@
 #include "access/policy.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/sched.h"
 #include "http/credential.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/issuers.h"
+#include "http/jwks.h"
 #include "http/surface.h"
+#include "http/tokens.h"
 #include "http/url.h"
+#include "net/tls_names.h"
+#include "telemetry/trace.h"
 
 #include <stdlib.h>
 
 struct guard {
     struct guard_setup setup;
     struct policy *policy;
+    struct tokens *tokens; /* these two: NULL without a schedule */
+    struct issuers *issuers;
+    size_t waiting;
+};
+
+/* A request that waits for keys. */
+struct guard_wait {
+    struct jwks_waiter waiter;
+    struct guard *guard;
+    struct exchange *x; /* held */
 };
 
 /* ---- refusals ---- */
@@ -30,6 +46,15 @@ static const struct surface_refusal no_credential = {
 static const struct surface_refusal forbidden = {
     403, STR_INIT("FORBIDDEN"), STR_INIT("the credential does not grant this"),
     STR_INIT("Bearer error=\"insufficient_scope\""), 0};
+static const struct surface_refusal cookie_reads = {
+    403, STR_INIT("FORBIDDEN"), STR_INIT("a cookie is for reading; send the token as a header"),
+    STR_INIT(""), 0};
+static const struct surface_refusal no_keys = {
+    503, STR_INIT("BUSY"), STR_INIT("the credential cannot be checked at present; try again"),
+    STR_INIT(""), 5};
+static const struct surface_refusal too_many_bad = {
+    429, STR_INIT("RATE_LIMITED"), STR_INIT("too many credentials are not good; try again"),
+    STR_INIT(""), 1};
 
 void guard_refuse(struct exchange *x, const struct http_route *route,
                   const struct surface_refusal *why)
@@ -139,27 +164,151 @@ enum guard_step {
     GUARD_WAITS, /* guard_go_on comes when it is known who asks */
 };
 
-/* Sets x->principal. */
-static enum guard_step guard_identify(struct guard *g, struct exchange *x)
+/* Rules of the surface may have it carry something else than a credential. */
+static enum credential_owner owner_of(struct exchange *x)
 {
-    struct policy *policy = g->policy;
-    struct credential c;
-    enum credential_owner owner = x->route != NULL ? x->route->authorization : CREDENTIAL_OURS;
-    const struct surface_refusal *why = &bad_credential;
-    if (credential_find(x, owner, &c) != 0) {
-        why = &two_credentials;
-    } else if (c.by == CREDENTIAL_NONE) {
-        exchange_set_principal(x, policy->anonymous);
-        return GUARD_GO;
-    } else {
-        const struct principal *p = policy_find_caller(policy, c.token);
-        if (p != NULL) {
-            exchange_set_principal(x, p);
-            return GUARD_GO;
-        }
+    const struct http_route *route = x->route;
+    struct str name;
+    if (route == NULL)
+        return CREDENTIAL_OURS;
+    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
+        if ((rule->how & RULE_TICKET) != 0 && rule_fits(rule, x, path_below(x, route), &name))
+            return CREDENTIAL_THEIRS;
+    return route->authorization;
+}
+
+static bool reads(const struct exchange *x)
+{
+    return x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
+}
+
+static const struct surface_refusal *guard_fail(struct guard *g, const char *cause)
+{
+    if (g->setup.trace != NULL)
+        trace(g->setup.trace, CREDENTIAL_REFUSED, TRACE_STR("why", str_of_cstr(cause)));
+    return &bad_credential;
+}
+
+/* It is this one's. NULL: it will do, where it stands; x->principal is set. */
+static const struct surface_refusal *guard_take(struct guard *g, struct exchange *x,
+                                                const struct credential *c,
+                                                const struct principal *p)
+{
+    if ((c->by == CREDENTIAL_LINK) != p->by_link)
+        return guard_fail(g, p->by_link ? "a link is for URLs" : "only a link is for URLs");
+    if (c->by == CREDENTIAL_COOKIE && !reads(x))
+        return &cookie_reads;
+    if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
+        return guard_fail(g, "it was revoked");
+    exchange_set_principal(x, p);
+    return NULL;
+}
+
+static const struct surface_refusal *guard_wait(struct guard *g, struct exchange *x,
+                                                enum issuers_verdict v, struct issuers_answer *a,
+                                                bool may_wait, bool *waits);
+
+/* A token that is not remembered. */
+static const struct surface_refusal *guard_verify(struct guard *g, struct exchange *x,
+                                                  const struct credential *c,
+                                                  const struct tokens_key *key, bool may_wait,
+                                                  bool *waits)
+{
+    struct issuers_answer a;
+    enum issuers_verdict v = issuers_verify(g->issuers, c->token, c->by == CREDENTIAL_LINK, &a);
+    switch (v) {
+    case ISSUERS_GOOD: break;
+    case ISSUERS_NO_KEY:
+    case ISSUERS_NO_KEYS: return guard_wait(g, x, v, &a, may_wait, waits);
+    case ISSUERS_BUSY: return &too_many_bad;
+    case ISSUERS_BAD: tokens_put_bad(g->tokens, key); return guard_fail(g, a.why);
+    default: return guard_fail(g, a.why);
     }
-    if (!policy->on) /* it may be meant for an upstream */
-        return GUARD_GO;
+    tokens_put(g->tokens, key, c->token, a.principal);
+    const struct surface_refusal *why = guard_take(g, x, c, a.principal);
+    principal_unref(a.principal);
+    return why;
+}
+
+/* NULL: x->principal is set, or the request waits. */
+static const struct surface_refusal *guard_judge(struct guard *g, struct exchange *x,
+                                                 const struct credential *c, bool may_wait,
+                                                 bool *waits)
+{
+    struct tokens_key key = tokens_key(g->tokens, c->token);
+    const struct principal *p = tokens_find(g->tokens, &key, c->token);
+    if (p != NULL)
+        return guard_take(g, x, c, p);
+    if (tokens_is_bad(g->tokens, &key))
+        return guard_fail(g, "it was not good a moment ago");
+    p = policy_find_caller(g->policy, c->token);
+    if (p == NULL)
+        return guard_verify(g, x, c, &key, may_wait, waits);
+    tokens_put(g->tokens, &key, c->token, p);
+    return guard_take(g, x, c, p);
+}
+
+/* The one caller that a certificate names. NULL, and *many: there are two. */
+static const struct principal *find_certificate(const struct policy *policy,
+                                                const struct tls_names *names, bool *many)
+{
+    const struct principal *found = NULL;
+    *many = false;
+    for (size_t i = 0; i < names->n; i++) {
+        const struct principal *p =
+            policy_find_certificate(policy, names->items[i].text, names->items[i].uri);
+        *many = *many || (p != NULL && found != NULL && p != found);
+        found = p != NULL ? p : found;
+    }
+    return *many ? NULL : found;
+}
+
+/* A request without a credential: its connection may have one. */
+static const struct surface_refusal *guard_judge_peer(struct guard *g, struct exchange *x)
+{
+    const struct tls_names *names = x->certificate;
+    bool many;
+    if (names == NULL || g->policy->certificates.n == 0) {
+        exchange_set_principal(x, g->policy->anonymous);
+        return NULL;
+    }
+    if (g->setup.sched != NULL && g->setup.sched->wall_ms / 1000 >= names->expires_s)
+        return guard_fail(g, "the certificate has expired");
+    const struct principal *p = find_certificate(g->policy, names, &many);
+    if (p == NULL)
+        return guard_fail(g, many ? "the certificate names two callers"
+                                  : "the certificate names no caller");
+    if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
+        return guard_fail(g, "it was revoked");
+    exchange_set_principal(x, p);
+    return NULL;
+}
+
+/* Where a token that is not known may be meant for an upstream. */
+static void guard_know(struct guard *g, struct exchange *x, const struct credential *c)
+{
+    const struct principal *p = policy_find_caller(g->policy, c->token);
+    if (p != NULL)
+        exchange_set_principal(x, p);
+}
+
+/* Sets x->principal. */
+static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool may_wait)
+{
+    struct credential c;
+    bool waits = false;
+    const struct surface_refusal *why = NULL;
+    int err = credential_find(x, owner_of(x), &c);
+    if (err != 0)
+        why = &two_credentials;
+    else if (c.by == CREDENTIAL_NONE)
+        why = guard_judge_peer(g, x);
+    else if (!g->policy->on || g->tokens == NULL)
+        guard_know(g, x, &c);
+    else
+        why = guard_judge(g, x, &c, may_wait, &waits);
+    if (why == NULL || !g->policy->on)
+        return waits ? GUARD_WAITS : GUARD_GO;
     guard_refuse(x, x->route, why);
     return GUARD_ANSWERED;
 }
@@ -170,12 +319,52 @@ static bool guard_enter(struct guard *g, struct exchange *x)
     unsigned how;
     if (!g->policy->on || x->route == NULL || x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
-    return rules_granted(x, x->route, &how) || guard_deny(x, x->route);
+    if (!rules_granted(x, x->route, &how))
+        return guard_deny(x, x->route);
+    bool link_will_do = (how & RULE_LINK) != 0 && reads(x);
+    return !x->principal->by_link || link_will_do || guard_deny(x, x->route);
 }
 
 bool guard_admit(struct guard *g, struct exchange *x)
 {
-    return guard_identify(g, x) == GUARD_GO && guard_enter(g, x);
+    return guard_identify(g, x, true) == GUARD_GO && guard_enter(g, x);
+}
+
+/* ---- waiting for keys ---- */
+
+/* The keys are there, or cannot be had. */
+static void guard_go_on(struct jwks_waiter *waiter)
+{
+    struct guard_wait *w = container_of(waiter, struct guard_wait, waiter);
+    struct guard *g = w->guard;
+    struct exchange *x = w->x;
+    free(w);
+    g->waiting--;
+    if (!exchange_over(x) && guard_identify(g, x, false) == GUARD_GO && guard_enter(g, x))
+        http_hand_over(x);
+    exchange_release(x);
+}
+
+static const struct surface_refusal *guard_wait(struct guard *g, struct exchange *x,
+                                                enum issuers_verdict v, struct issuers_answer *a,
+                                                bool may_wait, bool *waits)
+{
+    const struct surface_refusal *why = v == ISSUERS_NO_KEYS ? &no_keys : NULL;
+    bool full = g->waiting >= GUARD_WAITING_MAX;
+    if (may_wait && !full && a->jwks != NULL) {
+        struct guard_wait *w = mem_zalloc(sizeof *w);
+        *w = (struct guard_wait){.waiter = {.done = guard_go_on}, .guard = g, .x = x};
+        if (jwks_wait(a->jwks, &w->waiter)) {
+            exchange_hold(x);
+            g->waiting++;
+            *waits = true;
+            return NULL;
+        }
+        free(w);
+    }
+    if (why == NULL && !(may_wait && full))
+        return guard_fail(g, a->why);
+    return &no_keys;
 }
 
 /* ---- the whole ---- */
@@ -184,13 +373,28 @@ struct guard *guard_new(const struct guard_setup *setup)
 {
     struct guard *g = mem_zalloc(sizeof *g);
     g->setup = *setup;
+    if (setup->sched == NULL)
+        return g;
+    g->tokens = tokens_new(setup->sched);
+    g->issuers = issuers_new(&(struct issuers_setup){.sched = setup->sched,
+                                                     .fetcher = setup->fetcher,
+                                                     .tokens = g->tokens,
+                                                     .trace = setup->trace});
     return g;
+}
+
+void guard_stop(struct guard *g)
+{
+    if (g != NULL && g->issuers != NULL)
+        issuers_stop(g->issuers);
 }
 
 void guard_free(struct guard *g)
 {
     if (g == NULL)
         return;
+    issuers_free(g->issuers);
+    tokens_free(g->tokens);
     policy_unref(g->policy);
     free(g);
 }
@@ -200,4 +404,20 @@ void guard_set_policy(struct guard *g, struct policy *policy)
     policy_ref(policy);
     policy_unref(g->policy);
     g->policy = policy;
+    guard_forget_tokens(g);
+    if (g->issuers != NULL)
+        issuers_set_policy(g->issuers, policy);
+}
+
+void guard_set_own_keys(struct guard *g, const struct jwk_set *keys)
+{
+    guard_forget_tokens(g);
+    if (g->issuers != NULL)
+        issuers_set_own(g->issuers, keys);
+}
+
+void guard_forget_tokens(struct guard *g)
+{
+    if (g->tokens != NULL)
+        tokens_forget(g->tokens);
 }

@@ -407,6 +407,7 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
+    x->certificate = conn_peer_names(&h->peer->conn);
     x->body_length = framing->content_length;
     x->has_body = framing->chunked || framing->content_length > 0;
     h->version_10 = parsed->version == 10;
