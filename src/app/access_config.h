@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/sections.h"
 
+struct feature_warnings;
 struct policy;
 
 #define CALLER_DIGEST_N 32
@@ -48,6 +49,9 @@ int access_config_check(const struct access_config *c, char *why, size_t size);
 
 /* Does anything grant something? Then all that is not granted is forbidden. */
 bool access_config_on(const struct access_config *c);
+
+/* Limits that are set and cannot hold. */
+void access_config_warnings(const struct access_config *c, struct feature_warnings *out);
 
 /* One reference is the caller's. The settings have been checked. */
 struct policy *access_config_policy(const struct access_config *c);

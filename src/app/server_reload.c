@@ -11,8 +11,10 @@
 #include "app/server_core.h"
 #include "access/policy.h"
 #include "http/guard.h"
+#include "http/limits.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "stream/usage.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
@@ -20,10 +22,28 @@
 
 /* ---- access ---- */
 
+/* Once there, limits stay, and bound nothing if nobody asks for them any more: who has begun under
+ * them ends so. */
+static void tune_limits(struct server *s)
+{
+    static const struct limits_settings none;
+    bool asked = config_limits_addresses(s->config);
+    if (s->limits == NULL && !asked)
+        return;
+    if (s->limits == NULL) {
+        s->limits = limits_new(&s->loop.sched, &s->metrics);
+        s->usage = usage_new(&s->loop.sched, s->store);
+    }
+    limits_set(s->limits, asked ? &s->config->per_address : &none);
+    s->http.per_client = s->limits;
+    s->durable.usage = s->usage;
+}
+
 void server_init_access(struct server *s)
 {
     const struct access_config *access = &s->config->access;
-    bool any = access->callers.n > 0 || access_config_on(access);
+    tune_limits(s);
+    bool any = access->callers.n > 0 || access_config_on(access) || s->limits != NULL;
     if (s->guard == NULL && !any)
         return;
     if (s->guard == NULL)
@@ -56,6 +76,7 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
+    tune_limits(s);
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     s->host.write_timeout_ms = c->write_timeout_ms;
     for (size_t i = 0; i < s->n_features; i++)
@@ -106,7 +127,7 @@ static bool reload_settings(struct server *s)
     } else {
         reload_apply(s);
         reload_report(s, change);
-        if (change->access)
+        if (change->access || s->guard == NULL)
             server_init_access(s);
         config_deinit(&change->before);
     }

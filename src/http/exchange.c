@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "http/http.h"
 #include "http/inert.h"
+#include "http/limits.h"
 #include "http/status.h"
 
 #include <stdlib.h>
@@ -38,6 +39,7 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
+    limits_leave(x);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
 }
@@ -70,6 +72,7 @@ void exchange_finish(struct exchange *x, bool peer_gone)
     if (x->over)
         return;
     unsent_give_back(&x->http->unsent, &x->reserved);
+    limits_end_live(x);
     x->over = true;
     if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
         x->ops->gone(x);

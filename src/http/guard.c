@@ -6,6 +6,7 @@
 #include "http/credential.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/surface.h"
 #include "http/url.h"
 
@@ -151,6 +152,8 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x)
     } else if (c.by == CREDENTIAL_NONE) {
         exchange_set_principal(x, policy->anonymous);
         return GUARD_GO;
+    } else if (!limits_try_credential(x)) {
+        return GUARD_ANSWERED;
     } else {
         const struct principal *p = policy_find_caller(policy, c.token);
         if (p != NULL) {
@@ -160,6 +163,7 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x)
     }
     if (!policy->on) /* it may be meant for an upstream */
         return GUARD_GO;
+    limits_note_bad_credential(x);
     guard_refuse(x, x->route, why);
     return GUARD_ANSWERED;
 }
@@ -168,8 +172,12 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x)
 static bool guard_enter(struct guard *g, struct exchange *x)
 {
     unsigned how;
-    if (!g->policy->on || x->route == NULL || x->request->method == METHOD_OPTIONS)
+    if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
+    if (!limits_admit(x))
+        return false;
+    if (!g->policy->on || x->route == NULL)
+        return true;
     return rules_granted(x, x->route, &how) || guard_deny(x, x->route);
 }
 
