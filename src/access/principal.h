@@ -13,8 +13,6 @@
 #include "base/list.h"
 #include "base/str.h"
 
-struct account;
-
 struct principal {
     struct str name;   /* for people and traces: of a caller, or `SUB` of an issuer */
     struct str issuer; /* the [issuer]'s name; n == 0: configured here */
@@ -28,7 +26,6 @@ struct principal {
     size_t n_capabilities;
     struct access_rights rights;
     struct access_limits limits;
-    struct account *account; /* of http/limits: what it has used; NULL: nothing is counted */
 
     struct link answers; /* of exchanges under way that end with its right */
     struct arena arena;

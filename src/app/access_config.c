@@ -10,6 +10,7 @@
 #include "base/hex.h"
 #include "base/must.h"
 #include "base/units.h"
+#include "feature/feature.h"
 
 int caller_check_name(struct str name, char *reason, size_t size)
 {
@@ -138,6 +139,11 @@ int issuer_finish(void *issuer, char *reason, size_t size)
         {LIMIT(target, "rate", rate), .help = "Requests a second. 0 sets no bound."},              \
         {LIMIT_SIZE(target, "append-rate", append_rate), .help = "Bytes appended a second."},      \
         {LIMIT(target, "live", live), .help = "Live readers at the same time."},                   \
+        {LIMIT(target, "connections", connections),                                                \
+         .help = "Requests under way at the same time."},                                          \
+        {LIMIT_SIZE(target, "max-append", max_append), .help = "Bytes of one append."},            \
+        {LIMIT(target, "max-ttl", max_ttl),                                                        \
+         .help = "Seconds that a stream it creates may live: Stream-TTL is needed then."},         \
         {LIMIT(target, "creates", creates), .help = "Streams created a second."},                  \
         {LIMIT(target, "streams", streams), .help = "Streams that there may be below its root."},  \
         {LIMIT_SIZE(target, "stored", stored), .help = "Bytes that its root may hold."},           \
@@ -317,6 +323,26 @@ void access_config_hide_secrets(const struct access_config *c)
             struct issuer_source source = source_of(&issuers[i]);
             issuer_keys_hide(&source);
         }
+}
+
+/* What is stored is counted by the names below a root. */
+void access_config_warnings(const struct access_config *c, struct feature_warnings *out)
+{
+    static const char rootless[] = "of a caller does not hold without its root: what is stored is "
+                                   "counted there";
+    static const char nobody[] = "of [anonymous] does not hold: what is stored is counted by root";
+    const struct caller_config *callers = c->callers.items;
+    const struct anonymous_config *anonymous = c->anonymous.items;
+    for (size_t i = 0; i < c->callers.n; i++) {
+        const struct access_limits *l = &callers[i].granted.limits;
+        if (callers[i].root == NULL && (l->streams > 0 || l->stored > 0))
+            feature_warn(out, l->streams > 0 ? "streams" : "stored", rootless);
+    }
+    for (size_t i = 0; i < c->anonymous.n; i++) {
+        const struct access_limits *l = &anonymous[i].granted.limits;
+        if (l->streams > 0 || l->stored > 0)
+            feature_warn(out, l->streams > 0 ? "streams" : "stored", nobody);
+    }
 }
 
 /* ---- the policy ---- */

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/sections.h"
 
+struct feature_warnings;
 struct policy;
 
 #define CALLER_DIGEST_N 32
@@ -75,6 +76,9 @@ const char *access_config_idle_issuer(const struct access_config *c);
 
 /* Does anything grant something? Then all that is not granted is forbidden. */
 bool access_config_on(const struct access_config *c);
+
+/* Limits that are set and cannot hold. */
+void access_config_warnings(const struct access_config *c, struct feature_warnings *out);
 
 /* One reference is the caller's. The settings have been checked; key files are read anew. NULL with
  * a sentence in why: one cannot be any more. */

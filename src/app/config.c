@@ -160,6 +160,24 @@ static const struct option_row rows[] = {
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
      .help = "Connections open at the same time; further ones are answered 503. Fewer where the "
              "system allows fewer descriptors."},
+    {ROW("address-connections", OPTION_NUMBER, per_address.connections), .live = true,
+     .fallback = "100", .value = "N", BETWEEN(0, 1000000),
+     .help = "Connections of one client address at the same time; further ones are answered 503, "
+             "except for /healthz. An IPv6 network of /64 is one address. This and the next three "
+             "hold once access is configured; another value than the default holds on every "
+             "server. 0 sets no bound."},
+    {ROW("address-connection-rate", OPTION_NUMBER, per_address.connection_rate), .live = true,
+     .fallback = "30", .value = "N", BETWEEN(0, 1000000),
+     .help = "New connections of one address a second, and as many as address-connections in a "
+             "burst."},
+    {ROW("address-rate", OPTION_NUMBER, per_address.rate), .live = true, .fallback = "20",
+     .value = "N", BETWEEN(0, 1000000),
+     .help = "Requests without a credential that one address may send a second, and twice as many "
+             "in a burst; further ones are answered 429."},
+    {ROW("address-failures", OPTION_NUMBER, per_address.failures), .live = true, .fallback = "10",
+     .value = "N", BETWEEN(0, 1000000),
+     .help = "Bad credentials that one address may show a minute; then, for 60 s, all its "
+             "credentials are answered 429 without a look at them."},
     {ROW("max-streams", OPTION_NUMBER, max_streams), .live = true, .fallback = "100", .value = "N",
      BETWEEN(1, 10000),
      .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "
@@ -347,6 +365,13 @@ static bool changes(const struct config *c, const char *setting)
     return !options_is_default(&own_options, c, str_of_cstr(setting));
 }
 
+bool config_limits_addresses(const struct config *c)
+{
+    return access_config_on(&c->access) || changes(c, "address-connections") ||
+           changes(c, "address-connection-rate") || changes(c, "address-rate") ||
+           changes(c, "address-failures");
+}
+
 void config_warnings(const struct config *c, struct feature_warnings *out)
 {
     static const char guessed[] = "has less than 32 bytes: whoever guesses it can resume anything";
@@ -364,6 +389,7 @@ void config_warnings(const struct config *c, struct feature_warnings *out)
             feature_warn(out, on_disk[i], no_disk);
     if (access_config_idle_issuer(&c->access) != NULL)
         feature_warn(out, "[issuer]", "has no grant in one section: its tokens may do nothing");
+    access_config_warnings(&c->access, out);
     if (env_secret_file_is_open(c->tls_key))
         feature_warn(out, "tls-key", open_file);
     for (size_t i = 0; env_secret_names[i] != NULL; i++)

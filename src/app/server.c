@@ -5,8 +5,10 @@
 #include "base/must.h"
 #include "app/config.h"
 #include "stream/instances.h"
+#include "stream/usage.h"
 #include "http/fetch.h"
 #include "http/guard.h"
+#include "http/limits.h"
 #include "http/origin.h"
 #include "http/surface.h"
 #include "net/listener.h"
@@ -115,6 +117,7 @@ static void server_stop_store(void *ctx)
 {
     struct server *s = ctx;
     instances_free(s->instances);
+    usage_stop(s->usage);
     store_stop(s->store, server_on_store_stopped, s);
 }
 
@@ -524,5 +527,7 @@ int server_deinit(struct server *s)
     free(s->listeners);
     free(s->own.ports);
     guard_free(s->guard);
+    usage_free(s->usage);
+    limits_free(s->limits);
     return err;
 }

@@ -22,6 +22,8 @@ struct fetcher;
 struct instances;
 struct listener;
 struct guard;
+struct limits;
+struct usage;
 struct store;
 struct tls;
 struct trace;
@@ -64,7 +66,9 @@ struct server {
     struct turns turns;
     struct durable durable;
     struct fetcher *fetcher;
-    struct guard *guard; /* NULL: no access is configured */
+    struct guard *guard;   /* NULL: no access is configured */
+    struct limits *limits; /* NULL: clients have none */
+    struct usage *usage;   /* NULL: the same */
     struct feature_host host;
     struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
     size_t n_features;

@@ -11,8 +11,10 @@
 #include "app/server_core.h"
 #include "access/policy.h"
 #include "http/guard.h"
+#include "http/limits.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "stream/usage.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
@@ -20,10 +22,28 @@
 
 /* ---- access ---- */
 
+/* Once there, limits stay, and bound nothing if nobody asks for them any more: who has begun under
+ * them ends so. */
+static void tune_limits(struct server *s)
+{
+    static const struct limits_settings none;
+    bool asked = config_limits_addresses(s->config);
+    if (s->limits == NULL && !asked)
+        return;
+    if (s->limits == NULL) {
+        s->limits = limits_new(&s->loop.sched, &s->metrics);
+        s->usage = usage_new(&s->loop.sched, s->store);
+    }
+    limits_set(s->limits, asked ? &s->config->per_address : &none);
+    s->http.per_client = s->limits;
+    s->durable.usage = s->usage;
+}
+
 int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
-    bool any = access->callers.n > 0 || access_config_on(access);
+    tune_limits(s);
+    bool any = access->callers.n > 0 || access_config_on(access) || s->limits != NULL;
     if (s->guard == NULL && !any)
         return 0;
     struct policy *policy = access_config_policy(access, why, size);
@@ -60,6 +80,7 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
+    tune_limits(s);
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     s->host.write_timeout_ms = c->write_timeout_ms;
     for (size_t i = 0; i < s->n_features; i++)
@@ -108,7 +129,8 @@ static bool reload_settings(struct server *s)
     if (err == 0) {
         reload_apply(s);
         reload_report(s, change);
-        if (change->access || s->config->access.issuers.n > 0) /* keys may be others */
+        /* keys may be others */
+        if (change->access || s->guard == NULL || s->config->access.issuers.n > 0)
             err = server_init_access(s, why, sizeof why);
         config_deinit(&change->before);
     }

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "http/http.h"
 #include "http/inert.h"
+#include "http/account.h"
 #include "http/status.h"
 
 #include <stdlib.h>
@@ -38,6 +39,8 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
+    if (x->account != NULL)
+        account_leave(x->account, ACCOUNT_UNDER_WAY);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
 }
@@ -70,6 +73,9 @@ void exchange_finish(struct exchange *x, bool peer_gone)
     if (x->over)
         return;
     unsent_give_back(&x->http->unsent, &x->reserved);
+    if (x->is_live) /* what was asked for counts until nobody holds it: exchange_release */
+        account_leave(x->account, ACCOUNT_LIVE);
+    x->is_live = false;
     x->over = true;
     if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
         x->ops->gone(x);

@@ -19,6 +19,7 @@
 #include "access/principal.h"
 #include "http/message.h"
 
+struct account;
 struct exchange;
 struct http;
 struct http_route;
@@ -77,6 +78,8 @@ struct exchange {
     /* Whom the certificate names that the peer has shown; NULL: it has shown none. For whoever
      * begins with the request. */
     const struct tls_names *certificate;
+    struct account *account; /* of limits.c: whom it counts for; NULL: nobody */
+    uint8_t client[16];      /* the client's address: see LIMITS_ADDRESS */
     const struct exchange_ops *ops;
     void *state; /* the handler's */
 
@@ -107,6 +110,7 @@ struct exchange {
     bool stable : 1;    /* what is being delivered lives as long as the request */
     bool has_body : 1;  /* the request has one, maybe an empty one */
     bool undecided : 1; /* the handler is to ask exchange_may before it answers with a success */
+    bool is_live : 1;   /* of limits.c: it counts as a live reader */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */

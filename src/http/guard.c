@@ -9,6 +9,8 @@
 #include "http/http.h"
 #include "http/issuers.h"
 #include "http/jwks.h"
+#include "http/limits.h"
+#include "http/refuse.h"
 #include "http/surface.h"
 #include "http/tokens.h"
 #include "http/url.h"
@@ -56,22 +58,9 @@ static const struct surface_refusal too_many_bad = {
     429, STR_INIT("RATE_LIMITED"), STR_INIT("too many credentials are not good; try again"),
     STR_INIT(""), 1};
 
-void guard_refuse(struct exchange *x, const struct http_route *route,
-                  const struct surface_refusal *why)
-{
-    if (why->challenge.n > 0)
-        exchange_header(x, STR("WWW-Authenticate"), why->challenge);
-    if (why->retry_after_s > 0)
-        exchange_header_u64(x, STR("Retry-After"), why->retry_after_s);
-    if (route != NULL && route->surface->refuse != NULL)
-        route->surface->refuse(route->ctx, x, why);
-    else
-        exchange_problem(x, why->status, why->code, why->message);
-}
-
 static bool guard_deny(struct exchange *x, const struct http_route *route)
 {
-    guard_refuse(x, route, x->principal->known ? &forbidden : &no_credential);
+    refuse(x, x->principal->known ? &forbidden : &no_credential);
     return false;
 }
 
@@ -230,21 +219,18 @@ static const struct surface_refusal *guard_verify(struct guard *g, struct exchan
     return why;
 }
 
-/* NULL: x->principal is set, or the request waits. */
+/* Not remembered as good. NULL: x->principal is set, or the request waits. */
 static const struct surface_refusal *guard_judge(struct guard *g, struct exchange *x,
-                                                 const struct credential *c, bool may_wait,
+                                                 const struct credential *c,
+                                                 const struct tokens_key *key, bool may_wait,
                                                  bool *waits)
 {
-    struct tokens_key key = tokens_key(g->tokens, c->token);
-    const struct principal *p = tokens_find(g->tokens, &key, c->token);
-    if (p != NULL)
-        return guard_take(g, x, c, p);
-    if (tokens_is_bad(g->tokens, &key))
+    if (tokens_is_bad(g->tokens, key))
         return guard_fail(g, "it was not good a moment ago");
-    p = policy_find_caller(g->policy, c->token);
+    const struct principal *p = policy_find_caller(g->policy, c->token);
     if (p == NULL)
-        return guard_verify(g, x, c, &key, may_wait, waits);
-    tokens_put(g->tokens, &key, c->token, p);
+        return guard_verify(g, x, c, key, may_wait, waits);
+    tokens_put(g->tokens, key, c->token, p);
     return guard_take(g, x, c, p);
 }
 
@@ -292,12 +278,30 @@ static void guard_know(struct guard *g, struct exchange *x, const struct credent
         exchange_set_principal(x, p);
 }
 
+/* Of a credential that was shown. An address that has shown many bad ones is heard no more, unless
+ * this one is remembered as good. */
+static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
+                                            const struct credential *c, bool may_wait,
+                                            const struct surface_refusal **why)
+{
+    struct tokens_key key = tokens_key(g->tokens, c->token);
+    const struct principal *p = tokens_find(g->tokens, &key, c->token);
+    bool waits = false;
+    if (p != NULL)
+        *why = guard_take(g, x, c, p);
+    else if (!limits_try_credential(x))
+        return GUARD_ANSWERED;
+    else
+        *why = guard_judge(g, x, c, &key, may_wait, &waits);
+    return waits ? GUARD_WAITS : GUARD_GO;
+}
+
 /* Sets x->principal. */
 static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool may_wait)
 {
     struct credential c;
-    bool waits = false;
     const struct surface_refusal *why = NULL;
+    enum guard_step step = GUARD_GO;
     int err = credential_find(x, owner_of(x), &c);
     if (err != 0)
         why = &two_credentials;
@@ -306,10 +310,12 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
     else if (!g->policy->on || g->tokens == NULL)
         guard_know(g, x, &c);
     else
-        why = guard_judge(g, x, &c, may_wait, &waits);
+        step = guard_identify_token(g, x, &c, may_wait, &why);
     if (why == NULL || !g->policy->on)
-        return waits ? GUARD_WAITS : GUARD_GO;
-    guard_refuse(x, x->route, why);
+        return step;
+    if (why == &bad_credential)
+        limits_note_bad_credential(x);
+    refuse(x, why);
     return GUARD_ANSWERED;
 }
 
@@ -317,8 +323,12 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
 static bool guard_enter(struct guard *g, struct exchange *x)
 {
     unsigned how;
-    if (!g->policy->on || x->route == NULL || x->request->method == METHOD_OPTIONS)
+    if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
+    if (!limits_admit(x))
+        return false;
+    if (!g->policy->on || x->route == NULL)
+        return true;
     if (!rules_granted(x, x->route, &how))
         return guard_deny(x, x->route);
     bool link_will_do = (how & RULE_LINK) != 0 && reads(x);

@@ -29,7 +29,6 @@ struct jwk_set;
 struct policy;
 struct principal;
 struct sched;
-struct surface_refusal;
 struct trace;
 
 struct guard;
@@ -65,9 +64,5 @@ void guard_forget_tokens(struct guard *g);
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
-
-/* Answers a refusal in the words of what is served there. */
-void guard_refuse(struct exchange *x, const struct http_route *route,
-                  const struct surface_refusal *why);
 
 #endif
