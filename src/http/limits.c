@@ -219,12 +219,11 @@ static struct account *account_of(struct limits *l, const struct exchange *x)
 static bool limits_refuse(struct exchange *x, enum limited what, uint64_t wait_ms)
 {
     counter_inc(limits_at(x)->limited[what]);
-    guard_refuse(x, x->route,
-                 &(struct surface_refusal){
-                     .status = 429,
-                     .code = STR("RATE_LIMITED"),
-                     .message = STR("too much at once; wait as long as Retry-After says"),
-                     .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)});
+    refuse(x, &(struct surface_refusal){
+                  .status = 429,
+                  .code = STR("RATE_LIMITED"),
+                  .message = STR("too much at once; wait as long as Retry-After says"),
+                  .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)});
     return false;
 }
 
@@ -234,9 +233,7 @@ void limits_refuse_quota(struct exchange *x, struct str message)
 {
     if (limits_at(x) != NULL)
         counter_inc(limits_at(x)->limited[LIMITED_QUOTA]);
-    guard_refuse(
-        x, x->route,
-        &(struct surface_refusal){.status = 507, .code = STR("QUOTA"), .message = message});
+    refuse(x, &(struct surface_refusal){.status = 507, .code = STR("QUOTA"), .message = message});
 }
 
 /* ---- connections ---- */
