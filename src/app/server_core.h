@@ -16,4 +16,7 @@ void server_share_descriptors(struct server *s);
 /* Who may do what, by the settings. */
 void server_init_access(struct server *s);
 
+/* The surface of access, if anything is granted; behind that. */
+void server_open_access(struct server *s);
+
 #endif

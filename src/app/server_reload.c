@@ -10,15 +10,41 @@
 #include "app/config.h"
 #include "app/server_core.h"
 #include "access/policy.h"
+#include "http/audit.h"
 #include "http/guard.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "stream/access_http.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
 /* ---- access ---- */
+
+static bool server_is_revoked(void *server, const struct principal *p)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_revoked(s->access, p);
+}
+
+static bool server_is_starting(void *server)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_starting(s->access);
+}
+
+static void init_guard(struct server *s)
+{
+    s->guard = guard_new(&(struct guard_setup){.http = &s->http,
+                                               .trace = s->trace,
+                                               .audit = s->audit,
+                                               .revoked = server_is_revoked,
+                                               .starting = server_is_starting,
+                                               .ctx = s});
+    answers_init(&s->answers, &s->http, &s->loop.sched, server_is_revoked, s);
+    s->http.guard = s->guard;
+}
 
 void server_init_access(struct server *s)
 {
@@ -27,11 +53,24 @@ void server_init_access(struct server *s)
     if (s->guard == NULL && !any)
         return;
     if (s->guard == NULL)
-        s->guard = guard_new(&(struct guard_setup){.http = &s->http, .trace = s->trace});
+        init_guard(s);
     struct policy *policy = access_config_policy(access);
     guard_set_policy(s->guard, policy);
     policy_unref(policy);
-    s->http.guard = s->guard;
+}
+
+/* Routes are added at the start alone: whoever grants something later gets it with a restart. */
+void server_open_access(struct server *s)
+{
+    if (!access_config_on(&s->config->access))
+        return;
+    s->access = access_http_new(&(struct access_http_setup){.sched = &s->loop.sched,
+                                                            .store = s->store,
+                                                            .audit = s->audit,
+                                                            .trace = s->trace,
+                                                            .answers = &s->answers});
+    access_http_set_guard(s->access, s->guard);
+    access_http_mount(s->access, &s->http);
 }
 
 /* ---- settings ---- */
@@ -108,6 +147,7 @@ static bool reload_settings(struct server *s)
         reload_report(s, change);
         if (change->access)
             server_init_access(s);
+        audit_note(s->audit, AUDIT_RELOAD, NULL, str_of_cstr(change->taken));
         config_deinit(&change->before);
     }
     free(change);

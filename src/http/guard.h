@@ -19,10 +19,13 @@
 
 #include <stdbool.h>
 
+struct audit;
 struct exchange;
 struct http;
 struct http_route;
+struct jwk_set;
 struct policy;
+struct principal;
 struct surface_refusal;
 struct trace;
 
@@ -31,6 +34,12 @@ struct guard;
 struct guard_setup {
     struct http *http;
     const struct trace *trace;
+    struct audit *audit; /* NULL: none */
+    /* Asked about everybody who shows a token, each time. NULL: nobody is revoked. */
+    bool (*revoked)(void *ctx, const struct principal *p);
+    /* What that needs is not there yet: tokens are answered 503. NULL: it is. */
+    bool (*starting)(void *ctx);
+    void *ctx;
 };
 
 struct guard *guard_new(const struct guard_setup *setup);
@@ -39,9 +48,19 @@ void guard_free(struct guard *g); /* NULL is allowed */
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
 
+/* What tokens of our own are verified with (access/minted.h); kept by the caller. NULL: there are
+ * none. */
+void guard_set_own_keys(struct guard *g, const struct jwk_set *keys);
+
+/* Somebody was revoked: whoever is known by his token is looked at again. */
+void guard_forget_tokens(struct guard *g);
+
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
+
+/* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
+void guard_forbid(struct exchange *x);
 
 /* Answers a refusal in the words of what is served there. */
 void guard_refuse(struct exchange *x, const struct http_route *route,
