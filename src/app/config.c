@@ -235,6 +235,12 @@ static const struct option_row rows[] = {
      .help = "How long a browser's EventSource waits before it connects again, after sse-lifetime "
              "or a lost connection. A plain number is milliseconds. 0 leaves it to the browser."},
 
+    {ROW("audit", OPTION_TEXT, audit), .heading = "Audit", .value = "FILE",
+     .help = "Append a line of JSON to this file for each refused credential and request, each "
+             "token that is minted or revoked, and each call of a tool: who, what, when, from "
+             "where. No line has a token or what was sent. Tokens, revocations and calls are "
+             "answered when their line is on the disk."},
+
     {ROW("trace", OPTION_CHOICE, trace_form), .live = true, .heading = "Traces",
      .fallback = "human", .value = "human|json", .help = "How lines on standard error look."},
     {ROW("trace-level", OPTION_CHOICE, trace_level), .live = true, .fallback = "info",

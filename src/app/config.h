@@ -53,6 +53,7 @@ struct config {
     uint64_t heartbeat_ms; /* 0: none */
     uint64_t sse_lifetime_ms, sse_retry_ms;
     struct access_config access;
+    char *audit;     /* NULL: none */
     int trace_form;  /* enum config_trace */
     int trace_level; /* enum trace_level */
     bool private;    /* serves only who started it; no setting */

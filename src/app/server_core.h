@@ -17,4 +17,7 @@ void server_share_descriptors(struct server *s);
  * why, and all is as it was. */
 int server_init_access(struct server *s, char *why, size_t size);
 
+/* The surface of access, if anything is granted; behind that. */
+void server_open_access(struct server *s);
+
 #endif

@@ -10,10 +10,12 @@
 #include "app/config.h"
 #include "app/server_core.h"
 #include "access/policy.h"
+#include "http/audit.h"
 #include "http/guard.h"
 #include "http/limits.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "stream/access_http.h"
 #include "stream/usage.h"
 #include "telemetry/trace.h"
 
@@ -39,6 +41,32 @@ static void tune_limits(struct server *s)
     s->durable.usage = s->usage;
 }
 
+static bool server_is_revoked(void *server, const struct principal *p)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_revoked(s->access, p);
+}
+
+static bool server_is_starting(void *server)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_starting(s->access);
+}
+
+static void init_guard(struct server *s)
+{
+    s->guard = guard_new(&(struct guard_setup){.http = &s->http,
+                                               .trace = s->trace,
+                                               .sched = &s->loop.sched,
+                                               .fetcher = s->fetcher,
+                                               .audit = s->audit,
+                                               .revoked = server_is_revoked,
+                                               .starting = server_is_starting,
+                                               .ctx = s});
+    answers_init(&s->answers, &s->http, &s->loop.sched, server_is_revoked, s);
+    s->http.guard = s->guard;
+}
+
 int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
@@ -50,12 +78,24 @@ int server_init_access(struct server *s, char *why, size_t size)
     if (policy == NULL)
         return ERR_SYNTAX;
     if (s->guard == NULL)
-        s->guard = guard_new(&(struct guard_setup){
-            .http = &s->http, .trace = s->trace, .sched = &s->loop.sched, .fetcher = s->fetcher});
+        init_guard(s);
     guard_set_policy(s->guard, policy);
     policy_unref(policy);
-    s->http.guard = s->guard;
     return 0;
+}
+
+/* Routes are added at the start alone: whoever grants something later gets it with a restart. */
+void server_open_access(struct server *s)
+{
+    if (!access_config_on(&s->config->access))
+        return;
+    s->access = access_http_new(&(struct access_http_setup){.sched = &s->loop.sched,
+                                                            .store = s->store,
+                                                            .audit = s->audit,
+                                                            .trace = s->trace,
+                                                            .answers = &s->answers});
+    access_http_set_guard(s->access, s->guard);
+    access_http_mount(s->access, &s->http);
 }
 
 /* ---- settings ---- */
@@ -132,6 +172,7 @@ static bool reload_settings(struct server *s)
         /* keys may be others */
         if (change->access || s->guard == NULL || s->config->access.issuers.n > 0)
             err = server_init_access(s, why, sizeof why);
+        audit_note(s->audit, AUDIT_RELOAD, NULL, str_of_cstr(change->taken));
         config_deinit(&change->before);
     }
     if (err != 0)

@@ -93,15 +93,12 @@ static bool is_grant(struct exchange *x, struct str pair)
     return url_decode(&x->arena, key, true, &key) == 0 && str_eq(key, STR(GRANT));
 }
 
-struct str credential_cut_query(struct exchange *x)
+static struct str without_grant(struct exchange *x, struct str rest)
 {
-    struct str rest = x->request->query, pair;
-    if (rest.n == 0)
-        return rest;
     char *to = arena_alloc(&x->arena, rest.n);
     size_t n = 0;
     while (rest.p != NULL) {
-        pair = str_cut(&rest, '&');
+        struct str pair = str_cut(&rest, '&');
         if (is_grant(x, pair))
             continue;
         if (n > 0)
@@ -109,5 +106,24 @@ struct str credential_cut_query(struct exchange *x)
         memcpy(to + n, pair.p, pair.n);
         n += pair.n;
     }
-    return str_of(n > 0 ? to : NULL, n);
+    return n > 0 ? str_of(to, n) : STR_NONE;
+}
+
+static bool has_grant(struct exchange *x, struct str rest)
+{
+    while (rest.p != NULL)
+        if (is_grant(x, str_cut(&rest, '&')))
+            return true;
+    return false;
+}
+
+void credential_cut(struct exchange *x)
+{
+    const struct request *req = x->request;
+    if (!has_grant(x, req->query))
+        return;
+    struct request *cut = arena_alloc(&x->arena, sizeof *cut);
+    *cut = *req;
+    cut->query = without_grant(x, req->query);
+    x->request = cut;
 }

@@ -36,7 +36,8 @@ struct credential {
  * CREDENTIAL_BEARER with none. */
 int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out);
 
-/* The query without `grant`, for everything that shows or sends it on. */
-struct str credential_cut_query(struct exchange *x);
+/* Takes `grant` out of the request's query, once it was found: nothing that shows or sends on the
+ * query has it. */
+void credential_cut(struct exchange *x);
 
 #endif

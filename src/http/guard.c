@@ -4,12 +4,14 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/sched.h"
+#include "http/audit.h"
 #include "http/credential.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/issuers.h"
 #include "http/jwks.h"
 #include "http/limits.h"
+#include "http/origin.h"
 #include "http/refuse.h"
 #include "http/surface.h"
 #include "http/tokens.h"
@@ -49,8 +51,12 @@ static const struct surface_refusal forbidden = {
     403, STR_INIT("FORBIDDEN"), STR_INIT("the credential does not grant this"),
     STR_INIT("Bearer error=\"insufficient_scope\""), 0};
 static const struct surface_refusal cookie_reads = {
-    403, STR_INIT("FORBIDDEN"), STR_INIT("a cookie is for reading; send the token as a header"),
+    403, STR_INIT("FORBIDDEN"),
+    STR_INIT("a cookie is for reading, from pages of this server; send the token as a header"),
     STR_INIT(""), 0};
+static const struct surface_refusal starting = {
+    503, STR_INIT("BUSY"), STR_INIT("the server is starting; try again in a moment"), STR_INIT(""),
+    1};
 static const struct surface_refusal no_keys = {
     503, STR_INIT("BUSY"), STR_INIT("the credential cannot be checked at present; try again"),
     STR_INIT(""), 5};
@@ -58,15 +64,35 @@ static const struct surface_refusal too_many_bad = {
     429, STR_INIT("RATE_LIMITED"), STR_INIT("too many credentials are not good; try again"),
     STR_INIT(""), 1};
 
-static bool guard_deny(struct exchange *x, const struct http_route *route)
+static const struct surface_rule no_rule = {.id = NULL};
+
+static struct audit *audit_of(const struct exchange *x)
 {
+    return x->http->guard != NULL ? x->http->guard->setup.audit : NULL;
+}
+
+/* What was missing; rule->id == NULL: nobody can tell. */
+static bool guard_deny(struct exchange *x, const struct surface_rule *rule, struct str name)
+{
+    struct audit_fact fact = {.event = AUDIT_DENIED, .name = name};
+    if (rule->id != NULL) {
+        fact.verb = access_verb_text(rule->verb);
+        fact.kind = access_kind_text(rule->kind);
+    }
+    audit_tell(audit_of(x), x, &fact);
     refuse(x, x->principal->known ? &forbidden : &no_credential);
     return false;
 }
 
+void guard_forbid(struct exchange *x)
+{
+    guard_deny(x, &no_rule, STR_NONE);
+}
+
 bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind, struct str name)
 {
-    return exchange_can(x, verb, kind, name) || guard_deny(x, x->route);
+    const struct surface_rule missing = {.id = "", .verb = verb, .kind = kind};
+    return exchange_can(x, verb, kind, name) || guard_deny(x, &missing, name);
 }
 
 /* ---- rules ---- */
@@ -130,17 +156,28 @@ static bool rule_granted(const struct surface_rule *rule, struct exchange *x,
     return principal_may(x->principal, rule->verb, rule->kind, name);
 }
 
-/* False: no rule fits, or one that does is not granted. *how is of all that fit. */
-static bool rules_granted(struct exchange *x, const struct http_route *route, unsigned *how)
+/* What the rules say of a request. */
+struct ruling {
+    const struct surface_rule *missing; /* the first that is not granted, or no_rule */
+    struct str name;                    /* ... what for; as it stands in the path */
+    unsigned how;                       /* of all that fit */
+};
+
+/* False: no rule fits, or one that does is not granted. */
+static bool rules_granted(struct exchange *x, const struct http_route *route, struct ruling *out)
 {
     struct str below = path_below(x, route), name;
     bool any = false, all = true;
-    *how = 0;
+    *out = (struct ruling){.missing = &no_rule};
     for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
         if (rule_fits(rule, x, below, &name)) {
             any = true;
-            *how |= rule->how;
-            all = all && rule_granted(rule, x, route, name);
+            out->how |= rule->how;
+            if (all && !rule_granted(rule, x, route, name)) {
+                all = false;
+                out->missing = rule;
+                out->name = name;
+            }
         }
     return any && all;
 }
@@ -171,10 +208,19 @@ static bool reads(const struct exchange *x)
     return x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
 }
 
-static const struct surface_refusal *guard_fail(struct guard *g, const char *cause)
+/* Browsers send cookies by themselves, whoever's page it is. */
+static bool cookie_counts(const struct exchange *x)
+{
+    return reads(x) && (request_header(x->request, STR("Origin")).p == NULL ||
+                        origin_check(x, ORIGIN_OWN, NULL) == ORIGIN_FINE);
+}
+
+static const struct surface_refusal *guard_fail(struct guard *g, struct exchange *x,
+                                                const char *cause)
 {
     if (g->setup.trace != NULL)
         trace(g->setup.trace, CREDENTIAL_REFUSED, TRACE_STR("why", str_of_cstr(cause)));
+    audit_note(g->setup.audit, AUDIT_AUTH_FAILED, x, str_of_cstr(cause));
     return &bad_credential;
 }
 
@@ -184,11 +230,11 @@ static const struct surface_refusal *guard_take(struct guard *g, struct exchange
                                                 const struct principal *p)
 {
     if ((c->by == CREDENTIAL_LINK) != p->by_link)
-        return guard_fail(g, p->by_link ? "a link is for URLs" : "only a link is for URLs");
-    if (c->by == CREDENTIAL_COOKIE && !reads(x))
+        return guard_fail(g, x, p->by_link ? "a link is for URLs" : "only a link is for URLs");
+    if (c->by == CREDENTIAL_COOKIE && !cookie_counts(x))
         return &cookie_reads;
     if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
-        return guard_fail(g, "it was revoked");
+        return guard_fail(g, x, "it was revoked");
     exchange_set_principal(x, p);
     return NULL;
 }
@@ -204,14 +250,16 @@ static const struct surface_refusal *guard_verify(struct guard *g, struct exchan
                                                   bool *waits)
 {
     struct issuers_answer a;
+    if (g->setup.starting != NULL && g->setup.starting(g->setup.ctx))
+        return &starting;
     enum issuers_verdict v = issuers_verify(g->issuers, c->token, c->by == CREDENTIAL_LINK, &a);
     switch (v) {
     case ISSUERS_GOOD: break;
     case ISSUERS_NO_KEY:
     case ISSUERS_NO_KEYS: return guard_wait(g, x, v, &a, may_wait, waits);
     case ISSUERS_BUSY: return &too_many_bad;
-    case ISSUERS_BAD: tokens_put_bad(g->tokens, key); return guard_fail(g, a.why);
-    default: return guard_fail(g, a.why);
+    case ISSUERS_BAD: tokens_put_bad(g->tokens, key); return guard_fail(g, x, a.why);
+    default: return guard_fail(g, x, a.why);
     }
     tokens_put(g->tokens, key, c->token, a.principal);
     const struct surface_refusal *why = guard_take(g, x, c, a.principal);
@@ -226,7 +274,7 @@ static const struct surface_refusal *guard_judge(struct guard *g, struct exchang
                                                  bool *waits)
 {
     if (tokens_is_bad(g->tokens, key))
-        return guard_fail(g, "it was not good a moment ago");
+        return guard_fail(g, x, "it was not good a moment ago");
     const struct principal *p = policy_find_caller(g->policy, c->token);
     if (p == NULL)
         return guard_verify(g, x, c, key, may_wait, waits);
@@ -259,13 +307,13 @@ static const struct surface_refusal *guard_judge_peer(struct guard *g, struct ex
         return NULL;
     }
     if (g->setup.sched != NULL && g->setup.sched->wall_ms / 1000 >= names->expires_s)
-        return guard_fail(g, "the certificate has expired");
+        return guard_fail(g, x, "the certificate has expired");
     const struct principal *p = find_certificate(g->policy, names, &many);
     if (p == NULL)
-        return guard_fail(g, many ? "the certificate names two callers"
-                                  : "the certificate names no caller");
+        return guard_fail(
+            g, x, many ? "the certificate names two callers" : "the certificate names no caller");
     if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
-        return guard_fail(g, "it was revoked");
+        return guard_fail(g, x, "it was revoked");
     exchange_set_principal(x, p);
     return NULL;
 }
@@ -322,17 +370,19 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
 /* It is known who asks. False: refused. */
 static bool guard_enter(struct guard *g, struct exchange *x)
 {
-    unsigned how;
+    struct ruling ruling;
+    if (g->policy->on)
+        credential_cut(x);
     if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
     if (!limits_admit(x))
         return false;
     if (!g->policy->on || x->route == NULL)
         return true;
-    if (!rules_granted(x, x->route, &how))
-        return guard_deny(x, x->route);
-    bool link_will_do = (how & RULE_LINK) != 0 && reads(x);
-    return !x->principal->by_link || link_will_do || guard_deny(x, x->route);
+    if (!rules_granted(x, x->route, &ruling))
+        return guard_deny(x, ruling.missing, ruling.name);
+    bool link_will_do = (ruling.how & RULE_LINK) != 0 && reads(x);
+    return !x->principal->by_link || link_will_do || guard_deny(x, &no_rule, STR("by link"));
 }
 
 bool guard_admit(struct guard *g, struct exchange *x)
@@ -373,7 +423,7 @@ static const struct surface_refusal *guard_wait(struct guard *g, struct exchange
         free(w);
     }
     if (why == NULL && !(may_wait && full))
-        return guard_fail(g, a->why);
+        return guard_fail(g, x, a->why);
     return &no_keys;
 }
 

@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 
+struct audit;
 struct exchange;
 struct fetcher;
 struct http;
@@ -38,8 +39,11 @@ struct guard_setup {
     const struct trace *trace;
     struct sched *sched;     /* NULL: tokens are for callers alone, and none is remembered */
     struct fetcher *fetcher; /* for keys of issuers; until guard_stop */
+    struct audit *audit;     /* NULL: none */
     /* Asked about everybody who shows a token, each time. NULL: nobody is revoked. */
     bool (*revoked)(void *ctx, const struct principal *p);
+    /* What that needs is not there yet: tokens are answered 503. NULL: it is. */
+    bool (*starting)(void *ctx);
     void *ctx;
 };
 
@@ -64,5 +68,8 @@ void guard_forget_tokens(struct guard *g);
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
+
+/* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
+void guard_forbid(struct exchange *x);
 
 #endif

@@ -73,6 +73,8 @@ struct http {
     struct http_clash clash;   /* the first that was found */
     struct guard *guard;       /* NULL: everybody may do everything */
     struct limits *per_client; /* NULL: everybody may have all there is */
+    bool rights_end;           /* somebody looks after `active`: answers.h */
+    struct link active;        /* principals with exchanges under way: principal->active */
     struct http_names names;   /* set before the first request */
     struct link connections;   /* of struct peer */
     struct link undrained;     /* of those that are to be asked to finish, or closed */

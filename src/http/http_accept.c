@@ -31,6 +31,7 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
     *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
     list_init(&http->connections);
     list_init(&http->undrained);
+    list_init(&http->active);
     task_init(&http->drain, http_drain_some);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
     http->unsent.cut = peer_cut;

@@ -811,17 +811,17 @@ static void pages_are_read(void **state)
     assert_int_equal(load_file(f, STR("data = d\n")), 0);
     assert_int_equal(pages(f)->cursor_ttl_ms, 300000);
     assert_null(pages(f)->cursor_session);
-    assert_null(pages(f)->audit);
+    assert_null(f->c.audit);
     assert_false(pages(f)->require_bearer);
     config_deinit(&f->c);
-    assert_int_equal(load_file(f, STR("[pages]\ncursor-ttl = 1h\ncursor-session = AQIDBAUGBwg\n"
-                                      "audit = /a\nrequire-bearer = yes\n"
+    assert_int_equal(load_file(f, STR("audit = /a\n[pages]\ncursor-ttl = 1h\n"
+                                      "cursor-session = AQIDBAUGBwg\nrequire-bearer = yes\n"
                                       "allow-origin = https://a.example\n"
                                       "capabilities = worker, a:b\n")),
                      0);
     assert_int_equal(pages(f)->cursor_ttl_ms, 3600000);
     assert_memory_equal(pages(f)->session, "\1\2\3\4\5\6\7\10", 8);
-    assert_string_equal(pages(f)->audit, "/a");
+    assert_string_equal(f->c.audit, "/a");
     assert_true(pages(f)->require_bearer);
     assert_int_equal(pages(f)->allow_origin.n, 1);
     assert_string_equal(pages(f)->capabilities.items[1], "a:b");
