@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 
+struct arena;
 struct exchange;
 
 enum credential_by {
@@ -38,5 +39,8 @@ int credential_find(struct exchange *x, enum credential_owner owner, struct cred
 
 /* The query without `grant`, for everything that shows or sends it on. */
 struct str credential_cut_query(struct exchange *x);
+
+/* The same of a Cookie header without our cookies; n == 0: nothing is left. */
+struct str credential_cut_cookies(struct arena *a, struct str value);
 
 #endif

@@ -145,6 +145,8 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x)
     struct policy *policy = g->policy;
     struct credential c;
     enum credential_owner owner = x->route != NULL ? x->route->authorization : CREDENTIAL_OURS;
+    if (owner == CREDENTIAL_THEIRS && !policy->on) /* callers are known by it nevertheless */
+        owner = CREDENTIAL_OURS;
     const struct surface_refusal *why = &bad_credential;
     if (credential_find(x, owner, &c) != 0) {
         why = &two_credentials;
