@@ -188,13 +188,13 @@ static const struct surface_rule rules[] = {
     {0},
 };
 /* What the server refuses before the bridge is asked; headers are set. */
-static void cascade_on_refusal(void *ctx, struct exchange *x, const struct surface_refusal *why)
+static void cascade_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
     cascade_refuse(x, &(struct cascade_fault){why->status, why->code, why->message});
 }
 
 const struct surface cascade_models_surface = {
-    .path = CASCADE_MODELS_PATH, .rules = rules, .refuse = cascade_on_refusal};
+    .path = CASCADE_MODELS_PATH, .rules = rules, .refuse = cascade_on_refused};
 
 /* The gateway serves it. */
 const struct surface cascade_chat_surface = {.path = CASCADE_CHAT_PATH, .rules = gateway_rules};

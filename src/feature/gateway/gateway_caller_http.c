@@ -35,7 +35,7 @@ static bool is_guarded(const struct exchange *x)
     return x->principal->rights.n > 0;
 }
 
-/* Where the request comes from. */
+/* Where the request comes from, in any bytes. */
 static struct str address_of(struct exchange *x)
 {
     return STR("anywhere");
@@ -92,8 +92,9 @@ void gateway_refuse_limit(const struct gateway_route *r, struct exchange *x, uin
 static struct str counted_as(const struct gateway_route *r, struct exchange *x)
 {
     bool known = x->principal->known;
-    struct str who = known ? gateway_caller(r, x) : address_of(x);
-    return arena_printf(&x->arena, "%s %.*s", known ? "caller" : "address", (int)who.n, who.p);
+    struct str who[] = {known ? STR("caller") : STR("address"),
+                        known ? gateway_caller(r, x) : address_of(x)};
+    return gateway_digest(x, who, 2);
 }
 
 /* His own bucket first: what it refuses must cost the others nothing. */

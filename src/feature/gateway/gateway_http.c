@@ -32,7 +32,7 @@ void gateway_error(const struct gateway_route *r, struct exchange *x, int status
 }
 
 /* What the server refuses before the route is asked; headers are set. */
-static void gateway_on_refusal(void *ctx, struct exchange *x, const struct surface_refusal *why)
+static void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
     struct dialect_problem problem = {
         .status = why->status, .code = why->code, .message = why->message};
@@ -425,7 +425,7 @@ const struct surface_rule gateway_rules[] = {
     {"route.chat.stop", "DELETE", "{id}/stream", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
     {0},
 };
-const struct surface gateway_surface = {.rules = gateway_rules, .refuse = gateway_on_refusal};
+const struct surface gateway_surface = {.rules = gateway_rules, .refuse = gateway_on_refused};
 
 /* Where no upstream wants the client's Authorization, it is for us. */
 void gateway_mount(struct gateway_route *r)

@@ -415,7 +415,7 @@ static void lab_handle_top(void *ctx, struct exchange *x)
 }
 
 /* What the server refuses before the Lab is asked; headers are set. */
-static void lab_on_refusal(void *ctx, struct exchange *x, const struct surface_refusal *why)
+static void lab_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
     struct lab_problem p = {0};
     enum lab_code code = lab_code_of_status(why->status);
@@ -435,11 +435,11 @@ static const struct surface_rule page_rules[] = {
     {0},
 };
 const struct surface lab_api_surface = {
-    .path = API_PREFIX, .rules = api_rules, .refuse = lab_on_refusal};
+    .path = API_PREFIX, .rules = api_rules, .refuse = lab_on_refused};
 const struct surface lab_page_surface = {
-    .path = "/lab", .rules = page_rules, .refuse = lab_on_refusal};
+    .path = "/lab", .rules = page_rules, .refuse = lab_on_refused};
 static const struct surface lab_top_surface = {
-    .path = "/", .rules = page_rules, .refuse = lab_on_refusal};
+    .path = "/", .rules = page_rules, .refuse = lab_on_refused};
 
 void lab_mount(struct lab *lab, struct http *http, bool at_top)
 {
