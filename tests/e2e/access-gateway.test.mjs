@@ -362,15 +362,19 @@ for (const access of [false, true])
         }
     });
 
-test("all who are not known have a quota together", async (t) => {
-    const gateway = await start(t, {
-        route: { "requests-per-minute": "5", "anonymous-per-minute": "2" },
-        anonymous: { grant: ALL },
+for (const own of ["5", "0"])
+    test(`all who are not known have a quota together, each of them ${own}`, async (t) => {
+        const gateway = await start(t, {
+            route: { "requests-per-minute": own, "anonymous-per-minute": "2" },
+            anonymous: { grant: ALL },
+        });
+        const send = (headers = {}) => gateway.post({ name: "all", tokens: 1 }, headers);
+        const remaining = [];
+        for (const status of [200, 200, 429]) {
+            const answer = await send();
+            assert.equal(answer.status, status, answer.text);
+            remaining.push(answer.headers["x-ratelimit-remaining"]);
+        }
+        assert.deepEqual(remaining, ["1", "0", "0"]);
+        assert.equal((await send(ours("ann's"))).status, 200);
     });
-    const send = (headers = {}) => gateway.post({ name: "all", tokens: 1 }, headers);
-    assert.deepEqual(
-        [(await send()).status, (await send()).status, (await send()).status],
-        [200, 200, 429],
-    );
-    assert.equal((await send(ours("ann's"))).status, 200);
-});

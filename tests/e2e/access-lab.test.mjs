@@ -7,9 +7,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { ask, asking, quick, startBridge } from "./lib/cascade.mjs";
+import { defer } from "./lib/defer.mjs";
+import { findBrowser, launch, openPage } from "./lib/lab-page.mjs";
 import { labFolder } from "./lib/lab.mjs";
 import { startServer } from "./lib/server.mjs";
 
+const skip = findBrowser() ? false : "there is no Chromium here: `scripts/deps browser` installs it";
 const digest = (token) => createHash("sha256").update(token).digest("hex");
 const caller = (name, grant) =>
     `[caller ${name}]\ntoken-sha256 = ${digest(`${name}'s`)}\ngrant = ${grant}\n`;
@@ -19,8 +22,8 @@ const page = { Cookie: "__Host-tidemark=ann's" };
 async function startLab(t) {
     const folder = await labFolder(t);
     const config = join(folder.top, "conf");
-    const lab = `[lab]\nroot = ${folder.root}\nfeedback = ${folder.feedback}\n`;
-    await writeFile(config, lab + caller("ann", "lab lab") + caller("eve", "read news/**"));
+    const files = `root = ${folder.root}\nfeedback = ${folder.feedback}\nallow-root = ${folder.work}\n`;
+    await writeFile(config, `[lab]\n${files}` + caller("ann", "lab lab") + caller("eve", "read news/**"));
     return { folder, server: await startServer(t, ["--config", config]) };
 }
 
@@ -42,6 +45,25 @@ test("a page reads by its cookie, and posts by the token that it was given", asy
     const both = { ...bearer("ann's"), "x-cm-lab-token": token };
     assert.equal((await post(server, both)).status, 200);
     assert.equal((await folder.entries()).length, 2);
+});
+
+test("the page itself, in a browser that has the cookie", { skip }, async (t) => {
+    const { server, folder } = await startLab(t);
+    const browser = await launch();
+    defer(t, () => browser.close());
+    const cookie = { name: "__Host-tidemark", value: "ann's", domain: "127.0.0.1", path: "/" };
+    const flags = { secure: true, httpOnly: true, sameSite: "Lax", expires: -1 };
+    const storageState = { cookies: [{ ...cookie, ...flags }], origins: [] };
+    const opened = await openPage(t, browser, server, { storageState });
+    await opened.getByLabel("Folder of the run").fill(await folder.artifacts("first"));
+    await opened.getByRole("button", { name: "Import" }).click();
+    await opened.getByRole("heading", { name: /^Review/ }).waitFor();
+    await opened.getByLabel("Notes").fill("by cookie");
+    await opened.getByRole("button", { name: "Submit review" }).click();
+    await opened.locator(".submit [data-status]").filter({ hasText: /Stored as/ }).waitFor();
+    assert.equal((await folder.entries())[0].notes, "by cookie");
+    assert.equal(opened.posts.length, 2);
+    for (const post of opened.posts) assert.equal(await post.headerValue("cookie"), null);
 });
 
 test("without the right there is neither the Lab nor a token", async (t) => {
