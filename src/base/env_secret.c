@@ -90,18 +90,17 @@ static const char *env_secret_file_of(const char *name)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-static int env_secret_fail(const char *name, const char *path, const char *what, char *why,
-                           size_t size)
+static int env_secret_fail(const char *path, const char *what, char *why, size_t size)
 {
-    snprintf(why, size, "%s_FILE: %.200s %s", name, path, what);
+    snprintf(why, size, "%.200s %s", path, what);
     return ERR_SYNTAX;
 }
 
-static int env_read_secret(const char *name, const char *path, char **out, char *why, size_t size)
+int env_secret_read(const char *path, char **out, char *why, size_t size)
 {
     FILE *f = fopen(path, "re");
     if (f == NULL)
-        return env_secret_fail(name, path, strerror(errno), why, size);
+        return env_secret_fail(path, strerror(errno), why, size);
     char *text = secret_alloc(ENV_SECRET_MAX + 1);
     setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
     size_t n = fread(text, 1, ENV_SECRET_MAX + 1, f);
@@ -120,7 +119,14 @@ static int env_read_secret(const char *name, const char *path, char **out, char 
         memcpy(*out, text, n);
     }
     secret_free(text, ENV_SECRET_MAX + 1);
-    return wrong == NULL ? 0 : env_secret_fail(name, path, wrong, why, size);
+    return wrong == NULL ? 0 : env_secret_fail(path, wrong, why, size);
+}
+
+static int read_named_file(const char *name, const char *path, char **out, char *why, size_t size)
+{
+    int n = snprintf(why, size, "%s_FILE: ", name);
+    size_t used = (size_t)n < size ? (size_t)n : size;
+    return env_secret_read(path, out, why + used, size - used);
 }
 
 int env_secret_get(const char *name, char **out, char *why, size_t size)
@@ -132,7 +138,7 @@ int env_secret_get(const char *name, char **out, char *why, size_t size)
         return ERR_SYNTAX;
     }
     if (path != NULL)
-        return env_read_secret(name, path, out, why, size);
+        return read_named_file(name, path, out, why, size);
     if (value != NULL && *value != '\0') {
         size_t n = strlen(value) + 1;
         *out = memcpy(mem_alloc(n), value, n);

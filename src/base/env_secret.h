@@ -33,6 +33,9 @@ void env_secrets_forget(void);
  * set, or the file cannot be read, is empty, too large or holds a NUL. */
 int env_secret_get(const char *name, char **out, char *why, size_t size);
 
+/* What a file holds, without its last end of line; *out as above, and never NULL. */
+int env_secret_read(const char *path, char **out, char *why, size_t size);
+
 /* Wipes and frees; leaves NULL. */
 void env_secret_drop(char **secret);
 

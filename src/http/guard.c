@@ -191,7 +191,7 @@ enum guard_step {
 };
 
 /* Rules of the surface may have it carry something else than a credential. */
-static enum credential_owner owner_of(struct exchange *x)
+static enum credential_owner owner_of(const struct guard *g, struct exchange *x)
 {
     const struct http_route *route = x->route;
     struct str name;
@@ -200,6 +200,8 @@ static enum credential_owner owner_of(struct exchange *x)
     for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
         if ((rule->how & RULE_TICKET) != 0 && rule_fits(rule, x, path_below(x, route), &name))
             return CREDENTIAL_THEIRS;
+    if (route->authorization == CREDENTIAL_THEIRS && !g->policy->on)
+        return CREDENTIAL_OURS; /* callers are known by it nevertheless */
     return route->authorization;
 }
 
@@ -350,7 +352,7 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
     struct credential c;
     const struct surface_refusal *why = NULL;
     enum guard_step step = GUARD_GO;
-    int err = credential_find(x, owner_of(x), &c);
+    int err = credential_find(x, owner_of(g, x), &c);
     if (err != 0)
         why = &two_credentials;
     else if (c.by == CREDENTIAL_NONE)
