@@ -208,11 +208,10 @@ static const struct surface_refusal *guard_wait(struct guard *g, struct exchange
                                                 enum issuers_verdict v, struct issuers_answer *a,
                                                 bool may_wait, bool *waits);
 
-/* A token that is not remembered. */
-static const struct surface_refusal *guard_verify(struct guard *g, struct exchange *x,
-                                                  const struct credential *c,
-                                                  const struct tokens_key *key, bool may_wait,
-                                                  bool *waits)
+/* A token that is not remembered. bad: its key, should it turn out to be that. */
+static const struct surface_refusal *
+guard_verify(struct guard *g, struct exchange *x, const struct credential *c,
+             const struct tokens_key *key, const struct tokens_key *bad, bool may_wait, bool *waits)
 {
     struct issuers_answer a;
     enum issuers_verdict v = issuers_verify(g->issuers, c->token, c->by == CREDENTIAL_LINK, &a);
@@ -221,7 +220,7 @@ static const struct surface_refusal *guard_verify(struct guard *g, struct exchan
     case ISSUERS_NO_KEY:
     case ISSUERS_NO_KEYS: return guard_wait(g, x, v, &a, may_wait, waits);
     case ISSUERS_BUSY: return &too_many_bad;
-    case ISSUERS_BAD: tokens_put_bad(g->tokens, key); return guard_fail(g, a.why);
+    case ISSUERS_BAD: tokens_put_bad(g->tokens, bad); return guard_fail(g, a.why);
     default: return guard_fail(g, a.why);
     }
     tokens_put(g->tokens, key, c->token, a.principal);
@@ -239,11 +238,13 @@ static const struct surface_refusal *guard_judge(struct guard *g, struct exchang
     const struct principal *p = tokens_find(g->tokens, &key, c->token);
     if (p != NULL)
         return guard_take(g, x, c, p);
-    if (tokens_is_bad(g->tokens, &key))
+    struct tokens_key bad = key;
+    bad.high ^= c->by == CREDENTIAL_LINK; /* what is bad in a URL may be good elsewhere */
+    if (tokens_is_bad(g->tokens, &bad))
         return guard_fail(g, "it was not good a moment ago");
     p = policy_find_caller(g->policy, c->token);
     if (p == NULL)
-        return guard_verify(g, x, c, &key, may_wait, waits);
+        return guard_verify(g, x, c, &key, &bad, may_wait, waits);
     tokens_put(g->tokens, &key, c->token, p);
     return guard_take(g, x, c, p);
 }
