@@ -82,13 +82,20 @@ bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind ki
 
 /* ---- rules ---- */
 
+/* Every request asks this of every rule. */
 static bool has_word(const char *words, struct str word)
 {
-    struct str rest = str_of_cstr(words);
-    while (rest.p != NULL)
-        if (str_eq(str_cut(&rest, ' '), word))
+    for (;;) {
+        size_t n = 0;
+        while (n < word.n && words[n] == word.p[n])
+            n++;
+        if (n == word.n && (words[n] == ' ' || words[n] == '\0'))
             return true;
-    return false;
+        for (words += n; *words != ' '; words++)
+            if (*words == '\0')
+                return false;
+        words++;
+    }
 }
 
 /* Whether the path, behind the surface's own, is the rule's; *name is what stands for `{name}`,
