@@ -97,13 +97,20 @@ bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind ki
 
 /* ---- rules ---- */
 
+/* Every request asks this of every rule. */
 static bool has_word(const char *words, struct str word)
 {
-    struct str rest = str_of_cstr(words);
-    while (rest.p != NULL)
-        if (str_eq(str_cut(&rest, ' '), word))
+    for (;;) {
+        size_t n = 0;
+        while (n < word.n && words[n] == word.p[n])
+            n++;
+        if (n == word.n && (words[n] == ' ' || words[n] == '\0'))
             return true;
-    return false;
+        for (words += n; *words != ' '; words++)
+            if (*words == '\0')
+                return false;
+        words++;
+    }
 }
 
 /* Whether the path, behind the surface's own, is the rule's; *name is what stands for `{name}`,
@@ -245,11 +252,10 @@ static const struct surface_refusal *guard_wait(struct guard *g, struct exchange
                                                 enum issuers_verdict v, struct issuers_answer *a,
                                                 bool may_wait, bool *waits);
 
-/* A token that is not remembered. */
-static const struct surface_refusal *guard_verify(struct guard *g, struct exchange *x,
-                                                  const struct credential *c,
-                                                  const struct tokens_key *key, bool may_wait,
-                                                  bool *waits)
+/* A token that is not remembered. bad: its key, should it turn out to be that. */
+static const struct surface_refusal *
+guard_verify(struct guard *g, struct exchange *x, const struct credential *c,
+             const struct tokens_key *key, const struct tokens_key *bad, bool may_wait, bool *waits)
 {
     struct issuers_answer a;
     if (g->setup.starting != NULL && g->setup.starting(g->setup.ctx))
@@ -260,7 +266,7 @@ static const struct surface_refusal *guard_verify(struct guard *g, struct exchan
     case ISSUERS_NO_KEY:
     case ISSUERS_NO_KEYS: return guard_wait(g, x, v, &a, may_wait, waits);
     case ISSUERS_BUSY: return &too_many_bad;
-    case ISSUERS_BAD: tokens_put_bad(g->tokens, key); return guard_fail(g, x, a.why);
+    case ISSUERS_BAD: tokens_put_bad(g->tokens, bad); return guard_fail(g, x, a.why);
     default: return guard_fail(g, x, a.why);
     }
     tokens_put(g->tokens, key, c->token, a.principal);
@@ -275,11 +281,13 @@ static const struct surface_refusal *guard_judge(struct guard *g, struct exchang
                                                  const struct tokens_key *key, bool may_wait,
                                                  bool *waits)
 {
-    if (tokens_is_bad(g->tokens, key))
+    struct tokens_key bad = *key;
+    bad.high ^= c->by == CREDENTIAL_LINK; /* what is bad in a URL may be good elsewhere */
+    if (tokens_is_bad(g->tokens, &bad))
         return guard_fail(g, x, "it was not good a moment ago");
     const struct principal *p = policy_find_caller(g->policy, c->token);
     if (p == NULL)
-        return guard_verify(g, x, c, key, may_wait, waits);
+        return guard_verify(g, x, c, key, &bad, may_wait, waits);
     tokens_put(g->tokens, key, c->token, p);
     return guard_take(g, x, c, p);
 }

@@ -7,7 +7,6 @@
 #include "base/rand.h"
 #include "base/sched.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -71,11 +70,26 @@ static bool is_over(const struct tokens *t, const struct known *k)
            t->sched->wall_ms >= k->principal->expires_ms;
 }
 
+/* In the time that n takes, whatever the bytes are: eight at a time, since it is done for every
+ * request. */
+static bool same_bytes(const char *a, const char *b, size_t n)
+{
+    uint64_t differs = 0, x, y;
+    for (; n >= sizeof x; a += sizeof x, b += sizeof x, n -= sizeof x) {
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        differs |= x ^ y;
+    }
+    for (; n > 0; n--)
+        differs |= (uint8_t)(*a++ ^ *b++);
+    return differs == 0;
+}
+
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
                                     struct str token)
 {
     struct known *k = map_get(&t->known, key_bytes(key));
-    if (k == NULL || k->n != token.n || CRYPTO_memcmp(k->token, token.p, token.n) != 0)
+    if (k == NULL || k->n != token.n || !same_bytes(k->token, token.p, token.n))
         return NULL;
     if (!is_over(t, k))
         return k->principal;
