@@ -107,19 +107,27 @@ static bool take_quota(struct gateway_route *r, struct exchange *x, struct quota
     if (x->principal->known)
         return true;
     bool ok = quota_take(&r->anonymous, STR("all"), now_ms, &all);
-    if (all.remaining < answer->remaining)
+    if (r->config->requests_per_minute == 0 || all.remaining < answer->remaining)
         answer->remaining = all.remaining;
     answer->retry_after_s = all.retry_after_s;
     return ok;
 }
 
+static uint64_t limit_of(const struct gateway_route *r, const struct exchange *x)
+{
+    const struct route_config *c = r->config;
+    return c->requests_per_minute > 0 || x->principal->known ? c->requests_per_minute
+                                                             : c->anonymous_per_minute;
+}
+
 bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
 {
     struct quota_answer answer;
-    if (r->config->requests_per_minute == 0)
+    uint64_t limit = limit_of(r, x);
+    if (limit == 0)
         return true;
     bool ok = take_quota(r, x, &answer);
-    exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
+    exchange_header_u64(x, STR("X-RateLimit-Limit"), limit);
     exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
     if (!ok) {
         counter_inc(r->refused_rate);
