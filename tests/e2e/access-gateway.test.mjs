@@ -193,7 +193,7 @@ test("a key that is not there, or cannot be one, stops the start and is not show
     const file = join(await tempFolder(t), "conf");
     const refused = async (value, env = {}) => {
         await writeFile(file, `[route /a]\nupstream = http://127.0.0.1:1/\nupstream-header = ${value}\n`);
-        const ended = await run(t, binary(), ["serve", "--config", file], { env });
+        const ended = await run(t, binary(), ["serve", "--store", "memory", "--config", file], { env });
         assert.notEqual(ended.code, 0);
         assert.ok(!ended.stderr.includes(PROVIDER), ended.stderr);
         return ended.stderr;
