@@ -20,9 +20,18 @@
 
 /* ---- access ---- */
 
+void server_tune_front(struct server *s)
+{
+    struct front *f = &s->http.front;
+    f->origins = &s->config->allow_origin;
+    front_set_proxies(f, &s->config->proxy_from);
+    front_forget(f);
+}
+
 void server_init_access(struct server *s)
 {
     const struct access_config *access = &s->config->access;
+    s->http.front.guarded = access_config_on(access);
     bool any = access->callers.n > 0 || access_config_on(access);
     if (s->guard == NULL && !any)
         return;
@@ -56,6 +65,7 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
+    server_tune_front(s);
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     s->host.write_timeout_ms = c->write_timeout_ms;
     for (size_t i = 0; i < s->n_features; i++)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/must.h"
 #include "base/num.h"
+#include "http/front.h"
 #include "http/http.h"
 #include "http/inert.h"
 #include "http/status.h"
@@ -38,6 +39,7 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
+    free(x->origin);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
 }
@@ -220,6 +222,7 @@ static void exchange_begin_response(struct exchange *x, int64_t length, bool str
     must(!x->begun);
     must(!x->undecided || x->status >= 400); /* nobody has asked whether he may */
     put_inert(x);
+    front_put(x);
     x->begun = true;
     x->streaming = streaming;
     x->head_only = x->head_only || status_has_no_body(x->status);

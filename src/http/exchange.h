@@ -22,6 +22,7 @@
 struct exchange;
 struct http;
 struct http_route;
+struct peer;
 struct reservation;
 struct unsent_share;
 
@@ -61,6 +62,7 @@ struct transport_ops {
     void (*end)(struct exchange *x);   /* a body of known length is complete */
     void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
     size_t (*room)(const struct exchange *x);                 /* see exchange_room */
+    const struct peer *(*peer)(const struct exchange *x);     /* NULL: nobody knows */
     struct unsent_share **(*share)(const struct exchange *x); /* where what is unsent counts */
 };
 
@@ -74,7 +76,8 @@ struct exchange {
     const struct principal *principal; /* held */
     const struct http_route *route;    /* who serves it; NULL: nobody */
     const struct exchange_ops *ops;
-    void *state; /* the handler's */
+    void *state;  /* the handler's */
+    char *origin; /* of front.c, owned: whose page may read the answer; NULL: see there */
 
     const struct request *request; /* NULL after exchange_forget_request */
     struct arena arena;            /* the request's memory, until then */
@@ -97,6 +100,9 @@ struct exchange {
     bool body_done : 1; /* the request's body has been delivered to its end */
     bool head_only : 1; /* no body is sent: to a HEAD request, or with such a status */
     bool secure : 1;    /* the request came over TLS */
+    bool admin : 1;     /* ... by the listener of admin-listen */
+    bool reads : 1;     /* it is a GET or a HEAD */
+    uint8_t page : 3;   /* enum front_page: who made it */
     /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
      * with a streamed response, though it might still take an answer. */
     bool peer_bound : 1;

@@ -131,6 +131,24 @@ static bool rules_granted(struct exchange *x, const struct http_route *route, un
     return any && all;
 }
 
+unsigned guard_rules_how(struct exchange *x, const struct http_route *route)
+{
+    struct str below = path_below(x, route), ignored;
+    unsigned how = 0;
+    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
+        if (rule_fits(rule, x, below, &ignored))
+            how |= rule->how;
+    return how;
+}
+
+bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
+                     struct str name)
+{
+    const struct principal *everybody = g != NULL ? g->policy->anonymous : NULL;
+    return everybody == NULL || !g->policy->on ||
+           (everybody->root.n == 0 && principal_may(everybody, verb, kind, name));
+}
+
 /* ---- credentials ---- */
 
 enum guard_step {

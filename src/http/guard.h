@@ -43,6 +43,13 @@ void guard_set_policy(struct guard *g, struct policy *policy);
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
 
+/* What the rules say that fit the request: of enum rule_how, all together. */
+unsigned guard_rules_how(struct exchange *x, const struct http_route *route);
+
+/* Is this, named as the store has it, for everybody? */
+bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
+                     struct str name);
+
 /* Answers a refusal in the words of what is served there. */
 void guard_refuse(struct exchange *x, const struct http_route *route,
                   const struct surface_refusal *why);

@@ -10,6 +10,7 @@
 #include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
+#include "http/front.h"
 #include "http/surface.h"
 #include "http/unsent.h"
 
@@ -72,6 +73,7 @@ struct http {
     struct http_clash clash; /* the first that was found */
     struct guard *guard;     /* NULL: everybody may do everything */
     struct http_names names; /* set before the first request */
+    struct front front;
     struct link connections; /* of struct peer */
     struct link undrained;   /* of those that are to be asked to finish, or closed */
     struct task drain;       /* the next of these */
@@ -117,7 +119,7 @@ static inline void http_count_response(struct http *http, int status)
 }
 
 /* For transports: gives a request with its head complete to its handler (or answers 404), if the
- * guard lets it in. */
+ * front and the guard let it in. */
 void http_dispatch(struct http *http, struct exchange *x);
 
 /* For the guard: to its handler at last. */
@@ -129,6 +131,8 @@ void http_hand_over(struct exchange *x);
 /* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. tls:
  * NULL, or what to secure it with. */
 void http_accept(struct http *http, int fd, struct tls *tls);
+/* The same at the listener of admin-listen. */
+void http_accept_admin(struct http *http, int fd, struct tls *tls);
 
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
  * never from within this call, when no connection is left. */

@@ -39,6 +39,7 @@ void http_deinit(struct http *http)
     task_cancel(&http->unsent.grant);
     timer_stop(&http->unsent.look);
     task_cancel(&http->drain);
+    front_deinit(&http->front);
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);
@@ -139,7 +140,7 @@ static void http_accept_on_first_timeout(struct timer *t)
     accept_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
 }
 
-void http_accept(struct http *http, int fd, struct tls *tls)
+static void http_accept_by(struct http *http, int fd, struct tls *tls, bool admin)
 {
     /* At once: a handle gives its descriptor back later, and by then there would be many. */
     if (http->n_connections >= http->limits.connections + REFUSED_SPARE) {
@@ -149,6 +150,7 @@ void http_accept(struct http *http, int fd, struct tls *tls)
     struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
     if (p == NULL)
         return;
+    p->admin = admin;
     if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
     } else if (http->n_connections > http->limits.connections && tls == NULL) {
@@ -159,6 +161,16 @@ void http_accept(struct http *http, int fd, struct tls *tls)
         sched_start(&http->loop->sched, &p->timer, http->limits.head_timeout_ms);
         conn_want_read(&p->conn, true);
     }
+}
+
+void http_accept(struct http *http, int fd, struct tls *tls)
+{
+    http_accept_by(http, fd, tls, false);
+}
+
+void http_accept_admin(struct http *http, int fd, struct tls *tls)
+{
+    http_accept_by(http, fd, tls, true);
 }
 
 /* ---- the end ---- */

@@ -33,6 +33,7 @@ struct peer {
     const struct protocol *speaks; /* NULL: not known yet */
     void *session; /* the protocol's; before: bytes that do not say which it is, or NULL */
     struct unsent_share *share; /* of unsent.c; NULL: all is sent */
+    bool admin;                 /* it came by the listener of admin-listen */
 };
 
 static inline struct peer *peer_of(struct conn *c)

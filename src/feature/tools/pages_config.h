@@ -15,7 +15,6 @@ struct pages_config {
     uint8_t session[CURSOR_SESSION_SIZE];
     char *audit; /* NULL: none */
     bool require_bearer;
-    struct option_list allow_origin;
     struct option_list capabilities; /* for clients of the Unix socket */
 };
 

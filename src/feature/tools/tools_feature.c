@@ -138,9 +138,7 @@ static int init_wires(struct tools_state *s, const struct feature_host *h,
                                                                  .trace = h->trace,
                                                                  .audit = pages->audit,
                                                                  .lane = s->lane});
-    s->http = (struct tools_http){.service = s->service,
-                                  .require_bearer = pages->require_bearer,
-                                  .origins = &pages->allow_origin};
+    s->http = (struct tools_http){.service = s->service, .require_bearer = pages->require_bearer};
     tools_http_mount(&s->http, h->http);
     mcp_http_mount(&s->http, h->http);
     if (c->socket == NULL || h->private)
