@@ -309,7 +309,8 @@ bool front_admit(struct exchange *x)
         return false;
     }
     keep_origin(x, seen.origin);
-    if (method != METHOD_OPTIONS || surface == NULL || surface->share == NULL)
+    if (method != METHOD_OPTIONS || surface == NULL || surface->share == NULL ||
+        (surface->strict && x->page == FRONT_NO_PAGE))
         return true;
     answer_preflight(x, surface->share);
     return false;
