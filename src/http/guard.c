@@ -55,6 +55,11 @@ bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind ki
     return exchange_can(x, verb, kind, name) || guard_deny(x, x->route);
 }
 
+bool exchange_deny(struct exchange *x)
+{
+    return guard_deny(x, x->route);
+}
+
 /* ---- rules ---- */
 
 static bool has_word(const char *words, struct str word)
@@ -139,14 +144,26 @@ enum guard_step {
     GUARD_WAITS, /* guard_go_on comes when it is known who asks */
 };
 
+/* Whose Authorization is, of this very request. */
+static enum credential_owner guard_owner(struct exchange *x)
+{
+    const struct http_route *route = x->route;
+    struct str name;
+    if (route == NULL)
+        return CREDENTIAL_OURS;
+    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
+        if ((rule->how & RULE_TICKET) != 0 && rule_fits(rule, x, path_below(x, route), &name))
+            return CREDENTIAL_THEIRS;
+    return route->authorization;
+}
+
 /* Sets x->principal. */
 static enum guard_step guard_identify(struct guard *g, struct exchange *x)
 {
     struct policy *policy = g->policy;
     struct credential c;
-    enum credential_owner owner = x->route != NULL ? x->route->authorization : CREDENTIAL_OURS;
     const struct surface_refusal *why = &bad_credential;
-    if (credential_find(x, owner, &c) != 0) {
+    if (credential_find(x, guard_owner(x), &c) != 0) {
         why = &two_credentials;
     } else if (c.by == CREDENTIAL_NONE) {
         exchange_set_principal(x, policy->anonymous);

@@ -3,9 +3,7 @@
 #include "base/buf.h"
 #include "base/date.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "base/must.h"
-#include "base/num.h"
 #include "base/rand.h"
 #include "base/sched.h"
 #include "base/utf8.h"
@@ -15,8 +13,6 @@
 #include "stream/durable_core.h"
 #include "store/names.h"
 
-#define LIST_DEFAULT    100
-#define LIST_MAX        1000
 #define CURSOR_EPOCH_MS 1728432000000 /* 2024-10-09T00:00:00Z */
 #define CURSOR_MS       20000
 #define CURSOR_JITTER_S 3600
@@ -132,7 +128,7 @@ void durable_put_cors(struct exchange *x)
     origin_share(x, STR("*"), &durable_share);
 }
 
-/* ---- HEAD, DELETE, listing, OPTIONS ---- */
+/* ---- HEAD, DELETE, OPTIONS ---- */
 
 struct stat_request {
     struct store_stat stat;
@@ -205,68 +201,6 @@ static void delete (struct durable *d, struct exchange *x, struct str name)
     *r = (struct remove_request){.remove = {.name = name, .done = durable_on_removed}, .x = x};
     exchange_hold(x);
     store_remove(durable_home(d, name).store, &r->remove);
-}
-
-struct list_request {
-    struct store_list list;
-    struct exchange *x;
-};
-
-static void durable_put_row(struct buf *out, const struct store_row *row)
-{
-    char next[OFFSET_TEXT];
-    offset_format((struct offset){row->info.life, row->info.tail}, next);
-    buf_put(out, STR("{\"name\":"));
-    json_put_string(out, row->name);
-    buf_put(out, STR(",\"contentType\":"));
-    json_put_string(out, row->info.content_type);
-    buf_printf(out, ",\"nextOffset\":\"%.*s\",\"closed\":%s}", OFFSET_TEXT, next,
-               row->info.end == END_NONE ? "false" : "true");
-}
-
-static void durable_on_listed(struct store_list *list, int err)
-{
-    struct exchange *x = container_of(list, struct list_request, list)->x;
-    struct buf body = {0};
-    buf_put(&body, STR("{\"streams\":["));
-    for (size_t i = 0; err == 0 && i < list->n_rows; i++) {
-        if (i > 0)
-            buf_putc(&body, ',');
-        durable_put_row(&body, &list->rows[i]);
-    }
-    buf_put(&body, STR("],\"next\":"));
-    if (err == 0 && list->more)
-        json_put_string(&body, list->rows[list->n_rows - 1].name);
-    else
-        buf_put(&body, STR("null"));
-    buf_put(&body, STR("}\n"));
-    if (err != 0) {
-        durable_error(x, err, NULL);
-    } else {
-        exchange_send_json(x, 200, buf_str(&body));
-    }
-    buf_deinit(&body);
-    exchange_release(x);
-}
-
-static void durable_list(struct durable *d, struct exchange *x)
-{
-    struct list_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct list_request){.list = {.limit = LIST_DEFAULT, .done = durable_on_listed}, .x = x};
-    struct str query = x->request->query, limit = STR_NONE;
-    uint64_t n = LIST_DEFAULT;
-    if (url_query(&x->arena, query, STR("prefix"), &r->list.prefix) < 0 ||
-        url_query(&x->arena, query, STR("after"), &r->list.after) < 0 ||
-        url_query(&x->arena, query, STR("limit"), &limit) < 0 ||
-        (limit.p != NULL && num_parse(limit, LIST_MAX, &n) != 0) || n == 0) {
-        exchange_problem(x, 400, STR("BAD_QUERY"),
-                         STR("use prefix=TEXT, after=NAME and limit=1..1000"));
-        return;
-    }
-    r->list.limit = n;
-    r->list.reserved = principal_can(x->principal, STR("worker"));
-    exchange_hold(x);
-    store_list(d->spaces != NULL ? d->spaces->store : d->store, &r->list);
 }
 
 static void no_such_method(struct exchange *x)
