@@ -15,6 +15,8 @@ struct policy {
     bool on;            /* something is granted somewhere: what is not granted is forbidden */
     struct map callers; /* by the digest of their tokens */
     const struct principal *anonymous; /* who shows no credential */
+    const struct str *issuers;         /* the `iss` of those whose tokens are taken, in the arena */
+    size_t n_issuers;
     struct arena arena;
     uint32_t refs;
 };

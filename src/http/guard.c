@@ -31,11 +31,23 @@ static const struct surface_refusal forbidden = {
     403, STR_INIT("FORBIDDEN"), STR_INIT("the credential does not grant this"),
     STR_INIT("Bearer error=\"insufficient_scope\""), 0};
 
+/* `Bearer`, or with a parameter: others follow. */
+static struct str guard_challenge(struct exchange *x, const struct http_route *route,
+                                  struct str challenge)
+{
+    if (route == NULL || route->surface->challenge == NULL)
+        return challenge;
+    struct str more = route->surface->challenge(route->ctx, x);
+    const char *between = memchr(challenge.p, '=', challenge.n) != NULL ? ", " : " ";
+    return arena_printf(&x->arena, "%.*s%s%.*s", (int)challenge.n, challenge.p, between,
+                        (int)more.n, more.p);
+}
+
 void guard_refuse(struct exchange *x, const struct http_route *route,
                   const struct surface_refusal *why)
 {
     if (why->challenge.n > 0)
-        exchange_header(x, STR("WWW-Authenticate"), why->challenge);
+        exchange_header(x, STR("WWW-Authenticate"), guard_challenge(x, route, why->challenge));
     if (why->retry_after_s > 0)
         exchange_header_u64(x, STR("Retry-After"), why->retry_after_s);
     if (route != NULL && route->surface->refuse != NULL)
@@ -210,6 +222,11 @@ void guard_free(struct guard *g)
         return;
     policy_unref(g->policy);
     free(g);
+}
+
+const struct policy *guard_policy(const struct guard *g)
+{
+    return g->policy;
 }
 
 void guard_set_policy(struct guard *g, struct policy *policy)

@@ -39,6 +39,8 @@ void guard_free(struct guard *g); /* NULL is allowed */
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
 
+const struct policy *guard_policy(const struct guard *g);
+
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);

@@ -54,6 +54,8 @@ struct surface_refusal {
 struct surface {
     const char *path; /* where it is mounted; NULL: where settings say */
     const struct surface_rule *rules;
+    /* What stands in WWW-Authenticate besides, for its clients. NULL: nothing. */
+    struct str (*challenge)(void *ctx, struct exchange *x);
     /* Answers a refusal in the words of its clients; headers are set. NULL: the common form. */
     void (*refuse)(void *ctx, struct exchange *x, const struct surface_refusal *why);
 };

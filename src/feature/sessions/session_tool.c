@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_tool.c -- session:read, a built-in tool: the streams of a session as workers see them. */
+#include "access/principal.h"
 #include "base/arena.h"
 #include "feature/builtin.h"
 #include "feature/sessions/session.h"
@@ -16,6 +17,10 @@ static void session_tool_start(struct builtin_page *p)
     struct session_read *s = p->state;
     if (!session_key_valid(s->session)) {
         p->ops->invalid(p, "argument 'session' is no key of a session");
+        return;
+    }
+    if (!principal_may(p->principal, ACCESS_VERB_WORK, ACCESS_SESSION, s->session)) {
+        p->ops->denied(p);
         return;
     }
     struct str name = arena_printf(p->arena, SESSION_PREFIX "%.*s/%s", (int)s->session.n,

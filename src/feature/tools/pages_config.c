@@ -62,6 +62,9 @@ static const struct option_row rows[] = {
      .check = pages_config_check_origin,
      .help = "A site whose pages may call tools, besides those of this machine and of "
              "public-url; may be given many times."},
+    {ROW("disable", OPTION_LIST, disable), .value = "TOOL", .commas = true,
+     .help = "Built-in tools that are not offered, such as `stream:list`; one or several with "
+             "commas between them."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
      .commas = true, .check = principal_check_capability,
      .help = "What clients of tools-socket get when they ask for it, one word or several with "

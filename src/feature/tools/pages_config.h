@@ -16,6 +16,7 @@ struct pages_config {
     char *audit; /* NULL: none */
     bool require_bearer;
     struct option_list allow_origin;
+    struct option_list disable;      /* built-in tools that are not offered */
     struct option_list capabilities; /* for clients of the Unix socket */
 };
 
