@@ -296,12 +296,22 @@ static bool is_write(enum method m)
     return m == METHOD_PUT || m == METHOD_POST || m == METHOD_DELETE;
 }
 
-static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+/* Reserved names are for workers, and those of a session for who may work on it. */
+static bool is_shown(const struct durable *d, const struct exchange *x, struct str name)
 {
     const struct store_names *reserved = store_names_of(name);
-    bool shown = reserved == NULL || (principal_can(x->principal, STR("worker")) &&
-                                      (!reserved->sealed || durable_space(d, name) != NULL));
-    if (!shown) {
+    if (reserved == NULL)
+        return true;
+    struct str rest = str_skip(name, reserved->prefix.n), key = str_cut(&rest, '/');
+    if (!reserved->sealed)
+        return principal_works(x->principal);
+    return principal_works(x->principal) && durable_space(d, name) != NULL &&
+           principal_may(x->principal, ACCESS_VERB_WORK, ACCESS_SESSION, key);
+}
+
+static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+{
+    if (!is_shown(d, x, name)) {
         exchange_error(x, ERR_NOT_FOUND);
         return;
     }

@@ -76,7 +76,7 @@ void durable_list(struct durable *d, struct exchange *x)
     *r = (struct list_request){.listing = {.store = d->spaces != NULL ? d->spaces->store : d->store,
                                            .principal = x->principal,
                                            .arena = &x->arena,
-                                           .reserved = principal_can(x->principal, STR("worker")),
+                                           .reserved = principal_works(x->principal),
                                            .row = durable_list_row,
                                            .wanted = durable_list_wanted,
                                            .done = durable_list_done},

@@ -23,8 +23,9 @@ static void session_tool_start(struct builtin_page *p)
         p->ops->denied(p);
         return;
     }
-    struct str name = arena_printf(p->arena, SESSION_PREFIX "%.*s/%s", (int)s->session.n,
-                                   s->session.p, str_eq(s->stream, STR("in")) ? "in" : "out");
+    struct str key = session_key_rooted(p->principal, p->arena, s->session);
+    struct str name = arena_printf(p->arena, SESSION_PREFIX "%.*s/%s", (int)key.n, key.p,
+                                   str_eq(s->stream, STR("in")) ? "in" : "out");
     p->ops->read_stream(
         p, &(struct builtin_stream){sessions_workers_view(p->feature), name, s->offset, s->limit});
 }

@@ -264,7 +264,7 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     r->call.root = x->principal->root;
     if (x->principal->rights.n > 0 || x->principal->root.n > 0)
         r->call.allows = subscriptions_allows;
-    r->call.sees_sealed = principal_can(x->principal, STR("worker"));
+    r->call.sees_sealed = principal_works(x->principal);
     r->call.done = subscriptions_on_done;
     return r;
 }
