@@ -176,17 +176,6 @@ static void sessions_on_refused_gone(struct rpc *r)
 {
 }
 
-static int sessions_code_of(int status)
-{
-    switch (status) {
-    case 401: return GRPC_UNAUTHENTICATED;
-    case 403: return GRPC_PERMISSION_DENIED;
-    case 429: return GRPC_RESOURCE_EXHAUSTED;
-    case 503: return GRPC_UNAVAILABLE;
-    default: return GRPC_INVALID_ARGUMENT;
-    }
-}
-
 /* As the protocol of the call has it. */
 static void sessions_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
@@ -200,8 +189,15 @@ static void sessions_on_refused(void *ctx, struct exchange *x, const struct surf
                                                    .kind = unary ? RPC_UNARY : RPC_SERVER_STREAM,
                                                    .max_message = s->max_message,
                                                    .ops = &ops});
-    if (r != NULL)
-        rpc_end(r, &(struct rpc_status){.code = sessions_code_of(why->status),
+    if (r == NULL)
+        return;
+    if (why->status == 401)
+        session_refuse(r, REFUSE_UNKNOWN_CALLER);
+    else if (why->status == 403)
+        session_refuse(r, REFUSE_FORBIDDEN);
+    else
+        rpc_end(r, &(struct rpc_status){.code = why->status == 429 ? GRPC_RESOURCE_EXHAUSTED
+                                                                   : GRPC_UNAVAILABLE,
                                         .message = why->message});
 }
 
