@@ -194,7 +194,13 @@ static void put_metadata(struct buf *out, struct str base, const struct policy *
     buf_put(out, STR("{\"resource\":"));
     json_put_string(out, buf_str(&resource));
     buf_put(out, STR(",\"authorization_servers\":"));
-    json_put_strings(out, policy->issuers, policy->n_issuers);
+    buf_putc(out, '[');
+    for (size_t i = 0; i < policy->n_issuers; i++) {
+        if (i > 0)
+            buf_putc(out, ',');
+        json_put_string(out, policy->issuers[i].iss);
+    }
+    buf_putc(out, ']');
     buf_put(out, STR(",\"scopes_supported\":[\"tool\"],\"bearer_methods_supported\":"
                      "[\"header\"]}\n"));
     buf_deinit(&resource);
