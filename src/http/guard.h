@@ -58,6 +58,8 @@ void guard_stop(struct guard *g);
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
 
+const struct policy *guard_policy(const struct guard *g);
+
 /* What tokens of our own are verified with (access/minted.h); kept by the caller. NULL: there are
  * none. */
 void guard_set_own_keys(struct guard *g, const struct jwk_set *keys);
