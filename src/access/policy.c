@@ -73,3 +73,12 @@ const struct principal *policy_find_caller(const struct policy *p, struct str to
     const struct policy_caller *c = map_get(&p->callers, digest_key(digest));
     return c == NULL ? NULL : c->principal;
 }
+
+const struct principal *policy_find_name(const struct policy *p, struct str name)
+{
+    size_t at = 0;
+    for (const struct policy_caller *c; (c = map_next(&p->callers, &at)) != NULL;)
+        if (str_eq(c->principal->name, name))
+            return c->principal;
+    return NULL;
+}

@@ -34,4 +34,7 @@ void policy_set_anonymous(struct policy *p, struct principal *anonymous);
 /* By a token; NULL: none has it. */
 const struct principal *policy_find_caller(const struct policy *p, struct str token);
 
+/* A caller by its name; NULL: none has it. */
+const struct principal *policy_find_name(const struct policy *p, struct str name);
+
 #endif

@@ -102,32 +102,49 @@ static bool rule_fits(const struct surface_rule *rule, struct exchange *x, struc
            path_fits(str_of_cstr(rule->path), below, name) && (rule->when == NULL || rule->when(x));
 }
 
-static bool rule_granted(const struct surface_rule *rule, struct exchange *x,
-                         const struct http_route *route, struct str name)
+/* A route's name is its path. False: the path's name cannot be decoded. */
+static bool rule_name(const struct surface_rule *rule, struct exchange *x,
+                      const struct http_route *route, struct str *name)
 {
+    if (rule->kind != ACCESS_ROUTE)
+        return url_decode(&x->arena, *name, false, name) == 0;
+    *name = route->prefix;
+    return true;
+}
+
+bool guard_next_need(struct exchange *x, const struct http_route *route, struct guard_need *need)
+{
+    struct str below = path_below(x, route);
+    need->rule = need->rule == NULL ? route->surface->rules : need->rule + 1;
+    while (need->rule->id != NULL && !rule_fits(need->rule, x, below, &need->name))
+        need->rule++;
+    if (need->rule->id == NULL)
+        return false;
+    need->malformed = !rule_name(need->rule, x, route, &need->name);
+    return true;
+}
+
+static bool need_granted(const struct guard_need *need, struct exchange *x)
+{
+    const struct surface_rule *rule = need->rule;
     if ((rule->how & RULE_LATER) != 0)
         x->undecided = true;
     if ((rule->how & (RULE_LATER | RULE_PUBLIC)) != 0)
         return true;
-    if (rule->kind == ACCESS_ROUTE)
-        name = route->prefix;
-    else if (url_decode(&x->arena, name, false, &name) != 0)
-        return false;
-    return principal_may(x->principal, rule->verb, rule->kind, name);
+    return !need->malformed && principal_may(x->principal, rule->verb, rule->kind, need->name);
 }
 
 /* False: no rule fits, or one that does is not granted. *how is of all that fit. */
 static bool rules_granted(struct exchange *x, const struct http_route *route, unsigned *how)
 {
-    struct str below = path_below(x, route), name;
+    struct guard_need need = {0};
     bool any = false, all = true;
     *how = 0;
-    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
-        if (rule_fits(rule, x, below, &name)) {
-            any = true;
-            *how |= rule->how;
-            all = all && rule_granted(rule, x, route, name);
-        }
+    while (guard_next_need(x, route, &need)) {
+        any = true;
+        *how |= need.rule->how;
+        all = need_granted(&need, x) && all;
+    }
     return any && all;
 }
 

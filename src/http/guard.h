@@ -24,6 +24,7 @@ struct http;
 struct http_route;
 struct policy;
 struct surface_refusal;
+struct surface_rule;
 struct trace;
 
 struct guard;
@@ -42,6 +43,17 @@ void guard_set_policy(struct guard *g, struct policy *policy);
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
+
+/* One thing that a request needs: a rule that it comes under, and the name in question. */
+struct guard_need {
+    const struct surface_rule *rule; /* NULL: before the first */
+    struct str name;                 /* as grants have it; n == 0: there is none */
+    bool malformed;                  /* the path's name cannot be decoded: nobody may */
+};
+
+/* Goes on to the next; false: there is none. Of x only request, has_body and arena are looked at,
+ * so that a request can be judged that nobody has sent. */
+bool guard_next_need(struct exchange *x, const struct http_route *route, struct guard_need *need);
 
 /* Answers a refusal in the words of what is served there. */
 void guard_refuse(struct exchange *x, const struct http_route *route,
