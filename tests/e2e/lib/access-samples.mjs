@@ -6,6 +6,8 @@
 //   expect    statuses of a success, if others than 200 to 204 are fine, too
 //   secret    a text that only those may see who are granted it. A rule that is decided `later` may
 //             answer others with a success that does not have it
+//   hidden    statuses that others are answered with as if it was not there
+//   stays     ... and then this is still there
 //   ticket    the request's Authorization, where the surface has tickets of its own
 //   foreign   such a ticket of somebody else
 //   known     an open server does not show it either, to nobody in particular
@@ -19,7 +21,8 @@ import { envelope, hex } from "./session-wire.mjs";
 import { until } from "./wait.mjs";
 
 export const SECRET = "only-mine-has-this";
-export const KEY = "6f1c2a52-9c0e-4b5e-8a54-1f0d3c2b4a59"; // of the session
+// Of sessions, one for each service.
+const KEYS = ["6f1c2a52-9c0e-4b5e-8a54-1f0d3c2b4a59", "b7d0f6b1-5a0c-4d55-9d3e-0a8c7d1e2f30"];
 const JSON_TYPE = { "content-type": "application/json" };
 const CONNECT = { "content-type": "application/connect+proto", "connect-protocol-version": "1" };
 const PROTO = { "content-type": "application/proto" };
@@ -31,7 +34,7 @@ const fresh = (word) => `${word}-${++last}`;
 export const MINE = {
     stream: "mine/**",
     route: "route:/mine route:/mine-chat route:/v1/chat/completions route:/v1/models",
-    session: `session:${KEY}`,
+    session: KEYS.map((key) => `session:${key}`).join(" "),
     tool: "tool:mine",
     log: "log:mine",
     lab: "lab",
@@ -149,7 +152,8 @@ const subscriptions = {
         also: ["append mine/wakes"],
     }),
     "subscription.show": onSubscription((path) => ({ path, secret: "mine/topic" })),
-    "subscription.delete": onSubscription((path) => ({ path })),
+    // To others there is none of that id, and none is what they have afterwards, too.
+    "subscription.delete": onSubscription((path) => ({ path, hidden: [204], stays: path })),
     "subscription.link": onSubscription((path) => ({
         path: `${path}/streams`,
         ...body({ streams: ["mine/another"] }),
@@ -242,8 +246,12 @@ const routes = {
 // ---- sessions ----
 
 const secretKey = Buffer.alloc(32, 9);
-const sessionOf = (service) => new Session(service, { key: KEY, secret: secretKey });
+const sessionOf = (service) =>
+    new Session(service, { key: KEYS[service === AISERVER ? 0 : 1], secret: secretKey });
 const requestId = (id) => Buffer.concat([Buffer.from([0x0a, id.length]), Buffer.from(id)]);
+
+const pollOf = (id) =>
+    Buffer.concat([Buffer.from([0x0a, id.length + 2]), requestId(id), hex("1001")]);
 
 const bidi = (service) => () => {
     const session = sessionOf(service);
@@ -254,23 +262,33 @@ const bidi = (service) => () => {
         body: Buffer.concat([envelope(chunk), envelope(hex("1a 00"))]),
     };
 };
-const sse = (service) => () => ({
-    path: service.path("sse"),
-    headers: { ...CONNECT, ...sessionOf(service).headers() },
-    body: envelope(requestId("rid")),
-});
+const sse =
+    (service, id = fresh("rid")) =>
+    () => ({
+        path: service.path("sse"),
+        headers: { ...CONNECT, ...sessionOf(service).headers() },
+        body: envelope(requestId(id)),
+    });
 const poll = (service) => () => ({
     path: service.path("poll"),
     headers: { ...CONNECT, ...sessionOf(service).headers() },
-    body: envelope(Buffer.concat([hex("0a05"), requestId("rid"), hex("1001")])),
+    body: envelope(pollOf(fresh("rid"))),
 });
-// Nobody listens for its answers: rather than wait for that, it is no message at all.
-const append = (service) => () => ({
-    path: service.path("append"),
-    headers: { ...PROTO, ...sessionOf(service).headers() },
-    body: hex("ff"),
-    expect: [400],
-});
+/** Somebody has to listen for its answers. */
+const append = (service) => async (site, row) => {
+    const id = fresh("rid");
+    const { path, ...request } = sse(service, id)();
+    await site.begin(row, "POST", path, { ...request, keep: true });
+    return {
+        path: service.path("append"),
+        headers: { ...PROTO, ...sessionOf(service).headers() },
+        body: Buffer.concat([
+            hex("0a083061303032383030 12"),
+            Buffer.from([id.length + 2]),
+            requestId(id),
+        ]),
+    };
+};
 
 const sessions = {
     "chat.stream": bidi(AISERVER),
@@ -282,11 +300,12 @@ const sessions = {
     "session.poll": poll(TIDEMARK),
     "session.append": append(TIDEMARK),
     "session.list": () => ({ path: "/v1/session/", known: true }),
-    "session.show": () => ({ path: `/v1/session/${KEY}`, expect: [200, 404] }),
+    "session.show": () => ({ path: `/v1/session/${KEYS[0]}`, expect: [200, 404] }),
 };
 
 // ---- tools, logs, the Lab, the server ----
 
+const METADATA = "/.well-known/oauth-protected-resource";
 const runsMine = { tool_id: "mine", args: {} };
 
 const others = {
@@ -309,6 +328,8 @@ const others = {
         }),
         secret: SECRET,
     }),
+    "mcp.metadata": () => ({ path: METADATA, known: true }),
+    "mcp.metadata.path": () => ({ path: `${METADATA}/mcp`, known: true }),
     "log.read": () => ({ path: "/v1/log/mine" }),
     "log.append": () => ({ path: "/v1/log/mine", ...body({ a: 1 }) }),
     "lab.page": () => ({ path: "/lab" }),
@@ -319,6 +340,25 @@ const others = {
         headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
         expect: [200, 404, 405],
     }),
+    "lab.post": async (site) => ({
+        path: "/api/runs/none",
+        ...body({}),
+        headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
+        expect: [400, 404, 405],
+    }),
+    "access.mint": () => ({
+        path: "/v1/access/grants",
+        ...body({ actions: ["read"], on: ["mine/a"], expires_in: 60 }),
+        also: ["read mine/**"],
+        known: true,
+    }),
+    "access.revoke": () => ({
+        path: "/v1/access/revocations",
+        ...body({ jti: fresh("jti") }),
+        known: true,
+    }),
+    "access.revoked": () => ({ path: "/v1/access/revocations", known: true }),
+    "access.erase": () => ({ path: `/v1/access/roots/mine/${fresh("gone")}/`, known: true }),
     "server.metrics": () => ({ path: "/metrics" }),
     "server.live": () => ({ path: "/healthz" }),
     "server.ready": () => ({ path: "/readyz" }),
