@@ -20,6 +20,7 @@ struct principal *principal_new(void)
     p->refs = 1;
     p->expires_ms = INT64_MAX;
     list_init(&p->answers);
+    list_init(&p->active);
     return p;
 }
 
@@ -36,7 +37,7 @@ void principal_unref(const struct principal *shared)
     struct principal *p = (struct principal *)shared;
     if (p == NULL || p->refs == 0 || --p->refs > 0)
         return;
-    must(list_empty(&p->answers));
+    must(list_empty(&p->answers) && list_empty(&p->active));
     arena_deinit(&p->arena);
     free(p);
 }

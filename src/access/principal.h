@@ -13,28 +13,28 @@
 #include "base/list.h"
 #include "base/str.h"
 
-struct account;
-
 struct principal {
     struct str name;   /* for people and traces: of a caller, or `SUB` of an issuer */
     struct str issuer; /* the [issuer]'s name; n == 0: configured here */
     struct str sub;    /* a caller's name, or the token's `sub`; n == 0: nobody in particular */
     struct str id;     /* tells it from all others, across issuers: belongings are kept under it */
     struct str root;   /* before every name of its own; n == 0: none */
-    struct str jti, parent_jti; /* of its token; n == 0: none */
-    int64_t issued_s;           /* of its token; 0: not known */
-    int64_t expires_ms;         /* wall clock; INT64_MAX: never */
+    struct str jti;    /* of its token; n == 0: none */
+    struct str parent_jti; /* of those it was made from, with a NUL between them; n == 0: none */
+    int64_t issued_s;      /* of its token; 0: not known */
+    int64_t expires_ms;    /* wall clock; INT64_MAX: never */
     const struct str *capabilities;
     size_t n_capabilities;
     struct access_rights rights;
     struct access_limits limits;
-    struct account *account; /* of http/limits: what it has used; NULL: nothing is counted */
 
     struct link answers; /* of exchanges under way that end with its right */
+    struct link active;  /* of http/answers: it has some */
     struct arena arena;
     uint32_t refs;    /* 0: it is static, and nobody counts */
     bool known : 1;   /* it has shown a credential */
     bool by_link : 1; /* ... which was in the URL: for reading alone */
+    bool gone : 1;    /* its key or section is no longer there: answers to it end */
 };
 
 /* Nobody in particular, who may do everything: where no access is configured. Static. */

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "access/policy.h"
 #include "app/access_commands.h"
+#include "app/access_token.h"
 #include "app/config.h"
 #include "app/surfaces.h"
 #include "base/ascii.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "cmd/cmd.h"
@@ -68,27 +70,32 @@ static const struct common_command command = {
 
 static int by_token(const struct policy *policy, const char *file, const struct principal **out)
 {
-    char token[COMMON_TOKEN_SIZE];
-    int status = common_token(&command, file, token);
+    char text[COMMON_TOKEN_SIZE];
+    struct access_token token;
+    int status = common_token(&command, file, text);
     if (status != CMD_OK)
         return status;
-    *out = policy_find_caller(policy, str_of_cstr(token));
-    explicit_bzero(token, sizeof token);
-    return *out != NULL ? CMD_OK
-                        : common_fail(&command,
-                                      "the token in %s is no caller's: a request with it is "
-                                      "answered 401",
-                                      file);
+    access_token_read(policy, str_of_cstr(text), clock_wall_ms() / 1000, &token);
+    explicit_bzero(text, sizeof text);
+    *out = token.principal;
+    if (token.principal == NULL)
+        return common_fail(&command, "the token in %s is answered 401: %s", file, token.why);
+    if (token.unchecked != NULL)
+        fprintf(stderr, "The signature was not checked: %s.\n", token.unchecked);
+    return CMD_OK;
 }
 
+/* With a reference. */
 static int find_principal(const struct policy *policy, const struct explain_flags *f,
                           const struct principal **out)
 {
     if (f->token != NULL)
         return by_token(policy, f->token, out);
     *out = f->caller != NULL ? policy_find_name(policy, str_of_cstr(f->caller)) : policy->anonymous;
-    if (*out != NULL)
+    if (*out != NULL) {
+        principal_ref(*out);
         return CMD_OK;
+    }
     common_fail(&command, "%s has no [caller %s]", f->config, f->caller);
     return CMD_USAGE;
 }
@@ -278,14 +285,19 @@ static int explain_as(const struct config *c, const struct explain_flags *f,
 static int explain_with(const struct explain_flags *f, char **args)
 {
     struct config c;
-    const struct principal *p;
+    const struct principal *p = NULL;
+    char why[512];
     int status = access_load(&command, f->config, &c);
     if (status != CMD_OK)
         return status;
-    struct policy *policy = access_config_policy(&c.access);
-    status = find_principal(policy, f, &p);
+    struct policy *policy = access_config_policy(&c.access, why, sizeof why);
+    if (policy == NULL)
+        status = common_fail(&command, "%s", why);
+    else
+        status = find_principal(policy, f, &p);
     if (status == CMD_OK)
         status = explain_as(&c, f, policy, p, args);
+    principal_unref(p);
     policy_unref(policy);
     config_deinit(&c);
     return status;

@@ -106,6 +106,10 @@ static const struct option_row rows[] = {
              "those between it and its authority. SIGHUP reads it again."},
     {ROW("tls-key", OPTION_TEXT, tls_key), .value = "FILE",
      .help = "The private key of tls-cert: PEM, without a password."},
+    {ROW("tls-client-ca", OPTION_TEXT, tls_client_ca), .value = "FILE",
+     .help = "Ask clients for a certificate, which they may do without: those that these "
+             "authorities (PEM) have signed are taken, others end the handshake. Whose it is, "
+             "`certificate` in [caller] says. SIGHUP reads it again."},
     {ROW("data", OPTION_TEXT, data), .fallback = CONFIG_DATA, .value = "DIR",
      .help = "Where data is kept."},
     {ROW("store", OPTION_TEXT, store), .fallback = "embedded", .value = "embedded|memory|URL",
@@ -156,6 +160,24 @@ static const struct option_row rows[] = {
      .fallback = "10000", .value = "N", BETWEEN(1, 1000000),
      .help = "Connections open at the same time; further ones are answered 503. Fewer where the "
              "system allows fewer descriptors."},
+    {ROW("address-connections", OPTION_NUMBER, per_address.connections), .live = true,
+     .fallback = "100", .value = "N", BETWEEN(0, 1000000),
+     .help = "Connections of one client address at the same time; further ones are answered 503, "
+             "except for /healthz. An IPv6 network of /64 is one address. This and the next three "
+             "hold once access is configured; another value than the default holds on every "
+             "server. 0 sets no bound."},
+    {ROW("address-connection-rate", OPTION_NUMBER, per_address.connection_rate), .live = true,
+     .fallback = "30", .value = "N", BETWEEN(0, 1000000),
+     .help = "New connections of one address a second, and as many as address-connections in a "
+             "burst."},
+    {ROW("address-rate", OPTION_NUMBER, per_address.rate), .live = true, .fallback = "20",
+     .value = "N", BETWEEN(0, 1000000),
+     .help = "Requests without a credential that one address may send a second, and twice as many "
+             "in a burst; further ones are answered 429."},
+    {ROW("address-failures", OPTION_NUMBER, per_address.failures), .live = true, .fallback = "10",
+     .value = "N", BETWEEN(0, 1000000),
+     .help = "Bad credentials that one address may show a minute; then, for 60 s, all its "
+             "credentials are answered 429 without a look at them."},
     {ROW("max-streams", OPTION_NUMBER, max_streams), .live = true, .fallback = "100", .value = "N",
      BETWEEN(1, 10000),
      .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "
@@ -213,6 +235,12 @@ static const struct option_row rows[] = {
      .help = "How long a browser's EventSource waits before it connects again, after sse-lifetime "
              "or a lost connection. A plain number is milliseconds. 0 leaves it to the browser."},
 
+    {ROW("audit", OPTION_TEXT, audit), .heading = "Audit", .value = "FILE",
+     .help = "Append a line of JSON to this file for each refused credential and request, each "
+             "token that is minted or revoked, and each call of a tool: who, what, when, from "
+             "where. No line has a token or what was sent. Tokens, revocations and calls are "
+             "answered when their line is on the disk."},
+
     {ROW("trace", OPTION_CHOICE, trace_form), .live = true, .heading = "Traces",
      .fallback = "human", .value = "human|json", .help = "How lines on standard error look."},
     {ROW("trace-level", OPTION_CHOICE, trace_level), .live = true, .fallback = "info",
@@ -221,7 +249,7 @@ static const struct option_row rows[] = {
 };
 static const struct options own_options = {rows, sizeof rows / sizeof *rows};
 
-enum { KIND_CALLER, KIND_ANONYMOUS, ACCESS_KINDS_N };
+enum { KIND_CALLER, KIND_ISSUER, KIND_ANONYMOUS, ACCESS_KINDS_N };
 static const struct section_kind kind_rows[] = {
     [KIND_CALLER] = {.word = "caller",
                      .name = "NAME",
@@ -231,7 +259,19 @@ static const struct section_kind kind_rows[] = {
                      .options = &caller_options,
                      .check_name = caller_check_name,
                      .finish = caller_finish,
-                     .help = "A program that is known by its token, and what it may do."},
+                     .help = "A program that is known by its token or its certificate, and what it "
+                             "may do."},
+    [KIND_ISSUER] = {.word = "issuer",
+                     .name = "NAME",
+                     .size = sizeof(struct issuer_config),
+                     .name_field = offsetof(struct issuer_config, name),
+                     .list_field = offsetof(struct config, access.issuers),
+                     .options = &issuer_options,
+                     .check_name = issuer_check_name,
+                     .finish = issuer_finish,
+                     .help = "Who signs tokens (JWTs) that are taken here, and the most that they "
+                             "may grant. A token whose authorization_details are of the type "
+                             "tidemark may do what both grant, every other what is granted here."},
     [KIND_ANONYMOUS] = {.word = "anonymous",
                         .size = sizeof(struct anonymous_config),
                         .list_field = offsetof(struct config, access.anonymous),
@@ -302,7 +342,8 @@ static int load_secrets(struct config *c, char *why, size_t size)
 /* There are secrets in the file; what came by the environment is shielded as it is. */
 static bool needs_shield(const struct config *c)
 {
-    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL;
+    bool needs = strchr(c->store, '@') != NULL || c->tls_key != NULL ||
+                 access_config_has_secrets(&c->access);
     each_with_settings (i)
         if (features[i]->settings->shield != NULL)
             needs = features[i]->settings->shield(c->features.of[i]) || needs;
@@ -330,6 +371,13 @@ static bool changes(const struct config *c, const char *setting)
     return !options_is_default(&own_options, c, str_of_cstr(setting));
 }
 
+bool config_limits_addresses(const struct config *c)
+{
+    return access_config_on(&c->access) || changes(c, "address-connections") ||
+           changes(c, "address-connection-rate") || changes(c, "address-rate") ||
+           changes(c, "address-failures");
+}
+
 void config_warnings(const struct config *c, struct feature_warnings *out)
 {
     static const char guessed[] = "has less than 32 bytes: whoever guesses it can resume anything";
@@ -345,6 +393,9 @@ void config_warnings(const struct config *c, struct feature_warnings *out)
     for (size_t i = 0; !c->features.embedded && i < sizeof on_disk / sizeof *on_disk; i++)
         if (changes(c, on_disk[i]))
             feature_warn(out, on_disk[i], no_disk);
+    if (access_config_idle_issuer(&c->access) != NULL)
+        feature_warn(out, "[issuer]", "has no grant in one section: its tokens may do nothing");
+    access_config_warnings(&c->access, out);
     if (env_secret_file_is_open(c->tls_key))
         feature_warn(out, "tls-key", open_file);
     for (size_t i = 0; env_secret_names[i] != NULL; i++)
@@ -370,20 +421,25 @@ static int check_together(struct config *c, char *why, size_t size)
                  "full size could never be taken");
         return ERR_SYNTAX;
     }
+    if (c->tls_client_ca != NULL && c->tls_cert == NULL) {
+        snprintf(why, size, "tls-client-ca is given without tls-cert and tls-key");
+        return ERR_SYNTAX;
+    }
     if ((c->tls_cert == NULL) != (c->tls_key == NULL)) {
         snprintf(why, size, "%s is given without %s; TLS needs both",
                  c->tls_cert ? "tls-cert" : "tls-key", c->tls_cert ? "tls-key" : "tls-cert");
         return ERR_SYNTAX;
     }
+    for (size_t n = c->public_url ? strlen(c->public_url) : 0; n > 0 && c->public_url[n - 1] == '/';
+         n--)
+        c->public_url[n - 1] = '\0';
+    c->access.public_url = c->public_url;
     int err = access_config_check(&c->access, why, size);
     if (err == 0)
         err = finish_features(c, why, size);
     if (err != 0)
         return err;
     parse_sync(str_of_cstr(c->sync_text), &c->sync, &c->sync_interval_ms);
-    for (size_t n = c->public_url ? strlen(c->public_url) : 0; n > 0 && c->public_url[n - 1] == '/';
-         n--)
-        c->public_url[n - 1] = '\0';
     return 0;
 }
 
@@ -454,6 +510,7 @@ int config_load(struct config *c, int argc, char **argv, struct trace *t, char *
     int err = load_all(c, argc, argv, why, size);
     if (err != 0)
         return err;
+    access_config_hide_secrets(&c->access);
     config_tune_trace(c, t);
     warn_of_typos(c, t);
     return 0;

@@ -12,6 +12,7 @@
 #include "app/access_config.h"
 #include "base/sections.h"
 #include "feature/feature.h"
+#include "http/limits.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,6 +31,7 @@ struct config {
     char *file;                /* --config; NULL: none */
     struct option_list listen; /* each of them is a valid address to listen on */
     char *tls_cert, *tls_key;  /* PEM files; both or neither */
+    char *tls_client_ca;       /* a PEM file; NULL: no certificates are asked for */
     char *data, *store;
     int sync;                  /* enum journal_sync */
     uint64_t sync_interval_ms; /* with JOURNAL_SYNC_INTERVAL */
@@ -39,6 +41,7 @@ struct config {
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
     struct option_list allow_host;
     uint64_t max_connections;
+    struct limits_settings per_address; /* see config_limits_addresses */
     uint64_t max_streams;
     uint64_t max_append_bytes;
     uint64_t max_inflight_bytes; /* at least max_append_bytes */
@@ -50,6 +53,7 @@ struct config {
     uint64_t heartbeat_ms; /* 0: none */
     uint64_t sse_lifetime_ms, sse_retry_ms;
     struct access_config access;
+    char *audit;     /* NULL: none */
     int trace_form;  /* enum config_trace */
     int trace_level; /* enum trace_level */
     bool private;    /* serves only who started it; no setting */
@@ -85,6 +89,9 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
 
 /* Settings that are taken and yet not as good as they look. */
 void config_warnings(const struct config *c, struct feature_warnings *out);
+
+/* Do the limits of addresses hold: is access configured, or is one of them set? */
+bool config_limits_addresses(const struct config *c);
 
 /* The features have copied their secrets. */
 void config_forget(struct config *c);

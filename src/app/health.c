@@ -199,7 +199,8 @@ static const struct surface_rule readiness_rules[] = {
     {0},
 };
 const struct surface health_metrics_surface = {.path = "/metrics", .rules = metrics_rules};
-const struct surface health_live_surface = {.path = "/healthz", .rules = liveness_rules};
+const struct surface health_live_surface = {
+    .path = "/healthz", .rules = liveness_rules, .unlimited = true};
 const struct surface health_ready_surface = {.path = "/readyz", .rules = readiness_rules};
 
 static const struct endpoint {

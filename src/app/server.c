@@ -4,9 +4,13 @@
 #include "base/mem.h"
 #include "base/must.h"
 #include "app/config.h"
+#include "stream/access_http.h"
 #include "stream/instances.h"
+#include "stream/usage.h"
+#include "http/audit.h"
 #include "http/fetch.h"
 #include "http/guard.h"
+#include "http/limits.h"
 #include "http/origin.h"
 #include "http/surface.h"
 #include "net/listener.h"
@@ -107,6 +111,7 @@ static void server_on_store_stopped(void *ctx)
     timer_stop(&s->drain_limit);
     lane_free(s->durable.lane);
     lane_free(s->durable.huge_lane);
+    lane_free(s->audit_lane);
     uv_unref((uv_handle_t *)&s->on_term); /* still caught, until the very end */
     uv_unref((uv_handle_t *)&s->on_int);
 }
@@ -115,7 +120,36 @@ static void server_stop_store(void *ctx)
 {
     struct server *s = ctx;
     instances_free(s->instances);
+    s->instances = NULL;
+    usage_stop(s->usage);
     store_stop(s->store, server_on_store_stopped, s);
+}
+
+static void server_stop_instances(void *ctx)
+{
+    struct server *s = ctx;
+    if (s->instances != NULL)
+        instances_stop(s->instances, server_stop_store, s);
+    else
+        server_stop_store(s);
+}
+
+/* Everybody has told what there was to tell. */
+static void server_stop_audit(void *ctx)
+{
+    struct server *s = ctx;
+    if (s->audit != NULL)
+        audit_stop(s->audit, server_stop_instances, s);
+    else
+        server_stop_instances(s);
+}
+
+static void server_stop_access(struct server *s)
+{
+    if (s->access != NULL)
+        access_http_stop(s->access, server_stop_audit, s);
+    else
+        server_stop_audit(s);
 }
 
 static void server_stop_features(struct server *s);
@@ -139,11 +173,9 @@ static void server_stop_features(struct server *s)
         f->feature->stop(f->state, server_on_feature_stopped, s);
         return;
     }
+    guard_stop(s->guard);
     fetcher_free(s->fetcher);
-    if (s->instances != NULL)
-        instances_stop(s->instances, server_stop_store, s);
-    else
-        server_stop_store(s);
+    server_stop_access(s);
 }
 
 static void server_on_bodies_prepared(void *ctx)
@@ -153,6 +185,8 @@ static void server_on_bodies_prepared(void *ctx)
 
 static void stop_surfaces(struct server *s)
 {
+    if (s->guard != NULL)
+        answers_stop(&s->answers);
     watch_stop(&s->watch);
     gate_shut(&s->durable.preparing, server_on_bodies_prepared, s);
 }
@@ -318,9 +352,6 @@ static void server_on_finished(void *server, struct str why)
 
 static int server_open_features(struct server *s)
 {
-    s->fetcher = fetcher_new(&s->loop);
-    fetcher_own(s->fetcher, &s->own);
-    server_share_descriptors(s);
     s->host = (struct feature_host){.loop = &s->loop,
                                     .store = s->store,
                                     .feeds = &s->feeds,
@@ -329,6 +360,7 @@ static int server_open_features(struct server *s)
                                     .durable = &s->durable,
                                     .fetcher = s->fetcher,
                                     .metrics = &s->metrics,
+                                    .audit = s->audit,
                                     .trace = s->trace,
                                     .own = &s->own,
                                     .write_timeout_ms = s->config->write_timeout_ms,
@@ -424,6 +456,23 @@ static void init_surfaces(struct server *s)
     http_mount(&s->http, &durable_surface, durable_handle, &s->durable);
 }
 
+/* 0, or ERR_IO after a trace. */
+static int init_audit(struct server *s)
+{
+    const char *path = s->config->audit;
+    if (path == NULL)
+        return 0;
+    s->audit_lane = thread_lane_new(&s->loop, "audit");
+    if (s->audit_lane == NULL) {
+        trace(s->trace, AUDIT_FAILED, TRACE_STR("file", str_of_cstr(path)),
+              TRACE_STR("error", STR("no thread for it")));
+        return ERR_IO;
+    }
+    s->audit = audit_new(&(struct audit_setup){
+        .sched = &s->loop.sched, .lane = s->audit_lane, .path = path, .trace = s->trace});
+    return 0;
+}
+
 static void server_init_signals(struct server *s)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -441,6 +490,7 @@ static int init_tls(struct server *s)
 {
     struct tls_settings settings = {.cert = s->config->tls_cert,
                                     .key = s->config->tls_key,
+                                    .client_ca = s->config->tls_client_ca,
                                     .alpn = STR(HTTP_ALPN),
                                     .trace = s->trace};
     char why[512];
@@ -481,9 +531,17 @@ int server_init(struct server *s, const struct config *config, const struct trac
     if (s->store->shared)
         s->instances = instances_new(&s->loop.sched, s->store, INSTANCE_BEAT_MS);
     init_surfaces(s);
-    server_init_access(s);
     server_init_signals(s);
-    err = server_open_features(s);
+    s->fetcher = fetcher_new(&s->loop);
+    fetcher_own(s->fetcher, &s->own);
+    server_share_descriptors(s);
+    err = init_audit(s);
+    if (err == 0 && (err = server_init_access(s, why, sizeof why)) != 0)
+        trace(s->trace, ACCESS_FAILED, TRACE_STR("error", str_of_cstr(why)));
+    if (err == 0) {
+        server_open_access(s);
+        err = server_open_features(s);
+    }
     if (err == 0)
         err = listen_all(s);
     if (err == 0)
@@ -518,6 +576,10 @@ int server_deinit(struct server *s)
     tls_unref(s->tls);
     free(s->listeners);
     free(s->own.ports);
+    access_http_free(s->access);
+    audit_free(s->audit);
     guard_free(s->guard);
+    usage_free(s->usage);
+    limits_free(s->limits);
     return err;
 }

@@ -6,6 +6,7 @@
 #include "base/gate.h"
 #include "feature/feature.h"
 #include "stream/subscriber.h"
+#include "http/answers.h"
 #include "http/http.h"
 #include "net/addr.h"
 #include "net/loop.h"
@@ -17,11 +18,15 @@
 
 #include <uv.h>
 
+struct access_http;
+struct audit;
 struct config;
 struct fetcher;
 struct instances;
 struct listener;
 struct guard;
+struct limits;
+struct usage;
 struct store;
 struct tls;
 struct trace;
@@ -64,7 +69,13 @@ struct server {
     struct turns turns;
     struct durable durable;
     struct fetcher *fetcher;
-    struct guard *guard; /* NULL: no access is configured */
+    struct guard *guard;   /* NULL: no access is configured */
+    struct limits *limits; /* NULL: clients have none */
+    struct usage *usage;   /* NULL: the same */
+    struct answers answers;
+    struct access_http *access; /* NULL: nothing was granted to anybody when it was started */
+    struct audit *audit;        /* NULL: none */
+    struct lane *audit_lane;
     struct feature_host host;
     struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
     size_t n_features;

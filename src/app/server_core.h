@@ -13,7 +13,11 @@ void server_reload(struct server *s);
  * to upstreams to what is left. */
 void server_share_descriptors(struct server *s);
 
-/* Who may do what, by the settings. */
-void server_init_access(struct server *s);
+/* Who may do what, by the settings; key files are read anew. 0, or ERR_SYNTAX with a sentence in
+ * why, and all is as it was. */
+int server_init_access(struct server *s, char *why, size_t size);
+
+/* The surface of access, if anything is granted; behind that. */
+void server_open_access(struct server *s);
 
 #endif

@@ -10,9 +10,13 @@
 #include "app/config.h"
 #include "app/server_core.h"
 #include "access/policy.h"
+#include "http/audit.h"
 #include "http/guard.h"
+#include "http/limits.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "stream/access_http.h"
+#include "stream/usage.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
@@ -20,18 +24,78 @@
 
 /* ---- access ---- */
 
-void server_init_access(struct server *s)
+/* Once there, limits stay, and bound nothing if nobody asks for them any more: who has begun under
+ * them ends so. */
+static void tune_limits(struct server *s)
+{
+    static const struct limits_settings none;
+    bool asked = config_limits_addresses(s->config);
+    if (s->limits == NULL && !asked)
+        return;
+    if (s->limits == NULL) {
+        s->limits = limits_new(&s->loop.sched, &s->metrics);
+        s->usage = usage_new(&s->loop.sched, s->store);
+    }
+    limits_set(s->limits, asked ? &s->config->per_address : &none);
+    s->http.per_client = s->limits;
+    s->durable.usage = s->usage;
+}
+
+static bool server_is_revoked(void *server, const struct principal *p)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_revoked(s->access, p);
+}
+
+static bool server_is_starting(void *server)
+{
+    struct server *s = server;
+    return s->access != NULL && access_http_starting(s->access);
+}
+
+static void init_guard(struct server *s)
+{
+    s->guard = guard_new(&(struct guard_setup){.http = &s->http,
+                                               .trace = s->trace,
+                                               .sched = &s->loop.sched,
+                                               .fetcher = s->fetcher,
+                                               .audit = s->audit,
+                                               .revoked = server_is_revoked,
+                                               .starting = server_is_starting,
+                                               .ctx = s});
+    answers_init(&s->answers, &s->http, &s->loop.sched, server_is_revoked, s);
+    s->http.guard = s->guard;
+}
+
+int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
-    bool any = access->callers.n > 0 || access_config_on(access);
+    tune_limits(s);
+    bool any = access->callers.n > 0 || access_config_on(access) || s->limits != NULL;
     if (s->guard == NULL && !any)
-        return;
+        return 0;
+    struct policy *policy = access_config_policy(access, why, size);
+    if (policy == NULL)
+        return ERR_SYNTAX;
     if (s->guard == NULL)
-        s->guard = guard_new(&(struct guard_setup){.http = &s->http, .trace = s->trace});
-    struct policy *policy = access_config_policy(access);
+        init_guard(s);
     guard_set_policy(s->guard, policy);
     policy_unref(policy);
-    s->http.guard = s->guard;
+    return 0;
+}
+
+/* Routes are added at the start alone: whoever grants something later gets it with a restart. */
+void server_open_access(struct server *s)
+{
+    if (!access_config_on(&s->config->access))
+        return;
+    s->access = access_http_new(&(struct access_http_setup){.sched = &s->loop.sched,
+                                                            .store = s->store,
+                                                            .audit = s->audit,
+                                                            .trace = s->trace,
+                                                            .answers = &s->answers});
+    access_http_set_guard(s->access, s->guard);
+    access_http_mount(s->access, &s->http);
 }
 
 /* ---- settings ---- */
@@ -56,6 +120,7 @@ static void reload_apply(struct server *s)
     limits->write_timeout_ms = c->write_timeout_ms;
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
+    tune_limits(s);
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     s->host.write_timeout_ms = c->write_timeout_ms;
     for (size_t i = 0; i < s->n_features; i++)
@@ -101,15 +166,17 @@ static bool reload_settings(struct server *s)
         snprintf(why, sizeof why, "%s_FILE names no regular file", pipe);
     else
         err = config_reload(r->config, r->argc, r->argv, change, why, sizeof why);
-    if (err != 0) {
-        trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
-    } else {
+    if (err == 0) {
         reload_apply(s);
         reload_report(s, change);
-        if (change->access)
-            server_init_access(s);
+        /* keys may be others */
+        if (change->access || s->guard == NULL || s->config->access.issuers.n > 0)
+            err = server_init_access(s, why, sizeof why);
+        audit_note(s->audit, AUDIT_RELOAD, NULL, str_of_cstr(change->taken));
         config_deinit(&change->before);
     }
+    if (err != 0)
+        trace(s->trace, RELOAD_KEPT, TRACE_STR("error", str_of_cstr(why)));
     free(change);
     return err == 0;
 }
@@ -123,8 +190,10 @@ static bool reload_tls(struct server *s)
     if (s->tls == NULL)
         return true;
     int err = ERR_SYNTAX;
-    if (!is_regular(s->config->tls_cert) || !is_regular(s->config->tls_key))
-        snprintf(why, sizeof why, "tls-cert or tls-key is no regular file");
+    const struct config *c = s->config;
+    if (!is_regular(c->tls_cert) || !is_regular(c->tls_key) ||
+        (c->tls_client_ca != NULL && !is_regular(c->tls_client_ca)))
+        snprintf(why, sizeof why, "tls-cert, tls-key or tls-client-ca is no regular file");
     else
         err = tls_reload(s->tls, why, sizeof why);
     if (err == 0)

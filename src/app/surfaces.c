@@ -6,12 +6,14 @@
 #include "feature/feature.h"
 #include "http/http.h"
 #include "http/surface.h"
+#include "stream/access_http.h"
 #include "stream/durable.h"
 
 #include <stdlib.h>
 
-static const struct surface *const own[] = {&durable_surface, &health_metrics_surface,
-                                            &health_live_surface, &health_ready_surface};
+static const struct surface *const own[] = {&durable_surface, &access_surface,
+                                            &health_metrics_surface, &health_live_surface,
+                                            &health_ready_surface};
 #define N_OWN (sizeof own / sizeof *own)
 
 const struct surface *surfaces_next(size_t *at, const char **owner)

@@ -27,28 +27,47 @@ const char *const env_secret_names[ENV_SECRETS + 1] = {
 
 /* ---- the environment ---- */
 
-/* The value in an entry of the environment; NULL: it is none of a secret, or empty. */
+/* The value of that variable in an entry of the environment; NULL: it is another's, or empty. */
+static char *value_in(char *entry, const char *name)
+{
+    size_t n = strlen(name);
+    bool is = strncmp(entry, name, n) == 0 && entry[n] == '=' && entry[n + 1] != '\0';
+    return is ? entry + n + 1 : NULL;
+}
+
+/* The same of those that always hold a secret. */
 static char *secret_in(char *entry)
 {
-    for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        size_t n = strlen(*name);
-        if (strncmp(entry, *name, n) == 0 && entry[n] == '=' && entry[n + 1] != '\0')
-            return entry + n + 1;
-    }
-    return NULL;
+    char *value = NULL;
+    for (const char *const *name = env_secret_names; *name != NULL && value == NULL; name++)
+        value = value_in(entry, *name);
+    return value;
 }
 
 /* The old text is what /proc shows: it loses its value, and keeps its length. A name may stand
  * there more than once. */
+static void hide_entry(char **e, char *value)
+{
+    size_t n = strlen(*e) + 1;
+    *e = memcpy(secret_alloc(n), *e, n);
+    explicit_bzero(value, strlen(value));
+}
+
 void env_secrets_hide(void)
 {
     for (char **e = environ; *e != NULL; e++) {
         char *value = secret_in(*e);
-        if (value == NULL)
-            continue;
-        size_t n = strlen(*e) + 1;
-        *e = memcpy(secret_alloc(n), *e, n);
-        explicit_bzero(value, strlen(value));
+        if (value != NULL)
+            hide_entry(e, value);
+    }
+}
+
+void env_secret_hide(const char *name)
+{
+    for (char **e = environ; *e != NULL; e++) {
+        char *value = value_in(*e, name);
+        if (value != NULL && secret_in(*e) == NULL) /* or it is hidden */
+            hide_entry(e, value);
     }
 }
 
@@ -71,18 +90,17 @@ static const char *env_secret_file_of(const char *name)
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-static int env_secret_fail(const char *name, const char *path, const char *what, char *why,
-                           size_t size)
+static int env_secret_fail(const char *path, const char *what, char *why, size_t size)
 {
-    snprintf(why, size, "%s_FILE: %.200s %s", name, path, what);
+    snprintf(why, size, "%.200s %s", path, what);
     return ERR_SYNTAX;
 }
 
-static int env_read_secret(const char *name, const char *path, char **out, char *why, size_t size)
+int env_secret_read(const char *path, char **out, char *why, size_t size)
 {
     FILE *f = fopen(path, "re");
     if (f == NULL)
-        return env_secret_fail(name, path, strerror(errno), why, size);
+        return env_secret_fail(path, strerror(errno), why, size);
     char *text = secret_alloc(ENV_SECRET_MAX + 1);
     setvbuf(f, NULL, _IONBF, 0); /* no copy of it stays behind */
     size_t n = fread(text, 1, ENV_SECRET_MAX + 1, f);
@@ -101,7 +119,14 @@ static int env_read_secret(const char *name, const char *path, char **out, char 
         memcpy(*out, text, n);
     }
     secret_free(text, ENV_SECRET_MAX + 1);
-    return wrong == NULL ? 0 : env_secret_fail(name, path, wrong, why, size);
+    return wrong == NULL ? 0 : env_secret_fail(path, wrong, why, size);
+}
+
+static int read_named_file(const char *name, const char *path, char **out, char *why, size_t size)
+{
+    int n = snprintf(why, size, "%s_FILE: ", name);
+    size_t used = (size_t)n < size ? (size_t)n : size;
+    return env_secret_read(path, out, why + used, size - used);
 }
 
 int env_secret_get(const char *name, char **out, char *why, size_t size)
@@ -113,7 +138,7 @@ int env_secret_get(const char *name, char **out, char *why, size_t size)
         return ERR_SYNTAX;
     }
     if (path != NULL)
-        return env_read_secret(name, path, out, why, size);
+        return read_named_file(name, path, out, why, size);
     if (value != NULL && *value != '\0') {
         size_t n = strlen(value) + 1;
         *out = memcpy(mem_alloc(n), value, n);

@@ -22,6 +22,9 @@ extern const char *const env_secret_names[ENV_SECRETS + 1];
  * before. Comes first in main, before there are threads. */
 void env_secrets_hide(void);
 
+/* The same of another variable, that a setting names. */
+void env_secret_hide(const char *name);
+
 /* Wipes them, at the end of main. */
 void env_secrets_forget(void);
 
@@ -29,6 +32,9 @@ void env_secrets_forget(void);
  * NULL if there is none, an empty one included. 0, or ERR_SYNTAX with a sentence in why: both are
  * set, or the file cannot be read, is empty, too large or holds a NUL. */
 int env_secret_get(const char *name, char **out, char *why, size_t size);
+
+/* What a file holds, without its last end of line; *out as above, and never NULL. */
+int env_secret_read(const char *path, char **out, char *why, size_t size);
 
 /* Wipes and frees; leaves NULL. */
 void env_secret_drop(char **secret);

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 struct addr_own;
+struct audit;
 struct builtin_tool;
 struct durable;
 struct feature_configs;
@@ -56,6 +57,7 @@ struct feature_host {
     struct durable *durable; /* /v1/stream/, mounted */
     struct fetcher *fetcher;
     struct metrics *metrics;
+    struct audit *audit; /* NULL: none */
     const struct trace *trace;
     const struct addr_own *own; /* the ports of this server; filled when it listens */
     uint64_t write_timeout_ms;  /* for readers that hold others up */

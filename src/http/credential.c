@@ -54,16 +54,41 @@ static int take_header(struct credential *out, const struct carrier *c, struct s
     return str_eq_nocase(scheme, STR("Bearer")) ? take(out, CREDENTIAL_BEARER, str_trim(value)) : 0;
 }
 
+static bool is_our_cookie(struct str name)
+{
+    for (size_t i = 0; i < sizeof cookie_names / sizeof *cookie_names; i++)
+        if (str_eq(cookie_names[i], name))
+            return true;
+    return false;
+}
+
 static int take_cookies(struct credential *out, struct str value)
 {
     int err = 0;
     while (err == 0 && value.p != NULL) {
         struct str rest = str_trim(str_cut(&value, ';')), name = str_cut(&rest, '=');
-        for (size_t i = 0; err == 0 && i < sizeof cookie_names / sizeof *cookie_names; i++)
-            if (str_eq(cookie_names[i], name))
-                err = take(out, CREDENTIAL_COOKIE, rest.p != NULL ? rest : STR(""));
+        if (is_our_cookie(name))
+            err = take(out, CREDENTIAL_COOKIE, rest.p != NULL ? rest : STR(""));
     }
     return err;
+}
+
+struct str credential_cut_cookies(struct arena *a, struct str value)
+{
+    char *to = arena_alloc(a, 2 * value.n + 1); /* a blank may be added behind each semicolon */
+    size_t n = 0;
+    while (value.p != NULL) {
+        struct str pair = str_trim(str_cut(&value, ';')), rest = pair;
+        if (pair.n == 0 || is_our_cookie(str_cut(&rest, '=')))
+            continue;
+        if (n > 0) {
+            to[n++] = ';';
+            to[n++] = ' ';
+        }
+        memcpy(to + n, pair.p, pair.n);
+        n += pair.n;
+    }
+    return str_of(to, n);
 }
 
 int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out)
@@ -93,15 +118,12 @@ static bool is_grant(struct exchange *x, struct str pair)
     return url_decode(&x->arena, key, true, &key) == 0 && str_eq(key, STR(GRANT));
 }
 
-struct str credential_cut_query(struct exchange *x)
+static struct str without_grant(struct exchange *x, struct str rest)
 {
-    struct str rest = x->request->query, pair;
-    if (rest.n == 0)
-        return rest;
     char *to = arena_alloc(&x->arena, rest.n);
     size_t n = 0;
     while (rest.p != NULL) {
-        pair = str_cut(&rest, '&');
+        struct str pair = str_cut(&rest, '&');
         if (is_grant(x, pair))
             continue;
         if (n > 0)
@@ -109,5 +131,24 @@ struct str credential_cut_query(struct exchange *x)
         memcpy(to + n, pair.p, pair.n);
         n += pair.n;
     }
-    return str_of(n > 0 ? to : NULL, n);
+    return n > 0 ? str_of(to, n) : STR_NONE;
+}
+
+static bool has_grant(struct exchange *x, struct str rest)
+{
+    while (rest.p != NULL)
+        if (is_grant(x, str_cut(&rest, '&')))
+            return true;
+    return false;
+}
+
+void credential_cut(struct exchange *x)
+{
+    const struct request *req = x->request;
+    if (!has_grant(x, req->query))
+        return;
+    struct request *cut = arena_alloc(&x->arena, sizeof *cut);
+    *cut = *req;
+    cut->query = without_grant(x, req->query);
+    x->request = cut;
 }

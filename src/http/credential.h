@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 
+struct arena;
 struct exchange;
 
 enum credential_by {
@@ -36,7 +37,11 @@ struct credential {
  * CREDENTIAL_BEARER with none. */
 int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out);
 
-/* The query without `grant`, for everything that shows or sends it on. */
-struct str credential_cut_query(struct exchange *x);
+/* Takes `grant` out of the request's query, once it was found: nothing that shows or sends on the
+ * query has it. */
+void credential_cut(struct exchange *x);
+
+/* The same of a Cookie header without our cookies; n == 0: nothing is left. */
+struct str credential_cut_cookies(struct arena *a, struct str value);
 
 #endif

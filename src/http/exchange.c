@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "http/http.h"
 #include "http/inert.h"
+#include "http/account.h"
 #include "http/status.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct exchange *exchange_new(struct http *http, const struct transport_ops *via
     struct exchange *x = slab_zalloc(&http->exchanges, sizeof *x);
     x->http = http;
     x->principal = &principal_anonymous;
+    list_init(&x->answer);
     x->via = via;
     x->transport = transport;
     x->arena.cache = &http->arenas;
@@ -38,21 +40,69 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
+    if (x->account != NULL)
+        account_leave(x->account, ACCOUNT_UNDER_WAY);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
+}
+
+/* The answer ends with the right to it: whoever can lose his knows his exchanges. Linking them is
+ * no change that anybody sees. */
+static void exchange_enter(struct exchange *x)
+{
+    struct principal *p = (struct principal *)x->principal;
+    if (!x->http->rights_end || x->over || !p->known || p->refs == 0)
+        return;
+    list_push(&p->answers, &x->answer);
+    if (list_empty(&p->active))
+        list_push(&x->http->active, &p->active);
+}
+
+static void exchange_leave(struct exchange *x)
+{
+    struct principal *p = (struct principal *)x->principal;
+    if (list_empty(&x->answer))
+        return;
+    list_remove(&x->answer);
+    if (list_empty(&p->answers))
+        list_remove(&p->active);
 }
 
 void exchange_set_principal(struct exchange *x, const struct principal *p)
 {
     principal_ref(p);
+    exchange_leave(x);
     principal_unref(x->principal);
     x->principal = p;
+    exchange_enter(x);
+}
+
+void exchange_revoke(struct exchange *x)
+{
+    const struct exchange_ops *ops = x->ops;
+    exchange_leave(x);
+    if (x->over)
+        return;
+    x->revoked = true;
+    if (ops != NULL && ops->revoke != NULL)
+        ops->revoke(x);
+    else if (ops != NULL && ops->drain != NULL)
+        ops->drain(x);
+    else if (x->streaming && !x->sized)
+        exchange_abort(x);
 }
 
 bool exchange_can(struct exchange *x, enum access_verb verb, enum access_kind kind, struct str name)
 {
     x->undecided = false;
     return principal_may(x->principal, verb, kind, name);
+}
+
+bool exchange_covers(struct exchange *x, enum access_verb verb, enum access_kind kind,
+                     struct str pattern)
+{
+    x->undecided = false;
+    return access_contains(&x->principal->rights, verb, kind, pattern);
 }
 
 bool exchange_draining(const struct exchange *x)
@@ -62,7 +112,7 @@ bool exchange_draining(const struct exchange *x)
 
 bool exchange_closing(const struct exchange *x)
 {
-    return x->http->closing;
+    return x->http->closing || x->revoked;
 }
 
 void exchange_finish(struct exchange *x, bool peer_gone)
@@ -70,7 +120,11 @@ void exchange_finish(struct exchange *x, bool peer_gone)
     if (x->over)
         return;
     unsent_give_back(&x->http->unsent, &x->reserved);
+    if (x->is_live) /* what was asked for counts until nobody holds it: exchange_release */
+        account_leave(x->account, ACCOUNT_LIVE);
+    x->is_live = false;
     x->over = true;
+    exchange_leave(x);
     if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
         x->ops->gone(x);
     exchange_release(x);

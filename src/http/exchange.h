@@ -19,10 +19,12 @@
 #include "access/principal.h"
 #include "http/message.h"
 
+struct account;
 struct exchange;
 struct http;
 struct http_route;
 struct reservation;
+struct tls_names;
 struct unsent_share;
 
 enum pull {
@@ -40,6 +42,9 @@ struct exchange_ops {
     void (*gone)(struct exchange *x);
     /* The server is shutting down: finish soon. */
     void (*drain)(struct exchange *x);
+    /* Whoever asks has lost his right to it: end now. NULL: drain() is called instead, and where
+     * that is NULL, too, an answer without a length is cut off; others come to their end. */
+    void (*revoke)(struct exchange *x);
 };
 #define EXCHANGE_PULL (64 * 1024)
 #define EXCHANGE_ROOM (256 * 1024) /* the most that exchange_room says */
@@ -72,7 +77,13 @@ struct exchange_header {
 struct exchange {
     struct http *http;
     const struct principal *principal; /* held */
+    struct link answer;                /* in principal->answers */
     const struct http_route *route;    /* who serves it; NULL: nobody */
+    /* Whom the certificate names that the peer has shown; NULL: it has shown none. For whoever
+     * begins with the request. */
+    const struct tls_names *certificate;
+    struct account *account; /* of limits.c: whom it counts for; NULL: nobody */
+    uint8_t client[16];      /* the client's address: see LIMITS_ADDRESS */
     const struct exchange_ops *ops;
     void *state; /* the handler's */
 
@@ -103,6 +114,8 @@ struct exchange {
     bool stable : 1;    /* what is being delivered lives as long as the request */
     bool has_body : 1;  /* the request has one, maybe an empty one */
     bool undecided : 1; /* the handler is to ask exchange_may before it answers with a success */
+    bool is_live : 1;   /* of limits.c: it counts as a live reader */
+    bool revoked : 1;   /* whoever asks has lost his right to it */
 };
 
 /* For transports. The transport's reference goes with exchange_finish. */
@@ -117,17 +130,25 @@ void exchange_release(struct exchange *x);
 /* The server is shutting down; drain() was called for those that were there then. */
 bool exchange_draining(const struct exchange *x);
 
-/* The same, and nobody can come back: what would begin to wait answers at once. */
+/* The same, and nobody can come back, or whoever asks has lost his right to it: what would begin to
+ * wait answers at once. */
 bool exchange_closing(const struct exchange *x);
 
-/* Who asks, from now on. Takes a reference. */
+/* Who asks, from now on. Takes a reference. The answer ends with his right to it (answers.h). */
 void exchange_set_principal(struct exchange *x, const struct principal *p);
+
+/* For answers.c: that is over. */
+void exchange_revoke(struct exchange *x);
 
 /* May whoever asks do this? Names are as he sees them. exchange_may answers 401 or 403 if not. */
 bool exchange_can(struct exchange *x, enum access_verb verb, enum access_kind kind,
                   struct str name);
 bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind,
                   struct str name);
+
+/* The same for all names that the pattern matches. */
+bool exchange_covers(struct exchange *x, enum access_verb verb, enum access_kind kind,
+                     struct str pattern);
 
 /* A name that whoever asks has given, as the store has it. */
 static inline struct str exchange_rooted(struct exchange *x, struct str name)

@@ -10,7 +10,9 @@
  * that are granted nothing it has one that knows them, and lets everybody in, as is fit on a
  * machine of one's own: a token that is not known may be meant for an upstream then.
  *
- * A credential that is not good is never taken for none, and never sent on. Loop thread only. */
+ * A credential that is not good is never taken for none, and never sent on. A request whose token
+ * needs keys that are being fetched waits for them, JWKS_TIMEOUT_MS at most. A client's certificate
+ * counts where there is no other credential. Loop thread only. */
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
@@ -19,11 +21,15 @@
 
 #include <stdbool.h>
 
+struct audit;
 struct exchange;
+struct fetcher;
 struct http;
 struct http_route;
+struct jwk_set;
 struct policy;
-struct surface_refusal;
+struct principal;
+struct sched;
 struct surface_rule;
 struct trace;
 
@@ -32,13 +38,33 @@ struct guard;
 struct guard_setup {
     struct http *http;
     const struct trace *trace;
+    struct sched *sched;     /* NULL: tokens are for callers alone, and none is remembered */
+    struct fetcher *fetcher; /* for keys of issuers; until guard_stop */
+    struct audit *audit;     /* NULL: none */
+    /* Asked about everybody who shows a token, each time. NULL: nobody is revoked. */
+    bool (*revoked)(void *ctx, const struct principal *p);
+    /* What that needs is not there yet: tokens are answered 503. NULL: it is. */
+    bool (*starting)(void *ctx);
+    void *ctx;
 };
+
+#define GUARD_WAITING_MAX 1000 /* requests that wait for keys; more: 503 */
 
 struct guard *guard_new(const struct guard_setup *setup);
 void guard_free(struct guard *g); /* NULL is allowed */
 
+/* No key is fetched any more. The fetcher may go; NULL is allowed. */
+void guard_stop(struct guard *g);
+
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
+
+/* What tokens of our own are verified with (access/minted.h); kept by the caller. NULL: there are
+ * none. */
+void guard_set_own_keys(struct guard *g, const struct jwk_set *keys);
+
+/* Somebody was revoked: whoever is known by his token is looked at again. */
+void guard_forget_tokens(struct guard *g);
 
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
@@ -47,16 +73,16 @@ bool guard_admit(struct guard *g, struct exchange *x);
 /* One thing that a request needs: a rule that it comes under, and the name in question. */
 struct guard_need {
     const struct surface_rule *rule; /* NULL: before the first */
-    struct str name;                 /* as grants have it; n == 0: there is none */
-    bool malformed;                  /* the path's name cannot be decoded: nobody may */
+    /* As grants have it, n == 0: there is none. Of a rule that is not decided here, undecoded. */
+    struct str name;
+    bool malformed; /* the path's name cannot be decoded: nobody may */
 };
 
 /* Goes on to the next; false: there is none. Of x only request, has_body and arena are looked at,
  * so that a request can be judged that nobody has sent. */
 bool guard_next_need(struct exchange *x, const struct http_route *route, struct guard_need *need);
 
-/* Answers a refusal in the words of what is served there. */
-void guard_refuse(struct exchange *x, const struct http_route *route,
-                  const struct surface_refusal *why);
+/* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
+void guard_forbid(struct exchange *x);
 
 #endif

@@ -407,10 +407,12 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     take_request(h, parsed, bytes);
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
+    x->certificate = conn_peer_names(&h->peer->conn);
+    memcpy(x->client, h->peer->client, sizeof x->client);
     x->body_length = framing->content_length;
     x->has_body = framing->chunked || framing->content_length > 0;
     h->version_10 = parsed->version == 10;
-    h->keep_alive = framing->keep_alive;
+    h->keep_alive = framing->keep_alive && !h->peer->surplus;
     h->pull_again = h->slow = false;
     if (framing->chunked || framing->content_length > 0) {
         h->body = arena_alloc(&x->arena, sizeof *h->body);

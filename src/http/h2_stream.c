@@ -22,6 +22,8 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
     nghttp2_session_change_extpri_stream_priority(h->session, id, &turns, 1);
     s->x = exchange_new(h2_http(h), &h2_via, s);
     s->x->secure = conn_is_secure(&h->peer->conn);
+    s->x->certificate = conn_peer_names(&h->peer->conn);
+    memcpy(s->x->client, h->peer->client, sizeof s->x->client);
     list_push(&h->streams, &s->link);
     return s;
 }

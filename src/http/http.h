@@ -18,6 +18,7 @@
 struct exchange;
 struct loop;
 struct guard;
+struct limits;
 struct tls;
 struct trace;
 
@@ -68,14 +69,18 @@ struct http {
     struct http_limits limits;
     struct http_route *routes;
     size_t n_routes;
-    const char *claimant;    /* who adds routes from now on, for people: "the Lab" */
-    struct http_clash clash; /* the first that was found */
-    struct guard *guard;     /* NULL: everybody may do everything */
-    struct http_names names; /* set before the first request */
-    struct link connections; /* of struct peer */
-    struct link undrained;   /* of those that are to be asked to finish, or closed */
-    struct task drain;       /* the next of these */
+    const char *claimant;      /* who adds routes from now on, for people: "the Lab" */
+    struct http_clash clash;   /* the first that was found */
+    struct guard *guard;       /* NULL: everybody may do everything */
+    struct limits *per_client; /* NULL: everybody may have all there is */
+    bool rights_end;           /* somebody looks after `active`: answers.h */
+    struct link active;        /* principals with exchanges under way: principal->active */
+    struct http_names names;   /* set before the first request */
+    struct link connections;   /* of struct peer */
+    struct link undrained;     /* of those that are to be asked to finish, or closed */
+    struct task drain;         /* the next of these */
     uint64_t n_connections;
+    uint64_t n_surplus; /* of these, those that are one too many */
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
     struct http_gather gather;

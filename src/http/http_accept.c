@@ -5,7 +5,9 @@
 #include "http/h1.h"
 #include "http/h2.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/peer.h"
+#include "net/addr.h"
 #include "net/loop.h"
 
 #include <stdlib.h>
@@ -13,8 +15,9 @@
 #include <unistd.h>
 
 #define FIRST_READ    (16 * 1024)
-#define DRAIN_SLICE   64 /* connections that are asked to finish at once */
-#define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
+#define DRAIN_SLICE   64   /* connections that are asked to finish at once */
+#define REFUSED_SPARE 64   /* connections over the limit that are told so; more are just closed */
+#define SURPLUS_MS    1000 /* what these have to say what they want */
 
 /* Of a connection, while they do not say which protocol it is. */
 struct first_bytes {
@@ -28,6 +31,7 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
     *http = (struct http){.loop = loop, .trace = trace, .limits = *limits};
     list_init(&http->connections);
     list_init(&http->undrained);
+    list_init(&http->active);
     task_init(&http->drain, http_drain_some);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
     http->unsent.cut = peer_cut;
@@ -62,12 +66,34 @@ static void refuse_surplus(struct peer *p)
     accept_refuse(p, 503, "too many connections; try again in a moment");
 }
 
+/* Whether somebody who is one too many asks no more than whether we live. A probe must not fail for
+ * others' sake: it is answered once, in one of the few connections beyond the limit. */
+static bool is_probe(struct peer *p, struct str bytes, bool *maybe)
+{
+    static const struct str probes[] = {STR_INIT("GET /healthz "), STR_INIT("HEAD /healthz ")};
+    *maybe = false;
+    if (str_eq(conn_protocol(&p->conn), STR("h2")))
+        return false;
+    for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
+        if (str_starts(bytes, probes[i]))
+            return true;
+        *maybe = *maybe || str_starts(probes[i], bytes);
+    }
+    return false;
+}
+
 /* The protocol that the handshake agreed on, or else the one that the first bytes belong to. False:
- * they might yet become the preface. */
+ * they might yet become the preface, or a probe. */
 static bool accept_start(struct peer *p, struct str bytes)
 {
     struct str preface = STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     struct str agreed = conn_protocol(&p->conn);
+    bool maybe;
+    if (p->surplus && !is_probe(p, bytes, &maybe)) {
+        if (!maybe)
+            refuse_surplus(p);
+        return !maybe;
+    }
     if (str_eq(agreed, STR("h2")) || (agreed.n == 0 && str_starts(bytes, preface)))
         h2_start(p, bytes);
     else if (agreed.n == 0 && str_starts(preface, bytes))
@@ -106,13 +132,6 @@ static void http_accept_on_first_bytes(struct conn *c)
     first->n = (uint8_t)n;
 }
 
-static void http_accept_on_surplus(struct conn *c)
-{
-    struct peer *p = peer_of(c);
-    if (accept_read(p, p->http->loop->scratch, FIRST_READ) > 0)
-        refuse_surplus(p);
-}
-
 static void http_accept_on_nothing(struct conn *c)
 {
 }
@@ -125,40 +144,57 @@ static const struct conn_ops unknown = {
     .closed = peer_closed,
 };
 
-/* Over the limit, and to be told as soon as it is known how. */
-static const struct conn_ops surplus = {
-    .readable = http_accept_on_surplus,
-    .drained = http_accept_on_nothing,
-    .stalled = http_accept_on_nothing,
-    .failed = peer_failed,
-    .closed = peer_closed,
-};
-
 static void http_accept_on_first_timeout(struct timer *t)
 {
-    accept_refuse(container_of(t, struct peer, timer), 408, "the request head took too long");
+    struct peer *p = container_of(t, struct peer, timer);
+    if (p->surplus)
+        refuse_surplus(p);
+    else
+        accept_refuse(p, 408, "the request head took too long");
+}
+
+/* What a new connection counts for. False: it is not even told that it is one too many. */
+static bool accept_count(struct http *http, int fd, struct peer *as)
+{
+    enum limits_entry entry = LIMITS_IN;
+    if (http->per_client != NULL) {
+        addr_of_peer(fd, as->client);
+        entry = limits_connect(http->per_client, as->client, &as->account);
+    }
+    as->over_limit = entry == LIMITS_OVER;
+    as->surplus =
+        as->over_limit || http->n_connections - http->n_surplus >= http->limits.connections;
+    if (entry != LIMITS_CLOSED && (!as->surplus || http->n_surplus < REFUSED_SPARE))
+        return true;
+    limits_disconnect(as->account, entry);
+    return false;
 }
 
 void http_accept(struct http *http, int fd, struct tls *tls)
 {
+    struct peer as = {0};
     /* At once: a handle gives its descriptor back later, and by then there would be many. */
-    if (http->n_connections >= http->limits.connections + REFUSED_SPARE) {
+    if (!accept_count(http, fd, &as)) {
         close(fd);
         return;
     }
     struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
-    if (p == NULL)
+    if (p == NULL) {
+        limits_disconnect(as.account, as.over_limit ? LIMITS_OVER : LIMITS_IN);
         return;
+    }
+    memcpy(p->client, as.client, sizeof p->client);
+    p->account = as.account;
+    p->over_limit = as.over_limit;
+    p->surplus = as.surplus;
+    http->n_surplus += p->surplus;
     if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
-    } else if (http->n_connections > http->limits.connections && tls == NULL) {
-        refuse_surplus(p);
-    } else {
-        if (http->n_connections > http->limits.connections)
-            p->conn.ops = &surplus;
-        sched_start(&http->loop->sched, &p->timer, http->limits.head_timeout_ms);
-        conn_want_read(&p->conn, true);
+        return;
     }
+    sched_start(&http->loop->sched, &p->timer,
+                p->surplus ? SURPLUS_MS : http->limits.head_timeout_ms);
+    conn_want_read(&p->conn, true);
 }
 
 /* ---- the end ---- */

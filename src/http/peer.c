@@ -2,6 +2,7 @@
 #include "http/peer.h"
 #include "base/mem.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "net/loop.h"
 
 #include <stdlib.h>
@@ -48,6 +49,8 @@ void peer_closed(struct conn *c)
     else
         free(p->session);
     peer_queued(p, 0);
+    limits_disconnect(p->account, p->over_limit ? LIMITS_OVER : LIMITS_IN);
+    http->n_surplus -= p->surplus;
     list_remove(&p->link);
     slab_free(&http->peers, p);
     http->n_connections--;

@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "net/conn.h"
 
+struct account;
 struct http;
 struct peer;
 struct peer_stall;
@@ -33,6 +34,10 @@ struct peer {
     const struct protocol *speaks; /* NULL: not known yet */
     void *session; /* the protocol's; before: bytes that do not say which it is, or NULL */
     struct unsent_share *share; /* of unsent.c; NULL: all is sent */
+    struct account *account;    /* of limits.c: whom it counts for; NULL: nobody */
+    uint8_t client[16];         /* its address, where that counts: see LIMITS_ADDRESS */
+    bool surplus : 1;           /* one too many: it is told so, or may see that we live */
+    bool over_limit : 1;        /* ... of its own address */
 };
 
 static inline struct peer *peer_of(struct conn *c)

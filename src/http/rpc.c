@@ -257,8 +257,15 @@ static void rpc_on_drain(struct exchange *x)
         r->ops->drain(r);
 }
 
+static void rpc_on_revoke(struct exchange *x)
+{
+    struct rpc *r = x->state;
+    if (!r->over)
+        rpc_fail(r, GRPC_PERMISSION_DENIED, STR("the credential has expired or was revoked"));
+}
+
 static const struct exchange_ops exchange_ops = {
-    .pull = rpc_on_pull, .gone = rpc_on_gone, .drain = rpc_on_drain};
+    .pull = rpc_on_pull, .gone = rpc_on_gone, .drain = rpc_on_drain, .revoke = rpc_on_revoke};
 
 static void rpc_on_timeout(struct timer *t)
 {

@@ -45,7 +45,7 @@ enum credential_owner {
 
 /* Why a request is not let in. */
 struct surface_refusal {
-    int status; /* 400, 401, 403, 421, 429, 503 */
+    int status; /* 400, 401, 403, 421, 429, 503, 507 */
     struct str code, message;
     struct str challenge; /* with 401 and 403: WWW-Authenticate; n == 0: none */
     uint64_t retry_after_s;
@@ -56,6 +56,7 @@ struct surface {
     const struct surface_rule *rules;
     /* Answers a refusal in the words of its clients; headers are set. NULL: the common form. */
     void (*refuse)(void *ctx, struct exchange *x, const struct surface_refusal *why);
+    bool unlimited; /* no rate holds for it: see limits.h */
 };
 
 #endif

@@ -251,6 +251,26 @@ int addr_parse_ip(struct str text, struct sockaddr_storage *out)
     return parse4(text, out) || parse6(text, out) ? 0 : ERR_SYNTAX;
 }
 
+void addr_of_peer(int fd, uint8_t out[ADDR_BYTES])
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in4;
+        struct sockaddr_in6 in6;
+        struct sockaddr_storage room;
+    } at;
+    socklen_t size = sizeof at;
+    memset(out, 0, ADDR_BYTES);
+    if (getpeername(fd, &at.any, &size) != 0)
+        return;
+    if (at.any.sa_family == AF_INET6) {
+        memcpy(out, &at.in6.sin6_addr, ADDR_BYTES);
+    } else if (at.any.sa_family == AF_INET) {
+        out[10] = out[11] = 0xff;
+        memcpy(out + 12, &at.in4.sin_addr, 4);
+    }
+}
+
 __attribute__((format(printf, 3, 4))) static int bad(char *why, size_t size, const char *fmt, ...)
 {
     va_list ap;

@@ -60,6 +60,11 @@ bool addr_is_own(const struct addr_own *own, const struct sockaddr *sa, size_t s
 /* An IPv4 or IPv6 address without port, brackets or zone. 0 or ERR_SYNTAX. */
 int addr_parse_ip(struct str text, struct sockaddr_storage *out);
 
+/* The address at the other end of a socket: IPv6, or IPv4 mapped into it. All zero: it has none, as
+ * a Unix socket. */
+#define ADDR_BYTES 16
+void addr_of_peer(int fd, uint8_t out[ADDR_BYTES]);
+
 enum addr_kind { ADDR_TCP, ADDR_UNIX };
 
 #define ADDR_PATH_MAX 107 /* of a Unix socket, what sockaddr_un holds with its NUL */

@@ -326,6 +326,11 @@ int conn_start_tls_to(struct conn *c, struct tls *t, const char *host)
     return start_tls(c, t, host);
 }
 
+const struct tls_names *conn_peer_names(const struct conn *c)
+{
+    return c->tls != NULL ? tls_channel_names(c->tls->channel) : NULL;
+}
+
 const char *conn_tls_why(const struct conn *c)
 {
     return c->tls != NULL ? tls_channel_why(c->tls->channel) : NULL;

@@ -26,6 +26,7 @@
 struct conn;
 struct loop;
 struct tls;
+struct tls_names;
 
 struct conn_ops {
     void (*readable)(struct conn *c); /* bytes, the end or an error can be had from conn_read */
@@ -70,6 +71,9 @@ bool conn_is_ready(const struct conn *c);
 
 /* What the handshake agreed on, `h2` say; nothing when it did not, or there is none. Lent. */
 struct str conn_protocol(const struct conn *c);
+
+/* Whom the certificate names that the peer has shown; NULL: it has shown none. Lent. */
+const struct tls_names *conn_peer_names(const struct conn *c);
 
 /* Of a peer that is gone: what was wrong with its TLS; NULL: nothing is known. Static. */
 const char *conn_tls_why(const struct conn *c);

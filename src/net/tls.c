@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/tls.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "net/tls_core.h"
 #include "net/tls_tickets.h"
 #include "telemetry/trace.h"
@@ -28,6 +30,7 @@ struct tls {
     struct tls_tickets tickets;
     const struct trace *trace;
     char *cert, *key;
+    char *client_ca; /* NULL: clients are not asked */
     size_t n_alpn;
     unsigned char alpn[];
 };
@@ -107,6 +110,45 @@ static void warn_of_dates(const struct tls *t, SSL_CTX *context)
               TRACE_STR("problem", str_of_cstr(what)));
 }
 
+/* ---- clients' certificates ---- */
+
+/* What the tickets of a context are good for: a client that was believed under other authorities
+ * has to show its certificate anew. */
+static int name_sessions(SSL_CTX *context, const char *ca)
+{
+    static const unsigned char open[] = "tidemark";
+    uint8_t digest[SHA256_SIZE];
+    if (ca == NULL)
+        return SSL_CTX_set_session_id_context(context, open, sizeof open - 1);
+    struct buf all = {0};
+    STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+        X509 *one = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
+        unsigned char print[EVP_MAX_MD_SIZE];
+        unsigned int n = 0;
+        if (one != NULL && X509_digest(one, EVP_sha256(), print, &n) == 1)
+            buf_put(&all, str_of((const char *)print, n));
+    }
+    sha256(buf_str(&all), digest);
+    buf_deinit(&all);
+    return SSL_CTX_set_session_id_context(context, digest, sizeof digest);
+}
+
+static int ask_clients(SSL_CTX *context, const char *ca, char *why, size_t size)
+{
+    ERR_clear_error();
+    STACK_OF(X509_NAME) *names = ca != NULL ? SSL_load_client_CA_file(ca) : NULL;
+    if (ca != NULL && (names == NULL || SSL_CTX_load_verify_file(context, ca) != 1)) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return refuse_file("certificate", ca, why, size);
+    }
+    if (ca != NULL) {
+        SSL_CTX_set_client_CA_list(context, names);
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL); /* who shows none is served, too */
+    }
+    return name_sessions(context, ca) == 1 ? 0 : ERR_SYNTAX;
+}
+
 /* ---- the context ---- */
 
 /* A client that names nothing we speak is told so: bytes meant for another protocol must not be
@@ -149,12 +191,10 @@ static bool set_up_both(struct tls *t, SSL_CTX *c)
 
 static bool set_up(struct tls *t, SSL_CTX *c)
 {
-    static const unsigned char id[] = "tidemark";
     SSL_CTX_set_options(c, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_timeout(c, TLS_TICKET_LIFE_S);
     SSL_CTX_set_alpn_select_cb(c, tls_choose_protocol, t);
     return set_up_both(t, c) && SSL_CTX_set_num_tickets(c, 1) == 1 &&
-           SSL_CTX_set_session_id_context(c, id, sizeof id - 1) == 1 &&
            SSL_CTX_set_tlsext_ticket_key_evp_cb(c, tls_on_ticket) == 1;
 }
 
@@ -168,6 +208,8 @@ int tls_reload(struct tls *t, char *why, size_t size)
         return ERR_SYNTAX;
     }
     int err = load_files(context, t, why, size);
+    if (err == 0)
+        err = ask_clients(context, t->client_ca, why, size);
     ERR_clear_error();
     if (err != 0) {
         SSL_CTX_free(context);
@@ -194,6 +236,7 @@ struct tls *tls_new(const struct tls_settings *settings, char *why, size_t size)
     t->trace = settings->trace;
     t->cert = copy_text(settings->cert);
     t->key = copy_text(settings->key);
+    t->client_ca = settings->client_ca != NULL ? copy_text(settings->client_ca) : NULL;
     t->n_alpn = settings->alpn.n;
     memcpy(t->alpn, settings->alpn.p, settings->alpn.n);
     t->socket = tls_channel_socket();
@@ -254,6 +297,7 @@ void tls_unref(struct tls *t)
     tls_tickets_wipe(&t->tickets);
     free(t->cert);
     free(t->key);
+    free(t->client_ca);
     free(t);
 }
 

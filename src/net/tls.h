@@ -8,6 +8,10 @@
  * stay good for as long again, and a reload keeps them: renewing a certificate does not make
  * everybody shake hands anew.
  *
+ * With client_ca a client is asked for a certificate during the handshake, and never later. One
+ * that it shows has to be good; it may show none. Coming back by a ticket it is who it was, as long
+ * as the authorities are the same.
+ *
  * Shared by reference count, loop thread only. */
 #ifndef NET_TLS_H
 #define NET_TLS_H
@@ -21,6 +25,7 @@ struct trace;
 
 struct tls_settings {
     const char *cert, *key; /* PEM files; the certificate first, then those between it and a CA */
+    const char *client_ca;  /* of clients' certificates; NULL: they are not asked for any */
     struct str alpn;        /* what is spoken, best first, each with a byte of length before it */
     const struct trace *trace; /* kept; told of certificates that are out of date, and of peers */
 };

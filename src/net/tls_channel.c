@@ -6,6 +6,7 @@
 #include "net/tls.h"
 #include "net/tls_core.h"
 #include "net/tls_hello.h"
+#include "net/tls_names.h"
 #include "telemetry/trace.h"
 
 #include <errno.h>
@@ -24,9 +25,10 @@ struct tls_channel {
     bool ended;         /* the socket has no more */
     bool gone;          /* it has failed, and was traced */
     bool is_client;
-    struct tls_hello hello; /* of a client, for the server's side */
-    const char *refused;    /* why we hung up; NULL: we did not */
-    const char *why;        /* once gone */
+    struct tls_hello hello;  /* of a client, for the server's side */
+    const char *refused;     /* why we hung up; NULL: we did not */
+    const char *why;         /* once gone */
+    struct tls_names *names; /* NULL: not asked for yet, or there are none */
 };
 
 /* ---- the socket, as OpenSSL sees it ---- */
@@ -130,6 +132,7 @@ void tls_channel_free(struct tls_channel *c)
         return;
     SSL_free(c->ssl);
     tls_unref(c->tls);
+    tls_names_free(c->names);
     free(c);
 }
 
@@ -137,7 +140,7 @@ static const char *failure(const struct tls_channel *c, int error, int system)
 {
     long verdict = SSL_get_verify_result(c->ssl);
     const char *why = c->refused;
-    if (why == NULL && c->is_client && verdict != X509_V_OK)
+    if (why == NULL && verdict != X509_V_OK)
         why = X509_verify_cert_error_string(verdict);
     if (why == NULL && error == SSL_ERROR_SSL)
         why = ERR_reason_error_string(ERR_peek_error());
@@ -191,6 +194,15 @@ struct str tls_channel_protocol(const struct tls_channel *c)
     if (c->ready)
         SSL_get0_alpn_selected(c->ssl, &name, &n);
     return str_of((const char *)name, n);
+}
+
+/* A session that came back by a ticket has the certificate that it began with. */
+const struct tls_names *tls_channel_names(struct tls_channel *c)
+{
+    X509 *shown = c->ready && !c->is_client ? SSL_get0_peer_certificate(c->ssl) : NULL;
+    if (c->names == NULL && shown != NULL && SSL_get_verify_result(c->ssl) == X509_V_OK)
+        c->names = tls_names_of(shown);
+    return c->names;
 }
 
 static ssize_t read_record(struct tls_channel *c, char *into, size_t n)

@@ -13,6 +13,7 @@
 
 struct tls;
 struct tls_channel;
+struct tls_names;
 
 #define TLS_RECORD_MAX (16 * 1024)
 
@@ -34,6 +35,9 @@ const char *tls_channel_why(const struct tls_channel *c);
 
 /* What was agreed on, `h2` say; nothing if the client did not ask. Once ready; lent. */
 struct str tls_channel_protocol(const struct tls_channel *c);
+
+/* Whom the client's certificate names; NULL: it has shown none. Once ready; lent. */
+const struct tls_names *tls_channel_names(struct tls_channel *c);
 
 /* > 0: bytes read; 0: the peer said that it has finished; or one of the above. buffered_only: what
  * has been taken from the socket before, and no more. */

@@ -166,9 +166,10 @@ struct store_read {
 
     /* out. The caller drops the slices' references (store_read_release). */
     struct stream_info info;
-    uint64_t start, next; /* positions read; next == info.tail: up to date */
-    uint64_t last;        /* where the last event begins; next if there is none */
-    uint64_t ordinal;     /* of the event at start, from 0 */
+    uint64_t start, next;  /* positions read; next == info.tail: up to date */
+    uint64_t last;         /* where the last event begins; next if there is none */
+    uint64_t ordinal;      /* of the event at start, from 0 */
+    uint64_t last_ordinal; /* of the event at last; with none it says nothing */
     struct slice slices[READ_SLICES];
     uint32_t n_slices;
     struct gap gap; /* with GAP */
@@ -176,6 +177,12 @@ struct store_read {
     struct store_call call;
 };
 void store_read_release(struct store_read *r);
+
+/* How many events it has read. */
+static inline uint64_t store_read_events(const struct store_read *r)
+{
+    return r->next > r->start ? r->last_ordinal - r->ordinal + 1 : 0;
+}
 
 struct store_row {
     struct str name;

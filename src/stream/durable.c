@@ -13,6 +13,7 @@
 #include "http/surface.h"
 #include "http/url.h"
 #include "stream/durable_core.h"
+#include "stream/usage.h"
 #include "store/names.h"
 
 #define LIST_DEFAULT    100
@@ -184,6 +185,7 @@ static void head(struct durable *d, struct exchange *x, struct str name)
 
 struct remove_request {
     struct store_remove remove;
+    struct usage *usage;
     struct exchange *x;
 };
 
@@ -193,6 +195,8 @@ static void durable_on_removed(struct store_remove *remove, int err)
     if (err != 0) {
         durable_error(x, err, NULL);
     } else {
+        usage_deleted(container_of(remove, struct remove_request, remove)->usage,
+                      x->principal->root);
         exchange_status(x, 204);
         exchange_send(x, STR_NONE);
     }
@@ -202,7 +206,8 @@ static void durable_on_removed(struct store_remove *remove, int err)
 static void delete (struct durable *d, struct exchange *x, struct str name)
 {
     struct remove_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct remove_request){.remove = {.name = name, .done = durable_on_removed}, .x = x};
+    *r = (struct remove_request){
+        .remove = {.name = name, .done = durable_on_removed}, .usage = d->usage, .x = x};
     exchange_hold(x);
     store_remove(durable_home(d, name).store, &r->remove);
 }

@@ -16,6 +16,7 @@ struct lane;
 struct sched;
 struct store;
 struct surface;
+struct usage;
 
 #define DURABLE_PREFIX "/v1/stream/"
 
@@ -58,6 +59,7 @@ struct durable {
     struct lane *(*make_lane)(void *ctx); /* may be NULL */
     void *ctx;
     struct gate preparing;
+    struct usage *usage; /* what is stored below roots; NULL: nobody's is bounded */
     struct slab readers; /* of SSE; slab_deinit when no exchange is left */
 };
 

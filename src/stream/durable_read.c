@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/num.h"
 #include "stream/subscriber.h"
+#include "http/limits.h"
 #include "http/url.h"
 #include "store/content.h"
 #include "store/names.h"
@@ -135,6 +136,7 @@ static void durable_read_answer(struct durable *d, struct exchange *x,
 static void durable_read_answer_read(struct durable *d, struct exchange *x,
                                      const struct store_read *r)
 {
+    limits_count_events(x, store_read_events(r));
     durable_read_answer(d, x, &r->info,
                         &(struct durable_events){.name = r->name,
                                                  .life = r->info.life,
@@ -233,6 +235,7 @@ static void durable_read_poll_ready(struct subscriber *s)
     p->info.content_type = type;
     p->pos = b->next;
     if (b->next > b->start) {
+        limits_count_events(p->x, b->events);
         answer_poll(p->x, p->durable, &p->info, b->next, p->cursor);
         durable_read_answer(p->durable, p->x, &p->info,
                             &(struct durable_events){.name = subscriber_name(s),
@@ -292,7 +295,7 @@ static void answer_long_poll(struct read_request *r)
         durable_read_answer_read(r->durable, r->x, read);
     } else if (ended_here(&read->info, read->next) || exchange_closing(r->x)) {
         answer_nothing(r->x, r->durable, &read->info, read->next, r->cursor);
-    } else {
+    } else if (limits_take_live(r->x)) {
         poll_wait(r);
     }
 }

@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "stream/subscriber.h"
 #include "http/heartbeat.h"
+#include "http/limits.h"
 #include "http/sse_retry.h"
 #include "store/content.h"
 #include "stream/durable_core.h"
@@ -414,6 +415,7 @@ static enum pull durable_sse_pull(struct exchange *x)
     }
     if (!held_back(s, b)) {
         s->hold_expired = false;
+        limits_count_events(x, b->events);
         if (durable_sse_size_of(b) > EVENT_BATCH_BYTES) {
             s->large = mem_zalloc(sizeof *s->large);
             s->large->batch = b;
@@ -484,6 +486,8 @@ static const struct exchange_ops sse_ops = {
 
 void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, uint64_t cursor)
 {
+    if (!limits_take_live(x))
+        return;
     struct sse_reader *s = slab_zalloc(&d->readers, sizeof *s);
     s->durable = d;
     s->x = x;

@@ -4,10 +4,12 @@
 #include "base/err.h"
 #include "base/lane.h"
 #include "base/num.h"
+#include "http/limits.h"
 #include "stream/payload.h"
 #include "store/content.h"
 #include "store/names.h"
 #include "stream/durable_core.h"
+#include "stream/usage.h"
 
 #define PRODUCER_ID_MAX 255
 
@@ -23,6 +25,12 @@ struct write_request {
     struct buf body;
     struct str type;
     bool empty_allowed;
+
+    /* Of what the principal's root may hold, and whether a stream is there that it cannot have one
+     * more of. */
+    struct usage_claim claim;
+    struct store_stat stat;
+    struct str plain; /* the body meanwhile: the exchange's */
 };
 
 /* One row per request header that sets something; a table keeps PUT and POST alike. */
@@ -257,10 +265,115 @@ static void durable_write_start(struct write_request *r, struct str type, struct
     lane_submit(lane, &r->job);
 }
 
-static void durable_write_finish(struct write_request *r)
+static void durable_write_finish(struct write_request *r, bool done)
 {
+    const struct store_write *w = &r->write;
+    uint64_t bytes = done && !w->duplicate ? w->data.n : 0;
+    bool created = done && w->created && !w->duplicate;
+    usage_settle(r->durable->usage, &r->claim, created, bytes);
+    limits_count_bytes(r->x, bytes);
+    if (w->create != NULL && !created)
+        limits_give_back_create(r->x);
     payload_deinit(&r->payload);
     exchange_release(r->x);
+}
+
+/* ---- what there is room for ---- */
+
+/* It has waited with the exchange held, and inside the gate. */
+static void durable_write_go_on(struct write_request *r)
+{
+    durable_write_start(r, r->type, r->plain, r->empty_allowed);
+    gate_leave(&r->durable->preparing);
+    exchange_release(r->x);
+}
+
+static void durable_write_stop(struct write_request *r)
+{
+    limits_refuse_quota(r->x, STR("there is no room for this: as many streams, or as many bytes, "
+                                  "are stored as the credential allows"));
+    gate_leave(&r->durable->preparing);
+    exchange_release(r->x);
+}
+
+static void durable_write_on_stat(struct store_stat *stat, int err)
+{
+    struct write_request *r = container_of(stat, struct write_request, stat);
+    if (err == 0)
+        durable_write_go_on(r);
+    else
+        durable_write_stop(r);
+}
+
+/* A PUT of a stream that is there changes nothing. */
+static void durable_write_on_claim(struct usage_claim *claim, enum usage_answer answer)
+{
+    struct write_request *r = container_of(claim, struct write_request, claim);
+    if (answer == USAGE_GRANTED) {
+        durable_write_go_on(r);
+    } else if (r->write.create != NULL) {
+        r->stat = (struct store_stat){.name = r->write.name, .done = durable_write_on_stat};
+        store_stat(durable_home(r->durable, r->write.name).store, &r->stat);
+    } else {
+        durable_write_stop(r);
+    }
+}
+
+/* What the principal's root may hold, where that is bounded. */
+static bool has_quota(struct write_request *r, const struct access_limits *limits)
+{
+    struct str root = r->x->principal->root;
+    r->claim = (struct usage_claim){.root = root,
+                                    .streams = r->write.create != NULL,
+                                    .bytes = r->plain.n,
+                                    .streams_max = limits->streams,
+                                    .bytes_max = limits->stored,
+                                    .done = durable_write_on_claim};
+    return r->durable->usage != NULL && root.n > 0 && (limits->streams > 0 || limits->stored > 0);
+}
+
+/* The write begins if its rates and quota allow it. */
+static void durable_write_admit(struct write_request *r, struct str type, struct str body,
+                                bool empty_allowed)
+{
+    struct durable *d = r->durable;
+    struct exchange *x = r->x;
+    struct access_limits limits = limits_of(x->principal);
+    r->plain = body;
+    if (!limits_take_bytes(x, body.n) || (r->write.create != NULL && !limits_take_create(x)))
+        return;
+    if (!has_quota(r, &limits)) {
+        durable_write_start(r, type, body, empty_allowed);
+        return;
+    }
+    r->type = type;
+    r->empty_allowed = empty_allowed;
+    exchange_hold(x);
+    gate_enter(&d->preparing);
+    enum usage_answer answer = usage_take(d->usage, &r->claim);
+    if (answer != USAGE_WAITS)
+        durable_write_on_claim(&r->claim, answer);
+}
+
+static uint64_t most_of(const struct durable *d, const struct exchange *x)
+{
+    uint64_t own = x->principal->limits.max_append;
+    return own > 0 && own < d->max_append ? own : d->max_append;
+}
+
+/* False: answered. */
+static bool may_live(const struct write_request *r)
+{
+    struct exchange *x = r->x;
+    uint64_t max_s = x->principal->limits.max_ttl;
+    int64_t ends_ms = r->durable->sched->wall_ms + (int64_t)max_s * 1000;
+    bool ttl = r->config.ttl_s >= 0 && (uint64_t)r->config.ttl_s <= max_s;
+    if (max_s == 0 || ttl || (r->config.expires_ms >= 0 && r->config.expires_ms <= ends_ms))
+        return true;
+    exchange_problem(x, 422, STR("TTL"),
+                     arena_printf(&x->arena, "the credential needs a Stream-TTL of at most %llu",
+                                  (unsigned long long)max_s));
+    return false;
 }
 
 static struct offset tail_of(const struct store_write *w)
@@ -297,7 +410,7 @@ static void durable_write_on_put(struct store_write *w, int err)
         durable_put_end(x, w->info.end);
         exchange_send(x, STR_NONE);
     }
-    durable_write_finish(r);
+    durable_write_finish(r, err == 0);
 }
 
 static void durable_write_on_put_body(struct exchange *x, struct str body, int err)
@@ -314,7 +427,7 @@ static void durable_write_on_put_body(struct exchange *x, struct str body, int e
                          STR("a fork that is created with a body needs a Content-Type"));
         return;
     }
-    durable_write_start(r, type, body, true);
+    durable_write_admit(r, type, body, true);
 }
 
 /* The source, if there is one. False: answered. */
@@ -333,14 +446,14 @@ void durable_put(struct durable *d, struct exchange *x, struct str name)
 {
     struct write_request *r = new_request(d, x, name, durable_write_on_put);
     unsigned found;
-    if (!take_headers(r, ROWS(put_rows), &found) || !durable_write_may_fork(r))
+    if (!take_headers(r, ROWS(put_rows), &found) || !durable_write_may_fork(r) || !may_live(r))
         return;
     r->config.content_type = r->write.content_type;
     if (r->config.content_type.n == 0 && r->config.fork_of.n == 0)
         r->config.content_type = STR("application/octet-stream");
     r->write.content_type = STR_NONE;
     r->write.create = &r->config;
-    exchange_collect(x, d->max_append, durable_write_on_put_body);
+    exchange_collect(x, most_of(d, x), durable_write_on_put_body);
 }
 
 /* ---- POST ---- */
@@ -386,7 +499,7 @@ static void durable_write_on_post(struct store_write *w, int err)
         durable_put_end(x, w->info.end);
         exchange_send(x, STR_NONE);
     }
-    durable_write_finish(r);
+    durable_write_finish(r, err == 0);
 }
 
 static void durable_write_on_post_body(struct exchange *x, struct str body, int err)
@@ -404,7 +517,7 @@ static void durable_write_on_post_body(struct exchange *x, struct str body, int 
     bool close_only = body.n == 0 && r->write.close;
     if (close_only)
         r->write.content_type = STR_NONE;
-    durable_write_start(r, type, body, close_only);
+    durable_write_admit(r, type, body, close_only);
 }
 
 void durable_post(struct durable *d, struct exchange *x, struct str name)
@@ -418,5 +531,5 @@ void durable_post(struct durable *d, struct exchange *x, struct str name)
                          STR("Producer-Id, Producer-Epoch and Producer-Seq come together"));
         return;
     }
-    exchange_collect(x, d->max_append, durable_write_on_post_body);
+    exchange_collect(x, most_of(d, x), durable_write_on_post_body);
 }

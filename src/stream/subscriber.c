@@ -73,6 +73,7 @@ static struct event_batch *event_batch_take(struct store_read *r)
     b->next = r->next;
     b->last = r->last;
     b->ordinal = r->ordinal;
+    b->events = store_read_events(r);
     b->n_slices = r->n_slices;
     memcpy(b->slices, r->slices, r->n_slices * sizeof *r->slices);
     r->n_slices = 0;

@@ -22,6 +22,7 @@ struct event_batch {
     uint64_t start, next;    /* next == info.tail: up to date */
     uint64_t last;           /* where the last event begins */
     uint64_t ordinal;        /* of the event at start */
+    uint64_t events;         /* how many */
     struct slice slices[READ_SLICES];
     /* The protocol's encoding of this batch, made by the first that needs it. */
     struct block *frame;

@@ -38,7 +38,7 @@
 #define METRIC_NAME_MAX      128 /* bytes of a name, prefix and `_total` included */
 #define METRIC_LABELS_MAX    3
 #define METRIC_VALUE_MAX     128 /* bytes of a label's value; a longer one is counted as `other` */
-#define METRIC_SERIES_MAX    256
+#define METRIC_SERIES_MAX    1000
 #define METRIC_BUCKETS_MAX   20
 
 /* ---- counting ---- */

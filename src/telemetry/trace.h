@@ -77,8 +77,15 @@ struct trace_kind {
     X(RELOAD_SAME, TRACE_INFO, "SIGHUP: {}")                                                       \
     X(RELOAD_LATER, TRACE_WARN, "SIGHUP: changed, but needs a restart: {}")                        \
     X(RELOAD_KEPT, TRACE_ERROR, "SIGHUP: the settings in use stay: {}")                            \
+    X(AUDIT_FAILED, TRACE_ERROR, "lines of the audit could not be written to {}: {}")              \
+    X(ACCESS_LATE, TRACE_WARN, "tokens are not served yet, the store has no answer: {}")           \
+    X(ERASE_FAILED, TRACE_WARN, "streams below {} are not erased yet, it is tried again: {}")      \
     X(TLS_DATES, TRACE_WARN, "the certificate in {} {}; clients will refuse it")                   \
     X(TLS_FAILED, TRACE_DEBUG, "TLS with a peer failed: {}")                                       \
+    X(ACCESS_FAILED, TRACE_ERROR, "cannot tell who may do what: {}")                               \
+    X(CREDENTIAL_REFUSED, TRACE_DEBUG, "a credential is not good: {}")                             \
+    X(JWKS_KEYS, TRACE_INFO, "issuer {}: {} keys are in use, {} are malformed")                    \
+    X(JWKS_FAILED, TRACE_WARN, "issuer {}: its keys cannot be had: {}")                            \
     X(CONFIG_UNKNOWN, TRACE_WARN, "unknown setting {} in {}")                                      \
     X(FEATURE_FAILED, TRACE_ERROR, "cannot set up {}: {}")                                         \
     X(PATH_CLAIMED, TRACE_ERROR, "the path {} is claimed twice: by {} and by {}")

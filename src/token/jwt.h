@@ -7,8 +7,8 @@
  *
  *     size and shape   at most JWT_TOKEN_MAX bytes; three parts in base64url, in their one spelling
  *     header           JSON of at most 1 KiB, no name twice, 8 levels deep; `alg` is one of ours;
- * `kid` and `typ`, where they are there, are words; no crit b64 zip jku x5u jwk x5c payload JSON as
- * above; `iss` a string
+ *                      `kid` and `typ`, if there, are words; no crit b64 zip jku x5u jwk x5c
+ *     payload          JSON as above; `iss` a string
  *                      ---- jwt_peek ends here
  *     issuer, type     `iss` and `typ` are those of the rules, byte for byte
  *     key              found by `kid` among the issuer's; its algorithm is the header's

@@ -187,12 +187,21 @@ static const struct surface_rule rules[] = {
     {"cascade.model", "GET HEAD", "{name...}", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, NULL},
     {0},
 };
-const struct surface cascade_models_surface = {.path = CASCADE_MODELS_PATH, .rules = rules};
+/* What the server refuses before the bridge is asked; headers are set. */
+static void cascade_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    cascade_refuse(x, &(struct cascade_fault){why->status, why->code, why->message});
+}
+
+const struct surface cascade_models_surface = {
+    .path = CASCADE_MODELS_PATH, .rules = rules, .refuse = cascade_on_refused};
 
 /* The gateway serves it. */
 const struct surface cascade_chat_surface = {.path = CASCADE_CHAT_PATH, .rules = gateway_rules};
 
 void cascade_mount(struct cascade *c, struct http *http)
 {
-    http_mount(http, &cascade_models_surface, cascade_models_handle, c);
+    struct http_place place = {.path = STR(CASCADE_MODELS_PATH),
+                               .authorization = CREDENTIAL_PROVIDER};
+    http_mount_at(http, &cascade_models_surface, place, cascade_models_handle, c);
 }

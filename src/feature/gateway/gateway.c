@@ -208,6 +208,7 @@ static struct gateway_route *add_route(struct gateway *g, const struct route_con
     *r = (struct gateway_route){
         .gateway = g, .config = c, .source = source, .path = str_of_cstr(c->path)};
     quota_init(&r->quota, c->requests_per_minute, 0);
+    quota_init(&r->anonymous, c->anonymous_per_minute, 0);
     r->running = metric_family_gauge(g->running_family, &r->path);
     r->refused_rate =
         metric_family_counter(g->refused_family, (struct str[]){r->path, STR("rate")});
@@ -221,6 +222,8 @@ static struct gateway_route *add_route(struct gateway *g, const struct route_con
 static void route_free(struct gateway_route *r)
 {
     quota_deinit(&r->quota);
+    quota_deinit(&r->anonymous);
+    upstream_headers_free(&r->added);
     if (r->local != NULL) {
         options_free(&route_options, r->local);
         free(r->local->path);
@@ -254,6 +257,19 @@ void gateway_orphan_route(struct gateway_route *r)
 
 /* ---- the whole ---- */
 
+static int add_configured(struct gateway *g, const struct route_config *c, char *why, size_t size)
+{
+    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = g->setup.fetcher};
+    struct gateway_route *r = add_route(g, c, upstream);
+    char reason[256];
+    if (upstream_headers_load(&r->added, &c->upstream_header, reason, sizeof reason) != 0) {
+        snprintf(why, size, "[route %s] upstream-header: %s", c->path, reason);
+        return ERR_SYNTAX;
+    }
+    gateway_mount(r);
+    return 0;
+}
+
 struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t size)
 {
     struct gateway *g = mem_zalloc(sizeof *g);
@@ -273,9 +289,11 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
         gateway_free(g);
         return NULL;
     }
-    struct source_kind upstream = {.open = gateway_upstream_open, .ctx = setup->fetcher};
     for (size_t i = 0; i < setup->n_routes; i++)
-        gateway_mount(add_route(g, &setup->routes[i], upstream));
+        if (add_configured(g, &setup->routes[i], why, size) != 0) {
+            gateway_free(g);
+            return NULL;
+        }
     if (setup->instances == NULL)
         find_orphans(g);
     sched_start(setup->sched, &g->sweep, SWEEP_MS);

@@ -5,6 +5,7 @@
 #include "feature/feature.h"
 #include "feature/gateway/gateway.h"
 #include "feature/gateway/route_config.h"
+#include "feature/gateway/upstream_header.h"
 
 #define PREFIX_MAX 64 /* bytes of telemetry-prefix */
 
@@ -122,6 +123,15 @@ static bool bounds_a_buffer(const struct gateway_settings *s)
     return false;
 }
 
+static bool has_open_key(const struct gateway_settings *s)
+{
+    const struct route_config *r = s->routes.items;
+    for (size_t i = 0; i < s->routes.n; i++)
+        if (upstream_headers_are_open(&r[i].upstream_header))
+            return true;
+    return false;
+}
+
 void gateway_warn_secret(const struct feature_configs *all, struct feature_warnings *out)
 {
     const struct gateway_settings *s = feature_config(all, "gateway");
@@ -136,6 +146,8 @@ static void gateway_settings_warnings(const void *settings, const struct feature
     const struct gateway_settings *s = settings;
     if (s->routes.n > 0)
         gateway_warn_secret(all, out);
+    if (has_open_key(s))
+        feature_warn(out, "upstream-header", "is in a file that other users can read: chmod o-r");
     if (all->embedded && bounds_a_buffer(s))
         feature_warn(out, "buffer-max-events",
                      "and buffer-max-bytes do not apply on disk: a route needs `trim = strict` "

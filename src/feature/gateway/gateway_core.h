@@ -16,6 +16,7 @@
 #include "feature/gateway/gateway.h"
 #include "feature/gateway/gateway_events.h"
 #include "feature/gateway/gateway_source.h"
+#include "feature/gateway/upstream_header.h"
 #include "token/resume.h"
 
 #define REQUEST_ID_TEXT RAND_UUID
@@ -25,7 +26,9 @@ struct gateway_route {
     const struct route_config *config;
     struct source_kind source;
     struct str path;
-    struct quota quota;
+    struct quota quota;                              /* by caller */
+    struct quota anonymous;                          /* of all together that are not known */
+    struct upstream_headers added;                   /* to what the upstream gets */
     struct gauge *running;                           /* generations */
     struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
     struct route_config *local; /* what config points to, if it is no setting; NULL: it is */
@@ -102,6 +105,19 @@ void gateway_tried(struct gateway *g, bool probed, int err);
 extern const struct surface gateway_surface;
 void gateway_mount(struct gateway_route *r);
 
+/* ---- gateway_owner.c: whose a generation is ----
+ *
+ * With access configured an id belongs to who began its generation: its first half is random, its
+ * second a digest of that and of the principal. So wherever an id comes from, a path, a token or
+ * another server's answer, it says by itself whose it is, for as long as anything is kept of it. */
+
+struct principal;
+
+void gateway_id_make(const struct principal *p, char id[REQUEST_ID_TEXT]);
+
+/* Without access everybody's is everybody's. */
+bool gateway_id_is_of(struct str request_id, const struct principal *p);
+
 /* ---- gateway_keys.c ---- */
 
 /* What a key's document says; a chat's has no fingerprint. */
@@ -160,9 +176,9 @@ struct generation_order {
     struct gateway_route *route;
     const struct request *request; /* what follows is lent until asked() */
     struct str body;
-    bool known;      /* the caller is one of ours: what it shows us is not for the source */
-    struct str chat; /* as gateway_chat_key makes it; n == 0: none */
-    bool whole;      /* its snapshot is wanted, and no events */
+    bool known;                 /* by its Authorization, which is not for the source then */
+    struct str chat;            /* as gateway_chat_key makes it; n == 0: none */
+    bool whole;                 /* its snapshot is wanted, and no events */
     const struct doc_put *docs; /* the key, written with the stream */
     size_t n_docs;
     char request_id[REQUEST_ID_TEXT];

@@ -13,17 +13,33 @@
 
 /* ---- small things that all parts use ---- */
 
+static void send_problem(const struct gateway_route *r, struct exchange *x,
+                         const struct dialect_problem *problem)
+{
+    struct buf body = {0};
+    dialect_put_problem(&body, gateway_dialect_of(r), problem);
+    gateway_put_cors(x);
+    exchange_send_json(x, problem->status, buf_str(&body));
+    buf_deinit(&body);
+}
+
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details)
 {
-    struct buf body = {0};
-    struct dialect_problem problem = {status, code, message, details};
-    dialect_put_problem(&body, gateway_dialect_of(r), &problem);
     if (status == 503)
         exchange_header(x, STR("Retry-After"), STR("1"));
-    gateway_put_cors(x);
-    exchange_send_json(x, status, buf_str(&body));
-    buf_deinit(&body);
+    send_problem(r, x, &(struct dialect_problem){status, code, message, details});
+}
+
+/* What the server refuses before the route is asked; headers are set. */
+static void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct dialect_problem problem = {
+        .status = why->status, .code = why->code, .message = why->message};
+    if (why->retry_after_s > 0)
+        problem.details = arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
+                                       (unsigned long long)why->retry_after_s);
+    send_problem(ctx, x, &problem);
 }
 
 void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err)
@@ -206,6 +222,13 @@ static void stop_elsewhere(struct gateway_route *r, struct stop_request *s)
 static void stop_generation(struct gateway_route *r, struct exchange *x, struct str id,
                             bool may_be_chat)
 {
+    if (!gateway_id_is_of(id, x->principal)) { /* for him there is none */
+        if (may_be_chat)
+            find_chat(r, x, id, gateway_on_chat_to_stop);
+        else
+            gateway_refuse(r, x, ERR_NOT_FOUND);
+        return;
+    }
     struct generation *gen = generation_find(r, id);
     struct stop_request *s = arena_alloc(&x->arena, sizeof *s);
     *s = (struct stop_request){
@@ -273,6 +296,10 @@ static void gateway_on_chat_missing(struct read_order *o)
 static void read_generation(struct gateway_route *r, struct exchange *x, struct str id)
 {
     struct str from = STR_NONE;
+    if (!gateway_may_read(r, x, id)) {
+        gateway_refuse(r, x, ERR_NOT_FOUND);
+        return;
+    }
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
     url_query(&x->arena, x->request->query, STR("from"), &from);
     *o = (struct read_order){.route = r,
@@ -398,11 +425,15 @@ const struct surface_rule gateway_rules[] = {
     {"route.chat.stop", "DELETE", "{id}/stream", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
     {0},
 };
-const struct surface gateway_surface = {.rules = gateway_rules};
+const struct surface gateway_surface = {.rules = gateway_rules, .refuse = gateway_on_refused};
 
+/* Where no upstream wants the client's Authorization, it is for us. */
 void gateway_mount(struct gateway_route *r)
 {
     struct http *http = r->gateway->setup.http;
-    struct http_place place = {.path = r->path, .configured = r->local == NULL};
+    bool ours = r->local != NULL || r->added.n > 0;
+    struct http_place place = {.path = r->path,
+                               .configured = r->local == NULL,
+                               .authorization = ours ? CREDENTIAL_PROVIDER : CREDENTIAL_THEIRS};
     http_mount_at(http, &gateway_surface, place, gateway_handle, r);
 }

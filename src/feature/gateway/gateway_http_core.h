@@ -3,6 +3,7 @@
 #ifndef FEATURE_GATEWAY_GATEWAY_HTTP_CORE_H
 #define FEATURE_GATEWAY_GATEWAY_HTTP_CORE_H
 
+#include "base/sha256.h"
 #include "feature/gateway/gateway_core.h"
 #include "http/exchange.h"
 
@@ -25,9 +26,25 @@ void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
 /* Says that an answer cannot be resumed. */
 void gateway_put_degraded(struct exchange *x);
 
-/* Who is counted, and whose keys and chats are told apart: a caller known here, or else by what it
- * shows the upstream. Lives as long as the request. */
+/* ---- gateway_caller_http.c: who asks ---- */
+
+/* Whose keys and chats are told apart: a caller known here, or else by what it shows the upstream.
+ * Lives as long as the request. */
 struct str gateway_caller(const struct gateway_route *r, struct exchange *x);
+
+/* A digest of texts, in hex, that no other texts have. */
+void gateway_put_digest(const struct str *parts, size_t n, char out[SHA256_HEX]);
+struct str gateway_digest(struct exchange *x, const struct str *parts, size_t n);
+
+/* Counts a request of its caller; false: one too many, and it has been answered. */
+bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
+
+/* 429, with when to come again. */
+void gateway_refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
+                          struct str message);
+
+/* May who asks read this generation? False: for him there is none. */
+bool gateway_may_read(const struct gateway_route *r, struct exchange *x, struct str request_id);
 
 /* `{"request_id":..,"status":..}`. */
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
@@ -35,9 +52,6 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 /* ---- gateway_start_http.c: POST PATH ---- */
 
 void gateway_start(struct gateway_route *r, struct exchange *x);
-
-/* Counts a request of its caller; false: one too many, and it has been answered. */
-bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
 
 /* ---- gateway_forward_http.c ---- */
 

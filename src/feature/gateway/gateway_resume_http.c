@@ -144,6 +144,10 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
         gateway_resume_refuse_token(route, x, v);
         return;
     }
+    if (gateway_is_request_id(p.request_id) && !gateway_may_read(route, x, p.request_id)) {
+        gateway_refuse(route, x, ERR_NOT_FOUND);
+        return;
+    }
     uint64_t last = gateway_last_event_id(x);
     struct resume *r = arena_alloc(&x->arena, sizeof *r);
     *r = (struct resume){.step = p.step,

@@ -43,7 +43,7 @@ struct source_events {
 struct source_order {
     struct gateway_route *route;
     const struct request *request;
-    bool known; /* the caller is one of ours: its Authorization was meant for us */
+    bool known; /* the caller is one of ours, by its Authorization: that was meant for us */
     struct str body, request_id;
     const struct source_events *on;
     void *ctx;

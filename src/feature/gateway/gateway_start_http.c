@@ -9,9 +9,6 @@
 #include "base/json_view.h"
 #include "base/lane.h"
 #include "base/mem.h"
-#include "base/pack.h"
-#include "base/rand.h"
-#include "base/sha256.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "stream/durable.h"
 
@@ -39,47 +36,7 @@ static int64_t gateway_start_now_ms(const struct start *s)
     return s->order.route->gateway->setup.sched->wall_ms;
 }
 
-/* One behind the other, with what separates them for certain. */
-static void put_digest(const struct str *parts, size_t n, char out[SHA256_HEX])
-{
-    struct buf text = {0};
-    for (size_t i = 0; i < n; i++)
-        pack_str(&text, parts[i]);
-    sha256_hex(buf_str(&text), out);
-    buf_deinit(&text);
-}
-
-static struct str digest_of(struct exchange *x, const struct str *parts, size_t n)
-{
-    char *hex = arena_alloc(&x->arena, SHA256_HEX);
-    put_digest(parts, n, hex);
-    return str_of(hex, SHA256_HEX);
-}
-
-struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
-{
-    const struct option_list *names = &r->config->identity;
-    struct str *shown = arena_alloc(&x->arena, (names->n + 1) * sizeof *shown);
-    bool any = false;
-    for (size_t i = 0; i < names->n; i++) {
-        shown[i] = request_header(x->request, str_of_cstr(names->items[i]));
-        any = any || shown[i].p != NULL;
-    }
-    if (x->principal->known || !any)
-        return x->principal->name;
-    return digest_of(x, shown, names->n);
-}
-
 /* ---- a new generation ---- */
-
-static void refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
-                         struct str message)
-{
-    exchange_header_u64(x, STR("Retry-After"), retry_after_s);
-    gateway_error(r, x, 429, STR("RATE_LIMITED"), message,
-                  arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
-                               (unsigned long long)retry_after_s));
-}
 
 static void look_up_key(struct start *s);
 
@@ -179,15 +136,13 @@ static void gateway_start_begin(struct start *s)
     }
     if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
         counter_inc(r->refused_parallel);
-        refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
+        gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         exchange_release(x);
         return;
     }
-    char id[RAND_UUID + 1];
-    rand_uuid(id);
-    memcpy(o->request_id, id, REQUEST_ID_TEXT);
+    gateway_id_make(x->principal, o->request_id);
     o->request = x->request;
-    o->known = x->principal->known;
+    o->known = x->principal->known && x->principal->rights.n == 0;
     o->chat = chat_of(r, x, s->chat);
     o->waiter.ops = &waiter_ops;
     o->ops = &ops;
@@ -321,28 +276,13 @@ static void take_key(struct start *s, struct str key)
 {
     struct exchange *x = s->x;
     struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
-    struct str digest = digest_of(x, who, 3);
+    struct str digest = gateway_digest(x, who, 3);
     s->key.key = arena_printf(&x->arena, GATEWAY_KEYS "%.*s", (int)digest.n, digest.p);
     s->has_key = true;
     s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
 }
 
 /* ---- the request ---- */
-
-bool gateway_within_quota(struct gateway_route *r, struct exchange *x)
-{
-    struct quota_answer answer;
-    if (r->config->requests_per_minute == 0)
-        return true;
-    bool ok = quota_take(&r->quota, gateway_caller(r, x), r->gateway->setup.sched->now_ms, &answer);
-    exchange_header_u64(x, STR("X-RateLimit-Limit"), r->config->requests_per_minute);
-    exchange_header_u64(x, STR("X-RateLimit-Remaining"), answer.remaining);
-    if (!ok) {
-        counter_inc(r->refused_rate);
-        refuse_limit(r, x, answer.retry_after_s, STR("Too many requests"));
-    }
-    return ok;
-}
 
 /* On any thread: the exchange is held, and nobody else looks at s. */
 static void gateway_start_look(struct job *j)
@@ -353,7 +293,7 @@ static void gateway_start_look(struct job *j)
     struct str body = s->order.body;
     struct str what[] = {request_header(req, STR("Content-Type")), req->query, body};
     if (s->has_key)
-        put_digest(what, 3, s->digest);
+        gateway_put_digest(what, 3, s->digest);
     s->fingerprint = str_of(s->digest, sizeof s->digest);
     s->chat = find_chat(r, body);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);

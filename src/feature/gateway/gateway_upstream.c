@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "feature/gateway/recorder.h"
+#include "http/credential.h"
 #include "http/fetch.h"
 #include "http/sse_host.h"
 #include "feature/gateway/gateway_core.h"
@@ -120,22 +121,50 @@ static void gateway_upstream_add_header(struct upstream *u, struct header *heade
             (struct header){arena_dup(&u->arena, name), arena_dup(&u->arena, value)};
 }
 
+/* What carries a credential of ours, or what the route says itself, is not the client's to send. */
+static bool is_withheld(const struct source_order *o, struct str name)
+{
+    static const struct str keys[] = {STR_INIT("x-api-key"), STR_INIT("x-goog-api-key")};
+    const struct upstream_headers *added = &o->route->added;
+    if (str_eq_nocase(name, STR("Tidemark-Authorization")) || upstream_headers_have(added, name))
+        return true;
+    if (str_eq_nocase(name, STR("Authorization")))
+        return o->known || added->n > 0;
+    for (size_t i = 0; added->n > 0 && i < sizeof keys / sizeof *keys; i++)
+        if (str_eq_nocase(name, keys[i]))
+            return true;
+    return false;
+}
+
+static void pass_header(struct upstream *u, const struct source_order *o, struct header *headers,
+                        const char *text)
+{
+    struct str name = str_of_cstr(text), value = request_header(o->request, name);
+    if (value.p == NULL || is_withheld(o, name))
+        return;
+    if (str_eq_nocase(name, STR("Cookie")))
+        value = credential_cut_cookies(&u->arena, value);
+    if (value.n > 0 || !str_eq_nocase(name, STR("Cookie")))
+        gateway_upstream_add_header(u, headers, name, value);
+}
+
 static void gateway_upstream_make_headers(struct upstream *u, const struct source_order *o)
 {
+    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept",
+                                         "Authorization"};
+    const size_t n = sizeof always / sizeof *always;
     const struct option_list *more = &o->route->config->forward;
-    const struct request *req = o->request;
-    struct header *headers = arena_alloc(&u->arena, (more->n + 5) * sizeof *headers);
-    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept"};
-    for (int i = 0; i < 3; i++)
-        gateway_upstream_add_header(u, headers, str_of_cstr(always[i]),
-                                    request_header(req, str_of_cstr(always[i])));
-    if (!o->known)
-        gateway_upstream_add_header(u, headers, STR("Authorization"),
-                                    request_header(req, STR("Authorization")));
+    const struct upstream_headers *added = &o->route->added;
+    struct header *headers = arena_alloc(&u->arena, (n + more->n + added->n + 1) * sizeof *headers);
+    for (size_t i = 0; i < n; i++)
+        pass_header(u, o, headers, always[i]);
     for (size_t i = 0; i < more->n; i++)
-        gateway_upstream_add_header(u, headers, str_of_cstr(more->items[i]),
-                                    request_header(req, str_of_cstr(more->items[i])));
-    gateway_upstream_add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
+        pass_header(u, o, headers, more->items[i]);
+    for (size_t i = 0; i < added->n; i++)
+        gateway_upstream_add_header(u, headers, str_of_cstr(added->items[i].name),
+                                    str_of_cstr(added->items[i].value));
+    if (!upstream_headers_have(added, STR("X-Correlation-ID")))
+        gateway_upstream_add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
     u->fetch.headers = headers;
 }
 

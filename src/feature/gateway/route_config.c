@@ -4,8 +4,10 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "base/http_url.h"
+#include "feature/gateway/upstream_header.h"
 
-#define STEP_MAX 64 /* bytes */
+#define STEP_MAX    64 /* bytes */
+#define CROWD_TIMES 10 /* so many callers' quota for all that are not known, if nothing is set */
 
 /* ---- paths ---- */
 
@@ -74,31 +76,6 @@ int route_parse(struct str text, struct str *path, struct str *url, char *reason
 
 /* ---- checks ---- */
 
-/* Those that belong to one connection, or that the server writes itself. */
-static const struct str own_headers[] = {
-    STR_INIT("accept-encoding"),
-    STR_INIT("connection"),
-    STR_INIT("content-length"),
-    STR_INIT("expect"),
-    STR_INIT("host"),
-    STR_INIT("keep-alive"),
-    STR_INIT("proxy-connection"),
-    STR_INIT("te"),
-    STR_INIT("trailer"),
-    STR_INIT("transfer-encoding"),
-    STR_INIT("upgrade"),
-};
-
-static int route_config_check_header(struct str value, char *reason, size_t size)
-{
-    for (size_t i = 0; i < sizeof own_headers / sizeof *own_headers; i++)
-        if (str_eq_nocase(value, own_headers[i])) {
-            snprintf(reason, size, "this header is never forwarded; the server sets it itself");
-            return ERR_SYNTAX;
-        }
-    return ascii_is_word(value, "!#$%&'*+-.^_`|~") ? 0 : ERR_SYNTAX;
-}
-
 /* It becomes a part of resume tokens, whose parts are separated by colons. */
 static int route_config_check_step(struct str value, char *reason, size_t size)
 {
@@ -118,6 +95,8 @@ int route_finish(void *route, char *reason, size_t size)
     struct route_config *r = route;
     if (r->snapshot < 0)
         r->snapshot = (int)by_dialect[r->dialect];
+    if (r->anonymous_per_minute == 0)
+        r->anonymous_per_minute = CROWD_TIMES * r->requests_per_minute;
     return 0;
 }
 
@@ -147,21 +126,34 @@ static const struct option_row rows[] = {
      .help = "When the bounds of the buffer apply. lenient: to stores in memory (memory, Redis); "
              "on disk a generation keeps all its events. strict: always."},
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true,
-     .check = route_config_check_header,
+     .check = upstream_header_check_name,
      .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
              "and X-Correlation-ID; several with commas between them."},
+    {ROW("upstream-header", OPTION_LIST, upstream_header),
+     .value = "NAME: VALUE|@ENV:VARIABLE|@FILE:PATH", .secret = true,
+     .check = upstream_header_check,
+     .help = "A header that the upstream gets from this server, such as the provider's key; may be "
+             "given many times. The client's header of that name is not sent on, nor are its "
+             "Authorization, x-api-key and x-goog-api-key: these carry its token for this server "
+             "then. A word may stand before the variable or the file: `Authorization: Bearer "
+             "@ENV:KEY`."},
     {ROW("identity", OPTION_LIST, identity), .fallback = "Authorization,Cookie,X-Api-Key",
-     .value = "HEADER", .commas = true, .check = route_config_check_header,
-     .help = "Request headers that tell clients apart which are no configured callers: requests "
-             "are counted, and idempotency keys and chats kept apart, by their values."},
+     .value = "HEADER", .commas = true, .check = upstream_header_check_name,
+     .help = "Request headers that tell clients apart which are not known to this server: "
+             "idempotency keys and chats are kept apart by their values. They do not count for "
+             "limits."},
     {ROW("step", OPTION_TEXT, step), .fallback = "DRAFTING", .value = "WORD",
      .check = route_config_check_step,
      .help = "What resume tokens call a generation that is under way."},
 
     {ROW("requests-per-minute", OPTION_NUMBER, requests_per_minute), .fallback = "0", .value = "N",
      BETWEEN(0, 1000000),
-     .help =
-         "Requests that are taken in a minute; further ones are answered 429. 0 sets no bound."},
+     .help = "Requests of one caller that are taken in a minute; further ones are answered 429. "
+             "Callers that are not known are counted by their address. 0 sets no bound."},
+    {ROW("anonymous-per-minute", OPTION_NUMBER, anonymous_per_minute), .fallback = "0",
+     .value = "N", BETWEEN(0, 10000000),
+     .help = "The same for all callers together that are not known. 0: ten times "
+             "requests-per-minute."},
     {ROW("parallel", OPTION_NUMBER, parallel), .fallback = "0", .value = "N", BETWEEN(0, 1000000),
      .help = "Generations under way at the same time; further ones are answered 429. 0 sets no "
              "bound."},

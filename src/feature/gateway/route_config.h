@@ -29,10 +29,13 @@ struct route_config {
     /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and
      * X-Correlation-ID; spelt as in the file. */
     struct option_list forward;
-    struct option_list identity; /* request headers that tell callers apart */
-    char *step;                  /* what resume tokens call a generation under way; no `:` in it */
+    struct option_list upstream_header; /* see upstream_header.h; n == 0: the client's Authorization
+                                           is the upstream's */
+    struct option_list identity;        /* request headers that tell callers apart */
+    char *step; /* what resume tokens call a generation under way; no `:` in it */
 
     uint64_t requests_per_minute, parallel; /* 0: no limit */
+    uint64_t anonymous_per_minute; /* of all callers together that are not known; 0: no limit */
     uint64_t max_body_bytes;
     uint64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms;
     uint64_t total_timeout_ms; /* 0: none */

@@ -80,7 +80,7 @@ void lab_get_config(struct lab_call *c, struct lab_store *s)
         json_array_append_new(roots, json_string_nocheck(s->roots.paths[i]));
     c->answer =
         json_pack("{s:s,s:s,s:s,s:b,s:b,s:b,s:o,s:{s:b,s:b},s:o,s:I}", "sessionId", s->session,
-                  "token", lab->token, "version", TIDEMARK_VERSION, "runnerEnabled", 0,
+                  "token", c->token, "version", TIDEMARK_VERSION, "runnerEnabled", 0,
                   "runnerAllowNetwork", 0, "runnerAllowWorkflowExec", 0, "allowedRoots", roots,
                   "ui", "blindMetricsDefault", 1, "revealMetricsEnabled", 1, "task",
                   task_of(&lab->setup), "exitAfterSubmit", (json_int_t)lab->setup.exit_after);

@@ -3,7 +3,6 @@
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "base/utf8.h"
 #include "feature/lab/lab_json.h"
 #include "feature/lab/lab_store.h"
@@ -277,14 +276,36 @@ static const struct lab_route *find_route(const struct request *r, struct str id
     return NULL;
 }
 
-/* All of it is looked at, so that how long that takes tells nothing. */
-static bool has_token(const struct lab *lab, const struct request *r)
+static bool is_guarded(const struct exchange *x)
 {
-    struct str given = request_header(r, STR("X-CM-LAB-TOKEN")), own = str_of_cstr(lab->token);
-    unsigned char differs = given.n != own.n;
-    for (size_t i = 0; i < given.n && i < own.n; i++)
-        differs |= (unsigned char)(given.p[i] ^ own.p[i]);
-    return differs == 0;
+    return x->principal->rights.n > 0;
+}
+
+static bool has_token(const struct lab *lab, const struct exchange *x)
+{
+    struct str given = request_header(x->request, STR("X-CM-LAB-TOKEN"));
+    return is_guarded(x) ? lab_token_is_good(&lab->tokens, given, lab->setup.sched->wall_ms)
+                         : lab_token_is_plain(&lab->tokens, given);
+}
+
+/* One that is given out is good for as long as the right of who gets it, or less. */
+static void put_token(struct lab_call *c)
+{
+    const struct lab *lab = c->lab;
+    int64_t expires_ms = lab->setup.sched->wall_ms + LAB_TOKEN_MS;
+    if (expires_ms > c->x->principal->expires_ms)
+        expires_ms = c->x->principal->expires_ms;
+    if (is_guarded(c->x))
+        lab_token_put(&lab->tokens, expires_ms, c->token);
+    else
+        memcpy(c->token, lab->tokens.plain, sizeof lab->tokens.plain);
+}
+
+/* A page that was let in by a cookie posts as nobody: that has the right, its token says. */
+static bool may_post(struct exchange *x)
+{
+    return exchange_can(x, ACCESS_VERB_LAB, ACCESS_LAB, STR_NONE) || !x->principal->known ||
+           exchange_may(x, ACCESS_VERB_LAB, ACCESS_LAB, STR_NONE);
 }
 
 /* The lane must not: memory of exchanges is the loop's. */
@@ -322,6 +343,7 @@ static void lab_start(struct lab *lab, struct exchange *x, struct str body)
         lab_refuse(x, LAB_INVALID_ARGUMENT, wrong, NULL);
         return;
     }
+    put_token(c);
     exchange_hold(x);
     lab_call_submit(c);
 }
@@ -365,7 +387,9 @@ static void lab_handle_api(void *ctx, struct exchange *x)
         send_not_found(x);
     else if (x->request->method != METHOD_POST)
         lab_start(lab, x, STR_NONE);
-    else if (!has_token(lab, x->request))
+    else if (!may_post(x))
+        return;
+    else if (!has_token(lab, x))
         lab_refuse(x, LAB_UNAUTHORIZED, "Missing or invalid X-CM-LAB-TOKEN",
                    "Take the token from GET /api/config.");
     else
@@ -390,9 +414,19 @@ static void lab_handle_top(void *ctx, struct exchange *x)
     exchange_send(x, STR_NONE);
 }
 
+/* What the server refuses before the Lab is asked; headers are set. */
+static void lab_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct lab_problem p = {0};
+    enum lab_code code = lab_code_of_status(why->status);
+    lab_problem_set(&p, code, "%.*s", (int)why->message.n, why->message.p);
+    send_problem(x, &p);
+    lab_problem_deinit(&p);
+}
+
 static const struct surface_rule api_rules[] = {
-    {"lab.api", "GET HEAD POST PUT PATCH DELETE", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, 0,
-     NULL},
+    {"lab.api", "GET HEAD PUT PATCH DELETE", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, 0, NULL},
+    {"lab.post", "POST", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, RULE_LATER, NULL},
     {0},
 };
 static const struct surface_rule page_rules[] = {
@@ -400,9 +434,12 @@ static const struct surface_rule page_rules[] = {
     {"lab.page.file", "GET HEAD", "{name...}", ACCESS_VERB_LAB, ACCESS_LAB, 0, NULL},
     {0},
 };
-const struct surface lab_api_surface = {.path = API_PREFIX, .rules = api_rules};
-const struct surface lab_page_surface = {.path = "/lab", .rules = page_rules};
-static const struct surface lab_top_surface = {.path = "/", .rules = page_rules};
+const struct surface lab_api_surface = {
+    .path = API_PREFIX, .rules = api_rules, .refuse = lab_on_refused};
+const struct surface lab_page_surface = {
+    .path = "/lab", .rules = page_rules, .refuse = lab_on_refused};
+static const struct surface lab_top_surface = {
+    .path = "/", .rules = page_rules, .refuse = lab_on_refused};
 
 void lab_mount(struct lab *lab, struct http *http, bool at_top)
 {
@@ -424,11 +461,9 @@ static void lab_on_exit_soon(struct timer *t)
 struct lab *lab_new(const struct lab_setup *setup)
 {
     struct lab *lab = mem_zalloc(sizeof *lab);
-    char uuid[RAND_UUID + 1];
     lab->setup = *setup;
     lab->store = setup->store;
-    rand_uuid(uuid);
-    snprintf(lab->token, sizeof lab->token, "tok_%s", uuid);
+    lab_tokens_init(&lab->tokens);
     timer_init(&lab->exit_soon, lab_on_exit_soon);
     gate_init(&lab->calls, setup->sched);
     return lab;
@@ -450,5 +485,6 @@ void lab_free(struct lab *lab)
     if (lab == NULL)
         return;
     lab_store_close(lab->store);
+    lab_tokens_deinit(&lab->tokens);
     free(lab);
 }

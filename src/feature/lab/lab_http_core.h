@@ -8,6 +8,7 @@
 #include "base/lane.h"
 #include "base/sched.h"
 #include "feature/lab/lab_problem.h"
+#include "feature/lab/lab_token.h"
 #include "http/message.h"
 #include "feature/lab/lab_http.h"
 
@@ -18,7 +19,7 @@ struct exchange;
 struct lab {
     struct lab_setup setup;
     struct lab_store *store; /* the lane's */
-    char token[48];
+    struct lab_tokens tokens;
     uint64_t submissions;
     struct timer exit_soon;
     struct gate calls; /* under way */
@@ -41,6 +42,7 @@ struct lab_call {
     struct str ids[2];                      /* from the path, decoded */
     struct str body, request, range_wanted; /* of the request; the exchange's memory */
     struct str since, limit, session, run;  /* parameters; p == NULL: not given */
+    char token[LAB_TOKEN_MAX];              /* for who asks to post with */
     /* what run() leaves */
     struct lab_problem problem;
     json_t *answer;

@@ -69,3 +69,11 @@ int lab_problem_status(const struct lab_problem *p)
 {
     return codes[p->code].status;
 }
+
+enum lab_code lab_code_of_status(int status)
+{
+    for (size_t i = LAB_FINE + 1; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].status == status)
+            return (enum lab_code)i;
+    return LAB_INTERNAL;
+}

@@ -16,7 +16,10 @@
     X(UNAUTHORIZED, 401)                                                                           \
     X(FORBIDDEN, 403)                                                                              \
     X(NOT_FOUND, 404)                                                                              \
-    X(FILE_NOT_FOUND, 404)
+    X(FILE_NOT_FOUND, 404)                                                                         \
+    X(WRONG_HOST, 421)                                                                             \
+    X(RATE_LIMITED, 429)                                                                           \
+    X(BUSY, 503)
 
 enum lab_code {
     LAB_FINE,
@@ -53,5 +56,8 @@ enum lab_code lab_problem_of(struct lab_problem *p, int err, const char *what);
 /* {"error":{"code","message","context"}}; the caller's reference. */
 json_t *lab_problem_json(const struct lab_problem *p);
 int lab_problem_status(const struct lab_problem *p);
+
+/* The first code that has this status; LAB_INTERNAL: none has. */
+enum lab_code lab_code_of_status(int status);
 
 #endif

@@ -324,6 +324,7 @@ static void session_view_on_read(struct store_read *r, int err)
     asked->start = r->start;
     asked->next = r->next;
     asked->last = r->last;
+    asked->last_ordinal = r->last_ordinal;
     asked->ordinal = r->ordinal;
     asked->gap = r->gap;
     if (err == 0 && events.n > 0) {

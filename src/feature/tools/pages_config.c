@@ -51,10 +51,6 @@ static const struct option_row rows[] = {
      .help = "What servers behind one name have in common, so that each takes the cursors of the "
              "others; they need the same ATD_CURSOR_SIGNING_KEY, and a store in common for "
              "results that are kept. Without it cursors end with the server that gave them."},
-    {ROW("audit", OPTION_TEXT, audit), .value = "FILE",
-     .help = "Append a line of JSON about each call of a tool to this file, before the call is "
-             "answered: who, which tool, when, how it ended. Arguments and results are not in "
-             "it."},
     {ROW("require-bearer", OPTION_BOOL, require_bearer), .fallback = "no",
      .help = "Whether tools are for known callers only, over HTTP. Without it anybody may call "
              "those that ask for no capability."},

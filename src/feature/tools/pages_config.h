@@ -13,7 +13,6 @@ struct pages_config {
     int cursor_format;    /* enum cursor_format */
     char *cursor_session; /* base64; NULL: a random one */
     uint8_t session[CURSOR_SESSION_SIZE];
-    char *audit; /* NULL: none */
     bool require_bearer;
     struct option_list allow_origin;
     struct option_list capabilities; /* for clients of the Unix socket */

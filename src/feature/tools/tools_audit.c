@@ -37,7 +37,7 @@ static bool continues(const struct tool_call *c)
     return c->cursor.p != NULL && (!c->cursor_loose || could_be_cursor(c->cursor));
 }
 
-bool audit_wants(const struct tool_call *c)
+bool tools_audit_wants(const struct tool_call *c)
 {
     if (c->outcome == TOOL_CURSOR_REFUSED)
         return false;
@@ -45,7 +45,7 @@ bool audit_wants(const struct tool_call *c)
     return ran || !continues(c);
 }
 
-static void put_outcome(struct buf *out, const struct audit_event *e)
+static void put_outcome(struct buf *out, const struct tool_record *e)
 {
     const struct tool_call *c = e->call;
     enum tool_outcome o = e->cancelled ? TOOL_EXECUTION_FAILED : c->outcome;
@@ -70,14 +70,14 @@ static struct str tools_audit_name_of(const struct tool_call *c)
     return str_of(c->tool_id.p, c->tool_id.n < TOOL_ID_MAX ? c->tool_id.n : TOOL_ID_MAX);
 }
 
-void audit_put(struct buf *out, const struct audit_event *e)
+void tools_audit_put(struct buf *out, const struct tool_record *e)
 {
     const struct tool_call *c = e->call;
     char ts[DATE_RFC3339_TEXT], id[AUDIT_ULID_TEXT];
     date_format_rfc3339(e->begun_ms, ts);
     audit_ulid(e->begun_ms, id);
-    buf_printf(out, "{\"ts\":\"%.*s\",\"call_id\":\"%.*s\",\"tool_id\":", DATE_RFC3339_TEXT, ts,
-               AUDIT_ULID_TEXT, id);
+    buf_printf(out, "{\"ts\":\"%.*s\",\"event\":\"tool\",\"call_id\":\"%.*s\",\"tool_id\":",
+               DATE_RFC3339_TEXT, ts, AUDIT_ULID_TEXT, id);
     json_put_string(out, tools_audit_name_of(c));
     if (c->caller_id.p != NULL) {
         buf_put(out, STR(",\"caller_id\":"));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tools_audit.h -- who called which tool, and how that ended: one JSON object a line.
+/* tools_audit.h -- who called which tool, and how that ended: one JSON object a line of the
+ * server's audit (http/audit.h).
  *
- *     {"ts":"2026-01-31T12:00:01.250Z","call_id":ULID,"tool_id","caller_id"?,
+ *     {"ts":"2026-01-31T12:00:01.250Z","event":"tool","call_id":ULID,"tool_id","caller_id"?,
  *      "granted_capabilities":[..],"duration_ms","outcome":{"kind",..},"tier":"hot","dry_run",
  *      "schema_version":2,"secrets_resolved":[],"cursor_page"?}
  *
@@ -16,7 +17,7 @@
 
 struct tool_call;
 
-struct audit_event {
+struct tool_record {
     const struct tool_call *call; /* over, unless cancelled */
     int64_t begun_ms;             /* wall clock */
     uint64_t duration_ms;
@@ -24,10 +25,10 @@ struct audit_event {
 };
 
 /* Whether it is for the audit: continuations that were refused are not, since nothing was run. */
-bool audit_wants(const struct tool_call *c);
+bool tools_audit_wants(const struct tool_call *c);
 
 /* The line, with its newline. */
-void audit_put(struct buf *out, const struct audit_event *e);
+void tools_audit_put(struct buf *out, const struct tool_record *e);
 
 /* A ULID: the time in milliseconds and 80 random bits. No NUL is written. */
 #define AUDIT_ULID_TEXT 26

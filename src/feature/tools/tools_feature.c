@@ -100,7 +100,7 @@ static int init_tools(struct tools_state *s, const struct feature_host *h,
     const struct pages_config *pages = c->pages.items;
     struct builtin_offer offers[FEATURES_MAX];
     size_t n = find_offers(s, h, offers);
-    if (needs_lane(offers, n) || pages->audit != NULL) {
+    if (needs_lane(offers, n)) {
         s->lane = thread_lane_new(h->loop, "tools");
         if (s->lane == NULL) {
             snprintf(why, size, "no thread for their files");
@@ -133,11 +133,8 @@ static int init_wires(struct tools_state *s, const struct feature_host *h,
                       const struct tools_settings *c, char *why, size_t size)
 {
     const struct pages_config *pages = c->pages.items;
-    s->service = tools_service_new(&(struct tools_service_setup){.tools = s->tools,
-                                                                 .sched = &h->loop->sched,
-                                                                 .trace = h->trace,
-                                                                 .audit = pages->audit,
-                                                                 .lane = s->lane});
+    s->service = tools_service_new(&(struct tools_service_setup){
+        .tools = s->tools, .sched = &h->loop->sched, .trace = h->trace, .audit = h->audit});
     s->http = (struct tools_http){.service = s->service,
                                   .require_bearer = pages->require_bearer,
                                   .origins = &pages->allow_origin};
@@ -230,7 +227,7 @@ static void tools_feature_free(void *state)
     free(s);
 }
 
-/* The audit is written as a log is. */
+/* Opened before: it offers tools. */
 static const char *const needs[] = {"logs", NULL};
 static const struct surface *const surfaces[] = {&tools_surface, &mcp_surface, NULL};
 

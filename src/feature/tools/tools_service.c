@@ -4,9 +4,9 @@
 #include "base/err.h"
 #include "base/gate.h"
 #include "base/must.h"
-#include "feature/logs/logs.h"
 #include "feature/tools/tools_audit.h"
 #include "feature/tools/tools_trace.h"
+#include "http/audit.h"
 
 #include <stdlib.h>
 
@@ -14,17 +14,15 @@ TRACE_TABLE_DEFINE(tools_traces, TOOLS_TRACES);
 
 struct tools_service {
     struct tools_service_setup setup;
-    struct log audit;
     struct gate lines; /* of the audit, being written */
 };
 
-/* ---- the audit's file ---- */
+/* ---- the audit ---- */
 
 struct audit_line {
-    struct log_append append;
+    struct audit_wait wait;
     struct tools_service *service;
     struct tool_ask *ask; /* that waits for it; NULL: none */
-    struct buf text;
 };
 
 static void tools_service_finish(struct tool_ask *a)
@@ -34,16 +32,12 @@ static void tools_service_finish(struct tool_ask *a)
 }
 
 /* A call that has been made is answered even if it cannot be put on record: whoever made it would
- * make it again. */
-static void tools_service_on_line(struct log_append *append, int err)
+ * make it again. A trace has told. */
+static void tools_service_on_line(struct audit_wait *wait, int err)
 {
-    struct audit_line *line = container_of(append, struct audit_line, append);
+    struct audit_line *line = container_of(wait, struct audit_line, wait);
     struct tools_service *s = line->service;
     struct tool_ask *a = line->ask;
-    if (err != 0)
-        trace(s->setup.trace, AUDIT_FAILED, TRACE_STR("file", str_of_cstr(s->setup.audit)),
-              TRACE_STR("error", str_of_cstr(err_text(err))));
-    buf_deinit(&line->text);
     free(line);
     if (a != NULL) {
         a->line = NULL;
@@ -56,16 +50,18 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
 {
     struct tools_service *s = a->service;
     struct audit_line *line = mem_zalloc(sizeof *line);
-    struct audit_event e = {.call = &a->call,
+    struct tool_record e = {.call = &a->call,
                             .begun_ms = a->begun_wall_ms,
                             .duration_ms = s->setup.sched->now_ms - a->begun_ms,
                             .cancelled = cancelled};
+    struct buf text = {0};
     line->service = s;
-    audit_put(&line->text, &e);
-    line->append = (struct log_append){
-        .log = &s->audit, .lines = buf_str(&line->text), .done = tools_service_on_line};
+    line->wait.done = tools_service_on_line;
+    tools_audit_put(&text, &e);
+    audit_put_line(s->setup.audit, buf_str(&text));
+    buf_deinit(&text);
     gate_enter(&s->lines);
-    log_append(&line->append);
+    audit_sync(s->setup.audit, &line->wait);
     return line;
 }
 
@@ -74,7 +70,7 @@ static struct audit_line *write_line(struct tool_ask *a, bool cancelled)
 static void tools_service_on_called(struct tool_call *c)
 {
     struct tool_ask *a = container_of(c, struct tool_ask, call);
-    if (a->service->setup.audit == NULL || !audit_wants(c)) {
+    if (a->service->setup.audit == NULL || !tools_audit_wants(c)) {
         tools_service_finish(a);
         return;
     }
@@ -123,7 +119,6 @@ struct tools_service *tools_service_new(const struct tools_service_setup *setup)
     struct tools_service *s = mem_zalloc(sizeof *s);
     s->setup = *setup;
     gate_init(&s->lines, setup->sched);
-    s->audit = (struct log){.lane = setup->lane, .path = setup->audit};
     return s;
 }
 

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "feature/tools/tool.h"
 
-struct lane;
+struct audit;
 struct sched;
 struct tools_service;
 struct trace;
@@ -18,8 +18,7 @@ struct tools_service_setup {
     struct tools *tools;
     struct sched *sched;
     const struct trace *trace;
-    const char *audit; /* the file that calls are told to; NULL: to none */
-    struct lane *lane; /* with an audit: for its file */
+    struct audit *audit; /* that calls are told to; NULL: to none */
 };
 
 struct tools_service *tools_service_new(const struct tools_service_setup *setup);

@@ -6,7 +6,6 @@
 #include "telemetry/trace.h"
 
 #define TOOLS_TRACES(X)                                                                            \
-    X(AUDIT_FAILED, TRACE_ERROR, "a call of a tool could not be put on record in {}: {}")          \
     X(CURSOR_KEY, TRACE_WARN, "ATD_CURSOR_SIGNING_KEY is not used, {}; a random key is")
 
 TRACE_TABLE(tools_traces, TOOLS_TRACES);

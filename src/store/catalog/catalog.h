@@ -204,6 +204,9 @@ uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit,
 /* The same into an operation, from r->start on. ERR_OFFSET: no event begins there. */
 int stream_fill_read(const struct stream *s, struct store_read *r);
 
+/* The ordinal of the event that begins at a position that is held. */
+uint64_t stream_ordinal(const struct stream *s, uint64_t pos);
+
 /* What has to be kept of what it owns, by what has been applied; of one that is not deleted, up to
  * its tail. */
 uint64_t stream_needed_from(const struct stream *s);

@@ -250,6 +250,11 @@ uint32_t stream_read_held(const struct stream *s, uint64_t from, uint64_t limit,
     return n;
 }
 
+uint64_t stream_ordinal(const struct stream *s, uint64_t pos)
+{
+    return tape_ordinal(&stream_span(s, pos).owner->tape, pos);
+}
+
 int stream_fill_read(const struct stream *s, struct store_read *r)
 {
     const struct tape *tape = &stream_span(s, r->start).owner->tape;
@@ -258,5 +263,6 @@ int stream_fill_read(const struct stream *s, struct store_read *r)
     r->ordinal = tape_ordinal(tape, r->start);
     r->n_slices = stream_read_held(s, r->start, s->settled_tail, r->max_bytes, r->slices,
                                    READ_SLICES, &r->next, &r->last);
+    r->last_ordinal = r->last == r->start ? r->ordinal : stream_ordinal(s, r->last);
     return 0;
 }

@@ -257,6 +257,7 @@ static bool embedded_read_take_extent(struct store_read *r, const struct extent 
     block_ref(r->slices[r->n_slices++].owner);
     uint32_t mark = extent_mark_after(c, upto - 1);
     r->last = c->first + (mark == 0 ? 0 : MARK_END(c->marks[mark - 1]));
+    r->last_ordinal = c->ordinal + mark;
     r->next = upto;
     return upto == end && r->next - start < r->max_bytes && r->n_slices < READ_SLICES;
 }
@@ -304,6 +305,8 @@ static void embedded_read_on(const struct stream *s, struct store_read *r)
     r->n_slices +=
         stream_read_held(s, r->next, r->info.tail, r->max_bytes - had, r->slices + r->n_slices,
                          READ_SLICES - r->n_slices, &r->next, &r->last);
+    if (r->next > r->start + had)
+        r->last_ordinal = stream_ordinal(s, r->last);
 }
 
 static void embedded_read_on_read_loaded(struct load *l)

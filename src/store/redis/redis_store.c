@@ -179,7 +179,7 @@ static enum gap_reason gap_of(struct str reason)
 
 static int redis_store_take_read(struct rop *r, const struct redisReply *reply)
 {
-    enum { STATUS, REASON, START, NEXT, LAST, ORDINAL, BYTES, INFO };
+    enum { STATUS, REASON, START, NEXT, LAST, ORDINAL, BYTES, INFO, LAST_ORDINAL };
     struct store_read *rd = r->of;
     int err = reply_status(reply_str(reply, STATUS));
     bool there = reply_info(&r->arena, reply_item(reply, INFO), &rd->info);
@@ -198,6 +198,7 @@ static int redis_store_take_read(struct rop *r, const struct redisReply *reply)
     rd->next = reply_u64(reply, NEXT);
     rd->last = reply_u64(reply, LAST);
     rd->ordinal = reply_u64(reply, ORDINAL);
+    rd->last_ordinal = reply_u64(reply, LAST_ORDINAL);
     if (bytes.n != rd->next - rd->start)
         return ERR_IO;
     if (bytes.n > 0)

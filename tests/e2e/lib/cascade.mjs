@@ -13,17 +13,18 @@ export const MODEL = "claude-opus-4-7-medium";
 export const SESSION_ERROR =
     "There was an error with your Cascade session, please update your editor";
 
-/** A server with the bridge, and the language server behind it. */
-export async function startBridge(t, { disk = false, settings = {}, flags = [], env } = {}) {
+/** A server with the bridge, and the language server behind it; more: of its config file. */
+export async function startBridge(t, options = {}) {
+    const { disk = false, settings = {}, flags = [], env, more = "" } = options;
     const editor = await startLanguageServer(t);
     const folder = await tempFolder(t);
     const file = join(folder, "tidemark.ini");
     const all = { target: editor.url, "csrf-token": CSRF, "api-key": KEY, ...settings };
     const given = Object.entries(all).filter(([, value]) => value !== undefined);
     const lines = given.map(([key, value]) => `${key} = ${value}\n`);
-    await writeFile(file, `[cascade]\n${lines.join("")}`);
-    const options = { port: await freePort(), data: disk ? join(folder, "data") : undefined, env };
-    const start = () => startServer(t, ["--config", file, ...flags], options);
+    await writeFile(file, `[cascade]\n${lines.join("")}${more}`);
+    const place = { port: await freePort(), data: disk ? join(folder, "data") : undefined, env };
+    const start = () => startServer(t, ["--config", file, ...flags], place);
     const server = await start();
     const client = new OpenAI({ apiKey: "k", baseURL: `${server.base}/v1`, maxRetries: 0 });
     return { editor, folder, server, client, start };

@@ -134,9 +134,10 @@ const plain = ({ id, event, data }) => ({ id, event: event ?? "message", data })
 
 // ---- the server ----
 
-function section(kind, name, settings) {
-    const lines = Object.entries(settings).map(([key, value]) => `${key} = ${value}\n`);
-    return `\n[${kind} ${name}]\n${lines.join("")}`;
+/** An array repeats its setting. */
+function section(header, settings) {
+    const all = Object.entries(settings).flatMap(([key, value]) => [value].flat().map((v) => [key, v]));
+    return `\n[${header}]\n${all.map(([key, value]) => `${key} = ${value}\n`).join("")}`;
 }
 
 const bearerDigest = (token) => createHash("sha256").update(token).digest("hex");
@@ -213,7 +214,8 @@ class Gateway {
  * Starts a backend, and a server whose routes lead to it.
  *   route     settings of the route PATH
  *   routes    of others: path -> settings
- *   callers   name -> { token, capabilities }
+ *   callers   name -> { token, and settings }
+ *   anonymous settings of [anonymous]
  *   disk      on the embedded store
  *   flags, env of the server
  *   backend   this one instead of its own
@@ -225,9 +227,10 @@ export async function startGateway(t, options = {}) {
     const file = join(folder, "tidemark.ini");
     let text = "";
     for (const [path, settings] of Object.entries({ [PATH]: route, ...routes }))
-        text += section("route", path, { upstream: backend.url(), ...settings });
+        text += section(`route ${path}`, { upstream: backend.url(), ...settings });
     for (const [name, { token, ...settings }] of Object.entries(callers))
-        text += section("caller", name, { "token-sha256": bearerDigest(token), ...settings });
+        text += section(`caller ${name}`, { "token-sha256": bearerDigest(token), ...settings });
+    if (options.anonymous) text += section("anonymous", options.anonymous);
     await writeFile(file, text);
     const gateway = new Gateway(t, backend, ["--config", file, ...flags], {
         port: await freePort(),

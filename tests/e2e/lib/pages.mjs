@@ -61,10 +61,10 @@ export async function startPages(t, sections = {}, given = {}) {
     const folder = await tempFolder(t);
     const socket = join(folder, "tools.sock");
     const audit = join(folder, "audit.jsonl");
-    const config = await configFile(folder, { ...sections, pages: { audit, ...sections.pages } });
+    const config = await configFile(folder, sections);
     const signing = key === null ? {} : { ATD_CURSOR_SIGNING_KEY: key.toString("base64url") };
     const start = wait ? startServer : spawnServer;
-    const server = await start(t, ["--config", config, "--tools-socket", socket, ...flags], {
+    const server = await start(t, ["--config", config, "--tools-socket", socket, "--audit", audit, ...flags], {
         ...options,
         env: { ...signing, ...options.env },
     });
@@ -74,7 +74,8 @@ export async function startPages(t, sections = {}, given = {}) {
         readFileSync(audit, "utf8")
             .split("\n")
             .filter(Boolean)
-            .map((line) => JSON.parse(line));
+            .map((line) => JSON.parse(line))
+            .filter(({ event }) => event === "tool");
     return server;
 }
 

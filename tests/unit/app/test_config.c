@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "access/policy.h"
 #include "app/config.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -426,8 +427,10 @@ static void callers_are_checked(void **state)
                    "2: token-sha256: expected 64 hex digits");
     assert_refused(f, STR("[caller a]\ntoken-sha256 = " DIGEST "00\n"),
                    "2: token-sha256: expected 64 hex digits");
-    assert_refused(f, STR("[caller a]\n"),
-                   "1: [caller a] needs a line `token-sha256 = 64 hex digits`");
+    assert_refused(f, STR("[caller a]\ncertificate = *.example.org\n"),
+                   "2: certificate '*.example.org': expected a URI, or a DNS name without a "
+                   "wildcard");
+    assert_refused(f, STR("[caller a]\n"), "1: [caller a]: needs token-sha256 or certificate");
     assert_refused(f, STR("[caller a b]\n"),
                    "1: [caller a b]: a caller's name is made of letters, digits and -._@");
     assert_refused(f, STR("[caller a]\ncapabilities = wroker\n"),
@@ -438,6 +441,60 @@ static void callers_are_checked(void **state)
                                       "[caller b]\ntoken-sha256 = " DIGEST "\n")),
                      ERR_SYNTAX);
     assert_string_equal(f->why, "the callers a and b have the same token-sha256");
+    assert_int_equal(load_file(f, STR("[caller a]\ncertificate = a.example\n"
+                                      "[caller b]\ncertificate = A.example\n")),
+                     ERR_SYNTAX);
+    assert_string_equal(f->why, "the callers a and b have the same certificate");
+}
+
+#define ISSUER "[issuer a]\niss = https://a/\n"
+#define SECRET "0123456789abcdef0123456789abcdef"
+
+static void issuers_are_read(void **state)
+{
+    struct fixture *f = *state;
+    setenv("ISSUER_TEST_SECRET", SECRET, 1);
+    assert_int_equal(load_file(f, STR("public-url = https://us.example/\n" ISSUER
+                                      "jwks = https://a/jwks\nroot = t/{tenant}/\n"
+                                      "grant = read chats/{sub}\nalg = ES256, PS256\nlive = 3\n"
+                                      "[issuer b]\niss = b\naud = x, y\nmax-lifetime = 1d\n"
+                                      "secret-env = ISSUER_TEST_SECRET\ntyp = JWT, none\n"
+                                      "not-before = 2023-11-14T22:13:20Z\n")),
+                     0);
+    assert_true(access_config_on(&f->c.access));
+    assert_string_equal(access_config_idle_issuer(&f->c.access), "b");
+    struct policy *p = access_config_policy(&f->c.access, f->why, sizeof f->why);
+    assert_non_null(p);
+    const struct issuer *a = policy_find_issuer_named(p, STR("a")),
+                        *b = policy_find_issuer(p, STR("b"));
+    assert_true(a->n_aud == 1 && str_eq(a->aud[0], STR("https://us.example")));
+    assert_true(a->n_typ == 1 && str_eq(a->typ[0], STR("at+jwt")));
+    assert_int_equal(a->max_lifetime_s, 3600);
+    assert_true(a->algs.rsa == JWK_PS256 && a->algs.allowed == (1u << JWK_ES256 | 1u << JWK_PS256));
+    assert_true(str_eq(a->jwks_url, STR("https://a/jwks")) && a->keys == NULL);
+    assert_true(a->grants.n == 1 && a->limits.live == 3 && a->not_before_s == 0);
+    assert_true(b->n_aud == 2 && str_eq(b->aud[1], STR("y")) && b->grants.n == 0);
+    assert_true(b->n_typ == 2 && b->typ[1].n == 0);
+    assert_true(b->max_lifetime_s == 86400 && b->not_before_s == 1700000000);
+    assert_true(b->jwks_url.n == 0 && b->keys != NULL);
+    policy_unref(p);
+    unsetenv("ISSUER_TEST_SECRET");
+}
+
+static void issuers_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_refused(f, STR("[issuer a]\njwks = x\n"), "1: [issuer a] needs a line `iss = TEXT`");
+    assert_refused(f, STR(ISSUER), "1: [issuer a]: needs jwks or secret-env, and not both");
+    assert_refused(f, STR("[issuer a]\niss = tidemark\n"),
+                   "2: iss 'tidemark': this is what the server calls itself");
+    assert_refused(f, STR(ISSUER "jwks = http://10.0.0.1/jwks\n"),
+                   "3: jwks 'http://10.0.0.1/jwks': keys come by https, or else from this machine");
+    assert_int_equal(load_file(f, STR(ISSUER "jwks = https://a/jwks\n")), ERR_SYNTAX);
+    assert_string_equal(f->why, "[issuer a] needs aud, since there is no public-url");
+    assert_int_equal(load_file(f, STR(ISSUER "aud = x\nsecret-env = NO_SUCH_SECRET\n")),
+                     ERR_SYNTAX);
+    assert_string_equal(f->why, "[issuer a]: the variable NO_SUCH_SECRET is not set");
 }
 
 static void logs_are_read(void **state)
@@ -707,8 +764,9 @@ static void headers_of_sections_are_checked(void **state)
     static const char *const form = "2: a section is written `[KIND NAME]` on a line of its own";
     struct fixture *f = *state;
     assert_refused(f, STR("\n[server]\ndata = x\n"),
-                   "2: unknown section [server]; there are [caller NAME], [route PATH], [session], "
-                   "[log NAME], [lab], [poll NAME], [tool NAME], [pages] and [cascade]");
+                   "2: unknown section [server]; there are [caller NAME], [issuer NAME], "
+                   "[anonymous], [route PATH], [session], [log NAME], [lab], [poll NAME], [tool "
+                   "NAME], [pages] and [cascade]");
     assert_refused(f, STR("data = x\n  [routes /a]\n"),
                    "2: unknown section [routes]; did you mean [route PATH]?");
     assert_refused(f, STR("data = x\n[route]\n"), "2: the section needs a name: [route PATH]");
@@ -811,17 +869,17 @@ static void pages_are_read(void **state)
     assert_int_equal(load_file(f, STR("data = d\n")), 0);
     assert_int_equal(pages(f)->cursor_ttl_ms, 300000);
     assert_null(pages(f)->cursor_session);
-    assert_null(pages(f)->audit);
+    assert_null(f->c.audit);
     assert_false(pages(f)->require_bearer);
     config_deinit(&f->c);
-    assert_int_equal(load_file(f, STR("[pages]\ncursor-ttl = 1h\ncursor-session = AQIDBAUGBwg\n"
-                                      "audit = /a\nrequire-bearer = yes\n"
+    assert_int_equal(load_file(f, STR("audit = /a\n[pages]\ncursor-ttl = 1h\n"
+                                      "cursor-session = AQIDBAUGBwg\nrequire-bearer = yes\n"
                                       "allow-origin = https://a.example\n"
                                       "capabilities = worker, a:b\n")),
                      0);
     assert_int_equal(pages(f)->cursor_ttl_ms, 3600000);
     assert_memory_equal(pages(f)->session, "\1\2\3\4\5\6\7\10", 8);
-    assert_string_equal(pages(f)->audit, "/a");
+    assert_string_equal(f->c.audit, "/a");
     assert_true(pages(f)->require_bearer);
     assert_int_equal(pages(f)->allow_origin.n, 1);
     assert_string_equal(pages(f)->capabilities.items[1], "a:b");
@@ -1196,6 +1254,8 @@ int main(void)
         TEST(settings_of_sections_are_checked),
         TEST(callers_are_read),
         TEST(callers_are_checked),
+        TEST(issuers_are_read),
+        TEST(issuers_are_checked),
         TEST(sessions_have_these_defaults),
         TEST(sessions_take_every_setting),
         TEST(settings_of_sessions_are_checked),

@@ -98,7 +98,9 @@ async function post(path, body, headers = {}, before = () => {}) {
         before();
         const json = { "content-type": "application/json", "x-cm-lab-token": config.token };
         const all = { ...json, ...headers };
-        return ask(path, { method: "POST", headers: all, body: JSON.stringify(body) });
+        // A cookie is for reading alone: here the token says who may.
+        const how = { method: "POST", credentials: "omit", headers: all };
+        return ask(path, { ...how, body: JSON.stringify(body) });
     };
     try {
         return await send();

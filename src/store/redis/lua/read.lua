@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- read.lua -- whole events from a position on. Answers {status, gap's reason, start, next, last, ordinal, bytes, info}.
+-- read.lua -- whole events from a position on. Answers {status, gap's reason, start, next, last, ordinal, bytes, info,
+-- the last one's ordinal}.
 
 local a = named({'tag', 'name', 'from', 'life', 'pos', 'event', 'max', 'touch'})
 local max = tonumber(a.max)
@@ -15,7 +16,7 @@ local function nothing(status, reason)
 end
 
 local parts, bytes, count = {}, 0, 0
-local start, pos, last, ordinal
+local start, pos, last, ordinal, last_ordinal
 
 -- Takes as many events of an entry as fit, behind the first `before` of them. False: not all of them.
 local function take(e, before)
@@ -27,6 +28,7 @@ local function take(e, before)
         local whole = to - from == #e.data
         parts[#parts + 1] = whole and e.data or string.sub(e.data, from - e.pos + 1, to - e.pos)
         bytes, pos, last = bytes + to - from, to, event_end(e, n - 1)
+        last_ordinal = e.ordinal + n - 1
     end
     return pos == e.stop and bytes < max
 end
@@ -83,4 +85,4 @@ if pos < s.tail then
         if more and pos >= seg.from then more = take_segment(seg) end
     end
 end
-return {'OK', '', start, pos, last, ordinal, table.concat(parts), info(s)}
+return {'OK', '', start, pos, last, ordinal, table.concat(parts), info(s), last_ordinal or 0}

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "access/policy.h"
 #include "feature/gateway/recorder.h"
 #include "stream/subscriber.h"
 #include "http/fetch.h"
+#include "http/guard.h"
 #include "http/http.h"
 #include "net/loop.h"
 #include "feature/gateway/route_config.h"
@@ -59,6 +61,7 @@ struct side {
     struct metrics metrics;
     struct instances *instances;
     struct gateway *gateway;
+    struct guard *guard; /* NULL: all is open */
     bool stopped;
 };
 
@@ -396,6 +399,7 @@ static void stop_side(struct bench *b, struct side *s)
     fetcher_free(s->fetcher);
     UNTIL(b, s->feeds.by_name.n == 0);
     feeds_deinit(&s->feeds);
+    guard_free(s->guard);
 }
 
 static int tear_down(void **state)
@@ -1033,6 +1037,73 @@ static void test_degraded_flow(void **state)
     buf_deinit(&big);
 }
 
+/* ---- with access ---- */
+
+static void add_caller(struct policy *policy, const char *name)
+{
+    uint8_t digest[SHA256_SIZE];
+    char ignored[100];
+    struct principal *p = principal_new();
+    struct access_grants *g = arena_alloc(&p->arena, sizeof *g);
+    *g = (struct access_grants){0};
+    access_grants_add_line(g, &p->arena, STR("generate, stop route:**"), ignored, sizeof ignored);
+    p->rights = (struct access_rights){.layers = {g}, .n = 1};
+    p->name = p->sub = p->id = str_of_cstr(name);
+    p->known = true;
+    sha256(str_of_cstr(name), digest);
+    policy_add_caller(policy, digest, p);
+}
+
+static int set_up_access(void **state)
+{
+    struct bench *b = bench_new(ROUTE_DIALECT_SSE);
+    struct policy *policy = policy_new();
+    policy->on = true;
+    add_caller(policy, "ann");
+    add_caller(policy, "bob");
+    for (size_t i = 0; i < SIDES; i++) {
+        struct side *s = &b->sides[i];
+        s->guard = guard_new(&(struct guard_setup){.http = &s->http, .trace = &b->trace});
+        guard_set_policy(s->guard, policy);
+        s->http.guard = s->guard;
+    }
+    policy_unref(policy);
+    *state = b;
+    return 0;
+}
+
+#define ANN "Tidemark-Authorization: Bearer ann\r\n"
+#define BOB "Tidemark-Authorization: Bearer bob\r\n"
+
+static struct client *member_by(struct bench *b, size_t side, const char *method, struct str id,
+                                const char *who)
+{
+    struct buf request = {0};
+    buf_printf(&request, "%s /a/%.*s HTTP/1.1\r\nHost: x\r\n%s\r\n", method, (int)id.n, id.p, who);
+    buf_putc(&request, '\0');
+    struct client *c = ask(b, side, request.p);
+    buf_deinit(&request);
+    return c;
+}
+
+/* Another process knows whose it is without having been told. */
+static void test_anothers_is_unknown_elsewhere(void **state)
+{
+    struct bench *b = *state;
+    struct client *a = post(b, 0, ANN, "{}");
+    UNTIL(b, told(a, "data: one"));
+    struct str id = header(a, ID_HEADER);
+    struct client *bob = member_by(b, 1, "GET", id, BOB);
+    UNTIL(b, told(bob, "404 Not Found"));
+    bob = member_by(b, 1, "DELETE", id, BOB);
+    UNTIL(b, told(bob, "404 Not Found"));
+    assert_int_equal(end_of(b, id, ""), END_NONE);
+    struct client *ann = member_by(b, 1, "GET", id, ANN);
+    UNTIL(b, told(ann, "data: one"));
+    struct client *stop = member_by(b, 1, "DELETE", id, ANN);
+    UNTIL(b, told(stop, "\"cancelled\""));
+}
+
 /* The store did take it, and did not say so in time: what it made is found and closed. */
 static void test_leftovers(void **state)
 {
@@ -1085,6 +1156,8 @@ int main(void)
         T(test_degraded_drain),
         T(test_degraded_flow),
         T(test_leftovers),
+        cmocka_unit_test_setup_teardown(test_anothers_is_unknown_elsewhere, set_up_access,
+                                        tear_down),
     };
     return cmocka_run_group_tests_name("unit/gateway_shared", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/lane.h"
 #include "base/mem.h"
 #include "feature/tools/tools.h"
+#include "http/audit.h"
 #include "http/http.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
@@ -43,7 +44,8 @@ struct site {
     struct tools_socket *socket;
     uv_timer_t alive;
     int fd;
-    char audit[64];
+    char audit_path[64];
+    struct audit *audit;
 };
 
 static void on_alive(uv_timer_t *t)
@@ -85,8 +87,10 @@ static int set_up(void **state)
     s->store = mem_store_new(&s->loop.sched);
     s->issuer = cursor_issuer_new(key, session);
     s->lane = thread_lane_new(&s->loop, "audit");
-    snprintf(s->audit, sizeof s->audit, "/tmp/tools_pages_XXXXXX");
-    close(mkstemp(s->audit));
+    snprintf(s->audit_path, sizeof s->audit_path, "/tmp/tools_pages_XXXXXX");
+    close(mkstemp(s->audit_path));
+    s->audit = audit_new(&(struct audit_setup){
+        .sched = &s->loop.sched, .lane = s->lane, .path = s->audit_path, .trace = &s->trace});
     s->tools = tools_new(&(struct tools_setup){.sched = &s->loop.sched,
                                                .store = s->store,
                                                .issuer = s->issuer,
@@ -98,11 +102,8 @@ static int set_up(void **state)
                                                .n_specs = COUNT(specs)},
                          why, sizeof why);
     assert_non_null(s->tools);
-    s->service = tools_service_new(&(struct tools_service_setup){.tools = s->tools,
-                                                                 .sched = &s->loop.sched,
-                                                                 .trace = &s->trace,
-                                                                 .audit = s->audit,
-                                                                 .lane = s->lane});
+    s->service = tools_service_new(&(struct tools_service_setup){
+        .tools = s->tools, .sched = &s->loop.sched, .trace = &s->trace, .audit = s->audit});
     s->socket = tools_socket_new(
         &(struct tools_socket_setup){.loop = &s->loop, .service = s->service, .trace = &s->trace},
         why, sizeof why);
@@ -140,13 +141,14 @@ static int tear_down(void **state)
     while (!stopped)
         uv_run(&s->loop.uv, UV_RUN_ONCE);
     tools_free(s->tools);
+    audit_free(s->audit);
     lane_free(s->lane);
     cursor_issuer_free(s->issuer);
     uv_close((uv_handle_t *)&s->alive, NULL);
     uv_run(&s->loop.uv, UV_RUN_DEFAULT);
     store_free(s->store);
     loop_deinit(&s->loop);
-    unlink(s->audit);
+    unlink(s->audit_path);
     free(s);
     return 0;
 }
@@ -268,7 +270,7 @@ static void every_row_once_and_on_record(void **state)
     assert_int_equal(pages, 10);
     assert_int_equal(rows, 100);
     char line[4096];
-    FILE *f = fopen(s->audit, "r");
+    FILE *f = fopen(s->audit_path, "r");
     for (int i = 1; i <= 10; i++) {
         assert_non_null(fgets(line, sizeof line, f));
         json_t *o = json_loads(line, 0, NULL);

@@ -7,6 +7,7 @@
 #include "base/lane.h"
 #include "base/mem.h"
 #include "feature/tools/tool.h"
+#include "http/audit.h"
 #include "http/http.h"
 #include "unit/http/callers.h"
 #include "net/loop.h"
@@ -182,6 +183,7 @@ struct world {
     struct guard *guard;
     struct tools tools;
     struct lane *lane; /* of the audit; NULL: there is none */
+    struct audit *audit;
     struct tools_service *service;
     struct tools_http wires;
     uv_timer_t alive; /* so that a turn without events ends */
@@ -226,13 +228,13 @@ static inline struct world *world_new(const struct world_setup *given)
                               .result = "[{\"row\":0}]",
                               .page = 1};
     struct world_setup setup = given != NULL ? *given : (struct world_setup){0};
-    if (setup.audit != NULL)
+    if (setup.audit != NULL) {
         w->lane = thread_lane_new(&w->loop, "audit");
-    w->service = tools_service_new(&(struct tools_service_setup){.tools = &w->tools,
-                                                                 .sched = &w->loop.sched,
-                                                                 .trace = &w->trace,
-                                                                 .audit = setup.audit,
-                                                                 .lane = w->lane});
+        w->audit = audit_new(&(struct audit_setup){
+            .sched = &w->loop.sched, .lane = w->lane, .path = setup.audit, .trace = &w->trace});
+    }
+    w->service = tools_service_new(&(struct tools_service_setup){
+        .tools = &w->tools, .sched = &w->loop.sched, .trace = &w->trace, .audit = w->audit});
     w->wires = (struct tools_http){w->service, setup.require_bearer, setup.origins};
     tools_http_mount(&w->wires, &w->http);
     mcp_http_mount(&w->wires, &w->http);
@@ -256,6 +258,7 @@ static inline void world_free(struct world *w)
     while (!stopped)
         world_turn(w);
     tools_service_free(w->service);
+    audit_free(w->audit);
     lane_free(w->lane);
     uv_close((uv_handle_t *)&w->alive, NULL);
     uv_run(&w->loop.uv, UV_RUN_DEFAULT);

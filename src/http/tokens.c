@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/tokens.h"
+#include "access/principal.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "base/sched.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+#define BAD_SLOTS   1024 /* a newer one takes the place of an older one */
+#define SECRET_SIZE XXH3_SECRET_SIZE_MIN
+
+struct known {
+    struct link link; /* in order of age */
+    struct tokens_key key;
+    uint64_t until_ms;
+    uint64_t era;
+    const struct principal *principal; /* held */
+    size_t n;
+    char token[];
+};
+
+struct bad {
+    struct tokens_key key;
+    uint64_t until_ms, era;
+};
+
+struct tokens {
+    const struct sched *sched;
+    struct map known;
+    struct link ages;
+    size_t bytes;
+    uint64_t era; /* what is of another was forgotten */
+    struct bad bad[BAD_SLOTS];
+    uint64_t second; /* since when `checks` count */
+    uint32_t checks;
+    uint8_t secret[SECRET_SIZE];
+};
+
+struct tokens_key tokens_key(const struct tokens *t, struct str token)
+{
+    XXH128_hash_t h = XXH3_128bits_withSecret(token.p, token.n, t->secret, sizeof t->secret);
+    return (struct tokens_key){h.low64, h.high64};
+}
+
+/* ---- good ones ---- */
+
+static struct str key_bytes(const struct tokens_key *key)
+{
+    return str_of((const char *)key, sizeof *key);
+}
+
+/* What it holds of a token is wiped: memory is given to others. */
+static void known_drop(struct tokens *t, struct known *k)
+{
+    map_remove(&t->known, key_bytes(&k->key));
+    list_remove(&k->link);
+    t->bytes -= k->n;
+    principal_unref(k->principal);
+    explicit_bzero(k->token, k->n);
+    free(k);
+}
+
+static bool is_over(const struct tokens *t, const struct known *k)
+{
+    return k->era != t->era || t->sched->now_ms >= k->until_ms ||
+           t->sched->wall_ms >= k->principal->expires_ms;
+}
+
+/* In the time that n takes, whatever the bytes are: eight at a time, since it is done for every
+ * request. */
+static bool same_bytes(const char *a, const char *b, size_t n)
+{
+    uint64_t differs = 0, x, y;
+    for (; n >= sizeof x; a += sizeof x, b += sizeof x, n -= sizeof x) {
+        memcpy(&x, a, sizeof x);
+        memcpy(&y, b, sizeof y);
+        differs |= x ^ y;
+    }
+    for (; n > 0; n--)
+        differs |= (uint8_t)(*a++ ^ *b++);
+    return differs == 0;
+}
+
+const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
+                                    struct str token)
+{
+    struct known *k = map_get(&t->known, key_bytes(key));
+    if (k == NULL || k->n != token.n || !same_bytes(k->token, token.p, token.n))
+        return NULL;
+    if (!is_over(t, k))
+        return k->principal;
+    known_drop(t, k);
+    return NULL;
+}
+
+static struct known *oldest(const struct tokens *t)
+{
+    return list_empty(&t->ages) ? NULL : list_item(t->ages.next, struct known, link);
+}
+
+/* Two that are over go for each that comes: none of them stays for long. */
+static void make_room(struct tokens *t, size_t bytes)
+{
+    struct known *k;
+    for (int i = 0; i < 2 && (k = oldest(t)) != NULL && is_over(t, k); i++)
+        known_drop(t, k);
+    while ((k = oldest(t)) != NULL && (t->known.n >= TOKENS_MAX || t->bytes + bytes > TOKENS_BYTES))
+        known_drop(t, k);
+}
+
+void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token,
+                const struct principal *p)
+{
+    struct known *before = map_get(&t->known, key_bytes(key));
+    if (before != NULL)
+        known_drop(t, before);
+    make_room(t, token.n);
+    struct known *k = mem_alloc(sizeof *k + token.n);
+    *k = (struct known){.key = *key,
+                        .until_ms = t->sched->now_ms + TOKENS_FRESH_MS,
+                        .era = t->era,
+                        .principal = principal_ref(p),
+                        .n = token.n};
+    memcpy(k->token, token.p, token.n);
+    t->bytes += token.n;
+    list_push(&t->ages, &k->link);
+    map_put(&t->known, key_bytes(&k->key), k);
+}
+
+/* ---- bad ones ---- */
+
+void tokens_put_bad(struct tokens *t, const struct tokens_key *key)
+{
+    t->bad[key->low % BAD_SLOTS] = (struct bad){*key, t->sched->now_ms + TOKENS_BAD_MS, t->era};
+}
+
+bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key)
+{
+    const struct bad *b = &t->bad[key->low % BAD_SLOTS];
+    return b->key.low == key->low && b->key.high == key->high && b->era == t->era &&
+           t->sched->now_ms < b->until_ms;
+}
+
+bool tokens_may_check(struct tokens *t)
+{
+    uint64_t second = t->sched->now_ms / 1000;
+    if (second != t->second) {
+        t->second = second;
+        t->checks = 0;
+    }
+    return t->checks < TOKENS_CHECKS;
+}
+
+void tokens_checked_bad(struct tokens *t)
+{
+    t->checks++;
+}
+
+/* ---- the whole ---- */
+
+/* At once, however many there are. */
+void tokens_forget(struct tokens *t)
+{
+    t->era++;
+}
+
+struct tokens *tokens_new(const struct sched *sched)
+{
+    struct tokens *t = mem_zalloc(sizeof *t);
+    t->sched = sched;
+    t->era = 1;
+    map_init(&t->known);
+    list_init(&t->ages);
+    rand_bytes(t->secret, sizeof t->secret);
+    return t;
+}
+
+void tokens_free(struct tokens *t)
+{
+    if (t == NULL)
+        return;
+    while (!list_empty(&t->ages))
+        known_drop(t, list_item(t->ages.next, struct known, link));
+    map_deinit(&t->known);
+    explicit_bzero(t->secret, sizeof t->secret);
+    free(t);
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attack 42: one client that wants everything. It gets its share, and others get theirs.
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Agent, request } from "undici";
+import { defer } from "./lib/defer.mjs";
+import { openRaw, wire } from "./lib/raw.mjs";
+import { startServer } from "./lib/server.mjs";
+import { openSse } from "./lib/sse.mjs";
+import { tempFolder } from "./lib/temp.mjs";
+import { until } from "./lib/wait.mjs";
+
+const ATTACKER = "127.0.0.2";
+const OTHER = "127.0.0.3";
+const ALL = "grant = read, append, create, close, delete, list **";
+
+const caller = (name, ...lines) => {
+    const digest = createHash("sha256").update(`token-${name}`).digest("hex");
+    return `[caller ${name}]\ntoken-sha256 = ${digest}\n${[ALL, ...lines].join("\n")}\n`;
+};
+const bearer = (name) => ({ authorization: `Bearer token-${name}` });
+const TEXT = { "content-type": "text/plain" };
+
+async function start(t, text, options = {}) {
+    const file = join(await tempFolder(t), "tidemark.ini");
+    await writeFile(file, text);
+    return await startServer(t, ["--config", file], options);
+}
+
+/** Requests from an address of our own, over a few connections: { status, headers, text }. */
+function from(t, server, localAddress, connections = 16) {
+    const agent = new Agent({ connections, pipelining: 1, localAddress });
+    defer(t, () => agent.destroy());
+    return async (method, path, headers = {}, body = undefined) => {
+        const options = { method, headers, body, dispatcher: agent };
+        const answer = await request(server.base + path, options);
+        const text = await answer.body.text();
+        return { status: answer.statusCode, headers: answer.headers, text };
+    };
+}
+
+/** How many of each status. */
+function tally(answers) {
+    const n = {};
+    for (const { status } of answers) n[status] = (n[status] ?? 0) + 1;
+    return n;
+}
+
+function assertLimited(answer) {
+    assert.equal(answer.status, 429);
+    assert.equal(JSON.parse(answer.text).error.code, "RATE_LIMITED");
+    assert.match(answer.headers["retry-after"], /^[1-9]\d*$/);
+}
+
+async function metric(server, line) {
+    const { text } = await server.request("GET", "/metrics", { headers: bearer("ops") });
+    const [found] = text.split("\n").filter((one) => one.startsWith(line));
+    return Number(found?.slice(line.length + 1) ?? Number.NaN);
+}
+
+const range = (n) => Array.from({ length: n }, (_, i) => i);
+
+test("attack 42: 10,000 bad tokens: ten are looked at, and others are served", async (t) => {
+    const ops = "grant = metrics server";
+    const server = await start(t, caller("good") + caller("ops", ops));
+    const attack = from(t, server, ATTACKER);
+    const good = from(t, server, OTHER, 1);
+    await server.create("x", "text/plain", { headers: bearer("good") });
+    const served = [];
+    let over = false;
+    const serving = (async () => {
+        while (!over)
+            served.push(await good("POST", "/v1/stream/x", { ...bearer("good"), ...TEXT }, "y"));
+    })();
+    const answers = [];
+    await Promise.all(
+        range(16).map(async () => {
+            while (answers.length < 10_000) {
+                const token = randomBytes(24).toString("base64url");
+                const place = answers.push(undefined) - 1;
+                answers[place] = await attack("GET", "/v1/stream/x", {
+                    authorization: `Bearer ${token}`,
+                });
+            }
+        }),
+    );
+    over = true;
+    await serving;
+    assert.deepEqual(tally(answers), { 401: 10, 429: 9990 });
+    for (const answer of answers.filter(({ status }) => status === 429).slice(0, 20))
+        assertLimited(answer);
+    assert.deepEqual(Object.keys(tally(served)), ["204"]);
+    assertLimited(await attack("GET", "/v1/stream/x", bearer("good"))); // nobody looks at it
+    assert.equal(await metric(server, 'tidemark_limited_total{limit="credentials"}'), 9991);
+});
+
+test("attack 42: 1,000 connections: a hundred are served, and others are", async (t) => {
+    const server = await start(t, caller("good"));
+    await server.create("x", "text/plain", { headers: bearer("good"), body: "here" });
+    const where = { where: { ...server.where, localAddress: ATTACKER } };
+    const bytes = wire("GET", "x", bearer("good"));
+    const raws = await Promise.all(range(1000).map(() => openRaw(t, where)));
+    const answers = await Promise.all(
+        raws.map(async (raw) => {
+            raw.send(bytes);
+            return (await raw.answer().catch(() => null)) ?? { status: "closed" };
+        }),
+    );
+    const n = tally(answers);
+    assert.equal(n[200], 100);
+    assert.ok(n[503] >= 1, "somebody is told");
+    assert.equal(n[200] + n[503] + n.closed, 1000);
+
+    const other = from(t, server, OTHER);
+    assert.equal((await other("GET", "/v1/stream/x", bearer("good"))).status, 200);
+    // A probe has connections of its own: one behind the other.
+    for (const path of ["/healthz", "/readyz"])
+        await until(async () => {
+            const probe = await openRaw(t, where);
+            probe.send(`GET ${path} HTTP/1.1\r\nHost: e2e\r\n\r\n`);
+            const answer = await probe.answer().catch(() => null);
+            if (answer?.status === 200) assert.equal(path, "/healthz");
+            return answer?.status === (path === "/healthz" ? 200 : 503);
+        }, `an answer of ${path}`);
+
+    for (const raw of raws) raw.destroy();
+    await until(async () => {
+        const raw = await openRaw(t, where);
+        raw.send(bytes);
+        return (await raw.answer().catch(() => null))?.status === 200;
+    }, "room for a new connection");
+});
+
+test("attack 42: 200 live readers of one subject: fifty are served, and none is lost count of", async (t) => {
+    const server = await start(
+        t,
+        "address-connections = 0\naddress-connection-rate = 0\n" +
+            caller("one", "live = 50") +
+            caller("two", "live = 1"),
+    );
+    await server.create("x", "text/plain", { headers: bearer("one") });
+    const open = (name) => openSse(t, server, "x?offset=-1&live=sse", bearer(name));
+    for (const end of ["leave", "leave", "delete"]) {
+        const readers = await Promise.all(range(200).map(() => open("one")));
+        assert.deepEqual(tally(readers), { 200: 50, 429: 150 });
+        assert.equal(JSON.parse(readers.find((r) => r.status === 429).text).error.code, "RATE_LIMITED");
+        const two = await open("two");
+        assert.equal(two.status, 200);
+        const poll = await server.stream("GET", "x?offset=now&live=long-poll", {
+            headers: bearer("one"),
+        });
+        assert.equal(poll.status, 429);
+        if (end === "leave") {
+            for (const { raw } of [...readers, two]) raw.destroy();
+        } else {
+            await server.stream("DELETE", "x", { headers: bearer("one") });
+            await server.create("x", "text/plain", { headers: bearer("one") });
+        }
+        await until(async () => {
+            const some = await Promise.all([...range(50).map(() => open("one")), open("two")]);
+            for (const { raw } of some) raw.destroy();
+            return tally(some)[200] === 51;
+        }, "all of them to be gone");
+        await until(async () => {
+            const one = await open("two");
+            one.raw.destroy();
+            return one.status === 200;
+        }, "those to be gone, too");
+    }
+});
+
+test("attack 42: 1,000 new names: as many as the root may have, also after a restart", async (t) => {
+    const data = await tempFolder(t);
+    const text =
+        caller("one", "root = t/one/", "streams = 100") +
+        caller("two", "root = t/two/", "streams = 100") +
+        caller("all");
+    const server = await start(t, text, { data });
+    const put = (name, stream) => server.stream("PUT", stream, { headers: { ...bearer(name), ...TEXT } });
+    const answers = await Promise.all(range(1000).map((i) => put("one", `s${i}`)));
+    assert.deepEqual(tally(answers), { 201: 100, 507: 900 });
+    assert.equal(answers.find(({ status }) => status === 507).json().error.code, "QUOTA");
+    const look = (i) => server.stream("GET", `t/one/s${i}`, { headers: bearer("all") });
+    assert.deepEqual(tally(await Promise.all(range(1000).map(look))), { 200: 100, 404: 900 });
+    assert.equal((await put("two", "s1")).status, 201);
+
+    const there = range(1000).find((i) => answers[i].status === 201);
+    assert.equal((await put("one", `s${there}`)).status, 200); // it is there already
+    const removed = await server.stream("DELETE", `s${there}`, { headers: bearer("one") });
+    assert.equal(removed.status, 204);
+    assert.equal((await put("one", "another")).status, 201);
+    assert.equal((await put("one", "one-more")).status, 507);
+    await server.stop();
+
+    const again = await start(t, text, { data });
+    const late = await again.stream("PUT", "one-more", { headers: { ...bearer("one"), ...TEXT } });
+    assert.equal(late.status, 507);
+});
+
+test("attack 42: too many bytes: 507 at the root's end, 429 beyond the rate, nothing written", async (t) => {
+    const server = await start(
+        t,
+        caller("full", "root = t/full/", "stored = 64k") +
+            caller("fast", "root = t/fast/", "append-rate = 16k") +
+            caller("large", "root = t/large/", "max-append = 1k", "max-ttl = 60"),
+    );
+    const body = "y".repeat(8192);
+    for (const [name, status, fewest, most] of [
+        ["full", 507, 8, 8],
+        ["fast", 429, 4, 39],
+    ]) {
+        await server.create("x", "text/plain", { headers: bearer(name) });
+        const post = () =>
+            server.stream("POST", "x", { headers: { ...bearer(name), ...TEXT }, body });
+        const answers = await Promise.all(range(40).map(post));
+        const n = tally(answers);
+        assert.ok(n[204] >= fewest && n[204] <= most, JSON.stringify(n));
+        assert.equal(n[204] + n[status], 40);
+        const read = await server.stream("GET", "x", { headers: bearer(name) });
+        assert.equal(read.bytes.length, n[204] * body.length);
+    }
+    const headers = { ...bearer("large"), ...TEXT };
+    const put = (more) => server.stream("PUT", "x", { headers: { ...headers, ...more } });
+    assert.equal((await put({})).status, 422);
+    assert.equal((await put({ "stream-ttl": "61" })).status, 422);
+    assert.equal((await put({ "stream-ttl": "60" })).status, 201);
+    const post = (n) => server.stream("POST", "x", { headers, body: "y".repeat(n) });
+    assert.equal((await post(1025)).status, 413);
+    assert.equal((await post(1024)).status, 204);
+});
+
+test("attack 42: strangers count by address, whatever headers they make up", async (t) => {
+    const server = await start(t, `${caller("good")}[anonymous]\ngrant = read pub/**\n`);
+    await server.create("pub/x", "text/plain", { headers: bearer("good"), body: "here" });
+    const attack = from(t, server, ATTACKER);
+    const answers = await Promise.all(
+        range(300).map((i) =>
+            attack("GET", "/v1/stream/pub/x", {
+                "x-api-key": randomBytes(8).toString("hex"),
+                cookie: `session=${i}`,
+                "x-forwarded-for": `192.0.2.${i % 250}`,
+            }),
+        ),
+    );
+    const n = tally(answers);
+    assert.ok(n[200] >= 40, JSON.stringify(n));
+    assert.ok(n[429] >= 1, JSON.stringify(n));
+    assert.equal(n[200] + n[429], 300);
+    assertLimited(answers.find(({ status }) => status === 429));
+    assert.equal((await attack("GET", "/healthz")).status, 200);
+    assert.equal((await attack("GET", "/v1/stream/pub/x", bearer("good"))).status, 200);
+    const other = from(t, server, OTHER);
+    assert.equal((await other("GET", "/v1/stream/pub/x")).status, 200);
+});
+
+test("attack 42: requests a second of a subject, over all its connections", async (t) => {
+    const server = await start(t, caller("one", "rate = 10") + caller("two"));
+    const ask = (name) => server.stream("GET", "x", { headers: bearer(name) });
+    const answers = await Promise.all(range(300).map(() => ask("one")));
+    const n = tally(answers);
+    assert.ok(n[404] >= 20, JSON.stringify(n));
+    assert.ok(n[429] >= 1, JSON.stringify(n));
+    assert.equal(n[404] + n[429], 300);
+    assert.deepEqual(tally(await Promise.all(range(300).map(() => ask("two")))), { 404: 300 });
+});
+
+test("usage is counted by subject and root, for whoever may read metrics", async (t) => {
+    const server = await start(
+        t,
+        caller("one", "root = t/one/") + caller("ops", "grant = metrics server"),
+    );
+    const json = { "content-type": "application/json" };
+    await server.create("x", "application/json", { headers: bearer("one") });
+    await server.append("x", `[{"n":1},{"n":2},{"n":3}]`, "application/json", bearer("one"));
+    await server.append("x", `[{"n":4}]`, "application/json", bearer("one"));
+    const producer = { ...bearer("one"), "producer-id": "p", "producer-epoch": "0", "producer-seq": "0" };
+    for (let i = 0; i < 2; i++) // the second is a duplicate
+        await server.append("x", `[{"n":5}]`, "application/json", producer);
+    const read = await server.stream("GET", "x", { headers: bearer("one") });
+    assert.equal(read.json().length, 5);
+    const live = await openSse(t, server, "x?offset=-1&live=sse", bearer("one"));
+    await live.control();
+    const labels = '{issuer="",subject="one",root="t/one/"}';
+    assert.equal(await metric(server, `tidemark_usage_requests_total${labels}`), 7);
+    assert.equal(await metric(server, `tidemark_usage_delivered_events_total${labels}`), 10);
+    const bytes = await metric(server, `tidemark_usage_appended_bytes_total${labels}`);
+    assert.ok(bytes >= 5 * `{"n":1}`.length && bytes < 100, `${bytes}`);
+    const refused = await server.request("GET", "/metrics", { headers: { ...bearer("one"), ...json } });
+    assert.equal(refused.status, 403);
+});
+
+test("a server that is full still says that it lives, once for each connection", async (t) => {
+    const server = await startServer(t, ["--max-connections", "5"]);
+    for (let idle = 0; idle < 5;) {
+        const raw = await openRaw(t, server);
+        raw.send(wire("HEAD", "x"));
+        if ((await raw.head()).status === 404) idle++; // else the one that waited for it to start
+    }
+    const ask = async (...pieces) => {
+        const raw = await openRaw(t, server);
+        for (const piece of pieces) {
+            raw.send(piece);
+            await new Promise(setImmediate);
+        }
+        return (await raw.answersUntilClose()).map(({ status }) => status);
+    };
+    const probe = "GET /healthz HTTP/1.1\r\nHost: e2e\r\n\r\n";
+    assert.deepEqual(await ask(probe), [200]);
+    assert.deepEqual(await ask(probe.slice(0, 7), probe.slice(7)), [200]);
+    assert.deepEqual(await ask(probe + wire("GET", "x")), [200]); // and nothing else
+    assert.deepEqual(await ask(wire("GET", "x")), [503]);
+    assert.deepEqual(await ask("GET /healthzz HTTP/1.1\r\nHost: e2e\r\n\r\n"), [503]);
+    assert.deepEqual(await ask("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), [503]);
+    assert.deepEqual(await ask(), [503]); // it says nothing
+});
+
+test("an open server bounds nobody, unless a setting says so", async (t) => {
+    const server = await startServer(t);
+    await server.create("x", "text/plain");
+    const raws = await Promise.all(range(300).map(() => openRaw(t, server)));
+    const heads = await Promise.all(
+        raws.map((raw) => {
+            raw.send(wire("HEAD", "x", { Authorization: "Bearer nonsense" }));
+            return raw.head();
+        }),
+    );
+    assert.deepEqual(tally(heads), { 200: 300 });
+
+    const bounded = await startServer(t, ["--address-rate", "5"]);
+    const answers = await Promise.all(range(100).map(() => bounded.stream("GET", "x")));
+    const n = tally(answers);
+    assert.ok(n[404] >= 10 && n[429] >= 1, JSON.stringify(n));
+});
