@@ -64,6 +64,7 @@ const VERBS = {
     lab: "lab",
     server: "admin mint revoke metrics",
 };
+const PATIENT = ["--address-rate", "0", "--address-failures", "0"]; // all come from one address
 const OPEN_MS = 400; // an answer that goes on is looked at as far as it has come
 const BEGUN_MS = 50; // ... once there is something of it
 
@@ -216,7 +217,7 @@ async function startSite(t, callers) {
     const folder = await tempFolder(t);
     const file = join(folder, "tidemark.conf");
     await writeFile(file, `${await sectionsOf(t, folder)}\n${callers}`);
-    const flags = ["--config", file, "--allow-loopback-targets"];
+    const flags = ["--config", file, "--allow-loopback-targets", ...PATIENT];
     const server = await startServer(t, flags, { env: { SSE_RESUME_SECRET: "x".repeat(32) } });
     const site = new Site(t, server, await startReceiver(t));
     site.open = callers === "";
