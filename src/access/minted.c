@@ -102,7 +102,8 @@ static struct str parents_of(const json_t *claims, struct arena *a)
     const json_t *all = json_object_get(claims, "par"), *item;
     struct buf text = {0};
     size_t i;
-    json_array_foreach (all, i, item) {
+    json_array_foreach(all, i, item)
+    {
         if (i > 0)
             buf_putc(&text, '\0');
         buf_put(&text, str_of(json_string_value(item), json_string_length(item)));
@@ -113,7 +114,7 @@ static struct str parents_of(const json_t *claims, struct arena *a)
 }
 
 /* We have signed it: what is in it is as we have put it, and missing grants are none. */
-static struct principal *principal_of(const struct jwt *t, bool link)
+struct principal *minted_principal(const struct jwt *t, bool link)
 {
     struct principal *p = principal_new();
     struct arena *a = &p->arena;
@@ -159,7 +160,7 @@ enum jwt_verdict minted_verify(const struct jwk_set *keys, struct str token, boo
     if (now_s >= t.exp_s || t.sub.n == 0 || t.jti.n == 0)
         v = now_s >= t.exp_s ? JWT_EXPIRED : JWT_BAD_CLAIM;
     else
-        *out = principal_of(&t, link);
+        *out = minted_principal(&t, link);
     jwt_deinit(&t);
     return v;
 }

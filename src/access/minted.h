@@ -45,4 +45,7 @@ bool minted_fits_link(const struct access_grants *g);
 enum jwt_verdict minted_verify(const struct jwk_set *keys, struct str token, bool link,
                                int64_t now_s, struct principal **out);
 
+/* Whoever shows a token that says this, if it is good. One reference is the caller's. */
+struct principal *minted_principal(const struct jwt *t, bool link);
+
 #endif

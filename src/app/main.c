@@ -21,6 +21,7 @@ static const struct command first_commands[] = {
     {NULL, NULL, NULL},
 };
 static const struct command last_commands[] = {
+    {"access", cmd_access, "set up who may do what; hand out rights and take them back"},
     {"doctor", cmd_doctor, "verify and repair a data directory; look at a Redis"},
     {"demo-backend", cmd_demo_backend, "run a backend to try routes with"},
     {"version", cmd_version, "print the version; --features: what was built in"},

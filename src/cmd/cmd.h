@@ -26,6 +26,7 @@ int cmd_append(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
+int cmd_access(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_demo_backend(int argc, char **argv);
 

@@ -71,9 +71,6 @@ void guard_forget_tokens(struct guard *g);
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
 
-/* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
-void guard_forbid(struct exchange *x);
-
 /* Is this, named as the store has it, for everybody? */
 bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
                      struct str name);

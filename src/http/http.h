@@ -124,6 +124,9 @@ static inline void http_count_response(struct http *http, int status)
         http->responses[status / 100 - 1]++;
 }
 
+/* Who serves a path: the longest one that it begins with; NULL: nobody. */
+const struct http_route *http_route_of(const struct http *http, struct str path);
+
 /* For transports: gives a request with its head complete to its handler (or answers 404), if the
  * front and the guard let it in. */
 void http_dispatch(struct http *http, struct exchange *x);

@@ -52,7 +52,7 @@ void http_mount(struct http *http, const struct surface *surface,
     http_mount_at(http, surface, place, handle, ctx);
 }
 
-static const struct http_route *route_of(const struct http *http, struct str path)
+const struct http_route *http_route_of(const struct http *http, struct str path)
 {
     const struct http_route *best = NULL;
     for (size_t i = 0; i < http->n_routes; i++) {
@@ -79,7 +79,7 @@ void http_hand_over(struct exchange *x)
 
 void http_dispatch(struct http *http, struct exchange *x)
 {
-    x->route = route_of(http, x->request->path);
+    x->route = http_route_of(http, x->request->path);
     exchange_hold(x);
     if (front_admit(x) && (http->guard == NULL || guard_admit(http->guard, x)))
         http_hand_over(x);

@@ -268,6 +268,7 @@ test("--help of every command explains its flags", async (t) => {
         tail: ["--server", "--from"],
         ls: ["--server", "--json"],
         rm: ["--server"],
+        access: ["init", "check", "explain", "rules", "mint", "revoke"],
     };
     const overview = await succeeds(t, ["--help"]);
     for (const [command, expected] of Object.entries(flags)) {
