@@ -10,6 +10,8 @@ import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { H2 } from "./lib/h2.mjs";
 import { startRedis } from "./lib/redis.mjs";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { Code, Peer, Session } from "./lib/session.mjs";
 import { freePort, startServer } from "./lib/server.mjs";
 import { SseParser } from "./lib/sse.mjs";
 import { tempFolder } from "./lib/temp.mjs";
@@ -308,6 +310,35 @@ test("32: what is revoked ends, here and on another server", async (t) => {
         const good = await two.stream("GET", "chats/1", { headers: bearer(fresh) });
         assert.equal(good.status, 200, what);
     }
+});
+
+test("32: duplex sessions end with permission_denied", async (t) => {
+    const redis = await startRedis(t);
+    const flags = ["--store", redis.url];
+    const one = await start(t, { flags, session: true });
+    const two = await start(t, { flags, session: true });
+    await until(async () => (await ask(one, "backend", {})).status === 400, "the key");
+    const token = await mint(one, "backend", { actions: ["session"], on: ["session:**"] });
+    const open = async (server, protocol) => {
+        const session = new Session(TIDEMARK);
+        const headers = { ...session.headers(), ...bearer(token) };
+        const call = new Peer(t, server, { protocol }).open(session, { headers });
+        await call.chunk(1, "hello").welcomed();
+        return { call, session };
+    };
+    const all = [];
+    for (const server of [one, two])
+        for (const protocol of ["connect", "grpc"])
+            for (let i = 0; i < 5; i++) all.push(await open(server, protocol));
+    await revoke(one, { jti: payload(token).jti });
+    for (const { call } of all) {
+        const error = await call.ended();
+        assert.equal(error.code, Code.PermissionDenied, String(error));
+    }
+    const { session } = all[0];
+    const headers = { ...session.headers(), ...bearer(token) };
+    const again = new Peer(t, one).open(session, { headers }).chunk(1, "hello");
+    assert.equal((await again.ended()).code, Code.Unauthenticated);
 });
 
 test("32: a child dies with its parent, and theirs with both", async (t) => {
