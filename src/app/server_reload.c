@@ -31,7 +31,8 @@ static void tune_limits(struct server *s)
     if (s->limits == NULL && !asked)
         return;
     if (s->limits == NULL) {
-        s->limits = limits_new(&s->loop.sched, &s->metrics);
+        s->limits = limits_new(&(struct limits_setup){
+            .sched = &s->loop.sched, .metrics = &s->metrics, .refuse = guard_refuse});
         s->usage = usage_new(&s->loop.sched, s->store);
     }
     limits_set(s->limits, asked ? &s->config->per_address : &none);

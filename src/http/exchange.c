@@ -7,8 +7,8 @@
 #include "base/must.h"
 #include "base/num.h"
 #include "http/http.h"
+#include "http/account.h"
 #include "http/inert.h"
-#include "http/limits.h"
 #include "http/status.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ void exchange_release(struct exchange *x)
     if (--x->holds > 0)
         return;
     forget_memory(x);
-    limits_leave(x);
+    if (x->account != NULL)
+        account_leave(x->account, ACCOUNT_UNDER_WAY);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
 }
@@ -72,7 +73,9 @@ void exchange_finish(struct exchange *x, bool peer_gone)
     if (x->over)
         return;
     unsent_give_back(&x->http->unsent, &x->reserved);
-    limits_end_live(x);
+    if (x->is_live)
+        account_leave(x->account, ACCOUNT_LIVE);
+    x->is_live = false;
     x->over = true;
     if (peer_gone && x->ops != NULL && x->ops->gone != NULL)
         x->ops->gone(x);

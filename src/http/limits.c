@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "http/account.h"
 #include "http/exchange.h"
-#include "http/guard.h"
 #include "http/http.h"
 #include "http/surface.h"
 #include "telemetry/metrics.h"
@@ -41,6 +40,7 @@ static const struct str limited_labels[LIMITED_KINDS] = {
 };
 
 struct limits {
+    struct limits_setup setup;
     struct sched *sched;
     struct limits_settings settings;
     struct accounts addresses, subjects;
@@ -95,13 +95,14 @@ static void limits_register(struct limits *l, struct metrics *metrics)
         l->limited[i] = metric_family_counter(limited, &limited_labels[i]);
 }
 
-struct limits *limits_new(struct sched *sched, struct metrics *metrics)
+struct limits *limits_new(const struct limits_setup *setup)
 {
     struct limits *l = mem_zalloc(sizeof *l);
-    l->sched = sched;
+    l->setup = *setup;
+    l->sched = setup->sched;
     accounts_init(&l->addresses, LIMITS_ADDRESSES_MAX);
     accounts_init(&l->subjects, LIMITS_SUBJECTS_MAX);
-    limits_register(l, metrics);
+    limits_register(l, setup->metrics);
     return l;
 }
 
@@ -216,15 +217,21 @@ static struct account *account_of(struct limits *l, const struct exchange *x)
 
 /* ---- refusals ---- */
 
+static void limits_answer(struct exchange *x, enum limited what, const struct surface_refusal *why)
+{
+    struct limits *l = limits_at(x);
+    counter_inc(l->limited[what]);
+    l->setup.refuse(x, x->route, why);
+}
+
 static bool limits_refuse(struct exchange *x, enum limited what, uint64_t wait_ms)
 {
-    counter_inc(limits_at(x)->limited[what]);
-    guard_refuse(x, x->route,
-                 &(struct surface_refusal){
-                     .status = 429,
-                     .code = STR("RATE_LIMITED"),
-                     .message = STR("too much at once; wait as long as Retry-After says"),
-                     .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)});
+    struct surface_refusal why = {.status = 429,
+                                  .code = STR("RATE_LIMITED"),
+                                  .message =
+                                      STR("too much at once; wait as long as Retry-After says"),
+                                  .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)};
+    limits_answer(x, what, &why);
     return false;
 }
 
@@ -232,11 +239,8 @@ static bool limits_refuse(struct exchange *x, enum limited what, uint64_t wait_m
 
 void limits_refuse_quota(struct exchange *x, struct str message)
 {
-    if (limits_at(x) != NULL)
-        counter_inc(limits_at(x)->limited[LIMITED_QUOTA]);
-    guard_refuse(
-        x, x->route,
-        &(struct surface_refusal){.status = 507, .code = STR("QUOTA"), .message = message});
+    struct surface_refusal why = {.status = 507, .code = STR("QUOTA"), .message = message};
+    limits_answer(x, LIMITED_QUOTA, &why);
 }
 
 /* ---- connections ---- */
@@ -330,20 +334,6 @@ bool limits_admit(struct exchange *x)
     x->account = a;
     counter_inc(a->used[ACCOUNT_USED_REQUESTS]);
     return true;
-}
-
-void limits_end_live(struct exchange *x)
-{
-    if (x->is_live)
-        account_leave(x->account, ACCOUNT_LIVE);
-    x->is_live = false;
-}
-
-void limits_leave(struct exchange *x)
-{
-    if (x->account != NULL)
-        account_leave(x->account, ACCOUNT_UNDER_WAY);
-    x->account = NULL;
 }
 
 /* ---- what handlers take ---- */

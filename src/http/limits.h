@@ -24,9 +24,11 @@
 
 struct account;
 struct exchange;
+struct http_route;
 struct metrics;
 struct principal;
 struct sched;
+struct surface_refusal;
 
 #define LIMITS_ADDRESS       16 /* bytes: as addr_of_peer gives it */
 #define LIMITS_ADDRESSES_MAX 100000
@@ -42,8 +44,16 @@ struct limits_settings {
     uint64_t failures;        /* bad credentials a minute */
 };
 
+struct limits_setup {
+    struct sched *sched;
+    struct metrics *metrics;
+    /* Answers in the words of what is served there: guard_refuse. */
+    void (*refuse)(struct exchange *x, const struct http_route *route,
+                   const struct surface_refusal *why);
+};
+
 struct limits;
-struct limits *limits_new(struct sched *sched, struct metrics *metrics);
+struct limits *limits_new(const struct limits_setup *setup);
 void limits_free(struct limits *l); /* no exchange and no connection is left; NULL is allowed */
 void limits_set(struct limits *l, const struct limits_settings *settings);
 
@@ -78,11 +88,6 @@ void limits_note_bad_credential(struct exchange *x);
 
 /* It is known who asks: counts the request. False: answered. */
 bool limits_admit(struct exchange *x);
-
-/* For exchange.c: it is over, and waits for nothing any more; nobody holds it any more either. What
- * was asked for counts until then, though the client may be gone. */
-void limits_end_live(struct exchange *x);
-void limits_leave(struct exchange *x);
 
 /* ---- for handlers: false means answered ---- */
 

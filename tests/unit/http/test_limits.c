@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "http/account.h"
 #include "http/exchange.h"
+#include "http/guard.h"
 #include "http/http.h"
 #include "http/limits.h"
 #include "http/surface.h"
@@ -52,7 +53,8 @@ static int set_up(void **state)
     sched_init(&s->sched, START_MS, 0);
     metrics_init(&s->metrics);
     http_init(&s->http, NULL, NULL, &(struct http_limits){.connections = 100});
-    s->http.per_client = limits_new(&s->sched, &s->metrics);
+    s->http.per_client = limits_new(
+        &(struct limits_setup){.sched = &s->sched, .metrics = &s->metrics, .refuse = guard_refuse});
     limits_set(s->http.per_client,
                &(struct limits_settings){
                    .connections = 100, .connection_rate = 30, .rate = 20, .failures = 10});
