@@ -188,6 +188,8 @@ static void find_usage(struct limits *l, struct account *a, const struct princip
     struct str who = p->known ? (p->sub.n > 0 ? p->sub : p->name) : STR("");
     struct str values[] = {p->issuer.n > 0 ? p->issuer : STR(""), who,
                            p->root.n > 0 ? p->root : STR("")};
+    if (a == l->subjects.crowd) /* it is nobody's in particular */
+        values[0] = values[1] = values[2] = STR("other");
     for (int i = 0; i < ACCOUNT_USES; i++)
         a->used[i] = metric_family_counter(l->usage[i], values);
 }
