@@ -44,6 +44,7 @@ struct limits {
     struct sched *sched;
     struct limits_settings settings;
     struct accounts addresses, subjects;
+    uint64_t blocked_until_ms; /* of the last address; later, nobody is looked up */
     struct metric_family *usage[ACCOUNT_USES];
     struct counter *limited[LIMITED_KINDS];
 };
@@ -280,7 +281,9 @@ void limits_disconnect(struct account *account, enum limits_entry entry)
 bool limits_try_credential(struct exchange *x)
 {
     struct limits *l = limits_at(x);
-    struct account *a = l != NULL ? address_account(l, x->client) : NULL;
+    if (l == NULL || l->blocked_until_ms <= l->sched->now_ms)
+        return true;
+    struct account *a = address_account(l, x->client);
     if (a == NULL || a->blocked_until_ms <= l->sched->now_ms)
         return true;
     return limits_refuse(x, LIMITED_CREDENTIALS, a->blocked_until_ms - l->sched->now_ms);
@@ -296,7 +299,7 @@ void limits_note_bad_credential(struct exchange *x)
     struct rate rate = {l->settings.failures, MINUTE_MS, l->settings.failures};
     account_take(a, ACCOUNT_FAILURES, &rate, 1, now_ms, &ignored);
     if (account_wait_ms(a, ACCOUNT_FAILURES, &rate, 1, now_ms) > 0)
-        a->blocked_until_ms = now_ms + LIMITS_BLOCK_MS;
+        l->blocked_until_ms = a->blocked_until_ms = now_ms + LIMITS_BLOCK_MS;
 }
 
 /* ---- requests ---- */
