@@ -7,8 +7,8 @@
 #include "base/must.h"
 #include "base/num.h"
 #include "http/http.h"
-#include "http/inert.h"
 #include "http/account.h"
+#include "http/inert.h"
 #include "http/status.h"
 
 #include <stdlib.h>

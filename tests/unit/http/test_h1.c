@@ -665,9 +665,11 @@ static void test_slow_body_is_408(void **state)
 static void test_too_many_connections(void **state)
 {
     struct bench *b = *state;
+    static const char head[] = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
     int more[3];
     for (int i = 0; i < 3; i++)
         connect_peer(b, &more[i]);
+    assert_int_equal(write(more[2], head, sizeof head - 1), sizeof head - 1);
     turns(b, 3);
     char got[1024] = "";
     assert_true(read(more[2], got, sizeof got - 1) > 0);
