@@ -86,19 +86,12 @@ static void loop_on_after_poll(uv_check_t *c)
     loop_turn(l);
 }
 
-/* The time is that of the turn before, which may have been a long sleep ago: a token that was
- * issued meanwhile must not be taken for one of the future. */
-static void loop_on_sockets(struct socket_set *s)
-{
-    container_of(s, struct loop, sockets)->sched.wall_ms = clock_wall_ms();
-}
-
 int loop_init(struct loop *l)
 {
     int err = uv_loop_init(&l->uv);
     if (err != 0)
         return err;
-    err = socket_set_init(&l->sockets, &l->uv, loop_on_sockets);
+    err = socket_set_init(&l->sockets, &l->uv);
     if (err != 0) {
         must(uv_loop_close(&l->uv) == 0);
         return err;

@@ -31,15 +31,14 @@ static void socket_set_on_poll(uv_poll_t *poll, int status, int events)
 {
     struct socket_set *s = container_of(poll, struct socket_set, poll);
     struct epoll_event got[AT_ONCE];
-    s->awake(s);
     int n = epoll_wait(s->fd, got, AT_ONCE, 0);
     for (int i = 0; i < n; i++)
         s->ready(got[i].data.ptr, socket_set_events(got[i].events));
 }
 
-int socket_set_init(struct socket_set *s, uv_loop_t *uv, void (*awake)(struct socket_set *s))
+int socket_set_init(struct socket_set *s, uv_loop_t *uv)
 {
-    *s = (struct socket_set){.fd = epoll_create1(EPOLL_CLOEXEC), .awake = awake};
+    *s = (struct socket_set){.fd = epoll_create1(EPOLL_CLOEXEC)};
     if (s->fd < 0)
         return -errno;
     int err = uv_poll_init(uv, &s->poll, s->fd);

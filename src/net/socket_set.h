@@ -15,11 +15,10 @@ struct socket_set {
     int fd;
     uint32_t n; /* sockets that were added and not released */
     void (*ready)(void *owner, int events);
-    void (*awake)(struct socket_set *s);
 };
 
-/* awake() comes before each round of ready(). 0 or a negative libuv code. */
-int socket_set_init(struct socket_set *s, uv_loop_t *uv, void (*awake)(struct socket_set *s));
+/* 0 or a negative libuv code. */
+int socket_set_init(struct socket_set *s, uv_loop_t *uv);
 void socket_set_close(struct socket_set *s); /* all were released */
 
 /* ready(), the same function for all, gets the owner and UV_READABLE, UV_WRITABLE or both; or a
