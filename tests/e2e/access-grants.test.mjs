@@ -452,3 +452,24 @@ test("an erased root: all of it, and nothing else; the audit tells", async (t) =
     const denied = lines.find(({ event, sub }) => event === "denied" && sub === "backend");
     assert.equal(denied.decision, "deny");
 });
+
+test("an erasure goes on after a crash", async (t) => {
+    const data = join(await tempFolder(t), "data");
+    const port = await freePort();
+    const first = await start(t, { data, port });
+    for (let i = 0; i < 2000; i += 50)
+        await Promise.all(Array.from({ length: 50 }, (_, j) => create(first, `t/acme/${i + j}`)));
+    const headers = as("operator");
+    const asked = first.request("DELETE", "/v1/access/roots/t/acme", { headers }).catch(() => {});
+    const gone = async (server) =>
+        (await server.stream("GET", "t/acme/0", { headers })).status === 404;
+    await until(() => gone(first), "the first to go");
+    await first.kill();
+    await asked;
+    const second = await start(t, { data, port });
+    const last = async () => (await second.stream("GET", "t/acme/999", { headers })).status;
+    t.diagnostic(`the last of them at the restart: ${await last()}`);
+    await until(async () => (await last()) === 404, "the others to go");
+    const again = await second.request("DELETE", "/v1/access/roots/t/acme", { headers });
+    assert.deepEqual(again.json(), { removed: again.json().removed, done: true });
+});
