@@ -10,6 +10,7 @@
 #include "app/config.h"
 #include "app/server_core.h"
 #include "access/policy.h"
+#include "http/front.h"
 #include "http/guard.h"
 #include "net/tls.h"
 #include "store/store.h"

@@ -7,6 +7,7 @@
 #include "http/http.h"
 #include "http/origin.h"
 #include "http/peer.h"
+#include "http/share.h"
 #include "http/surface.h"
 
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static bool is_our_host(struct http *http, struct str host)
         return true;
     if (!origin_is_our_host(&http->names, host))
         return false;
-    if (host.n <= sizeof f->host) {
+    if (host.n > 0 && host.n <= sizeof f->host) {
         memcpy(f->host, host.p, host.n);
         f->host_n = (uint8_t)host.n;
     }
@@ -111,18 +112,6 @@ static bool host_counts(const struct exchange *x)
 
 /* ---- pages ---- */
 
-static const struct str any_origin = STR_INIT("*");
-
-static bool allows_any(const struct front *f)
-{
-    return f->origins != NULL && f->origins->n > 0 && origin_in(any_origin, f->origins);
-}
-
-static bool befriends_local(const struct front *f)
-{
-    return !f->guarded && !f->exposed;
-}
-
 static enum front_page page_of(const struct exchange *x, struct str origin)
 {
     const struct front *f = &x->http->front;
@@ -130,12 +119,12 @@ static enum front_page page_of(const struct exchange *x, struct str origin)
         return FRONT_NO_PAGE;
     if (origin_is_same(origin, x->request->host, x->secure))
         return FRONT_SAME;
-    if (!str_eq(origin, any_origin) && origin_in(origin, f->origins))
+    if (!str_eq(origin, STR("*")) && origin_in(origin, f->origins))
         return FRONT_LISTED;
     if (origin_is_public(&x->http->names, origin) ||
-        (befriends_local(f) && origin_is_local(origin)))
+        (share_befriends_local(f) && origin_is_local(origin)))
         return FRONT_FRIEND;
-    return allows_any(f) ? FRONT_ANY : FRONT_FOREIGN;
+    return share_allows_any(f) ? FRONT_ANY : FRONT_FOREIGN;
 }
 
 /* `*` is for what can only be read and written, not for what acts. */
@@ -174,55 +163,6 @@ static void answer_preflight(struct exchange *x, const struct surface_share *s)
         exchange_header(x, STR("Access-Control-Allow-Headers"), headers);
     exchange_header(x, STR("Access-Control-Max-Age"), s->keep_s);
     exchange_send(x, STR_NONE);
-}
-
-/* Whose pages may read the answer; n == 0: no other's than our own. */
-static struct str shared_with(const struct exchange *x)
-{
-    if (x->origin != NULL)
-        return str_of_cstr(x->origin);
-    /* A cache may give what one got who is no page to a page, later. */
-    bool any = x->page == FRONT_ANY ||
-               (x->page == FRONT_NO_PAGE && x->reads && allows_any(&x->http->front));
-    return any ? any_origin : STR_NONE;
-}
-
-static bool depends_on_origin(const struct exchange *x)
-{
-    const struct front *f = &x->http->front;
-    size_t listed = f->origins != NULL ? f->origins->n : 0;
-    return befriends_local(f) || x->http->names.public_host.n > 0 ||
-           listed > (allows_any(f) ? 1 : 0);
-}
-
-static void put_share(struct exchange *x, const struct surface_share *s, struct str with)
-{
-    if (with.n > 0) {
-        exchange_header(x, STR("Access-Control-Allow-Origin"), with);
-        if (x->page == FRONT_LISTED)
-            exchange_header(x, STR("Access-Control-Allow-Credentials"), STR("true"));
-        if (s->exposed.n > 0)
-            exchange_header(x, STR("Access-Control-Expose-Headers"), s->exposed);
-    }
-}
-
-void front_put(struct exchange *x)
-{
-    const struct front *f = &x->http->front;
-    const struct surface_share *share = x->route != NULL ? x->route->surface->share : NULL;
-    struct str with = share != NULL ? shared_with(x) : STR_NONE;
-    bool asked = x->reads || x->page != FRONT_NO_PAGE;
-    if (share != NULL)
-        put_share(x, share, with);
-    if (f->guarded && asked)
-        exchange_header(x, STR("Vary"), STR("Authorization, Cookie, Origin"));
-    else if (share != NULL && asked && depends_on_origin(x))
-        exchange_header(x, STR("Vary"), STR("Origin"));
-    if (f->guarded) {
-        exchange_header(x, STR("Cross-Origin-Resource-Policy"),
-                        with.n > 0 ? STR("cross-origin") : STR("same-origin"));
-        exchange_header(x, STR("Referrer-Policy"), STR("no-referrer"));
-    }
 }
 
 /* ---- the client's address ---- */

@@ -14,41 +14,16 @@
  * Whose pages may ask is one policy for all surfaces: those of the server's own origin, those that
  * `allow-origin` lists, and on an open server that only this machine can reach, those of this
  * machine. A page of another origin reads no answer. It writes nothing either, and it does not even
- * ask a surface that is `strict`. Requests without Origin are no page's and pass. */
+ * ask a surface that is `strict`. Requests without Origin are no page's and pass. What its
+ * answers say of that is share.h's. */
 #ifndef HTTP_FRONT_H
 #define HTTP_FRONT_H
 
-#include "base/options.h"
-#include "http/forwarded.h"
+#include "http/front_state.h"
 
 #include <stdbool.h>
 
 struct exchange;
-
-/* Who made the request, as its Origin says. */
-enum front_page {
-    FRONT_NO_PAGE, /* there is none */
-    FRONT_SAME,    /* a page of the origin that is asked */
-    FRONT_FRIEND,  /* of public-url, or of this machine where that will do: it reads answers */
-    FRONT_LISTED,  /* the same, and with its user's cookie */
-    FRONT_ANY,     /* of any other: `*` is configured. No cookie of it counts */
-    FRONT_FOREIGN, /* it reads no answer */
-};
-
-#define FRONT_HOST_MAX 64
-
-/* Zero-initialised: an open server that only this machine can reach. */
-struct front {
-    bool guarded;     /* something says who may do what */
-    bool open;        /* nothing does, and that is meant: `access = open` */
-    bool exposed;     /* other machines can reach it */
-    bool admin_apart; /* there is a listener for RULE_ADMIN alone */
-    bool local_proxy; /* whoever comes over a Unix socket is a proxy whose word counts */
-    struct forwarded_proxies proxies;  /* nets owned */
-    const struct option_list *origins; /* of allow-origin; NULL: none */
-    char host[FRONT_HOST_MAX];         /* the last that was found to be ours: most ask by it */
-    uint8_t host_n;
-};
 
 /* By which peers a proxy is known: each is a network or `unix`, as front_check_proxy has found. */
 void front_set_proxies(struct front *f, const struct option_list *from);
@@ -60,9 +35,6 @@ void front_deinit(struct front *f);
 
 /* False: it has been answered. Sets x->page. */
 bool front_admit(struct exchange *x);
-
-/* Puts into an answer, before its head goes out, who else may read it and keep it. */
-void front_put(struct exchange *x);
 
 /* The client's address: the peer's, or whom a proxy of `proxy-from` asks for. False: it has none,
  * as over a Unix socket, or it is gone. Not after exchange_forget_request. */

@@ -10,7 +10,7 @@
 #include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
-#include "http/front.h"
+#include "http/front_state.h"
 #include "http/surface.h"
 #include "http/unsent.h"
 

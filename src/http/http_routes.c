@@ -2,6 +2,7 @@
 /* http_routes.c -- who serves which path. */
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/front.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/surface.h"
