@@ -221,6 +221,8 @@ static void put_inert(struct exchange *x)
 static void put_shared(struct exchange *x)
 {
     struct header headers[SHARE_HEADERS_MAX];
+    if (!x->reads && x->page == FRONT_NO_PAGE && !x->http->front.guarded)
+        return; /* a program has written */
     size_t n = share_headers(
         &(struct share_ask){.front = &x->http->front,
                             .share = x->route != NULL ? x->route->surface->share : NULL,

@@ -42,27 +42,33 @@ struct front_seen {
     bool cross_site, via, forwarded, forwarded_for;
 };
 
+/* Whether a header might be one of those: by its length, and then by its first letter. */
+static bool is_of_interest(struct str name)
+{
+    static const char firsts[16] = {[3] = 'v', [6] = 'o', [9] = 'f', [14] = 's', [15] = 'x'};
+    return name.n < sizeof firsts && (name.p[0] | 0x20) == firsts[name.n];
+}
+
+static void front_note(struct str name, struct str value, struct front_seen *s)
+{
+    if (str_eq_nocase(name, STR("Via")))
+        s->via = true;
+    else if (str_eq_nocase(name, STR("Forwarded")))
+        s->forwarded = true;
+    else if (str_eq_nocase(name, STR("X-Forwarded-For")))
+        s->forwarded_for = true;
+    else if (str_eq_nocase(name, STR("Origin")) && s->origin.p == NULL)
+        s->origin = value;
+    else if (str_eq_nocase(name, STR("Sec-Fetch-Site")))
+        s->cross_site |= str_eq_nocase(value, STR("cross-site"));
+}
+
 /* One pass. */
 static void front_look(const struct request *r, struct front_seen *s)
 {
-    for (int i = 0; i < r->n_headers; i++) {
-        struct str name = r->headers[i].name, value = r->headers[i].value;
-        switch (name.n) {
-        case sizeof "Via" - 1: s->via |= str_eq_nocase(name, STR("Via")); break;
-        case sizeof "Origin" - 1:
-            if (s->origin.p == NULL && str_eq_nocase(name, STR("Origin")))
-                s->origin = value;
-            break;
-        case sizeof "Forwarded" - 1: s->forwarded |= str_eq_nocase(name, STR("Forwarded")); break;
-        case sizeof "Sec-Fetch-Site" - 1:
-            s->cross_site |= str_eq_nocase(name, STR("Sec-Fetch-Site")) &&
-                             str_eq_nocase(value, STR("cross-site"));
-            break;
-        case sizeof "X-Forwarded-For" - 1:
-            s->forwarded_for |= str_eq_nocase(name, STR("X-Forwarded-For"));
-            break;
-        }
-    }
+    for (int i = 0; i < r->n_headers; i++)
+        if (is_of_interest(r->headers[i].name))
+            front_note(r->headers[i].name, r->headers[i].value, s);
 }
 
 /* ---- listeners ---- */
