@@ -7,7 +7,7 @@
 #include "http/audit.h"
 #include "http/credential.h"
 #include "http/exchange.h"
-#include "http/front_settings.h"
+#include "http/front_state.h"
 #include "http/http.h"
 #include "http/issuers.h"
 #include "http/jwks.h"

@@ -785,7 +785,7 @@ static void test_a_crowd_is_drained_in_slices(void **state)
     b->http.limits.connections = 2 * CROWD;
     for (int i = 0; i < CROWD; i++) {
         connect_peer(b, &crowd[i]);
-        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n", 30) == 30);
+        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n", 38) == 38);
     }
     turns(b, 10);
     http_drain_begin(&b->http);
