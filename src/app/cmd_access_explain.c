@@ -11,8 +11,8 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_common.h"
 #include "http/exchange.h"
-#include "http/guard.h"
 #include "http/http.h"
+#include "http/rules.h"
 #include "http/surface.h"
 
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static void put_thing(struct buf *out, enum access_verb verb, enum access_kind k
 
 /* The first grant of a layer that allows it; NULL: none does. */
 static const struct access_grant *grant_for(const struct access_grants *layer,
-                                            const struct guard_need *need)
+                                            const struct need *need)
 {
     for (size_t i = 0; i < layer->n; i++) {
         struct access_grants one = {&layer->items[i], 1};
@@ -140,7 +140,7 @@ static const struct access_grant *grant_for(const struct access_grants *layer,
 }
 
 static enum outcome explain_grants(struct buf *out, const struct principal *p,
-                                   const struct guard_need *need)
+                                   const struct need *need)
 {
     bool all = true;
     for (size_t i = 0; i < p->rights.n; i++) {
@@ -181,7 +181,7 @@ static enum outcome explain_later(struct buf *out, const struct principal *p,
 }
 
 static enum outcome explain_need(struct buf *out, const struct principal *p,
-                                 const struct guard_need *need)
+                                 const struct need *need)
 {
     const struct surface_rule *r = need->rule;
     buf_printf(out, "  %s: ", r->id);
@@ -206,10 +206,10 @@ static enum outcome explain_need(struct buf *out, const struct principal *p,
 
 static enum outcome explain_all(struct buf *out, struct exchange *x, const struct http_route *route)
 {
-    struct guard_need need = {0};
+    struct need need = {0};
     enum outcome worst = ALLOWED;
     bool any = false;
-    while (guard_next_need(x, route, &need)) {
+    while (rules_next(x, route, &need)) {
         enum outcome o = explain_need(out, x->principal, &need);
         any = true;
         worst = o > worst ? o : worst;

@@ -9,6 +9,8 @@
 #include "base/units.h"
 #include "app/config_file.h"
 #include "app/config_tables.h"
+#include "http/front.h"
+#include "http/origin.h"
 #include "http/url.h"
 #include "net/addr.h"
 #include "store/embedded/embedded.h"
@@ -90,6 +92,11 @@ static int config_check_host_name(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
+static int config_check_access(struct str value, char *reason, size_t size)
+{
+    return str_eq(value, STR("open")) ? 0 : ERR_SYNTAX;
+}
+
 /* ---- the table ---- */
 
 #define ROW(...) OPTION_ROW(struct config, __VA_ARGS__)
@@ -141,9 +148,30 @@ static const struct option_row rows[] = {
              "request's Host."},
     {ROW("allow-host", OPTION_LIST, allow_host), .live = true, .value = "NAME",
      .check = config_check_host_name,
-     .help = "Another name of this server; may be given many times. Metrics, logs, tools and the "
-             "Lab answer only if a request's Host is such a name, public-url's, localhost or an IP "
-             "address, so that no site can point its own name at this server."},
+     .help = "Another name of this server; may be given many times. The server answers only if a "
+             "request's Host is such a name, public-url's, localhost or an IP address, so that no "
+             "site can point its own name at this server. Others are answered 421."},
+    {ROW("access", OPTION_TEXT, access_word), .heading = "Access", .value = "open",
+     .check = config_check_access,
+     .help = "open lets everybody who reaches the server do everything, by any name and through "
+             "any proxy. Without it a server where no section grants anything listens on this "
+             "machine only, and takes no requests that came through a proxy."},
+    {ROW("allow-origin", OPTION_LIST, allow_origin), .live = true,
+     .value = "http://HOST|https://HOST|*", .check = origin_check_setting,
+     .help = "A site whose pages may use this server, besides its own; may be given many times. * "
+             "is every site, without its users' cookies, and does not count for tools, logs, "
+             "metrics and the Lab. Pages of this machine may use a server where everybody may do "
+             "everything and that only this machine can reach."},
+    {ROW("proxy-from", OPTION_LIST, proxy_from), .live = true, .value = "NETWORK|unix",
+     .check = front_check_proxy,
+     .help = "Where proxies are that tell whom they ask for, by X-Forwarded-For or Forwarded: "
+             "10.0.0.0/8, an address, or unix for all that come over a Unix socket; may be given "
+             "many times. From others these headers do not count."},
+    {ROW("admin-listen", OPTION_TEXT, admin_listen), .value = "HOST:PORT|unix:PATH",
+     .check = config_check_listen,
+     .help = "Where metrics, the list of sessions and what else is for those who run the server "
+             "is served, and then nowhere else; nothing else is served there but /healthz and "
+             "/readyz."},
 
     {ROW("retain-events", OPTION_NUMBER, retain_events), .live = true, .heading = "Retention",
      .fallback = "0", .value = "N", BETWEEN(0, RETAIN_EVENTS_MAX),
@@ -396,11 +424,53 @@ void config_warnings(const struct config *c, struct feature_warnings *out)
     if (access_config_idle_issuer(&c->access) != NULL)
         feature_warn(out, "[issuer]", "has no grant in one section: its tokens may do nothing");
     access_config_warnings(&c->access, out);
+    if (c->access_word != NULL && !access_config_on(&c->access))
+        feature_warn(out, "access", "is open: everybody who reaches the server can do everything");
     if (env_secret_file_is_open(c->tls_key))
         feature_warn(out, "tls-key", open_file);
     for (size_t i = 0; env_secret_names[i] != NULL; i++)
         if (env_secret_is_open(env_secret_names[i]))
             feature_warn(out, env_secret_names[i], open_file);
+}
+
+/* ---- exposure ---- */
+
+static bool stays_here(const char *listen)
+{
+    struct addr at;
+    char ignored[256];
+    return addr_parse_listen(str_of_cstr(listen), &at, ignored, sizeof ignored) == 0 &&
+           addr_stays_here(&at);
+}
+
+/* The first address that others can reach; NULL: there is none. */
+static const char *exposed_listen(const struct config *c)
+{
+    for (size_t i = 0; i < c->listen.n; i++)
+        if (!stays_here(c->listen.items[i]))
+            return c->listen.items[i];
+    return c->admin_listen != NULL && !stays_here(c->admin_listen) ? c->admin_listen : NULL;
+}
+
+bool config_is_exposed(const struct config *c)
+{
+    return exposed_listen(c) != NULL;
+}
+
+/* Whoever can reach a server that grants nothing can do everything: that has to be meant. */
+static int config_check_exposure(const struct config *c, const struct access_config *access,
+                                 char *why, size_t size)
+{
+    const char *listen = exposed_listen(c);
+    if (listen == NULL || c->access_word != NULL || access_config_on(access))
+        return 0;
+    snprintf(why, size,
+             "other machines can reach %s, and no setting says who may do what. Listen on "
+             "127.0.0.1; or say who may, as with the lines `[caller NAME]`, `token-sha256 = "
+             "DIGEST`, `grant = VERBS PATTERN`; or let everybody do everything with `access = "
+             "open`",
+             listen);
+    return ERR_SYNTAX;
 }
 
 /* ---- all sources ---- */
@@ -435,6 +505,8 @@ static int check_together(struct config *c, char *why, size_t size)
         c->public_url[n - 1] = '\0';
     c->access.public_url = c->public_url;
     int err = access_config_check(&c->access, why, size);
+    if (err == 0)
+        err = config_check_exposure(c, &c->access, why, size);
     if (err == 0)
         err = finish_features(c, why, size);
     if (err != 0)
@@ -540,6 +612,11 @@ int config_reload(struct config *c, int argc, char **argv, struct config_change 
     int err = load_all(&out->before, argc, argv, why, size);
     if (err != 0)
         return err;
+    err = config_check_exposure(c, &out->before.access, why, size); /* listeners stay as they are */
+    if (err != 0) {
+        config_deinit(&out->before);
+        return err;
+    }
     const struct options *options = &c->tables->options;
     const struct section_kind *kinds = c->tables->kinds.rows;
     for (size_t i = 0; i < options->n; i++) {

@@ -39,7 +39,9 @@ struct config {
     uint64_t cache_bytes, disk_cap_bytes;                /* disk cap 0: none */
     uint64_t retain_events, retain_bytes, retain_age_ms; /* of streams that ask for none; 0: off */
     char *public_url; /* without a slash at its end; NULL: derive it from Host */
-    struct option_list allow_host;
+    struct option_list allow_host, allow_origin, proxy_from;
+    char *access_word;  /* `open`; NULL: see config_check_exposure */
+    char *admin_listen; /* NULL: none */
     uint64_t max_connections;
     struct limits_settings per_address; /* see config_limits_addresses */
     uint64_t max_streams;
@@ -92,6 +94,9 @@ void config_warnings(const struct config *c, struct feature_warnings *out);
 
 /* Do the limits of addresses hold: is access configured, or is one of them set? */
 bool config_limits_addresses(const struct config *c);
+
+/* Can other machines reach it? */
+bool config_is_exposed(const struct config *c);
 
 /* The features have copied their secrets. */
 void config_forget(struct config *c);

@@ -5,7 +5,6 @@
 #include "feature/feature.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "net/loop.h"
 
@@ -156,8 +155,6 @@ static void answer_line(struct exchange *x, int status, const char *line)
 static void health_answer_metrics(struct health *s, struct exchange *x)
 {
     struct buf body = {0};
-    if (!origin_admit(x, ORIGIN_LOCAL))
-        return;
     sched_work(&s->http->loop->sched, "metrics");
     health_look(s);
     metrics_put(s->metrics, &body);
@@ -178,8 +175,11 @@ static void health_answer_readiness(struct health *s, struct exchange *x)
         answer_line(x, 200, "ready");
         return;
     }
-    buf_put(&body, STR("{\"ready\":false,\"why\":"));
-    json_put_string(&body, str_of_cstr(reason));
+    buf_put(&body, STR("{\"ready\":false"));
+    if (x->admin || !s->http->front.admin_apart) { /* why is for those who run it */
+        buf_put(&body, STR(",\"why\":"));
+        json_put_string(&body, str_of_cstr(reason));
+    }
     buf_put(&body, STR("}\n"));
     exchange_header(x, STR("Retry-After"), STR("1"));
     health_answer(x, 503, STR("application/json"), buf_str(&body));
@@ -198,10 +198,12 @@ static const struct surface_rule readiness_rules[] = {
     {"server.ready", "GET HEAD", "", 0, ACCESS_SERVER, RULE_PUBLIC, NULL},
     {0},
 };
-const struct surface health_metrics_surface = {.path = "/metrics", .rules = metrics_rules};
+const struct surface health_metrics_surface = {
+    .path = "/metrics", .rules = metrics_rules, .strict = true};
 const struct surface health_live_surface = {
-    .path = "/healthz", .rules = liveness_rules, .unlimited = true};
-const struct surface health_ready_surface = {.path = "/readyz", .rules = readiness_rules};
+    .path = "/healthz", .rules = liveness_rules, .probe = true, .unlimited = true};
+const struct surface health_ready_surface = {
+    .path = "/readyz", .rules = readiness_rules, .probe = true};
 
 static const struct endpoint {
     const struct surface *surface;

@@ -9,6 +9,7 @@
 #include "stream/usage.h"
 #include "http/audit.h"
 #include "http/fetch.h"
+#include "http/front.h"
 #include "http/guard.h"
 #include "http/limits.h"
 #include "http/origin.h"
@@ -30,6 +31,13 @@ static void server_on_accepted(void *ctx, int fd)
     http_accept(&s->http, fd, s->tls);
 }
 
+static void server_on_admin_accepted(void *ctx, int fd)
+{
+    struct server *s = ctx;
+    bool local = str_starts(str_of_cstr(s->config->admin_listen), STR("unix:"));
+    http_accept_admin(&s->http, fd, local ? NULL : s->tls);
+}
+
 static void server_on_local_accepted(void *ctx, int fd)
 {
     struct server *s = ctx;
@@ -47,28 +55,43 @@ static const struct listener_ops listener_ops = {.accepted = server_on_accepted,
 static const struct listener_ops local_ops = {.accepted = server_on_local_accepted,
                                               .failed = server_on_accept_failed};
 
+static const struct listener_ops admin_ops = {.accepted = server_on_admin_accepted,
+                                              .failed = server_on_accept_failed};
+
+static int listen_at(struct server *s, const char *text, const struct listener_ops *ops)
+{
+    struct str address = str_of_cstr(text);
+    struct addr at;
+    char why[256];
+    struct listener *l = listener_new(&s->loop, address, ops, s, why, sizeof why);
+    if (l == NULL) {
+        trace(s->trace, LISTEN_FAILED, TRACE_STR("address", address),
+              TRACE_STR("error", str_of_cstr(why)));
+        return ERR_IO;
+    }
+    s->listeners[s->n_listeners++] = l;
+    if (addr_parse_listen(listener_address(l), &at, why, sizeof why) == 0 && at.kind == ADDR_TCP)
+        addr_own_add(&s->own, addr_port(&at));
+    if (ops == &admin_ops)
+        trace(s->trace, LISTENING_ADMIN, TRACE_STR("address", listener_address(l)));
+    else
+        trace(s->trace, LISTENING, TRACE_STR("address", listener_address(l)));
+    return 0;
+}
+
 static int listen_all(struct server *s)
 {
     const struct option_list *addresses = &s->config->listen;
+    int err = 0;
     s->listeners = mem_zalloc((addresses->n + 1) * sizeof *s->listeners);
-    for (size_t i = 0; i < addresses->n; i++) {
-        struct str address = str_of_cstr(addresses->items[i]);
-        char why[256];
-        bool local = str_starts(address, STR("unix:")); /* never leaves the machine: no TLS */
-        struct listener *l =
-            listener_new(&s->loop, address, local ? &local_ops : &listener_ops, s, why, sizeof why);
-        if (l == NULL) {
-            trace(s->trace, LISTEN_FAILED, TRACE_STR("address", address),
-                  TRACE_STR("error", str_of_cstr(why)));
-            return ERR_IO;
-        }
-        s->listeners[s->n_listeners++] = l;
-        struct addr at;
-        if (!local && addr_parse_listen(listener_address(l), &at, why, sizeof why) == 0)
-            addr_own_add(&s->own, addr_port(&at));
-        trace(s->trace, LISTENING, TRACE_STR("address", listener_address(l)));
+    for (size_t i = 0; i < addresses->n && err == 0; i++) {
+        /* A Unix socket never leaves the machine: no TLS. */
+        bool local = str_starts(str_of_cstr(addresses->items[i]), STR("unix:"));
+        err = listen_at(s, addresses->items[i], local ? &local_ops : &listener_ops);
     }
-    return 0;
+    if (err == 0 && s->config->admin_listen != NULL)
+        err = listen_at(s, s->config->admin_listen, &admin_ops);
+    return err;
 }
 
 static void stop_listening(struct server *s)
@@ -436,8 +459,13 @@ static void init_surfaces(struct server *s)
                                     .body_min_bytes = c->body_rate_min});
     s->http.unsent.budget = &s->storage.budget;
     s->http.idle = server_on_http_idle;
+    s->http.dress = front_put;
     s->http.names =
         (struct http_names){.public_host = origin_host_of(c->public_url), .hosts = &c->allow_host};
+    s->http.front.open = c->access_word != NULL;
+    s->http.front.exposed = config_is_exposed(c);
+    s->http.front.admin_apart = c->admin_listen != NULL;
+    server_tune_front(s);
     init_status(s);
     s->durable = (struct durable){.store = s->store,
                                   .feeds = &s->feeds,

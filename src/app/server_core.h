@@ -13,6 +13,9 @@ void server_reload(struct server *s);
  * to upstreams to what is left. */
 void server_share_descriptors(struct server *s);
 
+/* Whose pages and proxies count, and by which names, by the settings. */
+void server_tune_front(struct server *s);
+
 /* Who may do what, by the settings; key files are read anew. 0, or ERR_SYNTAX with a sentence in
  * why, and all is as it was. */
 int server_init_access(struct server *s, char *why, size_t size);

@@ -11,6 +11,7 @@
 #include "app/server_core.h"
 #include "access/policy.h"
 #include "http/audit.h"
+#include "http/front.h"
 #include "http/guard.h"
 #include "http/limits.h"
 #include "net/tls.h"
@@ -23,6 +24,14 @@
 #include <sys/stat.h>
 
 /* ---- access ---- */
+
+void server_tune_front(struct server *s)
+{
+    struct front *f = &s->http.front;
+    f->origins = &s->config->allow_origin;
+    front_set_proxies(f, &s->config->proxy_from);
+    front_forget(f);
+}
 
 /* Once there, limits stay, and bound nothing if nobody asks for them any more: who has begun under
  * them ends so. */
@@ -70,6 +79,7 @@ static void init_guard(struct server *s)
 int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
+    s->http.front.guarded = access_config_on(access);
     tune_limits(s);
     bool any = access->callers.n > 0 || access_config_on(access) || s->limits != NULL;
     if (s->guard == NULL && !any)
@@ -121,6 +131,7 @@ static void reload_apply(struct server *s)
     limits->body_min_bytes = c->body_rate_min;
     tune(&s->durable, c);
     tune_limits(s);
+    server_tune_front(s);
     s->store->retain = (struct retain){c->retain_events, c->retain_bytes, c->retain_age_ms};
     s->host.write_timeout_ms = c->write_timeout_ms;
     for (size_t i = 0; i < s->n_features; i++)

@@ -154,3 +154,9 @@ void account_leave(struct account *a, enum account_count what)
     must(a->counts[what] > 0);
     a->counts[what]--;
 }
+
+void account_disconnect(struct account *a, bool beyond)
+{
+    if (a != NULL)
+        account_leave(a, beyond ? ACCOUNT_SURPLUS : ACCOUNT_CONNECTIONS);
+}

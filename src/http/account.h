@@ -96,4 +96,7 @@ void account_give_back(struct account *a, enum account_rate what, const struct r
 bool account_enter(struct account *a, enum account_count what, uint64_t max);
 void account_leave(struct account *a, enum account_count what);
 
+/* A connection ends: one of those that it may have, or one beyond. NULL: it did not count. */
+void account_disconnect(struct account *a, bool beyond);
+
 #endif

@@ -42,6 +42,7 @@ void exchange_release(struct exchange *x)
     forget_memory(x);
     if (x->account != NULL)
         account_leave(x->account, ACCOUNT_UNDER_WAY);
+    free(x->origin);
     principal_unref(x->principal);
     slab_free(&x->http->exchanges, x);
 }
@@ -274,6 +275,8 @@ static void exchange_begin_response(struct exchange *x, int64_t length, bool str
     must(!x->begun);
     must(!x->undecided || x->status >= 400); /* nobody has asked whether he may */
     put_inert(x);
+    if (x->http->dress != NULL)
+        x->http->dress(x);
     x->begun = true;
     x->streaming = streaming;
     x->head_only = x->head_only || status_has_no_body(x->status);

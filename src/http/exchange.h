@@ -23,6 +23,7 @@ struct account;
 struct exchange;
 struct http;
 struct http_route;
+struct peer;
 struct reservation;
 struct tls_names;
 struct unsent_share;
@@ -66,6 +67,7 @@ struct transport_ops {
     void (*end)(struct exchange *x);   /* a body of known length is complete */
     void (*abort)(struct exchange *x); /* cut off: the peer must see that the body is incomplete */
     size_t (*room)(const struct exchange *x);                 /* see exchange_room */
+    const struct peer *(*peer)(const struct exchange *x);     /* NULL: nobody knows */
     struct unsent_share **(*share)(const struct exchange *x); /* where what is unsent counts */
 };
 
@@ -83,9 +85,9 @@ struct exchange {
      * begins with the request. */
     const struct tls_names *certificate;
     struct account *account; /* of limits.c: whom it counts for; NULL: nobody */
-    uint8_t client[16];      /* the client's address: see LIMITS_ADDRESS */
     const struct exchange_ops *ops;
-    void *state; /* the handler's */
+    void *state;  /* the handler's */
+    char *origin; /* of front.c, owned: whose page may read the answer; NULL: see there */
 
     const struct request *request; /* NULL after exchange_forget_request */
     struct arena arena;            /* the request's memory, until then */
@@ -108,6 +110,9 @@ struct exchange {
     bool body_done : 1; /* the request's body has been delivered to its end */
     bool head_only : 1; /* no body is sent: to a HEAD request, or with such a status */
     bool secure : 1;    /* the request came over TLS */
+    bool admin : 1;     /* ... by the listener of admin-listen */
+    bool reads : 1;     /* it is a GET or a HEAD */
+    uint8_t page : 3;   /* enum front_page: who made it */
     /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
      * with a streamed response, though it might still take an answer. */
     bool peer_bound : 1;

@@ -7,15 +7,15 @@
 #include "http/audit.h"
 #include "http/credential.h"
 #include "http/exchange.h"
+#include "http/front_settings.h"
 #include "http/http.h"
 #include "http/issuers.h"
 #include "http/jwks.h"
 #include "http/limits.h"
-#include "http/origin.h"
 #include "http/refuse.h"
+#include "http/rules.h"
 #include "http/surface.h"
 #include "http/tokens.h"
-#include "http/url.h"
 #include "net/tls_names.h"
 #include "telemetry/trace.h"
 
@@ -97,91 +97,12 @@ bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind ki
 
 /* ---- rules ---- */
 
-/* Every request asks this of every rule. */
-static bool has_word(const char *words, struct str word)
-{
-    for (;;) {
-        size_t n = 0;
-        while (n < word.n && words[n] == word.p[n])
-            n++;
-        if (n == word.n && (words[n] == ' ' || words[n] == '\0'))
-            return true;
-        for (words += n; *words != ' '; words++)
-            if (*words == '\0')
-                return false;
-        words++;
-    }
-}
-
-/* Whether the path, behind the surface's own, is the rule's; *name is what stands for `{name}`,
- * still encoded. */
-static bool path_fits(struct str pattern, struct str path, struct str *name)
-{
-    while (pattern.p != NULL) {
-        struct str want = str_cut(&pattern, '/');
-        if (want.n > 4 && memcmp(want.p + want.n - 4, "...}", 4) == 0) {
-            *name = path;
-            return path.n > 0;
-        }
-        if (path.p == NULL)
-            return false;
-        struct str have = str_cut(&path, '/');
-        if (want.n > 0 && want.p[0] == '{' && have.n > 0)
-            *name = have;
-        else if (!str_eq(want, have))
-            return false;
-    }
-    return path.p == NULL;
-}
-
-static struct str path_below(const struct exchange *x, const struct http_route *route)
-{
-    struct str rest = str_skip(x->request->path, route->prefix.n);
-    bool open = route->prefix.n > 0 && route->prefix.p[route->prefix.n - 1] == '/';
-    return !open && rest.n > 0 && rest.p[0] == '/' ? str_skip(rest, 1) : rest;
-}
-
-static bool rule_fits(const struct surface_rule *rule, struct exchange *x, struct str below,
-                      struct str *name)
-{
-    *name = STR_NONE;
-    return has_word(rule->methods, x->request->method_text) &&
-           path_fits(str_of_cstr(rule->path), below, name) && (rule->when == NULL || rule->when(x));
-}
-
-static bool is_decided_here(const struct surface_rule *rule)
-{
-    return (rule->how & (RULE_LATER | RULE_PUBLIC)) == 0;
-}
-
-/* A route's name is its path. False: the path's name cannot be decoded. */
-static bool rule_name(const struct surface_rule *rule, struct exchange *x,
-                      const struct http_route *route, struct str *name)
-{
-    if (rule->kind != ACCESS_ROUTE)
-        return url_decode(&x->arena, *name, false, name) == 0;
-    *name = route->prefix;
-    return true;
-}
-
-bool guard_next_need(struct exchange *x, const struct http_route *route, struct guard_need *need)
-{
-    struct str below = path_below(x, route);
-    need->rule = need->rule == NULL ? route->surface->rules : need->rule + 1;
-    while (need->rule->id != NULL && !rule_fits(need->rule, x, below, &need->name))
-        need->rule++;
-    if (need->rule->id == NULL)
-        return false;
-    need->malformed = is_decided_here(need->rule) && !rule_name(need->rule, x, route, &need->name);
-    return true;
-}
-
-static bool need_granted(const struct guard_need *need, struct exchange *x)
+static bool need_granted(const struct need *need, struct exchange *x)
 {
     const struct surface_rule *rule = need->rule;
     if ((rule->how & RULE_LATER) != 0)
         x->undecided = true;
-    if (!is_decided_here(rule))
+    if ((rule->how & (RULE_LATER | RULE_PUBLIC)) != 0)
         return true;
     return !need->malformed && principal_may(x->principal, rule->verb, rule->kind, need->name);
 }
@@ -190,25 +111,33 @@ static bool need_granted(const struct guard_need *need, struct exchange *x)
 struct ruling {
     const struct surface_rule *missing; /* the first that is not granted, or no_rule */
     struct str name;                    /* ... what for */
-    unsigned how;                       /* of all that fit */
+    unsigned how;                       /* of all that it comes under */
 };
 
-/* False: no rule fits, or one that does is not granted. */
-static bool rules_granted(struct exchange *x, const struct http_route *route, struct ruling *out)
+/* False: it comes under no rule, or under one that is not granted. */
+static bool rules_granted(struct exchange *x, struct ruling *out)
 {
-    struct guard_need need = {0};
+    struct need need = {0};
     bool any = false, all = true;
     *out = (struct ruling){.missing = &no_rule};
-    while (guard_next_need(x, route, &need)) {
+    while (rules_next(x, x->route, &need)) {
         any = true;
         out->how |= need.rule->how;
-        if (!need_granted(&need, x) && all) {
+        if (all && !need_granted(&need, x)) {
             all = false;
             out->missing = need.rule;
             out->name = need.name;
         }
     }
     return any && all;
+}
+
+bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
+                     struct str name)
+{
+    const struct principal *everybody = g != NULL ? g->policy->anonymous : NULL;
+    return everybody == NULL || !g->policy->on ||
+           (everybody->root.n == 0 && principal_may(everybody, verb, kind, name));
 }
 
 /* ---- credentials ---- */
@@ -223,12 +152,10 @@ enum guard_step {
 static enum credential_owner owner_of(const struct guard *g, struct exchange *x)
 {
     const struct http_route *route = x->route;
-    struct str name;
     if (route == NULL)
         return CREDENTIAL_OURS;
-    for (const struct surface_rule *rule = route->surface->rules; rule->id != NULL; rule++)
-        if ((rule->how & RULE_TICKET) != 0 && rule_fits(rule, x, path_below(x, route), &name))
-            return CREDENTIAL_THEIRS;
+    if (route->surface->has_tickets && (rules_how(x, route) & RULE_TICKET) != 0)
+        return CREDENTIAL_THEIRS;
     if (route->authorization == CREDENTIAL_THEIRS && !g->policy->on)
         return CREDENTIAL_OURS; /* callers are known by it nevertheless */
     return route->authorization;
@@ -242,8 +169,8 @@ static bool reads(const struct exchange *x)
 /* Browsers send cookies by themselves, whoever's page it is. */
 static bool cookie_counts(const struct exchange *x)
 {
-    return reads(x) && (request_header(x->request, STR("Origin")).p == NULL ||
-                        origin_check(x, ORIGIN_OWN, NULL) == ORIGIN_FINE);
+    return reads(x) &&
+           (x->page == FRONT_NO_PAGE || x->page == FRONT_SAME || x->page == FRONT_LISTED);
 }
 
 static const struct surface_refusal *guard_fail(struct guard *g, struct exchange *x,
@@ -411,7 +338,7 @@ static bool guard_enter(struct guard *g, struct exchange *x)
         return false;
     if (!g->policy->on || x->route == NULL)
         return true;
-    if (!rules_granted(x, x->route, &ruling))
+    if (!rules_granted(x, &ruling))
         return guard_deny(x, ruling.missing, ruling.name);
     bool link_will_do = (ruling.how & RULE_LINK) != 0 && reads(x);
     return !x->principal->by_link || link_will_do || guard_deny(x, &no_rule, STR("by link"));

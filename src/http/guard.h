@@ -30,7 +30,6 @@ struct jwk_set;
 struct policy;
 struct principal;
 struct sched;
-struct surface_rule;
 struct trace;
 
 struct guard;
@@ -70,19 +69,11 @@ void guard_forget_tokens(struct guard *g);
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
 
-/* One thing that a request needs: a rule that it comes under, and the name in question. */
-struct guard_need {
-    const struct surface_rule *rule; /* NULL: before the first */
-    /* As grants have it, n == 0: there is none. Of a rule that is not decided here, undecoded. */
-    struct str name;
-    bool malformed; /* the path's name cannot be decoded: nobody may */
-};
-
-/* Goes on to the next; false: there is none. Of x only request, has_body and arena are looked at,
- * so that a request can be judged that nobody has sent. */
-bool guard_next_need(struct exchange *x, const struct http_route *route, struct guard_need *need);
-
 /* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
 void guard_forbid(struct exchange *x);
+
+/* Is this, named as the store has it, for everybody? */
+bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
+                     struct str name);
 
 #endif

@@ -256,6 +256,7 @@ static void h1_via_begin(struct exchange *x, int64_t length)
                                                   .headers = x->headers,
                                                   .length = length,
                                                   .chunked = h->chunked_out,
+                                                  .guarded = x->http->front.guarded,
                                                   .close = !h->keep_alive,
                                                   .keep_alive = h->keep_alive && h->version_10}));
 }
@@ -371,6 +372,12 @@ static struct unsent_share **h1_via_share(const struct exchange *x)
     return &h->peer->share;
 }
 
+static const struct peer *h1_via_peer(const struct exchange *x)
+{
+    const struct h1 *h = x->transport;
+    return h->peer;
+}
+
 static const struct transport_ops via_h1 = {
     .want = h1_via_want,
     .begin = h1_via_begin,
@@ -379,6 +386,7 @@ static const struct transport_ops via_h1 = {
     .end = h1_via_end,
     .abort = h1_via_abort,
     .room = h1_via_room,
+    .peer = h1_via_peer,
     .share = h1_via_share,
 };
 
@@ -408,7 +416,7 @@ static void start_exchange(struct h1 *h, const struct request *parsed,
     x->head_only = parsed->method == METHOD_HEAD;
     x->secure = conn_is_secure(&h->peer->conn);
     x->certificate = conn_peer_names(&h->peer->conn);
-    memcpy(x->client, h->peer->client, sizeof x->client);
+    x->admin = h->peer->admin;
     x->body_length = framing->content_length;
     x->has_body = framing->chunked || framing->content_length > 0;
     h->version_10 = parsed->version == 10;

@@ -28,7 +28,7 @@ static size_t header_size(const struct header *h)
 static size_t h1_head_size_of(const struct h1_head *head)
 {
     size_t n = FIXED_MAX;
-    for (size_t i = 0; i < RESPONSE_COMMON_HEADERS; i++)
+    for (size_t i = 0; i < response_common_n(head->guarded); i++)
         n += header_size(&response_common[i]);
     for (const struct exchange_header *h = head->headers; h != NULL; h = h->next)
         n += header_size(&h->header);
@@ -45,7 +45,7 @@ struct block *h1_head_block(const struct h1_head *head)
     to = h1_head_put(to, STR("\r\nDate: "));
     to = h1_head_put(to, head->date);
     to = h1_head_put(to, STR("\r\n"));
-    for (size_t i = 0; i < RESPONSE_COMMON_HEADERS; i++)
+    for (size_t i = 0; i < response_common_n(head->guarded); i++)
         to = h1_head_put_header(to, &response_common[i]);
     for (const struct exchange_header *h = head->headers; h != NULL; h = h->next)
         to = h1_head_put_header(to, &h->header);

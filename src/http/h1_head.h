@@ -12,6 +12,7 @@ struct h1_head {
     const struct exchange_header *headers;
     int64_t length; /* Content-Length; < 0: none is said */
     bool chunked, close;
+    bool guarded;    /* see response_common_n */
     bool keep_alive; /* says so, as HTTP/1.0 needs to hear it */
 };
 

@@ -109,7 +109,7 @@ static void submit_head(struct h2_stream *s, int status, const struct exchange_h
     char code[NUM_TEXT_MAX], bytes[NUM_TEXT_MAX];
     nv[n++] = nv_of(STR(":status"), str_of(code, num_format((uint64_t)status, code)));
     nv[n++] = nv_of(STR("date"), http_date(h2_http(h)));
-    for (size_t i = 0; i < RESPONSE_COMMON_HEADERS; i++)
+    for (size_t i = 0; i < response_common_n(h2_http(h)->front.guarded); i++)
         nv[n++] = nv_of(response_common[i].name, response_common[i].value);
     if (length >= 0)
         nv[n++] = nv_of(STR("content-length"), str_of(bytes, num_format((uint64_t)length, bytes)));
@@ -232,6 +232,12 @@ static struct unsent_share **h2_respond_via_share(const struct exchange *x)
     return &s->h2->peer->share;
 }
 
+static const struct peer *h2_respond_via_peer(const struct exchange *x)
+{
+    const struct h2_stream *s = x->transport;
+    return s->h2->peer;
+}
+
 /* The response is complete, but for being sent. */
 static void h2_respond_via_end(struct exchange *x)
 {
@@ -339,5 +345,6 @@ const struct transport_ops h2_via = {
     .end = h2_respond_via_end,
     .abort = h2_respond_via_abort,
     .room = h2_respond_via_room,
+    .peer = h2_respond_via_peer,
     .share = h2_respond_via_share,
 };

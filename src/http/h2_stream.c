@@ -23,7 +23,7 @@ struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
     s->x = exchange_new(h2_http(h), &h2_via, s);
     s->x->secure = conn_is_secure(&h->peer->conn);
     s->x->certificate = conn_peer_names(&h->peer->conn);
-    memcpy(s->x->client, h->peer->client, sizeof s->x->client);
+    s->x->admin = h->peer->admin;
     list_push(&h->streams, &s->link);
     return s;
 }

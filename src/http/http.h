@@ -10,6 +10,7 @@
 #include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
+#include "http/front_settings.h"
 #include "http/surface.h"
 #include "http/unsent.h"
 
@@ -76,9 +77,11 @@ struct http {
     bool rights_end;           /* somebody looks after `active`: answers.h */
     struct link active;        /* principals with exchanges under way: principal->active */
     struct http_names names;   /* set before the first request */
-    struct link connections;   /* of struct peer */
-    struct link undrained;     /* of those that are to be asked to finish, or closed */
-    struct task drain;         /* the next of these */
+    struct front front;
+    void (*dress)(struct exchange *x); /* puts into each answer what all have; NULL: nothing */
+    struct link connections;           /* of struct peer */
+    struct link undrained;             /* of those that are to be asked to finish, or closed */
+    struct task drain;                 /* the next of these */
     uint64_t n_connections;
     uint64_t n_surplus; /* of these, those that are one too many */
     uint64_t inflight_bytes;
@@ -125,7 +128,7 @@ static inline void http_count_response(struct http *http, int status)
 const struct http_route *http_route_of(const struct http *http, struct str path);
 
 /* For transports: gives a request with its head complete to its handler (or answers 404), if the
- * guard lets it in. */
+ * front and the guard let it in. */
 void http_dispatch(struct http *http, struct exchange *x);
 
 /* For the guard: to its handler at last. */
@@ -137,6 +140,8 @@ void http_hand_over(struct exchange *x);
 /* Takes over a connected socket; speaks HTTP on it, in the version that the peer begins with. tls:
  * NULL, or what to secure it with. */
 void http_accept(struct http *http, int fd, struct tls *tls);
+/* The same at the listener of admin-listen. */
+void http_accept_admin(struct http *http, int fd, struct tls *tls);
 
 /* No new requests; those under way are asked to finish (exchange_ops.drain). http->idle is called,
  * never from within this call, when no connection is left. */

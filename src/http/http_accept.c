@@ -5,6 +5,8 @@
 #include "http/h1.h"
 #include "http/h2.h"
 #include "http/http.h"
+#include "http/account.h"
+#include "http/front.h"
 #include "http/limits.h"
 #include "http/peer.h"
 #include "net/addr.h"
@@ -43,6 +45,7 @@ void http_deinit(struct http *http)
     task_cancel(&http->unsent.grant);
     timer_stop(&http->unsent.look);
     task_cancel(&http->drain);
+    front_deinit(&http->front);
     free(http->gather.items);
     free(http->routes);
     arena_cache_deinit(&http->arenas);
@@ -157,20 +160,20 @@ static void http_accept_on_first_timeout(struct timer *t)
 static bool accept_count(struct http *http, int fd, struct peer *as)
 {
     enum limits_entry entry = LIMITS_IN;
-    if (http->per_client != NULL) {
-        addr_of_peer(fd, as->client);
-        entry = limits_connect(http->per_client, as->client, &as->account);
-    }
+    uint8_t address[LIMITS_ADDRESS];
+    if (http->per_client != NULL && addr_of_peer(fd, address) &&
+        !forwarded_trusts(&http->front.proxies, address))
+        entry = limits_connect(http->per_client, address, &as->account);
     as->over_limit = entry == LIMITS_OVER;
     as->surplus =
         as->over_limit || http->n_connections - http->n_surplus >= http->limits.connections;
     if (entry != LIMITS_CLOSED && (!as->surplus || http->n_surplus < REFUSED_SPARE))
         return true;
-    limits_disconnect(as->account, entry);
+    account_disconnect(as->account, entry != LIMITS_IN);
     return false;
 }
 
-void http_accept(struct http *http, int fd, struct tls *tls)
+static void http_accept_by(struct http *http, int fd, struct tls *tls, bool admin)
 {
     struct peer as = {0};
     /* At once: a handle gives its descriptor back later, and by then there would be many. */
@@ -180,14 +183,14 @@ void http_accept(struct http *http, int fd, struct tls *tls)
     }
     struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
     if (p == NULL) {
-        limits_disconnect(as.account, as.over_limit ? LIMITS_OVER : LIMITS_IN);
+        account_disconnect(as.account, as.over_limit);
         return;
     }
-    memcpy(p->client, as.client, sizeof p->client);
     p->account = as.account;
     p->over_limit = as.over_limit;
     p->surplus = as.surplus;
     http->n_surplus += p->surplus;
+    p->admin = admin;
     if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
         return;
@@ -195,6 +198,16 @@ void http_accept(struct http *http, int fd, struct tls *tls)
     sched_start(&http->loop->sched, &p->timer,
                 p->surplus ? SURPLUS_MS : http->limits.head_timeout_ms);
     conn_want_read(&p->conn, true);
+}
+
+void http_accept(struct http *http, int fd, struct tls *tls)
+{
+    http_accept_by(http, fd, tls, false);
+}
+
+void http_accept_admin(struct http *http, int fd, struct tls *tls)
+{
+    http_accept_by(http, fd, tls, true);
 }
 
 /* ---- the end ---- */

@@ -2,6 +2,7 @@
 /* http_routes.c -- who serves which path. */
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/front.h"
 #include "http/guard.h"
 #include "http/http.h"
 #include "http/surface.h"
@@ -80,7 +81,7 @@ void http_dispatch(struct http *http, struct exchange *x)
 {
     x->route = http_route_of(http, x->request->path);
     exchange_hold(x);
-    if (http->guard == NULL || guard_admit(http->guard, x))
+    if (front_admit(x) && (http->guard == NULL || guard_admit(http->guard, x)))
         http_hand_over(x);
     exchange_release(x);
 }

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "http/account.h"
 #include "http/exchange.h"
+#include "http/front.h"
 #include "http/refuse.h"
 #include "http/http.h"
 #include "http/surface.h"
@@ -136,7 +137,9 @@ struct str limits_key(struct exchange *x)
 {
     if (x->principal->known)
         return x->principal->id;
-    struct str address = address_key(x->client);
+    uint8_t client[LIMITS_ADDRESS];
+    front_client(x, client);
+    struct str address = address_key(client);
     char *key = arena_alloc(&x->arena, address.n + 1);
     key[0] = '\0'; /* no id of a principal begins so */
     if (address.n > 0)
@@ -205,10 +208,17 @@ static struct account *subject_account(struct limits *l, const struct principal 
     return accounts_get(&l->subjects, key, l->sched->now_ms);
 }
 
+static struct account *client_account(struct limits *l, const struct exchange *x)
+{
+    uint8_t client[LIMITS_ADDRESS];
+    front_client(x, client);
+    return address_account(l, client);
+}
+
 static struct account *account_of(struct limits *l, const struct exchange *x)
 {
     const struct principal *p = x->principal;
-    struct account *a = p->known ? subject_account(l, p) : address_account(l, x->client);
+    struct account *a = p->known ? subject_account(l, p) : client_account(l, x);
     if (a != NULL && a->used[0] == NULL)
         find_usage(l, a, p);
     return a;
@@ -260,18 +270,12 @@ enum limits_entry limits_connect(struct limits *l, const uint8_t address[LIMITS_
     return LIMITS_CLOSED;
 }
 
-void limits_disconnect(struct account *account, enum limits_entry entry)
-{
-    if (account != NULL)
-        account_leave(account, entry == LIMITS_IN ? ACCOUNT_CONNECTIONS : ACCOUNT_SURPLUS);
-}
-
 /* ---- credentials ---- */
 
 bool limits_try_credential(struct exchange *x)
 {
     struct limits *l = limits_at(x);
-    struct account *a = l != NULL ? address_account(l, x->client) : NULL;
+    struct account *a = l != NULL ? client_account(l, x) : NULL;
     if (a == NULL || a->blocked_until_ms <= l->sched->now_ms)
         return true;
     return limits_refuse(x, LIMITED_CREDENTIALS, a->blocked_until_ms - l->sched->now_ms);
@@ -280,7 +284,7 @@ bool limits_try_credential(struct exchange *x)
 void limits_note_bad_credential(struct exchange *x)
 {
     struct limits *l = limits_at(x);
-    struct account *a = l != NULL ? address_account(l, x->client) : NULL;
+    struct account *a = l != NULL ? client_account(l, x) : NULL;
     if (a == NULL || l->settings.failures == 0)
         return;
     uint64_t ignored, now_ms = l->sched->now_ms;

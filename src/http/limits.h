@@ -64,11 +64,10 @@ enum limits_entry {
     LIMITS_CLOSED, /* even for that: it is closed */
 };
 
-/* A connection of this address comes. *account: NULL, or due to limits_disconnect with what this
+/* A connection of this address comes. *account: NULL, or due to account_disconnect with what this
  * has answered. */
 enum limits_entry limits_connect(struct limits *l, const uint8_t address[LIMITS_ADDRESS],
                                  struct account **account);
-void limits_disconnect(struct account *account, enum limits_entry entry);
 
 /* ---- for the guard ---- */
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/origin.h"
-#include "http/exchange.h"
+#include "base/err.h"
 #include "http/http.h"
 #include "http/url.h"
 #include "net/addr.h"
+
+#include <stdio.h>
 
 /* A host without port, brackets and the dot that ends a name. */
 static struct str bare_host(struct str host)
@@ -37,18 +39,28 @@ static bool is_public_host(const struct http_names *names, struct str host)
     return names->public_host.n > 0 && str_eq_nocase(host, bare_host(names->public_host));
 }
 
-/* None at all, as in HTTP/1.0, is no browser's. */
-static bool is_our_host(const struct http_names *names, struct str host)
+bool origin_is_our_host(const struct http_names *names, struct str host)
 {
     host = bare_host(host);
     return host.n == 0 || str_eq_nocase(host, STR("localhost")) || is_address(host) ||
            is_public_host(names, host) || is_name_in(host, names->hosts);
 }
 
-static struct str authority_of(struct str origin)
+bool origin_is_same(struct str origin, struct str host, bool secure)
 {
+    struct url url;
     const char *at = memmem(origin.p, origin.n, "://", 3);
-    return at == NULL ? STR_NONE : str_skip(origin, (size_t)(at + 3 - origin.p));
+    if (at == NULL || url_parse(origin, &url) != 0)
+        return false;
+    struct str scheme = str_of(origin.p, (size_t)(at - origin.p));
+    struct str authority = str_skip(origin, scheme.n + 3);
+    return str_eq_nocase(authority, host) && (!secure || str_eq_nocase(scheme, STR("https")));
+}
+
+bool origin_is_public(const struct http_names *names, struct str origin)
+{
+    struct url url;
+    return url_parse(origin, &url) == 0 && is_public_host(names, bare_host(url.host));
 }
 
 bool origin_is_local(struct str origin)
@@ -68,65 +80,17 @@ bool origin_in(struct str origin, const struct option_list *list)
     return is_name_in(origin, list);
 }
 
-/* The Host has been found to be ours: a page from there is, too. */
-static bool is_our_page(const struct exchange *x, enum origin_pages pages, struct str origin)
+int origin_check_setting(struct str value, char *reason, size_t size)
 {
     struct url url;
-    if (url_parse(origin, &url) != 0)
-        return false;
-    return str_eq_nocase(authority_of(origin), x->request->host) ||
-           is_public_host(&x->http->names, bare_host(url.host)) ||
-           (pages == ORIGIN_LOCAL && origin_is_local(origin));
-}
-
-enum origin_verdict origin_check(const struct exchange *x, enum origin_pages pages,
-                                 const struct option_list *allowed)
-{
-    const struct http_names *names = &x->http->names;
-    struct str origin = request_header(x->request, STR("Origin"));
-    if (names->any)
-        return ORIGIN_FINE;
-    if (!is_our_host(names, x->request->host))
-        return ORIGIN_WRONG_HOST;
-    if (origin.p == NULL || origin_in(origin, allowed) || is_our_page(x, pages, origin))
-        return ORIGIN_FINE;
-    return ORIGIN_FOREIGN_PAGE;
-}
-
-bool origin_admit(struct exchange *x, enum origin_pages pages)
-{
-    switch (origin_check(x, pages, NULL)) {
-    case ORIGIN_FINE: return true;
-    case ORIGIN_WRONG_HOST:
-        exchange_problem(x, 421, STR("HOST"), STR(ORIGIN_WRONG_HOST_TEXT));
-        return false;
-    case ORIGIN_FOREIGN_PAGE:
-        exchange_problem(x, 403, STR("FORBIDDEN"), STR("pages of other sites may not ask this"));
-        return false;
-    }
-    return false;
-}
-
-void origin_share(struct exchange *x, struct str origin, const struct origin_share *s)
-{
-    exchange_header(x, STR("Access-Control-Allow-Origin"), origin);
-    if (s->exposed.n > 0)
-        exchange_header(x, STR("Access-Control-Expose-Headers"), s->exposed);
-    if (!str_eq(origin, STR("*")))
-        exchange_header(x, STR("Vary"), STR("Origin"));
-}
-
-void origin_preflight(struct exchange *x, const struct origin_share *s)
-{
-    struct str headers = s->headers.n > 0
-                             ? s->headers
-                             : request_header(x->request, STR("Access-Control-Request-Headers"));
-    exchange_status(x, 204);
-    exchange_header(x, STR("Access-Control-Allow-Methods"), s->methods);
-    if (headers.p != NULL)
-        exchange_header(x, STR("Access-Control-Allow-Headers"), headers);
-    exchange_header(x, STR("Access-Control-Max-Age"), s->keep_s);
-    exchange_send(x, STR_NONE);
+    if (str_eq(value, STR("*")))
+        return 0;
+    if (url_parse(value, &url) == 0 && url.path.n == 0 && url.query.p == NULL)
+        return 0;
+    snprintf(reason, size,
+             "expected an origin as browsers send it, https://HOST or http://HOST:PORT without a "
+             "path, or * for all of them");
+    return ERR_SYNTAX;
 }
 
 struct str origin_host_of(const char *url)

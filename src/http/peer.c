@@ -2,7 +2,7 @@
 #include "http/peer.h"
 #include "base/mem.h"
 #include "http/http.h"
-#include "http/limits.h"
+#include "http/account.h"
 #include "net/loop.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ void peer_closed(struct conn *c)
     else
         free(p->session);
     peer_queued(p, 0);
-    limits_disconnect(p->account, p->over_limit ? LIMITS_OVER : LIMITS_IN);
+    account_disconnect(p->account, p->over_limit);
     http->n_surplus -= p->surplus;
     list_remove(&p->link);
     slab_free(&http->peers, p);

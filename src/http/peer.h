@@ -35,9 +35,9 @@ struct peer {
     void *session; /* the protocol's; before: bytes that do not say which it is, or NULL */
     struct unsent_share *share; /* of unsent.c; NULL: all is sent */
     struct account *account;    /* of limits.c: whom it counts for; NULL: nobody */
-    uint8_t client[16];         /* its address, where that counts: see LIMITS_ADDRESS */
     bool surplus : 1;           /* one too many: it is told so, or may see that we live */
     bool over_limit : 1;        /* ... of its own address */
+    bool admin : 1;             /* it came by the listener of admin-listen */
 };
 
 static inline struct peer *peer_of(struct conn *c)

@@ -16,8 +16,13 @@ static inline bool status_has_no_body(int status)
     return status == 204 || status == 304;
 }
 
-/* Browsers must neither guess types nor be kept from reading a response they asked for. */
+/* Browsers must neither guess types nor be kept from reading a response they asked for. Where
+ * access is configured, front.h decides about the latter. */
 #define RESPONSE_COMMON_HEADERS 2
 extern const struct header response_common[RESPONSE_COMMON_HEADERS];
+static inline size_t response_common_n(bool guarded)
+{
+    return guarded ? RESPONSE_COMMON_HEADERS - 1 : RESPONSE_COMMON_HEADERS;
+}
 
 #endif

@@ -51,9 +51,22 @@ struct surface_refusal {
     uint64_t retry_after_s;
 };
 
+/* What pages of other origins may ask and read (CORS), if front.h lets them. */
+struct surface_share {
+    struct str exposed; /* headers of answers; n == 0: only those that every page may read */
+    struct str methods;
+    struct str headers; /* of requests; n == 0: those that the page asks for */
+    struct str keep_s;  /* how long a browser may remember the answer to a preflight */
+};
+#define SURFACE_KEEP_S "7200" /* as long as any browser does */
+
 struct surface {
     const char *path; /* where it is mounted; NULL: where settings say */
     const struct surface_rule *rules;
+    const struct surface_share *share; /* NULL: nothing */
+    bool strict;      /* it acts, or tells much: foreign pages may not even ask to read */
+    bool has_tickets; /* some of its rules have RULE_TICKET */
+    bool probe;       /* answers under any name and at every listener, and tells nothing */
     /* Answers a refusal in the words of its clients; headers are set. NULL: the common form. */
     void (*refuse)(void *ctx, struct exchange *x, const struct surface_refusal *why);
     bool unlimited; /* no rate holds for it: see limits.h */

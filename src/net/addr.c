@@ -251,24 +251,52 @@ int addr_parse_ip(struct str text, struct sockaddr_storage *out)
     return parse4(text, out) || parse6(text, out) ? 0 : ERR_SYNTAX;
 }
 
-void addr_of_peer(int fd, uint8_t out[ADDR_BYTES])
+bool addr_ip_of(const struct sockaddr *sa, size_t size, uint8_t out[ADDR_IP_N])
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in in4;
-        struct sockaddr_in6 in6;
-        struct sockaddr_storage room;
-    } at;
-    socklen_t size = sizeof at;
-    memset(out, 0, ADDR_BYTES);
-    if (getpeername(fd, &at.any, &size) != 0)
-        return;
-    if (at.any.sa_family == AF_INET6) {
-        memcpy(out, &at.in6.sin6_addr, ADDR_BYTES);
-    } else if (at.any.sa_family == AF_INET) {
-        out[10] = out[11] = 0xff;
-        memcpy(out + 12, &at.in4.sin_addr, 4);
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    struct sockaddr_in in4;
+    struct sockaddr_in6 in6;
+    if (sa->sa_family == AF_INET && size >= sizeof in4) {
+        memcpy(&in4, sa, sizeof in4);
+        memcpy(out, mapped, 12);
+        memcpy(out + 12, &in4.sin_addr, 4);
+        return true;
     }
+    if (sa->sa_family != AF_INET6 || size < sizeof in6)
+        return false;
+    memcpy(&in6, sa, sizeof in6);
+    memcpy(out, in6.sin6_addr.s6_addr, ADDR_IP_N);
+    return true;
+}
+
+bool addr_of_peer(int fd, uint8_t out[ADDR_IP_N])
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+    memset(out, 0, ADDR_IP_N);
+    return getpeername(fd, (struct sockaddr *)&at, &size) == 0 &&
+           addr_ip_of((struct sockaddr *)&at, size, out);
+}
+
+int addr_parse_net(struct str text, struct addr_net *out)
+{
+    struct sockaddr_storage sa;
+    struct str bits = text, ip = str_cut(&bits, '/');
+    if (addr_parse_ip(ip, &sa) != 0)
+        return ERR_SYNTAX;
+    uint64_t all = sa.ss_family == AF_INET ? 32 : 128, n = all;
+    if (bits.p != NULL && num_parse(bits, all, &n) != 0)
+        return ERR_SYNTAX;
+    addr_ip_of((struct sockaddr *)&sa, sizeof sa, out->ip);
+    out->bits = (uint8_t)(n + 128 - all);
+    return 0;
+}
+
+bool addr_net_has(const struct addr_net *net, const uint8_t ip[ADDR_IP_N])
+{
+    struct addr_range r = {.bits = net->bits};
+    memcpy(r.prefix, net->ip, sizeof r.prefix);
+    return in_range(&r, ip);
 }
 
 __attribute__((format(printf, 3, 4))) static int bad(char *why, size_t size, const char *fmt, ...)
@@ -356,6 +384,12 @@ void addr_format(const struct addr *a, char out[ADDR_TEXT_MAX])
     const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&a->sa;
     inet_ntop(a->sa.ss_family, v6 ? (const void *)&in6->sin6_addr : &in4->sin_addr, ip, sizeof ip);
     snprintf(out, ADDR_TEXT_MAX, v6 ? "[%s]:%u" : "%s:%u", ip, ntohs(in4->sin_port));
+}
+
+bool addr_stays_here(const struct addr *a)
+{
+    return a->kind == ADDR_UNIX ||
+           addr_classify((const struct sockaddr *)&a->sa, sizeof a->sa) == ADDR_LOOPBACK;
 }
 
 uint16_t addr_port(const struct addr *a)

@@ -60,10 +60,22 @@ bool addr_is_own(const struct addr_own *own, const struct sockaddr *sa, size_t s
 /* An IPv4 or IPv6 address without port, brackets or zone. 0 or ERR_SYNTAX. */
 int addr_parse_ip(struct str text, struct sockaddr_storage *out);
 
-/* The address at the other end of a socket: IPv6, or IPv4 mapped into it. All zero: it has none, as
- * a Unix socket. */
-#define ADDR_BYTES 16
-void addr_of_peer(int fd, uint8_t out[ADDR_BYTES]);
+/* An address of either family as one of IPv6: an IPv4 one as `::ffff:a.b.c.d`. */
+#define ADDR_IP_N 16
+/* False: it is neither. */
+bool addr_ip_of(const struct sockaddr *sa, size_t size, uint8_t out[ADDR_IP_N]);
+
+/* The same of the other end of a socket. False: it has none, as a Unix socket; then all is zero. */
+bool addr_of_peer(int fd, uint8_t out[ADDR_IP_N]);
+
+/* A network: `10.0.0.0/8`, `fd00::/8`, or one address. */
+struct addr_net {
+    uint8_t ip[ADDR_IP_N];
+    uint8_t bits; /* of ip, 0 to 128 */
+};
+/* 0 or ERR_SYNTAX; bits behind the prefix do not count. */
+int addr_parse_net(struct str text, struct addr_net *out);
+bool addr_net_has(const struct addr_net *net, const uint8_t ip[ADDR_IP_N]);
 
 enum addr_kind { ADDR_TCP, ADDR_UNIX };
 
@@ -83,6 +95,9 @@ int addr_parse_listen(struct str text, struct addr *out, char *why, size_t size)
 /* The same spelling back, `[v6]:port` for IPv6, NUL-terminated. */
 #define ADDR_TEXT_MAX (sizeof "unix:" + ADDR_PATH_MAX)
 void addr_format(const struct addr *a, char out[ADDR_TEXT_MAX]);
+
+/* Nobody else's machine can reach it: a Unix socket, or a loopback address. */
+bool addr_stays_here(const struct addr *a);
 
 /* Of ADDR_TCP; port 0 of others. */
 uint16_t addr_port(const struct addr *a);

@@ -9,7 +9,6 @@
 #include "base/rand.h"
 #include "base/sched.h"
 #include "base/utf8.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "stream/durable_core.h"
@@ -27,11 +26,6 @@
 bool durable_wants_close(const struct exchange *x)
 {
     return str_eq_nocase(request_header(x->request, STR("Stream-Closed")), STR("true"));
-}
-
-bool durable_from_browser(const struct exchange *x)
-{
-    return request_header(x->request, STR("Origin")).p != NULL;
 }
 
 static bool name_allowed(struct str name)
@@ -112,28 +106,7 @@ uint64_t durable_cursor(const struct sched *sched, uint64_t client)
     return client + (jitter_ms + CURSOR_MS - 1) / CURSOR_MS;
 }
 
-static const struct origin_share durable_share = {
-    .exposed = STR_INIT("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
-                        "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
-                        "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
-                        "Stream-Next-Offset, Stream-Retain-Age, Stream-Retain-Bytes, "
-                        "Stream-Retain-Events, Stream-SSE-Data-Encoding, Stream-TTL, "
-                        "Stream-Up-To-Date"),
-    .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE, OPTIONS"),
-    .headers = STR_INIT("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
-                        "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
-                        "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
-                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
-                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"),
-    .keep_s = STR_INIT("86400"),
-};
-
-void durable_put_cors(struct exchange *x)
-{
-    origin_share(x, STR("*"), &durable_share);
-}
-
-/* ---- HEAD, DELETE, listing, OPTIONS ---- */
+/* ---- HEAD, DELETE, listing ---- */
 
 struct stat_request {
     struct store_stat stat;
@@ -358,7 +331,24 @@ static const struct surface_rule durable_rules[] = {
     {"stream.delete", "DELETE", "{name...}", ACCESS_VERB_DELETE, ACCESS_STREAM, 0, NULL},
     {0},
 };
-const struct surface durable_surface = {.path = DURABLE_PREFIX, .rules = durable_rules};
+static const struct surface_share durable_share = {
+    .exposed = STR_INIT("ETag, Location, Producer-Epoch, Producer-Expected-Seq, "
+                        "Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, "
+                        "Stream-Cursor, Stream-End-Reason, Stream-Expires-At, "
+                        "Stream-Next-Offset, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-SSE-Data-Encoding, Stream-TTL, "
+                        "Stream-Up-To-Date"),
+    .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE, OPTIONS"),
+    .headers = STR_INIT("Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, "
+                        "Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, "
+                        "Stream-Expires-At, Stream-Fork-Offset, Stream-Fork-Sub-Offset, "
+                        "Stream-Forked-From, Stream-Retain-Age, Stream-Retain-Bytes, "
+                        "Stream-Retain-Events, Stream-Seq, Stream-TTL"),
+    .keep_s = STR_INIT(SURFACE_KEEP_S),
+};
+
+const struct surface durable_surface = {
+    .path = DURABLE_PREFIX, .rules = durable_rules, .share = &durable_share};
 
 /* ---- requests ---- */
 
@@ -399,11 +389,7 @@ void durable_handle(void *durable, struct exchange *x)
     struct durable *d = durable;
     enum method method = x->request->method;
     struct str path = x->request->path, name;
-    if (durable_from_browser(x) || method == METHOD_OPTIONS)
-        durable_put_cors(x);
-    if (method == METHOD_OPTIONS) {
-        origin_preflight(x, &durable_share);
-    } else if (path.n == sizeof DURABLE_PREFIX - 1) {
+    if (path.n == sizeof DURABLE_PREFIX - 1) {
         if (method == METHOD_GET || method == METHOD_HEAD)
             durable_list(d, x);
         else

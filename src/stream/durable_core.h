@@ -40,8 +40,6 @@ void durable_sse(struct durable *d, struct exchange *x, struct store_read *r, ui
 bool durable_wants_close(const struct exchange *x);
 
 /* Only a browser on another site needs the headers of the second, and it says so. */
-bool durable_from_browser(const struct exchange *x);
-void durable_put_cors(struct exchange *x);
 
 /* A stream's path in a header (absolute URL, path, or bare name) as its name. 0 or ERR_SYNTAX. */
 int durable_name(struct exchange *x, struct str path, struct str *name);

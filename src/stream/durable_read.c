@@ -4,6 +4,8 @@
 #include "base/num.h"
 #include "stream/subscriber.h"
 #include "http/limits.h"
+#include "http/guard.h"
+#include "http/http.h"
 #include "http/url.h"
 #include "store/content.h"
 #include "store/names.h"
@@ -146,6 +148,13 @@ static void durable_read_answer_read(struct durable *d, struct exchange *x,
                                                  .n_slices = r->n_slices});
 }
 
+/* One URL has one answer: none that a caller has below a root of its own. */
+static bool is_public(const struct exchange *x, struct str name)
+{
+    return x->principal->root.n == 0 &&
+           guard_is_public(x->http->guard, ACCESS_VERB_READ, ACCESS_STREAM, name);
+}
+
 static void answer_catch_up(struct read_request *r)
 {
     struct exchange *x = r->x;
@@ -158,9 +167,9 @@ static void answer_catch_up(struct read_request *r)
         struct str tag = etag(x, &read->info, read->start, read->next);
         exchange_header(x, STR("ETag"), tag);
         exchange_header(x, STR("Cache-Control"),
-                        STR("public, max-age=60, stale-while-revalidate=300"));
-        if (!durable_from_browser(x))
-            durable_put_cors(x); /* a cache may give this to one later */
+                        is_public(x, read->name)
+                            ? STR("public, max-age=60, stale-while-revalidate=300")
+                            : STR("private, no-store"));
         if (durable_read_matches(request_header(x->request, STR("If-None-Match")), tag)) {
             exchange_status(x, 304);
             exchange_send(x, STR_NONE);

@@ -49,6 +49,7 @@ struct trace_kind {
 
 #define SERVER_TRACES(X)                                                                           \
     X(LISTENING, TRACE_INFO, "listening on {}")                                                    \
+    X(LISTENING_ADMIN, TRACE_INFO, "metrics and what else is for those who run it: on {}")         \
     X(LISTEN_FAILED, TRACE_ERROR, "cannot listen on {}: {}")                                       \
     X(STORE_OPEN, TRACE_INFO, "store {} is open")                                                  \
     X(STORE_FAILED, TRACE_ERROR, "cannot open the store {}: {}")                                   \

@@ -71,7 +71,7 @@ test("HEAD and OPTIONS", async (t) => {
     ];
     const options = await curl(t, ["-i", "-X", "OPTIONS", ...preflight, server.url("meta")]);
     assert.match(options, /^HTTP\/1\.1 20[04] /);
-    assert.match(options, /^access-control-allow-origin: (\*|https:\/\/example\.org)\r$/im);
+    assert.doesNotMatch(options, /^access-control-allow-origin/im); // nobody has listed it
     const list = (name) =>
         new RegExp(`^${name}: (.*)\r$`, "im").exec(options)?.[1].toLowerCase() ?? "";
     const methods = list("access-control-allow-methods");

@@ -135,7 +135,7 @@ class Taker {
 
     constructor(t, server, { size, pace, method = "POST", path = PATH, headers = {}, body = "" }) {
         const length = Buffer.byteLength(body);
-        const all = { Host: "e2e", "Content-Length": length, ...headers };
+        const all = { Host: "localhost", "Content-Length": length, ...headers };
         const lines = Object.entries(all).map(([key, value]) => `${key}: ${value}\r\n`);
         const take = (n, buffer) => {
             this.#take(buffer.subarray(0, n));

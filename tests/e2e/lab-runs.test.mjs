@@ -711,5 +711,5 @@ test("within a server the Lab answers to local names and to that of public-url",
         (await server.request("GET", "/api/config", { headers: { host } })).status;
     assert.equal(await status("lab.example"), 200);
     assert.equal(await status("localhost"), 200);
-    assert.equal(await status("evil.example"), 403);
+    assert.equal(await status("evil.example"), 421);
 });

@@ -312,7 +312,8 @@ test("each error of the table", async (t) => {
 });
 
 test("sites that are configured may ask, and browsers are told so", async (t) => {
-    const server = await startPages(t, { pages: { "allow-origin": "https://chat.example" } });
+    const flags = ["--allow-origin", "https://chat.example"];
+    const server = await startPages(t, {}, { flags });
     const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
     const origin = "https://chat.example";
     const answer = await post(server, ping, { origin });

@@ -7,16 +7,16 @@ import { test } from "node:test";
 import { openRaw } from "./lib/raw.mjs";
 import { startServer } from "./lib/server.mjs";
 
-const SMUGGLED = "GET /v1/stream/victim HTTP/1.1\r\nHost: e2e\r\n\r\n";
-const START = "POST /v1/stream/target HTTP/1.1\r\nHost: e2e\r\nContent-Type: text/plain\r\n";
+const SMUGGLED = "GET /v1/stream/victim HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const START = "POST /v1/stream/target HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
 const CHUNKS = "4\r\nabcd\r\n0\r\n\r\n";
 
-const get = (line, headers = "Host: e2e\r\n") => `${line}\r\n${headers}\r\n`;
+const get = (line, headers = "Host: localhost\r\n") => `${line}\r\n${headers}\r\n`;
 const post = (headers, body = "abcd") => `${START}${headers}\r\n${body}`;
 const withLength = (value) => post(`Content-Length:${value}\r\n`);
 const withCoding = (value) => post(`Transfer-Encoding:${value}\r\n`, CHUNKS);
 const withChunks = (chunks) => post("Transfer-Encoding: chunked\r\n", chunks);
-const withHeader = (line) => get("GET /v1/stream/victim HTTP/1.1", `Host: e2e\r\n${line}\r\n`);
+const withHeader = (line) => get("GET /v1/stream/victim HTTP/1.1", `Host: localhost\r\n${line}\r\n`);
 
 /* name: bytes, or [bytes, statuses that are right beside 400] */
 const FRAMING = {
@@ -71,19 +71,19 @@ const FRAMING = {
 
 const LINES = {
     "bare LF everywhere": get("GET /v1/stream/victim HTTP/1.1").replaceAll("\r\n", "\n"),
-    "bare LF behind the request line": "GET /v1/stream/victim HTTP/1.1\nHost: e2e\r\n\r\n",
-    "bare LF behind a header": "GET /v1/stream/victim HTTP/1.1\r\nHost: e2e\n\r\n",
-    "bare LF ends the head": "GET /v1/stream/victim HTTP/1.1\r\nHost: e2e\r\n\n",
+    "bare LF behind the request line": "GET /v1/stream/victim HTTP/1.1\nHost: localhost\r\n\r\n",
+    "bare LF behind a header": "GET /v1/stream/victim HTTP/1.1\r\nHost: localhost\n\r\n",
+    "bare LF ends the head": "GET /v1/stream/victim HTTP/1.1\r\nHost: localhost\r\n\n",
     "bare CR between headers": post("X: y\rTransfer-Encoding: chunked\r\n", CHUNKS),
     "bare CR in a value": withHeader("X: a\rb"),
     "bare CR ends a header": withHeader("X: a\r\rY: b"),
-    "CR and a letter where the head should end": `GET /v1/stream/victim HTTP/1.1\r\nHost: e2e\r\n\rX${SMUGGLED}`,
+    "CR and a letter where the head should end": `GET /v1/stream/victim HTTP/1.1\r\nHost: localhost\r\n\rX${SMUGGLED}`,
     "a folded value": withHeader("X: a\r\n b"),
     "a value folded by a tab": withHeader("X: a\r\n\tb"),
     "a folded Transfer-Encoding": post("Transfer-Encoding:\r\n chunked\r\n", CHUNKS),
     "a folded Content-Length": post("Content-Length:\r\n 4\r\n"),
     "a space before the first header":
-        "POST /v1/stream/target HTTP/1.1\r\n Content-Length: 4\r\nHost: e2e\r\n\r\nabcd",
+        "POST /v1/stream/target HTTP/1.1\r\n Content-Length: 4\r\nHost: localhost\r\n\r\nabcd",
     "a space before Content-Length": post(" Content-Length: 4\r\n"),
     "a space before the colon": post("Content-Length : 4\r\n"),
     "a tab before the colon": post("Content-Length\t: 4\r\n"),
@@ -98,7 +98,7 @@ const LINES = {
     "DEL in a value": withHeader("X: y\x7fz"),
     "no Host": get("GET /v1/stream/victim HTTP/1.1", ""),
     "two Hosts": get("GET /v1/stream/victim HTTP/1.1", "Host: a\r\nHost: b\r\n"),
-    "the same Host twice": get("GET /v1/stream/victim HTTP/1.1", "Host: e2e\r\nHost: e2e\r\n"),
+    "the same Host twice": get("GET /v1/stream/victim HTTP/1.1", "Host: localhost\r\nHost: localhost\r\n"),
     "a Host with a space": get("GET /v1/stream/victim HTTP/1.1", "Host: a b\r\n"),
     "a Host with a path": get("GET /v1/stream/victim HTTP/1.1", "Host: a/b\r\n"),
     "a Host with a user": get("GET /v1/stream/victim HTTP/1.1", "Host: a@b\r\n"),
@@ -247,7 +247,7 @@ test("what follows `Connection: close` is not looked at", async (t) => {
     for (const bytes of [
         post("Content-Length: 4\r\nConnection: close\r\n"),
         post("Transfer-Encoding: chunked\r\nConnection: close\r\n", CHUNKS),
-        get("GET /v1/stream/target HTTP/1.1", "Host: e2e\r\nConnection: close\r\n"),
+        get("GET /v1/stream/target HTTP/1.1", "Host: localhost\r\nConnection: close\r\n"),
         get("GET /v1/stream/target HTTP/1.0"),
     ]) {
         const raw = await openRaw(t, server);
@@ -263,7 +263,7 @@ test("a body that a handler does not want is still not taken for a request", asy
     const server = await startServer(t);
     await server.create("victim", "text/plain", { body: "SECRET" });
     const length = (body) =>
-        `Host: e2e\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+        `Host: localhost\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
     for (const line of [
         "GET /v1/stream/victim",
         "HEAD /v1/stream/victim",
@@ -275,7 +275,7 @@ test("a body that a handler does not want is still not taken for a request", asy
     ]) {
         const raw = await openRaw(t, server);
         raw.send(`${line} HTTP/1.1\r\n${length(SMUGGLED)}`);
-        raw.send("GET /v1/stream/last HTTP/1.1\r\nHost: e2e\r\nConnection: close\r\n\r\n");
+        raw.send("GET /v1/stream/last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         const first = await raw.answer(line.split(" ")[0]);
         assert.notEqual(first, null, line);
         const rest = await raw.answersUntilClose();

@@ -41,7 +41,7 @@ for (const dialect of ["openai", "ui-message"])
         const body = JSON.stringify({ plan });
         const raw = await openRaw(t, gateway.server);
         raw.send(
-            `POST ${path} HTTP/1.1\r\nHost: e2e\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+            `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
         );
         await raw.head();
         // Behind the first id, and again behind others.
@@ -64,7 +64,7 @@ test("heartbeats of a stream make no events", async (t) => {
     const server = await startServer(t, QUICK);
     await server.create("quiet");
     const raw = await openRaw(t, server);
-    raw.send("GET /v1/stream/quiet?offset=-1&live=sse HTTP/1.1\r\nHost: e2e\r\n\r\n");
+    raw.send("GET /v1/stream/quiet?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await raw.head();
     let text = await readUntil(raw, (sofar) => beats(sofar) >= 2);
     await server.append("quiet", "1");

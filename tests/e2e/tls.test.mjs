@@ -204,7 +204,7 @@ test("who shakes no hands is disconnected, and too many are told so", async (t) 
     const held = [];
     for (let i = 0; i < 2; i++) {
         held.push(await connectTls(t, server, { ca: tls.ca }));
-        held[i].write("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+        held[i].write("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
         await once(held[i], "data");
     }
     const answer = await run(t, "curl", ["-sSi", "--http1.1", ...trust, server.url("a")]);
@@ -214,7 +214,7 @@ test("who shakes no hands is disconnected, and too many are told so", async (t) 
     assert.equal(promised.stdout, "");
     held.forEach((socket) => socket.destroy());
     const garbage = connect(server.where);
-    garbage.end("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    garbage.end("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await once(garbage.resume(), "close");
     await until(() => /does not begin with a TLS hello/.test(server.stderr), "the trace");
     await until(() => nameNow(t, server, tls).catch(() => null), "room for another");

@@ -136,7 +136,7 @@ static bool power_on(struct machine *c)
         blame(m, "cannot open: %s", why);
         return false;
     }
-    model_listen(m, front_new(store));
+    model_listen(m, facade_new(store));
     feeds_init(&c->feeds, &m->front->store);
     c->setup = (struct sessions_setup){.sched = &c->sched,
                                        .store = &m->front->store,

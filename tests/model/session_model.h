@@ -79,7 +79,7 @@ struct session_model {
     struct sched *sched;
     struct sessions *all;
     struct session_backend backend;
-    struct front *front;
+    struct facade *front;
     struct talk *talks[TALKS];
     unsigned serial;
     bool creates; /* the write that came last */
@@ -719,7 +719,7 @@ static void model_init(struct session_model *m, uint64_t seed, struct sched *sch
 }
 
 /* The store under the engine: all that is written passes here. */
-static void model_listen(struct session_model *m, struct front *f)
+static void model_listen(struct session_model *m, struct facade *f)
 {
     m->front = f;
     f->asked = on_asked;

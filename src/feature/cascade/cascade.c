@@ -98,13 +98,11 @@ static void find_state_file(struct buf *path)
 static struct gateway_route *add_route(struct cascade *c, const struct cascade_config *config,
                                        struct gateway *gateway)
 {
-    struct gateway_local local = {.path = CASCADE_CHAT_PATH,
-                                  .parallel = config->parallel,
-                                  .longest_ms = config->timeout_ms + BEGIN_MAX_MS,
-                                  .source = {.open = cascade_chat_open,
-                                             .ctx = c,
-                                             .admit = cascade_admit,
-                                             .whole = cascade_prompt_is_whole}};
+    struct gateway_local local = {
+        .path = CASCADE_CHAT_PATH,
+        .parallel = config->parallel,
+        .longest_ms = config->timeout_ms + BEGIN_MAX_MS,
+        .source = {.open = cascade_chat_open, .ctx = c, .whole = cascade_prompt_is_whole}};
     return gateway_add_local(gateway, &local);
 }
 

@@ -154,10 +154,6 @@ static inline bool cascade_is_stopping(const struct cascade *c)
 extern const struct surface cascade_chat_surface, cascade_models_surface;
 void cascade_mount(struct cascade *c, struct http *http);
 
-/* Requests of pages that this machine did not serve are refused: whoever runs the bridge pays for
- * what a browser is made to ask. False: it has been answered. */
-bool cascade_admit(void *ctx, struct exchange *x);
-
 /* ---- cascade_access.c: who is asked, and as whom ---- */
 
 /* With done(NULL) c->access is there, until the turn of the loop is over. */

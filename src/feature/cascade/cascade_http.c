@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* cascade_http.c -- who may use the bridge at all; GET /v1/models, and one of them by its id. */
+/* cascade_http.c -- GET /v1/models, and one of them by its id. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "feature/cascade/cascade_core.h"
@@ -19,21 +18,13 @@ static void cascade_refuse(struct exchange *x, const struct cascade_fault *fault
 {
     struct buf body = {0};
     gateway_put_openai_error(&body, fault->status, fault->code, fault->message);
-    if (fault->status != 403) /* what a page of this machine asked, it may read */
-        gateway_put_cors(x);
     exchange_send_json(x, fault->status, buf_str(&body));
     buf_deinit(&body);
 }
 
-bool cascade_admit(void *ctx, struct exchange *x)
+static void cascade_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
-    struct str origin = request_header(x->request, STR("Origin"));
-    if (origin.p == NULL || origin_is_local(origin))
-        return true;
-    cascade_refuse(x,
-                   &(struct cascade_fault){403, STR("ORIGIN"),
-                                           STR("Pages of other sites may not use this account")});
-    return false;
+    cascade_refuse(x, &(struct cascade_fault){why->status, why->code, why->message});
 }
 
 /* ---- models ---- */
@@ -91,7 +82,6 @@ static void send_all(struct exchange *x, const struct cascade_models *models)
         put_model(&body, &models->items[i], str_eq(models->items[i].uid, models->default_uid));
     }
     buf_put(&body, STR("]}\n"));
-    gateway_put_cors(x);
     exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
@@ -106,7 +96,6 @@ static void send_one(struct exchange *x, const struct cascade_models *models, st
         return;
     }
     put_model(&body, m, str_eq(m->uid, models->default_uid));
-    gateway_put_cors(x);
     exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
@@ -153,12 +142,6 @@ static void cascade_models_handle(void *ctx, struct exchange *x)
     struct cascade *c = ctx;
     struct str rest = str_skip(x->request->path, sizeof CASCADE_MODELS_PATH - 1);
     struct str id = STR_NONE;
-    if (!cascade_admit(c, x))
-        return;
-    if (x->request->method == METHOD_OPTIONS) {
-        gateway_preflight(x);
-        return;
-    }
     if (x->request->method != METHOD_GET) {
         exchange_header(x, STR("Allow"), STR("GET"));
         cascade_refuse(x, &(struct cascade_fault){405, STR("METHOD"), STR("This path takes GET")});
@@ -187,14 +170,12 @@ static const struct surface_rule rules[] = {
     {"cascade.model", "GET HEAD", "{name...}", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, NULL},
     {0},
 };
-/* What the server refuses before the bridge is asked; headers are set. */
-static void cascade_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
-{
-    cascade_refuse(x, &(struct cascade_fault){why->status, why->code, why->message});
-}
-
-const struct surface cascade_models_surface = {
-    .path = CASCADE_MODELS_PATH, .rules = rules, .refuse = cascade_on_refused};
+/* Pages of other sites may not use this account. */
+const struct surface cascade_models_surface = {.path = CASCADE_MODELS_PATH,
+                                               .rules = rules,
+                                               .share = &gateway_share,
+                                               .strict = true,
+                                               .refuse = cascade_on_refused};
 
 /* The gateway serves it. */
 const struct surface cascade_chat_surface = {.path = CASCADE_CHAT_PATH, .rules = gateway_rules};

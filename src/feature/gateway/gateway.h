@@ -100,10 +100,9 @@ void gateway_orphan_route(struct gateway_route *r);
 /* An error as a body of OpenAI's API. code: a word in capitals. */
 void gateway_put_openai_error(struct buf *out, int status, struct str code, struct str message);
 
-void gateway_put_cors(struct exchange *x);
-void gateway_preflight(struct exchange *x); /* answers OPTIONS */
-
-/* What requests of a route need, for surfaces of those that are local: surface.h. */
+/* What requests of a route need, and what pages may ask, for surfaces of those that are local:
+ * surface.h. */
 extern const struct surface_rule gateway_rules[];
+extern const struct surface_share gateway_share;
 
 #endif

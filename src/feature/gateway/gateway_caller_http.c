@@ -9,6 +9,7 @@
  * the next. For limits only principals and addresses count: a header is made up for nothing. */
 #include "base/pack.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "http/limits.h"
 
 /* ---- digests ---- */
 
@@ -35,12 +36,6 @@ static bool is_guarded(const struct exchange *x)
     return x->principal->rights.n > 0;
 }
 
-/* Where the request comes from, in any bytes. */
-static struct str address_of(struct exchange *x)
-{
-    return STR("anywhere");
-}
-
 /* The first part says what the others are, so that nobody is taken for somebody of another sort. */
 static struct str guarded_caller(struct exchange *x, struct str *shown, size_t n, bool any)
 {
@@ -48,7 +43,7 @@ static struct str guarded_caller(struct exchange *x, struct str *shown, size_t n
     if (p->known)
         return gateway_digest(x, (struct str[]){STR("principal"), p->id, p->root}, 3);
     if (!any)
-        return gateway_digest(x, (struct str[]){STR("address"), address_of(x)}, 2);
+        return gateway_digest(x, (struct str[]){STR("address"), limits_key(x)}, 2);
     shown[0] = STR("headers");
     return gateway_digest(x, shown, n + 1);
 }
@@ -93,7 +88,7 @@ static struct str counted_as(const struct gateway_route *r, struct exchange *x)
 {
     bool known = x->principal->known;
     struct str who[] = {known ? STR("caller") : STR("address"),
-                        known ? gateway_caller(r, x) : address_of(x)};
+                        known ? gateway_caller(r, x) : limits_key(x)};
     return gateway_digest(x, who, 2);
 }
 

@@ -72,7 +72,6 @@ static void put_head(struct exchange *x, struct str request_id, const struct sou
         exchange_header(x, arena_dup(&x->arena, head->headers[i].name),
                         arena_dup(&x->arena, head->headers[i].value));
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
-    gateway_put_cors(x);
 }
 
 struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,

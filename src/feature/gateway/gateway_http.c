@@ -3,7 +3,6 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "feature/gateway/gateway_http_core.h"
@@ -18,7 +17,6 @@ static void send_problem(const struct gateway_route *r, struct exchange *x,
 {
     struct buf body = {0};
     dialect_put_problem(&body, gateway_dialect_of(r), problem);
-    gateway_put_cors(x);
     exchange_send_json(x, problem->status, buf_str(&body));
     buf_deinit(&body);
 }
@@ -77,23 +75,9 @@ void gateway_put_degraded(struct exchange *x)
     exchange_header(x, STR("X-Tidemark-Degraded"), STR("store"));
 }
 
-/* What request headers the upstream takes is not ours to say. */
-static const struct origin_share gateway_share = {
-    .exposed = STR_INIT("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
-                        "X-Resume-Token, X-Tidemark-Degraded"),
-    .methods = STR_INIT("GET, POST, DELETE, OPTIONS"),
-    .keep_s = STR_INIT("86400"),
-};
-
-void gateway_put_cors(struct exchange *x)
-{
-    origin_share(x, STR("*"), &gateway_share);
-}
-
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end)
 {
     struct str status = end == END_NONE ? STR("running") : end_reason_text(end);
-    gateway_put_cors(x);
     exchange_send_json(x, 200,
                        arena_printf(&x->arena, "{\"request_id\":\"%.*s\",\"status\":\"%.*s\"}\n",
                                     (int)request_id.n, request_id.p, (int)status.n, status.p));
@@ -150,7 +134,6 @@ static bool has_chats(const struct gateway_route *r)
 static void send_nothing(struct exchange *x)
 {
     exchange_status(x, 204);
-    gateway_put_cors(x);
     exchange_send(x, STR_NONE);
 }
 
@@ -340,12 +323,6 @@ static void allow(const struct gateway_route *r, struct exchange *x, const char 
                   STR_NONE);
 }
 
-void gateway_preflight(struct exchange *x)
-{
-    gateway_put_cors(x);
-    origin_preflight(x, &gateway_share);
-}
-
 static void nowhere(const struct gateway_route *r, struct exchange *x)
 {
     gateway_error(r, x, 404, STR("NO_ROUTE"), STR("This route has nothing under this path"),
@@ -400,11 +377,7 @@ static void gateway_handle(void *ctx, struct exchange *x)
     enum method m = x->request->method;
     struct str rest = str_skip(x->request->path, r->path.n);
     x->state = r;
-    if (r->source.admit != NULL && !r->source.admit(r->source.ctx, x))
-        return;
-    if (m == METHOD_OPTIONS)
-        gateway_preflight(x);
-    else if (rest.n > 0 && rest.p[0] != '/')
+    if (rest.n > 0 && rest.p[0] != '/')
         nowhere(r, x);
     else if (rest.n > 0)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_on_ignored_body);
@@ -425,7 +398,17 @@ const struct surface_rule gateway_rules[] = {
     {"route.chat.stop", "DELETE", "{id}/stream", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
     {0},
 };
-const struct surface gateway_surface = {.rules = gateway_rules, .refuse = gateway_on_refused};
+
+/* What request headers the upstream takes is not ours to say. */
+const struct surface_share gateway_share = {
+    .exposed = STR_INIT("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
+                        "X-Resume-Token, X-Tidemark-Degraded"),
+    .methods = STR_INIT("GET, POST, DELETE, OPTIONS"),
+    .keep_s = STR_INIT(SURFACE_KEEP_S),
+};
+
+const struct surface gateway_surface = {
+    .rules = gateway_rules, .share = &gateway_share, .refuse = gateway_on_refused};
 
 /* Where no upstream wants the client's Authorization, it is for us. */
 void gateway_mount(struct gateway_route *r)

@@ -21,7 +21,6 @@ void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct st
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
     if (r->config->dialect == ROUTE_DIALECT_UI_MESSAGE)
         exchange_header(x, STR("X-Vercel-AI-UI-Message-Stream"), STR("v1"));
-    gateway_put_cors(x);
 }
 
 /* What has not completed is not told as if it had. */
@@ -115,7 +114,6 @@ static void nothing_more(struct read_start *s)
     store_read_release(&s->read);
     start_free(s);
     exchange_status(x, 204);
-    gateway_put_cors(x);
     exchange_send(x, STR_NONE);
     exchange_release(x);
 }

@@ -64,8 +64,6 @@ struct generation_source {
 struct source_kind {
     struct generation_source *(*open)(void *ctx, const struct source_order *o);
     void *ctx;
-    /* Whether a request may use the route at all; false: it has been answered. NULL: all may. */
-    bool (*admit)(void *ctx, struct exchange *x);
     /* Whether who sends this body wants the snapshot of the whole answer when it is complete,
      * instead of its events. NULL: nobody does. */
     bool (*whole)(struct str body);

@@ -35,7 +35,6 @@ static void send_snapshot(struct whole *w, struct str body)
 {
     struct exchange *x = w->order->x;
     exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
-    gateway_put_cors(x);
     exchange_send_json(x, 200, body);
 }
 

@@ -8,7 +8,6 @@
 #include "feature/lab/lab_store.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "feature/lab/lab_http_core.h"
@@ -358,31 +357,11 @@ static void lab_on_body(struct exchange *x, struct str body, int err)
         lab_start(x->state, x, body);
 }
 
-/* False: it has been answered. */
-static bool admit(struct exchange *x)
-{
-    switch (origin_check(x, ORIGIN_LOCAL, NULL)) {
-    case ORIGIN_FINE: return true;
-    case ORIGIN_WRONG_HOST:
-        lab_refuse(
-            x, LAB_FORBIDDEN, "The Lab answers to names of this machine only",
-            "Use http://127.0.0.1 or http://localhost; other names are the server's public-url "
-            "and allow-host.");
-        return false;
-    case ORIGIN_FOREIGN_PAGE:
-        lab_refuse(x, LAB_FORBIDDEN, "Pages of other sites may not ask the Lab", NULL);
-        return false;
-    }
-    return false;
-}
-
 static void lab_handle_api(void *ctx, struct exchange *x)
 {
     struct lab *lab = ctx;
     struct str ids[2];
     x->state = lab;
-    if (!admit(x))
-        return;
     if (find_route(x->request, ids) == NULL)
         send_not_found(x);
     else if (x->request->method != METHOD_POST)
@@ -399,7 +378,7 @@ static void lab_handle_api(void *ctx, struct exchange *x)
 static void lab_handle_page(void *ctx, struct exchange *x)
 {
     bool reads = x->request->method == METHOD_GET || x->request->method == METHOD_HEAD;
-    if (admit(x) && (!reads || !lab_page_serve(x)))
+    if (!reads || !lab_page_serve(x))
         send_not_found(x);
 }
 
@@ -435,11 +414,11 @@ static const struct surface_rule page_rules[] = {
     {0},
 };
 const struct surface lab_api_surface = {
-    .path = API_PREFIX, .rules = api_rules, .refuse = lab_on_refused};
+    .path = API_PREFIX, .rules = api_rules, .strict = true, .refuse = lab_on_refused};
 const struct surface lab_page_surface = {
-    .path = "/lab", .rules = page_rules, .refuse = lab_on_refused};
+    .path = "/lab", .rules = page_rules, .strict = true, .refuse = lab_on_refused};
 static const struct surface lab_top_surface = {
-    .path = "/", .rules = page_rules, .refuse = lab_on_refused};
+    .path = "/", .rules = page_rules, .strict = true, .refuse = lab_on_refused};
 
 void lab_mount(struct lab *lab, struct http *http, bool at_top)
 {

@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/must.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "feature/logs/log_config.h"
 #include "net/file_watch.h"
@@ -200,8 +199,6 @@ static void logs_handle(void *ctx, struct exchange *x)
 {
     struct log_entry *e = logs_find(ctx, str_skip(x->request->path, sizeof LOGS_PREFIX - 1));
     enum method method = x->request->method;
-    if (!origin_admit(x, ORIGIN_OWN))
-        return;
     if (e == NULL) {
         exchange_problem(x, 404, STR("NOT_FOUND"), STR("no such log"));
     } else if (method == METHOD_GET || method == METHOD_HEAD) {
@@ -228,7 +225,7 @@ static const struct surface_rule rules[] = {
     {"log.append", "POST", "{name}", ACCESS_VERB_APPEND, ACCESS_LOG, 0, NULL},
     {0},
 };
-const struct surface logs_surface = {.path = LOGS_PREFIX, .rules = rules};
+const struct surface logs_surface = {.path = LOGS_PREFIX, .rules = rules, .strict = true};
 
 void logs_mount(struct logs *l, struct http *http)
 {

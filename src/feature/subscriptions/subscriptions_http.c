@@ -7,7 +7,6 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/origin.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "store/names.h"
@@ -515,20 +514,10 @@ static void handle_subscription(struct exchange *x)
 
 void subscriptions_http_handle(void *surface, struct exchange *x)
 {
-    /* Browsers on other sites may use subscriptions as they may use streams. */
-    static const struct origin_share share = {
-        .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE"),
-        .headers = STR_INIT("Authorization, Content-Type"),
-        .keep_s = STR_INIT("86400"),
-    };
     struct str path = str_skip(x->request->path, sizeof SUBSCRIPTIONS_PREFIX - 1);
     enum method method = x->request->method;
     x->state = surface;
-    if (request_header(x->request, STR("Origin")).p != NULL || method == METHOD_OPTIONS)
-        origin_share(x, STR("*"), &share);
-    if (method == METHOD_OPTIONS) {
-        origin_preflight(x, &share);
-    } else if (str_starts(path, STR("subscriptions/"))) {
+    if (str_starts(path, STR("subscriptions/"))) {
         handle_subscription(x);
     } else if (!str_eq(path, STR("jwks.json"))) {
         subscriptions_refuse(x, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND, STR("no such route"));
@@ -563,7 +552,13 @@ static const struct surface_rule rules[] = {
     SUBSCRIPTION_RULE("subscription.keys", "GET HEAD", "jwks.json", RULE_PUBLIC),
     {0},
 };
-const struct surface subscriptions_surface = {.path = SUBSCRIPTIONS_PREFIX, .rules = rules};
+static const struct surface_share share = {
+    .methods = STR_INIT("GET, HEAD, POST, PUT, DELETE"),
+    .headers = STR_INIT("Authorization, Content-Type"),
+    .keep_s = STR_INIT(SURFACE_KEEP_S),
+};
+const struct surface subscriptions_surface = {
+    .has_tickets = true, .path = SUBSCRIPTIONS_PREFIX, .rules = rules, .share = &share};
 
 void subscriptions_http_mount(struct subscriptions_http *s, struct http *http)
 {

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-#define FOREIGN_ORIGIN (-32001) /* or a foreign Host */
-#define UNKNOWN_TOKEN  (-32002)
+#define NOT_ADMITTED  (-32001) /* as with a foreign Host or Origin */
+#define UNKNOWN_TOKEN (-32002)
 
 struct mcp_exchange {
     struct mcp_request request;
@@ -32,6 +32,15 @@ static void mcp_refuse(struct exchange *x, int status, int code, const char *mes
     struct buf body = {0};
     mcp_put_error(&body, STR_NONE, code, str_of_cstr(message));
     send_answer(x, status, buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void mcp_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct buf body = {0};
+    int code = why->status == 401 ? UNKNOWN_TOKEN : NOT_ADMITTED;
+    mcp_put_error(&body, STR_NONE, code, why->message);
+    send_answer(x, why->status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -119,15 +128,8 @@ static void mcp_http_handle(void *ctx, struct exchange *x)
     struct tools_http *t = ctx;
     const struct principal *who;
     struct str challenge;
-    enum origin_verdict origin = tools_origin(t, x);
     if (x->request->path.n != sizeof MCP_PATH - 1) {
         mcp_refuse(x, 404, MCP_INVALID_REQUEST, "MCP is at " MCP_PATH);
-    } else if (origin == ORIGIN_WRONG_HOST) {
-        mcp_refuse(x, 421, FOREIGN_ORIGIN, ORIGIN_WRONG_HOST_TEXT);
-    } else if (origin == ORIGIN_FOREIGN_PAGE) {
-        mcp_refuse(x, 403, FOREIGN_ORIGIN, "pages of other sites may not call tools");
-    } else if (tools_put_cors(t, x)) {
-        return;
     } else if (x->request->method != METHOD_POST) {
         exchange_header(x, STR("Allow"), STR("POST"));
         mcp_refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
@@ -145,7 +147,11 @@ static const struct surface_rule rules[] = {
     {"mcp.message", "POST", "", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
     {0},
 };
-const struct surface mcp_surface = {.path = MCP_PATH, .rules = rules};
+const struct surface mcp_surface = {.path = MCP_PATH,
+                                    .rules = rules,
+                                    .share = &tools_share,
+                                    .strict = true,
+                                    .refuse = mcp_on_refused};
 
 void mcp_http_mount(struct tools_http *t, struct http *http)
 {

@@ -3,7 +3,6 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "access/principal.h"
-#include "http/url.h"
 
 static int pages_config_check_session(struct str value, char *reason, size_t size)
 {
@@ -19,14 +18,6 @@ int pages_config_finish(void *pages, char *reason, size_t size)
     if (c->cursor_session == NULL)
         return 0;
     return cursor_secret_take(str_of_cstr(c->cursor_session), c->session, sizeof c->session, &got);
-}
-
-/* As browsers send it. */
-static int pages_config_check_origin(struct str value, char *reason, size_t size)
-{
-    struct url url;
-    bool plain = url_parse(value, &url) == 0 && url.path.n == 0 && url.query.p == NULL;
-    return plain ? 0 : ERR_SYNTAX;
 }
 
 #define ROW(...) OPTION_ROW(struct pages_config, __VA_ARGS__)
@@ -54,10 +45,6 @@ static const struct option_row rows[] = {
     {ROW("require-bearer", OPTION_BOOL, require_bearer), .fallback = "no",
      .help = "Whether tools are for known callers only, over HTTP. Without it anybody may call "
              "those that ask for no capability."},
-    {ROW("allow-origin", OPTION_LIST, allow_origin), .value = "http://HOST|https://HOST",
-     .check = pages_config_check_origin,
-     .help = "A site whose pages may call tools, besides those of this machine and of "
-             "public-url; may be given many times."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
      .commas = true, .check = principal_check_capability,
      .help = "What clients of tools-socket get when they ask for it, one word or several with "

@@ -14,7 +14,6 @@ struct pages_config {
     char *cursor_session; /* base64; NULL: a random one */
     uint8_t session[CURSOR_SESSION_SIZE];
     bool require_bearer;
-    struct option_list allow_origin;
     struct option_list capabilities; /* for clients of the Unix socket */
 };
 

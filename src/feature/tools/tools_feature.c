@@ -135,9 +135,7 @@ static int init_wires(struct tools_state *s, const struct feature_host *h,
     const struct pages_config *pages = c->pages.items;
     s->service = tools_service_new(&(struct tools_service_setup){
         .tools = s->tools, .sched = &h->loop->sched, .trace = h->trace, .audit = h->audit});
-    s->http = (struct tools_http){.service = s->service,
-                                  .require_bearer = pages->require_bearer,
-                                  .origins = &pages->allow_origin};
+    s->http = (struct tools_http){.service = s->service, .require_bearer = pages->require_bearer};
     tools_http_mount(&s->http, h->http);
     mcp_http_mount(&s->http, h->http);
     if (c->socket == NULL || h->private)

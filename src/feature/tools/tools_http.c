@@ -12,28 +12,6 @@
 
 /* ---- who may ask ---- */
 
-enum origin_verdict tools_origin(const struct tools_http *t, const struct exchange *x)
-{
-    return origin_check(x, ORIGIN_LOCAL, t->origins);
-}
-
-bool tools_put_cors(const struct tools_http *t, struct exchange *x)
-{
-    static const struct origin_share share = {
-        .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
-        .methods = STR_INIT("GET, POST"),
-        .keep_s = STR_INIT("600"),
-    };
-    struct str origin = request_header(x->request, STR("Origin"));
-    if (origin.p == NULL || !origin_in(origin, t->origins))
-        return false;
-    origin_share(x, origin, &share);
-    if (x->request->method != METHOD_OPTIONS)
-        return false;
-    origin_preflight(x, &share);
-    return true;
-}
-
 int tools_who(const struct tools_http *t, const struct exchange *x, const struct principal **out,
               struct str *challenge)
 {
@@ -71,6 +49,14 @@ static void tools_refuse(struct exchange *x, int status, const char *message)
     struct buf body = {0};
     tools_put_error(&body, str_of_cstr(message), 0, false);
     exchange_send_json(x, status, buf_str(&body));
+    buf_deinit(&body);
+}
+
+static void tools_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct buf body = {0};
+    tools_put_error(&body, why->message, 0, false);
+    exchange_send_json(x, why->status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -206,16 +192,9 @@ static void tools_handle(void *ctx, struct exchange *x)
     const struct principal *who;
     struct str challenge;
     enum method method = x->request->method;
-    enum origin_verdict origin = tools_origin(t, x);
     int at = find_path(x);
     if (at < 0)
         tools_refuse(x, 404, "there is nothing of this name");
-    else if (origin == ORIGIN_WRONG_HOST)
-        tools_refuse(x, 421, ORIGIN_WRONG_HOST_TEXT);
-    else if (origin == ORIGIN_FOREIGN_PAGE)
-        tools_refuse(x, 403, "pages of other sites may not call tools");
-    else if (tools_put_cors(t, x))
-        return;
     else if (tools_who(t, x, &who, &challenge) != 0)
         tools_refuse_token(x, challenge);
     else if (paths[at].type == TOOLS_LIST && (method == METHOD_GET || method == METHOD_HEAD))
@@ -239,7 +218,16 @@ static const struct surface_rule rules[] = {
     {"tool.list", "GET HEAD", "tools", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
     {0},
 };
-const struct surface tools_surface = {.path = TOOLS_PREFIX, .rules = rules};
+const struct surface_share tools_share = {
+    .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
+    .methods = STR_INIT("GET, POST"),
+    .keep_s = STR_INIT("600"),
+};
+const struct surface tools_surface = {.path = TOOLS_PREFIX,
+                                      .rules = rules,
+                                      .share = &tools_share,
+                                      .strict = true,
+                                      .refuse = tools_on_refused};
 
 void tools_http_mount(struct tools_http *t, struct http *http)
 {

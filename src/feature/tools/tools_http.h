@@ -8,7 +8,6 @@
 
 struct surface;
 struct http;
-struct option_list;
 struct tools_service;
 
 #define TOOLS_PREFIX "/atd/v1/"
@@ -18,7 +17,6 @@ struct tools_service;
 struct tools_http {
     struct tools_service *service;
     bool require_bearer;
-    const struct option_list *origins; /* other sites whose pages may ask */
 };
 
 extern const struct surface tools_surface, mcp_surface;

@@ -7,17 +7,12 @@
 #include "feature/tools/tools_service.h"
 #include "http/exchange.h"
 #include "http/http.h"
-#include "http/origin.h"
 
 /* The largest body of a request: arguments, and a little around them. */
 #define TOOLS_BODY_MAX (TOOL_ARGS_MAX + 64 * 1024)
 
-/* Whether this server is meant, and no page of another site asks. */
-enum origin_verdict tools_origin(const struct tools_http *t, const struct exchange *x);
-
-/* What a browser has to know to let a page of an allowed site see the answer. True: that was all it
- * asked for, and it is answered. */
-bool tools_put_cors(const struct tools_http *t, struct exchange *x);
+/* What pages of other sites may ask, if they may ask at all. */
+extern const struct surface_share tools_share;
 
 /* Who asks: 0 and a caller or principal_anonymous, or ERR_UNAUTHENTICATED: a token that is not
  * known, or none where one is required. *challenge is then the value of WWW-Authenticate. */

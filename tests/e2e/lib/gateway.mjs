@@ -36,7 +36,7 @@ export function unpack(token) {
 /** A request on a connection of its own: an SseReader, or for other answers one with .text. */
 export async function open(t, server, method, path, headers = {}, body = "") {
     const raw = await openRaw(t, server);
-    const all = { Host: "e2e", ...headers };
+    const all = { Host: "localhost", ...headers };
     if (method !== "GET") all["Content-Length"] = Buffer.byteLength(body);
     const lines = Object.entries(all).map(([key, value]) => `${key}: ${value}\r\n`);
     raw.send(Buffer.from(`${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n${body}`));

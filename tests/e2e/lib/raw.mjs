@@ -14,7 +14,7 @@ export function wire(method, name, headers = {}, body) {
     const framing = {};
     if (typeof body === "string") framing["Content-Length"] = body.length;
     if (Array.isArray(body)) framing["Transfer-Encoding"] = "chunked";
-    const lines = Object.entries({ Host: "e2e", ...headers, ...framing });
+    const lines = Object.entries({ Host: "localhost", ...headers, ...framing });
     const head = lines.map(([key, value]) => `${key}: ${value}\r\n`).join("");
     const data = Array.isArray(body) ? [...body, ""].map(chunk).join("") : (body ?? "");
     return `${method} /v1/stream/${name} HTTP/1.1\r\n${head}\r\n${data}`;

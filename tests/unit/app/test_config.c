@@ -874,21 +874,16 @@ static void pages_are_read(void **state)
     config_deinit(&f->c);
     assert_int_equal(load_file(f, STR("audit = /a\n[pages]\ncursor-ttl = 1h\n"
                                       "cursor-session = AQIDBAUGBwg\nrequire-bearer = yes\n"
-                                      "allow-origin = https://a.example\n"
                                       "capabilities = worker, a:b\n")),
                      0);
     assert_int_equal(pages(f)->cursor_ttl_ms, 3600000);
     assert_memory_equal(pages(f)->session, "\1\2\3\4\5\6\7\10", 8);
     assert_string_equal(f->c.audit, "/a");
     assert_true(pages(f)->require_bearer);
-    assert_int_equal(pages(f)->allow_origin.n, 1);
     assert_string_equal(pages(f)->capabilities.items[1], "a:b");
     config_deinit(&f->c);
     assert_refused(f, STR("[pages]\ncursor-session = AQID\n"),
                    "2: cursor-session: expected 8 bytes in base64, got 'AQID'");
-    assert_refused(f, STR("[pages]\nallow-origin = https://a.example/path\n"),
-                   "2: allow-origin: expected http://HOST or https://HOST, got "
-                   "'https://a.example/path'");
     assert_refused(f, STR("[pages]\ncapabilities = wroker\n"),
                    "2: capabilities 'wroker': no such capability; did you mean worker?");
     assert_refused(f, STR("[pages]\ncursor-ttl = 1ms\n"),

@@ -426,7 +426,7 @@ static int count(const char *in, const char *what)
 static void test_echo_is_full_duplex(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+    say_text(b, "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     assert_got(b, "HTTP/1.1 200 OK\r\n"); /* the head comes before any of the body */
     assert_got(b, "Transfer-Encoding: chunked\r\n");
     say_text(b, "5\r\nhello\r\n");
@@ -436,7 +436,7 @@ static void test_echo_is_full_duplex(void **state)
     assert_null(strstr(b->got, "0\r\n"));
     say_text(b, "0\r\n\r\n");
     assert_got(b, "0\r\nEchoed: 11\r\n\r\n");
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n"); /* and the connection goes on */
+    say_text(b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* and the connection goes on */
     assert_got(b, "early");
 }
 
@@ -448,7 +448,7 @@ static void test_echo_is_bounded(void **state)
     memset(piece, 'x', sizeof piece);
     char head[128];
     snprintf(head, sizeof head,
-             "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+             "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n");
     assert_int_equal(write(b->peer, head, strlen(head)), (ssize_t)strlen(head));
     size_t taken = 0;
     for (int idle = 0; idle < 50; turns(b, 1)) {
@@ -463,13 +463,12 @@ static void test_echo_is_bounded(void **state)
 static void test_pipelined_in_order(void **state)
 {
     struct bench *b = *state;
-    say_text(
-        b,
-        "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
-        "GET /early HTTP/1.1\r\nHost: x\r\n\r\n"
-        "POST /size HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwxyz\r\n0\r\n\r\n"
-        "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
-        "GET /early HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
+                "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                "POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+                "chunked\r\n\r\n4\r\nwxyz\r\n0\r\n\r\n"
+                "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                "GET /early HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     wait_closed(b);
     const char *first = strstr(b->got, "\r\n\r\n3");
     const char *second = strstr(b->got, "\r\n\r\nearly");
@@ -486,9 +485,9 @@ static void test_pipelining_is_no_privilege(void **state)
 {
     struct bench *b = *state;
     enum { REQUESTS = 300, FEW = 20 };
-    const char *request = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
-    const char *other = "GET /mark HTTP/1.1\r\nHost: x\r\n\r\n";
-    char all[REQUESTS * 40] = "";
+    const char *request = "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const char *other = "GET /mark HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char all[REQUESTS * 48] = "";
     int peer;
     for (int i = 0; i < REQUESTS; i++)
         strcat(all, request);
@@ -509,8 +508,9 @@ static void test_pipelining_is_no_privilege(void **state)
 static void test_every_split_is_the_same(void **state)
 {
     struct bench *b = *state;
-    const char *request = "POST /size HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-                          "3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\n";
+    const char *request =
+        "POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\n";
     for (size_t cut = 1; cut < strlen(request); cut++) {
         b->n_got = 0;
         say(b, request, cut);
@@ -525,10 +525,10 @@ static void test_large_body_and_limits(void **state)
     struct bench *b = *state;
     static char body[100001];
     memset(body, 'x', sizeof body);
-    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 40000\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\n");
     say(b, body, 40000);
     assert_got(b, "\r\n\r\n40000");
-    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n");
     say(b, body, 60000); /* more than all bodies together may take */
     assert_got(b, "HTTP/1.1 503 ");
     assert_got(b, "Retry-After: 1\r\n");
@@ -541,7 +541,7 @@ static void test_too_large_is_413(void **state)
     b->http.limits.inflight_bytes = 1 << 20;
     static char body[100001];
     memset(body, 'x', sizeof body);
-    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100001\r\n\r\n");
     say(b, body, sizeof body);
     assert_got(b, "HTTP/1.1 413 ");
     assert_int_equal(b->http.inflight_bytes, 0);
@@ -550,10 +550,11 @@ static void test_too_large_is_413(void **state)
 static void test_answer_before_the_body_closes(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
+    say_text(b, "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
     assert_got(b, "Connection: close\r\n");
     assert_got(b, "early");
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n"); /* must not be taken for a request */
+    say_text(
+        b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* must not be taken for a request */
     wait_closed(b);
     assert_int_equal(count(b->got, "HTTP/1.1 "), 1);
 }
@@ -561,14 +562,14 @@ static void test_answer_before_the_body_closes(void **state)
 static void test_expect_continue(void **state)
 {
     struct bench *b = *state;
-    say_text(b,
-             "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: "
+                "100-continue\r\n\r\n");
     assert_string_equal(b->got, "HTTP/1.1 100 Continue\r\n\r\n");
     say_text(b, "abc");
     assert_got(b, "\r\n\r\n3");
     b->n_got = 0;
-    say_text(
-        b, "POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    say_text(b, "POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: "
+                "100-continue\r\n\r\n");
     assert_null(strstr(b->got, "100 Continue")); /* not wanted: said by the answer itself */
     assert_got(b, "early");
 }
@@ -576,7 +577,7 @@ static void test_expect_continue(void **state)
 static void test_head_has_no_body(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "HEAD /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "HEAD /early HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_got(b, "Content-Length: 5\r\n");
     assert_null(strstr(b->got, "early"));
 }
@@ -584,10 +585,10 @@ static void test_head_has_no_body(void **state)
 static void test_head_of_a_stream(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "HEAD /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "HEAD /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_got(b, "HTTP/1.1 200 OK\r\n");
     assert_int_equal(b->gone, 1); /* the handler will not be asked, and must know */
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_got(b, "\r\n\r\nearly");
 }
 
@@ -595,13 +596,13 @@ static void test_head_of_a_stream(void **state)
 static void test_stream_with_a_status_that_has_no_body(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_got(b, "HTTP/1.1 204 No Content\r\n");
     assert_null(strstr(b->got, "chunked"));
     assert_int_equal(b->gone, 1);
     assert_string_equal(b->got + b->n_got - 4, "\r\n\r\n");
     b->n_got = 0;
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_int_equal(strncmp(b->got, "HTTP/1.1 200 OK\r\n", 17), 0);
 }
 
@@ -616,9 +617,8 @@ static void test_http_10(void **state)
 static void test_every_answer_is_safe_for_browsers(void **state)
 {
     struct bench *b = *state;
-    say_text(
-        b,
-        "GET /early HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\nBAD\r\n\r\n");
+    say_text(b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\nGET /none HTTP/1.1\r\nHost: "
+                "localhost\r\n\r\nBAD\r\n\r\n");
     wait_closed(b);
     assert_int_equal(count(b->got, "HTTP/1.1 "), 3);
     assert_int_equal(count(b->got, "X-Content-Type-Options: nosniff\r\n"), 3);
@@ -628,8 +628,10 @@ static void test_every_answer_is_safe_for_browsers(void **state)
 static void test_malformed_is_refused_and_closed(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\nBad Name: v\r\n\r\nGET /early HTTP/1.1\r\nHost: "
-                "x\r\n\r\n");
+    say_text(
+        b,
+        "GET /early HTTP/1.1\r\nHost: localhost\r\nBad Name: v\r\n\r\nGET /early HTTP/1.1\r\nHost: "
+        "x\r\n\r\n");
     wait_closed(b);
     assert_got(b, "HTTP/1.1 400 ");
     assert_null(strstr(b->got, "\r\n\r\nearly"));
@@ -638,8 +640,8 @@ static void test_malformed_is_refused_and_closed(void **state)
 static void test_bad_chunk_ends_the_exchange(void **state)
 {
     struct bench *b = *state;
-    say_text(b,
-             "POST /size HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcX\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+                "chunked\r\n\r\n3\r\nabcX\r\n");
     wait_closed(b);
     assert_got(b, "HTTP/1.1 400 ");
 }
@@ -655,7 +657,7 @@ static void test_slow_head_is_408(void **state)
 static void test_slow_body_is_408(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
     wait_closed(b);
     assert_got(b, "HTTP/1.1 408 ");
 }
@@ -670,7 +672,7 @@ static void test_too_many_connections(void **state)
     char got[1024] = "";
     assert_true(read(more[2], got, sizeof got - 1) > 0);
     assert_non_null(strstr(got, "HTTP/1.1 503 "));
-    say_text(b, "GET /early HTTP/1.1\r\nHost: x\r\n\r\n"); /* those before go on */
+    say_text(b, "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* those before go on */
     assert_got(b, "early");
     for (int i = 0; i < 3; i++)
         close(more[i]);
@@ -680,7 +682,7 @@ static void test_too_many_connections(void **state)
 static void test_gone_while_held(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n");
     struct exchange *x = b->held;
     shutdown(b->peer, SHUT_RDWR);
     turns(b, 5);
@@ -696,7 +698,7 @@ static void test_gone_while_held(void **state)
 static void test_half_closed_peer_gets_its_answer(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n");
     shutdown(b->peer, SHUT_WR);
     turns(b, 5);
     assert_int_equal(b->gone, 0);
@@ -709,7 +711,7 @@ static void test_half_closed_peer_gets_its_answer(void **state)
 static void test_streaming_to_a_peer_that_left(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_true(b->n_got > 0);
     shutdown(b->peer, SHUT_WR);
     turns(b, 5);
@@ -719,7 +721,7 @@ static void test_streaming_to_a_peer_that_left(void **state)
 static void test_peer_that_reads_nothing_is_cut_off(void **state)
 {
     struct bench *b = *state;
-    const char *request = "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *request = "GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_true(write(b->peer, request, strlen(request)) > 0);
     while (b->gone == 0)
         uv_run(&b->loop.uv, UV_RUN_ONCE);
@@ -731,7 +733,7 @@ static void test_drain(void **state)
     struct bench *b = *state;
     int idle;
     connect_peer(b, &idle);
-    say_text(b, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_int_equal(b->http.n_connections, 2);
     http_drain(&b->http);
     turns(b, 5);
@@ -781,7 +783,7 @@ static void test_a_crowd_is_drained_in_slices(void **state)
     b->http.limits.connections = 2 * CROWD;
     for (int i = 0; i < CROWD; i++) {
         connect_peer(b, &crowd[i]);
-        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: x\r\n\r\n", 30) == 30);
+        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n", 30) == 30);
     }
     turns(b, 10);
     http_drain_begin(&b->http);
@@ -809,7 +811,7 @@ static void test_unread_answers_stop_the_requests(void **state)
 {
     /* One request at a time, each seen alone, and no answer is ever read. */
     struct bench *b = *state;
-    const char *request = "GET /big HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *request = "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (int i = 0; i < 200; i++) {
         assert_int_equal(write(b->peer, request, strlen(request)), (ssize_t)strlen(request));
         turns(b, 3);
@@ -827,7 +829,7 @@ static void test_stalled_while_the_body_comes(void **state)
 {
     /* The body is waited for, then read to its end; all that time nobody reads the response. */
     struct bench *b = *state;
-    const char *request = "POST /both HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n";
+    const char *request = "POST /both HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n";
     assert_true(write(b->peer, request, strlen(request)) > 0);
     turns(b, 10);
     assert_true(write(b->peer, "0123456789012345678901234567890123456789", 40) == 40);
@@ -841,10 +843,10 @@ static void test_stalled_before_a_request(void **state)
     struct bench *b = *state;
     int peer;
     connect_narrow(b, &peer);
-    const char *request = "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
-                          "GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *request = "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+                          "GET /sleep HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (int i = 0; i < 40; i++) { /* fill the way out */
-        const char *one = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
+        const char *one = "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n";
         assert_true(write(peer, one, strlen(one)) > 0);
         turns(b, 2);
     }
@@ -866,7 +868,7 @@ static void test_slow_reader_is_not_idle(void **state)
     close(b->peer);
     b->peer = narrow;
     for (int i = 0; i < 100; i++) {
-        const char *one = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
+        const char *one = "GET /early HTTP/1.1\r\nHost: localhost\r\n\r\n";
         assert_true(write(narrow, one, strlen(one)) > 0);
         turns(b, 2);
     }
@@ -885,7 +887,7 @@ static void test_trickled_body_is_408(void **state)
 {
     /* Each byte comes in time, all of them together do not. */
     struct bench *b = *state;
-    say_text(b, "POST /size HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+    say_text(b, "POST /size HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n");
     for (int i = 0; i < 100 && b->n_got == 0; i++) {
         (void)!write(b->peer, "x", 1);
         run_ms(b, 20);
@@ -897,7 +899,7 @@ static void test_trickled_body_is_408(void **state)
 static void test_body_that_nobody_wants_is_not_slow(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "POST /piece HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\n");
+    say_text(b, "POST /piece HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\n");
     say_text(b, "abc");
     run_ms(b, 400); /* the handler is busy for longer than a body may take */
     assert_int_equal(b->gone, 0);
@@ -910,7 +912,7 @@ static void test_body_that_nobody_wants_is_not_slow(void **state)
 static void test_no_continue_within_a_response(void **state)
 {
     struct bench *b = *state;
-    say_text(b, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+    say_text(b, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n"
                 "Expect: 100-continue\r\n\r\n");
     say_text(b, "abc");
     assert_got(b, "HTTP/1.1 200 OK\r\n");
@@ -922,7 +924,7 @@ static void test_woken_within_its_own_pull(void **state)
 {
     /* The body is there already, and is handed over within the pull that asks for it. */
     struct bench *b = *state;
-    say_text(b, "POST /ask HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+    say_text(b, "POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
     struct echo *e = b->held->state;
     e->asleep = false;
     exchange_wake(b->held);
@@ -936,10 +938,10 @@ static void test_woken_within_the_pull_of_another(void **state)
     struct bench *b = *state;
     int other;
     connect_peer(b, &other);
-    const char *request = "GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *request = "GET /sleep HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_true(write(other, request, strlen(request)) > 0);
     turns(b, 3);
-    say_text(b, "GET /rouse HTTP/1.1\r\nHost: x\r\n\r\n");
+    say_text(b, "GET /rouse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_got(b, "\r\n\r\nc\r\ngood morning\r\n0\r\n\r\n");
     char got[1024] = "";
     assert_true(read(other, got, sizeof got - 1) > 0);

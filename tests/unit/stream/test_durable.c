@@ -169,8 +169,8 @@ static void forget(struct peer *p)
 static const char *ask_n(struct peer *p, const char *head, const void *body, size_t n)
 {
     char text[8192];
-    int length =
-        snprintf(text, sizeof text, "%s\r\nHost: h\r\nContent-Length: %zu\r\n\r\n", head, n);
+    int length = snprintf(text, sizeof text, "%s\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
+                          head, n);
     assert_true(length > 0 && (size_t)length < sizeof text);
     forget(p);
     say(p, text, (size_t)length);
@@ -217,7 +217,7 @@ static void append(struct peer *p, const char *name, const char *type, const cha
 static void start(struct peer *p, const char *line)
 {
     char text[1024];
-    int n = snprintf(text, sizeof text, "%s\r\nHost: h\r\n\r\n", line);
+    int n = snprintf(text, sizeof text, "%s\r\nHost: localhost\r\n\r\n", line);
     forget(p);
     say(p, text, (size_t)n);
     hear(p);
@@ -385,7 +385,7 @@ static void test_location(void **state)
     struct site *s = *state;
     struct peer *p = connect_peer(s);
     assert_has(ask(p, "PUT /v1/stream/a%2Fb HTTP/1.1", ""),
-               "\r\nLocation: http://h/v1/stream/a%2Fb\r\n");
+               "\r\nLocation: http://localhost/v1/stream/a%2Fb\r\n");
     assert_has(ask(p, "PUT http://other:99/v1/stream/c?x=y HTTP/1.1", ""),
                "\r\nLocation: http://other:99/v1/stream/c\r\n");
     s->durable.public_url = STR("https://public");
@@ -461,19 +461,24 @@ static void test_what_a_cache_keeps_suits_a_browser(void **state)
     append(p, "s", "text/plain", "abc");
     const char *answer = ask(p, "GET /v1/stream/s HTTP/1.1", "");
     assert_has(answer, "Cache-Control: public");
-    assert_has(answer, "Access-Control-Allow-Origin: *\r\n");
-    assert_has(answer, "Access-Control-Expose-Headers: ");
-    answer = ask(p, "GET /v1/stream/s HTTP/1.1\r\nOrigin: http://o", "");
-    const char *first = strstr(answer, "Access-Control-Allow-Origin: *\r\n");
+    assert_has(answer, "Vary: Origin\r\n");
+    assert_has_not(answer, "Access-Control-Allow-Origin");
+    answer = ask(p, "GET /v1/stream/s HTTP/1.1\r\nOrigin: http://localhost:1", "");
+    const char *first = strstr(answer, "Access-Control-Allow-Origin: http://localhost:1\r\n");
     assert_non_null(first);
     assert_has_not(first + 1, "Access-Control-Allow-Origin"); /* once is enough */
+    assert_has(answer, "Access-Control-Expose-Headers: ");
+    assert_has(answer, "Vary: Origin\r\n");
     /* And what it asks for wrongly, it must be able to read. */
-    answer = ask(p, "GET /v1/stream/none HTTP/1.1\r\nOrigin: http://o", "");
+    answer = ask(p, "GET /v1/stream/none HTTP/1.1\r\nOrigin: http://localhost:1", "");
     assert_int_equal(status_of(answer), 404);
-    assert_has(answer, "Access-Control-Allow-Origin: *\r\n");
-    answer = ask(p, "GET /v1/stream/s?offset=x HTTP/1.1\r\nOrigin: http://o", "");
+    assert_has(answer, "Access-Control-Allow-Origin: http://localhost:1\r\n");
+    answer = ask(p, "GET /v1/stream/s?offset=x HTTP/1.1\r\nOrigin: http://localhost:1", "");
     assert_int_equal(status_of(answer), 400);
-    assert_has(answer, "Access-Control-Allow-Origin: *\r\n");
+    assert_has(answer, "Access-Control-Allow-Origin: http://localhost:1\r\n");
+    /* Pages of other sites may not. */
+    answer = ask(p, "GET /v1/stream/s HTTP/1.1\r\nOrigin: http://o", "");
+    assert_has_not(answer, "Access-Control-Allow-Origin");
 }
 
 static void test_last_event_id_is_for_sse(void **state)
@@ -512,7 +517,7 @@ static void test_long_poll_with_a_request_behind_it(void **state)
     struct site *s = *state;
     struct peer *w = connect_peer(s), *p = connect_peer(s);
     create(w, "s", "text/plain");
-    start(p, "GET /v1/stream/s?offset=now&live=long-poll HTTP/1.1\r\nHost: h\r\n\r\n"
+    start(p, "GET /v1/stream/s?offset=now&live=long-poll HTTP/1.1\r\nHost: localhost\r\n\r\n"
              "HEAD /v1/stream/s HTTP/1.1");
     assert_int_equal(p->got.n, 0);
     append(w, "s", "text/plain", "news");
@@ -888,7 +893,8 @@ static void test_sse_large_event_costs_a_slow_reader_little(void **state)
     free(data);
     size_t before = allocated();
     for (int i = 0; i < 20; i++) { /* none of them reads */
-        const char *request = "GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\n\r\n";
+        const char *request =
+            "GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n";
         say(connect_peer(s), request, strlen(request));
     }
     turns(s, 10);
@@ -907,7 +913,7 @@ static void test_sse_large_event_outlasts_its_response(void **state)
     create(w, "s", "text/plain");
     append_n(w, "s", "text/plain", data, 4 << 20);
     free(data);
-    const char *request = "GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\n\r\n";
+    const char *request = "GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n";
     say(p, request, strlen(request));
     for (uint64_t until = uv_hrtime() + 300000000; uv_hrtime() < until;)
         uv_run(&s->loop.uv, UV_RUN_ONCE);
@@ -922,30 +928,32 @@ static void test_sse_large_event_outlasts_its_response(void **state)
 
 /* What a peer may say, whole or cut anywhere, one behind the other. */
 static const char *const sayings[] = {
-    "PUT /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n\r\n",
-    "PUT /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\r\n",
-    "DELETE /v1/stream/a HTTP/1.1\r\nHost: h\r\n\r\n",
-    "POST /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: "
+    "PUT /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\r\n",
+    "PUT /v1/stream/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\r\n",
+    "DELETE /v1/stream/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "POST /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: "
     "12\r\n\r\n12345\xE2\x82\r\n890",
-    "POST /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nTransfer-Encoding: "
+    "POST /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+    "text/plain\r\nTransfer-Encoding: "
     "chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n",
-    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: "
+    "POST /v1/stream/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: "
     "100-continue\r\nContent-Length: 9\r\n\r\n[1,2,3,4]",
-    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nStream-Closed: true\r\nContent-Length: 0\r\n\r\n",
-    "POST /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+    "POST /v1/stream/b HTTP/1.1\r\nHost: localhost\r\nStream-Closed: true\r\nContent-Length: "
+    "0\r\n\r\n",
+    "POST /v1/stream/b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     "Content-Length: 4000\r\n\r\n[",
-    "DELETE /v1/stream/b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz",
-    "GET /v1/stream/a HTTP/1.1\r\nHost: h\r\n\r\n",
+    "DELETE /v1/stream/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nxyz",
+    "GET /v1/stream/a HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "GET /v1/stream/a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-    "HEAD /v1/stream/a?live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /v1/stream/a?offset=now&live=long-poll HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\nOrigin: o\r\n\r\n",
-    "GET /v1/stream/large?offset=-1&live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /v1/stream/large HTTP/1.1\r\nHost: h\r\n\r\n",
+    "HEAD /v1/stream/a?live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /v1/stream/a?offset=now&live=long-poll HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\nOrigin: o\r\n\r\n",
+    "GET /v1/stream/large?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /v1/stream/large HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "GET /v1/stream/b?offset=-1&live=sse HTTP/1.0\r\n\r\n",
-    "GET /v1/stream/b?offset=now&live=sse HTTP/1.1\r\nHost: h\r\n\r\n",
-    "GET /v1/stream/ HTTP/1.1\r\nHost: h\r\n\r\n",
-    "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /v1/stream/b?offset=now&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /v1/stream/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "GET / HTTP/1.1\r\n\r\n",
 };
 
@@ -1045,7 +1053,7 @@ static void say_large(struct peer *p, const char *name, const char *body, size_t
 {
     char head[256];
     int length = snprintf(head, sizeof head,
-                          "POST /v1/stream/%s HTTP/1.1\r\nHost: h\r\nContent-Type: "
+                          "POST /v1/stream/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                           "application/json\r\nContent-Length: %zu\r\n\r\n",
                           name, n);
     forget(p);

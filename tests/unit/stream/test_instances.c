@@ -21,7 +21,7 @@
 
 struct world {
     struct sched sched;
-    struct front *front;
+    struct facade *front;
     struct instances *in[3];
     struct instance_observer heirs[3];
     unsigned n_died[3], n_beats;
@@ -79,7 +79,7 @@ static int set_up(void **state)
 {
     struct world *w = world = mem_zalloc(sizeof *w);
     sched_init(&w->sched, 1000, 0);
-    w->front = front_new(mem_store_new(&w->sched));
+    w->front = facade_new(mem_store_new(&w->sched));
     w->front->store.shared = true;
     w->front->judge = judge;
     w->front->ctx = w;

@@ -73,7 +73,7 @@ struct client {
 struct bench {
     struct loop loop;
     struct trace trace;
-    struct front *front;
+    struct facade *front;
     struct side sides[SIDES];
     struct client clients[CLIENTS];
     size_t n_clients;
@@ -202,8 +202,8 @@ static struct client *ask(struct bench *b, size_t side, const char *request)
 static struct client *post(struct bench *b, size_t side, const char *headers, const char *body)
 {
     struct buf request = {0};
-    buf_printf(&request, "POST /a HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n%s", headers,
-               strlen(body), body);
+    buf_printf(&request, "POST /a HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %zu\r\n\r\n%s",
+               headers, strlen(body), body);
     buf_putc(&request, '\0');
     struct client *c = ask(b, side, request.p);
     buf_deinit(&request);
@@ -214,7 +214,8 @@ static struct client *member(struct bench *b, size_t side, const char *method, s
                              const char *rest)
 {
     struct buf request = {0};
-    buf_printf(&request, "%s /a/%.*s%s HTTP/1.1\r\nHost: x\r\n\r\n", method, (int)id.n, id.p, rest);
+    buf_printf(&request, "%s /a/%.*s%s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, (int)id.n,
+               id.p, rest);
     buf_putc(&request, '\0');
     struct client *c = ask(b, side, request.p);
     buf_deinit(&request);
@@ -355,7 +356,7 @@ static struct bench *bench_new(int dialect)
                                      .state_ttl_ms = 60000,
                                      .snapshot_ttl_ms = 60000,
                                      .resume_ttl_ms = 60000};
-    b->front = front_new(mem_store_new(&b->loop.sched));
+    b->front = facade_new(mem_store_new(&b->loop.sched));
     b->front->store.shared = true;
     b->front->judge = judge;
     b->front->ctx = b;
@@ -516,12 +517,12 @@ static void test_a_stop_is_no_error_of_the_upstream(void **state)
     UNTIL(b, !list_empty(&b->front->held));
     struct client *c = member(b, 1, "DELETE", header(a, ID_HEADER), "");
     UNTIL(b, told(c, "\"status\":\"cancelled\""));
-    front_let_one(b->front);
+    facade_let_one(b->front);
     UNTIL(b, !list_empty(&b->front->held)); /* the snapshot */
     caller_send(b->callers[0], TWO);
     UNTIL(b, b->callers[0]->gone);
     b->stats_lost = 0;
-    front_let_go(b->front);
+    facade_let_go(b->front);
     UNTIL(b, told(a, "event: end\ndata: {\"reason\":\"cancelled\""));
     assert_int_equal(metric_family_counter(g->failed_family, labels)->n, 0);
 }
@@ -555,21 +556,21 @@ static void test_a_chat_is_found_elsewhere(void **state)
     struct client *a = post(b, 0, "", "{\"id\":\"chat 1\"}");
     UNTIL(b, told(a, "data: one"));
     UNTIL(b, count_docs(b, GATEWAY_CHATS) == 1);
-    struct client *c = ask(b, 1, "GET /a/chat%201/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct client *c = ask(b, 1, "GET /a/chat%201/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(c, "data: one"));
-    struct client *none = ask(b, 1, "GET /a/another/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct client *none = ask(b, 1, "GET /a/another/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(none, "HTTP/1.1 204"));
 
     /* The newest counts, and its end is the end of it. */
     struct client *newer = post(b, 1, "", "{\"id\":\"chat 1\"}");
     UNTIL(b, told(newer, "data: one"));
     turns(b, 20);
-    struct client *again = ask(b, 0, "GET /a/chat%201/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct client *again = ask(b, 0, "GET /a/chat%201/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(again, "data: one"));
     assert_true(str_eq(header(again, ID_HEADER), header(newer, ID_HEADER)));
     caller_close(b->callers[1]);
     UNTIL(b, count_docs(b, GATEWAY_CHATS) == 0);
-    struct client *over = ask(b, 0, "GET /a/chat%201/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct client *over = ask(b, 0, "GET /a/chat%201/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(over, "HTTP/1.1 204"));
     assert_int_equal(count_docs(b, "running/"), 1); /* the older one */
 }
@@ -581,12 +582,12 @@ static void test_a_chat_is_stopped_elsewhere(void **state)
     struct client *a = post(b, 0, "", "{\"id\":\"chat 1\"}");
     UNTIL(b, told(a, "data: one"));
     UNTIL(b, count_docs(b, GATEWAY_CHATS) == 1);
-    struct client *c = ask(b, 1, "POST /a/chat%201/stop HTTP/1.1\r\nHost: x\r\n\r\n");
+    struct client *c = ask(b, 1, "POST /a/chat%201/stop HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(c, "\"status\":\"cancelled\""));
     UNTIL(b, told(a, "{\"type\":\"abort\"}"));
     UNTIL(b, b->callers[0]->gone);
     UNTIL(b, count_docs(b, GATEWAY_CHATS) == 0);
-    c = ask(b, 1, "DELETE /a/chat%201/stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    c = ask(b, 1, "DELETE /a/chat%201/stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
     UNTIL(b, told(c, "HTTP/1.1 204"));
 
     struct client *older = post(b, 0, "", "{}");
@@ -900,8 +901,8 @@ static void test_who_waits_for_what_cannot_be_made(void **state)
     make_in_the_dark(b, &a);
     beside = post(b, 0, KEY, "{}");
     turns(b, 50);
-    list_item(b->front->untold.next, struct front_write, link)->err = ERR_AWAY;
-    front_tell_all(b->front);
+    list_item(b->front->untold.next, struct facade_write, link)->err = ERR_AWAY;
+    facade_tell_all(b->front);
     UNTIL(b, told(a, "HTTP/1.1 503"));
     UNTIL(b, told(beside, "HTTP/1.1 503"));
     assert_int_equal(b->n_callers, 0);
@@ -914,7 +915,7 @@ static void test_a_key_goes_with_what_was_never_asked(void **state)
     struct bench *b = *state;
     struct client *a;
     gateway_orphan(make_in_the_dark(b, &a));
-    front_tell_all(b->front);
+    facade_tell_all(b->front);
     UNTIL(b, told(a, "HTTP/1.1 503") && told(a, "\"code\":\"ORPHANED\""));
     a = post(b, 1, KEY, "{}");
     UNTIL(b, told(a, "HTTP/1.1 200") && told(a, "data: one"));
@@ -926,7 +927,8 @@ static void test_bodies_are_let_go_of(void **state)
 {
     struct bench *b = *state;
     b->reply = NULL;
-    struct client *a = ask(b, 0, "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{ ");
+    struct client *a =
+        ask(b, 0, "POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n{ ");
     UNTIL(b, b->sides[0].http.inflight_bytes == 2);
     assert_int_equal(write(a->fd, "}", 1), 1);
     UNTIL(b, is_heard(b, 0));

@@ -197,7 +197,7 @@ static int answer_reads(struct bench *b)
 static void test_a_read_is_waited_for(void **state)
 {
     struct bench *b = *state;
-    ask_and_stop(b, "GET /a/" ID " HTTP/1.1\r\nHost: x\r\n\r\n");
+    ask_and_stop(b, "GET /a/" ID " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_int_equal(answer_reads(b), 2); /* the events, and then a snapshot */
     assert_true(b->stopped);
 }
@@ -205,7 +205,7 @@ static void test_a_read_is_waited_for(void **state)
 static void test_a_snapshot_is_waited_for(void **state)
 {
     struct bench *b = *state;
-    ask_and_stop(b, "GET /a/" ID "?from=snapshot HTTP/1.1\r\nHost: x\r\n\r\n");
+    ask_and_stop(b, "GET /a/" ID "?from=snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_int_equal(answer_reads(b), 3); /* the snapshot, the events, and once more */
     assert_true(b->stopped);
 }
@@ -214,7 +214,7 @@ static void test_a_snapshot_is_waited_for(void **state)
 static void test_a_key_is_waited_for(void **state)
 {
     struct bench *b = *state;
-    ask_and_stop(b, "POST /a HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"
+    ask_and_stop(b, "POST /a HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: k\r\n"
                     "Content-Length: 2\r\n\r\n{}");
     assert_non_null(slow.docs);
     assert_false(b->stopped);
@@ -225,7 +225,7 @@ static void test_a_key_is_waited_for(void **state)
 static void test_a_stop_is_waited_for(void **state)
 {
     struct bench *b = *state;
-    ask_and_stop(b, "POST /a/" ID "/stop HTTP/1.1\r\nHost: x\r\n\r\n");
+    ask_and_stop(b, "POST /a/" ID "/stop HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_non_null(slow.stat);
     assert_false(b->stopped);
     slow.real->stat(b->store, slow.stat);

@@ -284,7 +284,7 @@ static inline void visitor_close(struct visitor *v)
 
 /* ---- a store that refuses and holds ---- */
 
-struct front {
+struct facade {
     struct store store;
     struct store *inner;
     /* Not 0: the operation is answered with that. verb: "write", "docs" ... May be NULL. */
@@ -299,50 +299,50 @@ struct front {
     unsigned n_writes;
 };
 
-static inline struct front *front_of(struct store *s)
+static inline struct facade *facade_of(struct store *s)
 {
-    return container_of(s, struct front, store);
+    return container_of(s, struct facade, store);
 }
 
-static inline int front_judge(struct store *s, const char *verb, struct str name)
+static inline int facade_judge(struct store *s, const char *verb, struct str name)
 {
-    struct front *f = front_of(s);
+    struct facade *f = facade_of(s);
     return f->judge == NULL ? 0 : f->judge(f->ctx, verb, name);
 }
 
-#define FRONT_VERB(verb, member)                                                                   \
-    static inline void front_answer_##verb(struct task *t)                                         \
+#define FACADE_VERB(verb, member)                                                                  \
+    static inline void facade_answer_##verb(struct task *t)                                        \
     {                                                                                              \
         struct store_##verb *op = container_of(t, struct store_##verb, call.task);                 \
         op->done(op, op->call.result);                                                             \
     }                                                                                              \
-    static inline void front_##verb(struct store *s, struct store_##verb *op)                      \
+    static inline void facade_##verb(struct store *s, struct store_##verb *op)                     \
     {                                                                                              \
-        op->call.result = front_judge(s, #verb, member);                                           \
+        op->call.result = facade_judge(s, #verb, member);                                          \
         if (op->call.result == 0) {                                                                \
-            store_##verb(front_of(s)->inner, op);                                                  \
+            store_##verb(facade_of(s)->inner, op);                                                 \
             return;                                                                                \
         }                                                                                          \
-        task_init(&op->call.task, front_answer_##verb);                                            \
+        task_init(&op->call.task, facade_answer_##verb);                                           \
         sched_post(s->sched, &op->call.task);                                                      \
     }
-FRONT_VERB(remove, op->name)
-FRONT_VERB(stat, op->name)
-FRONT_VERB(read, op->name)
-FRONT_VERB(list, op->prefix)
-FRONT_VERB(docs, op->prefix)
-FRONT_VERB(put, op->docs[0].key)
+FACADE_VERB(remove, op->name)
+FACADE_VERB(stat, op->name)
+FACADE_VERB(read, op->name)
+FACADE_VERB(list, op->prefix)
+FACADE_VERB(docs, op->prefix)
+FACADE_VERB(put, op->docs[0].key)
 
-struct front_write {
+struct facade_write {
     struct store_write inner;
     struct store_write *outer;
-    struct front *front;
+    struct facade *front;
     struct link link; /* among those held, or untold */
     struct task task; /* answers a refusal */
     int err;
 };
 
-static inline void front_tell(struct front_write *fw)
+static inline void facade_tell(struct facade_write *fw)
 {
     struct store_write *outer = fw->outer;
     int err = fw->err;
@@ -351,17 +351,17 @@ static inline void front_tell(struct front_write *fw)
     outer->done(outer, err);
 }
 
-static inline void front_tell_all(struct front *f)
+static inline void facade_tell_all(struct facade *f)
 {
     f->late = false;
     while (!list_empty(&f->untold))
-        front_tell(list_item(f->untold.next, struct front_write, link));
+        facade_tell(list_item(f->untold.next, struct facade_write, link));
 }
 
-static inline void front_written(struct store_write *w, int err)
+static inline void facade_written(struct store_write *w, int err)
 {
-    struct front_write *fw = container_of(w, struct front_write, inner);
-    struct front *f = fw->front;
+    struct facade_write *fw = container_of(w, struct facade_write, inner);
+    struct facade *f = fw->front;
     w->done = fw->outer->done;
     *fw->outer = *w;
     fw->err = err;
@@ -370,27 +370,27 @@ static inline void front_written(struct store_write *w, int err)
     if (f->late)
         list_push(&f->untold, &fw->link);
     else
-        front_tell(fw);
+        facade_tell(fw);
 }
 
-static inline void front_refuse(struct task *t)
+static inline void facade_refuse(struct task *t)
 {
-    struct front_write *fw = container_of(t, struct front_write, task);
-    front_written(&fw->inner, fw->err);
+    struct facade_write *fw = container_of(t, struct facade_write, task);
+    facade_written(&fw->inner, fw->err);
 }
 
-static inline void front_write(struct store *s, struct store_write *w)
+static inline void facade_write(struct store *s, struct store_write *w)
 {
-    struct front *f = front_of(s);
-    struct front_write *fw = mem_zalloc(sizeof *fw);
+    struct facade *f = facade_of(s);
+    struct facade_write *fw = mem_zalloc(sizeof *fw);
     f->n_writes++;
-    *fw = (struct front_write){.inner = *w, .outer = w, .front = f};
-    fw->inner.done = front_written;
+    *fw = (struct facade_write){.inner = *w, .outer = w, .front = f};
+    fw->inner.done = facade_written;
     list_init(&fw->link);
-    task_init(&fw->task, front_refuse);
+    task_init(&fw->task, facade_refuse);
     if (f->asked != NULL)
         f->asked(f->ctx, w);
-    fw->err = front_judge(s, "write", w->name);
+    fw->err = facade_judge(s, "write", w->name);
     if (fw->err != 0)
         sched_post(s->sched, &fw->task);
     else if (f->hold && w->data.n > 0)
@@ -400,66 +400,66 @@ static inline void front_write(struct store *s, struct store_write *w)
 }
 
 /* The one that has been held longest. */
-static inline void front_let_one(struct front *f)
+static inline void facade_let_one(struct facade *f)
 {
-    struct front_write *fw = list_item(f->held.next, struct front_write, link);
+    struct facade_write *fw = list_item(f->held.next, struct facade_write, link);
     assert_false(list_empty(&f->held));
     list_remove(&fw->link);
     store_write(f->inner, &fw->inner);
 }
 
-static inline void front_let_go(struct front *f)
+static inline void facade_let_go(struct facade *f)
 {
     f->hold = false;
     while (!list_empty(&f->held))
-        front_let_one(f);
+        facade_let_one(f);
 }
 
-static inline void front_watch(struct store *s, struct store_watch *w)
+static inline void facade_watch(struct store *s, struct store_watch *w)
 {
-    store_watch(front_of(s)->inner, w);
+    store_watch(facade_of(s)->inner, w);
 }
 
-static inline void front_unwatch(struct store *s, struct store_watch *w)
+static inline void facade_unwatch(struct store *s, struct store_watch *w)
 {
-    store_unwatch(front_of(s)->inner, w);
+    store_unwatch(facade_of(s)->inner, w);
 }
 
-static inline void front_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
+static inline void facade_stop(struct store *s, void (*stopped)(void *ctx), void *ctx)
 {
-    store_stop(front_of(s)->inner, stopped, ctx);
+    store_stop(facade_of(s)->inner, stopped, ctx);
 }
 
-static inline void front_free(struct store *s)
+static inline void facade_free(struct store *s)
 {
-    struct front *f = front_of(s);
+    struct facade *f = facade_of(s);
     assert_true(list_empty(&f->held) && list_empty(&f->untold));
     store_free(f->inner);
     free(f);
 }
 
-static inline int front_health(struct store *s, struct str *why)
+static inline int facade_health(struct store *s, struct str *why)
 {
-    return store_health(front_of(s)->inner, why);
+    return store_health(facade_of(s)->inner, why);
 }
 
 /* Takes the inner one over. */
-static inline struct front *front_new(struct store *inner)
+static inline struct facade *facade_new(struct store *inner)
 {
-    static const struct store_ops front_ops = {.write = front_write,
-                                               .remove = front_remove,
-                                               .stat = front_stat,
-                                               .read = front_read,
-                                               .list = front_list,
-                                               .docs = front_docs,
-                                               .put = front_put,
-                                               .watch = front_watch,
-                                               .unwatch = front_unwatch,
-                                               .health = front_health,
-                                               .stop = front_stop,
-                                               .free = front_free};
-    struct front *f = mem_zalloc(sizeof *f);
-    f->store = (struct store){.ops = &front_ops, .sched = inner->sched};
+    static const struct store_ops facade_ops = {.write = facade_write,
+                                                .remove = facade_remove,
+                                                .stat = facade_stat,
+                                                .read = facade_read,
+                                                .list = facade_list,
+                                                .docs = facade_docs,
+                                                .put = facade_put,
+                                                .watch = facade_watch,
+                                                .unwatch = facade_unwatch,
+                                                .health = facade_health,
+                                                .stop = facade_stop,
+                                                .free = facade_free};
+    struct facade *f = mem_zalloc(sizeof *f);
+    f->store = (struct store){.ops = &facade_ops, .sched = inner->sched};
     f->inner = inner;
     list_init(&f->held);
     list_init(&f->untold);

@@ -28,7 +28,7 @@
 /* An engine, what it stands on, and a backend that is operated by hand. */
 struct desk {
     struct sched sched;
-    struct front *front;
+    struct facade *front;
     struct feeds feeds;
     struct session_backend by_hand;
     struct sessions_setup setup;
@@ -144,7 +144,7 @@ static struct desk *desk_new(enum backend backend)
 {
     struct desk *d = mem_zalloc(sizeof *d);
     sched_init(&d->sched, START_MONO, START_WALL);
-    d->front = front_new(mem_store_new(&d->sched));
+    d->front = facade_new(mem_store_new(&d->sched));
     d->front->judge = judge;
     d->front->ctx = d;
     feeds_init(&d->feeds, &d->front->store);
@@ -407,7 +407,7 @@ static void test_duplicates_in_flight(void **state)
     pass(d, SECOND_MS);
     assert_acks(&v, "");
     assert_int_equal(session_settled(&v.client), 0);
-    front_let_one(d->front);
+    facade_let_one(d->front);
     settle(d);
     assert_acks(&v, "0 0 ");
     assert_in_range(session_settled(&v.client), 1, 2);
@@ -418,7 +418,7 @@ static void test_duplicates_in_flight(void **state)
     pass(d, SECOND_MS);
     assert_acks(&newer, ""); /* it is not durable, whoever said it */
     assert_int_equal(session_settled(&newer.client), 0);
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_true(str_starts(buf_str(&newer.acks), STR("1 ")));
     assert_int_equal(session_settled(&newer.client), 1);
@@ -443,11 +443,11 @@ static void test_settled_only_when_durable(void **state)
     visitor_say(&v, 1, str_of(much, SESSION_PENDING_MAX));
     settle(d);
     assert_true(v.welcomed);
-    front_let_one(d->front);
+    facade_let_one(d->front);
     settle(d);
     assert_acks(&v, "0 ");
     assert_int_equal(session_settled(&v.client), 1);
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_int_equal(session_settled(&v.client), 2);
     free(much);
@@ -836,7 +836,7 @@ static void test_position_ahead_of_the_writer(void **state)
     assert_events(&v, "1=x ");
     come(d, &v);
     assert_true(v.welcomed && !v.over);
-    front_tell_all(d->front);
+    facade_tell_all(d->front);
     answer(d, "y", "");
     end_job(d, END_COMPLETED, "");
     settle(d);
@@ -1406,7 +1406,7 @@ static void test_last_write_is_waited_for(void **state)
     visitor_say(&v, 1, STR("b"));
     pass(d, SECOND_MS);
     assert_false(v.welcomed || v.over);
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_events(&v, "1=x ");
     assert_acks(&v, "0 1 ");
@@ -1434,7 +1434,7 @@ static void test_back_pressure(void **state)
     settle(d);
     assert_int_equal(d->n_rooms, 0);
     assert_int_equal(v.seen, 0);
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_int_equal(d->n_rooms, 1);
     assert_int_equal(v.seen, n + 1);
@@ -1534,7 +1534,7 @@ static void test_one_answer_at_a_time(void **state)
     end_job(d, END_COMPLETED, "");
     pass(d, SECOND_MS);
     assert_starts(d, "0=a ");
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_starts(d, "0=a 1=b ");
     end_job(d, END_COMPLETED, "");
@@ -1925,7 +1925,7 @@ static void test_stop_with_writes_under_way(void **state)
     assert_false(d->stopped); /* what the store has not answered is waited for */
     assert_over(&v, SESSION_DRAINING);
     assert_acks(&v, "0 ");
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_true(d->stopped);
     sessions_free(d->all);
@@ -2124,7 +2124,7 @@ static void test_too_much_is_said(void **state)
     assert_in_range(n_busy, 2, 4);
     assert_over(&v[COUNT - 1], SESSION_BUSY);
     assert_message(&v[COUNT - 1], "too much waits");
-    front_let_go(d->front);
+    facade_let_go(d->front);
     settle(d);
     assert_int_equal(d->all->said, 0);
     come(d, &v[COUNT - 1]);

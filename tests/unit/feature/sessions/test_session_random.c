@@ -80,7 +80,7 @@ static struct world *world_new(const struct rng *rng)
     w->mood = (enum mood)rng_below(&m->rng, 3);
     m->harsh = w->mood != CALM;
     m->is_off = never_off;
-    model_listen(m, front_new(mem_store_new(&w->sched)));
+    model_listen(m, facade_new(mem_store_new(&w->sched)));
     m->front->judge = judge;
     w->store =
         delay_store_new(&m->front->store, rng_next(&m->rng), (unsigned)rng_between(&m->rng, 1, 4));

@@ -125,7 +125,7 @@ static struct world *world_new(const struct rng *rng)
     w->mood = (enum mood)rng_below(&m->rng, 3);
     m->harsh = m->shared = true;
     m->is_off = never_off;
-    model_listen(m, front_new(mem_store_new(&w->sched)));
+    model_listen(m, facade_new(mem_store_new(&w->sched)));
     m->front->judge = judge;
     /* Fast enough for a process to let go of a session within the time that it has for that: no
      * write of its own comes later. */
@@ -246,7 +246,7 @@ static void test_sessions_move(void **state)
 
 struct pair {
     struct sched sched;
-    struct front *front;
+    struct facade *front;
     struct store *ways[PROCESSES]; /* to it */
     struct feeds feeds[PROCESSES];
     struct instances *instances[PROCESSES];
@@ -290,7 +290,7 @@ static struct pair *pair_new(bool workers)
 {
     struct pair *p = the_pair = mem_zalloc(sizeof *p);
     sched_init(&p->sched, 0, START_WALL);
-    p->front = front_new(mem_store_new(&p->sched));
+    p->front = facade_new(mem_store_new(&p->sched));
     p->front->store.shared = true;
     for (size_t i = 0; i < PROCESSES; i++) {
         p->backend[i] = (struct session_backend){pair_start, pair_stop, pair_room, &the_pair};

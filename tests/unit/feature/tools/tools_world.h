@@ -173,7 +173,7 @@ static const struct tool_info fake_infos[] = {
 struct world_setup {
     const char *audit;
     bool require_bearer;
-    const struct option_list *origins;
+    const struct option_list *origins; /* of allow-origin */
 };
 
 struct world {
@@ -235,7 +235,8 @@ static inline struct world *world_new(const struct world_setup *given)
     }
     w->service = tools_service_new(&(struct tools_service_setup){
         .tools = &w->tools, .sched = &w->loop.sched, .trace = &w->trace, .audit = w->audit});
-    w->wires = (struct tools_http){w->service, setup.require_bearer, setup.origins};
+    w->wires = (struct tools_http){w->service, setup.require_bearer};
+    w->http.front.origins = setup.origins;
     tools_http_mount(&w->wires, &w->http);
     mcp_http_mount(&w->wires, &w->http);
     uv_timer_init(&w->loop.uv, &w->alive);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/* rules.h -- which rules of its surface a request comes under, and what name is in question. */
+#ifndef HTTP_RULES_H
+#define HTTP_RULES_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+
+struct exchange;
+struct http_route;
+struct surface_rule;
+
+/* One thing that a request needs. */
+struct need {
+    const struct surface_rule *rule; /* NULL: before the first */
+    struct str name;                 /* as grants have it; n == 0: there is none */
+    bool malformed;                  /* the path's name cannot be decoded: nobody may */
+};
+
+/* Goes on to the next; false: there is none. Of x only request, has_body and arena are looked at,
+ * so that a request can be judged that nobody has sent. */
+bool rules_next(struct exchange *x, const struct http_route *route, struct need *need);
+
+/* Of enum rule_how, of all that it comes under. */
+unsigned rules_how(struct exchange *x, const struct http_route *route);
+
+#endif
