@@ -408,6 +408,22 @@ bool access_contains(const struct access_rights *r, enum access_verb verb, enum 
     return true;
 }
 
+static bool grants_hold(const struct access_grants *g, enum access_verb verb, enum access_kind kind)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if ((g->items[i].verbs & ACCESS_BIT(verb)) != 0 && g->items[i].kind == kind)
+            return true;
+    return false;
+}
+
+bool access_holds(const struct access_rights *r, enum access_verb verb, enum access_kind kind)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (!grants_hold(r->layers[i], verb, kind))
+            return false;
+    return true;
+}
+
 bool access_covers(const struct access_rights *r, const struct access_grants *inner)
 {
     for (size_t i = 0; i < inner->n; i++)

@@ -109,6 +109,9 @@ bool access_allows(const struct access_rights *r, enum access_verb verb, enum ac
 bool access_contains(const struct access_rights *r, enum access_verb verb, enum access_kind kind,
                      struct str pattern);
 
+/* Is the verb granted at all, on whatever name? */
+bool access_holds(const struct access_rights *r, enum access_verb verb, enum access_kind kind);
+
 /* Every grant of `inner` is contained in r: nobody gets more from it than he has. */
 bool access_covers(const struct access_rights *r, const struct access_grants *inner);
 

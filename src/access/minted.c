@@ -102,7 +102,8 @@ static struct str parents_of(const json_t *claims, struct arena *a)
     const json_t *all = json_object_get(claims, "par"), *item;
     struct buf text = {0};
     size_t i;
-    json_array_foreach (all, i, item) {
+    json_array_foreach(all, i, item)
+    {
         if (i > 0)
             buf_putc(&text, '\0');
         buf_put(&text, str_of(json_string_value(item), json_string_length(item)));

@@ -50,6 +50,12 @@ bool principal_can(const struct principal *p, struct str capability)
     return false;
 }
 
+bool principal_works(const struct principal *p)
+{
+    return principal_can(p, STR("worker")) ||
+           (p->rights.n > 0 && access_holds(&p->rights, ACCESS_VERB_WORK, ACCESS_SESSION));
+}
+
 struct str principal_rooted(const struct principal *p, struct arena *a, struct str name)
 {
     if (p->root.n == 0)

@@ -47,6 +47,10 @@ void principal_unref(const struct principal *p); /* NULL is allowed */
 
 bool principal_can(const struct principal *p, struct str capability);
 
+/* Is it a worker, who is shown some of what the server keeps for itself? By its capability, or by a
+ * grant. */
+bool principal_works(const struct principal *p);
+
 /* Decides. A name is as the principal sees it, without its root. */
 static inline bool principal_may(const struct principal *p, enum access_verb verb,
                                  enum access_kind kind, struct str name)

@@ -353,8 +353,8 @@ static const struct {
     const char *grant;
 } implied[] = {
     {STR_INIT("worker"), "work session:**"},
-    {STR_INIT("worker"), "read .route/** .tool/** sessions/**"},
-    {STR_INIT("worker"), "append, close sessions/**"},
+    {STR_INIT("worker"), "read, list .route/** .tool/** sessions/**"},
+    {STR_INIT("worker"), "append, close, subscribe sessions/**"},
     {STR_INIT("tool"), "tool tool:**"},
     {STR_INIT("admin"), "admin, metrics server"},
 };

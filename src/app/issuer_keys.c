@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define PREVIOUS   "_PREVIOUS"
 #define NAME_MAX_N 64 /* of a variable, that included */
@@ -57,9 +58,15 @@ struct jwk_policy issuer_keys_algs(const struct issuer_source *c)
     return policy;
 }
 
-/* The whole file, up to a byte more than there may be. */
+/* The whole file, up to a byte more than there may be. It is read again while the server runs, and
+ * a pipe could keep it from everything else. */
 static int read_keys_file(const char *path, char *text, size_t *n, char *reason, size_t size)
 {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        snprintf(reason, size, "%.200s is no regular file", path);
+        return ERR_SYNTAX;
+    }
     FILE *f = fopen(path, "re");
     bool failed = f == NULL;
     if (f != NULL) {
@@ -107,6 +114,10 @@ static int load_secret(const struct issuer_source *c, struct jwk_set **out, char
 {
     char *current = NULL, *previous = NULL, other[NAME_MAX_N];
     previous_name(c, other);
+    if (env_secret_is_pipe(c->secret_env) || env_secret_is_pipe(other)) {
+        snprintf(reason, size, "%s_FILE names no regular file", c->secret_env);
+        return ERR_SYNTAX;
+    }
     int err = env_secret_get(c->secret_env, &current, reason, size);
     if (err == 0)
         err = env_secret_get(other, &previous, reason, size);

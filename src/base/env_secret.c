@@ -165,13 +165,17 @@ bool env_secret_is_open(const char *name)
     return env_secret_file_is_open(env_secret_file_of(name));
 }
 
-const char *env_secret_in_pipe(void)
+bool env_secret_is_pipe(const char *name)
 {
     struct stat st;
-    for (const char *const *name = env_secret_names; *name != NULL; name++) {
-        const char *path = env_secret_file_of(*name);
-        if (path != NULL && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    const char *path = env_secret_file_of(name);
+    return path != NULL && stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
+const char *env_secret_in_pipe(void)
+{
+    for (const char *const *name = env_secret_names; *name != NULL; name++)
+        if (env_secret_is_pipe(*name))
             return *name;
-    }
     return NULL;
 }

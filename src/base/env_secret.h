@@ -45,7 +45,10 @@ bool env_secret_is_open(const char *name);
 /* The same of any file; false if it cannot be looked at. */
 bool env_secret_file_is_open(const char *path);
 
-/* The first NAME whose file cannot be read a second time, as a pipe cannot; NULL: there is none. */
+/* The file in NAME_FILE cannot be read a second time, as a pipe cannot. */
+bool env_secret_is_pipe(const char *name);
+
+/* The first NAME of all of which that is true; NULL: there is none. */
 const char *env_secret_in_pipe(void);
 
 #endif

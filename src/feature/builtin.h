@@ -24,6 +24,7 @@
 
 struct arena;
 struct lane;
+struct principal;
 struct sched;
 struct store;
 
@@ -80,6 +81,9 @@ struct builtin_page {
     const struct builtin_ops *ops;
     void *feature; /* the state of the feature that offers the tool */
     void *state;   /* the tool's own: its arguments, and zeros */
+    /* Who asks: the tool may look at what he may, and at nothing else. Names in arguments and rows
+     * are without his root, those that a store is asked for have it. */
+    const struct principal *principal;
     struct sched *sched;
     struct store *store;
     struct lane *lane; /* for files, if the tool looks at some */
@@ -92,12 +96,12 @@ struct builtin_page {
 /* A stream that is read for a page, as feature/tools reads all of them. */
 struct builtin_stream {
     struct store *store;
-    struct str name;
+    struct str name;   /* as the store has it */
     struct str offset; /* as it was given; n == 0: the first event */
     uint64_t limit;    /* events */
 };
 
-/* How a page ends, with one of the first five, and what it may do before. */
+/* How a page ends, with one of the first six, and what it may do before. */
 struct builtin_ops {
     /* With what stands in the result. more.n > 0: the page behind it begins there. */
     void (*done)(struct builtin_page *p, struct str more);
@@ -106,6 +110,8 @@ struct builtin_ops {
         __attribute__((format(printf, 2, 3)));
     void (*failed)(struct builtin_page *p, bool retryable, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
+    /* Whoever asks may not look at that. */
+    void (*denied)(struct builtin_page *p);
     /* The position is none that the tool has ever given. */
     void (*malformed)(struct builtin_page *p);
     /* With the events of a stream from the position on. */

@@ -151,6 +151,13 @@ bool exchange_can(struct exchange *x, enum access_verb verb, enum access_kind ki
 bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind,
                   struct str name);
 
+/* The handler has decided by other means, and answers 401 or 403 if he may not: false. */
+static inline void exchange_decided(struct exchange *x)
+{
+    x->undecided = false;
+}
+bool exchange_deny(struct exchange *x);
+
 /* The same for all names that the pattern matches. */
 bool exchange_covers(struct exchange *x, enum access_verb verb, enum access_kind kind,
                      struct str pattern);

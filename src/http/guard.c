@@ -84,15 +84,15 @@ static bool guard_deny(struct exchange *x, const struct surface_rule *rule, stru
     return false;
 }
 
-void guard_forbid(struct exchange *x)
-{
-    guard_deny(x, &no_rule, STR_NONE);
-}
-
 bool exchange_may(struct exchange *x, enum access_verb verb, enum access_kind kind, struct str name)
 {
     const struct surface_rule missing = {.id = "", .verb = verb, .kind = kind};
     return exchange_can(x, verb, kind, name) || guard_deny(x, &missing, name);
+}
+
+bool exchange_deny(struct exchange *x)
+{
+    return guard_deny(x, &no_rule, STR_NONE);
 }
 
 /* ---- rules ---- */
@@ -416,6 +416,11 @@ void guard_free(struct guard *g)
     tokens_free(g->tokens);
     policy_unref(g->policy);
     free(g);
+}
+
+const struct policy *guard_policy(const struct guard *g)
+{
+    return g->policy;
 }
 
 void guard_set_policy(struct guard *g, struct policy *policy)

@@ -58,6 +58,8 @@ void guard_stop(struct guard *g);
 /* The settings have been read, or read again. Takes a reference. */
 void guard_set_policy(struct guard *g, struct policy *policy);
 
+const struct policy *guard_policy(const struct guard *g);
+
 /* What tokens of our own are verified with (access/minted.h); kept by the caller. NULL: there are
  * none. */
 void guard_set_own_keys(struct guard *g, const struct jwk_set *keys);
@@ -68,9 +70,6 @@ void guard_forget_tokens(struct guard *g);
 /* True: the request may go to its handler (x->route) now. False: it has been answered, or waits,
  * and goes there by http_hand_over. */
 bool guard_admit(struct guard *g, struct exchange *x);
-
-/* For handlers that decide themselves (exchange_covers): 403, or 401 if nobody was shown. */
-void guard_forbid(struct exchange *x);
 
 /* Is this, named as the store has it, for everybody? */
 bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,

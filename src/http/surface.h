@@ -67,6 +67,8 @@ struct surface {
     bool strict;      /* it acts, or tells much: foreign pages may not even ask to read */
     bool has_tickets; /* some of its rules have RULE_TICKET */
     bool probe;       /* answers under any name and at every listener, and tells nothing */
+    /* What stands in WWW-Authenticate besides, for its clients. NULL: nothing. */
+    struct str (*challenge)(void *ctx, struct exchange *x);
     /* Answers a refusal in the words of its clients; headers are set. NULL: the common form. */
     void (*refuse)(void *ctx, struct exchange *x, const struct surface_refusal *why);
     bool unlimited; /* no rate holds for it: see limits.h */

@@ -390,7 +390,7 @@ static void erase(struct access_http *a, struct exchange *x, struct str path)
         return;
     }
     if (!exchange_covers(x, ACCESS_VERB_ERASE, ACCESS_STREAM, pattern)) {
-        guard_forbid(x);
+        exchange_deny(x);
         return;
     }
     struct told *t = arena_alloc(&x->arena, sizeof *t);

@@ -3,9 +3,7 @@
 #include "base/buf.h"
 #include "base/date.h"
 #include "base/err.h"
-#include "base/json.h"
 #include "base/must.h"
-#include "base/num.h"
 #include "base/rand.h"
 #include "base/sched.h"
 #include "base/utf8.h"
@@ -15,8 +13,6 @@
 #include "stream/usage.h"
 #include "store/names.h"
 
-#define LIST_DEFAULT    100
-#define LIST_MAX        1000
 #define CURSOR_EPOCH_MS 1728432000000 /* 2024-10-09T00:00:00Z */
 #define CURSOR_MS       20000
 #define CURSOR_JITTER_S 3600
@@ -106,7 +102,7 @@ uint64_t durable_cursor(const struct sched *sched, uint64_t client)
     return client + (jitter_ms + CURSOR_MS - 1) / CURSOR_MS;
 }
 
-/* ---- HEAD, DELETE, listing ---- */
+/* ---- HEAD, DELETE ---- */
 
 struct stat_request {
     struct store_stat stat;
@@ -183,68 +179,6 @@ static void delete (struct durable *d, struct exchange *x, struct str name)
         .remove = {.name = name, .done = durable_on_removed}, .usage = d->usage, .x = x};
     exchange_hold(x);
     store_remove(durable_home(d, name).store, &r->remove);
-}
-
-struct list_request {
-    struct store_list list;
-    struct exchange *x;
-};
-
-static void durable_put_row(struct buf *out, const struct store_row *row)
-{
-    char next[OFFSET_TEXT];
-    offset_format((struct offset){row->info.life, row->info.tail}, next);
-    buf_put(out, STR("{\"name\":"));
-    json_put_string(out, row->name);
-    buf_put(out, STR(",\"contentType\":"));
-    json_put_string(out, row->info.content_type);
-    buf_printf(out, ",\"nextOffset\":\"%.*s\",\"closed\":%s}", OFFSET_TEXT, next,
-               row->info.end == END_NONE ? "false" : "true");
-}
-
-static void durable_on_listed(struct store_list *list, int err)
-{
-    struct exchange *x = container_of(list, struct list_request, list)->x;
-    struct buf body = {0};
-    buf_put(&body, STR("{\"streams\":["));
-    for (size_t i = 0; err == 0 && i < list->n_rows; i++) {
-        if (i > 0)
-            buf_putc(&body, ',');
-        durable_put_row(&body, &list->rows[i]);
-    }
-    buf_put(&body, STR("],\"next\":"));
-    if (err == 0 && list->more)
-        json_put_string(&body, list->rows[list->n_rows - 1].name);
-    else
-        buf_put(&body, STR("null"));
-    buf_put(&body, STR("}\n"));
-    if (err != 0) {
-        durable_error(x, err, NULL);
-    } else {
-        exchange_send_json(x, 200, buf_str(&body));
-    }
-    buf_deinit(&body);
-    exchange_release(x);
-}
-
-static void durable_list(struct durable *d, struct exchange *x)
-{
-    struct list_request *r = arena_alloc(&x->arena, sizeof *r);
-    *r = (struct list_request){.list = {.limit = LIST_DEFAULT, .done = durable_on_listed}, .x = x};
-    struct str query = x->request->query, limit = STR_NONE;
-    uint64_t n = LIST_DEFAULT;
-    if (url_query(&x->arena, query, STR("prefix"), &r->list.prefix) < 0 ||
-        url_query(&x->arena, query, STR("after"), &r->list.after) < 0 ||
-        url_query(&x->arena, query, STR("limit"), &limit) < 0 ||
-        (limit.p != NULL && num_parse(limit, LIST_MAX, &n) != 0) || n == 0) {
-        exchange_problem(x, 400, STR("BAD_QUERY"),
-                         STR("use prefix=TEXT, after=NAME and limit=1..1000"));
-        return;
-    }
-    r->list.limit = n;
-    r->list.reserved = principal_can(x->principal, STR("worker"));
-    exchange_hold(x);
-    store_list(d->spaces != NULL ? d->spaces->store : d->store, &r->list);
 }
 
 static void no_such_method(struct exchange *x)
@@ -357,12 +291,22 @@ static bool is_write(enum method m)
     return m == METHOD_PUT || m == METHOD_POST || m == METHOD_DELETE;
 }
 
-static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+/* Reserved names are for workers, and those of a session for who may work on it. */
+static bool is_shown(const struct durable *d, const struct exchange *x, struct str name)
 {
     const struct store_names *reserved = store_names_of(name);
-    bool shown = reserved == NULL || (principal_can(x->principal, STR("worker")) &&
-                                      (!reserved->sealed || durable_space(d, name) != NULL));
-    if (!shown) {
+    if (reserved == NULL)
+        return true;
+    struct str rest = str_skip(name, reserved->prefix.n), key = str_cut(&rest, '/');
+    if (!reserved->sealed)
+        return principal_works(x->principal);
+    return principal_works(x->principal) && durable_space(d, name) != NULL &&
+           principal_may(x->principal, ACCESS_VERB_WORK, ACCESS_SESSION, key);
+}
+
+static void handle_stream(struct durable *d, struct exchange *x, struct str name)
+{
+    if (!is_shown(d, x, name)) {
         exchange_error(x, ERR_NOT_FOUND);
         return;
     }

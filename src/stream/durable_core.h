@@ -22,6 +22,9 @@ void durable_put(struct durable *d, struct exchange *x, struct str name);
 void durable_post(struct durable *d, struct exchange *x, struct str name);
 void durable_get(struct durable *d, struct exchange *x, struct str name);
 
+/* durable_list.c: those that the caller may list. */
+void durable_list(struct durable *d, struct exchange *x);
+
 /* durable_answer.c: sends events as the body, a JSON array or as they are, as the peer takes them.
  * The slices are lent for the call; what is still to be sent then is read again. */
 struct durable_events {

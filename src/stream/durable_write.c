@@ -94,9 +94,8 @@ static int durable_write_set_forked_from(struct write_request *r, struct str val
 {
     r->config.fork_at_tail = true;
     int err = durable_name(r->x, value, &r->config.fork_of);
-    if (err == 0 &&
-        (store_sealed(r->config.fork_of) ||
-         (store_reserved(r->config.fork_of) && !principal_can(r->x->principal, STR("worker")))))
+    if (err == 0 && (store_sealed(r->config.fork_of) ||
+                     (store_reserved(r->config.fork_of) && !principal_works(r->x->principal))))
         err = ERR_SYNTAX;
     return err;
 }

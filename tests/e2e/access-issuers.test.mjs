@@ -211,7 +211,9 @@ test("settings that cannot be: the server does not start, and says why", async (
         [`jwks = ${file("bad.json", "{}")}`, /idp/],
         [`jwks = ${file("oct.json", JSON.stringify({ keys: [{ kty: "oct", k: encode(SECRET) }] }))}`, /idp/],
         [`jwks = ${join(folder, "missing.json")}`, /cannot read/],
+        [`jwks = ${folder}`, /no regular file/],
         ["secret-env = NOT_SET_ANYWHERE", /not set/],
+        ["secret-env = PIPED_SECRET", /no regular file/],
         ["secret-env = SHORT_SECRET", /32 bytes/],
         [`jwks = ${good}\nsecret-env = GOOD_SECRET`, /not both/],
         [`jwks = ${good}\nalg = HS256`, /alg/],
@@ -221,7 +223,7 @@ test("settings that cannot be: the server does not start, and says why", async (
     ];
     for (const [lines, why] of cases) {
         const conf = file("case.conf", `public-url = ${AUD}\n[issuer idp]\niss = ${ISS}\n${lines}\n`);
-        const env = { SHORT_SECRET: "short", GOOD_SECRET: SECRET };
+        const env = { SHORT_SECRET: "short", GOOD_SECRET: SECRET, PIPED_SECRET_FILE: "/dev/zero" };
         const server = await spawnServer({ after() {} }, ["--config", conf], { env });
         const { code } = await server.ended;
         assert.notEqual(code, 0, lines);

@@ -6,6 +6,7 @@
  *                `------POLL_MS---------'
  *
  * It answers as log:read does, and all on one page. */
+#include "access/principal.h"
 #include "base/mem.h"
 #include "base/sched.h"
 #include "base/units.h"
@@ -76,6 +77,10 @@ static void lab_tool_start(struct builtin_page *p)
     t->page = p;
     t->ends_at_ms = p->sched->now_ms + t->timeout_s * SECOND_MS;
     timer_init(&t->timer, lab_tool_on_poll);
+    if (!principal_may(p->principal, ACCESS_VERB_LAB, ACCESS_LAB, STR_NONE)) {
+        p->ops->denied(p);
+        return;
+    }
     l->log = (struct log){p->lane, lab_feedback_path(p->feature)};
     l->query.limit = t->limit;
     l->max_bytes = BUILTIN_PAGE_BYTES;

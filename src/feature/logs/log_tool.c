@@ -7,6 +7,7 @@
  *
  *     u64    where the page begins, big-endian
  *     48     the file that it is of, as log_id_format writes it */
+#include "access/principal.h"
 #include "base/arena.h"
 #include "base/be.h"
 #include "base/json_view.h"
@@ -82,6 +83,10 @@ static void log_tool_start(struct builtin_page *p)
     struct log_tool *t = p->state;
     const char *path = logs_path(p->feature, t->name);
     t->page = p;
+    if (!principal_may(p->principal, ACCESS_VERB_READ, ACCESS_LOG, t->name)) {
+        p->ops->denied(p);
+        return;
+    }
     if (path == NULL) {
         p->ops->failed(p, false, "there is no log named %.*s", (int)t->name.n, t->name.p);
         return;

@@ -15,6 +15,7 @@
  * A session is killed when its copy is not to be trusted any more, and evicted when it was idle for
  * long enough or another one needs its place. */
 #include "feature/sessions/session.h"
+#include "access/principal.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
@@ -35,6 +36,20 @@ bool session_key_valid(struct str key)
         if (key.p[i] <= ' ' || key.p[i] > '~' || key.p[i] == '/' || key.p[i] == '%')
             return false;
     return key.n > 0 && key.n <= SESSION_KEY_MAX;
+}
+
+struct str session_key_rooted(const struct principal *p, struct arena *a, struct str key)
+{
+    struct str rooted = principal_rooted(p, a, key);
+    for (size_t i = 0; i < p->root.n; i++)
+        if (rooted.p[i] == '/')
+            ((char *)rooted.p)[i] = '%';
+    return rooted;
+}
+
+struct str session_key_unrooted(const struct principal *p, struct str key)
+{
+    return str_skip(key, key.n < p->root.n ? key.n : p->root.n);
 }
 
 /* ---- all ---- */

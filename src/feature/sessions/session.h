@@ -11,6 +11,7 @@
 #ifndef FEATURE_SESSIONS_SESSION_H
 #define FEATURE_SESSIONS_SESSION_H
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/sched.h"
 #include "base/str.h"
@@ -20,6 +21,7 @@
 
 struct feeds;
 struct instances;
+struct principal;
 struct session;
 struct session_view_ops;
 struct sessions;
@@ -30,6 +32,11 @@ struct trace;
 #define SESSION_UPSTREAM_ID 255 /* bytes of the id that a backend gives an event */
 
 bool session_key_valid(struct str key);
+
+/* The key of somebody who has a root, as it is stored: `t/1/` and KEY is `t%1%KEY`, which no other
+ * key can be. And as he sees it. */
+struct str session_key_rooted(const struct principal *p, struct arena *a, struct str key);
+struct str session_key_unrooted(const struct principal *p, struct str key);
 
 /* ---- the backend ---- */
 

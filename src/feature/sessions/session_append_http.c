@@ -160,7 +160,7 @@ static void session_append_on_message(struct rpc *r, struct str bytes)
             a->surface, &(struct channel_name){.service = a->service,
                                                .proof = a->proof,
                                                .request_id = append.request_id,
-                                               .caller = rpc_exchange(r)->principal->name});
+                                               .caller = rpc_exchange(r)->principal->id});
         a->number = (uint64_t)append.seqno;
         if (ch == NULL)
             session_append_refuse(a, REFUSE_BUSY);
@@ -193,6 +193,8 @@ static const struct rpc_ops append_ops = {.message = session_append_on_message,
 
 void session_append_begin(struct sessions_http *s, enum session_service service, struct exchange *x)
 {
+    struct session_headers nothing = {0}; /* its downlink has said which session it is */
+    enum session_refusal why;
     struct session_append_call *a = mem_zalloc(sizeof *a);
     a->surface = s;
     a->service = service;
@@ -208,6 +210,8 @@ void session_append_begin(struct sessions_http *s, enum session_service service,
                                             .ctx = a});
     if (a->rpc == NULL)
         append_free(a);
+    else if (!session_headers_enter(x, &nothing, &why))
+        session_append_refuse(a, why);
     else
         rpc_next(a->rpc);
 }

@@ -71,15 +71,18 @@ static bool connect_by(struct session_call *call, struct str message)
     struct session_request request;
     struct session_headers *h = &call->headers;
     bool read = session_request_read(&arena, message, &request) == 0;
+    enum session_refusal why = read ? REFUSE_KEY : REFUSE_FIRST_MESSAGE;
     bool valid = read && session_key_valid(request.key);
     if (valid) {
         memcpy(h->key, request.key.p, request.key.n);
         h->key_n = request.key.n;
-        connect_to(call);
+        valid = session_headers_enter(rpc_exchange(call->rpc), h, &why);
     }
     arena_deinit(&arena);
-    if (!valid)
-        session_call_refuse(call, read ? REFUSE_KEY : REFUSE_FIRST_MESSAGE);
+    if (valid)
+        connect_to(call);
+    else
+        session_call_refuse(call, why);
     return valid;
 }
 
@@ -147,7 +150,8 @@ void session_call_begin(struct sessions_http *s, enum session_service service, s
 {
     enum session_refusal why;
     struct session_call *call = mem_zalloc(sizeof *call);
-    bool valid = session_headers_read(x->request, &call->headers, &why);
+    bool valid = session_headers_read(x->request, &call->headers, &why) &&
+                 session_headers_enter(x, &call->headers, &why);
     call->surface = s;
     call->service = service;
     call->rpc = rpc_new(x, &(struct rpc_setup){.sched = s->sched,

@@ -57,7 +57,8 @@ static struct session_downlink *downlink_new(struct sessions_http *s, enum sessi
     d->surface = s;
     d->service = service;
     d->proves = session_proof_read(s, x->request, d->proof);
-    d->greets = session_headers_read(x->request, &d->headers, &d->why);
+    d->greets = session_headers_read(x->request, &d->headers, &d->why) &&
+                session_headers_enter(x, &d->headers, &d->why);
     if (d->greets && d->headers.key_n == 0) {
         d->greets = false;
         d->why = REFUSE_KEY;
@@ -87,7 +88,7 @@ static struct channel_name session_downlink_name_of(const struct session_downlin
     return (struct channel_name){.service = d->service,
                                  .proof = d->proof,
                                  .request_id = request_id,
-                                 .caller = rpc_exchange(d->rpc)->principal->name};
+                                 .caller = rpc_exchange(d->rpc)->principal->id};
 }
 
 static bool is_request_id(struct str id)

@@ -86,6 +86,10 @@ static const struct row refusal_rows[] = {
                         "Send x-idempotency-key: 1 to 200 visible ASCII characters without `/` and "
                         "`%`, such as a UUID. Where one call goes both ways it may be in field 4 "
                         "of the first message instead"),
+    [REFUSE_FORBIDDEN] = STOP(PERMISSION_DENIED, NOT_HIGH_ENOUGH_PERMISSIONS, "Not granted",
+                              "The credential does not grant this session"),
+    [REFUSE_UNKNOWN_CALLER] = STOP(UNAUTHENTICATED, NOT_HIGH_ENOUGH_PERMISSIONS, "Not signed in",
+                                   "This needs a credential"),
     [REFUSE_POSITION] = STOP(INVALID_ARGUMENT, UNSPECIFIED, "Event id",
                              "Send x-idempotency-event-id as the decimal id of the last event that "
                              "you have; 0, or none at all, is for the start"),

@@ -15,6 +15,8 @@ struct session_client;
 /* What is refused here, before or beside a session. */
 enum session_refusal {
     REFUSE_KEY,
+    REFUSE_FORBIDDEN,      /* it is not granted */
+    REFUSE_UNKNOWN_CALLER, /* the same to nobody in particular */
     REFUSE_POSITION,
     REFUSE_SECRET,
     REFUSE_FIRST_MESSAGE, /* it is none, though the key should be in it */

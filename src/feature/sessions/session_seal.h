@@ -64,7 +64,8 @@ int session_secret_parse(struct str text, uint8_t out[SESSION_SECRET_SIZE]);
 void session_check(const uint8_t secret[SESSION_SECRET_SIZE], const uint8_t salt[SESSION_SALT_SIZE],
                    uint8_t out[SESSION_CHECK_SIZE]);
 
-/* The keys of one session, ready for use. Wiped when freed. One thread at a time. */
+/* The keys of one session, ready for use. name: its key as it is stored; of that the MACs of
+ * events know the client's part alone. Wiped when freed. One thread at a time. */
 struct session_keys;
 struct session_keys *session_keys_new(const uint8_t secret[SESSION_SECRET_SIZE],
                                       const uint8_t salt[SESSION_SALT_SIZE], struct str name);

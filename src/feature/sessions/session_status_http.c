@@ -94,12 +94,13 @@ static void session_status_on_listed(struct sessions_list *l, int err)
     for (size_t i = 0; err == 0 && i < l->n_rows; i++) {
         if (i > 0)
             buf_putc(&body, ',');
+        l->rows[i].key = session_key_unrooted(r->x->principal, l->rows[i].key);
         session_status_put_row(&body, &l->rows[i]);
         buf_putc(&body, '}');
     }
     buf_put(&body, STR("],\"next\":"));
     if (err == 0 && l->more)
-        json_put_string(&body, l->next);
+        json_put_string(&body, session_key_unrooted(r->x->principal, l->next));
     else
         buf_put(&body, STR("null"));
     buf_put(&body, STR("}\n"));
@@ -135,6 +136,9 @@ static void session_status_list(struct sessions *all, struct exchange *x)
                              "without / and %"));
         return;
     }
+    r->list.prefix = session_key_rooted(x->principal, &x->arena, r->list.prefix);
+    if (r->list.after.n > 0)
+        r->list.after = session_key_rooted(x->principal, &x->arena, r->list.after);
     exchange_hold(x);
     sessions_list(&r->list);
 }
@@ -149,6 +153,7 @@ static void session_status_on_shown(struct sessions_show *s, int err)
     struct show_request *r = container_of(s, struct show_request, show);
     struct buf body = {0};
     if (err == 0) {
+        s->row.key = session_key_unrooted(r->x->principal, s->row.key);
         session_status_put_row(&body, &s->row);
         session_status_put_streams(&body, &s->row);
         buf_put(&body, STR("}\n"));
@@ -165,6 +170,7 @@ static void session_status_show(struct sessions *all, struct exchange *x, struct
         no_such_session(x);
         return;
     }
+    r->show.key = session_key_rooted(x->principal, &x->arena, r->show.key);
     exchange_hold(x);
     sessions_show(&r->show);
 }
@@ -172,8 +178,13 @@ static void session_status_show(struct sessions *all, struct exchange *x, struct
 void session_status_handle(void *sessions, struct exchange *x)
 {
     struct str key = str_skip(x->request->path, sizeof SESSION_STATUS_PREFIX - 1);
-    if (!principal_can(x->principal, STR("worker"))) {
+    const struct principal *p = x->principal;
+    exchange_decided(x);
+    if (!principal_works(p) && p->rights.n == 0) {
         no_such_session(x);
+    } else if (!principal_works(p) &&
+               !principal_may(p, ACCESS_VERB_ADMIN, ACCESS_SERVER, STR_NONE)) {
+        exchange_deny(x);
     } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
         exchange_header(x, STR("Allow"), STR("GET, HEAD"));
         exchange_problem(x, 405, STR("METHOD"), STR("sessions can only be looked at here"));
@@ -184,9 +195,12 @@ void session_status_handle(void *sessions, struct exchange *x)
     }
 }
 
+/* Those who administer, and workers. */
 static const struct surface_rule rules[] = {
-    {"session.list", "GET HEAD", "", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_ADMIN, NULL},
-    {"session.show", "GET HEAD", "{key}", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_ADMIN, NULL},
+    {"session.list", "GET HEAD", "", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_LATER | RULE_ADMIN,
+     NULL},
+    {"session.show", "GET HEAD", "{key}", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_LATER | RULE_ADMIN,
+     NULL},
     {0},
 };
 const struct surface session_status_surface = {.path = SESSION_STATUS_PREFIX, .rules = rules};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* session_tool.c -- session:read, a built-in tool: the streams of a session as workers see them. */
+#include "access/principal.h"
 #include "base/arena.h"
 #include "feature/builtin.h"
 #include "feature/sessions/session.h"
@@ -18,8 +19,13 @@ static void session_tool_start(struct builtin_page *p)
         p->ops->invalid(p, "argument 'session' is no key of a session");
         return;
     }
-    struct str name = arena_printf(p->arena, SESSION_PREFIX "%.*s/%s", (int)s->session.n,
-                                   s->session.p, str_eq(s->stream, STR("in")) ? "in" : "out");
+    if (!principal_may(p->principal, ACCESS_VERB_WORK, ACCESS_SESSION, s->session)) {
+        p->ops->denied(p);
+        return;
+    }
+    struct str key = session_key_rooted(p->principal, p->arena, s->session);
+    struct str name = arena_printf(p->arena, SESSION_PREFIX "%.*s/%s", (int)key.n, key.p,
+                                   str_eq(s->stream, STR("in")) ? "in" : "out");
     p->ops->read_stream(
         p, &(struct builtin_stream){sessions_workers_view(p->feature), name, s->offset, s->limit});
 }

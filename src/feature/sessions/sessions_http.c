@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/sessions/sessions_http.h"
+#include "base/err.h"
 #include "base/must.h"
 #include "base/num.h"
 #include "base/rand.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/rpc.h"
 #include "http/surface.h"
 #include "feature/sessions/sessions_http_core.h"
 #include "token/mac.h"
@@ -72,6 +74,26 @@ bool session_headers_read(const struct request *req, struct session_headers *out
 void session_headers_wipe(struct session_headers *h)
 {
     explicit_bzero(h->secret, sizeof h->secret);
+}
+
+bool session_headers_enter(struct exchange *x, struct session_headers *h, enum session_refusal *why)
+{
+    const struct principal *p = x->principal;
+    struct str key = str_of(h->key, h->key_n);
+    *why = p->known ? REFUSE_FORBIDDEN : REFUSE_UNKNOWN_CALLER;
+    if (h->key_n == 0)
+        return access_holds(&p->rights, ACCESS_VERB_SESSION, ACCESS_SESSION);
+    if (!principal_may(p, ACCESS_VERB_SESSION, ACCESS_SESSION, key))
+        return false;
+    if (p->root.n == 0)
+        return true;
+    *why = REFUSE_KEY;
+    if (p->root.n + key.n > SESSION_KEY_MAX)
+        return false;
+    key = session_key_rooted(p, &x->arena, key);
+    memcpy(h->key, key.p, key.n);
+    h->key_n = key.n;
+    return true;
 }
 
 bool session_proof_read(struct sessions_http *s, const struct request *req,
@@ -147,9 +169,45 @@ static const struct surface_rule own_rules[] = {
     SESSION_RULE("session.append", "Append"),
     {0},
 };
-const struct surface sessions_chat_surface = {.path = SESSIONS_CHAT, .rules = chat_rules};
-const struct surface sessions_bidi_surface = {.path = SESSIONS_BIDI, .rules = bidi_rules};
-const struct surface sessions_own_surface = {.path = SESSIONS_OWN, .rules = own_rules};
+
+/* ---- refusals ---- */
+
+static void sessions_on_refused_gone(struct rpc *r)
+{
+}
+
+/* As the protocol of the call has it. */
+static void sessions_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    static const struct rpc_ops ops = {.gone = sessions_on_refused_gone};
+    struct sessions_http *s = ctx;
+    bool unary = x->request->path.n >= 6 &&
+                 str_eq(str_skip(x->request->path, x->request->path.n - 6), STR("Append"));
+    session_headers_drop(x->request);
+    exchange_decided(x);
+    struct rpc *r = rpc_new(x, &(struct rpc_setup){.sched = s->sched,
+                                                   .kind = unary ? RPC_UNARY : RPC_SERVER_STREAM,
+                                                   .max_message = s->max_message,
+                                                   .ops = &ops});
+    if (r == NULL)
+        return;
+    if (why->status == 401)
+        session_refuse(r, REFUSE_UNKNOWN_CALLER);
+    else if (why->status == 403)
+        session_refuse(r, REFUSE_FORBIDDEN);
+    else
+        rpc_end(r, &(struct rpc_status){.code = why->status == 429 ? GRPC_RESOURCE_EXHAUSTED
+                                                                   : GRPC_UNAVAILABLE,
+                                        .message = why->message});
+}
+
+#define SESSIONS_SURFACE(at, table)                                                                \
+    {                                                                                              \
+        .path = at, .rules = table, .refuse = sessions_on_refused                                  \
+    }
+const struct surface sessions_chat_surface = SESSIONS_SURFACE(SESSIONS_CHAT, chat_rules);
+const struct surface sessions_bidi_surface = SESSIONS_SURFACE(SESSIONS_BIDI, bidi_rules);
+const struct surface sessions_own_surface = SESSIONS_SURFACE(SESSIONS_OWN, own_rules);
 static const struct surface *const services[] = {&sessions_chat_surface, &sessions_bidi_surface,
                                                  &sessions_own_surface};
 
@@ -173,6 +231,7 @@ static const struct method_row {
 
 static void sessions_handle(void *ctx, struct exchange *x)
 {
+    exchange_decided(x); /* the calls end with a status of their own */
     for (size_t i = 0; i < COUNT(methods); i++) {
         if (str_eq(x->request->path, methods[i].path)) {
             methods[i].begin(ctx, methods[i].service, x);

@@ -34,6 +34,10 @@ struct session_headers {
 bool session_headers_read(const struct request *req, struct session_headers *out,
                           enum session_refusal *why);
 void session_headers_wipe(struct session_headers *h);
+/* May whoever asks have the session of this key, or any if there is none yet? The key gets his
+ * root. false: he may not, or *why is set to more than that: it is too long with the root. */
+bool session_headers_enter(struct exchange *x, struct session_headers *h,
+                           enum session_refusal *why);
 /* Wipes the secret from a request that is not read. */
 void session_headers_drop(const struct request *req);
 

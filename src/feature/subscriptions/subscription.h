@@ -36,6 +36,7 @@ struct subscriptions;
 
 #define SUBSCRIPTION_MAX             10000 /* of one store: ERR_LIMIT */
 #define SUBSCRIPTION_ID_MAX          128   /* bytes */
+#define SUBSCRIPTION_STORED_ID_MAX   168   /* with the root of a tenant before it */
 #define SUBSCRIPTION_PATTERN_MAX     480
 #define SUBSCRIPTION_DESCRIPTION_MAX 1024
 #define SUBSCRIPTION_URL_MAX         2048
@@ -85,6 +86,9 @@ struct subscription_config {
      * them: a pull, created by one of them, whose names or pattern can mean such streams. Without
      * it the pattern never does, and none may be among the names. */
     bool sealed;
+    /* Before the id and all names, which are stored with it: the tenant's whose subscription it is.
+     * His webhooks, tickets and wakes are told names without it. n == 0: none. */
+    struct str root;
     struct str public_url; /* where clients reach this server, `http://host:port`; may differ when
                               the same configuration is confirmed, the first stays */
 };
@@ -108,7 +112,12 @@ struct subscription_ack {
 struct subscription_call {
     /* in, as each function below says */
     struct str id;
+    struct str root;  /* of the caller; lives in what it is told to ack with */
     bool sees_sealed; /* the caller may know of sealed streams */
+    /* May the caller know of a subscription of this configuration (stream.n == 0), and that it
+     * links this stream by name? Otherwise there is none for it. NULL: yes. */
+    bool (*allows)(const struct subscription_call *c, const struct subscription_config *config,
+                   struct str stream);
     const struct subscription_config *config;
     const struct str *streams;
     size_t n_streams;

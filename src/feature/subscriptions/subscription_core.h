@@ -365,6 +365,8 @@ bool subop_require_active(struct subop *j);
 /* The same, and that the caller may know of it. */
 bool subop_require_shown(struct subop *j);
 bool subop_is_hidden(const struct subop *j);
+/* The caller has the right to it, and to all that it links by name. */
+bool subop_is_allowed(const struct subop *j);
 
 void subop_begin_look(struct subop *j);
 void subop_delete_rest(struct subop *j, subop_next *next);

@@ -76,6 +76,8 @@ void subscription_head_put(struct buf *out, const struct subscription_head *h)
     subscription_doc_put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
     subscription_doc_put_text(out, "description", c->description);
     subscription_doc_put_text(out, "public_url", c->public_url);
+    if (c->root.n > 0)
+        subscription_doc_put_text(out, "root", c->root);
     if (c->sealed)
         buf_put(out, STR(",\"sessions\":true"));
     subscription_doc_put_text(out, "hash", str_of(h->hash, sizeof h->hash));
@@ -177,6 +179,7 @@ static int parse_head(struct arena *a, const json_t *doc, struct subscription_he
     h->config.lease_ttl_ms = get_number(doc, "lease_ttl_ms");
     h->config.description = get_text(a, doc, "description");
     h->config.public_url = get_text(a, doc, "public_url");
+    h->config.root = get_text(a, doc, "root");
     h->config.sealed = json_is_true(json_object_get(doc, "sessions"));
     h->created_ms = (int64_t)get_number(doc, "created_ms");
     h->edits = get_number(doc, "edits");
@@ -249,7 +252,7 @@ int subscription_id_parse(struct arena *a, struct str text, struct str *id)
 {
     char *p = arena_alloc(a, text.n + 1);
     size_t n;
-    if (!percent_decode(text, false, p, &n) || n == 0 || n > SUBSCRIPTION_ID_MAX)
+    if (!percent_decode(text, false, p, &n) || n == 0 || n > SUBSCRIPTION_STORED_ID_MAX)
         return ERR_CORRUPT;
     *id = str_of(p, n);
     return 0;

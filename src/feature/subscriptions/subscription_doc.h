@@ -67,7 +67,7 @@ int subscription_head_parse(struct arena *a, struct str doc, struct subscription
 void subscription_link_format(const struct subscription_link *l, char out[SUBSCRIPTION_LINK_TEXT]);
 int subscription_link_parse(struct str doc, struct subscription_link *out);
 
-/* Percent-encoding of an id in a key. A key that holds none is ERR_CORRUPT. */
+/* Percent-encoding of an id in a key, with its root. A key that holds none is ERR_CORRUPT. */
 void subscription_id_put(struct buf *out, struct str id);
 int subscription_id_parse(struct arena *a, struct str text, struct str *id);
 

@@ -37,6 +37,7 @@ void subop_fill_view(struct subop *j)
     v->config.wake_stream = dup(j, h->config.wake_stream);
     v->config.description = dup(j, h->config.description);
     v->config.public_url = dup(j, h->config.public_url);
+    v->config.root = dup(j, h->config.root);
 }
 
 static void show_page(struct subop *j);
@@ -155,7 +156,7 @@ void subop_delete_rest(struct subop *j, subop_next *next)
 
 static void subscription_edit_delete_begin(struct subop *j)
 {
-    if (!j->exists)
+    if (!j->exists || !subop_is_allowed(j)) /* of others' nobody is told */
         subop_end(j, 0);
     else if (subop_is_hidden(j))
         subop_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
@@ -372,7 +373,7 @@ static void subscription_edit_create_begin(struct subop *j)
     } else if (!j->exists) {
         create_head(j);
     } else if (j->head.phase == SUBSCRIPTION_ACTIVE) {
-        if (same)
+        if (same && subop_is_allowed(j))
             subscription_edit_show(j);
         else
             subop_end(j, SUBSCRIPTION_SUBSCRIPTION_ALREADY_EXISTS);

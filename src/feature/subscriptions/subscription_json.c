@@ -3,6 +3,7 @@
 #include "base/date.h"
 #include "base/json.h"
 #include "feature/subscriptions/subscription.h"
+#include "feature/subscriptions/subscription_pattern.h"
 #include "http/url.h"
 #include "token/signer.h"
 
@@ -43,10 +44,10 @@ static void put_offset(struct buf *out, const char *key, struct offset o)
 }
 
 static void subscription_json_put_stream(struct buf *out, const struct subscription_stream *s,
-                                         bool tails)
+                                         struct str root, bool tails)
 {
     buf_putc(out, '{');
-    subscription_json_put_text(out, "path", s->path);
+    subscription_json_put_text(out, "path", subscription_unrooted(root, s->path));
     subscription_json_put_text(out, "link_type", s->is_explicit ? STR("explicit") : STR("glob"));
     put_offset(out, "acked_offset", s->acked);
     if (tails) {
@@ -57,14 +58,14 @@ static void subscription_json_put_stream(struct buf *out, const struct subscript
 }
 
 static void subscription_json_put_streams(struct buf *out, const struct subscription_view *v,
-                                          bool tails)
+                                          struct str root, bool tails)
 {
     subscription_json_put_key(out, "streams");
     buf_putc(out, '[');
     for (size_t i = 0; i < v->n_streams; i++) {
         if (i > 0)
             buf_putc(out, ',');
-        subscription_json_put_stream(out, &v->streams[i], tails);
+        subscription_json_put_stream(out, &v->streams[i], root, tails);
     }
     buf_putc(out, ']');
     if (v->more)
@@ -100,22 +101,23 @@ static void put_webhook(struct buf *out, const struct subscription_config *c,
 }
 
 void subscription_json_put(struct buf *out, struct str id, const struct subscription_view *v,
-                           const struct signer *signer)
+                           struct str root, const struct signer *signer)
 {
     const struct subscription_config *c = &v->config;
     char created[DATE_RFC3339_TEXT];
     date_format_rfc3339(v->created_ms, created);
+    id = subscription_unrooted(root, id);
     buf_putc(out, '{');
     subscription_json_put_text(out, "id", id);
     subscription_json_put_text(out, "subscription_id", id);
     subscription_json_put_text(out, "type",
                                c->type == SUBSCRIPTION_PULL ? STR("pull-wake") : STR("webhook"));
     if (c->pattern.n > 0)
-        subscription_json_put_text(out, "pattern", c->pattern);
-    subscription_json_put_streams(out, v, false);
+        subscription_json_put_text(out, "pattern", subscription_unrooted(root, c->pattern));
+    subscription_json_put_streams(out, v, root, false);
     if (c->type == SUBSCRIPTION_WEBHOOK)
         put_webhook(out, c, signer);
-    subscription_json_put_text(out, "wake_stream", c->wake_stream);
+    subscription_json_put_text(out, "wake_stream", subscription_unrooted(root, c->wake_stream));
     subscription_json_put_number(out, "lease_ttl_ms", c->lease_ttl_ms);
     subscription_json_put_text(out, "created_at", str_of(created, sizeof created));
     subscription_json_put_text(out, "status", v->failing ? STR("failed") : STR("active"));
@@ -123,24 +125,26 @@ void subscription_json_put(struct buf *out, struct str id, const struct subscrip
     buf_put(out, STR("}\n"));
 }
 
-void subscription_json_claim(struct buf *out, const struct subscription_view *v)
+void subscription_json_claim(struct buf *out, const struct subscription_view *v, struct str root)
 {
     buf_putc(out, '{');
     subscription_json_put_text(out, "wake_id", v->wake_id);
     subscription_json_put_number(out, "generation", v->generation);
     subscription_json_put_text(out, "token", v->token);
-    subscription_json_put_streams(out, v, true);
+    subscription_json_put_streams(out, v, root, true);
     subscription_json_put_number(out, "lease_ttl_ms", v->config.lease_ttl_ms);
     buf_put(out, STR("}\n"));
 }
 
 void subscription_json_wake(struct buf *out, struct str id, const struct subscription_view *v)
 {
+    struct str root = v->config.root;
+    id = subscription_unrooted(root, id);
     buf_putc(out, '{');
     subscription_json_put_text(out, "subscription_id", id);
     subscription_json_put_text(out, "wake_id", v->wake_id);
     subscription_json_put_number(out, "generation", v->generation);
-    subscription_json_put_streams(out, v, true);
+    subscription_json_put_streams(out, v, root, true);
     put_url(out, "callback_url", v->config.public_url, "subscriptions/", id, "/callback");
     subscription_json_put_text(out, "callback_token", v->token);
     buf_putc(out, '}');

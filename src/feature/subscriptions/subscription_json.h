@@ -9,12 +9,12 @@
 struct signer;
 struct subscription_view;
 
-/* What PUT and GET answer. */
+/* What PUT and GET answer to one of this root, which is taken off all names. */
 void subscription_json_put(struct buf *out, struct str id, const struct subscription_view *v,
-                           const struct signer *signer);
+                           struct str root, const struct signer *signer);
 
-/* What a claim answers, and the body of a webhook. */
-void subscription_json_claim(struct buf *out, const struct subscription_view *v);
+/* What a claim answers, the same, and the body of a webhook. */
+void subscription_json_claim(struct buf *out, const struct subscription_view *v, struct str root);
 void subscription_json_wake(struct buf *out, struct str id, const struct subscription_view *v);
 
 #endif

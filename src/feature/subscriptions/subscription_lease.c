@@ -59,9 +59,12 @@ static void subscription_lease_on_all_links(struct subop *j)
 /* The wake as its taker sees it: what is pending first, and all the others if they are few. */
 static void subscription_lease_tell_wake(struct subop *j)
 {
+    /* A webhook's receiver is told names as who made it sees them. */
+    struct str root =
+        j->head.config.type == SUBSCRIPTION_WEBHOOK ? j->head.config.root : j->call->root;
     subop_fill_view(j);
     j->call->view.token = subscription_token_make(j->sub->all->tokens, &j->call->arena, j->sub->id,
-                                                  j->head.generation, j->head.wake_id);
+                                                  root, j->head.generation, j->head.wake_id);
     subop_docs(j, j->sub->link_prefix, STR_NONE, SUB_LISTED_MAX, subscription_lease_on_all_links);
 }
 

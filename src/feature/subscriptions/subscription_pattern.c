@@ -129,3 +129,8 @@ bool subscription_pattern_meets(struct str pattern, struct str start)
     struct str prefix = subscription_pattern_prefix(pattern);
     return str_starts(prefix, start) || str_starts(start, prefix);
 }
+
+struct str subscription_unrooted(struct str root, struct str name)
+{
+    return root.n > 0 && str_starts(name, root) ? str_skip(name, root.n) : name;
+}

@@ -35,4 +35,7 @@ struct str subscription_pattern_prefix(struct str pattern);
 /* Whether it may match a path that begins with `start`; false is sure. */
 bool subscription_pattern_meets(struct str pattern, struct str start);
 
+/* Of a tenant's name or id, which is stored with its root: as the tenant sees it. */
+struct str subscription_unrooted(struct str root, struct str name);
+
 #endif

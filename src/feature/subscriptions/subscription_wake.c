@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/rand.h"
 #include "feature/subscriptions/subscription_core.h"
+#include "feature/subscriptions/subscription_pattern.h"
 #include "store/content.h"
 
 #include <inttypes.h>
@@ -25,11 +26,26 @@ bool subop_is_hidden(const struct subop *j)
     return j->head.config.sealed && !j->call->sees_sealed;
 }
 
+bool subop_is_allowed(const struct subop *j)
+{
+    const struct subscription_call *c = j->call;
+    const struct subscription_config *config = &j->head.config;
+    size_t at = 0;
+    if (c->allows == NULL)
+        return true;
+    if (!c->allows(c, config, STR_NONE))
+        return false;
+    for (const struct sub_tie *t; (t = map_next(&j->sub->ties, &at)) != NULL;)
+        if (!c->allows(c, config, str_of(t->bucket->key, t->bucket->n)))
+            return false;
+    return true;
+}
+
 bool subop_require_shown(struct subop *j)
 {
     if (!subop_require_active(j))
         return false;
-    if (!subop_is_hidden(j))
+    if (!subop_is_hidden(j) && subop_is_allowed(j))
         return true;
     subop_end(j, SUBSCRIPTION_SUBSCRIPTION_NOT_FOUND);
     return false;
@@ -108,11 +124,12 @@ static void begin_wake(struct subop *j)
 static void subscription_wake_put_event(struct subop *j, enum content_kind kind)
 {
     struct buf *e = &j->event;
+    struct str root = j->head.config.root;
     e->n = 0;
     buf_put(e, STR("{\"type\":\"wake\",\"subscription_id\":"));
-    json_put_string(e, j->sub->id);
+    json_put_string(e, subscription_unrooted(root, j->sub->id));
     buf_put(e, STR(",\"stream\":"));
-    json_put_string(e, j->head.streams[0].path);
+    json_put_string(e, subscription_unrooted(root, j->head.streams[0].path));
     buf_printf(e, ",\"generation\":%" PRIu64 ",\"ts\":%" PRId64 "}", j->head.generation,
                subop_now(j));
     buf_putc(e, kind == CONTENT_JSON ? ',' : '\n');

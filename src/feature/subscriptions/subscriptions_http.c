@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/subscriptions/subscriptions_http.h"
+#include "access/pattern.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #include "store/store.h"
 #include "stream/durable.h"
 #include "feature/subscriptions/subscription_json.h"
+#include "feature/subscriptions/subscription_token.h"
 #include "token/signer.h"
 
 #include <inttypes.h>
@@ -67,13 +69,14 @@ static void subscriptions_answer_view(struct request_call *r, struct buf *body)
 {
     const struct subscription_call *c = &r->call;
     const struct subscriptions_http *surface = r->x->state;
-    subscription_json_put(body, c->id, &c->view, subscriptions_signer(surface->subscriptions));
+    subscription_json_put(body, c->id, &c->view, c->root,
+                          subscriptions_signer(surface->subscriptions));
     exchange_send_json(r->x, c->created ? 201 : 200, buf_str(body));
 }
 
 static void subscriptions_answer_claim(struct request_call *r, struct buf *body)
 {
-    subscription_json_claim(body, &r->call.view);
+    subscription_json_claim(body, &r->call.view, r->call.root);
     exchange_send_json(r->x, 200, buf_str(body));
 }
 
@@ -115,7 +118,7 @@ struct route {
     struct str action; /* behind the id; `streams/` has the stream's path behind it */
     void (*start)(struct subscriptions *s, struct subscription_call *c);
     bool (*parse)(struct request_call *r); /* the body; false: it has been refused */
-    bool bearer;
+    bool bearer; /* the ticket of a wake; other routes need the right to subscribe */
     void (*answer)(struct request_call *r, struct buf *body);
 };
 
@@ -148,6 +151,107 @@ static void subscriptions_on_done(struct subscription_call *c, int result)
     exchange_release(x);
 }
 
+/* ---- rights ---- */
+
+/* As a pattern of grants: a star that is meant literally is in no grant but in a wildcard. */
+static struct str grant_pattern(struct arena *a, struct str pattern)
+{
+    char *to = arena_alloc(a, pattern.n + 1);
+    struct str rest = pattern, segment;
+    size_t n = 0;
+    while (access_segment_next(&rest, &segment)) {
+        char literal[SUBSCRIPTION_PATTERN_MAX];
+        struct str meant = subscription_pattern_literal(segment, literal);
+        struct str put = meant.n != segment.n ? STR("*") : segment;
+        memcpy(to + n, put.p, put.n);
+        n += put.n;
+        if (rest.p != NULL)
+            to[n++] = '/';
+    }
+    return str_of(to, n);
+}
+
+/* Is all that he would be told of in his grants? Names are as he sees them. */
+static bool may_subscribe(struct exchange *x, enum access_verb verb,
+                          const struct subscription_config *c)
+{
+    const struct principal *p = x->principal;
+    if (c->pattern.n > 0 &&
+        !access_contains(&p->rights, verb, ACCESS_STREAM, grant_pattern(&x->arena, c->pattern)))
+        return false;
+    for (size_t i = 0; i < c->n_streams; i++)
+        if (!principal_may(p, verb, ACCESS_STREAM, c->streams[i]))
+            return false;
+    return true;
+}
+
+/* Ids of those without a root share a name space with those of tenants: `t/1/x` is t/1's. */
+static bool may_have_id(const struct exchange *x, struct str id)
+{
+    return x->principal->root.n > 0 || memchr(id.p, '/', id.n) == NULL ||
+           principal_may(x->principal, ACCESS_VERB_SUBSCRIBE, ACCESS_STREAM, id);
+}
+
+static bool may_create(struct request_call *r)
+{
+    struct exchange *x = r->x;
+    const struct subscription_config *c = &r->config;
+    exchange_decided(x);
+    bool may = may_have_id(x, r->call.id) && may_subscribe(x, ACCESS_VERB_SUBSCRIBE, c);
+    if (c->type == SUBSCRIPTION_WEBHOOK)
+        may = may && may_subscribe(x, ACCESS_VERB_WEBHOOK, c);
+    else
+        may = may && principal_may(x->principal, ACCESS_VERB_APPEND, ACCESS_STREAM, c->wake_stream);
+    return may || exchange_deny(x);
+}
+
+/* Of what is stored. */
+static bool subscriptions_allows(const struct subscription_call *c,
+                                 const struct subscription_config *config, struct str stream)
+{
+    struct exchange *x = container_of(c, struct request_call, call)->x;
+    const struct principal *p = x->principal;
+    if (stream.n > 0)
+        return str_starts(stream, p->root) && principal_may(p, ACCESS_VERB_SUBSCRIBE, ACCESS_STREAM,
+                                                            principal_unrooted(p, stream));
+    if ((config->pattern.n > 0 && !str_starts(config->pattern, p->root)) ||
+        (config->wake_stream.n > 0 && !str_starts(config->wake_stream, p->root)))
+        return false;
+    struct subscription_config seen = {.pattern = principal_unrooted(p, config->pattern)};
+    struct subscription_config linked = {.streams = c->streams, .n_streams = c->n_streams};
+    for (size_t i = 0; config->type == SUBSCRIPTION_WEBHOOK && i < linked.n_streams; i++)
+        if (!principal_may(p, ACCESS_VERB_WEBHOOK, ACCESS_STREAM,
+                           principal_unrooted(p, linked.streams[i])))
+            return false;
+    return may_subscribe(x, ACCESS_VERB_SUBSCRIBE, &seen);
+}
+
+/* ---- roots ---- */
+
+static bool invalid(struct request_call *r, struct str message);
+
+/* Puts the root of whose call it is before a name. False: it is too long then, and refused. */
+static bool root_name(struct request_call *r, struct str *name)
+{
+    struct str root = r->call.root;
+    if (root.n == 0 || name->n == 0)
+        return true;
+    if (root.n + name->n > STORE_NAME_MAX)
+        return invalid(r, STR("a name is too long"));
+    *name = arena_printf(&r->x->arena, "%.*s%.*s", (int)root.n, root.p, (int)name->n, name->p);
+    return true;
+}
+
+static bool root_config(struct request_call *r)
+{
+    struct subscription_config *c = &r->config;
+    bool good = root_name(r, &c->pattern) && root_name(r, &c->wake_stream);
+    for (size_t i = 0; good && i < c->n_streams; i++)
+        good = root_name(r, &r->names[i]);
+    c->root = r->call.root;
+    return good;
+}
+
 static struct request_call *request_new(struct exchange *x, const struct route *route,
                                         struct str id, struct str stream)
 {
@@ -156,7 +260,10 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     r->route = route;
     r->stream = stream;
     r->call.id = id;
-    r->call.sees_sealed = principal_can(x->principal, STR("worker"));
+    r->call.root = x->principal->root;
+    if (x->principal->rights.n > 0 || x->principal->root.n > 0)
+        r->call.allows = subscriptions_allows;
+    r->call.sees_sealed = principal_works(x->principal);
     r->call.done = subscriptions_on_done;
     return r;
 }
@@ -164,6 +271,10 @@ static struct request_call *request_new(struct exchange *x, const struct route *
 static void subscriptions_start(struct request_call *r)
 {
     const struct subscriptions_http *surface = r->x->state;
+    if (!root_name(r, &r->call.id)) {
+        free_request(r);
+        return;
+    }
     exchange_hold(r->x);
     r->route->start(surface->subscriptions, &r->call);
 }
@@ -252,8 +363,11 @@ static bool parse_wake_stream(struct request_call *r)
     const struct subscriptions_http *surface = r->x->state;
     struct str name = subscription_path(subscriptions_text_of(member(r->body, "wake_stream")));
     r->config.wake_stream = name;
-    if (!subscription_path_valid(name) || store_reserved(name) ||
-        durable_owned(surface->durable, name))
+    if (!subscription_path_valid(name))
+        name = STR_NONE;
+    else if (!root_name(r, &name))
+        return false;
+    if (name.n == 0 || store_reserved(name) || durable_owned(surface->durable, name))
         return invalid(r, STR("pull-wake subscriptions require wake_stream, the name of a stream "
                               "that is not the server's own"));
     return true;
@@ -326,19 +440,24 @@ static bool subscriptions_parse_create(struct request_call *r)
 {
     r->call.config = &r->config;
     return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
-           find_sealed(r) && find_public_url(r);
+           may_create(r) && root_config(r) && find_sealed(r) && find_public_url(r);
 }
 
 static bool subscriptions_parse_link(struct request_call *r)
 {
-    return parse_names(r, member(r->body, "streams"));
+    const struct subscription_config *c = &r->config;
+    if (!parse_names(r, member(r->body, "streams")))
+        return false;
+    if (!may_subscribe(r->x, ACCESS_VERB_SUBSCRIBE, c))
+        return exchange_deny(r->x);
+    return root_config(r);
 }
 
 static bool subscriptions_parse_unlink(struct request_call *r)
 {
     r->call.streams = &r->stream;
     r->call.n_streams = 1;
-    return true;
+    return root_name(r, &r->stream);
 }
 
 static bool subscriptions_parse_claim(struct request_call *r)
@@ -374,6 +493,8 @@ static bool subscriptions_parse_ack(struct request_call *r)
         };
         if (!subscription_path_valid(r->acks[i].stream))
             return invalid(r, STR("each of acks needs a stream and an offset"));
+        if (!root_name(r, &r->acks[i].stream))
+            return false;
     }
     r->call.acks = r->acks;
     r->call.n_acks = n;
@@ -458,6 +579,7 @@ static bool find_bearer(struct request_call *r)
     struct str value = request_header(r->x->request, STR("Authorization"));
     struct str scheme = str_cut(&value, ' ');
     r->call.token = str_trim(value);
+    r->call.root = subscription_token_root(&r->x->arena, r->call.token);
     if (str_eq_nocase(scheme, STR("Bearer")) && r->call.token.n > 0)
         return true;
     subscriptions_refuse(r->x, SUBSCRIPTION_TOKEN_INVALID,
@@ -493,6 +615,14 @@ static void subscriptions_on_body(struct exchange *x, struct str body, int err)
         free_request(r);
 }
 
+/* Which one it is about is looked at later. */
+static bool may_ask(struct exchange *x)
+{
+    exchange_decided(x);
+    return access_holds(&x->principal->rights, ACCESS_VERB_SUBSCRIBE, ACCESS_STREAM) ||
+           exchange_deny(x);
+}
+
 static void handle_subscription(struct exchange *x)
 {
     struct target t;
@@ -502,11 +632,14 @@ static void handle_subscription(struct exchange *x)
     } else if (t.route == NULL) {
         exchange_header(x, STR("Allow"), t.allow);
         exchange_problem(x, 405, STR("METHOD"), STR("this route does not take this method"));
+    } else if (!t.route->bearer && !may_ask(x)) {
+        return;
     } else if (t.route->parse == NULL || t.route->parse == subscriptions_parse_unlink) {
         struct request_call *r = request_new(x, t.route, t.id, t.stream);
-        if (t.route->parse != NULL)
-            t.route->parse(r);
-        subscriptions_start(r);
+        if (t.route->parse == NULL || t.route->parse(r))
+            subscriptions_start(r);
+        else
+            free_request(r);
     } else {
         exchange_collect(x, SUBSCRIPTIONS_BODY_MAX, subscriptions_on_body);
     }

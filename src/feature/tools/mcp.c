@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/mcp.h"
+#include "access/principal.h"
 #include "base/ascii.h"
 #include "base/json.h"
 #include "base/json_view.h"
@@ -14,8 +15,9 @@
 #define SERVER_INFO         "{\"name\":\"tidemark\",\"version\":\"" TIDEMARK_VERSION "\"}"
 #define VERSIONS            "[\"2026-07-28\",\"2025-11-25\",\"2025-06-18\"]"
 #define CAPABILITIES        "{\"tools\":{}}"
-/* The tools are those of the configuration. */
+/* The tools are those of the configuration, or of them those that somebody may call. */
 #define CACHING             ",\"ttlMs\":60000,\"cacheScope\":\"public\""
+#define CACHING_OWN         ",\"ttlMs\":60000,\"cacheScope\":\"private\""
 #define INSTRUCTIONS                                                                               \
     "Results come in pages. Where nextCursor is given, call the same tool again with it as the "   \
     "only argument, __cursor, for the next page."
@@ -149,6 +151,7 @@ static bool mcp_list(struct tools_service *s, struct mcp_request *r, struct str 
 {
     struct view_want cursor = {.name = STR("cursor")};
     const struct tools *t = tools_service_tools(s);
+    const struct principal *who = r->ask.call.principal;
     mcp_pick(params, &cursor, 1);
     if (cursor.value.n > 0)
         return mcp_fail(r, 200, INVALID_PARAMS,
@@ -157,7 +160,7 @@ static bool mcp_list(struct tools_service *s, struct mcp_request *r, struct str 
     buf_put(&r->answer, STR("\"tools\":["));
     for (size_t i = 0, n = 0; i < tools_count(t); i++) {
         const struct tool_info *info = tools_at(t, i);
-        if (r->bridge && is_hidden(t, info))
+        if ((r->bridge && is_hidden(t, info)) || !tools_may(info, who))
             continue;
         if (n++ > 0)
             buf_putc(&r->answer, ',');
@@ -165,7 +168,7 @@ static bool mcp_list(struct tools_service *s, struct mcp_request *r, struct str 
     }
     buf_putc(&r->answer, ']');
     if (r->modern)
-        buf_put(&r->answer, STR(CACHING));
+        buf_put(&r->answer, who == NULL || who->rights.n == 0 ? STR(CACHING) : STR(CACHING_OWN));
     return end_result(r);
 }
 
@@ -308,6 +311,11 @@ static bool call(struct tools_service *s, struct mcp_request *r, struct str para
                             arena_printf(&r->arena, "unknown tool name: %.*s", (int)c->tool_id.n,
                                          c->tool_id.p));
         c->tool_id = info->id;
+    }
+    if (c->principal != NULL &&
+        !principal_may(c->principal, ACCESS_VERB_TOOL, ACCESS_TOOL, c->tool_id)) {
+        r->denied = true;
+        return true;
     }
     if (!has_param_headers(s, r, m[1].value))
         return fail_header(r, "an Mcp-Param header is missing, or not the argument");

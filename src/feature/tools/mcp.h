@@ -41,6 +41,7 @@ struct mcp_request {
     /* out */
     struct buf answer; /* n == 0: none, for it was a notification */
     int status;        /* of HTTP */
+    bool denied;       /* the tool is not granted: there is no answer, whoever asks is refused */
 
     /* private */
     struct arena arena;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* mcp_http.c -- POST /mcp: MCP's Streamable HTTP, with one JSON answer to each request and no
  * sessions. `?bridge=1` and `&quiet=1` are as mcp.h has them. */
+#include "access/policy.h"
 #include "base/err.h"
+#include "base/json.h"
+#include "http/guard.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "feature/tools/mcp.h"
@@ -11,6 +14,7 @@
 
 #define NOT_ADMITTED  (-32001) /* as with a foreign Host or Origin */
 #define UNKNOWN_TOKEN (-32002)
+#define MCP_FORBIDDEN (-32003)
 
 struct mcp_exchange {
     struct mcp_request request;
@@ -35,20 +39,14 @@ static void mcp_refuse(struct exchange *x, int status, int code, const char *mes
     buf_deinit(&body);
 }
 
-static void mcp_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
-{
-    struct buf body = {0};
-    int code = why->status == 401 ? UNKNOWN_TOKEN : NOT_ADMITTED;
-    mcp_put_error(&body, STR_NONE, code, why->message);
-    send_answer(x, why->status, buf_str(&body));
-    buf_deinit(&body);
-}
-
 static void mcp_finish(struct mcp_exchange *m)
 {
     struct exchange *x = m->x;
     x->ops = NULL;
-    send_answer(x, m->request.status, buf_str(&m->request.answer));
+    if (m->request.denied)
+        exchange_deny(x);
+    else
+        send_answer(x, m->request.status, buf_str(&m->request.answer));
     mcp_request_deinit(&m->request);
     free(m);
     exchange_release(x);
@@ -89,7 +87,7 @@ static void mcp_start(struct tools_http *t, struct exchange *x, struct str body,
     };
     m->request.text = body;
     m->request.headers = &m->headers;
-    tools_ask_as(&m->request.ask, who);
+    tools_ask_as(&m->request.ask, x, who);
     m->request.bridge = is_set(x, STR("bridge"));
     m->request.quiet = is_set(x, STR("quiet"));
     m->request.done = mcp_on_done;
@@ -135,6 +133,8 @@ static void mcp_http_handle(void *ctx, struct exchange *x)
         mcp_refuse(x, 405, MCP_INVALID_REQUEST, "messages are POSTed; there are no sessions");
     } else if (tools_who(t, x, &who, &challenge) != 0) {
         mcp_refuse_token(x, challenge);
+    } else if (!tools_may_ask(x)) {
+        return;
     } else if (!tools_is_json(x)) {
         mcp_refuse(x, 415, MCP_INVALID_REQUEST, "a message is application/json");
     } else {
@@ -147,13 +147,88 @@ static const struct surface_rule rules[] = {
     {"mcp.message", "POST", "", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
     {0},
 };
+
+static void mcp_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct buf body = {0};
+    int code = why->challenge.n > 0 ? MCP_FORBIDDEN : NOT_ADMITTED;
+    mcp_put_error(&body, STR_NONE, why->status == 401 ? UNKNOWN_TOKEN : code, why->message);
+    send_answer(x, why->status, buf_str(&body));
+    buf_deinit(&body);
+}
+
+/* ---- where tokens come from ---- */
+
+static struct str mcp_base(const struct tools_http *t, struct exchange *x)
+{
+    struct str host = x->request->host;
+    return t->public_url.n > 0
+               ? t->public_url
+               : arena_printf(&x->arena, "%s%.*s", exchange_scheme(x).p, (int)host.n, host.p);
+}
+
+/* Clients look there for who gives them a token, and ask for that scope. */
+static struct str mcp_challenge(void *ctx, struct exchange *x)
+{
+    struct str base = mcp_base(ctx, x);
+    return arena_printf(&x->arena,
+                        "resource_metadata=\"%.*s" MCP_METADATA MCP_PATH "\", scope=\"tool\"",
+                        (int)base.n, base.p);
+}
+
 const struct surface mcp_surface = {.path = MCP_PATH,
                                     .rules = rules,
                                     .share = &tools_share,
                                     .strict = true,
-                                    .refuse = mcp_on_refused};
+                                    .refuse = mcp_on_refused,
+                                    .challenge = mcp_challenge};
+
+static void put_metadata(struct buf *out, struct str base, const struct policy *policy)
+{
+    struct buf resource = {0};
+    buf_put(&resource, base);
+    buf_put(&resource, STR(MCP_PATH));
+    buf_put(out, STR("{\"resource\":"));
+    json_put_string(out, buf_str(&resource));
+    buf_put(out, STR(",\"authorization_servers\":"));
+    buf_putc(out, '[');
+    for (size_t i = 0; i < policy->n_issuers; i++) {
+        if (i > 0)
+            buf_putc(out, ',');
+        json_put_string(out, policy->issuers[i].iss);
+    }
+    buf_putc(out, ']');
+    buf_put(out, STR(",\"scopes_supported\":[\"tool\"],\"bearer_methods_supported\":"
+                     "[\"header\"]}\n"));
+    buf_deinit(&resource);
+}
+
+static void mcp_metadata_handle(void *ctx, struct exchange *x)
+{
+    struct str rest = str_skip(x->request->path, sizeof MCP_METADATA - 1);
+    const struct policy *policy = x->http->guard != NULL ? guard_policy(x->http->guard) : NULL;
+    struct buf body = {0};
+    if ((rest.n > 0 && !str_eq(rest, STR(MCP_PATH))) || policy == NULL || !policy->on) {
+        exchange_problem(x, 404, STR("NO_ROUTE"), STR("nothing here asks for tokens"));
+    } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
+        exchange_header(x, STR("Allow"), STR("GET, HEAD"));
+        exchange_problem(x, 405, STR("METHOD"), STR("this can only be read"));
+    } else {
+        put_metadata(&body, mcp_base(ctx, x), policy);
+        exchange_send_json(x, 200, buf_str(&body));
+    }
+    buf_deinit(&body);
+}
+
+static const struct surface_rule metadata_rules[] = {
+    {"mcp.metadata", "GET HEAD", "", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_PUBLIC, NULL},
+    {"mcp.metadata.path", "GET HEAD", "mcp", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_PUBLIC, NULL},
+    {0},
+};
+const struct surface mcp_metadata_surface = {.path = MCP_METADATA, .rules = metadata_rules};
 
 void mcp_http_mount(struct tools_http *t, struct http *http)
 {
     http_mount(http, &mcp_surface, mcp_http_handle, t);
+    http_mount(http, &mcp_metadata_surface, mcp_metadata_handle, t);
 }

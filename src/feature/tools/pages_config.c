@@ -45,6 +45,9 @@ static const struct option_row rows[] = {
     {ROW("require-bearer", OPTION_BOOL, require_bearer), .fallback = "no",
      .help = "Whether tools are for known callers only, over HTTP. Without it anybody may call "
              "those that ask for no capability."},
+    {ROW("disable", OPTION_LIST, disable), .value = "TOOL", .commas = true,
+     .help = "Built-in tools that are not offered, such as `stream:list`; one or several with "
+             "commas between them."},
     {ROW("capabilities", OPTION_LIST, capabilities), .value = "worker|tool|admin|NAME:NAME",
      .commas = true, .check = principal_check_capability,
      .help = "What clients of tools-socket get when they ask for it, one word or several with "

@@ -14,6 +14,7 @@ struct pages_config {
     char *cursor_session; /* base64; NULL: a random one */
     uint8_t session[CURSOR_SESSION_SIZE];
     bool require_bearer;
+    struct option_list disable;      /* built-in tools that are not offered */
     struct option_list capabilities; /* for clients of the Unix socket */
 };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "feature/tools/tool.h"
+#include "access/principal.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/lane.h"
 #include "base/mem.h"
 #include "base/must.h"
+#include "base/options.h"
 #include "base/utf8.h"
 #include "feature/tools/tool_args.h"
 #include "feature/tools/tool_core.h"
@@ -59,6 +61,11 @@ const struct tool_info *tools_find(const struct tools *t, struct str id)
 {
     const struct tool *tool = tool_find(t, id);
     return tool != NULL ? &tool->info : NULL;
+}
+
+bool tools_may(const struct tool_info *info, const struct principal *p)
+{
+    return p == NULL || principal_may(p, ACCESS_VERB_TOOL, ACCESS_TOOL, info->id);
 }
 
 static void add_builtin(struct tool *tool, const struct builtin_tool *b, void *feature)
@@ -118,12 +125,21 @@ static size_t count_tools(const struct tools_setup *setup)
     return n;
 }
 
+static bool is_disabled(const struct option_list *disabled, const char *id)
+{
+    for (size_t i = 0; disabled != NULL && i < disabled->n; i++)
+        if (strcmp(disabled->items[i], id) == 0)
+            return true;
+    return false;
+}
+
 static void add_tools(struct tools *t)
 {
     const struct tools_setup *s = &t->setup;
     for (size_t i = 0; i < s->n_offers; i++)
         for (const struct builtin_tool *b = s->offers[i].tools; b->id != NULL; b++)
-            add_builtin(&t->rows[t->n++], b, s->offers[i].feature);
+            if (!is_disabled(s->disabled, b->id))
+                add_builtin(&t->rows[t->n++], b, s->offers[i].feature);
     for (size_t i = 0; i < s->n_specs; i++)
         add_spec(&t->rows[t->n++], &s->specs[i]);
     qsort(t->rows, t->n, sizeof *t->rows, tool_compare_ids);
@@ -175,6 +191,7 @@ static void put_preview(struct tool_call *c, const struct tool_page *p)
 static void tool_start_page(struct tool_page *p, struct tool_call *c)
 {
     p->call = c;
+    p->lent.principal = principal_ref(c->principal != NULL ? c->principal : &principal_anonymous);
     c->made = p;
     list_push(&p->all->pages, &p->link);
     gate_enter(&p->all->work);

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct principal;
 struct tool_looking;
 struct tool_page;
 struct tools;
@@ -43,6 +44,8 @@ struct tool_info {
 /* Those there are, in the order of their names; valid until tools_free. */
 size_t tools_count(const struct tools *t);
 const struct tool_info *tools_at(const struct tools *t, size_t i);
+/* May it be called with these rights? NULL: with all. */
+bool tools_may(const struct tool_info *info, const struct principal *p);
 const struct tool_info *tools_find(const struct tools *t, struct str id); /* NULL: none */
 
 /* How a call ended, as the audit calls it. */
@@ -80,6 +83,7 @@ struct tool_call {
     struct str caller_id; /* p == NULL: nobody has said who it is */
     const struct str *capabilities;
     size_t n_capabilities;
+    const struct principal *principal; /* whose rights it has; NULL: all */
 
     /* out */
     enum tool_outcome outcome;

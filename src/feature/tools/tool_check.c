@@ -154,6 +154,14 @@ static void put_missing(struct tool_call *c, struct str needed)
     buf_putc(out, '}');
 }
 
+static bool check_grant(struct tool_page *p, struct tool_call *c)
+{
+    if (tools_may(&p->tool->info, c->principal))
+        return true;
+    tool_refuse(c, TOOL_CAPABILITY_DENIED, TOOL_CODE_CAPABILITY, false, TOOL_DENIED_TEXT);
+    return false;
+}
+
 static bool check_capability(struct tool_page *p, struct tool_call *c)
 {
     struct str needed = p->tool->info.capability, id = p->tool->info.id;
@@ -194,6 +202,6 @@ static bool check_given(struct tool_page *p, struct tool_call *c)
 
 bool tool_check(struct tool_page *p, struct tool_call *c)
 {
-    return check_caller(p, c) && tool_check_cursor(p, c) && check_tool(p, c) &&
+    return check_caller(p, c) && tool_check_cursor(p, c) && check_tool(p, c) && check_grant(p, c) &&
            check_capability(p, c) && check_given(p, c) && check_slots(p, c);
 }

@@ -129,6 +129,7 @@ void tool_page_failed(struct tool_page *p, bool retryable, const char *fmt, ...)
 /* failure: as tool_put_failure makes it. */
 void tool_page_failed_with(struct tool_page *p, struct str failure);
 
+void tool_page_denied(struct tool_page *p);    /* 1001 */
 void tool_page_expired(struct tool_page *p);   /* 1020 */
 void tool_page_malformed(struct tool_page *p); /* 1021: it says what we never said */
 
@@ -149,6 +150,7 @@ bool tool_page_back(struct tool_page *p);
 
 void tool_refuse(struct tool_call *c, enum tool_outcome outcome, uint16_t code, bool retryable,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+#define TOOL_DENIED_TEXT  "the credential does not grant this"
 #define TOOL_EXPIRED_TEXT "cursor expired; re-issue the original RunTool"
 
 /* ---- results that are made ---- */

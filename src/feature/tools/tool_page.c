@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tool_page.c -- a page that is being made: how it ends, and what a built-in tool may say of it. */
+#include "access/principal.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -53,6 +54,7 @@ static void tool_page_free(struct tool_page *p)
     if (p->kept != NULL)
         tool_kept_end(p->kept);
     list_remove(&p->link);
+    principal_unref(p->lent.principal);
     arena_deinit(&p->arena);
     free(p);
     gate_leave(&t->work);
@@ -152,6 +154,12 @@ void tool_page_invalid(struct tool_page *p, const char *why)
     tool_page_end(p);
 }
 
+void tool_page_denied(struct tool_page *p)
+{
+    tool_refuse(p->call, TOOL_CAPABILITY_DENIED, TOOL_CODE_CAPABILITY, false, TOOL_DENIED_TEXT);
+    tool_page_end(p);
+}
+
 void tool_page_expired(struct tool_page *p)
 {
     tool_refuse(p->call, TOOL_CURSOR_REFUSED, (uint16_t)cursor_verdict_code(CURSOR_EXPIRED), false,
@@ -186,6 +194,11 @@ static void tool_builtin_failed(struct builtin_page *p, bool retryable, const ch
     va_end(args);
 }
 
+static void tool_builtin_denied(struct builtin_page *p)
+{
+    tool_page_denied(tool_page_of(p));
+}
+
 static void tool_builtin_malformed(struct builtin_page *p)
 {
     tool_page_malformed(tool_page_of(p));
@@ -200,6 +213,7 @@ const struct builtin_ops tool_builtin_ops = {
     .done = tool_state_done,
     .invalid = tool_builtin_invalid,
     .failed = tool_builtin_failed,
+    .denied = tool_builtin_denied,
     .malformed = tool_builtin_malformed,
     .read_stream = tool_read_stream,
     .back = tool_builtin_back,

@@ -8,6 +8,7 @@
  *     u64  number          both big-endian
  *
  * and in a list of streams: the last name. */
+#include "access/principal.h"
 #include "base/b64.h"
 #include "base/be.h"
 #include "base/err.h"
@@ -17,6 +18,7 @@
 #include "feature/tools/tool_rows.h"
 #include "store/content.h"
 #include "store/names.h"
+#include "stream/listing.h"
 
 #include <string.h>
 
@@ -131,9 +133,10 @@ static bool is_reborn(const struct stream_page *s)
     return position.n > 0 && be_get((const uint8_t *)position.p + 1, 8) != s->read.info.life;
 }
 
-static void fail_read(struct builtin_page *p, struct str name, int err)
+static void fail_read(struct builtin_page *p, struct str stored, int err)
 {
     bool later = err == ERR_IO || ERR_IS_PASSING(err) || err == ERR_KEY_ABSENT;
+    struct str name = principal_unrooted(p->principal, stored);
     if (err == ERR_TOO_LARGE)
         p->ops->failed(p, false, "%.*s: the next event has more than %d bytes", (int)name.n, name.p,
                        TOOL_ROW_MAX);
@@ -204,10 +207,13 @@ struct stream_read {
 static void tool_streams_start_read(struct builtin_page *p)
 {
     struct stream_read *s = p->state;
-    if (store_reserved(s->name))
-        fail_read(p, s->name, ERR_NOT_FOUND);
+    struct str name = principal_rooted(p->principal, p->arena, s->name);
+    if (!principal_may(p->principal, ACCESS_VERB_READ, ACCESS_STREAM, s->name))
+        p->ops->denied(p);
+    else if (store_reserved(name) || name.n > STORE_NAME_MAX)
+        fail_read(p, name, ERR_NOT_FOUND);
     else
-        tool_read_stream(p, &(struct builtin_stream){p->store, s->name, s->offset, s->limit});
+        tool_read_stream(p, &(struct builtin_stream){p->store, name, s->offset, s->limit});
 }
 
 static const struct builtin_arg stream_read_args[] = {
@@ -227,7 +233,9 @@ struct stream_list {
     struct builtin_page *page;
     struct str prefix;
     uint64_t limit;
-    struct store_list list;
+    struct listing listing;
+    struct tool_rows rows;
+    struct str *names; /* of the rows */
 };
 
 static void tool_put_stream(struct buf *out, const struct store_row *row)
@@ -250,39 +258,69 @@ static void tool_put_stream(struct buf *out, const struct store_row *row)
     buf_putc(out, '}');
 }
 
-static void tool_streams_on_list(struct store_list *l, int err)
+static void tool_streams_on_row(struct listing *l, const struct store_row *row)
 {
-    struct builtin_page *p = container_of(l, struct stream_list, list)->page;
-    struct tool_rows rows = {0};
-    struct str last = STR_NONE;
-    for (size_t i = 0; err == 0 && p->result != NULL && i < l->n_rows; i++) {
-        struct buf row = {0};
-        tool_put_stream(&row, &l->rows[i]);
-        tool_rows_add(&rows, buf_str(&row));
-        buf_deinit(&row);
-    }
-    size_t n = tool_rows_page(&rows, l->limit, BUILTIN_PAGE_BYTES);
-    if (n > 0 && (l->more || n < tool_rows_count(&rows)))
-        last = arena_dup(p->arena, l->rows[n - 1].name);
-    if (p->result != NULL)
-        tool_rows_put(&rows, n, p->result);
-    tool_rows_deinit(&rows);
+    struct stream_list *s = container_of(l, struct stream_list, listing);
+    struct buf text = {0};
+    tool_put_stream(&text, row);
+    tool_rows_add(&s->rows, buf_str(&text));
+    buf_deinit(&text);
+    s->names[l->n - 1] = arena_dup(s->page->arena, row->name);
+}
+
+static bool tool_streams_list_wanted(const struct listing *l)
+{
+    return container_of(l, struct stream_list, listing)->page->result != NULL;
+}
+
+static void tool_streams_answer_list(struct stream_list *s)
+{
+    struct builtin_page *p = s->page;
+    size_t n = tool_rows_page(&s->rows, s->limit, BUILTIN_PAGE_BYTES);
+    bool more = n > 0 && (s->listing.more || n < tool_rows_count(&s->rows));
+    tool_rows_put(&s->rows, n, p->result);
+    p->ops->done(p, more ? s->names[n - 1] : STR_NONE);
+}
+
+static void tool_streams_on_list(struct listing *l, int err)
+{
+    struct stream_list *s = container_of(l, struct stream_list, listing);
+    struct builtin_page *p = s->page;
     if (!p->ops->back(p))
         return;
     if (err != 0)
         p->ops->failed(p, true, "the streams cannot be listed: %s", err_text(err));
     else
-        p->ops->done(p, last);
+        tool_streams_answer_list(s);
 }
 
 static void tool_streams_start_list(struct builtin_page *p)
 {
     struct stream_list *s = p->state;
     s->page = p;
-    s->list = (struct store_list){
-        .prefix = s->prefix, .after = p->position, .limit = s->limit, .done = tool_streams_on_list};
-    p->under_way = true;
-    store_list(p->store, &s->list);
+    if (!listing_allowed(p->principal)) {
+        p->ops->denied(p);
+        return;
+    }
+    s->names = arena_alloc(p->arena, (s->limit + 1) * sizeof *s->names);
+    s->listing = (struct listing){.store = p->store,
+                                  .principal = p->principal,
+                                  .arena = p->arena,
+                                  .prefix = s->prefix,
+                                  .after = p->position,
+                                  .limit = s->limit,
+                                  .row = tool_streams_on_row,
+                                  .wanted = tool_streams_list_wanted,
+                                  .done = tool_streams_on_list};
+    p->under_way = listing_start(&s->listing);
+    if (!p->under_way)
+        tool_streams_answer_list(s);
+}
+
+static void tool_streams_end_list(struct builtin_page *p)
+{
+    struct stream_list *s = p->state;
+    tool_rows_deinit(&s->rows);
 }
 
 static const struct builtin_arg stream_list_args[] = {
@@ -322,6 +360,7 @@ const struct builtin_tool tools_builtins[] = {
         .pages = true,
         .size = sizeof(struct stream_list),
         .start = tool_streams_start_list,
+        .end = tool_streams_end_list,
     },
     {.id = NULL},
 };

@@ -17,6 +17,7 @@
 struct cursor_issuer;
 struct durable;
 struct lane;
+struct option_list;
 struct sched;
 struct store;
 struct tools;
@@ -77,6 +78,7 @@ struct tools_setup {
     size_t n_offers;
     const struct tool_spec *specs;
     size_t n_specs;
+    const struct option_list *disabled; /* built-in ones that are not offered; NULL: none */
 };
 
 /* What this feature offers itself: stream:read, stream:list and conformance:page_gen. */

@@ -11,6 +11,7 @@
 #include "http/url.h"
 #include "net/loop.h"
 #include "net/thread_lane.h"
+#include "stream/durable.h"
 #include "feature/tools/pages_config.h"
 #include "feature/tools/tool_config.h"
 #include "feature/tools/tools_config.h"
@@ -122,7 +123,8 @@ static int init_tools(struct tools_state *s, const struct feature_host *h,
                                                .offers = offers,
                                                .n_offers = n,
                                                .specs = tool_makers_specs(s->makers),
-                                               .n_specs = c->tools.n},
+                                               .n_specs = c->tools.n,
+                                               .disabled = &pages->disable},
                          why, size);
     return s->tools != NULL ? 0 : ERR_SYNTAX;
 }
@@ -135,7 +137,9 @@ static int init_wires(struct tools_state *s, const struct feature_host *h,
     const struct pages_config *pages = c->pages.items;
     s->service = tools_service_new(&(struct tools_service_setup){
         .tools = s->tools, .sched = &h->loop->sched, .trace = h->trace, .audit = h->audit});
-    s->http = (struct tools_http){.service = s->service, .require_bearer = pages->require_bearer};
+    s->http = (struct tools_http){.service = s->service,
+                                  .require_bearer = pages->require_bearer,
+                                  .public_url = h->durable->public_url};
     tools_http_mount(&s->http, h->http);
     mcp_http_mount(&s->http, h->http);
     if (c->socket == NULL || h->private)
@@ -227,7 +231,8 @@ static void tools_feature_free(void *state)
 
 /* Opened before: it offers tools. */
 static const char *const needs[] = {"logs", NULL};
-static const struct surface *const surfaces[] = {&tools_surface, &mcp_surface, NULL};
+static const struct surface *const surfaces[] = {
+    &tools_surface, &mcp_surface, &mcp_metadata_surface, &tools_socket_surface, NULL};
 
 static const struct command commands[] = {
     {"tool", cmd_tool, "call tools, page by page"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tools_http.c -- /atd/v1/, and who may ask over HTTP. */
 #include "base/err.h"
+#include "base/sha256.h"
 #include "feature/tools/tools_http_core.h"
 #include "feature/tools/tools_message.h"
 #include "http/surface.h"
@@ -17,21 +18,34 @@ int tools_who(const struct tools_http *t, const struct exchange *x, const struct
 {
     struct str given = request_header(x->request, STR("Authorization"));
     bool is_token = str_starts(given, STR("Bearer "));
-    if (is_token && x->principal == &principal_anonymous) {
-        *challenge = STR("Bearer error=\"invalid_token\"");
-        return ERR_UNAUTHENTICATED;
-    }
-    if (!is_token && t->require_bearer) {
-        *challenge = STR("Bearer");
-        return ERR_UNAUTHENTICATED;
-    }
-    *out = is_token ? x->principal : &principal_anonymous;
-    return 0;
+    *out = x->principal;
+    if (x->principal->known || (!is_token && !t->require_bearer))
+        return 0;
+    *challenge = is_token ? STR("Bearer error=\"invalid_token\"") : STR("Bearer");
+    return ERR_UNAUTHENTICATED;
 }
 
-void tools_ask_as(struct tool_ask *a, const struct principal *p)
+bool tools_may_ask(struct exchange *x)
 {
-    a->call.caller_id = p == &principal_anonymous ? STR_NONE : p->name;
+    exchange_decided(x);
+    return access_holds(&x->principal->rights, ACCESS_VERB_TOOL, ACCESS_TOOL) || exchange_deny(x);
+}
+
+/* Ids of those that issuers know may be longer than a cursor has room for. */
+static struct str caller_id_of(struct arena *a, const struct principal *p)
+{
+    if (!p->known || p->id.n <= TOOL_CALLER_ATD)
+        return p->known ? p->id : STR_NONE;
+    char *hex = arena_alloc(a, TOOL_CALLER_ATD);
+    _Static_assert(TOOL_CALLER_ATD == 2 * SHA256_SIZE, "a digest in hexadecimal");
+    sha256_hex(p->id, hex);
+    return str_of(hex, TOOL_CALLER_ATD);
+}
+
+void tools_ask_as(struct tool_ask *a, struct exchange *x, const struct principal *p)
+{
+    a->call.principal = p;
+    a->call.caller_id = caller_id_of(&x->arena, p);
     a->call.capabilities = p->capabilities;
     a->call.n_capabilities = p->n_capabilities;
 }
@@ -49,14 +63,6 @@ static void tools_refuse(struct exchange *x, int status, const char *message)
     struct buf body = {0};
     tools_put_error(&body, str_of_cstr(message), 0, false);
     exchange_send_json(x, status, buf_str(&body));
-    buf_deinit(&body);
-}
-
-static void tools_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
-{
-    struct buf body = {0};
-    tools_put_error(&body, why->message, 0, false);
-    exchange_send_json(x, why->status, buf_str(&body));
     buf_deinit(&body);
 }
 
@@ -120,6 +126,8 @@ static void tools_run(struct tools_http *t, struct exchange *x, struct str body,
         tools_refuse(x, 400, why);
         return;
     }
+    if (!exchange_may(x, ACCESS_VERB_TOOL, ACCESS_TOOL, r.tool_id))
+        return;
     struct http_call *c = mem_zalloc(sizeof *c);
     c->x = x;
     c->ask.done = tools_on_done;
@@ -127,7 +135,7 @@ static void tools_run(struct tools_http *t, struct exchange *x, struct str body,
     c->ask.call.args = r.args;
     c->ask.call.cursor = r.cursor;
     c->ask.call.dry_run = r.dry_run;
-    tools_ask_as(&c->ask, who);
+    tools_ask_as(&c->ask, x, who);
     exchange_hold(x);
     x->state = c;
     x->ops = &call_ops;
@@ -169,7 +177,7 @@ static void tools_on_body(struct exchange *x, struct str body, int err)
 static void send_list(struct tools_http *t, struct exchange *x)
 {
     struct buf body = {0};
-    tools_put_list(&body, tools_service_tools(t->service));
+    tools_put_list(&body, tools_service_tools(t->service), x->principal);
     exchange_send_json(x, 200, buf_str(&body));
     buf_deinit(&body);
 }
@@ -197,6 +205,8 @@ static void tools_handle(void *ctx, struct exchange *x)
         tools_refuse(x, 404, "there is nothing of this name");
     else if (tools_who(t, x, &who, &challenge) != 0)
         tools_refuse_token(x, challenge);
+    else if (!tools_may_ask(x))
+        return;
     else if (paths[at].type == TOOLS_LIST && (method == METHOD_GET || method == METHOD_HEAD))
         send_list(t, x);
     else if (paths[at].type == TOOLS_LIST)
@@ -218,6 +228,17 @@ static const struct surface_rule rules[] = {
     {"tool.list", "GET HEAD", "tools", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_LATER, NULL},
     {0},
 };
+
+static void tools_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+{
+    struct buf body = {0};
+    uint16_t code = why->status == 403 && why->challenge.n > 0 ? TOOL_CODE_CAPABILITY : 0;
+    tools_put_error(&body, why->message, why->status == 429 ? TOOL_CODE_BUSY : code,
+                    why->retry_after_s > 0);
+    exchange_send_json(x, why->status, buf_str(&body));
+    buf_deinit(&body);
+}
+
 const struct surface_share tools_share = {
     .exposed = STR_INIT("WWW-Authenticate, Retry-After"),
     .methods = STR_INIT("GET, POST"),
@@ -228,6 +249,12 @@ const struct surface tools_surface = {.path = TOOLS_PREFIX,
                                       .share = &tools_share,
                                       .strict = true,
                                       .refuse = tools_on_refused};
+
+static const struct surface_rule socket_rules[] = {
+    {"tools.socket", "RUN", "{tool...}", ACCESS_VERB_TOOL, ACCESS_TOOL, RULE_PUBLIC, NULL},
+    {0},
+};
+const struct surface tools_socket_surface = {.path = "tools-socket:", .rules = socket_rules};
 
 void tools_http_mount(struct tools_http *t, struct http *http)
 {

@@ -19,8 +19,12 @@ extern const struct surface_share tools_share;
 int tools_who(const struct tools_http *t, const struct exchange *x, const struct principal **out,
               struct str *challenge);
 
+/* Whether any tool is for whoever asks, which is looked at before a message is read. False: it has
+ * been answered. */
+bool tools_may_ask(struct exchange *x);
+
 /* The call is theirs. */
-void tools_ask_as(struct tool_ask *a, const struct principal *p);
+void tools_ask_as(struct tool_ask *a, struct exchange *x, const struct principal *p);
 
 /* A body of JSON, as Content-Type says. */
 bool tools_is_json(const struct exchange *x);

@@ -179,11 +179,13 @@ static void tools_message_put_tool(struct buf *out, const struct tool_info *info
     buf_printf(out, ",\"paginated\":%s}", info->pages ? "true" : "false");
 }
 
-void tools_put_list(struct buf *out, const struct tools *t)
+void tools_put_list(struct buf *out, const struct tools *t, const struct principal *p)
 {
     buf_put(out, STR("{\"type\":\"tool_list\",\"tools\":["));
-    for (size_t i = 0; i < tools_count(t); i++) {
-        if (i > 0)
+    for (size_t i = 0, n = 0; i < tools_count(t); i++) {
+        if (!tools_may(tools_at(t, i), p))
+            continue;
+        if (n++ > 0)
             buf_putc(out, ',');
         tools_message_put_tool(out, tools_at(t, i));
     }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 struct arena;
+struct principal;
 struct tool_call;
 struct tool_info;
 struct tools;
@@ -66,7 +67,8 @@ int tools_request_read_body(struct str text, enum tools_request_type type, struc
 
 void tools_put_pong(struct buf *out);
 void tools_put_hello_ack(struct buf *out, const struct str *granted, size_t n);
-void tools_put_list(struct buf *out, const struct tools *t);
+/* Those that may be called with these rights; NULL: with all. */
+void tools_put_list(struct buf *out, const struct tools *t, const struct principal *p);
 void tools_put_schema(struct buf *out, const struct tool_info *info);
 /* What a call that is over has come to. */
 void tools_put_answer(struct buf *out, const struct tool_call *c);

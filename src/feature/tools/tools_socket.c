@@ -275,7 +275,7 @@ static void tools_socket_handle(struct client *c, struct str text)
         tools_socket_answer(c, &json);
         break;
     case TOOLS_LIST:
-        tools_put_list(&json, tools_service_tools(c->socket->setup.service));
+        tools_put_list(&json, tools_service_tools(c->socket->setup.service), NULL);
         tools_socket_answer(c, &json);
         break;
     case TOOLS_HELLO: hello(c, &r); break;

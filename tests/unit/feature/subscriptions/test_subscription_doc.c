@@ -171,7 +171,7 @@ static void test_tokens(void **state)
 {
     struct mac *key = mac_new(STR("0123456789abcdef")), *other = mac_new(STR("another"));
     struct arena a = {0};
-    struct str token = subscription_token_make(key, &a, STR("s"), 42, STR("w_1")), wake;
+    struct str token = subscription_token_make(key, &a, STR("s"), STR_NONE, 42, STR("w_1")), wake;
     uint64_t generation = 0;
     assert_int_equal(subscription_token_check(key, STR("s"), token, &generation, &wake), 0);
     assert_int_equal(generation, 42);
@@ -192,7 +192,7 @@ static void test_tokens(void **state)
             subscription_token_check(key, STR("s"), str_of_cstr(bad[i]), &generation, &wake),
             ERR_SYNTAX);
     /* the id and what follows it cannot be told apart otherwise than as they were */
-    struct str one = subscription_token_make(key, &a, STR("s1"), 2, STR("w"));
+    struct str one = subscription_token_make(key, &a, STR("s1"), STR_NONE, 2, STR("w"));
     assert_int_equal(subscription_token_check(key, STR("s"), one, &generation, &wake), ERR_SYNTAX);
     arena_deinit(&a);
     mac_free(key);
