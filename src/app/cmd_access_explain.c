@@ -11,8 +11,8 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_common.h"
 #include "http/exchange.h"
-#include "http/rules.h"
 #include "http/http.h"
+#include "http/rules.h"
 #include "http/surface.h"
 
 #include <stdlib.h>
