@@ -12,6 +12,7 @@
 
 #define FEW           1000 /* streams, for what a page costs without a million */
 #define SUBSCRIPTIONS 1000 /* beside the one with many links */
+#define TRY_PART      2    /* of --seconds, that a try lasts at least */
 #define MIDDLE        (SCALE_TRIES / 2)
 #define IDLE_STEP_S   0.25
 #define IDLE_PART     0.05 /* of a processor: the server has nothing to do any more */
@@ -78,7 +79,7 @@ static void attempt_run(struct scale *s, const struct scale_act *act, struct att
     turns_look(b, &before);
     steady_begin(&steady, b, STEADY_PER_SECOND);
     out->spent = spent_begin(b);
-    uint64_t until = clock_mono_ns() + (uint64_t)(b->seconds * 1e9);
+    uint64_t until = clock_mono_ns() + (uint64_t)(s->try_s * 1e9);
     if (act->act)
         act->act(s, until);
     uint64_t now = clock_mono_ns();
@@ -239,7 +240,8 @@ static void run_acts(struct scale *s)
 
 void phase_scale(struct bench *b)
 {
-    struct scale s = {.bench = b, .streams = b->streams, .some = b->streams / 10};
+    struct scale s = {
+        .bench = b, .streams = b->streams, .some = b->streams / 10, .try_s = b->seconds / TRY_PART};
     struct buf args = {0};
     const char *under = b->data_under;
     struct server_plan given = b->plan;

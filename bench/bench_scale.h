@@ -17,6 +17,7 @@ struct scale {
     unsigned streams; /* in all */
     unsigned some;    /* a tenth of them: so many match, expire, are deleted */
     double empty_us;  /* p99.9 of a steady append on an empty server */
+    double try_s;     /* how long one lasts at least */
     unsigned try;     /* 0 to SCALE_TRIES - 1 */
     double create_us; /* what a create took when streams were last made */
     double page_us[SCALE_PAGES];

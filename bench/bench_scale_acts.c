@@ -116,7 +116,7 @@ void scale_expire(struct scale *s, uint64_t until_ns)
     double left_s = until_expiry_s(s);
     if (left_s < 0)
         swarm_fail(&s->bench->swarm, "streams expired before all of them were created");
-    swarm_run_for(&s->bench->swarm, left_s + s->bench->seconds);
+    swarm_run_for(&s->bench->swarm, left_s + s->try_s);
 }
 
 void scale_expired(struct scale *s)

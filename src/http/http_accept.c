@@ -14,6 +14,7 @@
 
 #define FIRST_READ    (16 * 1024)
 #define DRAIN_SLICE   64 /* connections that are asked to finish at once */
+#define TRIM_MS       1000
 #define REFUSED_SPARE 64 /* connections over the limit that are told so; more are just closed */
 
 /* Of a connection, while they do not say which protocol it is. */
@@ -22,6 +23,15 @@ struct first_bytes {
     char bytes[PEER_PREFACE];
 };
 
+/* What many requests at once have used goes back to the system when there are fewer. */
+static void http_on_trim(struct timer *t)
+{
+    struct http *http = container_of(t, struct http, trim);
+    arena_cache_trim(&http->arenas);
+    if (http->n_connections > 0 || http->arenas.n > 0)
+        sched_start(&http->loop->sched, t, TRIM_MS);
+}
+
 void http_init(struct http *http, struct loop *loop, const struct trace *trace,
                const struct http_limits *limits)
 {
@@ -29,6 +39,7 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
     list_init(&http->connections);
     list_init(&http->undrained);
     task_init(&http->drain, http_drain_some);
+    timer_init(&http->trim, http_on_trim);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
     http->unsent.cut = peer_cut;
 }
@@ -38,6 +49,7 @@ void http_deinit(struct http *http)
     must(http->n_connections == 0);
     task_cancel(&http->unsent.grant);
     timer_stop(&http->unsent.look);
+    timer_stop(&http->trim);
     task_cancel(&http->drain);
     free(http->gather.items);
     free(http->routes);
@@ -149,6 +161,8 @@ void http_accept(struct http *http, int fd, struct tls *tls)
     struct peer *p = peer_new(http, fd, &unknown, http_accept_on_first_timeout);
     if (p == NULL)
         return;
+    if (!timer_running(&http->trim))
+        sched_start(&http->loop->sched, &http->trim, TRIM_MS);
     if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
     } else if (http->n_connections > http->limits.connections && tls == NULL) {
