@@ -46,6 +46,9 @@ void scale_report_turns(struct bench *b, const char *key, const struct turns *su
         return;
     snprintf(name, sizeof name, "%s-turns", key);
     turns_blame(sum, blame, sizeof blame);
+    if (turns_long(sum) > 0 && sum->late_ns > 0)
+        snprintf(blame + strlen(blame), sizeof blame - strlen(blame), "; sent up to %.1f ms late",
+                 (double)sum->late_ns / 1e6);
     row_note(report_add(&b->report, name, turns_long(sum)), "%s", blame);
 }
 
@@ -89,6 +92,8 @@ static void attempt_run(struct scale *s, const struct scale_act *act, struct att
     spent_end(b, &out->spent);
     turns_look(b, &after);
     turns_add(sum, &before, &after);
+    if (out->figures.lag_max > sum->late_ns)
+        sum->late_ns = out->figures.lag_max;
     if (act->verify)
         act->verify(s);
     out->p999_us = steady_p999_us(&out->figures);

@@ -12,6 +12,7 @@
 struct turns {
     bool known; /* the server counts its turns */
     double all, short_ones;
+    uint64_t late_ns; /* of a sum: what a generator was late meanwhile, at most */
     unsigned n;
     struct {
         char name[TURNS_WORK_MAX];
