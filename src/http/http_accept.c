@@ -153,7 +153,7 @@ static void http_accept_on_first_timeout(struct timer *t)
 
 void http_accept(struct http *http, int fd, struct tls *tls)
 {
-    /* At once: a handle gives its descriptor back later, and by then there would be many. */
+    /* At once: a connection gives its descriptor back later, and by then there would be many. */
     if (http->n_connections >= http->limits.connections + REFUSED_SPARE) {
         close(fd);
         return;
