@@ -189,7 +189,7 @@ static bool accept_count(struct http *http, int fd, struct peer *as)
 static void http_accept_by(struct http *http, int fd, struct tls *tls, bool admin)
 {
     struct peer as = {0};
-    /* At once: a handle gives its descriptor back later, and by then there would be many. */
+    /* At once: a connection gives its descriptor back later, and by then there would be many. */
     if (!accept_count(http, fd, &as)) {
         close(fd);
         return;
