@@ -459,7 +459,6 @@ static void init_surfaces(struct server *s)
                                     .body_min_bytes = c->body_rate_min});
     s->http.unsent.budget = &s->storage.budget;
     s->http.idle = server_on_http_idle;
-    s->http.dress = front_put;
     s->http.names =
         (struct http_names){.public_host = origin_host_of(c->public_url), .hosts = &c->allow_host};
     s->http.front.open = c->access_word != NULL;

@@ -114,6 +114,17 @@ void sched_drain(struct sched *s);
  * only when a timer is started or a turn taken. */
 uint64_t sched_wait_ms(const struct sched *s);
 
+/* What the clocks say in an I/O callback, which runs before the turn that its round ends with:
+ * now_ms and wall_ms may be from before a long sleep there. */
+static inline uint64_t sched_awake_ms(const struct sched *s)
+{
+    return s->awake_ms != NULL ? s->awake_ms(s) : s->now_ms;
+}
+static inline int64_t sched_awake_wall_ms(const struct sched *s)
+{
+    return s->wall_ms + (int64_t)(sched_awake_ms(s) - s->now_ms);
+}
+
 /* Does it have something to do now? */
 bool sched_is_busy(const struct sched *s);
 

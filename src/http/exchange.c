@@ -7,8 +7,9 @@
 #include "base/must.h"
 #include "base/num.h"
 #include "http/http.h"
-#include "http/inert.h"
 #include "http/account.h"
+#include "http/inert.h"
+#include "http/share.h"
 #include "http/status.h"
 
 #include <stdlib.h>
@@ -270,13 +271,30 @@ static void put_inert(struct exchange *x)
         exchange_header(x, STR("Content-Disposition"), STR("attachment"));
 }
 
+/* The same of who else may read and keep it. */
+static void put_shared(struct exchange *x)
+{
+    struct header headers[SHARE_HEADERS_MAX];
+    if (!x->reads && x->page == FRONT_NO_PAGE && !x->http->front.guarded)
+        return; /* a program has written */
+    size_t n = share_headers(
+        &(struct share_ask){.front = &x->http->front,
+                            .share = x->route != NULL ? x->route->surface->share : NULL,
+                            .origin = x->origin,
+                            .page = (enum front_page)x->page,
+                            .reads = x->reads,
+                            .public = x->http->names.public_host.n > 0},
+        headers);
+    for (size_t i = 0; i < n; i++)
+        exchange_header(x, headers[i].name, headers[i].value);
+}
+
 static void exchange_begin_response(struct exchange *x, int64_t length, bool streaming)
 {
     must(!x->begun);
     must(!x->undecided || x->status >= 400); /* nobody has asked whether he may */
     put_inert(x);
-    if (x->http->dress != NULL)
-        x->http->dress(x);
+    put_shared(x);
     x->begun = true;
     x->streaming = streaming;
     x->head_only = x->head_only || status_has_no_body(x->status);

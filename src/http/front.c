@@ -8,6 +8,7 @@
 #include "http/peer.h"
 #include "http/refuse.h"
 #include "http/rules.h"
+#include "http/share.h"
 #include "http/surface.h"
 
 #include <stdlib.h>
@@ -42,27 +43,33 @@ struct front_seen {
     bool cross_site, via, forwarded, forwarded_for;
 };
 
+/* Whether a header might be one of those: by its length, and then by its first letter. */
+static bool is_of_interest(struct str name)
+{
+    static const char firsts[16] = {[3] = 'v', [6] = 'o', [9] = 'f', [14] = 's', [15] = 'x'};
+    return name.n < sizeof firsts && (name.p[0] | 0x20) == firsts[name.n];
+}
+
+static void front_note(struct str name, struct str value, struct front_seen *s)
+{
+    if (str_eq_nocase(name, STR("Via")))
+        s->via = true;
+    else if (str_eq_nocase(name, STR("Forwarded")))
+        s->forwarded = true;
+    else if (str_eq_nocase(name, STR("X-Forwarded-For")))
+        s->forwarded_for = true;
+    else if (str_eq_nocase(name, STR("Origin")) && s->origin.p == NULL)
+        s->origin = value;
+    else if (str_eq_nocase(name, STR("Sec-Fetch-Site")))
+        s->cross_site |= str_eq_nocase(value, STR("cross-site"));
+}
+
 /* One pass. */
 static void front_look(const struct request *r, struct front_seen *s)
 {
-    for (int i = 0; i < r->n_headers; i++) {
-        struct str name = r->headers[i].name, value = r->headers[i].value;
-        switch (name.n) {
-        case sizeof "Via" - 1: s->via |= str_eq_nocase(name, STR("Via")); break;
-        case sizeof "Origin" - 1:
-            if (s->origin.p == NULL && str_eq_nocase(name, STR("Origin")))
-                s->origin = value;
-            break;
-        case sizeof "Forwarded" - 1: s->forwarded |= str_eq_nocase(name, STR("Forwarded")); break;
-        case sizeof "Sec-Fetch-Site" - 1:
-            s->cross_site |= str_eq_nocase(name, STR("Sec-Fetch-Site")) &&
-                             str_eq_nocase(value, STR("cross-site"));
-            break;
-        case sizeof "X-Forwarded-For" - 1:
-            s->forwarded_for |= str_eq_nocase(name, STR("X-Forwarded-For"));
-            break;
-        }
-    }
+    for (int i = 0; i < r->n_headers; i++)
+        if (is_of_interest(r->headers[i].name))
+            front_note(r->headers[i].name, r->headers[i].value, s);
 }
 
 /* ---- listeners ---- */
@@ -96,7 +103,7 @@ static bool is_our_host(struct http *http, struct str host)
         return true;
     if (!origin_is_our_host(&http->names, host))
         return false;
-    if (host.n <= sizeof f->host) {
+    if (host.n > 0 && host.n <= sizeof f->host) {
         memcpy(f->host, host.p, host.n);
         f->host_n = (uint8_t)host.n;
     }
@@ -111,18 +118,6 @@ static bool host_counts(const struct exchange *x)
 
 /* ---- pages ---- */
 
-static const struct str any_origin = STR_INIT("*");
-
-static bool allows_any(const struct front *f)
-{
-    return f->origins != NULL && f->origins->n > 0 && origin_in(any_origin, f->origins);
-}
-
-static bool befriends_local(const struct front *f)
-{
-    return !f->guarded && !f->exposed;
-}
-
 static enum front_page page_of(const struct exchange *x, struct str origin)
 {
     const struct front *f = &x->http->front;
@@ -130,12 +125,12 @@ static enum front_page page_of(const struct exchange *x, struct str origin)
         return FRONT_NO_PAGE;
     if (origin_is_same(origin, x->request->host, x->secure))
         return FRONT_SAME;
-    if (!str_eq(origin, any_origin) && origin_in(origin, f->origins))
+    if (!str_eq(origin, STR("*")) && origin_in(origin, f->origins))
         return FRONT_LISTED;
     if (origin_is_public(&x->http->names, origin) ||
-        (befriends_local(f) && origin_is_local(origin)))
+        (share_befriends_local(f) && origin_is_local(origin)))
         return FRONT_FRIEND;
-    return allows_any(f) ? FRONT_ANY : FRONT_FOREIGN;
+    return share_allows_any(f) ? FRONT_ANY : FRONT_FOREIGN;
 }
 
 /* `*` is for what can only be read and written, not for what acts. */
@@ -174,55 +169,6 @@ static void answer_preflight(struct exchange *x, const struct surface_share *s)
         exchange_header(x, STR("Access-Control-Allow-Headers"), headers);
     exchange_header(x, STR("Access-Control-Max-Age"), s->keep_s);
     exchange_send(x, STR_NONE);
-}
-
-/* Whose pages may read the answer; n == 0: no other's than our own. */
-static struct str shared_with(const struct exchange *x)
-{
-    if (x->origin != NULL)
-        return str_of_cstr(x->origin);
-    /* A cache may give what one got who is no page to a page, later. */
-    bool any = x->page == FRONT_ANY ||
-               (x->page == FRONT_NO_PAGE && x->reads && allows_any(&x->http->front));
-    return any ? any_origin : STR_NONE;
-}
-
-static bool depends_on_origin(const struct exchange *x)
-{
-    const struct front *f = &x->http->front;
-    size_t listed = f->origins != NULL ? f->origins->n : 0;
-    return befriends_local(f) || x->http->names.public_host.n > 0 ||
-           listed > (allows_any(f) ? 1 : 0);
-}
-
-static void put_share(struct exchange *x, const struct surface_share *s, struct str with)
-{
-    if (with.n > 0) {
-        exchange_header(x, STR("Access-Control-Allow-Origin"), with);
-        if (x->page == FRONT_LISTED)
-            exchange_header(x, STR("Access-Control-Allow-Credentials"), STR("true"));
-        if (s->exposed.n > 0)
-            exchange_header(x, STR("Access-Control-Expose-Headers"), s->exposed);
-    }
-}
-
-void front_put(struct exchange *x)
-{
-    const struct front *f = &x->http->front;
-    const struct surface_share *share = x->route != NULL ? x->route->surface->share : NULL;
-    struct str with = share != NULL ? shared_with(x) : STR_NONE;
-    bool asked = x->reads || x->page != FRONT_NO_PAGE;
-    if (share != NULL)
-        put_share(x, share, with);
-    if (f->guarded && asked)
-        exchange_header(x, STR("Vary"), STR("Authorization, Cookie, Origin"));
-    else if (share != NULL && asked && depends_on_origin(x))
-        exchange_header(x, STR("Vary"), STR("Origin"));
-    if (f->guarded) {
-        exchange_header(x, STR("Cross-Origin-Resource-Policy"),
-                        with.n > 0 ? STR("cross-origin") : STR("same-origin"));
-        exchange_header(x, STR("Referrer-Policy"), STR("no-referrer"));
-    }
 }
 
 /* ---- the client's address ---- */

@@ -14,11 +14,12 @@
  * Whose pages may ask is one policy for all surfaces: those of the server's own origin, those that
  * `allow-origin` lists, and on an open server that only this machine can reach, those of this
  * machine. A page of another origin reads no answer. It writes nothing either, and it does not even
- * ask a surface that is `strict`. Requests without Origin are no page's and pass. */
+ * ask a surface that is `strict`. Requests without Origin are no page's and pass. What its
+ * answers say of that is share.h's. */
 #ifndef HTTP_FRONT_H
 #define HTTP_FRONT_H
 
-#include "http/front_settings.h"
+#include "http/front_state.h"
 
 #include <stdbool.h>
 
@@ -34,9 +35,6 @@ void front_deinit(struct front *f);
 
 /* False: it has been answered. Sets x->page. */
 bool front_admit(struct exchange *x);
-
-/* Puts into an answer, before its head goes out, who else may read it and keep it. */
-void front_put(struct exchange *x);
 
 /* The client's address: the peer's, or whom a proxy of `proxy-from` asks for. False: it has none,
  * as over a Unix socket, or it is gone. Not after exchange_forget_request. */

@@ -7,7 +7,7 @@
 #include "http/audit.h"
 #include "http/credential.h"
 #include "http/exchange.h"
-#include "http/front_settings.h"
+#include "http/front_state.h"
 #include "http/http.h"
 #include "http/issuers.h"
 #include "http/jwks.h"
@@ -265,7 +265,7 @@ static const struct surface_refusal *guard_judge_peer(struct guard *g, struct ex
         exchange_set_principal(x, g->policy->anonymous);
         return NULL;
     }
-    if (g->setup.sched != NULL && g->setup.sched->wall_ms / 1000 >= names->expires_s)
+    if (g->setup.sched != NULL && sched_awake_wall_ms(g->setup.sched) / 1000 >= names->expires_s)
         return guard_fail(g, x, "the certificate has expired");
     const struct principal *p = find_certificate(g->policy, names, &many);
     if (p == NULL)

@@ -10,7 +10,7 @@
 #include "base/sched.h"
 #include "base/slab.h"
 #include "base/str.h"
-#include "http/front_settings.h"
+#include "http/front_state.h"
 #include "http/surface.h"
 #include "http/unsent.h"
 
@@ -78,10 +78,9 @@ struct http {
     struct link active;        /* principals with exchanges under way: principal->active */
     struct http_names names;   /* set before the first request */
     struct front front;
-    void (*dress)(struct exchange *x); /* puts into each answer what all have; NULL: nothing */
-    struct link connections;           /* of struct peer */
-    struct link undrained;             /* of those that are to be asked to finish, or closed */
-    struct task drain;                 /* the next of these */
+    struct link connections; /* of struct peer */
+    struct link undrained;   /* of those that are to be asked to finish, or closed */
+    struct task drain;       /* the next of these */
     uint64_t n_connections;
     uint64_t n_surplus; /* of these, those that are one too many */
     uint64_t inflight_bytes;

@@ -2,6 +2,7 @@
 /* http_accept.c -- how connections begin, which version of HTTP they speak, and how all of them
  * end. */
 #include "base/must.h"
+#include "http/front.h"
 #include "http/h1.h"
 #include "http/h2.h"
 #include "http/http.h"

@@ -125,7 +125,8 @@ static enum issuers_verdict verify_own(struct issuers *s, struct str token, bool
     struct principal *p;
     if (s->own == NULL)
         return bad(out, ISSUERS_BAD_NOW, "no tokens are signed here");
-    enum jwt_verdict v = minted_verify(s->own, token, link, s->setup.sched->wall_ms / 1000, &p);
+    enum jwt_verdict v =
+        minted_verify(s->own, token, link, sched_awake_wall_ms(s->setup.sched) / 1000, &p);
     if (v != JWT_OK)
         return bad(out,
                    v == JWT_NOT_YET_VALID || v == JWT_UNKNOWN_KID ? ISSUERS_BAD_NOW : ISSUERS_BAD,
@@ -148,7 +149,7 @@ static enum issuers_verdict verify_with(struct issuers *s, const struct issuer *
     if (alg != JWK_HS256 && !tokens_may_check(s->setup.tokens))
         return bad(out, ISSUERS_BUSY, "too many bad signatures at present");
     issuer_rules(i, keys, &rules);
-    enum jwt_verdict v = jwt_verify(&rules, token, s->setup.sched->wall_ms / 1000, &t);
+    enum jwt_verdict v = jwt_verify(&rules, token, sched_awake_wall_ms(s->setup.sched) / 1000, &t);
     if (v != JWT_OK)
         return refused(s, v, alg, out);
     out->principal = issuer_principal(i, &t, &out->why);

@@ -106,7 +106,7 @@ static void jwks_on_done(struct fetch *f, int err)
     uint64_t next_ms = j->fresh_ms;
     if (err == 0) {
         j->failures = 0;
-        j->good_ms = sched->now_ms;
+        j->good_ms = sched_awake_ms(sched);
     } else {
         tell(j, why);
         next_ms = backoff_ms(JWKS_RETRY_MS, JWKS_RETRY_MAX_MS, ++j->failures);
@@ -119,7 +119,7 @@ static void jwks_begin(struct jwks *j)
 {
     struct jwks_setup *setup = &j->setup;
     timer_stop(&j->next);
-    j->begun_ms = setup->sched->now_ms;
+    j->begun_ms = sched_awake_ms(setup->sched);
     j->fresh_ms = JWKS_FRESH_MS;
     j->accept = (struct header){STR("Accept"), STR("application/json")};
     j->fetch = (struct fetch){.url = setup->url,
@@ -155,13 +155,14 @@ static void jwks_on_next(struct timer *t)
 
 const struct jwk_set *jwks_keys(const struct jwks *j)
 {
-    return j->keys != NULL && j->setup.sched->now_ms - j->good_ms < JWKS_STALE_MS ? j->keys : NULL;
+    return j->keys != NULL && sched_awake_ms(j->setup.sched) - j->good_ms < JWKS_STALE_MS ? j->keys
+                                                                                          : NULL;
 }
 
 bool jwks_wait(struct jwks *j, struct jwks_waiter *w)
 {
     if (!is_fetching(j)) {
-        if (j->setup.sched->now_ms - j->begun_ms < JWKS_APART_MS)
+        if (sched_awake_ms(j->setup.sched) - j->begun_ms < JWKS_APART_MS)
             return false;
         jwks_begin(j);
     }

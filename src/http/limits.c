@@ -45,6 +45,7 @@ struct limits {
     struct sched *sched;
     struct limits_settings settings;
     struct accounts addresses, subjects;
+    uint64_t blocked_until_ms; /* of the last address; later, nobody is looked up */
     struct metric_family *usage[ACCOUNT_USES];
     struct counter *limited[LIMITED_KINDS];
 };
@@ -190,6 +191,8 @@ static void find_usage(struct limits *l, struct account *a, const struct princip
     struct str who = p->known ? (p->sub.n > 0 ? p->sub : p->name) : STR("");
     struct str values[] = {p->issuer.n > 0 ? p->issuer : STR(""), who,
                            p->root.n > 0 ? p->root : STR("")};
+    if (a == l->subjects.crowd) /* it is nobody's in particular */
+        values[0] = values[1] = values[2] = STR("other");
     for (int i = 0; i < ACCOUNT_USES; i++)
         a->used[i] = metric_family_counter(l->usage[i], values);
 }
@@ -226,14 +229,21 @@ static struct account *account_of(struct limits *l, const struct exchange *x)
 
 /* ---- refusals ---- */
 
+static void limits_answer(struct exchange *x, enum limited what, const struct surface_refusal *why)
+{
+    struct limits *l = limits_at(x);
+    counter_inc(l->limited[what]);
+    refuse(x, why);
+}
+
 static bool limits_refuse(struct exchange *x, enum limited what, uint64_t wait_ms)
 {
-    counter_inc(limits_at(x)->limited[what]);
-    refuse(x, &(struct surface_refusal){
-                  .status = 429,
-                  .code = STR("RATE_LIMITED"),
-                  .message = STR("too much at once; wait as long as Retry-After says"),
-                  .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)});
+    struct surface_refusal why = {.status = 429,
+                                  .code = STR("RATE_LIMITED"),
+                                  .message =
+                                      STR("too much at once; wait as long as Retry-After says"),
+                                  .retry_after_s = wait_ms / SECOND_MS + (wait_ms % SECOND_MS > 0)};
+    limits_answer(x, what, &why);
     return false;
 }
 
@@ -241,9 +251,8 @@ static bool limits_refuse(struct exchange *x, enum limited what, uint64_t wait_m
 
 void limits_refuse_quota(struct exchange *x, struct str message)
 {
-    if (limits_at(x) != NULL)
-        counter_inc(limits_at(x)->limited[LIMITED_QUOTA]);
-    refuse(x, &(struct surface_refusal){.status = 507, .code = STR("QUOTA"), .message = message});
+    struct surface_refusal why = {.status = 507, .code = STR("QUOTA"), .message = message};
+    limits_answer(x, LIMITED_QUOTA, &why);
 }
 
 /* ---- connections ---- */
@@ -275,7 +284,9 @@ enum limits_entry limits_connect(struct limits *l, const uint8_t address[LIMITS_
 bool limits_try_credential(struct exchange *x)
 {
     struct limits *l = limits_at(x);
-    struct account *a = l != NULL ? client_account(l, x) : NULL;
+    if (l == NULL || l->blocked_until_ms <= l->sched->now_ms)
+        return true;
+    struct account *a = client_account(l, x);
     if (a == NULL || a->blocked_until_ms <= l->sched->now_ms)
         return true;
     return limits_refuse(x, LIMITED_CREDENTIALS, a->blocked_until_ms - l->sched->now_ms);
@@ -291,7 +302,7 @@ void limits_note_bad_credential(struct exchange *x)
     struct rate rate = {l->settings.failures, MINUTE_MS, l->settings.failures};
     account_take(a, ACCOUNT_FAILURES, &rate, 1, now_ms, &ignored);
     if (account_wait_ms(a, ACCOUNT_FAILURES, &rate, 1, now_ms) > 0)
-        a->blocked_until_ms = now_ms + LIMITS_BLOCK_MS;
+        l->blocked_until_ms = a->blocked_until_ms = now_ms + LIMITS_BLOCK_MS;
 }
 
 /* ---- requests ---- */

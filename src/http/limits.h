@@ -42,7 +42,6 @@ struct limits_settings {
     uint64_t failures;        /* bad credentials a minute */
 };
 
-struct limits;
 struct limits *limits_new(struct sched *sched, struct metrics *metrics);
 void limits_free(struct limits *l); /* no exchange and no connection is left; NULL is allowed */
 void limits_set(struct limits *l, const struct limits_settings *settings);

@@ -66,8 +66,8 @@ static void known_drop(struct tokens *t, struct known *k)
 
 static bool is_over(const struct tokens *t, const struct known *k)
 {
-    return k->era != t->era || t->sched->now_ms >= k->until_ms ||
-           t->sched->wall_ms >= k->principal->expires_ms;
+    return k->era != t->era || sched_awake_ms(t->sched) >= k->until_ms ||
+           sched_awake_wall_ms(t->sched) >= k->principal->expires_ms;
 }
 
 /* In the time that n takes, whatever the bytes are: eight at a time, since it is done for every
@@ -121,7 +121,7 @@ void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token
     make_room(t, token.n);
     struct known *k = mem_alloc(sizeof *k + token.n);
     *k = (struct known){.key = *key,
-                        .until_ms = t->sched->now_ms + TOKENS_FRESH_MS,
+                        .until_ms = sched_awake_ms(t->sched) + TOKENS_FRESH_MS,
                         .era = t->era,
                         .principal = principal_ref(p),
                         .n = token.n};
@@ -135,19 +135,20 @@ void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token
 
 void tokens_put_bad(struct tokens *t, const struct tokens_key *key)
 {
-    t->bad[key->low % BAD_SLOTS] = (struct bad){*key, t->sched->now_ms + TOKENS_BAD_MS, t->era};
+    t->bad[key->low % BAD_SLOTS] =
+        (struct bad){*key, sched_awake_ms(t->sched) + TOKENS_BAD_MS, t->era};
 }
 
 bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key)
 {
     const struct bad *b = &t->bad[key->low % BAD_SLOTS];
     return b->key.low == key->low && b->key.high == key->high && b->era == t->era &&
-           t->sched->now_ms < b->until_ms;
+           sched_awake_ms(t->sched) < b->until_ms;
 }
 
 bool tokens_may_check(struct tokens *t)
 {
-    uint64_t second = t->sched->now_ms / 1000;
+    uint64_t second = sched_awake_ms(t->sched) / 1000;
     if (second != t->second) {
         t->second = second;
         t->checks = 0;

@@ -2,6 +2,7 @@
 #include "stream/access_http.h"
 #include "access/minted.h"
 #include "access/pattern.h"
+#include "base/clock.h"
 #include "base/date.h"
 #include "base/err.h"
 #include "base/gate.h"
@@ -217,7 +218,7 @@ static void access_http_on_order(struct exchange *x, struct str body, int err)
     json_t *json = parse(x, body, err);
     if (json == NULL)
         return;
-    const char *why = read_order(json, x, a->setup.sched->wall_ms / 1000, &o);
+    const char *why = read_order(json, x, clock_wall_ms() / 1000, &o);
     if (why != NULL)
         refuse_syntax(x, why);
     else if (a->key.keys == NULL)
@@ -303,7 +304,7 @@ static void access_http_on_revocation(struct exchange *x, struct str body, int e
         return;
     struct revoking *r = arena_alloc(&x->arena, sizeof *r);
     *r = (struct revoking){.entry = {.done = access_http_on_revoked}, .all = a, .x = x};
-    const char *why = read_revocation(json, x, a->setup.sched->wall_ms / 1000, &r->entry);
+    const char *why = read_revocation(json, x, clock_wall_ms() / 1000, &r->entry);
     json_decref(json);
     if (why != NULL) {
         refuse_syntax(x, why);

@@ -98,7 +98,7 @@ test("the documents name every metric, and no others", async (t) => {
     const folder = await tempFolder(t);
     const settings = join(folder, "tidemark.ini");
     await writeFile(settings, `[log a]\npath = ${join(folder, "a.jsonl")}\n`);
-    const flags = ["--config", settings, "--route", "/draft=http://127.0.0.1:9/"];
+    const flags = ["--config", settings, "--route", "/draft=http://127.0.0.1:9/", "--address-rate", "1000"];
     const server = await startServer(t, flags, { data: join(folder, "data") });
     await server.request("POST", "/draft"); // fails, and is the first of its kind to be counted
     const { text } = await server.request("GET", "/metrics");

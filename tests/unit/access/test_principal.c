@@ -18,6 +18,20 @@ static void test_capabilities(void **state)
     assert_false(principal_can(&principal_anonymous, STR("tool")));
 }
 
+static void test_workers(void **state)
+{
+    struct access_grant work = {
+        .verbs = ACCESS_MAY(WORK), .kind = ACCESS_SESSION, .pattern = STR("**")};
+    struct access_grants some = {&work, 1}, none = {0};
+    struct principal p = {.capabilities = capabilities, .n_capabilities = 2};
+    assert_true(principal_works(&p));
+    assert_false(principal_works(&principal_anonymous));
+    p = (struct principal){.rights = {.layers = {&some}, .n = 1}};
+    assert_true(principal_works(&p));
+    p.rights = (struct access_rights){.layers = {&some, &none}, .n = 2};
+    assert_false(principal_works(&p));
+}
+
 static void test_words_are_checked(void **state)
 {
     char why[128] = "";
@@ -51,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_capabilities),
+        cmocka_unit_test(test_workers),
         cmocka_unit_test(test_words_are_checked),
         cmocka_unit_test(test_names_get_their_root),
         cmocka_unit_test(test_without_layers_everything_is_allowed),

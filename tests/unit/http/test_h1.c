@@ -665,9 +665,11 @@ static void test_slow_body_is_408(void **state)
 static void test_too_many_connections(void **state)
 {
     struct bench *b = *state;
+    static const char head[] = "GET /early HTTP/1.1\r\nHost: x\r\n\r\n";
     int more[3];
     for (int i = 0; i < 3; i++)
         connect_peer(b, &more[i]);
+    assert_int_equal(write(more[2], head, sizeof head - 1), sizeof head - 1);
     turns(b, 3);
     char got[1024] = "";
     assert_true(read(more[2], got, sizeof got - 1) > 0);
@@ -783,7 +785,7 @@ static void test_a_crowd_is_drained_in_slices(void **state)
     b->http.limits.connections = 2 * CROWD;
     for (int i = 0; i < CROWD; i++) {
         connect_peer(b, &crowd[i]);
-        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n", 30) == 30);
+        assert_true(write(crowd[i], "GET /ok HTTP/1.1\r\nHost: localhost\r\n\r\n", 38) == 38);
     }
     turns(b, 10);
     http_drain_begin(&b->http);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "http/account.h"
 #include "http/exchange.h"
+#include "http/guard.h"
 #include "http/http.h"
 #include "http/front.h"
 #include "http/limits.h"

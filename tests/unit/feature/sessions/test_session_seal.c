@@ -368,9 +368,25 @@ static void test_secret(void **state)
     }
 }
 
+/* A tenant's session is stored under another name than its client knows. */
+static void test_chain_of_a_tenant(void **state)
+{
+    struct material m = material();
+    uint8_t before[SESSION_MAC_SIZE] = {0}, one[SESSION_MAC_SIZE], other[SESSION_MAC_SIZE];
+    struct session_keys *own = keys_of(&m);
+    m.name = STR("t%a%chat-1");
+    struct session_keys *stored = keys_of(&m);
+    session_chain(own, before, STR("event"), one);
+    session_chain(stored, before, STR("event"), other);
+    assert_memory_equal(one, other, sizeof one);
+    session_keys_free(own);
+    session_keys_free(stored);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chain_of_a_tenant),
         cmocka_unit_test(test_check_vector),
         cmocka_unit_test(test_chain_vector),
         cmocka_unit_test(test_chain_keys),

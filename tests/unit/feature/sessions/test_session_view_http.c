@@ -227,8 +227,8 @@ static void wait_for(struct peer *p, const char *text)
 static void start(struct peer *p, const char *head, const char *body)
 {
     char text[4096];
-    int n = snprintf(text, sizeof text, "%s\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s", head,
-                     strlen(body), body);
+    int n = snprintf(text, sizeof text, "%s\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n%s",
+                     head, strlen(body), body);
     assert_true(n > 0 && (size_t)n < sizeof text);
     p->got.n = 0;
     assert_int_equal(write(p->fd, text, (size_t)n), n);

@@ -194,6 +194,13 @@ static void test_tokens(void **state)
     /* the id and what follows it cannot be told apart otherwise than as they were */
     struct str one = subscription_token_make(key, &a, STR("s1"), STR_NONE, 2, STR("w"));
     assert_int_equal(subscription_token_check(key, STR("s"), one, &generation, &wake), ERR_SYNTAX);
+    /* a tenant's says whose it is, and is good for no other */
+    struct str own = subscription_token_make(key, &a, STR("t/1/s"), STR("t/1/"), 2, STR("w"));
+    assert_true(str_eq(subscription_token_root(&a, own), STR("t/1/")));
+    assert_int_equal(subscription_token_root(&a, one).n, 0);
+    assert_int_equal(subscription_token_check(key, STR("t/1/s"), own, &generation, &wake), 0);
+    assert_int_equal(subscription_token_check(key, STR("t/2/s"), own, &generation, &wake),
+                     ERR_SYNTAX);
     arena_deinit(&a);
     mac_free(key);
     mac_free(other);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* front_settings.h -- what front.h goes by, and what it finds out about a request. */
-#ifndef HTTP_FRONT_SETTINGS_H
-#define HTTP_FRONT_SETTINGS_H
+/* front_state.h -- what a server knows of listeners, names, proxies and pages: see front.h. */
+#ifndef HTTP_FRONT_STATE_H
+#define HTTP_FRONT_STATE_H
 
 #include "base/options.h"
 #include "http/forwarded.h"
 
 #include <stdbool.h>
 
-/* Who made the request, as its Origin says. */
+/* Who made a request, as its Origin says. */
 enum front_page {
     FRONT_NO_PAGE, /* there is none */
     FRONT_SAME,    /* a page of the origin that is asked */

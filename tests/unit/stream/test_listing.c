@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Listings with grants and roots, over a store in memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/sched.h"
+#include "store/mem/mem_store.h"
+#include "stream/listing.h"
+
+struct site {
+    struct sched sched;
+    struct store *store;
+};
+
+static void turn(struct site *s)
+{
+    for (int i = 0; i < 1000; i++)
+        sched_turn(&s->sched, s->sched.now_ms, s->sched.wall_ms);
+}
+
+static void on_written(struct store_write *w, int err)
+{
+    assert_int_equal(err, 0);
+}
+
+static void make(struct site *s, const char *name)
+{
+    struct stream_config config = {
+        .content_type = STR("text/plain"), .ttl_s = STORE_TTL_NONE, .expires_ms = STORE_TTL_NONE};
+    struct store_write w = {.name = str_of_cstr(name), .create = &config, .done = on_written};
+    store_write(s->store, &w);
+    turn(s);
+}
+
+static int set_up(void **state)
+{
+    static const char *const names[] = {
+        "a",         "chats/41/z", "chats/42",     "chats/42-", "chats/42/a", "chats/42/b/c",
+        "chats/420", "chats/43/a", "t/a/x",        "t/a/y/1",   "t/a/y/2",    "t/b/x",
+        "t/b/y/1",   "z",          "sessions/k/in"};
+    struct site *s = mem_zalloc(sizeof *s);
+    sched_init(&s->sched, 1000, 1000);
+    s->store = mem_store_new(&s->sched);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        make(s, names[i]);
+    *state = s;
+    return 0;
+}
+
+static void on_stopped(void *ctx)
+{
+}
+
+static int tear_down(void **state)
+{
+    struct site *s = *state;
+    store_stop(s->store, on_stopped, NULL);
+    turn(s);
+    store_free(s->store);
+    free(s);
+    return 0;
+}
+
+/* ---- listings ---- */
+
+struct asked {
+    struct listing listing;
+    struct buf names; /* "a b c " */
+    bool done;
+};
+
+static void on_row(struct listing *l, const struct store_row *row)
+{
+    struct asked *a = container_of(l, struct asked, listing);
+    buf_put(&a->names, row->name);
+    buf_putc(&a->names, ' ');
+}
+
+static void on_done(struct listing *l, int err)
+{
+    assert_int_equal(err, 0);
+    container_of(l, struct asked, listing)->done = true;
+}
+
+struct query {
+    const char *root;
+    const char *grants[4], *ceiling[4]; /* grants[0] == NULL: nothing is bounded */
+    const char *prefix, *after;
+    size_t limit; /* 0: 100 */
+};
+
+static struct access_grants grants_of(struct arena *a, const char *const lines[4])
+{
+    struct access_grants g = {0};
+    char why[256];
+    for (size_t i = 0; i < 4 && lines[i] != NULL; i++)
+        assert_int_equal(access_grants_add_line(&g, a, str_of_cstr(lines[i]), why, sizeof why), 0);
+    return g;
+}
+
+static struct str text_of(const char *text)
+{
+    return text != NULL ? str_of_cstr(text) : STR_NONE;
+}
+
+/* The names, and `+` behind them if there are more. */
+static void expect(struct site *s, struct query q, const char *names)
+{
+    struct arena arena = {0};
+    struct access_grants own = grants_of(&arena, q.grants), above = grants_of(&arena, q.ceiling);
+    struct principal p = {.root = text_of(q.root)};
+    if (q.ceiling[0] != NULL)
+        p.rights.layers[p.rights.n++] = &above;
+    if (q.grants[0] != NULL)
+        p.rights.layers[p.rights.n++] = &own;
+    struct asked a = {.listing = {.store = s->store,
+                                  .principal = &p,
+                                  .arena = &arena,
+                                  .prefix = text_of(q.prefix),
+                                  .after = text_of(q.after),
+                                  .limit = q.limit > 0 ? q.limit : 100,
+                                  .row = on_row,
+                                  .done = on_done}};
+    if (listing_start(&a.listing)) {
+        assert_false(a.done);
+        turn(s);
+        assert_true(a.done);
+    }
+    if (a.listing.more)
+        buf_putc(&a.names, '+');
+    buf_putc(&a.names, '\0');
+    assert_string_equal(a.names.p, names);
+    buf_deinit(&a.names);
+    arena_deinit(&arena);
+}
+
+static void test_open(void **state)
+{
+    struct site *s = *state;
+    expect(s, (struct query){.limit = 2}, "a chats/41/z +");
+    expect(s, (struct query){.after = "t/a/y/2"}, "t/b/x t/b/y/1 z ");
+    expect(s, (struct query){.prefix = "z", .limit = 1}, "z ");
+    expect(s, (struct query){.root = "t/a/"}, "x y/1 y/2 ");
+    expect(s, (struct query){.root = "t/a/", .prefix = "y/", .limit = 1}, "y/1 +");
+    expect(s, (struct query){.root = "t/a/", .after = "y/1"}, "y/2 ");
+}
+
+static void test_granted(void **state)
+{
+    struct site *s = *state;
+    struct query one = {.grants = {"list chats/42/**"}};
+    expect(s, one, "chats/42 chats/42/a chats/42/b/c ");
+    one.limit = 3;
+    expect(s, one, "chats/42 chats/42/a chats/42/b/c ");
+    one.limit = 1;
+    expect(s, one, "chats/42 +");
+    one.after = "chats/42";
+    expect(s, one, "chats/42/a +");
+    one.after = "chats/42/a";
+    expect(s, one, "chats/42/b/c ");
+    one.after = "chats/43";
+    expect(s, one, "");
+    expect(s, (struct query){.grants = {"list chats/42/**"}, .prefix = "chats/43"}, "");
+    expect(s, (struct query){.grants = {"list chats/42/**"}, .prefix = "chats/42/b"},
+           "chats/42/b/c ");
+    expect(s, (struct query){.grants = {"list chats/*/a"}}, "chats/42/a chats/43/a ");
+    expect(s, (struct query){.grants = {"list z a", "list chats/43/**", "read **"}},
+           "a chats/43/a z ");
+    expect(s, (struct query){.grants = {"list chats/**", "list chats/42/** chats/42"}, .limit = 3},
+           "chats/41/z chats/42 chats/42- +");
+    expect(s, (struct query){.grants = {"list none"}}, "");
+    expect(s, (struct query){.grants = {"list **"}, .prefix = "sess"}, "");
+}
+
+static void test_layers_and_roots(void **state)
+{
+    struct site *s = *state;
+    expect(s, (struct query){.grants = {"list **"}, .ceiling = {"list t/a/**"}},
+           "t/a/x t/a/y/1 t/a/y/2 ");
+    expect(s, (struct query){.grants = {"list t/a/**"}, .ceiling = {"list t/*/x"}}, "t/a/x ");
+    expect(s, (struct query){.root = "t/b/", .grants = {"list **"}}, "x y/1 ");
+    expect(s, (struct query){.root = "t/b/", .grants = {"list **"}, .prefix = "t/a/"}, "");
+    expect(s, (struct query){.root = "t/b/", .grants = {"list y/*"}, .after = "x"}, "y/1 ");
+}
+
+static void test_who_may(void **state)
+{
+    struct arena a = {0};
+    struct access_grants list = grants_of(&a, (const char *const[4]){"list x"});
+    struct access_grants read = grants_of(&a, (const char *const[4]){"read **"});
+    struct principal p = {0};
+    assert_true(listing_allowed(&p));
+    p.rights = (struct access_rights){.layers = {&list}, .n = 1};
+    assert_true(listing_allowed(&p));
+    p.rights = (struct access_rights){.layers = {&list, &read}, .n = 2};
+    assert_false(listing_allowed(&p));
+    arena_deinit(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_open, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_granted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_layers_and_roots, set_up, tear_down),
+        cmocka_unit_test(test_who_may),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
