@@ -211,7 +211,7 @@ test("behind nginx", async (t) => {
     );
     await writeFile(
         conf,
-        `${process.getuid() === 0 ? "user root; " : ""}daemon off; pid ${folder}/pid; error_log stderr;\nevents {}\nhttp { access_log off;\n${paths.join("\n")}\n${site}}\n`,
+        `${process.getuid() === 0 ? "user root; " : ""}daemon off; master_process off; pid ${folder}/pid; error_log stderr;\nevents {}\nhttp { access_log off;\n${paths.join("\n")}\n${site}}\n`,
     );
     const proxy = new Running(t, "nginx", ["-c", conf, "-p", folder]);
     const base = `https://streams.example.com:${port}/v1/stream/a`;
