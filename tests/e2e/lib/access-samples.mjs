@@ -8,6 +8,7 @@
 //             answer others with a success that does not have it
 //   hidden    statuses that others are answered with as if it was not there
 //   stays     ... and then this is still there
+//   proof     headers that only those have who are let in
 //   ticket    the request's Authorization, where the surface has tickets of its own
 //   foreign   such a ticket of somebody else
 //   known     an open server does not show it either, to nobody in particular
@@ -340,10 +341,11 @@ const others = {
         headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
         expect: [200, 404, 405],
     }),
+    // The page's token, which whoever may use the Lab has from /api/config, is what it is decided by.
     "lab.post": async (site) => ({
         path: "/api/feedback",
         ...body({}),
-        headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
+        proof: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
         expect: [200, 400],
     }),
     "access.mint": () => ({
