@@ -301,7 +301,12 @@ const sessions = {
     "session.poll": poll(TIDEMARK),
     "session.append": append(TIDEMARK),
     "session.list": () => ({ path: "/v1/session/", known: true }),
-    "session.show": () => ({ path: `/v1/session/${KEYS[0]}`, expect: [200, 404] }),
+    // Who works for it may look at it, too.
+    "session.show": () => ({
+        path: `/v1/session/${KEYS[0]}`,
+        expect: [200, 404],
+        instead: { kind: "session", verb: "work" },
+    }),
 };
 
 // ---- tools, logs, the Lab, the server ----
