@@ -175,26 +175,27 @@ static void session_status_show(struct sessions *all, struct exchange *x, struct
     sessions_show(&r->show);
 }
 
-/* Those who administer, and workers: all sessions, or the one that they may work on. */
-static bool may_see(const struct principal *p, struct str key)
+/* Administrators may; workers, the sessions that they may work on: the list, if these are all. */
+static bool session_status_may(struct exchange *x, struct str encoded)
 {
-    if (p->rights.n == 0)
-        return principal_works(p);
-    return principal_may(p, ACCESS_VERB_ADMIN, ACCESS_SERVER, STR_NONE) ||
-           (key.n == 0 ? access_contains(&p->rights, ACCESS_VERB_WORK, ACCESS_SESSION, STR("**"))
-                       : principal_may(p, ACCESS_VERB_WORK, ACCESS_SESSION, key));
+    const struct principal *p = x->principal;
+    struct str key;
+    exchange_decided(x);
+    if (principal_may(p, ACCESS_VERB_ADMIN, ACCESS_SERVER, STR_NONE))
+        return true;
+    if (encoded.n == 0)
+        return access_contains(&p->rights, ACCESS_VERB_WORK, ACCESS_SESSION, STR("*"));
+    return url_decode(&x->arena, encoded, false, &key) == 0 &&
+           principal_may(p, ACCESS_VERB_WORK, ACCESS_SESSION, key);
 }
 
 void session_status_handle(void *sessions, struct exchange *x)
 {
-    struct str key = str_skip(x->request->path, sizeof SESSION_STATUS_PREFIX - 1), name = STR_NONE;
-    const struct principal *p = x->principal;
-    bool named = url_decode(&x->arena, key, false, &name) == 0;
-    exchange_decided(x);
-    if (p->rights.n == 0 ? !may_see(p, name) : !named) {
-        no_such_session(x);
-    } else if (!may_see(p, name)) {
+    struct str key = str_skip(x->request->path, sizeof SESSION_STATUS_PREFIX - 1);
+    if (!session_status_may(x, key)) {
         exchange_deny(x);
+    } else if (x->principal->rights.n == 0 && !principal_works(x->principal)) {
+        no_such_session(x);
     } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
         exchange_header(x, STR("Allow"), STR("GET, HEAD"));
         exchange_problem(x, 405, STR("METHOD"), STR("sessions can only be looked at here"));

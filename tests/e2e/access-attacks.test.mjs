@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attack of the finished server has found, each a test.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { startServer } from "./lib/server.mjs";
+import { tempFolder } from "./lib/temp.mjs";
+import { until, within } from "./lib/wait.mjs";
+
+const bearer = (token) => ({ authorization: `Bearer ${token}` });
+const as = (caller) => bearer(`token-of-${caller}`);
+
+/** A caller's section; `token` is what he shows. */
+function section(name, grants, token = `token-of-${name}`) {
+    const digest = createHash("sha256").update(token).digest("hex");
+    return `[caller ${name}]\ntoken-sha256 = ${digest}\n${grants.map((line) => `grant = ${line}\n`).join("")}`;
+}
+
+/** A server with these sections; `reload` gives it others. */
+async function start(t, sections) {
+    const file = join(await tempFolder(t), "tidemark.ini");
+    await writeFile(file, sections.join(""));
+    const server = await startServer(t, ["--config", file]);
+    let reloads = 0;
+    server.reload = async (...others) => {
+        await writeFile(file, others.join(""));
+        process.kill(server.pid, "SIGHUP");
+        reloads++;
+        await until(() => server.stderr.split("SIGHUP:").length > reloads);
+    };
+    return server;
+}
+
+/** A live reader; `ended` is kept when its answer is over. */
+async function follow(t, server, name, headers) {
+    const abort = new AbortController();
+    t.after(() => abort.abort());
+    const answer = await fetch(server.url(name, "?offset=-1&live=sse"), { headers, signal: abort.signal });
+    assert.equal(answer.status, 200);
+    const reader = { over: false };
+    reader.ended = (async () => {
+        try {
+            for await (const bytes of answer.body) void bytes;
+        } catch {
+            // cut off, or by the end of the test
+        }
+        reader.over = true;
+    })();
+    return reader;
+}
+
+async function mint(server, caller, order) {
+    const answer = await server.request("POST", "/v1/access/grants", {
+        headers: { "content-type": "application/json", ...as(caller) },
+        body: JSON.stringify(order),
+    });
+    assert.equal(answer.status, 201, answer.text);
+    return JSON.parse(answer.text).token;
+}
+
+const read = async (server, name, headers) => (await server.request("GET", `/v1/stream/${name}`, { headers })).status;
+
+test("a reload that takes something away ends the answers that it allowed, and no others", async (t) => {
+    const op = section("op", ["read, create a/**", "mint server"]);
+    const removed = section("removed", ["read a/**"]);
+    const server = await start(t, [op, removed, section("renewed", ["read a/**"]), section("narrowed", ["read **"])]);
+    const created = await server.request("PUT", "/v1/stream/a/1", { headers: as("op") });
+    assert.equal(created.status, 201, created.text);
+    const readers = {};
+    for (const name of ["op", "removed", "renewed", "narrowed"])
+        readers[name] = await follow(t, server, "a/1", as(name));
+
+    await server.reload(op, section("renewed", ["read a/**"], "another"), section("narrowed", ["read b/**"]));
+    for (const name of ["removed", "renewed", "narrowed"]) await within(readers[name].ended, `the end of ${name}`);
+    assert.equal(readers.op.over, false);
+});
+
+test("what a caller has minted is no more than he may now", async (t) => {
+    const server = await start(t, [section("op", ["read, create **", "mint server"])]);
+    assert.equal((await server.request("PUT", "/v1/stream/a/1", { headers: as("op") })).status, 201);
+    assert.equal((await server.request("PUT", "/v1/stream/b/1", { headers: as("op") })).status, 201);
+    const [a, b] = [
+        await mint(server, "op", { actions: ["read"], on: ["a/**"] }),
+        await mint(server, "op", { actions: ["read"], on: ["b/**"] }),
+    ];
+    assert.deepEqual([await read(server, "a/1", bearer(a)), await read(server, "b/1", bearer(b))], [200, 200]);
+    const reader = await follow(t, server, "a/1", bearer(a));
+
+    await server.reload(section("op", ["read b/**", "mint server"]));
+    assert.deepEqual([await read(server, "a/1", bearer(a)), await read(server, "b/1", bearer(b))], [401, 200]);
+    await within(reader.ended, "the end of the answer");
+});
+
+test("whoever works on one session is told of no other", async (t) => {
+    const sections = ["[session]\nhandler = echo\n", section("all", ["work session:**"])];
+    const server = await start(t, [...sections, section("one", ["work session:mine"])]);
+    const ask = async (caller, path) => (await server.request("GET", path, { headers: as(caller) })).status;
+    assert.equal(await ask("all", "/v1/session/"), 200);
+    assert.equal(await ask("all", "/v1/session/other"), 404);
+    assert.equal(await ask("one", "/v1/session/mine"), 404);
+    assert.equal(await ask("one", "/v1/session/"), 403);
+    assert.equal(await ask("one", "/v1/session/other"), 403);
+});
+
+test("a tenant's subscription is nobody else's, also while it has no streams", async (t) => {
+    const tenant = section("tenant", ["subscribe, webhook **"]) + "root = t/1/\n";
+    const server = await start(t, [tenant, section("other", ["subscribe */pub"])]);
+    const at = "/v1/stream/__ds/subscriptions/";
+    const ask = (caller, method, path, body) =>
+        server.request(method, at + path, {
+            headers: { "content-type": "application/json", ...as(caller) },
+            body: body && JSON.stringify(body),
+        });
+    const webhook = { url: "https://hooks.example/secret" };
+    const made = await ask("tenant", "PUT", "w", { type: "webhook", streams: ["a"], webhook });
+    assert.equal(made.status, 201, made.text);
+    assert.equal((await ask("tenant", "DELETE", "w/streams/a")).status, 204);
+
+    const seen = await ask("other", "GET", "t%2F1%2Fw");
+    assert.equal(seen.status, 404, seen.text);
+    await ask("other", "DELETE", "t%2F1%2Fw");
+    assert.equal((await ask("tenant", "GET", "w")).status, 200);
+});
+
+test("a credential is one whatever blanks stand in it, and nobody's if it is not good", async (t) => {
+    const open = "[anonymous]\ngrant = read public/**\n";
+    const server = await start(t, [section("op", ["read, create **"]), open]);
+    assert.equal((await server.request("PUT", "/v1/stream/public/a", { headers: as("op") })).status, 201);
+    assert.equal(await read(server, "public/a", {}), 200);
+    for (const blanks of [" ", "  ", "\t", " \t"]) {
+        const shown = (token) => ({ authorization: `Bearer${blanks}${token}` });
+        assert.equal(await read(server, "public/a", shown("nobodys")), 401, JSON.stringify(blanks));
+        assert.equal(await read(server, "public/a", shown("token-of-op")), 200, JSON.stringify(blanks));
+    }
+});
