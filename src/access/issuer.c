@@ -27,6 +27,8 @@ static struct principal *bearer_new(const struct jwt *t, struct str issuer)
     p->issuer = arena_dup(a, issuer);
     p->sub = arena_dup(a, t->sub);
     p->jti = arena_dup(a, t->jti);
+    p->kid = arena_dup(a, str_of_cstr(t->kid));
+    p->key = t->key;
     p->issued_s = t->iat_s;
     p->id = make_id(a, issuer, t);
     p->name = p->sub.n > 0 ? p->sub : p->issuer;
@@ -92,6 +94,7 @@ struct principal *issuer_principal(const struct issuer *i, const struct jwt *t, 
     struct access_grants *ceiling = new_grants(p), *own = new_grants(p);
     bool found;
     p->limits = i->limits;
+    p->section = i->section;
     p->expires_ms = (t->exp_s + JWT_SKEW_S) * 1000;
     if (!read_details(p, t->payload, own, &found))
         return refuse(p, bad_details, why);

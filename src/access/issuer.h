@@ -37,6 +37,7 @@ struct issuer {
     struct jwk_policy algs;
     struct str jwks_url;  /* n == 0: `keys` are there */
     struct jwk_set *keys; /* owned; NULL: they have to be fetched */
+    uint64_t section;     /* see struct principal */
 };
 
 /* What its tokens have to be like, with these keys. */

@@ -4,11 +4,13 @@
 #include "access/policy.h"
 #include "app/issuer_keys.h"
 #include "base/ascii.h"
+#include "base/buf.h"
 #include "base/date.h"
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/hex.h"
 #include "base/must.h"
+#include "base/sha256.h"
 #include "base/units.h"
 #include "feature/feature.h"
 
@@ -365,6 +367,55 @@ static void add_line(struct access_grants *g, struct arena *a, const char *line)
     must(access_grants_add_line(g, a, str_of_cstr(line), ignored, sizeof ignored) == 0);
 }
 
+static void print_text(struct buf *to, const char *text)
+{
+    buf_put(to, text != NULL ? str_of_cstr(text) : STR_NONE);
+    buf_putc(to, '\0');
+}
+
+static void print_list(struct buf *to, const struct option_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        print_text(to, list->items[i]);
+    buf_putc(to, '\0');
+}
+
+static uint64_t print_end(struct buf *text)
+{
+    uint8_t digest[SHA256_SIZE];
+    uint64_t print;
+    sha256(buf_str(text), digest);
+    buf_deinit(text);
+    memcpy(&print, digest, sizeof print);
+    return print;
+}
+
+/* What tells sections apart, limits aside, which hold for what comes. */
+static uint64_t caller_print(const struct caller_config *c, bool on)
+{
+    struct buf text = {0};
+    buf_putc(&text, on ? '1' : '0');
+    print_text(&text, c->token_text);
+    print_list(&text, &c->certificates);
+    print_list(&text, &c->capabilities);
+    print_text(&text, c->root);
+    print_list(&text, &c->granted.grants);
+    return print_end(&text);
+}
+
+/* Its keys are looked at one by one, and not-before for each token. */
+static uint64_t issuer_print(const struct issuer_config *c)
+{
+    struct buf text = {0};
+    print_text(&text, c->iss);
+    print_list(&text, &c->aud);
+    print_list(&text, &c->typ);
+    print_list(&text, &c->alg);
+    print_text(&text, c->root);
+    print_list(&text, &c->granted.grants);
+    return print_end(&text);
+}
+
 /* One layer: what is not in it is forbidden. */
 static void set_rights(struct principal *p, const struct grant_config *granted)
 {
@@ -392,6 +443,7 @@ static struct principal *caller_principal(const struct caller_config *c, bool on
 {
     struct principal *p = principal_new();
     p->known = true;
+    p->section = caller_print(c, on);
     p->name = p->sub = p->id = arena_dup(&p->arena, str_of_cstr(c->name));
     if (c->root != NULL)
         p->root = arena_dup(&p->arena, str_of_cstr(c->root));
@@ -458,6 +510,7 @@ static int add_issuer(struct policy *policy, const struct access_config *c,
                        .iss = arena_dup(a, str_of_cstr(one->iss)),
                        .max_lifetime_s = (int64_t)(one->max_lifetime_ms / 1000),
                        .limits = one->granted.limits,
+                       .section = issuer_print(one),
                        .algs = issuer_keys_algs(&source)};
     int64_t cut_ms = 0;
     int err = issuer_keys_load(&source, &i.keys, why, size);
