@@ -8,6 +8,8 @@ import { test } from "node:test";
 import { Agent, request } from "undici";
 import { defer } from "./lib/defer.mjs";
 import { openRaw, wire } from "./lib/raw.mjs";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { Code, Peer, Session } from "./lib/session.mjs";
 import { startServer } from "./lib/server.mjs";
 import { openSse } from "./lib/sse.mjs";
 import { tempFolder } from "./lib/temp.mjs";
@@ -335,4 +337,44 @@ test("an open server bounds nobody, unless a setting says so", async (t) => {
     const answers = await Promise.all(range(100).map(() => bounded.stream("GET", "x")));
     const n = tally(answers);
     assert.ok(n[404] >= 10 && n[429] >= 1, JSON.stringify(n));
+});
+
+test("attack 42: live readers of logs and calls of sessions count, too", async (t) => {
+    const path = join(await tempFolder(t), "app.jsonl");
+    await writeFile(path, "");
+    const grants = ["grant = read, append log:**", "grant = session session:**"];
+    const server = await start(
+        t,
+        `[log app]\npath = ${path}\n[session]\nhandler = echo\n` +
+            caller("one", "live = 1", ...grants) +
+            caller("two", "append-rate = 1k", ...grants),
+    );
+    const url = new URL("/v1/log/app?live=sse", server.base);
+    const abort = new AbortController();
+    defer(t, () => abort.abort());
+    const log = (name) => fetch(url, { headers: bearer(name), signal: abort.signal });
+    const call = async (name) => {
+        const session = new Session(TIDEMARK);
+        const opened = new Peer(t, server).open(session, { headers: { ...session.headers(), ...bearer(name) } });
+        return opened.chunk(1, "hello");
+    };
+    assert.equal((await log("one")).status, 200);
+    assert.equal((await log("one")).status, 429);
+    assert.equal((await (await call("one")).ended()).code, Code.ResourceExhausted);
+    await (await call("two")).welcomed();
+    abort.abort();
+    await until(async () => {
+        const answer = await fetch(new URL("/v1/log/app?live=long-poll", server.base), { headers: bearer("one") });
+        return answer.status !== 429;
+    }, "the reader to be gone");
+    const append = (n) =>
+        server.request("POST", "/v1/log/app", {
+            headers: { ...bearer("two"), "content-type": "application/json" },
+            body: JSON.stringify({ text: "x".repeat(n) }),
+        });
+    const appended = await append(100);
+    assert.equal(appended.status, 200, appended.text);
+    const statuses = [];
+    for (let i = 0; i < 6; i++) statuses.push((await append(1000)).status);
+    assert.ok(statuses.includes(429), String(statuses));
 });
