@@ -378,3 +378,30 @@ test("attack 42: live readers of logs and calls of sessions count, too", async (
     for (let i = 0; i < 6; i++) statuses.push((await append(1000)).status);
     assert.ok(statuses.includes(429), String(statuses));
 });
+
+test("attack 42: subscriptions: as many as the root or the subject may have, also after a restart", async (t) => {
+    const data = await tempFolder(t);
+    const grants = ["grant = subscribe, webhook **", "subscriptions = 3"];
+    const text = caller("one", "root = t/one/", ...grants) + caller("two", ...grants) + caller("free", grants[0]);
+    const server = await start(t, text, { data });
+    const on = (at, method, name, id) =>
+        at.request(method, `/v1/stream/__ds/subscriptions/${id}`, {
+            headers: { ...bearer(name), "content-type": "application/json" },
+            body: method === "PUT" ? JSON.stringify({ type: "pull-wake", pattern: "x/**", wake_stream: "w" }) : undefined,
+        });
+    for (const name of ["one", "two"]) {
+        const answers = await Promise.all(range(10).map((i) => on(server, "PUT", name, `${name}-${i}`)));
+        assert.deepEqual(tally(answers), { 201: 3, 507: 7 });
+        assert.equal(answers.find(({ status }) => status === 507).json().error.code, "QUOTA");
+        const there = range(10).find((i) => answers[i].status === 201);
+        assert.equal((await on(server, "PUT", name, `${name}-${there}`)).status, 200, "it is there already");
+        assert.equal((await on(server, "DELETE", name, `${name}-${there}`)).status, 204);
+        assert.equal((await on(server, "PUT", name, `${name}-again`)).status, 201);
+        assert.equal((await on(server, "PUT", name, `${name}-more`)).status, 507);
+    }
+    assert.deepEqual(tally(await Promise.all(range(10).map((i) => on(server, "PUT", "free", `free-${i}`)))), { 201: 10 });
+    await server.stop();
+
+    const again = await start(t, text, { data });
+    for (const name of ["one", "two"]) assert.equal((await on(again, "PUT", name, `${name}-more`)).status, 507);
+});
