@@ -21,8 +21,6 @@
 
 struct principal;
 
-#define ISSUER_ROOT_MAX 128
-
 /* Its texts live in the policy that it is of. */
 struct issuer {
     struct str name; /* of its section */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/access_config.h"
 #include "access/minted.h"
+#include "access/pattern.h"
 #include "access/policy.h"
 #include "app/issuer_keys.h"
 #include "base/ascii.h"
@@ -16,9 +17,10 @@
 
 int caller_check_name(struct str name, char *reason, size_t size)
 {
-    if (ascii_is_word(name, "-._@"))
+    if (ascii_is_word(name, "-._@") && !str_eq(name, principal_anonymous.name))
         return 0;
-    snprintf(reason, size, "a caller's name is made of letters, digits and -._@");
+    snprintf(reason, size,
+             "a caller's name is made of letters, digits and -._@, and is not anonymous");
     return ERR_SYNTAX;
 }
 
@@ -43,12 +45,26 @@ static int access_config_check_digest(struct str value, char *reason, size_t siz
 }
 
 /* Names of a tenant stay apart from all others that begin alike. */
+static int check_root(struct str value, bool templates, char *reason, size_t size)
+{
+    if (access_root_valid(value, templates))
+        return 0;
+    snprintf(reason, size,
+             "a root is a name of at most %d bytes that ends in `/`; no segment is empty, `.` or "
+             "`..` or has `*`, `%%`, `?`, `#` or a brace in it%s, and the first is none that the "
+             "server keeps for itself",
+             ACCESS_ROOT_MAX, templates ? " unless it is a whole `{claim}`" : "");
+    return ERR_SYNTAX;
+}
+
 static int access_config_check_root(struct str value, char *reason, size_t size)
 {
-    if (value.n > 1 && value.n <= ROOT_MAX && value.p[value.n - 1] == '/' && value.p[0] != '/')
-        return 0;
-    snprintf(reason, size, "a root is a name of at most %d bytes that ends in `/`", ROOT_MAX);
-    return ERR_SYNTAX;
+    return check_root(value, false, reason, size);
+}
+
+static int access_config_check_root_template(struct str value, char *reason, size_t size)
+{
+    return check_root(value, true, reason, size);
 }
 
 /* A URI has a colon; everything else is a DNS name, and one name of it. */
@@ -208,7 +224,7 @@ static const struct option_row issuer_rows[] = {
      .value = "2026-01-31T12:00:00Z", .check = access_config_check_date,
      .help = "Tokens that were issued before are not taken any more."},
     {ROW(struct issuer_config, "root", OPTION_TEXT, root), .value = "NAME/{claim}/",
-     .check = access_config_check_root,
+     .check = access_config_check_root_template,
      .help = "Confines its tokens: this stands before every name that they are used for, with each "
              "`{claim}` filled in from the token. A token without that claim is not taken."},
     GRANT_ROWS(struct issuer_config),
@@ -327,18 +343,36 @@ void access_config_hide_secrets(const struct access_config *c)
         }
 }
 
+uint64_t access_config_longest_s(const struct access_config *c)
+{
+    const struct issuer_config *issuers = c->issuers.items;
+    uint64_t longest_ms = 0;
+    for (size_t i = 0; i < c->issuers.n; i++)
+        if (issuers[i].max_lifetime_ms > longest_ms)
+            longest_ms = issuers[i].max_lifetime_ms;
+    return (longest_ms + SECOND_MS - 1) / SECOND_MS;
+}
+
 /* What is stored is counted by the names below a root. */
 void access_config_warnings(const struct access_config *c, struct feature_warnings *out)
 {
     static const char rootless[] = "of a caller does not hold without its root: what is stored is "
                                    "counted there";
+    static const char rootless_issuer[] = "of an issuer does not hold without its root: what is "
+                                          "stored is counted there";
     static const char nobody[] = "of [anonymous] does not hold: what is stored is counted by root";
     const struct caller_config *callers = c->callers.items;
+    const struct issuer_config *issuers = c->issuers.items;
     const struct anonymous_config *anonymous = c->anonymous.items;
     for (size_t i = 0; i < c->callers.n; i++) {
         const struct access_limits *l = &callers[i].granted.limits;
         if (callers[i].root == NULL && (l->streams > 0 || l->stored > 0))
             feature_warn(out, l->streams > 0 ? "streams" : "stored", rootless);
+    }
+    for (size_t i = 0; i < c->issuers.n; i++) {
+        const struct access_limits *l = &issuers[i].granted.limits;
+        if (issuers[i].root == NULL && (l->streams > 0 || l->stored > 0))
+            feature_warn(out, l->streams > 0 ? "streams" : "stored", rootless_issuer);
     }
     for (size_t i = 0; i < c->anonymous.n; i++) {
         const struct access_limits *l = &anonymous[i].granted.limits;
