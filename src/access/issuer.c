@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "access/issuer.h"
+#include "access/pattern.h"
 #include "access/principal.h"
 
 static const char bad_details[] = "an entry of authorization_details is malformed";
@@ -26,6 +27,8 @@ static struct principal *bearer_new(const struct jwt *t, struct str issuer)
     p->issuer = arena_dup(a, issuer);
     p->sub = arena_dup(a, t->sub);
     p->jti = arena_dup(a, t->jti);
+    p->kid = arena_dup(a, str_of_cstr(t->kid));
+    p->key = t->key;
     p->issued_s = t->iat_s;
     p->name = p->sub.n > 0 ? p->sub : p->issuer;
     return p;
@@ -60,12 +63,6 @@ static bool read_details(struct principal *p, const json_t *payload, struct acce
     return access_grants_add_json(own, &p->limits, &p->arena, details, found) == 0;
 }
 
-static bool is_root(struct str root)
-{
-    return root.n > 1 && root.n <= ISSUER_ROOT_MAX && root.p[0] != '/' &&
-           root.p[root.n - 1] == '/' && memchr(root.p, '\0', root.n) == NULL;
-}
-
 /* ---- of an issuer ---- */
 
 void issuer_rules(const struct issuer *i, const struct jwk_set *keys, struct jwt_rules *out)
@@ -90,11 +87,12 @@ struct principal *issuer_principal(const struct issuer *i, const struct jwt *t, 
     struct access_grants *ceiling = new_grants(p), *own = new_grants(p);
     bool found;
     p->limits = i->limits;
+    p->section = i->section;
     p->expires_ms = (t->exp_s + JWT_SKEW_S) * 1000;
     if (!read_details(p, t->payload, own, &found))
         return refuse(p, bad_details, why);
-    if (i->root.n > 0 &&
-        (!access_expand(i->root, t->payload, &p->arena, &p->root) || !is_root(p->root)))
+    if (i->root.n > 0 && (!access_expand(i->root, t->payload, &p->arena, &p->root) ||
+                          !access_root_valid(p->root, false)))
         return refuse(p, bad_root, why);
     p->id = make_id(p, &p->arena);
     access_grants_expand(&i->grants, t->payload, &p->arena, ceiling);

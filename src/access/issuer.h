@@ -21,8 +21,6 @@
 
 struct principal;
 
-#define ISSUER_ROOT_MAX 128
-
 /* Its texts live in the policy that it is of. */
 struct issuer {
     struct str name; /* of its section */
@@ -37,6 +35,7 @@ struct issuer {
     struct jwk_policy algs;
     struct str jwks_url;  /* n == 0: `keys` are there */
     struct jwk_set *keys; /* owned; NULL: they have to be fetched */
+    uint64_t section;     /* see struct principal */
 };
 
 /* What its tokens have to be like, with these keys. */

@@ -124,12 +124,15 @@ struct principal *minted_principal(const struct jwt *t, bool link)
     *g = (struct access_grants){0};
     p->known = true;
     p->by_link = link;
+    p->minted = true;
     p->sub = arena_dup(a, t->sub);
     p->name = p->sub;
     p->id = id.n > 0 ? arena_dup(a, id) : p->sub;
     p->issuer = arena_dup(a, text_at(t->payload, "iss_name"));
     p->root = arena_dup(a, text_at(t->payload, "root"));
     p->jti = arena_dup(a, t->jti);
+    p->kid = arena_dup(a, str_of_cstr(t->kid));
+    p->key = t->key;
     p->parent_jti = parents_of(t->payload, a);
     p->issued_s = t->iat_s > 0 ? t->iat_s : 0;
     p->expires_ms = t->exp_s * 1000;

@@ -81,6 +81,28 @@ int access_pattern_check(struct str pattern, bool templates, char *reason, size_
     return why == NULL ? 0 : ERR_SYNTAX;
 }
 
+static bool is_plain(struct str s)
+{
+    return is_literal(s) && memchr(s.p, '%', s.n) == NULL && memchr(s.p, '?', s.n) == NULL &&
+           memchr(s.p, '#', s.n) == NULL;
+}
+
+bool access_root_valid(struct str root, bool templates)
+{
+    if (root.n < 2 || root.n > ACCESS_ROOT_MAX || root.p[root.n - 1] != '/')
+        return false;
+    struct str rest = str_of(root.p, root.n - 1), segment;
+    bool first = true;
+    while (access_segment_next(&rest, &segment)) {
+        if (!is_plain(segment) && !(templates && is_template(segment)))
+            return false;
+        if (first && access_reserved(segment))
+            return false;
+        first = false;
+    }
+    return true;
+}
+
 /* ---- matching ---- */
 
 /* The rest of a name, for `**`. */

@@ -25,6 +25,11 @@ bool access_reserved(struct str segment);
 /* 0, or ERR_SYNTAX with a reason. templates: `{claim}` may stand in it. */
 int access_pattern_check(struct str pattern, bool templates, char *reason, size_t size);
 
+/* A root: ends in `/`, and its segments are literal, without `%`, `?` and `#`, so that it is spelt
+ * in one way in URLs; the first is none that is reserved. templates: a segment may be `{claim}`. */
+#define ACCESS_ROOT_MAX 128
+bool access_root_valid(struct str root, bool templates);
+
 /* Of a pattern that is good and has no templates left. */
 bool access_pattern_match(struct str pattern, struct str name);
 

@@ -20,6 +20,9 @@ struct principal {
     struct str id;     /* tells it from all others, across issuers: belongings are kept under it */
     struct str root;   /* before every name of its own; n == 0: none */
     struct str jti;    /* of its token; n == 0: none */
+    struct str kid;    /* in its token's header; n == 0: none */
+    uint64_t key;      /* print of the key that has signed its token: see jwk_set_holds */
+    uint64_t section;  /* print of what its section says: another one makes others of it */
     struct str parent_jti; /* of those it was made from, with a NUL between them; n == 0: none */
     int64_t issued_s;      /* of its token; 0: not known */
     int64_t expires_ms;    /* wall clock; INT64_MAX: never */
@@ -34,6 +37,7 @@ struct principal {
     uint32_t refs;    /* 0: it is static, and nobody counts */
     bool known : 1;   /* it has shown a credential */
     bool by_link : 1; /* ... which was in the URL: for reading alone */
+    bool minted : 1;  /* ... which we have signed: access/minted.h */
     bool gone : 1;    /* its key or section is no longer there: answers to it end */
 };
 

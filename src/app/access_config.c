@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/access_config.h"
 #include "access/minted.h"
+#include "access/pattern.h"
 #include "access/policy.h"
 #include "app/issuer_keys.h"
 #include "base/ascii.h"
+#include "base/buf.h"
 #include "base/date.h"
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/hex.h"
 #include "base/must.h"
+#include "base/sha256.h"
 #include "base/units.h"
 #include "feature/feature.h"
 
 int caller_check_name(struct str name, char *reason, size_t size)
 {
-    if (ascii_is_word(name, "-._@"))
+    if (ascii_is_word(name, "-._@") && !str_eq(name, principal_anonymous.name))
         return 0;
-    snprintf(reason, size, "a caller's name is made of letters, digits and -._@");
+    snprintf(reason, size,
+             "a caller's name is made of letters, digits and -._@, and is not anonymous");
     return ERR_SYNTAX;
 }
 
@@ -41,12 +45,26 @@ static int access_config_check_digest(struct str value, char *reason, size_t siz
 }
 
 /* Names of a tenant stay apart from all others that begin alike. */
+static int check_root(struct str value, bool templates, char *reason, size_t size)
+{
+    if (access_root_valid(value, templates))
+        return 0;
+    snprintf(reason, size,
+             "a root is a name of at most %d bytes that ends in `/`; no segment is empty, `.` or "
+             "`..` or has `*`, `%%`, `?`, `#` or a brace in it%s, and the first is none that the "
+             "server keeps for itself",
+             ACCESS_ROOT_MAX, templates ? " unless it is a whole `{claim}`" : "");
+    return ERR_SYNTAX;
+}
+
 static int access_config_check_root(struct str value, char *reason, size_t size)
 {
-    if (value.n > 1 && value.n <= ROOT_MAX && value.p[value.n - 1] == '/' && value.p[0] != '/')
-        return 0;
-    snprintf(reason, size, "a root is a name of at most %d bytes that ends in `/`", ROOT_MAX);
-    return ERR_SYNTAX;
+    return check_root(value, false, reason, size);
+}
+
+static int access_config_check_root_template(struct str value, char *reason, size_t size)
+{
+    return check_root(value, true, reason, size);
 }
 
 /* A URI has a colon; everything else is a DNS name, and one name of it. */
@@ -206,7 +224,7 @@ static const struct option_row issuer_rows[] = {
      .value = "2026-01-31T12:00:00Z", .check = access_config_check_date,
      .help = "Tokens that were issued before are not taken any more."},
     {ROW(struct issuer_config, "root", OPTION_TEXT, root), .value = "NAME/{claim}/",
-     .check = access_config_check_root,
+     .check = access_config_check_root_template,
      .help = "Confines its tokens: this stands before every name that they are used for, with each "
              "`{claim}` filled in from the token. A token without that claim is not taken."},
     GRANT_ROWS(struct issuer_config),
@@ -325,18 +343,36 @@ void access_config_hide_secrets(const struct access_config *c)
         }
 }
 
+uint64_t access_config_longest_s(const struct access_config *c)
+{
+    const struct issuer_config *issuers = c->issuers.items;
+    uint64_t longest_ms = 0;
+    for (size_t i = 0; i < c->issuers.n; i++)
+        if (issuers[i].max_lifetime_ms > longest_ms)
+            longest_ms = issuers[i].max_lifetime_ms;
+    return (longest_ms + SECOND_MS - 1) / SECOND_MS;
+}
+
 /* What is stored is counted by the names below a root. */
 void access_config_warnings(const struct access_config *c, struct feature_warnings *out)
 {
     static const char rootless[] = "of a caller does not hold without its root: what is stored is "
                                    "counted there";
+    static const char rootless_issuer[] = "of an issuer does not hold without its root: what is "
+                                          "stored is counted there";
     static const char nobody[] = "of [anonymous] does not hold: what is stored is counted by root";
     const struct caller_config *callers = c->callers.items;
+    const struct issuer_config *issuers = c->issuers.items;
     const struct anonymous_config *anonymous = c->anonymous.items;
     for (size_t i = 0; i < c->callers.n; i++) {
         const struct access_limits *l = &callers[i].granted.limits;
         if (callers[i].root == NULL && (l->streams > 0 || l->stored > 0))
             feature_warn(out, l->streams > 0 ? "streams" : "stored", rootless);
+    }
+    for (size_t i = 0; i < c->issuers.n; i++) {
+        const struct access_limits *l = &issuers[i].granted.limits;
+        if (issuers[i].root == NULL && (l->streams > 0 || l->stored > 0))
+            feature_warn(out, l->streams > 0 ? "streams" : "stored", rootless_issuer);
     }
     for (size_t i = 0; i < c->anonymous.n; i++) {
         const struct access_limits *l = &anonymous[i].granted.limits;
@@ -363,6 +399,55 @@ static void add_line(struct access_grants *g, struct arena *a, const char *line)
 {
     char ignored[256];
     must(access_grants_add_line(g, a, str_of_cstr(line), ignored, sizeof ignored) == 0);
+}
+
+static void print_text(struct buf *to, const char *text)
+{
+    buf_put(to, text != NULL ? str_of_cstr(text) : STR_NONE);
+    buf_putc(to, '\0');
+}
+
+static void print_list(struct buf *to, const struct option_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        print_text(to, list->items[i]);
+    buf_putc(to, '\0');
+}
+
+static uint64_t print_end(struct buf *text)
+{
+    uint8_t digest[SHA256_SIZE];
+    uint64_t print;
+    sha256(buf_str(text), digest);
+    buf_deinit(text);
+    memcpy(&print, digest, sizeof print);
+    return print;
+}
+
+/* What tells sections apart, limits aside, which hold for what comes. */
+static uint64_t caller_print(const struct caller_config *c, bool on)
+{
+    struct buf text = {0};
+    buf_putc(&text, on ? '1' : '0');
+    print_text(&text, c->token_text);
+    print_list(&text, &c->certificates);
+    print_list(&text, &c->capabilities);
+    print_text(&text, c->root);
+    print_list(&text, &c->granted.grants);
+    return print_end(&text);
+}
+
+/* Its keys are looked at one by one, and not-before for each token. */
+static uint64_t issuer_print(const struct issuer_config *c)
+{
+    struct buf text = {0};
+    print_text(&text, c->iss);
+    print_list(&text, &c->aud);
+    print_list(&text, &c->typ);
+    print_list(&text, &c->alg);
+    print_text(&text, c->root);
+    print_list(&text, &c->granted.grants);
+    return print_end(&text);
 }
 
 /* One layer: what is not in it is forbidden. */
@@ -392,6 +477,7 @@ static struct principal *caller_principal(const struct caller_config *c, bool on
 {
     struct principal *p = principal_new();
     p->known = true;
+    p->section = caller_print(c, on);
     p->name = p->sub = p->id = arena_dup(&p->arena, str_of_cstr(c->name));
     if (c->root != NULL)
         p->root = arena_dup(&p->arena, str_of_cstr(c->root));
@@ -458,6 +544,7 @@ static int add_issuer(struct policy *policy, const struct access_config *c,
                        .iss = arena_dup(a, str_of_cstr(one->iss)),
                        .max_lifetime_s = (int64_t)(one->max_lifetime_ms / 1000),
                        .limits = one->granted.limits,
+                       .section = issuer_print(one),
                        .algs = issuer_keys_algs(&source)};
     int64_t cut_ms = 0;
     int err = issuer_keys_load(&source, &i.keys, why, size);

@@ -12,7 +12,6 @@ struct feature_warnings;
 struct policy;
 
 #define CALLER_DIGEST_N 32
-#define ROOT_MAX        128 /* bytes of a root */
 
 /* What all sections have that grant something. */
 struct grant_config {
@@ -76,6 +75,9 @@ const char *access_config_idle_issuer(const struct access_config *c);
 
 /* Does anything grant something? Then all that is not granted is forbidden. */
 bool access_config_on(const struct access_config *c);
+
+/* The longest that a token of any issuer lives. */
+uint64_t access_config_longest_s(const struct access_config *c);
 
 /* Limits that are set and cannot hold. */
 void access_config_warnings(const struct access_config *c, struct feature_warnings *out);

@@ -204,8 +204,9 @@ static const struct option_row rows[] = {
              "in a burst; further ones are answered 429."},
     {ROW("address-failures", OPTION_NUMBER, per_address.failures), .live = true, .fallback = "10",
      .value = "N", BETWEEN(0, 1000000),
-     .help = "Bad credentials that one address may show a minute; then, for 60 s, all its "
-             "credentials are answered 429 without a look at them."},
+     .help = "Bad credentials that one address may show a minute; then, for 60 s, its "
+             "credentials are answered 429 without a look at them, but for tokens that were good "
+             "within the last minute: nobody locks out others who share his address."},
     {ROW("max-streams", OPTION_NUMBER, max_streams), .live = true, .fallback = "100", .value = "N",
      BETWEEN(1, 10000),
      .help = "Requests open at the same time on one HTTP/2 connection, live readers among them; "

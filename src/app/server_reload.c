@@ -90,6 +90,8 @@ int server_init_access(struct server *s, char *why, size_t size)
     if (s->guard == NULL)
         init_guard(s);
     guard_set_policy(s->guard, policy);
+    if (s->access != NULL)
+        access_http_set_longest(s->access, access_config_longest_s(access));
     policy_unref(policy);
     return 0;
 }
@@ -104,6 +106,7 @@ void server_open_access(struct server *s)
                                                             .audit = s->audit,
                                                             .trace = s->trace,
                                                             .answers = &s->answers});
+    access_http_set_longest(s->access, access_config_longest_s(&s->config->access));
     access_http_set_guard(s->access, s->guard);
     access_http_mount(s->access, &s->http);
 }

@@ -388,6 +388,16 @@ static const struct surface_refusal *guard_wait(struct guard *g, struct exchange
 
 /* ---- the whole ---- */
 
+/* Settings or keys have changed: answers to those who are not known any more end (answers.h). */
+static void guard_on_changed(void *guard)
+{
+    struct guard *g = guard;
+    list_each_safe (l, &g->setup.http->active) {
+        struct principal *p = list_item(l, struct principal, active);
+        p->gone = p->gone || issuers_lost(g->issuers, p);
+    }
+}
+
 struct guard *guard_new(const struct guard_setup *setup)
 {
     struct guard *g = mem_zalloc(sizeof *g);
@@ -398,7 +408,9 @@ struct guard *guard_new(const struct guard_setup *setup)
     g->issuers = issuers_new(&(struct issuers_setup){.sched = setup->sched,
                                                      .fetcher = setup->fetcher,
                                                      .tokens = g->tokens,
-                                                     .trace = setup->trace});
+                                                     .trace = setup->trace,
+                                                     .changed = guard_on_changed,
+                                                     .ctx = g});
     return g;
 }
 
@@ -440,8 +452,10 @@ void guard_set_policy(struct guard *g, struct policy *policy)
     policy_unref(g->policy);
     g->policy = policy;
     guard_forget_tokens(g);
-    if (g->issuers != NULL)
-        issuers_set_policy(g->issuers, policy);
+    if (g->issuers == NULL)
+        return;
+    issuers_set_policy(g->issuers, policy);
+    guard_on_changed(g);
 }
 
 void guard_set_own_keys(struct guard *g, const struct jwk_set *keys)

@@ -24,6 +24,8 @@ static void issuers_on_changed(void *ctx)
 {
     struct issuers *s = ctx;
     tokens_forget(s->setup.tokens);
+    if (s->setup.changed != NULL)
+        s->setup.changed(s->setup.ctx);
 }
 
 /* Those of the same section and place, taken out of the old list; NULL: there are none. */
@@ -127,6 +129,28 @@ static const char *orphaned(const struct issuers *s, const struct principal *p)
     return p->issued_s < i->not_before_s ? "it was issued before the issuer's not-before" : NULL;
 }
 
+/* NULL: there are none at present. */
+static const struct jwk_set *keys_of(const struct issuers *s, const struct issuer *i)
+{
+    const struct jwks *fetched = s->jwks[i - s->policy->issuers];
+    return fetched != NULL ? jwks_keys(fetched) : i->keys;
+}
+
+bool issuers_lost(const struct issuers *s, const struct principal *p)
+{
+    if (p->minted)
+        return orphaned(s, p) != NULL || (s->own != NULL && !jwk_set_holds(s->own, p->kid, p->key));
+    if (p->issuer.n == 0) {
+        const struct principal *now = policy_find_name(s->policy, p->name);
+        return now == NULL || now->section != p->section;
+    }
+    const struct issuer *i = policy_find_issuer_named(s->policy, p->issuer);
+    if (i == NULL || i->section != p->section || p->issued_s < i->not_before_s)
+        return true;
+    const struct jwk_set *keys = keys_of(s, i);
+    return keys != NULL && !jwk_set_holds(keys, p->kid, p->key);
+}
+
 static enum issuers_verdict verify_own(struct issuers *s, struct str token, bool link,
                                        struct issuers_answer *out)
 {
@@ -184,7 +208,7 @@ enum issuers_verdict issuers_verify(struct issuers *s, struct str token, bool li
     if (link)
         return bad(out, ISSUERS_BAD, "a token of an issuer is no link");
     out->jwks = s->jwks[i - s->policy->issuers];
-    const struct jwk_set *keys = out->jwks != NULL ? jwks_keys(out->jwks) : i->keys;
+    const struct jwk_set *keys = keys_of(s, i);
     if (keys == NULL)
         return bad(out, ISSUERS_NO_KEYS, "the issuer's keys cannot be had");
     return verify_with(s, i, keys, head.alg, token, out);

@@ -26,6 +26,9 @@ struct issuers_setup {
     struct fetcher *fetcher; /* NULL: no keys are fetched */
     struct tokens *tokens;   /* for its budget; forgets when keys change */
     const struct trace *trace;
+    /* Keys came, or are gone: issuers_lost may answer otherwise. NULL: nobody asks. */
+    void (*changed)(void *ctx);
+    void *ctx;
 };
 
 struct issuers *issuers_new(const struct issuers_setup *setup);
@@ -40,6 +43,11 @@ void issuers_set_policy(struct issuers *s, struct policy *policy);
 
 /* What tokens of our own are verified with; kept by the caller. NULL: there are none. */
 void issuers_set_own(struct issuers *s, const struct jwk_set *keys);
+
+/* Whoever was known by a token, or by his section: would he not be any more? His section is gone or
+ * another one, or the key of his token is. While keys are being fetched, nobody is lost for them.
+ */
+bool issuers_lost(const struct issuers *s, const struct principal *p);
 
 enum issuers_verdict {
     ISSUERS_GOOD,

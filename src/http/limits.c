@@ -232,7 +232,8 @@ static struct account *account_of(struct limits *l, const struct exchange *x)
 static void limits_answer(struct exchange *x, enum limited what, const struct surface_refusal *why)
 {
     struct limits *l = limits_at(x);
-    counter_inc(l->limited[what]);
+    if (l != NULL)
+        counter_inc(l->limited[what]);
     refuse(x, why);
 }
 

@@ -472,6 +472,12 @@ void access_http_set_guard(struct access_http *a, struct guard *guard)
     guard_set_own_keys(guard, a->key.keys);
 }
 
+void access_http_set_longest(struct access_http *a, uint64_t longest_s)
+{
+    uint64_t own_s = MINTED_LIFETIME_S;
+    revocations_set_longest(a->revocations, longest_s > own_s ? longest_s : own_s);
+}
+
 bool access_http_starting(void *access)
 {
     const struct access_http *a = access;
@@ -487,7 +493,6 @@ bool access_http_revoked(void *access, const struct principal *p)
 struct access_http *access_http_new(const struct access_http_setup *setup)
 {
     struct access_http *a = mem_zalloc(sizeof *a);
-    uint64_t own_s = MINTED_LIFETIME_S;
     a->setup = *setup;
     gate_init(&a->parts, setup->sched);
     a->key = (struct access_key){.sched = setup->sched,
@@ -495,14 +500,13 @@ struct access_http *access_http_new(const struct access_http_setup *setup)
                                  .trace = setup->trace,
                                  .ready = access_http_on_key};
     access_key_load(&a->key);
-    a->revocations = revocations_new(&(struct revocations_setup){
-        .sched = setup->sched,
-        .store = setup->store,
-        .trace = setup->trace,
-        .max = REVOCATIONS_MAX,
-        .longest_s = setup->longest_s > own_s ? setup->longest_s : own_s,
-        .changed = access_http_on_changed,
-        .ctx = a});
+    a->revocations = revocations_new(&(struct revocations_setup){.sched = setup->sched,
+                                                                 .store = setup->store,
+                                                                 .trace = setup->trace,
+                                                                 .max = REVOCATIONS_MAX,
+                                                                 .longest_s = MINTED_LIFETIME_S,
+                                                                 .changed = access_http_on_changed,
+                                                                 .ctx = a});
     a->erasures = erasures_new(&(struct erasures_setup){.sched = setup->sched,
                                                         .store = setup->store,
                                                         .trace = setup->trace,

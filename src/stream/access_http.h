@@ -35,7 +35,6 @@ struct access_http_setup {
     struct audit *audit; /* NULL: none */
     const struct trace *trace;
     struct answers *answers; /* that end when somebody is revoked */
-    uint64_t longest_s;      /* that a token of any issuer lives */
 };
 
 extern const struct surface access_surface;
@@ -43,6 +42,10 @@ extern const struct surface access_surface;
 /* Begins to load what it needs. */
 struct access_http *access_http_new(const struct access_http_setup *setup);
 void access_http_mount(struct access_http *a, struct http *http);
+
+/* How long a token of any issuer lives at most. Before anybody is revoked, and with new settings.
+ */
+void access_http_set_longest(struct access_http *a, uint64_t longest_s);
 
 /* Whom to tell which keys there are, and that somebody was revoked. */
 void access_http_set_guard(struct access_http *a, struct guard *guard);

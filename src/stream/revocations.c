@@ -436,6 +436,11 @@ static void revocations_on_sweep(struct timer *t)
 
 /* ---- from outside ---- */
 
+void revocations_set_longest(struct revocations *r, uint64_t longest_s)
+{
+    r->setup.longest_s = longest_s;
+}
+
 bool revocations_ready(const struct revocations *r)
 {
     return r->ready;

@@ -54,6 +54,9 @@ struct revocations *revocations_new(const struct revocations_setup *setup);
 void revocations_stop(struct revocations *r, void (*stopped)(void *ctx), void *ctx);
 void revocations_free(struct revocations *r); /* NULL is allowed */
 
+/* The settings have changed: for entries that come. */
+void revocations_set_longest(struct revocations *r, uint64_t longest_s);
+
 /* All that was there at the beginning is known. */
 bool revocations_ready(const struct revocations *r);
 

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
+#include "base/sha256.h"
 #include "token/jwk_core.h"
 #include "token/mac.h"
 
@@ -11,6 +12,7 @@
 #include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -149,6 +151,30 @@ const struct jwk *jwk_set_match(const struct jwk_set *s, struct str kid, const s
     return NULL;
 }
 
+bool jwk_set_holds(const struct jwk_set *s, struct str kid, uint64_t print)
+{
+    for (const struct jwk *k = NULL; (k = jwk_set_match(s, kid, k)) != NULL;)
+        if (k->print == print)
+            return true;
+    return false;
+}
+
+/* A secret's is a tag that it signs, from which nothing follows. */
+void jwk_set_print(struct jwk *k)
+{
+    uint8_t digest[SHA256_SIZE];
+    unsigned char *der = NULL;
+    if (k->mac != NULL) {
+        mac_sign(k->mac, &(struct str)STR_INIT("print"), 1, digest);
+    } else {
+        int n = i2d_PUBKEY(k->public, &der);
+        must(n > 0);
+        sha256(str_of((const char *)der, (size_t)n), digest);
+        OPENSSL_free(der);
+    }
+    memcpy(&k->print, digest, sizeof k->print);
+}
+
 /* ---- a secret ---- */
 
 static const char *add_secret(struct jwk_set *s, const struct jwk_secret *secret)
@@ -162,6 +188,7 @@ static const char *add_secret(struct jwk_set *s, const struct jwk_secret *secret
     if (secret->kid.n > 0)
         memcpy(k->kid, secret->kid.p, secret->kid.n);
     k->mac = mac_new(secret->bytes);
+    jwk_set_print(k);
     return NULL;
 }
 
@@ -234,6 +261,7 @@ int jwk_set_from_pem(struct str pem, struct str kid, const struct jwk_policy *po
     s->keys[0] = (struct jwk){.alg = alg, .any_kid = kid.n == 0, .kid_n = kid.n, .public = key};
     if (kid.n > 0)
         memcpy(s->keys[0].kid, kid.p, kid.n);
+    jwk_set_print(&s->keys[0]);
     s->counts.usable = 1;
     *out = s;
     return 0;

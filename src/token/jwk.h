@@ -14,6 +14,8 @@
 
 #include "base/str.h"
 
+#include <stdint.h>
+
 #define JWK_TEXT_MAX   (64 * 1024) /* bytes of a set or a PEM file */
 #define JWK_KEYS_MAX   32          /* in a set, usable or not */
 #define JWK_KID_MAX    64
@@ -85,6 +87,9 @@ struct jwk_counts {
 struct jwk_counts jwk_set_counts(const struct jwk_set *s);
 struct str jwk_set_kid(const struct jwk_set *s, size_t i); /* i < usable; may be empty */
 enum jwk_alg jwk_set_alg(const struct jwk_set *s, size_t i);
+
+/* Is a key of this print (struct jwt) among them, and still for tokens with this kid? */
+bool jwk_set_holds(const struct jwk_set *s, struct str kid, uint64_t print);
 
 /* Whether a kid is 1 to JWK_KID_MAX of A-Z a-z 0-9 . _ - */
 bool jwk_kid_is_valid(struct str kid);

@@ -16,6 +16,7 @@ struct jwk {
     size_t kid_n;     /* 0: it has none */
     EVP_PKEY *public; /* NULL for HS256 */
     struct mac *mac;  /* NULL for the others */
+    uint64_t print;   /* of the key itself: see jwk_set_holds */
 };
 
 struct jwk_set {
@@ -34,6 +35,9 @@ const struct jwk *jwk_set_match(const struct jwk_set *s, struct str kid, const s
  * its owner wants, or NULL: the policy's. */
 bool jwk_alg_of(EVP_PKEY *key, const enum jwk_alg *asked, const struct jwk_policy *policy,
                 enum jwk_alg *out);
+
+/* Once it has its key: tells it from others. */
+void jwk_set_print(struct jwk *k);
 
 /* Whether the policy allows it; NULL is the zero-initialised one. */
 bool jwk_policy_allows(const struct jwk_policy *policy, enum jwk_alg alg);

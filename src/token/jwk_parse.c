@@ -211,7 +211,10 @@ static void add_key(struct jwk_set *s, const json_t *jwk, const struct jwk_polic
 {
     struct jwk key = {0};
     switch (read_key(jwk, policy, &key)) {
-    case USABLE: s->keys[s->counts.usable++] = key; break;
+    case USABLE:
+        jwk_set_print(&key);
+        s->keys[s->counts.usable++] = key;
+        break;
     case SKIPPED: s->counts.skipped++; break;
     case MALFORMED: s->counts.malformed++; break;
     }

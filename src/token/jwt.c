@@ -184,13 +184,16 @@ static bool type_is_accepted(const struct jwt_rules *rules, struct str typ)
 }
 
 /* At most two keys match: those without a kid, or the secrets of a rotation. */
-static enum jwt_verdict check_signature(const struct jwk_set *keys, const struct draft *d)
+static enum jwt_verdict check_signature(const struct jwk_set *keys, const struct draft *d,
+                                        uint64_t *print)
 {
     enum jwt_verdict v = JWT_UNKNOWN_KID;
     for (const struct jwk *k = NULL; (k = jwk_set_match(keys, d->kid, k)) != NULL;) {
         v = k->alg == d->alg ? JWT_BAD_SIGNATURE : JWT_WRONG_ALG;
-        if (k->alg == d->alg && jws_check(k, d->text, d->parts[SIGNATURE]))
+        if (k->alg == d->alg && jws_check(k, d->text, d->parts[SIGNATURE])) {
+            *print = k->print;
             return JWT_OK;
+        }
     }
     return v;
 }
@@ -281,7 +284,7 @@ static enum jwt_verdict judge(const struct jwt_rules *rules, const struct draft 
         return JWT_WRONG_ISSUER;
     if (!type_is_accepted(rules, d->typ))
         return JWT_WRONG_TYPE;
-    enum jwt_verdict v = check_signature(rules->keys, d);
+    enum jwt_verdict v = check_signature(rules->keys, d, &out->key);
     return v == JWT_OK ? check_claims(rules, d, now_s, out) : v;
 }
 

@@ -102,6 +102,7 @@ struct jwt_rules {
 struct jwt {
     struct str sub, jti;       /* p == NULL: it has none. Both live in the payload */
     char kid[JWK_KID_MAX + 1]; /* "": none */
+    uint64_t key;              /* print of the one that has signed it: see jwk_set_holds */
     int64_t exp_s, iat_s;      /* iat_s < 0: none */
     json_t *payload;           /* an object; all other claims are in there, unread */
 };

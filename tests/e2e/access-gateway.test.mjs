@@ -13,6 +13,7 @@ import { H2 } from "./lib/h2.mjs";
 import { run } from "./lib/run.mjs";
 import { binary } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
+import { until } from "./lib/wait.mjs";
 
 const KEYED = "/openai/chat/completions"; // holds the provider's key
 const CHATS = "/api/chat";
@@ -378,3 +379,32 @@ for (const own of ["5", "0"])
         assert.deepEqual(remaining, ["1", "0", "0"]);
         assert.equal((await send(ours("ann's"))).status, 200);
     });
+
+test("42: answers under way and live readers of a caller are bounded, and none is lost count of", async (t) => {
+    const bounded = { ann: { ...callers.ann, generations: 2, live: 3 }, bob: callers.bob };
+    const gateway = await start(t, { callers: bounded });
+    for (let round = 0; round < 2; round++) {
+        const plans = [0, 1].map((i) => ({ name: `bounded ${round} ${i}`, tokens: 9, gates: [3] }));
+        const send = (plan, who = "ann's") => gateway.post(plan, ours(who));
+        const readers = await Promise.all(plans.map((plan) => send(plan)));
+        const refused = await send({ name: "too many", tokens: 3 });
+        assert.equal(refused.status, 429, refused.text);
+        assert.equal(refused.json().code, "RATE_LIMITED");
+        assert.ok(Number(refused.headers["retry-after"]) >= 1);
+        const id = readers[0].headers["x-correlation-id"];
+        const third = await gateway.get(id, ours("ann's"));
+        assert.equal(third.status, 200, third.text);
+        assert.equal((await gateway.get(id, ours("ann's"))).status, 429, "a fourth reader");
+        const other = { name: `bob ${round}`, tokens: 3 };
+        assertEvents((await read(await send(other, "bob's"))).events, other);
+        for (const { name } of plans) await gateway.backend.go(name);
+        for (const [i, reader] of readers.entries()) assertEvents((await read(reader)).events, plans[i]);
+        await read(third);
+        await until(async () => {
+            const next = await send({ name: "next", tokens: 1 });
+            if (next.status === 200) await read(next);
+            return next.status === 200;
+        }, "room for another one");
+    }
+    assert.equal((await gateway.backend.seen("too many")).length, 0);
+});

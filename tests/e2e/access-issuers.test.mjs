@@ -17,6 +17,7 @@ import { AUD, ISS, Jwks, bearer, claims, encode, forge, hmac, makeKey, mint, now
 import { spawnServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { Authority } from "./lib/tls.mjs";
+import { within } from "./lib/wait.mjs";
 
 const CI = "the-token-of-ci";
 const SECRET = "0123456789abcdef0123456789abcdef";
@@ -37,12 +38,14 @@ grant = read, create shared/** mine/{sub}/**
 ${more}
 `;
 
+const PATIENT = ["--address-failures", "0"]; // all bad tokens come from one address
+
 /** A provider with one key of each kind, and a server with a stream that its tokens may read. */
 async function site(t, { more = "", sections = "", flags = [], env } = {}) {
     const keys = Object.fromEntries(["RS256", "PS256", "ES256", "EdDSA"].map((alg) => [alg, makeKey(alg, `k-${alg}`)]));
     const jwks = await Jwks.start(t, Object.values(keys));
     const text = `public-url = ${AUD}\n${CALLER}${issuer(jwks.url, more)}${sections}`;
-    const found = await startWith(t, text, flags, { env });
+    const found = await startWith(t, text, [...PATIENT, ...flags], { env });
     const { server } = found;
     await server.create("shared/a", "text/plain", { headers: bearer(CI) });
     await told(server, "4 keys are in use");
@@ -490,6 +493,61 @@ test("attack 17: a key that is gone takes its tokens along, those in memory too"
     await told(server, "2 keys are in use");
     await refused(faces, { gone });
     await accepted(faces, { stays, fresh: await mint(fresh) });
+});
+
+/** A live reader with this token: { ended }, once its answer has begun. */
+async function follow(t, server, token) {
+    const abort = new AbortController();
+    defer(t, () => abort.abort());
+    const headers = bearer(token);
+    const answer = await fetch(server.url("shared/a", "?offset=now&live=sse"), { headers, signal: abort.signal });
+    assert.equal(answer.status, 200);
+    const reader = { over: false };
+    reader.ended = answer.text().then(() => (reader.over = true));
+    reader.ended.catch(() => {});
+    return reader;
+}
+
+test("attacks 17 and 32: answers under way end with the key or the section of whoever reads", async (t) => {
+    const sections = `\n[caller guest]\ntoken-sha256 = ${digest("guest")}\ngrant = read shared/**\n`;
+    const { server, keys, jwks, file, text } = await site(t, { sections });
+    const open = (token) => follow(t, server, token);
+    const readers = {
+        key: await open(await mint(keys.ES256)),
+        guest: await open("guest"),
+        other: await open(await mint(keys.EdDSA)),
+        ci: await open(CI),
+    };
+    const ends = (name) => within(readers[name].ended, `${name} to end`, 5_000);
+    const goOn = (...names) => {
+        for (const name of names) assert.equal(readers[name].over, false, name);
+    };
+    jwks.publish([keys.EdDSA, keys.RS256]);
+    process.kill(server.pid, "SIGHUP");
+    await ends("key");
+    goOn("guest", "other", "ci");
+    await writeFile(file, text.replace("grant = read shared/**\n", "grant = read elsewhere/**\n"));
+    process.kill(server.pid, "SIGHUP");
+    await ends("guest");
+    goOn("other", "ci");
+    await writeFile(file, text.replace(sections, "").replace(ISS, "https://id2.example/"));
+    process.kill(server.pid, "SIGHUP");
+    await ends("other");
+    goOn("ci");
+    await writeFile(file, text.replace(digest(CI), digest("another")));
+    process.kill(server.pid, "SIGHUP");
+    await ends("ci");
+});
+
+test("an address that shows ten bad tokens is heard no more, but for tokens that are remembered", async (t) => {
+    const { server, keys } = await site(t, { flags: ["--address-failures", "10"] });
+    const status = async (token) => (await server.request("GET", STREAM, { headers: bearer(token) })).status;
+    const [known, unknown] = [await mint(keys.ES256), await mint(keys.EdDSA)];
+    assert.equal(await status(known), 200);
+    for (let i = 0; i < 10; i++) assert.equal(await status(`bad-${i}`), 401);
+    assert.equal(await status("bad-10"), 429);
+    assert.equal(await status(unknown), 429, "nobody looks at it");
+    assert.equal(await status(known), 200, "nobody locks others out who share the address");
 });
 
 test("attack 18: what is not good is never taken for nobody", async (t) => {

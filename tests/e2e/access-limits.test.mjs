@@ -8,6 +8,8 @@ import { test } from "node:test";
 import { Agent, request } from "undici";
 import { defer } from "./lib/defer.mjs";
 import { openRaw, wire } from "./lib/raw.mjs";
+import { TIDEMARK } from "./lib/session-schema.mjs";
+import { Code, Peer, Session } from "./lib/session.mjs";
 import { startServer } from "./lib/server.mjs";
 import { openSse } from "./lib/sse.mjs";
 import { tempFolder } from "./lib/temp.mjs";
@@ -93,7 +95,9 @@ test("attack 42: 10,000 bad tokens: ten are looked at, and others are served", a
     for (const answer of answers.filter(({ status }) => status === 429).slice(0, 20))
         assertLimited(answer);
     assert.deepEqual(Object.keys(tally(served)), ["204"]);
-    assertLimited(await attack("GET", "/v1/stream/x", bearer("good"))); // nobody looks at it
+    assertLimited(await attack("GET", "/v1/stream/x", bearer("ops"))); // nobody looks at it
+    // One that is remembered as good is: nobody locks others out who share his address.
+    assert.equal((await attack("GET", "/v1/stream/x", bearer("good"))).status, 200);
     assert.equal(await metric(server, 'tidemark_limited_total{limit="credentials"}'), 9991);
 });
 
@@ -333,4 +337,71 @@ test("an open server bounds nobody, unless a setting says so", async (t) => {
     const answers = await Promise.all(range(100).map(() => bounded.stream("GET", "x")));
     const n = tally(answers);
     assert.ok(n[404] >= 10 && n[429] >= 1, JSON.stringify(n));
+});
+
+test("attack 42: live readers of logs and calls of sessions count, too", async (t) => {
+    const path = join(await tempFolder(t), "app.jsonl");
+    await writeFile(path, "");
+    const grants = ["grant = read, append log:**", "grant = session session:**"];
+    const server = await start(
+        t,
+        `[log app]\npath = ${path}\n[session]\nhandler = echo\n` +
+            caller("one", "live = 1", ...grants) +
+            caller("two", "append-rate = 1k", ...grants),
+    );
+    const url = new URL("/v1/log/app?live=sse", server.base);
+    const abort = new AbortController();
+    defer(t, () => abort.abort());
+    const log = (name) => fetch(url, { headers: bearer(name), signal: abort.signal });
+    const call = async (name) => {
+        const session = new Session(TIDEMARK);
+        const opened = new Peer(t, server).open(session, { headers: { ...session.headers(), ...bearer(name) } });
+        return opened.chunk(1, "hello");
+    };
+    assert.equal((await log("one")).status, 200);
+    assert.equal((await log("one")).status, 429);
+    assert.equal((await (await call("one")).ended()).code, Code.ResourceExhausted);
+    await (await call("two")).welcomed();
+    abort.abort();
+    await until(async () => {
+        const answer = await fetch(new URL("/v1/log/app?live=long-poll", server.base), { headers: bearer("one") });
+        return answer.status !== 429;
+    }, "the reader to be gone");
+    const append = (n) =>
+        server.request("POST", "/v1/log/app", {
+            headers: { ...bearer("two"), "content-type": "application/json" },
+            body: JSON.stringify({ text: "x".repeat(n) }),
+        });
+    const appended = await append(100);
+    assert.equal(appended.status, 200, appended.text);
+    const statuses = [];
+    for (let i = 0; i < 6; i++) statuses.push((await append(1000)).status);
+    assert.ok(statuses.includes(429), String(statuses));
+});
+
+test("attack 42: subscriptions: as many as the root or the subject may have, also after a restart", async (t) => {
+    const data = await tempFolder(t);
+    const grants = ["grant = subscribe, webhook **", "subscriptions = 3"];
+    const text = caller("one", "root = t/one/", ...grants) + caller("two", ...grants) + caller("free", grants[0]);
+    const server = await start(t, text, { data });
+    const on = (at, method, name, id) =>
+        at.request(method, `/v1/stream/__ds/subscriptions/${id}`, {
+            headers: { ...bearer(name), "content-type": "application/json" },
+            body: method === "PUT" ? JSON.stringify({ type: "pull-wake", pattern: "x/**", wake_stream: "w" }) : undefined,
+        });
+    for (const name of ["one", "two"]) {
+        const answers = await Promise.all(range(10).map((i) => on(server, "PUT", name, `${name}-${i}`)));
+        assert.deepEqual(tally(answers), { 201: 3, 507: 7 });
+        assert.equal(answers.find(({ status }) => status === 507).json().error.code, "QUOTA");
+        const there = range(10).find((i) => answers[i].status === 201);
+        assert.equal((await on(server, "PUT", name, `${name}-${there}`)).status, 200, "it is there already");
+        assert.equal((await on(server, "DELETE", name, `${name}-${there}`)).status, 204);
+        assert.equal((await on(server, "PUT", name, `${name}-again`)).status, 201);
+        assert.equal((await on(server, "PUT", name, `${name}-more`)).status, 507);
+    }
+    assert.deepEqual(tally(await Promise.all(range(10).map((i) => on(server, "PUT", "free", `free-${i}`)))), { 201: 10 });
+    await server.stop();
+
+    const again = await start(t, text, { data });
+    for (const name of ["one", "two"]) assert.equal((await on(again, "PUT", name, `${name}-more`)).status, 507);
 });

@@ -182,6 +182,7 @@ struct generation_order {
     const struct doc_put *docs; /* the key, written with the stream */
     size_t n_docs;
     char request_id[REQUEST_ID_TEXT];
+    struct account *lease;           /* goes to ops->ended with the generation; NULL: none */
     struct generation_waiter waiter; /* who asked; missing() is not called */
     const struct generation_asker_ops *ops;
 };
@@ -193,6 +194,8 @@ struct generation_asker_ops {
      * does not take. NULL: nobody is there any more. */
     struct forward *(*direct)(struct generation_order *o, struct generation *gen,
                               const struct source_head *head, bool degraded);
+    /* The generation is over, however it went; the order may be gone. NULL: nobody counts. */
+    void (*ended)(struct account **lease);
 };
 void generation_start(struct generation_order *o);
 

@@ -61,6 +61,8 @@ struct generation {
     enum end_reason end;
     int err; /* of the source */
     struct str message;
+    struct account *lease; /* as its order has it */
+    void (*ended)(struct account **lease);
 };
 
 static void generation_free(struct generation *gen);
@@ -326,6 +328,8 @@ static void generation_free(struct generation *gen)
     task_cancel(&gen->over);
     timer_stop(&gen->hold);
     arena_deinit(&gen->arena);
+    if (gen->ended != NULL)
+        gen->ended(&gen->lease);
     free(gen);
 }
 
@@ -656,6 +660,8 @@ void generation_start(struct generation_order *o)
     struct generation *gen = mem_zalloc(sizeof *gen);
     gen->route = o->route;
     gen->asker = o;
+    gen->lease = o->lease;
+    gen->ended = o->ops->ended;
     gen->id = arena_dup(&gen->arena, str_of(o->request_id, REQUEST_ID_TEXT));
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
     list_init(&gen->stoppers);

@@ -6,6 +6,7 @@
 #include "feature/gateway/gateway_dialect.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
+#include "http/limits.h"
 #include "stream/subscriber.h"
 
 #include <stdlib.h>
@@ -69,6 +70,13 @@ static void start_free(struct read_start *s)
 
 static void gateway_read_begin(struct read_start *s)
 {
+    struct exchange *x = s->order->x;
+    if (!limits_take_live(x)) {
+        store_read_release(&s->read);
+        start_free(s);
+        exchange_release(x);
+        return;
+    }
     struct reader *r = reader_new(s->order, &s->read, buf_str(&s->ahead), s->trimmed);
     start_free(s);
     reader_start(r);

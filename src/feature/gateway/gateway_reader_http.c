@@ -10,6 +10,7 @@
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
 #include "http/heartbeat.h"
+#include "http/limits.h"
 #include "stream/subscriber.h"
 
 #include <stdlib.h>
@@ -246,6 +247,7 @@ static enum pull gateway_reader_pull(struct exchange *x)
     switch (subscriber_next(&r->subscriber, &b)) {
     case NEXT_BATCH:
         put_batch(r, b);
+        limits_count_events(x, b->events);
         event_batch_unref(b);
         subscriber_used(&r->subscriber);
         return PULL_MORE;

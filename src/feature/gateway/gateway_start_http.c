@@ -10,6 +10,7 @@
 #include "base/lane.h"
 #include "base/mem.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "http/limits.h"
 #include "stream/durable.h"
 
 #define KEY_MAX  255 /* bytes of an Idempotency-Key */
@@ -125,7 +126,8 @@ static void gateway_start_begin(struct start *s)
                                                             .failed = gateway_start_on_failed};
     static const struct generation_asker_ops ops = {.asked = gateway_start_on_asked,
                                                     .refused = gateway_start_on_refused,
-                                                    .direct = gateway_start_on_direct};
+                                                    .direct = gateway_start_on_direct,
+                                                    .ended = limits_end_lease};
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = s->x;
@@ -137,6 +139,11 @@ static void gateway_start_begin(struct start *s)
     if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
         counter_inc(r->refused_parallel);
         gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
+        exchange_release(x);
+        return;
+    }
+    /* Whoever asks reads, too: it is asked before the upstream is. */
+    if (!limits_take_live(x) || !limits_take_generation(x, &o->lease)) {
         exchange_release(x);
         return;
     }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/must.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/surface.h"
 #include "feature/logs/log_config.h"
 #include "net/file_watch.h"
@@ -83,6 +84,8 @@ static void logs_on_appended(struct log_append *a, int err)
     } else {
         if (a->repeated)
             exchange_header(x, STR("Idempotency-Repeated"), STR("?1"));
+        else
+            limits_count_bytes(x, r->lines.n);
         logs_put_identity(x, &a->id);
         exchange_send_json(x, 200,
                            arena_printf(&x->arena,
@@ -165,6 +168,8 @@ static void logs_on_body(struct exchange *x, struct str body, int err)
         exchange_error(x, err);
         return;
     }
+    if (!limits_take_bytes(x, body.n))
+        return;
     struct append_request *r = mem_zalloc(sizeof *r);
     *r = (struct append_request){.entry = e, .x = x, .body = body};
     r->split = (struct job){.run = logs_split, .done = logs_on_split};

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "feature/logs/log_query.h"
 #include "http/heartbeat.h"
+#include "http/limits.h"
 #include "http/sse_retry.h"
 #include "http/url.h"
 #include "net/file_watch.h"
@@ -480,6 +481,10 @@ static void on_first_read(struct reader *r, int err)
         err = logs_read_take_bytes(r);
     if (err != 0) {
         answer_failure(r, err);
+        reader_free(r);
+        return;
+    }
+    if (r->live != LIVE_NO && !limits_take_live(r->x)) {
         reader_free(r);
         return;
     }

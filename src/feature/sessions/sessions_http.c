@@ -6,6 +6,7 @@
 #include "base/rand.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/rpc.h"
 #include "http/surface.h"
 #include "feature/sessions/sessions_http_core.h"
@@ -234,6 +235,8 @@ static void sessions_handle(void *ctx, struct exchange *x)
     exchange_decided(x); /* the calls end with a status of their own */
     for (size_t i = 0; i < COUNT(methods); i++) {
         if (str_eq(x->request->path, methods[i].path)) {
+            if (methods[i].begin != session_append_begin && !limits_take_live(x))
+                return;
             methods[i].begin(ctx, methods[i].service, x);
             return;
         }

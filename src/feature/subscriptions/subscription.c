@@ -78,6 +78,20 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     return sub;
 }
 
+void sub_set_owner(struct subscription *sub, struct str owner)
+{
+    free_text(&sub->owner);
+    sub->owner = own(owner);
+}
+
+size_t subs_owned(const struct subscriptions *s, struct str owner)
+{
+    size_t at = 0, n = 0;
+    for (const struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
+        n += sub->owner.n > 0 && str_eq(sub->owner, owner);
+    return n;
+}
+
 static void free_hints(struct subscription *sub, struct link *hints)
 {
     list_each_safe (l, hints)
@@ -98,6 +112,7 @@ static void deactivate(struct subscription *sub)
     free_text(&sub->pattern);
     free_text(&sub->wake_stream);
     free_text(&sub->receiver);
+    free_text(&sub->owner);
     sub->state = SUBSCRIPTION_IDLE;
     sub->behind = sub->blocked = sub->paused = false;
     sub->delivery = SUB_DELIVERY_OTHERS;
@@ -131,6 +146,7 @@ void sub_activate(struct subscription *sub, const struct subscription_head *h)
     sub->wake_stream = own(h->config.wake_stream);
     sub->receiver = receiver_of(h->config.webhook_url);
     sub->sealed = h->config.sealed;
+    sub_set_owner(sub, h->config.owner);
     sub_index_add(sub);
 }
 
@@ -145,6 +161,7 @@ static void free_sub(struct subscription *sub)
     map_deinit(&sub->ties);
     free_text(&sub->head_key);
     free_text(&sub->link_prefix);
+    free_text(&sub->owner);
     free_text(&sub->id);
     free(sub);
 }

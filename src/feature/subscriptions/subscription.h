@@ -61,7 +61,8 @@ struct subscriptions;
     X(NO_PENDING_WORK, 8, 409, "every linked stream is acknowledged up to its tail")               \
     X(INVALID_OFFSET, 9, 409,                                                                      \
       "an acknowledged stream is not linked, or its offset lies before the acknowledged one or "   \
-      "behind the tail")
+      "behind the tail")                                                                           \
+    X(QUOTA, 10, 507, "there are as many subscriptions as there may be")
 
 enum subscription_refusal {
 #define X(name, code, http, text) SUBSCRIPTION_##name = code,
@@ -89,6 +90,9 @@ struct subscription_config {
     /* Before the id and all names, which are stored with it: the tenant's whose subscription it is.
      * His webhooks, tickets and wakes are told names without it. n == 0: none. */
     struct str root;
+    /* Under which it counts (most_owned): a tenant's root, or who created it. n == 0: none. No part
+     * of what has to be the same when it is created again. */
+    struct str owner;
     struct str public_url; /* where clients reach this server, `http://host:port`; may differ when
                               the same configuration is confirmed, the first stays */
 };
@@ -119,6 +123,7 @@ struct subscription_call {
     bool (*allows)(const struct subscription_call *c, const struct subscription_config *config,
                    struct str stream);
     const struct subscription_config *config;
+    uint64_t most_owned; /* that config->owner may have: QUOTA; 0: no bound */
     const struct str *streams;
     size_t n_streams;
     struct str worker;

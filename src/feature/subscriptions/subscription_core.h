@@ -138,6 +138,7 @@ struct subscription {
     enum subscription_state state;
     struct str pattern, wake_stream; /* owned */
     struct str receiver;             /* host and port of the webhook; owned */
+    struct str owner;                /* also while it is being created; owned */
     bool sealed;
 
     struct link in_pattern;
@@ -170,6 +171,9 @@ void sub_drop_if_unused(struct subscription *sub);
 
 /* Takes over what the head says. NULL: there is none. */
 void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint64_t version);
+/* It counts under this owner from now on; how many do, those that are being created among them. */
+void sub_set_owner(struct subscription *sub, struct str owner);
+size_t subs_owned(const struct subscriptions *s, struct str owner);
 /* From here on notices of streams are kept for it. */
 void sub_activate(struct subscription *sub, const struct subscription_head *h);
 

@@ -78,6 +78,8 @@ void subscription_head_put(struct buf *out, const struct subscription_head *h)
     subscription_doc_put_text(out, "public_url", c->public_url);
     if (c->root.n > 0)
         subscription_doc_put_text(out, "root", c->root);
+    if (c->owner.n > 0)
+        subscription_doc_put_text(out, "owner", c->owner);
     if (c->sealed)
         buf_put(out, STR(",\"sessions\":true"));
     subscription_doc_put_text(out, "hash", str_of(h->hash, sizeof h->hash));
@@ -180,6 +182,7 @@ static int parse_head(struct arena *a, const json_t *doc, struct subscription_he
     h->config.description = get_text(a, doc, "description");
     h->config.public_url = get_text(a, doc, "public_url");
     h->config.root = get_text(a, doc, "root");
+    h->config.owner = get_text(a, doc, "owner");
     h->config.sealed = json_is_true(json_object_get(doc, "sessions"));
     h->created_ms = (int64_t)get_number(doc, "created_ms");
     h->edits = get_number(doc, "edits");

@@ -348,8 +348,15 @@ static void subscription_edit_head_put(struct subop *j)
     create_links(j);
 }
 
+static bool owner_is_full(const struct subop *j)
+{
+    const struct subscription_call *c = j->call;
+    return c->most_owned > 0 && subs_owned(j->sub->all, c->config->owner) >= c->most_owned;
+}
+
 static void create_head(struct subop *j)
 {
+    sub_set_owner(j->sub, j->call->config->owner);
     j->head = (struct subscription_head){
         .phase = SUBSCRIPTION_LINKING,
         .birth = rand_u64(),
@@ -370,6 +377,8 @@ static void subscription_edit_create_begin(struct subop *j)
     bool same = j->exists && memcmp(hash, j->head.hash, sizeof hash) == 0;
     if (!j->exists && j->sub->all->n_active >= SUBSCRIPTION_MAX) {
         subop_end(j, ERR_LIMIT);
+    } else if (!j->exists && owner_is_full(j)) {
+        subop_end(j, SUBSCRIPTION_QUOTA);
     } else if (!j->exists) {
         create_head(j);
     } else if (j->head.phase == SUBSCRIPTION_ACTIVE) {

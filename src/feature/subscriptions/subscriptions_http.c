@@ -8,6 +8,7 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "http/exchange.h"
 #include "http/http.h"
+#include "http/limits.h"
 #include "http/surface.h"
 #include "http/url.h"
 #include "store/names.h"
@@ -142,6 +143,8 @@ static void subscriptions_on_done(struct subscription_call *c, int result)
         exchange_error(x, result);
     else if (result == SUBSCRIPTION_ALREADY_CLAIMED)
         answer_claimed(r, &body);
+    else if (result == SUBSCRIPTION_QUOTA)
+        limits_refuse_quota(x, refusal_of(result).message);
     else if (result > 0)
         subscriptions_refuse(x, result, STR_NONE);
     else
@@ -437,8 +440,19 @@ static bool find_sealed(struct request_call *r)
     return true;
 }
 
+/* A tenant's count together, others' by who they are. */
+static void set_owner(struct request_call *r)
+{
+    const struct principal *p = r->x->principal;
+    if (p->rights.n == 0)
+        return;
+    r->config.owner = p->root.n > 0 ? p->root : p->id;
+    r->call.most_owned = limits_of(p).subscriptions;
+}
+
 static bool subscriptions_parse_create(struct request_call *r)
 {
+    set_owner(r);
     r->call.config = &r->config;
     return parse_sources(r) && parse_lease(r) && parse_description(r) && parse_type(r) &&
            may_create(r) && root_config(r) && find_sealed(r) && find_public_url(r);

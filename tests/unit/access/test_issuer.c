@@ -129,6 +129,9 @@ static void test_roots(void **state)
     assert_false(show(f, "{\"tenant\":{\"sub\":\"a\"}}"));
     f->issuer.root = STR("{tenant}/");
     assert_false(show(f, "{\"tenant\":\".route\"}")); /* names of the server's own */
+    assert_false(show(f, "{\"tenant\":\"sessions\"}"));
+    assert_false(show(f, "{\"tenant\":\"a%2fb\"}"));
+    assert_true(show(f, "{\"tenant\":\"acme\"}"));
 }
 
 static void test_the_cut_off(void **state)

@@ -140,6 +140,36 @@ static void test_beginnings(void **state)
             fail_msg("%s and %s", rows[i].pattern, rows[i].start);
 }
 
+static void test_roots(void **state)
+{
+    static const struct {
+        const char *root;
+        bool valid, as_template;
+    } rows[] = {
+        {"t/acme/", true, true},    {"a/", true, true},          {"t/{tenant}/", false, true},
+        {"{tenant}/", false, true}, {"t/x{a}/", false, false},   {"t/{}/", false, false},
+        {"", false, false},         {"/", false, false},         {"t", false, false},
+        {"/t/", false, false},      {"t//x/", false, false},     {"./", false, false},
+        {"t/../", false, false},    {"t/*/", false, false},      {"t/a*/", false, false},
+        {"t/%2e/", false, false},   {"t/a?b/", false, false},    {"t/a#b/", false, false},
+        {"t/a\nb/", false, false},  {"t/a\x7f/", false, false},  {".route/x/", false, false},
+        {"__ds/", false, false},    {"sessions/", false, false}, {"t/sessions/", true, true},
+    };
+    char large[ACCESS_ROOT_MAX + 1];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct str root = str_of_cstr(rows[i].root);
+        if (access_root_valid(root, false) != rows[i].valid ||
+            access_root_valid(root, true) != rows[i].as_template)
+            fail_msg("%s", rows[i].root);
+    }
+    memset(large, 'a', sizeof large);
+    large[ACCESS_ROOT_MAX - 1] = large[ACCESS_ROOT_MAX] = '/';
+    assert_true(access_root_valid(str_of(large, ACCESS_ROOT_MAX), false));
+    large[ACCESS_ROOT_MAX - 1] = 'a';
+    assert_false(access_root_valid(str_of(large, ACCESS_ROOT_MAX + 1), false));
+    assert_false(access_root_valid(STR("t/a\0b/"), false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +177,7 @@ int main(void)
         cmocka_unit_test(test_names_are_matched),
         cmocka_unit_test(test_patterns_contain_patterns),
         cmocka_unit_test(test_beginnings),
+        cmocka_unit_test(test_roots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

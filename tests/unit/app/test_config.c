@@ -419,6 +419,8 @@ static void callers_are_read(void **state)
     assert_string_equal(c[1].capabilities.items[1], "notes:read");
 }
 
+#define ISSUER "[issuer a]\niss = https://a/\n"
+
 static void callers_are_checked(void **state)
 {
     struct fixture *f = *state;
@@ -431,8 +433,19 @@ static void callers_are_checked(void **state)
                    "2: certificate '*.example.org': expected a URI, or a DNS name without a "
                    "wildcard");
     assert_refused(f, STR("[caller a]\n"), "1: [caller a]: needs token-sha256 or certificate");
-    assert_refused(f, STR("[caller a b]\n"),
-                   "1: [caller a b]: a caller's name is made of letters, digits and -._@");
+    assert_refused(
+        f, STR("[caller a b]\n"),
+        "1: [caller a b]: a caller's name is made of letters, digits and -._@, and is not "
+        "anonymous");
+    assert_refused(f, STR("[caller anonymous]\n"),
+                   "1: [caller anonymous]: a caller's name is made of letters, digits and -._@, "
+                   "and is not anonymous");
+    assert_int_equal(load_file(f, STR("[caller a]\ntoken-sha256 = " DIGEST "\nroot = t/{a}/\n")),
+                     ERR_SYNTAX);
+    assert_non_null(strstr(f->why, "3: root 't/{a}/': a root is a name"));
+    assert_int_equal(load_file(f, STR(ISSUER "jwks = https://a/j\nroot = sessions/{sub}/\n")),
+                     ERR_SYNTAX);
+    assert_non_null(strstr(f->why, "4: root 'sessions/{sub}/': a root is a name"));
     assert_refused(f, STR("[caller a]\ncapabilities = wroker\n"),
                    "2: capabilities 'wroker': no such capability; did you mean worker?");
     assert_refused(f, STR("[caller a]\ncapabilities = everything\n"),
@@ -447,7 +460,6 @@ static void callers_are_checked(void **state)
     assert_string_equal(f->why, "the callers a and b have the same certificate");
 }
 
-#define ISSUER "[issuer a]\niss = https://a/\n"
 #define SECRET "0123456789abcdef0123456789abcdef"
 
 static void issuers_are_read(void **state)
@@ -463,6 +475,7 @@ static void issuers_are_read(void **state)
                      0);
     assert_true(access_config_on(&f->c.access));
     assert_string_equal(access_config_idle_issuer(&f->c.access), "b");
+    assert_int_equal(access_config_longest_s(&f->c.access), 86400);
     struct policy *p = access_config_policy(&f->c.access, f->why, sizeof f->why);
     assert_non_null(p);
     const struct issuer *a = policy_find_issuer_named(p, STR("a")),

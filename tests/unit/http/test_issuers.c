@@ -227,6 +227,50 @@ static void test_our_own_die_with_their_minters(void **state)
     assert_int_equal(verify(f, false), ISSUERS_BAD);
 }
 
+static bool lost(struct fixture *f, const char *iss, enum jwk_alg alg, const char *kid)
+{
+    make(f, iss, alg, kid, true);
+    assert_int_equal(verify(f, false), ISSUERS_GOOD);
+    return issuers_lost(f->issuers, f->answer.principal);
+}
+
+/* Who was known by a key that is not there any more, or is another one of the same kid, is not. */
+static void test_a_bearer_is_lost_with_his_key(void **state)
+{
+    struct fixture *f = *state;
+    assert_false(lost(f, "hs", JWK_HS256, "any"));
+    assert_false(lost(f, "ed", JWK_EDDSA, "k"));
+    set_policy(f, true, 0); /* read again, and the same */
+    assert_false(issuers_lost(f->issuers, f->answer.principal));
+    EVP_PKEY_free(f->key);
+    f->key = kit_key(JWK_EDDSA);
+    set_policy(f, true, 0);
+    assert_true(issuers_lost(f->issuers, f->answer.principal));
+    assert_false(lost(f, "hs", JWK_HS256, "any"));
+    set_policy(f, true, NOW + 1);
+    assert_true(issuers_lost(f->issuers, f->answer.principal));
+    make_own(f, "", "ci", false);
+    assert_int_equal(verify(f, false), ISSUERS_GOOD);
+    assert_false(issuers_lost(f->issuers, f->answer.principal));
+    set_policy(f, false, 0);
+    assert_true(issuers_lost(f->issuers, f->answer.principal));
+}
+
+static void test_a_caller_is_lost_with_his_section(void **state)
+{
+    struct fixture *f = *state;
+    struct principal *ci = principal_new();
+    ci->name = STR("ci");
+    ci->known = true;
+    assert_false(issuers_lost(f->issuers, ci));
+    ci->section++; /* what the one in use says is something else */
+    assert_true(issuers_lost(f->issuers, ci));
+    ci->section--;
+    set_policy(f, false, 0);
+    assert_true(issuers_lost(f->issuers, ci));
+    principal_unref(ci);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -238,6 +282,8 @@ int main(void)
         TEST(test_bad_signatures_are_bounded),
         TEST(test_tokens_of_our_own),
         TEST(test_our_own_die_with_their_minters),
+        TEST(test_a_bearer_is_lost_with_his_key),
+        TEST(test_a_caller_is_lost_with_his_section),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
