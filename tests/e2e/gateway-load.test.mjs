@@ -142,7 +142,10 @@ test("in memory it is cut off, and told of its gap when it resumes", async (t) =
     t.diagnostic(`${inMib(most)} more while ${MIBS} MiB went past a client that does not read`);
     assert.ok(most < (MIBS / 2) * MIB, `${most} bytes more`);
     assert.ok(unsent > 0 && unsent < MIB, `${unsent} bytes unsent`);
-    assert.equal(await gateway.metric("assist_sse_reader_cut_total"), 1);
+    // By whoever saw first that it does not read: the answer, whose metric counts it, or its
+    // connection, which has the same timeout. What it had not taken is gone with it.
+    assert.ok((await gateway.metric("assist_sse_reader_cut_total")) <= 1);
+    assert.equal(await gateway.metric("tidemark_unsent_bytes"), 0);
 
     const requestId = reader.headers["x-correlation-id"];
     const story = await within(read(await gateway.get(requestId, { "Last-Event-ID": 1 })), "the rest");
