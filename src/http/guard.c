@@ -291,9 +291,14 @@ static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
                                             const struct credential *c, bool may_wait,
                                             const struct surface_refusal **why)
 {
-    struct tokens_key key = tokens_key(g->tokens, c->token);
-    const struct principal *p = tokens_find(g->tokens, &key, c->token);
+    const struct principal *p = tokens_find_recent(g->tokens, c->token);
     bool waits = false;
+    if (p != NULL) {
+        *why = guard_take(g, x, c, p);
+        return GUARD_GO;
+    }
+    struct tokens_key key = tokens_key(g->tokens, c->token);
+    p = tokens_find(g->tokens, &key, c->token);
     if (p != NULL)
         *why = guard_take(g, x, c, p);
     else if (!limits_try_credential(x))
@@ -330,7 +335,7 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
 static bool guard_enter(struct guard *g, struct exchange *x)
 {
     struct ruling ruling;
-    if (g->policy->on)
+    if (g->policy->on && x->request->query.n > 0)
         credential_cut(x);
     if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */

@@ -4,7 +4,8 @@
  *
  *     good ones   TOKENS_MAX at most, TOKENS_BYTES together, each for TOKENS_FRESH_MS and never
  *                 beyond its expiry. The oldest make room. Found by a fast hash whose secret is
- *                 drawn here, and then compared byte by byte, in constant time
+ *                 drawn here, and then compared byte by byte, in constant time. One that was
+ *                 found lately is compared at once
  *     bad ones    the hashes of some, for TOKENS_BAD_MS, so that repeating one is cheap
  *     a budget    TOKENS_CHECKS signatures a second may turn out to be bad. Whoever comes with
  *                 something unknown when they are used up is told to come back later
@@ -37,6 +38,9 @@ struct tokens_key {
     uint64_t low, high;
 };
 struct tokens_key tokens_key(const struct tokens *t, struct str token);
+
+/* Lent until the next call. NULL: it is not known, or was not found lately. Needs no hash. */
+const struct principal *tokens_find_recent(struct tokens *t, struct str token);
 
 /* Lent until the next call. NULL: it is not known. */
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
