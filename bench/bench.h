@@ -77,14 +77,14 @@ void measure_appends(struct bench *b, const char *key, const char *type, unsigne
                      unsigned connections, unsigned depth, double seconds);
 void measure_fanout(struct bench *b, const char *key, unsigned readers, double seconds);
 
-/* `count` appends over 64 connections; `count` deliveries to each of `readers`; `count` chunks of
+/* `count` appends over 64 connections, with a token (NULL: without); `count` deliveries to each of `readers`; `count` chunks of
  * one session, one under way, on a new server. For phases that count instructions: nothing is
  * reported. */
-void run_appends(struct bench *b, uint64_t count);
+void run_appends(struct bench *b, const char *token, uint64_t count);
 void run_deliveries(struct bench *b, unsigned readers, uint64_t count);
 void run_chunks(struct bench *b, uint64_t count);
 
-/* Counts instructions with servers of its own (plan.callgrind is set). Adds three rows. 0 or -1. */
+/* Counts instructions with servers of its own (plan.callgrind is set). Adds its rows. 0 or -1. */
 int count_instructions(struct bench *b);
 
 /* A line on stderr that says what goes on. */

@@ -13,7 +13,7 @@ struct appends {
     unsigned streams; /* each connection has its own, in turn; with fewer streams they share them */
 };
 
-/* type: TYPE_JSON or TYPE_BYTES. */
+/* type: TYPE_JSON or TYPE_BYTES; further headers may follow it, each behind a CRLF. */
 struct appends appends_of(struct bench *b, const char *phase, const char *type, unsigned streams,
                           unsigned connections, unsigned depth);
 

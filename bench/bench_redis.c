@@ -100,7 +100,7 @@ static void count_calls(struct bench *b)
     freeReplyObject(ask_redis(b, "CONFIG RESETSTAT"));
     freeReplyObject(ask_redis(b, "SLOWLOG RESET"));
     uint64_t cpu = server_cpu_ns(&b->redis);
-    run_appends(b, appends);
+    run_appends(b, NULL, appends);
     if (!b->swarm.failed)
         report_calls(b, (double)appends, (double)(server_cpu_ns(&b->redis) - cpu) / 1e9);
 }

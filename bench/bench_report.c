@@ -188,6 +188,12 @@ static const struct figure figures[] = {
     {"scale-memory", "stream of 250,000, memory", BYTES, LESS, {0, 0}, {0, 0}},
     {"scale-memory-more", "  more than the other server", BYTES, LESS, {64, 64}, {0, 0}},
     {"instructions-append", "instructions per append", COUNT, LESS, {5000, 5000}, {0, 0}},
+    {"instructions-caller-open", "  with a token, open", COUNT, LESS, {0, 0}, {0, 0}},
+    {"instructions-caller", "  with a caller's token", COUNT, LESS, {0, 0}, {0, 0}},
+    {"instructions-caller-times", "    access : open", TIMES, LESS, {1.05, 1.05}, {0, 0}},
+    {"instructions-jwt-open", "  with a JWT, open", COUNT, LESS, {0, 0}, {0, 0}},
+    {"instructions-jwt", "  with a JWT, verified before", COUNT, LESS, {0, 0}, {0, 0}},
+    {"instructions-jwt-times", "    access : open", TIMES, LESS, {1.05, 1.05}, {0, 0}},
     {"instructions-delivery", "instructions per delivery", COUNT, LESS, {200, 200}, {0, 0}},
     {"instructions-chunk", "instructions per session chunk", COUNT, LESS, {0, 0}, {0, 0}},
 };

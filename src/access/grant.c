@@ -71,6 +71,7 @@ static void grants_put(struct access_grants *g, struct arena *a, struct access_g
             memcpy(items, g->items, g->n * sizeof *items);
         g->items = items;
     }
+    one.literal = access_pattern_literal(one.pattern);
     g->items[g->n++] = one;
 }
 
@@ -366,17 +367,30 @@ void access_grants_expand(const struct access_grants *templates, const json_t *c
 
 /* ---- decisions ---- */
 
-bool access_grants_allow(const struct access_grants *g, enum access_verb verb,
-                         enum access_kind kind, struct str name)
+static bool grant_matches(const struct access_grant *one, struct str name)
 {
-    name = grant_name(kind, name);
+    if (!access_kind_named(one->kind))
+        return true;
+    if (one->literal == ACCESS_PATTERN_MIXED)
+        return access_pattern_match(one->pattern, name);
+    return access_pattern_match_literal(one->pattern, one->literal, name);
+}
+
+static inline bool grants_allow(const struct access_grants *g, enum access_verb verb,
+                                enum access_kind kind, struct str name)
+{
     for (size_t i = 0; i < g->n; i++) {
         const struct access_grant *one = &g->items[i];
-        if ((one->verbs & ACCESS_BIT(verb)) != 0 && one->kind == kind &&
-            (!access_kind_named(kind) || access_pattern_match(one->pattern, name)))
+        if ((one->verbs & ACCESS_BIT(verb)) != 0 && one->kind == kind && grant_matches(one, name))
             return true;
     }
     return false;
+}
+
+bool access_grants_allow(const struct access_grants *g, enum access_verb verb,
+                         enum access_kind kind, struct str name)
+{
+    return grants_allow(g, verb, kind, grant_name(kind, name));
 }
 
 bool access_grants_contain(const struct access_grants *g, enum access_verb verb,
@@ -395,8 +409,9 @@ bool access_grants_contain(const struct access_grants *g, enum access_verb verb,
 bool access_allows(const struct access_rights *r, enum access_verb verb, enum access_kind kind,
                    struct str name)
 {
+    name = grant_name(kind, name);
     for (size_t i = 0; i < r->n; i++)
-        if (!access_grants_allow(r->layers[i], verb, kind, name))
+        if (!grants_allow(r->layers[i], verb, kind, name))
             return false;
     return true;
 }

@@ -59,6 +59,7 @@ struct access_grant {
     uint32_t verbs; /* of enum access_verb */
     enum access_kind kind;
     struct str pattern; /* n == 0: the kind has no names */
+    size_t literal;     /* access_pattern_literal of it */
 };
 
 struct access_grants {

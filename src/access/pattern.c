@@ -34,9 +34,13 @@ static bool is_dots(struct str segment)
 }
 
 /* May a wildcard stand for it? */
-static bool is_ordinary(struct str segment, bool first)
+static inline bool is_ordinary(struct str segment, bool first)
 {
-    return segment.n > 0 && !is_dots(segment) && !(first && access_reserved(segment));
+    if (segment.n == 0)
+        return false;
+    if (segment.p[0] != '.' && segment.p[0] != '_' && segment.p[0] != 's')
+        return true; /* no name that is none begins otherwise */
+    return !is_dots(segment) && !(first && access_reserved(segment));
 }
 
 /* ---- is it one? ---- */
@@ -105,16 +109,38 @@ bool access_root_valid(struct str root, bool templates)
 
 /* ---- matching ---- */
 
-/* The rest of a name, for `**`. */
+size_t access_pattern_literal(struct str pattern)
+{
+    const char *star = pattern.n > 0 ? memchr(pattern.p, '*', pattern.n) : NULL;
+    if (star == NULL)
+        return pattern.n;
+    size_t n = (size_t)(star - pattern.p);
+    return str_eq(str_skip(pattern, n), any_many) ? n : ACCESS_PATTERN_MIXED;
+}
+
+/* The rest of a name, for `**`. Every request asks this: without str_cut. */
 static bool is_ordinary_rest(struct str rest, bool first)
 {
-    struct str segment;
-    while (access_segment_next(&rest, &segment)) {
-        if (!is_ordinary(segment, first))
+    const char *p = rest.p, *end = p + rest.n;
+    while (p != NULL) {
+        const char *slash = p < end ? memchr(p, '/', (size_t)(end - p)) : NULL;
+        if (!is_ordinary(str_of(p, (size_t)((slash != NULL ? slash : end) - p)), first))
             return false;
+        p = slash != NULL ? slash + 1 : NULL;
         first = false;
     }
     return true;
+}
+
+/* `a/b` is before `a/b/` that `**` follows, and is matched as well. */
+bool access_pattern_match_literal(struct str pattern, size_t literal, struct str name)
+{
+    if (literal == pattern.n)
+        return str_eq(pattern, name);
+    if (name.n + 1 == literal)
+        return str_eq(str_of(pattern.p, name.n), name);
+    return str_starts(name, str_of(pattern.p, literal)) &&
+           is_ordinary_rest(str_skip(name, literal), literal == 0);
 }
 
 bool access_pattern_match(struct str pattern, struct str name)

@@ -17,6 +17,8 @@
 
 #include "base/str.h"
 
+#include <stdint.h>
+
 #define ACCESS_PATTERN_MAX 480
 
 /* A segment that names of the server's own begin with: `.route`, `__ds`. */
@@ -32,6 +34,13 @@ bool access_root_valid(struct str root, bool templates);
 
 /* Of a pattern that is good and has no templates left. */
 bool access_pattern_match(struct str pattern, struct str name);
+
+/* How a pattern can be matched without looking at its segments: its bytes before a `**`, all of
+ * them if it has no wildcard, or ACCESS_PATTERN_MIXED. For whoever matches it often. */
+#define ACCESS_PATTERN_MIXED SIZE_MAX
+size_t access_pattern_literal(struct str pattern);
+/* As access_pattern_match, of a pattern that is not mixed. */
+bool access_pattern_match_literal(struct str pattern, size_t literal, struct str name);
 
 /* Whether every name that `inner` matches is one that `outer` does. inner may be of a subscription:
  * with `**` anywhere. False also where it cannot be told. */

@@ -24,14 +24,6 @@ struct principal *principal_new(void)
     return p;
 }
 
-/* Counting is no change that anybody sees. */
-const struct principal *principal_ref(const struct principal *p)
-{
-    if (p->refs > 0)
-        ((struct principal *)p)->refs++;
-    return p;
-}
-
 void principal_unref(const struct principal *shared)
 {
     struct principal *p = (struct principal *)shared;

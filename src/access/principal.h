@@ -33,6 +33,8 @@ struct principal {
 
     struct link answers; /* of exchanges under way that end with its right */
     struct link active;  /* of http/answers: it has some */
+    void *account;       /* of http/limits: its own, while account_era is the accounts' */
+    uint64_t account_era;
     struct arena arena;
     uint32_t refs;    /* 0: it is static, and nobody counts */
     bool known : 1;   /* it has shown a credential */
@@ -46,7 +48,13 @@ extern const struct principal principal_anonymous;
 
 /* Empty, with one reference. Its texts go to its arena. */
 struct principal *principal_new(void);
-const struct principal *principal_ref(const struct principal *p);
+/* Counting is no change that anybody sees. */
+static inline const struct principal *principal_ref(const struct principal *p)
+{
+    if (p->refs > 0)
+        ((struct principal *)p)->refs++;
+    return p;
+}
 void principal_unref(const struct principal *p); /* NULL is allowed */
 
 bool principal_can(const struct principal *p, struct str capability);

@@ -11,6 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/cmd_common.h"
 #include "http/exchange.h"
+#include "http/h1_parse.h"
 #include "http/http.h"
 #include "http/rules.h"
 #include "http/surface.h"
@@ -268,7 +269,8 @@ static int explain_as(const struct config *c, const struct explain_flags *f,
 {
     struct header headers[HEADERS_MAX];
     struct str target = str_of_cstr(args[1]);
-    struct request req = {.method_text = str_of_cstr(args[0]), .version = 11};
+    struct str method = str_of_cstr(args[0]);
+    struct request req = {.method = h1_method(method), .method_text = method, .version = 11};
     req.path = str_cut(&target, '?');
     req.query = target;
     fill_headers(&req, &f->headers, headers);

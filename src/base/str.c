@@ -2,8 +2,20 @@
 #include "base/str.h"
 #include "base/ascii_char.h"
 
+#include <stdint.h>
+
+static bool same_8(const char *a, const char *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x == y;
+}
+
 bool str_eq_nocase_n(const char *a, const char *b, size_t n)
 {
+    if (n >= 8 && n <= 16 && same_8(a, b) && same_8(a + n - 8, b + n - 8))
+        return true; /* most headers have such a name, and are spelt alike */
     for (size_t i = 0; i < n; i++)
         if (a[i] != b[i] && ascii_lower(a[i]) != ascii_lower(b[i]))
             return false;

@@ -2,6 +2,7 @@
 #include "http/account.h"
 #include "base/mem.h"
 #include "base/must.h"
+#include "base/rand.h"
 
 #include <stdlib.h>
 
@@ -9,7 +10,8 @@
 
 void accounts_init(struct accounts *as, size_t max)
 {
-    *as = (struct accounts){.max = max, .crowd = mem_zalloc(sizeof *as->crowd)};
+    *as = (struct accounts){
+        .max = max, .crowd = mem_zalloc(sizeof *as->crowd), .era = rand_u64() | 1};
     map_init(&as->by_key);
     list_init(&as->all);
 }
@@ -27,6 +29,7 @@ static void account_forget(struct accounts *as, struct account *a)
     map_remove(&as->by_key, str_of(a->key, a->n));
     list_remove(&a->link);
     free(a);
+    as->era += 2; /* never 0 */
 }
 
 void accounts_deinit(struct accounts *as)
@@ -91,14 +94,13 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-/* What is still missing. The time is compared before it is multiplied, which it may be too long
- * for. */
+/* What is still missing. */
 static uint64_t debt_at(const struct level *l, const struct rate *rate, uint64_t now_ms)
 {
-    uint64_t passed_ms = now_ms > l->at_ms ? now_ms - l->at_ms : 0;
-    if (passed_ms >= divide_up(l->debt, rate->n))
+    uint64_t passed_ms = now_ms > l->at_ms ? now_ms - l->at_ms : 0, paid;
+    if (__builtin_mul_overflow(passed_ms, rate->n, &paid) || paid >= l->debt)
         return 0;
-    return l->debt - passed_ms * rate->n;
+    return l->debt - paid;
 }
 
 static uint64_t wait_for(uint64_t debt, const struct rate *rate, uint64_t cost)

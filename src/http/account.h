@@ -69,6 +69,7 @@ struct accounts {
     struct link all; /* in the order in which they are looked at, to forget idle ones */
     size_t max;
     struct account *crowd; /* of those for whom there is no room */
+    uint64_t era;          /* another one, whenever some were forgotten */
 };
 
 #define ACCOUNT_KEY_MAX 512 /* bytes; of a longer key, those at its start count */
@@ -77,7 +78,8 @@ struct accounts {
 void accounts_init(struct accounts *as, size_t max);
 void accounts_deinit(struct accounts *as); /* nobody has anything under way */
 
-/* Never NULL. Lent until the next call, or for as long as one of its counts is not 0. */
+/* Never NULL. Lent until the next call, or for as long as one of its counts is not 0, or as->era is
+ * the same. */
 struct account *accounts_get(struct accounts *as, struct str key, uint64_t now_ms);
 
 /* How long until so much of a rate could be taken; 0: now. */

@@ -4,21 +4,24 @@
 #include "http/exchange.h"
 #include "http/url.h"
 
-#define GRANT "grant"
+#define GRANT  "grant"
+#define BEARER "Bearer"
 
 static const struct str cookie_names[] = {STR_INIT("__Host-tidemark"),
                                           STR_INIT("__Secure-tidemark")};
 
-/* The headers of a request that may carry one. */
+/* The headers of a request that may carry one, by their lengths: every header is looked up here. */
 static const struct carrier {
     struct str name;
     bool bare;                   /* the token alone, without a scheme */
+    bool cookie;                 /* among others */
     enum credential_owner least; /* CREDENTIAL_THEIRS: always looked at */
 } carriers[] = {
-    {STR_INIT("Tidemark-Authorization"), false, CREDENTIAL_THEIRS},
-    {STR_INIT("Authorization"), false, CREDENTIAL_OURS},
-    {STR_INIT("x-api-key"), true, CREDENTIAL_PROVIDER},
-    {STR_INIT("x-goog-api-key"), true, CREDENTIAL_PROVIDER},
+    [6] = {STR_INIT("Cookie"), false, true, CREDENTIAL_THEIRS},
+    [9] = {STR_INIT("x-api-key"), true, false, CREDENTIAL_PROVIDER},
+    [13] = {STR_INIT("Authorization"), false, false, CREDENTIAL_OURS},
+    [14] = {STR_INIT("x-goog-api-key"), true, false, CREDENTIAL_PROVIDER},
+    [22] = {STR_INIT("Tidemark-Authorization"), false, false, CREDENTIAL_THEIRS},
 };
 
 static bool is_looked_at(const struct carrier *c, enum credential_owner owner)
@@ -28,12 +31,13 @@ static bool is_looked_at(const struct carrier *c, enum credential_owner owner)
     return c->least == CREDENTIAL_OURS ? owner != CREDENTIAL_THEIRS : owner == CREDENTIAL_PROVIDER;
 }
 
-static const struct carrier *carrier_of(struct str header)
+/* NULL: none. */
+static inline const struct carrier *carrier_of(struct str header)
 {
-    for (size_t i = 0; i < sizeof carriers / sizeof *carriers; i++)
-        if (str_eq_nocase(carriers[i].name, header))
-            return &carriers[i];
-    return NULL;
+    if (header.n >= sizeof carriers / sizeof *carriers)
+        return NULL;
+    const struct carrier *c = &carriers[header.n];
+    return str_eq_nocase(c->name, header) && header.n > 0 ? c : NULL;
 }
 
 /* A second one, wherever it is, is an error. */
@@ -45,16 +49,30 @@ static int take(struct credential *out, enum credential_by by, struct str token)
     return 0;
 }
 
+static bool is_trimmed(struct str s)
+{
+    return s.n > 0 && s.p[0] > ' ' && s.p[s.n - 1] > ' ';
+}
+
+/* Most spell it like that; a tab will do as well as a blank. */
+static bool is_bearer(struct str value)
+{
+    size_t n = sizeof BEARER - 1;
+    if (str_starts(value, STR(BEARER " ")))
+        return true;
+    return value.n >= n && str_eq_nocase(str_of(value.p, n), STR(BEARER)) &&
+           (value.n == n || value.p[n] == ' ' || value.p[n] == '\t');
+}
+
 /* Other schemes are somebody else's, and no credential of ours. */
 static int take_header(struct credential *out, const struct carrier *c, struct str value)
 {
     if (c->bare)
         return take(out, CREDENTIAL_BEARER, str_trim(value));
-    size_t n = 0;
-    while (n < value.n && value.p[n] != ' ' && value.p[n] != '\t')
-        n++;
-    bool ours = str_eq_nocase(str_of(value.p, n), STR("Bearer"));
-    return ours ? take(out, CREDENTIAL_BEARER, str_trim(str_skip(value, n))) : 0;
+    if (!is_bearer(value))
+        return 0;
+    struct str token = str_skip(value, value.n < sizeof BEARER ? value.n : sizeof BEARER);
+    return take(out, CREDENTIAL_BEARER, is_trimmed(token) ? token : str_trim(token));
 }
 
 static bool is_our_cookie(struct str name)
@@ -65,7 +83,7 @@ static bool is_our_cookie(struct str name)
     return false;
 }
 
-static int take_cookies(struct credential *out, struct str value)
+__attribute__((noinline)) static int take_cookies(struct credential *out, struct str value)
 {
     int err = 0;
     while (err == 0 && value.p != NULL) {
@@ -94,25 +112,26 @@ struct str credential_cut_cookies(struct arena *a, struct str value)
     return str_of(to, n);
 }
 
+__attribute__((noinline)) static int take_link(struct exchange *x, struct credential *out)
+{
+    struct str token;
+    int found = url_query(&x->arena, x->request->query, STR(GRANT), &token);
+    return found <= 0 ? found : take(out, CREDENTIAL_LINK, token);
+}
+
 int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out)
 {
     const struct request *req = x->request;
-    struct str token;
-    int err = 0;
     *out = (struct credential){.by = CREDENTIAL_NONE};
-    for (size_t i = 0; err == 0 && i < req->n_headers; i++) {
-        const struct header *h = &req->headers[i];
+    for (const struct header *h = req->headers, *end = h + req->n_headers; h < end; h++) {
         const struct carrier *c = carrier_of(h->name);
-        if (c != NULL && is_looked_at(c, owner))
-            err = take_header(out, c, h->value);
-        else if (c == NULL && str_eq_nocase(h->name, STR("Cookie")))
-            err = take_cookies(out, h->value);
+        if (c == NULL || !is_looked_at(c, owner))
+            continue;
+        int err = c->cookie ? take_cookies(out, h->value) : take_header(out, c, h->value);
+        if (err != 0)
+            return err;
     }
-    if (err == 0 && req->query.n > 0) {
-        int found = url_query(&x->arena, req->query, STR(GRANT), &token);
-        err = found < 0 ? found : found > 0 ? take(out, CREDENTIAL_LINK, token) : 0;
-    }
-    return err;
+    return req->query.n > 0 ? take_link(x, out) : 0;
 }
 
 static bool is_grant(struct exchange *x, struct str pair)

@@ -73,8 +73,10 @@ static void exchange_leave(struct exchange *x)
 void exchange_set_principal(struct exchange *x, const struct principal *p)
 {
     principal_ref(p);
-    exchange_leave(x);
-    principal_unref(x->principal);
+    if (x->principal != &principal_anonymous) {
+        exchange_leave(x);
+        principal_unref(x->principal);
+    }
     x->principal = p;
     exchange_enter(x);
 }
@@ -275,8 +277,12 @@ static void put_inert(struct exchange *x)
 static void put_shared(struct exchange *x)
 {
     struct header headers[SHARE_HEADERS_MAX];
-    if (!x->reads && x->page == FRONT_NO_PAGE && !x->http->front.guarded)
-        return; /* a program has written */
+    bool guarded = x->http->front.guarded;
+    x->kind = guarded ? RESPONSE_GUARDED : RESPONSE_OPEN;
+    if (!x->reads && x->page == FRONT_NO_PAGE) { /* a program has written */
+        x->kind = guarded ? RESPONSE_PRIVATE : RESPONSE_OPEN;
+        return;
+    }
     size_t n = share_headers(
         &(struct share_ask){.front = &x->http->front,
                             .share = x->route != NULL ? x->route->surface->share : NULL,

@@ -113,6 +113,7 @@ struct exchange {
     bool admin : 1;     /* ... by the listener of admin-listen */
     bool reads : 1;     /* it is a GET or a HEAD */
     uint8_t page : 3;   /* enum front_page: who made it */
+    uint8_t kind : 2;   /* enum response_kind, once the response begins */
     /* Set by a handler whose work is for this peer alone: one that has finished sending is gone, as
      * with a streamed response, though it might still take an answer. */
     bool peer_bound : 1;

@@ -45,6 +45,10 @@ static const struct surface_refusal two_credentials = {
 static const struct surface_refusal bad_credential = {
     401, STR_INIT("UNAUTHENTICATED"), STR_INIT("the credential is not good; get a new one"),
     STR_INIT("Bearer error=\"invalid_token\""), 0};
+/* The same to whoever sent it. It was good once, so that nobody is taken for an attacker by it. */
+static const struct surface_refusal ended_credential = {
+    401, STR_INIT("UNAUTHENTICATED"), STR_INIT("the credential is not good; get a new one"),
+    STR_INIT("Bearer error=\"invalid_token\""), 0};
 static const struct surface_refusal no_credential = {
     401, STR_INIT("UNAUTHENTICATED"), STR_INIT("this needs a credential"), STR_INIT("Bearer"), 0};
 static const struct surface_refusal forbidden = {
@@ -173,13 +177,19 @@ static bool cookie_counts(const struct exchange *x)
            (x->page == FRONT_NO_PAGE || x->page == FRONT_SAME || x->page == FRONT_LISTED);
 }
 
-static const struct surface_refusal *guard_fail(struct guard *g, struct exchange *x,
-                                                const char *cause)
+static const struct surface_refusal *guard_tell(struct guard *g, struct exchange *x,
+                                                const char *cause, bool ended)
 {
     if (g->setup.trace != NULL)
         trace(g->setup.trace, CREDENTIAL_REFUSED, TRACE_STR("why", str_of_cstr(cause)));
     audit_note(g->setup.audit, AUDIT_AUTH_FAILED, x, str_of_cstr(cause));
-    return &bad_credential;
+    return ended ? &ended_credential : &bad_credential;
+}
+
+static const struct surface_refusal *guard_fail(struct guard *g, struct exchange *x,
+                                                const char *cause)
+{
+    return guard_tell(g, x, cause, false);
 }
 
 /* It is this one's. NULL: it will do, where it stands; x->principal is set. */
@@ -192,7 +202,7 @@ static const struct surface_refusal *guard_take(struct guard *g, struct exchange
     if (c->by == CREDENTIAL_COOKIE && !cookie_counts(x))
         return &cookie_reads;
     if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
-        return guard_fail(g, x, "it was revoked");
+        return guard_tell(g, x, "it was revoked", true);
     exchange_set_principal(x, p);
     return NULL;
 }
@@ -206,7 +216,7 @@ static const struct surface_refusal *
 guard_verify(struct guard *g, struct exchange *x, const struct credential *c,
              const struct tokens_key *key, const struct tokens_key *bad, bool may_wait, bool *waits)
 {
-    struct issuers_answer a;
+    struct issuers_answer a = {.ended = false};
     if (g->setup.starting != NULL && g->setup.starting(g->setup.ctx))
         return &starting;
     enum issuers_verdict v = issuers_verify(g->issuers, c->token, c->by == CREDENTIAL_LINK, &a);
@@ -215,7 +225,9 @@ guard_verify(struct guard *g, struct exchange *x, const struct credential *c,
     case ISSUERS_NO_KEY:
     case ISSUERS_NO_KEYS: return guard_wait(g, x, v, &a, may_wait, waits);
     case ISSUERS_BUSY: return &too_many_bad;
-    case ISSUERS_BAD: tokens_put_bad(g->tokens, bad); return guard_fail(g, x, a.why);
+    case ISSUERS_BAD:
+        tokens_put_bad(g->tokens, bad, a.ended);
+        return guard_tell(g, x, a.why, a.ended);
     default: return guard_fail(g, x, a.why);
     }
     tokens_put(g->tokens, key, c->token, a.principal);
@@ -232,8 +244,9 @@ static const struct surface_refusal *guard_judge(struct guard *g, struct exchang
 {
     struct tokens_key bad = *key;
     bad.high ^= c->by == CREDENTIAL_LINK; /* what is bad in a URL may be good elsewhere */
-    if (tokens_is_bad(g->tokens, &bad))
-        return guard_fail(g, x, "it was not good a moment ago");
+    bool ended;
+    if (tokens_is_bad(g->tokens, &bad, &ended))
+        return guard_tell(g, x, "it was not good a moment ago", ended);
     const struct principal *p = policy_find_caller(g->policy, c->token);
     if (p == NULL)
         return guard_verify(g, x, c, key, &bad, may_wait, waits);
@@ -266,13 +279,13 @@ static const struct surface_refusal *guard_judge_peer(struct guard *g, struct ex
         return NULL;
     }
     if (g->setup.sched != NULL && sched_awake_wall_ms(g->setup.sched) / 1000 >= names->expires_s)
-        return guard_fail(g, x, "the certificate has expired");
+        return guard_tell(g, x, "the certificate has expired", true);
     const struct principal *p = find_certificate(g->policy, names, &many);
     if (p == NULL)
         return guard_fail(
             g, x, many ? "the certificate names two callers" : "the certificate names no caller");
     if (g->setup.revoked != NULL && g->setup.revoked(g->setup.ctx, p))
-        return guard_fail(g, x, "it was revoked");
+        return guard_tell(g, x, "it was revoked", true);
     exchange_set_principal(x, p);
     return NULL;
 }
@@ -291,9 +304,14 @@ static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
                                             const struct credential *c, bool may_wait,
                                             const struct surface_refusal **why)
 {
-    struct tokens_key key = tokens_key(g->tokens, c->token);
-    const struct principal *p = tokens_find(g->tokens, &key, c->token);
+    const struct principal *p = tokens_find_recent(g->tokens, c->token);
     bool waits = false;
+    if (p != NULL) {
+        *why = guard_take(g, x, c, p);
+        return GUARD_GO;
+    }
+    struct tokens_key key = tokens_key(g->tokens, c->token);
+    p = tokens_find(g->tokens, &key, c->token);
     if (p != NULL)
         *why = guard_take(g, x, c, p);
     else if (!limits_try_credential(x))
@@ -330,7 +348,7 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
 static bool guard_enter(struct guard *g, struct exchange *x)
 {
     struct ruling ruling;
-    if (g->policy->on)
+    if (g->policy->on && x->request->query.n > 0)
         credential_cut(x);
     if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */

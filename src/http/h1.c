@@ -256,7 +256,7 @@ static void h1_via_begin(struct exchange *x, int64_t length)
                                                   .headers = x->headers,
                                                   .length = length,
                                                   .chunked = h->chunked_out,
-                                                  .guarded = x->http->front.guarded,
+                                                  .kind = x->kind,
                                                   .close = !h->keep_alive,
                                                   .keep_alive = h->keep_alive && h->version_10}));
 }

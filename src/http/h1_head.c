@@ -2,7 +2,6 @@
 #include "http/h1_head.h"
 #include "base/buf.h"
 #include "base/num.h"
-#include "http/status.h"
 
 #define FIXED_MAX 256 /* status line, Date, Content-Length, Connection, Transfer-Encoding, end */
 
@@ -27,9 +26,7 @@ static size_t header_size(const struct header *h)
 
 static size_t h1_head_size_of(const struct h1_head *head)
 {
-    size_t n = FIXED_MAX;
-    for (size_t i = 0; i < response_common_n(head->guarded); i++)
-        n += header_size(&response_common[i]);
+    size_t n = FIXED_MAX + response_common[head->kind].lines.n;
     for (const struct exchange_header *h = head->headers; h != NULL; h = h->next)
         n += header_size(&h->header);
     return n;
@@ -45,8 +42,7 @@ struct block *h1_head_block(const struct h1_head *head)
     to = h1_head_put(to, STR("\r\nDate: "));
     to = h1_head_put(to, head->date);
     to = h1_head_put(to, STR("\r\n"));
-    for (size_t i = 0; i < response_common_n(head->guarded); i++)
-        to = h1_head_put_header(to, &response_common[i]);
+    to = h1_head_put(to, response_common[head->kind].lines);
     for (const struct exchange_header *h = head->headers; h != NULL; h = h->next)
         to = h1_head_put_header(to, &h->header);
     if (head->chunked)

@@ -5,6 +5,7 @@
 
 #include "base/block.h"
 #include "http/exchange.h"
+#include "http/status.h"
 
 struct h1_head {
     int status;
@@ -12,8 +13,8 @@ struct h1_head {
     const struct exchange_header *headers;
     int64_t length; /* Content-Length; < 0: none is said */
     bool chunked, close;
-    bool guarded;    /* see response_common_n */
     bool keep_alive; /* says so, as HTTP/1.0 needs to hear it */
+    enum response_kind kind;
 };
 
 /* A new block with the whole head, empty line included. */

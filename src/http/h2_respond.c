@@ -109,8 +109,9 @@ static void submit_head(struct h2_stream *s, int status, const struct exchange_h
     char code[NUM_TEXT_MAX], bytes[NUM_TEXT_MAX];
     nv[n++] = nv_of(STR(":status"), str_of(code, num_format((uint64_t)status, code)));
     nv[n++] = nv_of(STR("date"), http_date(h2_http(h)));
-    for (size_t i = 0; i < response_common_n(h2_http(h)->front.guarded); i++)
-        nv[n++] = nv_of(response_common[i].name, response_common[i].value);
+    const struct response_common *common = &response_common[s->x->kind];
+    for (size_t i = 0; i < common->n; i++)
+        nv[n++] = nv_of(common->headers[i].name, common->headers[i].value);
     if (length >= 0)
         nv[n++] = nv_of(STR("content-length"), str_of(bytes, num_format((uint64_t)length, bytes)));
     n += h2_respond_put_headers(nv + n, headers);
@@ -137,6 +138,7 @@ void h2_respond_problem(struct h2_stream *s, int status, const char *why)
     struct exchange_header type = {{STR("Content-Type"), STR("application/json")},
                                    status == 503 ? &retry : NULL};
     http_count_response(h2_http(s->h2), status);
+    s->x->kind = h2_http(s->h2)->front.guarded ? RESPONSE_GUARDED : RESPONSE_OPEN;
     submit_head(s, status, &type, (int64_t)body.n, true);
     struct block *b = block_of(buf_str(&body));
     queue_put(s, slice_of(b, 0, b->n));

@@ -11,6 +11,7 @@
 #include "base/slab.h"
 #include "base/str.h"
 #include "http/front_state.h"
+#include "http/message.h"
 #include "http/surface.h"
 #include "http/unsent.h"
 
@@ -31,6 +32,14 @@ struct http_limits {
     uint64_t body_min_bytes; /* a wanted body brings at least this much per body_timeout_ms */
 };
 
+/* What can be said of a surface's rules before any request comes. Bit i: its i-th rule. */
+#define HTTP_RULES_MAX 64
+struct http_rules {
+    uint64_t
+        of[METHOD_N]; /* those for a method; METHOD_OTHER: for some that have no word of ours */
+    uint64_t tails;   /* those whose path is a `{name...}` and nothing else */
+};
+
 /* The longest prefix of the path that is in the table decides. */
 struct http_route {
     struct str prefix;
@@ -40,6 +49,7 @@ struct http_route {
     void *ctx;
     bool configured;                     /* the path is a setting, and no part of the program */
     enum credential_owner authorization; /* whose the header of that name is */
+    struct http_rules rules;             /* see rules_prepare */
 };
 
 /* A path that two claim. */

@@ -5,6 +5,7 @@
 #include "http/front.h"
 #include "http/guard.h"
 #include "http/http.h"
+#include "http/rules.h"
 #include "http/surface.h"
 
 /* As `/v1/log` covers itself, `/v1/log/` and `/v1/log/x`, but not `/v1/logs`. */
@@ -26,6 +27,7 @@ static bool routes_clash(const struct http_route *a, const struct http_route *b)
 static void http_claim(struct http *http, struct http_route route)
 {
     route.claimant = http->claimant != NULL ? http->claimant : "the server";
+    rules_prepare(route.surface, &route.rules);
     for (size_t i = 0; i < http->n_routes && http->clash.path.n == 0; i++)
         if (routes_clash(&http->routes[i], &route))
             http->clash =

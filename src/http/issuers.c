@@ -105,6 +105,7 @@ static enum issuers_verdict refused(struct issuers *s, enum jwt_verdict v, enum 
         tokens_checked_bad(s->setup.tokens);
     if (v == JWT_UNKNOWN_KID)
         return bad(out, ISSUERS_NO_KEY, jwt_verdict_text(v));
+    out->ended = v == JWT_EXPIRED;
     return bad(out, v == JWT_NOT_YET_VALID ? ISSUERS_BAD_NOW : ISSUERS_BAD, jwt_verdict_text(v));
 }
 
@@ -159,6 +160,7 @@ static enum issuers_verdict verify_own(struct issuers *s, struct str token, bool
         return bad(out, ISSUERS_BAD_NOW, "no tokens are signed here");
     enum jwt_verdict v =
         minted_verify(s->own, token, link, sched_awake_wall_ms(s->setup.sched) / 1000, &p);
+    out->ended = v == JWT_EXPIRED;
     if (v != JWT_OK)
         return bad(out,
                    v == JWT_NOT_YET_VALID || v == JWT_UNKNOWN_KID ? ISSUERS_BAD_NOW : ISSUERS_BAD,

@@ -61,6 +61,7 @@ enum issuers_verdict {
 struct issuers_answer {
     struct principal *principal; /* ISSUERS_GOOD: one reference is the caller's */
     const char *why;             /* all others: for traces; static */
+    bool ended;                  /* it was good, and its time is over: nobody made it up */
     struct jwks *jwks;           /* ISSUERS_NO_KEY and NO_KEYS: where to wait; NULL: nowhere */
 };
 

@@ -218,12 +218,27 @@ static struct account *client_account(struct limits *l, const struct exchange *x
     return address_account(l, client);
 }
 
+/* Remembering it is no change of a principal that anybody sees. */
+static void remember_account(const struct limits *l, const struct principal *shared,
+                             struct account *a)
+{
+    struct principal *p = (struct principal *)shared;
+    if (p->refs == 0 || a == l->subjects.crowd) /* it is static; there may be room later */
+        return;
+    p->account = a;
+    p->account_era = l->subjects.era;
+}
+
 static struct account *account_of(struct limits *l, const struct exchange *x)
 {
     const struct principal *p = x->principal;
+    if (p->account_era == l->subjects.era)
+        return p->account;
     struct account *a = p->known ? subject_account(l, p) : client_account(l, x);
     if (a != NULL && a->used[0] == NULL)
         find_usage(l, a, p);
+    if (p->known)
+        remember_account(l, p, a);
     return a;
 }
 

@@ -21,8 +21,8 @@ void request_move(struct request *req, struct str old, const char *to)
 
 struct str request_header(const struct request *req, struct str name)
 {
-    for (int i = 0; i < req->n_headers; i++)
-        if (str_eq_nocase(req->headers[i].name, name))
-            return req->headers[i].value;
+    for (const struct header *h = req->headers, *end = h + req->n_headers; h < end; h++)
+        if (str_eq_nocase(h->name, name))
+            return h->value;
     return STR_NONE;
 }

@@ -16,6 +16,7 @@ enum method {
     METHOD_DELETE,
     METHOD_OPTIONS,
     METHOD_PATCH,
+    METHOD_N,
 };
 
 struct header {

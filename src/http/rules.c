@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/rules.h"
+#include "base/must.h"
 #include "http/exchange.h"
+#include "http/h1_parse.h"
 #include "http/http.h"
 #include "http/surface.h"
 #include "http/url.h"
 
-/* Every request asks this of every rule. */
 static bool has_word(const char *words, struct str word)
 {
     for (;;) {
@@ -42,6 +43,24 @@ static bool path_fits(struct str pattern, struct str path, struct str *name)
     return path.p == NULL;
 }
 
+/* ---- before any request ---- */
+
+void rules_prepare(const struct surface *surface, struct http_rules *out)
+{
+    *out = (struct http_rules){.tails = 0};
+    for (size_t i = 0; surface->rules[i].id != NULL; i++) {
+        struct str methods = str_of_cstr(surface->rules[i].methods);
+        struct str path = str_of_cstr(surface->rules[i].path);
+        must(i < HTTP_RULES_MAX);
+        while (methods.p != NULL)
+            out->of[h1_method(str_cut(&methods, ' '))] |= (uint64_t)1 << i;
+        if (str_ends(path, STR("...}")) && memchr(path.p, '/', path.n) == NULL)
+            out->tails |= (uint64_t)1 << i;
+    }
+}
+
+/* ---- of a request ---- */
+
 static struct str path_below(const struct exchange *x, const struct http_route *route)
 {
     struct str rest = str_skip(x->request->path, route->prefix.n);
@@ -49,12 +68,17 @@ static struct str path_below(const struct exchange *x, const struct http_route *
     return !open && rest.n > 0 && rest.p[0] == '/' ? str_skip(rest, 1) : rest;
 }
 
+/* It is one for the request's method. */
 static bool rule_fits(const struct surface_rule *rule, struct exchange *x, struct str below,
-                      struct str *name)
+                      bool tail, struct str *name)
 {
-    *name = STR_NONE;
-    return has_word(rule->methods, x->request->method_text) &&
-           path_fits(str_of_cstr(rule->path), below, name) && (rule->when == NULL || rule->when(x));
+    const struct request *req = x->request;
+    *name = tail ? below : STR_NONE;
+    if (req->method == METHOD_OTHER && !has_word(rule->methods, req->method_text))
+        return false;
+    if (tail ? below.n == 0 : !path_fits(str_of_cstr(rule->path), below, name))
+        return false;
+    return rule->when == NULL || rule->when(x);
 }
 
 /* A route's name is its path. False: the path's name cannot be decoded. */
@@ -69,14 +93,19 @@ static bool rule_name(const struct surface_rule *rule, struct exchange *x,
 
 bool rules_next(struct exchange *x, const struct http_route *route, struct need *need)
 {
-    struct str below = path_below(x, route);
-    need->rule = need->rule == NULL ? route->surface->rules : need->rule + 1;
-    while (need->rule->id != NULL && !rule_fits(need->rule, x, below, &need->name))
-        need->rule++;
-    if (need->rule->id == NULL)
-        return false;
-    need->malformed = !rule_name(need->rule, x, route, &need->name);
-    return true;
+    const struct http_rules *rules = &route->rules;
+    uint64_t left = need->rule == NULL ? rules->of[x->request->method] : need->left;
+    for (struct str below = path_below(x, route); left != 0;) {
+        int i = __builtin_ctzll(left);
+        left &= left - 1;
+        need->rule = &route->surface->rules[i];
+        if (!rule_fits(need->rule, x, below, (rules->tails >> i & 1) != 0, &need->name))
+            continue;
+        need->left = left;
+        need->malformed = !rule_name(need->rule, x, route, &need->name);
+        return true;
+    }
+    return false;
 }
 
 unsigned rules_how(struct exchange *x, const struct http_route *route)

@@ -6,15 +6,22 @@
 #include "base/str.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exchange;
 struct http_route;
+struct http_rules;
+struct surface;
 struct surface_rule;
+
+/* For whoever makes a route: reads the rules once. A surface has HTTP_RULES_MAX at most. */
+void rules_prepare(const struct surface *surface, struct http_rules *out);
 
 /* One thing that a request needs. */
 struct need {
     const struct surface_rule *rule; /* NULL: before the first */
     struct str name;                 /* as grants have it; n == 0: there is none */
+    uint64_t left;                   /* rules that were not looked at */
     bool malformed;                  /* the path's name cannot be decoded: nobody may */
 };
 

@@ -1,9 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/status.h"
 
-const struct header response_common[RESPONSE_COMMON_HEADERS] = {
-    {STR_INIT("X-Content-Type-Options"), STR_INIT("nosniff")},
-    {STR_INIT("Cross-Origin-Resource-Policy"), STR_INIT("cross-origin")},
+#define NO_GUESSING       "X-Content-Type-Options"
+#define MAY_EMBED         "Cross-Origin-Resource-Policy"
+#define MAY_TELL          "Referrer-Policy"
+#define LINE(name, value) name ": " value "\r\n"
+
+const struct response_common response_common[] = {
+    [RESPONSE_OPEN] = {STR_INIT(LINE(NO_GUESSING, "nosniff") LINE(MAY_EMBED, "cross-origin")),
+                       {{STR_INIT(NO_GUESSING), STR_INIT("nosniff")},
+                        {STR_INIT(MAY_EMBED), STR_INIT("cross-origin")}},
+                       2},
+    [RESPONSE_GUARDED] = {STR_INIT(LINE(NO_GUESSING, "nosniff")),
+                          {{STR_INIT(NO_GUESSING), STR_INIT("nosniff")}},
+                          1},
+    [RESPONSE_PRIVATE] = {STR_INIT(LINE(NO_GUESSING, "nosniff") LINE(MAY_EMBED, "same-origin")
+                                       LINE(MAY_TELL, "no-referrer")),
+                          {{STR_INIT(NO_GUESSING), STR_INIT("nosniff")},
+                           {STR_INIT(MAY_EMBED), STR_INIT("same-origin")},
+                           {STR_INIT(MAY_TELL), STR_INIT("no-referrer")}},
+                          3},
 };
 
 static const struct {

@@ -17,12 +17,15 @@ static inline bool status_has_no_body(int status)
 }
 
 /* Browsers must neither guess types nor be kept from reading a response they asked for. Where
- * access is configured, front.h decides about the latter. */
-#define RESPONSE_COMMON_HEADERS 2
-extern const struct header response_common[RESPONSE_COMMON_HEADERS];
-static inline size_t response_common_n(bool guarded)
-{
-    return guarded ? RESPONSE_COMMON_HEADERS - 1 : RESPONSE_COMMON_HEADERS;
-}
+ * access is configured, share.h decides about the latter; what a program gets that has written is
+ * for no page at all. */
+enum response_kind { RESPONSE_OPEN, RESPONSE_GUARDED, RESPONSE_PRIVATE };
+#define RESPONSE_COMMON_HEADERS 3 /* at most */
+struct response_common {
+    struct str lines; /* all of them as HTTP/1.1 has them */
+    struct header headers[RESPONSE_COMMON_HEADERS];
+    size_t n;
+};
+extern const struct response_common response_common[];
 
 #endif

@@ -13,6 +13,8 @@
 #define BAD_SLOTS   1024 /* a newer one takes the place of an older one */
 #define SECRET_SIZE XXH3_SECRET_SIZE_MIN
 
+#define RECENT_BITS 10 /* of the slots of `recent` */
+
 struct known {
     struct link link; /* in order of age */
     struct tokens_key key;
@@ -26,17 +28,20 @@ struct known {
 struct bad {
     struct tokens_key key;
     uint64_t until_ms, era;
+    bool ended;
 };
 
 struct tokens {
     const struct sched *sched;
     struct map known;
     struct link ages;
+    struct known *recent[1u << RECENT_BITS]; /* by their ends; NULL: none */
     size_t bytes;
     uint64_t era; /* what is of another was forgotten */
     struct bad bad[BAD_SLOTS];
     uint64_t second; /* since when `checks` count */
     uint32_t checks;
+    uint64_t factor; /* odd, and nobody knows it */
     uint8_t secret[SECRET_SIZE];
 };
 
@@ -53,9 +58,22 @@ static struct str key_bytes(const struct tokens_key *key)
     return str_of((const char *)key, sizeof *key);
 }
 
+/* Where the one that was found last stands of all that end like this one. Tokens end in random
+ * bytes, or in a signature, so that most have a place of their own. */
+static struct known **recent_of(struct tokens *t, struct str token)
+{
+    uint64_t end = 0;
+    if (token.n >= sizeof end)
+        memcpy(&end, token.p + token.n - sizeof end, sizeof end);
+    return &t->recent[end * t->factor >> (64 - RECENT_BITS)];
+}
+
 /* What it holds of a token is wiped: memory is given to others. */
 static void known_drop(struct tokens *t, struct known *k)
 {
+    struct known **recent = recent_of(t, str_of(k->token, k->n));
+    if (*recent == k)
+        *recent = NULL;
     map_remove(&t->known, key_bytes(&k->key));
     list_remove(&k->link);
     t->bytes -= k->n;
@@ -64,35 +82,66 @@ static void known_drop(struct tokens *t, struct known *k)
     free(k);
 }
 
-static bool is_over(const struct tokens *t, const struct known *k)
+static inline bool is_over(const struct tokens *t, const struct known *k)
 {
-    return k->era != t->era || sched_awake_ms(t->sched) >= k->until_ms ||
-           sched_awake_wall_ms(t->sched) >= k->principal->expires_ms;
+    uint64_t now_ms = sched_awake_ms(t->sched);
+    int64_t wall_ms = t->sched->wall_ms + (int64_t)(now_ms - t->sched->now_ms);
+    return k->era != t->era || now_ms >= k->until_ms || wall_ms >= k->principal->expires_ms;
 }
 
-/* In the time that n takes, whatever the bytes are: eight at a time, since it is done for every
- * request. */
+/* Bytes of a token that are compared at once. */
+typedef uint64_t lanes __attribute__((vector_size(16)));
+
+/* The bits that differ. */
+static inline lanes differing(const char *a, const char *b, size_t n)
+{
+    lanes x = {0}, y = {0};
+    memcpy(&x, a, n);
+    memcpy(&y, b, n);
+    return x ^ y;
+}
+
+/* In the time that n takes, whatever the bytes are. Many at a time, since it is done for every
+ * request. The last step goes back over some that were compared before. */
 static bool same_bytes(const char *a, const char *b, size_t n)
 {
-    uint64_t differs = 0, x, y;
-    for (; n >= sizeof x; a += sizeof x, b += sizeof x, n -= sizeof x) {
-        memcpy(&x, a, sizeof x);
-        memcpy(&y, b, sizeof y);
-        differs |= x ^ y;
-    }
-    for (; n > 0; n--)
-        differs |= (uint8_t)(*a++ ^ *b++);
-    return differs == 0;
+    const size_t step = sizeof(lanes);
+    lanes all = {0};
+    size_t at = 0;
+    for (; at + 4 * step <= n; at += 4 * step)
+        all |= differing(a + at, b + at, step) | differing(a + at + step, b + at + step, step) |
+               differing(a + at + 2 * step, b + at + 2 * step, step) |
+               differing(a + at + 3 * step, b + at + 3 * step, step);
+    for (; at + step <= n; at += step)
+        all |= differing(a + at, b + at, step);
+    if (n >= step)
+        all |= differing(a + n - step, b + n - step, step);
+    else
+        all |= differing(a, b, n);
+    return (all[0] | all[1]) == 0;
+}
+
+static bool is_same(const struct known *k, struct str token)
+{
+    return k != NULL && k->n == token.n && same_bytes(k->token, token.p, token.n);
+}
+
+const struct principal *tokens_find_recent(struct tokens *t, struct str token)
+{
+    const struct known *k = *recent_of(t, token);
+    return is_same(k, token) && !is_over(t, k) ? k->principal : NULL;
 }
 
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
                                     struct str token)
 {
     struct known *k = map_get(&t->known, key_bytes(key));
-    if (k == NULL || k->n != token.n || !same_bytes(k->token, token.p, token.n))
+    if (!is_same(k, token))
         return NULL;
-    if (!is_over(t, k))
+    if (!is_over(t, k)) {
+        *recent_of(t, token) = k;
         return k->principal;
+    }
     known_drop(t, k);
     return NULL;
 }
@@ -133,15 +182,16 @@ void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token
 
 /* ---- bad ones ---- */
 
-void tokens_put_bad(struct tokens *t, const struct tokens_key *key)
+void tokens_put_bad(struct tokens *t, const struct tokens_key *key, bool ended)
 {
     t->bad[key->low % BAD_SLOTS] =
-        (struct bad){*key, sched_awake_ms(t->sched) + TOKENS_BAD_MS, t->era};
+        (struct bad){*key, sched_awake_ms(t->sched) + TOKENS_BAD_MS, t->era, ended};
 }
 
-bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key)
+bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key, bool *ended)
 {
     const struct bad *b = &t->bad[key->low % BAD_SLOTS];
+    *ended = b->ended;
     return b->key.low == key->low && b->key.high == key->high && b->era == t->era &&
            sched_awake_ms(t->sched) < b->until_ms;
 }
@@ -176,6 +226,7 @@ struct tokens *tokens_new(const struct sched *sched)
     t->era = 1;
     map_init(&t->known);
     list_init(&t->ages);
+    t->factor = rand_u64() | 1;
     rand_bytes(t->secret, sizeof t->secret);
     return t;
 }

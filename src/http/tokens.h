@@ -4,7 +4,8 @@
  *
  *     good ones   TOKENS_MAX at most, TOKENS_BYTES together, each for TOKENS_FRESH_MS and never
  *                 beyond its expiry. The oldest make room. Found by a fast hash whose secret is
- *                 drawn here, and then compared byte by byte, in constant time
+ *                 drawn here, and then compared byte by byte, in constant time. One that was
+ *                 found lately is compared at once
  *     bad ones    the hashes of some, for TOKENS_BAD_MS, so that repeating one is cheap
  *     a budget    TOKENS_CHECKS signatures a second may turn out to be bad. Whoever comes with
  *                 something unknown when they are used up is told to come back later
@@ -38,6 +39,9 @@ struct tokens_key {
 };
 struct tokens_key tokens_key(const struct tokens *t, struct str token);
 
+/* Lent until the next call. NULL: it is not known, or was not found lately. Needs no hash. */
+const struct principal *tokens_find_recent(struct tokens *t, struct str token);
+
 /* Lent until the next call. NULL: it is not known. */
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
                                     struct str token);
@@ -46,9 +50,9 @@ const struct principal *tokens_find(struct tokens *t, const struct tokens_key *k
 void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token,
                 const struct principal *p);
 
-/* It is bad, and stays so for a while. */
-void tokens_put_bad(struct tokens *t, const struct tokens_key *key);
-bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key);
+/* It is bad, and stays so for a while. ended: it was good, and its time is over. */
+void tokens_put_bad(struct tokens *t, const struct tokens_key *key, bool ended);
+bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key, bool *ended);
 
 /* May a signature be looked at that is likely to be bad? And one was. */
 bool tokens_may_check(struct tokens *t);

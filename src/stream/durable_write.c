@@ -320,16 +320,19 @@ static void durable_write_on_claim(struct usage_claim *claim, enum usage_answer 
 }
 
 /* What the principal's root may hold, where that is bounded. */
-static bool has_quota(struct write_request *r, const struct access_limits *limits)
+static bool has_quota(struct write_request *r)
 {
     struct str root = r->x->principal->root;
+    if (root.n == 0 || r->durable->usage == NULL)
+        return false;
+    struct access_limits limits = limits_of(r->x->principal);
     r->claim = (struct usage_claim){.root = root,
                                     .streams = r->write.create != NULL,
                                     .bytes = r->plain.n,
-                                    .streams_max = limits->streams,
-                                    .bytes_max = limits->stored,
+                                    .streams_max = limits.streams,
+                                    .bytes_max = limits.stored,
                                     .done = durable_write_on_claim};
-    return r->durable->usage != NULL && root.n > 0 && (limits->streams > 0 || limits->stored > 0);
+    return limits.streams > 0 || limits.stored > 0;
 }
 
 /* The write begins if its rates and quota allow it. */
@@ -338,11 +341,10 @@ static void durable_write_admit(struct write_request *r, struct str type, struct
 {
     struct durable *d = r->durable;
     struct exchange *x = r->x;
-    struct access_limits limits = limits_of(x->principal);
     r->plain = body;
     if (!limits_take_bytes(x, body.n) || (r->write.create != NULL && !limits_take_create(x)))
         return;
-    if (!has_quota(r, &limits)) {
+    if (!has_quota(r)) {
         durable_write_start(r, type, body, empty_allowed);
         return;
     }

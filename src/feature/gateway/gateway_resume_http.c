@@ -139,7 +139,8 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
                       STR("Missing or invalid X-Resume-Token header"), STR_NONE);
         return;
     }
-    enum resume_verdict v = resume_verify(&g->keys, &x->arena, token, g->setup.sched->wall_ms, &p);
+    enum resume_verdict v =
+        resume_verify(&g->keys, &x->arena, token, sched_awake_wall_ms(g->setup.sched), &p);
     if (v != RESUME_OK) {
         gateway_resume_refuse_token(route, x, v);
         return;

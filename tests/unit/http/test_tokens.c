@@ -129,25 +129,29 @@ static void test_what_is_over_goes_when_others_come(void **state)
 static void test_bad_ones(void **state)
 {
     struct fixture *f = *state;
+    bool ended;
     struct tokens_key one = tokens_key(f->tokens, STR("one")),
                       two = tokens_key(f->tokens, STR("two"));
-    assert_false(tokens_is_bad(f->tokens, &one));
-    tokens_put_bad(f->tokens, &one);
-    assert_true(tokens_is_bad(f->tokens, &one));
-    assert_false(tokens_is_bad(f->tokens, &two));
+    assert_false(tokens_is_bad(f->tokens, &one, &ended));
+    tokens_put_bad(f->tokens, &one, true);
+    assert_true(tokens_is_bad(f->tokens, &one, &ended) && ended);
+    tokens_put_bad(f->tokens, &one, false);
+    assert_true(tokens_is_bad(f->tokens, &one, &ended) && !ended);
+    assert_false(tokens_is_bad(f->tokens, &two, &ended));
     f->sched.now_ms += TOKENS_BAD_MS;
-    assert_false(tokens_is_bad(f->tokens, &one));
+    assert_false(tokens_is_bad(f->tokens, &one, &ended));
 }
 
 static void test_all_is_forgotten(void **state)
 {
     struct fixture *f = *state;
+    bool ended;
     struct tokens_key bad = tokens_key(f->tokens, STR("bad"));
     put(f, STR("one"));
-    tokens_put_bad(f->tokens, &bad);
+    tokens_put_bad(f->tokens, &bad, false);
     tokens_forget(f->tokens);
     assert_null(find(f, STR("one")));
-    assert_false(tokens_is_bad(f->tokens, &bad));
+    assert_false(tokens_is_bad(f->tokens, &bad, &ended));
     put(f, STR("one"));
     assert_non_null(find(f, STR("one")));
 }
