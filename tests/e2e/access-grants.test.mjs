@@ -25,7 +25,7 @@ const EVERYTHING = "read, append, create, close, delete, list, erase";
 const CALLERS = {
     backend: ["read, append, create, close, delete chats/**", "session session:**", "mint, revoke server"],
     operator: [`${EVERYTHING} **`, "mint, revoke server"],
-    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 5 },
+    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 100 },
     reader: ["read chats/**"],
 };
 const bearer = (token) => ({ authorization: `Bearer ${token}` });
@@ -153,7 +153,7 @@ for (const [name, over] of wires) {
             ["backend", { actions: ["read"], on: ["chat"] }],
             ["backend", { actions: ["admin"], on: ["server"] }],
             ["backend", { actions: ["append"], on: ["chats/1"], link: true }],
-            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 6 } }],
+            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 101 } }],
             ["reader", { actions: ["read"], on: ["chats/1"] }],
         ];
         for (const [caller, order] of wider) {
