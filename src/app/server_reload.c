@@ -69,6 +69,7 @@ static void init_guard(struct server *s)
                                                .sched = &s->loop.sched,
                                                .fetcher = s->fetcher,
                                                .audit = s->audit,
+                                               .metrics = &s->metrics,
                                                .revoked = server_is_revoked,
                                                .starting = server_is_starting,
                                                .ctx = s});

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { H2 } from "./lib/h2.mjs";
+import { AUD, ISS, Jwks, makeKey, mint as mintOf } from "./lib/issuer.mjs";
 import { startRedis } from "./lib/redis.mjs";
 import { TIDEMARK } from "./lib/session-schema.mjs";
 import { Code, Peer, Session } from "./lib/session.mjs";
@@ -25,7 +26,7 @@ const EVERYTHING = "read, append, create, close, delete, list, erase";
 const CALLERS = {
     backend: ["read, append, create, close, delete chats/**", "session session:**", "mint, revoke server"],
     operator: [`${EVERYTHING} **`, "mint, revoke server"],
-    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 5 },
+    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 50 },
     reader: ["read chats/**"],
 };
 const bearer = (token) => ({ authorization: `Bearer ${token}` });
@@ -153,7 +154,7 @@ for (const [name, over] of wires) {
             ["backend", { actions: ["read"], on: ["chat"] }],
             ["backend", { actions: ["admin"], on: ["server"] }],
             ["backend", { actions: ["append"], on: ["chats/1"], link: true }],
-            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 6 } }],
+            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 51 } }],
             ["reader", { actions: ["read"], on: ["chats/1"] }],
         ];
         for (const [caller, order] of wider) {
@@ -199,7 +200,7 @@ for (const [name, over] of wires) {
         // The tenant's child stays below his root, with his limits.
         const tenants = payload(await mint(wire, "tenant", { on: ["x"] }));
         assert.equal(tenants.root, "t/acme/");
-        assert.equal(tenants.authorization_details[0].limits.live, 5);
+        assert.equal(tenants.authorization_details[0].limits.live, 50);
         const less = await mint(wire, "tenant", { on: ["x"], limits: { live: 2 } });
         assert.equal(payload(less).authorization_details[0].limits.live, 2);
     });
@@ -234,7 +235,7 @@ for (const [name, over] of wires) {
         await delay(Math.max(0, payload(link).exp * 1000 - Date.now() + 50));
         assert.equal(await go("GET", `/v1/stream/chats/1?offset=-1&grant=${link}`), 401);
         const metrics = await server.request("GET", "/metrics");
-        await until(() => server.audit().some(({ cause }) => cause === "EXPIRED"), "the audit");
+        await until(() => server.audit().some(({ cause }) => cause === "the token has expired"), "the audit");
         for (const shown of [...answers, server.stderr, server.auditText(), metrics.text])
             assert.ok(!shown.includes(secret), shown.slice(0, 300));
         assert.ok(!server.auditText().includes("grant="));
@@ -472,4 +473,56 @@ test("an erasure goes on after a crash", async (t) => {
     await until(async () => (await last()) === 404, "the others to go");
     const again = await second.request("DELETE", "/v1/access/roots/t/acme", { headers });
     assert.deepEqual(again.json(), { removed: again.json().removed, done: true });
+});
+
+test("the audit: who is refused, from where, and what no request has asked for", async (t) => {
+    const folder = await tempFolder(t);
+    const audit = join(folder, "audit.jsonl");
+    await writeFile(audit, "");
+    const digest = createHash("sha256").update("token-of-a").digest("hex");
+    const key = makeKey("ES256", "k-1");
+    const jwks = await Jwks.start(t, [key]);
+    const file = join(folder, "tidemark.ini");
+    await writeFile(
+        file,
+        `audit = ${audit}\npublic-url = ${AUD}\n[caller a]\ntoken-sha256 = ${digest}\nroot = t/a/\nstreams = 1\n` +
+            "grant = create, read, subscribe, webhook **\ngrant = metrics server\n" +
+            `[caller b]\ntoken-sha256 = ${createHash("sha256").update("token-of-b").digest("hex")}\nrate = 1\ngrant = read **\n` +
+            `[issuer idp]\niss = ${ISS}\njwks = ${jwks.url}\ngrant = read x\n`,
+    );
+    const server = await startServer(t, ["--config", file]);
+    const lines = () => readFileSync(audit, "utf8").split("\n").filter(Boolean).map((l) => JSON.parse(l));
+    const told = (event, more = {}) =>
+        until(
+            () => lines().some((l) => l.event === event && Object.entries(more).every(([k, v]) => l[k] === v)),
+            `a line of ${event}`,
+        );
+    const headers = { ...bearer("token-of-a"), "content-type": "application/json" };
+    const put = (name) => server.stream("PUT", name, { headers });
+    await told("keys-changed", { name: "idp", decision: "allow" });
+    assert.equal((await put("one")).status, 201);
+    assert.equal((await put("two")).status, 507);
+    await told("quota", { cause: "quota", sub: "a", ip: "127.0.0.1", decision: "deny" });
+    const body = JSON.stringify({ type: "webhook", pattern: "x/**", webhook: { url: "https://10.0.0.1/" } });
+    const hook = await server.request("PUT", "/v1/stream/__ds/subscriptions/s", { headers, body });
+    assert.equal(hook.status, 400, hook.text);
+    await told("target-refused", { sub: "a" });
+    const token = await mintOf(key);
+    assert.equal((await server.stream("PUT", "x", { headers: { ...headers, ...bearer(token) } })).status, 403);
+    await told("denied", { issuer: "idp", kid: "k-1", ip: "127.0.0.1", verb: "create" });
+    const foreign = await server.request("GET", "/v1/stream/x", { headers: { ...headers, host: "evil.example" } });
+    assert.equal(foreign.status, 421);
+    await told("protected", { cause: "WRONG_HOST" });
+    assert.equal((await server.stream("GET", "one", { headers: bearer("bad") })).status, 401);
+    const hurried = () => server.stream("GET", "one", { headers: bearer("token-of-b") });
+    const answers = await Promise.all(Array.from({ length: 20 }, hurried));
+    assert.ok(answers.some(({ status }) => status === 429));
+    await told("limited", { cause: "requests", sub: "b" });
+    jwks.say(500, "");
+    process.kill(server.pid, "SIGHUP");
+    await told("keys-failed", { name: "idp", decision: "deny" });
+    const { text } = await server.request("GET", "/metrics", { headers });
+    for (const decision of ["allowed", "denied", "unauthenticated", "limited"])
+        assert.match(text, new RegExp(`^tidemark_access_decisions_total\\{decision="${decision}"\\} [1-9]`, "m"));
+    assert.ok(!readFileSync(audit, "utf8").includes("token-of-a"));
 });

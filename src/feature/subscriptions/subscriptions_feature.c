@@ -34,6 +34,7 @@ static int subscriptions_feature_open(const struct feature_host *h, const void *
     if (h->store->shared)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
     s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace, h->metrics);
+    webhooks_set_audit(s->webhooks, h->audit);
     s->surface = (struct subscriptions_http){
         .subscriptions = s->subscriptions, .policy = policy, .durable = h->durable};
     subscriptions_http_mount(&s->surface, h->http);
