@@ -22,7 +22,7 @@ const HERE_MS = 1000; // by when answers end on the server that was told ...
 const THERE_MS = 5000; // ... and on others
 const SLACK_MS = 1000; // for a busy machine
 
-const EVERYTHING = "read, append, create, close, delete, list, erase";
+const EVERYTHING = "read, append, create, close, delete, list, erase, subscribe";
 const CALLERS = {
     backend: ["read, append, create, close, delete chats/**", "session session:**", "mint, revoke server"],
     operator: [`${EVERYTHING} **`, "mint, revoke server"],
@@ -427,6 +427,17 @@ test("an erased root: all of it, and nothing else; the audit tells", async (t) =
     const server = await start(t);
     for (let i = 0; i < 250; i++) await create(server, `t/acme/chats/${i}`);
     await create(server, "t/acme2/x");
+    const config = JSON.stringify({ type: "pull-wake", pattern: "chats/**", wake_stream: "w" });
+    const subscription = (method, id, caller) => {
+        const headers = { ...as(caller), "content-type": "application/json" };
+        const body = method === "PUT" ? config : undefined;
+        return server.request(method, `/v1/stream/__ds/subscriptions/${id}`, { headers, body });
+    };
+    for (let i = 0; i < 120; i++) {
+        const { status, text } = await subscription("PUT", `s${i}`, "tenant");
+        assert.equal(status, 201, text);
+    }
+    assert.equal((await subscription("PUT", "s0", "operator")).status, 201);
     const erase = (root, headers) =>
         server.request("DELETE", `/v1/access/roots/${root}`, { headers });
     assert.equal((await erase("t/acme", {})).status, 401);
@@ -442,6 +453,8 @@ test("an erased root: all of it, and nothing else; the audit tells", async (t) =
     const headers = as("operator");
     assert.equal((await server.stream("GET", "t/acme/chats/7", { headers })).status, 404);
     assert.equal((await server.stream("GET", "t/acme2/x", { headers })).status, 200);
+    for (const id of ["s0", "s119"]) assert.equal((await subscription("GET", id, "tenant")).status, 404);
+    assert.equal((await subscription("GET", "s0", "operator")).status, 200);
     assert.equal((await erase("chats", as("tenant"))).status, 200);
     await until(() => server.audit().some((l) => l.event === "erased" && l.cause === "done"), "it");
     const minted = await mint(server, "backend");

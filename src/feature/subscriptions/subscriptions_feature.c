@@ -41,6 +41,12 @@ static int subscriptions_feature_open(const struct feature_host *h, const void *
     return 0;
 }
 
+static size_t subscriptions_feature_erase(void *state, struct str prefix)
+{
+    struct subscriptions_state *s = state;
+    return subscriptions_erase(s->subscriptions, prefix);
+}
+
 static void subscriptions_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
 {
     struct subscriptions_state *s = state;
@@ -71,6 +77,7 @@ const struct feature subscriptions_feature = {
     .traces = subscriptions_traces,
     .metrics = webhook_metrics,
     .open = subscriptions_feature_open,
+    .erase = subscriptions_feature_erase,
     .stop = subscriptions_feature_stop,
     .free = subscriptions_feature_free,
 };
