@@ -53,6 +53,7 @@ async function configure(folder, { audit, session } = {}) {
 async function start(t, { flags = [], session, ...options } = {}) {
     const folder = await tempFolder(t);
     const audit = join(folder, "audit.jsonl");
+    await writeFile(audit, "");
     const config = await configure(folder, { audit, session });
     const server = await startServer(t, ["--config", config, ...flags], options);
     server.auditText = () => readFileSync(audit, "utf8");
@@ -538,4 +539,22 @@ test("the audit: who is refused, from where, and what no request has asked for",
     for (const decision of ["allowed", "denied", "unauthenticated", "limited"])
         assert.match(text, new RegExp(`^tidemark_access_decisions_total\\{decision="${decision}"\\} [1-9]`, "m"));
     assert.ok(!readFileSync(audit, "utf8").includes("token-of-a"));
+});
+
+test("an erasure that a server has left is taken over by another one", async (t) => {
+    const redis = await startRedis(t);
+    const flags = ["--store", redis.url];
+    const one = await start(t, { flags });
+    const two = await start(t, { flags });
+    for (let i = 0; i < 2000; i += 50)
+        await Promise.all(Array.from({ length: 50 }, (_, j) => create(one, `t/acme/${i + j}`)));
+    const headers = as("operator");
+    const asked = one.request("DELETE", "/v1/access/roots/t/acme", { headers }).catch(() => {});
+    const status = async (name) => (await two.stream("GET", name, { headers })).status;
+    await until(async () => (await status("t/acme/0")) === 404, "the first to go");
+    await one.kill();
+    await asked;
+    t.diagnostic(`the last of them then: ${await status("t/acme/999")}`);
+    await until(async () => (await status("t/acme/999")) === 404, "the others to go", 60_000);
+    await until(() => two.audit().some((l) => l.event === "erased" && l.cause === "done"), "the end", 60_000);
 });
