@@ -497,8 +497,12 @@ static int init_audit(struct server *s)
               TRACE_STR("error", STR("no thread for it")));
         return ERR_IO;
     }
-    s->audit = audit_new(&(struct audit_setup){
-        .sched = &s->loop.sched, .lane = s->audit_lane, .path = path, .trace = s->trace});
+    s->audit = audit_new(&(struct audit_setup){.sched = &s->loop.sched,
+                                               .lane = s->audit_lane,
+                                               .path = path,
+                                               .trace = s->trace,
+                                               .address = front_address});
+    s->http.audit = s->audit;
     return 0;
 }
 

@@ -69,6 +69,7 @@ static void init_guard(struct server *s)
                                                .sched = &s->loop.sched,
                                                .fetcher = s->fetcher,
                                                .audit = s->audit,
+                                               .metrics = &s->metrics,
                                                .revoked = server_is_revoked,
                                                .starting = server_is_starting,
                                                .ctx = s});
@@ -96,6 +97,17 @@ int server_init_access(struct server *s, char *why, size_t size)
     return 0;
 }
 
+/* Of features, while they are there: a server that ends goes on when it starts again. */
+static size_t server_erase_others(void *server, struct str prefix)
+{
+    struct server *s = server;
+    size_t left = s->life == SERVER_SERVING ? 0 : 1;
+    for (size_t i = 0; left == 0 && i < s->n_features; i++)
+        if (s->features[i].state != NULL && s->features[i].feature->erase != NULL)
+            left = s->features[i].feature->erase(s->features[i].state, prefix);
+    return left;
+}
+
 /* Routes are added at the start alone: whoever grants something later gets it with a restart. */
 void server_open_access(struct server *s)
 {
@@ -105,7 +117,9 @@ void server_open_access(struct server *s)
                                                             .store = s->store,
                                                             .audit = s->audit,
                                                             .trace = s->trace,
-                                                            .answers = &s->answers});
+                                                            .answers = &s->answers,
+                                                            .erase_others = server_erase_others,
+                                                            .ctx = s});
     access_http_set_longest(s->access, access_config_longest_s(&s->config->access));
     access_http_set_guard(s->access, s->guard);
     access_http_mount(s->access, &s->http);

@@ -172,6 +172,9 @@ struct feature {
                 size_t size);
     /* Settings of the server have changed. NULL: it reads them anew each time. */
     void (*tune)(void *state, const struct feature_host *host);
+    /* All below this prefix of names goes: begins to remove what the feature has there, streams
+     * aside. How much that is; it is called again until it is none. NULL: it has nothing. */
+    size_t (*erase)(void *state, struct str prefix);
     /* Begins nothing new. drained() comes once, from the schedule or from within this call, when
      * nothing of it has to finish before connections end. NULL: nothing has. */
     void (*drain)(void *state, void (*drained)(void *ctx), void *ctx);

@@ -11,6 +11,7 @@
 #include "http/exchange.h"
 #include "telemetry/trace.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -181,6 +182,19 @@ static void put_principal(struct buf *out, const struct principal *p, struct str
         put_member(out, "by", p->jti);
 }
 
+/* Of IPv4 as such. */
+static void put_address(const struct audit *a, struct buf *out, const struct exchange *x)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    uint8_t ip[ADDR_IP_N];
+    char text[INET6_ADDRSTRLEN];
+    if (a->setup.address == NULL || !a->setup.address(x, ip))
+        return;
+    bool v4 = memcmp(ip, mapped, sizeof mapped) == 0;
+    if (inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip + sizeof mapped : ip, text, sizeof text) != NULL)
+        put_member(out, "ip", str_of_cstr(text));
+}
+
 static void put_request(struct buf *out, const struct request *req)
 {
     if (req == NULL) /* forgotten */
@@ -202,8 +216,10 @@ void audit_tell(struct audit *a, const struct exchange *x, const struct audit_fa
     put_member(out, "cause", f->cause);
     if (x != NULL)
         put_principal(out, x->principal, f->jti);
-    put_member(out, "kid", f->kid);
+    put_member(out, "kid", f->kid.n > 0 || x == NULL ? f->kid : x->principal->kid);
     put_member(out, "ip", f->ip);
+    if (x != NULL && f->ip.n == 0)
+        put_address(a, out, x);
     if (x != NULL)
         put_request(out, x->request);
     put_member(out, "verb", f->verb);

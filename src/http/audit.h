@@ -14,6 +14,7 @@
 #include "access/verb.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "net/addr.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,7 +36,9 @@ struct trace;
     X(REVOKED, "revoked", true, false)                                                             \
     X(ERASED, "erased", true, false)                                                               \
     X(KEYS_CHANGED, "keys-changed", true, true)                                                    \
+    X(KEYS_FAILED, "keys-failed", false, true)                                                     \
     X(PROTECTED, "protected", false, true)                                                         \
+    X(LIMITED, "limited", false, true)                                                             \
     X(QUOTA, "quota", false, true)                                                                 \
     X(TARGET_REFUSED, "target-refused", false, true)                                               \
     X(ADMIN, "admin", true, false)                                                                 \
@@ -52,6 +55,8 @@ struct audit_setup {
     struct lane *lane; /* for its file alone; kept by the caller */
     const char *path;
     const struct trace *trace;
+    /* Where a request comes from: front_address. NULL: it is not told. */
+    bool (*address)(const struct exchange *x, uint8_t ip[ADDR_IP_N]);
 };
 struct audit *audit_new(const struct audit_setup *setup);
 
@@ -63,7 +68,7 @@ void audit_free(struct audit *a); /* NULL is allowed */
 struct audit_fact {
     enum audit_event event;
     struct str cause;
-    struct str ip, kid;
+    struct str ip, kid;          /* else those of who asks are told */
     struct str verb, kind, name; /* what was asked for, or done */
     struct str jti;              /* of what was made or revoked; else the principal's is told */
 };

@@ -2,6 +2,7 @@
 #include "http/front.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "http/audit.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/origin.h"
@@ -251,6 +252,7 @@ bool front_admit(struct exchange *x)
     x->page = page_of(x, seen.origin);
     const struct surface_refusal *why = front_judge(x, &seen);
     if (why != NULL) {
+        audit_note(x->http->audit, AUDIT_PROTECTED, x, why->code);
         refuse(x, why);
         return false;
     }

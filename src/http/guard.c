@@ -3,6 +3,7 @@
 #include "access/policy.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/must.h"
 #include "base/sched.h"
 #include "http/audit.h"
 #include "http/credential.h"
@@ -17,9 +18,36 @@
 #include "http/surface.h"
 #include "http/tokens.h"
 #include "net/tls_names.h"
+#include "telemetry/metrics.h"
 #include "telemetry/trace.h"
 
 #include <stdlib.h>
+
+/* How it was decided: X(decision, label). */
+#define DECISIONS(X)                                                                               \
+    X(ALLOWED, "allowed")                                                                          \
+    X(DENIED, "denied")                                                                            \
+    X(UNAUTHENTICATED, "unauthenticated")                                                          \
+    X(LIMITED, "limited")
+
+enum decision {
+#define X(decision, label) DECISION_##decision,
+    DECISIONS(X)
+#undef X
+        DECISIONS_N,
+};
+
+static const struct str decision_labels[DECISIONS_N] = {
+#define X(decision, label) STR_INIT(label),
+    DECISIONS(X)
+#undef X
+};
+
+static const struct metric_info decisions_info = {
+    .name = "access_decisions",
+    .help = "Requests by whether access control has let them in",
+    .labels = {"decision"},
+    .series_max = DECISIONS_N};
 
 struct guard {
     struct guard_setup setup;
@@ -27,6 +55,7 @@ struct guard {
     struct tokens *tokens; /* these two: NULL without a schedule */
     struct issuers *issuers;
     size_t waiting;
+    struct counter *decisions[DECISIONS_N]; /* NULL: they are not counted */
 };
 
 /* A request that waits for keys. */
@@ -70,9 +99,11 @@ static const struct surface_refusal too_many_bad = {
 
 static const struct surface_rule no_rule = {.id = NULL};
 
-static struct audit *audit_of(const struct exchange *x)
+static void guard_count(const struct exchange *x, enum decision how)
 {
-    return x->http->guard != NULL ? x->http->guard->setup.audit : NULL;
+    const struct guard *g = x->http->guard;
+    if (g != NULL && g->policy->on && g->decisions[how] != NULL)
+        counter_inc(g->decisions[how]);
 }
 
 /* What was missing; rule->id == NULL: nobody can tell. */
@@ -83,7 +114,8 @@ static bool guard_deny(struct exchange *x, const struct surface_rule *rule, stru
         fact.verb = access_verb_text(rule->verb);
         fact.kind = access_kind_text(rule->kind);
     }
-    audit_tell(audit_of(x), x, &fact);
+    audit_tell(x->http->audit, x, &fact);
+    guard_count(x, x->principal->known ? DECISION_DENIED : DECISION_UNAUTHENTICATED);
     refuse(x, x->principal->known ? &forbidden : &no_credential);
     return false;
 }
@@ -182,7 +214,7 @@ static const struct surface_refusal *guard_tell(struct guard *g, struct exchange
 {
     if (g->setup.trace != NULL)
         trace(g->setup.trace, CREDENTIAL_REFUSED, TRACE_STR("why", str_of_cstr(cause)));
-    audit_note(g->setup.audit, AUDIT_AUTH_FAILED, x, str_of_cstr(cause));
+    audit_note(x->http->audit, AUDIT_AUTH_FAILED, x, str_of_cstr(cause));
     return ended ? &ended_credential : &bad_credential;
 }
 
@@ -312,12 +344,14 @@ static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
     }
     struct tokens_key key = tokens_key(g->tokens, c->token);
     p = tokens_find(g->tokens, &key, c->token);
-    if (p != NULL)
+    if (p != NULL) {
         *why = guard_take(g, x, c, p);
-    else if (!limits_try_credential(x))
+    } else if (!limits_try_credential(x)) {
+        guard_count(x, DECISION_LIMITED);
         return GUARD_ANSWERED;
-    else
+    } else {
         *why = guard_judge(g, x, c, &key, may_wait, &waits);
+    }
     return waits ? GUARD_WAITS : GUARD_GO;
 }
 
@@ -338,6 +372,9 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
         step = guard_identify_token(g, x, &c, may_wait, &why);
     if (why == NULL || !g->policy->on)
         return step;
+    guard_count(x, why == &too_many_bad   ? DECISION_LIMITED
+                   : why == &cookie_reads ? DECISION_DENIED
+                                          : DECISION_UNAUTHENTICATED);
     if (why == &bad_credential)
         limits_note_bad_credential(x);
     refuse(x, why);
@@ -352,14 +389,19 @@ static bool guard_enter(struct guard *g, struct exchange *x)
         credential_cut(x);
     if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
-    if (!limits_admit(x))
+    if (!limits_admit(x)) {
+        guard_count(x, DECISION_LIMITED);
         return false;
+    }
     if (!g->policy->on || x->route == NULL)
         return true;
     if (!rules_granted(x, &ruling))
         return guard_deny(x, ruling.missing, ruling.name);
     bool link_will_do = (ruling.how & RULE_LINK) != 0 && reads(x);
-    return !x->principal->by_link || link_will_do || guard_deny(x, &no_rule, STR("by link"));
+    if (x->principal->by_link && !link_will_do)
+        return guard_deny(x, &no_rule, STR("by link"));
+    guard_count(x, DECISION_ALLOWED);
+    return true;
 }
 
 bool guard_admit(struct guard *g, struct exchange *x)
@@ -416,10 +458,21 @@ static void guard_on_changed(void *guard)
     }
 }
 
+static void guard_register(struct guard *g, struct metrics *metrics)
+{
+    struct metric_family *family;
+    must(metrics_add_family(metrics, STR("tidemark"), &decisions_info, METRIC_COUNTER, &family) ==
+         0);
+    for (int i = 0; i < DECISIONS_N; i++)
+        g->decisions[i] = metric_family_counter(family, &decision_labels[i]);
+}
+
 struct guard *guard_new(const struct guard_setup *setup)
 {
     struct guard *g = mem_zalloc(sizeof *g);
     g->setup = *setup;
+    if (setup->metrics != NULL)
+        guard_register(g, setup->metrics);
     if (setup->sched == NULL)
         return g;
     g->tokens = tokens_new(setup->sched);
@@ -427,6 +480,7 @@ struct guard *guard_new(const struct guard_setup *setup)
                                                      .fetcher = setup->fetcher,
                                                      .tokens = g->tokens,
                                                      .trace = setup->trace,
+                                                     .audit = setup->audit,
                                                      .changed = guard_on_changed,
                                                      .ctx = g});
     return g;

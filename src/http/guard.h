@@ -27,6 +27,7 @@ struct fetcher;
 struct http;
 struct http_route;
 struct jwk_set;
+struct metrics;
 struct policy;
 struct principal;
 struct sched;
@@ -39,7 +40,8 @@ struct guard_setup {
     const struct trace *trace;
     struct sched *sched;     /* NULL: tokens are for callers alone, and none is remembered */
     struct fetcher *fetcher; /* for keys of issuers; until guard_stop */
-    struct audit *audit;     /* NULL: none */
+    struct audit *audit;     /* of keys; NULL: none */
+    struct metrics *metrics; /* NULL: decisions are not counted */
     /* Asked about everybody who shows a token, each time. NULL: nobody is revoked. */
     bool (*revoked)(void *ctx, const struct principal *p);
     /* What that needs is not there yet: tokens are answered 503. NULL: it is. */

@@ -83,6 +83,7 @@ struct http {
     const char *claimant;      /* who adds routes from now on, for people: "the Lab" */
     struct http_clash clash;   /* the first that was found */
     struct guard *guard;       /* NULL: everybody may do everything */
+    struct audit *audit;       /* NULL: none */
     struct limits *per_client; /* NULL: everybody may have all there is */
     bool rights_end;           /* somebody looks after `active`: answers.h */
     struct link active;        /* principals with exchanges under way: principal->active */

@@ -47,6 +47,7 @@ static struct jwks *make_jwks(struct issuers *s, const struct issuer *i)
     struct jwks_setup setup = {.sched = s->setup.sched,
                                .fetcher = s->setup.fetcher,
                                .trace = s->setup.trace,
+                               .audit = s->setup.audit,
                                .name = i->name,
                                .url = i->jwks_url,
                                .policy = i->algs,

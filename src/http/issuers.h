@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+struct audit;
 struct fetcher;
 struct issuers;
 struct jwk_set;
@@ -26,6 +27,7 @@ struct issuers_setup {
     struct fetcher *fetcher; /* NULL: no keys are fetched */
     struct tokens *tokens;   /* for its budget; forgets when keys change */
     const struct trace *trace;
+    struct audit *audit; /* NULL: none */
     /* Keys came, or are gone: issuers_lost may answer otherwise. NULL: nobody asks. */
     void (*changed)(void *ctx);
     void *ctx;

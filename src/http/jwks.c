@@ -6,6 +6,7 @@
 #include "base/num.h"
 #include "base/sched.h"
 #include "base/sha256.h"
+#include "http/audit.h"
 #include "http/fetch.h"
 #include "telemetry/trace.h"
 
@@ -47,6 +48,9 @@ static void tell(const struct jwks *j, const char *why)
 {
     trace(j->setup.trace, JWKS_FAILED, TRACE_STR("issuer", j->setup.name),
           TRACE_STR("error", str_of_cstr(why)));
+    audit_tell(j->setup.audit, NULL,
+               &(struct audit_fact){
+                   .event = AUDIT_KEYS_FAILED, .cause = str_of_cstr(why), .name = j->setup.name});
 }
 
 /* 0, and the keys are those of the text. */
@@ -66,6 +70,8 @@ static int take_keys(struct jwks *j, struct str text, char *why, size_t size)
     struct jwk_counts n = jwk_set_counts(keys);
     trace(j->setup.trace, JWKS_KEYS, TRACE_STR("issuer", j->setup.name),
           TRACE_INT("keys", (int64_t)n.usable), TRACE_INT("malformed", (int64_t)n.malformed));
+    audit_tell(j->setup.audit, NULL,
+               &(struct audit_fact){.event = AUDIT_KEYS_CHANGED, .name = j->setup.name});
     j->setup.changed(j->setup.ctx);
     return 0;
 }

@@ -22,6 +22,7 @@
 
 #include <stdint.h>
 
+struct audit;
 struct fetch;
 struct fetcher;
 struct sched;
@@ -42,7 +43,8 @@ struct jwks_setup {
     struct sched *sched;
     struct fetcher *fetcher;
     const struct trace *trace;
-    struct str name; /* of the issuer, for traces; this and url are copied */
+    struct audit *audit; /* NULL: none */
+    struct str name;     /* of the issuer, for traces; this and url are copied */
     struct str url;
     struct jwk_policy policy;
     /* How a fetch is begun: fetch_start, unless a test says otherwise. */

@@ -5,6 +5,7 @@
 #include "base/sched.h"
 #include "base/units.h"
 #include "http/account.h"
+#include "http/audit.h"
 #include "http/exchange.h"
 #include "http/front.h"
 #include "http/refuse.h"
@@ -249,6 +250,8 @@ static void limits_answer(struct exchange *x, enum limited what, const struct su
     struct limits *l = limits_at(x);
     if (l != NULL)
         counter_inc(l->limited[what]);
+    audit_note(x->http->audit, what == LIMITED_QUOTA ? AUDIT_QUOTA : AUDIT_LIMITED, x,
+               limited_labels[what]);
     refuse(x, why);
 }
 

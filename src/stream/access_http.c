@@ -409,6 +409,12 @@ static void erase(struct access_http *a, struct exchange *x, struct str path)
         audit_sync(a->setup.audit, &t->wait);
 }
 
+static size_t access_http_erase_others(void *ctx, struct str prefix)
+{
+    struct access_http *a = ctx;
+    return a->setup.erase_others != NULL ? a->setup.erase_others(a->setup.ctx, prefix) : 0;
+}
+
 static void access_http_on_erased_all(void *ctx, struct str prefix, uint64_t removed)
 {
     struct access_http *a = ctx;
@@ -510,6 +516,7 @@ struct access_http *access_http_new(const struct access_http_setup *setup)
     a->erasures = erasures_new(&(struct erasures_setup){.sched = setup->sched,
                                                         .store = setup->store,
                                                         .trace = setup->trace,
+                                                        .others = access_http_erase_others,
                                                         .erased = access_http_on_erased_all,
                                                         .ctx = a});
     return a;

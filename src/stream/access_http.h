@@ -12,7 +12,10 @@
 #ifndef STREAM_ACCESS_HTTP_H
 #define STREAM_ACCESS_HTTP_H
 
+#include "base/str.h"
+
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define ACCESS_PATH     "/v1/access/"
@@ -35,6 +38,9 @@ struct access_http_setup {
     struct audit *audit; /* NULL: none */
     const struct trace *trace;
     struct answers *answers; /* that end when somebody is revoked */
+    /* See struct erasures_setup. */
+    size_t (*erase_others)(void *ctx, struct str prefix);
+    void *ctx;
 };
 
 extern const struct surface access_surface;

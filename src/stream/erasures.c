@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/sched.h"
+#include "base/sha256.h"
 #include "store/store.h"
 #include "telemetry/trace.h"
 
@@ -15,9 +16,11 @@
 #define PREFIX_LEN (sizeof ERASURE_DOCUMENTS - 1)
 #define PAGE       100
 #define RETRY_MS   1000
+#define OTHERS_MS  50
 
 /*   noting --document is there--> listing --a page--> removing --of the page the last--> noting
  *                                    |
+ *                                    |--others are left--> listing, OTHERS_MS later
  *                                    `--nothing is left--> its document goes, and so does it     */
 struct erasure {
     struct link link;
@@ -53,6 +56,13 @@ struct erasures {
     struct link all;
     size_t n;
     struct store_docs docs;
+    struct timer look;
+    struct seen {
+        uint8_t key[SHA256_SIZE];
+        uint64_t version;
+    } seen[ERASURES_MAX]; /* at the last look */
+    size_t n_seen;
+    bool looked;
     struct gate calls;
     bool stopping;
 };
@@ -153,6 +163,15 @@ static void remove_next(struct erasure *e)
     store_remove(e->all->setup.store, &e->remove);
 }
 
+static bool others_left(struct erasure *e)
+{
+    struct erasures *all = e->all;
+    if (all->setup.others == NULL || all->setup.others(all->setup.ctx, prefix_of(e)) == 0)
+        return false;
+    sched_start(all->setup.sched, &e->retry, OTHERS_MS);
+    return true;
+}
+
 static void erasures_on_listed(struct store_list *l, int err)
 {
     struct erasure *e = container_of(l, struct erasure, list);
@@ -166,10 +185,10 @@ static void erasures_on_listed(struct store_list *l, int err)
         try_again(e, err);
     else if (all->stopping)
         ;
-    else if (e->names.n == 0)
-        erase_finish(e);
-    else
+    else if (e->names.n > 0)
         remove_next(e);
+    else if (!others_left(e))
+        erase_finish(e);
     gate_leave(&all->calls);
 }
 
@@ -286,7 +305,7 @@ void erasures_begin(struct erasures *all, struct erasure_wait *wait)
 static void resume(struct erasures *all, const struct doc_row *row)
 {
     struct str prefix = str_skip(row->key, PREFIX_LEN);
-    if (prefix.n == 0 || find(all, prefix) != NULL)
+    if (prefix.n == 0 || find(all, prefix) != NULL || all->n >= ERASURES_MAX)
         return;
     struct erasure *e = erasure_new(all, prefix);
     json_t *o = json_loadb(row->value.p, row->value.n, 0, NULL);
@@ -297,12 +316,43 @@ static void resume(struct erasures *all, const struct doc_row *row)
     list_page(e);
 }
 
+/* Of those under way elsewhere, versions go on. */
+static bool is_left(const struct erasures *all, const struct seen *now)
+{
+    for (size_t i = 0; i < all->n_seen; i++)
+        if (memcmp(all->seen[i].key, now->key, SHA256_SIZE) == 0 &&
+            all->seen[i].version == now->version)
+            return true;
+    return false;
+}
+
 static void erasures_on_left(struct store_docs *d, int err)
 {
     struct erasures *all = container_of(d, struct erasures, docs);
-    for (size_t i = 0; err == 0 && !all->stopping && i < d->n_rows; i++)
-        resume(all, &d->rows[i]);
+    struct seen seen[ERASURES_MAX];
+    size_t n = err == 0 && !all->stopping ? d->n_rows : 0;
+    for (size_t i = 0; i < n; i++) {
+        sha256(d->rows[i].key, seen[i].key);
+        seen[i].version = d->rows[i].version;
+        if (!all->looked || is_left(all, &seen[i]))
+            resume(all, &d->rows[i]);
+    }
+    if (n > 0)
+        memcpy(all->seen, seen, n * sizeof *seen);
+    all->n_seen = n;
+    all->looked = all->looked || err == 0;
+    if (all->setup.store->shared && !all->stopping)
+        sched_start(all->setup.sched, &all->look, ERASURES_LOOK_MS);
     gate_leave(&all->calls);
+}
+
+static void erasures_on_look(struct timer *t)
+{
+    struct erasures *all = container_of(t, struct erasures, look);
+    all->docs = (struct store_docs){
+        .prefix = STR(ERASURE_DOCUMENTS), .limit = ERASURES_MAX, .done = erasures_on_left};
+    gate_enter(&all->calls);
+    store_docs(all->setup.store, &all->docs);
 }
 
 struct erasures *erasures_new(const struct erasures_setup *setup)
@@ -311,16 +361,15 @@ struct erasures *erasures_new(const struct erasures_setup *setup)
     all->setup = *setup;
     list_init(&all->all);
     gate_init(&all->calls, setup->sched);
-    all->docs = (struct store_docs){
-        .prefix = STR(ERASURE_DOCUMENTS), .limit = ERASURES_MAX, .done = erasures_on_left};
-    gate_enter(&all->calls);
-    store_docs(setup->store, &all->docs);
+    timer_init(&all->look, erasures_on_look);
+    erasures_on_look(&all->look);
     return all;
 }
 
 void erasures_stop(struct erasures *all, void (*stopped)(void *ctx), void *ctx)
 {
     all->stopping = true;
+    timer_stop(&all->look);
     list_each (l, &all->all) {
         struct erasure *e = list_item(l, struct erasure, link);
         timer_stop(&e->retry);

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { H2 } from "./lib/h2.mjs";
+import { AUD, ISS, Jwks, makeKey, mint as mintOf } from "./lib/issuer.mjs";
 import { startRedis } from "./lib/redis.mjs";
 import { TIDEMARK } from "./lib/session-schema.mjs";
 import { Code, Peer, Session } from "./lib/session.mjs";
@@ -21,11 +22,11 @@ const HERE_MS = 1000; // by when answers end on the server that was told ...
 const THERE_MS = 5000; // ... and on others
 const SLACK_MS = 1000; // for a busy machine
 
-const EVERYTHING = "read, append, create, close, delete, list, erase";
+const EVERYTHING = "read, append, create, close, delete, list, erase, subscribe";
 const CALLERS = {
     backend: ["read, append, create, close, delete chats/**", "session session:**", "mint, revoke server"],
     operator: [`${EVERYTHING} **`, "mint, revoke server"],
-    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 100 },
+    tenant: { root: "t/acme/", grants: [`${EVERYTHING} **`, "mint, revoke server"], live: 50 },
     reader: ["read chats/**"],
 };
 const bearer = (token) => ({ authorization: `Bearer ${token}` });
@@ -52,6 +53,7 @@ async function configure(folder, { audit, session } = {}) {
 async function start(t, { flags = [], session, ...options } = {}) {
     const folder = await tempFolder(t);
     const audit = join(folder, "audit.jsonl");
+    await writeFile(audit, "");
     const config = await configure(folder, { audit, session });
     const server = await startServer(t, ["--config", config, ...flags], options);
     server.auditText = () => readFileSync(audit, "utf8");
@@ -153,7 +155,7 @@ for (const [name, over] of wires) {
             ["backend", { actions: ["read"], on: ["chat"] }],
             ["backend", { actions: ["admin"], on: ["server"] }],
             ["backend", { actions: ["append"], on: ["chats/1"], link: true }],
-            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 101 } }],
+            ["tenant", { actions: ["read"], on: ["x"], limits: { live: 51 } }],
             ["reader", { actions: ["read"], on: ["chats/1"] }],
         ];
         for (const [caller, order] of wider) {
@@ -199,7 +201,7 @@ for (const [name, over] of wires) {
         // The tenant's child stays below his root, with his limits.
         const tenants = payload(await mint(wire, "tenant", { on: ["x"] }));
         assert.equal(tenants.root, "t/acme/");
-        assert.equal(tenants.authorization_details[0].limits.live, 5);
+        assert.equal(tenants.authorization_details[0].limits.live, 50);
         const less = await mint(wire, "tenant", { on: ["x"], limits: { live: 2 } });
         assert.equal(payload(less).authorization_details[0].limits.live, 2);
     });
@@ -426,6 +428,17 @@ test("an erased root: all of it, and nothing else; the audit tells", async (t) =
     const server = await start(t);
     for (let i = 0; i < 250; i++) await create(server, `t/acme/chats/${i}`);
     await create(server, "t/acme2/x");
+    const config = JSON.stringify({ type: "pull-wake", pattern: "chats/**", wake_stream: "w" });
+    const subscription = (method, id, caller) => {
+        const headers = { ...as(caller), "content-type": "application/json" };
+        const body = method === "PUT" ? config : undefined;
+        return server.request(method, `/v1/stream/__ds/subscriptions/${id}`, { headers, body });
+    };
+    for (let i = 0; i < 120; i++) {
+        const { status, text } = await subscription("PUT", `s${i}`, "tenant");
+        assert.equal(status, 201, text);
+    }
+    assert.equal((await subscription("PUT", "s0", "operator")).status, 201);
     const erase = (root, headers) =>
         server.request("DELETE", `/v1/access/roots/${root}`, { headers });
     assert.equal((await erase("t/acme", {})).status, 401);
@@ -441,6 +454,8 @@ test("an erased root: all of it, and nothing else; the audit tells", async (t) =
     const headers = as("operator");
     assert.equal((await server.stream("GET", "t/acme/chats/7", { headers })).status, 404);
     assert.equal((await server.stream("GET", "t/acme2/x", { headers })).status, 200);
+    for (const id of ["s0", "s119"]) assert.equal((await subscription("GET", id, "tenant")).status, 404);
+    assert.equal((await subscription("GET", "s0", "operator")).status, 200);
     assert.equal((await erase("chats", as("tenant"))).status, 200);
     await until(() => server.audit().some((l) => l.event === "erased" && l.cause === "done"), "it");
     const minted = await mint(server, "backend");
@@ -472,4 +487,74 @@ test("an erasure goes on after a crash", async (t) => {
     await until(async () => (await last()) === 404, "the others to go");
     const again = await second.request("DELETE", "/v1/access/roots/t/acme", { headers });
     assert.deepEqual(again.json(), { removed: again.json().removed, done: true });
+});
+
+test("the audit: who is refused, from where, and what no request has asked for", async (t) => {
+    const folder = await tempFolder(t);
+    const audit = join(folder, "audit.jsonl");
+    await writeFile(audit, "");
+    const digest = createHash("sha256").update("token-of-a").digest("hex");
+    const key = makeKey("ES256", "k-1");
+    const jwks = await Jwks.start(t, [key]);
+    const file = join(folder, "tidemark.ini");
+    await writeFile(
+        file,
+        `audit = ${audit}\npublic-url = ${AUD}\n[caller a]\ntoken-sha256 = ${digest}\nroot = t/a/\nstreams = 1\n` +
+            "grant = create, read, subscribe, webhook **\ngrant = metrics server\n" +
+            `[caller b]\ntoken-sha256 = ${createHash("sha256").update("token-of-b").digest("hex")}\nrate = 1\ngrant = read **\n` +
+            `[issuer idp]\niss = ${ISS}\njwks = ${jwks.url}\ngrant = read x\n`,
+    );
+    const server = await startServer(t, ["--config", file]);
+    const lines = () => readFileSync(audit, "utf8").split("\n").filter(Boolean).map((l) => JSON.parse(l));
+    const told = (event, more = {}) =>
+        until(
+            () => lines().some((l) => l.event === event && Object.entries(more).every(([k, v]) => l[k] === v)),
+            `a line of ${event}`,
+        );
+    const headers = { ...bearer("token-of-a"), "content-type": "application/json" };
+    const put = (name) => server.stream("PUT", name, { headers });
+    await told("keys-changed", { name: "idp", decision: "allow" });
+    assert.equal((await put("one")).status, 201);
+    assert.equal((await put("two")).status, 507);
+    await told("quota", { cause: "quota", sub: "a", ip: "127.0.0.1", decision: "deny" });
+    const body = JSON.stringify({ type: "webhook", pattern: "x/**", webhook: { url: "https://10.0.0.1/" } });
+    const hook = await server.request("PUT", "/v1/stream/__ds/subscriptions/s", { headers, body });
+    assert.equal(hook.status, 400, hook.text);
+    await told("target-refused", { sub: "a" });
+    const token = await mintOf(key);
+    assert.equal((await server.stream("PUT", "x", { headers: { ...headers, ...bearer(token) } })).status, 403);
+    await told("denied", { issuer: "idp", kid: "k-1", ip: "127.0.0.1", verb: "create" });
+    const foreign = await server.request("GET", "/v1/stream/x", { headers: { ...headers, host: "evil.example" } });
+    assert.equal(foreign.status, 421);
+    await told("protected", { cause: "WRONG_HOST" });
+    assert.equal((await server.stream("GET", "one", { headers: bearer("bad") })).status, 401);
+    const hurried = () => server.stream("GET", "one", { headers: bearer("token-of-b") });
+    const answers = await Promise.all(Array.from({ length: 20 }, hurried));
+    assert.ok(answers.some(({ status }) => status === 429));
+    await told("limited", { cause: "requests", sub: "b" });
+    jwks.say(500, "");
+    process.kill(server.pid, "SIGHUP");
+    await told("keys-failed", { name: "idp", decision: "deny" });
+    const { text } = await server.request("GET", "/metrics", { headers });
+    for (const decision of ["allowed", "denied", "unauthenticated", "limited"])
+        assert.match(text, new RegExp(`^tidemark_access_decisions_total\\{decision="${decision}"\\} [1-9]`, "m"));
+    assert.ok(!readFileSync(audit, "utf8").includes("token-of-a"));
+});
+
+test("an erasure that a server has left is taken over by another one", async (t) => {
+    const redis = await startRedis(t);
+    const flags = ["--store", redis.url];
+    const one = await start(t, { flags });
+    const two = await start(t, { flags });
+    for (let i = 0; i < 2000; i += 50)
+        await Promise.all(Array.from({ length: 50 }, (_, j) => create(one, `t/acme/${i + j}`)));
+    const headers = as("operator");
+    const asked = one.request("DELETE", "/v1/access/roots/t/acme", { headers }).catch(() => {});
+    const status = async (name) => (await two.stream("GET", name, { headers })).status;
+    await until(async () => (await status("t/acme/0")) === 404, "the first to go");
+    await one.kill();
+    await asked;
+    t.diagnostic(`the last of them then: ${await status("t/acme/999")}`);
+    await until(async () => (await status("t/acme/999")) === 404, "the others to go", 60_000);
+    await until(() => two.audit().some((l) => l.event === "erased" && l.cause === "done"), "the end", 60_000);
 });

@@ -184,6 +184,10 @@ void subscription_get(struct subscriptions *s, struct subscription_call *c);
 /* id. Removing what is not there succeeds. */
 void subscription_delete(struct subscriptions *s, struct subscription_call *c);
 
+/* Begins to delete those whose ids begin so, some at a time. How many there are, 1 at least while
+ * they are not known yet. */
+size_t subscriptions_erase(struct subscriptions *s, struct str prefix);
+
 /* id, streams: to link by name, at their tails; or one to link by name no longer (it stays linked
  * if the pattern has it). INVALID_REQUEST: a sealed stream, in a subscription not for them.
  */

@@ -6,6 +6,8 @@
 #include "feature/subscriptions/subscription_pattern.h"
 #include "store/names.h"
 
+#include <stdlib.h>
+
 static void fresh_page(struct subop *j)
 {
     arena_deinit(&j->page);
@@ -466,6 +468,38 @@ void subscription_get(struct subscriptions *s, struct subscription_call *c)
 void subscription_delete(struct subscriptions *s, struct subscription_call *c)
 {
     subop_add(sub_of(s, c->id), c, subscription_edit_delete_begin);
+}
+
+#define ERASE_SLICE 100 /* deletions that are begun at a time */
+
+static void subscription_edit_on_erased(struct subscription_call *c, int result)
+{
+    subscription_call_deinit(c);
+    free(c);
+}
+
+/* The id is the subscription's own: it stays as long as there is a call for it. */
+static void erase_one(struct subscription *sub)
+{
+    struct subscription_call *c = mem_zalloc(sizeof *c);
+    c->id = sub->id;
+    c->sees_sealed = true;
+    c->done = subscription_edit_on_erased;
+    subop_add(sub, c, subscription_edit_delete_begin);
+}
+
+size_t subscriptions_erase(struct subscriptions *s, struct str prefix)
+{
+    size_t at = 0, n = 0;
+    if (s->phase != SUBSCRIPTIONS_READY)
+        return 1;
+    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
+        if (!sub->active || !str_starts(sub->id, prefix))
+            continue;
+        if (n++ < ERASE_SLICE && list_empty(&sub->ops))
+            erase_one(sub);
+    }
+    return n;
 }
 
 void subscription_link(struct subscriptions *s, struct subscription_call *c)

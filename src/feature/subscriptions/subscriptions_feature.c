@@ -34,10 +34,17 @@ static int subscriptions_feature_open(const struct feature_host *h, const void *
     if (h->store->shared)
         subscriptions_set_refresh(s->subscriptions, REFRESH_MS);
     s->webhooks = webhooks_new(sched, s->subscriptions, h->fetcher, policy, h->trace, h->metrics);
+    webhooks_set_audit(s->webhooks, h->audit);
     s->surface = (struct subscriptions_http){
         .subscriptions = s->subscriptions, .policy = policy, .durable = h->durable};
     subscriptions_http_mount(&s->surface, h->http);
     return 0;
+}
+
+static size_t subscriptions_feature_erase(void *state, struct str prefix)
+{
+    struct subscriptions_state *s = state;
+    return subscriptions_erase(s->subscriptions, prefix);
 }
 
 static void subscriptions_feature_stop(void *state, void (*stopped)(void *ctx), void *ctx)
@@ -70,6 +77,7 @@ const struct feature subscriptions_feature = {
     .traces = subscriptions_traces,
     .metrics = webhook_metrics,
     .open = subscriptions_feature_open,
+    .erase = subscriptions_feature_erase,
     .stop = subscriptions_feature_stop,
     .free = subscriptions_feature_free,
 };

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "feature/subscriptions/subscription.h"
 #include "feature/subscriptions/subscription_pattern.h"
+#include "http/audit.h"
 #include "http/exchange.h"
 #include "http/http.h"
 #include "http/limits.h"
@@ -354,7 +355,10 @@ static bool parse_webhook(struct request_call *r)
     struct str why, url = subscriptions_text_of(json_object_get(member(r->body, "webhook"), "url"));
     if (url.n == 0 || url.n > SUBSCRIPTION_URL_MAX)
         return invalid(r, STR("webhook subscriptions require webhook.url, at most 2048 bytes"));
-    if (webhook_url_check(url, surface->policy, &why) != 0) {
+    int err = webhook_url_check(url, surface->policy, &why);
+    if (err == ERR_FORBIDDEN_ADDR)
+        audit_note(r->x->http->audit, AUDIT_TARGET_REFUSED, r->x, why);
+    if (err != 0) {
         subscriptions_refuse(r->x, SUBSCRIPTION_WEBHOOK_URL_REJECTED, why);
         return false;
     }

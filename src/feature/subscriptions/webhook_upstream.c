@@ -9,6 +9,7 @@
 #include "base/sched.h"
 #include "feature/subscriptions/subscription.h"
 #include "feature/subscriptions/webhook_queue.h"
+#include "http/audit.h"
 #include "http/fetch.h"
 #include "http/url.h"
 #include "net/addr.h"
@@ -92,6 +93,7 @@ struct webhooks {
     struct fetcher *fetcher;
     struct webhook_policy policy;
     const struct trace *trace;
+    struct audit *audit;
     struct subscription_notifier notifier;
     struct map by_id; /* of struct delivery */
     struct webhook_queue queue;
@@ -201,6 +203,11 @@ static void webhook_report(struct delivery *d, int err)
     if (!delivered) {
         d->report.retry_ms = webhook_retry_ms(v->attempts + 1, rand_u64());
         trace_failure(d, err, d->report.retry_ms);
+        if (err == ERR_FORBIDDEN_ADDR)
+            audit_tell(d->webhooks->audit, NULL,
+                       &(struct audit_fact){.event = AUDIT_TARGET_REFUSED,
+                                            .cause = str_of_cstr(d->fetch.error),
+                                            .name = webhook_id_of(d)});
     }
     subscription_report(d->webhooks->subs, &d->report);
 }
@@ -341,6 +348,11 @@ struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
 }
 
 /* What waits for the subscription ends when that has answered. */
+void webhooks_set_audit(struct webhooks *w, struct audit *audit)
+{
+    w->audit = audit;
+}
+
 void webhooks_stop(struct webhooks *w)
 {
     w->stopping = true;

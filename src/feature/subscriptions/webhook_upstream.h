@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct addr_own;
+struct audit;
 struct fetcher;
 struct metric_info;
 struct metrics;
@@ -42,6 +43,9 @@ uint64_t webhook_retry_ms(uint32_t failures, uint64_t random);
 struct webhooks *webhooks_new(struct sched *sched, struct subscriptions *subs,
                               struct fetcher *fetcher, struct webhook_policy policy,
                               const struct trace *trace, struct metrics *metrics);
+
+/* Notes down receivers that are refused; NULL: nobody does. */
+void webhooks_set_audit(struct webhooks *w, struct audit *audit);
 
 /* Before subscriptions_stop: cuts off what is being delivered (it is tried again after the next
  * start) and begins nothing more. */
