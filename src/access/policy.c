@@ -137,3 +137,37 @@ const struct issuer *policy_find_issuer_named(const struct policy *p, struct str
             return &p->issuers[i];
     return NULL;
 }
+
+/* ---- from one to the next ---- */
+
+static bool caller_is_upheld(const struct policy *p, const struct policy *before,
+                             const struct principal *who)
+{
+    const struct policy_caller *was = map_get(&before->names, who->sub);
+    const struct policy_caller *is = map_get(&p->names, who->sub);
+    if (was == NULL || is == NULL || !str_eq(who->root, is->principal->root))
+        return false;
+    if (who->jti.n == 0 && memcmp(was->digest, is->digest, SHA256_SIZE) != 0)
+        return false;
+    if (who->rights.n == 0)
+        return is->principal->rights.n == 0;
+    return access_covers(&is->principal->rights, who->rights.layers[0]);
+}
+
+/* What stands for a claim is the same claim, or it is another template. */
+static bool issuer_is_upheld(const struct policy *p, const struct policy *before,
+                             const struct principal *who)
+{
+    const struct issuer *was = policy_find_issuer_named(before, who->issuer);
+    const struct issuer *is = policy_find_issuer_named(p, who->issuer);
+    if (was == NULL || is == NULL || !str_eq(was->iss, is->iss) || !str_eq(was->root, is->root))
+        return false;
+    const struct access_rights ceiling = {.layers = {&is->grants}, .n = 1};
+    return who->issued_s >= is->not_before_s && access_covers(&ceiling, &was->grants);
+}
+
+bool policy_upholds(const struct policy *p, const struct policy *before,
+                    const struct principal *who)
+{
+    return who->issuer.n > 0 ? issuer_is_upheld(p, before, who) : caller_is_upheld(p, before, who);
+}

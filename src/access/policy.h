@@ -53,4 +53,9 @@ const struct principal *policy_find_name(const struct policy *p, struct str name
 const struct issuer *policy_find_issuer(const struct policy *p, struct str iss);
 const struct issuer *policy_find_issuer_named(const struct policy *p, struct str name);
 
+/* Has somebody, who was let in by the settings `before`, still what he had, by these? False where
+ * his section or his token is gone, or either may do less. */
+bool policy_upholds(const struct policy *p, const struct policy *before,
+                    const struct principal *who);
+
 #endif

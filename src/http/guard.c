@@ -423,9 +423,20 @@ const struct policy *guard_policy(const struct guard *g)
     return g->policy;
 }
 
+/* Answers to whoever has lost something end (answers.h); he comes back with what he has. */
+static void guard_end_rights(struct guard *g, const struct policy *next)
+{
+    list_each (l, &g->setup.http->active) {
+        struct principal *p = list_item(l, struct principal, active);
+        p->gone = p->gone || !policy_upholds(next, g->policy, p);
+    }
+}
+
 void guard_set_policy(struct guard *g, struct policy *policy)
 {
     policy_ref(policy);
+    if (g->policy != NULL)
+        guard_end_rights(g, policy);
     policy_unref(g->policy);
     g->policy = policy;
     guard_forget_tokens(g);

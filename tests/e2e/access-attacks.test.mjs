@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an attack of the finished server has found, each a test.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { startServer } from "./lib/server.mjs";
+import { tempFolder } from "./lib/temp.mjs";
+import { until, within } from "./lib/wait.mjs";
+
+const bearer = (token) => ({ authorization: `Bearer ${token}` });
+const as = (caller) => bearer(`token-of-${caller}`);
+
+/** A caller's section; `token` is what he shows. */
+function section(name, grants, token = `token-of-${name}`) {
+    const digest = createHash("sha256").update(token).digest("hex");
+    return `[caller ${name}]\ntoken-sha256 = ${digest}\n${grants.map((line) => `grant = ${line}\n`).join("")}`;
+}
+
+/** A server with these sections; `reload` gives it others. */
+async function start(t, sections) {
+    const file = join(await tempFolder(t), "tidemark.ini");
+    await writeFile(file, sections.join(""));
+    const server = await startServer(t, ["--config", file]);
+    let reloads = 0;
+    server.reload = async (...others) => {
+        await writeFile(file, others.join(""));
+        process.kill(server.pid, "SIGHUP");
+        reloads++;
+        await until(() => server.stderr.split("SIGHUP:").length > reloads);
+    };
+    return server;
+}
+
+/** A live reader; `ended` is kept when its answer is over. */
+async function follow(t, server, name, headers) {
+    const abort = new AbortController();
+    t.after(() => abort.abort());
+    const answer = await fetch(server.url(name, "?offset=-1&live=sse"), { headers, signal: abort.signal });
+    assert.equal(answer.status, 200);
+    const reader = { over: false };
+    reader.ended = (async () => {
+        try {
+            for await (const bytes of answer.body) void bytes;
+        } catch {
+            // cut off, or by the end of the test
+        }
+        reader.over = true;
+    })();
+    return reader;
+}
+
+test("a reload that takes something away ends the answers that it allowed, and no others", async (t) => {
+    const op = section("op", ["read, create a/**", "mint server"]);
+    const removed = section("removed", ["read a/**"]);
+    const server = await start(t, [op, removed, section("renewed", ["read a/**"]), section("narrowed", ["read **"])]);
+    const created = await server.request("PUT", "/v1/stream/a/1", { headers: as("op") });
+    assert.equal(created.status, 201, created.text);
+    const readers = {};
+    for (const name of ["op", "removed", "renewed", "narrowed"])
+        readers[name] = await follow(t, server, "a/1", as(name));
+
+    await server.reload(op, section("renewed", ["read a/**"], "another"), section("narrowed", ["read b/**"]));
+    for (const name of ["removed", "renewed", "narrowed"]) await within(readers[name].ended, `the end of ${name}`);
+    assert.equal(readers.op.over, false);
+});
