@@ -106,14 +106,22 @@ static enum issuers_verdict refused(struct issuers *s, enum jwt_verdict v, enum 
     return bad(out, v == JWT_NOT_YET_VALID ? ISSUERS_BAD_NOW : ISSUERS_BAD, jwt_verdict_text(v));
 }
 
+/* NULL: the caller who had it minted could have it minted today. */
+static const char *orphaned_by_caller(const struct principal *caller, const struct principal *p)
+{
+    if (caller == NULL)
+        return "its caller is not configured any more";
+    if (!str_eq(caller->root, p->root) || !access_covers(&caller->rights, p->rights.layers[0]))
+        return "its caller may not do this any more";
+    return NULL;
+}
+
 /* Whoever had it minted is still there. */
 static const char *orphaned(const struct issuers *s, const struct principal *p)
 {
     const struct issuer *i = policy_find_issuer_named(s->policy, p->issuer);
     if (p->issuer.n == 0)
-        return policy_find_name(s->policy, p->sub) != NULL
-                   ? NULL
-                   : "its caller is not configured any more";
+        return orphaned_by_caller(policy_find_name(s->policy, p->sub), p);
     if (i == NULL)
         return "its issuer is not configured any more";
     return p->issued_s < i->not_before_s ? "it was issued before the issuer's not-before" : NULL;

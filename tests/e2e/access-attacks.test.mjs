@@ -51,6 +51,17 @@ async function follow(t, server, name, headers) {
     return reader;
 }
 
+async function mint(server, caller, order) {
+    const answer = await server.request("POST", "/v1/access/grants", {
+        headers: { "content-type": "application/json", ...as(caller) },
+        body: JSON.stringify(order),
+    });
+    assert.equal(answer.status, 201, answer.text);
+    return JSON.parse(answer.text).token;
+}
+
+const read = async (server, name, headers) => (await server.request("GET", `/v1/stream/${name}`, { headers })).status;
+
 test("a reload that takes something away ends the answers that it allowed, and no others", async (t) => {
     const op = section("op", ["read, create a/**", "mint server"]);
     const removed = section("removed", ["read a/**"]);
@@ -64,4 +75,20 @@ test("a reload that takes something away ends the answers that it allowed, and n
     await server.reload(op, section("renewed", ["read a/**"], "another"), section("narrowed", ["read b/**"]));
     for (const name of ["removed", "renewed", "narrowed"]) await within(readers[name].ended, `the end of ${name}`);
     assert.equal(readers.op.over, false);
+});
+
+test("what a caller has minted is no more than he may now", async (t) => {
+    const server = await start(t, [section("op", ["read, create **", "mint server"])]);
+    assert.equal((await server.request("PUT", "/v1/stream/a/1", { headers: as("op") })).status, 201);
+    assert.equal((await server.request("PUT", "/v1/stream/b/1", { headers: as("op") })).status, 201);
+    const [a, b] = [
+        await mint(server, "op", { actions: ["read"], on: ["a/**"] }),
+        await mint(server, "op", { actions: ["read"], on: ["b/**"] }),
+    ];
+    assert.deepEqual([await read(server, "a/1", bearer(a)), await read(server, "b/1", bearer(b))], [200, 200]);
+    const reader = await follow(t, server, "a/1", bearer(a));
+
+    await server.reload(section("op", ["read b/**", "mint server"]));
+    assert.deepEqual([await read(server, "a/1", bearer(a)), await read(server, "b/1", bearer(b))], [401, 200]);
+    await within(reader.ended, "the end of the answer");
 });
