@@ -92,3 +92,14 @@ test("what a caller has minted is no more than he may now", async (t) => {
     assert.deepEqual([await read(server, "a/1", bearer(a)), await read(server, "b/1", bearer(b))], [401, 200]);
     await within(reader.ended, "the end of the answer");
 });
+
+test("whoever works on one session is told of no other", async (t) => {
+    const sections = ["[session]\nhandler = echo\n", section("all", ["work session:**"])];
+    const server = await start(t, [...sections, section("one", ["work session:mine"])]);
+    const ask = async (caller, path) => (await server.request("GET", path, { headers: as(caller) })).status;
+    assert.equal(await ask("all", "/v1/session/"), 200);
+    assert.equal(await ask("all", "/v1/session/other"), 404);
+    assert.equal(await ask("one", "/v1/session/mine"), 404);
+    assert.equal(await ask("one", "/v1/session/"), 403);
+    assert.equal(await ask("one", "/v1/session/other"), 403);
+});
