@@ -103,3 +103,23 @@ test("whoever works on one session is told of no other", async (t) => {
     assert.equal(await ask("one", "/v1/session/"), 403);
     assert.equal(await ask("one", "/v1/session/other"), 403);
 });
+
+test("a tenant's subscription is nobody else's, also while it has no streams", async (t) => {
+    const tenant = section("tenant", ["subscribe, webhook **"]) + "root = t/1/\n";
+    const server = await start(t, [tenant, section("other", ["subscribe */pub"])]);
+    const at = "/v1/stream/__ds/subscriptions/";
+    const ask = (caller, method, path, body) =>
+        server.request(method, at + path, {
+            headers: { "content-type": "application/json", ...as(caller) },
+            body: body && JSON.stringify(body),
+        });
+    const webhook = { url: "https://hooks.example/secret" };
+    const made = await ask("tenant", "PUT", "w", { type: "webhook", streams: ["a"], webhook });
+    assert.equal(made.status, 201, made.text);
+    assert.equal((await ask("tenant", "DELETE", "w/streams/a")).status, 204);
+
+    const seen = await ask("other", "GET", "t%2F1%2Fw");
+    assert.equal(seen.status, 404, seen.text);
+    await ask("other", "DELETE", "t%2F1%2Fw");
+    assert.equal((await ask("tenant", "GET", "w")).status, 200);
+});

@@ -214,7 +214,8 @@ static bool subscriptions_allows(const struct subscription_call *c,
     if (stream.n > 0)
         return str_starts(stream, p->root) && principal_may(p, ACCESS_VERB_SUBSCRIBE, ACCESS_STREAM,
                                                             principal_unrooted(p, stream));
-    if ((config->pattern.n > 0 && !str_starts(config->pattern, p->root)) ||
+    if (!may_have_id(x, c->id) || /* it may be without streams at present */
+        (config->pattern.n > 0 && !str_starts(config->pattern, p->root)) ||
         (config->wake_stream.n > 0 && !str_starts(config->wake_stream, p->root)))
         return false;
     struct subscription_config seen = {.pattern = principal_unrooted(p, config->pattern)};
