@@ -50,8 +50,11 @@ static int take_header(struct credential *out, const struct carrier *c, struct s
 {
     if (c->bare)
         return take(out, CREDENTIAL_BEARER, str_trim(value));
-    struct str scheme = str_cut(&value, ' ');
-    return str_eq_nocase(scheme, STR("Bearer")) ? take(out, CREDENTIAL_BEARER, str_trim(value)) : 0;
+    size_t n = 0;
+    while (n < value.n && value.p[n] != ' ' && value.p[n] != '\t')
+        n++;
+    bool ours = str_eq_nocase(str_of(value.p, n), STR("Bearer"));
+    return ours ? take(out, CREDENTIAL_BEARER, str_trim(str_skip(value, n))) : 0;
 }
 
 static bool is_our_cookie(struct str name)

@@ -123,3 +123,15 @@ test("a tenant's subscription is nobody else's, also while it has no streams", a
     await ask("other", "DELETE", "t%2F1%2Fw");
     assert.equal((await ask("tenant", "GET", "w")).status, 200);
 });
+
+test("a credential is one whatever blanks stand in it, and nobody's if it is not good", async (t) => {
+    const open = "[anonymous]\ngrant = read public/**\n";
+    const server = await start(t, [section("op", ["read, create **"]), open]);
+    assert.equal((await server.request("PUT", "/v1/stream/public/a", { headers: as("op") })).status, 201);
+    assert.equal(await read(server, "public/a", {}), 200);
+    for (const blanks of [" ", "  ", "\t", " \t"]) {
+        const shown = (token) => ({ authorization: `Bearer${blanks}${token}` });
+        assert.equal(await read(server, "public/a", shown("nobodys")), 401, JSON.stringify(blanks));
+        assert.equal(await read(server, "public/a", shown("token-of-op")), 200, JSON.stringify(blanks));
+    }
+});
