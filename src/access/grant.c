@@ -247,8 +247,10 @@ static int read_limits(const json_t *object, struct access_limits *out)
     json_object_foreach((json_t *)object, key, value)
     {
         struct access_limits one = {0};
-        if (!json_is_integer(value) || json_integer_value(value) <= 0 ||
-            !access_limit_set(&one, str_of_cstr(key), (uint64_t)json_integer_value(value)))
+        json_int_t n = json_integer_value(value);
+        if (n > ACCESS_LIMIT_MAX)
+            n = ACCESS_LIMIT_MAX;
+        if (n <= 0 || !access_limit_set(&one, str_of_cstr(key), (uint64_t)n))
             return ERR_SYNTAX;
         access_limits_min(out, &one);
     }

@@ -26,6 +26,7 @@
 #define ACCESS_GRANTS_MAX   32 /* entries of a token */
 #define ACCESS_PATTERNS_MAX 64 /* in all of them */
 #define ACCESS_CLAIM_MAX    128
+#define ACCESS_LIMIT_MAX    (INT64_C(1) << 53) /* a token's limit; what is more counts as that */
 #define ACCESS_DETAIL_TYPE  "tidemark"
 
 /* X(name, word, what is counted): 0 is no limit. The smaller one of two holds. */

@@ -95,6 +95,20 @@ static void test_entries(void **state)
     arena_deinit(&b.arena);
 }
 
+/* They are multiplied by milliseconds later. */
+static void test_limits_are_bounded(void **state)
+{
+    struct bench b = {0};
+    bool found;
+    assert_int_equal(add_json(&b,
+                              "[{\"type\":\"tidemark\",\"actions\":[\"read\"],\"on\":[\"a\"],"
+                              "\"limits\":{\"max-ttl\":9223372036854775807}}]",
+                              &found),
+                     0);
+    assert_int_equal(b.limits.max_ttl, ACCESS_LIMIT_MAX);
+    arena_deinit(&b.arena);
+}
+
 static void test_one_bad_entry_voids_all(void **state)
 {
     static const char *const texts[] = {
@@ -205,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_lines_that_are_refused),
         cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_limits_are_bounded),
         cmocka_unit_test(test_one_bad_entry_voids_all),
         cmocka_unit_test(test_templates),
         cmocka_unit_test(test_each_layer_has_to_allow),
