@@ -8,15 +8,14 @@ static const char too_old[] = "the token was issued before the issuer's not-befo
 
 /* ---- who ---- */
 
-static struct str make_id(struct arena *a, struct str issuer, const struct jwt *t)
+/* Of the same name under two roots there are two, who have nothing in common. */
+static struct str make_id(const struct principal *p, struct arena *a)
 {
-    struct str last = t->sub.n > 0 ? t->sub : t->jti;
-    char *to = arena_alloc(a, issuer.n + 1 + last.n);
-    memcpy(to, issuer.p, issuer.n);
-    to[issuer.n] = t->sub.n > 0 ? '|' : '#';
-    if (last.n > 0)
-        memcpy(to + issuer.n + 1, last.p, last.n);
-    return str_of(to, issuer.n + 1 + last.n);
+    struct str last = p->sub.n > 0 ? p->sub : p->jti;
+    const char *mark = p->sub.n > 0 ? "|" : "#", *root_mark = p->root.n > 0 ? "|" : "";
+    return arena_printf(a, "%.*s%s%.*s%s%.*s", (int)p->issuer.n, p->issuer.p, root_mark,
+                        (int)p->root.n, p->root.n > 0 ? p->root.p : "", mark, (int)last.n,
+                        last.n > 0 ? last.p : "");
 }
 
 static struct principal *bearer_new(const struct jwt *t, struct str issuer)
@@ -28,7 +27,6 @@ static struct principal *bearer_new(const struct jwt *t, struct str issuer)
     p->sub = arena_dup(a, t->sub);
     p->jti = arena_dup(a, t->jti);
     p->issued_s = t->iat_s;
-    p->id = make_id(a, issuer, t);
     p->name = p->sub.n > 0 ? p->sub : p->issuer;
     return p;
 }
@@ -98,6 +96,7 @@ struct principal *issuer_principal(const struct issuer *i, const struct jwt *t, 
     if (i->root.n > 0 &&
         (!access_expand(i->root, t->payload, &p->arena, &p->root) || !is_root(p->root)))
         return refuse(p, bad_root, why);
+    p->id = make_id(p, &p->arena);
     access_grants_expand(&i->grants, t->payload, &p->arena, ceiling);
     add_layer(p, ceiling);
     if (found)

@@ -155,6 +155,10 @@ static void test_identities(void **state)
     assert_id(f, "{\"jti\":\"7\"}", "idp#7");
     assert_id(f, "{}", "idp#");
     assert_true(str_eq(f->found->name, STR("idp")));
+    f->issuer.root = STR("t/{tenant}/");
+    assert_id(f, "{\"sub\":\"a\",\"tenant\":\"1\"}", "idp|t/1/|a");
+    assert_id(f, "{\"sub\":\"a\",\"tenant\":\"2\"}", "idp|t/2/|a");
+    assert_id(f, "{\"jti\":\"7\",\"tenant\":\"1\"}", "idp|t/1/#7");
 }
 
 /* ---- who else there is ---- */
