@@ -9,8 +9,10 @@
 #include "base/lane.h"
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/front.h"
 #include "telemetry/trace.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -192,6 +194,19 @@ static void put_request(struct buf *out, const struct request *req)
         put_member(out, "request", id);
 }
 
+/* Whose it is, as far as proxies are believed (front.h). */
+static void put_address(struct buf *out, const struct exchange *x)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    uint8_t ip[ADDR_IP_N];
+    char text[INET6_ADDRSTRLEN];
+    if (x->via == NULL || !front_address(x, ip))
+        return;
+    bool v4 = memcmp(ip, mapped, sizeof mapped) == 0;
+    if (inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip + sizeof mapped : ip, text, sizeof text) != NULL)
+        put_member(out, "ip", str_of_cstr(text));
+}
+
 void audit_tell(struct audit *a, const struct exchange *x, const struct audit_fact *f)
 {
     if (a == NULL || (events[f->event].bounded && !has_room(a)))
@@ -204,6 +219,8 @@ void audit_tell(struct audit *a, const struct exchange *x, const struct audit_fa
         put_principal(out, x->principal, f->jti);
     put_member(out, "kid", f->kid);
     put_member(out, "ip", f->ip);
+    if (x != NULL && f->ip.n == 0)
+        put_address(out, x);
     if (x != NULL)
         put_request(out, x->request);
     put_member(out, "verb", f->verb);
