@@ -206,6 +206,7 @@ static void put_request(struct buf *out, const struct request *req)
         put_member(out, "request", id);
 }
 
+/* Whose it is, as far as proxies are believed (front.h). */
 void audit_tell(struct audit *a, const struct exchange *x, const struct audit_fact *f)
 {
     if (a == NULL || (events[f->event].bounded && !has_room(a)))

@@ -181,7 +181,7 @@ static enum issuers_verdict verify_with(struct issuers *s, const struct issuer *
 {
     struct jwt_rules rules;
     struct jwt t;
-    if (alg != JWK_HS256 && !tokens_may_check(s->setup.tokens))
+    if (alg != JWK_HS256 && !tokens_may_check(s->setup.tokens, token))
         return bad(out, ISSUERS_BUSY, "too many bad signatures at present");
     issuer_rules(i, keys, &rules);
     enum jwt_verdict v = jwt_verify(&rules, token, sched_awake_wall_ms(s->setup.sched) / 1000, &t);

@@ -132,18 +132,22 @@ const struct principal *tokens_find_recent(struct tokens *t, struct str token)
     return is_same(k, token) && !is_over(t, k) ? k->principal : NULL;
 }
 
+static struct known *known_find(const struct tokens *t, const struct tokens_key *key,
+                                struct str token)
+{
+    struct known *k = map_get(&t->known, key_bytes(key));
+    return is_same(k, token) ? k : NULL;
+}
+
+/* One that is over stays until it is verified again or of no use. */
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
                                     struct str token)
 {
-    struct known *k = map_get(&t->known, key_bytes(key));
-    if (!is_same(k, token))
+    struct known *k = known_find(t, key, token);
+    if (k == NULL || is_over(t, k))
         return NULL;
-    if (!is_over(t, k)) {
-        *recent_of(t, token) = k;
-        return k->principal;
-    }
-    known_drop(t, k);
-    return NULL;
+    *recent_of(t, token) = k;
+    return k->principal;
 }
 
 static struct known *oldest(const struct tokens *t)
@@ -151,11 +155,17 @@ static struct known *oldest(const struct tokens *t)
     return list_empty(&t->ages) ? NULL : list_item(t->ages.next, struct known, link);
 }
 
-/* Two that are over go for each that comes: none of them stays for long. */
+static bool is_useless(const struct tokens *t, const struct known *k)
+{
+    return sched_awake_ms(t->sched) >= k->until_ms + TOKENS_KEPT_MS ||
+           sched_awake_wall_ms(t->sched) >= k->principal->expires_ms;
+}
+
+/* Two that are of no use go for each that comes: none of them stays for long. */
 static void make_room(struct tokens *t, size_t bytes)
 {
     struct known *k;
-    for (int i = 0; i < 2 && (k = oldest(t)) != NULL && is_over(t, k); i++)
+    for (int i = 0; i < 2 && (k = oldest(t)) != NULL && is_useless(t, k); i++)
         known_drop(t, k);
     while ((k = oldest(t)) != NULL && (t->known.n >= TOKENS_MAX || t->bytes + bytes > TOKENS_BYTES))
         known_drop(t, k);
@@ -196,14 +206,22 @@ bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key, bool *e
            sched_awake_ms(t->sched) < b->until_ms;
 }
 
-bool tokens_may_check(struct tokens *t)
+/* It is as it was when it was found to be good: its signature is likely to be. */
+static bool was_good(const struct tokens *t, struct str token)
+{
+    struct tokens_key key = tokens_key(t, token);
+    const struct known *k = known_find(t, &key, token);
+    return k != NULL && sched_awake_wall_ms(t->sched) < k->principal->expires_ms;
+}
+
+bool tokens_may_check(struct tokens *t, struct str token)
 {
     uint64_t second = sched_awake_ms(t->sched) / 1000;
     if (second != t->second) {
         t->second = second;
         t->checks = 0;
     }
-    return t->checks < TOKENS_CHECKS;
+    return t->checks < TOKENS_CHECKS || was_good(t, token);
 }
 
 void tokens_checked_bad(struct tokens *t)

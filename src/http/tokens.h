@@ -8,7 +8,8 @@
  *                 found lately is compared at once
  *     bad ones    the hashes of some, for TOKENS_BAD_MS, so that repeating one is cheap
  *     a budget    TOKENS_CHECKS signatures a second may turn out to be bad. Whoever comes with
- *                 something unknown when they are used up is told to come back later
+ *                 something unknown when they are used up is told to come back later; what was
+ *                 good before is verified again nevertheless
  *
  * Whatever changes what is good empties it: settings, keys, revocations. Loop thread only. */
 #ifndef HTTP_TOKENS_H
@@ -26,6 +27,7 @@ struct tokens;
 #define TOKENS_MAX      16384
 #define TOKENS_BYTES    (16 * 1024 * 1024)
 #define TOKENS_FRESH_MS 60000
+#define TOKENS_KEPT_MS  (10 * 60 * 1000) /* after that: it was good, and is verified again */
 #define TOKENS_BAD_MS   10000
 /* The dearest signature takes about 120 us: these take about a sixteenth of a core. */
 #define TOKENS_CHECKS   500
@@ -55,7 +57,7 @@ void tokens_put_bad(struct tokens *t, const struct tokens_key *key, bool ended);
 bool tokens_is_bad(const struct tokens *t, const struct tokens_key *key, bool *ended);
 
 /* May a signature be looked at that is likely to be bad? And one was. */
-bool tokens_may_check(struct tokens *t);
+bool tokens_may_check(struct tokens *t, struct str token);
 void tokens_checked_bad(struct tokens *t);
 
 /* Forgets all, good and bad. */

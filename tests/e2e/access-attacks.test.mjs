@@ -2,6 +2,7 @@
 // What an attack of the finished server has found, each a test.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -134,4 +135,14 @@ test("a credential is one whatever blanks stand in it, and nobody's if it is not
         assert.equal(await read(server, "public/a", shown("nobodys")), 401, JSON.stringify(blanks));
         assert.equal(await read(server, "public/a", shown("token-of-op")), 200, JSON.stringify(blanks));
     }
+});
+
+test("the audit tells where a bad credential came from", async (t) => {
+    const audit = join(await tempFolder(t), "audit.jsonl");
+    const server = await start(t, [`audit = ${audit}\n`, section("op", ["read **"])]);
+    assert.equal(await read(server, "a", bearer("nobodys")), 401);
+    const lines = () => (existsSync(audit) ? readFileSync(audit, "utf8").split("\n").filter(Boolean) : []);
+    const [line] = await until(() => lines().length > 0 && lines(), "the audit");
+    const { event, ip } = JSON.parse(line);
+    assert.deepEqual({ event, ip }, { event: "auth-failed", ip: "127.0.0.1" });
 });

@@ -121,7 +121,7 @@ static void test_what_is_over_goes_when_others_come(void **state)
     struct fixture *f = *state;
     put(f, STR("one"));
     put(f, STR("two"));
-    f->sched.now_ms += TOKENS_FRESH_MS;
+    f->sched.now_ms += TOKENS_FRESH_MS + TOKENS_KEPT_MS;
     put(f, STR("three"));
     assert_int_equal(f->alice->refs, 2);
 }
@@ -160,12 +160,29 @@ static void test_so_many_bad_signatures_a_second(void **state)
 {
     struct fixture *f = *state;
     for (int i = 0; i < TOKENS_CHECKS; i++) {
-        assert_true(tokens_may_check(f->tokens));
+        assert_true(tokens_may_check(f->tokens, STR("new")));
         tokens_checked_bad(f->tokens);
     }
-    assert_false(tokens_may_check(f->tokens));
+    assert_false(tokens_may_check(f->tokens, STR("new")));
     f->sched.now_ms += 1000;
-    assert_true(tokens_may_check(f->tokens));
+    assert_true(tokens_may_check(f->tokens, STR("new")));
+}
+
+/* Strangers cannot keep out whoever was in. */
+static void test_what_was_good_is_verified_again(void **state)
+{
+    struct fixture *f = *state;
+    put(f, STR("one"));
+    f->sched.now_ms += TOKENS_FRESH_MS;
+    put(f, STR("two"));
+    assert_null(find(f, STR("one")));
+    assert_true(tokens_may_check(f->tokens, STR("new")));
+    for (int i = 0; i < TOKENS_CHECKS; i++)
+        tokens_checked_bad(f->tokens);
+    assert_false(tokens_may_check(f->tokens, STR("new")));
+    assert_true(tokens_may_check(f->tokens, STR("one")));
+    tokens_forget(f->tokens);
+    assert_true(tokens_may_check(f->tokens, STR("one")));
 }
 
 /* Nobody can tell beforehand which tokens share a place. */
@@ -192,6 +209,7 @@ int main(void)
         TEST(test_bad_ones),
         TEST(test_all_is_forgotten),
         TEST(test_so_many_bad_signatures_a_second),
+        TEST(test_what_was_good_is_verified_again),
         TEST(test_hashes_have_a_secret),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
