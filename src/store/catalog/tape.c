@@ -213,6 +213,8 @@ void tape_drop(struct tape *t, uint64_t upto)
         free(t->pieces);
         t->pieces = NULL;
         t->cap = 0;
+        if (upto < t->tail) /* it has been cut */
+            upto = t->tail;
     } else if (gone > 0) {
         memmove(t->pieces, t->pieces + gone, t->n * sizeof *t->pieces);
     }

@@ -66,7 +66,8 @@ int64_t tape_open_since(const struct tape *t);
  * if all of it may go (and then *event is not set). */
 uint64_t tape_keep_from(const struct tape *t, uint64_t upto, const struct keep *k, uint64_t *event);
 
-/* Lets go of everything before position `upto`: whole pieces, and then first == upto. */
+/* Lets go of everything before position `upto`: whole pieces, and then first == upto; the tail, if
+ * none is left. */
 void tape_drop(struct tape *t, uint64_t upto);
 
 /* Lets go of whole pieces that begin at `from` or behind it; the tail stays what it was, and nobody

@@ -404,6 +404,13 @@ static void test_cut(void **state)
     assert_int_equal(tape_read(&t, 8, 9, 99, &slice, 1, &next, &last), 1);
     assert_int_equal(next, 9);
     block_unref(slice.owner);
+    tape_drop(&t, 4);
+    assert_int_equal(t.first, 4);
+    tape_drop(&t, 12); /* and nothing is left: what came behind was cut off */
+    assert_int_equal(t.n, 0);
+    assert_int_equal(t.first, t.tail);
+    assert_int_equal(tape_ordinal(&t, t.first), 5);
+    tape_append(&t, STR("abcd"), NULL, 0, 1);
     tape_cut(&t, 0);
     assert_int_equal(t.n, 0);
     assert_int_equal(t.first, t.tail);
