@@ -95,6 +95,18 @@ static void test_names_are_matched(void **state)
         if (access_pattern_match(str_of_cstr(rows[i].pattern), str_of_cstr(rows[i].name)) !=
             rows[i].match)
             fail_msg("%s on %s", rows[i].pattern, rows[i].name);
+    for (size_t i = 0; i < COUNT(rows); i++) { /* and without looking at segments */
+        struct str pattern = str_of_cstr(rows[i].pattern), name = str_of_cstr(rows[i].name);
+        size_t literal = access_pattern_literal(pattern);
+        if (literal != ACCESS_PATTERN_MIXED &&
+            access_pattern_match_literal(pattern, literal, name) != rows[i].match)
+            fail_msg("%s on %s", rows[i].pattern, rows[i].name);
+    }
+    assert_int_equal(access_pattern_literal(STR("a/b")), 3);
+    assert_int_equal(access_pattern_literal(STR("a/b/**")), 4);
+    assert_int_equal(access_pattern_literal(STR("**")), 0);
+    assert_int_equal(access_pattern_literal(STR("a/*")), ACCESS_PATTERN_MIXED);
+    assert_int_equal(access_pattern_literal(STR("*/**")), ACCESS_PATTERN_MIXED);
 }
 
 static void test_patterns_contain_patterns(void **state)

@@ -64,6 +64,48 @@ static void test_what_was_put_is_found(void **state)
     assert_int_equal(f->alice->refs, 3);
 }
 
+static void test_one_that_was_found_is_found_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct str token = STR("header.payload.signature");
+    put(f, token);
+    assert_null(tokens_find_recent(f->tokens, token));
+    find(f, token);
+    assert_ptr_equal(tokens_find_recent(f->tokens, token), f->alice);
+    put(f, token); /* another in its place */
+    assert_null(tokens_find_recent(f->tokens, token));
+    find(f, token);
+    tokens_forget(f->tokens);
+    assert_null(tokens_find_recent(f->tokens, token));
+    put(f, token);
+    find(f, token);
+    f->sched.now_ms += TOKENS_FRESH_MS;
+    assert_null(tokens_find_recent(f->tokens, token));
+    put(f, token);
+    find(f, token);
+    f->alice->expires_ms = WALL_MS;
+    assert_null(tokens_find_recent(f->tokens, token));
+}
+
+/* Of tokens of any length, those that end alike included. */
+static void test_every_byte_counts(void **state)
+{
+    struct fixture *f = *state;
+    char text[200];
+    for (size_t n = 1; n < sizeof text; n++) {
+        memset(text, 'a', sizeof text);
+        put(f, str_of(text, n));
+        find(f, str_of(text, n));
+        assert_ptr_equal(tokens_find_recent(f->tokens, str_of(text, n)), f->alice);
+        for (size_t i = 0; i < n; i++) {
+            text[i] ^= 1;
+            assert_null(tokens_find_recent(f->tokens, str_of(text, n)));
+            text[i] ^= 1;
+        }
+        assert_null(tokens_find_recent(f->tokens, str_of(text, n + 1)));
+    }
+}
+
 /* Two that have the same hash, if there were any, are two. */
 static void test_the_bytes_decide(void **state)
 {
@@ -201,6 +243,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_was_put_is_found),
+        TEST(test_one_that_was_found_is_found_at_once),
+        TEST(test_every_byte_counts),
         TEST(test_the_bytes_decide),
         TEST(test_a_minute_and_not_beyond_its_end),
         TEST(test_there_is_room_for_so_many),
