@@ -10,6 +10,7 @@
 #define WARM_UP    50 /* connected before memory is first looked at */
 #define STREAMS    50
 #define EVENT_SIZE 64
+#define REST_S     2.5 /* queues empty, pages touched, what requests needed given back */
 #define QUIET_S    5.0
 
 static const struct peer_ops reader_ops = {.head = reader_head, .body = reader_body};
@@ -24,7 +25,7 @@ static void open_some(struct bench *b, struct idle *run, unsigned from, unsigned
     for (unsigned i = from; i < to; i++)
         reader_open(&run->readers[i], b, &reader_ops, stream_name("idle", i % STREAMS), "now", 0);
     readers_wait(b, run->readers, to);
-    swarm_run_for(&b->swarm, 0.5); /* let it rest: queues empty, pages touched */
+    swarm_run_for(&b->swarm, REST_S);
 }
 
 static bool all_reached(void *arg)

@@ -16,6 +16,8 @@
 #define CHECKPOINT_AFTER_NS 500000000u
 #define CHECKPOINT_LIMIT_S  60
 #define BODY_BYTES          60000000u
+#define EXPIRE_SPARE_S      3
+#define EXPIRE_BEFORE_S     1.0 /* that the load begins before streams expire */
 
 const unsigned scale_pages[SCALE_PAGES] = {1, 100, 1000};
 
@@ -37,21 +39,43 @@ static void put_delete(struct buf *out, struct name stream, void *arg)
     request_delete(out, stream);
 }
 
-/* A thousand are there already. */
+/* This try's part of what can be done but once: streams from .. to - 1 of so many. */
+struct part {
+    unsigned from, to;
+};
+
+static struct part part_of(const struct scale *s, unsigned all)
+{
+    return (struct part){(unsigned)((uint64_t)all * s->try / SCALE_TRIES),
+                         (unsigned)((uint64_t)all * (s->try + 1) / SCALE_TRIES)};
+}
+
+static void create_part(struct scale *s, const char *phase, struct part part)
+{
+    if (part.from < part.to)
+        pump_range(s->bench, phase, gently(part.from, part.to - part.from), put_create, NULL, 201,
+                   "creating a stream");
+}
+
+/* A thousand are there already. Those that the subscription matches come last. */
 void scale_grow(struct scale *s, uint64_t until_ns)
 {
     uint64_t start = clock_mono_ns();
     unsigned bulk = s->streams - s->some;
-    pump_range(s->bench, SCALE_BULK, gently(1000, bulk - 1000), put_create, NULL, 201,
-               "creating a stream");
-    pump_range(s->bench, SCALE_MATCH, gently(0, s->some), put_create, NULL, 201,
-               "creating a stream");
-    s->create_us = (double)(clock_mono_ns() - start) / 1e3 / s->streams;
+    struct part part = part_of(s, s->streams), match = {0};
+    match.from = part.from > bulk ? part.from - bulk : 0;
+    match.to = part.to > bulk ? part.to - bulk : 0;
+    create_part(
+        s, SCALE_BULK,
+        (struct part){part.from > 1000 ? part.from : 1000, part.to < bulk ? part.to : bulk});
+    create_part(s, SCALE_MATCH, match);
+    s->create_us = (double)(clock_mono_ns() - start) / 1e3 / (part.to - part.from);
 }
 
 void scale_delete(struct scale *s, uint64_t until_ns)
 {
-    pump_range(s->bench, SCALE_BULK, gently(0, s->some), put_delete, NULL, 204,
+    struct part part = part_of(s, s->some);
+    pump_range(s->bench, SCALE_BULK, gently(part.from, part.to - part.from), put_delete, NULL, 204,
                "deleting a stream");
 }
 
@@ -63,30 +87,42 @@ static void put_brief(struct buf *out, struct name stream, void *arg)
                stream.text, TYPE_BYTES, (const char *)arg);
 }
 
-/* Streams that all expire at one moment, a while after the last of them was created. */
+static const char *const brief[SCALE_TRIES] = {"brief-a", "brief-b", "brief-c"};
+
+static double until_expiry_s(const struct scale *s)
+{
+    return (double)s->expires_s - (double)clock_wall_ms() / 1e3;
+}
+
+/* Streams that all expire at one moment, which is near when this returns. */
 void scale_brief(struct scale *s)
 {
     char text[32];
-    double need_s = 4 + 2 * s->create_us * s->some / 1e6;
+    uint64_t start = clock_mono_ns();
+    double need_s = EXPIRE_SPARE_S + 2 * s->create_us * s->some / 1e6;
     time_t at = time(NULL) + (time_t)need_s;
     struct tm utc;
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&at, &utc));
     s->expires_s = (uint64_t)at;
-    pump_each(s->bench, "brief", s->some, put_brief, text, 201, "creating a stream that expires");
+    pump_each(s->bench, brief[s->try], s->some, put_brief, text, 201,
+              "creating a stream that expires");
+    s->create_us = (double)(clock_mono_ns() - start) / 1e3 / s->some;
+    if (until_expiry_s(s) > EXPIRE_BEFORE_S)
+        swarm_run_for(&s->bench->swarm, until_expiry_s(s) - EXPIRE_BEFORE_S);
 }
 
 void scale_expire(struct scale *s, uint64_t until_ns)
 {
-    int64_t left_ms = (int64_t)s->expires_s * 1000 - (int64_t)clock_wall_ms();
-    if (left_ms < 0)
+    double left_s = until_expiry_s(s);
+    if (left_s < 0)
         swarm_fail(&s->bench->swarm, "streams expired before all of them were created");
-    swarm_run_for(&s->bench->swarm, (double)left_ms / 1e3 + s->bench->seconds);
+    swarm_run_for(&s->bench->swarm, left_s + s->try_s);
 }
 
 void scale_expired(struct scale *s)
 {
-    ask_read(s->bench, stream_name("brief", 0), 404);
-    ask_read(s->bench, stream_name("brief", s->some - 1), 404);
+    ask_read(s->bench, stream_name(brief[s->try], 0), 404);
+    ask_read(s->bench, stream_name(brief[s->try], s->some - 1), 404);
 }
 
 /* ---- looking for streams ---- */
@@ -153,6 +189,15 @@ void scale_time_pages(struct scale *s, double us[SCALE_PAGES])
 }
 
 /* ---- the rest ---- */
+
+/* That of the try before. */
+void scale_unsubscribe(struct scale *s)
+{
+    if (s->try == 0)
+        return;
+    scale_drop_subscription(s->bench, "scale");
+    scale_await_idle(s->bench);
+}
 
 void scale_subscribe(struct scale *s, uint64_t until_ns)
 {

@@ -93,6 +93,14 @@ void scale_put_subscription(struct bench *b, const char *id, const char *pattern
     ask_for(b, &request, 201, "creating a subscription", NULL);
 }
 
+void scale_drop_subscription(struct bench *b, const char *id)
+{
+    struct buf request = {0};
+    buf_printf(&request,
+               "DELETE /v1/stream/__ds/subscriptions/%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", id);
+    ask_for(b, &request, 204, "deleting a subscription", NULL);
+}
+
 static void put_one(struct buf *out, struct name stream, void *arg)
 {
     char member[NAME_MAX_BYTES + 4];

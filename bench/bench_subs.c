@@ -10,19 +10,18 @@
 
 #include <stdlib.h>
 
-#define ALL         10000
-#define SLOW        1000
-#define HOSTS       100
-#define FAST_HOST   0x0001 /* 127.0.0.1 */
-#define SLOW_HOST   0x0101 /* 127.0.1.1, and those behind it */
-#define FRESH_HOST  0x0201
-#define FRESH       20
-#define ROUNDS_MAX  500
-#define DELIVERY_S  5 /* that a delivery may take; then it counts as so long */
-#define IDLE_STEP_S 0.25
-#define IDLE_PART   0.05 /* of a processor: the server has nothing to do any more */
-#define DRAIN_S     60
-#define PATIENCE_S  300
+#define ALL        10000
+#define SLOW       1000
+#define HOSTS      100
+#define FAST_HOST  0x0001 /* 127.0.0.1 */
+#define SLOW_HOST  0x0101 /* 127.0.1.1, and those behind it */
+#define FRESH_HOST 0x0201
+#define FRESH      20
+#define ROUNDS_MAX 500
+#define DELIVERY_S 5 /* that a delivery may take; then it counts as so long */
+#define LOOK_S     0.25
+#define DRAIN_S    60
+#define PATIENCE_S 300
 
 struct receivers {
     const char *name, *stream; /* of their subscriptions, and of what those are about */
@@ -68,18 +67,6 @@ static struct spent time_appends(struct bench *b, const char *phase, struct hist
     return spent;
 }
 
-/* Until the server has nothing to do. */
-static void await_idle(struct bench *b)
-{
-    uint64_t until = clock_mono_ns() + DRAIN_S * 1000000000ull, cpu = server_cpu_ns(&b->server);
-    for (double part = 1; part > IDLE_PART && clock_mono_ns() < until && !b->swarm.failed;) {
-        swarm_run_for(&b->swarm, IDLE_STEP_S);
-        uint64_t now = server_cpu_ns(&b->server);
-        part = (double)(now - cpu) / 1e9 / IDLE_STEP_S;
-        cpu = now;
-    }
-}
-
 /* Until all have been woken; returns how many were. */
 static uint64_t await_wakes(struct bench *b)
 {
@@ -90,7 +77,7 @@ static uint64_t await_wakes(struct bench *b)
         seen = wakes.seen;
         if (seen >= ALL || clock_mono_ns() > until)
             break;
-        swarm_run_for(&b->swarm, IDLE_STEP_S);
+        swarm_run_for(&b->swarm, LOOK_S);
     }
     return seen;
 }
@@ -115,23 +102,24 @@ static struct row *report_times(struct bench *b, const char *key, const struct h
 static void subscribe_all(struct bench *b)
 {
     struct hist without, with;
-    struct turns before, after;
+    struct turns before, after, sum = {0};
     progress("scale-subs: %d subscriptions on **/*", ALL);
     ask_create(b, stream_name("wakes", 0), TYPE_JSON);
     time_appends(b, "without", &without);
     pump_each(b, "all", ALL, put_everything, NULL, 201, "creating a subscription");
-    await_idle(b);
+    scale_await_idle(b);
     turns_look(b, &before);
     struct spent spent = time_appends(b, "with", &with);
     uint64_t start = clock_mono_ns(), woken = await_wakes(b);
     double ms = (double)(clock_mono_ns() - start) / 1e6;
     turns_look(b, &after);
+    turns_add(&sum, &before, &after);
     if (b->swarm.failed)
         return;
     row_spent(report_times(b, "scale-subs", &without, &with), b, &spent, (double)with.n);
     report_add(&b->report, "scale-subs-woken", (double)woken);
     report_add(&b->report, "scale-subs-drain", ms);
-    scale_report_turns(b, "scale-subs", &before, &after);
+    scale_report_turns(b, "scale-subs", &sum);
 }
 
 /* ---- a thousand webhooks to somebody slow ---- */

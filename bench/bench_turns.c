@@ -48,27 +48,47 @@ void turns_look(struct bench *b, struct turns *out)
     buf_deinit(&body);
 }
 
-double turns_long(const struct turns *before, const struct turns *after)
-{
-    return after->all - after->short_ones - (before->all - before->short_ones);
-}
-
-static double count_of(const struct turns *t, const char *work)
+static double *count_of(struct turns *t, const char *work)
 {
     for (unsigned i = 0; i < t->n; i++)
         if (strcmp(t->works[i].name, work) == 0)
-            return t->works[i].count;
-    return 0;
+            return &t->works[i].count;
+    if (t->n == TURNS_WORKS)
+        return NULL;
+    snprintf(t->works[t->n].name, TURNS_WORK_MAX, "%s", work);
+    t->works[t->n].count = 0;
+    return &t->works[t->n++].count;
 }
 
-void turns_blame(const struct turns *before, const struct turns *after, char *out, size_t size)
+static void add_works(struct turns *sum, const struct turns *t, int sign)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        double *count = count_of(sum, t->works[i].name);
+        if (count)
+            *count += sign * t->works[i].count;
+    }
+}
+
+void turns_add(struct turns *sum, const struct turns *before, const struct turns *after)
+{
+    sum->known = before->known && after->known;
+    sum->all += after->all - before->all;
+    sum->short_ones += after->short_ones - before->short_ones;
+    add_works(sum, after, 1);
+    add_works(sum, before, -1);
+}
+
+double turns_long(const struct turns *sum)
+{
+    return sum->all - sum->short_ones;
+}
+
+void turns_blame(const struct turns *sum, char *out, size_t size)
 {
     size_t n = 0;
     out[0] = '\0';
-    for (unsigned i = 0; i < after->n && n < size; i++) {
-        const char *name = after->works[i].name;
-        double more = after->works[i].count - count_of(before, name);
-        if (more > 0)
-            n += (size_t)snprintf(out + n, size - n, "%s%s %.0f", n ? ", " : "", name, more);
-    }
+    for (unsigned i = 0; i < sum->n && n < size; i++)
+        if (sum->works[i].count > 0)
+            n += (size_t)snprintf(out + n, size - n, "%s%s %.0f", n ? ", " : "", sum->works[i].name,
+                                  sum->works[i].count);
 }

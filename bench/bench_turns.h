@@ -12,6 +12,7 @@
 struct turns {
     bool known; /* the server counts its turns */
     double all, short_ones;
+    uint64_t late_ns; /* of a sum: what a generator was late meanwhile, at most */
     unsigned n;
     struct {
         char name[TURNS_WORK_MAX];
@@ -21,10 +22,13 @@ struct turns {
 
 void turns_look(struct bench *b, struct turns *out);
 
-/* Those of more than 10 ms between two looks. */
-double turns_long(const struct turns *before, const struct turns *after);
+/* Adds what came between two looks at one server to a sum, which begins as {0}. */
+void turns_add(struct turns *sum, const struct turns *before, const struct turns *after);
 
-/* Who held the loop meanwhile, as "name 3, other 1"; may be empty. */
-void turns_blame(const struct turns *before, const struct turns *after, char *out, size_t size);
+/* Those of more than 10 ms. */
+double turns_long(const struct turns *sum);
+
+/* Who held the loop, as "name 3, other 1"; may be empty. */
+void turns_blame(const struct turns *sum, char *out, size_t size);
 
 #endif

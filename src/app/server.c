@@ -439,10 +439,12 @@ static void init_status(struct server *s)
     turns_init(&s->turns, &s->metrics);
 }
 
-static struct lane *server_make_lane(void *ctx)
+/* Who sends a huge body waits anyway; where processors are short, the loop goes first. */
+static struct lane *server_make_lane(void *ctx, bool huge)
 {
     struct server *s = ctx;
-    return thread_lane_new(&s->loop, "bodies");
+    return huge ? thread_lane_new_background(&s->loop, "huge bodies")
+                : thread_lane_new(&s->loop, "bodies");
 }
 
 static void init_surfaces(struct server *s)

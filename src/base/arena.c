@@ -41,12 +41,27 @@ void arena_deinit(struct arena *a)
     *a = (struct arena){.cache = a->cache};
 }
 
+static struct arena_chunk *cache_pop(struct arena_cache *cache)
+{
+    struct arena_chunk *c = cache->chunks;
+    cache->chunks = c->next;
+    cache->n--;
+    if (cache->unused > cache->n)
+        cache->unused = cache->n;
+    return c;
+}
+
+void arena_cache_trim(struct arena_cache *cache)
+{
+    for (size_t n = cache->unused; n > 0; n--)
+        slab_free(&cache->slab, cache_pop(cache));
+    cache->unused = cache->n;
+}
+
 void arena_cache_deinit(struct arena_cache *cache)
 {
-    for (struct arena_chunk *c = cache->chunks, *next; c != NULL; c = next) {
-        next = c->next;
-        slab_free(&cache->slab, c);
-    }
+    while (cache->n > 0)
+        slab_free(&cache->slab, cache_pop(cache));
     slab_deinit(&cache->slab);
     *cache = (struct arena_cache){0};
 }
@@ -54,12 +69,8 @@ void arena_cache_deinit(struct arena_cache *cache)
 static struct arena_chunk *new_chunk(struct arena *a, size_t n)
 {
     struct arena_cache *cache = a->cache;
-    if (n <= CHUNK_BYTES && cache != NULL && cache->n > 0) {
-        struct arena_chunk *c = cache->chunks;
-        cache->chunks = c->next;
-        cache->n--;
-        return c;
-    }
+    if (n <= CHUNK_BYTES && cache != NULL && cache->n > 0)
+        return cache_pop(cache);
     size_t size = n > CHUNK_BYTES ? n : CHUNK_BYTES;
     bool usual = size == CHUNK_BYTES && cache != NULL;
     struct arena_chunk *c =

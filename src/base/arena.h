@@ -19,9 +19,13 @@ struct arena {
 struct arena_cache {
     struct arena_chunk *chunks;
     size_t n;
+    size_t unused;    /* the fewest there were since arena_cache_trim */
     struct slab slab; /* where they come from, so that what is not kept goes back to the system */
 };
 void arena_cache_deinit(struct arena_cache *c);
+
+/* Gives back those that no arena has wanted since the last call. */
+void arena_cache_trim(struct arena_cache *c);
 
 void arena_deinit(struct arena *a);
 

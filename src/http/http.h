@@ -89,6 +89,7 @@ struct http {
     struct http_gather gather;
     struct unsent unsent;      /* its budget is set before the first request */
     struct arena_cache arenas; /* of exchanges */
+    struct timer trim;         /* of those; runs while there are connections */
     struct slab peers, h1s, exchanges;
     bool ending; /* `undrained` are closed */
     bool draining;

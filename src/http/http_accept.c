@@ -21,12 +21,22 @@
 #define DRAIN_SLICE   64   /* connections that are asked to finish at once */
 #define REFUSED_SPARE 64   /* connections over the limit that are told so; more are just closed */
 #define SURPLUS_MS    1000 /* what these have to say what they want */
+#define TRIM_MS       1000
 
 /* Of a connection, while they do not say which protocol it is. */
 struct first_bytes {
     uint8_t n;
     char bytes[PEER_PREFACE];
 };
+
+/* What many requests at once have used goes back to the system when there are fewer. */
+static void http_on_trim(struct timer *t)
+{
+    struct http *http = container_of(t, struct http, trim);
+    arena_cache_trim(&http->arenas);
+    if (http->n_connections > 0 || http->arenas.n > 0)
+        sched_start(&http->loop->sched, t, TRIM_MS);
+}
 
 void http_init(struct http *http, struct loop *loop, const struct trace *trace,
                const struct http_limits *limits)
@@ -36,6 +46,7 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
     list_init(&http->undrained);
     list_init(&http->active);
     task_init(&http->drain, http_drain_some);
+    timer_init(&http->trim, http_on_trim);
     unsent_init(&http->unsent, loop != NULL ? &loop->sched : NULL);
     http->unsent.cut = peer_cut;
 }
@@ -45,6 +56,7 @@ void http_deinit(struct http *http)
     must(http->n_connections == 0);
     task_cancel(&http->unsent.grant);
     timer_stop(&http->unsent.look);
+    timer_stop(&http->trim);
     task_cancel(&http->drain);
     front_deinit(&http->front);
     free(http->gather.items);
@@ -177,7 +189,7 @@ static bool accept_count(struct http *http, int fd, struct peer *as)
 static void http_accept_by(struct http *http, int fd, struct tls *tls, bool admin)
 {
     struct peer as = {0};
-    /* At once: a handle gives its descriptor back later, and by then there would be many. */
+    /* At once: a connection gives its descriptor back later, and by then there would be many. */
     if (!accept_count(http, fd, &as)) {
         close(fd);
         return;
@@ -192,6 +204,8 @@ static void http_accept_by(struct http *http, int fd, struct tls *tls, bool admi
     p->surplus = as.surplus;
     http->n_surplus += p->surplus;
     p->admin = admin;
+    if (!timer_running(&http->trim))
+        sched_start(&http->loop->sched, &http->trim, TRIM_MS);
     if (tls != NULL && conn_start_tls(&p->conn, tls) != 0) {
         peer_close(p);
         return;

@@ -56,7 +56,7 @@ struct durable {
      * done here. `preparing` counts those, and has to be empty before a store stops. */
     struct lane *lane;      /* of bodies up to DURABLE_HUGE */
     struct lane *huge_lane; /* of the others: nobody waits long behind a few of them */
-    struct lane *(*make_lane)(void *ctx); /* may be NULL */
+    struct lane *(*make_lane)(void *ctx, bool huge); /* may be NULL */
     void *ctx;
     struct gate preparing;
     struct usage *usage; /* what is stored below roots; NULL: nobody's is bounded */

@@ -237,11 +237,12 @@ static void durable_write_prepared(struct job *job)
 
 struct lane *durable_lane(struct durable *d, size_t n)
 {
-    struct lane **lane = n <= DURABLE_HUGE ? &d->lane : &d->huge_lane;
+    bool huge = n > DURABLE_HUGE;
+    struct lane **lane = huge ? &d->huge_lane : &d->lane;
     if (n <= PAYLOAD_LARGE)
         return NULL;
     if (*lane == NULL && d->make_lane != NULL)
-        *lane = d->make_lane(d->ctx);
+        *lane = d->make_lane(d->ctx, huge);
     return *lane;
 }
 

@@ -358,7 +358,7 @@ test("a command that hangs, with or without output, ends in time", async (t) => 
     }
     for (const marker of [SLEEP.silent, SLEEP.stubborn, SLEEP.closed, trickle])
         await until(() => processesWith(marker).length === 0, `${marker} to be ended`);
-    assert.deepEqual(childrenOf(server.pid), []);
+    await until(() => childrenOf(server.pid).length === 0, "its children to be gone");
 });
 
 test("what a command leaves running goes with it", async (t) => {
@@ -384,7 +384,7 @@ test("what a command leaves running goes with it", async (t) => {
         assert.deepEqual(assertResult(await wire.run(tool), tool).result, [1]);
     for (const marker of [SLEEP.family, SLEEP.daemon, SLEEP.holds])
         await until(() => processesWith(marker).length === 0, `${marker} to be ended`);
-    assert.deepEqual(childrenOf(server.pid), []);
+    await until(() => childrenOf(server.pid).length === 0, "its children to be gone");
 });
 
 test("a fork bomb is over when its time is, or when it is too large", async (t) => {
@@ -425,7 +425,7 @@ test("memory is bounded, and what is no JSON is said to be none", async (t) => {
     assertFailed(await wire.run("half"), /ended in the middle/);
     assertFailed(await wire.run("status"), /9/);
     assertFailed(await wire.run("signal"), /9|KILL/i);
-    assert.deepEqual(childrenOf(server.pid), []);
+    await until(() => childrenOf(server.pid).length === 0, "its children to be gone");
     assertError(await wire.next("text", "x"), 1021);
 });
 

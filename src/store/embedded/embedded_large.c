@@ -12,7 +12,9 @@
  *
  * If that happens again, when the store stops, or when there is no room for long, the write is done
  * as any other, in one record. One is under way at a time; others wait for it, and small writes for
- * none of them. It begins only when what has not come to rest leaves room for small ones. */
+ * none of them. It begins only when what has not come to rest leaves room for small ones. Those
+ * that wait for room do so together: when one has waited in vain, the next does not wait as long
+ * again. */
 #include "base/err.h"
 #include "store/catalog/verdict.h"
 #include "store/embedded/embedded_core.h"
@@ -34,7 +36,7 @@ static void embedded_large_step(struct embedded *e);
 static void large_begin(struct embedded *e)
 {
     e->large.at = 0;
-    e->large.tries = e->large.retries = 0;
+    e->large.tries = 0;
     embedded_large_step(e);
 }
 
@@ -46,6 +48,8 @@ static void large_finish(struct embedded *e, bool in_parts)
     e->large.in_parts = in_parts;
     embedded_write_now(e, w);
     e->large.in_parts = false;
+    if (in_parts)
+        e->large.retries = 0;
     if (!list_empty(&e->large.writes))
         large_begin(e);
     else
@@ -144,8 +148,10 @@ bool embedded_large_take(struct embedded *e, struct store_write *w)
         return false;
     bool alone = list_empty(&e->large.writes);
     list_push(&e->large.writes, &w->call.link);
-    if (alone)
+    if (alone) {
+        e->large.retries = 0;
         large_begin(e);
+    }
     return true;
 }
 

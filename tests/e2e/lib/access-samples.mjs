@@ -8,6 +8,7 @@
 //             answer others with a success that does not have it
 //   hidden    statuses that others are answered with as if it was not there
 //   stays     ... and then this is still there
+//   proof     headers that only those have who are let in
 //   ticket    the request's Authorization, where the surface has tickets of its own
 //   foreign   such a ticket of somebody else
 //   known     an open server does not show it either, to nobody in particular
@@ -300,7 +301,12 @@ const sessions = {
     "session.poll": poll(TIDEMARK),
     "session.append": append(TIDEMARK),
     "session.list": () => ({ path: "/v1/session/", known: true }),
-    "session.show": () => ({ path: `/v1/session/${KEYS[0]}`, expect: [200, 404] }),
+    // Who works for it may look at it, too.
+    "session.show": () => ({
+        path: `/v1/session/${KEYS[0]}`,
+        expect: [200, 404],
+        instead: { kind: "session", verb: "work" },
+    }),
 };
 
 // ---- tools, logs, the Lab, the server ----
@@ -340,10 +346,11 @@ const others = {
         headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
         expect: [200, 404, 405],
     }),
+    // The page's token, which whoever may use the Lab has from /api/config, is what it is decided by.
     "lab.post": async (site) => ({
         path: "/api/feedback",
         ...body({}),
-        headers: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
+        proof: { "x-cm-lab-token": (await site.set("GET", "/api/config")).token },
         expect: [200, 400],
     }),
     "access.mint": () => ({

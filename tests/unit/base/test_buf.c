@@ -142,6 +142,31 @@ static void test_arena_cache(void **state)
     assert_true(cache.n == 0 && cache.chunks == NULL);
 }
 
+/* Chunks that are wanted now and then stay; the others go. */
+static void test_arena_cache_trim(void **state)
+{
+    struct arena_cache cache = {.slab = {.paged = true}};
+    struct arena a = {.cache = &cache};
+    for (int i = 0; i < 40; i++)
+        arena_alloc(&a, 3000);
+    arena_deinit(&a);
+    assert_int_equal(cache.n, 40);
+    arena_cache_trim(&cache); /* all were wanted */
+    assert_int_equal(cache.n, 40);
+    for (int i = 0; i < 3; i++)
+        arena_alloc(&a, 3000);
+    arena_deinit(&a);
+    arena_cache_trim(&cache);
+    assert_int_equal(cache.n, 3);
+    assert_true(cache.slab.pages <= 2); /* one of them is spare */
+    arena_cache_trim(&cache);
+    assert_true(cache.n == 0 && cache.chunks == NULL);
+    arena_alloc(&a, 3000);
+    arena_cache_trim(&cache);
+    arena_deinit(&a);
+    arena_cache_deinit(&cache);
+}
+
 /* -- block ------------------------------------------------------------------------------------ */
 
 static void test_block(void **state)
@@ -182,8 +207,8 @@ int main(void)
         cmocka_unit_test(test_buf_puts),        cmocka_unit_test(test_buf_grows),
         cmocka_unit_test(test_buf_reserve),     cmocka_unit_test(test_buf_printf_at_the_edge),
         cmocka_unit_test(test_arena_keeps_all), cmocka_unit_test(test_arena_texts),
-        cmocka_unit_test(test_arena_cache),     cmocka_unit_test(test_block),
-        cmocka_unit_test(test_block_of),
+        cmocka_unit_test(test_arena_cache),     cmocka_unit_test(test_arena_cache_trim),
+        cmocka_unit_test(test_block),           cmocka_unit_test(test_block_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

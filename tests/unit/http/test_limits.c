@@ -143,18 +143,18 @@ static void test_connections(void **state)
     assert_int_equal(limits_connect(l, home, &none), LIMITS_CLOSED);
     assert_null(none);
     assert_int_equal(limits_connect(l, away, &other), LIMITS_IN); /* others do not notice */
-    account_disconnect(other, LIMITS_IN);
+    account_disconnect(other, false);
 
-    account_disconnect(over[0], LIMITS_OVER);
+    account_disconnect(over[0], true);
     assert_int_equal(limits_connect(l, home, &over[0]), LIMITS_OVER);
-    account_disconnect(a[0], LIMITS_IN);
+    account_disconnect(a[0], false);
     assert_int_equal(limits_connect(l, home, &none), LIMITS_CLOSED); /* 100 new ones in no time */
     s->sched.now_ms += 34;
     assert_int_equal(limits_connect(l, home, &a[0]), LIMITS_IN);
     for (int i = 0; i < 100; i++)
-        account_disconnect(a[i], LIMITS_IN);
+        account_disconnect(a[i], false);
     for (int i = 0; i < LIMITS_SURPLUS; i++)
-        account_disconnect(over[i], LIMITS_OVER);
+        account_disconnect(over[i], true);
 }
 
 static void test_networks(void **state)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "net/conn.h"
 #include "net/loop.h"
 
@@ -16,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ROUNDS 20
+#define ROUNDS  20
+#define IN_LINE 3
 
 struct end {
     struct conn conn;
@@ -36,6 +38,7 @@ static void on_readable(struct conn *c)
 {
     struct end *e = end_of(c);
     char bytes[16];
+    assert_false(c->closing);
     conn_read(c, bytes, sizeof bytes);
     if (e->n_readable++ == 0)
         e->do_to(&e->other->conn);
@@ -143,6 +146,49 @@ static void test_one_makes_another_wait(void **state)
     loop_deinit(&p.loop);
 }
 
+/* Whoever comes first uses up the turn, so that the others wait in line; the next one closes the
+ * last. */
+static void close_who_waits(struct conn *other)
+{
+    struct end *e = end_of(other);
+    for (int i = 0; i < IN_LINE && e->conn.late_events == 0; i++)
+        e = e->other;
+    if (e->conn.late_events != 0) {
+        conn_close(&e->conn);
+        return;
+    }
+    uint64_t until_ns = clock_mono_ns() + 2 * SCHED_IO_US * 1000;
+    while (clock_mono_ns() < until_ns)
+        ;
+    sched_work(&other->loop->sched, "test"); /* so that the clock is looked at */
+}
+
+static void test_one_closes_another_that_waits_in_line(void **state)
+{
+    struct loop l;
+    struct end *ends[IN_LINE];
+    bool closed[IN_LINE];
+    int n_closed = 0;
+    assert_int_equal(loop_init(&l), 0);
+    for (int i = 0; i < IN_LINE; i++)
+        ends[i] = end_new(&l, close_who_waits, &closed[i]);
+    for (int i = 0; i < IN_LINE; i++) {
+        ends[i]->other = ends[(i + 1) % IN_LINE];
+        assert_int_equal(write(ends[i]->peer, "x", 1), 1);
+    }
+    run_rounds(&l);
+    for (int i = 0; i < IN_LINE; i++) {
+        n_closed += closed[i];
+        if (closed[i])
+            continue;
+        assert_int_equal(ends[i]->n_readable, 1);
+        conn_close(&ends[i]->conn);
+    }
+    assert_int_equal(n_closed, 1);
+    loop_run(&l);
+    loop_deinit(&l);
+}
+
 static bool set_is_ready(const struct loop *l)
 {
     struct pollfd set = {.fd = l->sockets.fd, .events = POLLIN};
@@ -169,12 +215,36 @@ static void test_hangup_that_nobody_waits_for(void **state)
     loop_deinit(&l);
 }
 
+/* Nor for a peer that is gone; whoever wants something of it again is told. */
+static void test_failure_that_nobody_waits_for(void **state)
+{
+    struct loop l;
+    bool closed;
+    assert_int_equal(loop_init(&l), 0);
+    struct end *e = end_new(&l, NULL, &closed);
+    conn_want_read(&e->conn, false);
+    assert_int_equal(write(e->peer, "x", 1), 1);
+    run_rounds(&l); /* it is not polled any more */
+    assert_int_equal(send(e->conn.fd, "y", 1, 0), 1);
+    close(e->peer); /* with y unread: a reset */
+    e->peer = -1;
+    run_rounds(&l);
+    assert_int_equal(e->n_failed, 0);
+    assert_false(set_is_ready(&l));
+    conn_want_read(&e->conn, true);
+    run_rounds(&l);
+    assert_true(closed);
+    loop_deinit(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_closes_another_that_has_news),
         cmocka_unit_test(test_one_makes_another_wait),
+        cmocka_unit_test(test_one_closes_another_that_waits_in_line),
         cmocka_unit_test(test_hangup_that_nobody_waits_for),
+        cmocka_unit_test(test_failure_that_nobody_waits_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

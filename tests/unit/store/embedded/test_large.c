@@ -291,6 +291,43 @@ static void test_it_does_not_wait_for_a_journal_that_failed(void **state)
     bench_free(b);
 }
 
+/* Several wait for room in vain, and as long as one of them would. */
+static void test_they_wait_for_room_together(void **state)
+{
+    struct bench *b = bench_new(1);
+    struct items l;
+    struct writing w[4];
+    unsigned turns = 0, first = 0, n = 0;
+    b->config.journal.file_bytes = 64 << 10;
+    b->config.journal_max = (PARTS + 2) * PART;
+    b->config.large_bytes = 70000;
+    b->config.part_bytes = PART;
+    assert_true(bench_open(b));
+    assert_int_equal(create(b, "a", NULL), 0);
+    large_init(&l, (PARTS + 2) * PART);
+    simlane_hold(b->lanes.rest, true);
+    for (size_t i = 0; i < 4; i++) {
+        w[i] = (struct writing){.op = write_of(&l), .err = PENDING};
+        w[i].op.claim = (struct producer_claim){0};
+        w[i].op.seq = STR_NONE;
+        w[i].op.done = on_written;
+        store_write(b->store, &w[i].op);
+    }
+    for (; n < 4 && turns < 4 * TURNS_MAX; turns++) {
+        pass_turns(b, 1);
+        n = 0;
+        for (size_t i = 0; i < 4; i++)
+            n += w[i].err != PENDING;
+        if (n > 0 && first == 0)
+            first = turns;
+    }
+    assert_int_equal(n, 4);
+    assert_true(first > 0 && turns < first + 100);
+    simlane_hold(b->lanes.rest, false);
+    block_unref(l.block);
+    bench_free(b);
+}
+
 /* ---- no answer before it is durable ---- */
 
 #define BIG (JOURNAL_BATCH_BYTES - 4000) /* the ends of so many events do not fit in beside it */
@@ -385,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_crashes),
         cmocka_unit_test(test_it_is_put_in_the_end),
         cmocka_unit_test(test_it_does_not_wait_for_a_journal_that_failed),
+        cmocka_unit_test(test_they_wait_for_room_together),
         cmocka_unit_test(test_is_answered_when_its_own_batch_is_durable),
         cmocka_unit_test(test_no_copy_is_left),
     };
