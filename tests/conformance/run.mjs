@@ -7,10 +7,12 @@
 //   TIDEMARK_REDIS  set: on a redis-server of its own, which is ended afterwards
 //   TIDEMARK_KERNEL set: the binary has no subscriptions, and the suite is told so
 //   TIDEMARK_TLS    set: over TLS, with a certificate made on the spot
+//   CONFORMANCE_ACCESS  set: the server grants everything to one token, which the suite's requests carry
 //   arguments       go to vitest, e.g. -t "name of a test" (the count is then not checked)
 import { execFileSync, spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -27,6 +29,7 @@ const binary = process.env.TIDEMARK_BIN;
 const moreFlags = (process.env.TIDEMARK_ARGS ?? "").split(/\s+/).filter(Boolean);
 const onRedis = Boolean(process.env.TIDEMARK_REDIS);
 const secure = Boolean(process.env.TIDEMARK_TLS);
+const token = process.env.CONFORMANCE_ACCESS ? randomBytes(32).toString("hex") : undefined;
 const vitestFlags = process.argv.slice(2);
 
 // Ports below the range the kernel hands out to outgoing connections, so that none of those can
@@ -63,6 +66,15 @@ function makeCertificate(folder) {
     const files = ["-keyout", key, "-out", cert];
     execFileSync("openssl", ["req", "-x509", ...kind, ...who, ...files], { stdio: "pipe" });
     return { cert, flags: ["--tls-cert", cert, "--tls-key", key] };
+}
+
+/** One caller who may do everything with streams, and nobody else anything. */
+async function configureAccess(folder) {
+    const file = join(folder, "access.conf");
+    const digest = createHash("sha256").update(token).digest("hex");
+    const verbs = "read, append, create, close, delete, list, fork, subscribe, webhook";
+    await writeFile(file, `[caller suite]\ntoken-sha256 = ${digest}\ngrant = ${verbs} **\n`);
+    return ["--config", file];
 }
 
 /** On a Unix socket, with nothing kept; gone when this process is. */
@@ -126,6 +138,7 @@ async function runSuite(port, tls, folder) {
     const scheme = secure ? "https" : "http";
     const env = { ...process.env, CONFORMANCE_TEST_URL: `${scheme}://127.0.0.1:${port}` };
     if (secure) env.NODE_EXTRA_CA_CERTS = tls.cert;
+    if (token) env.CONFORMANCE_TOKEN = token;
     const vitest = spawn(process.execPath, args, { cwd: here, env, stdio: "inherit" });
     await once(vitest, "exit");
     return JSON.parse(await readFile(report, "utf8"));
@@ -136,6 +149,7 @@ async function main() {
     const folder = await mkdtemp(join(tmpdir(), "tidemark-conformance-"));
     try {
         const tls = secure ? makeCertificate(folder) : { flags: [] };
+        if (token) tls.flags.push(...(await configureAccess(folder)));
         const redis = onRedis ? await startRedis(folder) : { store: "memory", stop: () => {} };
         let report;
         try {
