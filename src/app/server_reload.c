@@ -3,7 +3,7 @@
  *
  * Settings that are `live` in their table, and who may do what, change; of others a trace says that
  * they need a restart. A file with an error in it changes nothing. What is under way goes on as it
- * began. */
+ * began, but for answers to those who have lost their rights (http/answers.h). */
 #include "base/env_secret.h"
 #include "base/err.h"
 #include "base/mem.h"
