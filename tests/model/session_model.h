@@ -642,6 +642,14 @@ static void check_idle(struct talk *t)
     t->wants = WANTS_CLOSE; /* the next time */
 }
 
+/* A degraded session does not know what was acknowledged elsewhere: what is said again is new to
+ * it, even behind a close. Its client may not have had its welcome. Sessions run degraded after a
+ * write has failed, and when the store is off, even if no session had anything to write. */
+static bool may_be_degraded(const struct session_model *m)
+{
+    return m->all->failed || (m->is_off(m) && sessions_degraded(m->all) > 0);
+}
+
 static void talk_over(struct talk *t)
 {
     struct session_model *m = t->m;
@@ -650,8 +658,9 @@ static void talk_over(struct talk *t)
         check_ended(t);
     else if (why == SESSION_IDLE)
         check_idle(t);
-    else if ((why == SESSION_FAILED && m->harsh) || (why == SESSION_MALFORMED && m->all->failed))
-        m->n_failed++; /* malformed: a degraded one does not know what was acknowledged elsewhere */
+    else if ((why == SESSION_FAILED && m->harsh) ||
+             (why == SESSION_MALFORMED && may_be_degraded(m)))
+        m->n_failed++;
     else if (why != SESSION_DRAINING && !(why == SESSION_REPLACED && m->shared))
         blame(m, "%s: over: %d (%d), with %" PRIu64 " seen", t->key, (int)why, t->now.client.err,
               t->seen);
