@@ -237,7 +237,8 @@ static struct forward *on_direct(struct generation_order *o, struct generation *
 }
 
 static const struct generation_waiter_ops waiter_ops = {on_ready, on_failed, on_missing};
-static const struct generation_asker_ops asker_ops = {on_asked, on_refused, on_direct};
+static const struct generation_asker_ops asker_ops = {
+    .asked = on_asked, .refused = on_refused, .direct = on_direct};
 
 static void begin_asking(struct bench *b, size_t route, struct asker *a)
 {
