@@ -118,7 +118,7 @@ static void test_counts(void **state)
 static void test_idle_ones_are_forgotten(void **state)
 {
     struct accounts as;
-    char key[16];
+    char key[24];
     accounts_init(&as, 1000);
     struct account *busy = get(&as, "busy", START_MS);
     account_enter(busy, ACCOUNT_CONNECTIONS, 0);

@@ -126,7 +126,8 @@ static void make(struct fixture *f, const char *iss, enum jwk_alg alg, const cha
 /* One of our own, that somebody has had minted who may do everything. */
 static void make_own(struct fixture *f, const char *issuer, const char *sub, bool link)
 {
-    struct access_grant one = {ACCESS_MAY(READ), ACCESS_STREAM, STR("a/**")};
+    struct access_grant one = {
+        .verbs = ACCESS_MAY(READ), .kind = ACCESS_STREAM, .pattern = STR("a/**")};
     struct access_grants grants = {&one, 1};
     struct access_limits limits = {0};
     struct principal *p = principal_new();

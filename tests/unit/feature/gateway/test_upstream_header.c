@@ -102,7 +102,8 @@ static void test_what_is_none(void **state)
 
 static void test_names(void **state)
 {
-    char why[256], *items[] = {"Authorization: a", "X-Region: b"};
+    char why[256], first[] = "Authorization: a", second[] = "X-Region: b";
+    char *items[] = {first, second};
     struct option_list list = {.items = items, .n = 2};
     struct upstream_headers h;
     assert_int_equal(upstream_headers_load(&h, &list, why, sizeof why), 0);

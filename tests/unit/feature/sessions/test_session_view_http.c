@@ -130,7 +130,7 @@ static int set_up(void **state)
 {
     static const struct str worker = STR_INIT("worker");
     struct site *s = mem_zalloc(sizeof *s);
-    uint8_t digest[SHA256_SIZE], secret[SESSION_SECRET_SIZE] = {1}, salt[SESSION_SALT_SIZE] = {2};
+    uint8_t secret[SESSION_SECRET_SIZE] = {1}, salt[SESSION_SALT_SIZE] = {2};
     assert_int_equal(loop_init(&s->loop), 0);
     s->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
     http_init(&s->http, &s->loop, &s->trace,

@@ -209,7 +209,6 @@ static inline struct world *world_new(const struct world_setup *given)
 {
     static const struct str granted[] = {STR_INIT("a:b"), STR_INIT("worker")};
     struct world *w = mem_zalloc(sizeof *w);
-    uint8_t digest[SHA256_SIZE];
     assert_int_equal(loop_init(&w->loop), 0);
     w->trace = (struct trace){.to = stderr, .level = TRACE_ERROR};
     http_init(&w->http, &w->loop, &w->trace,
@@ -235,7 +234,7 @@ static inline struct world *world_new(const struct world_setup *given)
     }
     w->service = tools_service_new(&(struct tools_service_setup){
         .tools = &w->tools, .sched = &w->loop.sched, .trace = &w->trace, .audit = w->audit});
-    w->wires = (struct tools_http){w->service, setup.require_bearer};
+    w->wires = (struct tools_http){.service = w->service, .require_bearer = setup.require_bearer};
     w->http.front.origins = setup.origins;
     tools_http_mount(&w->wires, &w->http);
     mcp_http_mount(&w->wires, &w->http);
