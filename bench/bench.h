@@ -77,9 +77,9 @@ void measure_appends(struct bench *b, const char *key, const char *type, unsigne
                      unsigned connections, unsigned depth, double seconds);
 void measure_fanout(struct bench *b, const char *key, unsigned readers, double seconds);
 
-/* `count` appends over 64 connections, with a token (NULL: without); `count` deliveries to each of `readers`; `count` chunks of
- * one session, one under way, on a new server. For phases that count instructions: nothing is
- * reported. */
+/* `count` appends over 64 connections, with a token (NULL: without); `count` deliveries to each of
+ * `readers`; `count` chunks of one session, one under way, on a new server. For phases that count
+ * instructions: nothing is reported. */
 void run_appends(struct bench *b, const char *token, uint64_t count);
 void run_deliveries(struct bench *b, unsigned readers, uint64_t count);
 void run_chunks(struct bench *b, uint64_t count);

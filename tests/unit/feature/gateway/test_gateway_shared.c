@@ -1081,7 +1081,8 @@ static struct client *member_by(struct bench *b, size_t side, const char *method
                                 const char *who)
 {
     struct buf request = {0};
-    buf_printf(&request, "%s /a/%.*s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, (int)id.n, id.p, who);
+    buf_printf(&request, "%s /a/%.*s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", method, (int)id.n,
+               id.p, who);
     buf_putc(&request, '\0');
     struct client *c = ask(b, side, request.p);
     buf_deinit(&request);
