@@ -121,7 +121,7 @@ size_t access_pattern_literal(struct str pattern)
 /* The rest of a name, for `**`. Every request asks this: without str_cut. */
 static bool is_ordinary_rest(struct str rest, bool first)
 {
-    const char *p = rest.p, *end = p + rest.n;
+    const char *p = rest.p, *end = p != NULL ? p + rest.n : NULL;
     while (p != NULL) {
         const char *slash = p < end ? memchr(p, '/', (size_t)(end - p)) : NULL;
         if (!is_ordinary(str_of(p, (size_t)((slash != NULL ? slash : end) - p)), first))

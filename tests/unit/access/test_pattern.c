@@ -87,6 +87,7 @@ static void test_names_are_matched(void **state)
         {"chats/42/**", "chats//42", false},
         {"chats/42/**", "Chats/42/x", false},
         {"chats/42/**", "chats/42/", false},
+        {"chats/*/**", "chats/42", true},
         {"chats/*/log", "chats/42/log", true},
         {"chats/*/log", "chats/42/x/log", false},
         {"caf\xc3\xa9/**", "cafe\xcc\x81/x", false},
