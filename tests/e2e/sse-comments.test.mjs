@@ -2,22 +2,19 @@
 // Comments in streams of server-sent events: clients whose decoders are stricter than the standard read
 // all of them, on every surface that sends any.
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { promisify } from "node:util";
 import { eventsOf, wholeText } from "./lib/backend-plan.mjs";
 import { startGateway } from "./lib/gateway.mjs";
 import { startLog } from "./lib/log.mjs";
+import { findPython, runPython } from "./lib/python.mjs";
 import { openRaw } from "./lib/raw.mjs";
 import { startServer } from "./lib/server.mjs";
 import { decodeAsGo, decodeAsPython } from "./lib/strict-sse.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { until, within } from "./lib/wait.mjs";
 
-const run = promisify(execFile);
 const QUICK = ["--heartbeat", "100ms"];
 const decoders = { "openai-python": decodeAsPython, "openai-go 3.42": decodeAsGo };
 
@@ -96,7 +93,6 @@ test("heartbeats of a log make no events", async (t) => {
 
 // ---- openai-python itself ----
 
-const VERSION = "3.49.0";
 const PROGRAM = `
 import sys, openai
 client = openai.OpenAI(api_key="k", base_url=sys.argv[1], max_retries=0)
@@ -107,25 +103,6 @@ for chunk in stream:
     print(chunk.choices[0].delta.content or "", end="", flush=True)
 `;
 
-/** A Python that has this version of openai, made once; or why there is none. */
-async function findPython(t) {
-    const folder = join(import.meta.dirname, `../../build/python-openai-${VERSION}`);
-    const python = join(folder, "bin/python");
-    if (existsSync(python)) return { python };
-    const fresh = join(await tempFolder(t), "venv");
-    try {
-        await run("python3", ["-m", "venv", fresh], { timeout: 60_000 });
-        const args = ["-q", "install", "--retries", "0", "--timeout", "5", `openai==${VERSION}`];
-        await run(join(fresh, "bin/pip"), args, { timeout: 90_000 });
-        await mkdir(join(folder, ".."), { recursive: true });
-        await rm(folder, { recursive: true, force: true });
-        await rename(fresh, folder);
-    } catch (error) {
-        return { why: `openai ${VERSION} cannot be had from PyPI: ${error.message.split("\n")[0]}` };
-    }
-    return { python };
-}
-
 test("openai-python reads an answer that is longer than heartbeats are apart", async (t) => {
     const { python, why } = await findPython(t);
     if (why) return t.skip(why);
@@ -133,12 +110,11 @@ test("openai-python reads an answer that is longer than heartbeats are apart", a
     const gateway = await startGateway(t, { routes, flags: QUICK });
     const program = join(await tempFolder(t), "program.py");
     await writeFile(program, PROGRAM);
-    const env = { ...process.env, NO_PROXY: "127.0.0.1,localhost" };
-    const reading = run(python, [program, `${gateway.base}/openai`], { timeout: 60_000, env });
+    const reading = runPython(python, [program, `${gateway.base}/openai`]);
     // It has to sit through a few heartbeats behind an id.
     await until(async () => (await gateway.backend.seen()).length === 1, "the question");
     await gateway.backend.hasSent("python", 10);
     await new Promise((done) => setTimeout(done, 500));
     await gateway.backend.go("python");
-    assert.equal((await reading).stdout, wholeText({ name: "python", tokens: 30 }));
+    assert.equal(await reading, wholeText({ name: "python", tokens: 30 }));
 });
