@@ -14,7 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEARTBEAT STR(": heartbeat\n")
+#define HEARTBEAT_TEXT ": heartbeat\n"
+#define HEARTBEAT      STR(HEARTBEAT_TEXT)
 
 struct heartbeat {
     uint32_t since_ms;      /* when something was sent, or should have been; wraps around */

@@ -14,6 +14,7 @@
 #include "feature/gateway/route_config.h"
 #include "store/store.h"
 #include "feature/gateway/gateway.h"
+#include "feature/gateway/gateway_dialect.h"
 #include "feature/gateway/gateway_events.h"
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/upstream_header.h"
@@ -153,6 +154,7 @@ struct generation_failure {
     int err;            /* of its source or the store; 0: it is not known */
     struct str message; /* n == 0: none */
     bool degraded;      /* it would not have been recorded */
+    struct dialect_voice voice;
 };
 
 /* Somebody who wants to read a generation that cannot be read yet. One of the functions is called,
@@ -160,6 +162,7 @@ struct generation_failure {
 struct generation_waiter {
     struct link link;
     const struct generation_waiter_ops *ops;
+    const struct dialect_voice *voice; /* of the generation, with ready(); lent for the call */
 };
 struct generation_waiter_ops {
     /* It can be read. Its beginning is kept until generation_unpin. */
@@ -177,6 +180,7 @@ struct generation_order {
     const struct request *request; /* what follows is lent until asked() */
     struct str body;
     bool known;                 /* by its Authorization, which is not for the source then */
+    struct dialect_voice voice; /* as far as it is known */
     struct str chat;            /* as gateway_chat_key makes it; n == 0: none */
     bool whole;                 /* its snapshot is wanted, and no events */
     const struct doc_put *docs; /* the key, written with the stream */
@@ -209,6 +213,10 @@ struct generation *generation_find(struct gateway_route *r, struct str request_i
 /* The id of the one of a chat, in the arena. n == 0: none is under way here, but those that other
  * processes were told of. */
 struct str generation_of_chat(struct gateway *g, struct arena *a, struct str key);
+
+/* How its readers are spoken to; lent for as long as it is under way. Its dialect is known for good
+ * from the first event on, or when it can be read without one. */
+const struct dialect_voice *generation_voice(const struct generation *gen);
 
 /* What has been folded so far, and the number of the last event in it. */
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq);

@@ -2,55 +2,150 @@
 #include "feature/gateway/gateway_dialect.h"
 #include "base/json.h"
 #include "base/json_view.h"
-#include "feature/gateway/gateway.h"
+#include "feature/gateway/gateway_dialect_core.h"
+#include "http/heartbeat.h"
 
-#define DONE STR("data: [DONE]\n\n")
-
-/* ---- JSON ---- */
-
-static void gateway_dialect_put_member(struct buf *out, const char *name, struct str value)
+static const struct dialect *row_of(const struct dialect_voice *v)
 {
-    buf_printf(out, "\"%s\":", name);
-    json_put_string(out, value);
+    return &dialects[v->dialect];
 }
 
-static void gateway_dialect_put_number(struct buf *out, const char *name, uint64_t value)
+/* ---- what a dialect is like ---- */
+
+enum dialect_form dialect_form(enum route_dialect d)
 {
-    buf_printf(out, "\"%s\":%llu", name, (unsigned long long)value);
+    return dialects[d].form;
 }
 
-void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap)
+enum fold_kind dialect_fold(enum route_dialect d)
 {
-    buf_printf(out, "{\"gap\":{\"requested\":\"%llu\",\"earliest\":\"%llu\",",
+    return dialects[d].fold;
+}
+
+struct str dialect_media_type(enum route_dialect d)
+{
+    return dialects[d].form == DIALECT_LINES ? STR("application/x-ndjson")
+                                             : STR("text/event-stream");
+}
+
+bool dialect_has_events(enum route_dialect d)
+{
+    return dialects[d].events;
+}
+
+struct dialect_header dialect_header(enum route_dialect d)
+{
+    return dialects[d].header;
+}
+
+/* ---- comments ---- */
+
+struct str dialect_heartbeat(enum route_dialect d)
+{
+    static const struct str by_form[] = {[DIALECT_NUMBERED] = STR_INIT(HEARTBEAT_TEXT),
+                                         [DIALECT_BARE] = STR_INIT(HEARTBEAT_TEXT "\n"),
+                                         [DIALECT_LINES] = STR_INIT("")};
+    return by_form[dialects[d].form];
+}
+
+static void put_resume_event(struct buf *out, struct str token)
+{
+    buf_put(out, STR("event: resume\ndata: {"));
+    dialect_put_member(out, "token", token);
+    buf_put(out, STR("}\n\n"));
+}
+
+void dialect_put_resume(struct buf *out, const struct dialect_voice *v, struct str token)
+{
+    const struct dialect *d = row_of(v);
+    if (d->events)
+        put_resume_event(out, token);
+    else if (d->form != DIALECT_LINES)
+        buf_printf(out, ": resume %.*s\n%s", (int)token.n, token.p,
+                   d->form == DIALECT_BARE ? "\n" : "");
+}
+
+/* ---- notices ---- */
+
+static void put_gap_members(struct buf *out, const struct dialect_gap *gap)
+{
+    buf_printf(out, "{\"requested\":\"%llu\",\"earliest\":\"%llu\",",
                (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
-    gateway_dialect_put_member(out, "reason", gap_reason_text(gap->reason));
+    dialect_put_member(out, "reason", gap_reason_text(gap->reason));
     buf_put(out, STR(",\"snapshot\":"));
     if (gap->snapshot.n > 0)
         json_put_string(out, gap->snapshot);
     else
         buf_put(out, STR("null"));
-    buf_put(out, STR("}}"));
+    buf_putc(out, '}');
 }
 
-static void put_end_json(struct buf *out, enum end_reason reason, struct str message)
+void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap)
 {
-    buf_putc(out, '{');
-    gateway_dialect_put_member(out, "reason", end_reason_text(reason));
-    buf_putc(out, ',');
-    gateway_dialect_put_member(out, "message", message);
+    buf_put(out, STR("{\"gap\":"));
+    put_gap_members(out, gap);
     buf_putc(out, '}');
+}
+
+static void put_missing(struct buf *out, const struct dialect_voice *v,
+                        const struct dialect_gap *gap)
+{
+    struct buf message = {0};
+    buf_printf(
+        &message,
+        "events of this answer are missing: %llu was the last one received, %llu is the next "
+        "one that is kept",
+        (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
+    dialect_put_error(out, v, STR("GAP"), buf_str(&message));
+    buf_deinit(&message);
+}
+
+/* Clients of the other dialects would take what follows for the whole answer. */
+void dialect_put_gap(struct buf *out, const struct dialect_voice *v, const struct dialect_gap *gap)
+{
+    const struct dialect *d = row_of(v);
+    struct buf payload = {0};
+    if (d->events)
+        dialect_put_gap_json(&payload, gap);
+    else
+        put_gap_members(&payload, gap);
+    d->put_notice(
+        out, v,
+        &(struct dialect_notice){.name = "gap", .member = "gap", .payload = buf_str(&payload)});
+    buf_deinit(&payload);
+    if (!d->events)
+        put_missing(out, v, gap);
+}
+
+void dialect_put_snapshot(struct buf *out, const struct dialect_voice *v, struct str payload,
+                          uint64_t seq)
+{
+    const struct dialect *d = row_of(v);
+    struct buf line = {0};
+    if (d->put_payload != NULL) {
+        d->put_payload(out, payload);
+        return;
+    }
+    view_put_unbroken(&line, payload);
+    d->put_notice(out, v,
+                  &(struct dialect_notice){.name = "snapshot",
+                                           .member = "snapshot",
+                                           .payload = buf_str(&line),
+                                           .seq = seq,
+                                           .has_seq = true});
+    buf_deinit(&line);
 }
 
 static void put_diagnostics(struct buf *out, const struct dialect_diagnostics *d)
 {
     buf_put(out, STR("\"diagnostics\":{"));
-    gateway_dialect_put_number(out, "resumes", d->resumes);
+    dialect_put_number(out, "resumes", d->resumes);
     buf_putc(out, ',');
-    gateway_dialect_put_number(out, "trims", d->trims);
+    dialect_put_number(out, "trims", d->trims);
     buf_putc(out, ',');
-    gateway_dialect_put_number(out, "recovered_events", d->recovered_events);
+    dialect_put_number(out, "recovered_events", d->recovered_events);
     buf_putc(out, ',');
-    gateway_dialect_put_member(out, "correlation_id", d->correlation_id);
+    dialect_put_member(out, "correlation_id", d->correlation_id);
     buf_putc(out, '}');
 }
 
@@ -79,171 +174,46 @@ void dialect_put_payload(struct buf *out, struct str payload,
     buf_putc(out, '}');
 }
 
-static void put_details(struct buf *out, struct str details)
+/* A client that does not know our notices has got nothing of the answer. */
+static void put_too_late(struct buf *out, const struct dialect_voice *v)
 {
-    if (details.n == 0)
-        return;
-    buf_put(out, STR(",\"details\":"));
-    buf_put(out, details);
+    const struct dialect *d = row_of(v);
+    if (d->has_done)
+        buf_put(out, DIALECT_DONE);
+    else if (!d->events)
+        dialect_put_error(out, v, STR("EXPIRED"),
+                          STR("the events of this answer are no longer kept"));
 }
 
-void dialect_put_error_body(struct buf *out, struct str code, struct str message,
-                            struct str details)
-{
-    buf_put(out, STR("{\"schema\":\"error.v1\","));
-    gateway_dialect_put_member(out, "code", code);
-    buf_putc(out, ',');
-    gateway_dialect_put_member(out, "message", message);
-    put_details(out, details);
-    buf_putc(out, '}');
-}
-
-static struct str openai_type(int status)
-{
-    switch (status) {
-    case 401: return STR("authentication_error");
-    case 403: return STR("permission_error");
-    case 429: return STR("rate_limit_error");
-    case 502:
-    case 504: return STR("upstream_error");
-    default: return status < 500 ? STR("invalid_request_error") : STR("server_error");
-    }
-}
-
-void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
-{
-    buf_put(out, STR("{\"error\":{"));
-    gateway_dialect_put_member(out, "message", p->message);
-    buf_putc(out, ',');
-    gateway_dialect_put_member(out, "type", openai_type(p->status));
-    buf_put(out, STR(",\"param\":null,"));
-    gateway_dialect_put_member(out, "code", p->code);
-    put_details(out, p->details);
-    buf_put(out, STR("}}"));
-}
-
-void gateway_put_openai_error(struct buf *out, int status, struct str code, struct str message)
-{
-    dialect_put_openai_body(out, &(struct dialect_problem){status, code, message, STR_NONE});
-}
-
-void dialect_put_problem(struct buf *out, enum route_dialect d, const struct dialect_problem *p)
-{
-    if (d == ROUTE_DIALECT_OPENAI)
-        dialect_put_openai_body(out, p);
-    else
-        dialect_put_error_body(out, p->code, p->message, p->details);
-}
-
-/* ---- frames ---- */
-
-/* What goes around a notice. On `sse` routes it has a name, on the others it is a member of what
- * their clients expect to see. */
-static void open_notice(struct buf *out, enum route_dialect d, const char *name)
-{
-    switch (d) {
-    case ROUTE_DIALECT_SSE: buf_printf(out, "event: %s\ndata: ", name); break;
-    case ROUTE_DIALECT_OPENAI:
-        buf_put(out, STR("data: {\"id\":\"\",\"object\":\"chat.completion.chunk\",\"created\":0,"
-                         "\"model\":\"\",\"choices\":[],\"tidemark\":"));
-        break;
-    case ROUTE_DIALECT_UI_MESSAGE:
-        buf_put(out, STR("data: {\"type\":\"data-tidemark\",\"data\":"));
-        break;
-    }
-}
-
-static void close_notice(struct buf *out, enum route_dialect d)
-{
-    if (d == ROUTE_DIALECT_OPENAI)
-        buf_putc(out, '}');
-    if (d == ROUTE_DIALECT_UI_MESSAGE)
-        buf_put(out, STR(",\"transient\":true}"));
-    buf_put(out, STR("\n\n"));
-}
-
-void dialect_put_resume(struct buf *out, enum route_dialect d, struct str token)
-{
-    if (d != ROUTE_DIALECT_SSE) {
-        buf_put(out, STR(": resume "));
-        buf_put(out, token);
-        buf_putc(out, '\n');
-        return;
-    }
-    open_notice(out, d, "resume");
-    buf_putc(out, '{');
-    gateway_dialect_put_member(out, "token", token);
-    buf_putc(out, '}');
-    close_notice(out, d);
-}
-
-void dialect_put_snapshot(struct buf *out, enum route_dialect d, struct str payload, uint64_t seq)
-{
-    if (d == ROUTE_DIALECT_SSE) {
-        buf_printf(out, "id: %llu\n", (unsigned long long)seq);
-        open_notice(out, d, "snapshot");
-        view_put_unbroken(out, payload);
-    } else {
-        open_notice(out, d, "snapshot");
-        buf_put(out, STR("{\"snapshot\":"));
-        view_put_unbroken(out, payload);
-        buf_putc(out, ',');
-        gateway_dialect_put_number(out, "seq", seq);
-        buf_putc(out, '}');
-    }
-    close_notice(out, d);
-}
-
-void dialect_put_complete(struct buf *out, enum route_dialect d, struct str payload,
+void dialect_put_complete(struct buf *out, const struct dialect_voice *v, struct str payload,
                           const struct dialect_diagnostics *diagnostics)
 {
-    open_notice(out, d, "complete");
-    if (d != ROUTE_DIALECT_SSE)
-        buf_put(out, STR("{\"complete\":"));
-    dialect_put_payload(out, payload, diagnostics);
-    if (d != ROUTE_DIALECT_SSE)
-        buf_putc(out, '}');
-    close_notice(out, d);
-    if (d != ROUTE_DIALECT_SSE)
-        buf_put(out, DONE);
-}
-
-void dialect_put_error(struct buf *out, enum route_dialect d, struct str code, struct str message)
-{
-    switch (d) {
-    case ROUTE_DIALECT_SSE:
-        buf_put(out, STR("event: error\ndata: "));
-        dialect_put_error_body(out, code, message, STR_NONE);
-        break;
-    case ROUTE_DIALECT_OPENAI:
-        buf_put(out, STR("data: "));
-        dialect_put_openai_body(out, &(struct dialect_problem){502, code, message, STR_NONE});
-        break;
-    case ROUTE_DIALECT_UI_MESSAGE:
-        buf_put(out, STR("data: {\"type\":\"error\","));
-        gateway_dialect_put_member(out, "errorText", message);
-        buf_putc(out, '}');
-        break;
-    }
-    buf_put(out, STR("\n\n"));
-}
-
-/* Clients of the other dialects would take what follows for the whole answer. */
-void dialect_put_gap(struct buf *out, enum route_dialect d, const struct dialect_gap *gap)
-{
-    struct buf message = {0};
-    open_notice(out, d, "gap");
-    dialect_put_gap_json(out, gap);
-    close_notice(out, d);
-    if (d == ROUTE_DIALECT_SSE)
+    const struct dialect *d = row_of(v);
+    struct buf line = {0};
+    if (d->put_payload != NULL) {
+        d->put_payload(out, payload);
         return;
-    buf_printf(
-        &message,
-        "events of this answer are missing: %llu was the last one received, %llu is the next "
-        "one that is kept",
-        (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
-    dialect_put_error(out, d, STR("GAP"), buf_str(&message));
-    buf_deinit(&message);
+    }
+    dialect_put_payload(&line, payload, diagnostics);
+    d->put_notice(out, v,
+                  &(struct dialect_notice){
+                      .name = "complete", .member = "complete", .payload = buf_str(&line)});
+    buf_deinit(&line);
+    put_too_late(out, v);
+}
+
+/* ---- errors ---- */
+
+void dialect_put_error(struct buf *out, const struct dialect_voice *v, struct str code,
+                       struct str message)
+{
+    row_of(v)->put_error(out, v, &(struct dialect_problem){502, code, message, STR_NONE});
+}
+
+void dialect_put_problem(struct buf *out, const struct dialect_voice *v,
+                         const struct dialect_problem *p)
+{
+    row_of(v)->put_body(out, v, p);
 }
 
 /* ---- ends ---- */
@@ -261,61 +231,61 @@ struct str gateway_end_message(enum end_reason end, struct str notice)
     return notice.n > 0 ? notice : texts[end];
 }
 
-static struct str end_code(enum end_reason reason)
+/* message: where nothing was said; a client may show this to people. */
+struct end_words {
+    int status;
+    struct str code, message;
+};
+
+static const struct end_words *words_of(enum end_reason reason)
 {
-    switch (reason) {
-    case END_CANCELLED: return STR("CANCELLED");
-    case END_ORPHANED: return STR("ORPHANED");
-    case END_EXPIRED: return STR("EXPIRED");
-    case END_NONE:
-    case END_COMPLETED:
-    case END_FAILED: break;
-    }
-    return STR("UPSTREAM_ERROR");
+    static const struct end_words failed = {502, STR_INIT("UPSTREAM_ERROR"),
+                                            STR_INIT("the answer could not be completed")};
+    static const struct end_words cancelled = {499, STR_INIT("CANCELLED"),
+                                               STR_INIT("stopped on request")};
+    static const struct end_words orphaned = {
+        502, STR_INIT("ORPHANED"), STR_INIT("the server went away before the answer was complete")};
+    static const struct end_words expired = {502, STR_INIT("EXPIRED"),
+                                             STR_INIT("the answer has expired")};
+    static const struct end_words *const by_reason[] = {
+        [END_NONE] = &failed,   [END_COMPLETED] = &failed,  [END_CANCELLED] = &cancelled,
+        [END_FAILED] = &failed, [END_ORPHANED] = &orphaned, [END_EXPIRED] = &expired};
+    return by_reason[reason];
 }
 
-/* Where nothing was said: a client may show this to people. */
-static struct str end_message(enum end_reason reason, struct str message)
+static void put_reason(struct buf *out, const struct dialect_voice *v, enum end_reason reason,
+                       struct str message)
 {
-    if (message.n > 0)
-        return message;
-    switch (reason) {
-    case END_CANCELLED: return STR("stopped on request");
-    case END_ORPHANED: return STR("the server went away before the answer was complete");
-    case END_EXPIRED: return STR("the answer has expired");
-    case END_NONE:
-    case END_COMPLETED:
-    case END_FAILED: break;
-    }
-    return STR("the answer could not be completed");
+    const struct dialect *d = row_of(v);
+    struct buf payload = {0};
+    buf_putc(&payload, '{');
+    dialect_put_member(&payload, "reason", end_reason_text(reason));
+    buf_putc(&payload, ',');
+    dialect_put_member(&payload, "message", message);
+    buf_putc(&payload, '}');
+    d->put_notice(out, v,
+                  &(struct dialect_notice){.name = d->events ? "end" : "reason",
+                                           .member = "end",
+                                           .payload = buf_str(&payload)});
+    buf_deinit(&payload);
 }
 
-static void put_cancelled(struct buf *out, enum route_dialect d)
-{
-    if (d == ROUTE_DIALECT_UI_MESSAGE)
-        buf_put(out, STR("data: {\"type\":\"abort\"}\n\n"));
-    buf_put(out, DONE);
-}
-
-void dialect_put_end(struct buf *out, enum route_dialect d, enum end_reason reason,
+void dialect_put_end(struct buf *out, const struct dialect_voice *v, enum end_reason reason,
                      struct str message)
 {
+    const struct dialect *d = row_of(v);
+    const struct end_words *w = words_of(reason);
     if (reason == END_NONE || reason == END_COMPLETED)
         return;
-    message = end_message(reason, message);
-    if (d == ROUTE_DIALECT_SSE && reason == END_FAILED)
-        dialect_put_error(out, d, end_code(reason), message);
-    open_notice(out, d, "end");
-    if (d != ROUTE_DIALECT_SSE)
-        buf_put(out, STR("{\"end\":"));
-    put_end_json(out, reason, message);
-    if (d != ROUTE_DIALECT_SSE)
-        buf_putc(out, '}');
-    close_notice(out, d);
-    if (d == ROUTE_DIALECT_SSE)
+    message = message.n > 0 ? message : w->message;
+    struct dialect_problem problem = {w->status, w->code, message, STR_NONE};
+    if (d->events && reason == END_FAILED)
+        d->put_error(out, v, &problem);
+    put_reason(out, v, reason, message);
+    if (d->events)
         return;
-    if (reason == END_CANCELLED)
-        put_cancelled(out, d);
+    if (reason == END_CANCELLED && d->put_cancelled != NULL)
+        d->put_cancelled(out);
     else
-        dialect_put_error(out, d, end_code(reason), message);
+        d->put_error(out, v, &problem);
 }

@@ -3,7 +3,6 @@
  * nowhere else. Either it is no stream of events, and is passed on as it is; or the store takes
  * nothing, and its events come without numbers, for nobody can resume it. */
 #include "base/mem.h"
-#include "feature/gateway/gateway_dialect.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
 
@@ -12,7 +11,6 @@
 #define PENDING_MAX (256 * 1024)
 
 struct forward {
-    struct gateway_route *route;
     struct exchange *x;     /* held */
     struct generation *gen; /* NULL: that was all */
     struct buf pending;
@@ -74,19 +72,19 @@ static void put_head(struct exchange *x, struct str request_id, const struct sou
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
 }
 
-struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
-                            struct generation *gen, const struct source_head *head, bool degraded)
+struct forward *forward_new(struct exchange *x, struct str request_id, struct generation *gen,
+                            const struct source_head *head, bool degraded)
 {
     if (exchange_over(x)) {
         exchange_release(x);
         return NULL;
     }
     struct forward *f = mem_zalloc(sizeof *f);
-    *f = (struct forward){.route = r, .x = x, .gen = gen, .events = head->events};
+    *f = (struct forward){.x = x, .gen = gen, .events = head->events};
     if (degraded)
         gateway_put_degraded(x);
     if (head->events)
-        gateway_event_stream(r, x, request_id);
+        gateway_event_stream(x, generation_voice(gen)->dialect, request_id);
     else
         put_head(x, request_id, head);
     x->ops = &exchange_ops;
@@ -129,13 +127,13 @@ static void forward_abort(struct forward *f)
 
 void forward_end(struct forward *f, enum end_reason end, struct str message)
 {
+    const struct generation *gen = f->gen;
     f->gen = NULL;
     if (!f->events && end != END_COMPLETED) {
         forward_abort(f);
         return;
     }
     if (f->events)
-        dialect_put_end(&f->pending, gateway_dialect_of(f->route), end,
-                        gateway_end_message(end, message));
+        dialect_put_end(&f->pending, generation_voice(gen), end, gateway_end_message(end, message));
     exchange_wake(f->x);
 }

@@ -24,6 +24,7 @@
  * callbacks. */
 #include "base/err.h"
 #include "base/mem.h"
+#include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_core.h"
 #include "feature/gateway/recorder.h"
 #include "stream/subscriber.h"
@@ -39,6 +40,8 @@ struct generation {
     struct gateway_route *route;
     struct arena arena; /* of its texts */
     struct str id, name, chat;
+    struct dialect_voice voice;
+    bool chosen; /* the dialect, for good */
     enum state state;
     struct generation_order *asker; /* NULL: it has been answered */
     struct link waiters;            /* of struct generation_waiter */
@@ -80,6 +83,11 @@ struct str generation_of_chat(struct gateway *g, struct arena *a, struct str key
     const struct generation *gen = map_get(&g->chats, key);
     bool told = gen != NULL && gen->presence != NULL && presence_is_told(gen->presence);
     return gen == NULL || told ? STR_NONE : arena_dup(a, gen->id);
+}
+
+const struct dialect_voice *generation_voice(const struct generation *gen)
+{
+    return &gen->voice;
 }
 
 int generation_snapshot(const struct generation *gen, struct buf *out, uint64_t *seq)
@@ -159,6 +167,7 @@ void generation_notify_missing(struct link *waiters)
 static void notify_ready(struct generation *gen, struct generation_waiter *w)
 {
     gen->starting++;
+    w->voice = &gen->voice;
     w->ops->ready(w);
 }
 
@@ -191,7 +200,8 @@ static void refuse_all(struct generation *gen)
                                    .end = gen->end,
                                    .err = gen->err,
                                    .message = gen->message,
-                                   .degraded = gen->degraded};
+                                   .degraded = gen->degraded,
+                                   .voice = gen->voice};
     struct generation_order *asker = gen->asker;
     gen->asker = NULL;
     if (asker != NULL)
@@ -467,6 +477,44 @@ static bool may_degrade(const struct generation *gen)
     return gen->key.key.n == 0 && !gen->asker->whole;
 }
 
+/* ---- its dialect ---- */
+
+/* Lines of JSON are told by the head alone, whatever was expected. */
+static void choose_by_head(struct generation *gen, enum route_dialect said)
+{
+    enum route_dialect *d = &gen->voice.dialect;
+    if (dialect_form(*d) == DIALECT_LINES)
+        *d = ROUTE_DIALECT_AUTO;
+    if (*d == ROUTE_DIALECT_AUTO)
+        *d = said;
+}
+
+static enum fold_kind fold_of(const struct generation *gen)
+{
+    static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
+                                           [ROUTE_SNAPSHOT_OPENAI] = FOLD_OPENAI,
+                                           [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
+    int set = gen->route->config->snapshot;
+    return set == ROUTE_SNAPSHOT_UNSET ? dialect_fold(gen->voice.dialect) : kinds[set];
+}
+
+/* From now on it stays: what is stored, and what readers are told, depends on it. */
+static void settle_dialect(struct generation *gen)
+{
+    if (gen->chosen)
+        return;
+    gen->chosen = true;
+    if (gen->recorder != NULL)
+        recorder_fold(gen->recorder, fold_of(gen));
+}
+
+static void choose_by_event(struct generation *gen, struct str type, struct str data)
+{
+    if (!gen->chosen && gen->voice.dialect == ROUTE_DIALECT_AUTO)
+        gen->voice.dialect = choice_by_event(type, data);
+    settle_dialect(gen);
+}
+
 /* ---- the source's answer ---- */
 
 static void gateway_generation_on_head(void *ctx, const struct source_head *head)
@@ -476,6 +524,7 @@ static void gateway_generation_on_head(void *ctx, const struct source_head *head
         begin_passing(gen, head);
         return;
     }
+    choose_by_head(gen, head->dialect);
     const struct gateway_setup *setup = &gen->route->gateway->setup;
     gen->state = RECORDING;
     sched_start(setup->sched, &gen->hold, setup->heartbeat_ms > 0 ? setup->heartbeat_ms : HOLD_MS);
@@ -484,6 +533,7 @@ static void gateway_generation_on_head(void *ctx, const struct source_head *head
 static void gateway_generation_on_hold(struct timer *t)
 {
     struct generation *gen = container_of(t, struct generation, hold);
+    settle_dialect(gen);
     if (gen->degraded)
         begin_forward(gen);
     else
@@ -494,6 +544,7 @@ static int gateway_generation_on_event(void *ctx, struct str type, struct str da
 {
     struct generation *gen = ctx;
     gen->taken = true;
+    choose_by_event(gen, type, data);
     if (!gen->degraded)
         return recorder_event(gen->recorder, type, data);
     if (gen->asker != NULL)
@@ -615,9 +666,6 @@ static uint64_t reader_timeout_ms(const struct gateway *g, const struct route_co
 
 static struct recorder *make_recorder(struct generation *gen, const struct generation_order *o)
 {
-    static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
-                                           [ROUTE_SNAPSHOT_OPENAI] = FOLD_OPENAI,
-                                           [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
     const struct route_config *c = gen->route->config;
     const struct gateway *g = gen->route->gateway;
     bool bounded = g->setup.store_is_memory || c->trim == ROUTE_TRIM_STRICT;
@@ -632,7 +680,6 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
                                      .docs = docs,
                                      .n_docs = n_docs,
                                      .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
-                                     .fold = kinds[c->snapshot],
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
                                      .pins = &g->setup.feeds->pins,
                                      .reader_timeout_ms = reader_timeout_ms(g, c),
@@ -664,17 +711,20 @@ void generation_start(struct generation_order *o)
     gen->ended = o->ops->ended;
     gen->id = arena_dup(&gen->arena, str_of(o->request_id, REQUEST_ID_TEXT));
     gen->name = gateway_stream(&gen->arena, o->route, gen->id, "");
+    gen->voice = o->voice;
+    gen->voice.rpc_id = arena_dup(&gen->arena, o->voice.rpc_id);
     list_init(&gen->stoppers);
     list_init(&gen->waiters);
     timer_init(&gen->hold, gateway_generation_on_hold);
-    gen->source =
-        o->route->source.open(o->route->source.ctx, &(struct source_order){.route = o->route,
-                                                                           .request = o->request,
-                                                                           .known = o->known,
-                                                                           .body = o->body,
-                                                                           .request_id = gen->id,
-                                                                           .on = &source_events,
-                                                                           .ctx = gen});
+    gen->source = o->route->source.open(o->route->source.ctx,
+                                        &(struct source_order){.route = o->route,
+                                                               .request = o->request,
+                                                               .known = o->known,
+                                                               .body = o->body,
+                                                               .request_id = gen->id,
+                                                               .dialect = gen->voice.dialect,
+                                                               .on = &source_events,
+                                                               .ctx = gen});
     if (o->n_docs > 0) /* taken back: removed from the version that it gets now */
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};

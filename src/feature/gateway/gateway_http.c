@@ -5,28 +5,43 @@
 #include "http/http.h"
 #include "http/surface.h"
 #include "http/url.h"
+#include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
-#include "feature/gateway/gateway_dialect.h"
 
 #define IGNORED_BODY_MAX (64 * 1024)
 
 /* ---- small things that all parts use ---- */
 
-static void send_problem(const struct gateway_route *r, struct exchange *x,
+struct dialect_voice gateway_voice(const struct gateway_route *r, const struct exchange *x)
+{
+    struct dialect_voice v = {.dialect = (enum route_dialect)r->config->dialect};
+    if (v.dialect == ROUTE_DIALECT_AUTO)
+        v.dialect = choice_by_request(r->path, x->request);
+    return v;
+}
+
+static void send_problem(const struct dialect_voice *v, struct exchange *x,
                          const struct dialect_problem *problem)
 {
     struct buf body = {0};
-    dialect_put_problem(&body, gateway_dialect_of(r), problem);
+    dialect_put_problem(&body, v, problem);
     exchange_send_json(x, problem->status, buf_str(&body));
     buf_deinit(&body);
+}
+
+void gateway_problem(const struct dialect_voice *v, struct exchange *x,
+                     const struct dialect_problem *problem)
+{
+    if (problem->status == 503)
+        exchange_header(x, STR("Retry-After"), STR("1"));
+    send_problem(v, x, problem);
 }
 
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details)
 {
-    if (status == 503)
-        exchange_header(x, STR("Retry-After"), STR("1"));
-    send_problem(r, x, &(struct dialect_problem){status, code, message, details});
+    struct dialect_voice v = gateway_voice(r, x);
+    gateway_problem(&v, x, &(struct dialect_problem){status, code, message, details});
 }
 
 /* What the server refuses before the route is asked; headers are set. */
@@ -37,7 +52,8 @@ static void gateway_on_refused(void *ctx, struct exchange *x, const struct surfa
     if (why->retry_after_s > 0)
         problem.details = arena_printf(&x->arena, "{\"retry_after_seconds\":%llu}",
                                        (unsigned long long)why->retry_after_s);
-    send_problem(ctx, x, &problem);
+    struct dialect_voice v = gateway_voice(ctx, x);
+    send_problem(&v, x, &problem);
 }
 
 void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err)
@@ -52,22 +68,27 @@ void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x)
                   STR_NONE);
 }
 
-void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
-                          const struct generation_failure *f)
+static struct dialect_problem failure_problem(const struct generation_failure *f)
 {
     struct str message = gateway_end_message(f->end, f->message);
     int err = f->err;
+    if (f->end == END_ORPHANED)
+        return (struct dialect_problem){503, STR("ORPHANED"), message, STR_NONE};
+    if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
+        return (struct dialect_problem){err_http_status(err), str_of_cstr(err_name(err)), message,
+                                        STR_NONE};
+    if (err == ERR_UPSTREAM_TIMEOUT)
+        return (struct dialect_problem){504, STR("UPSTREAM_TIMEOUT"), message, STR_NONE};
+    return (struct dialect_problem){502, STR("UPSTREAM_ERROR"), message, STR_NONE};
+}
+
+void gateway_send_failure(struct exchange *x, const struct generation_failure *f)
+{
+    struct dialect_problem problem = failure_problem(f);
     if (f->degraded)
         gateway_put_degraded(x);
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, f->request_id));
-    if (f->end == END_ORPHANED)
-        gateway_error(r, x, 503, STR("ORPHANED"), message, STR_NONE);
-    else if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
-        gateway_error(r, x, err_http_status(err), str_of_cstr(err_name(err)), message, STR_NONE);
-    else if (err == ERR_UPSTREAM_TIMEOUT)
-        gateway_error(r, x, 504, STR("UPSTREAM_TIMEOUT"), message, STR_NONE);
-    else
-        gateway_error(r, x, 502, STR("UPSTREAM_ERROR"), message, STR_NONE);
+    gateway_problem(&f->voice, x, &problem);
 }
 
 void gateway_put_degraded(struct exchange *x)
@@ -128,7 +149,8 @@ static void find_chat(struct gateway_route *r, struct exchange *x, struct str en
 
 static bool has_chats(const struct gateway_route *r)
 {
-    return r->config->dialect == ROUTE_DIALECT_UI_MESSAGE;
+    return r->config->dialect == ROUTE_DIALECT_UI_MESSAGE ||
+           r->config->dialect == ROUTE_DIALECT_AUTO;
 }
 
 static void send_nothing(struct exchange *x)
@@ -258,7 +280,7 @@ static void gateway_on_late_snapshot(struct snapshot_lookup *l)
 {
     struct read_order *o = l->ctx;
     if (l->payload.n > 0)
-        gateway_send_snapshot(o->route, o->x, o->request_id, l);
+        gateway_send_snapshot(o->x, &o->voice, o->request_id, l);
     else
         gateway_refuse(o->route, o->x, ERR_NOT_FOUND);
     snapshot_lookup_free(l);
@@ -288,6 +310,7 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
     *o = (struct read_order){.route = r,
                              .x = x,
                              .request_id = id,
+                             .voice = gateway_voice(r, x),
                              .seq = gateway_last_event_id(x),
                              .from_snapshot = str_eq(from, STR("snapshot")),
                              .missing = gateway_on_missing,
@@ -308,6 +331,7 @@ static void gateway_on_chat_found(struct gateway_route *r, struct exchange *x,
     *o = (struct read_order){.route = r,
                              .x = x,
                              .request_id = request_id,
+                             .voice = gateway_voice(r, x),
                              .missing = gateway_on_chat_missing,
                              .waits = true};
     exchange_hold(x);

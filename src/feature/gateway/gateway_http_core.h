@@ -7,21 +7,21 @@
 #include "feature/gateway/gateway_core.h"
 #include "http/exchange.h"
 
-static inline enum route_dialect gateway_dialect_of(const struct gateway_route *r)
-{
-    return (enum route_dialect)r->config->dialect;
-}
+/* How who asks is spoken to, before a generation is known. */
+struct dialect_voice gateway_voice(const struct gateway_route *r, const struct exchange *x);
 
-/* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
+/* An error in the form that who asks knows. details: JSON text; n == 0: none. */
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details);
-/* The same, of the table of errors. */
+/* The same, where more is known of how to speak. */
+void gateway_problem(const struct dialect_voice *v, struct exchange *x,
+                     const struct dialect_problem *problem);
+/* The same as gateway_error, of the table of errors. */
 void gateway_refuse(const struct gateway_route *r, struct exchange *x, int err);
-/* The same: what is new is not begun any more. */
+/* ... what is new is not begun any more. */
 void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x);
-/* The same, of a generation that came to nothing. */
-void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
-                          const struct generation_failure *f);
+/* ... of a generation that came to nothing. */
+void gateway_send_failure(struct exchange *x, const struct generation_failure *f);
 
 /* Says that an answer cannot be resumed. */
 void gateway_put_degraded(struct exchange *x);
@@ -56,8 +56,8 @@ void gateway_start(struct gateway_route *r, struct exchange *x);
 /* ---- gateway_forward_http.c ---- */
 
 /* Begins to answer; takes over what holds the exchange. NULL: the client has gone. */
-struct forward *forward_new(struct gateway_route *r, struct exchange *x, struct str request_id,
-                            struct generation *gen, const struct source_head *head, bool degraded);
+struct forward *forward_new(struct exchange *x, struct str request_id, struct generation *gen,
+                            const struct source_head *head, bool degraded);
 
 /* ---- gateway_read_http.c: readers of a generation ---- */
 
@@ -65,15 +65,17 @@ struct read_order {
     struct gateway_route *route;
     struct exchange *x; /* held until it has been answered */
     struct str request_id;
-    uint64_t seq;       /* the reader has events up to this one */
-    bool from_snapshot; /* what came before is told by a snapshot */
-    bool replay_only;   /* ... and nothing waited for */
-    bool resumes;       /* by a token: ends with `complete` */
-    bool polite;        /* an EventSource: 204 when nothing will come any more */
-    bool whole;         /* of these nothing counts: gateway_read_whole */
-    bool waits;         /* until there is an event, so that a failure has a status of its own */
-    bool waited;        /* ... and it did */
-    bool surplus;       /* ... with too many others for all of them to ask, one by one */
+    struct dialect_voice voice; /* set by gateway_read, or with starts */
+    bool looked;                /* ... for its dialect, in what is stored */
+    uint64_t seq;               /* the reader has events up to this one */
+    bool from_snapshot;         /* what came before is told by a snapshot */
+    bool replay_only;           /* ... and nothing waited for */
+    bool resumes;               /* by a token: ends with `complete` */
+    bool polite;                /* an EventSource: 204 when nothing will come any more */
+    bool whole;                 /* of these nothing counts: gateway_read_whole */
+    bool waits;   /* until there is an event, so that a failure has a status of its own */
+    bool waited;  /* ... and it did */
+    bool surplus; /* ... with too many others for all of them to ask, one by one */
     struct generation_waiter waiter; /* where it waits */
     bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */
@@ -83,6 +85,9 @@ struct read_order {
 
 /* In the arena of its exchange. */
 void gateway_read(struct read_order *o);
+
+/* The generation says how its readers are spoken to. */
+void gateway_take_voice(struct read_order *o, const struct dialect_voice *v);
 
 /* ---- gateway_reader_http.c: one of them ---- */
 
@@ -107,11 +112,11 @@ void gateway_read_whole(struct read_order *o);
 /* ---- gateway_read_http.c: snapshots ---- */
 
 /* Answers with the snapshot alone, and how it ended. */
-void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
+void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, struct str request_id,
                            const struct snapshot_lookup *l);
 
-/* Headers that every event stream of a route has. */
-void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id);
+/* Headers that every stream of events has. */
+void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str request_id);
 
 /* ---- gateway_resume_http.c: POST PATH/resume ---- */
 

@@ -3,7 +3,7 @@
  * who join late. What follows is gateway_reader_http.c. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "feature/gateway/gateway_dialect.h"
+#include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
 #include "http/limits.h"
@@ -13,31 +13,32 @@
 
 /* ---- whole answers ---- */
 
-void gateway_event_stream(struct gateway_route *r, struct exchange *x, struct str request_id)
+void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str request_id)
 {
+    struct dialect_header more = dialect_header(d);
     exchange_status(x, 200);
-    exchange_header(x, STR("Content-Type"), STR("text/event-stream"));
+    exchange_header(x, STR("Content-Type"), dialect_media_type(d));
     exchange_header(x, STR("Cache-Control"), STR("no-cache"));
     exchange_header(x, STR("X-Accel-Buffering"), STR("no")); /* proxies must not hold it back */
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
-    if (r->config->dialect == ROUTE_DIALECT_UI_MESSAGE)
-        exchange_header(x, STR("X-Vercel-AI-UI-Message-Stream"), STR("v1"));
+    if (more.name != NULL)
+        exchange_header(x, str_of_cstr(more.name), str_of_cstr(more.value));
 }
 
 /* What has not completed is not told as if it had. */
-void gateway_send_snapshot(struct gateway_route *r, struct exchange *x, struct str request_id,
+void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, struct str request_id,
                            const struct snapshot_lookup *l)
 {
     struct buf out = {0};
     struct str payload = buf_str(&l->payload);
     struct dialect_diagnostics diagnostics = {.resumes = 1, .correlation_id = request_id};
     if (l->end == END_COMPLETED) {
-        dialect_put_complete(&out, gateway_dialect_of(r), payload, &diagnostics);
+        dialect_put_complete(&out, v, payload, &diagnostics);
     } else {
-        dialect_put_snapshot(&out, gateway_dialect_of(r), payload, 0);
-        dialect_put_end(&out, gateway_dialect_of(r), l->end, gateway_end_message(l->end, STR_NONE));
+        dialect_put_snapshot(&out, v, payload, 0);
+        dialect_put_end(&out, v, l->end, gateway_end_message(l->end, STR_NONE));
     }
-    gateway_event_stream(r, x, request_id);
+    gateway_event_stream(x, v->dialect, request_id);
     exchange_send(x, buf_str(&out));
     buf_deinit(&out);
 }
@@ -95,7 +96,7 @@ static void start_read(struct read_start *s, enum read_from from)
 static void begin_with_gap(struct read_start *s, enum gap_reason reason)
 {
     struct read_order *o = s->order;
-    dialect_put_gap(&s->ahead, gateway_dialect_of(o->route),
+    dialect_put_gap(&s->ahead, &o->voice,
                     &(struct dialect_gap){.requested = o->seq,
                                           .earliest = s->read.info.first_event + 1,
                                           .reason = reason});
@@ -133,11 +134,11 @@ static void send_failure(struct read_start *s)
     struct exchange *x = o->x;
     struct str why = s->read.n_slices > 0 ? recorder_notice(s->read.slices[0].bytes) : STR_NONE;
     why = arena_dup(&x->arena, why);
-    gateway_send_failure(o->route, x,
-                         &(struct generation_failure){.request_id = o->request_id,
-                                                      .end = s->read.info.end,
-                                                      .err = gateway_notice_err(why),
-                                                      .message = why});
+    gateway_send_failure(x, &(struct generation_failure){.request_id = o->request_id,
+                                                         .end = s->read.info.end,
+                                                         .err = gateway_notice_err(why),
+                                                         .message = why,
+                                                         .voice = o->voice});
     store_read_release(&s->read);
     start_free(s);
     exchange_release(x);
@@ -156,8 +157,7 @@ static void put_snapshot(struct read_start *s)
     struct read_order *o = s->order;
     if (s->snapshot.n == 0)
         return;
-    dialect_put_snapshot(&s->ahead, gateway_dialect_of(o->route), buf_str(&s->snapshot),
-                         s->snapshot_seq);
+    dialect_put_snapshot(&s->ahead, &o->voice, buf_str(&s->snapshot), s->snapshot_seq);
     o->seq = s->snapshot_seq;
     s->snapshot.n = 0;
 }
@@ -166,6 +166,7 @@ static void gateway_read_on_awaited(void *ctx, bool late)
 {
     struct read_order *o = ctx;
     o->waits = o->waits && !late;
+    o->looked = false;
     gateway_read(o);
 }
 
@@ -220,6 +221,7 @@ static struct read_order *order_of(struct generation_waiter *w)
 static void gateway_read_on_generation_ready(struct generation_waiter *w)
 {
     struct read_order *o = order_of(w);
+    gateway_take_voice(o, w->voice);
     o->starts = true;
     gateway_read(o);
 }
@@ -228,7 +230,7 @@ static void gateway_read_on_generation_failed(struct generation_waiter *w,
                                               const struct generation_failure *f)
 {
     struct read_order *o = order_of(w);
-    gateway_send_failure(o->route, o->x, f);
+    gateway_send_failure(o->x, f);
     exchange_release(o->x);
 }
 
@@ -251,9 +253,68 @@ static bool waits_here(struct read_order *o)
     return true;
 }
 
+/* ---- its dialect ---- */
+
+/* The generation may be gone when it is used. */
+void gateway_take_voice(struct read_order *o, const struct dialect_voice *v)
+{
+    o->voice = *v;
+    o->voice.rpc_id = arena_dup(&o->x->arena, v->rpc_id);
+}
+
+/* The first event that is kept tells what the request does not. */
+struct dialect_look {
+    struct read_order *order;
+    struct store_read read;
+    struct arena arena;
+};
+
+static void gateway_read_on_first_event(struct store_read *read, int err)
+{
+    struct dialect_look *l = container_of(read, struct dialect_look, read);
+    struct read_order *o = l->order;
+    struct gateway *g = o->route->gateway;
+    if (err == 0 && read->n_slices > 0)
+        o->voice.dialect = choice_by_stored(read->slices[0].bytes);
+    if (err == 0)
+        store_read_release(read);
+    arena_deinit(&l->arena);
+    free(l);
+    gateway_read(o);
+    gateway_end(g);
+}
+
+static void look_at_first_event(struct read_order *o)
+{
+    struct gateway *g = o->route->gateway;
+    struct dialect_look *l = mem_zalloc(sizeof *l);
+    o->looked = true;
+    l->order = o;
+    l->read = (struct store_read){.name = gateway_stream(&l->arena, o->route, o->request_id, ""),
+                                  .from = READ_START,
+                                  .max_bytes = 1,
+                                  .done = gateway_read_on_first_event};
+    gateway_begin(g);
+    store_read(g->setup.store, &l->read);
+}
+
+/* False: it is being looked for. */
+static bool knows_dialect(struct read_order *o)
+{
+    const struct generation *gen = generation_find(o->route, o->request_id);
+    enum route_dialect d = o->voice.dialect;
+    if (gen != NULL)
+        gateway_take_voice(o, generation_voice(gen));
+    else if (!o->starts && !o->looked && (d == ROUTE_DIALECT_AUTO || d == ROUTE_DIALECT_NDJSON)) {
+        look_at_first_event(o);
+        return false;
+    }
+    return true;
+}
+
 void gateway_read(struct read_order *o)
 {
-    if (waits_here(o))
+    if (waits_here(o) || !knows_dialect(o))
         return;
     if (o->whole) {
         gateway_read_whole(o);

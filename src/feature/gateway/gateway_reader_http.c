@@ -5,8 +5,6 @@
  * snapshot), and behind it how it ended. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/num.h"
-#include "feature/gateway/gateway_dialect.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
 #include "http/heartbeat.h"
@@ -21,10 +19,11 @@ struct reader {
     struct subscriber subscriber;
     struct timer timer; /* of the heartbeat */
     struct heartbeat heartbeat;
-    struct buf ahead; /* our own notices, to be sent next */
+    struct dialect_voice voice;
+    struct buf rpc_id; /* of the voice */
+    struct buf ahead;  /* our own notices, to be sent next */
     struct snapshot_lookup *look;
     char id[REQUEST_ID_TEXT];
-    uint64_t seq;       /* of the last event that was sent */
     uint64_t recovered; /* events that it had missed */
     bool replay_only, resumes;
     bool up_to_date; /* it has all there was */
@@ -45,6 +44,7 @@ static void reader_free(struct reader *r)
     timer_stop(&r->timer);
     subscriber_deinit(&r->subscriber);
     buf_deinit(&r->ahead);
+    buf_deinit(&r->rpc_id);
     if (r->look != NULL)
         r->look->ctx = NULL; /* it frees itself */
     free(r);
@@ -58,7 +58,7 @@ static enum pull gateway_reader_end(struct reader *r)
 
 static void put_end(struct reader *r, enum end_reason end, struct str notice)
 {
-    dialect_put_end(&r->ahead, gateway_dialect_of(r->route), end, gateway_end_message(end, notice));
+    dialect_put_end(&r->ahead, &r->voice, end, gateway_end_message(end, notice));
     r->over = true;
 }
 
@@ -71,8 +71,7 @@ static void gateway_reader_on_final_snapshot(struct snapshot_lookup *l)
                                                   .recovered_events = r->recovered,
                                                   .correlation_id = gateway_reader_id_of(r)};
         if (l->payload.n > 0)
-            dialect_put_complete(&r->ahead, gateway_dialect_of(r->route), buf_str(&l->payload),
-                                 &diagnostics);
+            dialect_put_complete(&r->ahead, &r->voice, buf_str(&l->payload), &diagnostics);
         r->look = NULL;
         r->over = true;
         exchange_wake(r->x);
@@ -83,7 +82,7 @@ static void gateway_reader_on_final_snapshot(struct snapshot_lookup *l)
 /* All of the stream has been sent. */
 static void gateway_reader_conclude(struct reader *r, enum end_reason reason, struct str notice)
 {
-    bool completes = r->resumes && r->route->config->dialect == ROUTE_DIALECT_SSE;
+    bool completes = r->resumes && dialect_has_events(r->voice.dialect);
     if (reason == END_COMPLETED && completes)
         r->look = snapshot_lookup_new(r->route, gateway_reader_id_of(r),
                                       gateway_reader_on_final_snapshot, r);
@@ -130,30 +129,11 @@ static void put_until(struct reader *r, const struct event_batch *b, uint64_t en
     }
 }
 
-/* The number of the stored event at this position: it begins with `id: N`. 0: it is our notice. */
-static uint64_t number_at(const struct event_batch *b, uint64_t pos)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < b->n_slices; i++) {
-        struct str s = b->slices[i].bytes;
-        if (pos - b->start >= s.n) {
-            pos -= s.n;
-            continue;
-        }
-        s = str_skip(s, (size_t)(pos - b->start));
-        struct str line = str_cut(&s, '\n');
-        return str_starts(line, STR("id: ")) && num_parse(str_skip(line, 4), INT64_MAX, &n) == 0
-                   ? n
-                   : 0;
-    }
-    return 0;
-}
-
 static void put_late_gap(struct reader *r, const struct event_batch *b)
 {
-    dialect_put_gap(&r->ahead, gateway_dialect_of(r->route),
-                    &(struct dialect_gap){.requested = r->seq,
-                                          .earliest = number_at(b, b->start),
+    dialect_put_gap(&r->ahead, &r->voice,
+                    &(struct dialect_gap){.requested = r->voice.seq,
+                                          .earliest = b->ordinal + 1,
                                           .reason = GAP_TRIMMED});
     r->late_gap = false;
     put_ahead(r);
@@ -167,9 +147,7 @@ static void put_batch(struct reader *r, const struct event_batch *b)
     r->up_to_date = b->next == b->info.tail;
     if (r->late_gap)
         put_late_gap(r, b);
-    uint64_t seq = number_at(b, b->last);
-    if (seq > 0)
-        r->seq = seq;
+    r->voice.seq = b->ordinal + b->events - (notice ? 1 : 0);
     put_until(r, b, notice ? b->last : b->next, &last);
     note_sent(r);
     if (closing)
@@ -255,8 +233,8 @@ static enum pull gateway_reader_pull(struct exchange *x)
     case NEXT_WAIT: break;
     }
     bool done = r->replay_only && r->up_to_date;
-    if (r->heartbeat.due || done)
-        exchange_put(x, slice_static(HEARTBEAT));
+    if ((r->heartbeat.due || done) && dialect_heartbeat(r->voice.dialect).n > 0)
+        exchange_put(x, slice_static(dialect_heartbeat(r->voice.dialect)));
     r->heartbeat.due = false;
     return done ? gateway_reader_end(r) : PULL_WAIT;
 }
@@ -308,7 +286,7 @@ static void issue_token(const struct read_order *o, struct buf *ahead)
     if (resume_issue(&g->keys, &p, &token) == RESUME_OK) {
         struct str text = arena_dup(&x->arena, buf_str(&token));
         exchange_header(x, STR("X-Resume-Token"), text);
-        dialect_put_resume(ahead, gateway_dialect_of(o->route), text);
+        dialect_put_resume(ahead, &o->voice, text);
         gateway_event(&g->events, RESUME_ISSUED, 1, TRACE_STR("request_id", o->request_id),
                       TRACE_INT("seq", (int64_t)o->seq), TRACE_STR("step", p.step));
     }
@@ -342,9 +320,12 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     r->replay_only = o->replay_only;
     r->resumes = o->resumes;
     r->trimmed = trimmed;
-    r->seq = o->seq;
+    r->voice = o->voice;
+    r->voice.seq = o->seq;
+    buf_put(&r->rpc_id, o->voice.rpc_id);
+    r->voice.rpc_id = buf_str(&r->rpc_id);
     r->recovered = events > o->seq ? events - o->seq : 0;
-    gateway_event_stream(o->route, o->x, o->request_id);
+    gateway_event_stream(o->x, o->voice.dialect, o->request_id);
     issue_token(o, &r->ahead);
     buf_put(&r->ahead, ahead);
     if (o->resumes)

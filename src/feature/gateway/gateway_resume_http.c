@@ -57,7 +57,7 @@ static void gateway_resume_on_snapshot(struct snapshot_lookup *l)
         gateway_event(&g->events, PARTIAL_RECOVERY, 1, TRACE_STR("request_id", r->read.request_id),
                       TRACE_STR("recovery_type", r->by_step ? STR("snapshot_step_mismatch")
                                                             : STR("snapshot_fallback")));
-        gateway_send_snapshot(r->read.route, x, r->read.request_id, l);
+        gateway_send_snapshot(x, &r->read.voice, r->read.request_id, l);
     } else {
         refuse_state(r);
     }
@@ -155,6 +155,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
                          .read = {.route = route,
                                   .x = x,
                                   .request_id = p.request_id,
+                                  .voice = gateway_voice(route, x),
                                   .seq = last > p.seq ? last : p.seq,
                                   .replay_only = wants_replay_only(x),
                                   .resumes = true,

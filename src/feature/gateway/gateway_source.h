@@ -11,6 +11,7 @@
 #define FEATURE_GATEWAY_GATEWAY_SOURCE_H
 
 #include "base/str.h"
+#include "feature/gateway/route_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ struct request;
 /* How an answer begins; lent for the call. */
 struct source_head {
     bool events; /* events come, which are recorded; otherwise all is passed on as it is */
-    int status;  /* what follows is for !events */
+    enum route_dialect dialect; /* of events, if the head tells */
+    int status;                 /* what follows is for !events */
     const struct header *headers;
     size_t n_headers;
 };
@@ -45,6 +47,7 @@ struct source_order {
     const struct request *request;
     bool known; /* the caller is one of ours, by its Authorization: that was meant for us */
     struct str body, request_id;
+    enum route_dialect dialect; /* as far as it is known */
     const struct source_events *on;
     void *ctx;
 };

@@ -9,12 +9,14 @@
 #include "base/json_view.h"
 #include "base/lane.h"
 #include "base/mem.h"
+#include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "http/limits.h"
 #include "stream/durable.h"
 
 #define KEY_MAX  255 /* bytes of an Idempotency-Key */
 #define CHAT_MAX 256 /* of the id of a chat */
+#define RPC_MAX  256 /* of the id of a JSON-RPC request */
 
 struct start {
     struct exchange *x; /* held, once its body is there */
@@ -61,13 +63,14 @@ static void gateway_start_on_ready(struct generation_waiter *w)
                                   .whole = s->order.whole,
                                   .waits = true,
                                   .starts = true};
+    gateway_take_voice(&s->read, w->voice);
     gateway_read(&s->read); /* takes over what holds the exchange */
 }
 
 static void gateway_start_on_failed(struct generation_waiter *w, const struct generation_failure *f)
 {
     struct start *s = start_of_waiter(w);
-    gateway_send_failure(s->order.route, s->x, f);
+    gateway_send_failure(s->x, f);
     exchange_release(s->x);
 }
 
@@ -90,22 +93,39 @@ static void gateway_start_on_refused(struct generation_order *o, int err)
 static struct forward *gateway_start_on_direct(struct generation_order *o, struct generation *gen,
                                                const struct source_head *head, bool degraded)
 {
-    return forward_new(o->route, start_of(o)->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head,
-                       degraded);
+    return forward_new(start_of(o)->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
 }
 
-/* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
- * hundred times its size. */
-static struct str find_chat(const struct gateway_route *r, struct str body)
+/* The AI SDK names a chat in `id`, and JSON-RPC a request. The body is looked at where it lies: as
+ * a tree it could take a hundred times its size. */
+static struct str find_id(struct str body)
 {
     struct view_want id = {.name = STR("id")};
     size_t ignored;
     body = view_trim(body);
-    if (r->config->dialect != ROUTE_DIALECT_UI_MESSAGE || json_check(body, &ignored) != 0 ||
-        view_type(body) != VIEW_OBJECT)
+    if (json_check(body, &ignored) != 0 || view_type(body) != VIEW_OBJECT)
         return STR_NONE;
     view_pick(body, &id, 1);
-    return view_type(id.value) == VIEW_STRING ? view_inside(id.value) : STR_NONE;
+    return id.value;
+}
+
+static bool is_rpc_id(struct str value)
+{
+    return (view_type(value) == VIEW_STRING || view_type(value) == VIEW_NUMBER) &&
+           value.n <= RPC_MAX;
+}
+
+/* What the dialect wants to know of the body. */
+static void find_ids(struct start *s)
+{
+    struct dialect_voice *v = &s->order.voice;
+    struct str id = STR_NONE;
+    if (v->dialect == ROUTE_DIALECT_UI_MESSAGE || v->dialect == ROUTE_DIALECT_MCP)
+        id = find_id(s->order.body);
+    if (v->dialect == ROUTE_DIALECT_MCP && is_rpc_id(id))
+        v->rpc_id = id;
+    if (v->dialect == ROUTE_DIALECT_UI_MESSAGE && view_type(id) == VIEW_STRING)
+        s->chat = view_inside(id);
 }
 
 static struct str chat_of(const struct gateway_route *r, struct exchange *x, struct str id)
@@ -181,7 +201,7 @@ static void gateway_start_on_late_snapshot(struct snapshot_lookup *l)
         return;
     }
     if (l->payload.n > 0)
-        gateway_send_snapshot(s->order.route, x, s->read.request_id, l);
+        gateway_send_snapshot(x, &s->read.voice, s->read.request_id, l);
     else
         gateway_error(s->order.route, x, 410, STR("EXPIRED"),
                       STR("The answer under this key is no longer kept"),
@@ -211,6 +231,7 @@ static void gateway_start_attach(struct start *s)
     s->read = (struct read_order){.route = s->order.route,
                                   .x = s->x,
                                   .request_id = s->read.request_id,
+                                  .voice = s->order.voice,
                                   .seq = gateway_last_event_id(s->x),
                                   .whole = s->order.whole,
                                   .missing = gateway_start_on_missing,
@@ -302,12 +323,16 @@ static void gateway_start_look(struct job *j)
     if (s->has_key)
         gateway_put_digest(what, 3, s->digest);
     s->fingerprint = str_of(s->digest, sizeof s->digest);
-    s->chat = find_chat(r, body);
+    if (s->order.voice.dialect == ROUTE_DIALECT_AUTO)
+        s->order.voice.dialect = choice_by_body(r->path, body);
+    find_ids(s);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);
 }
 
 static void gateway_start_go_on(struct start *s)
 {
+    struct dialect_voice *v = &s->order.voice;
+    v->rpc_id = arena_dup(&s->x->arena, v->rpc_id); /* the body goes before */
     if (s->has_key)
         look_up_key(s);
     else
@@ -369,7 +394,7 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
         return;
     }
     struct start *s = arena_alloc(&x->arena, sizeof *s);
-    *s = (struct start){.x = x, .order.route = r};
+    *s = (struct start){.x = x, .order = {.route = r, .voice = gateway_voice(r, x)}};
     x->state = s;
     exchange_collect(x, r->config->max_body_bytes, gateway_start_on_body);
 }

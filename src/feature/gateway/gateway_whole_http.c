@@ -55,11 +55,11 @@ static void refuse_end(struct whole *w)
         break;
     case END_ORPHANED:
     case END_FAILED:
-        gateway_send_failure(o->route, o->x,
-                             &(struct generation_failure){.request_id = o->request_id,
-                                                          .end = w->end,
-                                                          .err = gateway_notice_err(notice),
-                                                          .message = notice});
+        gateway_send_failure(o->x, &(struct generation_failure){.request_id = o->request_id,
+                                                                .end = w->end,
+                                                                .err = gateway_notice_err(notice),
+                                                                .message = notice,
+                                                                .voice = o->voice});
         break;
     case END_COMPLETED:
         gateway_whole_refuse(

@@ -210,27 +210,33 @@ static void set_message(struct recorder *r, struct str message)
 
 /* ---- the fold ---- */
 
-/* A stored event back into its type and data; one line of data, the rule, is not copied. */
-static void feed_stored(struct recorder *r, struct str stored)
+struct str recorder_event_data(struct str stored, struct str *type, struct buf *lines)
 {
-    struct str type = STR_NONE, data = STR_NONE;
+    struct str data = STR_NONE;
     size_t n_lines = 0;
-    r->lines.n = 0;
+    *type = STR_NONE;
+    lines->n = 0;
     for (struct str rest = stored; rest.n > 1;) {
         struct str line = cut_line(&rest);
         if (str_starts(line, EVENT))
-            type = str_skip(line, EVENT.n);
+            *type = str_skip(line, EVENT.n);
         if (!str_starts(line, DATA))
             continue;
         if (n_lines == 1)
-            buf_put(&r->lines, data);
+            buf_put(lines, data);
         data = str_skip(line, DATA.n);
         if (n_lines++ == 0)
             continue;
-        buf_putc(&r->lines, '\n');
-        buf_put(&r->lines, data);
+        buf_putc(lines, '\n');
+        buf_put(lines, data);
     }
-    fold_feed(r->fold, type, n_lines > 1 ? buf_str(&r->lines) : data);
+    return n_lines > 1 ? buf_str(lines) : data;
+}
+
+static void feed_stored(struct recorder *r, struct str stored)
+{
+    struct str type, data = recorder_event_data(stored, &type, &r->lines);
+    fold_feed(r->fold, type, data);
     if (r->lines.cap > KEEP_BYTES)
         buf_deinit(&r->lines);
 }
@@ -709,6 +715,15 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     r->snapshot_due = config->folds;
     recorder_step(r);
     return r;
+}
+
+void recorder_fold(struct recorder *r, enum fold_kind kind)
+{
+    must(r->taken == 0);
+    if (!r->config.folds)
+        return;
+    fold_free(r->fold);
+    r->fold = fold_new(kind, r->config.fold_max);
 }
 
 void recorder_free(struct recorder *r)

@@ -108,6 +108,9 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
  * store must stay; a stream that has not ended stays open. NULL is fine. */
 void recorder_free(struct recorder *r);
 
+/* Another kind than the config's, known by now. Before the first event. */
+void recorder_fold(struct recorder *r, enum fold_kind kind);
+
 /* One event of the upstream, lent for the call. Its data is split where SSE ends lines (LF, CR,
  * CRLF); an empty type means `message`. 1: taken. 0: taken, and no more should come before room().
  * Otherwise it was not taken: ERR_SYNTAX (NUL, CR or LF in the type), ERR_TOO_LARGE (a type above
@@ -134,6 +137,10 @@ int recorder_snapshot(const struct recorder *r, struct buf *out, uint64_t *seq);
 
 /* One event as it is stored, of a valid type; number 0: without a number. */
 void recorder_put_event(struct buf *out, uint64_t number, struct str type, struct str data);
+
+/* A stored event back into its type and data. Data of one line, the rule, is lent from `stored`;
+ * otherwise it is put together in *lines. */
+struct str recorder_event_data(struct str stored, struct str *type, struct buf *lines);
 
 /* The message in a stored event that is a notice; empty if it is none. */
 struct str recorder_notice(struct str stored);

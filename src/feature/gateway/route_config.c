@@ -87,14 +87,7 @@ static int route_config_check_step(struct str value, char *reason, size_t size)
 
 int route_finish(void *route, char *reason, size_t size)
 {
-    static const enum route_snapshot by_dialect[] = {
-        [ROUTE_DIALECT_SSE] = ROUTE_SNAPSHOT_LAST,
-        [ROUTE_DIALECT_OPENAI] = ROUTE_SNAPSHOT_OPENAI,
-        [ROUTE_DIALECT_UI_MESSAGE] = ROUTE_SNAPSHOT_UI_MESSAGE,
-    };
     struct route_config *r = route;
-    if (r->snapshot < 0)
-        r->snapshot = (int)by_dialect[r->dialect];
     if (r->anonymous_per_minute == 0)
         r->anonymous_per_minute = CROWD_TIMES * r->requests_per_minute;
     return 0;
@@ -114,10 +107,19 @@ static const struct option_row rows[] = {
              "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
              "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
              "error."},
-    {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse", .value = "sse|openai|ui-message",
+    {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse",
+     .value = "auto|sse|openai|responses|anthropic|gemini|ag-ui|mcp|ui-message|ndjson",
      .help =
-         "How the upstream's events are understood. sse: any server-sent events. openai: chunks "
-         "of a chat completion. ui-message: the UI message stream of the AI SDK."},
+         "What the route's clients speak: how events are understood, and how errors and ends "
+         "are told. auto: by the request's path, headers and body, else by the answer. sse: any "
+         "server-sent events. openai: chat completions of OpenAI. responses: its Responses. "
+         "anthropic: Messages. gemini: streamGenerateContent. ag-ui: AG-UI. mcp: JSON-RPC of "
+         "MCP and A2A. ui-message: the UI message stream of the AI SDK. ndjson: a JSON value "
+         "on each line, as Ollama sends them."},
+    {ROW("ids", OPTION_CHOICE, ids), .fallback = "plain", .value = "plain|full",
+     .help =
+         "Event ids of the dialect sse. plain: 1, 2, 3. full: GENERATION:1, GENERATION:2, as in "
+         "the other dialects; a POST with such a Last-Event-ID goes on instead of asking anew."},
     {ROW("snapshot", OPTION_CHOICE, snapshot), .value = "none|last|openai|ui-message",
      .help = "What is kept of a generation for those who come back after its events are gone: "
              "nothing, its last event, or the whole message put together. Without it last for the "

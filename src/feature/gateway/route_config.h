@@ -5,10 +5,27 @@
 
 #include "base/options.h"
 
-enum route_dialect { ROUTE_DIALECT_SSE, ROUTE_DIALECT_OPENAI, ROUTE_DIALECT_UI_MESSAGE };
+/* As the setting lists them. AUTO: not known yet, or of no kind that is known. */
+enum route_dialect {
+    ROUTE_DIALECT_AUTO,
+    ROUTE_DIALECT_SSE,
+    ROUTE_DIALECT_OPENAI,
+    ROUTE_DIALECT_RESPONSES,
+    ROUTE_DIALECT_ANTHROPIC,
+    ROUTE_DIALECT_GEMINI,
+    ROUTE_DIALECT_AG_UI,
+    ROUTE_DIALECT_MCP,
+    ROUTE_DIALECT_UI_MESSAGE,
+    ROUTE_DIALECT_NDJSON,
+    ROUTE_DIALECTS,
+};
+
+/* Event ids of the dialect sse: N, or GENERATION:N as in the others. */
+enum route_ids { ROUTE_IDS_PLAIN, ROUTE_IDS_FULL };
 
 /* What a late client gets of a generation that has ended. */
 enum route_snapshot {
+    ROUTE_SNAPSHOT_UNSET = -1, /* as the generation's dialect has it */
     ROUTE_SNAPSHOT_NONE,
     ROUTE_SNAPSHOT_LAST,
     ROUTE_SNAPSHOT_OPENAI,
@@ -24,6 +41,7 @@ struct route_config {
     char *upstream;    /* an http or https URL */
     int upstream_http; /* enum route_http */
     int dialect;       /* enum route_dialect */
+    int ids;           /* enum route_ids */
     int snapshot;      /* enum route_snapshot */
     int trim;          /* enum route_trim */
     /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and

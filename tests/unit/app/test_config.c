@@ -208,7 +208,8 @@ static void a_route_has_these_defaults(void **state)
     assert_string_equal(r->path, "/a/b");
     assert_string_equal(r->upstream, "http://u");
     assert_int_equal(r->dialect, ROUTE_DIALECT_SSE);
-    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_LAST);
+    assert_int_equal(r->ids, ROUTE_IDS_PLAIN);
+    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_UNSET);
     assert_int_equal(r->trim, ROUTE_TRIM_LENIENT);
     assert_int_equal(r->forward.n, 0);
     assert_string_equal(r->step, "DRAFTING");
@@ -244,7 +245,9 @@ static void a_route_takes_every_setting(void **state)
                           "buffer-max-bytes = 2m\n"
                           "\t[route /plain]# no settings of the first\n"
                           "upstream = http://[::1]:1\n"
-                          "dialect = openai\n"
+                          "dialect = auto\n"
+                          "ids = full\n"
+                          "snapshot = openai\n"
                           "[route /bare]\n"
                           "snapshot = none\n"
                           "dialect = openai\n" UP);
@@ -253,7 +256,7 @@ static void a_route_takes_every_setting(void **state)
     const struct route_config *r = route(f, 0);
     assert_string_equal(r->upstream, "https://h.example:8443/v1/x?y=z");
     assert_int_equal(r->dialect, ROUTE_DIALECT_UI_MESSAGE);
-    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_UI_MESSAGE);
+    assert_int_equal(r->snapshot, ROUTE_SNAPSHOT_UNSET);
     assert_int_equal(r->trim, ROUTE_TRIM_STRICT);
     assert_int_equal(r->forward.n, 3);
     assert_string_equal(r->forward.items[1], "x-two");
@@ -263,6 +266,7 @@ static void a_route_takes_every_setting(void **state)
     assert_int_equal(r->total_timeout_ms, 0);
     assert_int_equal(r->buffer_max_bytes, 2 << 20);
     assert_int_equal(route(f, 1)->forward.n, 0);
+    assert_int_equal(route(f, 1)->ids, ROUTE_IDS_FULL);
     assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_OPENAI);
     assert_int_equal(route(f, 2)->snapshot, ROUTE_SNAPSHOT_NONE);
 }
@@ -298,7 +302,7 @@ static void routes_have_a_short_form(void **state)
     assert_string_equal(route(f, 0)->path, "/a");
     assert_string_equal(route(f, 0)->upstream, "http://x/?k=v");
     assert_int_equal(route(f, 0)->buffer_max_events, 256);
-    assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_LAST);
+    assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_UNSET);
     config_deinit(&f->c);
 
     setenv("TIDEMARK_ROUTE", "/c=http://x, /d=http://y", 1);
@@ -384,8 +388,10 @@ static void settings_of_sections_are_checked(void **state)
     assert_refused(f, STR("[route /a]\nconfig = x\n"), "2: [route /a]: unknown setting config");
     assert_refused(f, STR("[route /a]\nupstream = ftp://x\n"),
                    "2: upstream: expected http://HOST/PATH or https://HOST/PATH, got 'ftp://x'");
-    assert_refused(f, STR("[route /a]\ndialect = openia\n"),
-                   "2: dialect: expected sse, openai or ui-message, got 'openia'");
+    assert_refused(
+        f, STR("[route /a]\ndialect = openia\n"),
+        "2: dialect: expected auto, sse, openai, responses, anthropic, gemini, ag-ui, mcp, "
+        "ui-message or ndjson, got 'openia'");
     assert_refused(f, STR("[route /a]\nforward = X-A, Host\n"),
                    "2: forward 'Host': this header is never forwarded; the server sets it itself");
     assert_refused(f, STR("[route /a]\nforward = X A\n"), "2: forward: expected HEADER, got 'X A'");

@@ -85,6 +85,7 @@ static char path[] = "/a", upstream[] = "http://127.0.0.1:1/", step[] = "S";
 static const struct route_config route = {.path = path,
                                           .upstream = upstream,
                                           .step = step,
+                                          .dialect = ROUTE_DIALECT_SSE,
                                           .max_body_bytes = 1000,
                                           .key_lifetime_ms = 1000,
                                           .state_ttl_ms = 1000,
