@@ -56,7 +56,7 @@ test("a snapshot of what has ended has the number of the last event", async (t) 
     await response.text();
     const url = `${server.base}/a/${id}?from=snapshot`;
     const text = await (await fetch(url)).text();
-    assert.match(text, new RegExp(`^id: ${EVENTS}\nevent: snapshot\ndata: {"i":${EVENTS}}\n\n$`, "m"));
+    assert.match(text, new RegExp(`^id: ${EVENTS}\nevent: snapshot\ndata: {"i":${EVENTS}}\n\n: end\n$`, "m"));
     // Who has that is told to ask no more; who has less gets it.
     const again = (last) => fetch(url, { headers: { "last-event-id": `${last}` } });
     assert.equal((await again(EVENTS)).status, 204);

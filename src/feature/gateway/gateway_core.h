@@ -77,6 +77,13 @@ static inline bool gateway_came_to_nothing(enum end_reason end)
     return end == END_FAILED || end == END_ORPHANED;
 }
 
+/* Ids of events name their generation, so that they say of which one they are wherever they are
+ * sent. */
+static inline bool gateway_has_full_ids(const struct gateway_route *r, enum route_dialect d)
+{
+    return d != ROUTE_DIALECT_SSE || r->config->ids == ROUTE_IDS_FULL;
+}
+
 /* A text that can be one of our request ids. */
 bool gateway_is_request_id(struct str text);
 

@@ -48,6 +48,14 @@ struct str dialect_heartbeat(enum route_dialect d)
     return by_form[dialects[d].form];
 }
 
+struct str dialect_end_mark(enum route_dialect d)
+{
+    static const struct str by_form[] = {[DIALECT_NUMBERED] = STR_INIT(": end\n"),
+                                         [DIALECT_BARE] = STR_INIT(": end\n\n"),
+                                         [DIALECT_LINES] = STR_INIT("")};
+    return by_form[dialects[d].form];
+}
+
 static void put_resume_event(struct buf *out, struct str token)
 {
     buf_put(out, STR("event: resume\ndata: {"));

@@ -43,8 +43,9 @@
 /* How somebody is spoken to. */
 struct dialect_voice {
     enum route_dialect dialect;
-    uint64_t seq;      /* of the last event that was sent */
-    struct str rpc_id; /* of the JSON-RPC request, as JSON text; n == 0: not known */
+    uint64_t seq;          /* of the last event that was sent */
+    struct str generation; /* n > 0: ids of events name it */
+    struct str rpc_id;     /* of the JSON-RPC request, as JSON text; n == 0: not known */
 };
 
 /* ---- what a dialect is like ---- */
@@ -108,6 +109,9 @@ void dialect_put_error(struct buf *out, const struct dialect_voice *v, struct st
 /* The end of a stream that did not complete; nothing for one that did. */
 void dialect_put_end(struct buf *out, const struct dialect_voice *v, enum end_reason reason,
                      struct str message);
+
+/* The last line of an answer whose end has been told: without it, it was only cut. */
+struct str dialect_end_mark(enum route_dialect d);
 
 /* How an end is told; notice: in words of the upstream's, if there are any. */
 struct str gateway_end_message(enum end_reason end, struct str notice);

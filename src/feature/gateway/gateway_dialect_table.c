@@ -43,7 +43,8 @@ static void put_named(struct buf *out, const struct dialect_voice *v,
                       const struct dialect_notice *n)
 {
     if (n->has_seq)
-        buf_printf(out, "id: %llu\n", (unsigned long long)n->seq);
+        buf_printf(out, "id: %.*s%s%llu\n", (int)v->generation.n, v->generation.p,
+                   v->generation.n > 0 ? ":" : "", (unsigned long long)n->seq);
     buf_printf(out, "event: %s\ndata: ", n->name);
     buf_put(out, n->payload);
     buf_put(out, STR("\n\n"));

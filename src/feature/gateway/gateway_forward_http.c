@@ -101,7 +101,9 @@ struct forward *forward_new(struct exchange *x, struct str request_id, struct ge
 
 int forward_event(struct forward *f, struct str type, struct str data)
 {
-    recorder_put_event(&f->pending, 0, type, data);
+    enum route_dialect d = generation_voice(f->gen)->dialect;
+    struct recorder_form form = {.lines = dialect_form(d) == DIALECT_LINES};
+    recorder_put_event(&f->pending, &form, 0, type, data);
     f->full = f->full || f->pending.n >= PENDING_MAX;
     exchange_wake(f->x);
     return f->full ? 0 : 1;
@@ -133,7 +135,10 @@ void forward_end(struct forward *f, enum end_reason end, struct str message)
         forward_abort(f);
         return;
     }
-    if (f->events)
-        dialect_put_end(&f->pending, generation_voice(gen), end, gateway_end_message(end, message));
+    if (f->events) {
+        const struct dialect_voice *v = generation_voice(gen);
+        dialect_put_end(&f->pending, v, end, gateway_end_message(end, message));
+        buf_put(&f->pending, dialect_end_mark(v->dialect));
+    }
     exchange_wake(f->x);
 }

@@ -498,14 +498,25 @@ static enum fold_kind fold_of(const struct generation *gen)
     return set == ROUTE_SNAPSHOT_UNSET ? dialect_fold(gen->voice.dialect) : kinds[set];
 }
 
+static struct recorder_form form_of(const struct generation *gen)
+{
+    enum dialect_form form = dialect_form(gen->voice.dialect);
+    return (struct recorder_form){.lines = form == DIALECT_LINES,
+                                  .bare = form == DIALECT_BARE,
+                                  .generation = gen->voice.generation};
+}
+
 /* From now on it stays: what is stored, and what readers are told, depends on it. */
 static void settle_dialect(struct generation *gen)
 {
     if (gen->chosen)
         return;
     gen->chosen = true;
+    if (gateway_has_full_ids(gen->route, gen->voice.dialect))
+        gen->voice.generation = gen->id;
+    struct recorder_form form = form_of(gen);
     if (gen->recorder != NULL)
-        recorder_fold(gen->recorder, fold_of(gen));
+        recorder_settle(gen->recorder, &form, fold_of(gen));
 }
 
 static void choose_by_event(struct generation *gen, struct str type, struct str data)

@@ -300,9 +300,14 @@ static void gateway_on_chat_missing(struct read_order *o)
 
 static void read_generation(struct gateway_route *r, struct exchange *x, struct str id)
 {
+    struct event_id last = gateway_last_event_id(x);
     struct str from = STR_NONE;
     if (!gateway_may_read(r, x, id)) {
         gateway_refuse(r, x, ERR_NOT_FOUND);
+        return;
+    }
+    if (last.generation.n > 0 && !str_eq(last.generation, id)) {
+        gateway_refuse_position(r, x, last.seq);
         return;
     }
     struct read_order *o = arena_alloc(&x->arena, sizeof *o);
@@ -311,7 +316,7 @@ static void read_generation(struct gateway_route *r, struct exchange *x, struct 
                              .x = x,
                              .request_id = id,
                              .voice = gateway_voice(r, x),
-                             .seq = gateway_last_event_id(x),
+                             .seq = last.seq,
                              .from_snapshot = str_eq(from, STR("snapshot")),
                              .missing = gateway_on_missing,
                              .polite = request_header(x->request, STR("Last-Event-ID")).p != NULL};
@@ -405,6 +410,8 @@ static void gateway_handle(void *ctx, struct exchange *x)
         nowhere(r, x);
     else if (rest.n > 0)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_on_ignored_body);
+    else if ((m == METHOD_POST || m == METHOD_GET) && gateway_last_event_id(x).generation.n > 0)
+        gateway_continue(r, x);
     else if (m == METHOD_POST)
         gateway_start(r, x);
     else
@@ -415,6 +422,7 @@ static void gateway_handle(void *ctx, struct exchange *x)
 const struct surface_rule gateway_rules[] = {
     {"route.generate", "POST", "", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, NULL},
     {"route.resume", "POST", "resume", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, NULL},
+    {"route.continue", "GET HEAD", "", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
     {"route.read", "GET HEAD", "{id}", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
     {"route.chat", "GET HEAD", "{id}/stream", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
     {"route.stop", "POST", "{id}/stop", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
@@ -425,8 +433,9 @@ const struct surface_rule gateway_rules[] = {
 
 /* What request headers the upstream takes is not ours to say. */
 const struct surface_share gateway_share = {
-    .exposed = STR_INIT("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
-                        "X-Resume-Token, X-Tidemark-Degraded"),
+    .exposed = STR_INIT("Content-Location, Location, Retry-After, X-Correlation-ID, "
+                        "X-RateLimit-Limit, X-RateLimit-Remaining, X-Request-Id, X-Resume-Token, "
+                        "X-Tidemark-Degraded"),
     .methods = STR_INIT("GET, POST, DELETE, OPTIONS"),
     .keep_s = STR_INIT(SURFACE_KEEP_S),
 };

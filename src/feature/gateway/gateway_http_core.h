@@ -118,11 +118,30 @@ void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, st
 /* Headers that every stream of events has. */
 void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str request_id);
 
+/* Where it can be read again. */
+void gateway_put_location(const struct gateway_route *r, struct exchange *x, struct str request_id);
+
 /* ---- gateway_resume_http.c: POST PATH/resume ---- */
 
 void gateway_resume(struct gateway_route *r, struct exchange *x);
 
-/* Last-Event-ID as a number: 0 if it is not there or none of ours. */
-uint64_t gateway_last_event_id(const struct exchange *x);
+/* ---- gateway_continue_http.c: on behind the last event that a client has ---- */
+
+/* Last-Event-ID: N, or GENERATION:N. */
+struct event_id {
+    struct str generation; /* n == 0: it names none */
+    uint64_t seq;          /* 0 if it is not there or none of ours */
+};
+struct event_id gateway_last_event_id(const struct exchange *x);
+
+/* The same where the generation is known: 0 if it is of another one. */
+uint64_t gateway_seq_of(const struct exchange *x, struct str request_id);
+
+/* POST and GET of PATH, with the id of an event that names its generation. Whatever the body says,
+ * nothing new is begun. */
+void gateway_continue(struct gateway_route *r, struct exchange *x);
+
+/* 410: what the client has is of a generation that is not known, or not any more. */
+void gateway_refuse_position(const struct gateway_route *r, struct exchange *x, uint64_t seq);
 
 #endif

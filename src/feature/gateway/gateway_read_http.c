@@ -25,6 +25,13 @@ void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str r
         exchange_header(x, str_of_cstr(more.name), str_of_cstr(more.value));
 }
 
+void gateway_put_location(const struct gateway_route *r, struct exchange *x, struct str request_id)
+{
+    exchange_header(x, STR("Location"),
+                    arena_printf(&x->arena, "%.*s/%.*s", (int)r->path.n, r->path.p,
+                                 (int)request_id.n, request_id.p));
+}
+
 /* What has not completed is not told as if it had. */
 void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, struct str request_id,
                            const struct snapshot_lookup *l)
@@ -38,6 +45,7 @@ void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, st
         dialect_put_snapshot(&out, v, payload, 0);
         dialect_put_end(&out, v, l->end, gateway_end_message(l->end, STR_NONE));
     }
+    buf_put(&out, dialect_end_mark(v->dialect));
     gateway_event_stream(x, v->dialect, request_id);
     exchange_send(x, buf_str(&out));
     buf_deinit(&out);
@@ -309,6 +317,8 @@ static bool knows_dialect(struct read_order *o)
         look_at_first_event(o);
         return false;
     }
+    if (gateway_has_full_ids(o->route, o->voice.dialect))
+        o->voice.generation = o->request_id;
     return true;
 }
 

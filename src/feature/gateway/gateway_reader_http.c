@@ -56,10 +56,17 @@ static enum pull gateway_reader_end(struct reader *r)
     return PULL_END;
 }
 
+/* Its end has been told. */
+static void put_end_mark(struct reader *r)
+{
+    buf_put(&r->ahead, dialect_end_mark(r->voice.dialect));
+    r->over = true;
+}
+
 static void put_end(struct reader *r, enum end_reason end, struct str notice)
 {
     dialect_put_end(&r->ahead, &r->voice, end, gateway_end_message(end, notice));
-    r->over = true;
+    put_end_mark(r);
 }
 
 static void gateway_reader_on_final_snapshot(struct snapshot_lookup *l)
@@ -73,7 +80,7 @@ static void gateway_reader_on_final_snapshot(struct snapshot_lookup *l)
         if (l->payload.n > 0)
             dialect_put_complete(&r->ahead, &r->voice, buf_str(&l->payload), &diagnostics);
         r->look = NULL;
-        r->over = true;
+        put_end_mark(r);
         exchange_wake(r->x);
     }
     snapshot_lookup_free(l);
@@ -87,7 +94,7 @@ static void gateway_reader_conclude(struct reader *r, enum end_reason reason, st
         r->look = snapshot_lookup_new(r->route, gateway_reader_id_of(r),
                                       gateway_reader_on_final_snapshot, r);
     else if (reason == END_COMPLETED)
-        r->over = true;
+        put_end_mark(r);
     else
         put_end(r, reason, notice);
 }
@@ -324,8 +331,10 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     r->voice.seq = o->seq;
     buf_put(&r->rpc_id, o->voice.rpc_id);
     r->voice.rpc_id = buf_str(&r->rpc_id);
+    r->voice.generation = str_of(r->id, o->voice.generation.n);
     r->recovered = events > o->seq ? events - o->seq : 0;
     gateway_event_stream(o->x, o->voice.dialect, o->request_id);
+    gateway_put_location(o->route, o->x, o->request_id);
     issue_token(o, &r->ahead);
     buf_put(&r->ahead, ahead);
     if (o->resumes)

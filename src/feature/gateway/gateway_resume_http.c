@@ -2,7 +2,6 @@
 /* gateway_resume_http.c -- POST PATH/resume: on from where a signed token says. */
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "http/url.h"
 #include "feature/gateway/gateway_http_core.h"
 
@@ -14,13 +13,6 @@ struct resume {
     struct str step;
     bool by_step; /* the step does not fit: only a snapshot will do */
 };
-
-uint64_t gateway_last_event_id(const struct exchange *x)
-{
-    struct str text = request_header(x->request, STR("Last-Event-ID"));
-    uint64_t seq = 0;
-    return text.p != NULL && num_parse_canonical(text, INT64_MAX, &seq) == 0 ? seq : 0;
-}
 
 static void expired(struct gateway *g, struct str request_id, const char *reason)
 {
@@ -149,7 +141,7 @@ void gateway_resume(struct gateway_route *route, struct exchange *x)
         gateway_refuse(route, x, ERR_NOT_FOUND);
         return;
     }
-    uint64_t last = gateway_last_event_id(x);
+    uint64_t last = gateway_seq_of(x, p.request_id);
     struct resume *r = arena_alloc(&x->arena, sizeof *r);
     *r = (struct resume){.step = p.step,
                          .read = {.route = route,

@@ -232,7 +232,7 @@ static void gateway_start_attach(struct start *s)
                                   .x = s->x,
                                   .request_id = s->read.request_id,
                                   .voice = s->order.voice,
-                                  .seq = gateway_last_event_id(s->x),
+                                  .seq = gateway_last_event_id(s->x).seq,
                                   .whole = s->order.whole,
                                   .missing = gateway_start_on_missing,
                                   .waits = true};

@@ -35,6 +35,7 @@ static void send_snapshot(struct whole *w, struct str body)
 {
     struct exchange *x = w->order->x;
     exchange_header(x, STR("X-Correlation-ID"), w->order->request_id);
+    gateway_put_location(w->order->route, x, w->order->request_id);
     exchange_send_json(x, 200, body);
 }
 

@@ -139,9 +139,10 @@ static struct str or_empty(struct str s)
 #define DATA  STR("data: ")
 
 /* An upper bound of the stored event's size; stops counting beyond max. */
-static size_t stored_bound(struct str type, struct str data, size_t max)
+static size_t stored_bound(const struct recorder_form *form, struct str type, struct str data,
+                           size_t max)
 {
-    size_t n = ID.n + NUM_TEXT_MAX + EVENT.n + type.n + 3;
+    size_t n = ID.n + form->generation.n + 1 + NUM_TEXT_MAX + EVENT.n + type.n + 3;
     if (data.n > max)
         return data.n;
     for (struct str rest = or_empty(data); rest.p != NULL && n <= max;)
@@ -156,13 +157,35 @@ static void put_field(struct buf *out, struct str name, struct str value)
     buf_putc(out, '\n');
 }
 
-void recorder_put_event(struct buf *out, uint64_t number, struct str type, struct str data)
+static void put_id(struct buf *out, const struct recorder_form *form, uint64_t number)
 {
-    if (number > 0) {
-        buf_put(out, ID);
-        buf_put_u64(out, number);
-        buf_putc(out, '\n');
+    buf_put(out, ID);
+    if (form->generation.n > 0) {
+        buf_put(out, form->generation);
+        buf_putc(out, ':');
     }
+    buf_put_u64(out, number);
+    buf_putc(out, '\n');
+}
+
+/* Line ends in JSON stand between its tokens. */
+static void put_line(struct buf *out, struct str data)
+{
+    for (struct str rest = or_empty(data); rest.p != NULL;) {
+        buf_put(out, cut_line(&rest));
+        buf_putc(out, rest.p != NULL ? ' ' : '\n');
+    }
+}
+
+void recorder_put_event(struct buf *out, const struct recorder_form *form, uint64_t number,
+                        struct str type, struct str data)
+{
+    if (form->lines) {
+        put_line(out, data);
+        return;
+    }
+    if (number > 0 && !form->bare)
+        put_id(out, form, number);
     if (type.n > 0 && !str_eq(type, STR("message")))
         put_field(out, EVENT, type);
     for (struct str rest = or_empty(data); rest.p != NULL;)
@@ -170,9 +193,10 @@ void recorder_put_event(struct buf *out, uint64_t number, struct str type, struc
     buf_putc(out, '\n');
 }
 
-static void recorder_add_event(struct run *u, uint64_t number, struct str type, struct str data)
+static void recorder_add_event(struct recorder *r, struct str type, struct str data)
 {
-    recorder_put_event(&u->bytes, number, type, data);
+    struct run *u = &r->pending;
+    recorder_put_event(&u->bytes, &r->config.form, ++r->taken, type, data);
     run_end_event(u);
     u->n++;
 }
@@ -235,7 +259,11 @@ struct str recorder_event_data(struct str stored, struct str *type, struct buf *
 
 static void feed_stored(struct recorder *r, struct str stored)
 {
-    struct str type, data = recorder_event_data(stored, &type, &r->lines);
+    struct str type = STR_NONE, data = stored;
+    if (r->config.form.lines)
+        data.n--; /* its end */
+    else
+        data = recorder_event_data(stored, &type, &r->lines);
     fold_feed(r->fold, type, data);
     if (r->lines.cap > KEEP_BYTES)
         buf_deinit(&r->lines);
@@ -677,6 +705,12 @@ static void copy_docs(struct recorder *r)
     r->config.docs = docs;
 }
 
+static void set_form(struct recorder *r, const struct recorder_form *form)
+{
+    r->config.form = *form;
+    r->config.form.generation = arena_dup(&r->texts, form->generation);
+}
+
 static void copy_config(struct recorder *r, const struct recorder_config *config)
 {
     struct recorder_config *c = &r->config;
@@ -686,6 +720,7 @@ static void copy_config(struct recorder *r, const struct recorder_config *config
     c->event_max = c->event_max > 0 ? c->event_max : RECORDER_EVENT_MAX;
     c->pending_max = c->pending_max > 0 ? c->pending_max : RECORDER_PENDING_MAX;
     c->name = arena_dup(&r->texts, config->name);
+    set_form(r, &config->form);
     r->snapshot_name = arena_printf(&r->texts, "%.*s" RECORDER_SNAPSHOT_SUFFIX, (int)config->name.n,
                                     config->name.p);
     copy_docs(r);
@@ -717,9 +752,10 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
     return r;
 }
 
-void recorder_fold(struct recorder *r, enum fold_kind kind)
+void recorder_settle(struct recorder *r, const struct recorder_form *form, enum fold_kind kind)
 {
     must(r->taken == 0);
+    set_form(r, form);
     if (!r->config.folds)
         return;
     fold_free(r->fold);
@@ -750,11 +786,11 @@ int recorder_event(struct recorder *r, struct str type, struct str data)
     if (r->over || r->end != END_NONE)
         return ERR_CLOSED;
     if (type.n > RECORDER_TYPE_MAX ||
-        stored_bound(type, data, r->config.event_max) > r->config.event_max)
+        stored_bound(&r->config.form, type, data, r->config.event_max) > r->config.event_max)
         return ERR_TOO_LARGE;
     if (!type_is_plain(type))
         return ERR_SYNTAX;
-    recorder_add_event(&r->pending, ++r->taken, type, data);
+    recorder_add_event(r, type, data);
     sched_post(r->sched, &r->wake); /* with what else comes in this turn */
     if (r->pending.bytes.n >= r->config.pending_max)
         r->full = true;

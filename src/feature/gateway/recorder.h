@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* recorder.h -- puts one generation into its stream, event by event, and ends it.
  *
- * A stored event is a block of SSE that readers send as it is:
+ * A stored event is what readers send as it is: a block of SSE, or a line.
  *
- *     id: N LF  [event: TYPE LF]  data: LINE LF ...  LF      TYPE left out when it is `message`
+ *     id: ID LF  [event: TYPE LF]  data: LINE LF ...  LF     TYPE left out when it is `message`
+ *                [event: TYPE LF]  data: LINE LF ...  LF     in the bare form
+ *     DATA LF                                                in the form of lines
  *
- * N counts from 1: the event's ordinal in the stream, plus one. A stream that ended as END_FAILED,
- * and no other, has one more stored event behind those, the notice that says why:
+ * ID is N or GENERATION:N. N counts from 1: the event's ordinal in the stream, plus one. A stream
+ * that ended as END_FAILED, and no other, has one more stored event behind those, the notice that
+ * says why:
  *
  *     : MESSAGE LF LF
  *
@@ -59,6 +62,13 @@ struct recorder_trim {
     uint64_t kept_events, kept_bytes; /* that are left */
 };
 
+/* How events are stored. */
+struct recorder_form {
+    bool lines;            /* the data alone, each on one line; types are not kept */
+    bool bare;             /* without ids */
+    struct str generation; /* n > 0: it stands in ids */
+};
+
 /* started and ended are needed, the others may be NULL. */
 struct recorder_callbacks {
     /* The stream is there, and the documents with it; or why neither is: ERR_VERSION, ERR_EXISTS
@@ -85,6 +95,7 @@ struct recorder_config {
     struct retain retain;
     const struct doc_put *docs; /* written with the stream, or neither is */
     size_t n_docs;
+    struct recorder_form form;
     bool folds;
     enum fold_kind fold;
     int64_t snapshot_ttl_s;       /* how long the snapshot outlives the events */
@@ -108,8 +119,8 @@ struct recorder *recorder_new(struct sched *sched, struct store *store,
  * store must stay; a stream that has not ended stays open. NULL is fine. */
 void recorder_free(struct recorder *r);
 
-/* Another kind than the config's, known by now. Before the first event. */
-void recorder_fold(struct recorder *r, enum fold_kind kind);
+/* Others than the config's, which are known by now. Before the first event. */
+void recorder_settle(struct recorder *r, const struct recorder_form *form, enum fold_kind kind);
 
 /* One event of the upstream, lent for the call. Its data is split where SSE ends lines (LF, CR,
  * CRLF); an empty type means `message`. 1: taken. 0: taken, and no more should come before room().
@@ -136,9 +147,10 @@ uint64_t recorder_seq(const struct recorder *r);
 int recorder_snapshot(const struct recorder *r, struct buf *out, uint64_t *seq);
 
 /* One event as it is stored, of a valid type; number 0: without a number. */
-void recorder_put_event(struct buf *out, uint64_t number, struct str type, struct str data);
+void recorder_put_event(struct buf *out, const struct recorder_form *form, uint64_t number,
+                        struct str type, struct str data);
 
-/* A stored event back into its type and data. Data of one line, the rule, is lent from `stored`;
+/* A stored block back into its type and data. Data of one line, the rule, is lent from `stored`;
  * otherwise it is put together in *lines. */
 struct str recorder_event_data(struct str stored, struct str *type, struct buf *lines);
 

@@ -228,6 +228,11 @@ const routes = {
         path: `${path}/resume`,
         headers: { "x-resume-token": token },
     })),
+    "route.continue": ofGeneration((path, { id }) => ({
+        path,
+        headers: { "last-event-id": `${id}:0` },
+        expect: READS,
+    })),
     "route.read": ofGeneration((path, { id }) => ({ path: `${path}/${id}`, expect: READS })),
     // Only those of the AI SDK have chats: elsewhere there is none of that name.
     "route.chat": ofGeneration(

@@ -60,7 +60,7 @@ function wholeBody(raw, bytes) {
     return { chunk: async () => chunks.shift(), destroy: () => raw.destroy() };
 }
 
-/** What a reader got: upstream's events have an id, ours have none. */
+/** What a reader got: upstream's events have an id, ours have none. GENERATION:N is taken apart. */
 export class Story {
     all = [];
     events = []; // of all, those with an id
@@ -72,8 +72,10 @@ export class Story {
             this.comments.push(next.comment.trim());
             return;
         }
-        this.all.push(next);
-        (next.id === undefined ? this.own : this.events).push(next);
+        const [, generation, id] = /^(?:(.*):)?(\d+)$/.exec(next.id ?? "") ?? [];
+        const event = id === undefined ? next : { ...next, id, generation };
+        this.all.push(event);
+        (next.id === undefined ? this.own : this.events).push(event);
     }
 
     /** The types of our own events, in order. */
