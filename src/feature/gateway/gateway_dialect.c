@@ -22,15 +22,21 @@ enum fold_kind dialect_fold(enum route_dialect d)
     return dialects[d].fold;
 }
 
-struct str dialect_media_type(enum route_dialect d)
+struct str dialect_media_type(const struct dialect_voice *v)
 {
-    return dialects[d].form == DIALECT_LINES ? STR("application/x-ndjson")
-                                             : STR("text/event-stream");
+    if (row_of(v)->form != DIALECT_LINES)
+        return STR("text/event-stream");
+    return v->media_type.n > 0 ? v->media_type : STR("application/x-ndjson");
 }
 
 bool dialect_has_events(enum route_dialect d)
 {
     return dialects[d].events;
+}
+
+bool dialect_counts_error(enum route_dialect d)
+{
+    return dialects[d].counts_error;
 }
 
 struct dialect_header dialect_header(enum route_dialect d)
@@ -73,6 +79,14 @@ void dialect_put_resume(struct buf *out, const struct dialect_voice *v, struct s
                    d->form == DIALECT_BARE ? "\n" : "");
 }
 
+/* Versions of MCP are dates. Clients of earlier ones take it for a message that is no JSON. */
+void dialect_put_prime(struct buf *out, const struct dialect_voice *v, struct str version)
+{
+    if (row_of(v)->counts_error && str_cmp(version, STR("2025-11-25")) >= 0)
+        buf_printf(out, "id: %.*s:%llu\ndata: \n\n", (int)v->generation.n, v->generation.p,
+                   (unsigned long long)v->seq);
+}
+
 /* ---- notices ---- */
 
 static void put_gap_members(struct buf *out, const struct dialect_gap *gap)
@@ -98,13 +112,15 @@ void dialect_put_gap_json(struct buf *out, const struct dialect_gap *gap)
 static void put_missing(struct buf *out, const struct dialect_voice *v,
                         const struct dialect_gap *gap)
 {
+    struct dialect_voice unnumbered = *v; /* events follow */
     struct buf message = {0};
+    unnumbered.generation = STR_NONE;
     buf_printf(
         &message,
         "events of this answer are missing: %llu was the last one received, %llu is the next "
         "one that is kept",
         (unsigned long long)gap->requested, (unsigned long long)gap->earliest);
-    dialect_put_error(out, v, STR("GAP"), buf_str(&message));
+    dialect_put_error(out, &unnumbered, STR("GAP"), buf_str(&message));
     buf_deinit(&message);
 }
 

@@ -45,6 +45,7 @@ struct dialect_voice {
     enum route_dialect dialect;
     uint64_t seq;          /* of the last event that was sent */
     struct str generation; /* n > 0: ids of events name it */
+    struct str media_type; /* of lines, as the upstream calls it; n == 0: the usual one */
     struct str rpc_id;     /* of the JSON-RPC request, as JSON text; n == 0: not known */
 };
 
@@ -54,10 +55,14 @@ enum dialect_form { DIALECT_NUMBERED, DIALECT_BARE, DIALECT_LINES };
 
 enum dialect_form dialect_form(enum route_dialect d);
 enum fold_kind dialect_fold(enum route_dialect d);
-struct str dialect_media_type(enum route_dialect d);
+struct str dialect_media_type(const struct dialect_voice *v);
 
 /* Its notices are events that clients wait for: `complete` comes behind what was resumed. */
 bool dialect_has_events(enum route_dialect d);
+
+/* The error that ends an answer has an id as if it were the next event. Whoever comes back with
+ * that has been told, and is not told again: its client would come back for ever. */
+bool dialect_counts_error(enum route_dialect d);
 
 /* A header that every stream of events has; name NULL: none. */
 struct dialect_header {
@@ -69,6 +74,10 @@ struct dialect_header dialect_header(enum route_dialect d);
 
 /* The token is base64url. */
 void dialect_put_resume(struct buf *out, const struct dialect_voice *v, struct str token);
+
+/* Before the first event, to a client whose protocol has this version: an id that it can come back
+ * with. Nothing in dialects that know no such thing. */
+void dialect_put_prime(struct buf *out, const struct dialect_voice *v, struct str version);
 
 /* Nothing has been sent for a while. */
 struct str dialect_heartbeat(enum route_dialect d);

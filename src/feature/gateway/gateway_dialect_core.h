@@ -18,8 +18,9 @@ struct dialect {
     enum dialect_form form;
     enum fold_kind fold;
     struct dialect_header header;
-    bool has_done; /* answers end with [DONE] */
-    bool events;   /* notices have names and are events */
+    bool has_done;     /* answers end with [DONE] */
+    bool events;       /* notices have names and are events */
+    bool counts_error; /* the error that ends an answer has an id, behind the last event's */
     void (*put_notice)(struct buf *out, const struct dialect_voice *v,
                        const struct dialect_notice *n);
     /* Makes the client stop, and fail. */

@@ -136,16 +136,24 @@ static struct str openai_type(int status)
                                                            : word_of(words, status);
 }
 
-void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
+/* "error":{..} */
+static void put_openai_member(struct buf *out, const struct dialect_problem *p)
 {
-    buf_put(out, STR("{\"error\":{"));
+    buf_put(out, STR("\"error\":{"));
     dialect_put_member(out, "message", p->message);
     buf_putc(out, ',');
     dialect_put_member(out, "type", openai_type(p->status));
     buf_put(out, STR(",\"param\":null,"));
     dialect_put_member(out, "code", p->code);
     put_details(out, p->details);
-    buf_put(out, STR("}}"));
+    buf_putc(out, '}');
+}
+
+void dialect_put_openai_body(struct buf *out, const struct dialect_problem *p)
+{
+    buf_putc(out, '{');
+    put_openai_member(out, p);
+    buf_putc(out, '}');
 }
 
 void gateway_put_openai_error(struct buf *out, int status, struct str code, struct str message)
@@ -172,7 +180,8 @@ static void put_done(struct buf *out)
     buf_put(out, DIALECT_DONE);
 }
 
-/* Numbers go on where the last event's was: they count from 0. */
+/* As OpenAI documents it, and with the member that makes its SDKs raise an error; without that they
+ * hand it on as any event. Numbers go on where the last event's was: they count from 0. */
 static void put_responses_error(struct buf *out, const struct dialect_voice *v,
                                 const struct dialect_problem *p)
 {
@@ -182,6 +191,8 @@ static void put_responses_error(struct buf *out, const struct dialect_voice *v,
     dialect_put_member(out, "message", p->message);
     buf_put(out, STR(",\"param\":null,"));
     dialect_put_number(out, "sequence_number", v->seq);
+    buf_putc(out, ',');
+    put_openai_member(out, p);
     buf_put(out, STR("}\n\n"));
 }
 
@@ -289,6 +300,9 @@ static void put_rpc_body(struct buf *out, const struct dialect_voice *v,
 static void put_rpc_error(struct buf *out, const struct dialect_voice *v,
                           const struct dialect_problem *p)
 {
+    if (v->generation.n > 0)
+        buf_printf(out, "id: %.*s:%llu\n", (int)v->generation.n, v->generation.p,
+                   (unsigned long long)v->seq + 1);
     buf_put(out, STR("data: "));
     put_rpc_body(out, v, p);
     buf_put(out, STR("\n\n"));
@@ -374,6 +388,7 @@ const struct dialect dialects[ROUTE_DIALECTS] = {
                              .put_error = put_ag_ui_error,
                              .put_body = put_sse_body},
     [ROUTE_DIALECT_MCP] = {.name = "mcp",
+                           .counts_error = true,
                            .put_notice = put_comment,
                            .put_error = put_rpc_error,
                            .put_body = put_rpc_body,

@@ -84,7 +84,7 @@ struct forward *forward_new(struct exchange *x, struct str request_id, struct ge
     if (degraded)
         gateway_put_degraded(x);
     if (head->events)
-        gateway_event_stream(x, generation_voice(gen)->dialect, request_id);
+        gateway_event_stream(x, generation_voice(gen), request_id);
     else
         put_head(x, request_id, head);
     x->ops = &exchange_ops;

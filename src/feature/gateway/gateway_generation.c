@@ -480,13 +480,14 @@ static bool may_degrade(const struct generation *gen)
 /* ---- its dialect ---- */
 
 /* Lines of JSON are told by the head alone, whatever was expected. */
-static void choose_by_head(struct generation *gen, enum route_dialect said)
+static void choose_by_head(struct generation *gen, const struct source_head *head)
 {
     enum route_dialect *d = &gen->voice.dialect;
     if (dialect_form(*d) == DIALECT_LINES)
         *d = ROUTE_DIALECT_AUTO;
     if (*d == ROUTE_DIALECT_AUTO)
-        *d = said;
+        *d = head->dialect;
+    gen->voice.media_type = arena_dup(&gen->arena, head->media_type);
 }
 
 static enum fold_kind fold_of(const struct generation *gen)
@@ -512,7 +513,7 @@ static void settle_dialect(struct generation *gen)
     if (gen->chosen)
         return;
     gen->chosen = true;
-    if (gateway_has_full_ids(gen->route, gen->voice.dialect))
+    if (!gen->degraded && gateway_has_full_ids(gen->route, gen->voice.dialect))
         gen->voice.generation = gen->id;
     struct recorder_form form = form_of(gen);
     if (gen->recorder != NULL)
@@ -535,7 +536,7 @@ static void gateway_generation_on_head(void *ctx, const struct source_head *head
         begin_passing(gen, head);
         return;
     }
-    choose_by_head(gen, head->dialect);
+    choose_by_head(gen, head);
     const struct gateway_setup *setup = &gen->route->gateway->setup;
     gen->state = RECORDING;
     sched_start(setup->sched, &gen->hold, setup->heartbeat_ms > 0 ? setup->heartbeat_ms : HOLD_MS);

@@ -116,7 +116,7 @@ void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, st
                            const struct snapshot_lookup *l);
 
 /* Headers that every stream of events has. */
-void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str request_id);
+void gateway_event_stream(struct exchange *x, const struct dialect_voice *v, struct str request_id);
 
 /* Where it can be read again. */
 void gateway_put_location(const struct gateway_route *r, struct exchange *x, struct str request_id);

@@ -13,11 +13,11 @@
 
 /* ---- whole answers ---- */
 
-void gateway_event_stream(struct exchange *x, enum route_dialect d, struct str request_id)
+void gateway_event_stream(struct exchange *x, const struct dialect_voice *v, struct str request_id)
 {
-    struct dialect_header more = dialect_header(d);
+    struct dialect_header more = dialect_header(v->dialect);
     exchange_status(x, 200);
-    exchange_header(x, STR("Content-Type"), dialect_media_type(d));
+    exchange_header(x, STR("Content-Type"), arena_dup(&x->arena, dialect_media_type(v)));
     exchange_header(x, STR("Cache-Control"), STR("no-cache"));
     exchange_header(x, STR("X-Accel-Buffering"), STR("no")); /* proxies must not hold it back */
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
@@ -46,7 +46,7 @@ void gateway_send_snapshot(struct exchange *x, const struct dialect_voice *v, st
         dialect_put_end(&out, v, l->end, gateway_end_message(l->end, STR_NONE));
     }
     buf_put(&out, dialect_end_mark(v->dialect));
-    gateway_event_stream(x, v->dialect, request_id);
+    gateway_event_stream(x, v, request_id);
     exchange_send(x, buf_str(&out));
     buf_deinit(&out);
 }
@@ -152,6 +152,14 @@ static void send_failure(struct read_start *s)
     exchange_release(x);
 }
 
+/* It has all there is, and was told how that ended. */
+static bool was_told(const struct read_order *o, const struct stream_info *info, uint64_t events)
+{
+    if (info->end == END_COMPLETED)
+        return o->polite && o->seq == events;
+    return info->end != END_NONE && dialect_counts_error(o->voice.dialect) && o->seq == events + 1;
+}
+
 /* Another process runs it; or it is being taken back here, since its answer is no stream of
  * events, and whoever comes with its key in that moment must not read what is never written. */
 static bool is_begun_elsewhere(const struct read_order *o, const struct stream_info *info)
@@ -183,10 +191,13 @@ static void gateway_on_start_read(struct store_read *read, int err)
     struct read_start *s = container_of(read, struct read_start, read);
     struct read_order *o = s->order;
     struct gateway *g = o->route->gateway;
-    uint64_t events = err == 0 ? gateway_upstream_events(&read->info) : 0;
+    bool known = err == 0 || err == ERR_GAP;
+    uint64_t events = known ? gateway_upstream_events(&read->info) : 0;
     if (read->from == READ_TAIL)
         s->snapshot_seq = events;
-    if (err == ERR_GAP) {
+    if (known && was_told(o, &read->info, events)) {
+        nothing_more(s);
+    } else if (err == ERR_GAP) {
         put_snapshot(s);
         begin_with_gap(s, read->gap.reason);
     } else if (err != 0) {
@@ -201,8 +212,6 @@ static void gateway_on_start_read(struct store_read *read, int err)
         start_free(s);
         o->waited = true;
         gateway_await(o->route, o->request_id, gateway_read_on_awaited, o);
-    } else if (o->polite && read->info.end == END_COMPLETED && o->seq >= events) {
-        nothing_more(s);
     } else {
         put_snapshot(s);
         gateway_read_begin(s);
@@ -268,6 +277,7 @@ void gateway_take_voice(struct read_order *o, const struct dialect_voice *v)
 {
     o->voice = *v;
     o->voice.rpc_id = arena_dup(&o->x->arena, v->rpc_id);
+    o->voice.media_type = arena_dup(&o->x->arena, v->media_type);
 }
 
 /* The first event that is kept tells what the request does not. */

@@ -331,11 +331,15 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     r->voice.seq = o->seq;
     buf_put(&r->rpc_id, o->voice.rpc_id);
     r->voice.rpc_id = buf_str(&r->rpc_id);
+    r->voice.media_type = STR_NONE; /* the head is out */
     r->voice.generation = str_of(r->id, o->voice.generation.n);
     r->recovered = events > o->seq ? events - o->seq : 0;
-    gateway_event_stream(o->x, o->voice.dialect, o->request_id);
+    gateway_event_stream(o->x, &o->voice, o->request_id);
     gateway_put_location(o->route, o->x, o->request_id);
     issue_token(o, &r->ahead);
+    if (o->seq == 0)
+        dialect_put_prime(&r->ahead, &o->voice,
+                          request_header(o->x->request, STR("MCP-Protocol-Version")));
     buf_put(&r->ahead, ahead);
     if (o->resumes)
         tell_resumed(o, &read->info, r->recovered);

@@ -26,6 +26,7 @@ struct request;
 struct source_head {
     bool events; /* events come, which are recorded; otherwise all is passed on as it is */
     enum route_dialect dialect; /* of events, if the head tells */
+    struct str media_type;      /* of events that are lines */
     int status;                 /* what follows is for !events */
     const struct header *headers;
     size_t n_headers;

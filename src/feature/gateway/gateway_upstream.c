@@ -7,6 +7,7 @@
 #include "http/fetch.h"
 #include "http/sse_host.h"
 #include "feature/gateway/gateway_core.h"
+#include "feature/gateway/gateway_lines.h"
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/gateway_trace.h"
 
@@ -20,9 +21,12 @@ struct upstream {
     struct str request_id;
     struct fetcher *fetcher;
     struct fetch fetch;
+    enum route_dialect dialect; /* that is expected */
     struct sse_parser parser;
+    struct gateway_lines lines;
     struct arena arena; /* of the request */
     bool events;        /* it answers with these */
+    bool is_lines;      /* ... one on each line */
     bool full;          /* no more of them before gateway_upstream_resume() */
 };
 
@@ -45,12 +49,46 @@ int gateway_notice_err(struct str notice)
 /* ---- the answer ---- */
 
 /* A compressed one cannot be taken apart here. */
-static bool is_event_stream(const struct fetch *f)
+static bool can_be_events(const struct fetch *f)
 {
-    struct str type = f->content_type, coding = fetch_header(f, "Content-Encoding");
-    return f->status >= 200 && f->status < 300 && type.p != NULL &&
-           (coding.p == NULL || str_eq_nocase(coding, STR("identity"))) &&
-           str_eq_nocase(str_trim(str_cut(&type, ';')), STR("text/event-stream"));
+    struct str coding = fetch_header(f, "Content-Encoding");
+    return f->status >= 200 && f->status < 300 && f->content_type.p != NULL &&
+           (coding.p == NULL || str_eq_nocase(coding, STR("identity")));
+}
+
+/* Where lines of JSON are called JSON, the route says so, and how much comes is not known. */
+static bool are_lines(const struct upstream *u, struct str type)
+{
+    static const struct str types[] = {
+        STR_INIT("application/x-ndjson"), STR_INIT("application/ndjson"),
+        STR_INIT("application/jsonl"), STR_INIT("application/x-jsonlines")};
+    if (u->dialect != ROUTE_DIALECT_AUTO && u->dialect != ROUTE_DIALECT_NDJSON)
+        return false;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (str_eq_nocase(type, types[i]))
+            return true;
+    return u->route->config->dialect == ROUTE_DIALECT_NDJSON &&
+           str_eq_nocase(type, STR("application/json")) &&
+           fetch_header(&u->fetch, "Content-Length").p == NULL;
+}
+
+/* What it answers with. */
+static void look_at_type(struct upstream *u, struct source_head *head)
+{
+    const struct fetch *f = &u->fetch;
+    struct str type = f->content_type;
+    if (!can_be_events(f))
+        return;
+    type = str_trim(str_cut(&type, ';'));
+    u->is_lines = are_lines(u, type);
+    u->events = u->is_lines || str_eq_nocase(type, STR("text/event-stream"));
+    head->events = u->events;
+    if (u->is_lines) {
+        head->dialect = ROUTE_DIALECT_NDJSON;
+        head->media_type = f->content_type;
+    } else if (fetch_header(f, "x-vercel-ai-ui-message-stream").p != NULL) {
+        head->dialect = ROUTE_DIALECT_UI_MESSAGE;
+    }
 }
 
 static void gateway_upstream_on_head(struct fetch *f)
@@ -61,23 +99,45 @@ static void gateway_upstream_on_head(struct fetch *f)
         "Vary"};
     struct upstream *u = container_of(f, struct upstream, fetch);
     struct header headers[sizeof kept / sizeof *kept];
-    struct source_head head = {
-        .events = is_event_stream(f), .status = f->status, .headers = headers};
+    struct source_head head = {.status = f->status, .headers = headers};
+    look_at_type(u, &head);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         struct str value = fetch_header(f, kept[i]);
         if (value.p != NULL)
             headers[head.n_headers++] = (struct header){str_of_cstr(kept[i]), value};
     }
-    u->events = head.events;
     u->on->head(u->ctx, &head);
+}
+
+static int gateway_upstream_take(struct upstream *u, struct str type, struct str data)
+{
+    int taken = u->on->event(u->ctx, type, data);
+    u->full = u->full || taken == 0;
+    return taken < 0 ? taken : 0;
 }
 
 static int gateway_upstream_on_event(void *user, const struct sse_event *event)
 {
-    struct upstream *u = user;
-    int taken = u->on->event(u->ctx, event->type, event->data);
-    u->full = u->full || taken == 0;
-    return taken < 0 ? taken : 0;
+    return gateway_upstream_take(user, event->type, event->data);
+}
+
+static int gateway_upstream_on_line(void *user, struct str line)
+{
+    return gateway_upstream_take(user, STR_NONE, line);
+}
+
+/* An event was not taken. */
+static void end_on_event(struct upstream *u, int err)
+{
+    if (err == ERR_CLOSED) { /* it has ended for a reason of its own */
+        u->on->end(u->ctx, err, STR_NONE);
+        return;
+    }
+    bool large = err == ERR_TOO_LARGE;
+    struct str why = large ? STR("the upstream sent an event that is too large")
+                           : STR("the upstream sent an event that cannot be kept");
+    tell_error(u, large ? STR("event_too_large") : STR("event_invalid"), why);
+    u->on->end(u->ctx, err, why);
 }
 
 static bool gateway_upstream_on_data(struct fetch *f, struct str data)
@@ -87,18 +147,9 @@ static bool gateway_upstream_on_data(struct fetch *f, struct str data)
         return u->on->data(u->ctx, data);
     if (u->full)
         return false;
-    int err = sse_parser_feed(&u->parser, data);
-    if (err == 0)
-        return true;
-    if (err == ERR_CLOSED) { /* it has ended for a reason of its own */
-        u->on->end(u->ctx, err, STR_NONE);
-        return true;
-    }
-    bool large = err == ERR_TOO_LARGE;
-    struct str why = large ? STR("the upstream sent an event that is too large")
-                           : STR("the upstream sent an event that cannot be kept");
-    tell_error(u, large ? STR("event_too_large") : STR("event_invalid"), why);
-    u->on->end(u->ctx, err, why);
+    int err = u->is_lines ? gateway_lines_feed(&u->lines, data) : sse_parser_feed(&u->parser, data);
+    if (err != 0)
+        end_on_event(u, err);
     return true;
 }
 
@@ -106,6 +157,11 @@ static void gateway_upstream_on_fetched(struct fetch *f, int err)
 {
     struct upstream *u = container_of(f, struct upstream, fetch);
     struct str cause = str_of_cstr(fetch_cause_text(f->cause));
+    int last = err == 0 && u->is_lines ? gateway_lines_end(&u->lines) : 0;
+    if (last != 0) {
+        end_on_event(u, last);
+        return;
+    }
     if (err != 0)
         tell_error(u, str_of_cstr(fetch_cause_name(f->cause)), str_of_cstr(f->error));
     u->on->end(u->ctx, err, err == 0 ? STR_NONE : cause);
@@ -232,6 +288,7 @@ static void gateway_upstream_free(struct generation_source *s)
     struct upstream *u = upstream_of(s);
     fetch_cancel(&u->fetch);
     sse_parser_deinit(&u->parser);
+    gateway_lines_deinit(&u->lines);
     arena_deinit(&u->arena);
     free(u);
 }
@@ -249,6 +306,9 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
     u->route = o->route;
     u->request_id = arena_dup(&u->arena, o->request_id);
     u->fetcher = ctx;
+    u->dialect = o->dialect;
+    u->lines = (struct gateway_lines){
+        .max = RECORDER_EVENT_MAX, .user = u, .on_line = gateway_upstream_on_line};
     sse_parser_init(&u->parser, &sse_server_host, NULL, RECORDER_EVENT_MAX, u,
                     gateway_upstream_on_event);
     make_fetch(u, o);

@@ -2,9 +2,9 @@
 // What the backend of the gateway tests answers, as a function of what it was asked, so that a test
 // knows every event that has to arrive.
 //
-// The body of a request holds a `plan`:
+// The body of a request holds a `plan`, where its protocol has room for one:
 //   name       of this answer; it is in every token
-//   dialect    sse (default), openai or ui-message
+//   dialect    sse (default), openai, ui-message, or one of backend-dialects.mjs
 //   tokens     how many there are; a few more events surround them
 //   every      milliseconds between two events (default 0: as fast as they are taken)
 //   pad        bytes of filler in each token
@@ -13,6 +13,19 @@
 //   mute       never begins to answer
 //   answer     { status, type, base64 }: this instead of events
 //   raw        this text as the body of an event stream, and its end
+//   type       the media type of the answer, if it is another one than usual
+import * as more from "./backend-dialects.mjs";
+
+/** The plan in the body of a request; undefined: there is none. */
+export function planOf(body) {
+    return (
+        body.plan ??
+        body.params?.arguments?.plan ??
+        body.input?.plan ??
+        body.forwardedProps?.plan ??
+        body.data?.plan
+    );
+}
 
 const filler = (plan) => (plan.pad ? { pad: "x".repeat(plan.pad) } : {});
 
@@ -69,12 +82,25 @@ function* uiEvents(plan) {
     yield { data: "[DONE]" };
 }
 
-const makers = { sse: sseEvents, openai: openaiEvents, "ui-message": uiEvents };
+const makers = {
+    sse: sseEvents,
+    openai: openaiEvents,
+    "ui-message": uiEvents,
+    responses: more.responsesEvents,
+    anthropic: more.anthropicEvents,
+    gemini: more.geminiEvents,
+    "ag-ui": more.agUiEvents,
+    mcp: more.mcpEvents,
+    langgraph: more.langGraphEvents,
+    ndjson: more.ollamaLines,
+};
 
 /** The events of an answer one by one: { event, data }, event only where there is a type. */
-export function eventsOf(plan) {
-    return makers[plan.dialect ?? "sse"](plan);
+export function eventsOf(plan, body = {}) {
+    return makers[plan.dialect ?? "sse"](plan, (n) => textOf(plan, n), body);
 }
+
+export const isLines = (plan) => plan.dialect === "ndjson";
 
 /** The bytes of event n (from 1), in one of the many ways in which they can be written. */
 export function wireOf({ event, data }, n) {

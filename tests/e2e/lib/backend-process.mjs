@@ -6,7 +6,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
-import { eventsOf, wireOf } from "./backend-plan.mjs";
+import { eventsOf, isLines, planOf, wireOf } from "./backend-plan.mjs";
 
 const seen = [];
 const gates = new Map(); // name -> { open: how many times, waiting: [resolve] }
@@ -42,16 +42,20 @@ function meetsFate(plan, sent, response) {
     return true;
 }
 
+const typeOf = (plan) =>
+    plan.type ?? (isLines(plan) ? "application/x-ndjson" : "text/event-stream; charset=utf-8");
+
 async function sendEvents(response, plan, entry, closed) {
-    response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
+    response.writeHead(200, { "content-type": typeOf(plan) });
     response.flushHeaders();
     let passed = 0;
     if (meetsFate(plan, 0, response)) return;
-    for (const event of eventsOf(plan)) {
+    for (const event of eventsOf(plan, JSON.parse(entry.body))) {
         if (plan.gates?.includes(entry.sent)) await passGate(plan.name, ++passed);
         if (plan.every && entry.sent > 0) await delay(plan.every);
         if (response.destroyed) return;
-        const room = response.write(wireOf(event, entry.sent + 1));
+        const bytes = isLines(plan) ? `${event.data}\n` : wireOf(event, entry.sent + 1);
+        const room = response.write(bytes);
         if (!room) await Promise.race([once(response, "drain"), closed]);
         entry.sent++;
         if (meetsFate(plan, entry.sent, response)) return;
@@ -65,13 +69,37 @@ function sendAnswer(response, { status, type, base64 }) {
     response.end(Buffer.from(base64, "base64"));
 }
 
+/** What a server of MCP says to messages that are no call of a tool. */
+function answerRpc(response, { id, method, params }) {
+    if (id === undefined) {
+        response.writeHead(202).end();
+        return;
+    }
+    const result = {
+        initialize: () => ({
+            protocolVersion: params.protocolVersion,
+            capabilities: { tools: {} },
+            serverInfo: { name: "fake", version: "1" },
+        }),
+        "tools/list": () => ({ tools: [{ name: "work", inputSchema: { type: "object" } }] }),
+    }[method]?.();
+    const error = { code: -32601, message: `no method ${method}` };
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ jsonrpc: "2.0", id, ...(result ? { result } : { error }) }));
+}
+
 async function answer(request, response) {
     const body = await bodyOf(request);
     const { method, url, headers } = request;
     const entry = { method, url, headers, body, sent: 0, finished: false, closed: false };
     seen.push(entry);
     const closed = once(response, "close").then(() => (entry.closed = true));
-    const plan = JSON.parse(body).plan;
+    const asked = JSON.parse(body);
+    const plan = planOf(asked);
+    if (plan === undefined && asked.jsonrpc) {
+        answerRpc(response, asked);
+        return;
+    }
     if (plan.mute) return;
     if (plan.answer) {
         sendAnswer(response, plan.answer);

@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
+import { planOf } from "./backend-plan.mjs";
 import { defer } from "./defer.mjs";
 import { until, within } from "./wait.mjs";
 
@@ -39,7 +40,7 @@ class Backend {
     async seen(name) {
         const all = JSON.parse(await this.#ask("GET", "/_seen"));
         if (name === undefined) return all;
-        return all.filter(({ body }) => JSON.parse(body).plan?.name === name);
+        return all.filter(({ body }) => planOf(JSON.parse(body))?.name === name);
     }
 
     /** Lets the answers of this name pass their next gate. */
