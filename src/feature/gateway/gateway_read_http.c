@@ -78,6 +78,7 @@ static void gateway_read_begin(struct read_start *s)
         return;
     }
     struct reader *r = reader_new(s->order, &s->read, buf_str(&s->ahead), s->trimmed);
+    store_read_release(&s->read); /* what it had no room for */
     start_free(s);
     reader_start(r);
 }
