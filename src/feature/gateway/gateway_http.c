@@ -52,6 +52,13 @@ void gateway_refuse_draining(const struct gateway_route *r, struct exchange *x)
                   STR_NONE);
 }
 
+/* SDKs take a 409 for a reason to try again. */
+static void refuse_cancelled(const struct gateway_route *r, struct exchange *x, struct str message)
+{
+    exchange_header(x, STR("X-Should-Retry"), STR("false"));
+    gateway_error(r, x, 409, STR("CANCELLED"), message, STR_NONE);
+}
+
 void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
                           const struct generation_failure *f)
 {
@@ -60,7 +67,9 @@ void gateway_send_failure(const struct gateway_route *r, struct exchange *x,
     if (f->degraded)
         gateway_put_degraded(x);
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, f->request_id));
-    if (f->end == END_ORPHANED)
+    if (f->end == END_CANCELLED)
+        refuse_cancelled(r, x, message);
+    else if (f->end == END_ORPHANED)
         gateway_error(r, x, 503, STR("ORPHANED"), message, STR_NONE);
     else if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
         gateway_error(r, x, err_http_status(err), str_of_cstr(err_name(err)), message, STR_NONE);
@@ -401,8 +410,8 @@ const struct surface_rule gateway_rules[] = {
 
 /* What request headers the upstream takes is not ours to say. */
 const struct surface_share gateway_share = {
-    .exposed = STR_INIT("Retry-After, X-Correlation-ID, X-RateLimit-Limit, X-RateLimit-Remaining, "
-                        "X-Resume-Token, X-Tidemark-Degraded"),
+    .exposed = STR_INIT("Location, Retry-After, X-Correlation-ID, X-RateLimit-Limit, "
+                        "X-RateLimit-Remaining, X-Resume-Token, X-Tidemark-Degraded"),
     .methods = STR_INIT("GET, POST, DELETE, OPTIONS"),
     .keep_s = STR_INIT(SURFACE_KEEP_S),
 };
