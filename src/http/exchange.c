@@ -134,6 +134,11 @@ void exchange_finish(struct exchange *x, bool peer_gone)
     exchange_release(x);
 }
 
+const void *exchange_connection(const struct exchange *x)
+{
+    return x->over || x->via->peer == NULL ? NULL : x->via->peer(x);
+}
+
 /* ---- request body ---- */
 
 struct collect {

@@ -169,6 +169,10 @@ static inline struct str exchange_rooted(struct exchange *x, struct str name)
     return x->principal->root.n == 0 ? name : principal_rooted(x->principal, &x->arena, name);
 }
 
+/* The connection that it came by, as hangups.h names it; NULL: nobody knows. Not of one that is
+ * over. */
+const void *exchange_connection(const struct exchange *x);
+
 /* How a URL by which this peer can reach the server begins. */
 static inline struct str exchange_scheme(const struct exchange *x)
 {

@@ -11,6 +11,7 @@
 #include "base/slab.h"
 #include "base/str.h"
 #include "http/front_state.h"
+#include "http/hangups.h"
 #include "http/message.h"
 #include "http/surface.h"
 #include "http/unsent.h"
@@ -94,6 +95,7 @@ struct http {
     struct task drain;       /* the next of these */
     uint64_t n_connections;
     uint64_t n_surplus; /* of these, those that are one too many */
+    struct hangups hangups;
     uint64_t inflight_bytes;
     uint64_t responses[HTTP_CLASSES]; /* begun so far */
     struct http_gather gather;

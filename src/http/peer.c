@@ -40,10 +40,14 @@ void peer_close(struct peer *p)
     conn_close(&p->conn);
 }
 
+static const struct conn_ops lingering;
+
 void peer_closed(struct conn *c)
 {
     struct peer *p = peer_of(c);
     struct http *http = p->http;
+    if (c->ops != &lingering) /* else we have ended it */
+        hangups_note(&http->hangups, p, sched_awake_ms(&http->loop->sched));
     if (p->speaks != NULL)
         p->speaks->free(p->session);
     else

@@ -279,6 +279,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     map_init(&g->chats);
     list_init(&g->awaits);
     list_init(&g->wholes);
+    repeats_init(&g->repeats);
     gate_init(&g->generations, setup->sched);
     gate_init(&g->under_way, setup->sched);
     timer_init(&g->sweep, gateway_on_sweep);
@@ -359,6 +360,7 @@ void gateway_free(struct gateway *g)
     for (size_t i = 0; i < g->n_routes; i++)
         route_free(g->routes[i]);
     resume_keys_deinit(&g->keys);
+    repeats_deinit(&g->repeats);
     map_deinit(&g->running);
     map_deinit(&g->chats);
     free(g->routes);

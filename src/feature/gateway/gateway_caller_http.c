@@ -48,6 +48,15 @@ static struct str guarded_caller(struct exchange *x, struct str *shown, size_t n
     return gateway_digest(x, shown, n + 1);
 }
 
+bool gateway_is_told_apart(const struct gateway_route *r, const struct exchange *x)
+{
+    const struct option_list *names = &r->config->identity;
+    for (size_t i = 0; i < names->n; i++)
+        if (request_header(x->request, str_of_cstr(names->items[i])).p != NULL)
+            return true;
+    return x->principal->known;
+}
+
 struct str gateway_caller(const struct gateway_route *r, struct exchange *x)
 {
     const struct option_list *names = &r->config->identity;

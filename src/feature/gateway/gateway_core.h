@@ -16,6 +16,7 @@
 #include "feature/gateway/gateway.h"
 #include "feature/gateway/gateway_dialect.h"
 #include "feature/gateway/gateway_events.h"
+#include "feature/gateway/gateway_repeats.h"
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/upstream_header.h"
 #include "token/resume.h"
@@ -54,8 +55,10 @@ struct gateway {
     struct link wholes;       /* of gateway_whole_http.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
-    struct gate generations;  /* those in `running`; shut: it is draining */
-    struct gate under_way;    /* operations of the store that come back here */
+    size_t kept_bytes;        /* of answers that are being collected */
+    struct repeats repeats;
+    struct gate generations; /* those in `running`; shut: it is draining */
+    struct gate under_way;   /* operations of the store that come back here */
     bool stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -249,6 +252,24 @@ void generation_cancel(struct generation *gen, struct generation_stopper *s);
 
 /* Ends all of a route; NULL: of all routes. */
 void generations_orphan(struct gateway *g, const struct gateway_route *r);
+
+/* ---- gateway_generation_kept.c ---- */
+
+/* Whoever asked has lost it, and may come again: it is kept even if it is no stream of events. */
+void generation_want_kept(struct generation *gen);
+
+/* ---- gateway_generation_readers.c: who reads a generation in this process ---- */
+
+/* Zero-initialised: none is taken. */
+struct generation_seat {
+    struct link link;
+    struct generation *gen; /* NULL: none, or it is over */
+};
+
+/* Of the generation with this id, if it is under way here. A seat in another one is left. */
+void generation_sit(struct gateway_route *r, struct str request_id, struct generation_seat *s);
+/* May be called twice. */
+void generation_stand(struct generation_seat *s);
 
 /* ---- gateway_discard.c ---- */
 

@@ -18,7 +18,11 @@
     X(BUFFER_TRIMMED, "buffer_trimmed", "Events trimmed from the front of a generation")           \
     X(READER_CUT, "reader_cut", "Readers cut off because they held up an answer")                  \
     X(SNAPSHOT_CREATED, "snapshot_created", "Snapshots written")                                   \
-    X(DEGRADED, "degraded", "Answers passed on without being recorded")
+    X(DEGRADED, "degraded", "Answers passed on without being recorded")                            \
+    X(ANSWER_RECORDED, "answer_recorded", "Answers recorded that are no streams of events")        \
+    X(ANSWER_UNRECORDED, "answer_unrecorded", "Answers of this kind that were too large for that") \
+    X(RETRY_JOINED, "retry_joined", "Retries that got the answer that was lost before them")       \
+    X(ABANDONED, "abandoned", "Generations stopped because nobody read them")
 
 enum gateway_event {
 #define X(name, text, help) GATEWAY_##name,

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /* gateway_generation.c -- one request and what becomes of its answer.
  *
- *     CREATING ---> ASKING ---> RECORDING ---> ENDING ---> gone
- *        |            | |                       ^ ^
- *        |            | `---> PASSING ---> gone | |
- *        |            `-------------------------' |
- *        `----------------------------------------'
+ *     CREATING ---> ASKING -+-> RECORDING ---> ENDING ---> gone
+ *        |            |     |                  ^ ^ ^
+ *        |            |     +-> KEEPING -------' | |
+ *        |            |     |      |             | |
+ *        |            |     `------+-> PASSING --|-|--> gone
+ *        |            `--------------------------' |
+ *        `-----------------------------------------'
  *
  * CREATING   the stream (and key) is being made; nobody has been asked yet
  * ASKING     its source has been started; the head has not come
  * RECORDING  it answers with events, which go into the stream
+ * KEEPING    it answers with something else, which is collected to be recorded as a whole
  * PASSING    it answers with something else, which goes to who asked and nowhere else
  * ENDING     the source is through, or it was cancelled; the stream is being closed
  *
  * Who asked is not answered before the first event is recorded, so that a failure until then is a
  * status, which clients know how to retry; but not later than a heartbeat after the source's head,
  * for then it has to hear something. Until it is *open* in this way, others who come for it wait as
- * well. One that came to nothing takes its key with it: the next try asks again.
+ * well. One that came to nothing takes its key with it: the next try asks again. An answer that is
+ * kept is whole and durable before anybody gets it.
  *
  * A generation belongs to the gateway: only in PASSING does it go with the client, and if it is
  * degraded: the store did not take its stream, there is no recorder, and its events go to who asked
@@ -25,50 +29,13 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
-#include "feature/gateway/gateway_core.h"
-#include "feature/gateway/recorder.h"
+#include "feature/gateway/gateway_generation_core.h"
 #include "stream/subscriber.h"
 
 #include <stdlib.h>
 
 #define HOLD_MS       10000 /* for the first event, where there are no heartbeats */
 #define ASK_AGAIN_MAX 4     /* of those who waited for what was passed on */
-
-enum state { CREATING, ASKING, RECORDING, PASSING, ENDING };
-
-struct generation {
-    struct gateway_route *route;
-    struct arena arena; /* of its texts */
-    struct str id, name, chat;
-    struct dialect_voice voice;
-    bool chosen; /* the dialect, for good */
-    enum state state;
-    struct generation_order *asker; /* NULL: it has been answered */
-    struct link waiters;            /* of struct generation_waiter */
-    struct link stoppers;           /* of struct generation_stopper */
-    struct timer hold;              /* until it is open */
-    bool open;
-    bool taken; /* an event of the source */
-
-    struct generation_source *source; /* NULL: no more is wanted of it */
-    struct recorder *recorder;
-    struct pin start;          /* of those who wait for its beginning */
-    uint32_t starting;         /* of them, until they read */
-    struct presence *presence; /* NULL: nobody else shares the store */
-    struct doc_put key;        /* to be taken back */
-    struct store_put put;
-
-    bool degraded, probes;   /* probes: it tries whether the store takes something again */
-    struct forward *forward; /* PASSING, or degraded */
-    struct task over;        /* of a degraded one */
-    enum end_reason end;
-    int err; /* of the source */
-    struct str message;
-    struct account *lease; /* as its order has it */
-    void (*ended)(struct account **lease);
-};
-
-static void generation_free(struct generation *gen);
 
 /* ---- the maps ---- */
 
@@ -101,14 +68,14 @@ void generation_unpin(struct generation *gen)
         pin_remove(&gen->start);
 }
 
-static void leave_chats(struct generation *gen)
+void generation_leave_chats(struct generation *gen)
 {
     struct map *chats = &gen->route->gateway->chats;
     if (gen->chat.n > 0 && map_get(chats, gen->chat) == gen) /* or a newer one has it */
         map_remove(chats, gen->chat);
 }
 
-static void leave_maps(struct generation *gen)
+void generation_leave_maps(struct generation *gen)
 {
     struct gateway *g = gen->route->gateway;
     if (map_get(&g->running, gen->id) != gen)
@@ -116,7 +83,7 @@ static void leave_maps(struct generation *gen)
     map_remove(&g->running, gen->id);
     gauge_add(gen->route->running, -1);
     gate_leave(&g->generations);
-    leave_chats(gen);
+    generation_leave_chats(gen);
 }
 
 static void enter_running(struct generation *gen)
@@ -194,7 +161,7 @@ bool generation_wait(struct gateway_route *r, struct str request_id, struct gene
     return true;
 }
 
-static void refuse_all(struct generation *gen)
+void generation_refuse_all(struct generation *gen)
 {
     struct generation_failure f = {.request_id = gen->id,
                                    .end = gen->end,
@@ -231,24 +198,30 @@ static void refuse_unclosed(struct generation *gen, int err)
     gen->end = END_FAILED;
     gen->err = err;
     gen->message = str_of_cstr(err_text(err));
-    refuse_all(gen);
+    generation_refuse_all(gen);
 }
 
-static void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
+static void refuse_cancelled(struct generation *gen)
+{
+    gen->end = END_CANCELLED;
+    generation_refuse_all(gen);
+}
+
+void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
 {
     struct generation *gen = ctx;
-    leave_maps(gen);
+    generation_leave_maps(gen);
     if (is_unclosed(err) && gen->presence != NULL)
         presence_abandon(gen->presence);
     answer_stoppers(gen, end, err == ERR_CLOSED ? 0 : err);
     if (is_unclosed(err))
         refuse_unclosed(gen, err);
+    else if (gen->kept_head > 0 && end == END_CANCELLED)
+        refuse_cancelled(gen); /* somebody was faster than the answer */
     else
         open_up(gen);
     generation_free(gen);
 }
-
-static void end_degraded(struct generation *gen);
 
 static void drop_source(struct generation *gen)
 {
@@ -257,7 +230,7 @@ static void drop_source(struct generation *gen)
     gen->source = NULL;
 }
 
-static void drop_recording(struct generation *gen)
+void generation_drop_recording(struct generation *gen)
 {
     recorder_free(gen->recorder);
     gen->recorder = NULL;
@@ -267,7 +240,7 @@ static void drop_recording(struct generation *gen)
 
 static void tell_nothing(struct generation *gen)
 {
-    refuse_all(gen);
+    generation_refuse_all(gen);
     recorder_end(gen->recorder, gen->end, gen->message);
 }
 
@@ -293,16 +266,15 @@ static void come_to_nothing(struct generation *gen)
     store_put(g->setup.store, &gen->put);
 }
 
-static bool is_nothing(const struct generation *gen)
+bool generation_is_nothing(const struct generation *gen)
 {
-    return !gen->open && !gen->taken && gateway_came_to_nothing(gen->end);
+    return !gen->open && !gen->taken && (gateway_came_to_nothing(gen->end) || gen->abandoned);
 }
 
-/* The message may belong to the source. */
-static void gateway_generation_end(struct generation *gen, enum end_reason reason,
-                                   struct str message)
+void gateway_generation_end(struct generation *gen, enum end_reason reason, struct str message)
 {
     bool made = gen->state != CREATING;
+    bool cut = gen->state == KEEPING && reason != END_COMPLETED;
     if (gen->state == ENDING) {
         drop_source(gen); /* of leave_degraded */
         if (gen->recorder != NULL)
@@ -315,12 +287,14 @@ static void gateway_generation_end(struct generation *gen, enum end_reason reaso
     timer_stop(&gen->hold);
     drop_source(gen);
     if (gen->degraded)
-        end_degraded(gen);
-    else if (is_nothing(gen) && !made)
+        generation_end_degraded(gen);
+    else if (generation_is_nothing(gen) && !made)
         return; /* gateway_generation_on_started goes on: there is no key yet that could be taken
                    back */
-    else if (is_nothing(gen))
+    else if (generation_is_nothing(gen))
         come_to_nothing(gen);
+    else if (cut) /* who waits for a whole answer takes no stream that has ended */
+        tell_nothing(gen);
     else
         recorder_end(gen->recorder, reason, gen->message);
 }
@@ -330,13 +304,16 @@ static void gateway_generation_on_ended_elsewhere(void *ctx, enum end_reason rea
     gateway_generation_end(ctx, reason, STR_NONE);
 }
 
-static void generation_free(struct generation *gen)
+void generation_free(struct generation *gen)
 {
     drop_source(gen);
     pin_remove(&gen->start);
-    drop_recording(gen);
+    generation_drop_recording(gen);
+    generation_drop_kept(gen);
+    generation_clear_seats(gen);
     task_cancel(&gen->over);
     timer_stop(&gen->hold);
+    timer_stop(&gen->alone);
     arena_deinit(&gen->arena);
     if (gen->ended != NULL)
         gen->ended(&gen->lease);
@@ -357,99 +334,7 @@ void generations_orphan(struct gateway *g, const struct gateway_route *r)
             gateway_generation_end(gen, END_ORPHANED, STR_NONE); /* leaves the map later */
 }
 
-/* ---- an answer that is no stream of events ---- */
-
-/* The stream and the key were made for nothing: the next request asks the upstream again. */
-static void discard_stream(struct generation *gen)
-{
-    struct gateway *g = gen->route->gateway;
-    drop_recording(gen);
-    leave_maps(gen);
-    gateway_discard(g, gen->name, &gen->key, &gen->waiters);
-}
-
-/* Whoever asked gets what comes from here on. */
-static void go_direct(struct generation *gen, const struct source_head *head)
-{
-    struct generation_order *asker = gen->asker;
-    gen->asker = NULL;
-    gen->forward = asker->ops->direct(asker, gen, head, gen->degraded);
-}
-
-/* Nothing is kept of it; those who wait came while its stream was still being made. */
-static void leave_waiters(struct generation *gen)
-{
-    leave_maps(gen);
-    generation_notify_missing(&gen->waiters);
-}
-
-static void begin_passing(struct generation *gen, const struct source_head *head)
-{
-    gen->state = PASSING;
-    if (gen->degraded)
-        leave_waiters(gen);
-    else
-        discard_stream(gen);
-    go_direct(gen, head);
-    if (gen->forward == NULL) /* the client has gone while the upstream thought */
-        generation_free(gen);
-}
-
-static void end_passing(struct generation *gen, int err)
-{
-    forward_end(gen->forward, err == 0 ? END_COMPLETED : END_FAILED, STR_NONE);
-    generation_free(gen);
-}
-
-/* ---- an answer that the store does not take ---- */
-
-static void gateway_generation_on_degraded_over(struct task *t)
-{
-    struct generation *gen = container_of(t, struct generation, over);
-    gateway_generation_on_ended(gen, gen->end, 0);
-}
-
-/* Nobody takes it any more. The source may be in the middle of an event: it is freed a task later.
- */
-static void leave_degraded(struct generation *gen)
-{
-    if (gen->state == ENDING)
-        return;
-    gen->state = ENDING;
-    gen->end = END_CANCELLED;
-    sched_post(gen->route->gateway->setup.sched, &gen->over);
-}
-
-static void begin_forward(struct generation *gen)
-{
-    static const struct source_head events = {.events = true};
-    gen->open = true;
-    timer_stop(&gen->hold);
-    go_direct(gen, &events);
-    if (gen->forward == NULL) /* the client has gone while the upstream thought */
-        leave_degraded(gen);
-}
-
-void generation_detach(struct generation *gen)
-{
-    gen->forward = NULL;
-    if (gen->state == PASSING)
-        generation_free(gen);
-    else
-        leave_degraded(gen);
-}
-
-static void end_degraded(struct generation *gen)
-{
-    if (is_nothing(gen))
-        refuse_all(gen);
-    if (gen->asker != NULL) /* there was no event, and what comes is all that there is */
-        begin_forward(gen);
-    if (gen->forward != NULL)
-        forward_end(gen->forward, gen->end, gen->message);
-    gen->forward = NULL;
-    sched_post(gen->route->gateway->setup.sched, &gen->over);
-}
+/* ---- asking ---- */
 
 static void ask_source(struct generation *gen)
 {
@@ -458,15 +343,9 @@ static void ask_source(struct generation *gen)
     gen->source->ops->start(gen->source);
 }
 
-/* Nothing of it will be kept, and whoever asked is told so with the answer. */
-static void degrade(struct generation *gen)
+static void ask_degraded(struct generation *gen)
 {
-    struct gateway *g = gen->route->gateway;
-    drop_recording(gen);
-    leave_chats(gen); /* nobody can come back to it */
-    gen->degraded = true;
-    gateway_event(&g->events, DEGRADED, 1, TRACE_STR("request_id", gen->id),
-                  TRACE_STR("route", gen->route->path));
+    generation_degrade(gen);
     ask_source(gen);
 }
 
@@ -532,8 +411,14 @@ static void choose_by_event(struct generation *gen, struct str type, struct str 
 static void gateway_generation_on_head(void *ctx, const struct source_head *head)
 {
     struct generation *gen = ctx;
+    if (!head->events && generation_keeps(gen, head)) {
+        generation_begin_keeping(gen, head);
+        return;
+    }
     if (!head->events) {
-        begin_passing(gen, head);
+        generation_begin_passing(gen, head);
+        if (gen->forward == NULL) /* the client has gone while the upstream thought */
+            generation_free(gen);
         return;
     }
     choose_by_head(gen, head);
@@ -547,7 +432,7 @@ static void gateway_generation_on_hold(struct timer *t)
     struct generation *gen = container_of(t, struct generation, hold);
     settle_dialect(gen);
     if (gen->degraded)
-        begin_forward(gen);
+        generation_begin_forward(gen);
     else
         open_up(gen);
 }
@@ -560,23 +445,27 @@ static int gateway_generation_on_event(void *ctx, struct str type, struct str da
     if (!gen->degraded)
         return recorder_event(gen->recorder, type, data);
     if (gen->asker != NULL)
-        begin_forward(gen);
+        generation_begin_forward(gen);
     return gen->forward == NULL ? 0 : forward_event(gen->forward, type, data);
 }
 
 static bool gateway_generation_on_data(void *ctx, struct str data)
 {
-    return forward_data(((struct generation *)ctx)->forward, data);
+    struct generation *gen = ctx;
+    return gen->state == KEEPING ? generation_keep(gen, data) : forward_data(gen->forward, data);
 }
 
 static void gateway_generation_on_end(void *ctx, int err, struct str message)
 {
     struct generation *gen = ctx;
     gen->err = err;
-    if (gen->state == PASSING)
-        end_passing(gen, err);
-    else
-        gateway_generation_end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
+    if (gen->state == PASSING) {
+        generation_end_passing(gen, err);
+        return;
+    }
+    if (gen->state == KEEPING && err == 0)
+        generation_end_keeping(gen);
+    gateway_generation_end(gen, err == 0 ? END_COMPLETED : END_FAILED, message);
 }
 
 static const struct source_events source_events = {.head = gateway_generation_on_head,
@@ -604,6 +493,9 @@ static void gateway_generation_on_recorded(void *ctx, uint64_t n_events, uint64_
     histogram_observe(&gen->route->gateway->events.append, took_ms * 1000);
     if (gen->presence != NULL)
         presence_wrote(gen->presence);
+    if (gen->kept_head > 0)
+        gateway_event(&gen->route->gateway->events, ANSWER_RECORDED, 1,
+                      TRACE_STR("request_id", gen->id), TRACE_INT("bytes", (int64_t)bytes));
     if (!gen->open)
         open_up(gen);
 }
@@ -644,7 +536,7 @@ static void fail_start(struct generation *gen, int err)
 {
     struct generation_order *asker = gen->asker;
     gen->asker = NULL;
-    leave_maps(gen);
+    generation_leave_maps(gen);
     answer_stoppers(gen, END_CANCELLED, err);
     refuse_unclosed(gen, err); /* the key may have been found before this was known */
     generation_free(gen);
@@ -660,10 +552,10 @@ static void gateway_generation_on_started(void *ctx, int err)
     if (err == 0 && gen->state == CREATING) {
         enter_chats(gen);
         ask_source(gen);
-    } else if (err == 0 && is_nothing(gen)) {
+    } else if (err == 0 && generation_is_nothing(gen)) {
         come_to_nothing(gen);
     } else if (err != 0 && gen->state == CREATING && gateway_is_trouble(err) && may_degrade(gen)) {
-        degrade(gen);
+        ask_degraded(gen);
     } else if (err != 0) {
         fail_start(gen, err);
     }
@@ -727,11 +619,14 @@ void generation_start(struct generation_order *o)
     gen->voice.rpc_id = arena_dup(&gen->arena, o->voice.rpc_id);
     list_init(&gen->stoppers);
     list_init(&gen->waiters);
+    list_init(&gen->seats);
     timer_init(&gen->hold, gateway_generation_on_hold);
+    timer_init(&gen->alone, gateway_generation_on_alone);
     gen->source = o->route->source.open(o->route->source.ctx,
                                         &(struct source_order){.route = o->route,
                                                                .request = o->request,
                                                                .known = o->known,
+                                                               .plain = o->n_docs > 0,
                                                                .body = o->body,
                                                                .request_id = gen->id,
                                                                .dialect = gen->voice.dialect,
@@ -741,12 +636,12 @@ void generation_start(struct generation_order *o)
         gen->key = (struct doc_put){.key = arena_dup(&gen->arena, o->docs[0].key),
                                     .expect_version = DOC_NEXT(o->docs[0].expect_version)};
     gen->chat = arena_dup(&gen->arena, o->chat);
-    task_init(&gen->over, gateway_generation_on_degraded_over);
+    task_init(&gen->over, gateway_generation_on_over);
     enter_running(gen);
     expect_chat(gen);
     struct gateway *g = o->route->gateway;
     if (!gateway_is_worth_trying(g) && may_degrade(gen)) {
-        degrade(gen);
+        ask_degraded(gen);
         return;
     }
     gen->probes = gateway_try(g);

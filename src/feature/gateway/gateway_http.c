@@ -72,6 +72,8 @@ static struct dialect_problem failure_problem(const struct generation_failure *f
 {
     struct str message = gateway_end_message(f->end, f->message);
     int err = f->err;
+    if (f->end == END_CANCELLED)
+        return (struct dialect_problem){409, STR("CANCELLED"), message, STR_NONE};
     if (f->end == END_ORPHANED)
         return (struct dialect_problem){503, STR("ORPHANED"), message, STR_NONE};
     if (ERR_IS_PASSING(err) || err == ERR_IO || err == ERR_FULL)
@@ -88,6 +90,8 @@ void gateway_send_failure(struct exchange *x, const struct generation_failure *f
     if (f->degraded)
         gateway_put_degraded(x);
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, f->request_id));
+    if (f->end == END_CANCELLED) /* SDKs take a 409 for a reason to try again */
+        exchange_header(x, STR("X-Should-Retry"), STR("false"));
     gateway_problem(&f->voice, x, &problem);
 }
 

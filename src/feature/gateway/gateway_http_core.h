@@ -32,6 +32,9 @@ void gateway_put_degraded(struct exchange *x);
  * Lives as long as the request. */
 struct str gateway_caller(const struct gateway_route *r, struct exchange *x);
 
+/* Does he show anything by which he is told from strangers? His address is nothing of that sort. */
+bool gateway_is_told_apart(const struct gateway_route *r, const struct exchange *x);
+
 /* A digest of texts, in hex, that no other texts have. */
 void gateway_put_digest(const struct str *parts, size_t n, char out[SHA256_HEX]);
 struct str gateway_digest(struct exchange *x, const struct str *parts, size_t n);
@@ -48,6 +51,30 @@ bool gateway_may_read(const struct gateway_route *r, struct exchange *x, struct 
 
 /* `{"request_id":..,"status":..}`. */
 void gateway_send_status(struct exchange *x, struct str request_id, enum end_reason end);
+
+/* ---- gateway_key_http.c: by what a request is recognised when it comes again ---- */
+
+struct key_header {
+    struct str name, value; /* name.n == 0: there is none */
+    bool implied; /* it was not meant as a key, and is one for this request and no other */
+};
+
+/* 0, or ERR_SYNTAX: it is no key that can be taken. */
+int gateway_key_find(const struct request *req, struct key_header *k);
+
+/* The document of a key; the fingerprint tells requests apart. */
+struct str gateway_key_doc(const struct gateway_route *r, struct exchange *x,
+                           const struct key_header *k, struct str fingerprint);
+
+/* Whether it counts its tries (X-Stainless-Retry-Count), and comes from somebody who can be told
+ * from strangers. The digest is still to be set, with gateway_mark_request. */
+void gateway_mark_tries(const struct gateway_route *r, const struct exchange *x,
+                        struct repeat_mark *m);
+void gateway_mark_request(const struct gateway_route *r, struct exchange *x, struct str fingerprint,
+                          struct repeat_mark *m);
+
+/* Notes what became of it; nothing of one that does not count. connection: of DELIVERED. */
+void gateway_note_repeat(const struct gateway_route *r, const struct repeat_note *note);
 
 /* ---- gateway_start_http.c: POST PATH ---- */
 
@@ -77,6 +104,8 @@ struct read_order {
     bool waited;  /* ... and it did */
     bool surplus; /* ... with too many others for all of them to ask, one by one */
     struct generation_waiter waiter; /* where it waits */
+    struct generation_seat *seat;    /* of who waits, in the arena; NULL: none yet */
+    const struct repeat_mark *mark;  /* the same; NULL: it does not count its tries */
     bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */
     /* There is no such stream any more. */
@@ -93,8 +122,8 @@ void gateway_take_voice(struct read_order *o, const struct dialect_voice *v);
 
 struct reader;
 
-/* Goes on where the read ends, which it takes over. ahead: notices that come first; trimmed: one of
- * them is a gap. */
+/* Goes on where the read ends, and takes of it what it has room for. ahead: notices that come
+ * first; trimmed: one of them is a gap. */
 struct reader *reader_new(const struct read_order *o, struct store_read *read, struct str ahead,
                           bool trimmed);
 /* Begins to answer, and takes over what holds the exchange. */
@@ -102,6 +131,14 @@ void reader_start(struct reader *r);
 
 /* Without a notice of ours. */
 uint64_t gateway_upstream_events(const struct stream_info *info);
+
+/* ---- gateway_answer_http.c: an answer that is no stream of events, and was recorded ---- */
+
+/* Is it one, from its beginning? */
+bool gateway_is_answer(const struct store_read *read);
+
+/* Answers with it, as it came. Releases the read. */
+void gateway_send_answer(const struct read_order *o, struct store_read *read);
 
 /* ---- gateway_whole_http.c: those who want no events ----
  *

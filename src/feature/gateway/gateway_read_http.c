@@ -71,6 +71,7 @@ static void start_free(struct read_start *s)
     if (gen != NULL)
         generation_unpin(gen);
     o->starts = false;
+    generation_stand(o->seat); /* a reader has its own */
     buf_deinit(&s->ahead);
     buf_deinit(&s->snapshot);
     arena_deinit(&s->arena);
@@ -87,6 +88,7 @@ static void gateway_read_begin(struct read_start *s)
         return;
     }
     struct reader *r = reader_new(s->order, &s->read, buf_str(&s->ahead), s->trimmed);
+    store_read_release(&s->read); /* what it had no room for */
     start_free(s);
     reader_start(r);
 }
@@ -132,6 +134,15 @@ static void nothing_more(struct read_start *s)
     start_free(s);
     exchange_status(x, 204);
     exchange_send(x, STR_NONE);
+    exchange_release(x);
+}
+
+/* It is no stream of events, and comes as it is, whatever the reader said of positions. */
+static void send_answer(struct read_start *s)
+{
+    struct exchange *x = s->order->x;
+    gateway_send_answer(s->order, &s->read);
+    start_free(s);
     exchange_release(x);
 }
 
@@ -205,6 +216,8 @@ static void gateway_on_start_read(struct store_read *read, int err)
     } else if (read->event > events && read->from == READ_EVENT) { /* it counts our notice */
         store_read_release(read);
         begin_with_gap(s, GAP_UNKNOWN);
+    } else if (gateway_is_answer(read)) {
+        send_answer(s);
     } else if (o->waits && events == 0 && gateway_came_to_nothing(read->info.end)) {
         send_failure(s);
     } else if (o->waits && events == 0 && is_begun_elsewhere(o, &read->info)) {
@@ -247,6 +260,7 @@ static void gateway_read_on_generation_failed(struct generation_waiter *w,
                                               const struct generation_failure *f)
 {
     struct read_order *o = order_of(w);
+    generation_stand(o->seat);
     gateway_send_failure(o->x, f);
     exchange_release(o->x);
 }
@@ -254,6 +268,7 @@ static void gateway_read_on_generation_failed(struct generation_waiter *w,
 static void gateway_read_on_generation_missing(struct generation_waiter *w, bool surplus)
 {
     struct read_order *o = order_of(w);
+    generation_stand(o->seat);
     o->surplus = surplus;
     o->missing(o);
 }
@@ -332,8 +347,33 @@ static bool knows_dialect(struct read_order *o)
     return true;
 }
 
+/* ---- seats ---- */
+
+static void gateway_read_gone(struct exchange *x)
+{
+    generation_stand(x->state);
+}
+
+/* It counts as a reader from now on, also while it waits. */
+static void sit_down(struct read_order *o)
+{
+    static const struct exchange_ops ops = {.gone = gateway_read_gone};
+    struct exchange *x = o->x;
+    if (o->seat == NULL) {
+        o->seat = arena_alloc(&x->arena, sizeof *o->seat);
+        *o->seat = (struct generation_seat){0};
+        x->ops = &ops;
+        x->state = o->seat;
+    }
+    if (o->route->config->disconnect == ROUTE_DISCONNECT_STOP)
+        x->peer_bound = true;
+    if (!exchange_over(x))
+        generation_sit(o->route, o->request_id, o->seat);
+}
+
 void gateway_read(struct read_order *o)
 {
+    sit_down(o);
     if (waits_here(o) || !knows_dialect(o))
         return;
     if (o->whole) {

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
+#include "feature/gateway/stored_answer.h"
 #include "http/heartbeat.h"
 #include "http/limits.h"
 #include "stream/subscriber.h"
@@ -23,6 +24,9 @@ struct reader {
     struct buf rpc_id; /* of the voice */
     struct buf ahead;  /* our own notices, to be sent next */
     struct snapshot_lookup *look;
+    struct generation_seat seat;
+    struct repeat_mark *mark; /* NULL: it does not count its tries */
+    uint64_t began_ms;
     char id[REQUEST_ID_TEXT];
     uint64_t recovered; /* events that it had missed */
     bool replay_only, resumes;
@@ -42,16 +46,31 @@ static struct str gateway_reader_id_of(const struct reader *r)
 static void reader_free(struct reader *r)
 {
     timer_stop(&r->timer);
+    generation_stand(&r->seat);
     subscriber_deinit(&r->subscriber);
     buf_deinit(&r->ahead);
     buf_deinit(&r->rpc_id);
+    free(r->mark);
     if (r->look != NULL)
         r->look->ctx = NULL; /* it frees itself */
     free(r);
 }
 
+/* What came of its request, as long as that says whether the client has seen anything. */
+static void note_fate(const struct reader *r, enum repeat_fate fate)
+{
+    uint64_t for_ms = r->route->gateway->setup.sched->now_ms - r->began_ms;
+    if (r->mark != NULL && for_ms < REPEAT_LOST_MS)
+        gateway_note_repeat(r->route,
+                            &(struct repeat_note){.mark = r->mark,
+                                                  .fate = fate,
+                                                  .request_id = gateway_reader_id_of(r),
+                                                  .connection = exchange_connection(r->x)});
+}
+
 static enum pull gateway_reader_end(struct reader *r)
 {
+    note_fate(r, REPEAT_DELIVERED);
     reader_free(r);
     return PULL_END;
 }
@@ -161,6 +180,11 @@ static void put_batch(struct reader *r, const struct event_batch *b)
         gateway_reader_conclude(r, b->info.end, recorder_notice(last));
 }
 
+static bool is_answer(const struct event_batch *b)
+{
+    return b->n_slices > 0 && b->ordinal == 0 && stored_answer_is(b->slices[0].bytes);
+}
+
 static void gateway_reader_on_ready(struct subscriber *s)
 {
     exchange_wake(container_of(s, struct reader, subscriber)->x);
@@ -231,6 +255,11 @@ static enum pull gateway_reader_pull(struct exchange *x)
         return PULL_WAIT;
     switch (subscriber_next(&r->subscriber, &b)) {
     case NEXT_BATCH:
+        if (is_answer(b)) { /* which has a head of its own: who comes again gets it */
+            event_batch_unref(b);
+            reader_abort(r);
+            return PULL_WAIT;
+        }
         put_batch(r, b);
         limits_count_events(x, b->events);
         event_batch_unref(b);
@@ -248,6 +277,7 @@ static enum pull gateway_reader_pull(struct exchange *x)
 
 static void gateway_reader_gone(struct exchange *x)
 {
+    note_fate(x->state, REPEAT_LOST);
     reader_free(x->state);
 }
 
@@ -314,6 +344,16 @@ static void tell_resumed(const struct read_order *o, const struct stream_info *i
     histogram_observe(&g->events.resume, (g->setup.sched->now_ms - o->started_ms) * 1000);
 }
 
+static struct repeat_mark *copy_mark(const struct repeat_mark *mark)
+{
+    struct repeat_mark *copy = NULL;
+    if (mark != NULL && mark->counts) {
+        copy = mem_alloc(sizeof *copy);
+        *copy = *mark;
+    }
+    return copy;
+}
+
 /* Notices in their order: the token comes first. */
 struct reader *reader_new(const struct read_order *o, struct store_read *read, struct str ahead,
                           bool trimmed)
@@ -326,6 +366,10 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     memcpy(r->id, o->request_id.p, REQUEST_ID_TEXT);
     r->replay_only = o->replay_only;
     r->resumes = o->resumes;
+    r->began_ms = setup->sched->now_ms;
+    r->mark = copy_mark(o->mark);
+    if (!exchange_over(o->x))
+        generation_sit(o->route, o->request_id, &r->seat);
     r->trimmed = trimmed;
     r->voice = o->voice;
     r->voice.seq = o->seq;
@@ -358,7 +402,7 @@ void reader_start(struct reader *r)
     struct exchange *x = r->x;
     x->ops = &reader_ops;
     x->state = r;
-    if (exchange_over(x)) {
+    if (exchange_over(x)) { /* gone while it waited, and noted then */
         reader_free(r);
     } else {
         exchange_stream(x);

@@ -47,6 +47,7 @@ struct source_order {
     struct gateway_route *route;
     const struct request *request;
     bool known; /* the caller is one of ours, by its Authorization: that was meant for us */
+    bool plain; /* the answer is to come uncompressed, for it is kept */
     struct str body, request_id;
     enum route_dialect dialect; /* as far as it is known */
     const struct source_events *on;

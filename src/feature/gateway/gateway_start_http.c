@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gateway_start_http.c -- POST PATH: a new generation, or the one that an idempotency key names.
+/* gateway_start_http.c -- POST PATH: a new generation, or the one that an idempotency key names, or
+ * the one whose answer was lost on its way here.
  *
  * A key is a document: who asked for what under it, and which generation that became. It is written
  * together with the generation's stream, before the upstream is asked, so that no crash and no race
@@ -11,11 +12,11 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "http/http.h"
 #include "http/limits.h"
 #include "stream/durable.h"
 
-#define KEY_MAX  255 /* bytes of an Idempotency-Key */
-#define CHAT_MAX 256 /* of the id of a chat */
+#define CHAT_MAX 256 /* bytes of the id of a chat */
 #define RPC_MAX  256 /* of the id of a JSON-RPC request */
 
 struct start {
@@ -24,19 +25,59 @@ struct start {
     struct read_order read;
     struct store_docs docs;
     struct store_stat stat;
+    struct generation_seat seat;
     struct str fingerprint;
+    struct key_header header; /* of the key; name.n == 0: there is none */
+    int key_err;              /* it cannot be taken */
     struct doc_put key;
-    bool has_key, retry;
+    struct repeat_mark mark; /* of a request without a key */
+    bool retry;              /* of what came to nothing */
 
     /* Found in the body, on a lane if it is large. */
     struct job look;
-    char digest[SHA256_HEX]; /* with has_key: `fingerprint` */
+    char digest[SHA256_HEX]; /* `fingerprint`, where it is needed */
     struct str chat;         /* the chat's id, a JSON string; n == 0: none */
 };
 
 static int64_t gateway_start_now_ms(const struct start *s)
 {
     return s->order.route->gateway->setup.sched->wall_ms;
+}
+
+static bool has_key(const struct start *s)
+{
+    return s->header.name.n > 0;
+}
+
+/* ---- what becomes of it, for those who repeat it ---- */
+
+static void gateway_start_note(const struct start *s, enum repeat_fate fate, struct str request_id)
+{
+    gateway_note_repeat(s->order.route,
+                        &(struct repeat_note){&s->mark, fate, request_id, .connection = NULL});
+}
+
+/* An error goes out: whoever repeats the request has to ask again. */
+static void note_refused(const struct start *s)
+{
+    gateway_start_note(s, REPEAT_REFUSED, str_of(s->order.request_id, REQUEST_ID_TEXT));
+}
+
+/* The generation goes on, for whoever comes again. */
+static void note_lost(const struct start *s)
+{
+    if (!s->mark.counts || s->seat.gen == NULL)
+        return;
+    generation_want_kept(s->seat.gen);
+    gateway_start_note(s, REPEAT_LOST, s->read.request_id);
+}
+
+/* The client went away while it waited. */
+static void gateway_start_gone(struct exchange *x)
+{
+    struct start *s = x->state;
+    note_lost(s);
+    generation_stand(&s->seat);
 }
 
 /* ---- a new generation ---- */
@@ -62,6 +103,8 @@ static void gateway_start_on_ready(struct generation_waiter *w)
                                   .request_id = str_of(s->order.request_id, REQUEST_ID_TEXT),
                                   .whole = s->order.whole,
                                   .waits = true,
+                                  .seat = &s->seat,
+                                  .mark = &s->mark,
                                   .starts = true};
     gateway_take_voice(&s->read, w->voice);
     gateway_read(&s->read); /* takes over what holds the exchange */
@@ -70,6 +113,8 @@ static void gateway_start_on_ready(struct generation_waiter *w)
 static void gateway_start_on_failed(struct generation_waiter *w, const struct generation_failure *f)
 {
     struct start *s = start_of_waiter(w);
+    generation_stand(&s->seat);
+    note_refused(s);
     gateway_send_failure(s->x, f);
     exchange_release(s->x);
 }
@@ -82,10 +127,12 @@ static void gateway_start_on_asked(struct generation_order *o)
 static void gateway_start_on_refused(struct generation_order *o, int err)
 {
     struct start *s = start_of(o);
-    if (err == ERR_VERSION && s->has_key) { /* another request has put it first: that one counts */
+    generation_stand(&s->seat);
+    if (err == ERR_VERSION && has_key(s)) { /* another request has put it first: that one counts */
         look_up_key(s);
         return;
     }
+    note_refused(s);
     gateway_refuse(o->route, s->x, err);
     exchange_release(s->x);
 }
@@ -93,7 +140,11 @@ static void gateway_start_on_refused(struct generation_order *o, int err)
 static struct forward *gateway_start_on_direct(struct generation_order *o, struct generation *gen,
                                                const struct source_head *head, bool degraded)
 {
-    return forward_new(start_of(o)->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
+    struct start *s = start_of(o);
+    generation_stand(&s->seat);
+    if (!head->events && head->status >= 400)
+        note_refused(s);
+    return forward_new(s->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
 }
 
 /* The AI SDK names a chat in `id`, and JSON-RPC a request. The body is looked at where it lies: as
@@ -140,6 +191,39 @@ static struct str chat_of(const struct gateway_route *r, struct exchange *x, str
     return chat;
 }
 
+/* False: it has been answered. */
+static bool gateway_start_admit(struct start *s)
+{
+    const struct gateway_route *r = s->order.route;
+    struct exchange *x = s->x;
+    if (gate_is_shut(&r->gateway->generations)) {
+        gateway_refuse_draining(r, x);
+        return false;
+    }
+    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+        counter_inc(r->refused_parallel);
+        gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
+        return false;
+    }
+    /* Whoever asks reads, too: it is asked before the upstream is. */
+    return limits_take_live(x) && limits_take_generation(x, &s->order.lease);
+}
+
+static void put_key(struct start *s)
+{
+    struct generation_order *o = &s->order;
+    struct buf value = {0};
+    gateway_key_put(
+        &value, &(struct gateway_key){.request_id = str_of(o->request_id, REQUEST_ID_TEXT),
+                                      .fingerprint = s->fingerprint,
+                                      .expires_ms = gateway_start_now_ms(s) +
+                                                    (int64_t)o->route->config->key_lifetime_ms});
+    s->key.value = arena_dup(&s->x->arena, buf_str(&value));
+    buf_deinit(&value);
+    o->docs = &s->key;
+    o->n_docs = 1;
+}
+
 static void gateway_start_begin(struct start *s)
 {
     static const struct generation_waiter_ops waiter_ops = {.ready = gateway_start_on_ready,
@@ -151,19 +235,8 @@ static void gateway_start_begin(struct start *s)
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = s->x;
-    if (gate_is_shut(&r->gateway->generations)) {
-        gateway_refuse_draining(r, x);
-        exchange_release(x);
-        return;
-    }
-    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
-        counter_inc(r->refused_parallel);
-        gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
-        exchange_release(x);
-        return;
-    }
-    /* Whoever asks reads, too: it is asked before the upstream is. */
-    if (!limits_take_live(x) || !limits_take_generation(x, &o->lease)) {
+    if (!gateway_start_admit(s)) {
+        note_refused(s);
         exchange_release(x);
         return;
     }
@@ -173,19 +246,12 @@ static void gateway_start_begin(struct start *s)
     o->chat = chat_of(r, x, s->chat);
     o->waiter.ops = &waiter_ops;
     o->ops = &ops;
-    if (s->has_key) {
-        struct buf value = {0};
-        gateway_key_put(&value,
-                        &(struct gateway_key){.request_id = str_of(o->request_id, REQUEST_ID_TEXT),
-                                              .fingerprint = s->fingerprint,
-                                              .expires_ms = gateway_start_now_ms(s) +
-                                                            (int64_t)r->config->key_lifetime_ms});
-        s->key.value = arena_dup(&x->arena, buf_str(&value));
-        buf_deinit(&value);
-        o->docs = &s->key;
-        o->n_docs = 1;
-    }
+    s->read.request_id = str_of(o->request_id, REQUEST_ID_TEXT);
+    if (has_key(s))
+        put_key(s);
     generation_start(o);
+    if (!exchange_over(x))
+        generation_sit(o->route, s->read.request_id, &s->seat);
 }
 
 /* ---- keys ---- */
@@ -219,11 +285,12 @@ static void gateway_start_on_missing(struct read_order *o)
         exchange_release(o->x);
         return;
     }
-    if (o->waited) { /* for an answer that was passed on, or came to nothing: the key is free */
+    if (o->waited && has_key(s)) /* what was passed on, or came to nothing: the key is free */
         look_up_key(s);
-        return;
-    }
-    snapshot_lookup_new(o->route, o->request_id, gateway_start_on_late_snapshot, s);
+    else if (!has_key(s) || s->header.implied) /* it never said that it knows of an answer */
+        gateway_start_begin(s);
+    else
+        snapshot_lookup_new(o->route, o->request_id, gateway_start_on_late_snapshot, s);
 }
 
 static void gateway_start_attach(struct start *s)
@@ -235,17 +302,25 @@ static void gateway_start_attach(struct start *s)
                                   .seq = gateway_last_event_id(s->x).seq,
                                   .whole = s->order.whole,
                                   .missing = gateway_start_on_missing,
+                                  .seat = &s->seat,
+                                  .mark = &s->mark,
                                   .waits = true};
     gateway_read(&s->read);
 }
 
-/* A try that came to nothing may be made anew, if the client says so. */
+/* A try that came to nothing may be made anew, if the client says so. Without a key nothing but a
+ * whole answer is worth coming back to. */
+static bool is_made_anew(const struct start *s, enum end_reason end)
+{
+    return has_key(s) ? gateway_came_to_nothing(end) : end != END_NONE && end != END_COMPLETED;
+}
+
 static void gateway_start_on_stat(struct store_stat *stat, int err)
 {
     struct start *s = container_of(stat, struct start, stat);
     struct gateway *g = s->order.route->gateway;
     enum end_reason end = err == 0 ? stat->info.end : END_NONE;
-    if (gateway_came_to_nothing(end))
+    if (is_made_anew(s, end))
         gateway_start_begin(s);
     else
         gateway_start_attach(s);
@@ -300,14 +375,30 @@ static void look_up_key(struct start *s)
     store_docs(g->setup.store, &s->docs);
 }
 
-static void take_key(struct start *s, struct str key)
+static void take_key(struct start *s)
 {
     struct exchange *x = s->x;
-    struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
-    struct str digest = gateway_digest(x, who, 3);
-    s->key.key = arena_printf(&x->arena, GATEWAY_KEYS "%.*s", (int)digest.n, digest.p);
-    s->has_key = true;
+    s->key.key = gateway_key_doc(s->order.route, x, &s->header, s->fingerprint);
     s->retry = str_eq(request_header(x->request, STR("Idempotency-Retry")), STR("?1"));
+    look_up_key(s);
+}
+
+/* ---- retries without a key ---- */
+
+/* The answer that it lost, if there is one that nobody has got. */
+static bool find_lost(struct start *s)
+{
+    struct exchange *x = s->x;
+    struct gateway *g = s->order.route->gateway;
+    char id[REQUEST_ID_TEXT];
+    gateway_mark_request(s->order.route, x, s->fingerprint, &s->mark);
+    if (!s->mark.counts || s->mark.tries == 0 ||
+        !repeats_take(&g->repeats, &s->mark, &x->http->hangups, g->setup.sched->now_ms, id))
+        return false;
+    s->read.request_id = arena_dup(&x->arena, str_of(id, sizeof id));
+    gateway_event(&g->events, RETRY_JOINED, 1, TRACE_STR("request_id", s->read.request_id),
+                  TRACE_STR("route", s->order.route->path));
+    return true;
 }
 
 /* ---- the request ---- */
@@ -320,7 +411,7 @@ static void gateway_start_look(struct job *j)
     const struct request *req = s->x->request;
     struct str body = s->order.body;
     struct str what[] = {request_header(req, STR("Content-Type")), req->query, body};
-    if (s->has_key)
+    if (has_key(s) || s->mark.counts)
         gateway_put_digest(what, 3, s->digest);
     s->fingerprint = str_of(s->digest, sizeof s->digest);
     if (s->order.voice.dialect == ROUTE_DIALECT_AUTO)
@@ -333,8 +424,10 @@ static void gateway_start_go_on(struct start *s)
 {
     struct dialect_voice *v = &s->order.voice;
     v->rpc_id = arena_dup(&s->x->arena, v->rpc_id); /* the body goes before */
-    if (s->has_key)
-        look_up_key(s);
+    if (has_key(s))
+        take_key(s);
+    else if (find_lost(s))
+        look_at_stream(s);
     else
         gateway_start_begin(s);
 }
@@ -366,21 +459,21 @@ static void look_at_body(struct start *s)
 
 static void gateway_start_on_body(struct exchange *x, struct str body, int err)
 {
+    static const struct exchange_ops ops = {.gone = gateway_start_gone};
     struct start *s = x->state;
-    struct str key = request_header(x->request, STR("Idempotency-Key"));
     if (err != 0) {
         gateway_refuse(s->order.route, x, err);
         return;
     }
-    if (key.p != NULL && (key.n == 0 || key.n > KEY_MAX)) {
+    if (s->key_err != 0) {
         gateway_error(s->order.route, x, 400, STR("BAD_INPUT"),
                       STR("Idempotency-Key takes 1 to 255 bytes"), STR_NONE);
         return;
     }
     s->order.body = body;
     exchange_hold(x);
-    if (key.p != NULL)
-        take_key(s, key);
+    x->ops = &ops;
+    x->peer_bound = s->mark.counts || s->order.route->config->disconnect == ROUTE_DISCONNECT_STOP;
     look_at_body(s);
 }
 
@@ -388,13 +481,16 @@ void gateway_start(struct gateway_route *r, struct exchange *x)
 {
     if (!gateway_within_quota(r, x))
         return;
-    bool joins = request_header(x->request, STR("Idempotency-Key")).p != NULL; /* or may */
+    struct start *s = arena_alloc(&x->arena, sizeof *s);
+    *s = (struct start){.x = x, .order = {.route = r, .voice = gateway_voice(r, x)}};
+    s->key_err = gateway_key_find(x->request, &s->header);
+    if (!has_key(s))
+        gateway_mark_tries(r, x, &s->mark);
+    bool joins = has_key(s) || s->mark.tries > 0; /* or may */
     if (gate_is_shut(&r->gateway->generations) && !joins) {
         gateway_refuse_draining(r, x);
         return;
     }
-    struct start *s = arena_alloc(&x->arena, sizeof *s);
-    *s = (struct start){.x = x, .order = {.route = r, .voice = gateway_voice(r, x)}};
     x->state = s;
     exchange_collect(x, r->config->max_body_bytes, gateway_start_on_body);
 }

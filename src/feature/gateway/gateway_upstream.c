@@ -184,6 +184,8 @@ static bool is_withheld(const struct source_order *o, struct str name)
     const struct upstream_headers *added = &o->route->added;
     if (str_eq_nocase(name, STR("Tidemark-Authorization")) || upstream_headers_have(added, name))
         return true;
+    if (str_eq_nocase(name, STR("Accept-Encoding")))
+        return o->plain;
     if (str_eq_nocase(name, STR("Authorization")))
         return o->known || added->n > 0;
     for (size_t i = 0; added->n > 0 && i < sizeof keys / sizeof *keys; i++)
@@ -211,7 +213,7 @@ static void gateway_upstream_make_headers(struct upstream *u, const struct sourc
     const size_t n = sizeof always / sizeof *always;
     const struct option_list *more = &o->route->config->forward;
     const struct upstream_headers *added = &o->route->added;
-    struct header *headers = arena_alloc(&u->arena, (n + more->n + added->n + 1) * sizeof *headers);
+    struct header *headers = arena_alloc(&u->arena, (n + more->n + added->n + 2) * sizeof *headers);
     for (size_t i = 0; i < n; i++)
         pass_header(u, o, headers, always[i]);
     for (size_t i = 0; i < more->n; i++)
@@ -219,6 +221,8 @@ static void gateway_upstream_make_headers(struct upstream *u, const struct sourc
     for (size_t i = 0; i < added->n; i++)
         gateway_upstream_add_header(u, headers, str_of_cstr(added->items[i].name),
                                     str_of_cstr(added->items[i].value));
+    if (o->plain && !upstream_headers_have(added, STR("Accept-Encoding")))
+        gateway_upstream_add_header(u, headers, STR("Accept-Encoding"), STR("identity"));
     if (!upstream_headers_have(added, STR("X-Correlation-ID")))
         gateway_upstream_add_header(u, headers, STR("X-Correlation-ID"), o->request_id);
     u->fetch.headers = headers;

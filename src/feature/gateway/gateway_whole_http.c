@@ -24,6 +24,7 @@ static void whole_free(struct whole *w)
 {
     struct gateway *g = w->order->route->gateway;
     struct exchange *x = w->order->x; /* the order is in its arena */
+    generation_stand(w->order->seat);
     buf_deinit(&w->notice);
     arena_deinit(&w->arena);
     free(w);

@@ -797,6 +797,22 @@ int recorder_event(struct recorder *r, struct str type, struct str data)
     return r->full ? 0 : 1;
 }
 
+void recorder_take_whole(struct recorder *r, struct buf *bytes)
+{
+    must(r->taken == 0);
+    if (r->over || r->end != END_NONE)
+        return;
+    fold_free(r->fold);
+    r->fold = NULL;
+    r->snapshot_due = false;
+    buf_deinit(&r->pending.bytes);
+    r->pending.bytes = *bytes;
+    *bytes = (struct buf){0};
+    run_end_event(&r->pending);
+    r->pending.n = r->taken = 1;
+    sched_post(r->sched, &r->wake);
+}
+
 void recorder_end(struct recorder *r, enum end_reason reason, struct str message)
 {
     must(reason != END_NONE);

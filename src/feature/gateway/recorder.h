@@ -128,6 +128,10 @@ void recorder_settle(struct recorder *r, const struct recorder_form *form, enum 
  * RECORDER_TYPE_MAX, or larger than event_max), ERR_CLOSED (it has ended, or is about to). */
 int recorder_event(struct recorder *r, struct str type, struct str data);
 
+/* Instead of events: all that there is, stored as one event as it is, neither numbered nor folded.
+ * There is no snapshot then. Takes the bytes. */
+void recorder_take_whole(struct recorder *r, struct buf *bytes);
+
 /* Ends the stream behind all events that were taken. The message is for END_FAILED alone and
  * becomes one line. The first call counts. */
 void recorder_end(struct recorder *r, enum end_reason reason, struct str message);

@@ -2,6 +2,7 @@
 #include "feature/gateway/route_config.h"
 #include "base/ascii.h"
 #include "base/err.h"
+#include "base/num.h"
 #include "base/units.h"
 #include "base/http_url.h"
 #include "feature/gateway/upstream_header.h"
@@ -85,12 +86,36 @@ static int route_config_check_step(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
+/* `continue`, `stop` or `stop-after TIME`. */
+static int parse_disconnect(struct str text, enum route_disconnect *what, uint64_t *after_ms)
+{
+    struct str rest = text, word = str_cut(&rest, ' ');
+    *what = str_eq(word, STR("continue")) ? ROUTE_DISCONNECT_CONTINUE : ROUTE_DISCONNECT_STOP;
+    *after_ms = 0;
+    if (str_eq(word, STR("continue")) || str_eq(word, STR("stop")))
+        return rest.p == NULL ? 0 : ERR_SYNTAX;
+    if (!str_eq(word, STR("stop-after")) || rest.p == NULL)
+        return ERR_SYNTAX;
+    int err = num_parse_duration_ms(str_trim(rest), after_ms);
+    return err == 0 && *after_ms > DAY_MS ? ERR_SYNTAX : err;
+}
+
+static int route_config_check_disconnect(struct str value, char *reason, size_t size)
+{
+    enum route_disconnect what;
+    uint64_t after_ms;
+    if (parse_disconnect(value, &what, &after_ms) == 0)
+        return 0;
+    snprintf(reason, size, "expected continue, stop, or stop-after and a duration of up to 24h");
+    return ERR_SYNTAX;
+}
+
 int route_finish(void *route, char *reason, size_t size)
 {
     struct route_config *r = route;
     if (r->anonymous_per_minute == 0)
         r->anonymous_per_minute = CROWD_TIMES * r->requests_per_minute;
-    return 0;
+    return parse_disconnect(str_of_cstr(r->on_disconnect), &r->disconnect, &r->disconnect_ms);
 }
 
 /* ---- the table ---- */
@@ -164,14 +189,19 @@ static const struct option_row rows[] = {
     {ROW("connect-timeout", OPTION_DURATION, connect_timeout_ms), .fallback = "10s",
      .value = "TIME", BETWEEN(10, HOUR_MS),
      .help = "How long a connection to the upstream may take to open."},
-    {ROW("first-byte-timeout", OPTION_DURATION, first_byte_timeout_ms), .fallback = "60s",
+    {ROW("first-byte-timeout", OPTION_DURATION, first_byte_timeout_ms), .fallback = "10m",
      .value = "TIME", BETWEEN(10, DAY_MS),
-     .help = "How long the upstream may take to begin its answer."},
+     .help = "How long the upstream may take to begin its answer. SDKs wait 10 minutes."},
     {ROW("idle-timeout", OPTION_DURATION, idle_timeout_ms), .fallback = "60s", .value = "TIME",
      BETWEEN(10, DAY_MS), .help = "How long the upstream may then be silent."},
     {ROW("total-timeout", OPTION_DURATION, total_timeout_ms), .fallback = "1h", .value = "TIME",
      BETWEEN(10, 30 * DAY_MS), .zero_is_off = true,
      .help = "How long a generation may take in all. 0 sets no bound."},
+    {ROW("on-disconnect", OPTION_TEXT, on_disconnect), .fallback = "continue",
+     .value = "continue|stop-after TIME|stop", .check = route_config_check_disconnect,
+     .help = "What becomes of a generation when its last reader has gone before its end: it goes "
+             "on, it is stopped unless somebody comes back within the time, or it is stopped at "
+             "once. Readers at other servers do not count."},
 
     {ROW("key-lifetime", OPTION_DURATION, key_lifetime_ms), .fallback = "24h", .value = "TIME",
      BETWEEN(SECOND_MS, 365 * DAY_MS),

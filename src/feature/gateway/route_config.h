@@ -36,6 +36,9 @@ enum route_http { ROUTE_HTTP1, ROUTE_HTTP_AUTO, ROUTE_HTTP2 };
 
 enum route_trim { ROUTE_TRIM_LENIENT, ROUTE_TRIM_STRICT };
 
+/* What becomes of a generation that nobody reads any more. */
+enum route_disconnect { ROUTE_DISCONNECT_CONTINUE, ROUTE_DISCONNECT_STOP };
+
 struct route_config {
     char *path;        /* begins with `/`, does not end with one; has no escapes */
     char *upstream;    /* an http or https URL */
@@ -57,6 +60,9 @@ struct route_config {
     uint64_t max_body_bytes;
     uint64_t connect_timeout_ms, first_byte_timeout_ms, idle_timeout_ms;
     uint64_t total_timeout_ms; /* 0: none */
+    char *on_disconnect;       /* as it was written; what follows says the same */
+    enum route_disconnect disconnect;
+    uint64_t disconnect_ms; /* before it stops */
 
     uint64_t key_lifetime_ms; /* of an idempotency key */
     uint64_t buffer_max_events, buffer_max_bytes;

@@ -217,9 +217,10 @@ static void a_route_has_these_defaults(void **state)
     assert_int_equal(r->parallel, 0);
     assert_int_equal(r->max_body_bytes, 16 << 20);
     assert_int_equal(r->connect_timeout_ms, 10000);
-    assert_int_equal(r->first_byte_timeout_ms, 60000);
+    assert_int_equal(r->first_byte_timeout_ms, 600000);
     assert_int_equal(r->idle_timeout_ms, 60000);
     assert_int_equal(r->total_timeout_ms, 3600000);
+    assert_int_equal(r->disconnect, ROUTE_DISCONNECT_CONTINUE);
     assert_int_equal(r->key_lifetime_ms, 86400000);
     assert_int_equal(r->buffer_max_events, 256);
     assert_int_equal(r->buffer_max_bytes, 1572864);
@@ -269,6 +270,40 @@ static void a_route_takes_every_setting(void **state)
     assert_int_equal(route(f, 1)->ids, ROUTE_IDS_FULL);
     assert_int_equal(route(f, 1)->snapshot, ROUTE_SNAPSHOT_OPENAI);
     assert_int_equal(route(f, 2)->snapshot, ROUTE_SNAPSHOT_NONE);
+}
+
+static void a_route_says_what_becomes_of_what_nobody_reads(void **state)
+{
+    static const struct {
+        const char *text;
+        bool ok;
+        enum route_disconnect what;
+        uint64_t ms;
+    } cases[] = {
+        {"continue", true, ROUTE_DISCONNECT_CONTINUE, 0},
+        {"stop", true, ROUTE_DISCONNECT_STOP, 0},
+        {"stop-after 30s", true, ROUTE_DISCONNECT_STOP, 30000},
+        {"stop-after  250ms", true, ROUTE_DISCONNECT_STOP, 250},
+        {"stop-after 24h", true, ROUTE_DISCONNECT_STOP, 86400000},
+        {"stop-after 25h", false, 0, 0},
+        {"stop-after", false, 0, 0},
+        {"stop-after soon", false, 0, 0},
+        {"stop 30s", false, 0, 0},
+        {"continue 30s", false, 0, 0},
+        {"Stop", false, 0, 0},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[100];
+        snprintf(text, sizeof text, "[route /a]\n" UP "on-disconnect = %s\n", cases[i].text);
+        int err = load_file(f, str_of_cstr(text));
+        assert_int_equal(err, cases[i].ok ? 0 : ERR_SYNTAX);
+        if (cases[i].ok) {
+            assert_int_equal(route(f, 0)->disconnect, cases[i].what);
+            assert_int_equal(route(f, 0)->disconnect_ms, cases[i].ms);
+        }
+        config_deinit(&f->c);
+    }
 }
 
 static void the_sse_variables_give_defaults_of_routes(void **state)
@@ -1262,6 +1297,7 @@ int main(void)
         TEST(errors_in_a_file_name_file_and_line),
         TEST(a_route_has_these_defaults),
         TEST(a_route_takes_every_setting),
+        TEST(a_route_says_what_becomes_of_what_nobody_reads),
         TEST(the_sse_variables_give_defaults_of_routes),
         TEST(routes_have_a_short_form),
         TEST(paths_of_routes_are_checked),

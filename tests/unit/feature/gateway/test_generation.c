@@ -526,6 +526,168 @@ static void test_all_who_want_it_stopped_are_told_when_it_is(void **state)
     assert_int_equal(a.ready, 1); /* an empty stream is read as any other */
 }
 
+/* ---- kept as a whole ---- */
+
+static void pass_time(struct bench *b, uint64_t ms)
+{
+    sched_turn(&b->sched, b->sched.now_ms + ms, b->sched.wall_ms + (int64_t)ms);
+    sched_drain(&b->sched);
+}
+
+static int stat_err;
+static struct stream_info stat_info;
+
+static void on_stat(struct store_stat *st, int err)
+{
+    stat_err = err;
+    stat_info = st->info;
+}
+
+static int look_at_stream(struct bench *b, const struct asker *a)
+{
+    struct arena arena = {0};
+    struct store_stat st = {.name =
+                                gateway_stream(&arena, a->order.route,
+                                               str_of(a->order.request_id, REQUEST_ID_TEXT), ""),
+                            .done = on_stat};
+    store_stat(b->store, &st);
+    sched_drain(&b->sched);
+    arena_deinit(&arena);
+    return stat_err;
+}
+
+/* Its asker has lost it, and may come again: it is kept although it is no stream. */
+static void begin_kept(struct bench *b, struct asker *a)
+{
+    ask(b, 0, a);
+    generation_want_kept(generation_of(a));
+    scripts[0]->on->head(scripts[0]->ctx, &(struct source_head){.status = 200});
+    sched_drain(&b->sched);
+}
+
+/* Nothing is written for as long as it comes, and that may be longer than streams are kept. */
+static void test_what_is_kept_may_come_slowly(void **state)
+{
+    struct bench *b = *state;
+    struct asker a, late;
+    uint64_t ttl_ms = b->routes[0]->config->state_ttl_ms;
+    begin_kept(b, &a);
+    join(&late, &a);
+    for (int i = 0; i < 40; i++) {
+        pass_time(b, i % 2 == 0 ? ttl_ms / 100 : ttl_ms * 9 / 10); /* the longest silence */
+        assert_true(scripts[0]->on->data(scripts[0]->ctx, STR(" ")));
+        sched_drain(&b->sched);
+        assert_int_equal(look_at_stream(b, &a), 0);
+    }
+    assert_int_equal(stat_info.events, 0);
+    assert_int_equal(a.ready + late.ready, 0);
+    scripts[0]->on->end(scripts[0]->ctx, 0, STR_NONE);
+    sched_drain(&b->sched);
+    assert_int_equal(look_at_stream(b, &a), 0);
+    assert_int_equal(stat_info.events, 1);
+    assert_int_equal(stat_info.end, END_COMPLETED);
+    assert_int_equal(a.ready, 1);
+    assert_int_equal(late.ready, 1);
+    assert_int_equal(b->gateway->kept_bytes, 0);
+}
+
+static void test_orphaned_while_it_is_kept(void **state)
+{
+    struct bench *b = *state;
+    struct asker a;
+    begin_kept(b, &a);
+    assert_true(scripts[0]->on->data(scripts[0]->ctx, STR("half")));
+    orphan(b);
+    assert_orphaned(b, &a);
+    assert_int_equal(b->gateway->kept_bytes, 0);
+}
+
+/* ---- nobody reads it ---- */
+
+struct seated {
+    struct asker asker;
+    struct generation_seat seat;
+};
+
+static void ask_and_sit(struct bench *b, struct seated *s, uint64_t after_ms)
+{
+    struct route_config *c = b->routes[0]->local;
+    c->disconnect = ROUTE_DISCONNECT_STOP;
+    c->disconnect_ms = after_ms;
+    *s = (struct seated){0};
+    ask(b, 0, &s->asker);
+    generation_sit(b->routes[0], str_of(s->asker.order.request_id, REQUEST_ID_TEXT), &s->seat);
+    answer_events(0);
+    say(0, "one");
+    sched_drain(&b->sched);
+    assert_int_equal(s->asker.ready, 1);
+}
+
+static void sit(struct bench *b, struct generation_seat *seat, const struct seated *s)
+{
+    *seat = (struct generation_seat){0};
+    generation_sit(b->routes[0], str_of(s->asker.order.request_id, REQUEST_ID_TEXT), seat);
+}
+
+static void test_it_stops_some_time_after_its_last_reader(void **state)
+{
+    struct bench *b = *state;
+    struct seated s;
+    struct generation_seat other;
+    ask_and_sit(b, &s, 30000);
+    sit(b, &other, &s);
+    generation_stand(&s.seat);
+    generation_stand(&s.seat); /* which is nothing new */
+    pass_time(b, 60000);
+    assert_int_equal(n_freed, 0);
+    generation_stand(&other);
+    pass_time(b, 29000);
+    assert_int_equal(n_freed, 0);
+    sit(b, &other, &s); /* it comes back */
+    pass_time(b, 60000);
+    assert_int_equal(n_freed, 0);
+    generation_stand(&other);
+    pass_time(b, 29000);
+    assert_int_equal(n_freed, 0);
+    pass_time(b, 2000);
+    assert_int_equal(n_freed, 1);
+    assert_null(generation_of(&s.asker));
+    assert_int_equal(look_at_stream(b, &s.asker), 0);
+    assert_int_equal(stat_info.end, END_CANCELLED);
+}
+
+/* Whoever goes in the same turn as somebody comes leaves it as it is. */
+static void test_one_comes_as_another_goes(void **state)
+{
+    struct bench *b = *state;
+    struct seated s;
+    struct generation_seat other;
+    ask_and_sit(b, &s, 0);
+    generation_stand(&s.seat);
+    sit(b, &other, &s);
+    pass_time(b, 1000);
+    assert_int_equal(n_freed, 0);
+    generation_stand(&other);
+    pass_time(b, 1000);
+    assert_int_equal(n_freed, 1);
+}
+
+/* It is over, and whoever still reads what is stored has nothing to do with it any more. */
+static void test_a_seat_may_outlive_it(void **state)
+{
+    struct bench *b = *state;
+    struct seated s;
+    ask_and_sit(b, &s, 0);
+    scripts[0]->on->end(scripts[0]->ctx, 0, STR_NONE);
+    sched_drain(&b->sched);
+    assert_null(generation_of(&s.asker));
+    assert_null(s.seat.gen);
+    generation_stand(&s.seat);
+    pass_time(b, 1000);
+    assert_int_equal(look_at_stream(b, &s.asker), 0);
+    assert_int_equal(stat_info.end, END_COMPLETED);
+}
+
 static void on_drained(void *ctx)
 {
     *(bool *)ctx = true;
@@ -563,6 +725,11 @@ int main(void)
         T(test_orphaned_while_it_is_cancelled),
         T(test_orphaned_and_not_recorded),
         T(test_orphaned_when_nobody_takes_what_is_not_recorded),
+        T(test_what_is_kept_may_come_slowly),
+        T(test_orphaned_while_it_is_kept),
+        T(test_it_stops_some_time_after_its_last_reader),
+        T(test_one_comes_as_another_goes),
+        T(test_a_seat_may_outlive_it),
     };
     return cmocka_run_group_tests_name("unit/generation", tests, NULL, NULL);
 }

@@ -389,6 +389,66 @@ static void assert_ended(struct rig *g, enum end_reason reason, int err)
     assert_int_equal(g->ended_err, err);
 }
 
+/* ---- a whole answer ---- */
+
+static void take_whole(struct rig *g, const char *text)
+{
+    struct buf bytes = {0};
+    buf_put(&bytes, str_of_cstr(text));
+    g->in_call = true;
+    recorder_take_whole(g->r, &bytes);
+    g->in_call = false;
+    buf_deinit(&bytes);
+}
+
+/* In one write with the end, as it is; it is no event that could be folded. */
+static void test_a_whole_answer(void **state)
+{
+    struct rig g;
+    rig_prepare(&g, NULL);
+    g.config.folds = true;
+    g.config.retain = (struct retain){.events = 1, .bytes = 4}; /* the newest stays all the same */
+    begin(&g);
+    sched_drain(&g.sched);
+    take_whole(&g, "HTTP 200\n\n{\"a\":1}");
+    end(&g, END_COMPLETED, "");
+    sched_drain(&g.sched);
+    assert_ended(&g, END_COMPLETED, 0);
+    assert_int_equal(g.told[TOLD_RECORDED], 1);
+    assert_int_equal(g.told[TOLD_SNAPSHOT], 0);
+    const struct seen *s = look(&g, NAME);
+    assert_string_equal(s->text, "HTTP 200\n\n{\"a\":1}");
+    assert_int_equal(s->info.events, 1);
+    assert_int_equal(s->info.end, END_COMPLETED);
+    rig_deinit(&g);
+}
+
+/* The store takes nothing for a while: there is all of it afterwards, or nothing. */
+static void test_a_whole_answer_and_a_moody_store(void **state)
+{
+    for (int patient = 0; patient < 2; patient++) {
+        struct rig g;
+        rig_init(&g);
+        take_whole(&g, "HTTP 200\n\nbody");
+        end(&g, END_COMPLETED, "");
+        refuse(&g, ERR_BUSY, INT64_MAX);
+        sched_drain(&g.sched);
+        for (uint64_t ms = 0;
+             ms < (patient ? RECORDER_RETRY_FOR_MS / 2 : 2 * RECORDER_RETRY_FOR_MS); ms += 500)
+            pass(&g, 500);
+        refuse(&g, 0, 0);
+        for (int i = 0; i < 100; i++)
+            pass(&g, 500);
+        bool whole = strcmp(look(&g, NAME)->text, "HTTP 200\n\nbody") == 0;
+        assert_int_equal(whole, patient);
+        assert_int_equal(g.told[TOLD_RECORDED], patient);
+        assert_int_equal(g.told[TOLD_ENDED], 1);
+        if (patient)
+            assert_ended(&g, END_COMPLETED, 0);
+        rig_deinit(&g);
+    }
+}
+
 /* ---- format ---- */
 
 static void test_stored_form(void **state)
@@ -1362,6 +1422,8 @@ static void test_random_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_whole_answer),
+        cmocka_unit_test(test_a_whole_answer_and_a_moody_store),
         cmocka_unit_test(test_stored_form),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_notice),
