@@ -30,6 +30,7 @@ struct gateway_route {
     struct quota anonymous;                          /* of all together that are not known */
     struct upstream_headers added;                   /* to what the upstream gets */
     struct gauge *running;                           /* generations */
+    struct gauge *passing;                           /* requests that are passed on */
     struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
     struct route_config *local; /* what config points to, if it is no setting; NULL: it is */
 };
@@ -39,6 +40,7 @@ struct gateway {
     struct gateway_route **routes;
     size_t n_routes;
     struct metric_family *running_family; /* gauges, by route */
+    struct metric_family *passing_family; /* the same */
     struct metric_family *refused_family; /* counters, by route and limit */
     struct metric_family *failed_family;  /* of upstreams; counters, by route and reason */
     struct resume_keys keys;
@@ -51,6 +53,7 @@ struct gateway {
     struct link inheritances; /* under way */
     struct link awaits;       /* of gateway_await.c */
     struct link wholes;       /* of gateway_whole_http.c */
+    struct link passes;       /* of gateway_pass_http.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
     struct gate generations;  /* those in `running`; shut: it is draining */
@@ -102,7 +105,7 @@ void gateway_tried(struct gateway *g, bool probed, int err);
 
 /* ---- gateway_http.c: what comes in ---- */
 
-extern const struct surface gateway_surface;
+extern const struct surface gateway_surface, gateway_prefix_surface;
 void gateway_mount(struct gateway_route *r);
 
 /* ---- gateway_owner.c: whose a generation is ----
@@ -188,6 +191,8 @@ struct generation_order {
 };
 struct generation_asker_ops {
     void (*asked)(struct generation_order *o); /* the source has a copy of the request */
+    /* It answers with events. What else it says is for who asked. NULL: nobody wants it. */
+    void (*headed)(struct generation_order *o, const struct source_head *head);
     /* Its stream could not be made. ERR_VERSION: somebody else has put the key meanwhile. */
     void (*refused)(struct generation_order *o, int err);
     /* The answer goes to whoever asked and nowhere else: as it is, or as events that the store
@@ -314,6 +319,10 @@ bool forward_data(struct forward *f, struct str data);
 /* That is all, and the forward goes by itself. How events ended is told; data that has not
  * completed is cut off. */
 void forward_end(struct forward *f, enum end_reason end, struct str message);
+
+/* ---- gateway_pass_http.c ---- */
+
+void gateway_pass_stop(struct gateway *g);
 
 /* ---- gateway_whole_http.c ---- */
 

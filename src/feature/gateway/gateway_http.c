@@ -30,7 +30,7 @@ void gateway_error(const struct gateway_route *r, struct exchange *x, int status
 }
 
 /* What the server refuses before the route is asked; headers are set. */
-static void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
     struct dialect_problem problem = {
         .status = why->status, .code = why->code, .message = why->message};
@@ -126,7 +126,7 @@ static void find_chat(struct gateway_route *r, struct exchange *x, struct str en
     presence_find_chat(&c->look);
 }
 
-static bool has_chats(const struct gateway_route *r)
+bool gateway_has_chats(const struct gateway_route *r)
 {
     return r->config->dialect == ROUTE_DIALECT_UI_MESSAGE;
 }
@@ -247,7 +247,7 @@ static void gateway_on_chat_to_stop(struct gateway_route *r, struct exchange *x,
 static void stop_member(struct gateway_route *r, struct exchange *x, struct str id)
 {
     if (gateway_is_request_id(id))
-        stop_generation(r, x, id, has_chats(r));
+        stop_generation(r, x, id, gateway_has_chats(r));
     else
         find_chat(r, x, id, gateway_on_chat_to_stop);
 }
@@ -329,11 +329,11 @@ static void nowhere(const struct gateway_route *r, struct exchange *x)
                   STR_NONE);
 }
 
-static void handle_member(struct gateway_route *r, struct exchange *x, struct str id,
-                          struct str what)
+void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, struct str what)
 {
     enum method m = x->request->method;
-    bool chat = str_eq(what, STR("stream")) && has_chats(r), stop = str_eq(what, STR("stop"));
+    bool chat = str_eq(what, STR("stream")) && gateway_has_chats(r),
+         stop = str_eq(what, STR("stop"));
     bool known = what.p == NULL || stop;
     if (chat && m == METHOD_GET)
         find_chat(r, x, id, gateway_on_chat_found);
@@ -341,7 +341,7 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
         find_chat(r, x, id, gateway_on_chat_to_stop);
     else if (chat)
         allow(r, x, "GET, DELETE");
-    else if (!known || !(gateway_is_request_id(id) || (stop && has_chats(r))))
+    else if (!known || !(gateway_is_request_id(id) || (stop && gateway_has_chats(r))))
         nowhere(r, x);
     else if (stop && m != METHOD_POST)
         allow(r, x, "POST");
@@ -359,12 +359,12 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
 static void gateway_on_ignored_body(struct exchange *x, struct str body, int err)
 {
     struct gateway_route *r = x->state;
-    struct str rest = str_skip(x->request->path, r->path.n + 1);
+    struct str rest = str_skip(x->request->path, gateway_path(r, x).n + 1);
     struct str id = str_cut(&rest, '/');
     if (err != 0)
         gateway_refuse(r, x, err);
     else if (!str_eq(id, STR("resume")) || rest.p != NULL)
-        handle_member(r, x, id, rest);
+        gateway_member(r, x, id, rest);
     else if (x->request->method == METHOD_POST)
         gateway_resume(r, x);
     else
@@ -375,11 +375,11 @@ static void gateway_handle(void *ctx, struct exchange *x)
 {
     struct gateway_route *r = ctx;
     enum method m = x->request->method;
-    struct str rest = str_skip(x->request->path, r->path.n);
+    struct str rest = str_skip(x->request->path, gateway_path(r, x).n);
     x->state = r;
-    if (rest.n > 0 && rest.p[0] != '/')
-        nowhere(r, x);
-    else if (rest.n > 0)
+    if (!gateway_admit_path(r, x))
+        return;
+    if (rest.n > 0)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_on_ignored_body);
     else if (m == METHOD_POST)
         gateway_start(r, x);
@@ -418,5 +418,8 @@ void gateway_mount(struct gateway_route *r)
     struct http_place place = {.path = r->path,
                                .configured = r->local == NULL,
                                .authorization = ours ? CREDENTIAL_PROVIDER : CREDENTIAL_THEIRS};
-    http_mount_at(http, &gateway_surface, place, gateway_handle, r);
+    if (r->config->prefix)
+        http_mount_at(http, &gateway_prefix_surface, place, gateway_prefix_handle, r);
+    else
+        http_mount_at(http, &gateway_surface, place, gateway_handle, r);
 }

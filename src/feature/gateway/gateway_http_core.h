@@ -12,6 +12,10 @@ static inline enum route_dialect gateway_dialect_of(const struct gateway_route *
     return (enum route_dialect)r->config->dialect;
 }
 
+/* Of surfaces: what the server refuses before the route is asked. */
+struct surface_refusal;
+void gateway_on_refused(void *route, struct exchange *x, const struct surface_refusal *why);
+
 /* An error in the form that the route's clients know. details: JSON text; n == 0: none. */
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details);
@@ -53,6 +57,34 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 
 void gateway_start(struct gateway_route *r, struct exchange *x);
 
+/* ---- gateway_pass_http.c: a request that goes on as it is, and its answer ---- */
+
+/* body: all of it, lent for the call; NULL: it comes piece by piece. The request was counted by
+ * gateway_within_quota. */
+void gateway_pass(struct gateway_route *r, struct exchange *x, const struct str *body);
+
+/* Headers of an upstream's answer, but those that were set before; copied. */
+void gateway_put_headers(struct exchange *x, const struct header *headers, size_t n);
+
+/* ---- gateway_prefix_http.c: what comes in below a prefix ---- */
+
+void gateway_prefix_handle(void *route, struct exchange *x);
+
+/* The path of a request is sent on, or a part of it: does it mean the same to every server, and is
+ * that granted? False: it has been answered. */
+bool gateway_admit_path(const struct gateway_route *r, struct exchange *x);
+
+/* ---- gateway_http.c: members of a generation's path ---- */
+
+/* PATH/ID, or PATH/ID/what. The body has been read. */
+void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, struct str what);
+
+/* Are its clients those of chats? */
+bool gateway_has_chats(const struct gateway_route *r);
+
+/* The path by which clients name the generations that a request begins. */
+struct str gateway_path(const struct gateway_route *r, const struct exchange *x);
+
 /* ---- gateway_forward_http.c ---- */
 
 /* Begins to answer; takes over what holds the exchange. NULL: the client has gone. */
@@ -77,6 +109,8 @@ struct read_order {
     struct generation_waiter waiter; /* where it waits */
     bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */
+    const struct header *headers; /* of the upstream's, for who asked */
+    size_t n_headers;
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);
 };

@@ -346,6 +346,7 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     r->recovered = events > o->seq ? events - o->seq : 0;
     gateway_event_stream(o->route, o->x, o->request_id);
     issue_token(o, &r->ahead);
+    gateway_put_headers(o->x, o->headers, o->n_headers);
     buf_put(&r->ahead, ahead);
     if (o->resumes)
         tell_resumed(o, &read->info, r->recovered);

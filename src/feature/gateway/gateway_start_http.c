@@ -10,6 +10,7 @@
 #include "base/lane.h"
 #include "base/mem.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "feature/gateway/gateway_wish.h"
 #include "http/limits.h"
 #include "stream/durable.h"
 
@@ -25,11 +26,14 @@ struct start {
     struct str fingerprint;
     struct doc_put key;
     bool has_key, retry;
+    struct header *headers; /* of the upstream's answer, if it has events */
+    size_t n_headers;
 
     /* Found in the body, on a lane if it is large. */
     struct job look;
     char digest[SHA256_HEX]; /* with has_key: `fingerprint` */
     struct str chat;         /* the chat's id, a JSON string; n == 0: none */
+    bool passes;             /* nobody asks for anything that could be recorded */
 };
 
 static int64_t gateway_start_now_ms(const struct start *s)
@@ -60,7 +64,9 @@ static void gateway_start_on_ready(struct generation_waiter *w)
                                   .request_id = str_of(s->order.request_id, REQUEST_ID_TEXT),
                                   .whole = s->order.whole,
                                   .waits = true,
-                                  .starts = true};
+                                  .starts = true,
+                                  .headers = s->headers,
+                                  .n_headers = s->n_headers};
     gateway_read(&s->read); /* takes over what holds the exchange */
 }
 
@@ -87,11 +93,25 @@ static void gateway_start_on_refused(struct generation_order *o, int err)
     exchange_release(s->x);
 }
 
+/* The answer begins later, or never. */
+static void gateway_start_on_headed(struct generation_order *o, const struct source_head *head)
+{
+    struct start *s = start_of(o);
+    struct arena *a = &s->x->arena;
+    struct header *headers = arena_alloc(a, head->n_headers * sizeof *headers);
+    for (size_t i = 0; i < head->n_headers; i++)
+        headers[i] = (struct header){arena_dup(a, head->headers[i].name),
+                                     arena_dup(a, head->headers[i].value)};
+    s->headers = headers;
+    s->n_headers = head->n_headers;
+}
+
 static struct forward *gateway_start_on_direct(struct generation_order *o, struct generation *gen,
                                                const struct source_head *head, bool degraded)
 {
-    return forward_new(o->route, start_of(o)->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head,
-                       degraded);
+    struct start *s = start_of(o);
+    gateway_put_headers(s->x, s->headers, s->n_headers);
+    return forward_new(o->route, s->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
 }
 
 /* The AI SDK names a chat in `id`. The body is looked at where it lies: as a tree it could take a
@@ -125,6 +145,7 @@ static void gateway_start_begin(struct start *s)
     static const struct generation_waiter_ops waiter_ops = {.ready = gateway_start_on_ready,
                                                             .failed = gateway_start_on_failed};
     static const struct generation_asker_ops ops = {.asked = gateway_start_on_asked,
+                                                    .headed = gateway_start_on_headed,
                                                     .refused = gateway_start_on_refused,
                                                     .direct = gateway_start_on_direct,
                                                     .ended = limits_end_lease};
@@ -282,7 +303,7 @@ static void look_up_key(struct start *s)
 static void take_key(struct start *s, struct str key)
 {
     struct exchange *x = s->x;
-    struct str who[] = {s->order.route->path, gateway_caller(s->order.route, x), key};
+    struct str who[] = {gateway_path(s->order.route, x), gateway_caller(s->order.route, x), key};
     struct str digest = gateway_digest(x, who, 3);
     s->key.key = arena_printf(&x->arena, GATEWAY_KEYS "%.*s", (int)digest.n, digest.p);
     s->has_key = true;
@@ -304,11 +325,16 @@ static void gateway_start_look(struct job *j)
     s->fingerprint = str_of(s->digest, sizeof s->digest);
     s->chat = find_chat(r, body);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);
+    s->passes =
+        r->config->prefix && !s->has_key && wish_is_for_no_events(gateway_path(r, s->x), body);
 }
 
 static void gateway_start_go_on(struct start *s)
 {
-    if (s->has_key)
+    if (s->passes) {
+        gateway_pass(s->order.route, s->x, &s->order.body);
+        exchange_release(s->x);
+    } else if (s->has_key)
         look_up_key(s);
     else
         gateway_start_begin(s);

@@ -5,6 +5,8 @@
 #include "base/units.h"
 #include "base/http_url.h"
 #include "feature/gateway/upstream_header.h"
+#include "feature/gateway/upstream_url.h"
+#include "http/path_pattern.h"
 
 #define STEP_MAX    64 /* bytes */
 #define CROWD_TIMES 10 /* so many callers' quota for all that are not known, if nothing is set */
@@ -16,13 +18,14 @@ static bool is_at_or_below(struct str path, struct str other)
     return str_starts(path, other) && (path.n == other.n || path.p[other.n] == '/');
 }
 
-/* What a server answers whatever its features are. Their paths are claimed when they open. */
+/* What a server answers whatever its features are. Their paths are claimed when they open. Above
+ * one a route has its place: the longer path wins. */
 static bool is_reserved(struct str path)
 {
     static const struct str reserved[] = {STR_INIT("/v1/stream"), STR_INIT("/metrics"),
                                           STR_INIT("/healthz"), STR_INIT("/readyz")};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (is_at_or_below(path, reserved[i]) || is_at_or_below(reserved[i], path))
+        if (is_at_or_below(path, reserved[i]))
             return true;
     return false;
 }
@@ -46,8 +49,10 @@ int route_check_path(struct str path, char *reason, size_t size)
         snprintf(reason, size, "a path begins with `/`");
     else if (path.p[path.n - 1] == '/')
         snprintf(reason, size, "a route's path does not end with `/`");
-    else if (!ascii_is_word(path, "/-._~:@+"))
+    else if (!ascii_is_word(path, "/-._~:@+{}"))
         snprintf(reason, size, "a route's path is made of letters, digits and /-._~:@+");
+    else if (path_pattern_check(path, reason, size) != 0)
+        return ERR_SYNTAX;
     else if (has_odd_segment(path))
         snprintf(reason, size, "a route's path has no empty, `.` or `..` segment");
     else if (is_reserved(path))
@@ -85,6 +90,26 @@ static int route_config_check_step(struct str value, char *reason, size_t size)
     return ERR_SYNTAX;
 }
 
+static int check_upstream(const struct route_config *r, const char *upstream, char *reason,
+                          size_t size)
+{
+    struct upstream_place place = {
+        .path = str_of_cstr(r->path), .upstream = str_of_cstr(upstream), .prefix = r->prefix};
+    return upstream_url_check(&place, reason, size);
+}
+
+bool route_is_anthropic(const struct route_config *r, struct str path, bool has_version)
+{
+    static const struct str own[] = {STR_INIT("/messages"), STR_INIT("/complete")};
+    struct str below = str_skip(path, path_pattern_covers(str_of_cstr(r->path), path));
+    if (r->upstream_anthropic == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (is_at_or_below(below, own[i]))
+            return true;
+    return has_version;
+}
+
 int route_finish(void *route, char *reason, size_t size)
 {
     static const enum route_snapshot by_dialect[] = {
@@ -93,6 +118,13 @@ int route_finish(void *route, char *reason, size_t size)
         [ROUTE_DIALECT_UI_MESSAGE] = ROUTE_SNAPSHOT_UI_MESSAGE,
     };
     struct route_config *r = route;
+    if (r->upstream != NULL && check_upstream(r, r->upstream, reason, size) != 0)
+        return ERR_SYNTAX;
+    if (r->upstream_anthropic != NULL &&
+        check_upstream(r, r->upstream_anthropic, reason, size) != 0)
+        return ERR_SYNTAX;
+    if (r->dialect < 0)
+        r->dialect = r->prefix ? ROUTE_DIALECT_OPENAI : ROUTE_DIALECT_SSE;
     if (r->snapshot < 0)
         r->snapshot = (int)by_dialect[r->dialect];
     if (r->anonymous_per_minute == 0)
@@ -108,13 +140,23 @@ int route_finish(void *route, char *reason, size_t size)
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
      .required = true, .check = option_check_url,
-     .help = "Where requests to this path are sent on."},
+     .help = "Where requests to this path are sent on. May have the {parameters} of the path. With "
+             "prefix: a URL without a path keeps the path of the request; one with a path has it "
+             "in place of the route's."},
+    {ROW("prefix", OPTION_BOOL, prefix),
+     .help = "Send on every request to this path and below it, whatever its method, unless the "
+             "server answers there itself. Answers to a POST that are streams of events are "
+             "recorded; all else is passed on as it is."},
+    {ROW("upstream-anthropic", OPTION_TEXT, upstream_anthropic),
+     .value = "http://HOST/PATH|https://HOST/PATH", .check = option_check_url,
+     .help = "Where requests of Anthropic's API are sent on instead: those to messages and "
+             "complete below this path, and those with the header anthropic-version."},
     {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
      .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "
              "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
              "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
              "error."},
-    {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse", .value = "sse|openai|ui-message",
+    {ROW("dialect", OPTION_CHOICE, dialect), .value = "sse|openai|ui-message",
      .help =
          "How the upstream's events are understood. sse: any server-sent events. openai: chunks "
          "of a chat completion. ui-message: the UI message stream of the AI SDK."},
@@ -127,8 +169,11 @@ static const struct option_row rows[] = {
              "on disk a generation keeps all its events. strict: always."},
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true,
      .check = upstream_header_check_name,
-     .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
-             "and X-Correlation-ID; several with commas between them."},
+     .help = "Request headers that the upstream gets although they are not sent on by default, "
+             "such as Cookie, Origin and X-Forwarded-For; several with commas between them."},
+    {ROW("drop", OPTION_LIST, drop), .value = "HEADER", .commas = true,
+     .check = upstream_header_check_name,
+     .help = "Request headers that the upstream does not get."},
     {ROW("upstream-header", OPTION_LIST, upstream_header),
      .value = "NAME: VALUE|@ENV:VARIABLE|@FILE:PATH", .secret = true,
      .check = upstream_header_check,
