@@ -43,6 +43,12 @@ struct str gateway_digest(struct exchange *x, const struct str *parts, size_t n)
 /* Counts a request of its caller; false: one too many, and it has been answered. */
 bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
 
+/* What of the route counts for its `parallel`. */
+static inline uint64_t gateway_under_way(const struct gateway_route *r)
+{
+    return (uint64_t)(r->running->n + r->passing->n);
+}
+
 /* 429, with when to come again. */
 void gateway_refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
                           struct str message);

@@ -325,12 +325,11 @@ static void pass_on_end(void *ctx, int err, struct str message)
 /* Whatever the route has under way counts. */
 static bool pass_admits(struct gateway_route *r, struct exchange *x, struct account **lease)
 {
-    uint64_t under_way = (uint64_t)(r->running->n + r->passing->n);
     if (gate_is_shut(&r->gateway->generations)) {
         gateway_refuse_draining(r, x);
         return false;
     }
-    if (r->config->parallel > 0 && under_way >= r->config->parallel) {
+    if (r->config->parallel > 0 && gateway_under_way(r) >= r->config->parallel) {
         counter_inc(r->refused_parallel);
         gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         return false;

@@ -62,8 +62,8 @@ struct source_order {
 struct source_ops {
     void (*start)(struct generation_source *s);
     void (*resume)(struct generation_source *s); /* there is room again */
-    void (*feed)(struct generation_source *s);   /* there is more of the upload */
     void (*free)(struct generation_source *s);   /* cut off, if it has not ended */
+    void (*feed)(struct generation_source *s);   /* there is more; NULL: it takes no upload */
 };
 
 /* The first member of each kind of source. */

@@ -157,7 +157,7 @@ static void gateway_start_begin(struct start *s)
         exchange_release(x);
         return;
     }
-    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+    if (r->config->parallel > 0 && gateway_under_way(r) >= r->config->parallel) {
         counter_inc(r->refused_parallel);
         gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         exchange_release(x);

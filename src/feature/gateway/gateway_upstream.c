@@ -304,8 +304,8 @@ static void gateway_upstream_free(struct generation_source *s)
 
 static const struct source_ops ops = {.start = gateway_upstream_start,
                                       .resume = gateway_upstream_resume,
-                                      .feed = gateway_upstream_feed,
-                                      .free = gateway_upstream_free};
+                                      .free = gateway_upstream_free,
+                                      .feed = gateway_upstream_feed};
 
 struct generation_source *gateway_upstream_open(void *ctx, const struct source_order *o)
 {

@@ -159,7 +159,8 @@ static const struct option_row rows[] = {
     {ROW("dialect", OPTION_CHOICE, dialect), .value = "sse|openai|ui-message",
      .help =
          "How the upstream's events are understood. sse: any server-sent events. openai: chunks "
-         "of a chat completion. ui-message: the UI message stream of the AI SDK."},
+         "of a chat completion. ui-message: the UI message stream of the AI SDK. Without it sse; "
+         "with prefix openai."},
     {ROW("snapshot", OPTION_CHOICE, snapshot), .value = "none|last|openai|ui-message",
      .help = "What is kept of a generation for those who come back after its events are gone: "
              "nothing, its last event, or the whole message put together. Without it last for the "
@@ -200,10 +201,13 @@ static const struct option_row rows[] = {
      .help = "The same for all callers together that are not known. 0: ten times "
              "requests-per-minute."},
     {ROW("parallel", OPTION_NUMBER, parallel), .fallback = "0", .value = "N", BETWEEN(0, 1000000),
-     .help = "Generations under way at the same time; further ones are answered 429. 0 sets no "
-             "bound."},
+     .help =
+         "Generations, and requests that are passed on, under way at the same time; further ones "
+         "are answered 429. 0 sets no bound."},
     {ROW("max-body", OPTION_SIZE, max_body_bytes), .fallback = "16m", .value = "SIZE",
-     BETWEEN(KIB, GIB), .help = "The largest request body; a larger one is answered 413."},
+     BETWEEN(KIB, GIB),
+     .help = "The largest request body; a larger one is answered 413. With prefix it is passed on "
+             "instead, and the answer is not recorded, if its length is known."},
     {ROW("connect-timeout", OPTION_DURATION, connect_timeout_ms), .fallback = "10s",
      .value = "TIME", BETWEEN(10, HOUR_MS),
      .help = "How long a connection to the upstream may take to open."},
