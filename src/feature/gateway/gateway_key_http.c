@@ -36,7 +36,7 @@ int gateway_key_find(const struct request *req, struct key_header *k)
 struct str gateway_key_doc(const struct gateway_route *r, struct exchange *x,
                            const struct key_header *k, struct str fingerprint)
 {
-    struct str who = gateway_caller(r, x), path = x->request->path, digest;
+    struct str who = gateway_caller(r, x), path = gateway_path(r, x), digest;
     if (k->implied)
         digest = gateway_digest(x, (struct str[]){path, who, k->name, k->value, fingerprint}, 5);
     else
@@ -57,7 +57,7 @@ void gateway_mark_tries(const struct gateway_route *r, const struct exchange *x,
 void gateway_mark_request(const struct gateway_route *r, struct exchange *x, struct str fingerprint,
                           struct repeat_mark *m)
 {
-    struct str what[] = {x->request->path, gateway_caller(r, x), fingerprint};
+    struct str what[] = {gateway_path(r, x), gateway_caller(r, x), fingerprint};
     if (m->counts)
         gateway_put_digest(what, 3, m->digest);
 }
