@@ -358,8 +358,8 @@ static void test_what_is_kept_is_asked_for_as_it_is(void **state)
     assert_null(memmem(in->p, in->n, "gzip", 4));
     a = post(b, 0, "Accept-Encoding: gzip\r\n", "{}");
     UNTIL(b, told(a, "{\"text\":\"a\"}"));
-    in = &b->callers[1]->in;
-    assert_non_null(memmem(in->p, in->n, "Accept-Encoding: gzip\r\n", 23));
+    in = &b->callers[1]->in; /* it may turn out to be a stream of events, too */
+    assert_non_null(memmem(in->p, in->n, "Accept-Encoding: identity\r\n", 27));
 }
 
 /* ---- keys that were not meant as such ---- */
