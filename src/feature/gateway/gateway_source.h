@@ -25,6 +25,7 @@ struct request;
 struct source_head {
     bool events; /* events come, which are recorded; otherwise all is passed on as it is */
     int status;  /* what follows is for !events */
+    bool marked; /* it says where it ends: an end() without an error means that all of it came */
     const struct header *headers;
     size_t n_headers;
 };

@@ -61,8 +61,10 @@ static void gateway_upstream_on_head(struct fetch *f)
         "Vary"};
     struct upstream *u = container_of(f, struct upstream, fetch);
     struct header headers[sizeof kept / sizeof *kept];
-    struct source_head head = {
-        .events = is_event_stream(f), .status = f->status, .headers = headers};
+    struct source_head head = {.events = is_event_stream(f),
+                               .status = f->status,
+                               .marked = f->end_marked,
+                               .headers = headers};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         struct str value = fetch_header(f, kept[i]);
         if (value.p != NULL)
