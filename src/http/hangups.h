@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HANGUPS_MAX 512  /* older ones are forgotten */
-#define HANGUP_MS   1000 /* so soon behind an answer it says something about it */
+#define HANGUPS_MAX 512 /* older ones are forgotten */
+/* So soon behind an answer it says something of it. Clients keep idle connections for longer. */
+#define HANGUP_MS   3000
 
 struct hangup {
     const void *connection;

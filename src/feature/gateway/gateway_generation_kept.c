@@ -14,10 +14,11 @@
 #define COLLECTED_MAX (256 * 1024 * 1024) /* of all generations together */
 #define TOUCHES       20                  /* in the time to live of a stream */
 
+/* Half an answer must not be kept for a whole one. */
 bool generation_keeps(const struct generation *gen, const struct source_head *head)
 {
-    return (gen->key.key.n > 0 || gen->keeps) && !gen->degraded && head->status >= 200 &&
-           head->status < 300;
+    return (gen->key.key.n > 0 || gen->keeps) && !gen->degraded && head->marked &&
+           head->status >= 200 && head->status < 300;
 }
 
 void generation_want_kept(struct generation *gen)

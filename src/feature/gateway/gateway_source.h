@@ -26,10 +26,11 @@ struct request;
 /* How an answer begins; lent for the call. */
 struct source_head {
     bool events; /* events come, which are recorded; otherwise all is passed on as it is */
-    enum route_dialect dialect;   /* of events, if the head tells */
-    struct str media_type;        /* of events that are lines */
-    int status;                   /* for !events */
-    int64_t length;               /* of the body, for !events; -1: nobody knows */
+    enum route_dialect dialect; /* of events, if the head tells */
+    struct str media_type;      /* of events that are lines */
+    int status;                 /* for !events, as are the next two */
+    int64_t length;             /* of the body; -1: nobody knows */
+    bool marked; /* it says where it ends: an end() without an error means that all of it came */
     const struct header *headers; /* for who asked; those of events say nothing of the body */
     size_t n_headers;
 };

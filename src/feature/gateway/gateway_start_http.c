@@ -271,8 +271,9 @@ static void gateway_start_begin(struct start *s)
     if (has_key(s))
         put_key(s);
     generation_start(o);
-    if (!exchange_over(x))
-        generation_sit(o->route, s->read.request_id, &s->seat);
+    generation_sit(o->route, s->read.request_id, &s->seat);
+    if (exchange_over(x)) /* it is gone already */
+        gateway_start_gone(x);
 }
 
 /* ---- keys ---- */

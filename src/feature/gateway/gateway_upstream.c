@@ -132,7 +132,10 @@ static void gateway_upstream_on_head(struct fetch *f)
 {
     struct upstream *u = container_of(f, struct upstream, fetch);
     struct header headers[PASSED_MAX];
-    struct source_head head = {.status = f->status, .length = answer_length(f), .headers = headers};
+    struct source_head head = {.status = f->status,
+                               .length = answer_length(f),
+                               .marked = f->end_marked,
+                               .headers = headers};
     if (!u->passes)
         look_at_type(u, &head);
     head.n_headers = take_headers(f, head.events, headers);

@@ -11,7 +11,7 @@
 //   gates      after so many events it waits to be told to go on, e.g. [5, 10]
 //   fate, at   after `at` events: "cut" the connection, "hang" for ever, or "exit" the process
 //   mute       never begins to answer
-//   answer     { status, type, base64 }: this instead of events
+//   answer     { status, type, base64, headers }: this instead of events; the gate 0 is before it
 //   raw        this text as the body of an event stream, and its end
 //   type       the media type of the answer, if it is another one than usual
 import * as more from "./backend-dialects.mjs";

@@ -64,8 +64,10 @@ async function sendEvents(response, plan, entry, closed) {
     entry.finished = true;
 }
 
-function sendAnswer(response, { status, type, base64 }) {
-    response.writeHead(status, type ? { "content-type": type } : {});
+async function sendAnswer(response, plan) {
+    const { status, type, base64, headers = {} } = plan.answer;
+    if (plan.gates?.includes(0)) await passGate(plan.name, 1);
+    response.writeHead(status, type ? { "content-type": type, ...headers } : headers);
     response.end(Buffer.from(base64, "base64"));
 }
 
@@ -102,7 +104,7 @@ async function answer(request, response) {
     }
     if (plan.mute) return;
     if (plan.answer) {
-        sendAnswer(response, plan.answer);
+        await sendAnswer(response, plan);
     } else if (plan.raw !== undefined) {
         response.writeHead(200, { "content-type": "text/event-stream" });
         response.end(plan.raw);

@@ -111,6 +111,20 @@ static void test_an_answer_without_a_key_passes(void **state)
     UNTIL(b, ERR_IS_GONE((end_of(b, header(a, ID_HEADER), ""), stat_result)));
 }
 
+/* Nobody could say whether all of it came. */
+static void test_an_answer_without_an_end_passes(void **state)
+{
+    struct bench *b = *state;
+    b->reply = NULL;
+    struct client *a = post(b, 0, KEY, "{}");
+    UNTIL(b, is_heard(b, 0));
+    caller_send(b->callers[0], HEAD "\r\n{\"text\":");
+    UNTIL(b, told(a, "{\"text\":"));
+    assert_false(told(a, "Location: "));
+    caller_close(b->callers[0]);
+    UNTIL(b, count_docs(b, GATEWAY_KEYS) == 0);
+}
+
 /* The first one of them is in the store before anybody has any of it. */
 static void test_an_answer_is_durable_before_it_is_sent(void **state)
 {
@@ -432,6 +446,7 @@ int main(void)
         T(test_positions_do_not_count),
         T(test_an_answer_may_be_empty),
         T(test_an_answer_without_a_key_passes),
+        T(test_an_answer_without_an_end_passes),
         T(test_an_answer_is_durable_before_it_is_sent),
         T(test_an_answer_that_the_store_is_late_with),
         T(test_an_answer_that_cannot_be_stored),

@@ -323,6 +323,22 @@ static void test_left_before_there_was_anything(void **state)
     assert_int_equal(b->n_callers, 2);
 }
 
+/* Gone even before it was begun: the store was slow to say whether its key is known. */
+static void test_left_before_it_began(void **state)
+{
+    struct bench *b = *state;
+    struct gateway *g = b->sides[0].gateway;
+    stop_when_left(b);
+    b->reply = NULL;
+    struct client *a = post(b, 0, KEY, "{}");
+    turns(b, 2);
+    hang_up(a);
+    UNTIL(b, b->sides[0].http.n_connections == 0);
+    UNTIL(b, g->running.n == 0);
+    UNTIL(b, b->n_callers == 0 || b->callers[0]->gone);
+    UNTIL(b, count_docs(b, GATEWAY_KEYS) == 0);
+}
+
 /* Nor is a whole answer waited for that nobody would get; nor what goes to one client alone. */
 static void test_left_in_every_other_state(void **state)
 {
@@ -381,6 +397,7 @@ int main(void)
         T(test_it_stops_with_its_last_reader),
         T(test_readers_elsewhere_do_not_keep_it),
         T(test_left_before_there_was_anything),
+        T(test_left_before_it_began),
         T(test_left_in_every_other_state),
         T(test_what_is_not_recorded_has_a_reader),
     };

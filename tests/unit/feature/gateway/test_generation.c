@@ -561,7 +561,7 @@ static void begin_kept(struct bench *b, struct asker *a)
 {
     ask(b, 0, a);
     generation_want_kept(generation_of(a));
-    scripts[0]->on->head(scripts[0]->ctx, &(struct source_head){.status = 200});
+    scripts[0]->on->head(scripts[0]->ctx, &(struct source_head){.status = 200, .marked = true});
     sched_drain(&b->sched);
 }
 
