@@ -18,7 +18,8 @@ enum item_kind { ITEM_OTHER, ITEM_MESSAGE, ITEM_REASONING };
 
 /* In the arena. */
 struct mend_item {
-    struct str id; /* JSON, with its quotes */
+    struct str id;    /* JSON, with its quotes; no other item has it */
+    struct str given; /* what the backend calls it; n == 0: nothing that can be used */
     enum item_kind kind;
     size_t index;
     uint64_t parts, summaries; /* that were announced */
@@ -225,10 +226,10 @@ static struct mend_item *add_item(struct responses_mend *m, struct str id, enum 
         m->items = mem_realloc(m->items, m->items_cap * sizeof(struct mend_item *));
     }
     struct mend_item *item = arena_alloc(&m->texts, sizeof *item);
-    *item =
-        (struct mend_item){.id = is_usable_id(id) ? arena_dup(&m->texts, id) : name_item(m, kind),
-                           .kind = kind,
-                           .index = m->n_items};
+    struct str given = is_usable_id(id) ? arena_dup(&m->texts, id) : STR_NONE;
+    bool own = given.n > 0 && map_get(&m->by_id, given) == NULL;
+    *item = (struct mend_item){
+        .id = own ? given : name_item(m, kind), .given = given, .kind = kind, .index = m->n_items};
     m->items[m->n_items++] = item;
     map_put(&m->by_id, item->id, item);
     return item;
@@ -237,13 +238,15 @@ static struct mend_item *add_item(struct responses_mend *m, struct str id, enum 
 /* The item that an event is about: by its id, by its place, or the last one. */
 static struct mend_item *find_item(const struct responses_mend *m, struct str id, struct str index)
 {
-    uint64_t at;
-    struct mend_item *item = is_usable_id(id) ? map_get(&m->by_id, id) : NULL;
-    if (item != NULL)
-        return item;
-    if (num_parse_canonical(index, INDEX_MAX, &at) == 0)
-        return at < m->n_items ? m->items[at] : NULL;
-    return is_usable_id(id) || m->n_items == 0 ? NULL : m->items[m->n_items - 1];
+    uint64_t at = 0;
+    bool named = is_usable_id(id), placed = num_parse_canonical(index, INDEX_MAX, &at) == 0;
+    struct mend_item *there = placed && at < m->n_items ? m->items[at] : NULL;
+    struct mend_item *item = named ? map_get(&m->by_id, id) : NULL;
+    if (item == NULL || (there != NULL && str_eq(there->given, id))) /* one of several so called */
+        item = there;
+    if (item == NULL && !named && !placed && m->n_items > 0)
+        item = m->items[m->n_items - 1];
+    return item;
 }
 
 static void edit_item(struct mend_edits *e, const struct mend_item *item)
