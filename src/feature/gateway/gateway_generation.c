@@ -30,6 +30,8 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_generation_core.h"
+#include "feature/gateway/responses_source.h"
+#include "feature/gateway/responses_store.h"
 #include "stream/subscriber.h"
 
 #include <stdlib.h>
@@ -374,7 +376,7 @@ static enum fold_kind fold_of(const struct generation *gen)
     static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
                                            [ROUTE_SNAPSHOT_OPENAI] = FOLD_OPENAI,
                                            [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
-    int set = gen->route->config->snapshot;
+    int set = gen->is_response ? ROUTE_SNAPSHOT_UNSET : gen->route->config->snapshot;
     return set == ROUTE_SNAPSHOT_UNSET ? dialect_fold(gen->voice.dialect) : kinds[set];
 }
 
@@ -580,10 +582,10 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
     if (gen->presence != NULL)
         docs[n_docs++] = *presence_doc(gen->presence);
     struct recorder_config config = {.name = gen->name,
-                                     .ttl_s = gateway_ttl_s(c),
+                                     .ttl_s = o->kept_s > 0 ? o->kept_s : gateway_ttl_s(c),
                                      .docs = docs,
                                      .n_docs = n_docs,
-                                     .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
+                                     .folds = o->is_response || c->snapshot != ROUTE_SNAPSHOT_NONE,
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
                                      .pins = &g->setup.feeds->pins,
                                      .reader_timeout_ms = reader_timeout_ms(g, c),
@@ -599,6 +601,10 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
      * been written here, with nobody behind it. */
     if (o->n_docs > 0 && g->setup.store->author != 0)
         config.create_retry_for_ms = RECORDER_RETRY_FOR_MS;
+    if (o->is_response) {
+        config.event_max = 2 * RESPONSES_EVENT_MAX; /* what is mended is larger */
+        config.fold_max = RESPONSES_FOLD_MAX;
+    }
     if (bounded)
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
     struct recorder *recorder = recorder_new(g->setup.sched, g->setup.store, &config);
@@ -622,8 +628,10 @@ void generation_start(struct generation_order *o)
     list_init(&gen->seats);
     timer_init(&gen->hold, gateway_generation_on_hold);
     timer_init(&gen->alone, gateway_generation_on_alone);
-    gen->source = o->route->source.open(o->route->source.ctx,
-                                        &(struct source_order){.route = o->route,
+    const struct source_kind *kind = o->source != NULL ? o->source : &o->route->source;
+    gen->is_response = o->is_response;
+    gen->unattended = o->unattended;
+    gen->source = kind->open(kind->ctx, &(struct source_order){.route = o->route,
                                                                .request = o->request,
                                                                .known = o->known,
                                                                .plain = o->n_docs > 0,

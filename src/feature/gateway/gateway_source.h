@@ -50,6 +50,7 @@ struct source_order {
     bool plain; /* the answer is to come uncompressed, for it is kept */
     struct str body, request_id;
     enum route_dialect dialect; /* as far as it is known */
+    size_t event_max;           /* bytes of one event; 0: RECORDER_EVENT_MAX */
     const struct source_events *on;
     void *ctx;
 };
