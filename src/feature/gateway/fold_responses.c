@@ -117,6 +117,19 @@ static void drop_pieces(struct fold *f, struct item *item)
     fold_clear(f, &item->status);
 }
 
+static void drop_items(struct fold *f, struct responses *r)
+{
+    for (size_t i = 0; i < r->n_items; i++) {
+        drop_pieces(f, r->items[i]);
+        fold_clear(f, &r->items[i]->base);
+        fold_release(f, ITEM_COST);
+        item_free(r->items[i]);
+    }
+    free(r->items);
+    r->items = NULL;
+    r->n_items = 0;
+}
+
 /* ---- items and parts ---- */
 
 static void add_part(struct fold *f, struct item *item, enum place place, struct str base)
@@ -215,6 +228,16 @@ struct event_row {
     enum fold_end end;  /* of the stream */
 };
 
+/* What ended with an output of its own needs none of ours. */
+static bool has_output(const struct responses *r)
+{
+    struct view_want output = {.name = STR("output")};
+    if (!r->final || r->response.n == 0)
+        return false;
+    view_pick(r->response, &output, 1);
+    return view_type(output.value) == VIEW_ARRAY && view_trim(view_inside(output.value)).n > 0;
+}
+
 static bool take_response(struct fold *f, const struct responses_event *e,
                           const struct event_row *row)
 {
@@ -226,6 +249,8 @@ static bool take_response(struct fold *f, const struct responses_event *e,
     f->folded = true;
     r->final = row->end != FOLD_RUNNING;
     fold_ended(f, row->end);
+    if (has_output(r))
+        drop_items(f, r);
     return true;
 }
 
@@ -528,16 +553,6 @@ static void put_response_error(struct buf *out, struct str error)
     buf_put(out, STR(",\"message\":"));
     buf_put(out, told ? wants[1].value : STR("\"the upstream failed\""));
     buf_putc(out, '}');
-}
-
-/* What ended with an output of its own needs none of ours. */
-static bool has_output(const struct responses *r)
-{
-    struct view_want output = {.name = STR("output")};
-    if (!r->final)
-        return false;
-    view_pick(r->response, &output, 1);
-    return view_type(output.value) == VIEW_ARRAY && view_trim(view_inside(output.value)).n > 0;
 }
 
 static void fold_responses_put(const struct fold *f, struct buf *out)

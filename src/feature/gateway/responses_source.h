@@ -11,7 +11,9 @@
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/responses_mend.h"
 
-#define RESPONSES_EVENT_MAX (16 * 1024 * 1024) /* the last one has all that came before */
+/* The last event has all that came before it. What is mended and folded is looked at on the loop
+ * thread, so that this bounds how long others wait. */
+#define RESPONSES_EVENT_MAX (4 * 1024 * 1024)
 
 /* As the ctx of a source_kind; lent for the call. */
 struct responses_source_order {

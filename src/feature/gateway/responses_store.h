@@ -19,7 +19,7 @@
 #include "store/store.h"
 
 #define RESPONSES_INPUT_SUFFIX ".input"
-#define RESPONSES_FOLD_MAX     (16 * 1024 * 1024)
+#define RESPONSES_FOLD_MAX     (8 * 1024 * 1024) /* what came in pieces, and then whole */
 
 struct gateway_route;
 
