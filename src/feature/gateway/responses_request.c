@@ -95,7 +95,7 @@ int responses_request_put(struct buf *out, const struct responses_request *r, bo
                                  {STR("background"), STR_NONE, false}};
     size_t n = 2;
     struct buf input = {0};
-    if (items.n + r->body.n > max)
+    if (continues && items.n + (r->body.n - r->input.n) > max)
         return ERR_TOO_LARGE;
     if (continues) {
         buf_putc(&input, '[');
