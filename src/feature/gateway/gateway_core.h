@@ -290,7 +290,7 @@ struct presence;
 struct presence_order {
     struct gateway_route *route;
     struct str request_id, name, chat; /* chat.n == 0: none */
-    /* Another process has ended it. */
+    /* Another process has ended it; END_EXPIRED: its stream is gone. */
     void (*ended)(void *ctx, enum end_reason end);
     void *ctx;
 };

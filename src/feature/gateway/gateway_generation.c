@@ -303,7 +303,10 @@ void gateway_generation_end(struct generation *gen, enum end_reason reason, stru
 
 static void gateway_generation_on_ended_elsewhere(void *ctx, enum end_reason reason)
 {
-    gateway_generation_end(ctx, reason, STR_NONE);
+    struct generation *gen = ctx;
+    if (reason == END_EXPIRED && gen->recorder != NULL)
+        recorder_skip_snapshot(gen->recorder);
+    gateway_generation_end(gen, reason, STR_NONE);
 }
 
 void generation_free(struct generation *gen)

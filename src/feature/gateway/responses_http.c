@@ -228,7 +228,7 @@ static void stop_response(struct response_request *q, bool removes)
     exchange_hold(q->x);
     if (gen != NULL)
         generation_cancel(gen, &q->stopper);
-    else if (q->route->gateway->setup.instances != NULL)
+    else if (q->route->gateway->setup.instances != NULL && !removes)
         close_elsewhere(q);
     else
         go_on_stopped(q);

@@ -49,6 +49,7 @@ struct loading {
     struct gateway_route *route;
     struct arena arena;
     struct str request_id;
+    struct store_stat stat;
     struct store_read read;
     struct sse_parser parser;
     struct fold *fold;
@@ -187,6 +188,24 @@ static void responses_on_snapshot(struct snapshot_lookup *s)
         read_events(l);
 }
 
+static void responses_on_stat(struct store_stat *stat, int err)
+{
+    struct loading *l = container_of(stat, struct loading, stat);
+    if (err != 0)
+        loading_finish(l, ERR_IS_GONE(err) ? ERR_NOT_FOUND : err);
+    else if (stat->info.end == END_NONE)
+        read_events(l);
+    else
+        snapshot_lookup_new(l->route, l->request_id, responses_on_snapshot, l);
+}
+
+static void look_for_events(struct loading *l)
+{
+    l->stat = (struct store_stat){.name = gateway_stream(&l->arena, l->route, l->request_id, ""),
+                                  .done = responses_on_stat};
+    store_stat(l->route->gateway->setup.store, &l->stat);
+}
+
 void response_load(struct gateway_route *r, struct str request_id,
                    void (*done)(struct response_load *l), void *ctx)
 {
@@ -201,7 +220,7 @@ void response_load(struct gateway_route *r, struct str request_id,
                     responses_on_stored_event);
     gateway_begin(r->gateway);
     if (gen == NULL)
-        snapshot_lookup_new(r, l->request_id, responses_on_snapshot, l);
+        look_for_events(l);
     else
         loading_take(l, generation_snapshot(gen, &l->load.response, &seq));
 }
@@ -243,7 +262,8 @@ void response_input(struct gateway_route *r, struct str request_id,
 
 /* ---- removing it ---- */
 
-static const char *const suffixes[] = {RESPONSES_INPUT_SUFFIX, RECORDER_SNAPSHOT_SUFFIX, ""};
+/* Whoever runs it drops it when its stream is gone, and makes no snapshot of it. */
+static const char *const suffixes[] = {RESPONSES_INPUT_SUFFIX, "", RECORDER_SNAPSHOT_SUFFIX};
 
 struct removal {
     struct gateway_route *route;
@@ -271,7 +291,7 @@ static void remove_next(struct removal *r);
 static void responses_on_removed(struct store_remove *remove, int err)
 {
     struct removal *r = container_of(remove, struct removal, remove);
-    r->any = r->any || err == 0;
+    r->any = r->any || (err == 0 && suffixes[r->at - 1][0] == '\0');
     if (err != 0 && !ERR_IS_GONE(err))
         removal_finish(r, err);
     else if (r->at < r->n)

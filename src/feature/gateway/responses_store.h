@@ -6,8 +6,8 @@
  *     NAME.input      two events, closed: the Response as it was queued, and the items that it was
  *                     made from, as an array. Stored with a comma behind each, as JSON streams are.
  *
- * Written in the order input, events, snapshot, and removed in the order input, snapshot, events:
- * whatever a crash leaves, a response that can be found has events or had none yet.
+ * A response is there as long as its events are, or the stream that they will come to. What a crash
+ * leaves of the others is not found any more, and expires.
  *
  * Loop thread only. What is begun here frees itself when its done() has returned, which may be
  * before the call that began it has. */
