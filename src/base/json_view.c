@@ -4,6 +4,8 @@
 #include "base/hex.h"
 #include "base/utf8.h"
 
+#include <stdint.h>
+
 struct str view_trim(struct str s)
 {
     while (s.n > 0 && ascii_is_space(s.p[0]))
@@ -31,12 +33,17 @@ enum view_type view_type(struct str value)
 /* The three below take where a token begins and return the place behind it. The text is valid, so
  * that brackets and quotes need no bounds; only a number or word can stand at its end. */
 
+/* memchr stops at the quote that ends it, which is there: so it needs no bound. */
 static const char *json_view_skip_string(const char *p)
 {
-    for (p++; *p != '"'; p++)
-        if (*p == '\\')
-            p++;
-    return p + 1;
+    for (const char *open = p++;; p++) {
+        p = memchr(p, '"', PTRDIFF_MAX / 2);
+        const char *slash = p;
+        while (slash > open + 1 && slash[-1] == '\\')
+            slash--;
+        if ((p - slash) % 2 == 0)
+            return p + 1;
+    }
 }
 
 static const char *skip_brackets(const char *p)

@@ -12,6 +12,7 @@ static const struct fold_ops *const kinds[] = {
     [FOLD_LAST] = &fold_last_ops,
     [FOLD_OPENAI] = &fold_openai_ops,
     [FOLD_UI_MESSAGE] = &fold_ui_ops,
+    [FOLD_RESPONSES] = &fold_responses_ops,
 };
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 

@@ -16,6 +16,10 @@
  * `ui-message`: the chunks of an AI SDK 6 UI message stream as the UIMessage that its reducer
  * builds; fold_ui.h says where we differ.
  *
+ * `responses`: the events of OpenAI's Responses API as the Response that they have made so far: the
+ * last one that came whole, with the output items, their parts, texts, arguments and annotations
+ * that came behind it. A response that ended with an output of its own is that.
+ *
  * `[DONE]` ends a stream of any kind; what comes after it is skipped. An event that cannot be used
  * (no JSON where it must be, nested too deep, members of the wrong type, a delta of something that
  * never started) is skipped and counted, and changes nothing. A chunk with several choices of which
@@ -37,7 +41,7 @@
 
 #define FOLD_DEPTH_MAX 256 /* of an event that is taken apart; of the snapshot a little more */
 
-enum fold_kind { FOLD_LAST, FOLD_OPENAI, FOLD_UI_MESSAGE };
+enum fold_kind { FOLD_LAST, FOLD_OPENAI, FOLD_UI_MESSAGE, FOLD_RESPONSES };
 
 /* What the events themselves said about how the stream went; of several, the one further down. */
 enum fold_end {
@@ -47,7 +51,7 @@ enum fold_end {
     FOLD_FAILED,   /* an error event, or an error as the payload */
 };
 
-/* `last`, `openai` or `ui-message`: 0. Otherwise ERR_SYNTAX. */
+/* `last`, `openai`, `ui-message` or `responses`: 0. Otherwise ERR_SYNTAX. */
 int fold_kind_parse(struct str name, enum fold_kind *out);
 const char *fold_kind_name(enum fold_kind kind);
 

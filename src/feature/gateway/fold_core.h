@@ -35,7 +35,7 @@ struct fold {
     struct buf line;  /* an event without its line breaks */
 };
 
-extern const struct fold_ops fold_last_ops, fold_openai_ops, fold_ui_ops;
+extern const struct fold_ops fold_last_ops, fold_openai_ops, fold_ui_ops, fold_responses_ops;
 
 /* Counts n bytes as held. false: they do not fit, the fold is given up. */
 bool fold_hold(struct fold *f, size_t n);

@@ -30,6 +30,13 @@ int64_t gateway_ttl_s(const struct route_config *c)
     return (int64_t)(c->state_ttl_ms + 999) / 1000;
 }
 
+/* Not less than any other's, which timeouts are bounded by. */
+int64_t gateway_response_ttl_s(const struct route_config *c)
+{
+    int64_t ttl_s = (int64_t)(c->response_ttl_ms + 999) / 1000;
+    return ttl_s > gateway_ttl_s(c) ? ttl_s : gateway_ttl_s(c);
+}
+
 bool gateway_is_request_id(struct str text)
 {
     if (text.n != REQUEST_ID_TEXT)

@@ -74,8 +74,9 @@ struct str gateway_stream(struct arena *a, const struct gateway_route *r, struct
 /* Is it the stream, or the snapshot, of a generation that is under way here? */
 bool gateway_runs(const struct gateway *g, struct str stream);
 
-/* How long a generation's stream outlives its last event. */
+/* How long a generation's stream outlives its last event; and that of a stored response. */
 int64_t gateway_ttl_s(const struct route_config *c);
+int64_t gateway_response_ttl_s(const struct route_config *c);
 
 /* It ended without an answer, through no wish of its client's. */
 static inline bool gateway_came_to_nothing(enum end_reason end)
@@ -196,7 +197,11 @@ struct generation_order {
     struct dialect_voice voice; /* as far as it is known */
     struct str chat;            /* as gateway_chat_key makes it; n == 0: none */
     bool whole;                 /* its snapshot is wanted, and no events */
-    const struct doc_put *docs; /* the key, written with the stream */
+    bool is_response;           /* of OpenAI's Responses API, to be asked for by its id */
+    bool unattended;            /* it goes on whether or not anybody reads it */
+    int64_t kept_s; /* how long its stream outlives its last event; 0: as the route says */
+    const struct source_kind *source; /* instead of the route's; NULL: that */
+    const struct doc_put *docs;       /* the key, written with the stream */
     size_t n_docs;
     char request_id[REQUEST_ID_TEXT];
     struct account *lease;           /* goes to ops->ended with the generation; NULL: none */
@@ -290,7 +295,7 @@ struct presence;
 struct presence_order {
     struct gateway_route *route;
     struct str request_id, name, chat; /* chat.n == 0: none */
-    /* Another process has ended it. */
+    /* Another process has ended it; END_EXPIRED: its stream is gone. */
     void (*ended)(void *ctx, enum end_reason end);
     void *ctx;
 };
@@ -340,6 +345,10 @@ void gateway_await(struct gateway_route *r, struct str request_id,
 void gateway_await_stop(struct gateway *g);
 
 /* ---- gateway_upstream.c ---- */
+
+/* Of sources: counted and traced. reason: a word for metrics. */
+void gateway_tell_upstream_error(const struct gateway_route *r, struct str request_id,
+                                 struct str reason, struct str why);
 
 /* What a source failed with whose message this was; 0: it is not known. */
 int gateway_notice_err(struct str notice);

@@ -370,6 +370,7 @@ const struct dialect dialects[ROUTE_DIALECTS] = {
                               .put_body = put_openai_body,
                               .put_cancelled = put_done},
     [ROUTE_DIALECT_RESPONSES] = {.name = "responses",
+                                 .fold = FOLD_RESPONSES,
                                  .put_notice = put_comment,
                                  .put_error = put_responses_error,
                                  .put_body = put_openai_body},

@@ -30,6 +30,8 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_generation_core.h"
+#include "feature/gateway/responses_source.h"
+#include "feature/gateway/responses_store.h"
 #include "stream/subscriber.h"
 
 #include <stdlib.h>
@@ -301,7 +303,10 @@ void gateway_generation_end(struct generation *gen, enum end_reason reason, stru
 
 static void gateway_generation_on_ended_elsewhere(void *ctx, enum end_reason reason)
 {
-    gateway_generation_end(ctx, reason, STR_NONE);
+    struct generation *gen = ctx;
+    if (reason == END_EXPIRED && gen->recorder != NULL)
+        recorder_skip_snapshot(gen->recorder);
+    gateway_generation_end(gen, reason, STR_NONE);
 }
 
 void generation_free(struct generation *gen)
@@ -374,7 +379,7 @@ static enum fold_kind fold_of(const struct generation *gen)
     static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
                                            [ROUTE_SNAPSHOT_OPENAI] = FOLD_OPENAI,
                                            [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
-    int set = gen->route->config->snapshot;
+    int set = gen->is_response ? ROUTE_SNAPSHOT_UNSET : gen->route->config->snapshot;
     return set == ROUTE_SNAPSHOT_UNSET ? dialect_fold(gen->voice.dialect) : kinds[set];
 }
 
@@ -582,10 +587,10 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
     if (gen->presence != NULL)
         docs[n_docs++] = *presence_doc(gen->presence);
     struct recorder_config config = {.name = gen->name,
-                                     .ttl_s = gateway_ttl_s(c),
+                                     .ttl_s = o->kept_s > 0 ? o->kept_s : gateway_ttl_s(c),
                                      .docs = docs,
                                      .n_docs = n_docs,
-                                     .folds = c->snapshot != ROUTE_SNAPSHOT_NONE,
+                                     .folds = o->is_response || c->snapshot != ROUTE_SNAPSHOT_NONE,
                                      .snapshot_ttl_s = (int64_t)(c->snapshot_ttl_ms + 999) / 1000,
                                      .pins = &g->setup.feeds->pins,
                                      .reader_timeout_ms = reader_timeout_ms(g, c),
@@ -601,6 +606,10 @@ static struct recorder *make_recorder(struct generation *gen, const struct gener
      * been written here, with nobody behind it. */
     if (o->n_docs > 0 && g->setup.store->author != 0)
         config.create_retry_for_ms = RECORDER_RETRY_FOR_MS;
+    if (o->is_response) {
+        config.event_max = 2 * RESPONSES_EVENT_MAX; /* what is mended is larger */
+        config.fold_max = RESPONSES_FOLD_MAX;
+    }
     if (bounded)
         config.retain = (struct retain){c->buffer_max_events, c->buffer_max_bytes, 0};
     struct recorder *recorder = recorder_new(g->setup.sched, g->setup.store, &config);
@@ -624,8 +633,10 @@ void generation_start(struct generation_order *o)
     list_init(&gen->seats);
     timer_init(&gen->hold, gateway_generation_on_hold);
     timer_init(&gen->alone, gateway_generation_on_alone);
-    gen->source = o->route->source.open(o->route->source.ctx,
-                                        &(struct source_order){.route = o->route,
+    const struct source_kind *kind = o->source != NULL ? o->source : &o->route->source;
+    gen->is_response = o->is_response;
+    gen->unattended = o->unattended;
+    gen->source = kind->open(kind->ctx, &(struct source_order){.route = o->route,
                                                                .request = o->request,
                                                                .known = o->known,
                                                                .body = o->body,

@@ -14,7 +14,8 @@ struct generation {
     struct arena arena; /* of its texts */
     struct str id, name, chat;
     struct dialect_voice voice;
-    bool chosen; /* the dialect, for good */
+    bool chosen;                  /* the dialect, for good */
+    bool is_response, unattended; /* as its order has it */
     enum generation_state state;
     struct generation_order *asker; /* NULL: it has been answered */
     struct link waiters;            /* of struct generation_waiter */

@@ -25,7 +25,7 @@ void generation_stand(struct generation_seat *s)
     const struct route_config *c = gen->route->config;
     s->gen = NULL;
     list_remove(&s->link);
-    if (list_empty(&gen->seats) && c->disconnect == ROUTE_DISCONNECT_STOP)
+    if (list_empty(&gen->seats) && c->disconnect == ROUTE_DISCONNECT_STOP && !gen->unattended)
         sched_start(gen->route->gateway->setup.sched, &gen->alone, c->disconnect_ms);
 }
 

@@ -7,6 +7,7 @@
 #include "http/url.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "feature/gateway/responses_http.h"
 
 #define IGNORED_BODY_MAX (64 * 1024)
 
@@ -366,6 +367,8 @@ void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, 
     bool chat = str_eq(what, STR("stream")) && gateway_has_chats(r),
          stop = str_eq(what, STR("stop"));
     bool known = what.p == NULL || stop;
+    if (gateway_voice(r, x).dialect == ROUTE_DIALECT_RESPONSES && responses_member(r, x, id, what))
+        return;
     if (chat && m == METHOD_GET)
         gateway_find_chat(r, x, id, gateway_on_chat_found);
     else if (chat && m == METHOD_DELETE)
@@ -429,6 +432,9 @@ const struct surface_rule gateway_rules[] = {
     {"route.chat", "GET HEAD", "{id}/stream", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK, NULL},
     {"route.stop", "POST", "{id}/stop", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
     {"route.delete", "DELETE", "{id}", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
+    {"route.response.cancel", "POST", "{id}/cancel", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
+    {"route.response.input", "GET HEAD", "{id}/input_items", ACCESS_VERB_GENERATE, ACCESS_ROUTE,
+     RULE_LINK, NULL},
     {"route.chat.stop", "DELETE", "{id}/stream", ACCESS_VERB_STOP, ACCESS_ROUTE, 0, NULL},
     {0},
 };

@@ -104,6 +104,8 @@ static void gateway_presence_on_stat(struct store_stat *st, int err)
     p->looking = false;
     if (err == 0 && st->info.end != END_NONE && !p->over)
         p->order.ended(p->order.ctx, st->info.end);
+    else if (ERR_IS_GONE(err) && !p->over)
+        p->order.ended(p->order.ctx, END_EXPIRED);
     else if (err != 0 && !ERR_IS_GONE(err) && !p->over)
         gateway_presence_on_changed(&p->watch, p->order.name); /* nothing was found out */
     gateway_presence_finish(p);

@@ -58,6 +58,7 @@ struct source_order {
     bool known; /* the caller is one of ours, by its Authorization: that was meant for us */
     struct str body, request_id;
     enum route_dialect dialect;         /* as far as it is known */
+    size_t event_max;                   /* bytes of one event; 0: RECORDER_EVENT_MAX */
     const struct source_upload *upload; /* instead of body; NULL: that is all */
     bool passes; /* whatever comes is passed on, events too, as the client has asked for it */
     const struct source_events *on;

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "feature/gateway/responses_http.h"
 #include "http/http.h"
 #include "feature/gateway/gateway_wish.h"
 #include "http/limits.h"
@@ -31,9 +32,10 @@ struct start {
     struct key_header header; /* of the key; name.n == 0: there is none */
     int key_err;              /* it cannot be taken */
     struct doc_put key;
-    struct repeat_mark mark; /* of a request without a key */
-    bool retry;              /* of what came to nothing */
-    struct header *headers;  /* of the upstream's answer, if it has events */
+    struct repeat_mark mark;   /* of a request without a key */
+    bool retry;                /* of what came to nothing */
+    struct responses_ask *ask; /* of the Responses API; NULL: it is of none */
+    struct header *headers;    /* of the upstream's answer, if it has events */
     size_t n_headers;
 
     /* Found in the body, on a lane if it is large. */
@@ -98,10 +100,25 @@ static struct start *start_of_waiter(struct generation_waiter *w)
     return container_of(w, struct start, order.waiter);
 }
 
+/* Whoever asked has been answered. */
+static void leave_running(struct start *s)
+{
+    struct generation *gen = generation_find(s->order.route, s->read.request_id);
+    generation_stand(&s->seat);
+    if (gen != NULL)
+        generation_unpin(gen);
+    exchange_release(s->x);
+}
+
 /* Whoever asked is a reader like any other. */
 static void gateway_start_on_ready(struct generation_waiter *w)
 {
     struct start *s = start_of_waiter(w);
+    responses_ask_end(s->ask, false);
+    if (responses_ask_is_background(s->ask)) {
+        leave_running(s);
+        return;
+    }
     s->read = (struct read_order){.route = s->order.route,
                                   .x = s->x,
                                   .request_id = str_of(s->order.request_id, REQUEST_ID_TEXT),
@@ -119,21 +136,29 @@ static void gateway_start_on_ready(struct generation_waiter *w)
 static void gateway_start_on_failed(struct generation_waiter *w, const struct generation_failure *f)
 {
     struct start *s = start_of_waiter(w);
+    bool answered = responses_ask_is_background(s->ask);
     generation_stand(&s->seat);
-    note_refused(s);
-    gateway_send_failure(s->x, f);
+    responses_ask_end(s->ask, !answered);
+    if (!answered) {
+        note_refused(s);
+        gateway_send_failure(s->x, f);
+    }
     exchange_release(s->x);
 }
 
 static void gateway_start_on_asked(struct generation_order *o)
 {
-    exchange_forget_body(start_of(o)->x);
+    struct start *s = start_of(o);
+    if (s->ask != NULL)
+        responses_on_asked(s->ask);
+    exchange_forget_body(s->x);
 }
 
 static void gateway_start_on_refused(struct generation_order *o, int err)
 {
     struct start *s = start_of(o);
     generation_stand(&s->seat);
+    responses_ask_end(s->ask, true);
     if (err == ERR_VERSION && has_key(s)) { /* another request has put it first: that one counts */
         look_up_key(s);
         return;
@@ -162,6 +187,7 @@ static struct forward *gateway_start_on_direct(struct generation_order *o, struc
     struct start *s = start_of(o);
     gateway_put_headers(s->x, s->headers, s->n_headers);
     generation_stand(&s->seat);
+    responses_ask_end(s->ask, true);
     if (!head->events && head->status >= 400)
         note_refused(s);
     return forward_new(s->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
@@ -212,7 +238,7 @@ static struct str chat_of(const struct gateway_route *r, struct exchange *x, str
 }
 
 /* False: it has been answered. */
-static bool gateway_start_admit(struct start *s)
+static bool gateway_start_has_room(struct start *s)
 {
     const struct gateway_route *r = s->order.route;
     struct exchange *x = s->x;
@@ -225,8 +251,21 @@ static bool gateway_start_admit(struct start *s)
         gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         return false;
     }
-    /* Whoever asks reads, too: it is asked before the upstream is. */
-    return limits_take_live(x) && limits_take_generation(x, &s->order.lease);
+    return true;
+}
+
+/* Whoever asks reads, too: it is asked before the upstream is. */
+static bool gateway_start_admit(struct start *s)
+{
+    return gateway_start_has_room(s) && limits_take_live(s->x) &&
+           limits_take_generation(s->x, &s->order.lease);
+}
+
+static void refuse_start(struct start *s)
+{
+    responses_ask_end(s->ask, true);
+    note_refused(s);
+    exchange_release(s->x);
 }
 
 static void put_key(struct start *s)
@@ -244,6 +283,13 @@ static void put_key(struct start *s)
     o->n_docs = 1;
 }
 
+static void gateway_start_begin(struct start *s);
+
+static void gateway_start_on_prepared(struct responses_ask *a)
+{
+    gateway_start_begin(a->ctx);
+}
+
 static void gateway_start_begin(struct start *s)
 {
     static const struct generation_waiter_ops waiter_ops = {.ready = gateway_start_on_ready,
@@ -256,12 +302,19 @@ static void gateway_start_begin(struct start *s)
     struct generation_order *o = &s->order;
     const struct gateway_route *r = o->route;
     struct exchange *x = s->x;
-    if (!gateway_start_admit(s)) {
-        note_refused(s);
-        exchange_release(x);
+    bool prepared = s->ask == NULL || s->ask->prepared;
+    if (!(prepared ? gateway_start_admit(s) : gateway_start_has_room(s))) {
+        refuse_start(s);
         return;
     }
-    gateway_id_make(x->principal, o->request_id);
+    if (!prepared) {
+        responses_prepare(s->ask, gateway_start_on_prepared);
+        return;
+    }
+    if (s->ask != NULL)
+        responses_order(s->ask, o);
+    else
+        gateway_id_make(x->principal, o->request_id);
     o->request = x->request;
     o->known = x->principal->known && x->principal->rights.n == 0;
     o->chat = chat_of(r, x, s->chat);
@@ -317,6 +370,11 @@ static void gateway_start_on_missing(struct read_order *o)
 
 static void gateway_start_attach(struct start *s)
 {
+    if (responses_ask_is_background(s->ask)) {
+        responses_retrieve(s->order.route, s->x, s->read.request_id);
+        exchange_release(s->x);
+        return;
+    }
     s->read = (struct read_order){.route = s->order.route,
                                   .x = s->x,
                                   .request_id = s->read.request_id,
@@ -448,7 +506,11 @@ static void gateway_start_look(struct job *j)
         s->order.voice.dialect = choice_by_body(gateway_path(r, s->x), body);
     find_ids(s);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);
-    s->passes = r->config->prefix && !has_key(s) && is_passed(s);
+    if (s->ask != NULL) {
+        responses_ask_look(s->ask, body);
+        s->order.whole = responses_ask_is_whole(s->ask);
+    }
+    s->passes = r->config->prefix && !has_key(s) && s->ask == NULL && is_passed(s);
 }
 
 static void gateway_start_go_on(struct start *s)
@@ -506,6 +568,8 @@ static void gateway_start_on_body(struct exchange *x, struct str body, int err)
     }
     s->order.body = body;
     exchange_hold(x);
+    if (s->order.voice.dialect == ROUTE_DIALECT_RESPONSES)
+        s->ask = responses_ask_new(s->order.route, x, s);
     x->ops = &ops;
     x->peer_bound = s->mark.counts || s->order.route->config->disconnect == ROUTE_DISCONNECT_STOP;
     look_at_body(s);

@@ -39,13 +39,19 @@ struct upstream {
 
 /* ---- telling ---- */
 
+void gateway_tell_upstream_error(const struct gateway_route *r, struct str request_id,
+                                 struct str reason, struct str why)
+{
+    struct str labels[] = {r->path, reason};
+    counter_inc(metric_family_counter(r->gateway->failed_family, labels));
+    trace(r->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", r->path),
+          TRACE_STR("error", why), TRACE_STR("reason", reason),
+          TRACE_STR("request_id", request_id));
+}
+
 static void tell_error(const struct upstream *u, struct str reason, struct str why)
 {
-    struct str labels[] = {u->route->path, reason};
-    counter_inc(metric_family_counter(u->route->gateway->failed_family, labels));
-    trace(u->route->gateway->setup.trace, UPSTREAM_FAILED, TRACE_STR("route", u->route->path),
-          TRACE_STR("error", why), TRACE_STR("reason", reason),
-          TRACE_STR("request_id", u->request_id));
+    gateway_tell_upstream_error(u->route, u->request_id, reason, why);
 }
 
 int gateway_notice_err(struct str notice)
@@ -382,7 +388,8 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
         .max = RECORDER_EVENT_MAX, .user = u, .on_line = gateway_upstream_on_line};
     u->read = o->upload != NULL ? o->upload->read : NULL;
     u->passes = o->passes;
-    sse_parser_init(&u->parser, &sse_server_host, NULL, RECORDER_EVENT_MAX, u,
+    sse_parser_init(&u->parser, &sse_server_host, NULL,
+                    o->event_max > 0 ? o->event_max : RECORDER_EVENT_MAX, u,
                     gateway_upstream_on_event);
     make_fetch(u, o);
     return &u->source;

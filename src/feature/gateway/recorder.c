@@ -832,6 +832,11 @@ void recorder_end_now(struct recorder *r, enum end_reason reason)
     sched_post(r->sched, &r->wake);
 }
 
+void recorder_skip_snapshot(struct recorder *r)
+{
+    r->snapshot_due = false;
+}
+
 void recorder_pin(struct recorder *r, struct pin *pin)
 {
     pin_add(pin, r->config.pins != NULL ? &r->pins : NULL, (struct pin_position){0},

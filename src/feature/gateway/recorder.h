@@ -140,6 +140,9 @@ void recorder_end(struct recorder *r, enum end_reason reason, struct str message
  * without the events that waited. */
 void recorder_end_now(struct recorder *r, enum end_reason reason);
 
+/* The stream was removed: nothing is to be left of it. */
+void recorder_skip_snapshot(struct recorder *r);
+
 /* Holds the beginning of the stream for a reader that is still to come, until pin_remove. */
 void recorder_pin(struct recorder *r, struct pin *pin);
 

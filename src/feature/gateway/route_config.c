@@ -270,5 +270,9 @@ static const struct option_row rows[] = {
     {ROW("resume-ttl", OPTION_DURATION, resume_ttl_ms), .fallback = "900s", .value = "TIME",
      OR_VARIABLE("SSE_RESUME_TTL_MS", 1), BETWEEN(1, 365 * DAY_MS),
      .help = "How long a resume token is good."},
+    {ROW("response-ttl", OPTION_DURATION, response_ttl_ms), .fallback = "24h", .value = "TIME",
+     BETWEEN(SECOND_MS, 365 * DAY_MS),
+     .help = "How long a response of the dialect responses is kept after its last event: its "
+             "events, the response and its input. At least state-ttl."},
 };
 const struct options route_options = {rows, sizeof rows / sizeof *rows};

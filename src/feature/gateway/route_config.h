@@ -68,7 +68,7 @@ struct route_config {
 
     uint64_t key_lifetime_ms; /* of an idempotency key */
     uint64_t buffer_max_events, buffer_max_bytes;
-    uint64_t state_ttl_ms, snapshot_ttl_ms, resume_ttl_ms;
+    uint64_t state_ttl_ms, snapshot_ttl_ms, resume_ttl_ms, response_ttl_ms;
 };
 
 extern const struct options route_options;

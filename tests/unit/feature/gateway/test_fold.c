@@ -74,7 +74,7 @@ static void check_rows(enum fold_kind kind, const struct row *rows, size_t n)
 
 static void kinds_have_names(void **state)
 {
-    static const char *const names[] = {"last", "openai", "ui-message"};
+    static const char *const names[] = {"last", "openai", "ui-message", "responses"};
     enum fold_kind kind;
     for (size_t i = 0; i < COUNT(names); i++) {
         assert_int_equal(fold_kind_parse(str_of_cstr(names[i]), &kind), 0);
