@@ -163,6 +163,23 @@ grant = read shared/**
     assert.ok(!environ.includes(SECRET), "the secret is not left in the environment");
 });
 
+test("kids in base64, as Cognito's are, are found, and only as they are spelt", async (t) => {
+    const kid = "n+KGl/Tawq0VTqrFYjqXvXvqpVBlxNRmXLdMDjXWQmA=";
+    const key = makeKey("RS256", kid);
+    const jwks = await Jwks.start(t, [key]);
+    const { server, faces } = await startWith(t, `public-url = ${AUD}\n${CALLER}${issuer(jwks.url)}`, PATIENT);
+    await server.create("shared/a", "text/plain", { headers: bearer(CI) });
+    await told(server, "1 keys? (is|are) in use");
+    await accepted(faces, { good: await mint(key) });
+    const other = (name) => mint(key, {}, { kid: name });
+    await refused(faces, {
+        unpadded: await other(kid.slice(0, -1)),
+        "the other alphabet": await other(kid.replace("+", "-").replace("/", "_")),
+        longer: await other(`${kid}=`),
+        "no base64": await other("a/../b"),
+    });
+});
+
 test("a cookie is for reading", async (t) => {
     const { server, keys } = await site(t);
     const headers = { cookie: `a=b; __Host-tidemark=${await mint(keys.ES256)}`, "content-type": "text/plain" };
