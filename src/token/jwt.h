@@ -84,6 +84,13 @@ struct jwt_head {
 /* JWT_OK, or one of those up to NO_ISSUER; *out stays as it was then. */
 enum jwt_verdict jwt_peek(struct str token, struct jwt_head *out);
 
+/* Header and payload of a text that has the form of a token, whoever made it and whatever it is
+ * signed with: nothing else of it is looked at. Both are the caller's. False: it has not. */
+bool jwt_split(struct str token, json_t **header, json_t **payload);
+
+/* Whether a payload says that it is for one of these. */
+bool jwt_is_for(const json_t *payload, const struct str *aud, size_t n_aud);
+
 struct jwt_rules {
     struct str iss;
     const struct str *aud; /* the token has to be for one of them */
