@@ -88,9 +88,12 @@ int server_init_access(struct server *s, char *why, size_t size)
     struct policy *policy = access_config_policy(access, why, size);
     if (policy == NULL)
         return ERR_SYNTAX;
+    bool was_on = s->guard != NULL && guard_policy(s->guard)->on;
     if (s->guard == NULL)
         init_guard(s);
     guard_set_policy(s->guard, policy);
+    if (policy->on && !was_on && s->life == SERVER_SERVING)
+        http_close_all(&s->http); /* nobody has decided about what is under way */
     if (s->access != NULL)
         access_http_set_longest(s->access, access_config_longest_s(access));
     policy_unref(policy);

@@ -140,6 +140,8 @@ static const struct jwk_set *keys_of(const struct issuers *s, const struct issue
 
 bool issuers_lost(const struct issuers *s, const struct principal *p)
 {
+    if (!p->known)
+        return false;
     if (p->minted)
         return orphaned(s, p) != NULL || (s->own != NULL && !jwk_set_holds(s->own, p->kid, p->key));
     if (p->issuer.n == 0) {

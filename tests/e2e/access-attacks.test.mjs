@@ -78,6 +78,34 @@ test("a reload that takes something away ends the answers that it allowed, and n
     assert.equal(readers.op.over, false);
 });
 
+test("answers to nobody in particular end when he may do less, and all do that began before access", async (t) => {
+    const op = section("op", ["read, create, append **"]);
+    const anonymous = (what) => `[anonymous]\ngrant = ${what}\n`;
+    const server = await start(t, [op, anonymous("read a/**")]);
+    const named = (name) => `/v1/stream/${name}`;
+    for (const name of ["a/1", "b/1"])
+        assert.equal((await server.request("PUT", named(name), { headers: as("op") })).status, 201);
+    const [nobody, known] = [await follow(t, server, "a/1", {}), await follow(t, server, "a/1", as("op"))];
+    await server.reload(op, anonymous("read a/** b/**"));
+    await new Promise((resolve) => setTimeout(resolve, 1500)); // answers would have ended by then
+    assert.deepEqual([nobody.over, known.over], [false, false]);
+    await server.reload(op, anonymous("read b/**"));
+    await within(nobody.ended, "the end of what nobody may read");
+    assert.equal(known.over, false);
+    const other = await follow(t, server, "b/1", {});
+    await server.reload(op);
+    await within(other.ended, "the end of all that is not granted");
+    assert.equal(known.over, false);
+
+    const open = await start(t, []);
+    assert.equal((await open.request("PUT", named("a/1"))).status, 201);
+    const early = await follow(t, open, "a/1", {});
+    await open.reload(op);
+    await within(early.ended, "the end of what began without access");
+    assert.equal(await read(open, "a/1", {}), 401);
+    assert.equal(await read(open, "a/1", as("op")), 200);
+});
+
 test("what a caller has minted is no more than he may now", async (t) => {
     const server = await start(t, [section("op", ["read, create **", "mint server"])]);
     assert.equal((await server.request("PUT", "/v1/stream/a/1", { headers: as("op") })).status, 201);
