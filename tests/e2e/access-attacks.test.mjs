@@ -61,6 +61,7 @@ async function mint(server, caller, order) {
     return JSON.parse(answer.text).token;
 }
 
+const claimsOf = (token) => JSON.parse(Buffer.from(token.split(".")[1], "base64url"));
 const read = async (server, name, headers) => (await server.request("GET", `/v1/stream/${name}`, { headers })).status;
 
 test("a reload that takes something away ends the answers that it allowed, and no others", async (t) => {
@@ -104,6 +105,34 @@ test("answers to nobody in particular end when he may do less, and all do that b
     await within(early.ended, "the end of what began without access");
     assert.equal(await read(open, "a/1", {}), 401);
     assert.equal(await read(open, "a/1", as("op")), 200);
+});
+
+test("access that a reload switches on has its routes at once, and none where it is off", async (t) => {
+    const op = section("op", ["read, create **", "mint, revoke server", "erase **"]);
+    const server = await start(t, []);
+    const ask = async (method, path, body, headers = {}) =>
+        (await server.request(method, `/v1/access/${path}`, { headers, body: body && JSON.stringify(body) })).status;
+    const order = { actions: ["read"], on: ["a/**"] };
+    const all = async (headers) => [
+        await ask("POST", "grants", order, headers),
+        await ask("POST", "revocations", { jti: "none" }, headers),
+        await ask("DELETE", "roots/nothing", undefined, headers),
+    ];
+    assert.deepEqual(await all({}), [404, 404, 404]);
+    assert.equal((await server.request("PUT", "/v1/stream/a/1")).status, 201);
+    await server.reload(op);
+    assert.deepEqual(await all({}), [401, 401, 401]);
+    await until(async () => (await ask("POST", "grants", order, as("op"))) === 201, "a key to sign with");
+    const token = await mint(server, "op", order);
+    assert.equal(await read(server, "a/1", bearer(token)), 200);
+    assert.equal(await ask("POST", "revocations", { jti: claimsOf(token).jti }, as("op")), 204);
+    assert.equal(await read(server, "a/1", bearer(token)), 401);
+    assert.equal(await ask("DELETE", "roots/a", undefined, as("op")), 200);
+    assert.equal(await read(server, "a/1", as("op")), 404);
+    await server.reload("");
+    assert.deepEqual(await all({}), [404, 404, 404]);
+    await server.reload(op);
+    assert.equal(await read(server, "a/1", bearer(token)), 401, "it stays revoked");
 });
 
 test("what a caller has minted is no more than he may now", async (t) => {
