@@ -137,6 +137,16 @@ struct order {
     struct minted minted;
 };
 
+static const char *read_user(const json_t *o, struct arena *a, struct minted *m)
+{
+    const json_t *sub = json_object_get(o, "sub");
+    struct str user = text_of(o, "sub");
+    if (sub != NULL && !access_claim_is_valid(user))
+        return "sub is 1 to 128 letters, digits and -._~@:+";
+    m->user = arena_dup(a, user);
+    return NULL;
+}
+
 /* NULL, or what is wrong with it. */
 static const char *read_life(const json_t *o, const struct principal *p, int64_t now_s,
                              struct minted *m)
@@ -175,13 +185,15 @@ static int read_grants(const json_t *o, struct arena *a, struct order *out)
 
 static const char *read_order(const json_t *o, struct exchange *x, int64_t now_s, struct order *out)
 {
-    static const char *const names[] = {"actions", "on", "limits", "expires_in", "link", NULL};
+    static const char *const names[] = {"actions", "on",  "limits", "expires_in",
+                                        "link",    "sub", NULL};
     *out = (struct order){.minted = {.grants = &out->grants, .limits = &out->limits}};
     if (!knows_all(o, names))
-        return "a grant has actions, on, limits, expires_in and link";
+        return "a grant has actions, on, limits, expires_in, link and sub";
     if (read_grants(o, &x->arena, out) != 0)
         return "actions are verbs and on are patterns of names, each such that the verb is for it";
-    return read_life(o, x->principal, now_s, &out->minted);
+    const char *why = read_user(o, &x->arena, &out->minted);
+    return why != NULL ? why : read_life(o, x->principal, now_s, &out->minted);
 }
 
 static struct str grant_json(struct exchange *x, const struct buf *token, int64_t expires_s)
@@ -205,6 +217,7 @@ static void mint(struct access_http *a, struct exchange *x, const struct order *
         struct str id = arena_dup(&x->arena, str_of(jti, MINTED_JTI));
         struct audit_fact fact = {.event = AUDIT_MINTED,
                                   .jti = id,
+                                  .user = o->minted.user,
                                   .kind = o->minted.link ? STR("link") : STR("token"),
                                   .name = o->grants.items[0].pattern};
         exchange_hold(x);

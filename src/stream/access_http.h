@@ -2,7 +2,7 @@
 /* access_http.h -- /v1/access/: grants are minted and revoked, and what is below a root is erased.
  * See docs/security.md.
  *
- *     POST   /v1/access/grants        {"actions":[..],"on":[..],"expires_in"?,"limits"?,"link"?}
+ *     POST   /v1/access/grants {"actions":[..],"on":[..],"expires_in"?,"limits"?,"link"?,"sub"?}
  *                                     201 {"token","expires_at"}
  *     POST   /v1/access/revocations   {"jti"} | {"sub","issuer"?,"before"?} | {"root"}: 204
  *     GET    /v1/access/revocations   {"entries","limit"}

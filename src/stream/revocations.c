@@ -118,13 +118,20 @@ static bool denied_by_jti(const struct revocations *r, const struct principal *p
     return false;
 }
 
+static bool denied_by_subject(const struct revocations *r, const struct principal *p,
+                              struct str scope, struct str issuer, struct str sub)
+{
+    struct selector s;
+    return sub.n > 0 && (denies(r, selector_of(&s, 's', scope, STR_NONE, sub), p->issued_s) ||
+                         denies(r, selector_of(&s, 's', scope, issuer, sub), p->issued_s));
+}
+
+/* The issuer of a caller's users is the caller. */
 static bool denied_within(const struct revocations *r, const struct principal *p, struct str scope)
 {
     struct selector s;
-    if (denied_by_jti(r, p, scope))
-        return true;
-    if (p->sub.n > 0 && (denies(r, selector_of(&s, 's', scope, STR_NONE, p->sub), p->issued_s) ||
-                         denies(r, selector_of(&s, 's', scope, p->issuer, p->sub), p->issued_s)))
+    if (denied_by_jti(r, p, scope) || denied_by_subject(r, p, scope, p->issuer, p->sub) ||
+        denied_by_subject(r, p, scope, p->issuer.n > 0 ? p->issuer : p->sub, p->user))
         return true;
     return scope.n > 0 && denies(r, selector_of(&s, 'r', scope, STR_NONE, STR_NONE), p->issued_s);
 }
