@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { createServer as createNetServer } from "node:net";
@@ -526,6 +527,27 @@ test("attack 39: webhooks reach no address that a client must not name", async (
     await open.append("jobs/1", "1");
     await until(() => asked > 1, "the webhook to be tried again");
     assert.equal(followed, 0);
+});
+
+test("attack 39: whatever is refused at the connection is in the audit, whoever asked", async (t) => {
+    const audit = join(await tempFolder(t), "audit.jsonl");
+    // Nobody may have these, though the settings name them.
+    const text = "[tool nowhere]\nurl = http://0.0.0.0:9/\n[route /nowhere]\nupstream = http://224.0.0.1:9/\n";
+    const server = await startAll(t, { text, flags: ["--audit", audit] });
+    await server.request("POST", "/atd/v1/run_tool", json({ tool_id: "nowhere", args: {} }));
+    await server.request("POST", "/nowhere", json({}));
+    const lines = () =>
+        (existsSync(audit) ? readFileSync(audit, "utf8").split("\n").filter(Boolean) : [])
+            .map((line) => JSON.parse(line))
+            .filter(({ event }) => event === "target-refused");
+    await until(() => lines().length >= 2, "both refusals");
+    assert.deepEqual(
+        lines().map(({ name, cause, decision }) => [name, cause, decision]),
+        [
+            ["nowhere", "the host has a unspecified address, which is not allowed", "deny"],
+            ["224.0.0.1", "the host has a multicast address, which is not allowed", "deny"],
+        ],
+    );
 });
 
 // ---- proxies ----
