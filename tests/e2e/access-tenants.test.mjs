@@ -11,7 +11,7 @@ import { defer } from "./lib/defer.mjs";
 import { H2 } from "./lib/h2.mjs";
 import { caller, configFile } from "./lib/pages.mjs";
 import { startServer } from "./lib/server.mjs";
-import { Code, Peer, Session } from "./lib/session.mjs";
+import { Code, OldPeer, Peer, Session } from "./lib/session.mjs";
 import { TIDEMARK } from "./lib/session-schema.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
@@ -445,4 +445,39 @@ for (const protocol of ["connect", "grpc"])
         assert.equal((await list("ada")).status, 403);
         const keys = (await list("op")).json().sessions.map((s) => s.key);
         assert.deepEqual(keys, ["mine", "t%a%mine", "t%b%mine"]);
+    });
+
+for (const way of ["connect", "grpc", "HTTP/1.1"])
+    test(`what is said and heard in sessions is counted as usage (${way})`, async (t) => {
+        const server = await startTenants(t);
+        const session = new Session(TIDEMARK, { key: "mine" });
+        const texts = ["x".repeat(1000), "y".repeat(2000)];
+        if (way === "HTTP/1.1") {
+            const peer = new OldPeer(server, session);
+            peer.headers = (position) => ({
+                ...OldPeer.prototype.headers.call(peer, position),
+                ...as("ada"),
+            });
+            const down = peer.downlink();
+            await down.welcomed();
+            for (const [n, text] of texts.entries()) await peer.chunk(n, text);
+            await down.seen(2);
+            await peer.close();
+            await down.endedWell();
+        } else {
+            const peer = new Peer(t, server, { protocol: way });
+            const call = peer.open(session, { headers: { ...session.headers(), ...as("ada") } });
+            for (const [n, text] of texts.entries()) call.chunk(n, text);
+            await call.seen(2);
+            call.close();
+            await call.endedWell();
+        }
+        const { text } = await server.request("GET", "/metrics", { headers: as("op") });
+        const used = (what) => {
+            const line = `tidemark_usage_${what}_total{issuer="",subject="ada",root="t/a/"} `;
+            return Number(text.split("\n").find((l) => l.startsWith(line))?.slice(line.length));
+        };
+        const bytes = used("appended_bytes");
+        assert.ok(bytes >= 3000 && bytes < 3500, `${bytes} bytes`);
+        assert.equal(used("delivered_events"), 2);
     });
