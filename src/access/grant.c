@@ -321,13 +321,16 @@ json_t *access_grants_json(const struct access_grants *g, const struct access_li
 
 /* ---- templates ---- */
 
-/* One whole segment, of characters that mean nothing to anybody. */
+bool access_claim_is_valid(struct str value)
+{
+    return value.n <= ACCESS_CLAIM_MAX && ascii_is_word(value, "-._~@:+") &&
+           !str_eq(value, STR(".")) && !str_eq(value, STR(".."));
+}
+
 static bool claim_value(const json_t *claims, struct str claim, struct str *out)
 {
-    const json_t *value = json_object_getn(claims, claim.p, claim.n);
-    struct str text = grant_text_of(value);
-    if (text.n > ACCESS_CLAIM_MAX || !ascii_is_word(text, "-._~@:+") || str_eq(text, STR(".")) ||
-        str_eq(text, STR("..")))
+    struct str text = grant_text_of(json_object_getn(claims, claim.p, claim.n));
+    if (!access_claim_is_valid(text))
         return false;
     *out = text;
     return true;

@@ -84,6 +84,10 @@ int access_grants_add_json(struct access_grants *g, struct access_limits *limits
 int access_grants_add_entry(struct access_grants *g, struct arena *a, const json_t *actions,
                             const json_t *on);
 
+/* Whether a claim's value can be a segment: 1 to ACCESS_CLAIM_MAX characters that mean nothing to
+ * anybody. */
+bool access_claim_is_valid(struct str value);
+
 /* With each `{claim}` replaced by its value in claims. A grant whose claim is missing, or no text
  * that can be a segment, is left out. */
 void access_grants_expand(const struct access_grants *templates, const json_t *claims,

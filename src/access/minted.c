@@ -48,11 +48,33 @@ static bool limits_fit(const struct access_limits *inner, const struct access_li
     return true;
 }
 
+/* Limits that are counted by who asks, and not by root or by request. */
+static bool is_counted(const struct principal *p)
+{
+    const struct access_limits *l = &p->limits;
+    return p->issuer.n > 0 || l->rate > 0 || l->append_rate > 0 || l->live > 0 ||
+           l->connections > 0 || l->creates > 0 || l->subscriptions > 0 || l->generations > 0;
+}
+
+/* A user's token is never another one's. */
+static bool may_name(const struct principal *p, struct str user)
+{
+    return user.n == 0 || p->user.n == 0 || str_eq(user, p->user);
+}
+
+static void put_user(json_t *claims, const struct principal *p, struct str asked)
+{
+    struct str user = p->user.n > 0 ? p->user : asked;
+    put_text(claims, "user", user);
+    if (user.n > 0 && (p->user.n > 0 ? p->apart : !is_counted(p)))
+        json_object_set_new(claims, "apart", json_true());
+}
+
 static bool may_hand_on(const struct principal *p, const struct minted *m)
 {
-    return p->known && !p->by_link && access_covers(&p->rights, m->grants) &&
-           limits_fit(m->limits, &p->limits) && m->expires_s <= p->expires_ms / 1000 &&
-           (!m->link || minted_fits_link(m->grants));
+    return may_name(p, m->user) && p->known && !p->by_link &&
+           access_covers(&p->rights, m->grants) && limits_fit(m->limits, &p->limits) &&
+           m->expires_s <= p->expires_ms / 1000 && (!m->link || minted_fits_link(m->grants));
 }
 
 int minted_sign(const struct jwk_set *keys, const struct principal *p, const struct minted *m,
@@ -76,8 +98,10 @@ int minted_sign(const struct jwk_set *keys, const struct principal *p, const str
     put_text(claims, "sub", p->sub);
     put_text(claims, "iss_name", p->issuer);
     put_text(claims, "root", p->root);
-    if (!str_eq(p->id, p->sub))
-        put_text(claims, "id", p->id);
+    struct str id = p->user.n > 0 ? p->minter : p->id;
+    if (!str_eq(id, p->sub))
+        put_text(claims, "id", id);
+    put_user(claims, p, m->user);
     json_object_set_new(claims, "iat", json_integer(m->issued_s));
     json_object_set_new(claims, "exp", json_integer(m->expires_s));
     if (json_array_size(parents) > 0)
@@ -113,6 +137,19 @@ static struct str parents_of(const json_t *claims, struct arena *a)
     return kept;
 }
 
+/* Who bears it, of those whom the minter knows. */
+static void set_user(struct principal *p, const json_t *claims)
+{
+    struct arena *a = &p->arena;
+    p->user = arena_dup(a, text_at(claims, "user"));
+    if (p->user.n == 0)
+        return;
+    p->minter = p->id;
+    p->id = arena_printf(a, ">%.*s>%.*s", (int)p->user.n, p->user.p, (int)p->id.n, p->id.p);
+    p->name = p->user;
+    p->apart = json_is_true(json_object_get(claims, "apart"));
+}
+
 /* We have signed it: what is in it is as we have put it, and missing grants are none. */
 struct principal *minted_principal(const struct jwt *t, bool link)
 {
@@ -128,6 +165,7 @@ struct principal *minted_principal(const struct jwt *t, bool link)
     p->sub = arena_dup(a, t->sub);
     p->name = p->sub;
     p->id = id.n > 0 ? arena_dup(a, id) : p->sub;
+    set_user(p, t->payload);
     p->issuer = arena_dup(a, text_at(t->payload, "iss_name"));
     p->root = arena_dup(a, text_at(t->payload, "root"));
     p->jti = arena_dup(a, t->jti);

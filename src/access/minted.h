@@ -4,9 +4,17 @@
  *
  *     {"iss":"tidemark","aud":"tidemark","jti","iat","exp",
  *      "sub","iss_name"?,"id"?     whose rights these are: of the one who had it minted
+ *      "user"?,"apart"?            whom it is for, among those whom he knows; see below
  *      "root"?,                    his root; names in the grants are below it
  *      "par"?: [jti, ...]          tokens it was made from, the oldest first: it dies with each
  *      "authorization_details": [...]}
+ *
+ * Users. A token for nobody in particular makes its bearer one with the minter: belongings (chats,
+ * generations, keys) are shared. One for a user makes him somebody else, `>USER>MINTER'S ID`, whom
+ * nobody else is: neither the minter nor another minter's user of that name; no name of a caller or
+ * an issuer begins with that sign. What is made of such a token is for the same user. His limits
+ * are `apart` if the minter has none that are counted; otherwise he counts as the minter, since
+ * many users would be many times his limits.
  *
  * Its grants are absolute: they were compared with those of the minter when it was made. A link
  * (typ tm-link+jwt) is for URLs, and for reading alone. Pure. */
@@ -28,11 +36,13 @@ struct minted {
     const struct access_grants *grants;
     const struct access_limits *limits; /* 0: as the minter's */
     int64_t issued_s, expires_s;
+    struct str user; /* access_claim_is_valid; n == 0: whom the minter's own is for */
     bool link;
 };
 
 /* What p may hand on: 0 and the token and its jti; ERR_DENIED: p has no right to that (more verbs,
- * names, limits or time than its own, or too many generations of tokens); ERR_TOO_LARGE. */
+ * names, limits or time than its own, another user, or too many generations of tokens);
+ * ERR_TOO_LARGE. */
 int minted_sign(const struct jwk_set *keys, const struct principal *p, const struct minted *m,
                 struct buf *out, char jti[MINTED_JTI + 1]);
 

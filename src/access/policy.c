@@ -169,5 +169,7 @@ static bool issuer_is_upheld(const struct policy *p, const struct policy *before
 bool policy_upholds(const struct policy *p, const struct policy *before,
                     const struct principal *who)
 {
+    if (!who->known)
+        return access_covers(&p->anonymous->rights, who->rights.layers[0]);
     return who->issuer.n > 0 ? issuer_is_upheld(p, before, who) : caller_is_upheld(p, before, who);
 }

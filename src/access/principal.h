@@ -18,6 +18,8 @@ struct principal {
     struct str issuer; /* the [issuer]'s name; n == 0: configured here */
     struct str sub;    /* a caller's name, or the token's `sub`; n == 0: nobody in particular */
     struct str id;     /* tells it from all others, across issuers: belongings are kept under it */
+    struct str user;   /* whom its token was minted for: one of the minter's; n == 0: nobody else */
+    struct str minter; /* ... who had it minted: his id */
     struct str root;   /* before every name of its own; n == 0: none */
     struct str jti;    /* of its token; n == 0: none */
     struct str kid;    /* in its token's header; n == 0: none */
@@ -40,6 +42,7 @@ struct principal {
     bool known : 1;   /* it has shown a credential */
     bool by_link : 1; /* ... which was in the URL: for reading alone */
     bool minted : 1;  /* ... which we have signed: access/minted.h */
+    bool apart : 1;   /* ... for a user who has limits of his own, not the minter's */
     bool gone : 1;    /* its key or section is no longer there: answers to it end */
 };
 
@@ -56,6 +59,12 @@ static inline const struct principal *principal_ref(const struct principal *p)
     return p;
 }
 void principal_unref(const struct principal *p); /* NULL is allowed */
+
+/* Whom it counts as, where something is limited. */
+static inline struct str principal_counts_as(const struct principal *p)
+{
+    return p->user.n > 0 && !p->apart ? p->minter : p->id;
+}
 
 bool principal_can(const struct principal *p, struct str capability);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/server_core.h"
 #include "base/err.h"
+#include "base/http_url.h"
 #include "base/mem.h"
 #include "base/must.h"
 #include "app/config.h"
@@ -485,6 +486,18 @@ static void init_surfaces(struct server *s)
     http_mount(&s->http, &durable_surface, durable_handle, &s->durable);
 }
 
+/* Whoever asked for it has a line of its own where it has one: a trace, an event. */
+static void server_on_refused(void *ctx, const struct fetch *fetch)
+{
+    struct server *s = ctx;
+    struct url url = {0};
+    url_parse(fetch->url, &url);
+    audit_tell(s->audit, NULL,
+               &(struct audit_fact){.event = AUDIT_TARGET_REFUSED,
+                                    .cause = str_of_cstr(fetch->error),
+                                    .name = fetch->about.n > 0 ? fetch->about : url.host});
+}
+
 /* 0, or ERR_IO after a trace. */
 static int init_audit(struct server *s)
 {
@@ -567,6 +580,7 @@ int server_init(struct server *s, const struct config *config, const struct trac
     server_init_signals(s);
     s->fetcher = fetcher_new(&s->loop);
     fetcher_own(s->fetcher, &s->own);
+    fetcher_on_refused(s->fetcher, server_on_refused, s);
     server_share_descriptors(s);
     err = init_audit(s);
     if (err == 0 && (err = server_init_access(s, why, sizeof why)) != 0)

@@ -73,7 +73,7 @@ struct server {
     struct limits *limits; /* NULL: clients have none */
     struct usage *usage;   /* NULL: the same */
     struct answers answers;
-    struct access_http *access; /* NULL: nothing was granted to anybody when it was started */
+    struct access_http *access;
     struct audit *audit;        /* NULL: none */
     struct lane *audit_lane;
     struct feature_host host;

@@ -77,6 +77,14 @@ static void init_guard(struct server *s)
     s->http.guard = s->guard;
 }
 
+static void tune_access(struct server *s)
+{
+    const struct access_config *access = &s->config->access;
+    access_http_set_longest(s->access, access_config_longest_s(access));
+    if (access_config_on(access))
+        access_http_begin(s->access, s->guard);
+}
+
 int server_init_access(struct server *s, char *why, size_t size)
 {
     const struct access_config *access = &s->config->access;
@@ -88,11 +96,14 @@ int server_init_access(struct server *s, char *why, size_t size)
     struct policy *policy = access_config_policy(access, why, size);
     if (policy == NULL)
         return ERR_SYNTAX;
+    bool was_on = s->guard != NULL && guard_policy(s->guard)->on;
     if (s->guard == NULL)
         init_guard(s);
     guard_set_policy(s->guard, policy);
+    if (policy->on && !was_on && s->life == SERVER_SERVING)
+        http_close_all(&s->http); /* nobody has decided about what is under way */
     if (s->access != NULL)
-        access_http_set_longest(s->access, access_config_longest_s(access));
+        tune_access(s);
     policy_unref(policy);
     return 0;
 }
@@ -108,11 +119,9 @@ static size_t server_erase_others(void *server, struct str prefix)
     return left;
 }
 
-/* Routes are added at the start alone: whoever grants something later gets it with a restart. */
+/* Routes are added at the start alone: what is behind them may begin later. */
 void server_open_access(struct server *s)
 {
-    if (!access_config_on(&s->config->access))
-        return;
     s->access = access_http_new(&(struct access_http_setup){.sched = &s->loop.sched,
                                                             .store = s->store,
                                                             .audit = s->audit,
@@ -120,9 +129,8 @@ void server_open_access(struct server *s)
                                                             .answers = &s->answers,
                                                             .erase_others = server_erase_others,
                                                             .ctx = s});
-    access_http_set_longest(s->access, access_config_longest_s(&s->config->access));
-    access_http_set_guard(s->access, s->guard);
     access_http_mount(s->access, &s->http);
+    tune_access(s);
 }
 
 /* ---- settings ---- */

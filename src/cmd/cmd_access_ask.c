@@ -50,6 +50,9 @@ static const struct option_row mint_rows[] = {
      .help = "What may be done: read, append and other verbs, with commas between them."},
     {ROW("expires", OPTION_DURATION, expires_ms), .fallback = "10m", .value = "TIME",
      BETWEEN(1000, DAY_MS), .help = "How long the token is good."},
+    {ROW("sub", OPTION_TEXT, sub), .value = "USER",
+     .help = "Whom the token is for. Chats, generations and idempotency keys of two users are "
+             "apart."},
     {ROW("link", OPTION_BOOL, link),
      .help = "A token for URLs, for reading alone. Of one stream, the whole URL is printed."},
     {ROW("json", OPTION_BOOL, json), .help = "Print the server's answer: token and expires_at."},
@@ -206,9 +209,9 @@ static int mint_with(const struct ask_flags *f)
         common_fail(&mint_command, "--on PATTERN and --actions VERB,... are both needed");
         return CMD_USAGE;
     }
-    return post(&a,
-                json_pack("{s:o,s:o,s:I,s:b}", "actions", texts(&f->actions), "on", texts(&f->on),
-                          "expires_in", (json_int_t)(f->expires_ms / 1000), "link", f->link));
+    return post(&a, json_pack("{s:o,s:o,s:I,s:b,s:s*}", "actions", texts(&f->actions), "on",
+                              texts(&f->on), "expires_in", (json_int_t)(f->expires_ms / 1000),
+                              "link", f->link, "sub", f->sub));
 }
 
 /* ---- revoke ---- */

@@ -173,12 +173,13 @@ static void put_member(struct buf *out, const char *name, struct str value)
     json_put_string(out, value);
 }
 
-static void put_principal(struct buf *out, const struct principal *p, struct str jti)
+static void put_principal(struct buf *out, const struct principal *p, const struct audit_fact *f)
 {
     put_member(out, "issuer", p->issuer);
     put_member(out, "sub", p->sub);
-    put_member(out, "jti", jti.n > 0 ? jti : p->jti);
-    if (jti.n > 0)
+    put_member(out, "user", f->user.n > 0 ? f->user : p->user);
+    put_member(out, "jti", f->jti.n > 0 ? f->jti : p->jti);
+    if (f->jti.n > 0)
         put_member(out, "by", p->jti);
 }
 
@@ -216,7 +217,7 @@ void audit_tell(struct audit *a, const struct exchange *x, const struct audit_fa
     put_member(out, "event", events[f->event].word);
     put_member(out, "cause", f->cause);
     if (x != NULL)
-        put_principal(out, x->principal, f->jti);
+        put_principal(out, x->principal, f);
     put_member(out, "kid", f->kid.n > 0 || x == NULL ? f->kid : x->principal->kid);
     put_member(out, "ip", f->ip);
     if (x != NULL && f->ip.n == 0)

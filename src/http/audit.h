@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* audit.h -- what happened that somebody may want to know later, one JSON object a line:
  *
- *     {"time":"2026-01-31T12:00:01.250Z","event":"denied","cause"?,"issuer"?,"sub"?,"jti"?,"kid"?,
- *      "ip"?,"method"?,"path"?,"verb"?,"kind"?,"name"?,"decision":"allow"|"deny","request"?}
+ *     {"time":"2026-01-31T12:00:01.250Z","event":"denied","cause"?,"issuer"?,"sub"?,"user"?,"jti"?,
+ *      "kid"?,"ip"?,"method"?,"path"?,"verb"?,"kind"?,"name"?,"decision":"allow"|"deny","request"?}
  *
  * No line has a token, a query or a body. Lines are collected and written on a lane, to the file
  * that is under the path then: it may be moved away at any time. Of what strangers cause at most
@@ -70,7 +70,7 @@ struct audit_fact {
     struct str cause;
     struct str ip, kid;          /* else those of who asks are told */
     struct str verb, kind, name; /* what was asked for, or done */
-    struct str jti;              /* of what was made or revoked; else the principal's is told */
+    struct str jti, user;        /* of what was made or revoked; else the principal's are told */
 };
 
 /* a == NULL: nothing is written down. x: NULL, or who asks, with its request. */

@@ -134,6 +134,28 @@ int credential_find(struct exchange *x, enum credential_owner owner, struct cred
     return req->query.n > 0 ? take_link(x, out) : 0;
 }
 
+/* Whatever stands before the token: a scheme that is misspelt, or none, does not hide it. */
+static struct str behind_scheme(struct str value)
+{
+    value = str_trim(value);
+    for (size_t i = 0; i < value.n; i++)
+        if (value.p[i] == ' ' || value.p[i] == '\t')
+            return str_trim(str_skip(value, i));
+    return value;
+}
+
+struct str credential_next_theirs(const struct exchange *x, size_t *at)
+{
+    const struct request *req = x->request;
+    while (*at < req->n_headers) {
+        const struct header *h = &req->headers[(*at)++];
+        const struct carrier *c = carrier_of(h->name);
+        if (c != NULL && !is_looked_at(c, CREDENTIAL_THEIRS))
+            return behind_scheme(h->value);
+    }
+    return STR_NONE;
+}
+
 static bool is_grant(struct exchange *x, struct str pair)
 {
     struct str key = str_cut(&pair, '=');

@@ -37,6 +37,10 @@ struct credential {
  * CREDENTIAL_BEARER with none. */
 int credential_find(struct exchange *x, enum credential_owner owner, struct credential *out);
 
+/* Where Authorization is the upstream's: the next text behind *at (0 at first) that would be a
+ * credential if it were ours. p == NULL: there is none. */
+struct str credential_next_theirs(const struct exchange *x, size_t *at);
+
 /* Takes `grant` out of the request's query, once it was found: nothing that shows or sends on the
  * query has it. */
 void credential_cut(struct exchange *x);

@@ -53,7 +53,7 @@ void exchange_release(struct exchange *x)
 static void exchange_enter(struct exchange *x)
 {
     struct principal *p = (struct principal *)x->principal;
-    if (!x->http->rights_end || x->over || !p->known || p->refs == 0)
+    if (!x->http->rights_end || x->over || p->refs == 0)
         return;
     list_push(&p->answers, &x->answer);
     if (list_empty(&p->active))

@@ -29,9 +29,11 @@ struct fetcher {
     struct link todo; /* of struct fetch_transfer */
     size_t in_flight;
     char *ca_file;
-    const struct addr_own *own; /* NULL: nothing */
-    bool busy;                  /* in fetch_drive() */
-    bool closing;               /* freed while busy */
+    const struct addr_own *own;                            /* NULL: nothing */
+    void (*refused)(void *ctx, const struct fetch *fetch); /* NULL: nobody is told */
+    void *refused_ctx;
+    bool busy;    /* in fetch_drive() */
+    bool closing; /* freed while busy */
 };
 
 /* -- transfers ------------------------------------------------------------------------------------
@@ -85,6 +87,9 @@ static void transfer_complete(struct fetch_transfer *transfer, enum fetch_cause 
         fetch->answer = transfer->answer;
         fetch->cause = cause;
         snprintf(fetch->error, sizeof fetch->error, "%s", cause != FETCH_NONE ? transfer->why : "");
+        struct fetcher *f = transfer->owner;
+        if (cause == FETCH_FORBIDDEN && f->refused != NULL)
+            f->refused(f->refused_ctx, fetch);
         fetch->done(fetch, fetch_cause_err(cause));
     }
     transfer_free(transfer);
@@ -595,6 +600,13 @@ void fetcher_bound(struct fetcher *f, uint64_t connections)
 void fetcher_own(struct fetcher *f, const struct addr_own *own)
 {
     f->own = own;
+}
+
+void fetcher_on_refused(struct fetcher *f, void (*refused)(void *ctx, const struct fetch *fetch),
+                        void *ctx)
+{
+    f->refused = refused;
+    f->refused_ctx = ctx;
 }
 
 void fetcher_trust(struct fetcher *f, const char *ca_file)

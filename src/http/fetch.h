@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+struct fetch;
 struct fetcher;
 struct loop;
 
@@ -38,6 +39,11 @@ void fetcher_bound(struct fetcher *f, uint64_t connections);
 
 /* What this process listens on; kept. Only a configured target may be one of them. */
 void fetcher_own(struct fetcher *f, const struct addr_own *own);
+
+/* Told of every fetch whose target was refused (FETCH_FORBIDDEN), before its done(): its error says
+ * why. */
+void fetcher_on_refused(struct fetcher *f, void (*refused)(void *ctx, const struct fetch *fetch),
+                        void *ctx);
 
 /* A PEM file of certificates to trust instead of the system's, for fetches started from now on;
  * NULL: the system's. */
@@ -108,6 +114,7 @@ struct fetch {
      * redirects. */
     size_t (*on_body)(struct fetch *f, char *out, size_t room);
     int64_t body_length; /* with on_body: exactly so much comes; -1: nobody knows, it is chunked */
+    struct str about;    /* for whoever is told of refusals: whose it is; may be empty */
     struct addr_policy policy;
     /* The process at the other end must run on this machine, as peer_uid. Looked at on each
      * connection, new or kept, before anything of the request is sent; else FETCH_STRANGER. */

@@ -97,6 +97,12 @@ static const struct surface_refusal too_many_bad = {
     429, STR_INIT("RATE_LIMITED"), STR_INIT("too many credentials are not good; try again"),
     STR_INIT(""), 1};
 
+static const struct surface_refusal misplaced_credential = {
+    401, STR_INIT("UNAUTHENTICATED"),
+    STR_INIT("this token is for this server, but what is sent like this goes to the upstream; send "
+             "it as Tidemark-Authorization"),
+    STR_INIT("Bearer error=\"invalid_token\""), 0};
+
 static const struct surface_rule no_rule = {.id = NULL};
 
 static void guard_count(const struct exchange *x, enum decision how)
@@ -355,20 +361,51 @@ static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
     return waits ? GUARD_WAITS : GUARD_GO;
 }
 
+/* Good or not. One of an issuer may be for the upstream as well: whoever shows it to us, too, says
+ * so. Those of callers and our own are for nobody else. */
+static bool is_misplaced(const struct guard *g, struct str token, const struct credential *shown)
+{
+    if (policy_find_caller(g->policy, token) != NULL)
+        return true;
+    enum issuers_origin of =
+        g->issuers != NULL ? issuers_origin(g->issuers, token) : ISSUERS_FOREIGN;
+    return of == ISSUERS_OURS || (of == ISSUERS_THEIRS && !str_eq(token, shown->token));
+}
+
+/* A token of ours where the upstream's belongs is not sent on. NULL: there is none. */
+static const struct surface_refusal *guard_find_misplaced(struct guard *g, struct exchange *x,
+                                                          const struct credential *shown)
+{
+    struct str token;
+    for (size_t at = 0; (token = credential_next_theirs(x, &at)).p != NULL;)
+        if (token.n > 0 && is_misplaced(g, token, shown)) {
+            guard_fail(g, x, "it stands where the upstream's is expected");
+            return &misplaced_credential;
+        }
+    return NULL;
+}
+
+static const struct surface_refusal *guard_find(struct guard *g, struct exchange *x,
+                                                struct credential *out)
+{
+    enum credential_owner owner = owner_of(g, x);
+    if (credential_find(x, owner, out) != 0)
+        return &two_credentials;
+    bool sent_on = owner == CREDENTIAL_THEIRS && x->route->authorization == owner;
+    return sent_on ? guard_find_misplaced(g, x, out) : NULL;
+}
+
 /* Sets x->principal. */
 static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool may_wait)
 {
     struct credential c;
-    const struct surface_refusal *why = NULL;
+    const struct surface_refusal *why = guard_find(g, x, &c);
     enum guard_step step = GUARD_GO;
-    int err = credential_find(x, owner_of(g, x), &c);
-    if (err != 0)
-        why = &two_credentials;
-    else if (c.by == CREDENTIAL_NONE)
+    if (why == NULL && c.by == CREDENTIAL_NONE)
         why = guard_judge_peer(g, x);
-    else if (!g->policy->on || g->tokens == NULL)
+    else if (why == NULL && (!g->policy->on || g->tokens == NULL))
         guard_know(g, x, &c);
-    else
+    else if (why == NULL)
         step = guard_identify_token(g, x, &c, may_wait, &why);
     if (why == NULL || !g->policy->on)
         return step;

@@ -140,6 +140,8 @@ static const struct jwk_set *keys_of(const struct issuers *s, const struct issue
 
 bool issuers_lost(const struct issuers *s, const struct principal *p)
 {
+    if (!p->known)
+        return false;
     if (p->minted)
         return orphaned(s, p) != NULL || (s->own != NULL && !jwk_set_holds(s->own, p->kid, p->key));
     if (p->issuer.n == 0) {
@@ -215,6 +217,35 @@ enum issuers_verdict issuers_verify(struct issuers *s, struct str token, bool li
     if (keys == NULL)
         return bad(out, ISSUERS_NO_KEYS, "the issuer's keys cannot be had");
     return verify_with(s, i, keys, head.alg, token, out);
+}
+
+/* Another server of this kind has another key, and calls it otherwise. */
+static bool is_own_kid(const struct issuers *s, struct str kid)
+{
+    return s->own == NULL || str_eq(jwk_set_kid(s->own, 0), kid);
+}
+
+static struct str text_at(const json_t *object, const char *name)
+{
+    const json_t *v = json_object_get(object, name);
+    return json_is_string(v) ? str_of(json_string_value(v), json_string_length(v)) : STR_NONE;
+}
+
+enum issuers_origin issuers_origin(const struct issuers *s, struct str token)
+{
+    enum issuers_origin found = ISSUERS_FOREIGN;
+    json_t *header, *payload;
+    if (!jwt_split(token, &header, &payload))
+        return found;
+    struct str iss = text_at(payload, "iss");
+    const struct issuer *i = policy_find_issuer(s->policy, iss);
+    if (str_eq(iss, STR(MINTED_ISSUER)))
+        found = is_own_kid(s, text_at(header, "kid")) ? ISSUERS_OURS : ISSUERS_FOREIGN;
+    else if (i != NULL && jwt_is_for(payload, i->aud, i->n_aud))
+        found = ISSUERS_THEIRS;
+    json_decref(header);
+    json_decref(payload);
+    return found;
 }
 
 /* ---- the whole ---- */

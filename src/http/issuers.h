@@ -51,6 +51,16 @@ void issuers_set_own(struct issuers *s, const struct jwk_set *keys);
  */
 bool issuers_lost(const struct issuers *s, const struct principal *p);
 
+enum issuers_origin {
+    ISSUERS_FOREIGN, /* nobody's here */
+    ISSUERS_THEIRS,  /* of an issuer of the policy, for this server */
+    ISSUERS_OURS,    /* signed by this server */
+};
+
+/* Whose a text says that it is. Nothing is verified: a token that has ended, or whose signature is
+ * not good, is of the same origin. */
+enum issuers_origin issuers_origin(const struct issuers *s, struct str token);
+
 enum issuers_verdict {
     ISSUERS_GOOD,
     ISSUERS_BAD,     /* and stays so */

@@ -138,7 +138,7 @@ static struct str address_key(const uint8_t address[LIMITS_ADDRESS])
 struct str limits_key(struct exchange *x)
 {
     if (x->principal->known)
-        return x->principal->id;
+        return principal_counts_as(x->principal);
     uint8_t client[LIMITS_ADDRESS];
     front_client(x, client);
     struct str address = address_key(client);
@@ -152,13 +152,14 @@ struct str limits_key(struct exchange *x)
 /* Whom the settings name, and whom nothing bounds at all, has no limits but those given. */
 static bool is_trusted(const struct principal *p)
 {
-    return p->rights.n == 0 || (p->known && p->issuer.n == 0);
+    return p->rights.n == 0 || (p->known && p->issuer.n == 0 && !p->apart);
 }
 
+/* What is stored is the minter's, not his users'. */
 struct access_limits limits_of(const struct principal *p)
 {
     struct access_limits own = p->limits;
-    if (is_trusted(p))
+    if (is_trusted(p) || p->apart)
         return own;
 #define X(name, word, what)                                                                        \
     if (own.name == 0)                                                                             \
@@ -192,6 +193,10 @@ static void find_usage(struct limits *l, struct account *a, const struct princip
     struct str who = p->known ? (p->sub.n > 0 ? p->sub : p->name) : STR("");
     struct str values[] = {p->issuer.n > 0 ? p->issuer : STR(""), who,
                            p->root.n > 0 ? p->root : STR("")};
+    if (p->apart) { /* a caller is the issuer of his users */
+        values[0] = p->sub;
+        values[1] = p->user;
+    }
     if (a == l->subjects.crowd) /* it is nobody's in particular */
         values[0] = values[1] = values[2] = STR("other");
     for (int i = 0; i < ACCOUNT_USES; i++)
@@ -202,7 +207,7 @@ static void find_usage(struct limits *l, struct account *a, const struct princip
 static struct account *subject_account(struct limits *l, const struct principal *p)
 {
     char text[ACCOUNT_KEY_MAX];
-    struct str key = p->id;
+    struct str key = principal_counts_as(p);
     if (p->root.n > 0 && key.n + p->root.n < sizeof text) {
         memcpy(text, key.p, key.n);
         text[key.n] = '\n';

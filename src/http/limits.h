@@ -51,8 +51,8 @@ void limits_set(struct limits *l, const struct limits_settings *settings);
 /* A key by which a client is counted, for whoever has counts of its own: any bytes, in x->arena. */
 struct str limits_key(struct exchange *x);
 
-/* What holds for a principal: its own limits, and those that hold for token holders and strangers
- * where it has none. 0: no limit. */
+/* What holds for a principal of what is stored: its own limits, and those that hold for token
+ * holders and strangers where it has none. 0: no limit. */
 struct access_limits limits_of(const struct principal *p);
 
 /* ---- connections ---- */

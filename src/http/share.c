@@ -46,7 +46,8 @@ size_t share_headers(const struct share_ask *a, struct header out[SHARE_HEADERS_
     if (with.n > 0 && a->share->exposed.n > 0)
         out[n++] = (struct header){STR("Access-Control-Expose-Headers"), a->share->exposed};
     if (varies && a->front->guarded)
-        out[n++] = (struct header){STR("Vary"), STR("Authorization, Cookie, Origin")};
+        out[n++] = (struct header){STR("Vary"), STR("Authorization, Cookie, Origin, "
+                                                    "Tidemark-Authorization")};
     else if (varies && depends_on_origin(a))
         out[n++] = (struct header){STR("Vary"), STR("Origin")};
     if (a->front->guarded) {

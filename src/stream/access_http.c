@@ -2,6 +2,7 @@
 #include "stream/access_http.h"
 #include "access/minted.h"
 #include "access/pattern.h"
+#include "access/policy.h"
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/err.h"
@@ -28,10 +29,11 @@
 
 struct access_http {
     struct access_http_setup setup;
-    struct guard *guard; /* NULL: not yet */
-    struct access_key key;
+    uint64_t longest_s;
+    struct guard *guard; /* these: NULL until it begins */
     struct revocations *revocations;
     struct erasures *erasures;
+    struct access_key key;
     struct gate parts; /* being stopped */
 };
 
@@ -135,6 +137,16 @@ struct order {
     struct minted minted;
 };
 
+static const char *read_user(const json_t *o, struct arena *a, struct minted *m)
+{
+    const json_t *sub = json_object_get(o, "sub");
+    struct str user = text_of(o, "sub");
+    if (sub != NULL && !access_claim_is_valid(user))
+        return "sub is 1 to 128 letters, digits and -._~@:+";
+    m->user = arena_dup(a, user);
+    return NULL;
+}
+
 /* NULL, or what is wrong with it. */
 static const char *read_life(const json_t *o, const struct principal *p, int64_t now_s,
                              struct minted *m)
@@ -173,13 +185,15 @@ static int read_grants(const json_t *o, struct arena *a, struct order *out)
 
 static const char *read_order(const json_t *o, struct exchange *x, int64_t now_s, struct order *out)
 {
-    static const char *const names[] = {"actions", "on", "limits", "expires_in", "link", NULL};
+    static const char *const names[] = {"actions", "on",  "limits", "expires_in",
+                                        "link",    "sub", NULL};
     *out = (struct order){.minted = {.grants = &out->grants, .limits = &out->limits}};
     if (!knows_all(o, names))
-        return "a grant has actions, on, limits, expires_in and link";
+        return "a grant has actions, on, limits, expires_in, link and sub";
     if (read_grants(o, &x->arena, out) != 0)
         return "actions are verbs and on are patterns of names, each such that the verb is for it";
-    return read_life(o, x->principal, now_s, &out->minted);
+    const char *why = read_user(o, &x->arena, &out->minted);
+    return why != NULL ? why : read_life(o, x->principal, now_s, &out->minted);
 }
 
 static struct str grant_json(struct exchange *x, const struct buf *token, int64_t expires_s)
@@ -203,6 +217,7 @@ static void mint(struct access_http *a, struct exchange *x, const struct order *
         struct str id = arena_dup(&x->arena, str_of(jti, MINTED_JTI));
         struct audit_fact fact = {.event = AUDIT_MINTED,
                                   .jti = id,
+                                  .user = o->minted.user,
                                   .kind = o->minted.link ? STR("link") : STR("token"),
                                   .name = o->grants.items[0].pattern};
         exchange_hold(x);
@@ -435,6 +450,11 @@ static const struct surface_rule access_rules[] = {
 };
 const struct surface access_surface = {.path = ACCESS_PATH, .rules = access_rules};
 
+static bool is_on(const struct access_http *a)
+{
+    return a->guard != NULL && guard_policy(a->guard)->on;
+}
+
 static void access_http_handle(void *access, struct exchange *x)
 {
     struct access_http *a = access;
@@ -442,7 +462,9 @@ static void access_http_handle(void *access, struct exchange *x)
     enum method m = x->request->method;
     bool reads = m == METHOD_GET || m == METHOD_HEAD;
     x->state = a;
-    if (m == METHOD_POST && str_eq(path, STR("grants")))
+    if (!is_on(a))
+        exchange_problem(x, 404, STR("NO_ROUTE"), STR("no access is configured"));
+    else if (m == METHOD_POST && str_eq(path, STR("grants")))
         exchange_collect(x, BODY_MAX, access_http_on_order);
     else if (m == METHOD_POST && str_eq(path, STR("revocations")))
         exchange_collect(x, BODY_MAX, access_http_on_revocation);
@@ -459,48 +481,51 @@ static void access_http_handle(void *access, struct exchange *x)
 
 static void access_http_on_key(struct access_key *k)
 {
-    struct access_http *a = container_of(k, struct access_http, key);
-    if (a->guard != NULL)
-        guard_set_own_keys(a->guard, k->keys);
+    guard_set_own_keys(container_of(k, struct access_http, key)->guard, k->keys);
 }
 
 static void access_http_on_changed(void *ctx)
 {
     struct access_http *a = ctx;
-    if (a->guard != NULL)
-        guard_forget_tokens(a->guard);
+    guard_forget_tokens(a->guard);
     answers_look_now(a->setup.answers);
-}
-
-void access_http_set_guard(struct access_http *a, struct guard *guard)
-{
-    a->guard = guard;
-    guard_set_own_keys(guard, a->key.keys);
 }
 
 void access_http_set_longest(struct access_http *a, uint64_t longest_s)
 {
     uint64_t own_s = MINTED_LIFETIME_S;
-    revocations_set_longest(a->revocations, longest_s > own_s ? longest_s : own_s);
+    a->longest_s = longest_s > own_s ? longest_s : own_s;
+    if (a->revocations != NULL)
+        revocations_set_longest(a->revocations, a->longest_s);
 }
 
 bool access_http_starting(void *access)
 {
     const struct access_http *a = access;
-    return a->key.keys == NULL || !revocations_ready(a->revocations);
+    return a->key.keys == NULL || a->revocations == NULL || !revocations_ready(a->revocations);
 }
 
 bool access_http_revoked(void *access, const struct principal *p)
 {
     const struct access_http *a = access;
-    return revocations_deny(a->revocations, p);
+    return a->revocations != NULL && revocations_deny(a->revocations, p);
 }
 
 struct access_http *access_http_new(const struct access_http_setup *setup)
 {
     struct access_http *a = mem_zalloc(sizeof *a);
     a->setup = *setup;
+    a->longest_s = MINTED_LIFETIME_S;
     gate_init(&a->parts, setup->sched);
+    return a;
+}
+
+void access_http_begin(struct access_http *a, struct guard *guard)
+{
+    const struct access_http_setup *setup = &a->setup;
+    if (a->guard != NULL)
+        return;
+    a->guard = guard;
     a->key = (struct access_key){.sched = setup->sched,
                                  .store = setup->store,
                                  .trace = setup->trace,
@@ -510,7 +535,7 @@ struct access_http *access_http_new(const struct access_http_setup *setup)
                                                                  .store = setup->store,
                                                                  .trace = setup->trace,
                                                                  .max = REVOCATIONS_MAX,
-                                                                 .longest_s = MINTED_LIFETIME_S,
+                                                                 .longest_s = a->longest_s,
                                                                  .changed = access_http_on_changed,
                                                                  .ctx = a});
     a->erasures = erasures_new(&(struct erasures_setup){.sched = setup->sched,
@@ -519,7 +544,6 @@ struct access_http *access_http_new(const struct access_http_setup *setup)
                                                         .others = access_http_erase_others,
                                                         .erased = access_http_on_erased_all,
                                                         .ctx = a});
-    return a;
 }
 
 void access_http_mount(struct access_http *a, struct http *http)
@@ -534,11 +558,13 @@ static void access_http_on_part_stopped(void *ctx)
 
 void access_http_stop(struct access_http *a, void (*stopped)(void *ctx), void *ctx)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; a->guard != NULL && i < 3; i++)
         gate_enter(&a->parts);
-    access_key_stop(&a->key, access_http_on_part_stopped, a);
-    revocations_stop(a->revocations, access_http_on_part_stopped, a);
-    erasures_stop(a->erasures, access_http_on_part_stopped, a);
+    if (a->guard != NULL) {
+        access_key_stop(&a->key, access_http_on_part_stopped, a);
+        revocations_stop(a->revocations, access_http_on_part_stopped, a);
+        erasures_stop(a->erasures, access_http_on_part_stopped, a);
+    }
     gate_shut(&a->parts, stopped, ctx);
 }
 
@@ -548,6 +574,7 @@ void access_http_free(struct access_http *a)
         return;
     erasures_free(a->erasures);
     revocations_free(a->revocations);
-    access_key_deinit(&a->key);
+    if (a->guard != NULL)
+        access_key_deinit(&a->key);
     free(a);
 }

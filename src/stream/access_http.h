@@ -2,13 +2,14 @@
 /* access_http.h -- /v1/access/: grants are minted and revoked, and what is below a root is erased.
  * See docs/security.md.
  *
- *     POST   /v1/access/grants        {"actions":[..],"on":[..],"expires_in"?,"limits"?,"link"?}
+ *     POST   /v1/access/grants {"actions":[..],"on":[..],"expires_in"?,"limits"?,"link"?,"sub"?}
  *                                     201 {"token","expires_at"}
  *     POST   /v1/access/revocations   {"jti"} | {"sub","issuer"?,"before"?} | {"root"}: 204
  *     GET    /v1/access/revocations   {"entries","limit"}
  *     DELETE /v1/access/roots/NAME    200 {"removed","done":true}, or 202 while it is under way
  *
- * Answers come when what they tell is stored, and in the audit. Loop thread only. */
+ * Answers come when what they tell is stored, and in the audit. Before access_http_begin, and where
+ * nothing is granted to anybody, all of it is 404. Loop thread only. */
 #ifndef STREAM_ACCESS_HTTP_H
 #define STREAM_ACCESS_HTTP_H
 
@@ -45,16 +46,16 @@ struct access_http_setup {
 
 extern const struct surface access_surface;
 
-/* Begins to load what it needs. */
 struct access_http *access_http_new(const struct access_http_setup *setup);
 void access_http_mount(struct access_http *a, struct http *http);
+
+/* Something is granted: loads what it needs, and tells the guard which keys there are and that
+ * somebody was revoked. Once is enough. */
+void access_http_begin(struct access_http *a, struct guard *guard);
 
 /* How long a token of any issuer lives at most. Before anybody is revoked, and with new settings.
  */
 void access_http_set_longest(struct access_http *a, uint64_t longest_s);
-
-/* Whom to tell which keys there are, and that somebody was revoked. */
-void access_http_set_guard(struct access_http *a, struct guard *guard);
 
 /* For the guard: neither keys nor revocations are known yet; and what was revoked. */
 bool access_http_starting(void *access);

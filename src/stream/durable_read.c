@@ -148,11 +148,17 @@ static void durable_read_answer_read(struct durable *d, struct exchange *x,
                                                  .n_slices = r->n_slices});
 }
 
-/* One URL has one answer: none that a caller has below a root of its own. */
-static bool is_public(const struct exchange *x, struct str name)
+/* One URL has one answer: none that a caller has below a root of its own. What not everybody may
+ * read must not rest in a cache that answers everybody, and what everybody may, may be over within
+ * a minute. */
+static struct str caching_of(const struct exchange *x, struct str name)
 {
-    return x->principal->root.n == 0 &&
-           guard_is_public(x->http->guard, ACCESS_VERB_READ, ACCESS_STREAM, name);
+    bool public = x->principal->root.n == 0 &&
+                  guard_is_public(x->http->guard, ACCESS_VERB_READ, ACCESS_STREAM, name);
+    if (!public)
+        return STR("private, no-store");
+    return x->http->front.guarded ? STR("public, max-age=60")
+                                  : STR("public, max-age=60, stale-while-revalidate=300");
 }
 
 static void answer_catch_up(struct read_request *r)
@@ -160,16 +166,12 @@ static void answer_catch_up(struct read_request *r)
     struct exchange *x = r->x;
     struct store_read *read = &r->read;
     put_position(x, &read->info, read->next);
-    /* What not everybody may read must not rest in a cache that answers everybody. */
     if (read->from == READ_TAIL || store_reserved(read->name)) {
         exchange_header(x, STR("Cache-Control"), STR("no-store"));
     } else {
         struct str tag = etag(x, &read->info, read->start, read->next);
         exchange_header(x, STR("ETag"), tag);
-        exchange_header(x, STR("Cache-Control"),
-                        is_public(x, read->name)
-                            ? STR("public, max-age=60, stale-while-revalidate=300")
-                            : STR("private, no-store"));
+        exchange_header(x, STR("Cache-Control"), caching_of(x, read->name));
         if (durable_read_matches(request_header(x->request, STR("If-None-Match")), tag)) {
             exchange_status(x, 304);
             exchange_send(x, STR_NONE);

@@ -78,6 +78,7 @@ static struct str selector_of_entry(struct selector *s, const struct revocation 
 struct revocations {
     struct revocations_setup setup;
     struct map entries; /* by their selectors */
+    size_t n_adding;    /* that are being written: they have their places */
     bool ready;
     struct gate calls;
     bool stopping;
@@ -118,13 +119,20 @@ static bool denied_by_jti(const struct revocations *r, const struct principal *p
     return false;
 }
 
+static bool denied_by_subject(const struct revocations *r, const struct principal *p,
+                              struct str scope, struct str issuer, struct str sub)
+{
+    struct selector s;
+    return sub.n > 0 && (denies(r, selector_of(&s, 's', scope, STR_NONE, sub), p->issued_s) ||
+                         denies(r, selector_of(&s, 's', scope, issuer, sub), p->issued_s));
+}
+
+/* The issuer of a caller's users is the caller. */
 static bool denied_within(const struct revocations *r, const struct principal *p, struct str scope)
 {
     struct selector s;
-    if (denied_by_jti(r, p, scope))
-        return true;
-    if (p->sub.n > 0 && (denies(r, selector_of(&s, 's', scope, STR_NONE, p->sub), p->issued_s) ||
-                         denies(r, selector_of(&s, 's', scope, p->issuer, p->sub), p->issued_s)))
+    if (denied_by_jti(r, p, scope) || denied_by_subject(r, p, scope, p->issuer, p->sub) ||
+        denied_by_subject(r, p, scope, p->issuer.n > 0 ? p->issuer : p->sub, p->user))
         return true;
     return scope.n > 0 && denies(r, selector_of(&s, 'r', scope, STR_NONE, STR_NONE), p->issued_s);
 }
@@ -284,6 +292,7 @@ static void end_addition(struct addition *a, int err)
     struct revocations *r = a->all;
     struct revocation *v = a->entry;
     bool news = err == 0 && a->value.n > 0 && take(r, v, a->until_ms);
+    r->n_adding -= a->value.n > 0;
     buf_deinit(&a->value);
     free(a);
     if (news && r->setup.changed != NULL)
@@ -350,7 +359,8 @@ void revocations_add(struct revocations *r, struct revocation *v)
     a->entry = v;
     gate_enter(&r->calls);
     bool known = is_known(r, v);
-    a->err = known ? 0 : !r->ready ? ERR_BUSY : r->entries.n >= r->setup.max ? ERR_FULL : 0;
+    bool full = r->entries.n + r->n_adding >= r->setup.max;
+    a->err = known ? 0 : !r->ready ? ERR_BUSY : full ? ERR_FULL : 0;
     if (known || a->err != 0) {
         task_init(&a->over, revocations_run_over);
         sched_post(r->setup.sched, &a->over);
@@ -358,6 +368,7 @@ void revocations_add(struct revocations *r, struct revocation *v)
     }
     a->until_ms = until_of(r, v);
     put_entry(a);
+    r->n_adding++;
     memcpy(a->key, REVOCATION_DOCUMENTS, PREFIX_LEN);
     hex_encode_u64((uint64_t)r->setup.sched->wall_ms, a->key + PREFIX_LEN);
     hex_encode_u64(rand_u64(), a->key + PREFIX_LEN + HEX_U64);

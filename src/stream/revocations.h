@@ -8,7 +8,8 @@
  *
  *     jti     this token, and what was made from it
  *     sub     tokens of this subject that were issued at `before` (seconds) or earlier, or nobody
- *             knows when; of this issuer, or of any if none is named
+ *             knows when; of this issuer, or of any if none is named. Whoever has tokens minted
+ *             for others (access/minted.h) is their issuer
  *     root    the same of everybody whose root begins with it
  *     scope   only of those whose root begins with it: whoever is confined revokes his own
  *     until   when the last token that it is about has expired (milliseconds), and a day more, so

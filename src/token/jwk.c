@@ -43,9 +43,17 @@ bool jwk_alg_find(struct str name, enum jwk_alg *out)
     return false;
 }
 
+/* Padding, if any, ends it. */
+static bool is_base64(struct str s)
+{
+    for (int i = 0; i < 2 && s.n > 0 && s.p[s.n - 1] == '='; i++)
+        s.n--;
+    return ascii_is_word(s, "+/");
+}
+
 bool jwk_kid_is_valid(struct str kid)
 {
-    return kid.n <= JWK_KID_MAX && ascii_is_word(kid, "._-");
+    return kid.n <= JWK_KID_MAX && (ascii_is_word(kid, "._-") || is_base64(kid));
 }
 
 bool jwk_policy_allows(const struct jwk_policy *policy, enum jwk_alg alg)

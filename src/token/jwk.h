@@ -91,7 +91,8 @@ enum jwk_alg jwk_set_alg(const struct jwk_set *s, size_t i);
 /* Is a key of this print (struct jwt) among them, and still for tokens with this kid? */
 bool jwk_set_holds(const struct jwk_set *s, struct str kid, uint64_t print);
 
-/* Whether a kid is 1 to JWK_KID_MAX of A-Z a-z 0-9 . _ - */
+/* Whether a kid is 1 to JWK_KID_MAX of A-Z a-z 0-9 . _ -, or base64 as some providers have it: it
+ * is compared with those of keys, and never a part of a path. */
 bool jwk_kid_is_valid(struct str kid);
 
 #endif

@@ -162,6 +162,22 @@ enum jwt_verdict jwt_peek(struct str token, struct jwt_head *out)
     return v;
 }
 
+bool jwt_split(struct str token, json_t **header, json_t **payload)
+{
+    struct draft d = {0};
+    if (decode_parts(&d, token) == JWT_OK) {
+        d.header = strict_json_object(d.parts[HEADER]);
+        d.payload = strict_json_object(d.parts[PAYLOAD]);
+    }
+    if (d.header != NULL && d.payload != NULL) {
+        *header = d.header;
+        *payload = d.payload;
+        return true;
+    }
+    draft_deinit(&d);
+    return false;
+}
+
 /* ---- type and signature ---- */
 
 static bool is_type(struct str typ, struct str wanted)
@@ -263,6 +279,12 @@ static enum jwt_verdict check_audience(const struct jwt_rules *rules, const json
         found = found || is_our_name(rules, one);
     }
     return found ? JWT_OK : JWT_WRONG_AUDIENCE;
+}
+
+bool jwt_is_for(const json_t *payload, const struct str *aud, size_t n_aud)
+{
+    const struct jwt_rules rules = {.aud = aud, .n_aud = n_aud};
+    return check_audience(&rules, json_object_get(payload, "aud")) == JWT_OK;
 }
 
 static enum jwt_verdict check_claims(const struct jwt_rules *rules, const struct draft *d,

@@ -49,7 +49,7 @@
     X(BAD_SHAPE, "a token is three parts in base64url without padding")                            \
     X(BAD_HEADER, "the header is not a JSON object with each name once, or its typ is no word")    \
     X(REFUSED_HEADER, "the header has crit, b64, zip, jku, x5u, jwk or x5c")                       \
-    X(BAD_KID, "the kid is not 1 to 64 characters of A-Z a-z 0-9 . _ -")                           \
+    X(BAD_KID, "the kid is not 1 to 64 characters of A-Z a-z 0-9 . _ -, or base64")                \
     X(UNKNOWN_ALG, "the alg is none of RS256, PS256, ES256, EdDSA and HS256")                      \
     X(BAD_PAYLOAD, "the payload is not a JSON object with each name once")                         \
     X(NO_ISSUER, "the token has no iss, or none of 1 to 256 bytes")                                \
@@ -83,6 +83,13 @@ struct jwt_head {
 
 /* JWT_OK, or one of those up to NO_ISSUER; *out stays as it was then. */
 enum jwt_verdict jwt_peek(struct str token, struct jwt_head *out);
+
+/* Header and payload of a text that has the form of a token, whoever made it and whatever it is
+ * signed with: nothing else of it is looked at. Both are the caller's. False: it has not. */
+bool jwt_split(struct str token, json_t **header, json_t **payload);
+
+/* Whether a payload says that it is for one of these. */
+bool jwt_is_for(const json_t *payload, const struct str *aud, size_t n_aud);
 
 struct jwt_rules {
     struct str iss;

@@ -61,6 +61,7 @@ async function mint(server, caller, order) {
     return JSON.parse(answer.text).token;
 }
 
+const claimsOf = (token) => JSON.parse(Buffer.from(token.split(".")[1], "base64url"));
 const read = async (server, name, headers) => (await server.request("GET", `/v1/stream/${name}`, { headers })).status;
 
 test("a reload that takes something away ends the answers that it allowed, and no others", async (t) => {
@@ -76,6 +77,62 @@ test("a reload that takes something away ends the answers that it allowed, and n
     await server.reload(op, section("renewed", ["read a/**"], "another"), section("narrowed", ["read b/**"]));
     for (const name of ["removed", "renewed", "narrowed"]) await within(readers[name].ended, `the end of ${name}`);
     assert.equal(readers.op.over, false);
+});
+
+test("answers to nobody in particular end when he may do less, and all do that began before access", async (t) => {
+    const op = section("op", ["read, create, append **"]);
+    const anonymous = (what) => `[anonymous]\ngrant = ${what}\n`;
+    const server = await start(t, [op, anonymous("read a/**")]);
+    const named = (name) => `/v1/stream/${name}`;
+    for (const name of ["a/1", "b/1"])
+        assert.equal((await server.request("PUT", named(name), { headers: as("op") })).status, 201);
+    const [nobody, known] = [await follow(t, server, "a/1", {}), await follow(t, server, "a/1", as("op"))];
+    await server.reload(op, anonymous("read a/** b/**"));
+    await new Promise((resolve) => setTimeout(resolve, 1500)); // answers would have ended by then
+    assert.deepEqual([nobody.over, known.over], [false, false]);
+    await server.reload(op, anonymous("read b/**"));
+    await within(nobody.ended, "the end of what nobody may read");
+    assert.equal(known.over, false);
+    const other = await follow(t, server, "b/1", {});
+    await server.reload(op);
+    await within(other.ended, "the end of all that is not granted");
+    assert.equal(known.over, false);
+
+    const open = await start(t, []);
+    assert.equal((await open.request("PUT", named("a/1"))).status, 201);
+    const early = await follow(t, open, "a/1", {});
+    await open.reload(op);
+    await within(early.ended, "the end of what began without access");
+    assert.equal(await read(open, "a/1", {}), 401);
+    assert.equal(await read(open, "a/1", as("op")), 200);
+});
+
+test("access that a reload switches on has its routes at once, and none where it is off", async (t) => {
+    const op = section("op", ["read, create **", "mint, revoke server", "erase **"]);
+    const server = await start(t, []);
+    const ask = async (method, path, body, headers = {}) =>
+        (await server.request(method, `/v1/access/${path}`, { headers, body: body && JSON.stringify(body) })).status;
+    const order = { actions: ["read"], on: ["a/**"] };
+    const all = async (headers) => [
+        await ask("POST", "grants", order, headers),
+        await ask("POST", "revocations", { jti: "none" }, headers),
+        await ask("DELETE", "roots/nothing", undefined, headers),
+    ];
+    assert.deepEqual(await all({}), [404, 404, 404]);
+    assert.equal((await server.request("PUT", "/v1/stream/a/1")).status, 201);
+    await server.reload(op);
+    assert.deepEqual(await all({}), [401, 401, 401]);
+    await until(async () => (await ask("POST", "grants", order, as("op"))) === 201, "a key to sign with");
+    const token = await mint(server, "op", order);
+    assert.equal(await read(server, "a/1", bearer(token)), 200);
+    assert.equal(await ask("POST", "revocations", { jti: claimsOf(token).jti }, as("op")), 204);
+    assert.equal(await read(server, "a/1", bearer(token)), 401);
+    assert.equal(await ask("DELETE", "roots/a", undefined, as("op")), 200);
+    assert.equal(await read(server, "a/1", as("op")), 404);
+    await server.reload("");
+    assert.deepEqual(await all({}), [404, 404, 404]);
+    await server.reload(op);
+    assert.equal(await read(server, "a/1", bearer(token)), 401, "it stays revoked");
 });
 
 test("what a caller has minted is no more than he may now", async (t) => {

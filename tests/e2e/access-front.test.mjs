@@ -4,11 +4,13 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { createServer as createNetServer } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { Agent, interceptors, request } from "undici";
 import { startBackend } from "./lib/backend.mjs";
 import { defer } from "./lib/defer.mjs";
 import { H2 } from "./lib/h2.mjs";
@@ -242,7 +244,7 @@ test("attack 36: what not everybody may read rests in no shared cache", async (t
         assert.equal(status, 200);
         assert.match(headers["cache-control"], /no-store/);
         assert.doesNotMatch(headers["cache-control"], /public|max-age/);
-        assert.equal(headers.vary, "Authorization, Cookie, Origin");
+        assert.equal(headers.vary, "Authorization, Cookie, Origin, Tidemark-Authorization");
         assert.equal(headers["cross-origin-resource-policy"], "same-origin");
         assert.equal(headers["referrer-policy"], "no-referrer");
         assert.equal(headers["access-control-allow-origin"], undefined);
@@ -256,7 +258,7 @@ test("attack 36: what not everybody may read rests in no shared cache", async (t
     const everybody = await server.stream("GET", "public/s");
     assert.equal(everybody.status, 200);
     assert.match(everybody.headers["cache-control"], /^public, max-age=60/);
-    assert.equal(everybody.headers.vary, "Authorization, Cookie, Origin");
+    assert.equal(everybody.headers.vary, "Authorization, Cookie, Origin, Tidemark-Authorization");
     const h2 = new H2(t, server);
     const second = await h2.stream("GET", "private", { headers: bearer });
     assert.equal(second.headers["cache-control"], "private, no-store");
@@ -266,6 +268,90 @@ test("attack 36: what not everybody may read rests in no shared cache", async (t
     const open = await without.stream("GET", "s");
     assert.match(open.headers["cache-control"], /^public, max-age=60/);
     assert.equal(open.headers["cross-origin-resource-policy"], "cross-origin");
+});
+
+/** undici's cache for many users (RFC 9111), which keeps whatever it may, and guesses where nothing is said. */
+function sharedCache(agent, server) {
+    const cached = agent.compose(interceptors.cache({ type: "shared", cacheByDefault: 3600 }));
+    const ask = async (dispatcher, path, headers) => {
+        const answer = await request(server.base + path, { dispatcher, headers });
+        return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() };
+    };
+    return {
+        through: (path, headers) => ask(cached, path, headers),
+        directly: (path, headers) => ask(agent, path, headers),
+    };
+}
+
+test("attack 36: a shared cache in front gives nobody what is another's", async (t) => {
+    const tokens = { ann: "ann's", bob: "bob's", cy: "cy's" };
+    const section = (name, more) =>
+        `[caller ${name}]\ntoken-sha256 = ${createHash("sha256").update(tokens[name]).digest("hex")}\n${more}\n`;
+    const text =
+        section("ann", "grant = read, create, append, list **\ngrant = mint, metrics server\ngrant = read log:**\ngrant = tool tool:**") +
+        section("bob", "root = t/b/\ngrant = read, create, append, list **") +
+        section("cy", "grant = read public/*") +
+        "[anonymous]\ngrant = read public/*\n";
+    const server = await startAll(t, { text, flags: ["--address-rate", "0", "--address-failures", "0"] });
+    const agent = new Agent();
+    defer(t, () => agent.destroy());
+    const as = (name) => ({ authorization: `Bearer ${tokens[name]}` });
+    const json = { "content-type": "application/json" };
+    for (const [who, name] of [["ann", "s"], ["ann", "public/s"], ["ann", "t/b/mine"], ["bob", "s"], ["bob", "public/s"]])
+        await server.create(name, "application/json", { headers: { ...as(who), ...json }, body: `["${name} of ${who}"]` });
+    const mint = async (order) => {
+        const body = JSON.stringify({ actions: ["read"], link: true, ...order });
+        const made = await server.request("POST", "/v1/access/grants", { headers: { ...as("ann"), ...json }, body });
+        assert.equal(made.status, 201, made.text);
+        return made.json().token;
+    };
+    const link = await mint({ on: ["s"] });
+    const carriers = Object.values(tokens).flatMap((token) => [
+        { authorization: `Bearer ${token}` },
+        { "tidemark-authorization": `Bearer ${token}` },
+        { cookie: `__Host-tidemark=${token}` },
+    ]);
+    const paths = [
+        "/v1/stream/s",
+        "/v1/stream/s?offset=-1",
+        "/v1/stream/s?offset=now",
+        "/v1/stream/public/s",
+        "/v1/stream/public/s?offset=-1",
+        "/v1/stream/public/none",
+        "/v1/stream/mine",
+        "/v1/stream/t/b/mine",
+        "/v1/stream/",
+        "/v1/log/f",
+        "/atd/v1/tools",
+        "/v1/access/revocations",
+    ];
+    const users = [{}, { authorization: "Bearer nobody's" }, ...carriers];
+    const same = ({ status, text }, other, what) => assert.deepEqual([status, text], [other.status, other.text], what);
+    for (const path of paths)
+        for (const first of users) {
+            const { through, directly } = sharedCache(agent, server);
+            for (const next of users) {
+                await through(path, first);
+                same(await through(path, next), await directly(path, next), `${path} of ${JSON.stringify([first, next])}`);
+            }
+        }
+    // It is a cache: what everybody may read it keeps, and a link is its bearer's until its time is over.
+    const { through, directly } = sharedCache(agent, server);
+    await through("/v1/stream/public/s", {});
+    assert.notEqual((await through("/v1/stream/public/s", {})).headers.age, undefined);
+    const url = `/v1/stream/s?grant=${link}`;
+    assert.equal((await through(url, {})).text, '["s of ann"]');
+    assert.equal((await through("/v1/stream/s", {})).status, 401);
+    const order = { on: ["s"], expires_in: 5 };
+    const last = `/v1/stream/s?grant=${await mint(order)}`;
+    const { headers } = await through(last, {});
+    const age = Number(/max-age=(\d+)/.exec(headers["cache-control"])?.[1] ?? 0);
+    assert.ok(age <= 5 && !/stale/.test(headers["cache-control"]), headers["cache-control"]);
+    await until(async () => (await directly(last, {})).status === 401, "the end of the link");
+    assert.equal((await through(last, {})).status, 401);
+    // What everybody may read no more is forgotten within a minute.
+    const { headers: said } = await directly("/v1/stream/public/s", {});
+    assert.equal(said["cache-control"], "public, max-age=60");
 });
 
 // ---- origins ----
@@ -526,6 +612,27 @@ test("attack 39: webhooks reach no address that a client must not name", async (
     await open.append("jobs/1", "1");
     await until(() => asked > 1, "the webhook to be tried again");
     assert.equal(followed, 0);
+});
+
+test("attack 39: whatever is refused at the connection is in the audit, whoever asked", async (t) => {
+    const audit = join(await tempFolder(t), "audit.jsonl");
+    // Nobody may have these, though the settings name them.
+    const text = "[tool nowhere]\nurl = http://0.0.0.0:9/\n[route /nowhere]\nupstream = http://224.0.0.1:9/\n";
+    const server = await startAll(t, { text, flags: ["--audit", audit] });
+    await server.request("POST", "/atd/v1/run_tool", json({ tool_id: "nowhere", args: {} }));
+    await server.request("POST", "/nowhere", json({}));
+    const lines = () =>
+        (existsSync(audit) ? readFileSync(audit, "utf8").split("\n").filter(Boolean) : [])
+            .map((line) => JSON.parse(line))
+            .filter(({ event }) => event === "target-refused");
+    await until(() => lines().length >= 2, "both refusals");
+    assert.deepEqual(
+        lines().map(({ name, cause, decision }) => [name, cause, decision]),
+        [
+            ["nowhere", "the host has a unspecified address, which is not allowed", "deny"],
+            ["224.0.0.1", "the host has a multicast address, which is not allowed", "deny"],
+        ],
+    );
 });
 
 // ---- proxies ----

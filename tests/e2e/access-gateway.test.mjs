@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { wholeText } from "./lib/backend-plan.mjs";
+import { claims, forge, hmac, mint } from "./lib/issuer.mjs";
 import { assertEvents, PATH, read, startGateway, UUID } from "./lib/gateway.mjs";
 import { H2 } from "./lib/h2.mjs";
 import { run } from "./lib/run.mjs";
@@ -137,6 +138,71 @@ test("30: without a key of the route Authorization is the upstream's, and passes
         assert.equal((await ask("POST", PATH, both, bodyOf(plan))).status, 400);
         assert.equal((await gateway.backend.seen(plan.name)).length, 1);
     }
+});
+
+test("30: a token of ours where the upstream's belongs is not sent on, good or not", async (t) => {
+    const secret = "0123456789abcdef0123456789abcdef";
+    const about = { iss: "https://id.example/", aud: "us" };
+    const sections = `\n[issuer idp]\niss = ${about.iss}\naud = ${about.aud}\nsecret-env = IDP_SECRET\ngrant = ${ALL}\n`;
+    const gateway = await start(t, {
+        sections,
+        callers: { ...callers, app: { token: "app's", grant: [ALL, "mint server"] } },
+        anonymous: { grant: ALL },
+        env: { IDP_SECRET: secret },
+        flags: ["--address-failures", "0"],
+    });
+    const order = JSON.stringify({ actions: ["generate"], on: [`route:${PATH}`] });
+    const made = await gateway.request("POST", "/v1/access/grants", { headers: bearer("app's"), body: order });
+    assert.equal(made.status, 201, made.text);
+    const minted = JSON.parse(made.text).token;
+    const key = { alg: "HS256", secret: Buffer.from(secret) };
+    const issued = await mint(key, about);
+    const kid = (token) => JSON.parse(Buffer.from(token.split(".")[0], "base64url")).kid;
+    const header = { alg: "HS256", typ: "at+jwt" };
+    const tokens = {
+        "a caller's": "ann's",
+        minted,
+        "minted, and broken": forge({ ...header, kid: kid(minted) }, { iss: "tidemark", aud: "tidemark" }),
+        issued,
+        "of an issuer, and forged": forge({ ...header, alg: "none" }, claims(about)),
+        "of an issuer, and expired": await mint(key, { ...about, iat: 1000, exp: 1600 }),
+        "for several": await mint(key, { ...about, aud: ["them", "us"] }),
+    };
+    for (const ask of Object.values(clientsOf(t, gateway))) {
+        const send = (headers, name) => ask("POST", PATH, { ...JSON_TYPE, ...headers }, bodyOf({ name, tokens: 1 }));
+        for (const [name, token] of Object.entries(tokens))
+            for (const shown of [
+                { Authorization: `Bearer ${token}` },
+                { Authorization: `bearer\t ${token}` },
+                { Authorization: token },
+                { Authorization: `Token ${token}` },
+                { "X-Api-Key": token },
+                { "X-Goog-Api-Key": token },
+            ]) {
+                const answer = await send(shown, "misplaced");
+                assertUnauthenticated(answer);
+                assert.match(answer.text, /Tidemark-Authorization/, `${name}: ${answer.text}`);
+            }
+        for (const token of ["ann's", minted])
+            assert.equal((await send({ ...bearer(token), ...ours(token) }, "misplaced")).status, 401);
+    }
+    assert.equal((await gateway.backend.seen("misplaced")).length, 0);
+
+    // What is for somebody else passes, of whatever form; and one that is shown to us, too, is for both.
+    const elsewhere = {
+        "another audience": await mint(key, { ...about, aud: "them" }),
+        "another issuer": await mint(key, { ...about, iss: "https://else.example/" }),
+        "another tidemark": forge({ ...header, kid: "tm-00000000" }, { iss: "tidemark", aud: "tidemark" }, hmac(secret)),
+        plain: "sk-123",
+    };
+    for (const [name, token] of Object.entries(elsewhere)) {
+        const answer = await gateway.post({ name, tokens: 1 }, bearer(token));
+        assert.equal(answer.status, 200, `${name}: ${answer.text}`);
+        await read(answer);
+        assert.equal((await gateway.backend.seen(name))[0].headers.authorization, `Bearer ${token}`);
+    }
+    await read(await gateway.post({ name: "both", tokens: 1 }, { ...bearer(issued), ...ours(issued) }));
+    assert.equal((await gateway.backend.seen("both"))[0].headers.authorization, `Bearer ${issued}`);
 });
 
 test("without access a caller is known by Authorization, which is not sent on", async (t) => {

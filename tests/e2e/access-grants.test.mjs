@@ -424,6 +424,44 @@ test("34: revocations are kept over a restart, whatever the clock says", async (
     assert.deepEqual(count.json(), { entries: 1, limit: 100000 });
 });
 
+// The bound itself, with the clock set back, is tried in tests/unit/stream/test_revocations.c; with 100,000 of them
+// here by `make attacks`.
+const REVOCATIONS = Number(process.env.TIDEMARK_REVOCATIONS ?? 2_000);
+
+test(`34: ${REVOCATIONS} revocations, killed and started again`, { timeout: 600_000 }, async (t) => {
+    const data = join(await tempFolder(t), "data");
+    const port = await freePort();
+    const first = await start(t, { data, port });
+    await create(first, "chats/1");
+    const tokens = [];
+    for (let i = 0; i < 3; i++) tokens.push(await mint(first, "backend", { expires_in: 3600 }));
+    const h2 = new H2(t, first);
+    const jtis = Array.from({ length: REVOCATIONS - 2 }, (_, i) => `made-up-${i}`);
+    jtis.splice(0, 0, payload(tokens[0]).jti);
+    jtis.push(payload(tokens[1]).jti);
+    const tally = {};
+    const work = jtis.values();
+    const run = async () => {
+        for (const jti of work) {
+            const { status } = await post(h2, "/v1/access/revocations", as("operator"), { jti });
+            tally[status] = (tally[status] ?? 0) + 1;
+        }
+    };
+    await Promise.all(Array.from({ length: 50 }, run));
+    const over = Math.max(0, REVOCATIONS - 100_000);
+    assert.deepEqual(tally, over > 0 ? { 204: 100_000, 507: over } : { 204: REVOCATIONS });
+    if (over > 0) assert.equal((await post(h2, "/v1/access/revocations", as("operator"), { sub: "x" })).status, 507);
+    await first.kill();
+    const second = await start(t, { data, port });
+    const read = async (token) => (await second.stream("GET", "chats/1", { headers: bearer(token) })).status;
+    await until(async () => (await read(tokens[2])) !== 503, "the deny list", 60_000);
+    // The last of them may be the one for whom there was no room.
+    assert.deepEqual([await read(tokens[0]), await read(tokens[2])], [401, 200]);
+    if (over === 0) assert.equal(await read(tokens[1]), 401);
+    const count = await second.request("GET", "/v1/access/revocations", { headers: as("operator") });
+    assert.deepEqual(count.json(), { entries: REVOCATIONS - over, limit: 100_000 });
+});
+
 test("an erased root: all of it, and nothing else; the audit tells", async (t) => {
     const server = await start(t);
     for (let i = 0; i < 250; i++) await create(server, `t/acme/chats/${i}`);

@@ -14,6 +14,8 @@ import { connect } from "node:tls";
 import { Agent, request } from "undici";
 import { defer } from "./lib/defer.mjs";
 import { AUD, ISS, Jwks, bearer, claims, encode, forge, hmac, makeKey, mint, now, startWith, told } from "./lib/issuer.mjs";
+import { H2 } from "./lib/h2.mjs";
+import { openRaw } from "./lib/raw.mjs";
 import { spawnServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { Authority } from "./lib/tls.mjs";
@@ -161,6 +163,23 @@ grant = read shared/**
     });
     const environ = readFileSync(`/proc/${server.pid}/environ`, "latin1");
     assert.ok(!environ.includes(SECRET), "the secret is not left in the environment");
+});
+
+test("kids in base64, as Cognito's are, are found, and only as they are spelt", async (t) => {
+    const kid = "n+KGl/Tawq0VTqrFYjqXvXvqpVBlxNRmXLdMDjXWQmA=";
+    const key = makeKey("RS256", kid);
+    const jwks = await Jwks.start(t, [key]);
+    const { server, faces } = await startWith(t, `public-url = ${AUD}\n${CALLER}${issuer(jwks.url)}`, PATIENT);
+    await server.create("shared/a", "text/plain", { headers: bearer(CI) });
+    await told(server, "1 keys? (is|are) in use");
+    await accepted(faces, { good: await mint(key) });
+    const other = (name) => mint(key, {}, { kid: name });
+    await refused(faces, {
+        unpadded: await other(kid.slice(0, -1)),
+        "the other alphabet": await other(kid.replace("+", "-").replace("/", "_")),
+        longer: await other(`${kid}=`),
+        "no base64": await other("a/../b"),
+    });
 });
 
 test("a cookie is for reading", async (t) => {
@@ -347,8 +366,32 @@ test("attack 9: names twice, depth, length", async (t) => {
         digits: signed(head, JSON.stringify(claims({ exp: undefined })).slice(0, -1) + `,"exp":${"9".repeat(2000)}}`),
         exponent: signed(head, JSON.stringify(claims({ exp: undefined })).slice(0, -1) + ',"exp":1e12}'),
     });
-    const huge = await server.request("GET", STREAM, { headers: bearer("9".repeat(1_000_000)) }).catch((e) => e);
-    assert.ok(huge.status === 431 || huge.code !== undefined, `${huge.status}`);
+    for (const [where, parts] of Object.entries({
+        header: (name, value) => [`{"${name}":${value},${head.slice(1)}`, body],
+        payload: (name, value) => [head, `{"${name}":${value},${body.slice(1)}`],
+    }))
+        for (const name of where === "header" ? ["alg", "kid", "typ"] : ["iss", "aud", "sub", "exp", "iat", "jti"]) {
+            // The same value twice, with a name in between, and spelt otherwise.
+            const value = JSON.stringify(JSON.parse(where === "header" ? head : body)[name]);
+            const escaped = `\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}`;
+            await refused(faces, {
+                [`${name} twice`]: signed(...parts(name, value)),
+                [`${name} twice, escaped`]: signed(...parts(escaped, value)),
+            });
+        }
+    // 10^6 digits never reach the verifier: heads have a limit, over either version.
+    const digits = signed(head, `${JSON.stringify(claims({ exp: undefined })).slice(0, -1)},"exp":${"9".repeat(1_000_000)}}`);
+    const raw = await openRaw(t, server);
+    raw.send(`GET ${STREAM} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${digits}\r\n\r\n`);
+    assert.equal((await raw.head()).status, 431);
+    const h2 = new H2(t, server, { maxSendHeaderBlockLength: 4 * 1024 * 1024 });
+    const ended = h2.open("GET", STREAM, { headers: bearer(digits) });
+    const status = await within(
+        Promise.race([ended.reply.then((reply) => reply[":status"]).catch(() => "reset"), h2.closed.then(() => "closed")]),
+        "an answer to 10^6 digits",
+    );
+    assert.ok([431, "reset", "closed"].includes(status), `${status}`);
+    await accepted(faces, { "afterwards": signed(head, body) });
 });
 
 test("attack 10: headers that would have us look elsewhere", async (t) => {
@@ -493,6 +536,36 @@ test("attack 17: a key that is gone takes its tokens along, those in memory too"
     await told(server, "2 keys are in use");
     await refused(faces, { gone });
     await accepted(faces, { stays, fresh: await mint(fresh) });
+});
+
+test("attack 23: a claim that is no segment makes its grant void, and no other", async (t) => {
+    const { server, faces, keys } = await site(t, { more: "grant = read teams/{team}/**" });
+    const names = ["mine/alice/x", "mine/x", "mine/a/b", "teams/red/x", "teams/x"];
+    for (const name of names) await server.create(name, "text/plain", { headers: bearer(CI) });
+    /** What a token with these claims gets of each name, over both versions: one status for all. */
+    const statuses = async (changes, paths) => {
+        const token = await mint(keys.ES256, changes);
+        const seen = new Set();
+        for (const face of Object.values(faces))
+            for (const path of paths)
+                seen.add((await face.request("GET", `/v1/stream/${path}`, { headers: bearer(token) })).status);
+        return [...seen];
+    };
+    const mine = ["mine/alice/x", "mine/x", "mine/a/b", "mine/*/x", "mine/%2e%2e/x", "mine//x", "mine/"];
+    const teams = ["teams/red/x", "teams/x", "teams/*/x", "teams/%2e%2e/x"];
+    assert.deepEqual(await statuses({ sub: "alice" }, ["mine/alice/x"]), [200]);
+    assert.deepEqual(await statuses({ team: "red" }, ["teams/red/x"]), [200]);
+    for (const value of ["*", "**", "a/b", "..", ".", "alice/", "/alice", "al ice", "alic\u00e9", "alice%2fx", "{sub}"]) {
+        assert.deepEqual(await statuses({ sub: value }, mine), [403], `sub ${value}`);
+        assert.deepEqual(await statuses({ team: value }, teams), [403], `team ${value}`);
+        assert.deepEqual(await statuses({ sub: value, team: value }, ["shared/a"]), [200], "what has no claim in it");
+    }
+    for (const value of ["", "x".repeat(129), 7, null, true, ["red"], { red: 1 }, undefined])
+        assert.deepEqual(await statuses({ team: value }, teams), [403], `team ${JSON.stringify(value)}`);
+    assert.deepEqual(await statuses({ sub: undefined }, mine), [403]);
+    // A sub that is none at all is not a good token (RFC 7519: a string), so nothing is granted.
+    for (const value of ["", "x".repeat(129), 7, null, ["alice"]])
+        assert.deepEqual(await statuses({ sub: value }, [...mine, "shared/a"]), [401], `sub ${JSON.stringify(value)}`);
 });
 
 /** A live reader with this token: { ended }, once its answer has begun. */

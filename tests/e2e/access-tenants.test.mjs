@@ -11,7 +11,7 @@ import { defer } from "./lib/defer.mjs";
 import { H2 } from "./lib/h2.mjs";
 import { caller, configFile } from "./lib/pages.mjs";
 import { startServer } from "./lib/server.mjs";
-import { Code, Peer, Session } from "./lib/session.mjs";
+import { Code, OldPeer, Peer, Session } from "./lib/session.mjs";
 import { TIDEMARK } from "./lib/session-schema.mjs";
 import { tempFolder } from "./lib/temp.mjs";
 import { until } from "./lib/wait.mjs";
@@ -43,7 +43,8 @@ async function startTenants(t) {
         "log app": { path: log },
         pages: { disable: "conformance:page_gen" },
     });
-    return startServer(t, ["--config", config, "--allow-loopback-targets"]);
+    const patient = ["connections", "connection-rate", "rate"].flatMap((what) => [`--address-${what}`, "0"]);
+    return startServer(t, ["--config", config, "--allow-loopback-targets", ...patient]);
 }
 
 /** A test over HTTP/1.1 and over HTTP/2. */
@@ -140,13 +141,57 @@ attack("attack 20: a read grant does nothing else", async ({ ask, make }) => {
     );
 });
 
-attack("attack 21: outside the grant, there or not", async ({ ask, make }) => {
-    await make("op", "chats/7/a");
-    const there = await ask("GET", "/v1/stream/chats/7/a", { who: "reader" });
-    const none = await ask("GET", "/v1/stream/chats/7/b", { who: "reader" });
-    assertForbidden(there, "there");
-    assert.equal(there.text, none.text);
-    assert.equal(none.status, 403);
+attack("attack 21: outside the grant, there or not: one answer", async ({ ask, make }) => {
+    // open, with events; closed; gone; never there
+    await make("op", "chats/7/a", '[{"secret":1}]');
+    await make("op", "chats/7/b");
+    await ask("POST", "/v1/stream/chats/7/b", { who: "op", headers: { "stream-closed": "true" } });
+    await make("op", "chats/7/c");
+    assert.equal((await ask("DELETE", "/v1/stream/chats/7/c", { who: "op" })).status, 204);
+    const hooks = "/v1/stream/__ds/subscriptions";
+    const pull = (stream) => JSON.stringify({ type: "pull-wake", streams: [stream], wake_stream: "wakes" });
+    const made = await ask("PUT", `${hooks}/a`, { who: "op", headers: JSON_TYPE, body: pull("chats/7/a") });
+    assert.equal(made.status, 201, made.text);
+    const kinds = {
+        read: (n) => ["GET", `/v1/stream/chats/7/${n}`],
+        head: (n) => ["HEAD", `/v1/stream/chats/7/${n}`],
+        "at an offset": (n) => ["GET", `/v1/stream/chats/7/${n}?offset=now`],
+        "long-poll": (n) => ["GET", `/v1/stream/chats/7/${n}?offset=now&live=long-poll`],
+        sse: (n) => ["GET", `/v1/stream/chats/7/${n}?offset=-1&live=sse`],
+        conditional: (n) => ["GET", `/v1/stream/chats/7/${n}`, { headers: { "if-none-match": "*" } }],
+        append: (n) => ["POST", `/v1/stream/chats/7/${n}`, { headers: JSON_TYPE, body: "[1]" }],
+        "another type": (n) => ["POST", `/v1/stream/chats/7/${n}`, { headers: { "content-type": "text/plain" }, body: "1" }],
+        close: (n) => ["POST", `/v1/stream/chats/7/${n}`, { headers: { "stream-closed": "true" } }],
+        create: (n) => ["PUT", `/v1/stream/chats/7/${n}`, { headers: JSON_TYPE }],
+        delete: (n) => ["DELETE", `/v1/stream/chats/7/${n}`],
+        fork: (n) => ["PUT", "/v1/stream/chats/42/fork", { headers: { ...JSON_TYPE, "stream-forked-from": `/v1/stream/chats/7/${n}` } }],
+        subscribe: (n) => ["PUT", `${hooks}/s`, { headers: JSON_TYPE, body: pull(`chats/7/${n}`) }],
+    };
+    for (const who of ["reader", "member", undefined])
+        for (const [kind, request] of Object.entries(kinds)) {
+            const answers = [];
+            for (const n of ["a", "b", "c", "d"]) {
+                const [method, path, options] = request(n);
+                const { status, headers, text } = await ask(method, path, { who, ...options });
+                delete headers.date;
+                answers.push({ status, headers: { ...headers }, text });
+            }
+            const what = `${kind} of ${who}`;
+            assert.equal(answers[0].status, who ? 403 : 401, `${what}: ${answers[0].text}`);
+            for (const answer of answers.slice(1)) assert.deepEqual(answer, answers[0], what);
+        }
+    // A tenant cannot even ask: what is not below its root is not there, whatever it is.
+    for (const n of ["a", "d"]) assert.equal((await ask("GET", `/v1/stream/chats/7/${n}`, { who: "ada" })).status, 404);
+    // Subscriptions of others, by id.
+    for (const method of ["GET", "DELETE"]) {
+        const [there, none] = [
+            await ask(method, `${hooks}/a`, { who: "member" }),
+            await ask(method, `${hooks}/b`, { who: "member" }),
+        ];
+        assert.deepEqual([there.status, there.text], [none.status, none.text], method);
+    }
+    const { text } = await ask("GET", "/v1/stream/chats/7/a", { who: "op" });
+    assert.deepEqual(JSON.parse(text), [{ secret: 1 }]);
 });
 
 attack("attack 22: other spellings", async ({ ask, make }) => {
@@ -445,4 +490,39 @@ for (const protocol of ["connect", "grpc"])
         assert.equal((await list("ada")).status, 403);
         const keys = (await list("op")).json().sessions.map((s) => s.key);
         assert.deepEqual(keys, ["mine", "t%a%mine", "t%b%mine"]);
+    });
+
+for (const way of ["connect", "grpc", "HTTP/1.1"])
+    test(`what is said and heard in sessions is counted as usage (${way})`, async (t) => {
+        const server = await startTenants(t);
+        const session = new Session(TIDEMARK, { key: "mine" });
+        const texts = ["x".repeat(1000), "y".repeat(2000)];
+        if (way === "HTTP/1.1") {
+            const peer = new OldPeer(server, session);
+            peer.headers = (position) => ({
+                ...OldPeer.prototype.headers.call(peer, position),
+                ...as("ada"),
+            });
+            const down = peer.downlink();
+            await down.welcomed();
+            for (const [n, text] of texts.entries()) await peer.chunk(n, text);
+            await down.seen(2);
+            await peer.close();
+            await down.endedWell();
+        } else {
+            const peer = new Peer(t, server, { protocol: way });
+            const call = peer.open(session, { headers: { ...session.headers(), ...as("ada") } });
+            for (const [n, text] of texts.entries()) call.chunk(n, text);
+            await call.seen(2);
+            call.close();
+            await call.endedWell();
+        }
+        const { text } = await server.request("GET", "/metrics", { headers: as("op") });
+        const used = (what) => {
+            const line = `tidemark_usage_${what}_total{issuer="",subject="ada",root="t/a/"} `;
+            return Number(text.split("\n").find((l) => l.startsWith(line))?.slice(line.length));
+        };
+        const bytes = used("appended_bytes");
+        assert.ok(bytes >= 3000 && bytes < 3500, `${bytes} bytes`);
+        assert.equal(used("delivered_events"), 2);
     });

@@ -276,6 +276,17 @@ static void check_accepted(const struct jwt_rules *rules, struct str token, cons
     check_name(payload, "jti", t->jti);
 }
 
+/* Whatever can be read at all is split, whoever signed it. */
+static void check_split(struct str token, bool read)
+{
+    json_t *header = NULL, *payload = NULL;
+    bool split = jwt_split(token, &header, &payload);
+    check(split || !read, "read, but not split");
+    check(split == (json_is_object(header) && json_is_object(payload)), "half of it");
+    json_decref(header);
+    json_decref(payload);
+}
+
 static bool fuzz_token(const struct jwt_rules *rules, struct str token)
 {
     struct jwt t = {.exp_s = -7};
@@ -283,6 +294,7 @@ static bool fuzz_token(const struct jwt_rules *rules, struct str token)
     enum jwt_verdict peeked = jwt_peek(token, &head);
     enum jwt_verdict v = jwt_verify(rules, token, NOW, &t);
     check(peeked == (v <= JWT_NO_ISSUER ? v : JWT_OK), "peek and verify differ");
+    check_split(token, peeked == JWT_OK);
     check(jwt_verdict_name(v)[0] != '\0', "a verdict without a name");
     if (v != JWT_OK) {
         check(t.exp_s == -7 && t.payload == NULL, "refused, but written");

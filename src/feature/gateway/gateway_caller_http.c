@@ -93,11 +93,9 @@ void gateway_refuse_limit(const struct gateway_route *r, struct exchange *x, uin
                                (unsigned long long)retry_after_s));
 }
 
-static struct str counted_as(const struct gateway_route *r, struct exchange *x)
+static struct str counted_as(struct exchange *x)
 {
-    bool known = x->principal->known;
-    struct str who[] = {known ? STR("caller") : STR("address"),
-                        known ? gateway_caller(r, x) : limits_key(x)};
+    struct str who[] = {x->principal->known ? STR("caller") : STR("address"), limits_key(x)};
     return gateway_digest(x, who, 2);
 }
 
@@ -106,7 +104,7 @@ static bool take_quota(struct gateway_route *r, struct exchange *x, struct quota
 {
     struct quota_answer all;
     uint64_t now_ms = r->gateway->setup.sched->now_ms;
-    if (!quota_take(&r->quota, counted_as(r, x), now_ms, answer))
+    if (!quota_take(&r->quota, counted_as(x), now_ms, answer))
         return false;
     if (x->principal->known)
         return true;

@@ -145,6 +145,7 @@ struct session_client {
     const struct session_client_ops *ops;
     struct session *session; /* private, as what follows up to `over` */
     struct session_visit *visit;
+    uint64_t given; /* out: events that session_next has given so far */
     /* out, with NEXT_OVER */
     enum session_over over;
     enum end_reason end;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/limits.h"
 #include "http/rpc.h"
 #include "feature/sessions/sessions_http_core.h"
 
@@ -48,6 +49,8 @@ static void stop_waiting(struct session_append_call *a)
 
 void append_delivered(struct session_append_call *a, uint64_t ordinal)
 {
+    if (a->rpc != NULL)
+        limits_count_bytes(rpc_exchange(a->rpc), a->data.n);
     stop_waiting(a);
     a->state = APPEND_DELIVERED;
     a->ordinal = ordinal;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "http/exchange.h"
+#include "http/limits.h"
 #include "http/rpc.h"
 #include "feature/sessions/sessions_http_core.h"
 
@@ -92,6 +93,7 @@ static void session_call_on_message(struct rpc *r, struct str bytes)
     call->reading = CALL_PAUSED;
     if (!call->connected && !connect_by(call, bytes))
         return;
+    limits_count_bytes(rpc_exchange(r), bytes.n);
     session_receive(&call->client, bytes);
     session_call_read_on(call);
 }
@@ -120,7 +122,7 @@ static enum pull session_call_on_pull(struct rpc *r)
     struct session_call *call = rpc_ctx(r);
     if (!call->connected)
         return PULL_WAIT;
-    enum session_next next = session_pull(&call->client, session_put_rpc, r);
+    enum session_next next = session_pull(r, &call->client, session_put_rpc, r);
     if (next == SESSION_NEXT_OVER)
         end_over(call);
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;

@@ -164,7 +164,7 @@ static enum pull session_downlink_on_stream_pull(struct rpc *r)
     struct session_downlink *d = rpc_ctx(r);
     if (d->channel == NULL)
         return PULL_WAIT;
-    enum session_next next = session_pull(&d->channel->client, session_put_rpc, r);
+    enum session_next next = session_pull(r, &d->channel->client, session_put_rpc, r);
     if (next == SESSION_NEXT_OVER)
         end_over(d);
     return next == SESSION_NEXT_MESSAGE ? PULL_MORE : PULL_WAIT;
@@ -221,7 +221,7 @@ static enum pull session_downlink_on_poll_pull(struct rpc *r)
         return PULL_WAIT;
     struct channel *ch = d->channel;
     uint64_t before = ch->polls_given;
-    if (session_pull(&ch->client, session_downlink_give_poll, d) == SESSION_NEXT_OVER)
+    if (session_pull(r, &ch->client, session_downlink_give_poll, d) == SESSION_NEXT_OVER)
         end_over(d);
     else if (ch->polls_given > before)
         finish_poll(d);

@@ -153,8 +153,12 @@ enum session_next session_next(struct session_client *c, struct buf *out)
             put_welcome(v, out);
             return SESSION_NEXT_MESSAGE;
         }
-        if (take_ack(v, out) || session_next_take_event(v, out))
+        if (take_ack(v, out))
             return SESSION_NEXT_MESSAGE;
+        if (session_next_take_event(v, out)) {
+            c->given++;
+            return SESSION_NEXT_MESSAGE;
+        }
         if (v->session != NULL)
             session_next_conclude(v);
         session_settle(s); /* it may be over */

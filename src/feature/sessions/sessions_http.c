@@ -123,10 +123,11 @@ void session_connect_headers(struct sessions_http *s, struct session_client *c,
     session_headers_wipe(h);
 }
 
-enum session_next session_pull(struct session_client *c, void (*put)(void *ctx, struct str message),
-                               void *ctx)
+enum session_next session_pull(struct rpc *r, struct session_client *c,
+                               void (*put)(void *ctx, struct str message), void *ctx)
 {
     struct buf message = {0};
+    uint64_t before = c->given;
     size_t given = 0;
     enum session_next next = SESSION_NEXT_MESSAGE;
     while (next == SESSION_NEXT_MESSAGE && given < EXCHANGE_PULL) {
@@ -137,6 +138,7 @@ enum session_next session_pull(struct session_client *c, void (*put)(void *ctx, 
         put(ctx, buf_str(&message));
         given += message.n;
     }
+    limits_count_events(rpc_exchange(r), c->given - before);
     buf_deinit(&message);
     return next;
 }

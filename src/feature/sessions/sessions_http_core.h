@@ -52,10 +52,10 @@ bool session_proof_read(struct sessions_http *s, const struct request *req,
 void session_connect_headers(struct sessions_http *s, struct session_client *c,
                              struct session_headers *h, enum session_service service);
 
-/* Gives put() what the session has for its client, up to about EXCHANGE_PULL bytes.
- * SESSION_NEXT_MESSAGE: there may be more. */
-enum session_next session_pull(struct session_client *c, void (*put)(void *ctx, struct str message),
-                               void *ctx);
+/* Gives put() what the session has for its client, up to about EXCHANGE_PULL bytes; its events
+ * count for whoever asks. SESSION_NEXT_MESSAGE: there may be more. */
+enum session_next session_pull(struct rpc *r, struct session_client *c,
+                               void (*put)(void *ctx, struct str message), void *ctx);
 void session_put_rpc(void *rpc, struct str message); /* a put(): as it is */
 
 /* ---- calls: each begins one ---- */

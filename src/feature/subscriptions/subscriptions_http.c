@@ -450,7 +450,7 @@ static void set_owner(struct request_call *r)
     const struct principal *p = r->x->principal;
     if (p->rights.n == 0)
         return;
-    r->config.owner = p->root.n > 0 ? p->root : p->id;
+    r->config.owner = p->root.n > 0 ? p->root : principal_counts_as(p);
     r->call.most_owned = limits_of(p).subscriptions;
 }
 

@@ -203,11 +203,6 @@ static void webhook_report(struct delivery *d, int err)
     if (!delivered) {
         d->report.retry_ms = webhook_retry_ms(v->attempts + 1, rand_u64());
         trace_failure(d, err, d->report.retry_ms);
-        if (err == ERR_FORBIDDEN_ADDR)
-            audit_tell(d->webhooks->audit, NULL,
-                       &(struct audit_fact){.event = AUDIT_TARGET_REFUSED,
-                                            .cause = str_of_cstr(d->fetch.error),
-                                            .name = webhook_id_of(d)});
     }
     subscription_report(d->webhooks->subs, &d->report);
 }
@@ -256,6 +251,7 @@ static void send_wake(struct delivery *d)
         .headers = d->headers,
         .n_headers = 2,
         .body = buf_str(&d->body),
+        .about = webhook_id_of(d),
         /* only who names this machine may reach it, not who makes a name point here */
         .policy = {.allow_loopback = host_class(url.host) == ADDR_LOOPBACK,
                    .allow_private = w->policy.allow_private},
@@ -282,6 +278,9 @@ static void webhook_on_attempt(struct subscription_call *c, int result)
     if (webhook_url_check(c->view.config.webhook_url, d->webhooks->policy, &why) != 0) {
         d->fetch = (struct fetch){0};
         snprintf(d->fetch.error, sizeof d->fetch.error, "%.*s", (int)why.n, why.p);
+        audit_tell(d->webhooks->audit, NULL,
+                   &(struct audit_fact){
+                       .event = AUDIT_TARGET_REFUSED, .cause = why, .name = webhook_id_of(d)});
         webhook_report(d, ERR_FORBIDDEN_ADDR);
         return;
     }

@@ -177,6 +177,7 @@ static void tool_makers_asking_start(void *ctx, struct tool_run *run)
                               .headers = asked_headers,
                               .n_headers = sizeof asked_headers / sizeof *asked_headers,
                               .body = run->args,
+                              .about = str_of_cstr(t->config->name),
                               .policy = t->all->setup.policy,
                               .on_data = tool_makers_on_data,
                               .done = tool_makers_on_answered};

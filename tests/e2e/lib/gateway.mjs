@@ -218,6 +218,7 @@ class Gateway {
  *   routes    of others: path -> settings
  *   callers   name -> { token, and settings }
  *   anonymous settings of [anonymous]
+ *   sections  others, as text
  *   disk      on the embedded store
  *   flags, env of the server
  *   backend   this one instead of its own
@@ -233,6 +234,7 @@ export async function startGateway(t, options = {}) {
     for (const [name, { token, ...settings }] of Object.entries(callers))
         text += section(`caller ${name}`, { "token-sha256": bearerDigest(token), ...settings });
     if (options.anonymous) text += section("anonymous", options.anonymous);
+    text += options.sections ?? "";
     await writeFile(file, text);
     const gateway = new Gateway(t, backend, ["--config", file, ...flags], {
         port: await freePort(),

@@ -43,6 +43,18 @@
 
 static sem_t lookup_entered, lookup_released;
 
+/* What rebound.test is, each time it is asked for; the last stays. */
+static const char *const *rebound_to;
+static unsigned rebound;
+
+static const char *rebind(void)
+{
+    const char *to = rebound_to[rebound++];
+    if (rebound_to[rebound] == NULL)
+        rebound--;
+    return to;
+}
+
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
                 struct addrinfo **out)
 {
@@ -55,6 +67,8 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     }
     if (name != NULL && strcmp(name, "inner.test") == 0)
         name = "127.0.0.1";
+    if (name != NULL && strcmp(name, "rebound.test") == 0)
+        name = rebind();
     if (name != NULL && strcmp(name, "unknown.test") == 0)
         return EAI_NONAME;
     return real(name, service, hints, out);

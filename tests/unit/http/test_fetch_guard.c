@@ -154,6 +154,52 @@ static void test_kept_connection_is_checked(void **state)
     assert_int_equal(site->requests, 1);
 }
 
+static struct seen *get_rebound(struct site *site, struct addr_policy policy, int port)
+{
+    char url[64];
+    snprintf(url, sizeof url, "http://rebound.test:%d/hello", port);
+    return get_url(site, policy, url);
+}
+
+static unsigned n_refused;
+
+static void on_refused(void *ctx, const struct fetch *fetch)
+{
+    assert_non_null(strstr(fetch->error, "not allowed"));
+    n_refused++;
+}
+
+/* Attack 39: a name that is good when it is looked at, and points elsewhere when it is connected
+ * to. It is looked up once for a connection, and what is connected to is what is checked. Another
+ * port makes libcurl look it up again. */
+static void test_name_that_changes(void **state)
+{
+    static const char *const good_then_bad[] = {"127.0.0.1", "10.1.2.3", "127.0.0.1", NULL};
+    static const char *const to_metadata[] = {"127.0.0.1", "169.254.169.254", NULL};
+    static const char *const *const rows[] = {good_then_bad, to_metadata};
+    struct site *site = *state;
+    fetcher_on_refused(site->fetcher, on_refused, NULL);
+    n_refused = 0;
+    for (unsigned i = 0; i < COUNT(rows); i++) {
+        rebound_to = rows[i];
+        rebound = 0;
+        struct seen *s = get_rebound(site, LOOPBACK_OK, site->port);
+        assert_int_equal(s->err, 0);
+        assert_int_equal(rebound, i == 0 ? 1 : 0); /* the second time it is remembered */
+        if (i > 0)
+            rebound = 1;
+        s = get_rebound(site, LOOPBACK_OK, 9 + (int)i);
+        assert_failed(s, FETCH_FORBIDDEN);
+        assert_int_equal(n_refused, i + 1);
+    }
+    /* What was found for one whose policy allows it is of no use to others. */
+    struct seen *s = get_rebound(site, (struct addr_policy){0}, site->port);
+    assert_failed(s, FETCH_FORBIDDEN);
+    assert_int_equal(n_refused, COUNT(rows) + 1);
+    assert_int_equal(site->requests, COUNT(rows));
+    fetcher_on_refused(site->fetcher, NULL, NULL);
+}
+
 static struct seen *get_of_user(struct site *site, uid_t uid)
 {
     struct seen *s = prepare(site, "/hello");
@@ -287,6 +333,7 @@ int main(void)
         SITE_TEST(test_loopback_by_name),
         SITE_TEST(test_our_own_listeners),
         SITE_TEST(test_kept_connection_is_checked),
+        SITE_TEST(test_name_that_changes),
         SITE_TEST(test_peer_of_another_user),
         SITE_TEST(test_slow_lookup_holds_up_nobody),
         SITE_TEST(test_certificates_are_verified),

@@ -595,7 +595,7 @@ static void once_access_is_configured(void **state)
     w.http.front.guarded = true;
     w.http.front.origins = &origins;
     ask(&w, "GET", "/a/x", OURS, "");
-    assert_true(says(&w, "Vary: Authorization, Cookie, Origin\n"));
+    assert_true(says(&w, "Vary: Authorization, Cookie, Origin, Tidemark-Authorization\n"));
     assert_true(says(&w, "Cross-Origin-Resource-Policy: same-origin\n"));
     assert_true(says(&w, "Referrer-Policy: no-referrer\n"));
     ask(&w, "GET", "/a/x", OURS, "Origin: https://friend.example");

@@ -196,23 +196,58 @@ static void whoever_is_confined_revokes_his_own(void **state)
     assert_true(denied(w, p));
 }
 
-/* Attack 34: one more than there may be; a restart; the clock an hour back. */
+static unsigned n_added, n_full;
+
+static void on_one_of_many(struct revocation *v, int err)
+{
+    n_added += err == 0;
+    n_full += err == ERR_FULL;
+}
+
+/* So many at once, called PREFIX and a number. */
+static void add_many(struct world *w, const char *prefix, size_t n)
+{
+    struct revocation *all = mem_zalloc(n * sizeof *all);
+    char(*texts)[16] = mem_zalloc(n * sizeof *texts);
+    n_added = n_full = 0;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s%zu", prefix, i);
+        all[i] = (struct revocation){.jti = str_of_cstr(texts[i]), .done = on_one_of_many};
+        revocations_add(w->deny, &all[i]);
+    }
+    sched_drain(&w->sched);
+    free(texts);
+    free(all);
+}
+
+/* Attack 34: one more than there may be, also of many at once; a restart; the clock an hour back.
+ */
 static void the_list_is_bounded_and_kept(void **state)
 {
     struct world *w = *state;
-    char jti[16];
-    for (int i = 0; i < 1000; i++) {
-        snprintf(jti, sizeof jti, "j%d", i);
-        assert_int_equal(add(w, (struct revocation){.jti = str_of_cstr(jti)}), 0);
+    const size_t many = 100;
+    end(w, w->deny);
+    w->deny = start(w, REVOCATIONS_MAX, &w->n_changes);
+    for (size_t n = many; n < REVOCATIONS_MAX; n += many) {
+        char prefix[8];
+        snprintf(prefix, sizeof prefix, "%zu-", n / many);
+        add_many(w, prefix, many);
+        assert_int_equal(n_added, many);
     }
+    add_many(w, "last-", many + 1);
+    assert_int_equal(n_added, many);
+    assert_int_equal(n_full, 1);
+    assert_int_equal(revocations_count(w->deny), REVOCATIONS_MAX);
     assert_int_equal(add(w, (struct revocation){.jti = STR("one more")}), ERR_FULL);
     assert_false(denied(w, token("idp", "ada", "one more", NOW_S)));
+    assert_int_equal(add(w, (struct revocation){.jti = STR("1-0")}), 0); /* it is there */
     end(w, w->deny);
     sched_turn(&w->sched, w->sched.now_ms + 1, (int64_t)(NOW_S - HOUR) * 1000);
-    w->deny = start(w, 1000, &w->n_changes);
-    assert_int_equal(revocations_count(w->deny), 1000);
-    assert_true(denied(w, token("idp", "ada", "j0", NOW_S)));
-    assert_true(denied(w, token("idp", "ada", "j999", NOW_S)));
+    w->deny = start(w, REVOCATIONS_MAX, &w->n_changes);
+    assert_int_equal(revocations_count(w->deny), REVOCATIONS_MAX);
+    assert_true(denied(w, token("idp", "ada", "1-0", NOW_S)));
+    assert_true(denied(w, token("idp", "ada", "999-99", NOW_S)));
+    assert_true(denied(w, token("idp", "ada", "last-99", NOW_S)));
     assert_int_equal(add(w, (struct revocation){.jti = STR("one more")}), ERR_FULL);
 }
 
