@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* The thread's time is a system call away, so it is looked at only after a turn that was long by
- * the clock, and now and then so that the last look is not long ago. */
-#define LOOP_LONG_NS   1000000
-#define LOOP_CPU_TURNS 16
-
 static void loop_arm(struct loop *l)
 {
     uint64_t wait_ms = sched_wait_ms(&l->sched), now_ms = uv_now(&l->uv);
@@ -39,21 +34,11 @@ static void loop_turn(struct loop *l)
         uv_idle_stop(&l->busy);
 }
 
-/* A turn by the clock is at least what the thread had of it. One that was long is counted with what
- * the thread had since the last look: its own, and a little of those before. */
 static void loop_report(struct loop *l)
 {
     uint64_t took_ns = sched_end_turn(&l->sched);
-    if (l->turned == NULL)
-        return;
-    if (took_ns >= LOOP_LONG_NS || ++l->cpu_turns == LOOP_CPU_TURNS) {
-        uint64_t before_ns = l->cpu_ns;
-        l->cpu_ns = clock_thread_ns();
-        l->cpu_turns = 0;
-        if (l->cpu_ns - before_ns < took_ns)
-            took_ns = l->cpu_ns - before_ns;
-    }
-    l->turned(l->turned_ctx, took_ns / 1000, l->sched.longest);
+    if (l->turned != NULL)
+        l->turned(l->turned_ctx, turn_meter_take(&l->meter, took_ns) / 1000, l->sched.longest);
 }
 
 /* libuv looks at the clock when it wakes, before it calls anybody. Without this a connection that
@@ -105,7 +90,6 @@ int loop_init(struct loop *l)
     l->files_before = 0;
     uv_idle_init(&l->uv, &l->busy);
     l->turned = NULL;
-    l->cpu_ns = l->cpu_turns = 0;
     l->scratch = mem_alloc(LOOP_SCRATCH);
     uv_timer_init(&l->uv, &l->alarm);
     uv_prepare_init(&l->uv, &l->before_poll);
@@ -135,6 +119,7 @@ uint64_t loop_raise_files(struct loop *l)
 
 void loop_run(struct loop *l)
 {
+    turn_meter_start(&l->meter, clock_thread_ns);
     uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/sched.h"
 #include "net/socket_set.h"
+#include "net/turn_meter.h"
 
 #include <uv.h>
 
@@ -31,9 +32,8 @@ struct loop {
      * and what took the longest of it. May be NULL. */
     void (*turned)(void *ctx, uint64_t us, const char *work);
     void *turned_ctx;
-    uint64_t cpu_ns;    /* the thread's time when it was looked at last ... */
-    uint32_t cpu_turns; /* ... and how many turns ago that was */
-    char *scratch;      /* LOOP_SCRATCH bytes for reading; valid within one callback */
+    struct turn_meter meter;
+    char *scratch; /* LOOP_SCRATCH bytes for reading; valid within one callback */
     struct loop_spare
         *spares; /* of conn.c: write queues of the usual size, for the next to write */
     uint32_t n_spares;
