@@ -99,23 +99,33 @@ static void thread_lane_on_wake(uv_poll_t *p, int status, int events)
     sched_post(&l->loop->sched, &l->finish);
 }
 
-/* The last done() may free the lane, so it is not looked at after that. */
+/* NULL: it was told of before the byte came. */
+static struct job *thread_lane_next_ran(struct thread_lane *l)
+{
+    struct job *j = NULL;
+    uv_mutex_lock(&l->lock);
+    if (!list_empty(&l->ran)) {
+        j = list_item(l->ran.next, struct job, link);
+        list_remove(&j->link);
+    }
+    l->woken = !list_empty(&l->ran);
+    if (l->woken)
+        sched_post(&l->loop->sched, &l->finish);
+    uv_mutex_unlock(&l->lock);
+    return j;
+}
+
+/* One at a time: very many may have run while the loop had other things to do. The last done() may
+ * free the lane, so it is not looked at after that. */
 static void thread_lane_finish(struct task *t)
 {
     struct thread_lane *l = container_of(t, struct thread_lane, finish);
-    struct link ran;
-    list_init(&ran);
-    uv_mutex_lock(&l->lock);
-    list_splice(&ran, &l->ran);
-    l->woken = false;
-    uv_mutex_unlock(&l->lock);
-    while (!list_empty(&ran)) {
-        struct job *j = list_item(ran.next, struct job, link);
-        list_remove(&j->link);
-        if (--l->under_way == 0)
-            uv_unref((uv_handle_t *)&l->wake);
-        j->done(j);
-    }
+    struct job *j = thread_lane_next_ran(l);
+    if (j == NULL)
+        return;
+    if (--l->under_way == 0)
+        uv_unref((uv_handle_t *)&l->wake);
+    j->done(j);
 }
 
 static void thread_lane_submit(struct lane *lane, struct job *j)

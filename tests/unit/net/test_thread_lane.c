@@ -45,10 +45,12 @@ struct chore {
     struct job job;
     struct world *world;
     char name;
-    bool elsewhere; /* out: run() was not on the loop's thread */
-    bool blocked;   /* out: signals do not go to that thread */
-    uv_sem_t *gate; /* run() waits for it */
+    bool elsewhere;  /* out: run() was not on the loop's thread */
+    bool blocked;    /* out: signals do not go to that thread */
+    uv_sem_t *gate;  /* run() waits for it */
+    uv_sem_t *begun; /* run() says that it runs */
     struct chore *next;
+    struct task *then; /* done() posts it */
     bool frees_lane;
 };
 
@@ -61,6 +63,8 @@ static void chore_run(struct job *j)
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     c->blocked = sigismember(&mask, SIGTERM) == 1;
     c->elsewhere = !uv_thread_equal(&self, &c->world->loop_thread);
+    if (c->begun != NULL)
+        uv_sem_post(c->begun);
     if (c->gate != NULL)
         uv_sem_wait(c->gate);
     buf_putc(&c->world->ran, c->name); /* safe: one job at a time, and the test looks when idle */
@@ -75,6 +79,8 @@ static void chore_done(struct job *j)
     buf_putc(&w->told, c->name);
     if (c->next != NULL)
         lane_submit(w->lane, &c->next->job);
+    if (c->then != NULL)
+        sched_post(&w->loop.sched, c->then);
     if (c->frees_lane) {
         lane_free(w->lane);
         w->lane = NULL;
@@ -193,6 +199,31 @@ static void test_done_is_a_task_of_the_schedule(void **state)
     assert_text(&w->told, ".a");
 }
 
+/* However many have run meanwhile, others have their turn between them. */
+static void test_done_is_told_one_by_one(void **state)
+{
+    struct world *w = *state;
+    struct chore c[4];
+    struct late late = {.world = w};
+    uv_sem_t begun, gate;
+    uv_sem_init(&begun, 0);
+    uv_sem_init(&gate, 0);
+    task_init(&late.task, note_task);
+    for (int i = 0; i < 4; i++)
+        c[i] = chore(w, (char)('a' + i));
+    c[0].then = &late.task;
+    c[3].begun = &begun;
+    c[3].gate = &gate;
+    for (int i = 0; i < 4; i++)
+        lane_submit(w->lane, &c[i].job);
+    uv_sem_wait(&begun); /* the others have run */
+    uv_sem_post(&gate);
+    loop_run(&w->loop);
+    uv_sem_destroy(&begun);
+    uv_sem_destroy(&gate);
+    assert_text(&w->told, "ab.cd");
+}
+
 static void test_many_lanes_at_once(void **state)
 {
     struct world *w = *state;
@@ -261,6 +292,7 @@ int main(void)
         TEST(test_submitting_from_done),
         TEST(test_freed_in_done),
         TEST(test_done_is_a_task_of_the_schedule),
+        TEST(test_done_is_told_one_by_one),
         TEST(test_many_lanes_at_once),
         cmocka_unit_test_setup_teardown(test_pool_runs_jobs_at_once, setup, teardown),
     };
