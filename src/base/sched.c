@@ -223,19 +223,24 @@ static inline void sched_run_first(struct sched *s, struct link *list, const cha
     t->run(t);
 }
 
-static void sched_run(struct sched *s, struct link *list, const char *kind, uint64_t until_ns)
+/* How many. */
+static uint32_t sched_run(struct sched *s, struct link *list, const char *kind, uint64_t until_ns)
 {
-    while (!list_empty(list)) {
+    uint32_t n = 0;
+    bool past = false;
+    for (; !past && !list_empty(list); n++) {
         sched_run_first(s, list, kind);
-        if (sched_is_past(s, kind, until_ns))
-            return;
+        past = sched_is_past(s, kind, until_ns);
     }
+    return n;
 }
 
+/* One that was cancelled counts until there are none. */
 static void sched_flush(struct sched *s, uint64_t until_ns)
 {
-    s->n_flushes = 0;
-    sched_run(s, &s->flushes, sched_flush_piece, until_ns);
+    s->n_flushes -= sched_run(s, &s->flushes, sched_flush_piece, until_ns);
+    if (list_empty(&s->flushes))
+        s->n_flushes = 0;
 }
 
 static bool sched_has_tasks(const struct sched *s)

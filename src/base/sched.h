@@ -22,7 +22,8 @@
  *
  * and each of the four has at least a piece, so that none starves. Whatever is called once the time
  * is used is waited for: the clock is looked at after each piece that has a name of its own
- * (sched_work), and after every SCHED_LOOK others. Without clock_ns all of this is off, and a turn
+ * (sched_work) or has turned out to be a large one (sched_look_soon), and after every SCHED_LOOK
+ * others. Without clock_ns all of this is off, and a turn
  * ends when nothing is left. */
 #ifndef BASE_SCHED_H
 #define BASE_SCHED_H
@@ -49,7 +50,7 @@ struct timer {
 #define SCHED_TASKS_US      500
 #define SCHED_FLUSH_US      500
 #define SCHED_BACKGROUND_US 250
-#define SCHED_LOOK          64 /* pieces without a name */
+#define SCHED_LOOK          8  /* pieces without a name */
 #define SCHED_FLUSHES       64 /* are enough to be run before the next task */
 
 struct sched {
@@ -67,7 +68,7 @@ struct sched {
     /* Time that only grows, for the budget. NULL: there is none. */
     uint64_t (*clock_ns)(void);
     uint64_t turn_ns, looked_ns;  /* when this turn began, 0: it has not; the last look */
-    uint32_t unlooked, n_flushes; /* pieces until the next look; flushes posted since the last */
+    uint32_t unlooked, n_flushes; /* pieces until the next look; flushes that wait, at most */
     const char *work;             /* what is being done */
     const char *longest;          /* what took the longest at a stretch in this turn ... */
     uint64_t longest_ns;          /* ... and how long; 0: nothing was looked at */
@@ -135,6 +136,13 @@ bool sched_is_busy(const struct sched *s);
 static inline void sched_work(struct sched *s, const char *name)
 {
     s->work = name;
+}
+
+/* This piece has much to do, as an answer of a megabyte that is sent: the clock is looked at behind
+ * it, so that few of its kind do not use up the time of many. */
+static inline void sched_look_soon(struct sched *s)
+{
+    s->unlooked = 1;
 }
 
 /* For the driver's callbacks, each time: one of them begins. True: I/O has had its share of this

@@ -16,11 +16,18 @@ struct socket_watch {
     int late_bits;
 };
 
+/* What libcurl does then may be a handshake of TLS, or a transfer that ends. */
+static void curl_loop_tell(struct curl_loop *c, curl_socket_t fd, int bits)
+{
+    sched_look_soon(c->sched);
+    c->ready(c, fd, bits);
+}
+
 static void curl_loop_on_timer(uv_timer_t *timer)
 {
     struct curl_loop *c = timer->data;
     sched_io(c->sched);
-    c->ready(c, CURL_SOCKET_TIMEOUT, 0);
+    curl_loop_tell(c, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* libcurl does not mind being asked too early, as when the loop's clock was behind: it then names
@@ -44,7 +51,7 @@ static void curl_loop_on_poll(uv_poll_t *poll, int status, int events)
     if (status == 0 && events & UV_WRITABLE)
         bits |= CURL_CSELECT_OUT;
     if (!sched_io(w->owner->sched)) {
-        w->owner->ready(w->owner, w->fd, bits);
+        curl_loop_tell(w->owner, w->fd, bits);
         return;
     }
     if (!list_empty(&w->late.link))
@@ -58,7 +65,7 @@ static void curl_loop_on_late(struct task *t)
     struct socket_watch *w = container_of(t, struct socket_watch, late);
     if (!uv_is_active((uv_handle_t *)&w->poll)) /* first: ready() may close it */
         uv_poll_start(&w->poll, w->events, curl_loop_on_poll);
-    w->owner->ready(w->owner, w->fd, w->late_bits);
+    curl_loop_tell(w->owner, w->fd, w->late_bits);
 }
 
 static void curl_loop_on_watch_closed(uv_handle_t *h)
@@ -126,7 +133,7 @@ static void curl_loop_on_wake(uv_idle_t *wake)
     struct curl_loop *c = wake->data;
     uv_idle_stop(wake);
     sched_io(c->sched);
-    c->ready(c, CURL_SOCKET_TIMEOUT, 0);
+    curl_loop_tell(c, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* Not the timer at 0: libuv runs that again and again before it looks at any socket. */

@@ -16,6 +16,10 @@
 #define IOV_AT_ONCE 64
 #define EVENTS_ALL  (UV_READABLE | UV_WRITABLE)
 
+/* Bytes that take a while: several requests, or an answer that is copied by the kernel. */
+#define MUCH_READ   2048
+#define MUCH_SENT   16384
+
 /* Sent from `first` on. */
 struct outq {
     struct loop_spare spare;
@@ -269,6 +273,8 @@ static void conn_on_flush(struct task *t)
     while (c->out != NULL && !c->blocked) {
         ssize_t sent = write_some(c);
         if (sent >= 0) {
+            if (sent >= MUCH_SENT)
+                sched_look_soon(&c->loop->sched);
             conn_advance(c, (size_t)sent);
         } else if (sent == CONN_AGAIN) {
             conn_yield(c);
@@ -413,6 +419,8 @@ static ssize_t read_tls(struct conn *c, char *into, size_t n)
 ssize_t conn_read(struct conn *c, char *into, size_t n)
 {
     ssize_t got = c->tls == NULL ? read_plain(c, into, n) : read_tls(c, into, n);
+    if (got >= MUCH_READ)
+        sched_look_soon(&c->loop->sched);
     if (got == 0) {
         c->ended = true;
         set_events(c);

@@ -37,7 +37,7 @@ static struct end *end_of(struct conn *c)
 static void on_readable(struct conn *c)
 {
     struct end *e = end_of(c);
-    char bytes[16];
+    char bytes[4096];
     assert_false(c->closing);
     conn_read(c, bytes, sizeof bytes);
     if (e->n_readable++ == 0)
@@ -146,6 +146,42 @@ static void test_one_makes_another_wait(void **state)
     loop_deinit(&p.loop);
 }
 
+static void use_up_the_turn(struct conn *other)
+{
+    uint64_t until_ns = clock_mono_ns() + 2 * SCHED_IO_US * 1000;
+    while (clock_mono_ns() < until_ns)
+        ;
+}
+
+/* Each takes more than all of them may: one when it is told, one that was put off, and the last in
+ * the next round. */
+static void test_those_who_read_much_are_looked_at_one_by_one(void **state)
+{
+    struct loop l;
+    struct end *ends[IN_LINE];
+    bool closed[IN_LINE];
+    char much[2048] = {0};
+    unsigned n_readable = 0;
+    assert_int_equal(loop_init(&l), 0);
+    for (int i = 0; i < IN_LINE; i++)
+        ends[i] = end_new(&l, use_up_the_turn, &closed[i]);
+    for (int i = 0; i < IN_LINE; i++) {
+        ends[i]->other = ends[i];
+        assert_int_equal(write(ends[i]->peer, much, sizeof much), sizeof much);
+    }
+    uv_run(&l.uv, UV_RUN_NOWAIT);
+    for (int i = 0; i < IN_LINE; i++)
+        n_readable += ends[i]->n_readable;
+    assert_int_equal(n_readable, IN_LINE - 1);
+    run_rounds(&l);
+    for (int i = 0; i < IN_LINE; i++) {
+        assert_int_equal(ends[i]->n_readable, 1);
+        conn_close(&ends[i]->conn);
+    }
+    loop_run(&l);
+    loop_deinit(&l);
+}
+
 /* Whoever comes first uses up the turn, so that the others wait in line; the next one closes the
  * last. */
 static void close_who_waits(struct conn *other)
@@ -157,9 +193,7 @@ static void close_who_waits(struct conn *other)
         conn_close(&e->conn);
         return;
     }
-    uint64_t until_ns = clock_mono_ns() + 2 * SCHED_IO_US * 1000;
-    while (clock_mono_ns() < until_ns)
-        ;
+    use_up_the_turn(other);
     sched_work(&other->loop->sched, "test"); /* so that the clock is looked at */
 }
 
@@ -242,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_closes_another_that_has_news),
         cmocka_unit_test(test_one_makes_another_wait),
+        cmocka_unit_test(test_those_who_read_much_are_looked_at_one_by_one),
         cmocka_unit_test(test_one_closes_another_that_waits_in_line),
         cmocka_unit_test(test_hangup_that_nobody_waits_for),
         cmocka_unit_test(test_failure_that_nobody_waits_for),
