@@ -42,14 +42,16 @@ static size_t cache_max(const struct cache *c)
     return rest < c->max ? rest : c->max;
 }
 
-/* One large extent takes the place of very many small ones: some of them, the rest goes later. */
-static void cache_shrink(struct cache *c)
+/* One large extent takes the place of very many small ones: some of them, the rest goes later.
+ * Returns how many. */
+static size_t cache_shrink(struct cache *c)
 {
-    size_t max = cache_max(c);
-    for (int n = 0; n < DROPS_AT_ONCE && c->bytes > max; n++)
+    size_t max = cache_max(c), n = 0;
+    for (; n < DROPS_AT_ONCE && c->bytes > max; n++)
         cache_drop(c, list_item(c->by_use.next, struct cached, by_use));
     if (c->bytes > max)
         sched_post_background(c->sched, &c->shrinking);
+    return n;
 }
 
 static void cache_run_shrink(struct task *t)
@@ -90,12 +92,12 @@ static struct cached *cache_find(struct cache *c, uint64_t life, uint64_t first)
     return map_get(&c->extents, key_bytes(&key));
 }
 
-void cache_put(struct cache *c, uint64_t life, struct extent *extent)
+size_t cache_put(struct cache *c, uint64_t life, struct extent *extent)
 {
     size_t bytes = sizeof(struct cached) + sizeof(struct map_slot) + extent_size(extent);
     struct cached *old = cache_find(c, life, extent->first);
     if (bytes > cache_max(c) || (old != NULL && extent_end(old->extent) >= extent_end(extent)))
-        return;
+        return 0;
     if (old != NULL)
         cache_drop(c, old);
     struct cached *e = mem_alloc(sizeof *e);
@@ -104,7 +106,7 @@ void cache_put(struct cache *c, uint64_t life, struct extent *extent)
     list_push(&c->by_use, &e->by_use);
     map_put(&c->extents, key_bytes(&e->key), e);
     c->bytes += bytes;
-    cache_shrink(c);
+    return cache_shrink(c);
 }
 
 /* Small extents that follow this one, and it, become one, if there are enough. */

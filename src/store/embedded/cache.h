@@ -24,8 +24,9 @@ struct cache {
 void cache_init(struct cache *c, struct sched *sched, size_t max, struct budget *budget);
 void cache_deinit(struct cache *c);
 
-/* life: of the stream that the extent was written for. Takes a reference of its own. */
-void cache_put(struct cache *c, uint64_t life, struct extent *extent);
+/* life: of the stream that the extent was written for. Takes a reference of its own. Returns how
+ * many had to go for it: whoever puts very many counts those, too. */
+size_t cache_put(struct cache *c, uint64_t life, struct extent *extent);
 
 /* The extent that begins at this position; lent. NULL: not here. Small ones that follow it, as far
  * as they are here and go into max bytes with it, become one with it. */

@@ -212,18 +212,22 @@ static void begin_end(struct checkpoint *c)
         c->embedded->untidy = false; /* it is seen again after the next one that succeeds */
 }
 
-/* Extents of it that the index has: [from, upto). */
-static void end_pieces(struct checkpoint *c, const struct rest_stream *rs, size_t from, size_t upto)
+/* Extents of it that the index has. What takes their place in the cache costs as much as they do:
+ * behind a large one each may push out very many. Returns what it took of the budget. */
+static size_t end_pieces(struct checkpoint *c, const struct rest_stream *rs, size_t budget)
 {
     struct stream *s = rs->stream;
     bool rests = c->rest.err == 0 && !s->removed;
-    if (rests && from < upto)
-        tape_drop(&s->tape, rs->pieces[upto - 1].end);
-    for (size_t i = from; i < upto; i++) {
+    size_t i = c->ended_pieces, done = 0;
+    for (; i < rs->n_pieces && done < budget; i++, done++) {
         if (rests)
-            cache_put(&c->embedded->cache, s->life, rs->pieces[i].extent);
+            done += cache_put(&c->embedded->cache, s->life, rs->pieces[i].extent);
         extent_unref(rs->pieces[i].extent);
     }
+    if (rests && i > c->ended_pieces)
+        tape_drop(&s->tape, rs->pieces[i - 1].end);
+    c->ended_pieces = i;
+    return done;
 }
 
 static void take_back(struct embedded *e, const struct rest_stream *rs)
@@ -251,16 +255,13 @@ static void end_stream(struct checkpoint *c, const struct rest_stream *rs)
 static size_t end_some(struct checkpoint *c, size_t budget)
 {
     const struct rest_stream *rs = &c->rest.streams[c->ended_streams];
-    size_t from = c->ended_pieces, left = rs->n_pieces - from;
-    size_t n = left < budget ? left : budget;
-    end_pieces(c, rs, from, from + n);
-    c->ended_pieces = from + n;
-    if (n < left)
-        return n;
+    size_t done = end_pieces(c, rs, budget);
+    if (c->ended_pieces < rs->n_pieces)
+        return done;
     end_stream(c, rs);
     c->ended_pieces = 0;
     c->ended_streams++;
-    return n + 1 + rs->n_producers / PRODUCERS;
+    return done + 1 + rs->n_producers / PRODUCERS;
 }
 
 /* Only a checkpoint lets go of a document: it was there all the time. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "store/catalog/extent.h"
 #include "store/embedded/embedded_core.h"
 #include "unit/store/store_bench.h"
 
@@ -190,6 +191,7 @@ struct counter {
     struct embedded *embedded;
     size_t unseen, held, dirty; /* then: to be looked at, not let go of, to be done again */
     size_t most;                /* that was done at a time */
+    size_t cached, most_pushed; /* extents then; that left the cache at a time */
 };
 
 static size_t apart(size_t a, size_t b)
@@ -214,6 +216,10 @@ static void count_work(struct counter *c)
     size_t did = apart(unseen, c->unseen) + (apart(held, c->held) + apart(dirty, c->dirty));
     if (c->most < did)
         c->most = did;
+    size_t cached = e->cache.extents.n, pushed = c->cached > cached ? c->cached - cached : 0;
+    if (c->most_pushed < pushed)
+        c->most_pushed = pushed;
+    c->cached = cached;
     c->unseen = unseen;
     c->held = held;
     c->dirty = dirty;
@@ -222,6 +228,8 @@ static void count_work(struct counter *c)
 static void counter_submit(struct lane *l, struct job *j)
 {
     struct counter *c = container_of(l, struct counter, lane);
+    task_cancel(
+        &c->embedded->cache.shrinking); /* what is done in the background is not its doing */
     count_work(c);
     lane_submit(c->inner, j);
 }
@@ -299,6 +307,33 @@ static void test_large_streams_are_alone(void **state)
     counter_begin(&c, b);
     run_checkpoint(b);
     assert_in_range(c.most, 1, 2); /* seen, and held */
+    bench_free(b);
+}
+
+static void fill_cache(struct cache *c, unsigned n)
+{
+    c->max = 1 << 20;
+    for (unsigned i = 0; i < n; i++) {
+        struct extent *x = extent_new(i * 100, i, 8);
+        extent_append(x, STR("x"), NULL, 1, 1);
+        cache_put(c, 1000000, x);
+        extent_unref(x);
+    }
+    assert_int_equal(c->extents.n, n);
+}
+
+/* Where a large extent has come into the cache, each that comes behind it pushes out some: not one
+ * slice all of them. */
+static void test_what_the_cache_lets_go_of_counts(void **state)
+{
+    struct bench *b = begin(64);
+    struct embedded *e = embedded_of(b->store);
+    struct counter c;
+    fill_cache(&e->cache, 1000);
+    e->cache.max = 4096;
+    counter_begin(&c, b);
+    run_checkpoint(b);
+    assert_in_range(c.most_pushed, 32, 2 * 64);
     bench_free(b);
 }
 
@@ -461,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_last_comes_to_nothing),
         cmocka_unit_test(test_no_turn_does_much),
         cmocka_unit_test(test_large_streams_are_alone),
+        cmocka_unit_test(test_what_the_cache_lets_go_of_counts),
         cmocka_unit_test(test_documents_of_one_moment),
         cmocka_unit_test(test_taken_back_beside_changes),
     };
