@@ -108,6 +108,11 @@ struct store_write {
     /* NULL, or what large data lies in, from its first byte to its last: an engine may keep it
      * instead of a copy. */
     struct block *block;
+    /* With a block, and else NULL and empty: the memory of `ends`, of which an engine may keep that
+     * instead of a copy, and leaves it empty then; and all of `ends` but the last, as pack_steps
+     * has them. There may be a million. */
+    struct buf *ends_in;
+    struct str steps;
     int data_err; /* != 0: the data is bad in a way that other preconditions go before */
     bool close;
     enum end_reason end; /* with close */

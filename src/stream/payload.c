@@ -2,12 +2,14 @@
 #include "stream/payload.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "base/pack.h"
 #include "store/content.h"
 
 void payload_deinit(struct payload *p)
 {
     buf_deinit(&p->bytes);
     buf_deinit(&p->ends);
+    buf_deinit(&p->steps);
     block_unref(p->block);
     p->block = NULL;
 }
@@ -27,6 +29,8 @@ void payload_prepare(struct payload *p, struct store_write *w, struct str conten
     w->data_err = 0;
     w->block = NULL;
     w->ends = NULL;
+    w->ends_in = NULL;
+    w->steps = STR_NONE;
     w->n_events = 0;
     if (body.n > 0 && content_kind(content_type) == CONTENT_JSON)
         prepare_json(p, w, body);
@@ -34,6 +38,16 @@ void payload_prepare(struct payload *p, struct store_write *w, struct str conten
         w->data = body;
     if (w->data.n == 0 && w->data_err == 0 && !empty_allowed)
         w->data_err = ERR_EMPTY;
+}
+
+/* What would take the loop as long as there are events. */
+static void prepare_ends(struct payload *p, struct store_write *w)
+{
+    if (w->ends == NULL)
+        return;
+    pack_steps(&p->steps, w->ends, w->n_events - 1);
+    w->steps = buf_str(&p->steps);
+    w->ends_in = &p->ends;
 }
 
 void payload_prepare_large(struct payload *p, struct store_write *w, struct str content_type,
@@ -50,4 +64,5 @@ void payload_prepare_large(struct payload *p, struct store_write *w, struct str 
     p->block = w->block = block_of(w->data);
     w->data = str_of(p->block->bytes, p->block->n);
     buf_deinit(&p->bytes);
+    prepare_ends(p, w);
 }

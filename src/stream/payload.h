@@ -8,13 +8,14 @@
 
 /* Memory behind a write's data; zero-initialised, kept until the write is done. */
 struct payload {
-    struct buf bytes, ends;
+    struct buf bytes, ends, steps;
     struct block *block;
 };
 void payload_deinit(struct payload *p);
 
-/* Sets data, ends, n_events, block and data_err of w. JSON is checked and split into its elements;
- * other types are one event. A body that holds no event is ERR_EMPTY, unless empty_allowed. */
+/* Sets data, ends, n_events, block and data_err of w, and what comes with a block. JSON is checked
+ * and split into its elements; other types are one event. A body that holds no event is ERR_EMPTY,
+ * unless empty_allowed. */
 void payload_prepare(struct payload *p, struct store_write *w, struct str content_type,
                      struct str body, bool empty_allowed);
 

@@ -520,7 +520,7 @@ struct stream *catalog_apply(struct catalog *c, struct store_write *w, const str
     if (w->data.n > 0) {
         catalog_split_by_age(c, s, now_ms);
         if (w->block != NULL)
-            tape_append_block(&s->tape, w->block, w->ends, w->n_events, now_ms);
+            tape_append_block(&s->tape, w->block, w->ends, w->n_events, w->ends_in, now_ms);
         else
             tape_append(&s->tape, w->data, w->ends, w->n_events, now_ms);
         if (s->term != NULL)

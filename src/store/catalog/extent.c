@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/catalog/extent.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
@@ -60,8 +61,20 @@ static void put_marks(struct extent *c, uint32_t behind, size_t data_n, const ui
     c->marks[c->n_marks - 1] |= MARK_APPEND_END;
 }
 
+/* The same, in the memory that they came in. */
+static void take_marks(struct extent *c, size_t data_n, struct buf *ends, uint32_t n)
+{
+    must(data_n > 0 && data_n < MARK_APPEND_END && n > 0 && ends->n == n * sizeof *c->marks);
+    c->marks = (uint32_t *)(void *)ends->p;
+    c->n_marks = n;
+    c->cap_marks = (uint32_t)(ends->cap / sizeof *c->marks);
+    must(c->marks[n - 1] == data_n);
+    c->marks[n - 1] |= MARK_APPEND_END;
+    *ends = (struct buf){0};
+}
+
 struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, const uint32_t *ends,
-                         uint32_t n, int64_t now_ms)
+                         uint32_t n, struct buf *ends_in, int64_t now_ms)
 {
     struct extent *c = mem_zalloc(sizeof *c);
     c->refs = 1;
@@ -69,7 +82,10 @@ struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, c
     c->ordinal = ordinal;
     c->bytes = block_ref(data);
     c->oldest_ms = c->newest_ms = now_ms;
-    put_marks(c, 0, data->n, ends, n);
+    if (ends_in != NULL)
+        take_marks(c, data->n, ends_in, n);
+    else
+        put_marks(c, 0, data->n, ends, n);
     return c;
 }
 

@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+struct buf;
+
 #define EXTENT_BYTES_MAX (64 * 1024) /* a larger append has an extent of its own */
 
 /* Where an event ends, relative to the extent; the top bit says that its append ends there too. */
@@ -42,9 +44,10 @@ size_t extent_size(const struct extent *c);
 void extent_append(struct extent *c, struct str data, const uint32_t *ends, uint32_t n,
                    int64_t now_ms);
 
-/* One append that has an extent of its own, which keeps its block. */
+/* One append that has an extent of its own, which keeps its block. ends_in: NULL, or the memory of
+ * `ends`, which the extent takes: it can be read there as before, but for the last. */
 struct extent *extent_of(uint64_t first, uint64_t ordinal, struct block *data, const uint32_t *ends,
-                         uint32_t n, int64_t now_ms);
+                         uint32_t n, struct buf *ends_in, int64_t now_ms);
 
 /* Extents that follow one another, as one with all their appends; at least one. They stay the
  * caller's, and so is the result. */

@@ -65,10 +65,10 @@ void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t
 }
 
 void tape_append_block(struct tape *t, struct block *data, const uint32_t *ends, uint32_t n,
-                       int64_t now_ms)
+                       struct buf *ends_in, int64_t now_ms)
 {
     must(data->n > EXTENT_BYTES_MAX && data->n == data->cap); /* nobody adds to it */
-    struct extent *c = extent_of(t->tail, t->events, data, ends, n, now_ms);
+    struct extent *c = extent_of(t->tail, t->events, data, ends, n, ends_in, now_ms);
     tape_grow(t, add_piece(t, c, t->tail), data->n, ends == NULL ? 1 : n);
 }
 

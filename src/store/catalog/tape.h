@@ -14,6 +14,7 @@
 
 #include <stdint.h>
 
+struct buf;
 struct extent;
 struct keep;
 
@@ -31,9 +32,10 @@ void tape_deinit(struct tape *t); /* zero-initialised is empty */
  * They are one append. data.n < 2^31. */
 void tape_append(struct tape *t, struct str data, const uint32_t *ends, uint32_t n, int64_t now_ms);
 
-/* The same of a block, which is kept and not copied: data that is larger than an extent. */
+/* The same of a block, which is kept and not copied: data that is larger than an extent. ends_in:
+ * as in extent_of. */
 void tape_append_block(struct tape *t, struct block *data, const uint32_t *ends, uint32_t n,
-                       int64_t now_ms);
+                       struct buf *ends_in, int64_t now_ms);
 
 /* *t is empty and begins at this position, whose event's ordinal is `events`. */
 void tape_begin(struct tape *t, uint64_t at, uint64_t events);

@@ -66,6 +66,7 @@ static void embedded_large_on_part(struct journal_waiter *w, int err)
 static void embedded_large_go_on(struct task *t)
 {
     struct embedded *e = container_of(t, struct embedded, large.go_on);
+    sched_work(e->store.sched, "large append");
     e->large.waiting = false;
     embedded_large_step(e);
 }

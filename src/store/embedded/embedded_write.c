@@ -57,6 +57,8 @@ static uint64_t embedded_put_write(struct embedded *e, const struct stream *s,
         record_put_in_parts(&e->scratch, s, w, j, now_ms);
         return embedded_put_record(e);
     }
+    if (w->block != NULL)
+        sched_look_soon(e->store.sched); /* there is much to copy */
     if (w->block == NULL || w->block->n < INLAY_MIN) {
         record_put_write(&e->scratch, s, w, j, now_ms);
         return embedded_put_record(e);

@@ -124,7 +124,9 @@ static void record_put_data(struct buf *out, const struct store_write *w, size_t
 {
     uint32_t n = w->ends == NULL ? 1 : w->n_events;
     pack_u64(out, n);
-    if (n > 1)
+    if (w->steps.n > 0)
+        buf_put(out, w->steps);
+    else if (n > 1)
         pack_steps(out, w->ends, n - 1);
     pack_u64(out, w->data.n);
     if (left_out != NULL)

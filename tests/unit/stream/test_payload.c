@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "base/pack.h"
 #include "stream/payload.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -93,10 +94,16 @@ static void test_nothing_is_left_of_an_earlier_use(void **state)
     static const uint32_t old_ends[] = {1, 2, 3};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct payload p = {0};
-        struct store_write w = {
-            .data = STR("old"), .ends = old_ends, .n_events = 3, .data_err = ERR_TOO_LARGE};
+        struct store_write w = {.data = STR("old"),
+                                .ends = old_ends,
+                                .ends_in = &p.ends,
+                                .steps = STR("old"),
+                                .n_events = 3,
+                                .data_err = ERR_TOO_LARGE};
         payload_prepare(&p, &w, rows[i].type, rows[i].body, rows[i].empty_allowed);
         check(i, &w);
+        assert_null(w.ends_in);
+        assert_int_equal(w.steps.n, 0);
         payload_deinit(&p);
     }
 }
@@ -135,8 +142,15 @@ static void check_large(struct str type, const char *piece, uint32_t n, uint32_t
     assert_true(str_eq(w.data, expected.data));
     assert_int_equal(w.n_events, expected.n_events);
     assert_int_equal(w.n_events, n_events);
-    if (n_events > 0)
+    if (n_events > 0) {
+        struct buf steps = {0};
+        pack_steps(&steps, expected.ends, n_events - 1);
         assert_memory_equal(w.ends, expected.ends, n_events * sizeof *w.ends);
+        assert_ptr_equal(w.ends_in->p, w.ends);
+        assert_true(str_eq(w.steps, buf_str(&steps)));
+        buf_deinit(&steps);
+    }
+    assert_int_equal(w.ends_in != NULL, n_events > 0);
     assert_non_null(w.block);
     assert_ptr_equal(w.data.p, w.block->bytes);
     assert_int_equal(w.block->n, w.data.n);

@@ -170,7 +170,13 @@ static void do_append(struct desk *d)
     bool single = n == 1 && rng_one_in(&d->rng, 2);
     if (total > EXTENT_BYTES_MAX && rng_one_in(&d->rng, 2)) {
         struct block *b = block_of(str_of(bytes, total));
-        tape_append_block(&p->tape, b, single ? NULL : ends, single ? 0 : n, 1);
+        struct buf given = {0};
+        buf_put(&given, str_of((const char *)ends, n * sizeof *ends));
+        bool give = !single && rng_one_in(&d->rng, 2);
+        tape_append_block(&p->tape, b, single ? NULL : ends, single ? 0 : n, give ? &given : NULL,
+                          1);
+        assert_int_equal(given.p == NULL, give);
+        buf_deinit(&given);
         block_unref(b);
     } else {
         tape_append(&p->tape, str_of(bytes, total), single ? NULL : ends, single ? 0 : n, 1);
