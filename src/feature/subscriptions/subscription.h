@@ -122,6 +122,9 @@ struct subscription_call {
      * links this stream by name? Otherwise there is none for it. NULL: yes. */
     bool (*allows)(const struct subscription_call *c, const struct subscription_config *config,
                    struct str stream);
+    /* Told of each linked stream as they are read, some at a time, since there may be thousands; in
+     * byte order, without its tail, lent for the call. Of _create and _get. NULL: nobody asks. */
+    void (*shown)(struct subscription_call *c, const struct subscription_stream *s);
     const struct subscription_config *config;
     uint64_t most_owned; /* that config->owner may have: QUOTA; 0: no bound */
     const struct str *streams;
@@ -144,10 +147,10 @@ struct subscription_call {
         bool failing; /* the last delivery failed */
         uint64_t generation;
         struct str wake_id, token, holder;
-        uint32_t attempts; /* deliveries of this wake that failed */
-        struct subscription_stream *streams;
+        uint32_t attempts;                   /* deliveries of this wake that failed */
+        struct subscription_stream *streams; /* of a wake */
         size_t n_streams;
-        bool more; /* not every linked stream is listed */
+        bool more; /* not every linked stream is listed, or was shown */
     } view;
     /* result: 0, a refusal (positive), or an error (negative). The call may be used again, or freed
      * after its deinit, from within done(). */
@@ -177,8 +180,7 @@ void subscriptions_set_refresh(struct subscriptions *s, uint64_t every_ms);
  * the same configuration: created is false. Out: view. */
 void subscription_create(struct subscriptions *s, struct subscription_call *c);
 
-/* id. Out: view, with up to SUBSCRIPTION_SHOWN_MAX streams in byte order; their tails are not
- * looked up. */
+/* id. Out: view. Up to SUBSCRIPTION_SHOWN_MAX streams are shown. */
 void subscription_get(struct subscriptions *s, struct subscription_call *c);
 
 /* id. Removing what is not there succeeds. */

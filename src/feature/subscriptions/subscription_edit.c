@@ -44,6 +44,14 @@ void subop_fill_view(struct subop *j)
 
 static void show_page(struct subop *j);
 
+static void show_stream(struct subop *j, struct str name, const struct subscription_link *link)
+{
+    struct subscription_stream s = {
+        .path = name, .is_explicit = link->is_explicit, .acked = link->acked};
+    j->call->shown(j->call, &s);
+    j->at++;
+}
+
 static void subscription_edit_on_shown(struct subop *j)
 {
     const struct store_docs *d = &j->op.docs;
@@ -54,14 +62,13 @@ static void subscription_edit_on_shown(struct subop *j)
         struct str name = str_skip(d->rows[i].key, j->sub->link_prefix.n);
         if (subscription_link_parse(d->rows[i].value, &link) != 0 || link.birth != j->head.birth)
             continue;
-        if (v->n_streams == SUBSCRIPTION_SHOWN_MAX) {
+        if (j->at == SUBSCRIPTION_SHOWN_MAX) {
             v->more = true;
             break;
         }
-        v->streams[v->n_streams++] = (struct subscription_stream){
-            .path = dup(j, name), .is_explicit = link.is_explicit, .acked = link.acked};
+        show_stream(j, name, &link);
     }
-    if (!d->more || v->n_streams == SUBSCRIPTION_SHOWN_MAX) {
+    if (!d->more || j->at == SUBSCRIPTION_SHOWN_MAX) {
         subop_end(j, 0);
         return;
     }
@@ -70,18 +77,8 @@ static void subscription_edit_on_shown(struct subop *j)
     show_page(j);
 }
 
-/* The array grows by doubling in the arena; what it leaves there is less than it is. */
 static void show_page(struct subop *j)
 {
-    struct subscription_view *v = &j->call->view;
-    if (v->n_streams + SUB_PAGE > j->n_rows) {
-        size_t room = 2 * j->n_rows + SUB_PAGE;
-        struct subscription_stream *grown = arena_alloc(&j->call->arena, room * sizeof *grown);
-        for (size_t i = 0; i < v->n_streams; i++)
-            grown[i] = v->streams[i];
-        v->streams = grown;
-        j->n_rows = room;
-    }
     subop_docs(j, j->sub->link_prefix, buf_str(&j->after), SUB_PAGE, subscription_edit_on_shown);
 }
 
@@ -89,8 +86,11 @@ static void subscription_edit_show(struct subop *j)
 {
     subop_fill_view(j);
     j->after.n = 0;
-    j->n_rows = 0;
-    show_page(j);
+    j->at = 0;
+    if (j->call->shown != NULL)
+        show_page(j);
+    else
+        subop_end(j, 0);
 }
 
 static void subscription_edit_get_begin(struct subop *j)

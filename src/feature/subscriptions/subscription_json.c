@@ -60,19 +60,33 @@ static void subscription_json_put_stream(struct buf *out, const struct subscript
     buf_putc(out, '}');
 }
 
+void subscription_json_link(struct buf *streams, const struct subscription_stream *s,
+                            struct str root)
+{
+    if (streams->n > 0)
+        buf_putc(streams, ',');
+    subscription_json_put_stream(streams, s, root, false);
+}
+
+static void put_streams_end(struct buf *out, const struct subscription_view *v)
+{
+    buf_putc(out, ']');
+    if (v->more)
+        put_flag(out, "streams_truncated", true);
+}
+
+/* Those of a wake. */
 static void subscription_json_put_streams(struct buf *out, const struct subscription_view *v,
-                                          struct str root, bool tails)
+                                          struct str root)
 {
     subscription_json_put_key(out, "streams");
     buf_putc(out, '[');
     for (size_t i = 0; i < v->n_streams; i++) {
         if (i > 0)
             buf_putc(out, ',');
-        subscription_json_put_stream(out, &v->streams[i], root, tails);
+        subscription_json_put_stream(out, &v->streams[i], root, true);
     }
-    buf_putc(out, ']');
-    if (v->more)
-        put_flag(out, "streams_truncated", true);
+    put_streams_end(out, v);
 }
 
 /* Below the public URL; id.n == 0: none in it. */
@@ -104,7 +118,7 @@ static void put_webhook(struct buf *out, const struct subscription_config *c,
 }
 
 void subscription_json_put(struct buf *out, struct str id, const struct subscription_view *v,
-                           struct str root, const struct signer *signer)
+                           struct str streams, struct str root, const struct signer *signer)
 {
     const struct subscription_config *c = &v->config;
     char created[DATE_RFC3339_TEXT];
@@ -117,7 +131,10 @@ void subscription_json_put(struct buf *out, struct str id, const struct subscrip
                                c->type == SUBSCRIPTION_PULL ? STR("pull-wake") : STR("webhook"));
     if (c->pattern.n > 0)
         subscription_json_put_text(out, "pattern", subscription_unrooted(root, c->pattern));
-    subscription_json_put_streams(out, v, root, false);
+    subscription_json_put_key(out, "streams");
+    buf_putc(out, '[');
+    buf_put(out, streams);
+    put_streams_end(out, v);
     if (c->type == SUBSCRIPTION_WEBHOOK)
         put_webhook(out, c, signer);
     subscription_json_put_text(out, "wake_stream", subscription_unrooted(root, c->wake_stream));
@@ -134,7 +151,7 @@ void subscription_json_claim(struct buf *out, const struct subscription_view *v,
     subscription_json_put_text(out, "wake_id", v->wake_id);
     subscription_json_put_number(out, "generation", v->generation);
     subscription_json_put_text(out, "token", v->token);
-    subscription_json_put_streams(out, v, root, true);
+    subscription_json_put_streams(out, v, root);
     subscription_json_put_number(out, "lease_ttl_ms", v->config.lease_ttl_ms);
     buf_put(out, STR("}\n"));
 }
@@ -147,7 +164,7 @@ void subscription_json_wake(struct buf *out, struct str id, const struct subscri
     subscription_json_put_text(out, "subscription_id", id);
     subscription_json_put_text(out, "wake_id", v->wake_id);
     subscription_json_put_number(out, "generation", v->generation);
-    subscription_json_put_streams(out, v, root, true);
+    subscription_json_put_streams(out, v, root);
     put_url(out, "callback_url", v->config.public_url, "subscriptions/", id, "/callback");
     subscription_json_put_text(out, "callback_token", v->token);
     buf_putc(out, '}');

@@ -7,11 +7,15 @@
 #include "base/str.h"
 
 struct signer;
+struct subscription_stream;
 struct subscription_view;
 
-/* What PUT and GET answer to one of this root, which is taken off all names. */
+/* What PUT and GET answer to one of this root, which is taken off all names. streams: what
+ * subscription_json_link has put for those that were shown. */
 void subscription_json_put(struct buf *out, struct str id, const struct subscription_view *v,
-                           struct str root, const struct signer *signer);
+                           struct str streams, struct str root, const struct signer *signer);
+void subscription_json_link(struct buf *streams, const struct subscription_stream *s,
+                            struct str root);
 
 /* What a claim answers, the same, and the body of a webhook. */
 void subscription_json_claim(struct buf *out, const struct subscription_view *v, struct str root);

@@ -33,6 +33,7 @@ struct request_call {
     struct str *names;             /* owned */
     struct subscription_ack *acks; /* owned */
     struct str stream;
+    struct buf shown; /* the streams that are linked, as the answer has them */
 };
 
 /* ---- answers ---- */
@@ -67,11 +68,16 @@ static void subscriptions_answer_empty(struct request_call *r, struct buf *body)
     exchange_send(r->x, STR_NONE);
 }
 
+static void subscriptions_on_shown(struct subscription_call *c, const struct subscription_stream *s)
+{
+    subscription_json_link(&container_of(c, struct request_call, call)->shown, s, c->root);
+}
+
 static void subscriptions_answer_view(struct request_call *r, struct buf *body)
 {
     const struct subscription_call *c = &r->call;
     const struct subscriptions_http *surface = r->x->state;
-    subscription_json_put(body, c->id, &c->view, c->root,
+    subscription_json_put(body, c->id, &c->view, buf_str(&r->shown), c->root,
                           subscriptions_signer(surface->subscriptions));
     exchange_send_json(r->x, c->created ? 201 : 200, buf_str(body));
 }
@@ -127,6 +133,7 @@ struct route {
 static void free_request(struct request_call *r)
 {
     subscription_call_deinit(&r->call);
+    buf_deinit(&r->shown);
     json_decref(r->body);
     free(r->names);
     free(r->acks);
@@ -269,6 +276,7 @@ static struct request_call *request_new(struct exchange *x, const struct route *
     if (x->principal->rights.n > 0 || x->principal->root.n > 0)
         r->call.allows = subscriptions_allows;
     r->call.sees_sealed = principal_works(x->principal);
+    r->call.shown = subscriptions_on_shown;
     r->call.done = subscriptions_on_done;
     return r;
 }

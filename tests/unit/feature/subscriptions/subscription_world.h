@@ -182,11 +182,27 @@ static inline void world_on_call(struct subscription_call *c, int result)
     wc->result = result;
 }
 
+static inline void world_on_shown(struct subscription_call *c, const struct subscription_stream *s)
+{
+    struct subscription_view *v = &c->view;
+    size_t n = v->n_streams;
+    if ((n & (n - 1)) == 0) { /* full: as many again */
+        struct subscription_stream *grown = arena_alloc(&c->arena, (2 * n + 1) * sizeof *grown);
+        for (size_t i = 0; i < n; i++)
+            grown[i] = v->streams[i];
+        v->streams = grown;
+    }
+    v->streams[n] = *s;
+    v->streams[n].path = arena_dup(&c->arena, s->path);
+    v->n_streams++;
+}
+
 typedef void world_fn(struct subscriptions *s, struct subscription_call *c);
 
 static inline void world_begin(struct world *w, world_fn *fn, struct world_call *wc)
 {
     wc->call.done = world_on_call;
+    wc->call.shown = world_on_shown;
     wc->result = WORLD_UNDONE;
     fn(w->subs, &wc->call);
     assert_int_equal(wc->result, WORLD_UNDONE);

@@ -53,14 +53,56 @@ static void on_docs(struct store_docs *d, int err)
     assert_int_equal(d->n_rows, 0);
 }
 
-static void test_many_links_are_deleted(void **state)
+static void append_to_many(struct world *w)
 {
-    struct world *w = *state;
     char name[32];
     for (int i = 0; i < 600; i++) {
         snprintf(name, sizeof name, "events/%d", i);
         world_append(w, name, "1");
     }
+}
+
+/* Has its turn again and again: what happened between two of them happened at once. */
+struct look {
+    struct task task;
+    struct sched *sched;
+    const struct world_call *call;
+    size_t before, most;
+};
+
+static void look_run(struct task *t)
+{
+    struct look *l = container_of(t, struct look, task);
+    size_t n = l->call->call.view.n_streams;
+    if (n - l->before > l->most)
+        l->most = n - l->before;
+    l->before = n;
+    if (l->call->result == WORLD_UNDONE)
+        sched_post(l->sched, t);
+}
+
+static void test_many_links_are_shown_some_at_a_time(void **state)
+{
+    struct world *w = *state;
+    append_to_many(w);
+    struct subscription_config c = world_hook("events/*");
+    assert_int_equal(world_create(w, "s", &c), 201);
+    struct world_call get = {.call = {.id = STR("s")}};
+    struct look look = {.sched = &w->sched, .call = &get};
+    task_init(&look.task, look_run);
+    world_begin(w, subscription_get, &get);
+    sched_post(&w->sched, &look.task);
+    sched_drain(&w->sched);
+    assert_int_equal(get.result, 0);
+    assert_int_equal(look.before, 600);
+    assert_in_range(look.most, 1, 256);
+    world_forget(&get);
+}
+
+static void test_many_links_are_deleted(void **state)
+{
+    struct world *w = *state;
+    append_to_many(w);
     struct subscription_config c = world_hook("events/*");
     assert_int_equal(world_create(w, "s", &c), 201);
     struct world_call get = {.call = {.id = STR("s")}};
@@ -729,6 +771,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_create_and_confirm),
         T(test_delete),
+        T(test_many_links_are_shown_some_at_a_time),
         T(test_many_links_are_deleted),
         T(test_links),
         T(test_link_and_unlink),
