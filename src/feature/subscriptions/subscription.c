@@ -71,6 +71,8 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     list_init(&sub->hints);
     list_init(&sub->pending);
     list_init(&sub->want_look);
+    list_init(&sub->scanned);
+    list_init(&sub->waiting);
     map_init(&sub->hint_map);
     timer_init(&sub->timer, subscription_on_timer);
     map_put(&s->by_id, sub->id, sub);
@@ -78,19 +80,41 @@ struct subscription *sub_of(struct subscriptions *s, struct str id)
     return sub;
 }
 
+/* ---- owners ---- */
+
+static struct sub_owner *owner_of(struct subscriptions *s, struct str name)
+{
+    struct sub_owner *o = map_get(&s->owners, name);
+    if (o != NULL || name.n == 0)
+        return o;
+    o = mem_alloc(sizeof *o + name.n);
+    o->count = 0;
+    o->n = name.n;
+    memcpy(o->text, name.p, name.n);
+    map_put(&s->owners, str_of(o->text, o->n), o);
+    return o;
+}
+
 void sub_set_owner(struct subscription *sub, struct str owner)
 {
-    free_text(&sub->owner);
-    sub->owner = own(owner);
+    struct subscriptions *s = sub->all;
+    struct sub_owner *before = sub->owner;
+    sub->owner = owner_of(s, owner);
+    if (sub->owner != NULL)
+        sub->owner->count++;
+    if (before == NULL || --before->count > 0)
+        return;
+    map_remove(&s->owners, str_of(before->text, before->n));
+    free(before);
 }
 
 size_t subs_owned(const struct subscriptions *s, struct str owner)
 {
-    size_t at = 0, n = 0;
-    for (const struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        n += sub->owner.n > 0 && str_eq(sub->owner, owner);
-    return n;
+    const struct sub_owner *o = map_get(&s->owners, owner);
+    return o == NULL ? 0 : o->count;
 }
+
+/* ---- active or not ---- */
 
 static void free_hints(struct subscription *sub, struct link *hints)
 {
@@ -108,11 +132,12 @@ static void deactivate(struct subscription *sub)
     free_hints(sub, &sub->hints);
     free_hints(sub, &sub->pending);
     list_remove(&sub->want_look);
+    list_remove(&sub->scanned);
     timer_stop(&sub->timer);
     free_text(&sub->pattern);
     free_text(&sub->wake_stream);
     free_text(&sub->receiver);
-    free_text(&sub->owner);
+    sub_set_owner(sub, STR_NONE);
     sub->state = SUBSCRIPTION_IDLE;
     sub->behind = sub->blocked = sub->paused = false;
     sub->delivery = SUB_DELIVERY_OTHERS;
@@ -133,9 +158,15 @@ static struct str receiver_of(struct str url)
     return host;
 }
 
+void sub_seen(struct subscription *sub)
+{
+    list_remove(&sub->scanned);
+    list_push(&sub->all->known, &sub->scanned);
+}
+
 void sub_activate(struct subscription *sub, const struct subscription_head *h)
 {
-    sub->seen = true;
+    sub_seen(sub);
     if (sub->active)
         return;
     sub->active = true;
@@ -155,13 +186,15 @@ static void free_sub(struct subscription *sub)
     struct subscriptions *s = sub->all;
     deactivate(sub);
     timer_stop(&sub->timer);
+    list_remove(&sub->want_look);
+    list_remove(&sub->waiting);
+    sub_set_owner(sub, STR_NONE);
     map_remove(&s->by_id, sub->id);
     watch_if_needed(s);
     map_deinit(&sub->hint_map);
     map_deinit(&sub->ties);
     free_text(&sub->head_key);
     free_text(&sub->link_prefix);
-    free_text(&sub->owner);
     free_text(&sub->id);
     free(sub);
 }
@@ -216,7 +249,7 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
 
 /* ---- looks ---- */
 
-static void start_looks(struct subscriptions *s)
+void sub_start_looks(struct subscriptions *s)
 {
     while (s->phase == SUBSCRIPTIONS_READY && s->n_looks < SUB_LOOKS_MAX &&
            !list_empty(&s->want_look)) {
@@ -235,7 +268,7 @@ void sub_want_look(struct subscription *sub)
         return;
     if (list_empty(&sub->want_look))
         list_push(&s->want_look, &sub->want_look);
-    start_looks(s);
+    sub_start_looks(s);
 }
 
 static bool subscription_has_reason(const struct subscription *sub)
@@ -252,7 +285,7 @@ void sub_settle(struct subscription *sub)
     if (may && subscription_has_reason(sub))
         sub_want_look(sub);
     else
-        start_looks(sub->all);
+        sub_start_looks(sub->all);
 }
 
 void sub_deliver(struct subscription *sub)
@@ -299,6 +332,9 @@ struct subscriptions *subscriptions_new(struct sched *sched, struct store *store
     s->notices.news_max = SUB_NEWS_MAX;
     s->notices.slice = SUB_SLICE;
     map_init(&s->by_id);
+    map_init(&s->owners);
+    list_init(&s->known);
+    list_init(&s->waiting);
     sub_index_init(s);
     sub_notices_init(s);
     list_init(&s->want_look);
@@ -334,6 +370,19 @@ void subscriptions_stop(struct subscriptions *s, void (*stopped)(void *ctx), voi
     sub_check_stop(s);
 }
 
+static void free_all(struct subscriptions *s)
+{
+    struct link all; /* by their want_look: freeing one changes the map */
+    size_t at = 0;
+    list_init(&all);
+    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
+        list_remove(&sub->want_look);
+        list_push(&all, &sub->want_look);
+    }
+    while (!list_empty(&all))
+        free_sub(list_item(all.next, struct subscription, want_look));
+}
+
 void subscriptions_free(struct subscriptions *s)
 {
     if (s == NULL)
@@ -341,10 +390,10 @@ void subscriptions_free(struct subscriptions *s)
     must(s->n_ops == 0);
     task_cancel(&s->stop);
     sub_notices_stop(s);
+    free_all(s);
     sub_load_free(s);
-    for (size_t at = 0; s->by_id.n > 0; at = 0)
-        free_sub(map_next(&s->by_id, &at));
     map_deinit(&s->by_id);
+    map_deinit(&s->owners);
     sub_index_deinit(s);
     map_deinit(&s->notices.names);
     signer_free(s->signer);

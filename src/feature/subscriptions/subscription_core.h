@@ -52,8 +52,11 @@ struct subscriptions {
     struct sched *sched;
     struct store *store;
     struct store_watch watch;
-    struct map by_id; /* of struct subscription */
-    bool watching;    /* every stream: while there is any subscription */
+    struct map by_id;    /* of struct subscription */
+    struct link known;   /* the active ones, without those that a scan has yet to find again */
+    struct link waiting; /* those with operations that wait for the load */
+    struct map owners;   /* of struct sub_owner */
+    bool watching;       /* every stream: while there is any subscription */
     struct sub_patterns patterns;
     struct map by_name; /* stream -> struct sub_bucket of ties */
     struct sub_notices {
@@ -93,6 +96,12 @@ struct subscriptions {
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     struct task stop;
+};
+
+/* How many count under one owner. */
+struct sub_owner {
+    size_t count, n;
+    char text[];
 };
 
 /* All who name one stream. */
@@ -138,7 +147,7 @@ struct subscription {
     enum subscription_state state;
     struct str pattern, wake_stream; /* owned */
     struct str receiver;             /* host and port of the webhook; owned */
-    struct str owner;                /* also while it is being created; owned */
+    struct sub_owner *owner;         /* also while it is being created; NULL: none */
     bool sealed;
 
     struct link in_pattern;
@@ -154,8 +163,9 @@ struct subscription {
     bool behind;
     bool blocked; /* the wake stream could not take a wake when last asked; until it changes */
     bool paused;  /* the store failed; the timer tries again */
-    bool seen;    /* by the scan of heads under way */
     enum sub_delivery delivery;
+    struct link scanned; /* in all->known, or among those that the scan has not found */
+    struct link waiting; /* for the load */
 
     struct timer timer; /* lease, retry, pause */
     struct link want_look;
@@ -174,12 +184,15 @@ void sub_adopt(struct subscription *sub, const struct subscription_head *h, uint
 /* It counts under this owner from now on; how many do, those that are being created among them. */
 void sub_set_owner(struct subscription *sub, struct str owner);
 size_t subs_owned(const struct subscriptions *s, struct str owner);
+/* It is in the store: the scan of heads under way has found it. */
+void sub_seen(struct subscription *sub);
 /* From here on notices of streams are kept for it. */
 void sub_activate(struct subscription *sub, const struct subscription_head *h);
 
 /* A look, when its turn comes; _settle: if there is a reason for one. */
 void sub_want_look(struct subscription *sub);
 void sub_settle(struct subscription *sub);
+void sub_start_looks(struct subscriptions *s); /* those that wait for their turn, if it has come */
 void sub_deliver(struct subscription *sub);
 
 /* After an operation has ended, or a load: the stop may be complete. */

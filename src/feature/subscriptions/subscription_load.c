@@ -13,8 +13,10 @@
  * all processes agree), then the heads of all subscriptions, page by page. What links them to
  * streams is gone through by their looks. */
 
-#define HEADS_PAGE 8 /* of up to 64 KiB of JSON each */
-#define KEY_SIZE   32
+#define HEADS_PAGE  8
+#define HEADS_BYTES 16384 /* of JSON, about, that are read at a time; one has up to 64 KiB */
+#define SLICE       64    /* subscriptions that are dealt with before others have their turn */
+#define KEY_SIZE    32
 
 struct sub_load {
     struct subscriptions *all;
@@ -26,43 +28,46 @@ struct sub_load {
     struct store_docs docs;
     struct store_put put;
     struct buf after;
+    struct link unseen; /* those that were active when the scan began, and that it has not found */
+    struct task drop;   /* those of them that it did not find at all */
+    struct link released; /* those whose operations waited for the load */
+    struct task release;  /* runs these; or, with an error, ends them */
+    int err;
 };
 
 static void next_key(struct sub_load *l);
 static void next_heads(struct sub_load *l);
 
-/* Those who wait for the load need not wait for the next one too. */
-static void fail_waiting(struct subscriptions *s, int err)
+/* Who waits for a load that has failed need not wait for the next one too. */
+static void subscription_load_release(struct task *t)
 {
-    struct link subs; /* by their want_look: dropping one changes the map */
-    list_init(&subs);
-    size_t at = 0;
-    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        if (!list_empty(&sub->ops)) {
-            list_remove(&sub->want_look);
-            list_push(&subs, &sub->want_look);
-        }
-    while (!list_empty(&subs)) {
-        struct subscription *sub = list_item(subs.next, struct subscription, want_look);
-        list_remove(&sub->want_look);
-        subop_cancel_all(sub, err);
+    struct sub_load *l = container_of(t, struct sub_load, release);
+    sched_work(l->all->sched, SUB_WORK);
+    for (int n = 0; n < SLICE && !list_empty(&l->released); n++) {
+        struct subscription *sub = list_item(l->released.next, struct subscription, waiting);
+        list_remove(&sub->waiting);
+        if (l->err != 0)
+            subop_cancel_all(sub, l->err);
+        else
+            subop_run(sub);
         sub_drop_if_unused(sub);
     }
+    if (!list_empty(&l->released))
+        sched_post(l->all->sched, t);
 }
 
 static void subscription_load_finish(struct sub_load *l, int err)
 {
     struct subscriptions *s = l->all;
     l->busy = false;
-    if (err != 0 && s->phase == SUBSCRIPTIONS_LOADING)
-        fail_waiting(s, err);
+    if (s->phase == SUBSCRIPTIONS_LOADING) {
+        l->err = err;
+        list_splice(&l->released, &s->waiting);
+        sched_post(s->sched, &l->release);
+    }
     if (err == 0 && s->phase == SUBSCRIPTIONS_LOADING)
         s->phase = SUBSCRIPTIONS_READY;
-    size_t at = 0;
-    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;) {
-        subop_run(sub);
-        sub_settle(sub);
-    }
+    sub_start_looks(s);
     if (err != 0)
         sub_load_again(s, SUB_PAUSE_MS);
     else if (s->refresh_ms > 0)
@@ -158,7 +163,8 @@ static void subscription_load_take_head(struct subscriptions *s, struct arena *a
         subscription_head_parse(a, row->value, &head))
         return; /* whoever asks for it is told that it is corrupt */
     struct subscription *sub = sub_of(s, id);
-    sub->seen = true;
+    if (sub->active)
+        sub_seen(sub);
     bool first = !sub->active;
     if (!sub->running && (first || sub->version != row->version))
         sub_adopt(sub, &head, row->version);
@@ -176,22 +182,37 @@ static void subscription_load_take_head(struct subscriptions *s, struct arena *a
 }
 
 /* What another process has deleted. */
-static void drop_unseen(struct subscriptions *s)
+static void subscription_load_drop(struct task *t)
 {
-    struct link gone;
-    list_init(&gone);
-    size_t at = 0;
-    for (struct subscription *sub; (sub = map_next(&s->by_id, &at)) != NULL;)
-        if (!sub->seen && sub->active && list_empty(&sub->ops)) {
-            list_remove(&sub->want_look);
-            list_push(&gone, &sub->want_look);
-        }
-    while (!list_empty(&gone)) {
-        struct subscription *sub = list_item(gone.next, struct subscription, want_look);
-        list_remove(&sub->want_look);
+    struct sub_load *l = container_of(t, struct sub_load, drop);
+    sched_work(l->all->sched, SUB_WORK);
+    if (landed(l, 0))
+        return;
+    for (int n = 0; n < SLICE && !list_empty(&l->unseen); n++) {
+        struct subscription *sub = list_item(l->unseen.next, struct subscription, scanned);
+        sub_seen(sub);
+        if (!list_empty(&sub->ops))
+            continue; /* they will find out */
         sub_adopt(sub, NULL, 0);
         sub_drop_if_unused(sub);
     }
+    if (list_empty(&l->unseen))
+        subscription_load_finish(l, 0);
+    else
+        sched_post(l->all->sched, t);
+}
+
+/* As many as go into a turn; at least one. Returns how many. */
+static size_t take_heads(struct sub_load *l, const struct store_docs *d)
+{
+    size_t n = 0;
+    for (size_t bytes = 0; n < d->n_rows && bytes < HEADS_BYTES; n++) {
+        struct arena a = {0};
+        subscription_load_take_head(l->all, &a, &d->rows[n]);
+        arena_deinit(&a);
+        bytes += d->rows[n].value.n;
+    }
+    return n;
 }
 
 static void subscription_load_on_heads(struct store_docs *d, int err)
@@ -200,18 +221,13 @@ static void subscription_load_on_heads(struct store_docs *d, int err)
     sched_work(l->all->sched, SUB_WORK);
     if (landed(l, err))
         return;
-    for (size_t i = 0; i < d->n_rows; i++) {
-        struct arena a = {0};
-        subscription_load_take_head(l->all, &a, &d->rows[i]);
-        arena_deinit(&a);
-    }
-    if (d->more) {
+    size_t n = take_heads(l, d);
+    if (d->more || n < d->n_rows) {
         l->after.n = 0;
-        buf_put(&l->after, d->rows[d->n_rows - 1].key);
+        buf_put(&l->after, d->rows[n - 1].key);
         next_heads(l);
     } else {
-        drop_unseen(l->all);
-        subscription_load_finish(l, 0);
+        subscription_load_drop(&l->drop);
     }
 }
 
@@ -233,9 +249,7 @@ static void subscription_load_begin(struct timer *t)
         return;
     l->busy = true;
     l->after.n = 0;
-    size_t at = 0;
-    for (struct subscription *sub; (sub = map_next(&l->all->by_id, &at)) != NULL;)
-        sub->seen = false;
+    list_splice(&l->unseen, &l->all->known);
     next_key(l);
 }
 
@@ -244,6 +258,10 @@ void sub_load_new(struct subscriptions *s)
     s->load = mem_zalloc(sizeof *s->load);
     s->load->all = s;
     timer_init(&s->load->timer, subscription_load_begin);
+    task_init(&s->load->drop, subscription_load_drop);
+    task_init(&s->load->release, subscription_load_release);
+    list_init(&s->load->unseen);
+    list_init(&s->load->released);
     subscription_load_begin(&s->load->timer);
 }
 
@@ -265,14 +283,18 @@ bool sub_load_busy(const struct subscriptions *s)
     return s->load->busy;
 }
 
+/* Whoever waited for it ends with all the others. */
 void sub_load_stop(struct subscriptions *s)
 {
     timer_stop(&s->load->timer);
+    task_cancel(&s->load->release);
 }
 
 void sub_load_free(struct subscriptions *s)
 {
     timer_stop(&s->load->timer);
+    task_cancel(&s->load->drop);
+    task_cancel(&s->load->release);
     buf_deinit(&s->load->after);
     free(s->load);
 }

@@ -78,8 +78,13 @@ static void subscription_op_start(struct task *t)
 
 void subop_run(struct subscription *sub)
 {
-    if (sub->running || list_empty(&sub->ops) || sub->all->phase == SUBSCRIPTIONS_LOADING)
+    if (sub->running || list_empty(&sub->ops))
         return;
+    if (sub->all->phase == SUBSCRIPTIONS_LOADING) {
+        list_remove(&sub->waiting);
+        list_push(&sub->all->waiting, &sub->waiting);
+        return;
+    }
     sub->running = true;
     sched_post(sub->all->sched, &list_item(sub->ops.next, struct subop, link)->task);
 }
