@@ -50,6 +50,7 @@ struct timer {
 #define SCHED_TASKS_US      500
 #define SCHED_FLUSH_US      500
 #define SCHED_BACKGROUND_US 250
+#define SCHED_PIECE_US      1000
 #define SCHED_LOOK          8  /* pieces without a name */
 #define SCHED_FLUSHES       64 /* are enough to be run before the next task */
 
@@ -136,6 +137,13 @@ bool sched_is_busy(const struct sched *s);
 static inline void sched_work(struct sched *s, const char *name)
 {
     s->work = name;
+}
+
+/* For a piece that goes through items of which some take long: has it had its millisecond? It looks
+ * at the clock, so it is asked after every few items. */
+static inline bool sched_is_long(const struct sched *s)
+{
+    return s->clock_ns != NULL && s->clock_ns() - s->looked_ns >= SCHED_PIECE_US * 1000u;
 }
 
 /* This piece has much to do, as an answer of a megabyte that is sent: the clock is looked at behind

@@ -12,6 +12,7 @@
 #define DELETE_RESERVE   (64 * 1024) /* room in the journal that data leaves for deletes, at most */
 #define REMOVALS_AT_ONCE 1024
 #define DOC_SLACK        64 /* a number in it may have got a digit more */
+#define CALLS_UNLOOKED   8  /* that are answered between two looks at the clock */
 
 /* ---- for a batch ---- */
 
@@ -24,10 +25,17 @@ static void embedded_complete(struct store_call *c)
         stream_unpin(s);
 }
 
+/* After n calls. What follows an answer may take long: the next step of a session, say. */
+static bool slice_is_over(const struct embedded *e, uint32_t n)
+{
+    return n == e->config.call_slice ||
+           (n > 0 && n % CALLS_UNLOOKED == 0 && sched_is_long(e->store.sched));
+}
+
 /* A batch may hold tens of thousands of calls: some of them, and then others have their turn. */
 static void embedded_complete_some(struct embedded *e)
 {
-    for (uint32_t n = 0; n < e->config.call_slice && !list_empty(&e->completing); n++) {
+    for (uint32_t n = 0; !slice_is_over(e, n) && !list_empty(&e->completing); n++) {
         struct store_call *c = list_item(e->completing.next, struct store_call, link);
         list_remove(&c->link);
         if (c->batch > journal_durable(e->journal)) {
@@ -198,7 +206,7 @@ void embedded_retry_stalled(struct embedded *e)
     list_init(&now);
     list_splice(&now, &e->stalled);
     e->retrying = true;
-    for (uint32_t n = 0; n < e->config.call_slice && !list_empty(&now) && list_empty(&e->stalled);
+    for (uint32_t n = 0; !slice_is_over(e, n) && !list_empty(&now) && list_empty(&e->stalled);
          n++) {
         struct store_call *c = list_item(now.next, struct store_call, link);
         list_remove(&c->link);

@@ -20,7 +20,15 @@ struct crowd {
     struct task other;
     unsigned done, failed, largest, last; /* last: when the other had his turn */
     unsigned next;                        /* in order, this one is answered */
+    uint64_t answer_us;                   /* what an answer takes */
 };
+
+static uint64_t now_ns; /* cmocka runs one test at a time */
+
+static uint64_t read_clock(void)
+{
+    return now_ns;
+}
 
 static void on_other(struct task *t)
 {
@@ -38,6 +46,7 @@ static void on_one(struct store_put *p, int err)
     assert_int_equal(p - c->puts, c->next++);
     c->done++;
     c->failed += err != 0;
+    now_ns += c->answer_us * 1000;
     sched_post(&c->bench->sched, &c->other);
 }
 
@@ -77,6 +86,29 @@ static void test_answers_come_in_slices(void **state)
     assert_int_equal(c->done, CALLS);
     assert_int_equal(c->failed, 0);
     assert_in_range(c->largest, 1, c->bench->config.call_slice);
+    crowd_free(c);
+}
+
+static void pass_timed_turns(struct crowd *c, int n)
+{
+    while (n-- > 0) {
+        sched_look(&c->bench->sched);
+        pass_turns(c->bench, 1);
+        sched_end_turn(&c->bench->sched);
+    }
+}
+
+/* Fewer where one takes long: what comes of it is done there and then. */
+static void test_slow_answers_come_in_short_slices(void **state)
+{
+    struct crowd *c = crowd_new(1u << 20);
+    c->answer_us = SCHED_PIECE_US / 4;
+    c->bench->sched.clock_ns = read_clock;
+    put_all(c);
+    pass_timed_turns(c, 50 + CALLS);
+    assert_int_equal(c->done, CALLS);
+    assert_in_range(c->largest, 4, 8);
+    c->bench->sched.clock_ns = NULL;
     crowd_free(c);
 }
 
@@ -173,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_come_in_slices),
+        cmocka_unit_test(test_slow_answers_come_in_short_slices),
         cmocka_unit_test(test_failures_come_in_slices),
         cmocka_unit_test(test_stalled_calls_run_in_slices),
         cmocka_unit_test(test_what_rests_is_settled),
