@@ -130,6 +130,7 @@ void server_open_access(struct server *s)
                                                             .erase_others = server_erase_others,
                                                             .ctx = s});
     access_http_mount(s->access, &s->http);
+    s->durable.bookmarks = access_http_bookmarks(s->access);
     tune_access(s);
 }
 

@@ -69,10 +69,26 @@ static void pages_give(struct walk *w, const json_t *item)
     w->stopped = !w->pages->item(w->pages->user, item) || w->given == w->pages->limit;
 }
 
-/* A server that sent the same page again and again would keep us here for ever. */
+/* Where a listing goes on behind a name that we may not know. No stream has such a name. */
+static bool is_bookmark(const char *next)
+{
+    return strncmp(next, "__ds/", 5) == 0;
+}
+
+/* A server that sent the same page again and again would keep us here for ever. Bookmarks are in no
+ * order; names behind one are. */
+static bool goes_on(const struct walk *w, const char *next)
+{
+    if (w->after.n == 0)
+        return true;
+    bool named = !is_bookmark(next) && !is_bookmark(w->after.p);
+    int order = strcmp(next, w->after.p);
+    return named ? order > 0 : order != 0;
+}
+
 static bool is_page(const struct walk *w, const json_t *items, const char *next)
 {
-    return json_is_array(items) && !(next && w->after.n > 0 && strcmp(next, w->after.p) <= 0);
+    return json_is_array(items) && (next == NULL || goes_on(w, next));
 }
 
 static int take_page(struct walk *w, const json_t *page)

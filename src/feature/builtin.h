@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 struct arena;
+struct bookmark_key;
 struct lane;
 struct principal;
 struct sched;
@@ -86,7 +87,8 @@ struct builtin_page {
     const struct principal *principal;
     struct sched *sched;
     struct store *store;
-    struct lane *lane; /* for files, if the tool looks at some */
+    struct lane *lane;                    /* for files, if the tool looks at some */
+    const struct bookmark_key *bookmarks; /* see stream/listing.h; may be NULL */
     struct arena *arena;
     struct str position; /* where the page begins, as the tool said; n == 0: at the beginning */
     struct buf *result;  /* JSON text; NULL: nobody waits for it any more */

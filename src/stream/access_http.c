@@ -499,6 +499,11 @@ void access_http_set_longest(struct access_http *a, uint64_t longest_s)
         revocations_set_longest(a->revocations, a->longest_s);
 }
 
+struct bookmark_key *const *access_http_bookmarks(const struct access_http *a)
+{
+    return &a->key.bookmarks;
+}
+
 bool access_http_starting(void *access)
 {
     const struct access_http *a = access;

@@ -25,6 +25,7 @@
 struct access_http;
 struct answers;
 struct audit;
+struct bookmark_key;
 struct guard;
 struct http;
 struct principal;
@@ -56,6 +57,9 @@ void access_http_begin(struct access_http *a, struct guard *guard);
 /* How long a token of any issuer lives at most. Before anybody is revoked, and with new settings.
  */
 void access_http_set_longest(struct access_http *a, uint64_t longest_s);
+
+/* For listings; what it points to is NULL until the keys are known. */
+struct bookmark_key *const *access_http_bookmarks(const struct access_http *a);
 
 /* For the guard: neither keys nor revocations are known yet; and what was revoked. */
 bool access_http_starting(void *access);

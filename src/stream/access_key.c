@@ -6,6 +6,7 @@
 #include "base/rand.h"
 #include "base/sha256.h"
 #include "telemetry/trace.h"
+#include "token/bookmark.h"
 #include "token/jwk.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@ static void use_key(struct access_key *k, struct str secret)
     snprintf(kid, sizeof kid, KID "%.*s", KID_HEX, digest);
     struct jwk_secret current = {.bytes = secret, .kid = str_of_cstr(kid)};
     must(jwk_set_from_secret(&current, NULL, &k->keys, why, sizeof why) == 0);
+    k->bookmarks = bookmark_key_new((const uint8_t *)secret.p);
     explicit_bzero(k->drawn, sizeof k->drawn);
     k->ready(k);
 }
@@ -98,5 +100,6 @@ void access_key_deinit(struct access_key *k)
 {
     timer_stop(&k->retry);
     jwk_set_free(k->keys);
+    bookmark_key_free(k->bookmarks);
     explicit_bzero(k->drawn, sizeof k->drawn);
 }

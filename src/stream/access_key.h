@@ -10,6 +10,7 @@
 #define ACCESS_KEY_DOCUMENT "key/access"
 #define ACCESS_KEY_SIZE     32
 
+struct bookmark_key;
 struct jwk_set;
 struct trace;
 
@@ -20,7 +21,8 @@ struct access_key {
     const struct trace *trace;
     void (*ready)(struct access_key *k); /* k->keys is there */
 
-    struct jwk_set *keys; /* NULL: not known yet */
+    struct jwk_set *keys;           /* NULL: not known yet */
+    struct bookmark_key *bookmarks; /* derived from the same; NULL as well */
     struct store_docs docs;
     struct store_put put;
     struct doc_put doc;

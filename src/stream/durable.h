@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct bookmark_key;
 struct exchange;
 struct feeds;
 struct lane;
@@ -59,6 +60,9 @@ struct durable {
     struct lane *(*make_lane)(void *ctx, bool huge); /* may be NULL */
     void *ctx;
     struct gate preparing;
+    /* For listings that look at others' names (listing.h); NULL, or points to NULL: there are none
+     * yet. */
+    struct bookmark_key *const *bookmarks;
     struct usage *usage; /* what is stored below roots; NULL: nobody's is bounded */
     struct slab readers; /* of SSE; slab_deinit when no exchange is left */
 };

@@ -13,7 +13,7 @@
 struct list_request {
     struct listing listing;
     struct exchange *x; /* held */
-    struct buf body, last;
+    struct buf body;
 };
 
 static void durable_list_row(struct listing *l, const struct store_row *row)
@@ -28,8 +28,6 @@ static void durable_list_row(struct listing *l, const struct store_row *row)
     json_put_string(out, row->info.content_type);
     buf_printf(out, ",\"nextOffset\":\"%.*s\",\"closed\":%s}", OFFSET_TEXT, next,
                row->info.end == END_NONE ? "false" : "true");
-    r->last.n = 0;
-    buf_put(&r->last, row->name);
 }
 
 static bool durable_list_wanted(const struct listing *l)
@@ -42,8 +40,8 @@ static void durable_list_done(struct listing *l, int err)
     struct list_request *r = container_of(l, struct list_request, listing);
     struct exchange *x = r->x;
     buf_put(&r->body, STR("],\"next\":"));
-    if (l->more)
-        json_put_string(&r->body, buf_str(&r->last));
+    if (l->next.n > 0)
+        json_put_string(&r->body, l->next);
     else
         buf_put(&r->body, STR("null"));
     buf_put(&r->body, STR("}\n"));
@@ -52,7 +50,6 @@ static void durable_list_done(struct listing *l, int err)
     else
         exchange_send_json(x, 200, buf_str(&r->body));
     buf_deinit(&r->body);
-    buf_deinit(&r->last);
     exchange_release(x);
 }
 
@@ -70,6 +67,16 @@ static bool durable_list_query(struct exchange *x, struct listing *l)
     return true;
 }
 
+static void durable_list_refuse(struct list_request *r)
+{
+    struct exchange *x = r->x;
+    exchange_problem(
+        x, 400, STR("BAD_QUERY"),
+        STR("use prefix=TEXT, limit=1..1000 and after=NAME, or the next of an answer"));
+    buf_deinit(&r->body);
+    exchange_release(x);
+}
+
 void durable_list(struct durable *d, struct exchange *x)
 {
     struct list_request *r = arena_alloc(&x->arena, sizeof *r);
@@ -77,6 +84,7 @@ void durable_list(struct durable *d, struct exchange *x)
                                            .principal = x->principal,
                                            .arena = &x->arena,
                                            .reserved = principal_works(x->principal),
+                                           .bookmarks = d->bookmarks != NULL ? *d->bookmarks : NULL,
                                            .row = durable_list_row,
                                            .wanted = durable_list_wanted,
                                            .done = durable_list_done},
@@ -86,13 +94,13 @@ void durable_list(struct durable *d, struct exchange *x)
         exchange_deny(x);
         return;
     }
-    if (!durable_list_query(x, &r->listing)) {
-        exchange_problem(x, 400, STR("BAD_QUERY"),
-                         STR("use prefix=TEXT, after=NAME and limit=1..1000"));
-        return;
-    }
+    enum listing_start start = LISTING_BAD_AFTER;
     buf_put(&r->body, STR("{\"streams\":["));
     exchange_hold(x);
-    if (!listing_start(&r->listing))
+    if (durable_list_query(x, &r->listing))
+        start = listing_start(&r->listing);
+    if (start == LISTING_NOTHING)
         durable_list_done(&r->listing, 0);
+    else if (start == LISTING_BAD_AFTER)
+        durable_list_refuse(r);
 }

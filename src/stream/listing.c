@@ -3,10 +3,15 @@
 #include "access/pattern.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "token/bookmark.h"
 
 #include <stdlib.h>
 
-#define LISTING_STEP 64 /* rows that are looked at together, at least, where some are left out */
+_Static_assert(BOOKMARK_PLACE_MAX >= STORE_NAME_MAX, "any name fits into a bookmark");
+
+/* Rows that are looked at together where some are left out: a grant may take a while to match. */
+#define LISTING_STEP     64
+#define LISTING_STEP_MAX 256
 
 /* Names that begin so, or this name alone. Two of them are disjoint, or one is in the other. */
 struct listing_range {
@@ -117,7 +122,10 @@ static bool listing_step(struct listing *l);
 
 static void listing_end(struct listing *l, int err)
 {
+    if (l->more)
+        l->next = arena_dup(l->arena, buf_str(&l->shown));
     buf_deinit(&l->last);
+    buf_deinit(&l->shown);
     l->done(l, err);
 }
 
@@ -134,7 +142,33 @@ static bool listing_take(struct listing *l, const struct store_row *row)
         return false;
     }
     l->n++;
+    l->shown.n = 0;
+    buf_put(&l->shown, shown.name);
     l->row(l, &shown);
+    return true;
+}
+
+/* Behind these rows. */
+static void listing_advance(struct listing *l, const struct store_list *list)
+{
+    l->last.n = 0;
+    l->looked += list->n_rows;
+    if (list->more && !l->ranges[l->at].exact)
+        buf_put(&l->last, list->rows[list->n_rows - 1].name);
+    else
+        l->at++;
+}
+
+/* It has looked at as many as it may, and there are others. */
+static bool listing_pauses(struct listing *l, const struct store_list *list)
+{
+    struct buf bookmark = {0};
+    if (l->bookmarks == NULL || l->looked < LISTING_MOST || list->n_rows == 0 ||
+        l->at == l->n_ranges)
+        return false;
+    bookmark_put(l->bookmarks, list->rows[list->n_rows - 1].name, &bookmark);
+    l->next = arena_dup(l->arena, buf_str(&bookmark));
+    buf_deinit(&bookmark);
     return true;
 }
 
@@ -149,12 +183,9 @@ static void listing_on_rows(struct store_list *list, int err)
     if (err == 0 && l->principal->rights.n == 0) {
         l->more = list->more;
     } else if (err == 0 && !l->more) {
-        l->last.n = 0;
-        if (list->more && !range->exact)
-            buf_put(&l->last, list->rows[list->n_rows - 1].name);
-        else
-            l->at++;
-        if ((l->wanted == NULL || l->wanted(l)) && listing_step(l))
+        listing_advance(l, list);
+        bool wanted = l->wanted == NULL || l->wanted(l);
+        if (wanted && !listing_pauses(l, list) && listing_step(l))
             return;
     }
     listing_end(l, err);
@@ -169,7 +200,7 @@ static bool listing_is_past(const struct listing_range *range, struct str after)
 /* False: all has been looked at. */
 static bool listing_step(struct listing *l)
 {
-    struct str after = l->last.n > 0 ? buf_str(&l->last) : l->after;
+    struct str after = l->last.n > 0 ? buf_str(&l->last) : l->from;
     while (l->at < l->n_ranges && after.n > 0 && listing_is_past(&l->ranges[l->at], after))
         l->at++;
     if (l->at == l->n_ranges)
@@ -178,8 +209,8 @@ static bool listing_step(struct listing *l)
     size_t wanted = l->limit - l->n + 1;
     if (l->principal->rights.n == 0)
         wanted = l->limit;
-    else if (wanted < LISTING_STEP)
-        wanted = LISTING_STEP;
+    else if (wanted < LISTING_STEP || wanted > LISTING_STEP_MAX)
+        wanted = wanted < LISTING_STEP ? LISTING_STEP : LISTING_STEP_MAX;
     l->list = (struct store_list){
         .prefix = range->start,
         .after = !range->exact && str_starts(after, range->start) ? after : STR_NONE,
@@ -191,10 +222,20 @@ static bool listing_step(struct listing *l)
     return true;
 }
 
-bool listing_start(struct listing *l)
+/* False: it is a bookmark that cannot be read. */
+static bool listing_find_after(struct listing *l)
 {
+    if (l->bookmarks != NULL && bookmark_is(l->after))
+        return bookmark_take(l->bookmarks, l->arena, l->after, &l->from) == 0;
     if (l->after.n > 0)
-        l->after = principal_rooted(l->principal, l->arena, l->after);
+        l->from = principal_rooted(l->principal, l->arena, l->after);
+    return true;
+}
+
+enum listing_start listing_start(struct listing *l)
+{
+    if (!listing_find_after(l))
+        return LISTING_BAD_AFTER;
     listing_find_ranges(l);
-    return listing_step(l);
+    return listing_step(l) ? LISTING_UNDER_WAY : LISTING_NOTHING;
 }

@@ -38,6 +38,7 @@ async function startTenants(t) {
             "tool tool:**",
             "session session:mine",
         ]),
+        "caller auditor": who("auditor", ["list */log"]),
         "caller op": who("op", [STREAM_VERBS], { capabilities: "worker, tool, admin" }),
         session: { handler: "echo" },
         "log app": { path: log },
@@ -280,6 +281,40 @@ attack("attack 25: listings show one's own", async ({ ask, make }) => {
         after = page.next;
     }
     assert.deepEqual(paged, own);
+});
+
+// A wildcard in the middle: what lies below it is looked at, and none of it is told.
+test("attack 25: long listings end among names of others", async (t) => {
+    const OTHERS = 10_200; // a page looks at 10,000
+    const h2 = new H2(t, await startTenants(t));
+    const make = async (name) => {
+        const { status } = await h2.stream("PUT", name, { headers: as("op") });
+        assert.equal(status, 201);
+    };
+    for (let from = 0; from < OTHERS; from += 50)
+        await Promise.all(Array.from({ length: 50 }, (_, i) => make(`s${from + i}/of-others`)));
+    const own = ["a/log", "s5000/log", "z/log"];
+    for (const name of own) await make(name);
+
+    const list = (query) => h2.stream("GET", query, { headers: as("auditor") });
+    const names = [];
+    let bookmarks = 0;
+    for (let after = ""; after !== null;) {
+        const answer = await list(`?after=${encodeURIComponent(after)}`);
+        assert.equal(answer.status, 200, answer.text);
+        assert.doesNotMatch(answer.text, /of-others/);
+        const { streams, next } = JSON.parse(answer.text);
+        names.push(...streams.map(({ name }) => name));
+        bookmarks += next?.startsWith("__ds/after/") ? 1 : 0;
+        after = next;
+    }
+    assert.deepEqual(names, own);
+    assert.equal(bookmarks, 1);
+    for (const forged of ["__ds/after/", `__ds/after/${"A".repeat(680)}`]) {
+        const answer = await list(`?after=${forged}`);
+        assert.equal(answer.status, 400);
+        assert.equal(JSON.parse(answer.text).error.code, "BAD_QUERY");
+    }
 });
 
 attack("attack 26: subscriptions of others", async ({ ask }) => {

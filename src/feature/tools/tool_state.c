@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "feature/tools/tool_core.h"
+#include "stream/durable.h"
 #include "token/cursor.h"
 
 #include <stdlib.h>
@@ -144,6 +145,8 @@ static void tool_state_make(struct tool_page *p)
     p->lent.sched = s->sched;
     p->lent.store = s->store;
     p->lent.lane = s->lane;
+    if (s->durable != NULL && s->durable->bookmarks != NULL)
+        p->lent.bookmarks = *s->durable->bookmarks;
     p->lent.arena = &p->arena;
     p->lent.result = &p->call->result;
     p->tool->builtin->start(&p->lent);

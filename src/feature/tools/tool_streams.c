@@ -277,9 +277,9 @@ static void tool_streams_answer_list(struct stream_list *s)
 {
     struct builtin_page *p = s->page;
     size_t n = tool_rows_page(&s->rows, s->limit, BUILTIN_PAGE_BYTES);
-    bool more = n > 0 && (s->listing.more || n < tool_rows_count(&s->rows));
+    bool all = n == tool_rows_count(&s->rows);
     tool_rows_put(&s->rows, n, p->result);
-    p->ops->done(p, more ? s->names[n - 1] : STR_NONE);
+    p->ops->done(p, all ? s->listing.next : s->names[n - 1]);
 }
 
 static void tool_streams_on_list(struct listing *l, int err)
@@ -309,12 +309,16 @@ static void tool_streams_start_list(struct builtin_page *p)
                                   .prefix = s->prefix,
                                   .after = p->position,
                                   .limit = s->limit,
+                                  .bookmarks = p->bookmarks,
                                   .row = tool_streams_on_row,
                                   .wanted = tool_streams_list_wanted,
                                   .done = tool_streams_on_list};
-    p->under_way = listing_start(&s->listing);
-    if (!p->under_way)
+    enum listing_start start = listing_start(&s->listing);
+    p->under_way = start == LISTING_UNDER_WAY;
+    if (start == LISTING_NOTHING)
         tool_streams_answer_list(s);
+    else if (start == LISTING_BAD_AFTER)
+        p->ops->malformed(p);
 }
 
 static void tool_streams_end_list(struct builtin_page *p)

@@ -12,6 +12,9 @@
 #include "base/sched.h"
 #include "store/mem/mem_store.h"
 #include "stream/listing.h"
+#include "token/bookmark.h"
+
+#include <string.h>
 
 struct site {
     struct sched sched;
@@ -127,12 +130,12 @@ static void expect(struct site *s, struct query q, const char *names)
                                   .limit = q.limit > 0 ? q.limit : 100,
                                   .row = on_row,
                                   .done = on_done}};
-    if (listing_start(&a.listing)) {
-        assert_false(a.done);
-        turn(s);
-        assert_true(a.done);
-    }
-    if (a.listing.more)
+    enum listing_start start = listing_start(&a.listing);
+    assert_int_not_equal(start, LISTING_BAD_AFTER);
+    assert_false(a.done);
+    turn(s);
+    assert_int_equal(a.done, start == LISTING_UNDER_WAY);
+    if (a.listing.next.n > 0)
         buf_putc(&a.names, '+');
     buf_putc(&a.names, '\0');
     assert_string_equal(a.names.p, names);
@@ -189,6 +192,142 @@ static void test_layers_and_roots(void **state)
     expect(s, (struct query){.root = "t/b/", .grants = {"list y/*"}, .after = "x"}, "y/1 ");
 }
 
+/* ---- many names that are not his ---- */
+
+#define FOREIGN 25000
+
+static void make_many(struct site *s)
+{
+    static struct store_write writes[FOREIGN];
+    static char names[FOREIGN][16];
+    static struct stream_config config = {.content_type = STR_INIT("text/plain"),
+                                          .ttl_s = STORE_TTL_NONE,
+                                          .expires_ms = STORE_TTL_NONE};
+    for (int i = 0; i < FOREIGN; i++) {
+        snprintf(names[i], sizeof names[i], "f/%05d/acme", i);
+        writes[i] = (struct store_write){
+            .name = str_of_cstr(names[i]), .create = &config, .done = on_written};
+        store_write(s->store, &writes[i]);
+    }
+    turn(s);
+    make(s, "f/00010/x");
+    make(s, "f/12000/x");
+    make(s, "f/24000/x");
+}
+
+/* A listing, page by page. */
+struct paging {
+    struct site *site;
+    struct bookmark_key *key;
+    struct principal *principal;
+    size_t limit;
+    struct buf names; /* of all pages */
+    struct buf next;
+    struct task watch; /* has its turn between the steps */
+    struct asked *asked;
+    size_t last, most; /* names that were looked at in a step */
+};
+
+static void on_watch(struct task *t)
+{
+    struct paging *p = container_of(t, struct paging, watch);
+    size_t n = p->asked->listing.looked;
+    if (n - p->last > p->most)
+        p->most = n - p->last;
+    p->last = n;
+    if (!p->asked->done)
+        sched_post(&p->site->sched, t);
+}
+
+/* How many names it looked at. */
+static size_t read_page(struct paging *p)
+{
+    struct arena arena = {0};
+    struct asked a = {.listing = {.store = p->site->store,
+                                  .principal = p->principal,
+                                  .arena = &arena,
+                                  .after = buf_str(&p->next),
+                                  .limit = p->limit,
+                                  .bookmarks = p->key,
+                                  .row = on_row,
+                                  .done = on_done}};
+    p->asked = &a;
+    p->last = 0;
+    task_init(&p->watch, on_watch);
+    assert_int_equal(listing_start(&a.listing), LISTING_UNDER_WAY);
+    sched_post(&p->site->sched, &p->watch);
+    turn(p->site);
+    assert_true(a.done);
+    p->next.n = 0;
+    buf_put(&p->next, a.listing.next);
+    buf_put(&p->names, buf_str(&a.names));
+    buf_deinit(&a.names);
+    arena_deinit(&arena);
+    return a.listing.looked;
+}
+
+/* Each page looks at so many and no more; nobody's name is told; and in the end all is there, each
+ * once. */
+static void test_a_page_looks_at_some(void **state)
+{
+    static const uint8_t root[32] = {1};
+    struct arena arena = {0};
+    struct access_grants own = grants_of(&arena, (const char *const[4]){"list f/*/x"});
+    struct principal who = {.rights = {.layers = {&own}, .n = 1}};
+    for (size_t limit = 1; limit <= 1000; limit *= 10) {
+        struct paging p = {
+            .site = *state, .key = bookmark_key_new(root), .principal = &who, .limit = limit};
+        unsigned pages = 0, bookmarks = 0;
+        do {
+            size_t looked = read_page(&p);
+            assert_true(looked < LISTING_MOST + 1001);
+            assert_null(p.next.n == 0 ? NULL : memmem(p.next.p, p.next.n, "acme", 4));
+            bookmarks += bookmark_is(buf_str(&p.next));
+        } while (p.next.n > 0 && ++pages < 100);
+        buf_putc(&p.names, '\0');
+        assert_string_equal(p.names.p, "f/00010/x f/12000/x f/24000/x ");
+        assert_in_range(bookmarks, 1, 3);
+        assert_in_range(p.most, 1, 256);
+        bookmark_key_free(p.key);
+        buf_deinit(&p.names);
+        buf_deinit(&p.next);
+    }
+    arena_deinit(&arena);
+}
+
+static void test_bookmarks_of_others(void **state)
+{
+    static const uint8_t root[32] = {1}, other_root[32] = {2};
+    struct site *s = *state;
+    struct arena arena = {0};
+    struct principal who = {0};
+    struct buf text = {0};
+    struct bookmark_key *key = bookmark_key_new(root), *other = bookmark_key_new(other_root);
+    bookmark_put(other, STR("a"), &text);
+    struct asked a = {.listing = {.store = s->store,
+                                  .principal = &who,
+                                  .arena = &arena,
+                                  .after = buf_str(&text),
+                                  .limit = 1,
+                                  .bookmarks = key,
+                                  .row = on_row,
+                                  .done = on_done}};
+    assert_int_equal(listing_start(&a.listing), LISTING_BAD_AFTER);
+    turn(s);
+    assert_false(a.done);
+    bookmark_key_free(key);
+    bookmark_key_free(other);
+    buf_deinit(&text);
+    arena_deinit(&arena);
+}
+
+static int set_up_many(void **state)
+{
+    set_up(state);
+    make_many(*state);
+    return 0;
+}
+
 static void test_who_may(void **state)
 {
     struct arena a = {0};
@@ -209,6 +348,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_granted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_layers_and_roots, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_page_looks_at_some, set_up_many, tear_down),
+        cmocka_unit_test_setup_teardown(test_bookmarks_of_others, set_up, tear_down),
         cmocka_unit_test(test_who_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
