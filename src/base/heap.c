@@ -1,13 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/heap.h"
+#include "base/buf.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
+#define ITEM sizeof(struct heap_item *)
+
+/* Small heaps are many, and have as little room as they can; a large one is not copied when it
+ * grows. */
+static struct buf heap_memory(const struct heap *h)
+{
+    return (struct buf){(char *)h->items, h->n * ITEM, h->cap * ITEM};
+}
 
 void heap_deinit(struct heap *h)
 {
-    free(h->items);
+    struct buf memory = heap_memory(h);
+    buf_deinit(&memory);
     *h = (struct heap){0};
+}
+
+static void heap_make_room(struct heap *h)
+{
+    size_t cap = h->cap;
+    if (h->n < cap)
+        return;
+    if (2 * cap * ITEM < BUF_MAPPED) {
+        h->items = mem_grow(h->items, h->n, &cap, ITEM);
+    } else {
+        struct buf memory = heap_memory(h);
+        buf_reserve(&memory, ITEM);
+        h->items = (struct heap_item **)(void *)memory.p;
+        cap = memory.cap / ITEM;
+    }
+    h->cap = (uint32_t)cap;
 }
 
 static void set_place(struct heap *h, uint32_t at, struct heap_item *i)
@@ -47,9 +72,7 @@ void heap_put(struct heap *h, struct heap_item *i, int64_t key)
 {
     i->key = key;
     if (i->place == 0) {
-        size_t cap = h->cap;
-        h->items = mem_grow(h->items, h->n, &cap, sizeof(struct heap_item *));
-        h->cap = (uint32_t)cap;
+        heap_make_room(h);
         set_place(h, h->n++, i);
     }
     settle(h, i);
