@@ -219,7 +219,7 @@ void gateway_generation_on_ended(void *ctx, enum end_reason end, int err)
     if (is_unclosed(err))
         refuse_unclosed(gen, err);
     else if (gen->kept_head > 0 && end == END_CANCELLED)
-        refuse_cancelled(gen); /* somebody was faster than the answer */
+        refuse_cancelled(gen); /* who waits for a whole answer takes no stream that has ended */
     else
         open_up(gen);
     generation_free(gen);
@@ -276,7 +276,6 @@ bool generation_is_nothing(const struct generation *gen)
 void gateway_generation_end(struct generation *gen, enum end_reason reason, struct str message)
 {
     bool made = gen->state != CREATING;
-    bool cut = gen->state == KEEPING && reason != END_COMPLETED;
     if (gen->state == ENDING) {
         drop_source(gen); /* of leave_degraded */
         if (gen->recorder != NULL)
@@ -295,8 +294,6 @@ void gateway_generation_end(struct generation *gen, enum end_reason reason, stru
                    back */
     else if (generation_is_nothing(gen))
         come_to_nothing(gen);
-    else if (cut) /* who waits for a whole answer takes no stream that has ended */
-        tell_nothing(gen);
     else
         recorder_end(gen->recorder, reason, gen->message);
 }
