@@ -74,7 +74,7 @@ struct server {
     struct usage *usage;   /* NULL: the same */
     struct answers answers;
     struct access_http *access;
-    struct audit *audit;        /* NULL: none */
+    struct audit *audit; /* NULL: none */
     struct lane *audit_lane;
     struct feature_host host;
     struct feature_state features[FEATURES_MAX + 1]; /* in the order they were opened in */
