@@ -8,8 +8,10 @@ import Anthropic from "@anthropic-ai/sdk";
 import { GoogleGenAI } from "@google/genai";
 import { Ollama } from "ollama";
 import OpenAI from "openai";
+import { startBackend } from "./lib/backend.mjs";
 import { wholeText } from "./lib/backend-plan.mjs";
 import { startGateway } from "./lib/gateway.mjs";
+import { until } from "./lib/wait.mjs";
 
 const MODEL = "fake-1";
 const user = [{ role: "user", content: "go" }];
@@ -162,3 +164,62 @@ for (const [name, { dialect, ask, raises }] of Object.entries(calls)) {
             await raised;
         });
 }
+
+// ---- before the first event ----
+
+/** What each SDK raises when nobody is behind the gateway. */
+const refusals = {
+    "openai chat create": (error) => error instanceof OpenAI.InternalServerError && error.code,
+    "openai chat stream": (error) => error instanceof OpenAI.InternalServerError && error.code,
+    "openai responses create": (error) => error instanceof OpenAI.InternalServerError && error.code,
+    "openai responses stream": (error) => error instanceof OpenAI.InternalServerError && error.code,
+    "anthropic create": (error) => error instanceof Anthropic.APIError && error.type,
+    "anthropic stream": (error) => error instanceof Anthropic.APIError && error.type,
+    "genai generateContentStream": (error) => /UNAVAILABLE/.exec(error.message)?.[0],
+    "ag-ui runAgent": (error) => /UPSTREAM_ERROR/.exec(error.message)?.[0],
+    "ollama chat": (error) => /refused/.exec(error.message)?.[0],
+};
+
+for (const how of ["by name", "auto"])
+    test(`a backend that is down is a 502 in the form of each SDK, dialect ${how}`, async (t) => {
+        const gateway = await start(t, how);
+        await gateway.backend.kill();
+        for (const [name, { dialect, ask }] of Object.entries(calls)) {
+            const plan = { name: "down", dialect, tokens: 5 };
+            await assert.rejects(ask(gateway.base, plan), (error) => {
+                assert.equal(error.status ?? error.status_code ?? 502, 502, `${name}: ${error}`);
+                assert.ok(refusals[name](error), `${name}: ${error}`);
+                return true;
+            });
+        }
+    });
+
+const whole = {
+    status: 200,
+    type: "application/json",
+    base64: btoa('{"id":"x","object":"chat.completion","choices":[{"message":{"content":"hi"}}]}'),
+};
+const askWhole = (base, maxRetries = 2) =>
+    new OpenAI({ apiKey: "k", baseURL: `${base}/v1`, maxRetries }).chat.completions.create({
+        model: MODEL,
+        messages: user,
+        plan: { name: "whole", answer: whole },
+    });
+
+test("openai, not streamed: it tries three times, and then raises", async (t) => {
+    const gateway = await start(t, "auto");
+    await gateway.backend.kill();
+    await assert.rejects(askWhole(gateway.base), OpenAI.InternalServerError);
+    assert.equal(await gateway.metric("tidemark_upstream_errors_total"), 3);
+});
+
+test("openai, not streamed: a backend that comes back answers", async (t) => {
+    const gateway = await start(t, "auto");
+    const { port } = gateway.backend;
+    await gateway.backend.kill();
+    const answer = askWhole(gateway.base, 8);
+    const failed = () => gateway.metric("tidemark_upstream_errors_total");
+    await until(async () => (await failed()) > 0, "the first try");
+    await startBackend(t, { port });
+    assert.equal((await answer).choices[0].message.content, "hi");
+});

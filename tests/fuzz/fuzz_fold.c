@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fuzz_fold.c -- events nobody would send, folded.
+/* fuzz_fold.c -- events nobody would send, folded, and asked for their dialect.
  *
  * The first byte chooses the kind and the limit; the rest is the events, one a line, with a line
  * break inside an event written as \x01. It stops when a snapshot is not JSON, has line breaks,
@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "feature/gateway/fold.h"
+#include "feature/gateway/gateway_choice.h"
 #include "base/json_view.h"
 
 #include <stdio.h>
@@ -63,6 +64,9 @@ static int feed(struct fold *f, struct str event)
     for (size_t i = 0; i < event.n; i++)
         copy[i] = event.p[i] == '\x01' ? '\n' : event.p[i];
     int err = fold_feed(f, STR_NONE, str_of(copy, event.n));
+    choice_by_event(STR_NONE, str_of(copy, event.n));
+    choice_by_body(STR("/api/chat"), str_of(copy, event.n));
+    choice_by_stored(str_of(copy, event.n));
     free(copy);
     return err;
 }
@@ -92,13 +96,21 @@ static void check_counts(struct fold *f)
     check(fold_size(f) == strlen("\"another\"") + fold_error(f).n, "something was left behind");
 }
 
+/* Inputs are kept: the first three kinds stay where they were. */
+#define N_NEWER (FOLD_KINDS - FOLD_RESPONSES)
+static enum fold_kind kind_of(uint8_t choice)
+{
+    return (enum fold_kind)(choice < 128 ? choice % FOLD_RESPONSES
+                                         : FOLD_RESPONSES + (choice - 128) % N_NEWER);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n == 0)
         return 0;
     static const size_t limits[] = {100000, 3000, 700, 40};
-    enum fold_kind kind = (enum fold_kind)(data[0] % 3);
-    size_t max = limits[data[0] / 3 % 4];
+    enum fold_kind kind = kind_of(data[0]);
+    size_t max = limits[data[0] < 128 ? data[0] / 3 % 4 : (data[0] - 128) / N_NEWER % 4];
     struct fold *f = fold_new(kind, max);
     struct str rest = str_of((const char *)data + 1, n - 1);
     for (size_t i = 0; rest.n > 0; i++) {

@@ -9,16 +9,16 @@
 #include <stdlib.h>
 
 static const struct fold_ops *const kinds[] = {
-    [FOLD_LAST] = &fold_last_ops,
-    [FOLD_OPENAI] = &fold_openai_ops,
-    [FOLD_UI_MESSAGE] = &fold_ui_ops,
-    [FOLD_RESPONSES] = &fold_responses_ops,
+    [FOLD_LAST] = &fold_last_ops,           [FOLD_OPENAI] = &fold_openai_ops,
+    [FOLD_UI_MESSAGE] = &fold_ui_ops,       [FOLD_RESPONSES] = &fold_responses_ops,
+    [FOLD_ANTHROPIC] = &fold_anthropic_ops, [FOLD_GEMINI] = &fold_gemini_ops,
+    [FOLD_AG_UI] = &fold_ag_ui_ops,         [FOLD_MCP] = &fold_mcp_ops,
+    [FOLD_NDJSON] = &fold_ndjson_ops,
 };
-#define N_KINDS (sizeof kinds / sizeof *kinds)
 
 int fold_kind_parse(struct str name, enum fold_kind *out)
 {
-    for (size_t i = 0; i < N_KINDS; i++) {
+    for (size_t i = 0; i < FOLD_KINDS; i++) {
         if (str_eq(name, str_of_cstr(kinds[i]->name))) {
             *out = (enum fold_kind)i;
             return 0;

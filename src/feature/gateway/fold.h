@@ -20,6 +20,10 @@
  * last one that came whole, with the output items, their parts, texts, arguments and annotations
  * that came behind it. A response that ended with an output of its own is that.
  *
+ * `anthropic`, `gemini`: events of these APIs as the Message or the GenerateContentResponse so far.
+ * `ag-ui`: as messages and state. `mcp`: the response of JSON-RPC.
+ * `ndjson`: lines as one line. The file of each says more.
+ *
  * `[DONE]` ends a stream of any kind; what comes after it is skipped. An event that cannot be used
  * (no JSON where it must be, nested too deep, members of the wrong type, a delta of something that
  * never started) is skipped and counted, and changes nothing. A chunk with several choices of which
@@ -41,7 +45,18 @@
 
 #define FOLD_DEPTH_MAX 256 /* of an event that is taken apart; of the snapshot a little more */
 
-enum fold_kind { FOLD_LAST, FOLD_OPENAI, FOLD_UI_MESSAGE, FOLD_RESPONSES };
+enum fold_kind {
+    FOLD_LAST,
+    FOLD_OPENAI,
+    FOLD_UI_MESSAGE,
+    FOLD_RESPONSES,
+    FOLD_ANTHROPIC,
+    FOLD_GEMINI,
+    FOLD_AG_UI,
+    FOLD_MCP,
+    FOLD_NDJSON,
+    FOLD_KINDS,
+};
 
 /* What the events themselves said about how the stream went; of several, the one further down. */
 enum fold_end {
@@ -51,7 +66,7 @@ enum fold_end {
     FOLD_FAILED,   /* an error event, or an error as the payload */
 };
 
-/* `last`, `openai`, `ui-message` or `responses`: 0. Otherwise ERR_SYNTAX. */
+/* `last`, `openai`, ...: 0. Otherwise ERR_SYNTAX. */
 int fold_kind_parse(struct str name, enum fold_kind *out);
 const char *fold_kind_name(enum fold_kind kind);
 

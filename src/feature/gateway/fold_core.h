@@ -35,7 +35,8 @@ struct fold {
     struct buf line;  /* an event without its line breaks */
 };
 
-extern const struct fold_ops fold_last_ops, fold_openai_ops, fold_ui_ops, fold_responses_ops;
+extern const struct fold_ops fold_last_ops, fold_openai_ops, fold_ui_ops, fold_responses_ops,
+    fold_anthropic_ops, fold_gemini_ops, fold_ag_ui_ops, fold_mcp_ops, fold_ndjson_ops;
 
 /* Counts n bytes as held. false: they do not fit, the fold is given up. */
 bool fold_hold(struct fold *f, size_t n);

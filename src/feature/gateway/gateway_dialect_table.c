@@ -24,7 +24,8 @@ static void put_details(struct buf *out, struct str details)
     buf_put(out, details);
 }
 
-/* A word of the protocol by the status of a problem; the last row is for all others. */
+/* A word of the protocol by the status of a problem; the rows 4 and 5 are for all others that begin
+ * so, and come last. */
 struct status_word {
     int status;
     const char *word;
@@ -32,7 +33,7 @@ struct status_word {
 
 static struct str word_of(const struct status_word *words, int status)
 {
-    while (words->status != 0 && words->status != status)
+    while (words->status != status && words->status != status / 100 && words->status != 5)
         words++;
     return str_of_cstr(words->word);
 }
@@ -130,10 +131,10 @@ static struct str openai_type(int status)
 {
     static const struct status_word words[] = {
         {401, "authentication_error"}, {403, "permission_error"}, {429, "rate_limit_error"},
-        {502, "upstream_error"},       {504, "upstream_error"},   {0, "invalid_request_error"},
+        {499, "server_error"},         {502, "upstream_error"},   {504, "upstream_error"},
+        {4, "invalid_request_error"},  {5, "server_error"},
     };
-    return status >= 500 && status != 502 && status != 504 ? STR("server_error")
-                                                           : word_of(words, status);
+    return word_of(words, status);
 }
 
 /* "error":{..} */
@@ -202,17 +203,20 @@ static void put_anthropic_body(struct buf *out, const struct dialect_voice *v,
                                const struct dialect_problem *p)
 {
     static const struct status_word words[] = {
-        {400, "invalid_request_error"}, {401, "authentication_error"},
-        {403, "permission_error"},      {404, "not_found_error"},
-        {409, "conflict_error"},        {413, "request_too_large"},
-        {429, "rate_limit_error"},      {503, "overloaded_error"},
-        {504, "timeout_error"},         {0, "api_error"},
+        {401, "authentication_error"},
+        {403, "permission_error"},
+        {404, "not_found_error"},
+        {409, "conflict_error"},
+        {413, "request_too_large"},
+        {429, "rate_limit_error"},
+        {499, "api_error"},
+        {503, "overloaded_error"},
+        {504, "timeout_error"},
+        {4, "invalid_request_error"},
+        {5, "api_error"},
     };
-    struct str type = word_of(words, p->status);
-    if (p->status < 500 && str_eq(type, STR("api_error")))
-        type = STR("invalid_request_error");
     buf_put(out, STR("{\"type\":\"error\",\"error\":{"));
-    dialect_put_member(out, "type", type);
+    dialect_put_member(out, "type", word_of(words, p->status));
     buf_putc(out, ',');
     dialect_put_member(out, "message", p->message);
     buf_putc(out, ',');
@@ -235,18 +239,24 @@ static void put_gemini_body(struct buf *out, const struct dialect_voice *v,
                             const struct dialect_problem *p)
 {
     static const struct status_word words[] = {
-        {400, "INVALID_ARGUMENT"},   {401, "UNAUTHENTICATED"},   {403, "PERMISSION_DENIED"},
-        {404, "NOT_FOUND"},          {409, "ABORTED"},           {410, "NOT_FOUND"},
-        {429, "RESOURCE_EXHAUSTED"}, {499, "CANCELLED"},         {502, "UNAVAILABLE"},
-        {503, "UNAVAILABLE"},        {504, "DEADLINE_EXCEEDED"}, {0, "INTERNAL"},
+        {400, "INVALID_ARGUMENT"},
+        {401, "UNAUTHENTICATED"},
+        {403, "PERMISSION_DENIED"},
+        {404, "NOT_FOUND"},
+        {409, "ABORTED"},
+        {410, "NOT_FOUND"},
+        {429, "RESOURCE_EXHAUSTED"},
+        {499, "CANCELLED"},
+        {502, "UNAVAILABLE"},
+        {503, "UNAVAILABLE"},
+        {504, "DEADLINE_EXCEEDED"},
+        {4, "FAILED_PRECONDITION"},
+        {5, "INTERNAL"},
     };
-    struct str word = word_of(words, p->status);
-    if (p->status < 500 && str_eq(word, STR("INTERNAL")))
-        word = STR("FAILED_PRECONDITION");
     buf_printf(out, "{\"error\":{\"code\":%d,", p->status);
     dialect_put_member(out, "message", p->message);
     buf_putc(out, ',');
-    dialect_put_member(out, "status", word);
+    dialect_put_member(out, "status", word_of(words, p->status));
     if (p->details.n > 0) {
         buf_put(out, STR(",\"details\":["));
         buf_put(out, p->details);
@@ -375,20 +385,24 @@ const struct dialect dialects[ROUTE_DIALECTS] = {
                                  .put_error = put_responses_error,
                                  .put_body = put_openai_body},
     [ROUTE_DIALECT_ANTHROPIC] = {.name = "anthropic",
+                                 .fold = FOLD_ANTHROPIC,
                                  .put_notice = put_comment,
                                  .put_error = put_anthropic_error,
                                  .put_body = put_anthropic_body},
     [ROUTE_DIALECT_GEMINI] = {.name = "gemini",
+                              .fold = FOLD_GEMINI,
                               .form = DIALECT_BARE,
                               .put_notice = put_comment_block,
                               .put_error = put_gemini_error,
                               .put_body = put_gemini_body,
                               .put_payload = put_data},
     [ROUTE_DIALECT_AG_UI] = {.name = "ag-ui",
+                             .fold = FOLD_AG_UI,
                              .put_notice = put_comment,
                              .put_error = put_ag_ui_error,
                              .put_body = put_sse_body},
     [ROUTE_DIALECT_MCP] = {.name = "mcp",
+                           .fold = FOLD_MCP,
                            .counts_error = true,
                            .put_notice = put_comment,
                            .put_error = put_rpc_error,
@@ -403,6 +417,7 @@ const struct dialect dialects[ROUTE_DIALECTS] = {
                                   .put_body = put_sse_body,
                                   .put_cancelled = put_ui_cancelled},
     [ROUTE_DIALECT_NDJSON] = {.name = "ndjson",
+                              .fold = FOLD_NDJSON,
                               .form = DIALECT_LINES,
                               .put_notice = put_nothing,
                               .put_error = put_line_error,

@@ -375,7 +375,13 @@ static enum fold_kind fold_of(const struct generation *gen)
 {
     static const enum fold_kind kinds[] = {[ROUTE_SNAPSHOT_LAST] = FOLD_LAST,
                                            [ROUTE_SNAPSHOT_OPENAI] = FOLD_OPENAI,
-                                           [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE};
+                                           [ROUTE_SNAPSHOT_UI_MESSAGE] = FOLD_UI_MESSAGE,
+                                           [ROUTE_SNAPSHOT_RESPONSES] = FOLD_RESPONSES,
+                                           [ROUTE_SNAPSHOT_ANTHROPIC] = FOLD_ANTHROPIC,
+                                           [ROUTE_SNAPSHOT_GEMINI] = FOLD_GEMINI,
+                                           [ROUTE_SNAPSHOT_AG_UI] = FOLD_AG_UI,
+                                           [ROUTE_SNAPSHOT_MCP] = FOLD_MCP,
+                                           [ROUTE_SNAPSHOT_NDJSON] = FOLD_NDJSON};
     int set = gen->is_response ? ROUTE_SNAPSHOT_UNSET : gen->route->config->snapshot;
     return set == ROUTE_SNAPSHOT_UNSET ? dialect_fold(gen->voice.dialect) : kinds[set];
 }

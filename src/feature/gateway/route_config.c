@@ -187,7 +187,8 @@ static const struct option_row rows[] = {
      .help =
          "Event ids of the dialect sse. plain: 1, 2, 3. full: GENERATION:1, GENERATION:2, as in "
          "the other dialects; a POST with such a Last-Event-ID goes on instead of asking anew."},
-    {ROW("snapshot", OPTION_CHOICE, snapshot), .value = "none|last|openai|ui-message",
+    {ROW("snapshot", OPTION_CHOICE, snapshot),
+     .value = "none|last|openai|ui-message|responses|anthropic|gemini|ag-ui|mcp|ndjson",
      .help = "What is kept of a generation for those who come back after its events are gone: "
              "nothing, its last event, or the whole message put together. Without it last for the "
              "dialect sse, and the dialect's own otherwise."},

@@ -199,6 +199,162 @@ static void test_end_completed(void **state)
     }
 }
 
+/* ---- the other dialects ---- */
+
+#define NAMED(which)                                                                               \
+    (&(struct dialect_voice){.dialect = ROUTE_DIALECT_##which,                                     \
+                             .seq = 7,                                                             \
+                             .generation = STR("gen"),                                             \
+                             .rpc_id = STR("\"q\"")})
+#define CUT_REASON ": reason {\"end\":{\"reason\":\"failed\",\"message\":\"cut\"}}\n"
+
+static void test_ends_of_others(void **state)
+{
+    static const struct {
+        enum route_dialect dialect;
+        const char *failed;
+    } rows[] = {
+        {ROUTE_DIALECT_AUTO,
+         CUT_REASON "event: error\ndata: {\"schema\":\"error.v1\",\"code\":\"UPSTREAM_ERROR\","
+                    "\"message\":\"cut\"}\n\n"},
+        {ROUTE_DIALECT_RESPONSES,
+         CUT_REASON "event: error\ndata: {\"type\":\"error\",\"code\":\"UPSTREAM_ERROR\","
+                    "\"message\":\"cut\",\"param\":null,\"sequence_number\":7,\"error\":{"
+                    "\"message\":\"cut\",\"type\":\"upstream_error\",\"param\":null,\"code\":"
+                    "\"UPSTREAM_ERROR\"}}\n\n"},
+        {ROUTE_DIALECT_ANTHROPIC,
+         CUT_REASON "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\","
+                    "\"message\":\"cut\",\"code\":\"UPSTREAM_ERROR\"}}\n\n"},
+        {ROUTE_DIALECT_GEMINI, CUT_REASON "\ndata: {\"error\":{\"code\":502,\"message\":\"cut\","
+                                          "\"status\":\"UNAVAILABLE\"}}\n\n"},
+        {ROUTE_DIALECT_AG_UI, CUT_REASON "data: {\"type\":\"RUN_ERROR\",\"message\":\"cut\","
+                                         "\"code\":\"UPSTREAM_ERROR\"}\n\n"},
+        {ROUTE_DIALECT_MCP,
+         CUT_REASON "id: gen:8\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"error\":{\"code\":"
+                    "-32603,\"message\":\"cut\",\"data\":{\"code\":\"UPSTREAM_ERROR\"}}}\n\n"},
+        {ROUTE_DIALECT_NDJSON, "{\"error\":\"cut\",\"code\":\"UPSTREAM_ERROR\"}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct dialect_voice v = *NAMED(AUTO);
+        struct buf out = {0};
+        v.dialect = rows[i].dialect;
+        dialect_put_end(&out, &v, END_FAILED, STR("cut"));
+        assert_out(&out, rows[i].failed);
+    }
+}
+
+/* Who asked for the end sees no whole answer either. */
+static void test_stopped(void **state)
+{
+    struct buf out = {0};
+    dialect_put_end(&out, NAMED(GEMINI), END_CANCELLED, STR("x"));
+    assert_out(&out, ": reason {\"end\":{\"reason\":\"cancelled\",\"message\":\"x\"}}\n\n"
+                     "data: {\"error\":{\"code\":499,\"message\":\"x\",\"status\":"
+                     "\"CANCELLED\"}}\n\n");
+    dialect_put_end(&out, NAMED(ANTHROPIC), END_CANCELLED, STR("x"));
+    assert_out(&out, ": reason {\"end\":{\"reason\":\"cancelled\",\"message\":\"x\"}}\n"
+                     "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
+                     "\"api_error\",\"message\":\"x\",\"code\":\"CANCELLED\"}}\n\n");
+}
+
+/* A gap's error is followed by events: it has no number of its own. */
+static void test_gap_of_others(void **state)
+{
+    struct dialect_gap gap = {.requested = 3, .earliest = 45, .reason = GAP_TRIMMED};
+    struct buf out = {0};
+    dialect_put_gap(&out, NAMED(MCP), &gap);
+    assert_out(&out, ": gap {\"gap\":{\"requested\":\"3\",\"earliest\":\"45\",\"reason\":"
+                     "\"trimmed\",\"snapshot\":null}}\ndata: {\"jsonrpc\":\"2.0\",\"id\":"
+                     "\"q\",\"error\":{\"code\":-32603,\"message\":\"events of this answer are "
+                     "missing: 3 was the last one received, 45 is the next one that is kept\","
+                     "\"data\":{\"code\":\"GAP\"}}}\n\n");
+}
+
+static void test_payloads_of_others(void **state)
+{
+    struct str payload = STR("{\"a\":\n1}");
+    struct buf out = {0};
+    dialect_put_snapshot(&out, NAMED(SSE), payload, 7);
+    assert_out(&out, "id: gen:7\nevent: snapshot\ndata: {\"a\":1}\n\n");
+    dialect_put_snapshot(&out, NAMED(ANTHROPIC), payload, 7);
+    assert_out(&out, ": snapshot {\"snapshot\":{\"a\":1},\"seq\":7}\n");
+    dialect_put_snapshot(&out, NAMED(GEMINI), payload, 7);
+    assert_out(&out, "data: {\"a\":1}\n\n");
+    dialect_put_complete(&out, NAMED(NDJSON), payload, &diagnostics);
+    assert_out(&out, "{\"a\":1}\n");
+    /* An SDK would see no event at all, and no error. */
+    dialect_put_complete(&out, NAMED(AG_UI), payload, &diagnostics);
+    assert_out(&out, ": complete {\"complete\":{\"a\":1," DIAGNOSTICS "}}\ndata: {\"type\":"
+                     "\"RUN_ERROR\",\"message\":\"the events of this answer are no longer kept\","
+                     "\"code\":\"EXPIRED\"}\n\n");
+}
+
+static void test_comments(void **state)
+{
+    static const struct {
+        enum route_dialect dialect;
+        const char *resume, *heartbeat, *end;
+    } rows[] = {
+        {ROUTE_DIALECT_AUTO, ": resume t\n", ": heartbeat\n", ": end\n"},
+        {ROUTE_DIALECT_GEMINI, ": resume t\n\n", ": heartbeat\n\n", ": end\n\n"},
+        {ROUTE_DIALECT_NDJSON, "", "", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf out = {0};
+        dialect_put_resume(&out, VOICE(rows[i].dialect), STR("t"));
+        assert_out(&out, rows[i].resume);
+        assert_true(str_eq(dialect_heartbeat(rows[i].dialect), str_of_cstr(rows[i].heartbeat)));
+        assert_true(str_eq(dialect_end_mark(rows[i].dialect), str_of_cstr(rows[i].end)));
+    }
+}
+
+/* Clients of versions that know it, and of MCP alone. */
+static void test_prime(void **state)
+{
+    struct buf out = {0};
+    dialect_put_prime(&out, NAMED(MCP), STR("2025-06-18"));
+    dialect_put_prime(&out, NAMED(MCP), STR_NONE);
+    dialect_put_prime(&out, NAMED(OPENAI), STR("2025-11-25"));
+    assert_int_equal(out.n, 0);
+    dialect_put_prime(&out, NAMED(MCP), STR("2025-11-25"));
+    assert_out(&out, "id: gen:7\ndata: \n\n");
+}
+
+static void test_bodies_of_others(void **state)
+{
+    static const struct {
+        enum route_dialect dialect;
+        int status;
+        const char *body;
+    } rows[] = {
+        {ROUTE_DIALECT_RESPONSES, 503,
+         "{\"error\":{\"message\":\"no\",\"type\":\"server_error\",\"param\":null,\"code\":"
+         "\"X\"}}"},
+        {ROUTE_DIALECT_ANTHROPIC, 503,
+         "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"no\","
+         "\"code\":\"X\"}}"},
+        {ROUTE_DIALECT_ANTHROPIC, 410,
+         "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
+         "\"no\",\"code\":\"X\"}}"},
+        {ROUTE_DIALECT_GEMINI, 429,
+         "{\"error\":{\"code\":429,\"message\":\"no\",\"status\":\"RESOURCE_EXHAUSTED\"}}"},
+        {ROUTE_DIALECT_GEMINI, 500,
+         "{\"error\":{\"code\":500,\"message\":\"no\",\"status\":\"INTERNAL\"}}"},
+        {ROUTE_DIALECT_GEMINI, 422,
+         "{\"error\":{\"code\":422,\"message\":\"no\",\"status\":\"FAILED_PRECONDITION\"}}"},
+        {ROUTE_DIALECT_MCP, 502,
+         "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\"message\":\"no\","
+         "\"data\":{\"code\":\"X\"}}}"},
+        {ROUTE_DIALECT_NDJSON, 502, "{\"error\":\"no\",\"code\":\"X\"}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct dialect_problem p = {rows[i].status, STR("X"), STR("no"), STR_NONE};
+        struct buf out = {0};
+        dialect_put_problem(&out, VOICE(rows[i].dialect), &p);
+        assert_out(&out, rows[i].body);
+    }
+}
+
 static void test_error_body(void **state)
 {
     struct buf out = {0};
@@ -269,13 +425,26 @@ static void test_hostile_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume),           cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_snapshot),         cmocka_unit_test(test_payload),
-        cmocka_unit_test(test_complete),         cmocka_unit_test(test_error),
-        cmocka_unit_test(test_end_failed),       cmocka_unit_test(test_end_cancelled),
-        cmocka_unit_test(test_end_cut_short),    cmocka_unit_test(test_end_completed),
-        cmocka_unit_test(test_error_body),       cmocka_unit_test(test_problem),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_payload),
+        cmocka_unit_test(test_complete),
+        cmocka_unit_test(test_error),
+        cmocka_unit_test(test_end_failed),
+        cmocka_unit_test(test_end_cancelled),
+        cmocka_unit_test(test_end_cut_short),
+        cmocka_unit_test(test_end_completed),
+        cmocka_unit_test(test_error_body),
+        cmocka_unit_test(test_problem),
         cmocka_unit_test(test_hostile_messages),
+        cmocka_unit_test(test_ends_of_others),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_gap_of_others),
+        cmocka_unit_test(test_payloads_of_others),
+        cmocka_unit_test(test_comments),
+        cmocka_unit_test(test_prime),
+        cmocka_unit_test(test_bodies_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -479,6 +479,48 @@ static void test_stored_form(void **state)
     rig_deinit(&g);
 }
 
+/* Settled once the dialect is known: what is stored, and what the snapshot makes of it. */
+static void test_other_forms(void **state)
+{
+    static const struct {
+        struct recorder_form form;
+        enum fold_kind fold;
+        const char *stored, *snapshot;
+    } rows[] = {
+        {{.generation = STR_INIT("gen")},
+         FOLD_LAST,
+         "id: gen:1\nevent: t\ndata: {\"response\":\"a\",\ndata: \"x\":1}\n\n"
+         "id: gen:2\nevent: t\ndata: {\"response\":\"b\"}\n\n",
+         "{\"response\":\"b\"},"},
+        {{.bare = true, .generation = STR_INIT("gen")},
+         FOLD_LAST,
+         "event: t\ndata: {\"response\":\"a\",\ndata: \"x\":1}\n\n"
+         "event: t\ndata: {\"response\":\"b\"}\n\n",
+         "{\"response\":\"b\"},"},
+        {{.lines = true, .generation = STR_INIT("gen")},
+         FOLD_NDJSON,
+         "{\"response\":\"a\", \"x\":1}\n{\"response\":\"b\"}\n",
+         "{\"response\":\"ab\",\"x\":1},"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig g;
+        rig_prepare(&g, NULL);
+        g.config.folds = true;
+        begin(&g);
+        sched_drain(&g.sched);
+        recorder_settle(g.r, &rows[i].form, rows[i].fold);
+        event(&g, "t", "{\"response\":\"a\",\n\"x\":1}");
+        event(&g, "t", "{\"response\":\"b\"}");
+        sched_drain(&g.sched);
+        assert_string_equal(look(&g, NAME)->text, rows[i].stored);
+        end(&g, END_FAILED, "cut");
+        sched_drain(&g.sched);
+        assert_string_equal(look_from(&g, NAME, 2)->text, ": cut\n\n");
+        assert_string_equal(look(&g, SNAPSHOT)->text, rows[i].snapshot);
+        rig_deinit(&g);
+    }
+}
+
 static void test_refused(void **state)
 {
     struct rig g;
@@ -1425,6 +1467,7 @@ int main(void)
         cmocka_unit_test(test_a_whole_answer),
         cmocka_unit_test(test_a_whole_answer_and_a_moody_store),
         cmocka_unit_test(test_stored_form),
+        cmocka_unit_test(test_other_forms),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_notice),
         cmocka_unit_test(test_one_turn_one_write),
