@@ -255,6 +255,10 @@ static const struct option_row rows[] = {
     {ROW("key-lifetime", OPTION_DURATION, key_lifetime_ms), .fallback = "24h", .value = "TIME",
      BETWEEN(SECOND_MS, 365 * DAY_MS),
      .help = "How long an idempotency key leads to the generation that it began."},
+    {ROW("response-ttl", OPTION_DURATION, response_ttl_ms), .fallback = "24h", .value = "TIME",
+     BETWEEN(SECOND_MS, 365 * DAY_MS),
+     .help = "How long a response of the dialect responses is kept after its last event: its "
+             "events, the response and its input. At least state-ttl."},
     {ROW("buffer-max-events", OPTION_NUMBER, buffer_max_events), .fallback = "256", .value = "N",
      OR_VARIABLE("SSE_BUFFER_MAX_EVENTS", 1), BETWEEN(1, 10000000),
      .help = "Maximum number of events of a generation that are kept for resuming; trim says when "
@@ -271,9 +275,5 @@ static const struct option_row rows[] = {
     {ROW("resume-ttl", OPTION_DURATION, resume_ttl_ms), .fallback = "900s", .value = "TIME",
      OR_VARIABLE("SSE_RESUME_TTL_MS", 1), BETWEEN(1, 365 * DAY_MS),
      .help = "How long a resume token is good."},
-    {ROW("response-ttl", OPTION_DURATION, response_ttl_ms), .fallback = "24h", .value = "TIME",
-     BETWEEN(SECOND_MS, 365 * DAY_MS),
-     .help = "How long a response of the dialect responses is kept after its last event: its "
-             "events, the response and its input. At least state-ttl."},
 };
 const struct options route_options = {rows, sizeof rows / sizeof *rows};
