@@ -115,7 +115,8 @@ static uint64_t fetch_now_ms(const struct fetch_transfer *transfer)
 /* With a silent peer; 0: for ever. While we hold it up the silence is ours. */
 static uint32_t silence_limit_ms(const struct fetch_transfer *transfer)
 {
-    if (!transfer->asked || transfer->paused)
+    bool ours = transfer->paused || (transfer->starved && !transfer->headed);
+    if (!transfer->asked || ours)
         return 0;
     return transfer->headed ? transfer->fetch->idle_timeout_ms
                             : transfer->fetch->first_byte_timeout_ms;
@@ -238,23 +239,40 @@ static int fetch_on_request(void *arg, char *ip, char *own_ip, int port, int own
         return CURL_PREREQFUNC_ABORT;
     /* libcurl may begin again, as after a stream that was refused, without saying that it wants the
      * body from its start. */
+    if (transfer->fetch->on_body != NULL && transfer->sent > 0) {
+        transfer_blame(transfer, FETCH_NO_ANSWER, "the request's body cannot be sent again");
+        return CURL_PREREQFUNC_ABORT;
+    }
     transfer->sent = 0;
     transfer->asked = true;
     expect_peer(transfer);
     return CURL_PREREQFUNC_OK;
 }
 
+static size_t next_of_body(struct fetch_transfer *transfer, char *out, size_t room)
+{
+    struct str rest = str_skip(transfer->fetch->body, transfer->sent);
+    size_t part = rest.n < room ? rest.n : room;
+    if (part > 0)
+        memcpy(out, rest.p, part);
+    return part;
+}
+
 static size_t fetch_on_read(char *out, size_t size, size_t n, void *arg)
 {
     struct fetch_transfer *transfer = arg;
-    if (transfer->fetch == NULL)
+    struct fetch *fetch = transfer->fetch;
+    if (fetch == NULL)
         return CURL_READFUNC_ABORT; /* the body may be gone */
-    struct str rest = str_skip(transfer->fetch->body, transfer->sent);
-    size_t part = rest.n < size * n ? rest.n : size * n;
-    if (part > 0)
-        memcpy(out, rest.p, part);
-    transfer->sent += part;
     transfer->last_active_ms = fetch_now_ms(transfer);
+    size_t part = fetch->on_body != NULL ? fetch->on_body(fetch, out, size * n)
+                                         : next_of_body(transfer, out, size * n);
+    if (transfer->fetch == NULL)
+        return CURL_READFUNC_ABORT;
+    transfer->starved = part == FETCH_BODY_WAIT;
+    if (transfer->starved)
+        return CURL_READFUNC_PAUSE;
+    transfer->sent += part;
     return part;
 }
 
@@ -262,8 +280,11 @@ static size_t fetch_on_read(char *out, size_t size, size_t n, void *arg)
 static int fetch_on_seek(void *arg, curl_off_t offset, int origin)
 {
     struct fetch_transfer *transfer = arg;
-    if (transfer->fetch == NULL || origin != SEEK_SET || offset < 0 ||
-        (size_t)offset > transfer->fetch->body.n)
+    if (transfer->fetch == NULL || origin != SEEK_SET || offset < 0)
+        return CURL_SEEKFUNC_FAIL;
+    if (transfer->fetch->on_body != NULL)
+        return (size_t)offset == transfer->sent ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
+    if ((size_t)offset > transfer->fetch->body.n)
         return CURL_SEEKFUNC_FAIL;
     transfer->sent = (size_t)offset;
     return CURL_SEEKFUNC_OK;
@@ -447,9 +468,16 @@ static void transfer_ended(struct fetch_transfer *transfer, CURLcode code)
  * that fails. */
 static void transfer_resume(struct fetch_transfer *transfer)
 {
-    transfer->paused = false;
+    bool data = transfer->paused && transfer->go_data;
+    bool body = transfer->starved && transfer->go_body;
+    transfer->go_data = transfer->go_body = false;
+    if (!data && !body)
+        return;
+    transfer->paused = transfer->paused && !data;
+    transfer->starved = transfer->starved && !body;
     expect_peer(transfer);
-    CURLcode code = curl_easy_pause(transfer->easy, CURLPAUSE_CONT);
+    int still = (transfer->paused ? CURLPAUSE_RECV : 0) | (transfer->starved ? CURLPAUSE_SEND : 0);
+    CURLcode code = curl_easy_pause(transfer->easy, still);
     if (code != CURLE_OK)
         transfer_ended(transfer, code);
 }
@@ -463,7 +491,7 @@ static void transfer_step(struct fetch_transfer *transfer)
         transfer_begin(transfer);
     else if (transfer->ended)
         transfer_complete(transfer, transfer->cause);
-    else if (transfer->paused)
+    else
         transfer_resume(transfer);
 }
 
@@ -601,8 +629,18 @@ void fetch_start(struct fetcher *f, struct fetch *fetch)
 
 void fetch_resume(struct fetch *fetch)
 {
-    if (fetch->transfer != NULL)
-        transfer_later(fetch->transfer);
+    if (fetch->transfer == NULL)
+        return;
+    fetch->transfer->go_data = true;
+    transfer_later(fetch->transfer);
+}
+
+void fetch_resume_body(struct fetch *fetch)
+{
+    if (fetch->transfer == NULL)
+        return;
+    fetch->transfer->go_body = true;
+    transfer_later(fetch->transfer);
 }
 
 void fetch_cancel(struct fetch *fetch)

@@ -90,6 +90,8 @@ const char *fetch_cause_name(enum fetch_cause cause); /* as above, in lower case
 /* What done() was given with the cause of this text; 0: it is the text of none. */
 int fetch_text_err(struct str text);
 
+#define FETCH_BODY_WAIT SIZE_MAX
+
 /* The caller embeds this and keeps it, and all it points to, alive until done() or fetch_cancel. In
  * done() it may free it, or start it again. */
 struct fetch {
@@ -99,6 +101,13 @@ struct fetch {
     const struct header *headers;
     size_t n_headers;
     struct str body; /* n > 0: sent with any method but GET and HEAD */
+    /* If given, the request's body comes from here piece by piece, with any method but HEAD. Called
+     * whenever more of it can be sent: puts up to `room` bytes into `out` and says how many; 0 is
+     * its end. FETCH_BODY_WAIT: there is nothing yet, and it is called again after
+     * fetch_resume_body. Such a body cannot be sent twice, so it has a connection of its own and no
+     * redirects. */
+    size_t (*on_body)(struct fetch *f, char *out, size_t room);
+    int64_t body_length; /* with on_body: exactly so much comes; -1: nobody knows, it is chunked */
     struct addr_policy policy;
     /* The process at the other end must run on this machine, as peer_uid. Looked at on each
      * connection, new or kept, before anything of the request is sent; else FETCH_STRANGER. */
@@ -106,7 +115,8 @@ struct fetch {
     uid_t peer_uid;
     enum fetch_version version;
     uint32_t connect_timeout_ms; /* name, TCP and TLS together; 0: as above */
-    /* From the request's last byte to the answer's head; 0: no limit. */
+    /* From the request's last byte, or the last that the peer took, to the answer's head; 0: no
+     * limit. The time that on_body makes it wait does not count. */
     uint32_t first_byte_timeout_ms;
     /* Without a byte of the answer's body; 0: no limit. The time that on_data holds the answer up
      * does not count. */
@@ -150,6 +160,9 @@ void fetch_start(struct fetcher *f, struct fetch *fetch);
 
 /* From on_data too: what it is about to refuse then comes again soon. Not paused: does nothing. */
 void fetch_resume(struct fetch *fetch);
+
+/* There is more of the body. From on_body too, as above. */
+void fetch_resume_body(struct fetch *fetch);
 
 /* done() is not called, nor anything else of this fetch. Not in flight (transfer == NULL): does
  * nothing.

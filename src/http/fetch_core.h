@@ -28,11 +28,13 @@ struct fetch_transfer {
     bool follow;             /* redirects are libcurl's to follow */
     bool asked;              /* connected, and the request is on its way */
     bool headed;             /* the final answer's head is complete */
-    bool paused;
-    bool over;              /* libcurl is through with it */
-    bool ended;             /* by us: libcurl is not */
-    enum fetch_cause cause; /* why we ended it, or will */
-    char why[128];          /* in words */
+    bool paused;             /* on_data holds the answer up */
+    bool starved;            /* on_body has nothing to send */
+    bool go_data, go_body;   /* ... and that has changed */
+    bool over;               /* libcurl is through with it */
+    bool ended;              /* by us: libcurl is not */
+    enum fetch_cause cause;  /* why we ended it, or will */
+    char why[128];           /* in words */
     char curl_why[CURL_ERROR_SIZE];
 };
 

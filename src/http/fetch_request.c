@@ -59,10 +59,17 @@ static bool fetch_request_set_text(struct fetch_transfer *transfer, CURLoption o
     return code == CURLE_OK;
 }
 
+#define SEND_BUFFER (16 * 1024) /* each transfer has one until it ends */
+
 static void set_body(struct fetch_transfer *transfer)
 {
+    const struct fetch *fetch = transfer->fetch;
+    int64_t length = fetch->on_body != NULL ? fetch->body_length : (int64_t)fetch->body.n;
     FETCH_SET(transfer, CURLOPT_POST, 1L);
-    FETCH_SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)transfer->fetch->body.n);
+    FETCH_SET(transfer, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)length);
+    FETCH_SET(transfer, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BUFFER);
+    if (fetch->on_body != NULL) /* a kept connection may be dead, and it would be sent again */
+        FETCH_SET(transfer, CURLOPT_FRESH_CONNECT, 1L);
 }
 
 /* libcurl knows three methods. It would keep any other across a redirect that asks for a GET, so
@@ -70,10 +77,10 @@ static void set_body(struct fetch_transfer *transfer)
 static bool set_method(struct fetch_transfer *transfer)
 {
     const struct fetch *fetch = transfer->fetch;
-    bool known = true;
+    bool known = true, streams = fetch->on_body != NULL;
     if (!ascii_is_token(fetch->method))
         return false;
-    if (str_eq(fetch->method, STR("GET"))) {
+    if (str_eq(fetch->method, STR("GET")) && !streams) {
         FETCH_SET(transfer, CURLOPT_HTTPGET, 1L);
     } else if (str_eq(fetch->method, STR("HEAD"))) {
         FETCH_SET(transfer, CURLOPT_NOBODY, 1L);
@@ -83,7 +90,7 @@ static bool set_method(struct fetch_transfer *transfer)
         if (!known && !fetch_request_set_text(transfer, CURLOPT_CUSTOMREQUEST, fetch->method))
             return false;
     }
-    transfer->follow = known && fetch->max_redirects > 0;
+    transfer->follow = known && !streams && fetch->max_redirects > 0;
     FETCH_SET(transfer, CURLOPT_FOLLOWLOCATION, transfer->follow ? 1L : 0L);
     FETCH_SET(transfer, CURLOPT_MAXREDIRS, (long)fetch->max_redirects);
     return true;
@@ -130,6 +137,7 @@ static void set_transport(struct fetch_transfer *transfer, const char *ca_file)
     uint32_t connect_ms = fetch->connect_timeout_ms;
     FETCH_SET(transfer, CURLOPT_PROTOCOLS_STR, "http,https");
     FETCH_SET(transfer, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    FETCH_SET(transfer, CURLOPT_PATH_AS_IS, 1L); /* whoever made the URL has judged its path */
     FETCH_SET(transfer, CURLOPT_PROXY, "");
     FETCH_SET(transfer, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     FETCH_SET(transfer, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);

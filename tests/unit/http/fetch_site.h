@@ -296,6 +296,8 @@ static size_t whole_request(struct str in)
     if (end == NULL)
         return 0;
     size_t head = (size_t)(end - in.p) + 4;
+    if (memmem(in.p, head, "Transfer-Encoding: chunked", 26) != NULL)
+        return str_ends(in, STR("\r\n0\r\n\r\n")) ? in.n : 0;
     const char *length = memmem(in.p, head, "Content-Length: ", 16);
     size_t whole = head + (length != NULL ? strtoul(length + 16, NULL, 10) : 0);
     return in.n >= whole ? whole : 0;
