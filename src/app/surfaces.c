@@ -34,9 +34,10 @@ const struct surface *surfaces_next(size_t *at, const char **owner)
 
 /* ---- mounted ---- */
 
-static void mount_section(struct http *http, const struct surface *surface, const char *path)
+static void mount_section(struct http *http, const struct surface *surface, const struct feature *f,
+                          const void *section, const char *path)
 {
-    if (path[0] != '/')
+    if (path[0] != '/' || (f->surface_of != NULL && f->surface_of(section) != surface))
         return;
     struct http_place place = {.path = str_of_cstr(path), .configured = true};
     http_mount_at(http, surface, place, NULL, NULL);
@@ -54,9 +55,11 @@ static void mount_sections(struct http *http, const struct surface *surface, con
             const struct section_kind *kind = &s->sections[k];
             const struct section_list *list =
                 (const void *)((const char *)c->features.of[f] + kind->list_field);
-            for (size_t i = 0; kind->name != NULL && i < list->n; i++)
-                mount_section(http, surface,
-                              *(char **)((char *)list->items + i * kind->size + kind->name_field));
+            for (size_t i = 0; kind->name != NULL && i < list->n; i++) {
+                const char *section = (const char *)list->items + i * kind->size;
+                mount_section(http, surface, features[f], section,
+                              *(char *const *)(section + kind->name_field));
+            }
         }
     }
 }

@@ -158,6 +158,8 @@ struct feature {
     /* What it serves, NULL behind the last. Those at paths of the settings have none of their own.
      */
     const struct surface *const *surfaces;
+    /* Which of these a section is for that is named by a path. NULL: there is one. */
+    const struct surface *(*surface_of)(const void *section);
     const struct feature_names *streams;    /* NULL: none */
     const char *const *documents;           /* prefixes of keys, NULL behind the last; NULL: none */
     const struct trace_kind *const *traces; /* NULL behind the last; NULL: none */

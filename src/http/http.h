@@ -41,9 +41,11 @@ struct http_rules {
     uint64_t tails;   /* those whose path is a `{name...}` and nothing else */
 };
 
-/* The longest prefix of the path that is in the table decides. */
+/* The longest prefix of the path that is in the table decides. It ends with a slash, or where a
+ * segment of the path does. */
 struct http_route {
-    struct str prefix;
+    struct str prefix; /* may have parameters: path_pattern.h */
+    size_t literal;    /* bytes of it that are none */
     const struct surface *surface;
     const char *claimant; /* http->claimant, when it was added */
     void (*handle)(void *ctx, struct exchange *x);
@@ -117,8 +119,8 @@ void http_init(struct http *http, struct loop *loop, const struct trace *trace,
 void http_deinit(struct http *http);
 
 /* Serves a surface at its path, and what is below that. Two claims of one path are a clash, and so
- * is a path of the settings below somebody else's or above it; whoever starts the server looks at
- * http->clash. The program's own paths may lie below one another. */
+ * is a path of the settings below somebody else's, or above it unless the surface is wide; whoever
+ * starts the server looks at http->clash. The program's own paths may lie below one another. */
 void http_mount(struct http *http, const struct surface *surface,
                 void (*handle)(void *ctx, struct exchange *x), void *ctx);
 /* The same elsewhere. */
@@ -139,6 +141,9 @@ static inline void http_count_response(struct http *http, int status)
 
 /* Who serves a path: the longest one that it begins with; NULL: nobody. */
 const struct http_route *http_route_of(const struct http *http, struct str path);
+
+/* How many bytes of a path are the route's own; 0: it is not below it. */
+size_t http_route_covers(const struct http_route *r, struct str path);
 
 /* For transports: gives a request with its head complete to its handler (or answers 404), if the
  * front and the guard let it in. */

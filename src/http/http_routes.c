@@ -5,6 +5,7 @@
 #include "http/front.h"
 #include "http/guard.h"
 #include "http/http.h"
+#include "http/path_pattern.h"
 #include "http/rules.h"
 #include "http/surface.h"
 
@@ -21,12 +22,15 @@ static bool routes_clash(const struct http_route *a, const struct http_route *b)
     bool above = path_covers(a->prefix, b->prefix), below = path_covers(b->prefix, a->prefix);
     if (above && below)
         return true;
+    if ((above && a->surface->wide) || (below && b->surface->wide))
+        return false;
     return (above || below) && a->claimant != b->claimant && (a->configured || b->configured);
 }
 
 static void http_claim(struct http *http, struct http_route route)
 {
     route.claimant = http->claimant != NULL ? http->claimant : "the server";
+    route.literal = path_pattern_literal(route.prefix);
     rules_prepare(route.surface, &route.rules);
     for (size_t i = 0; i < http->n_routes && http->clash.path.n == 0; i++)
         if (routes_clash(&http->routes[i], &route))
@@ -54,13 +58,46 @@ void http_mount(struct http *http, const struct surface *surface,
     http_mount_at(http, surface, place, handle, ctx);
 }
 
+size_t http_route_covers(const struct http_route *r, struct str path)
+{
+    size_t n = r->prefix.n;
+    if (r->literal < n)
+        return path_pattern_covers(r->prefix, path);
+    if (!str_starts(path, r->prefix))
+        return 0;
+    return path.n == n || path.p[n] == '/' || path.p[n - 1] == '/' ? n : 0;
+}
+
+/* Parameters do not reach into what the program has for itself. */
+static bool route_yields(const struct http_route *r, const struct http_route *other)
+{
+    struct str rest = r->prefix;
+    return r->literal < r->prefix.n && !other->configured &&
+           other->prefix.n > str_cut(&rest, '{').n;
+}
+
+/* n, other_n: bytes of the path that are each one's. */
+static bool route_beats(const struct http_route *r, size_t n, const struct http_route *other,
+                        size_t other_n)
+{
+    if (other == NULL || route_yields(other, r))
+        return true;
+    if (route_yields(r, other))
+        return false;
+    return n > other_n || (n == other_n && r->literal > other->literal);
+}
+
 const struct http_route *http_route_of(const struct http *http, struct str path)
 {
     const struct http_route *best = NULL;
+    size_t most = 0;
     for (size_t i = 0; i < http->n_routes; i++) {
         const struct http_route *r = &http->routes[i];
-        if (str_starts(path, r->prefix) && (best == NULL || r->prefix.n > best->prefix.n))
-            best = r;
+        size_t n = http_route_covers(r, path);
+        if (n == 0 || !route_beats(r, n, best, most))
+            continue;
+        best = r;
+        most = n;
     }
     return best;
 }

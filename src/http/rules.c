@@ -4,8 +4,11 @@
 #include "http/exchange.h"
 #include "http/h1_parse.h"
 #include "http/http.h"
+#include "http/plain_path.h"
 #include "http/surface.h"
 #include "http/url.h"
+
+#define EVERY_METHOD "*"
 
 static bool has_word(const char *words, struct str word)
 {
@@ -52,6 +55,8 @@ void rules_prepare(const struct surface *surface, struct http_rules *out)
         struct str methods = str_of_cstr(surface->rules[i].methods);
         struct str path = str_of_cstr(surface->rules[i].path);
         must(i < HTTP_RULES_MAX);
+        for (int m = 0; m < METHOD_N && str_eq(methods, STR(EVERY_METHOD)); m++)
+            out->of[m] |= (uint64_t)1 << i;
         while (methods.p != NULL)
             out->of[h1_method(str_cut(&methods, ' '))] |= (uint64_t)1 << i;
         if (str_ends(path, STR("...}")) && memchr(path.p, '/', path.n) == NULL)
@@ -63,7 +68,7 @@ void rules_prepare(const struct surface *surface, struct http_rules *out)
 
 static struct str path_below(const struct exchange *x, const struct http_route *route)
 {
-    struct str rest = str_skip(x->request->path, route->prefix.n);
+    struct str rest = str_skip(x->request->path, http_route_covers(route, x->request->path));
     bool open = route->prefix.n > 0 && route->prefix.p[route->prefix.n - 1] == '/';
     return !open && rest.n > 0 && rest.p[0] == '/' ? str_skip(rest, 1) : rest;
 }
@@ -74,21 +79,28 @@ static bool rule_fits(const struct surface_rule *rule, struct exchange *x, struc
 {
     const struct request *req = x->request;
     *name = tail ? below : STR_NONE;
-    if (req->method == METHOD_OTHER && !has_word(rule->methods, req->method_text))
+    if (req->method == METHOD_OTHER && !has_word(rule->methods, req->method_text) &&
+        !has_word(rule->methods, STR(EVERY_METHOD)))
         return false;
     if (tail ? below.n == 0 : !path_fits(str_of_cstr(rule->path), below, name))
         return false;
     return rule->when == NULL || rule->when(x);
 }
 
-/* A route's name is its path. False: the path's name cannot be decoded. */
+/* A route's name is its path: as it is written, as the request fills it in, or whatever is asked
+ * for below it. False: the path's name cannot be decoded. */
 static bool rule_name(const struct surface_rule *rule, struct exchange *x,
                       const struct http_route *route, struct str *name)
 {
+    struct str path = x->request->path;
     if (rule->kind != ACCESS_ROUTE)
         return url_decode(&x->arena, *name, false, name) == 0;
     *name = route->prefix;
-    return true;
+    if (!route->surface->wide && route->literal == route->prefix.n)
+        return true;
+    if (!route->surface->wide)
+        path.n = http_route_covers(route, path);
+    return plain_path_name(&x->arena, path, PLAIN_SLASH_SPLITS, name) == 0;
 }
 
 bool rules_next(struct exchange *x, const struct http_route *route, struct need *need)

@@ -15,7 +15,8 @@
 struct exchange;
 
 enum rule_how {
-    RULE_NAMED = 0,   /* the name is the path's `{name}`; of a route, its own path */
+    /* The name is the path's `{name}`; of a route, what of the request's path is the route's. */
+    RULE_NAMED = 0,
     RULE_PUBLIC = 1,  /* everybody may: nothing is decided */
     RULE_LATER = 2,   /* the handler decides, by names that it finds in the request: exchange_may */
     RULE_LINK = 4,    /* a credential in the URL will do: GET and HEAD of what can be read */
@@ -26,7 +27,7 @@ enum rule_how {
 /* Of those that fit a request all have to be granted. */
 struct surface_rule {
     const char *id;      /* "stream.append"; NULL behind the last */
-    const char *methods; /* "GET HEAD" */
+    const char *methods; /* "GET HEAD"; "*": all there are */
     /* Below the surface's path: literal segments, `{name}` for one, `{name...}` for all that
      * follow, at least a byte; "": nothing follows. */
     const char *path;
@@ -64,6 +65,10 @@ struct surface {
     const char *path; /* where it is mounted; NULL: where settings say */
     const struct surface_rule *rules;
     const struct surface_share *share; /* NULL: nothing */
+    /* It takes what is below its path and nobody else's: others may be mounted there. Names of a
+     * route are whole paths of requests then, which are refused unless they are plain
+     * (plain_path.h). */
+    bool wide;
     bool strict;      /* it acts, or tells much: foreign pages may not even ask to read */
     bool has_tickets; /* some of its rules have RULE_TICKET */
     bool probe;       /* answers under any name and at every listener, and tells nothing */
