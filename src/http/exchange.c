@@ -265,17 +265,23 @@ static struct str response_header(const struct exchange *x, struct str name)
     return STR_NONE;
 }
 
+bool exchange_has_header(const struct exchange *x, struct str name)
+{
+    return response_header(x, name).p != NULL;
+}
+
 /* Every body, unless its handler has set a policy: what is stored must not act in our origin, and
  * no handler can forget to say so. */
 static void put_inert(struct exchange *x)
 {
     static const struct str policy = STR_INIT("Content-Security-Policy");
+    static const struct str disposition = STR_INIT("Content-Disposition");
     struct str type = response_header(x, STR("Content-Type"));
-    if (status_has_no_body(x->status) || response_header(x, policy).p != NULL)
+    if (status_has_no_body(x->status) || exchange_has_header(x, policy))
         return;
     exchange_header(x, policy, STR(INERT_POLICY));
-    if (type.p != NULL && !inert_type(type))
-        exchange_header(x, STR("Content-Disposition"), STR("attachment"));
+    if (type.p != NULL && !inert_type(type) && !exchange_has_header(x, disposition))
+        exchange_header(x, disposition, STR("attachment"));
 }
 
 /* The same of who else may read and keep it. */

@@ -184,6 +184,12 @@ static inline bool exchange_over(const struct exchange *x)
     return x->over;
 }
 
+/* How long the request's body is; -1: nobody knows yet. */
+static inline int64_t exchange_body_length(const struct exchange *x)
+{
+    return x->has_body && x->body_length == 0 ? -1 : (int64_t)x->body_length;
+}
+
 /* The request body, piece by piece or whole (at most max bytes). One at a time. The callback may
  * come before these return, and may end the exchange: they are the last thing a handler does. */
 void exchange_want(struct exchange *x, exchange_body_fn *on_body);
@@ -196,6 +202,7 @@ void exchange_collect(struct exchange *x, size_t max, exchange_collected_fn *col
 void exchange_status(struct exchange *x, int status);
 void exchange_header(struct exchange *x, struct str name, struct str value);
 void exchange_header_u64(struct exchange *x, struct str name, uint64_t value);
+bool exchange_has_header(const struct exchange *x, struct str name); /* set before */
 
 /* Whole responses. body is copied; slices are referenced. */
 void exchange_send(struct exchange *x, struct str body);

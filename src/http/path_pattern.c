@@ -34,10 +34,10 @@ static const char *segment_fault(struct str pattern, struct str segment)
         return name.p != NULL || memchr(segment.p, '}', segment.n) != NULL
                    ? "a `{` or `}` has no other"
                    : NULL;
-    if (memchr(before.p, '}', before.n) != NULL || memchr(rest.p, '}', rest.n) != NULL)
-        return "a `{` or `}` has no other";
     if (memchr(rest.p, '{', rest.n) != NULL)
         return "a segment has one parameter at most";
+    if (memchr(before.p, '}', before.n) != NULL || memchr(rest.p, '}', rest.n) != NULL)
+        return "a `{` or `}` has no other";
     if (!ascii_is_word(name, "_"))
         return "the name of a parameter is made of letters, digits and _";
     return is_given_before(pattern, segment.p, name) ? "two parameters have one name" : NULL;

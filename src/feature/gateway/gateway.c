@@ -191,6 +191,9 @@ static int add_metrics(struct gateway *g)
         err =
             metrics_add_family(m, prefix, &gateway_running_info, METRIC_GAUGE, &g->running_family);
     if (err == 0)
+        err =
+            metrics_add_family(m, prefix, &gateway_passing_info, METRIC_GAUGE, &g->passing_family);
+    if (err == 0)
         err = metrics_add_family(m, prefix, &gateway_refused_info, METRIC_COUNTER,
                                  &g->refused_family);
     if (err == 0)
@@ -210,6 +213,7 @@ static struct gateway_route *add_route(struct gateway *g, const struct route_con
     quota_init(&r->quota, c->requests_per_minute, 0);
     quota_init(&r->anonymous, c->anonymous_per_minute, 0);
     r->running = metric_family_gauge(g->running_family, &r->path);
+    r->passing = metric_family_gauge(g->passing_family, &r->path);
     r->refused_rate =
         metric_family_counter(g->refused_family, (struct str[]){r->path, STR("rate")});
     r->refused_parallel =
@@ -280,6 +284,7 @@ struct gateway *gateway_new(const struct gateway_setup *setup, char *why, size_t
     list_init(&g->awaits);
     list_init(&g->wholes);
     repeats_init(&g->repeats);
+    list_init(&g->passes);
     gate_init(&g->generations, setup->sched);
     gate_init(&g->under_way, setup->sched);
     timer_init(&g->sweep, gateway_on_sweep);
@@ -345,6 +350,7 @@ void gateway_stop(struct gateway *g, void (*stopped)(void *ctx), void *ctx)
     gateway_presence_stop(g);
     gateway_await_stop(g);
     gateway_whole_stop(g);
+    gateway_pass_stop(g);
     generations_orphan(g, NULL);
     gate_shut(&g->generations, gateway_on_no_generation, g);
 }

@@ -6,8 +6,9 @@
 #include "base/sections.h"
 
 struct gateway_settings {
-    struct option_list route;   /* the short form; routes holds these, too */
-    struct section_list routes; /* struct route_config; their paths differ */
+    struct option_list route, proxy; /* the short forms; routes holds these, too */
+    char *openai, *anthropic;        /* the same; NULL: none */
+    struct section_list routes;      /* struct route_config; their paths differ */
     char *telemetry_prefix;
     char *resume_secret;          /* SSE_RESUME_SECRET, else HMAC_SECRET; NULL: none */
     char *resume_secret_previous; /* SSE_RESUME_SECRET_PREVIOUS; NULL: none */

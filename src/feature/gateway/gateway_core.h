@@ -32,6 +32,7 @@ struct gateway_route {
     struct quota anonymous;                          /* of all together that are not known */
     struct upstream_headers added;                   /* to what the upstream gets */
     struct gauge *running;                           /* generations */
+    struct gauge *passing;                           /* requests that are passed on */
     struct counter *refused_rate, *refused_parallel; /* requests beyond the route's limits */
     struct route_config *local; /* what config points to, if it is no setting; NULL: it is */
 };
@@ -41,6 +42,7 @@ struct gateway {
     struct gateway_route **routes;
     size_t n_routes;
     struct metric_family *running_family; /* gauges, by route */
+    struct metric_family *passing_family; /* the same */
     struct metric_family *refused_family; /* counters, by route and limit */
     struct metric_family *failed_family;  /* of upstreams; counters, by route and reason */
     struct resume_keys keys;
@@ -53,6 +55,7 @@ struct gateway {
     struct link inheritances; /* under way */
     struct link awaits;       /* of gateway_await.c */
     struct link wholes;       /* of gateway_whole_http.c */
+    struct link passes;       /* of gateway_pass_http.c */
     bool failing, probing;    /* the store took no stream lately; one is tried all the same */
     uint64_t failed_ms;       /* when it last did not */
     size_t kept_bytes;        /* of answers that are being collected */
@@ -113,7 +116,7 @@ void gateway_tried(struct gateway *g, bool probed, int err);
 
 /* ---- gateway_http.c: what comes in ---- */
 
-extern const struct surface gateway_surface;
+extern const struct surface gateway_surface, gateway_prefix_surface;
 void gateway_mount(struct gateway_route *r);
 
 /* ---- gateway_owner.c: whose a generation is ----
@@ -202,6 +205,8 @@ struct generation_order {
 };
 struct generation_asker_ops {
     void (*asked)(struct generation_order *o); /* the source has a copy of the request */
+    /* It answers with events. What else it says is for who asked. NULL: nobody wants it. */
+    void (*headed)(struct generation_order *o, const struct source_head *head);
     /* Its stream could not be made. ERR_VERSION: somebody else has put the key meanwhile. */
     void (*refused)(struct generation_order *o, int err);
     /* The answer goes to whoever asked and nowhere else: as it is, or as events that the store
@@ -350,6 +355,10 @@ bool forward_data(struct forward *f, struct str data);
 /* That is all, and the forward goes by itself. How events ended is told; data that has not
  * completed is cut off. */
 void forward_end(struct forward *f, enum end_reason end, struct str message);
+
+/* ---- gateway_pass_http.c ---- */
+
+void gateway_pass_stop(struct gateway *g);
 
 /* ---- gateway_whole_http.c ---- */
 

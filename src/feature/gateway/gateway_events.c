@@ -36,6 +36,10 @@ const struct metric_info gateway_running_info = {.name = "gateway_generations",
                                                  .help = "Generations under way",
                                                  .labels = {"route"},
                                                  .series_max = METRIC_SERIES_MAX};
+const struct metric_info gateway_passing_info = {.name = "gateway_passing",
+                                                 .help = "Requests under way that are passed on",
+                                                 .labels = {"route"},
+                                                 .series_max = METRIC_SERIES_MAX};
 const struct metric_info gateway_failed_info = {
     .name = "upstream_errors",
     .help = "Answers that upstreams did not give, or not to their end",
@@ -54,6 +58,7 @@ const struct metric_info *const gateway_metrics[] = {
     &resume_info,
     &replay_info,
     &gateway_running_info,
+    &gateway_passing_info,
     &gateway_failed_info,
     &gateway_refused_info,
     NULL};

@@ -40,7 +40,8 @@ struct gateway_events {
 };
 
 /* By route. */
-extern const struct metric_info gateway_running_info, gateway_failed_info, gateway_refused_info;
+extern const struct metric_info gateway_running_info, gateway_passing_info, gateway_failed_info,
+    gateway_refused_info;
 
 /* All metrics of the gateway, for its row. */
 extern const struct metric_info *const gateway_metrics[];

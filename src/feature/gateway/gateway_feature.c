@@ -66,7 +66,13 @@ static void gateway_feature_free(void *state)
     gateway_free(state);
 }
 
-static const struct surface *const surfaces[] = {&gateway_surface, NULL};
+static const struct surface *gateway_feature_surface_of(const void *section)
+{
+    const struct route_config *c = section;
+    return c->prefix ? &gateway_prefix_surface : &gateway_surface;
+}
+
+static const struct surface *const surfaces[] = {&gateway_surface, &gateway_prefix_surface, NULL};
 static const struct feature_names streams[] = {{GATEWAY_STREAMS, true}, {0}};
 static const char *const documents[] = {GATEWAY_RUNNING, GATEWAY_KEYS, GATEWAY_CHATS, NULL};
 
@@ -76,6 +82,7 @@ const struct feature gateway_feature = {
     .scope = FEATURE_OF_LOOP,
     .settings = &gateway_settings,
     .surfaces = surfaces,
+    .surface_of = gateway_feature_surface_of,
     .streams = streams,
     .documents = documents,
     .traces = gateway_traces,

@@ -66,9 +66,7 @@ static const struct exchange_ops exchange_ops = {.pull = forward_pull, .gone = f
 static void put_head(struct exchange *x, struct str request_id, const struct source_head *head)
 {
     exchange_status(x, head->status);
-    for (size_t i = 0; i < head->n_headers; i++)
-        exchange_header(x, arena_dup(&x->arena, head->headers[i].name),
-                        arena_dup(&x->arena, head->headers[i].value));
+    gateway_put_headers(x, head->headers, head->n_headers);
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, request_id));
 }
 

@@ -424,6 +424,8 @@ static void gateway_generation_on_head(void *ctx, const struct source_head *head
     choose_by_head(gen, head);
     const struct gateway_setup *setup = &gen->route->gateway->setup;
     gen->state = RECORDING;
+    if (gen->asker != NULL && gen->asker->ops->headed != NULL)
+        gen->asker->ops->headed(gen->asker, head);
     sched_start(setup->sched, &gen->hold, setup->heartbeat_ms > 0 ? setup->heartbeat_ms : HOLD_MS);
 }
 

@@ -16,7 +16,7 @@ struct dialect_voice gateway_voice(const struct gateway_route *r, const struct e
 {
     struct dialect_voice v = {.dialect = (enum route_dialect)r->config->dialect};
     if (v.dialect == ROUTE_DIALECT_AUTO)
-        v.dialect = choice_by_request(r->path, x->request);
+        v.dialect = choice_by_request(gateway_path(r, x), x->request);
     return v;
 }
 
@@ -45,7 +45,7 @@ void gateway_error(const struct gateway_route *r, struct exchange *x, int status
 }
 
 /* What the server refuses before the route is asked; headers are set. */
-static void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
+void gateway_on_refused(void *ctx, struct exchange *x, const struct surface_refusal *why)
 {
     struct dialect_problem problem = {
         .status = why->status, .code = why->code, .message = why->message};
@@ -110,8 +110,6 @@ void gateway_send_status(struct exchange *x, struct str request_id, enum end_rea
 
 /* ---- chats: the newest generation of one, by the id that its client has ---- */
 
-typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
-
 struct chat_request {
     struct chat_lookup look;
     struct exchange *x; /* held */
@@ -129,8 +127,8 @@ static void gateway_on_chat_looked(struct chat_lookup *l, int err)
     exchange_release(x);
 }
 
-static void find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
-                      chat_found_fn *found)
+void gateway_find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
+                       chat_found_fn *found)
 {
     struct str chat;
     if (url_decode(&x->arena, encoded, false, &chat) != 0) {
@@ -181,7 +179,7 @@ static void gateway_on_chat_to_stop(struct gateway_route *r, struct exchange *x,
 static void refuse_stop(struct stop_request *r, int err)
 {
     if (ERR_IS_GONE(err) && r->may_be_chat)
-        find_chat(r->route, r->x, r->id, gateway_on_chat_to_stop);
+        gateway_find_chat(r->route, r->x, r->id, gateway_on_chat_to_stop);
     else
         gateway_refuse(r->route, r->x, err);
 }
@@ -233,7 +231,7 @@ static void stop_generation(struct gateway_route *r, struct exchange *x, struct 
 {
     if (!gateway_id_is_of(id, x->principal)) { /* for him there is none */
         if (may_be_chat)
-            find_chat(r, x, id, gateway_on_chat_to_stop);
+            gateway_find_chat(r, x, id, gateway_on_chat_to_stop);
         else
             gateway_refuse(r, x, ERR_NOT_FOUND);
         return;
@@ -275,7 +273,7 @@ static void stop_member(struct gateway_route *r, struct exchange *x, struct str 
     if (gateway_is_request_id(id))
         stop_generation(r, x, id, has_chats(r));
     else
-        find_chat(r, x, id, gateway_on_chat_to_stop);
+        gateway_find_chat(r, x, id, gateway_on_chat_to_stop);
 }
 
 /* ---- reading: GET PATH/{id} ---- */
@@ -362,16 +360,15 @@ static void nowhere(const struct gateway_route *r, struct exchange *x)
                   STR_NONE);
 }
 
-static void handle_member(struct gateway_route *r, struct exchange *x, struct str id,
-                          struct str what)
+void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, struct str what)
 {
     enum method m = x->request->method;
     bool chat = str_eq(what, STR("stream")) && has_chats(r), stop = str_eq(what, STR("stop"));
     bool known = what.p == NULL || stop;
     if (chat && m == METHOD_GET)
-        find_chat(r, x, id, gateway_on_chat_found);
+        gateway_find_chat(r, x, id, gateway_on_chat_found);
     else if (chat && m == METHOD_DELETE)
-        find_chat(r, x, id, gateway_on_chat_to_stop);
+        gateway_find_chat(r, x, id, gateway_on_chat_to_stop);
     else if (chat)
         allow(r, x, "GET, DELETE");
     else if (!known || !(gateway_is_request_id(id) || (stop && has_chats(r))))
@@ -392,12 +389,12 @@ static void handle_member(struct gateway_route *r, struct exchange *x, struct st
 static void gateway_on_ignored_body(struct exchange *x, struct str body, int err)
 {
     struct gateway_route *r = x->state;
-    struct str rest = str_skip(x->request->path, r->path.n + 1);
+    struct str rest = str_skip(x->request->path, gateway_path(r, x).n + 1);
     struct str id = str_cut(&rest, '/');
     if (err != 0)
         gateway_refuse(r, x, err);
     else if (!str_eq(id, STR("resume")) || rest.p != NULL)
-        handle_member(r, x, id, rest);
+        gateway_member(r, x, id, rest);
     else if (x->request->method == METHOD_POST)
         gateway_resume(r, x);
     else
@@ -408,11 +405,11 @@ static void gateway_handle(void *ctx, struct exchange *x)
 {
     struct gateway_route *r = ctx;
     enum method m = x->request->method;
-    struct str rest = str_skip(x->request->path, r->path.n);
+    struct str rest = str_skip(x->request->path, gateway_path(r, x).n);
     x->state = r;
-    if (rest.n > 0 && rest.p[0] != '/')
-        nowhere(r, x);
-    else if (rest.n > 0)
+    if (!gateway_admit_path(r, x))
+        return;
+    if (rest.n > 0)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_on_ignored_body);
     else if ((m == METHOD_POST || m == METHOD_GET) && gateway_last_event_id(x).generation.n > 0)
         gateway_continue(r, x);
@@ -455,5 +452,8 @@ void gateway_mount(struct gateway_route *r)
     struct http_place place = {.path = r->path,
                                .configured = r->local == NULL,
                                .authorization = ours ? CREDENTIAL_PROVIDER : CREDENTIAL_THEIRS};
-    http_mount_at(http, &gateway_surface, place, gateway_handle, r);
+    if (r->config->prefix)
+        http_mount_at(http, &gateway_prefix_surface, place, gateway_prefix_handle, r);
+    else
+        http_mount_at(http, &gateway_surface, place, gateway_handle, r);
 }

@@ -10,6 +10,10 @@
 /* How who asks is spoken to, before a generation is known. */
 struct dialect_voice gateway_voice(const struct gateway_route *r, const struct exchange *x);
 
+/* Of surfaces: what the server refuses before the route is asked. */
+struct surface_refusal;
+void gateway_on_refused(void *route, struct exchange *x, const struct surface_refusal *why);
+
 /* An error in the form that who asks knows. details: JSON text; n == 0: none. */
 void gateway_error(const struct gateway_route *r, struct exchange *x, int status, struct str code,
                    struct str message, struct str details);
@@ -41,6 +45,12 @@ struct str gateway_digest(struct exchange *x, const struct str *parts, size_t n)
 
 /* Counts a request of its caller; false: one too many, and it has been answered. */
 bool gateway_within_quota(struct gateway_route *r, struct exchange *x);
+
+/* What of the route counts for its `parallel`. */
+static inline uint64_t gateway_under_way(const struct gateway_route *r)
+{
+    return (uint64_t)(r->running->n + r->passing->n);
+}
 
 /* 429, with when to come again. */
 void gateway_refuse_limit(const struct gateway_route *r, struct exchange *x, uint64_t retry_after_s,
@@ -80,6 +90,36 @@ void gateway_note_repeat(const struct gateway_route *r, const struct repeat_note
 
 void gateway_start(struct gateway_route *r, struct exchange *x);
 
+/* ---- gateway_pass_http.c: a request that goes on as it is, and its answer ---- */
+
+/* body: all of it, lent for the call; NULL: it comes piece by piece. The request was counted by
+ * gateway_within_quota. */
+void gateway_pass(struct gateway_route *r, struct exchange *x, const struct str *body);
+
+/* Headers of an upstream's answer, but those that were set before; copied. */
+void gateway_put_headers(struct exchange *x, const struct header *headers, size_t n);
+
+/* ---- gateway_prefix_http.c: what comes in below a prefix ---- */
+
+void gateway_prefix_handle(void *route, struct exchange *x);
+
+/* The path of a request is sent on, or a part of it: does it mean the same to every server, and is
+ * that granted? False: it has been answered. */
+bool gateway_admit_path(const struct gateway_route *r, struct exchange *x);
+
+/* ---- gateway_http.c: members of a generation's path ---- */
+
+/* PATH/ID, or PATH/ID/what. The body has been read. */
+void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, struct str what);
+
+/* The newest generation of a chat, by the id that its client has, still encoded. */
+typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
+void gateway_find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
+                       chat_found_fn *found); /* request_id.n == 0: none is under way */
+
+/* The path by which clients name the generations that a request begins. */
+struct str gateway_path(const struct gateway_route *r, const struct exchange *x);
+
 /* ---- gateway_forward_http.c ---- */
 
 /* Begins to answer; takes over what holds the exchange. NULL: the client has gone. */
@@ -108,6 +148,8 @@ struct read_order {
     const struct repeat_mark *mark;  /* the same; NULL: it does not count its tries */
     bool starts;         /* there from the beginning, which the generation keeps until it reads */
     uint64_t started_ms; /* when it was asked for, with resumes */
+    const struct header *headers; /* of the upstream's, for who asked */
+    size_t n_headers;
     /* There is no such stream any more. */
     void (*missing)(struct read_order *o);
 };

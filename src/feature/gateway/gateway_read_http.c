@@ -27,9 +27,10 @@ void gateway_event_stream(struct exchange *x, const struct dialect_voice *v, str
 
 void gateway_put_location(const struct gateway_route *r, struct exchange *x, struct str request_id)
 {
-    exchange_header(x, STR("Location"),
-                    arena_printf(&x->arena, "%.*s/%.*s", (int)r->path.n, r->path.p,
-                                 (int)request_id.n, request_id.p));
+    struct str path = gateway_path(r, x);
+    exchange_header(
+        x, STR("Location"),
+        arena_printf(&x->arena, "%.*s/%.*s", (int)path.n, path.p, (int)request_id.n, request_id.p));
 }
 
 /* What has not completed is not told as if it had. */

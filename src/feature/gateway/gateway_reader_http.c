@@ -381,6 +381,7 @@ struct reader *reader_new(const struct read_order *o, struct store_read *read, s
     gateway_event_stream(o->x, &o->voice, o->request_id);
     gateway_put_location(o->route, o->x, o->request_id);
     issue_token(o, &r->ahead);
+    gateway_put_headers(o->x, o->headers, o->n_headers);
     if (o->seq == 0)
         dialect_put_prime(&r->ahead, &o->voice,
                           request_header(o->x->request, STR("MCP-Protocol-Version")));

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct exchange;
 struct gateway_route;
@@ -25,10 +26,11 @@ struct request;
 /* How an answer begins; lent for the call. */
 struct source_head {
     bool events; /* events come, which are recorded; otherwise all is passed on as it is */
-    enum route_dialect dialect; /* of events, if the head tells */
-    struct str media_type;      /* of events that are lines */
-    int status;                 /* what follows is for !events */
-    const struct header *headers;
+    enum route_dialect dialect;   /* of events, if the head tells */
+    struct str media_type;        /* of events that are lines */
+    int status;                   /* for !events */
+    int64_t length;               /* of the body, for !events; -1: nobody knows */
+    const struct header *headers; /* for who asked; those of events say nothing of the body */
     size_t n_headers;
 };
 
@@ -42,6 +44,12 @@ struct source_events {
     void (*end)(void *ctx, int err, struct str message);
 };
 
+/* A body that comes piece by piece; see on_body of http/fetch.h. */
+struct source_upload {
+    int64_t length;                                    /* -1: nobody knows */
+    size_t (*read)(void *ctx, char *out, size_t room); /* 0: its end; SIZE_MAX: wait for feed() */
+};
+
 /* What is asked for; lent for the call, but for ctx. */
 struct source_order {
     struct gateway_route *route;
@@ -49,7 +57,9 @@ struct source_order {
     bool known; /* the caller is one of ours, by its Authorization: that was meant for us */
     bool plain; /* the answer is to come uncompressed, for it is kept */
     struct str body, request_id;
-    enum route_dialect dialect; /* as far as it is known */
+    enum route_dialect dialect;         /* as far as it is known */
+    const struct source_upload *upload; /* instead of body; NULL: that is all */
+    bool passes; /* whatever comes is passed on, events too, as the client has asked for it */
     const struct source_events *on;
     void *ctx;
 };
@@ -58,6 +68,7 @@ struct source_ops {
     void (*start)(struct generation_source *s);
     void (*resume)(struct generation_source *s); /* there is room again */
     void (*free)(struct generation_source *s);   /* cut off, if it has not ended */
+    void (*feed)(struct generation_source *s);   /* there is more; NULL: it takes no upload */
 };
 
 /* The first member of each kind of source. */

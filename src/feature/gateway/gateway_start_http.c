@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
+#include "feature/gateway/gateway_wish.h"
 #include "http/http.h"
 #include "http/limits.h"
 #include "stream/durable.h"
@@ -32,11 +33,14 @@ struct start {
     struct doc_put key;
     struct repeat_mark mark; /* of a request without a key */
     bool retry;              /* of what came to nothing */
+    struct header *headers;  /* of the upstream's answer, if it has events */
+    size_t n_headers;
 
     /* Found in the body, on a lane if it is large. */
     struct job look;
     char digest[SHA256_HEX]; /* `fingerprint`, where it is needed */
     struct str chat;         /* the chat's id, a JSON string; n == 0: none */
+    bool passes;             /* nobody asks for anything that could be recorded */
 };
 
 static int64_t gateway_start_now_ms(const struct start *s)
@@ -105,7 +109,9 @@ static void gateway_start_on_ready(struct generation_waiter *w)
                                   .waits = true,
                                   .seat = &s->seat,
                                   .mark = &s->mark,
-                                  .starts = true};
+                                  .starts = true,
+                                  .headers = s->headers,
+                                  .n_headers = s->n_headers};
     gateway_take_voice(&s->read, w->voice);
     gateway_read(&s->read); /* takes over what holds the exchange */
 }
@@ -137,6 +143,19 @@ static void gateway_start_on_refused(struct generation_order *o, int err)
     exchange_release(s->x);
 }
 
+/* The answer begins later, or never. */
+static void gateway_start_on_headed(struct generation_order *o, const struct source_head *head)
+{
+    struct start *s = start_of(o);
+    struct arena *a = &s->x->arena;
+    struct header *headers = arena_alloc(a, head->n_headers * sizeof *headers);
+    for (size_t i = 0; i < head->n_headers; i++)
+        headers[i] = (struct header){arena_dup(a, head->headers[i].name),
+                                     arena_dup(a, head->headers[i].value)};
+    s->headers = headers;
+    s->n_headers = head->n_headers;
+}
+
 static struct forward *gateway_start_on_direct(struct generation_order *o, struct generation *gen,
                                                const struct source_head *head, bool degraded)
 {
@@ -144,6 +163,7 @@ static struct forward *gateway_start_on_direct(struct generation_order *o, struc
     generation_stand(&s->seat);
     if (!head->events && head->status >= 400)
         note_refused(s);
+    gateway_put_headers(s->x, s->headers, s->n_headers);
     return forward_new(s->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
 }
 
@@ -200,7 +220,7 @@ static bool gateway_start_admit(struct start *s)
         gateway_refuse_draining(r, x);
         return false;
     }
-    if (r->config->parallel > 0 && (uint64_t)r->running->n >= r->config->parallel) {
+    if (r->config->parallel > 0 && gateway_under_way(r) >= r->config->parallel) {
         counter_inc(r->refused_parallel);
         gateway_refuse_limit(r, x, 1, STR("Too many answers are under way on this route"));
         return false;
@@ -229,6 +249,7 @@ static void gateway_start_begin(struct start *s)
     static const struct generation_waiter_ops waiter_ops = {.ready = gateway_start_on_ready,
                                                             .failed = gateway_start_on_failed};
     static const struct generation_asker_ops ops = {.asked = gateway_start_on_asked,
+                                                    .headed = gateway_start_on_headed,
                                                     .refused = gateway_start_on_refused,
                                                     .direct = gateway_start_on_direct,
                                                     .ended = limits_end_lease};
@@ -403,6 +424,20 @@ static bool find_lost(struct start *s)
 
 /* ---- the request ---- */
 
+/* Whoever counts his tries may come again for an answer that was lost, if it was worth waiting. */
+static bool need_not_be_kept(const struct start *s)
+{
+    enum wish wish = wish_of(gateway_path(s->order.route, s->x), s->order.body);
+    return wish == WISH_NEVER_EVENTS || (wish == WISH_NO_EVENTS && !s->mark.counts);
+}
+
+/* Nothing of the answer could be recorded. */
+static void pass_on(struct start *s)
+{
+    gateway_pass(s->order.route, s->x, &s->order.body);
+    exchange_release(s->x);
+}
+
 /* On any thread: the exchange is held, and nobody else looks at s. */
 static void gateway_start_look(struct job *j)
 {
@@ -415,16 +450,19 @@ static void gateway_start_look(struct job *j)
         gateway_put_digest(what, 3, s->digest);
     s->fingerprint = str_of(s->digest, sizeof s->digest);
     if (s->order.voice.dialect == ROUTE_DIALECT_AUTO)
-        s->order.voice.dialect = choice_by_body(r->path, body);
+        s->order.voice.dialect = choice_by_body(gateway_path(r, s->x), body);
     find_ids(s);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);
+    s->passes = r->config->prefix && !has_key(s) && need_not_be_kept(s);
 }
 
 static void gateway_start_go_on(struct start *s)
 {
     struct dialect_voice *v = &s->order.voice;
     v->rpc_id = arena_dup(&s->x->arena, v->rpc_id); /* the body goes before */
-    if (has_key(s))
+    if (s->passes)
+        pass_on(s);
+    else if (has_key(s))
         take_key(s);
     else if (find_lost(s))
         look_at_stream(s);

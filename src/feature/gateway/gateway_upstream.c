@@ -2,6 +2,7 @@
 /* gateway_upstream.c -- the source that nearly every route has: its upstream, over HTTP. */
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "feature/gateway/recorder.h"
 #include "http/credential.h"
 #include "http/fetch.h"
@@ -10,8 +11,12 @@
 #include "feature/gateway/gateway_lines.h"
 #include "feature/gateway/gateway_source.h"
 #include "feature/gateway/gateway_trace.h"
+#include "feature/gateway/pass_header.h"
+#include "feature/gateway/upstream_url.h"
 
 #include <stdlib.h>
+
+#define PASSED_MAX 100 /* headers of an answer; what is more is left out */
 
 struct upstream {
     struct generation_source source;
@@ -24,10 +29,12 @@ struct upstream {
     enum route_dialect dialect; /* that is expected */
     struct sse_parser parser;
     struct gateway_lines lines;
-    struct arena arena; /* of the request */
-    bool events;        /* it answers with these */
-    bool is_lines;      /* ... one on each line */
-    bool full;          /* no more of them before gateway_upstream_resume() */
+    struct arena arena;                                /* of the request */
+    size_t (*read)(void *ctx, char *out, size_t room); /* of an upload */
+    bool passes;
+    bool events;   /* it answers with these */
+    bool is_lines; /* ... one on each line */
+    bool full;     /* no more of them before gateway_upstream_resume() */
 };
 
 /* ---- telling ---- */
@@ -91,21 +98,44 @@ static void look_at_type(struct upstream *u, struct source_head *head)
     }
 }
 
+/* What is chunked has another length, whatever it says, and of two lengths nobody knows which one
+ * counts. */
+static int64_t answer_length(const struct fetch *f)
+{
+    struct header h;
+    uint64_t length = 0;
+    unsigned lengths = 0;
+    for (void *at = NULL; fetch_next_header(f, &at, &h);) {
+        if (str_eq_nocase(h.name, STR("Transfer-Encoding")))
+            return -1;
+        if (str_eq_nocase(h.name, STR("Content-Length")) &&
+            (lengths++ > 0 || num_parse(h.value, INT64_MAX, &length) != 0))
+            return -1;
+    }
+    return lengths > 0 ? (int64_t)length : -1;
+}
+
+static size_t take_headers(const struct fetch *f, bool events, struct header out[PASSED_MAX])
+{
+    struct header all[PASSED_MAX];
+    size_t n_all = 0, n = 0;
+    for (void *at = NULL; n_all < PASSED_MAX && fetch_next_header(f, &at, &all[n_all]);)
+        n_all++;
+    for (size_t i = 0; i < n_all; i++)
+        if ((events ? pass_stream_header(&all[i]) : pass_answer_header(&all[i])) &&
+            !pass_is_named(all, n_all, all[i].name))
+            out[n++] = all[i];
+    return n;
+}
+
 static void gateway_upstream_on_head(struct fetch *f)
 {
-    static const char *const kept[] = {
-        "Content-Type", "Content-Encoding", "Content-Language", "Cache-Control",
-        "Retry-After",  "Location",         "WWW-Authenticate", "ETag",
-        "Vary"};
     struct upstream *u = container_of(f, struct upstream, fetch);
-    struct header headers[sizeof kept / sizeof *kept];
-    struct source_head head = {.status = f->status, .headers = headers};
-    look_at_type(u, &head);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        struct str value = fetch_header(f, kept[i]);
-        if (value.p != NULL)
-            headers[head.n_headers++] = (struct header){str_of_cstr(kept[i]), value};
-    }
+    struct header headers[PASSED_MAX];
+    struct source_head head = {.status = f->status, .length = answer_length(f), .headers = headers};
+    if (!u->passes)
+        look_at_type(u, &head);
+    head.n_headers = take_headers(f, head.events, headers);
     u->on->head(u->ctx, &head);
 }
 
@@ -184,8 +214,6 @@ static bool is_withheld(const struct source_order *o, struct str name)
     const struct upstream_headers *added = &o->route->added;
     if (str_eq_nocase(name, STR("Tidemark-Authorization")) || upstream_headers_have(added, name))
         return true;
-    if (str_eq_nocase(name, STR("Accept-Encoding")))
-        return o->plain;
     if (str_eq_nocase(name, STR("Authorization")))
         return o->known || added->n > 0;
     for (size_t i = 0; added->n > 0 && i < sizeof keys / sizeof *keys; i++)
@@ -194,30 +222,49 @@ static bool is_withheld(const struct source_order *o, struct str name)
     return false;
 }
 
-static void pass_header(struct upstream *u, const struct source_order *o, struct header *headers,
-                        const char *text)
+static bool is_listed(const struct option_list *names, struct str name)
 {
-    struct str name = str_of_cstr(text), value = request_header(o->request, name);
-    if (value.p == NULL || is_withheld(o, name))
+    for (size_t i = 0; i < names->n; i++)
+        if (str_eq_nocase(str_of_cstr(names->items[i]), name))
+            return true;
+    return false;
+}
+
+/* An answer that may be recorded must not be compressed: it could not be taken apart. */
+static bool is_passed(const struct source_order *o, struct str name)
+{
+    const struct route_config *c = o->route->config;
+    enum pass pass = pass_request_header(name);
+    if (str_eq_nocase(name, STR("Accept-Encoding")))
+        return o->passes;
+    if (pass == PASS_NEVER || is_listed(&c->drop, name) || is_withheld(o, name) ||
+        pass_is_named(o->request->headers, o->request->n_headers, name))
+        return false;
+    return pass == PASS_ALWAYS || is_listed(&c->forward, name);
+}
+
+static void pass_header(struct upstream *u, const struct source_order *o, struct header *headers,
+                        const struct header *h)
+{
+    struct str value = h->value;
+    if (!is_passed(o, h->name))
         return;
-    if (str_eq_nocase(name, STR("Cookie")))
+    if (str_eq_nocase(h->name, STR("Cookie"))) {
         value = credential_cut_cookies(&u->arena, value);
-    if (value.n > 0 || !str_eq_nocase(name, STR("Cookie")))
-        gateway_upstream_add_header(u, headers, name, value);
+        if (value.n == 0)
+            return;
+    }
+    gateway_upstream_add_header(u, headers, h->name, value);
 }
 
 static void gateway_upstream_make_headers(struct upstream *u, const struct source_order *o)
 {
-    static const char *const always[] = {"Content-Type", "Content-Encoding", "Accept",
-                                         "Authorization"};
-    const size_t n = sizeof always / sizeof *always;
-    const struct option_list *more = &o->route->config->forward;
+    const struct request *req = o->request;
     const struct upstream_headers *added = &o->route->added;
-    struct header *headers = arena_alloc(&u->arena, (n + more->n + added->n + 2) * sizeof *headers);
-    for (size_t i = 0; i < n; i++)
-        pass_header(u, o, headers, always[i]);
-    for (size_t i = 0; i < more->n; i++)
-        pass_header(u, o, headers, more->items[i]);
+    struct header *headers =
+        arena_alloc(&u->arena, (req->n_headers + added->n + 2) * sizeof *headers);
+    for (int i = 0; i < req->n_headers; i++)
+        pass_header(u, o, headers, &req->headers[i]);
     for (size_t i = 0; i < added->n; i++)
         gateway_upstream_add_header(u, headers, str_of_cstr(added->items[i].name),
                                     str_of_cstr(added->items[i].value));
@@ -230,20 +277,27 @@ static void gateway_upstream_make_headers(struct upstream *u, const struct sourc
 
 static struct str make_url(struct upstream *u, const struct source_order *o)
 {
+    const struct route_config *c = o->route->config;
     const struct request *req = o->request;
-    struct str url = str_of_cstr(o->route->config->upstream);
-    if (req->query.n == 0)
-        return url;
-    bool has = memchr(url.p, '?', url.n) != NULL;
-    return arena_printf(&u->arena, "%.*s%c%.*s", (int)url.n, url.p, has ? '&' : '?',
-                        (int)req->query.n, req->query.p);
+    bool has_version = request_header(req, STR("anthropic-version")).p != NULL;
+    const char *to =
+        route_is_anthropic(c, req->path, has_version) ? c->upstream_anthropic : c->upstream;
+    struct upstream_place place = {
+        .path = o->route->path, .upstream = str_of_cstr(to), .prefix = c->prefix};
+    return upstream_url(&u->arena, &place, req->path, req->query);
 }
 
 /* Silence ends before the stream expires under it. */
-static uint32_t timeout_for(const struct route_config *c, uint64_t timeout_ms)
+static uint32_t timeout_for(const struct source_order *o, uint64_t timeout_ms)
 {
-    uint64_t most = (uint64_t)gateway_ttl_s(c) * 900;
+    uint64_t most = o->passes ? UINT32_MAX : (uint64_t)gateway_ttl_s(o->route->config) * 900;
     return (uint32_t)(timeout_ms < most ? timeout_ms : most);
+}
+
+static size_t gateway_upstream_on_body(struct fetch *f, char *out, size_t room)
+{
+    struct upstream *u = container_of(f, struct upstream, fetch);
+    return u->read(u->ctx, out, room);
 }
 
 static void make_fetch(struct upstream *u, const struct source_order *o)
@@ -253,17 +307,21 @@ static void make_fetch(struct upstream *u, const struct source_order *o)
                                                   [ROUTE_HTTP2] = FETCH_HTTP2};
     const struct route_config *c = o->route->config;
     u->fetch = (struct fetch){.url = make_url(u, o),
-                              .method = STR("POST"),
+                              .method = arena_dup(&u->arena, o->request->method_text),
                               .body = arena_dup(&u->arena, o->body),
                               .policy = {.configured = true},
                               .version = versions[c->upstream_http],
                               .connect_timeout_ms = (uint32_t)c->connect_timeout_ms,
-                              .first_byte_timeout_ms = timeout_for(c, c->first_byte_timeout_ms),
-                              .idle_timeout_ms = timeout_for(c, c->idle_timeout_ms),
+                              .first_byte_timeout_ms = timeout_for(o, c->first_byte_timeout_ms),
+                              .idle_timeout_ms = timeout_for(o, c->idle_timeout_ms),
                               .total_timeout_ms = (uint32_t)c->total_timeout_ms,
                               .on_head = gateway_upstream_on_head,
                               .on_data = gateway_upstream_on_data,
                               .done = gateway_upstream_on_fetched};
+    if (o->upload != NULL) {
+        u->fetch.on_body = gateway_upstream_on_body;
+        u->fetch.body_length = o->upload->length;
+    }
     gateway_upstream_make_headers(u, o);
 }
 
@@ -287,6 +345,11 @@ static void gateway_upstream_resume(struct generation_source *s)
     fetch_resume(&u->fetch);
 }
 
+static void gateway_upstream_feed(struct generation_source *s)
+{
+    fetch_resume_body(&upstream_of(s)->fetch);
+}
+
 static void gateway_upstream_free(struct generation_source *s)
 {
     struct upstream *u = upstream_of(s);
@@ -299,7 +362,8 @@ static void gateway_upstream_free(struct generation_source *s)
 
 static const struct source_ops ops = {.start = gateway_upstream_start,
                                       .resume = gateway_upstream_resume,
-                                      .free = gateway_upstream_free};
+                                      .free = gateway_upstream_free,
+                                      .feed = gateway_upstream_feed};
 
 struct generation_source *gateway_upstream_open(void *ctx, const struct source_order *o)
 {
@@ -313,6 +377,8 @@ struct generation_source *gateway_upstream_open(void *ctx, const struct source_o
     u->dialect = o->dialect;
     u->lines = (struct gateway_lines){
         .max = RECORDER_EVENT_MAX, .user = u, .on_line = gateway_upstream_on_line};
+    u->read = o->upload != NULL ? o->upload->read : NULL;
+    u->passes = o->passes;
     sse_parser_init(&u->parser, &sse_server_host, NULL, RECORDER_EVENT_MAX, u,
                     gateway_upstream_on_event);
     make_fetch(u, o);

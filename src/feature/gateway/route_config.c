@@ -6,6 +6,8 @@
 #include "base/units.h"
 #include "base/http_url.h"
 #include "feature/gateway/upstream_header.h"
+#include "feature/gateway/upstream_url.h"
+#include "http/path_pattern.h"
 
 #define STEP_MAX    64 /* bytes */
 #define CROWD_TIMES 10 /* so many callers' quota for all that are not known, if nothing is set */
@@ -17,13 +19,14 @@ static bool is_at_or_below(struct str path, struct str other)
     return str_starts(path, other) && (path.n == other.n || path.p[other.n] == '/');
 }
 
-/* What a server answers whatever its features are. Their paths are claimed when they open. */
+/* What a server answers whatever its features are. Their paths are claimed when they open. Above
+ * one a route has its place: the longer path wins. */
 static bool is_reserved(struct str path)
 {
     static const struct str reserved[] = {STR_INIT("/v1/stream"), STR_INIT("/metrics"),
                                           STR_INIT("/healthz"), STR_INIT("/readyz")};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (is_at_or_below(path, reserved[i]) || is_at_or_below(reserved[i], path))
+        if (is_at_or_below(path, reserved[i]))
             return true;
     return false;
 }
@@ -47,8 +50,10 @@ int route_check_path(struct str path, char *reason, size_t size)
         snprintf(reason, size, "a path begins with `/`");
     else if (path.p[path.n - 1] == '/')
         snprintf(reason, size, "a route's path does not end with `/`");
-    else if (!ascii_is_word(path, "/-._~:@+"))
+    else if (!ascii_is_word(path, "/-._~:@+{}"))
         snprintf(reason, size, "a route's path is made of letters, digits and /-._~:@+");
+    else if (path_pattern_check(path, reason, size) != 0)
+        return ERR_SYNTAX;
     else if (has_odd_segment(path))
         snprintf(reason, size, "a route's path has no empty, `.` or `..` segment");
     else if (is_reserved(path))
@@ -110,9 +115,36 @@ static int route_config_check_disconnect(struct str value, char *reason, size_t 
     return ERR_SYNTAX;
 }
 
+static int check_upstream(const struct route_config *r, const char *upstream, char *reason,
+                          size_t size)
+{
+    struct upstream_place place = {
+        .path = str_of_cstr(r->path), .upstream = str_of_cstr(upstream), .prefix = r->prefix};
+    return upstream_url_check(&place, reason, size);
+}
+
+bool route_is_anthropic(const struct route_config *r, struct str path, bool has_version)
+{
+    static const struct str own[] = {STR_INIT("/messages"), STR_INIT("/complete")};
+    struct str below = str_skip(path, path_pattern_covers(str_of_cstr(r->path), path));
+    if (r->upstream_anthropic == NULL)
+        return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (is_at_or_below(below, own[i]))
+            return true;
+    return has_version;
+}
+
 int route_finish(void *route, char *reason, size_t size)
 {
     struct route_config *r = route;
+    if (r->upstream != NULL && check_upstream(r, r->upstream, reason, size) != 0)
+        return ERR_SYNTAX;
+    if (r->upstream_anthropic != NULL &&
+        check_upstream(r, r->upstream_anthropic, reason, size) != 0)
+        return ERR_SYNTAX;
+    if (r->dialect < 0)
+        r->dialect = r->prefix ? ROUTE_DIALECT_AUTO : ROUTE_DIALECT_SSE;
     if (r->anonymous_per_minute == 0)
         r->anonymous_per_minute = CROWD_TIMES * r->requests_per_minute;
     return parse_disconnect(str_of_cstr(r->on_disconnect), &r->disconnect, &r->disconnect_ms);
@@ -126,13 +158,23 @@ int route_finish(void *route, char *reason, size_t size)
 static const struct option_row rows[] = {
     {ROW("upstream", OPTION_TEXT, upstream), .value = "http://HOST/PATH|https://HOST/PATH",
      .required = true, .check = option_check_url,
-     .help = "Where requests to this path are sent on."},
+     .help = "Where requests to this path are sent on. May have the {parameters} of the path. With "
+             "prefix: a URL without a path keeps the path of the request; one with a path has it "
+             "in place of the route's."},
+    {ROW("prefix", OPTION_BOOL, prefix),
+     .help = "Send on every request to this path and below it, whatever its method, unless the "
+             "server answers there itself. Answers to a POST that are streams of events are "
+             "recorded; all else is passed on as it is."},
+    {ROW("upstream-anthropic", OPTION_TEXT, upstream_anthropic),
+     .value = "http://HOST/PATH|https://HOST/PATH", .check = option_check_url,
+     .help = "Where requests of Anthropic's API are sent on instead: those to messages and "
+             "complete below this path, and those with the header anthropic-version."},
     {ROW("upstream-http", OPTION_CHOICE, upstream_http), .fallback = "1.1", .value = "1.1|auto|2",
      .help = "How the upstream is spoken to. auto: HTTP/2 where a https upstream chooses it. 2: "
              "also over http, by prior knowledge. With 1.1 an answer that breaks off is always "
              "told from one that has ended; with HTTP/2 not from a proxy that resets without an "
              "error."},
-    {ROW("dialect", OPTION_CHOICE, dialect), .fallback = "sse",
+    {ROW("dialect", OPTION_CHOICE, dialect),
      .value = "auto|sse|openai|responses|anthropic|gemini|ag-ui|mcp|ui-message|ndjson",
      .help =
          "What the route's clients speak: how events are understood, and how errors and ends "
@@ -140,7 +182,7 @@ static const struct option_row rows[] = {
          "server-sent events. openai: chat completions of OpenAI. responses: its Responses. "
          "anthropic: Messages. gemini: streamGenerateContent. ag-ui: AG-UI. mcp: JSON-RPC of "
          "MCP and A2A. ui-message: the UI message stream of the AI SDK. ndjson: a JSON value "
-         "on each line, as Ollama sends them."},
+         "on each line, as Ollama sends them. Without it sse; with prefix auto."},
     {ROW("ids", OPTION_CHOICE, ids), .fallback = "plain", .value = "plain|full",
      .help =
          "Event ids of the dialect sse. plain: 1, 2, 3. full: GENERATION:1, GENERATION:2, as in "
@@ -154,8 +196,11 @@ static const struct option_row rows[] = {
              "on disk a generation keeps all its events. strict: always."},
     {ROW("forward", OPTION_LIST, forward), .value = "HEADER", .commas = true,
      .check = upstream_header_check_name,
-     .help = "Request headers that the upstream gets besides Content-Type, Accept, Authorization "
-             "and X-Correlation-ID; several with commas between them."},
+     .help = "Request headers that the upstream gets although they are not sent on by default, "
+             "such as Cookie, Origin and X-Forwarded-For; several with commas between them."},
+    {ROW("drop", OPTION_LIST, drop), .value = "HEADER", .commas = true,
+     .check = upstream_header_check_name,
+     .help = "Request headers that the upstream does not get."},
     {ROW("upstream-header", OPTION_LIST, upstream_header),
      .value = "NAME: VALUE|@ENV:VARIABLE|@FILE:PATH", .secret = true,
      .check = upstream_header_check,
@@ -182,10 +227,13 @@ static const struct option_row rows[] = {
      .help = "The same for all callers together that are not known. 0: ten times "
              "requests-per-minute."},
     {ROW("parallel", OPTION_NUMBER, parallel), .fallback = "0", .value = "N", BETWEEN(0, 1000000),
-     .help = "Generations under way at the same time; further ones are answered 429. 0 sets no "
-             "bound."},
+     .help =
+         "Generations, and requests that are passed on, under way at the same time; further ones "
+         "are answered 429. 0 sets no bound."},
     {ROW("max-body", OPTION_SIZE, max_body_bytes), .fallback = "16m", .value = "SIZE",
-     BETWEEN(KIB, GIB), .help = "The largest request body; a larger one is answered 413."},
+     BETWEEN(KIB, GIB),
+     .help = "The largest request body; a larger one is answered 413. With prefix it is passed on "
+             "instead, and the answer is not recorded, if its length is known."},
     {ROW("connect-timeout", OPTION_DURATION, connect_timeout_ms), .fallback = "10s",
      .value = "TIME", BETWEEN(10, HOUR_MS),
      .help = "How long a connection to the upstream may take to open."},

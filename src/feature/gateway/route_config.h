@@ -40,16 +40,18 @@ enum route_trim { ROUTE_TRIM_LENIENT, ROUTE_TRIM_STRICT };
 enum route_disconnect { ROUTE_DISCONNECT_CONTINUE, ROUTE_DISCONNECT_STOP };
 
 struct route_config {
-    char *path;        /* begins with `/`, does not end with one; has no escapes */
-    char *upstream;    /* an http or https URL */
-    int upstream_http; /* enum route_http */
-    int dialect;       /* enum route_dialect */
-    int ids;           /* enum route_ids */
-    int snapshot;      /* enum route_snapshot */
-    int trim;          /* enum route_trim */
-    /* Request headers that go to the upstream besides Content-Type, Accept, Authorization and
-     * X-Correlation-ID; spelt as in the file. */
-    struct option_list forward;
+    char *path;     /* begins with `/`, does not end with one; has no escapes, maybe parameters */
+    bool prefix;    /* all that is below it goes on, whatever the method */
+    char *upstream; /* an http or https URL; see upstream_url.h */
+    char *upstream_anthropic; /* the same for requests of Anthropic's API; NULL: there is one */
+    int upstream_http;        /* enum route_http */
+    int dialect;              /* enum route_dialect */
+    int ids;                  /* enum route_ids */
+    int snapshot;             /* enum route_snapshot */
+    int trim;                 /* enum route_trim */
+    /* Request headers that go to the upstream although pass_header.h says PASS_ASKED, and those
+     * that do not although it says PASS_ALWAYS; spelt as in the file. */
+    struct option_list forward, drop;
     struct option_list upstream_header; /* see upstream_header.h; n == 0: the client's Authorization
                                            is the upstream's */
     struct option_list identity;        /* request headers that tell callers apart */
@@ -74,6 +76,9 @@ extern const struct options route_options;
 /* For the table of section kinds: see base/sections.h. */
 int route_check_path(struct str path, char *reason, size_t size);
 int route_finish(void *route, char *reason, size_t size);
+
+/* Where requests of Anthropic's API have an upstream of their own: is this one? */
+bool route_is_anthropic(const struct route_config *r, struct str path, bool has_version);
 
 /* The short form, `PATH=URL`. Slices of text; 0, or ERR_SYNTAX with a reason. */
 int route_parse(struct str text, struct str *path, struct str *url, char *reason, size_t size);

@@ -360,10 +360,84 @@ static void routes_have_a_short_form(void **state)
     assert_string_equal(f->why, "the route /a is given twice");
 }
 
+static void prefixes_have_short_forms(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(LOAD(f, "--proxy=/p=http://x/y"), 0);
+    assert_int_equal(gateway_of(f)->routes.n, 1);
+    assert_true(route(f, 0)->prefix);
+    assert_string_equal(route(f, 0)->path, "/p");
+    assert_string_equal(route(f, 0)->upstream, "http://x/y");
+    config_deinit(&f->c);
+
+    assert_int_equal(LOAD(f, "--openai=https://x"), 0);
+    assert_int_equal(gateway_of(f)->routes.n, 1);
+    assert_true(route(f, 0)->prefix);
+    assert_string_equal(route(f, 0)->path, "/v1");
+    assert_string_equal(route(f, 0)->upstream, "https://x");
+    assert_null(route(f, 0)->upstream_anthropic);
+    config_deinit(&f->c);
+
+    assert_int_equal(LOAD(f, "--anthropic=https://y"), 0);
+    assert_string_equal(route(f, 0)->upstream, "https://y");
+    assert_null(route(f, 0)->upstream_anthropic);
+    config_deinit(&f->c);
+
+    assert_int_equal(LOAD(f, "--anthropic=https://y", "--openai=https://x"), 0);
+    assert_int_equal(gateway_of(f)->routes.n, 1);
+    assert_string_equal(route(f, 0)->upstream, "https://x");
+    assert_string_equal(route(f, 0)->upstream_anthropic, "https://y");
+    assert_true(route_is_anthropic(route(f, 0), STR("/v1/messages"), false));
+    assert_true(route_is_anthropic(route(f, 0), STR("/v1/messages/batches"), false));
+    assert_true(route_is_anthropic(route(f, 0), STR("/v1/complete"), false));
+    assert_true(route_is_anthropic(route(f, 0), STR("/v1/models"), true));
+    assert_false(route_is_anthropic(route(f, 0), STR("/v1/models"), false));
+    assert_false(route_is_anthropic(route(f, 0), STR("/v1/completions"), false));
+    assert_false(route_is_anthropic(route(f, 0), STR("/v1/x/messages"), false));
+    config_deinit(&f->c);
+
+    setenv("TIDEMARK_OPENAI", "http://127.0.0.1:8000", 1);
+    int err = load_file(f, STR("[route /v1]\nparallel = 2\n" UP));
+    unsetenv("TIDEMARK_OPENAI");
+    assert_int_equal(err, 0);
+    assert_int_equal(gateway_of(f)->routes.n, 1);
+    assert_true(route(f, 0)->prefix);
+    assert_int_equal(route(f, 0)->parallel, 2);
+    assert_string_equal(route(f, 0)->upstream, "http://127.0.0.1:8000");
+    config_deinit(&f->c);
+
+    assert_int_equal(LOAD(f, "--openai=https://x", "--proxy=/v1=http://y"), ERR_SYNTAX);
+    assert_string_equal(f->why, "the route /v1 is given twice");
+    assert_int_equal(LOAD(f, "--route=/a=https://x", "--proxy=/a=http://y"), ERR_SYNTAX);
+    assert_string_equal(f->why, "the route /a is given twice");
+    assert_int_equal(LOAD(f, "--openai=ftp://x"), ERR_SYNTAX);
+}
+
+static void parameters_of_upstreams_are_checked(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(load_file(f, STR("[route /m/{a}]\nupstream = http://u/{a}\n")), 0);
+    config_deinit(&f->c);
+    assert_refused(f, STR("[route /m/{a}]\nupstream = http://u/{b}\n"),
+                   "1: [route /m/{a}]: the route's path has no parameter {b}");
+    assert_refused(f, STR("[route /m/{a}]\nupstream = http://u/?x={a}\n"),
+                   "1: [route /m/{a}]: a parameter stands in the path of the upstream, not in its "
+                   "query");
+    assert_refused(f, STR("[route /m]\ndrop = X-A, Host\nupstream = http://u\n"),
+                   "2: drop 'Host': this header is never forwarded; the server sets it itself");
+}
+
 static void paths_of_routes_are_checked(void **state)
 {
-    static const char *const good[] = {"/a",    "/a.b/c-d_e~f:g@h+i",  "/v1x", "/metricsx",
-                                       "/x/v1", "/v1/chat/completions"};
+    static const char *const good[] = {"/a",
+                                       "/a.b/c-d_e~f:g@h+i",
+                                       "/v1x",
+                                       "/metricsx",
+                                       "/x/v1",
+                                       "/v1/chat/completions",
+                                       "/v1",
+                                       "/m/{model}:x",
+                                       "/t/{id}/runs/{run_id}"};
     static const struct {
         const char *path, *why;
     } bad[] = {
@@ -378,7 +452,11 @@ static void paths_of_routes_are_checked(void **state)
         {"/a//b", "a route's path has no empty, `.` or `..` segment"},
         {"/a/../b", "a route's path has no empty, `.` or `..` segment"},
         {"/a/.", "a route's path has no empty, `.` or `..` segment"},
-        {"/v1", "the server answers under this path itself"},
+        {"/a/{b", "a `{` or `}` has no other"},
+        {"/a/{b}{c}", "a segment has one parameter at most"},
+        {"/{a}/{a}", "two parameters have one name"},
+        {"/{a-b}", "the name of a parameter is made of letters, digits and _"},
+        {"/v1/stream/{x}", "the server answers under this path itself"},
         {"/v1/stream/x", "the server answers under this path itself"},
         {"/metrics", "the server answers under this path itself"},
         {"/healthz", "the server answers under this path itself"},
@@ -1300,6 +1378,8 @@ int main(void)
         TEST(a_route_says_what_becomes_of_what_nobody_reads),
         TEST(the_sse_variables_give_defaults_of_routes),
         TEST(routes_have_a_short_form),
+        TEST(prefixes_have_short_forms),
+        TEST(parameters_of_upstreams_are_checked),
         TEST(paths_of_routes_are_checked),
         TEST(settings_of_sections_are_checked),
         TEST(callers_are_read),
