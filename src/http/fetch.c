@@ -2,12 +2,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/must.h"
-#include "http/curl_loop.h"
 #include "http/fetch_core.h"
 #include "net/loop.h"
-#include "net/socket_owner.h"
 
-#include <netinet/in.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,18 +20,6 @@
  *                 -> curl_multi_socket_action      (calls on_head, on_data)
  *                 -> collect                       (calls done)
  */
-struct fetcher {
-    struct curl_loop curl;
-    struct loop *loop;
-    struct link todo; /* of struct fetch_transfer */
-    size_t in_flight;
-    char *ca_file;
-    const struct addr_own *own;                            /* NULL: nothing */
-    void (*refused)(void *ctx, const struct fetch *fetch); /* NULL: nobody is told */
-    void *refused_ctx;
-    bool busy;    /* in fetch_drive() */
-    bool closing; /* freed while busy */
-};
 
 /* -- transfers ------------------------------------------------------------------------------------
  */
@@ -95,7 +80,7 @@ static void transfer_complete(struct fetch_transfer *transfer, enum fetch_cause 
     transfer_free(transfer);
 }
 
-static void transfer_blame(struct fetch_transfer *transfer, enum fetch_cause cause, const char *why)
+void fetch_blame(struct fetch_transfer *transfer, enum fetch_cause cause, const char *why)
 {
     transfer->cause = cause;
     snprintf(transfer->why, sizeof transfer->why, "%.*s", (int)sizeof transfer->why - 1, why);
@@ -104,7 +89,7 @@ static void transfer_blame(struct fetch_transfer *transfer, enum fetch_cause cau
 /* Ends it without libcurl, in the next round. */
 static void transfer_end(struct fetch_transfer *transfer, enum fetch_cause cause, const char *why)
 {
-    transfer_blame(transfer, cause, why);
+    fetch_blame(transfer, cause, why);
     transfer->ended = true;
     transfer_later(transfer);
 }
@@ -162,90 +147,17 @@ static void fetch_on_silence(struct timer *t)
 
 /* -- what libcurl asks while it runs a transfer ---------------------------------------------- */
 
-static uint16_t port_of(const struct sockaddr *sa)
-{
-    struct addr a = {.kind = ADDR_TCP};
-    memcpy(&a.sa, sa, sizeof(struct sockaddr_in)); /* the port of IPv6 lies at the same place */
-    return addr_port(&a);
-}
-
-/* Whether the policy lets this transfer talk to that address. */
-static bool check_address(struct fetch_transfer *transfer, const struct sockaddr *sa, size_t size)
-{
-    enum addr_class class = addr_classify(sa, size);
-    if (!transfer->policy.configured && addr_is_own(transfer->owner->own, sa, size, port_of(sa))) {
-        transfer_blame(transfer, FETCH_FORBIDDEN,
-                       "the host is this server itself, which is not allowed");
-        return false;
-    }
-    if (addr_allowed(class, transfer->policy)) {
-        /* Another address of the same host may have been forbidden: this one will do. */
-        transfer->cause = FETCH_NONE;
-        return true;
-    }
-    /* Without the address itself: a name server's private answers are not for everyone. */
-    transfer->cause = FETCH_FORBIDDEN;
-    snprintf(transfer->why, sizeof transfer->why, "the host has a %s address, which is not allowed",
-             addr_class_name(class));
-    return false;
-}
-
-static curl_socket_t fetch_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
-{
-    struct fetch_transfer *transfer = arg;
-    if (transfer->fetch == NULL || !check_address(transfer, &a->addr, a->addrlen))
-        return CURL_SOCKET_BAD;
-    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
-}
-
-/* One end of a connection. */
-static bool read_end(const char *ip, int port, struct sockaddr_storage *out)
-{
-    if (addr_parse_ip(str_of_cstr(ip), out) != 0)
-        return false;
-    if (out->ss_family == AF_INET)
-        ((struct sockaddr_in *)out)->sin_port = htons((uint16_t)port);
-    else
-        ((struct sockaddr_in6 *)out)->sin6_port = htons((uint16_t)port);
-    return true;
-}
-
-static bool check_owner(struct fetch_transfer *transfer, const struct sockaddr_storage *peer,
-                        const char *own_ip, int own_port)
-{
-    struct sockaddr_storage own;
-    uid_t uid = 0;
-    int err = ERR_NOT_FOUND;
-    if (read_end(own_ip, own_port, &own))
-        err = socket_peer_uid((struct sockaddr *)&own, (const struct sockaddr *)peer, &uid);
-    if (err == 0 && uid == transfer->fetch->peer_uid)
-        return true;
-    transfer->cause = FETCH_STRANGER;
-    if (err == 0)
-        snprintf(transfer->why, sizeof transfer->why,
-                 "the process at the other end runs as user %u", uid);
-    else
-        snprintf(transfer->why, sizeof transfer->why,
-                 "whose process is at the other end cannot be told: %s",
-                 err == ERR_NOT_FOUND ? "the connection is gone" : "the kernel has no sock_diag");
-    return false;
-}
-
-/* Before every request, redirected and repeated ones included. A kept connection is opened by
- * nobody: it may be one that another policy allowed. */
+/* Before every request, redirected and repeated ones included. */
 static int fetch_on_request(void *arg, char *ip, char *own_ip, int port, int own_port)
 {
     struct fetch_transfer *transfer = arg;
-    struct sockaddr_storage peer;
-    if (transfer->fetch == NULL || !read_end(ip, port, &peer) ||
-        !check_address(transfer, (struct sockaddr *)&peer, sizeof peer))
-        return CURL_PREREQFUNC_ABORT;
-    if (transfer->fetch->check_peer && !check_owner(transfer, &peer, own_ip, own_port))
+    struct fetch_ends ends = {ip, own_ip, port, own_port};
+    if (transfer->fetch == NULL || !fetch_peer_will_do(transfer, &ends))
         return CURL_PREREQFUNC_ABORT;
     /* libcurl may begin again, as after a stream that was refused, without saying that it wants the
      * body from its start. */
     if (transfer->fetch->on_body != NULL && transfer->sent > 0) {
-        transfer_blame(transfer, FETCH_NO_ANSWER, "the request's body cannot be sent again");
+        fetch_blame(transfer, FETCH_NO_ANSWER, "the request's body cannot be sent again");
         return CURL_PREREQFUNC_ABORT;
     }
     transfer->sent = 0;
@@ -350,6 +262,11 @@ static void head_complete(struct fetch_transfer *transfer)
         return;
     }
     transfer->headed = true;
+    if (status == 204 || status == 304 || str_eq(fetch->method, STR("HEAD")))
+        forbid_reuse(transfer); /* a body that came all the same would be the next one's answer */
+    /* libcurl gives up a body that an error answers, but does not end as long as that is paused. */
+    if (transfer->starved)
+        fetch_resume_body(fetch);
     fetch->status = (int)status;
     fetch->http_version = http_version(transfer);
     fetch->end_marked = has_marked_end(transfer);
@@ -377,7 +294,7 @@ static size_t fetch_on_header(char *line, size_t size, size_t n, void *arg)
         return fetch_abort(transfer);
     transfer->head += n;
     if (transfer->head > FETCH_HEAD_MAX) {
-        transfer_blame(transfer, FETCH_TOO_LARGE, "the answer's headers are too large");
+        fetch_blame(transfer, FETCH_TOO_LARGE, "the answer's headers are too large");
         return fetch_abort(transfer);
     }
     bool last = n == 0 || line[0] == '\r' || line[0] == '\n';
@@ -402,7 +319,7 @@ static size_t fetch_on_body(char *p, size_t size, size_t n, void *arg)
     if (transfer->fetch == NULL)
         return fetch_abort(transfer);
     if (!fetch_fits(transfer, n)) {
-        transfer_blame(transfer, FETCH_TOO_LARGE, "the answer is larger than the limit");
+        fetch_blame(transfer, FETCH_TOO_LARGE, "the answer is larger than the limit");
         return fetch_abort(transfer);
     }
     transfer->last_active_ms = fetch_now_ms(transfer);
@@ -420,8 +337,10 @@ static void set_callbacks(struct fetch_transfer *transfer)
 {
     FETCH_SET(transfer, CURLOPT_PRIVATE, transfer);
     FETCH_SET(transfer, CURLOPT_ERRORBUFFER, transfer->curl_why);
-    FETCH_SET(transfer, CURLOPT_OPENSOCKETFUNCTION, fetch_on_open);
+    FETCH_SET(transfer, CURLOPT_OPENSOCKETFUNCTION, fetch_peer_on_open);
     FETCH_SET(transfer, CURLOPT_OPENSOCKETDATA, transfer);
+    FETCH_SET(transfer, CURLOPT_CLOSESOCKETFUNCTION, fetch_peer_on_close);
+    FETCH_SET(transfer, CURLOPT_CLOSESOCKETDATA, transfer->owner);
     FETCH_SET(transfer, CURLOPT_PREREQFUNCTION, fetch_on_request);
     FETCH_SET(transfer, CURLOPT_PREREQDATA, transfer);
     FETCH_SET(transfer, CURLOPT_READFUNCTION, fetch_on_read);
@@ -441,9 +360,9 @@ static void transfer_begin(struct fetch_transfer *transfer)
     set_callbacks(transfer);
     const char *wrong = fetch_set_request(transfer, transfer->owner->ca_file);
     if (wrong != NULL)
-        transfer_blame(transfer, FETCH_MALFORMED, wrong);
+        fetch_blame(transfer, FETCH_MALFORMED, wrong);
     else if (curl_multi_add_handle(transfer->owner->curl.multi, transfer->easy) != CURLM_OK)
-        transfer_blame(transfer, FETCH_BUSY, "libcurl takes no more transfers");
+        fetch_blame(transfer, FETCH_BUSY, "libcurl takes no more transfers");
     if (transfer->cause != FETCH_NONE)
         transfer_complete(transfer, transfer->cause);
 }
@@ -454,14 +373,30 @@ static void transfer_blame_curl(struct fetch_transfer *transfer, CURLcode code)
 {
     enum fetch_cause cause = fetch_cause_of(transfer, code);
     const char *why = transfer->curl_why[0] ? transfer->curl_why : curl_easy_strerror(code);
-    transfer_blame(transfer, cause,
-                   cause == FETCH_TOO_LARGE ? "the answer has too long a header line" : why);
+    fetch_blame(transfer, cause,
+                cause == FETCH_TOO_LARGE ? "the answer has too long a header line" : why);
+}
+
+/* Nothing of the request was sent. */
+static void transfer_begin_anew(struct fetch_transfer *transfer)
+{
+    curl_multi_remove_handle(transfer->owner->curl.multi, transfer->easy);
+    FETCH_SET(transfer, CURLOPT_FRESH_CONNECT, 1L);
+    transfer->over = transfer->stale = false;
+    if (curl_multi_add_handle(transfer->owner->curl.multi, transfer->easy) == CURLM_OK)
+        return;
+    fetch_blame(transfer, FETCH_BUSY, "libcurl takes no more transfers");
+    transfer_complete(transfer, transfer->cause);
 }
 
 static void transfer_ended(struct fetch_transfer *transfer, CURLcode code)
 {
+    if (code == CURLE_ABORTED_BY_CALLBACK && transfer->stale && transfer->fetch != NULL) {
+        transfer_begin_anew(transfer);
+        return;
+    }
     if (code == CURLE_OK && !transfer->headed) /* it finds nothing wrong with half a head */
-        transfer_blame(transfer, FETCH_CUT, "the answer ended within its head");
+        fetch_blame(transfer, FETCH_CUT, "the answer ended within its head");
     else if (code == CURLE_OK)
         transfer->cause = FETCH_NONE;
     else if (transfer->cause == FETCH_NONE)
@@ -560,6 +495,7 @@ static void fetch_on_stuck(struct curl_loop *c, CURL *easy)
 static void fetch_on_closed(struct curl_loop *c)
 {
     struct fetcher *f = container_of(c, struct fetcher, curl);
+    fetch_sockets_deinit(&f->sockets);
     free(f->ca_file);
     free(f);
 }
@@ -568,6 +504,7 @@ struct fetcher *fetcher_new(struct loop *loop)
 {
     struct fetcher *f = mem_zalloc(sizeof *f);
     list_init(&f->todo);
+    fetch_sockets_init(&f->sockets);
     f->loop = loop;
     f->curl.ready = fetch_drive;
     f->curl.stuck = fetch_on_stuck;

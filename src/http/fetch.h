@@ -11,7 +11,8 @@
  * proxy, no .netrc), no cookies are kept, and compressed bodies are left as they came.
  *
  * A connection carries one request at a time, over HTTP/2 too, and one whose answer was not read to
- * its end is not used again. A request sent on a kept connection that turns out to be dead is sent
+ * its end is not used again, nor is one on which something has arrived before the next request
+ * (over TLS nobody looks). A request sent on a kept connection that turns out to be dead is sent
  * once more on a new one, whatever its method, provided that nothing was heard of it. */
 #ifndef HTTP_FETCH_H
 #define HTTP_FETCH_H

@@ -127,7 +127,8 @@ static bool set_url(struct fetch_transfer *transfer)
     struct url parts;
     if (url_parse(transfer->fetch->url, &parts) != 0)
         return false;
-    set_version(transfer, str_eq_nocase(parts.scheme, STR("https")));
+    transfer->plain = !parts.tls;
+    set_version(transfer, parts.tls);
     return fetch_request_set_text(transfer, CURLOPT_URL, transfer->fetch->url);
 }
 

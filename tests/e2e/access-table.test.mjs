@@ -9,7 +9,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { MINE, OTHERS, SAMPLES, SECRET, startReceiver } from "./lib/access-samples.mjs";
+import { METHODS, MINE, OTHERS, SAMPLES, SECRET, startAny, startReceiver } from "./lib/access-samples.mjs";
 import { quick } from "./lib/cascade.mjs";
 import { CSRF, KEY as EDITOR_KEY, startLanguageServer } from "./lib/language-server.mjs";
 import { H2 } from "./lib/h2.mjs";
@@ -73,7 +73,8 @@ async function rules(t) {
     assert.equal(code, 0);
     const rows = stdout.trim().split("\n").map((line) => JSON.parse(line));
     assert.ok(rows.length > 50, "the tables are there");
-    return rows.map((row, number) => ({ ...row, number }));
+    const methods = (row) => row.methods.flatMap((word) => (word === "*" ? METHODS : [word]));
+    return rows.map((row, number) => ({ ...row, number, methods: methods(row) }));
 }
 
 async function backend(t, dialect) {
@@ -93,6 +94,9 @@ upstream = ${await backend(t, "sse")}/
 [route /mine-chat]
 upstream = ${await backend(t, "ui-message")}/
 dialect = ui-message
+[route /mine-any]
+prefix = yes
+upstream = ${await startAny(t)}
 [log mine]
 path = ${join(folder, "log.jsonl")}
 [lab]

@@ -24,17 +24,18 @@ static struct block *join_slices(const struct store_read *read)
     return b;
 }
 
+#define HEADERS_MAX 100 /* what is more is left out, as it was before it was stored */
+
 /* The upstream's headers, and where the answer can be had again. */
-static void put_headers(const struct read_order *o, struct str headers)
+static void put_headers(const struct read_order *o, struct str stored)
 {
     struct exchange *x = o->x;
-    struct header h;
-    bool located = false;
-    while (stored_answer_next(&headers, &h)) {
-        located = located || str_eq_nocase(h.name, STR("Location"));
-        exchange_header(x, arena_dup(&x->arena, h.name), arena_dup(&x->arena, h.value));
-    }
-    if (!located)
+    struct header headers[HEADERS_MAX];
+    size_t n = 0;
+    while (n < HEADERS_MAX && stored_answer_next(&stored, &headers[n]))
+        n++;
+    gateway_put_headers(x, headers, n);
+    if (!exchange_has_header(x, STR("Location")))
         gateway_put_location(o->route, x, o->request_id);
     exchange_header(x, STR("X-Correlation-ID"), arena_dup(&x->arena, o->request_id));
 }

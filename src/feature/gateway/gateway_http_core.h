@@ -10,12 +10,6 @@
 /* How who asks is spoken to, before a generation is known. */
 struct dialect_voice gateway_voice(const struct gateway_route *r, const struct exchange *x);
 
-/* The generation of a chat that is under way; n == 0: there is none. The id is as the path has it.
- */
-typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
-void gateway_find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
-                       chat_found_fn *found);
-
 /* Of surfaces: what the server refuses before the route is asked. */
 struct surface_refusal;
 void gateway_on_refused(void *route, struct exchange *x, const struct surface_refusal *why);
@@ -120,6 +114,11 @@ void gateway_member(struct gateway_route *r, struct exchange *x, struct str id, 
 
 /* Are its clients those of chats? */
 bool gateway_has_chats(const struct gateway_route *r);
+
+/* The newest generation of a chat, by the id that its client has, still encoded. */
+typedef void chat_found_fn(struct gateway_route *r, struct exchange *x, struct str request_id);
+void gateway_find_chat(struct gateway_route *r, struct exchange *x, struct str encoded,
+                       chat_found_fn *found); /* request_id.n == 0: none is under way */
 
 /* The path by which clients name the generations that a request begins. */
 struct str gateway_path(const struct gateway_route *r, const struct exchange *x);

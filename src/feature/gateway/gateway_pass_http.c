@@ -36,6 +36,7 @@ struct pass {
 
     struct buf up; /* of the body, from up_from on to be sent */
     size_t up_from;
+    bool uploads;    /* the body comes piece by piece */
     bool up_ended;   /* behind that comes nothing more */
     bool up_wanted;  /* of the exchange */
     bool up_starved; /* the source waits for it */
@@ -287,6 +288,13 @@ static void pass_on_head(void *ctx, const struct source_head *head)
     exchange_release(x);
 }
 
+static void pass_complete(struct pass *p)
+{
+    pass_drop_source(p);
+    p->ended = true;
+    exchange_wake(p->x);
+}
+
 static bool pass_on_data(void *ctx, struct str data)
 {
     struct pass *p = ctx;
@@ -301,7 +309,10 @@ static bool pass_on_data(void *ctx, struct str data)
     }
     p->left -= p->sized ? data.n : 0;
     buf_put(&p->down, data);
-    exchange_wake(p->x);
+    if (p->sized && p->left == 0 && p->uploads && !p->up_ended)
+        pass_complete(p); /* nobody waits for the rest of the request */
+    else
+        exchange_wake(p->x);
     return true;
 }
 
@@ -315,9 +326,7 @@ static void pass_on_end(void *ctx, int err, struct str message)
     } else if (err != 0 || (p->sized && p->left > 0)) {
         pass_cut(p);
     } else {
-        pass_drop_source(p);
-        p->ended = true;
-        exchange_wake(p->x);
+        pass_complete(p);
     }
 }
 
@@ -355,6 +364,7 @@ static void pass_open(struct pass *p, const struct str *body)
                              .passes = true,
                              .on = &events,
                              .ctx = p};
+    p->uploads = streams;
     p->source = kind->open(kind->ctx, &o);
     if (body != NULL)
         exchange_forget_body(x);

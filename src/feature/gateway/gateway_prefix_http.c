@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
+#include "http/front_state.h"
 #include "http/http.h"
 #include "http/path_pattern.h"
 #include "http/plain_path.h"
@@ -65,7 +66,7 @@ struct str gateway_path(const struct gateway_route *r, const struct exchange *x)
     struct str path = x->request->path;
     struct member m;
     if (!r->config->prefix)
-        path.n = http_route_covers(x->route, path);
+        path.n = path_pattern_covers(r->path, path);
     else if (is_member(x->request, &m))
         path = m.path;
     else if (is_resume(x->request))
@@ -73,6 +74,13 @@ struct str gateway_path(const struct gateway_route *r, const struct exchange *x)
     if (path.n > 1 && path.p[path.n - 1] == '/')
         path.n--;
     return path;
+}
+
+/* It has a part of an answer, and wants the rest, whatever else it says. */
+static bool continues(const struct exchange *x)
+{
+    enum method m = x->request->method;
+    return (m == METHOD_POST || m == METHOD_GET) && gateway_last_event_id(x).generation.n > 0;
 }
 
 /* ---- what is granted ---- */
@@ -149,6 +157,11 @@ struct member_request {
     bool late; /* the events are gone; its snapshot may be there */
 };
 
+static bool is_stop(const struct member *m)
+{
+    return str_eq(m->what, STR("stop"));
+}
+
 static void gateway_prefix_on_body(struct exchange *x, struct str body, int err)
 {
     struct member_request *q = x->state;
@@ -168,21 +181,35 @@ static void take_member(struct member_request *q)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_prefix_on_body);
 }
 
-/* It is the upstream's, then. A link is for what is ours, and so is an id of ours. */
+/* It is the upstream's, then. A link is for what is ours. */
 static void leave_member(struct member_request *q)
 {
     struct exchange *x = q->x;
-    struct event_id last = gateway_last_event_id(x);
     if (x->principal->by_link)
         exchange_deny(x);
-    else if (last.generation.n > 0 && str_eq(last.generation, q->member.id) &&
-             may(x, ACCESS_VERB_GENERATE, q->member.path, PLAIN_SLASH_SPLITS))
-        gateway_refuse_position(q->route, x, last.seq);
-    else if (exchange_over(x))
-        return; /* denied */
     else if (gateway_admit_path(q->route, x) &&
              may(x, verb_of(x->request->method), x->request->path, PLAIN_SLASH_SPLITS))
         send_on(q->route, x);
+}
+
+static void gateway_prefix_on_chat(struct gateway_route *r, struct exchange *x,
+                                   struct str request_id)
+{
+    if (request_id.n > 0)
+        take_member(x->state);
+    else
+        leave_member(x->state);
+}
+
+/* Its client may know a chat and no generation. Where all are such clients, what is not there is
+ * nobody else's. */
+static void look_for_chat(struct member_request *q)
+{
+    q->x->state = q;
+    if (q->member.what.p == NULL || q->route->config->dialect != ROUTE_DIALECT_AUTO)
+        leave_member(q);
+    else
+        gateway_find_chat(q->route, q->x, q->member.id, gateway_prefix_on_chat);
 }
 
 static void look_for_stream(struct member_request *q, const char *suffix);
@@ -201,7 +228,7 @@ static void gateway_prefix_on_stat(struct store_stat *stat, int err)
     if (err == 0)
         take_member(q);
     else if (ERR_IS_GONE(err))
-        leave_member(q);
+        look_for_chat(q);
     else
         gateway_refuse(q->route, x, err);
     exchange_release(x);
@@ -218,28 +245,16 @@ static void look_for_stream(struct member_request *q, const char *suffix)
     store_stat(g->setup.store, &q->stat);
 }
 
-/* Where routes may serve anything, a path is a chat's only as long as there is one of that id. */
-static void gateway_prefix_on_chat(struct gateway_route *r, struct exchange *x,
-                                   struct str request_id)
-{
-    if (request_id.n > 0)
-        take_member(x->state);
-    else
-        leave_member(x->state);
-}
-
 /* To whoever may not have it, it is not there. */
 static void look_for_member(struct gateway_route *r, struct exchange *x, const struct member *m)
 {
     struct member_request *q = arena_alloc(&x->arena, sizeof *q);
     *q = (struct member_request){.route = r, .x = x, .member = *m};
-    x->state = q;
+    bool generation = m->what.p == NULL || is_stop(m);
     if (m->what.p != NULL && r->config->dialect == ROUTE_DIALECT_UI_MESSAGE) {
         take_member(q);
-    } else if (m->what.p != NULL && gateway_has_chats(r) && !gateway_is_request_id(m->id)) {
-        gateway_find_chat(r, x, m->id, gateway_prefix_on_chat);
-    } else if (!gateway_is_request_id(m->id) || !gateway_may_read(r, x, m->id)) {
-        leave_member(q);
+    } else if (!generation || !gateway_is_request_id(m->id) || !gateway_may_read(r, x, m->id)) {
+        look_for_chat(q);
     } else if (generation_find(r, m->id) != NULL) {
         take_member(q);
     } else {
@@ -254,6 +269,28 @@ static bool upgrades(const struct request *req)
 {
     struct str to = request_header(req, STR("Upgrade"));
     return to.p != NULL && !str_eq_nocase(to, STR("h2c")); /* which may be left unanswered */
+}
+
+/* What this server would answer if it was built and set up to: tokens for it must not go elsewhere.
+ */
+static bool is_ours(struct str path)
+{
+    static const struct str own[] = {STR_INIT("/v1/stream/"), STR_INIT("/v1/access/"),
+                                     STR_INIT("/v1/session/"), STR_INIT("/v1/log/")};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (str_starts(path, own[i]))
+            return true;
+    return false;
+}
+
+/* A page of another site cannot read the answer. It must not spend anything either, not even by a
+ * picture that it shows. */
+static bool is_foreign(const struct exchange *x)
+{
+    if (x->page == FRONT_FOREIGN)
+        return true;
+    return x->page == FRONT_NO_PAGE &&
+           str_eq_nocase(request_header(x->request, STR("Sec-Fetch-Site")), STR("cross-site"));
 }
 
 /* What belongs to a connection, or shows the client's credentials to whoever reads the answer. */
@@ -271,24 +308,20 @@ static void gateway_prefix_on_resume(struct exchange *x, struct str body, int er
         gateway_resume(r, x);
 }
 
-static bool continues(const struct request *req)
-{
-    return req->method == METHOD_POST || req->method == METHOD_GET;
-}
-
-/* A GET was granted as what is passed on, but reads an answer. */
-static void go_on(struct gateway_route *r, struct exchange *x)
-{
-    if (may(x, ACCESS_VERB_GENERATE, x->request->path, PLAIN_SLASH_SPLITS))
-        gateway_continue(r, x);
-}
-
 void gateway_prefix_handle(void *route, struct exchange *x)
 {
     struct gateway_route *r = route;
     struct member m;
     x->state = r;
-    if (is_never_passed(x->request))
+    if (is_ours(x->request->path))
+        gateway_error(r, x, 404, STR("NO_ROUTE"), STR("This server has nothing under this path"),
+                      STR_NONE);
+    else if (is_foreign(x))
+        gateway_error(
+            r, x, 403, STR("FORBIDDEN"),
+            STR("Pages of other sites may not ask this; allow-origin names those that may"),
+            STR_NONE);
+    else if (is_never_passed(x->request))
         gateway_error(r, x, 501, STR("NOT_PASSED"),
                       STR("Upgrades of a connection and TRACE are not passed on"), STR_NONE);
     else if (is_member(x->request, &m))
@@ -297,8 +330,8 @@ void gateway_prefix_handle(void *route, struct exchange *x)
         return;
     else if (is_resume(x->request))
         exchange_collect(x, IGNORED_BODY_MAX, gateway_prefix_on_resume);
-    else if (continues(x->request) && gateway_last_event_id(x).generation.n > 0)
-        go_on(r, x);
+    else if (continues(x))
+        gateway_continue(r, x);
     else
         send_on(r, x);
 }
@@ -318,7 +351,12 @@ static bool is_for_none(const struct exchange *x)
 
 static bool is_call(const struct exchange *x)
 {
-    return x->request->method != METHOD_POST && is_for_none(x);
+    return x->request->method != METHOD_POST && is_for_none(x) && !continues(x);
+}
+
+static bool is_continued(const struct exchange *x)
+{
+    return is_for_none(x) && continues(x);
 }
 
 static bool is_odd_for_member(const struct exchange *x)
@@ -328,16 +366,21 @@ static bool is_odd_for_member(const struct exchange *x)
     return !known && is_for_member(x);
 }
 
-/* The last three are for ids of ours and those of the upstream alike: whose it is, is looked up
+/* The last four are for ids of ours and those of the upstream alike: whose it is, is looked up
  * first. */
 static const struct surface_rule rules[] = {
     {"prefix.generate", "POST", "{path...}", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, is_for_none},
     {"prefix.call", "*", "{path...}", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, is_call},
     {"prefix.root.generate", "POST", "", ACCESS_VERB_GENERATE, ACCESS_ROUTE, 0, NULL},
     {"prefix.root.call", "*", "", ACCESS_VERB_CALL, ACCESS_ROUTE, 0, is_call},
+    {"prefix.continue", "GET", "{path...}", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK,
+     is_continued},
+    {"prefix.root.continue", "GET", "", ACCESS_VERB_GENERATE, ACCESS_ROUTE, RULE_LINK,
+     is_continued},
     {"prefix.read", "GET HEAD", "{path...}", ACCESS_VERB_GENERATE, ACCESS_ROUTE,
      RULE_LATER | RULE_LINK, is_for_member},
-    {"prefix.stop", "POST DELETE", "{path...}", ACCESS_VERB_STOP, ACCESS_ROUTE, RULE_LATER,
+    {"prefix.stop", "POST", "{path...}", ACCESS_VERB_STOP, ACCESS_ROUTE, RULE_LATER, is_for_member},
+    {"prefix.delete", "DELETE", "{path...}", ACCESS_VERB_STOP, ACCESS_ROUTE, RULE_LATER,
      is_for_member},
     {"prefix.other", "*", "{path...}", ACCESS_VERB_CALL, ACCESS_ROUTE, RULE_LATER,
      is_odd_for_member},

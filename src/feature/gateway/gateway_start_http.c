@@ -13,8 +13,8 @@
 #include "feature/gateway/gateway_choice.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/responses_http.h"
-#include "http/http.h"
 #include "feature/gateway/gateway_wish.h"
+#include "http/http.h"
 #include "http/limits.h"
 #include "stream/durable.h"
 
@@ -185,11 +185,11 @@ static struct forward *gateway_start_on_direct(struct generation_order *o, struc
                                                const struct source_head *head, bool degraded)
 {
     struct start *s = start_of(o);
-    gateway_put_headers(s->x, s->headers, s->n_headers);
     generation_stand(&s->seat);
     responses_ask_end(s->ask, true);
     if (!head->events && head->status >= 400)
         note_refused(s);
+    gateway_put_headers(s->x, s->headers, s->n_headers);
     return forward_new(s->x, str_of(o->request_id, REQUEST_ID_TEXT), gen, head, degraded);
 }
 
@@ -483,12 +483,18 @@ static bool find_lost(struct start *s)
 
 /* ---- the request ---- */
 
-/* Without a write of the store. Who counts its tries may come again for an answer that it lost, and
- * one that took a model's time is worth keeping. */
-static bool is_passed(const struct start *s)
+/* Whoever counts his tries may come again for an answer that was lost, if it was worth waiting. */
+static bool need_not_be_kept(const struct start *s)
 {
     enum wish wish = wish_of(gateway_path(s->order.route, s->x), s->order.body);
-    return wish == WISH_LOOKUP || (wish == WISH_ANSWER && !s->mark.counts);
+    return wish == WISH_NEVER_EVENTS || (wish == WISH_NO_EVENTS && !s->mark.counts);
+}
+
+/* Nothing of the answer could be recorded. */
+static void pass_on(struct start *s)
+{
+    gateway_pass(s->order.route, s->x, &s->order.body);
+    exchange_release(s->x);
 }
 
 /* On any thread: the exchange is held, and nobody else looks at s. */
@@ -510,17 +516,16 @@ static void gateway_start_look(struct job *j)
         responses_ask_look(s->ask, body);
         s->order.whole = responses_ask_is_whole(s->ask);
     }
-    s->passes = r->config->prefix && !has_key(s) && s->ask == NULL && is_passed(s);
+    s->passes = r->config->prefix && !has_key(s) && s->ask == NULL && need_not_be_kept(s);
 }
 
 static void gateway_start_go_on(struct start *s)
 {
     struct dialect_voice *v = &s->order.voice;
     v->rpc_id = arena_dup(&s->x->arena, v->rpc_id); /* the body goes before */
-    if (s->passes) {
-        gateway_pass(s->order.route, s->x, &s->order.body);
-        exchange_release(s->x);
-    } else if (has_key(s))
+    if (s->passes)
+        pass_on(s);
+    else if (has_key(s))
         take_key(s);
     else if (find_lost(s))
         look_at_stream(s);

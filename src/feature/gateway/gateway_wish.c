@@ -6,28 +6,27 @@
 /* Of OpenAI, Anthropic, Gemini, Ollama and servers like them. */
 static const struct {
     struct str end;
-    enum wish wish;
-    bool never; /* else: with `"stream": true` it is for events */
+    bool never; /* else: with `"stream": true` */
 } paths[] = {
-    {STR_INIT("/chat/completions"), WISH_ANSWER, false},
-    {STR_INIT("/completions"), WISH_ANSWER, false},
-    {STR_INIT("/responses"), WISH_ANSWER, false},
-    {STR_INIT("/messages"), WISH_ANSWER, false},
-    {STR_INIT("/complete"), WISH_ANSWER, false},
-    {STR_INIT("/images/generations"), WISH_ANSWER, false},
-    {STR_INIT(":generateContent"), WISH_ANSWER, true},
-    {STR_INIT("/embeddings"), WISH_LOOKUP, true},
-    {STR_INIT("/moderations"), WISH_LOOKUP, true},
-    {STR_INIT("/rerank"), WISH_LOOKUP, true},
-    {STR_INIT("/tokenize"), WISH_LOOKUP, true},
-    {STR_INIT("/detokenize"), WISH_LOOKUP, true},
-    {STR_INIT("/input_tokens"), WISH_LOOKUP, true},
-    {STR_INIT("/count_tokens"), WISH_LOOKUP, true},
-    {STR_INIT("/api/embed"), WISH_LOOKUP, true},
-    {STR_INIT("/api/show"), WISH_LOOKUP, true},
-    {STR_INIT(":countTokens"), WISH_LOOKUP, true},
-    {STR_INIT(":embedContent"), WISH_LOOKUP, true},
-    {STR_INIT(":batchEmbedContents"), WISH_LOOKUP, true},
+    {STR_INIT("/chat/completions"), false},
+    {STR_INIT("/completions"), false},
+    {STR_INIT("/responses"), false},
+    {STR_INIT("/messages"), false},
+    {STR_INIT("/complete"), false},
+    {STR_INIT("/images/generations"), false},
+    {STR_INIT("/embeddings"), true},
+    {STR_INIT("/moderations"), true},
+    {STR_INIT("/rerank"), true},
+    {STR_INIT("/tokenize"), true},
+    {STR_INIT("/detokenize"), true},
+    {STR_INIT("/input_tokens"), true},
+    {STR_INIT("/count_tokens"), true},
+    {STR_INIT("/api/embed"), true},
+    {STR_INIT("/api/show"), true},
+    {STR_INIT(":generateContent"), true},
+    {STR_INIT(":countTokens"), true},
+    {STR_INIT(":embedContent"), true},
+    {STR_INIT(":batchEmbedContents"), true},
 };
 
 static bool says_stream(struct str body)
@@ -44,8 +43,12 @@ static bool says_stream(struct str body)
 
 enum wish wish_of(struct str path, struct str body)
 {
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        if (str_ends(path, paths[i].end))
-            return paths[i].never || !says_stream(body) ? paths[i].wish : WISH_UNKNOWN;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (!str_ends(path, paths[i].end))
+            continue;
+        if (paths[i].never)
+            return WISH_NEVER_EVENTS;
+        return says_stream(body) ? WISH_UNKNOWN : WISH_NO_EVENTS;
+    }
     return WISH_UNKNOWN;
 }

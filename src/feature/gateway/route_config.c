@@ -176,13 +176,13 @@ static const struct option_row rows[] = {
              "error."},
     {ROW("dialect", OPTION_CHOICE, dialect),
      .value = "auto|sse|openai|responses|anthropic|gemini|ag-ui|mcp|ui-message|ndjson",
-     .help = "What the route's clients speak: how events are understood, and how errors and ends "
-             "are told. Without it sse; with prefix auto. auto: by the request's path, headers and "
-             "body, else by the answer. sse: any "
-             "server-sent events. openai: chat completions of OpenAI. responses: its Responses. "
-             "anthropic: Messages. gemini: streamGenerateContent. ag-ui: AG-UI. mcp: JSON-RPC of "
-             "MCP and A2A. ui-message: the UI message stream of the AI SDK. ndjson: a JSON value "
-             "on each line, as Ollama sends them."},
+     .help =
+         "What the route's clients speak: how events are understood, and how errors and ends "
+         "are told. auto: by the request's path, headers and body, else by the answer. sse: any "
+         "server-sent events. openai: chat completions of OpenAI. responses: its Responses. "
+         "anthropic: Messages. gemini: streamGenerateContent. ag-ui: AG-UI. mcp: JSON-RPC of "
+         "MCP and A2A. ui-message: the UI message stream of the AI SDK. ndjson: a JSON value "
+         "on each line, as Ollama sends them. Without it sse; with prefix auto."},
     {ROW("ids", OPTION_CHOICE, ids), .fallback = "plain", .value = "plain|full",
      .help =
          "Event ids of the dialect sse. plain: 1, 2, 3. full: GENERATION:1, GENERATION:2, as in "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For every rule of `tidemark access rules` a request that comes under it. A new rule needs a line
 // in SAMPLES: (site, row) => { path, headers, body, also, expect, ... }, made anew for each request.
+// A rule for every method is tried with METHODS.
 //
 //   also      lines of grants that the request needs beside the rule's own verb
 //   expect    statuses of a success, if others than 200 to 204 are fine, too
@@ -21,6 +22,7 @@ import { AISERVER, TIDEMARK } from "./session-schema.mjs";
 import { envelope, hex } from "./session-wire.mjs";
 import { until } from "./wait.mjs";
 
+export const METHODS = ["PUT", "PROPFIND"];
 export const SECRET = "only-mine-has-this";
 // Of sessions, one for each service.
 const KEYS = ["6f1c2a52-9c0e-4b5e-8a54-1f0d3c2b4a59", "b7d0f6b1-5a0c-4d55-9d3e-0a8c7d1e2f30"];
@@ -34,7 +36,7 @@ const fresh = (word) => `${word}-${++last}`;
 /** Names of each kind, as patterns of grants: those of the tenant, and those of another one. */
 export const MINE = {
     stream: "mine/**",
-    route: "route:/mine route:/mine-chat route:/v1/chat/completions route:/v1/models",
+    route: "route:/mine route:/mine-chat route:/mine-any/** route:/v1/chat/completions route:/v1/models",
     session: KEYS.map((key) => `session:${key}`).join(" "),
     tool: "tool:mine",
     log: "log:mine",
@@ -212,7 +214,9 @@ async function generation(site, row, path) {
     return { id, token: headers["x-resume-token"], chat: JSON.parse(request.body).id };
 }
 
-const GENERATES = ["generate route:/mine route:/mine-chat route:/v1/chat/completions"];
+const GENERATES = [
+    "generate route:/mine route:/mine-chat route:/mine-any/** route:/v1/chat/completions",
+];
 
 const READS = [200, 405]; // there is no HEAD of these
 
@@ -245,9 +249,46 @@ const routes = {
         (path, { chat }) => ({ path: `${path}/${chat}/stream`, expect: [200, 202, 204, 404] }),
         "/mine-chat",
     ),
+    "prefix.generate": (site, row) => ({ path: "/mine-any/x", ...asked(row), secret: SECRET }),
+    "prefix.root.generate": (site, row) => ({ path: "/mine-any", ...asked(row), secret: SECRET }),
+    "prefix.call": () => ({ path: "/mine-any/x" }),
+    "prefix.root.call": () => ({ path: "/mine-any" }),
+    // To who may not have it, it is the upstream's, which has something else there.
+    "prefix.read": ofGeneration(
+        (path, { id }) => ({ path: `${path}/${id}`, expect: READS, secret: SECRET }),
+        "/mine-any/go",
+    ),
+    "prefix.stop": ofGeneration(
+        (path, { id }) => ({ path: `${path}/${id}/stop`, secret: '"request_id"' }),
+        "/mine-any/go",
+    ),
+    "prefix.delete": ofGeneration(
+        (path, { id }) => ({ path: `${path}/${id}`, secret: '"request_id"' }),
+        "/mine-any/go",
+    ),
+    "prefix.other": () => ({ path: "/mine-any/0b9f6a3e-51f4-4bd6-9a0c-3c8a44f2e0d1" }),
     "cascade.models": () => ({ path: "/v1/models", expect: READS }),
     "cascade.model": () => ({ path: "/v1/models/claude-opus-4-7-medium", expect: READS }),
 };
+
+/** An upstream that streams the secret to whoever POSTs, and has something at every path. */
+export async function startAny(t) {
+    const server = createServer((request, response) => {
+        const posted = request.method === "POST";
+        const type = posted ? "text/event-stream" : "application/json";
+        request.resume().on("end", () => {
+            response.writeHead(200, { "content-type": type });
+            response.end(posted ? `data: {"choices":[],"text":"${SECRET}"}\n\n` : '{"here":true}');
+        });
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return `http://127.0.0.1:${server.address().port}`;
+}
 
 // ---- sessions ----
 

@@ -206,6 +206,9 @@ static const struct {
      false},
     {"/to-zero", "HTTP/1.1 301 M\r\nLocation: http://0.0.0.0:1/\r\nContent-Length: 0\r\n\r\n",
      false},
+    {"/early-413", "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno", false},
+    {"/early-413-chunked",
+     "HTTP/1.1 413 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", false},
     {"/short", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nnot fifty", true},
     {"/short-chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true},
     {"/cut-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc", true},
@@ -254,6 +257,16 @@ static void answer_drip(struct peer *p)
     uv_timer_start(&p->drip, on_drip, DRIP_MS, DRIP_MS);
 }
 
+/* A byte comes behind the answer, when nobody waits for any. */
+static void answer_and_more(struct peer *p)
+{
+    struct buf out = {0};
+    buf_put(&out, STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"));
+    reply(p, out, false);
+    p->drips = 1;
+    uv_timer_start(&p->drip, on_drip, 1, 0);
+}
+
 static void answer_huge_head(struct peer *p, int lines, size_t size)
 {
     struct buf out = {0};
@@ -290,6 +303,8 @@ static void answer(struct peer *p, struct str request)
         return answer_huge_head(p, 1, 200000);
     if (str_eq(path, STR("/drip")))
         return answer_drip(p);
+    if (str_eq(path, STR("/and-more")))
+        return answer_and_more(p);
     if (str_eq(path, STR("/echo")))
         return answer_echo(p, request);
     for (size_t i = 0; i < COUNT(pages); i++)
@@ -322,7 +337,10 @@ static void on_bytes(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
     struct peer *p = stream->data;
     if (n < 0)
         return peer_close(p);
+    bool began = p->in.n > 0;
     buf_put(&p->in, str_of(b->base, (size_t)n));
+    if (!began && str_starts(buf_str(&p->in), STR("POST /early"))) /* without its body */
+        answer(p, buf_str(&p->in));
     size_t whole = whole_request(buf_str(&p->in));
     if (whole == 0)
         return;

@@ -115,6 +115,33 @@ static void test_connection_is_kept(void **state)
     assert_int_equal(site->requests, 2);
 }
 
+/* What comes behind an answer is not the next one. */
+static void test_connection_with_more_on_it_is_not_used_again(void **state)
+{
+    struct site *site = *state;
+    const struct peer *p;
+    get(site, "/and-more");
+    p = list_item(site->peers.next, struct peer, link);
+    while (p->drips > 0)
+        uv_run(&site->loop.uv, UV_RUN_ONCE);
+    run_rounds(site);
+    struct seen *s = get(site, "/hello");
+    assert_int_equal(s->err, 0);
+    assert_body(s, "hello");
+    assert_int_equal(site->connections, 2);
+    assert_int_equal(site->requests, 2);
+    get(site, "/hello");
+    assert_int_equal(site->connections, 2); /* which is as good as any */
+}
+
+static void test_connection_is_not_kept_behind_a_head(void **state)
+{
+    struct site *site = *state;
+    get(site, "/nothing");
+    get(site, "/hello");
+    assert_int_equal(site->connections, 2);
+}
+
 static void test_many_at_once(void **state)
 {
     struct seen *all[50];
@@ -558,6 +585,8 @@ int main(void)
         SITE_TEST(test_headers_can_be_walked),
         SITE_TEST(test_whether_the_end_is_marked),
         SITE_TEST(test_connection_is_kept),
+        SITE_TEST(test_connection_with_more_on_it_is_not_used_again),
+        SITE_TEST(test_connection_is_not_kept_behind_a_head),
         SITE_TEST(test_many_at_once),
         SITE_TEST(test_post),
         SITE_TEST(test_large_post_is_sent_at_once),

@@ -169,6 +169,22 @@ static void test_cancel_in_the_middle(void **state)
     end_upload(*state);
 }
 
+/* Nobody wants the rest of the body, and there is none to come for now. */
+static void test_an_error_before_the_end(void **state)
+{
+    static const char *const paths[] = {"/early-413", "/early-413-chunked"};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        struct seen *s = prepare_upload(*state, paths[i], 5, BIG);
+        up.hangs = true;
+        start(s);
+        run_until_done(s);
+        assert_int_equal(s->err, 0);
+        assert_int_equal(s->fetch.status, 413);
+        assert_body(s, "no");
+        end_upload(*state);
+    }
+}
+
 /* Whoever is slow to send is no reason to blame the peer. */
 static void test_waiting_is_no_silence(void **state)
 {
@@ -231,6 +247,7 @@ int main(void)
         SITE_TEST(test_connection_is_new),
         SITE_TEST(test_redirect_is_the_answer),
         SITE_TEST(test_cancel_in_the_middle),
+        SITE_TEST(test_an_error_before_the_end),
         SITE_TEST(test_waiting_is_no_silence),
         SITE_TEST(test_silence_behind_the_body),
         SITE_TEST(test_total_timeout_while_starved),

@@ -16,24 +16,24 @@ static void test_wishes(void **state)
         const char *path, *body;
         enum wish wish;
     } samples[] = {
-        {"/v1/chat/completions", "{\"model\":\"m\"}", WISH_ANSWER},
-        {"/v1/chat/completions", "{\"stream\":false}", WISH_ANSWER},
-        {"/v1/chat/completions", " {\"stream\": null} ", WISH_ANSWER},
+        {"/v1/chat/completions", "{\"model\":\"m\"}", WISH_NO_EVENTS},
+        {"/v1/chat/completions", "{\"stream\":false}", WISH_NO_EVENTS},
+        {"/v1/chat/completions", " {\"stream\": null} ", WISH_NO_EVENTS},
         {"/v1/chat/completions", "{\"stream\":true}", WISH_UNKNOWN},
         {"/v1/chat/completions", "{\"stream\":false,\"stream\":true}",
          WISH_UNKNOWN}, /* the last counts */
         {"/v1/chat/completions", "{\"stream\":1}", WISH_UNKNOWN},
-        {"/v1/chat/completions", "{\"a\":{\"stream\":true}}", WISH_ANSWER},
+        {"/v1/chat/completions", "{\"a\":{\"stream\":true}}", WISH_NO_EVENTS},
         {"/v1/chat/completions", "{\"str\\u0065am\":true}", WISH_UNKNOWN},
         {"/v1/chat/completions", "", WISH_UNKNOWN},
         {"/v1/chat/completions", "stream=true", WISH_UNKNOWN},
         {"/v1/chat/completions", "{\"stream\":false", WISH_UNKNOWN},
         {"/v1/chat/completions", "[]", WISH_UNKNOWN},
-        {"/v1/responses", "{}", WISH_ANSWER},
-        {"/v1/messages", "{}", WISH_ANSWER},
-        {"/v1/messages/count_tokens", "{\"stream\":true}", WISH_LOOKUP},
-        {"/v1/embeddings", "anything", WISH_LOOKUP},
-        {"/v1beta/models/g:generateContent", "{}", WISH_ANSWER},
+        {"/v1/responses", "{}", WISH_NO_EVENTS},
+        {"/v1/messages", "{}", WISH_NO_EVENTS},
+        {"/v1/messages/count_tokens", "{\"stream\":true}", WISH_NEVER_EVENTS},
+        {"/v1/embeddings", "anything", WISH_NEVER_EVENTS},
+        {"/v1beta/models/g:generateContent", "{}", WISH_NEVER_EVENTS},
         {"/v1beta/models/g:streamGenerateContent", "{}", WISH_UNKNOWN},
         {"/api/chat", "{}", WISH_UNKNOWN}, /* Ollama streams unless it is told not to */
         {"/run", "{}", WISH_UNKNOWN},
