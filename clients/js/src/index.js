@@ -1,3 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 export { TidemarkChatTransport } from "./chat.js";
 export { resumableFetch } from "./fetch.js";
+export { follow, StreamError } from "./follow.js";
