@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transport for the AI SDK's useChat: answers survive cuts and reloads, and stop() stops them.
-import { EventReader } from "./events.js";
+import { eventReader } from "./events.js";
 import { resumableFetch } from "./fetch.js";
 
 const resolve = (value) => (typeof value === "function" ? value() : value);
@@ -81,7 +81,7 @@ const errorOf = async (response) =>
 
 async function chunksOf(response) {
     if (!response.ok) throw await errorOf(response);
-    const events = new EventReader(response); // the fetch below it knows when a connection is lost
+    const events = eventReader(response); // the fetch below it knows when a connection is lost
     const pull = async (controller) => {
         let event = await events.next();
         if (event?.data === "[DONE]") event = await events.next();

@@ -1,48 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // Server-sent events, for readers that want to know what they say.
-import { field, isBlank, Pieces } from "./blocks.js";
+import { field, isBlank, splitLines } from "./blocks.js";
 import { readWithin } from "./retry.js";
 
-class Events extends Pieces {
-    #event = { data: [] };
-
-    take(line, out) {
+/** push(bytes) gives { id, event, data } of each whole event. */
+function parseEvents() {
+    let event = { data: [] };
+    return splitLines((line, out) => {
         if (!isBlank(line)) {
             const [name, value] = field(line);
-            if (name === "data") this.#event.data.push(value);
-            else this.#event[name] = value;
+            if (name === "data") event.data.push(value);
+            else event[name] = value;
             return false;
         }
-        const { id, event, data } = this.#event;
-        if (data.length > 0) out.push({ id, event, data: data.join("\n") });
-        this.#event = { data: [] };
+        if (event.data.length > 0) out.push({ ...event, data: event.data.join("\n") });
+        event = { data: [] };
         return true;
-    }
+    });
 }
 
-/** The events of a response one by one. Half an event at its end is none. */
-export class EventReader {
-    #reader;
-    #quietMs;
-    #events = new Events();
-    #ready = [];
-
-    constructor(response, quietMs) {
-        this.#reader = response.body.getReader();
-        this.#quietMs = quietMs;
-    }
-
-    /** { id, event, data }, or undefined at the end. */
-    async next() {
-        while (this.#ready.length === 0) {
-            const { done, value } = await readWithin(this.#reader, this.#quietMs);
-            if (done) return undefined;
-            this.#ready = this.#events.push(value);
-        }
-        return this.#ready.shift();
-    }
-
-    cancel(reason) {
-        return this.#reader.cancel(reason);
-    }
+/**
+ * Reads the events of a response: next() gives one, or undefined at the end. Half an event at the
+ * end is none.
+ */
+export function eventReader(response, quietMs) {
+    const reader = response.body.getReader();
+    const events = parseEvents();
+    let ready = [];
+    return {
+        async next() {
+            while (ready.length === 0) {
+                const { done, value } = await readWithin(reader, quietMs);
+                if (done) return undefined;
+                ready = events.push(value);
+            }
+            return ready.shift();
+        },
+        cancel: (reason) => reader.cancel(reason),
+    };
 }

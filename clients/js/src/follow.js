@@ -3,7 +3,7 @@
 //
 // What is there is read by plain requests, which also tell the stream's type; then it is followed
 // live. A batch counts when all of it has come: what was torn is asked for again.
-import { EventReader } from "./events.js";
+import { eventReader } from "./events.js";
 import { backoff, isPassing, retryAfter, sleep } from "./retry.js";
 
 const DEFAULTS = {
@@ -125,7 +125,7 @@ async function* wholeBatch(answer, place) {
 /** The batches of `live=sse`: each is data and the control event behind it. */
 async function* eventBatches(answer, place, { quietMs }) {
     const { parse, empty } = formOf(place.type);
-    const events = new EventReader(answer, quietMs);
+    const events = eventReader(answer, quietMs);
     let data = empty;
     try {
         for (let next; (next = await events.next());) {

@@ -8,11 +8,8 @@ export const builtin = (name) =>
 /** The Web Crypto of this platform; Node.js 18 has no global one. */
 export const webCrypto = async () => globalThis.crypto ?? (await builtin("crypto")).webcrypto;
 
-/** Also where a browser hides randomUUID: on pages without TLS. */
-export async function uuid() {
+/** A name that nobody guesses. (Pages without TLS have no randomUUID.) */
+export async function randomName() {
     const bytes = (await webCrypto()).getRandomValues(new Uint8Array(16));
-    bytes[6] = (bytes[6] & 15) | 64;
-    bytes[8] = (bytes[8] & 63) | 128;
-    const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    return hex.replace(/^(.{8})(....)(....)(....)/, "$1-$2-$3-$4-");
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

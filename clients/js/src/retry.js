@@ -38,6 +38,24 @@ export function sleep(ms, signal) {
     });
 }
 
+/** Sends a request until there is an answer. One that was lost may have been taken. */
+export async function ask({ url, init, repeats }, { fetch, retries, longestWaitMs }) {
+    for (let failures = 0, isLost = false; ; failures++) {
+        let response;
+        try {
+            response = await fetch(url, init);
+            // The caller judges, unless something is under way: its own retry has another key.
+            if (!isLost || failures >= retries || ![429, 503].includes(response.status))
+                return response;
+            await response.body?.cancel();
+        } catch (error) {
+            if (!repeats || failures >= retries || init.signal?.aborted) throw error;
+            isLost = true;
+        }
+        await sleep(retryAfter(response) || backoff(failures, longestWaitMs), init.signal);
+    }
+}
+
 /**
  * Reads on. A connection on which nothing comes for so long is lost, whatever the system says. 0 or
  * none: it never is.
@@ -46,8 +64,8 @@ export async function readWithin(reader, ms) {
     if (!ms) return reader.read();
     let timer;
     const quiet = new Promise((_, reject) => {
-        const error = Object.assign(new Error("nothing came for too long"), { quiet: true });
-        timer = setTimeout(reject, ms, error);
+        const late = () => reject(Object.assign(new Error("it fell silent"), { isQuiet: true }));
+        timer = setTimeout(late, ms);
     });
     try {
         return await Promise.race([reader.read(), quiet]);

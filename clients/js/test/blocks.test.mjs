@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Blocks, join, Lines } from "../src/blocks.js";
+import { join, splitEvents, splitJson } from "../src/blocks.js";
 
 const bytes = (text) => new TextEncoder().encode(text);
 const text = (parts) => new TextDecoder().decode(join(parts));
@@ -11,20 +11,20 @@ function run(pieces, ...texts) {
 }
 
 test("ids and comments go, every other byte stays", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     const said = run(blocks, ": c\nid: g:1\nevent: x\ndata:a\ndata:  b\nretry: 1\nfoo\n\n");
     assert.equal(said, "event: x\ndata:a\ndata:  b\nretry: 1\nfoo\n\n");
     assert.equal(blocks.position, "g:1");
 });
 
 test("names that only begin like id are kept", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     assert.equal(run(blocks, "idle: 1\nidx\nid\n\n"), "idle: 1\nidx\n\n");
     assert.equal(blocks.position, "");
 });
 
 test("an event is passed on when its blank line is there", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     assert.equal(run(blocks, "id: 1\nda", "ta: a", "\n"), "");
     assert.equal(blocks.position, "0");
     assert.equal(run(blocks, "\n"), "data: a\n\n");
@@ -32,7 +32,7 @@ test("an event is passed on when its blank line is there", () => {
 });
 
 test("a torn event is forgotten", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     run(blocks, "id: 1\ndata: a\n\nid: 2\ndata: b\nda");
     blocks.tear();
     assert.equal(run(blocks, "id: 2\ndata: b\n\n"), "data: b\n\n");
@@ -40,13 +40,13 @@ test("a torn event is forgotten", () => {
 });
 
 test("a block of comments alone is nothing", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     assert.equal(run(blocks, ": a\n\n: b\n\n\n\n"), "");
     assert.equal(blocks.position, "0");
 });
 
 test("without ids the events are counted, and notices with names are not", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     run(blocks, 'event: resume\ndata: {"token":"x"}\n\n');
     assert.equal(blocks.position, "0");
     run(blocks, "data: a\n\n: c\n\ndata: b\n\n");
@@ -67,13 +67,13 @@ for (const [what, said, ended] of [
     ["as data", "data: : end\n\n", false],
 ])
     test(`the end: ${what}`, () => {
-        const blocks = new Blocks();
+        const blocks = splitEvents("0");
         run(blocks, said);
         assert.equal(blocks.ended, ended);
     });
 
 test("a gap on a resumed connection is an error, a second token is dropped", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     const token = 'event: resume\ndata: {"token":"x"}\n\n';
     assert.equal(run(blocks, token), token);
     run(blocks, "id: 1\ndata: a\n\n");
@@ -83,7 +83,7 @@ test("a gap on a resumed connection is an error, a second token is dropped", () 
 });
 
 test("events of the backend may have those names", () => {
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     blocks.tear();
     const said = "event: gap\ndata: a\n\nevent: resume\ndata: b\n\n";
     const sent = said.replaceAll("event:", "id: 1\nevent:");
@@ -91,7 +91,7 @@ test("events of the backend may have those names", () => {
 });
 
 test("lines", () => {
-    const lines = new Lines();
+    const lines = splitJson("0");
     assert.equal(run(lines, '{"a":', "1}\n\n{}\n{"), '{"a":1}\n\n{}\n');
     assert.equal(lines.position, "2");
     lines.tear();
@@ -102,7 +102,7 @@ test("lines", () => {
 test("what never ends is not kept", () => {
     const piece = new Uint8Array(1 << 20).fill(65);
     const whole = new Uint8Array(1 << 20).fill(65).fill(10, -2);
-    const blocks = new Blocks();
+    const blocks = splitEvents("0");
     for (let n = 0; n < 300; n++) blocks.push(whole);
     assert.throws(() => {
         for (let n = 0; n < 300; n++) blocks.push(piece);

@@ -74,7 +74,7 @@ test("a POST has a key of its own, which a retry keeps", async () => {
     const ask = wrapped(gateway.fetch);
     assert.equal(await (await ask(URL_, ASK)).text(), gateway.whole);
     const keys = gateway.requests.map((request) => headerOf(request, "Idempotency-Key"));
-    assert.match(keys[0], /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    assert.match(keys[0], /^[0-9a-f]{32}$/);
     assert.deepEqual(keys, [keys[0], keys[0], keys[0]]);
     assert.equal(gateway.asked, 1);
     await ask(URL_, ASK);
