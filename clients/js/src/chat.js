@@ -33,6 +33,10 @@ export class TidemarkChatTransport {
             body: JSON.stringify(body),
             credentials: prepared?.credentials ?? base.credentials,
             signal: abortSignal,
+        }).catch((error) => {
+            // It may be under way, and nobody has its id. The chat's will do.
+            if (abortSignal?.aborted) this.stop(chatId, call).catch(() => {});
+            throw error;
         });
         return chunksOf(response);
     }

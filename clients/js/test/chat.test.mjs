@@ -107,6 +107,22 @@ test("a stop names the chat", async () => {
     assert.equal(headers.get("authorization"), "Bearer k");
 });
 
+test("an abort before the answer stops the chat", async () => {
+    const abort = new AbortController();
+    const pending = () =>
+        new Promise((_, reject) =>
+            abort.signal.addEventListener("abort", () => reject(abort.signal.reason)),
+        );
+    const stopped = () => Response.json({ status: "cancelled" });
+    const { requests, transport } = transportTo([pending, stopped], { api });
+    const sending = transport.sendMessages({ ...message, abortSignal: abort.signal });
+    while (requests.length < 1) await new Promise(setImmediate);
+    abort.abort();
+    await assert.rejects(sending, { name: "AbortError" });
+    while (requests.length < 2) await new Promise(setImmediate);
+    assert.deepEqual([requests[1].method, requests[1].url], ["POST", `${api}/c/stop`]);
+});
+
 test("a refusal is an error with the server's words", async () => {
     const { transport } = transportTo([() => new Response("too many", { status: 429 })], { api });
     await assert.rejects(transport.sendMessages(message), /too many/);
