@@ -114,7 +114,7 @@ test("an answer that is no longer there is an error", async (t) => {
     const faults = (n) => (n === 0 ? [{ kind: "cut", side: "answer", at: 900 }] : []);
     const proxy = await startFaults(t, gateway.server.where, faults);
     const late = async (url, init) => {
-        if (init.method === "GET")
+        if (init.method !== "POST")
             await until(async () => (await fetch(url)).status === 404, "the events to expire");
         return fetch(url, init);
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An answer that is cut at every byte, in every way, is the same answer.
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { resumableFetch } from "tidemark";
 import { FORMS, Gateway, ORIGIN, TEXTS } from "./lib/gateway.mjs";
@@ -25,7 +26,7 @@ async function assertWhole(gateway, what) {
 
 for (const form of Object.keys(FORMS))
     test(`${form}: cut at every byte`, async () => {
-        const { length } = new Gateway(form, TEXTS).bytes(crypto.randomUUID());
+        const { length } = new Gateway(form, TEXTS).bytes(randomUUID());
         const positions = Array.from({ length: length + 1 }, (_, at) => at);
         const checks = ["cut", "clean"].flatMap((how) =>
             positions.map((at) => {

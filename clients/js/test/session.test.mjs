@@ -94,11 +94,7 @@ test("calls that are refused, and answers that are lost", async () => {
         const stream = await start(server);
         const said = lines(12);
         assert.deepEqual(await converse(stream, said), said, `seed ${seed}`);
-        assert.deepEqual(
-            server.session(stream.key).order.toSorted(),
-            said.toSorted(),
-            `seed ${seed}`,
-        );
+        assert.deepEqual(server.session(stream.key).order, said, `seed ${seed}`);
     });
     await Promise.all(checks);
 });

@@ -9,10 +9,15 @@ import OpenAI from "openai";
 
 const messages = [{ role: "user", content: "go" }];
 const model = "fake";
-const openai = (base, fetch) =>
-    new OpenAI({ apiKey: "k", baseURL: `${base}/sdk`, maxRetries: 0, fetch });
-const anthropic = (base, fetch) =>
-    new Anthropic({ apiKey: "k", baseURL: `${base}/sdk`, maxRetries: 0, fetch });
+const options = (base, fetch) => ({
+    apiKey: "k",
+    baseURL: `${base}/sdk`,
+    maxRetries: 0,
+    dangerouslyAllowBrowser: true,
+    fetch,
+});
+const openai = (base, fetch) => new OpenAI(options(base, fetch));
+const anthropic = (base, fetch) => new Anthropic(options(base, fetch));
 
 /** A page with a chat: the state that the SDK's frameworks bring along. */
 export class Chat extends AbstractChat {
@@ -37,10 +42,10 @@ export class Chat extends AbstractChat {
 }
 
 async function chatCreate(base, fetch) {
-    const options = { model, messages, stream: true, stream_options: { include_usage: true } };
+    const body = { model, messages, stream: true, stream_options: { include_usage: true } };
     let text = "";
     let usage, status;
-    for await (const chunk of await openai(base, fetch).chat.completions.create(options)) {
+    for await (const chunk of await openai(base, fetch).chat.completions.create(body)) {
         text += chunk.choices[0]?.delta.content ?? "";
         status = chunk.choices[0]?.finish_reason ?? status;
         usage = chunk.usage ?? usage;
@@ -49,17 +54,17 @@ async function chatCreate(base, fetch) {
 }
 
 async function chatStream(base, fetch) {
-    const options = { model, messages, stream_options: { include_usage: true } };
-    const stream = openai(base, fetch).chat.completions.stream(options);
+    const body = { model, messages, stream_options: { include_usage: true } };
+    const stream = openai(base, fetch).chat.completions.stream(body);
     const { choices, usage } = await stream.finalChatCompletion();
     return { text: choices[0].message.content, usage, status: choices[0].finish_reason };
 }
 
 async function responsesCreate(base, fetch) {
-    const options = { model, input: "go", stream: true };
+    const body = { model, input: "go", stream: true };
     let text = "";
     let last;
-    for await (const event of await openai(base, fetch).responses.create(options)) {
+    for await (const event of await openai(base, fetch).responses.create(body)) {
         text += event.type === "response.output_text.delta" ? event.delta : "";
         last = event;
     }
@@ -73,10 +78,10 @@ async function responsesStream(base, fetch) {
 }
 
 async function messagesCreate(base, fetch) {
-    const options = { model, messages, max_tokens: 99, stream: true };
+    const body = { model, messages, max_tokens: 99, stream: true };
     let text = "";
     let usage, status;
-    for await (const event of await anthropic(base, fetch).messages.create(options)) {
+    for await (const event of await anthropic(base, fetch).messages.create(body)) {
         text += event.delta?.text ?? "";
         if (event.type === "message_delta") usage = event.usage;
         if (event.type === "message_stop") status = "stopped";
@@ -85,8 +90,8 @@ async function messagesCreate(base, fetch) {
 }
 
 async function messagesStream(base, fetch) {
-    const options = { model, messages, max_tokens: 99 };
-    const stream = anthropic(base, fetch).messages.stream(options);
+    const body = { model, messages, max_tokens: 99 };
+    const stream = anthropic(base, fetch).messages.stream(body);
     const { content, usage, stop_reason } = await stream.finalMessage();
     return { text: content[0].text, usage, status: stop_reason };
 }
