@@ -107,7 +107,7 @@ SIMS  := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/fault/sim*.c)))
 ASKED := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/e2e/*.c)))
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 
-.PHONY: all run test asan unit-tests unit-bins e2e-bins fuzz-bins examples deps install install-lib format check clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls attacks bench help print-link
+.PHONY: all run test asan unit-tests unit-bins e2e-bins fuzz-bins examples deps install install-lib format check clean hunt fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls attacks matrix bench help print-link
 .DELETE_ON_ERROR:
 
 all: $(O)/tidemark $(O)/libtidemark.a $(O)/libtidemark.so
@@ -402,7 +402,12 @@ attacks: all e2e-bins
 	    TIDEMARK_STORED_MIB=2048 TIDEMARK_TOKENS=100000 node --test --test-reporter=spec --test-concurrency=1 \
 	    access-grants.test.mjs access-limits.test.mjs jwt-oracles.test.mjs
 
-hunt: fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls attacks
+# SDKs with resumableFetch: every call under every fault, in Node.js and in a browser.
+matrix: all
+	cd tests/e2e && npm ci --no-audit --no-fund && TIDEMARK_BIN=$(abspath $(O)/tidemark) TIDEMARK_MATRIX=full node --test \
+	    --test-reporter=spec --test-concurrency=1 sdk-matrix.test.mjs clients-js-browser.test.mjs
+
+hunt: fuzz crash kills kills-client kills-redis chaos torn powercut suite-tls attacks matrix
 
 bench: deps
 	$(MAKE) $(JOBS) all $(O)/bench/bench

@@ -204,9 +204,15 @@ static void sessions_on_refused(void *ctx, struct exchange *x, const struct surf
                                         .message = why->message});
 }
 
+/* Pages have the downlink and appends: no browser streams both ways. */
+static const struct surface_share sessions_share = {
+    .methods = STR_INIT("POST, OPTIONS"),
+    .keep_s = STR_INIT(SURFACE_KEEP_S),
+};
+
 #define SESSIONS_SURFACE(at, table)                                                                \
     {                                                                                              \
-        .path = at, .rules = table, .refuse = sessions_on_refused                                  \
+        .path = at, .rules = table, .share = &sessions_share, .refuse = sessions_on_refused        \
     }
 const struct surface sessions_chat_surface = SESSIONS_SURFACE(SESSIONS_CHAT, chat_rules);
 const struct surface sessions_bidi_surface = SESSIONS_SURFACE(SESSIONS_BIDI, bidi_rules);
