@@ -120,7 +120,7 @@ static void test_who_was_refused_asks_again(void **state)
 static void test_what_was_delivered_is_lost_with_its_connection(void **state)
 {
     struct bench *b = *state;
-    char first, second;
+    char first = 0, second = 0;
     note(b, 1, 0, REPEAT_DELIVERED, 7, &first);
     note(b, 1, 0, REPEAT_DELIVERED, 8, &second);
     assert_int_equal(take(b, 1, 1), 0); /* both may have been read */
