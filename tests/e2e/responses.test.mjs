@@ -2,6 +2,7 @@
 // npm `openai` asks for responses through the gateway: it knows nothing of it, and gets by id what
 // the backend has never kept.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { startGateway } from "./lib/gateway.mjs";
@@ -483,6 +484,36 @@ test("the same background request again under its key is one response", async (t
     backend.go();
     assert.equal((await finished(client, first.id)).output_text, wholeText());
     assert.equal(backend.seen.length, 1);
+});
+
+test("in the background nobody has to stay, whatever a disconnect means", async (t) => {
+    const { client, backend } = await start(t, { settings: { "on-disconnect": "stop" } });
+    const attended = await client.responses.create(ask({ gate: 3 }, { stream: true }));
+    await take(attended, 5);
+    await until(() => backend.seen[0].closed, "the backend's connection to be closed");
+    const stream = await client.responses.create(ask({ gate: 3 }, { background: true, stream: true }));
+    const streamed = idOf(await take(stream, 5));
+    const { id } = await client.responses.create(ask({ gate: 3 }, { background: true }));
+    await take(await client.responses.retrieve(id, { stream: true }), 5);
+    backend.go();
+    for (const one of [streamed, id])
+        assert.equal((await finished(client, one)).output_text, wholeText());
+    assert.equal(backend.seen.length, 3);
+});
+
+test("the example of the document works", async (t) => {
+    const { base, backend } = await start(t);
+    const url = new URL("../../docs/protocols/responses.md", import.meta.url);
+    const [, code] = /^```js\nimport OpenAI from "openai";\n(.*?)^```$/ms.exec(await readFile(url, "utf8"));
+    const said = [];
+    const logged = [];
+    const AsyncFunction = (async () => {}).constructor;
+    const run = new AsyncFunction("OpenAI", "process", "console", code.replace("http://127.0.0.1:4437", base));
+    const write = (text) => said.push(text);
+    await run(OpenAI, { stdout: { write } }, { log: (text) => logged.push(text) });
+    assert.ok(wholeText().endsWith(said.join("")) && said.length > 40);
+    assert.deepEqual(logged, [wholeText()]);
+    assert.equal(backend.seen[1].body.input.length, 3);
 });
 
 test("a response is kept for its time", async (t) => {
