@@ -366,14 +366,23 @@ test("a turn behind one that is not there, or still running", async (t) => {
 });
 
 test("one that is not to be stored", async (t) => {
-    const { client, backend } = await start(t);
-    const response = await client.responses.create(ask({ words: 1 }, { store: false }));
+    const gateway = await start(t, { disk: true });
+    const { client, backend } = gateway;
+    const stream = await client.responses.create(ask({ words: 1 }, { store: false, stream: true }));
+    const id = idOf(await collect(stream));
     assert.equal(backend.seen[0].body.store, false);
-    await assert.rejects(client.responses.inputItems.list(response.id), isMissing);
+    await assert.rejects(client.responses.inputItems.list(id), isMissing);
     await assert.rejects(
-        client.responses.create(ask({}, { previous_response_id: response.id })),
+        client.responses.create(ask({}, { previous_response_id: id })),
         OpenAI.BadRequestError,
     );
+    // without a stream nothing is wanted of the gateway: it is as if it were not there
+    const json = { object: "response", id: "resp_their", output: [] };
+    const whole = await client.responses.create(ask({ json }, { store: false }));
+    assert.equal(whole.id, "resp_their");
+    assert.equal(backend.seen[1].body.stream, undefined);
+    const { text } = await gateway.request("GET", "/v1/stream?prefix=.route/&reserved=true");
+    assert.doesNotMatch(text, /\.input/);
 });
 
 // ---- failures ----
