@@ -2,6 +2,7 @@
 // npm `openai` asks for responses through the gateway: it knows nothing of it, and gets by id what
 // the backend has never kept.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { startGateway } from "./lib/gateway.mjs";
@@ -365,14 +366,23 @@ test("a turn behind one that is not there, or still running", async (t) => {
 });
 
 test("one that is not to be stored", async (t) => {
-    const { client, backend } = await start(t);
-    const response = await client.responses.create(ask({ words: 1 }, { store: false }));
+    const gateway = await start(t, { disk: true });
+    const { client, backend } = gateway;
+    const stream = await client.responses.create(ask({ words: 1 }, { store: false, stream: true }));
+    const id = idOf(await collect(stream));
     assert.equal(backend.seen[0].body.store, false);
-    await assert.rejects(client.responses.inputItems.list(response.id), isMissing);
+    await assert.rejects(client.responses.inputItems.list(id), isMissing);
     await assert.rejects(
-        client.responses.create(ask({}, { previous_response_id: response.id })),
+        client.responses.create(ask({}, { previous_response_id: id })),
         OpenAI.BadRequestError,
     );
+    // without a stream nothing is wanted of the gateway: it is as if it were not there
+    const json = { object: "response", id: "resp_their", output: [] };
+    const whole = await client.responses.create(ask({ json }, { store: false }));
+    assert.equal(whole.id, "resp_their");
+    assert.equal(backend.seen[1].body.stream, undefined);
+    const { text } = await gateway.request("GET", "/v1/stream?prefix=.route/&reserved=true");
+    assert.doesNotMatch(text, /\.input/);
 });
 
 // ---- failures ----
@@ -483,6 +493,36 @@ test("the same background request again under its key is one response", async (t
     backend.go();
     assert.equal((await finished(client, first.id)).output_text, wholeText());
     assert.equal(backend.seen.length, 1);
+});
+
+test("in the background nobody has to stay, whatever a disconnect means", async (t) => {
+    const { client, backend } = await start(t, { settings: { "on-disconnect": "stop" } });
+    const attended = await client.responses.create(ask({ gate: 3 }, { stream: true }));
+    await take(attended, 5);
+    await until(() => backend.seen[0].closed, "the backend's connection to be closed");
+    const stream = await client.responses.create(ask({ gate: 3 }, { background: true, stream: true }));
+    const streamed = idOf(await take(stream, 5));
+    const { id } = await client.responses.create(ask({ gate: 3 }, { background: true }));
+    await take(await client.responses.retrieve(id, { stream: true }), 5);
+    backend.go();
+    for (const one of [streamed, id])
+        assert.equal((await finished(client, one)).output_text, wholeText());
+    assert.equal(backend.seen.length, 3);
+});
+
+test("the example of the document works", async (t) => {
+    const { base, backend } = await start(t);
+    const url = new URL("../../docs/protocols/responses.md", import.meta.url);
+    const [, code] = /^```js\nimport OpenAI from "openai";\n(.*?)^```$/ms.exec(await readFile(url, "utf8"));
+    const said = [];
+    const logged = [];
+    const AsyncFunction = (async () => {}).constructor;
+    const run = new AsyncFunction("OpenAI", "process", "console", code.replace("http://127.0.0.1:4437", base));
+    const write = (text) => said.push(text);
+    await run(OpenAI, { stdout: { write } }, { log: (text) => logged.push(text) });
+    assert.ok(wholeText().endsWith(said.join("")) && said.length > 40);
+    assert.deepEqual(logged, [wholeText()]);
+    assert.equal(backend.seen[1].body.input.length, 3);
 });
 
 test("a response is kept for its time", async (t) => {

@@ -2,6 +2,8 @@
 /* gateway_prefix_http.c -- a route with `prefix = yes`: what is asked for below its path.
  *
  *     path ends in ID, ID/stop or ID/stream    a generation of ours, if there is one of that id
+ *     path ends in responses/ID, or that and   a response of ours (responses_http.h), if there is
+ *     what can be asked of a response          one of that id
  *     POST with X-Resume-Token to .../resume   a resume
  *     POST with a body that can be looked at   may be answered with events, which are recorded
  *     anything else                            goes on as it is
@@ -11,6 +13,7 @@
 #include "base/err.h"
 #include "feature/gateway/gateway_http_core.h"
 #include "feature/gateway/recorder.h"
+#include "feature/gateway/responses_http.h"
 #include "http/front_state.h"
 #include "http/http.h"
 #include "http/path_pattern.h"
@@ -24,7 +27,14 @@
 /* A path that may be a generation's: PATH/ID, or PATH/ID/what. */
 struct member {
     struct str path, id, what; /* what.p == NULL: nothing follows */
+    bool response;             /* the id is that of a response, and `generation` is, too */
+    char generation[REQUEST_ID_TEXT];
 };
+
+static struct str member_id(const struct member *m)
+{
+    return m->response ? str_of(m->generation, REQUEST_ID_TEXT) : m->id;
+}
 
 static struct str last_segment(struct str *path)
 {
@@ -44,8 +54,24 @@ static bool is_chat(const struct request *req, struct str what)
     return str_eq(what, STR("stream")) && req->method != METHOD_POST;
 }
 
+static bool is_response(const struct request *req, struct member *m)
+{
+    *m = (struct member){.path = req->path};
+    m->id = last_segment(&m->path);
+    m->response = response_id_parse(m->id, m->generation);
+    if (!m->response) {
+        m->what = m->id;
+        m->id = last_segment(&m->path);
+        m->response = m->what.n > 0 && response_id_parse(m->id, m->generation);
+    }
+    return m->response && str_ends(m->path, STR("/responses")) &&
+           responses_has_member(req->method, m->what);
+}
+
 static bool is_member(const struct request *req, struct member *m)
 {
+    if (is_response(req, m))
+        return true;
     *m = (struct member){.path = req->path};
     m->id = last_segment(&m->path);
     if (!is_chat(req, m->id))
@@ -167,6 +193,8 @@ static void gateway_prefix_on_body(struct exchange *x, struct str body, int err)
     struct member_request *q = x->state;
     if (err != 0)
         gateway_refuse(q->route, x, err);
+    else if (q->member.response)
+        responses_member(q->route, x, q->member.id, q->member.what);
     else
         gateway_member(q->route, x, q->member.id, q->member.what);
 }
@@ -206,7 +234,8 @@ static void gateway_prefix_on_chat(struct gateway_route *r, struct exchange *x,
 static void look_for_chat(struct member_request *q)
 {
     q->x->state = q;
-    if (q->member.what.p == NULL || q->route->config->dialect != ROUTE_DIALECT_AUTO)
+    bool chat = q->member.what.p != NULL && !q->member.response;
+    if (!chat || q->route->config->dialect != ROUTE_DIALECT_AUTO)
         leave_member(q);
     else
         gateway_find_chat(q->route, q->x, q->member.id, gateway_prefix_on_chat);
@@ -238,9 +267,8 @@ static void gateway_prefix_on_stat(struct store_stat *stat, int err)
 static void look_for_stream(struct member_request *q, const char *suffix)
 {
     struct gateway *g = q->route->gateway;
-    q->stat =
-        (struct store_stat){.name = gateway_stream(&q->x->arena, q->route, q->member.id, suffix),
-                            .done = gateway_prefix_on_stat};
+    struct str name = gateway_stream(&q->x->arena, q->route, member_id(&q->member), suffix);
+    q->stat = (struct store_stat){.name = name, .done = gateway_prefix_on_stat};
     gateway_begin(g);
     store_stat(g->setup.store, &q->stat);
 }
@@ -250,12 +278,14 @@ static void look_for_member(struct gateway_route *r, struct exchange *x, const s
 {
     struct member_request *q = arena_alloc(&x->arena, sizeof *q);
     *q = (struct member_request){.route = r, .x = x, .member = *m};
-    bool generation = m->what.p == NULL || is_stop(m);
-    if (m->what.p != NULL && r->config->dialect == ROUTE_DIALECT_UI_MESSAGE) {
+    struct str id = member_id(m);
+    bool generation = m->response || m->what.p == NULL || is_stop(m);
+    bool chat = m->what.p != NULL && !m->response;
+    if (chat && r->config->dialect == ROUTE_DIALECT_UI_MESSAGE) {
         take_member(q);
-    } else if (!generation || !gateway_is_request_id(m->id) || !gateway_may_read(r, x, m->id)) {
+    } else if (!generation || !gateway_is_request_id(id) || !gateway_may_read(r, x, id)) {
         look_for_chat(q);
-    } else if (generation_find(r, m->id) != NULL) {
+    } else if (generation_find(r, id) != NULL) {
         take_member(q);
     } else {
         exchange_hold(x);

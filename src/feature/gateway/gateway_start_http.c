@@ -512,10 +512,10 @@ static void gateway_start_look(struct job *j)
         s->order.voice.dialect = choice_by_body(gateway_path(r, s->x), body);
     find_ids(s);
     s->order.whole = r->source.whole != NULL && r->source.whole(body);
-    if (s->ask != NULL) {
-        responses_ask_look(s->ask, body);
+    if (s->ask != NULL && !responses_ask_look(s->ask, body))
+        s->ask = NULL;
+    if (s->ask != NULL)
         s->order.whole = responses_ask_is_whole(s->ask);
-    }
     s->passes = r->config->prefix && !has_key(s) && s->ask == NULL && need_not_be_kept(s);
 }
 
@@ -573,8 +573,7 @@ static void gateway_start_on_body(struct exchange *x, struct str body, int err)
     }
     s->order.body = body;
     exchange_hold(x);
-    if (s->order.voice.dialect == ROUTE_DIALECT_RESPONSES)
-        s->ask = responses_ask_new(s->order.route, x, s);
+    s->ask = responses_ask_new(s->order.route, x, s);
     x->ops = &ops;
     x->peer_bound = s->mark.counts || s->order.route->config->disconnect == ROUTE_DISCONNECT_STOP;
     look_at_body(s);

@@ -352,6 +352,12 @@ static const struct member_row *find_member_row(enum method m, struct str what, 
     return NULL;
 }
 
+bool responses_has_member(enum method m, struct str what)
+{
+    bool ignored;
+    return find_member_row(m, what, &ignored) != NULL;
+}
+
 static bool may_have(struct gateway_route *r, struct exchange *x, struct str request_id)
 {
     return x->request->method == METHOD_GET ? gateway_may_read(r, x, request_id)

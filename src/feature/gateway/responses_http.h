@@ -21,11 +21,12 @@ struct responses_ask {
     int err;                          /* of responses_request_parse */
     bool prepared;                    /* what follows is there, for this request id */
     char request_id[REQUEST_ID_TEXT], response_id[RESPONSE_ID_TEXT];
-    char previous_id[REQUEST_ID_TEXT]; /* of the generation that it goes on from, if it does */
-    bool continues;
-    bool kept;           /* its input is stored */
-    struct buf upstream; /* the body for the upstream */
-    struct buf stored;   /* the two events of its input */
+    char previous_id[REQUEST_ID_TEXT]; /* of the generation that it goes on from */
+    bool follows;                      /* ... if it may be one of ours */
+    bool continues;                    /* ... and is */
+    bool kept;                         /* its input is stored */
+    struct buf upstream;               /* the body for the upstream */
+    struct buf stored;                 /* the two events of its input */
     uint32_t ends[2];
     struct responses_source_order order;
     struct source_kind source;
@@ -38,9 +39,11 @@ struct responses_ask {
     void (*ready)(struct responses_ask *a);
 };
 
-/* NULL: what comes is not for us to read. On the loop; the body may be looked at on any thread. */
+/* NULL: it is for no response, or not for us to read. On the loop. */
 struct responses_ask *responses_ask_new(struct gateway_route *r, struct exchange *x, void *ctx);
-void responses_ask_look(struct responses_ask *a, struct str body);
+
+/* On any thread. False: nothing is wanted of us, and the request may go on as it is. */
+bool responses_ask_look(struct responses_ask *a, struct str body);
 
 /* It is to be answered at once, and runs on. */
 bool responses_ask_is_background(const struct responses_ask *a);
@@ -62,6 +65,9 @@ void responses_on_asked(struct responses_ask *a);
 void responses_ask_end(struct responses_ask *a, bool dropped);
 
 /* ---- responses_http.c: by id ---- */
+
+/* Is there something behind an id for this method? what.p == NULL: the response itself. */
+bool responses_has_member(enum method m, struct str what);
 
 /* PATH/ID, PATH/ID/what, of a route that speaks this dialect. False: it is none of its paths. The
  * body has been read. */

@@ -16,10 +16,14 @@
 
 /* ---- looking ---- */
 
-/* A body in another coding cannot be read, and goes on as it is. */
+/* Below a prefix there are other things than responses, whatever it says of its dialect. A body in
+ * another coding cannot be read, and goes on as it is. */
 struct responses_ask *responses_ask_new(struct gateway_route *r, struct exchange *x, void *ctx)
 {
     struct str coding = request_header(x->request, STR("Content-Encoding"));
+    if (gateway_voice(r, x).dialect != ROUTE_DIALECT_RESPONSES ||
+        (r->config->prefix && !str_ends(gateway_path(r, x), STR("/responses"))))
+        return NULL;
     if (coding.p != NULL && !str_eq_nocase(coding, STR("identity")))
         return NULL;
     struct responses_ask *a = arena_alloc(&x->arena, sizeof *a);
@@ -27,9 +31,29 @@ struct responses_ask *responses_ask_new(struct gateway_route *r, struct exchange
     return a;
 }
 
-void responses_ask_look(struct responses_ask *a, struct str body)
+/* Is the response before it one of ours, by its id? */
+static bool find_previous(struct responses_ask *a)
 {
+    struct str inside = a->request.previous.n > 0 ? view_inside(a->request.previous) : STR_NONE;
+    struct buf id = {0};
+    bool ours = false;
+    if (inside.n > 0 && inside.n <= 6 * RESPONSE_ID_TEXT) {
+        view_decode(inside, &id);
+        ours = response_id_parse(buf_str(&id), a->previous_id);
+    }
+    buf_deinit(&id);
+    return ours;
+}
+
+/* What an upstream below a prefix makes of a body that we cannot read is its own affair. */
+bool responses_ask_look(struct responses_ask *a, struct str body)
+{
+    const struct responses_request *q = &a->request;
     a->err = responses_request_parse(&a->request, body);
+    if (a->err == ERR_JSON)
+        return !a->route->config->prefix;
+    a->follows = find_previous(a);
+    return q->stored || q->stream || q->background || a->follows;
 }
 
 bool responses_ask_is_background(const struct responses_ask *a)
@@ -215,10 +239,14 @@ static void build(struct responses_ask *a)
 
 /* ---- the response before ---- */
 
-/* Who knows it, then? An id of our form is nobody else's, unless there is more below this path. */
+/* Who knows it, then? There are upstreams whose ids have our form. */
 static void go_on_without(struct responses_ask *a)
 {
     struct buf message = {0}, id = {0};
+    if (a->route->config->prefix) {
+        build(a);
+        return;
+    }
     view_decode(view_inside(a->request.previous), &id);
     buf_printf(&message, "Previous response with id '%.*s' not found.", (int)id.n, id.p);
     refuse_ask(a, 400, buf_str(&message), STR("previous_response_id"),
@@ -262,20 +290,6 @@ static void responses_on_previous(struct response_load *l)
     }
 }
 
-/* Is it one of ours, and of whoever asks? */
-static bool finds_previous(struct responses_ask *a)
-{
-    struct str inside = a->request.previous.n > 0 ? view_inside(a->request.previous) : STR_NONE;
-    struct buf id = {0};
-    bool ours = false;
-    if (inside.n > 0 && inside.n <= 6 * RESPONSE_ID_TEXT) {
-        view_decode(inside, &id);
-        ours = response_id_parse(buf_str(&id), a->previous_id);
-    }
-    buf_deinit(&id);
-    return ours;
-}
-
 void responses_prepare(struct responses_ask *a, void (*ready)(struct responses_ask *a))
 {
     struct str previous = str_of(a->previous_id, REQUEST_ID_TEXT);
@@ -288,7 +302,7 @@ void responses_prepare(struct responses_ask *a, void (*ready)(struct responses_a
     else if (a->err != 0)
         refuse_ask(a, 400, STR("The body is no JSON object, or it is nested too deep."), STR_NONE,
                    STR_NONE);
-    else if (!finds_previous(a))
+    else if (!a->follows)
         build(a);
     else if (!gateway_id_is_of(previous, a->x->principal))
         go_on_without(a);

@@ -11,6 +11,8 @@
 //   status    refuses with this status; json: answers with this value and no events
 //   big       bytes of each delta
 //   ids       two: another response id with each event
+//
+// Of everything else it knows nothing: 404.
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { defer } from "./defer.mjs";
@@ -52,6 +54,11 @@ class ResponsesBackend {
         const entry = { text, headers: req.headers, url: req.url, method: req.method, closed: false };
         this.seen.push(entry);
         res.on("close", () => (entry.closed = true));
+        if (req.method !== "POST" || !req.url.endsWith("/responses")) {
+            res.writeHead(404, { "content-type": "application/json" });
+            res.end(JSON.stringify({ error: { message: "the backend does not know it" } }));
+            return;
+        }
         try {
             entry.body = JSON.parse(text);
         } catch {
