@@ -118,8 +118,8 @@ size_t access_pattern_literal(struct str pattern)
     return str_eq(str_skip(pattern, n), any_many) ? n : ACCESS_PATTERN_MIXED;
 }
 
-/* The rest of a name, for `**`. Every request asks this: without str_cut. */
-static bool is_ordinary_rest(struct str rest, bool first)
+/* Every request asks this: without str_cut. */
+bool access_ordinary(struct str rest, bool first)
 {
     const char *p = rest.p, *end = p != NULL ? p + rest.n : NULL;
     while (p != NULL) {
@@ -132,24 +132,13 @@ static bool is_ordinary_rest(struct str rest, bool first)
     return true;
 }
 
-/* `a/b` is before `a/b/` that `**` follows, and is matched as well. */
-bool access_pattern_match_literal(struct str pattern, size_t literal, struct str name)
-{
-    if (literal == pattern.n)
-        return str_eq(pattern, name);
-    if (name.n + 1 == literal)
-        return str_eq(str_of(pattern.p, name.n), name);
-    return str_starts(name, str_of(pattern.p, literal)) &&
-           is_ordinary_rest(str_skip(name, literal), literal == 0);
-}
-
 bool access_pattern_match(struct str pattern, struct str name)
 {
     struct str p = pattern, n = name, want, have;
     bool first = true;
     while (access_segment_next(&p, &want)) {
         if (str_eq(want, any_many))
-            return is_ordinary_rest(n, first);
+            return access_ordinary(n, first);
         if (!access_segment_next(&n, &have))
             return false;
         if (str_eq(want, any_one) ? !is_ordinary(have, first) : !str_eq(want, have))

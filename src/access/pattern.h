@@ -39,8 +39,20 @@ bool access_pattern_match(struct str pattern, struct str name);
  * them if it has no wildcard, or ACCESS_PATTERN_MIXED. For whoever matches it often. */
 #define ACCESS_PATTERN_MIXED SIZE_MAX
 size_t access_pattern_literal(struct str pattern);
-/* As access_pattern_match, of a pattern that is not mixed. */
-bool access_pattern_match_literal(struct str pattern, size_t literal, struct str name);
+/* May `**` stand for the rest of a name? first: it is all of it. */
+bool access_ordinary(struct str rest, bool first);
+
+/* As access_pattern_match, of a pattern that is not mixed. `a/b` is before `a/b/` that `**`
+ * follows, and is matched as well. */
+static inline bool access_pattern_match_literal(struct str pattern, size_t literal, struct str name)
+{
+    if (literal == pattern.n)
+        return str_eq(pattern, name);
+    if (name.n + 1 == literal)
+        return str_eq(str_of(pattern.p, name.n), name);
+    return str_starts(name, str_of(pattern.p, literal)) &&
+           access_ordinary(str_skip(name, literal), literal == 0);
+}
 
 /* Whether every name that `inner` matches is one that `outer` does. inner may be of a subscription:
  * with `**` anywhere. False also where it cannot be told. */

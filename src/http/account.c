@@ -143,20 +143,6 @@ void account_give_back(struct account *a, enum account_rate what, const struct r
 
 /* ---- counts ---- */
 
-bool account_enter(struct account *a, enum account_count what, uint64_t max)
-{
-    if (max > 0 && a->counts[what] >= max)
-        return false;
-    a->counts[what]++;
-    return true;
-}
-
-void account_leave(struct account *a, enum account_count what)
-{
-    must(a->counts[what] > 0);
-    a->counts[what]--;
-}
-
 void account_disconnect(struct account *a, bool beyond)
 {
     if (a != NULL)

@@ -18,6 +18,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "base/must.h"
 #include "base/str.h"
 
 #include <stdint.h>
@@ -95,8 +96,19 @@ void account_give_back(struct account *a, enum account_rate what, const struct r
                        uint64_t cost);
 
 /* One more of something that it has, unless these are `max` already; 0: any number. */
-bool account_enter(struct account *a, enum account_count what, uint64_t max);
-void account_leave(struct account *a, enum account_count what);
+static inline bool account_enter(struct account *a, enum account_count what, uint64_t max)
+{
+    if (max > 0 && a->counts[what] >= max)
+        return false;
+    a->counts[what]++;
+    return true;
+}
+
+static inline void account_leave(struct account *a, enum account_count what)
+{
+    must(a->counts[what] > 0);
+    a->counts[what]--;
+}
 
 /* A connection ends: one of those that it may have, or one beyond. NULL: it did not count. */
 void account_disconnect(struct account *a, bool beyond);

@@ -14,6 +14,7 @@
 #define HTTP_CREDENTIAL_H
 
 #include "base/str.h"
+#include "http/message.h"
 #include "http/surface.h"
 
 #include <stdbool.h>
@@ -40,6 +41,19 @@ int credential_find(struct exchange *x, enum credential_owner owner, struct cred
 /* Where Authorization is the upstream's: the next text behind *at (0 at first) that would be a
  * credential if it were ours. p == NULL: there is none. */
 struct str credential_next_theirs(const struct exchange *x, size_t *at);
+
+/* The same at a glance, of a request that has it where most do, and none where others may: the
+ * token of an Authorization that is ours. p == NULL: credential_find has to look. */
+static inline struct str credential_glance(const struct request *req)
+{
+    const uint64_t others = header_bit(STR("Cookie")) | header_bit(STR("Tidemark-Authorization"));
+    if (req->authorization == 0 || req->query.n > 0 || !request_lacks(req, others))
+        return STR_NONE;
+    struct str value = req->headers[req->authorization - 1].value, scheme = STR("Bearer ");
+    if (value.n <= scheme.n || !str_starts(value, scheme) || value.p[scheme.n] <= ' ')
+        return STR_NONE;
+    return str_skip(value, scheme.n);
+}
 
 /* Takes `grant` out of the request's query, once it was found: nothing that shows or sends on the
  * query has it. */

@@ -120,6 +120,7 @@ struct exchange {
     bool stable : 1;    /* what is being delivered lives as long as the request */
     bool has_body : 1;  /* the request has one, maybe an empty one */
     bool undecided : 1; /* the handler is to ask exchange_may before it answers with a success */
+    bool unescaped : 1; /* nothing in the path is encoded: it was looked at */
     bool is_live : 1;   /* of limits.c: it counts as a live reader */
     bool revoked : 1;   /* whoever asks has lost his right to it */
 };

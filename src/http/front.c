@@ -44,13 +44,6 @@ struct front_seen {
     bool cross_site, via, forwarded, forwarded_for;
 };
 
-/* Whether a header might be one of those: by its length, and then by its first letter. */
-static bool is_of_interest(struct str name)
-{
-    static const char firsts[16] = {[3] = 'v', [6] = 'o', [9] = 'f', [14] = 's', [15] = 'x'};
-    return name.n < sizeof firsts && (name.p[0] | 0x20) == firsts[name.n];
-}
-
 static void front_note(struct str name, struct str value, struct front_seen *s)
 {
     if (str_eq_nocase(name, STR("Via")))
@@ -65,12 +58,16 @@ static void front_note(struct str name, struct str value, struct front_seen *s)
         s->cross_site |= str_eq_nocase(value, STR("cross-site"));
 }
 
-/* One pass. */
+/* One pass, where one of those may be there. */
 static void front_look(const struct request *r, struct front_seen *s)
 {
+    const uint64_t noted = header_bit(STR("Via")) | header_bit(STR("Forwarded")) |
+                           header_bit(STR("X-Forwarded-For")) | header_bit(STR("Origin")) |
+                           header_bit(STR("Sec-Fetch-Site"));
+    if (request_lacks(r, noted))
+        return;
     for (int i = 0; i < r->n_headers; i++)
-        if (is_of_interest(r->headers[i].name))
-            front_note(r->headers[i].name, r->headers[i].value, s);
+        front_note(r->headers[i].name, r->headers[i].value, s);
 }
 
 /* ---- listeners ---- */

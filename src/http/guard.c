@@ -105,11 +105,17 @@ static const struct surface_refusal misplaced_credential = {
 
 static const struct surface_rule no_rule = {.id = NULL};
 
+static inline void guard_add(struct guard *g, enum decision how)
+{
+    if (g->decisions[how] != NULL)
+        counter_inc(g->decisions[how]);
+}
+
 static void guard_count(const struct exchange *x, enum decision how)
 {
-    const struct guard *g = x->http->guard;
-    if (g != NULL && g->policy->on && g->decisions[how] != NULL)
-        counter_inc(g->decisions[how]);
+    struct guard *g = x->http->guard;
+    if (g != NULL && g->policy->on)
+        guard_add(g, how);
 }
 
 /* What was missing; rule->id == NULL: nobody can tell. */
@@ -138,41 +144,6 @@ bool exchange_deny(struct exchange *x)
 }
 
 /* ---- rules ---- */
-
-static bool need_granted(const struct need *need, struct exchange *x)
-{
-    const struct surface_rule *rule = need->rule;
-    if ((rule->how & RULE_LATER) != 0)
-        x->undecided = true;
-    if ((rule->how & (RULE_LATER | RULE_PUBLIC)) != 0)
-        return true;
-    return !need->malformed && principal_may(x->principal, rule->verb, rule->kind, need->name);
-}
-
-/* What the rules say of a request. */
-struct ruling {
-    const struct surface_rule *missing; /* the first that is not granted, or no_rule */
-    struct str name;                    /* ... what for */
-    unsigned how;                       /* of all that it comes under */
-};
-
-/* False: it comes under no rule, or under one that is not granted. */
-static bool rules_granted(struct exchange *x, struct ruling *out)
-{
-    struct need need = {0};
-    bool any = false, all = true;
-    *out = (struct ruling){.missing = &no_rule};
-    while (rules_next(x, x->route, &need)) {
-        any = true;
-        out->how |= need.rule->how;
-        if (all && !need_granted(&need, x)) {
-            all = false;
-            out->missing = need.rule;
-            out->name = need.name;
-        }
-    }
-    return any && all;
-}
 
 bool guard_is_public(const struct guard *g, enum access_verb verb, enum access_kind kind,
                      struct str name)
@@ -342,16 +313,13 @@ static enum guard_step guard_identify_token(struct guard *g, struct exchange *x,
                                             const struct credential *c, bool may_wait,
                                             const struct surface_refusal **why)
 {
-    const struct principal *p = tokens_find_recent(g->tokens, c->token);
+    struct tokens_key key = tokens_key(g->tokens, c->token);
+    const struct principal *p = tokens_find(g->tokens, &key, c->token);
     bool waits = false;
     if (p != NULL) {
         *why = guard_take(g, x, c, p);
-        return GUARD_GO;
-    }
-    struct tokens_key key = tokens_key(g->tokens, c->token);
-    p = tokens_find(g->tokens, &key, c->token);
-    if (p != NULL) {
-        *why = guard_take(g, x, c, p);
+        if (*why == NULL && c->by == CREDENTIAL_BEARER)
+            tokens_let_in(g->tokens, &key, c->token);
     } else if (!limits_try_credential(x)) {
         guard_count(x, DECISION_LIMITED);
         return GUARD_ANSWERED;
@@ -418,11 +386,35 @@ static enum guard_step guard_identify(struct guard *g, struct exchange *x, bool 
     return GUARD_ANSWERED;
 }
 
-/* It is known who asks. False: refused. */
-static bool guard_enter(struct guard *g, struct exchange *x)
+/* Whoever was let in lately by a token in the usual place is so again: whatever could change that
+ * has made tokens.c forget it. NULL: guard_identify has to look. */
+static inline const struct principal *guard_recognize(struct guard *g, struct exchange *x)
 {
-    struct ruling ruling;
-    if (g->policy->on && x->request->query.n > 0)
+    if (g->tokens == NULL || x->route == NULL || !x->route->plain)
+        return NULL;
+    struct str token = credential_glance(x->request);
+    return token.p != NULL ? tokens_find_recent(g->tokens, token) : NULL;
+}
+
+/* What a request comes under is not granted. */
+static bool guard_deny_ruled(struct exchange *x)
+{
+    struct need need;
+    rules_missing(x, &need);
+    return guard_deny(x, need.rule != NULL ? need.rule : &no_rule, need.name);
+}
+
+/* A link is for reading, where a rule says so. */
+static bool link_will_do(struct exchange *x)
+{
+    return reads(x) && (rules_how(x, x->route) & RULE_LINK) != 0;
+}
+
+/* It is known who asks. False: refused. */
+static inline bool guard_enter(struct guard *g, struct exchange *x)
+{
+    bool on = g->policy->on;
+    if (on && x->request->query.n > 0)
         credential_cut(x);
     if (x->request->method == METHOD_OPTIONS)
         return true; /* a preflight asks for nothing */
@@ -430,20 +422,24 @@ static bool guard_enter(struct guard *g, struct exchange *x)
         guard_count(x, DECISION_LIMITED);
         return false;
     }
-    if (!g->policy->on || x->route == NULL)
+    if (!on || x->route == NULL)
         return true;
-    if (!rules_granted(x, &ruling))
-        return guard_deny(x, ruling.missing, ruling.name);
-    bool link_will_do = (ruling.how & RULE_LINK) != 0 && reads(x);
-    if (x->principal->by_link && !link_will_do)
+    if (!rules_granted(x))
+        return guard_deny_ruled(x);
+    if (x->principal->by_link && !link_will_do(x))
         return guard_deny(x, &no_rule, STR("by link"));
-    guard_count(x, DECISION_ALLOWED);
+    guard_add(g, DECISION_ALLOWED);
     return true;
 }
 
 bool guard_admit(struct guard *g, struct exchange *x)
 {
-    return guard_identify(g, x, true) == GUARD_GO && guard_enter(g, x);
+    const struct principal *p = guard_recognize(g, x);
+    if (p != NULL)
+        exchange_set_principal(x, p);
+    else if (guard_identify(g, x, true) != GUARD_GO)
+        return false;
+    return guard_enter(g, x);
 }
 
 /* ---- waiting for keys ---- */

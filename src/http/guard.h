@@ -42,7 +42,8 @@ struct guard_setup {
     struct fetcher *fetcher; /* for keys of issuers; until guard_stop */
     struct audit *audit;     /* of keys; NULL: none */
     struct metrics *metrics; /* NULL: decisions are not counted */
-    /* Asked about everybody who shows a token, each time. NULL: nobody is revoked. */
+    /* Asked about everybody who shows a token, and about some again only after
+     * guard_forget_tokens. NULL: nobody is revoked. */
     bool (*revoked)(void *ctx, const struct principal *p);
     /* What that needs is not there yet: tokens are answered 503. NULL: it is. */
     bool (*starting)(void *ctx);

@@ -84,7 +84,8 @@ struct head {
     const char **why;
     struct str authority; /* of an absolute target; n == 0: none */
     struct str host, length, encoding;
-    uint8_t hosts, lengths, encodings; /* how often each was given */
+    uint8_t hosts, lengths, encodings, authorizations; /* how often each was given */
+    uint64_t names;                                    /* header_bit of all */
     bool close, keep_alive, upgrade;
     bool expect_continue, expect_other;
 };
@@ -299,16 +300,35 @@ static void note_connection(struct head *h, struct str list)
     }
 }
 
-/* Whether a token is `lower`, in any case. lower is made of small letters and `-`; of the bytes of
- * a token, none but these and the capitals become such when bit 0x20 is set. */
-static bool token_is(struct str token, struct str lower)
+/* Do eight bytes of a token become these when bit 0x20 of each is set? */
+static inline bool word_is(const char *token, const char *lower)
 {
-    if (token.n != lower.n)
+    uint64_t t, l;
+    memcpy(&t, token, sizeof t);
+    memcpy(&l, lower, sizeof l);
+    return (t | UINT64_C(0x2020202020202020)) == l;
+}
+
+static inline bool half_word_is(const char *token, const char *lower)
+{
+    uint32_t t, l;
+    memcpy(&t, token, sizeof t);
+    memcpy(&l, lower, sizeof l);
+    return (t | 0x20202020u) == l;
+}
+
+/* Whether a token is `lower`, in any case. lower is made of 4 to 24 small letters and `-`; of the
+ * bytes of a token, none but these and the capitals become such when bit 0x20 is set. Words that
+ * overlap: most requests have several of those that are asked for. */
+static inline bool token_is(struct str token, struct str lower)
+{
+    size_t n = lower.n;
+    if (token.n != n)
         return false;
-    for (size_t i = 0; i < lower.n; i++)
-        if ((token.p[i] | 0x20) != lower.p[i])
-            return false;
-    return true;
+    if (n < 8)
+        return half_word_is(token.p, lower.p) && half_word_is(token.p + n - 4, lower.p + n - 4);
+    return word_is(token.p, lower.p) && word_is(token.p + n - 8, lower.p + n - 8) &&
+           (n <= 16 || word_is(token.p + n - 16, lower.p + n - 16));
 }
 
 /* Tabs are white space to some readers and part of the value to others (llhttp 8 is both). Where a
@@ -322,24 +342,51 @@ static struct str trim_spaces(struct str s)
     return s;
 }
 
-/* Keeps what framing and routing need. raw: the value as it came. */
+static void note_expect(struct head *h, struct str value)
+{
+    bool known = str_eq_nocase(value, STR("100-continue"));
+    h->expect_continue |= known;
+    h->expect_other |= !known;
+}
+
+/* Keeps what framing, routing and the guard need. raw: the value as it came. */
 static void note_header(struct head *h, const struct header *header, struct str raw)
 {
-    if (token_is(header->name, STR("host"))) {
-        h->host = header->value;
-        h->hosts++;
-    } else if (token_is(header->name, STR("content-length"))) {
-        h->length = trim_spaces(raw);
-        h->lengths++;
-    } else if (token_is(header->name, STR("transfer-encoding"))) {
-        h->encoding = trim_spaces(raw);
-        h->encodings++;
-    } else if (token_is(header->name, STR("connection"))) {
-        note_connection(h, header->value);
-    } else if (token_is(header->name, STR("expect"))) {
-        bool known = str_eq_nocase(header->value, STR("100-continue"));
-        h->expect_continue |= known;
-        h->expect_other |= !known;
+    struct str name = header->name;
+    switch (name.n) {
+    case 4:
+        if (token_is(name, STR("host"))) {
+            h->host = header->value;
+            h->hosts++;
+        }
+        break;
+    case 6:
+        if (token_is(name, STR("expect")))
+            note_expect(h, header->value);
+        break;
+    case 10:
+        if (token_is(name, STR("connection")))
+            note_connection(h, header->value);
+        break;
+    case 13:
+        if (token_is(name, STR("authorization"))) {
+            h->req->authorization = h->req->n_headers;
+            h->authorizations++;
+        }
+        break;
+    case 14:
+        if (token_is(name, STR("content-length"))) {
+            h->length = trim_spaces(raw);
+            h->lengths++;
+        }
+        break;
+    case 17:
+        if (token_is(name, STR("transfer-encoding"))) {
+            h->encoding = trim_spaces(raw);
+            h->encodings++;
+        }
+        break;
+    default: break;
     }
 }
 
@@ -381,6 +428,7 @@ static int parse_header_line(struct head *h, struct str line)
     struct header *header = &req->headers[req->n_headers++];
     header->name = str_of(line.p, n);
     header->value = trim_value(line.p + n + 1, line.p + line.n);
+    h->names |= header_bit(header->name);
     note_header(h, header, str_skip(line, n + 1));
     return 0;
 }
@@ -446,6 +494,9 @@ static int h1_parse_judge(struct head *h, struct h1_framing *framing)
         return err;
     if (h->expect_other)
         return h1_parse_refuse(h, 417, "Expect asks for something other than `100-continue`");
+    h->req->absent = ~h->names;
+    if (h->authorizations != 1)
+        h->req->authorization = 0;
     bool v11 = h->req->version == 11;
     framing->keep_alive = !h->close && (v11 || h->keep_alive);
     framing->expect_continue = h->expect_continue && v11;

@@ -41,6 +41,9 @@ static void h2_head_note(struct h2_head *h, const struct header *field)
         h->length = field->value;
     } else if (str_eq(field->name, STR("expect"))) {
         h->expect = field->value;
+    } else if (str_eq(field->name, STR("authorization"))) {
+        h->authorization = h->n;
+        h->authorizations++;
     }
 }
 
@@ -65,6 +68,7 @@ void h2_head_add(struct h2_head *h, struct arena *arena, struct str name, struct
     }
     struct header *field = &h->headers[h->n++];
     *field = (struct header){arena_dup(arena, name), arena_dup(arena, value)};
+    h->names |= header_bit(field->name);
     h2_head_note(h, field);
 }
 
@@ -116,6 +120,8 @@ static struct request *request_of(struct h2_head *h, struct arena *arena)
     *req = (struct request){.method = h1_method(h->method),
                             .version = 20,
                             .n_headers = h->n,
+                            .authorization = h->authorizations == 1 ? h->authorization : 0,
+                            .absent = ~h->names,
                             .method_text = h->method,
                             .query = h->path,
                             .host = h->authority};

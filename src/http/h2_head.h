@@ -20,7 +20,9 @@ struct h2_head {
     int status;  /* a refusal; 0: none so far */
     const char *why;
     struct str method, scheme, path, authority, host, length, expect;
-    uint8_t hosts, n;
+    uint8_t hosts, authorizations, n;
+    uint8_t authorization; /* 1 + where the last of them is */
+    uint64_t names;        /* header_bit of all */
     struct header headers[H1_HEADERS_MAX];
 };
 

@@ -39,18 +39,21 @@ struct http_rules {
     uint64_t
         of[METHOD_N]; /* those for a method; METHOD_OTHER: for some that have no word of ours */
     uint64_t tails;   /* those whose path is a `{name...}` and nothing else */
+    uint64_t special; /* those that are not granted by that name, or not decided here */
 };
 
 /* The longest prefix of the path that is in the table decides. It ends with a slash, or where a
  * segment of the path does. */
 struct http_route {
-    struct str prefix; /* may have parameters: path_pattern.h */
-    size_t literal;    /* bytes of it that are none */
+    struct str prefix;    /* may have parameters: path_pattern.h */
+    size_t literal;       /* bytes of it that are none */
+    uint64_t start, mask; /* its first bytes as a number, and which of them count */
     const struct surface *surface;
     const char *claimant; /* http->claimant, when it was added */
     void (*handle)(void *ctx, struct exchange *x);
     void *ctx;
     bool configured;                     /* the path is a setting, and no part of the program */
+    bool plain;                          /* Authorization is ours, whatever the request is */
     enum credential_owner authorization; /* whose the header of that name is */
     struct http_rules rules;             /* see rules_prepare */
 };

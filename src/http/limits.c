@@ -235,17 +235,23 @@ static void remember_account(const struct limits *l, const struct principal *sha
     p->account_era = l->subjects.era;
 }
 
-static struct account *account_of(struct limits *l, const struct exchange *x)
+/* Done once for a principal that is known, and for each request of others. */
+__attribute__((noinline)) static struct account *find_account(struct limits *l,
+                                                              const struct exchange *x)
 {
     const struct principal *p = x->principal;
-    if (p->account_era == l->subjects.era)
-        return p->account;
     struct account *a = p->known ? subject_account(l, p) : client_account(l, x);
     if (a != NULL && a->used[0] == NULL)
         find_usage(l, a, p);
     if (p->known)
         remember_account(l, p, a);
     return a;
+}
+
+static struct account *account_of(struct limits *l, const struct exchange *x)
+{
+    const struct principal *p = x->principal;
+    return p->account_era == l->subjects.era ? p->account : find_account(l, x);
 }
 
 /* ---- refusals ---- */

@@ -19,7 +19,7 @@ void request_move(struct request *req, struct str old, const char *to)
     }
 }
 
-struct str request_header(const struct request *req, struct str name)
+struct str request_find_header(const struct request *req, struct str name)
 {
     for (const struct header *h = req->headers, *end = h + req->n_headers; h < end; h++)
         if (str_eq_nocase(h->name, name))

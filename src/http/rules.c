@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/rules.h"
+#include "access/principal.h"
 #include "base/must.h"
 #include "http/exchange.h"
 #include "http/h1_parse.h"
@@ -61,14 +62,19 @@ void rules_prepare(const struct surface *surface, struct http_rules *out)
             out->of[h1_method(str_cut(&methods, ' '))] |= (uint64_t)1 << i;
         if (str_ends(path, STR("...}")) && memchr(path.p, '/', path.n) == NULL)
             out->tails |= (uint64_t)1 << i;
+        if (surface->rules[i].kind == ACCESS_ROUTE ||
+            (surface->rules[i].how & (RULE_LATER | RULE_PUBLIC)) != 0)
+            out->special |= (uint64_t)1 << i;
     }
 }
 
 /* ---- of a request ---- */
 
-static struct str path_below(const struct exchange *x, const struct http_route *route)
+static inline struct str path_below(const struct exchange *x, const struct http_route *route)
 {
-    struct str rest = str_skip(x->request->path, http_route_covers(route, x->request->path));
+    bool literal = route->literal == route->prefix.n; /* so that it need not be compared again */
+    size_t n = literal ? route->prefix.n : http_route_covers(route, x->request->path);
+    struct str rest = str_skip(x->request->path, n);
     bool open = route->prefix.n > 0 && route->prefix.p[route->prefix.n - 1] == '/';
     return !open && rest.n > 0 && rest.p[0] == '/' ? str_skip(rest, 1) : rest;
 }
@@ -127,4 +133,55 @@ unsigned rules_how(struct exchange *x, const struct http_route *route)
     while (rules_next(x, route, &need))
         how |= need.rule->how;
     return how;
+}
+
+/* ---- and of whoever asks ---- */
+
+static bool need_granted(const struct need *need, struct exchange *x)
+{
+    const struct surface_rule *rule = need->rule;
+    if ((rule->how & RULE_LATER) != 0)
+        x->undecided = true;
+    if ((rule->how & (RULE_LATER | RULE_PUBLIC)) != 0)
+        return true;
+    return !need->malformed && principal_may(x->principal, rule->verb, rule->kind, need->name);
+}
+
+bool rules_missing(struct exchange *x, struct need *need)
+{
+    bool any = false;
+    for (*need = (struct need){0}; rules_next(x, x->route, need); any = true)
+        if (!need_granted(need, x))
+            return true;
+    need->rule = NULL;
+    return !any;
+}
+
+/* The same where all rules are for what the rest of the path names, and nothing in it is encoded:
+ * most requests that are asked about are appends to streams, and reads of them. */
+static bool tails_granted(struct exchange *x, uint64_t left, struct str name)
+{
+    bool any = false;
+    for (; left != 0; left &= left - 1) {
+        const struct surface_rule *rule = &x->route->surface->rules[__builtin_ctzll(left)];
+        if (rule->when != NULL && !rule->when(x))
+            continue;
+        if (!principal_may(x->principal, rule->verb, rule->kind, name))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+bool rules_granted(struct exchange *x)
+{
+    const struct http_rules *rules = &x->route->rules;
+    enum method method = x->request->method;
+    uint64_t all = rules->of[method];
+    struct str below = path_below(x, x->route);
+    x->unescaped = below.n > 0 && memchr(below.p, '%', below.n) == NULL;
+    if (x->unescaped && (all & (~rules->tails | rules->special)) == 0 && method != METHOD_OTHER)
+        return tails_granted(x, all, below);
+    struct need ignored;
+    return !rules_missing(x, &ignored);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* rules.h -- which rules of its surface a request comes under, and what name is in question. */
+/* rules.h -- which rules of its surface a request comes under, what name is in question, and what
+ * of that is granted. */
 #ifndef HTTP_RULES_H
 #define HTTP_RULES_H
 
@@ -31,5 +32,13 @@ bool rules_next(struct exchange *x, const struct http_route *route, struct need 
 
 /* Of enum rule_how, of all that it comes under. */
 unsigned rules_how(struct exchange *x, const struct http_route *route);
+
+/* Does x->principal have all that x->route asks for? Where a handler is to decide, x->undecided is
+ * set. */
+bool rules_granted(struct exchange *x);
+
+/* The same the other way round, and what he does not have: need->rule == NULL: it comes under no
+ * rule. */
+bool rules_missing(struct exchange *x, struct need *need);
 
 #endif

@@ -22,7 +22,7 @@ struct known {
     uint64_t era;
     const struct principal *principal; /* held */
     size_t n;
-    char token[];
+    char token[] __attribute__((aligned(16)));
 };
 
 struct bad {
@@ -35,7 +35,7 @@ struct tokens {
     const struct sched *sched;
     struct map known;
     struct link ages;
-    struct known *recent[1u << RECENT_BITS]; /* by their ends; NULL: none */
+    struct known *recent[1u << RECENT_BITS]; /* by their ends; none is short; NULL: none */
     size_t bytes;
     uint64_t era; /* what is of another was forgotten */
     struct bad bad[BAD_SLOTS];
@@ -58,7 +58,7 @@ static struct str key_bytes(const struct tokens_key *key)
     return str_of((const char *)key, sizeof *key);
 }
 
-/* Where the one that was found last stands of all that end like this one. Tokens end in random
+/* Where the one that was let in last stands of all that end like this one. Tokens end in random
  * bytes, or in a signature, so that most have a place of their own. */
 static struct known **recent_of(struct tokens *t, struct str token)
 {
@@ -90,53 +90,62 @@ static inline bool is_over(const struct tokens *t, const struct known *k)
 }
 
 /* Bytes of a token that are compared at once. */
-typedef uint64_t lanes __attribute__((vector_size(16)));
+typedef uint64_t lanes __attribute__((vector_size(16), may_alias));
+typedef lanes lanes_anywhere __attribute__((aligned(1)));
 
-/* The bits that differ. */
-static inline lanes differing(const char *a, const char *b, size_t n)
+/* The bits that differ; `mine` is aligned. */
+static inline lanes differing(const lanes *mine, const char *token, size_t i)
 {
-    lanes x = {0}, y = {0};
-    memcpy(&x, a, n);
-    memcpy(&y, b, n);
-    return x ^ y;
+    return mine[i] ^ ((const lanes_anywhere *)token)[i];
 }
 
 /* In the time that n takes, whatever the bytes are. Many at a time, since it is done for every
- * request. The last step goes back over some that were compared before. */
-static bool same_bytes(const char *a, const char *b, size_t n)
+ * request. The last step goes back over some that were compared before. n: not less than one
+ * step. */
+static inline bool same_bytes(const lanes *mine, const char *token, size_t n)
 {
-    const size_t step = sizeof(lanes);
-    lanes all = {0};
-    size_t at = 0;
-    for (; at + 4 * step <= n; at += 4 * step)
-        all |= differing(a + at, b + at, step) | differing(a + at + step, b + at + step, step) |
-               differing(a + at + 2 * step, b + at + 2 * step, step) |
-               differing(a + at + 3 * step, b + at + 3 * step, step);
-    for (; at + step <= n; at += step)
-        all |= differing(a + at, b + at, step);
-    if (n >= step)
-        all |= differing(a + n - step, b + n - step, step);
-    else
-        all |= differing(a, b, n);
+    const size_t step = sizeof(lanes), whole = n / step;
+    const char *end = (const char *)mine + n - step;
+    lanes all = *(const lanes_anywhere *)end ^ *(const lanes_anywhere *)(token + n - step);
+    size_t i = 0;
+    for (; i + 4 <= whole; i += 4)
+        all |= differing(mine, token, i) | differing(mine, token, i + 1) |
+               differing(mine, token, i + 2) | differing(mine, token, i + 3);
+    for (; i < whole; i++)
+        all |= differing(mine, token, i);
     return (all[0] | all[1]) == 0;
+}
+
+/* The same of fewer. */
+static bool same_few(const char *mine, const char *token, size_t n)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < n; i++)
+        all |= (unsigned char)(mine[i] ^ token[i]);
+    return all == 0;
 }
 
 static bool is_same(const struct known *k, struct str token)
 {
-    return k != NULL && k->n == token.n && same_bytes(k->token, token.p, token.n);
+    if (k->n != token.n)
+        return false;
+    return token.n < sizeof(lanes) ? same_few(k->token, token.p, token.n)
+                                   : same_bytes((const lanes *)k->token, token.p, token.n);
 }
 
 const struct principal *tokens_find_recent(struct tokens *t, struct str token)
 {
     const struct known *k = *recent_of(t, token);
-    return is_same(k, token) && !is_over(t, k) ? k->principal : NULL;
+    if (k == NULL || k->n != token.n || !same_bytes((const lanes *)k->token, token.p, token.n))
+        return NULL;
+    return is_over(t, k) ? NULL : k->principal;
 }
 
 static struct known *known_find(const struct tokens *t, const struct tokens_key *key,
                                 struct str token)
 {
     struct known *k = map_get(&t->known, key_bytes(key));
-    return is_same(k, token) ? k : NULL;
+    return k != NULL && is_same(k, token) ? k : NULL;
 }
 
 /* One that is over stays until it is verified again or of no use. */
@@ -146,8 +155,14 @@ const struct principal *tokens_find(struct tokens *t, const struct tokens_key *k
     struct known *k = known_find(t, key, token);
     if (k == NULL || is_over(t, k))
         return NULL;
-    *recent_of(t, token) = k;
     return k->principal;
+}
+
+void tokens_let_in(struct tokens *t, const struct tokens_key *key, struct str token)
+{
+    struct known *k = token.n >= sizeof(lanes) ? known_find(t, key, token) : NULL;
+    if (k != NULL)
+        *recent_of(t, token) = k;
 }
 
 static struct known *oldest(const struct tokens *t)

@@ -5,7 +5,7 @@
  *     good ones   TOKENS_MAX at most, TOKENS_BYTES together, each for TOKENS_FRESH_MS and never
  *                 beyond its expiry. The oldest make room. Found by a fast hash whose secret is
  *                 drawn here, and then compared byte by byte, in constant time. One that was
- *                 found lately is compared at once
+ *                 let in lately is compared at once
  *     bad ones    the hashes of some, for TOKENS_BAD_MS, so that repeating one is cheap
  *     a budget    TOKENS_CHECKS signatures a second may turn out to be bad. Whoever comes with
  *                 something unknown when they are used up is told to come back later; what was
@@ -41,12 +41,15 @@ struct tokens_key {
 };
 struct tokens_key tokens_key(const struct tokens *t, struct str token);
 
-/* Lent until the next call. NULL: it is not known, or was not found lately. Needs no hash. */
-const struct principal *tokens_find_recent(struct tokens *t, struct str token);
-
 /* Lent until the next call. NULL: it is not known. */
 const struct principal *tokens_find(struct tokens *t, const struct tokens_key *key,
                                     struct str token);
+
+/* One that is known was let in: nothing is to be asked about it until tokens_forget. */
+void tokens_let_in(struct tokens *t, const struct tokens_key *key, struct str token);
+
+/* Lent until the next call. NULL: it is not known, or was not let in lately. Needs no hash. */
+const struct principal *tokens_find_recent(struct tokens *t, struct str token);
 
 /* It is good, and this principal's, to whom a reference is taken. */
 void tokens_put(struct tokens *t, const struct tokens_key *key, struct str token,

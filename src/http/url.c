@@ -3,17 +3,8 @@
 #include "base/err.h"
 #include "base/hex.h"
 
-static bool has_escapes(struct str s, bool form)
+int url_decode_escapes(struct arena *a, struct str s, bool form, struct str *out)
 {
-    return s.n > 0 && (memchr(s.p, '%', s.n) != NULL || (form && memchr(s.p, '+', s.n) != NULL));
-}
-
-int url_decode(struct arena *a, struct str s, bool form, struct str *out)
-{
-    if (!has_escapes(s, form)) {
-        *out = s;
-        return 0;
-    }
     char *decoded = arena_alloc(a, s.n);
     size_t n;
     if (!percent_decode(s, form, decoded, &n))

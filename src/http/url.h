@@ -13,7 +13,14 @@
 
 /* Decodes %XX (and `+` as a space if form is true). A broken escape is ERR_SYNTAX. The result may
  * contain any byte, NUL included; without escapes it is s itself, otherwise it lives in a. */
-int url_decode(struct arena *a, struct str s, bool form, struct str *out);
+int url_decode_escapes(struct arena *a, struct str s, bool form, struct str *out);
+static inline int url_decode(struct arena *a, struct str s, bool form, struct str *out)
+{
+    if (s.n > 0 && (memchr(s.p, '%', s.n) != NULL || (form && memchr(s.p, '+', s.n) != NULL)))
+        return url_decode_escapes(a, s, form, out);
+    *out = s;
+    return 0;
+}
 
 /* Percent-encodes all but unreserved characters (and `/` if keep_slash). */
 void url_encode(struct buf *out, struct str s, bool keep_slash);

@@ -24,15 +24,19 @@ bool durable_wants_close(const struct exchange *x)
     return str_eq_nocase(request_header(x->request, STR("Stream-Closed")), STR("true"));
 }
 
-static bool name_allowed(struct str name)
+static bool is_text(struct str name)
 {
-    if (name.n == 0 || name.n > STORE_NAME_MAX || !utf8_valid(name))
-        return false;
     for (size_t i = 0; i < name.n; i++)
         if ((unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7f)
             return false;
-    /* The subscriptions' corner of the name space, however it was spelled. */
-    return !str_eq(name, STR("__ds")) && !str_starts(name, STR("__ds/"));
+    return utf8_valid(name);
+}
+
+/* Not the subscriptions' corner of the name space, however it was spelled. */
+static bool name_allowed(struct str name)
+{
+    return name.n > 0 && name.n <= STORE_NAME_MAX && !str_eq(name, STR("__ds")) &&
+           !str_starts(name, STR("__ds/"));
 }
 
 int durable_name(struct exchange *x, struct str path, struct str *name)
@@ -43,7 +47,16 @@ int durable_name(struct exchange *x, struct str path, struct str *name)
     if (str_starts(path, STR(DURABLE_PREFIX)))
         path = str_skip(path, sizeof DURABLE_PREFIX - 1);
     int err = url_decode(&x->arena, path, false, name);
-    return err == 0 && !name_allowed(*name) ? ERR_SYNTAX : err;
+    return err == 0 && !(name_allowed(*name) && is_text(*name)) ? ERR_SYNTAX : err;
+}
+
+/* Of the request. Transports take paths of visible ASCII alone: one that is not encoded is text. */
+static int request_name(struct exchange *x, struct str path, struct str *name)
+{
+    if (!x->unescaped)
+        return durable_name(x, path, name);
+    *name = str_skip(path, sizeof DURABLE_PREFIX - 1);
+    return name_allowed(*name) ? 0 : ERR_SYNTAX;
 }
 
 void durable_put_offset(struct exchange *x, struct str header, struct offset o)
@@ -338,7 +351,7 @@ void durable_handle(void *durable, struct exchange *x)
             durable_list(d, x);
         else
             no_such_method(x);
-    } else if (durable_name(x, path, &name) != 0) {
+    } else if (request_name(x, path, &name) != 0) {
         exchange_problem(x, 400, STR("BAD_NAME"),
                          STR("a stream's name is 1 to 480 bytes of UTF-8 without control "
                              "characters, percent-encoded in the path, and not under __ds/"));

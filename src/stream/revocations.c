@@ -90,7 +90,7 @@ struct revocations {
     char newest[KEY_LEN];
     size_t after_n, newest_n;
     uint64_t n_looks;
-    bool found; /* something new in this look */
+    bool found; /* something new in this page */
 
     /* those that are over */
     struct timer sweep;
@@ -209,6 +209,14 @@ static void look_again(struct revocations *r, uint64_t in_ms)
         sched_start(r->setup.sched, &r->look, in_ms);
 }
 
+/* Of each page: whoever is denied from now on is told before anybody asks again. */
+static void tell_found(struct revocations *r)
+{
+    if (r->found && r->setup.changed != NULL)
+        r->setup.changed(r->setup.ctx);
+    r->found = false;
+}
+
 static void end_look(struct revocations *r, int err)
 {
     if (err != 0) {
@@ -219,9 +227,6 @@ static void end_look(struct revocations *r, int err)
     }
     r->ready = true;
     r->n_looks++;
-    if (r->found && r->setup.changed != NULL)
-        r->setup.changed(r->setup.ctx);
-    r->found = false;
     if (r->setup.store->shared)
         look_again(r, REVOCATIONS_POLL_MS);
 }
@@ -231,6 +236,7 @@ static void revocations_on_page(struct store_docs *d, int err)
     struct revocations *r = container_of(d, struct revocations, docs);
     for (size_t i = 0; err == 0 && i < d->n_rows; i++)
         take_row(r, &d->rows[i]);
+    tell_found(r);
     bool more = err == 0 && d->more && d->n_rows > 0 && !r->stopping;
     if (more) {
         struct str last = d->rows[d->n_rows - 1].key;

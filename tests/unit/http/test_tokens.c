@@ -49,6 +49,14 @@ static const struct principal *find(struct fixture *f, struct str token)
     return tokens_find(f->tokens, &key, token);
 }
 
+/* As a guard does that lets in whoever shows it. */
+static void let_in(struct fixture *f, struct str token)
+{
+    struct tokens_key key = tokens_key(f->tokens, token);
+    assert_non_null(tokens_find(f->tokens, &key, token));
+    tokens_let_in(f->tokens, &key, token);
+}
+
 static void test_what_was_put_is_found(void **state)
 {
     struct fixture *f = *state;
@@ -64,45 +72,64 @@ static void test_what_was_put_is_found(void **state)
     assert_int_equal(f->alice->refs, 3);
 }
 
-static void test_one_that_was_found_is_found_at_once(void **state)
+static void test_one_that_was_let_in_is_found_at_once(void **state)
 {
     struct fixture *f = *state;
     struct str token = STR("header.payload.signature");
     put(f, token);
-    assert_null(tokens_find_recent(f->tokens, token));
     find(f, token);
+    assert_null(tokens_find_recent(f->tokens, token)); /* nobody has asked whether it was revoked */
+    let_in(f, token);
     assert_ptr_equal(tokens_find_recent(f->tokens, token), f->alice);
     put(f, token); /* another in its place */
     assert_null(tokens_find_recent(f->tokens, token));
-    find(f, token);
+    let_in(f, token);
     tokens_forget(f->tokens);
     assert_null(tokens_find_recent(f->tokens, token));
     put(f, token);
-    find(f, token);
+    let_in(f, token);
     f->sched.now_ms += TOKENS_FRESH_MS;
     assert_null(tokens_find_recent(f->tokens, token));
     put(f, token);
-    find(f, token);
+    let_in(f, token);
     f->alice->expires_ms = WALL_MS;
     assert_null(tokens_find_recent(f->tokens, token));
 }
 
-/* Of tokens of any length, those that end alike included. */
+/* What is not known, or not any more, cannot be let in. */
+static void test_a_stranger_is_not_let_in(void **state)
+{
+    struct fixture *f = *state;
+    struct str token = STR("header.payload.signature");
+    struct tokens_key key = tokens_key(f->tokens, token);
+    tokens_let_in(f->tokens, &key, token);
+    assert_null(tokens_find_recent(f->tokens, token));
+    put(f, token);
+    tokens_let_in(f->tokens, &key, STR("header.payload.signaturE"));
+    assert_null(tokens_find_recent(f->tokens, token));
+}
+
+/* Of tokens of any length, those that end alike included. Short ones are found by their hash
+ * alone. */
 static void test_every_byte_counts(void **state)
 {
     struct fixture *f = *state;
     char text[200];
     for (size_t n = 1; n < sizeof text; n++) {
         memset(text, 'a', sizeof text);
-        put(f, str_of(text, n));
-        find(f, str_of(text, n));
-        assert_ptr_equal(tokens_find_recent(f->tokens, str_of(text, n)), f->alice);
+        struct str token = str_of(text, n);
+        struct tokens_key key = tokens_key(f->tokens, token);
+        put(f, token);
+        let_in(f, token);
+        assert_ptr_equal(tokens_find_recent(f->tokens, token), n < 16 ? NULL : f->alice);
         for (size_t i = 0; i < n; i++) {
             text[i] ^= 1;
-            assert_null(tokens_find_recent(f->tokens, str_of(text, n)));
+            assert_null(tokens_find_recent(f->tokens, token));
+            assert_null(tokens_find(f->tokens, &key, token));
             text[i] ^= 1;
         }
         assert_null(tokens_find_recent(f->tokens, str_of(text, n + 1)));
+        assert_null(tokens_find(f->tokens, &key, str_of(text, n - 1)));
     }
 }
 
@@ -243,7 +270,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_was_put_is_found),
-        TEST(test_one_that_was_found_is_found_at_once),
+        TEST(test_one_that_was_let_in_is_found_at_once),
+        TEST(test_a_stranger_is_not_let_in),
         TEST(test_every_byte_counts),
         TEST(test_the_bytes_decide),
         TEST(test_a_minute_and_not_beyond_its_end),

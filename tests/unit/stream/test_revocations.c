@@ -281,6 +281,23 @@ static void other_processes_know_soon(void **state)
     assert_int_equal(w->n_other_changes, 1); /* nothing new */
 }
 
+/* A look of several pages tells of each: whoever is denied by the first is not let in while the
+ * second is read. */
+static void every_page_is_told(void **state)
+{
+    struct world *w = *state;
+    char jti[16];
+    end(w, w->deny);
+    w->deny = start(w, 2000, &w->n_changes);
+    for (int i = 0; i < 1500; i++) {
+        snprintf(jti, sizeof jti, "j%d", i);
+        assert_int_equal(add(w, (struct revocation){.jti = str_of_cstr(jti)}), 0);
+    }
+    w->other = start(w, 2000, &w->n_other_changes);
+    assert_int_equal(revocations_count(w->other), 1500);
+    assert_int_equal(w->n_other_changes, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_list_is_bounded_and_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(entries_leave_a_day_after_their_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_processes_know_soon, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_page_is_told, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
