@@ -395,3 +395,31 @@ test("a drain lets what is passed on finish, and takes nothing new", async (t) =
     const { code } = await within(server.ended, "the server to end");
     assert.equal(code, 0);
 });
+
+test("the rest of an answer that is gone is 410, and the upstream is not asked", async (t) => {
+    const asked = [];
+    const upstream = createServer((request, response) => {
+        asked.push(request.url);
+        response.end("{}");
+    });
+    upstream.listen(0, "127.0.0.1");
+    await once(upstream, "listening");
+    defer(t, () => upstream.close());
+    const url = `http://127.0.0.1:${upstream.address().port}`;
+    const server = await startServer(t, ["--proxy", `/v1=${url}`]);
+    const id = "0b9f6a3e-51f4-4bd6-9a0c-3c8a44f2e0d1";
+    const headers = { "last-event-id": `${id}:3` };
+    for (const [method, path] of [
+        ["GET", `/v1/chat/completions/${id}`],
+        ["GET", "/v1/chat/completions"],
+        ["POST", "/v1/chat/completions"],
+    ]) {
+        const { status, text } = await server.request(method, path, { headers });
+        assert.equal(status, 410, `${method} ${path}`);
+        assert.equal(JSON.parse(text).error.details.gap.requested, "3");
+    }
+    assert.deepEqual(asked, []);
+    // An id that looks like ours is the upstream's, unless somebody says that he has a part of it.
+    assert.equal((await server.request("GET", `/v1/files/${id}`)).status, 200);
+    assert.deepEqual(asked, [`/v1/files/${id}`]);
+});

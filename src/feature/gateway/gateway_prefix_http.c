@@ -209,12 +209,28 @@ static void take_member(struct member_request *q)
         exchange_collect(x, IGNORED_BODY_MAX, gateway_prefix_on_body);
 }
 
+/* It has a part of what is not there any more: that is told, and nobody is asked anew. */
+static bool is_lost(const struct member_request *q)
+{
+    struct str generation = gateway_last_event_id(q->x).generation;
+    return generation.n > 0 && str_eq(generation, member_id(&q->member));
+}
+
+static void lose_member(struct member_request *q)
+{
+    struct exchange *x = q->x;
+    if (may(x, ACCESS_VERB_GENERATE, q->member.path, PLAIN_SLASH_SPLITS))
+        gateway_refuse_position(q->route, x, gateway_last_event_id(x).seq);
+}
+
 /* It is the upstream's, then. A link is for what is ours. */
 static void leave_member(struct member_request *q)
 {
     struct exchange *x = q->x;
     if (x->principal->by_link)
         exchange_deny(x);
+    else if (is_lost(q))
+        lose_member(q);
     else if (gateway_admit_path(q->route, x) &&
              may(x, verb_of(x->request->method), x->request->path, PLAIN_SLASH_SPLITS))
         send_on(q->route, x);
