@@ -49,7 +49,8 @@ static void script_free(struct generation_source *s)
 
 static struct generation_source *script_open(void *ctx, const struct source_order *o)
 {
-    static const struct source_ops ops = {script_start, script_resume, script_free};
+    static const struct source_ops ops = {
+        .start = script_start, .resume = script_resume, .free = script_free};
     struct script *s = mem_zalloc(sizeof *s);
     *s = (struct script){.source.ops = &ops, .on = o->on, .ctx = o->ctx};
     scripts[n_scripts++] = s;
