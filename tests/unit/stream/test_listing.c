@@ -199,7 +199,7 @@ static void test_layers_and_roots(void **state)
 static void make_many(struct site *s)
 {
     static struct store_write writes[FOREIGN];
-    static char names[FOREIGN][16];
+    static char names[FOREIGN][24];
     static struct stream_config config = {.content_type = STR_INIT("text/plain"),
                                           .ttl_s = STORE_TTL_NONE,
                                           .expires_ms = STORE_TTL_NONE};

@@ -208,7 +208,7 @@ static void on_one_of_many(struct revocation *v, int err)
 static void add_many(struct world *w, const char *prefix, size_t n)
 {
     struct revocation *all = mem_zalloc(n * sizeof *all);
-    char(*texts)[16] = mem_zalloc(n * sizeof *texts);
+    char(*texts)[64] = mem_zalloc(n * sizeof *texts);
     n_added = n_full = 0;
     for (size_t i = 0; i < n; i++) {
         snprintf(texts[i], sizeof texts[i], "%s%zu", prefix, i);
