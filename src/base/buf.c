@@ -10,24 +10,8 @@
 
 void buf_deinit(struct buf *b)
 {
-    if (b->cap < BUF_MAPPED)
-        free(b->p);
-    else
-        mem_unmap(b->p, b->cap);
-    *b = (struct buf){0};
-}
-
-static char *buf_grow(struct buf *b, size_t cap)
-{
-    if (cap < BUF_MAPPED)
-        return mem_realloc(b->p, cap);
-    if (b->cap >= BUF_MAPPED)
-        return mem_remap(b->p, b->cap, cap);
-    char *p = mem_map(cap);
-    if (b->n > 0)
-        memcpy(p, b->p, b->n);
     free(b->p);
-    return p;
+    *b = (struct buf){0};
 }
 
 char *buf_reserve(struct buf *b, size_t n)
@@ -37,7 +21,7 @@ char *buf_reserve(struct buf *b, size_t n)
         size_t cap = b->cap ? b->cap * 2 : 128;
         while (cap - b->n < n)
             cap *= 2;
-        b->p = buf_grow(b, cap);
+        b->p = mem_realloc(b->p, cap);
         b->cap = cap;
     }
     return b->p + b->n;

@@ -15,10 +15,6 @@ struct buf {
     size_t n, cap;
 };
 
-/* With so much room it has pages of its own, which are not copied when it grows: a body of 64 MB
- * would hold the loop. Whoever takes the memory of a buffer over frees it as buf_deinit does. */
-#define BUF_MAPPED (1024 * 1024)
-
 void buf_deinit(struct buf *b);
 
 /* Room for n more bytes at b->p + b->n, never NULL; the caller adds to b->n what it wrote. */

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 static void *checked(void *p, size_t n)
@@ -43,18 +42,6 @@ void *mem_map(size_t n)
 {
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return checked(p == MAP_FAILED ? NULL : p, n);
-}
-
-void *mem_remap(void *p, size_t n, size_t to)
-{
-#ifdef __linux__
-    void *moved = mremap(p, n, to, MREMAP_MAYMOVE);
-    return checked(moved == MAP_FAILED ? NULL : moved, to);
-#else
-    void *moved = memcpy(mem_map(to), p, n);
-    mem_unmap(p, n);
-    return moved;
-#endif
 }
 
 void mem_unmap(void *p, size_t n)

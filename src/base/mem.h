@@ -16,7 +16,6 @@ void *mem_realloc(void *p, size_t n);
 /* Zeroed pages of their own, for what is large: they cost nothing before they are used. What is
  * released, whole pages, goes back to the system, and is zeros from then on. */
 void *mem_map(size_t n);
-void *mem_remap(void *p, size_t n, size_t to); /* larger, perhaps elsewhere, and not copied */
 void mem_unmap(void *p, size_t n);
 void mem_release(void *p, size_t n);
 

@@ -23,32 +23,18 @@ struct extent *extent_ref(struct extent *c)
     return c;
 }
 
-/* They may have come in a buffer, and go as one. */
-static struct buf marks_memory(const struct extent *c)
-{
-    size_t size = sizeof *c->marks;
-    return (struct buf){(char *)c->marks, c->n_marks * size, c->cap_marks * size};
-}
-
 void extent_unref(struct extent *c)
 {
     if (c == NULL || --c->refs > 0)
         return;
-    struct buf marks = marks_memory(c);
     block_unref(c->bytes);
-    buf_deinit(&marks);
+    free(c->marks);
     free(c);
 }
 
 size_t extent_size(const struct extent *c)
 {
     return sizeof *c + sizeof *c->bytes + c->bytes->cap + c->cap_marks * sizeof *c->marks;
-}
-
-static void give_marks(struct extent *c, const struct buf *memory)
-{
-    c->marks = (uint32_t *)(void *)memory->p;
-    c->cap_marks = (uint32_t)(memory->cap / sizeof *c->marks);
 }
 
 static void reserve_marks(struct extent *c, uint32_t n)
@@ -58,12 +44,6 @@ static void reserve_marks(struct extent *c, uint32_t n)
     uint32_t cap = c->cap_marks ? c->cap_marks * 2 : 4;
     if (cap - c->n_marks < n)
         cap = c->n_marks + n;
-    if (cap * sizeof *c->marks >= BUF_MAPPED) {
-        struct buf marks = marks_memory(c);
-        buf_reserve(&marks, n * sizeof *c->marks);
-        give_marks(c, &marks);
-        return;
-    }
     c->marks = mem_realloc(c->marks, cap * sizeof *c->marks);
     c->cap_marks = cap;
 }
@@ -85,8 +65,9 @@ static void put_marks(struct extent *c, uint32_t behind, size_t data_n, const ui
 static void take_marks(struct extent *c, size_t data_n, struct buf *ends, uint32_t n)
 {
     must(data_n > 0 && data_n < MARK_APPEND_END && n > 0 && ends->n == n * sizeof *c->marks);
-    give_marks(c, ends);
+    c->marks = (uint32_t *)(void *)ends->p;
     c->n_marks = n;
+    c->cap_marks = (uint32_t)(ends->cap / sizeof *c->marks);
     must(c->marks[n - 1] == data_n);
     c->marks[n - 1] |= MARK_APPEND_END;
     *ends = (struct buf){0};

@@ -8,9 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <cmocka.h>
-#include <sys/resource.h>
 
 /* -- buf -------------------------------------------------------------------------------------- */
 
@@ -51,38 +49,6 @@ static void test_buf_grows(void **state)
     for (size_t n = 0; n <= 300; n++)
         for (size_t i = 0; i < n; i++)
             assert_int_equal(*p++, 'A' + n % 26);
-    buf_deinit(&b);
-}
-
-static long page_faults(void)
-{
-    struct rusage r;
-    assert_int_equal(getrusage(RUSAGE_SELF, &r), 0);
-    return r.ru_minflt;
-}
-
-/* A large one has pages of its own, from the step on that makes it large. It is not copied when it
- * grows: then it would touch as many pages again. */
-static void test_large_buf_is_not_copied(void **state)
-{
-    struct buf b = {0};
-    const size_t some = 1000, bytes = 16u << 20;
-    while (b.n < bytes) {
-        memset(buf_reserve(&b, some), (char)(b.n / some), some);
-        b.n += some;
-    }
-    assert_true(b.cap >= bytes);
-    size_t cap = b.cap, n = b.n;
-    long before = page_faults();
-    buf_reserve(&b, cap);
-    assert_in_range(page_faults() - before, 0, 256);
-    assert_true(b.cap > cap && b.n == n);
-    for (size_t i = 0; i < b.n; i++)
-        if (b.p[i] != (char)(i / some))
-            fail_msg("byte %zu", i);
-    buf_deinit(&b);
-    assert_null(b.p);
-    buf_reserve(&b, BUF_MAPPED); /* large from the start */
     buf_deinit(&b);
 }
 
@@ -238,17 +204,11 @@ static void test_block_of(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_buf_puts),
-        cmocka_unit_test(test_buf_grows),
-        cmocka_unit_test(test_large_buf_is_not_copied),
-        cmocka_unit_test(test_buf_reserve),
-        cmocka_unit_test(test_buf_printf_at_the_edge),
-        cmocka_unit_test(test_arena_keeps_all),
-        cmocka_unit_test(test_arena_texts),
-        cmocka_unit_test(test_arena_cache),
-        cmocka_unit_test(test_arena_cache_trim),
-        cmocka_unit_test(test_block),
-        cmocka_unit_test(test_block_of),
+        cmocka_unit_test(test_buf_puts),        cmocka_unit_test(test_buf_grows),
+        cmocka_unit_test(test_buf_reserve),     cmocka_unit_test(test_buf_printf_at_the_edge),
+        cmocka_unit_test(test_arena_keeps_all), cmocka_unit_test(test_arena_texts),
+        cmocka_unit_test(test_arena_cache),     cmocka_unit_test(test_arena_cache_trim),
+        cmocka_unit_test(test_block),           cmocka_unit_test(test_block_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -470,33 +470,9 @@ static void test_finds_any_event(void **state)
     tape_deinit(&t);
 }
 
-/* So many that their marks have pages of their own, copied or taken over. */
-static void test_very_many_events(void **state)
-{
-    const uint32_t n = 300000;
-    for (int give = 0; give < 2; give++) {
-        struct buf ends = {0}, bytes = {0};
-        struct tape t = {0};
-        for (uint32_t i = 1; i <= n; i++) {
-            buf_put(&ends, str_of((const char *)&i, sizeof i));
-            buf_putc(&bytes, (char)i);
-        }
-        struct block *b = block_of(buf_str(&bytes));
-        tape_append_block(&t, b, (const uint32_t *)(const void *)ends.p, n, give ? &ends : NULL, 1);
-        block_unref(b);
-        assert_int_equal(t.events, n);
-        for (uint64_t at = 0; at < n; at += 7777)
-            assert_int_equal(tape_ordinal(&t, at), at);
-        tape_deinit(&t);
-        buf_deinit(&ends);
-        buf_deinit(&bytes);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_very_many_events),
         cmocka_unit_test_teardown(test_random, seeds_teardown),
         cmocka_unit_test(test_ends_where_it_is_told),
         cmocka_unit_test(test_cut),
