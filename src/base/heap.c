@@ -1,38 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/heap.h"
-#include "base/buf.h"
 #include "base/mem.h"
 
-#define ITEM sizeof(struct heap_item *)
-
-/* Small heaps are many, and have as little room as they can; a large one is not copied when it
- * grows. */
-static struct buf heap_memory(const struct heap *h)
-{
-    return (struct buf){(char *)h->items, h->n * ITEM, h->cap * ITEM};
-}
+#include <stdlib.h>
 
 void heap_deinit(struct heap *h)
 {
-    struct buf memory = heap_memory(h);
-    buf_deinit(&memory);
+    free(h->items);
     *h = (struct heap){0};
-}
-
-static void heap_make_room(struct heap *h)
-{
-    size_t cap = h->cap;
-    if (h->n < cap)
-        return;
-    if (2 * cap * ITEM < BUF_MAPPED) {
-        h->items = mem_grow(h->items, h->n, &cap, ITEM);
-    } else {
-        struct buf memory = heap_memory(h);
-        buf_reserve(&memory, ITEM);
-        h->items = (struct heap_item **)(void *)memory.p;
-        cap = memory.cap / ITEM;
-    }
-    h->cap = (uint32_t)cap;
 }
 
 static void set_place(struct heap *h, uint32_t at, struct heap_item *i)
@@ -72,7 +47,9 @@ void heap_put(struct heap *h, struct heap_item *i, int64_t key)
 {
     i->key = key;
     if (i->place == 0) {
-        heap_make_room(h);
+        size_t cap = h->cap;
+        h->items = mem_grow(h->items, h->n, &cap, sizeof(struct heap_item *));
+        h->cap = (uint32_t)cap;
         set_place(h, h->n++, i);
     }
     settle(h, i);

@@ -66,31 +66,11 @@ static void test_in_order(void **state)
     heap_deinit(&h);
 }
 
-/* So many that it has pages of its own. */
-static void test_very_many(void **state)
-{
-    const uint32_t n = 300000;
-    struct rng rng = {1};
-    struct heap h = {0};
-    struct heap_item *items = calloc(n, sizeof *items);
-    assert_non_null(items);
-    for (uint32_t i = 0; i < n; i++)
-        heap_put(&h, &items[i], (int64_t)rng_below(&rng, n));
-    int64_t last = INT64_MIN;
-    for (struct heap_item *i; (i = heap_first(&h)) != NULL; heap_remove(&h, i)) {
-        assert_true(i->key >= last);
-        last = i->key;
-    }
-    heap_deinit(&h);
-    free(items);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model),
         cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_very_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
