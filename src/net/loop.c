@@ -96,6 +96,7 @@ int loop_init(struct loop *l)
     uv_check_init(&l->uv, &l->after_poll);
     l->alarm.data = l->before_poll.data = l->after_poll.data = l;
     l->alarm.timer_cb = loop_on_alarm;
+    turn_meter_start(&l->meter, clock_thread_ns); /* some turn it themselves, without loop_run */
     uv_prepare_start(&l->before_poll, loop_on_before_poll);
     uv_check_start(&l->after_poll, loop_on_after_poll);
     /* The schedule serves others; it keeps nothing alive by itself. */
