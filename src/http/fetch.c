@@ -318,6 +318,10 @@ static size_t fetch_on_body(char *p, size_t size, size_t n, void *arg)
     struct fetch_transfer *transfer = arg;
     if (transfer->fetch == NULL)
         return fetch_abort(transfer);
+    if (!transfer->headed) { /* it has switched to something that nobody asked for */
+        fetch_blame(transfer, FETCH_NOT_HTTP, "the answer goes on without a head");
+        return fetch_abort(transfer);
+    }
     if (!fetch_fits(transfer, n)) {
         fetch_blame(transfer, FETCH_TOO_LARGE, "the answer is larger than the limit");
         return fetch_abort(transfer);

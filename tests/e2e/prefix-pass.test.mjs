@@ -610,13 +610,22 @@ test("a generation is read below the path that began it; other ids are the upstr
     const { headers, text } = await server.request("POST", path, streamed);
     const id = headers["x-correlation-id"];
     assert.match(text, /"word":"two"/);
-    const again = await server.request("GET", `${path}/${id}`);
+    assert.equal(headers.location, `${path}/${id}`);
+    const again = await server.request("GET", headers.location);
     assert.match(again.headers["content-type"], /^text\/event-stream/);
     assert.match(again.text, /"word":"one"[^]*"word":"two"/);
     const { status } = await server.request("GET", `${path}/${id}`, {
         headers: { "last-event-id": "2" },
     });
     assert.equal(status, 204, "there is nothing behind the last event");
+    for (const method of ["POST", "GET"]) {
+        const rest = await server.request(method, path, { headers: { "last-event-id": `${id}:1` } });
+        assert.equal(rest.status, 200, rest.text);
+        assert.ok(!rest.text.includes('"word":"one"') && rest.text.includes('"word":"two"'), method);
+        const gone = "0b9f6a3e-51f4-4bd6-9a0c-3c8a44f2e0d1:1";
+        const lost = await server.request(method, path, { headers: { "last-event-id": gone } });
+        assert.equal(lost.status, 410, "never a new one");
+    }
     assert.equal((await server.request("POST", `${path}/${id}/stop`)).json().status, "completed");
     assert.equal((await server.request("DELETE", `${path}/${id}`)).json().status, "completed");
     assert.equal(echo.asked.length, 1);
@@ -639,6 +648,41 @@ test("a generation is read below the path that began it; other ids are the upstr
         assert.deepEqual([answer.json().method, answer.json().url], [method, asked]);
         assert.equal(answer.json().body, body ?? "");
     }
+});
+
+test("a chat is found by its id below a prefix; what is none is the upstream's", async (t) => {
+    let go;
+    const gate = new Promise((resolve) => (go = resolve));
+    const echo = await startEcho(t, (request, response) => {
+        if (request.method !== "POST" || request.url !== "/api/chat") return false;
+        response.writeHead(200, {
+            "content-type": "text/event-stream",
+            "x-vercel-ai-ui-message-stream": "v1",
+        });
+        response.write('data: {"type":"start"}\n\n');
+        gate.then(() => response.end('data: {"type":"finish"}\n\ndata: [DONE]\n\n'));
+        return true;
+    });
+    const server = await startServer(t, ["--proxy", `/api=${echo.url}`]);
+    const asked = { trigger: "submit-message", id: "chat-1", messages: [] };
+    const first = await fetch(`${server.base}/api/chat`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(asked),
+    });
+    assert.equal(first.headers.get("x-vercel-ai-ui-message-stream"), "v1");
+    const resumed = await fetch(`${server.base}/api/chat/chat-1/stream`);
+    assert.equal(resumed.status, 200);
+    assert.match(resumed.headers.get("content-type"), /^text\/event-stream/);
+    go();
+    assert.match(await resumed.text(), /"type":"start"[^]*"type":"finish"/);
+    await first.text();
+    for (const path of ["/api/chat/chat-2/stream", "/api/chat/chat-1/stream"])
+        await until(
+            async () => (await server.request("GET", path)).text.includes(`"url":"${path}"`),
+            `${path} to be the upstream's`,
+        );
+    assert.equal(echo.asked.filter(({ method }) => method === "POST").length, 1);
 });
 
 test("a resume token works below a prefix", async (t) => {

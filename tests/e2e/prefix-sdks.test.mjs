@@ -8,9 +8,11 @@ import { test } from "node:test";
 import Anthropic from "@anthropic-ai/sdk";
 import { GoogleGenAI } from "@google/genai";
 import OpenAI, { toFile } from "openai";
-import { startModels, TEXT } from "./lib/models-backend.mjs";
+import { answer, startModels, TEXT } from "./lib/models-backend.mjs";
+import { startResponsesBackend, textOf } from "./lib/responses-backend.mjs";
 import { startServer } from "./lib/server.mjs";
 import { tempFolder } from "./lib/temp.mjs";
+import { until } from "./lib/wait.mjs";
 
 const question = { model: "m-1", messages: [{ role: "user", content: "go" }] };
 const claude = { ...question, max_tokens: 10 };
@@ -73,26 +75,55 @@ test("openai: models, embeddings, files, chat", async (t) => {
     assert.equal(backend.asked.length, 5, "each asked once");
 });
 
-test("openai: what wants no stream costs no write", async (t) => {
+test("what wants no stream costs no write", async (t) => {
     const backend = await startModels(t);
     const data = join(await tempFolder(t), "data");
     const server = await startServer(t, ["--openai", backend.url], { data });
     const client = openaiAt(server.base);
-    const idOf = async (asked) => {
-        const { response, data } = await asked.withResponse();
-        if (data.controller) await streamed(data);
-        return response.headers.get("x-correlation-id");
+    const post = async (body) => {
+        const headers = { "content-type": "application/json" };
+        const answer = await server.request("POST", "/v1/chat/completions", {
+            headers,
+            body: JSON.stringify(body),
+        });
+        return answer.headers["x-correlation-id"];
     };
+    const idOf = async (asked) => (await asked.withResponse()).response.headers.get("x-correlation-id");
     const embedding = { model: "e", input: "a", encoding_format: "float" };
-    for (const asked of [
-        () => client.chat.completions.create(question),
-        () => client.embeddings.create(embedding),
-        () => client.models.list(),
+    for (const id of [
+        await post(question),
+        await post({ ...question, stream: false }),
+        await idOf(client.embeddings.create(embedding)),
+        await idOf(client.models.list()),
     ])
-        assert.equal(await isStored(data, await idOf(asked())), false);
-    const recorded = await idOf(client.chat.completions.create({ ...question, stream: true }));
-    assert.equal(await isStored(data, recorded), true);
+        assert.equal(await isStored(data, id), false);
+    assert.equal(await isStored(data, await post({ ...question, stream: true })), true);
 });
+
+for (const stream of [true, false])
+    test(`openai: its own retry gets the answer that was lost, stream: ${stream}`, async (t) => {
+        const backend = await startModels(t);
+        const server = await startServer(t, ["--openai", backend.url]);
+        let tries = 0;
+        let go;
+        const gate = new Promise((resolve) => (go = resolve));
+        backend.acts = [(...asked) => gate.then(() => answer(...asked))];
+        // The first connection is lost before there is a head.
+        const losing = async (url, init) => {
+            if (++tries > 1) return fetch(url, init);
+            const lost = new AbortController();
+            const asking = fetch(url, { ...init, signal: lost.signal });
+            await until(() => backend.asked.length === 1, "the backend to be asked");
+            lost.abort();
+            await asking.catch(() => {});
+            setTimeout(go, 100);
+            throw new TypeError("fetch failed");
+        };
+        const client = openaiAt(server.base, { fetch: losing });
+        const got = await client.chat.completions.create({ ...question, stream });
+        assert.equal(stream ? await streamed(got) : got.choices[0].message.content, TEXT);
+        assert.deepEqual([tries, backend.asked.length], [2, 1]);
+    });
 
 test("openai: the backend's word on retries counts", async (t) => {
     const backend = await startModels(t);
@@ -142,6 +173,42 @@ test("openai: an answer under a key is joined, and the key goes on", async (t) =
     assert.equal((await client.models.list()).data.length, 1);
 });
 
+test("openai: responses by id; what is not ours is the upstream's", async (t) => {
+    const backend = await startResponsesBackend(t);
+    const server = await startServer(t, ["--openai", backend.url("")]);
+    const { responses } = openaiAt(server.base, { maxRetries: 0 });
+    const asked = { model: "fake-1", input: "go", plan: { gate: 20 } };
+    const events = [];
+    for await (const event of await responses.create({ ...asked, background: true, stream: true }))
+        if (events.push(event) === 11) break;
+    const { id } = events[0].response;
+    assert.match(id, /^resp_[0-9a-f]{32}$/);
+    const rest = await responses.retrieve(id, { stream: true, starting_after: 10 });
+    backend.go();
+    for await (const event of rest) events.push(event);
+    assert.deepEqual(
+        events.map(({ sequence_number }) => sequence_number),
+        events.map((_, i) => i),
+    );
+    const whole = await responses.retrieve(id);
+    assert.equal(whole.status, "completed");
+    assert.equal(whole.output_text, textOf(asked).join(""));
+    const [{ content }] = (await responses.inputItems.list(id)).data;
+    assert.equal(content[0].text, "go");
+    assert.equal((await responses.cancel(id)).id, id);
+    await responses.delete(id);
+    assert.equal(backend.seen.length, 1, "all of it from the store");
+    for (const [ask, method, path] of [
+        [() => responses.retrieve("resp_of_theirs"), "GET", "/v1/responses/resp_of_theirs"],
+        [() => responses.cancel("resp_of_theirs"), "POST", "/v1/responses/resp_of_theirs/cancel"],
+        [() => responses.retrieve(id), "GET", `/v1/responses/${id}`], // which is gone
+    ]) {
+        await assert.rejects(ask(), OpenAI.APIError);
+        const { url, ...seen } = backend.seen.at(-1);
+        assert.deepEqual([seen.method, url], [method, path]);
+    }
+});
+
 test("anthropic: messages, whole and streamed, and models", async (t) => {
     const backend = await startModels(t);
     const server = await startServer(t, ["--anthropic", backend.url]);
@@ -175,6 +242,7 @@ for (const [how, config, path] of [
         (url) =>
             ["streamGenerateContent", "generateContent"]
                 .map((method) => `[route /gemini/v1beta/models/{model}:${method}]
+dialect = auto
 upstream = ${url}/v1beta/models/{model}:${method}\n`)
                 .join(""),
         "/gemini",
@@ -189,6 +257,11 @@ upstream = ${url}/v1beta/models/{model}:${method}\n`)
             assert.equal(whole.text, `${model}: ${TEXT}`);
             assert.equal(backend.last().url, `/v1beta/models/${model}:generateContent`);
             assert.equal(backend.last().headers["x-goog-api-key"], "g");
+            let text = "";
+            for await (const part of await client.models.generateContentStream({ model, contents: "go" }))
+                text += part.text ?? "";
+            assert.equal(text, `${model}: ${TEXT}`);
+            assert.equal(backend.last().url, `/v1beta/models/${model}:streamGenerateContent?alt=sse`);
         }
     });
 

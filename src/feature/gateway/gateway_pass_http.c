@@ -43,7 +43,6 @@ struct pass {
     struct task want;
 
     struct buf down; /* to be taken by the client */
-    size_t room;     /* for so much at most */
     uint64_t left;   /* of a body of known length */
     bool sized;
     bool full;      /* the source waits for room */
@@ -164,17 +163,7 @@ static void pass_put(struct pass *p)
     block_unref(b);
     buf_deinit(&p->down);
     p->down = (struct buf){0};
-    p->room = 0;
-}
-
-static void pass_make_room(struct pass *p)
-{
-    if (p->room > 0 || !exchange_reserve(p->x, HELD_MAX))
-        return;
-    p->room = HELD_MAX;
-    if (p->full)
-        p->source->ops->resume(p->source);
-    p->full = false;
+    exchange_reserve(p->x, 0);
 }
 
 static enum pull pass_pull(struct exchange *x)
@@ -189,7 +178,9 @@ static enum pull pass_pull(struct exchange *x)
         pass_free(p);
         return PULL_END;
     }
-    pass_make_room(p);
+    if (p->full)
+        p->source->ops->resume(p->source);
+    p->full = false;
     return PULL_WAIT;
 }
 
@@ -217,7 +208,7 @@ static const struct exchange_ops exchange_ops = {
 static bool may_show(const struct header *headers, size_t n, struct str disposition)
 {
     struct str type = STR_NONE, word = str_trim(str_cut(&disposition, ';'));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; type.p == NULL && i < n; i++)
         if (str_eq_nocase(headers[i].name, STR("Content-Type")))
             type = headers[i].value;
     return str_eq_nocase(word, STR("attachment")) || inert_type(type);
@@ -240,6 +231,12 @@ static struct str cache_control(const struct exchange *x, struct str value)
     return x->http->front.guarded && shared ? STR("no-store") : value;
 }
 
+/* Browsers take the last of several, and what is said of a body here goes by the first. */
+static bool is_second_type(const struct exchange *x, struct str name)
+{
+    return str_eq_nocase(name, STR("Content-Type")) && exchange_has_header(x, name);
+}
+
 void gateway_put_headers(struct exchange *x, const struct header *headers, size_t n)
 {
     bool *known = arena_alloc(&x->arena, n + 1); /* what is set before; theirs may be several */
@@ -247,7 +244,7 @@ void gateway_put_headers(struct exchange *x, const struct header *headers, size_
         known[i] = exchange_has_header(x, headers[i].name);
     for (size_t i = 0; i < n; i++) {
         struct str name = headers[i].name, value = headers[i].value;
-        if (known[i] ||
+        if (known[i] || is_second_type(x, name) ||
             (str_eq_nocase(name, STR("Content-Disposition")) && !may_show(headers, n, value)))
             continue;
         if (str_eq_nocase(name, STR("Cache-Control")))
@@ -300,7 +297,7 @@ static bool pass_on_data(void *ctx, struct str data)
     struct pass *p = ctx;
     if (p->x == NULL)
         return true;
-    p->full = p->room == 0 || (p->down.n > 0 && data.n > p->room - p->down.n);
+    p->full = p->down.n >= HELD_MAX || !exchange_reserve(p->x, p->down.n + data.n);
     if (p->full)
         return false;
     if (p->sized && data.n > p->left) {

@@ -253,6 +253,14 @@ const routes = {
     "prefix.root.generate": (site, row) => ({ path: "/mine-any", ...asked(row), secret: SECRET }),
     "prefix.call": () => ({ path: "/mine-any/x" }),
     "prefix.root.call": () => ({ path: "/mine-any" }),
+    "prefix.continue": ofGeneration(
+        (path, { id }) => ({ path, headers: { "last-event-id": `${id}:0` }, secret: SECRET }),
+        "/mine-any/go",
+    ),
+    "prefix.root.continue": ofGeneration(
+        (path, { id }) => ({ path, headers: { "last-event-id": `${id}:0` }, secret: SECRET }),
+        "/mine-any",
+    ),
     // To who may not have it, it is the upstream's, which has something else there.
     "prefix.read": ofGeneration(
         (path, { id }) => ({ path: `${path}/${id}`, expect: READS, secret: SECRET }),

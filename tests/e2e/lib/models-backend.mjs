@@ -102,7 +102,7 @@ function gemini(response, stream, model) {
 
 // ---- all of them ----
 
-function answer(request, response, body) {
+export function answer(request, response, body) {
     const { pathname } = new URL(request.url, "http://x");
     const json = () => JSON.parse(body.toString());
     const anthropic = request.headers["anthropic-version"] !== undefined;

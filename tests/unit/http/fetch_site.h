@@ -209,6 +209,8 @@ static const struct {
     {"/early-413", "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno", false},
     {"/early-413-chunked",
      "HTTP/1.1 413 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", false},
+    {"/switch",
+     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes", false},
     {"/short", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nnot fifty", true},
     {"/short-chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true},
     {"/cut-chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc", true},

@@ -40,6 +40,18 @@ static void test_interim_answers_are_passed_over(void **state)
     assert_body(s, "ok");
 }
 
+/* Nobody has asked for another protocol. */
+static void test_a_switch_is_no_answer(void **state)
+{
+    struct seen *s = prepare(*state, "/switch");
+    s->fetch.on_data = on_data;
+    start(s);
+    run_until_done(s);
+    assert_failed(s, FETCH_NOT_HTTP);
+    assert_int_equal(s->heads, 0);
+    assert_int_equal(s->body.n, 0);
+}
+
 static void test_trailers_are_passed_over(void **state)
 {
     struct seen *s = get(*state, "/trailers");
@@ -580,6 +592,7 @@ int main(void)
         SITE_TEST(test_whole_answer),
         SITE_TEST(test_any_status_is_an_answer),
         SITE_TEST(test_interim_answers_are_passed_over),
+        SITE_TEST(test_a_switch_is_no_answer),
         SITE_TEST(test_trailers_are_passed_over),
         SITE_TEST(test_head_comes_before_the_body),
         SITE_TEST(test_headers_can_be_walked),
