@@ -102,7 +102,8 @@ int plain_path_name(struct arena *a, struct str path, enum plain_slash slash, st
 {
     struct str decoded = path;
     bool escaped = memchr(path.p, '%', path.n) != NULL;
-    if (escaped ? url_decode(a, path, false, &decoded) != 0 || !is_plain(a, path) : !looks_plain(path))
+    if (escaped ? url_decode(a, path, false, &decoded) != 0 || !is_plain(a, path)
+                : !looks_plain(path))
         return ERR_SYNTAX;
     path = escaped && slash == PLAIN_SLASH_STAYS ? decode_segments(a, path) : decoded;
     if (path.n > 1 && path.p[path.n - 1] == '/')

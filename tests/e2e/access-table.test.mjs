@@ -94,6 +94,9 @@ upstream = ${await backend(t, "sse")}/
 [route /mine-chat]
 upstream = ${await backend(t, "ui-message")}/
 dialect = ui-message
+[route /mine-responses]
+upstream = ${await backend(t, "sse")}/
+dialect = responses
 [route /mine-any]
 prefix = yes
 upstream = ${await startAny(t)}

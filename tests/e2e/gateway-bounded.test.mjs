@@ -165,7 +165,7 @@ class Taker {
                 this.#hash.update(line);
             }
         }
-        if (lines.includes("0\r") || this.#rest.endsWith("0\r")) this.ended = true;
+        if (lines.includes("0\r") || this.#rest === "0\r") this.ended = true;
     }
 
     /** Waits for the whole answer. */

@@ -44,8 +44,8 @@ test("every event of the backend arrives once, numbered, behind the resume token
     assert.equal((await gateway.backend.seen()).length, 1);
 });
 
-test("the backend gets the body and the headers that the route names", async (t) => {
-    const gateway = await startGateway(t, { route: { forward: "X-Tenant, X-Trace-ID" } });
+test("the backend gets the body, and all headers but those that the route drops", async (t) => {
+    const gateway = await startGateway(t, { route: { drop: "X-Private" } });
     const plan = { name: "headers", tokens: 1, note: "Zürich – 東京" };
     const reader = await gateway.post(plan, {
         Accept: "text/event-stream",

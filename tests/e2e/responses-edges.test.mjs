@@ -104,8 +104,8 @@ test("one tenant cannot ask for another's response, nor go on from it", async (t
     const grant = "generate, stop route:**";
     const callers = { ann: { token: "ann's", grant }, bob: { token: "bob's", grant } };
     const gateway = await start(t, { callers });
-    const ann = clientAt(gateway, "ann's");
-    const bob = clientAt(gateway, "bob's");
+    const ann = clientAt(gateway, "of the backend");
+    const bob = clientAt(gateway, "of the backend");
     const options = (token) => ({ headers: { "Tidemark-Authorization": `Bearer ${token}` } });
     const [anns, bobs] = [options("ann's"), options("bob's")];
     const { id } = await ann.responses.create(ask({ words: 2 }), anns);

@@ -36,7 +36,7 @@ const fresh = (word) => `${word}-${++last}`;
 /** Names of each kind, as patterns of grants: those of the tenant, and those of another one. */
 export const MINE = {
     stream: "mine/**",
-    route: "route:/mine route:/mine-chat route:/mine-any/** route:/v1/chat/completions route:/v1/models",
+    route: "route:/mine route:/mine-chat route:/mine-responses route:/mine-any/** route:/v1/chat/completions route:/v1/models",
     session: KEYS.map((key) => `session:${key}`).join(" "),
     tool: "tool:mine",
     log: "log:mine",
@@ -215,7 +215,8 @@ async function generation(site, row, path) {
 }
 
 const GENERATES = [
-    "generate route:/mine route:/mine-chat route:/mine-any/** route:/v1/chat/completions",
+    "generate route:/mine route:/mine-chat route:/mine-responses route:/mine-any/** " +
+        "route:/v1/chat/completions",
 ];
 
 const READS = [200, 405]; // there is no HEAD of these
@@ -225,6 +226,9 @@ const ofGeneration = (make, dialectPath) => async (site, row) => {
     const made = await generation(site, row, path);
     return { also: GENERATES, ...make(path, made) };
 };
+
+// One that is not there, where the backend has no responses: the rule is asked first.
+const responseOf = (id = "0".repeat(32)) => `resp_${id.replaceAll("-", "")}`;
 
 const routes = {
     "route.generate": (site, row) => ({ path: routeOf(row), ...asked(row) }),
@@ -248,6 +252,15 @@ const routes = {
     "route.chat.stop": ofGeneration(
         (path, { chat }) => ({ path: `${path}/${chat}/stream`, expect: [200, 202, 204, 404] }),
         "/mine-chat",
+    ),
+    // Only routes of the Responses API have responses.
+    "route.response.cancel": ofGeneration(
+        (path, { id }) => ({ path: `${path}/${responseOf(id)}/cancel`, expect: [200, 404] }),
+        "/mine-responses",
+    ),
+    "route.response.input": ofGeneration(
+        (path, { id }) => ({ path: `${path}/${responseOf(id)}/input_items`, expect: [...READS, 404] }),
+        "/mine-responses",
     ),
     "prefix.generate": (site, row) => ({ path: "/mine-any/x", ...asked(row), secret: SECRET }),
     "prefix.root.generate": (site, row) => ({ path: "/mine-any", ...asked(row), secret: SECRET }),
