@@ -52,6 +52,7 @@ static const struct phase {
     {"redis-idle", "redis", phase_redis_idle, "10,000 streams: memory of Redis", 1u << STORE_REDIS},
     {"logs", "logs", phase_logs, "polls near the end of a log of 1 MB and of 1 GB", LOCAL},
     {"cursors", "pages", phase_cursors, "cursors issued and verified; no server", LOCAL},
+    {"forged", "access", phase_forged, "10,000 forged tokens a second: CPU, p99 of others", LOCAL},
     {"scale-streams", "scale", phase_scale, "a million streams: p99.9 of appends, restart",
      EMBEDDED},
     {"scale-windows", "scale", phase_windows, "1,000 HTTP/2 answers that nobody takes", EMBEDDED},

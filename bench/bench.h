@@ -50,6 +50,7 @@ void phase_redis_2(struct bench *b);
 void phase_redis_idle(struct bench *b);
 void phase_logs(struct bench *b);
 void phase_cursors(struct bench *b);
+void phase_forged(struct bench *b);
 void phase_scale(struct bench *b);
 void phase_windows(struct bench *b);
 void phase_subs(struct bench *b);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Appends as fast as they are answered: so many connections, each with so many requests under way,
  * over 64 streams. */
+#include "bench_access.h"
 #include "bench_appends.h"
 
 #define STREAMS   64
@@ -71,30 +72,12 @@ void phase_json_64x16(struct bench *b)
     measure(b, "json-64x16", TYPE_JSON, 64, 16);
 }
 
-/* A server that has just begun to listen may not know yet which tokens were revoked. */
-static void await_tokens(struct bench *b, const char *token)
-{
-    struct buf body = {0};
-    bool busy = true;
-    while (busy && !b->swarm.failed) {
-        struct buf request = {0};
-        buf_printf(&request,
-                   "GET /v1/stream/none HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                   "Authorization: Bearer %s\r\n\r\n",
-                   token);
-        body.n = 0;
-        ask_for(b, &request, ASK_ANY, "asking with a token", &body);
-        busy = memmem(body.p, body.n, "BUSY", 4) != NULL;
-    }
-    buf_deinit(&body);
-}
-
 void run_appends(struct bench *b, const char *token, uint64_t count)
 {
     char headers[1024] = TYPE_BYTES;
     if (token != NULL) {
         snprintf(headers, sizeof headers, TYPE_BYTES "\r\nAuthorization: Bearer %s", token);
-        await_tokens(b, token);
+        access_await(b, token);
     }
     struct appends run = appends_of(b, "count", headers, STREAMS, 64, 1);
     run.pump.limit = count;

@@ -80,7 +80,8 @@ static void attempt_run(struct scale *s, const struct scale_act *act, struct att
     if (act->prepare)
         act->prepare(s);
     turns_look(b, &before);
-    steady_begin(&steady, b, STEADY_PER_SECOND);
+    steady_begin(&steady, b,
+                 &(struct steady_plan){.per_second = STEADY_PER_SECOND, .type = TYPE_BYTES});
     out->spent = spent_begin(b);
     uint64_t until = clock_mono_ns() + (uint64_t)(s->try_s * 1e9);
     if (act->act)

@@ -20,7 +20,6 @@
 #define CONNECTIONS 64
 #define AHEAD       16 /* requests of a connection that one send may carry */
 #define BODY_SIZE   256
-#define SETTLE_S    0.5
 #define PATIENCE_S  300 /* for the last answers of a server that stood still */
 #define NEVER       UINT64_MAX
 
@@ -42,11 +41,14 @@ struct line {
 
 struct load {
     struct steady_shared *shared;
+    const struct steady_plan *plan;
     struct swarm swarm;
     struct source clock;
     int clock_fd;
     uint64_t start_ns, interval_ns;
-    uint64_t sent, answered; /* sent: given to a connection, whatever the kernel took of it */
+    uint64_t sent, answered;    /* sent: given to a connection, whatever the kernel took of it */
+    size_t varied_at, varied_n; /* of each request: its number; 0: none has one */
+    uint64_t number;            /* of the next */
     struct line lines[CONNECTIONS];
 };
 
@@ -60,20 +62,38 @@ static bool counts(const struct load *l, uint64_t due)
     return due >= atomic_load(&l->shared->from_ns) && due < atomic_load(&l->shared->until_ns);
 }
 
+static void renumber(struct load *l, char *digits)
+{
+    uint64_t number = l->number++;
+    for (size_t i = l->varied_n; i > 0; i--, number /= 10)
+        digits[i - 1] = (char)('0' + number % 10);
+}
+
 static void line_send(struct line *line)
 {
     if (line->owed == 0 || line->peer.out.n > 0)
         return;
     unsigned count = line->owed < AHEAD ? (unsigned)line->owed : AHEAD;
+    size_t size = line->requests.n / AHEAD;
+    for (unsigned i = 0; i < count && line->load->varied_n > 0; i++)
+        renumber(line->load, line->requests.p + i * size + line->load->varied_at);
     line->owed -= count;
-    peer_send(&line->peer, str_of(line->requests.p, line->requests.n / AHEAD * count));
+    peer_send(&line->peer, str_of(line->requests.p, size * count));
+}
+
+static bool is_as_planned(struct peer *p)
+{
+    const struct load *l = container_of(p, struct line, peer)->load;
+    int status = p->answer.status;
+    return l->plan->refused ? status == 401 || status == 429 || peer_expect(p, 401, "a bad token")
+                            : peer_expect(p, 204, "a steady append");
 }
 
 static void steady_on_answer(struct peer *p)
 {
     struct line *line = container_of(p, struct line, peer);
     struct load *l = line->load;
-    if (!peer_expect(p, 204, "a steady append"))
+    if (!is_as_planned(p))
         return;
     uint64_t due = due_ns(l, line->answered++ * CONNECTIONS + line->number);
     uint64_t took = clock_mono_ns() - due;
@@ -160,7 +180,8 @@ static void become_load(struct load *l, struct sockaddr_in to)
 {
     struct steady_shared *shared = l->shared;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    go_first();
+    if (!l->plan->last)
+        go_first();
     if (swarm_init(&l->swarm, to) != 0)
         _exit(1);
     l->swarm.patience_s = PATIENCE_S;
@@ -175,24 +196,54 @@ static void become_load(struct load *l, struct sockaddr_in to)
 
 /* ---- in the process that measures ---- */
 
+/* Numbers go on from load to load. */
+static void find_varied(struct load *l)
+{
+    const struct buf *requests = &l->lines[0].requests;
+    const char *text = l->plan->varied;
+    const char *at = text != NULL ? memmem(requests->p, requests->n, text, strlen(text)) : NULL;
+    if (at == NULL)
+        return;
+    l->varied_at = (size_t)(at - requests->p);
+    l->varied_n = strlen(text);
+    l->number = clock_mono_ns();
+}
+
+/* A body that nobody wants may end the connection: what is to be refused has none. */
+static void put_request(struct buf *out, const struct steady_plan *plan, struct name stream,
+                        struct str body)
+{
+    if (plan->refused)
+        buf_printf(out,
+                   "GET /v1/stream/%s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                   "Accept: %s\r\n\r\n",
+                   stream.text, plan->type);
+    else
+        request_append(out, stream, plan->type, body);
+}
+
 /* Streams that an earlier load on this server has left are used again. */
-static struct load *load_new(struct bench *b, struct steady_shared *shared, unsigned per_second)
+static struct load *load_new(struct bench *b, struct steady_shared *shared,
+                             const struct steady_plan *plan)
 {
     struct load *l = mem_zalloc(sizeof *l);
     struct buf body = {0};
     while (body.n < BODY_SIZE)
         buf_putc(&body, (char)(body.n * 37 + 128));
     l->shared = shared;
-    l->interval_ns = 1000000000u / per_second;
+    l->plan = plan;
+    l->interval_ns = 1000000000u / plan->per_second;
     for (unsigned i = 0; i < CONNECTIONS; i++) {
         struct line *line = &l->lines[i];
         struct name name = stream_name("steady", i);
         line->load = l;
         line->number = i;
-        ask_confirm(b, name, TYPE_BYTES);
+        if (!plan->refused)
+            ask_confirm(b, name, plan->type);
         for (unsigned k = 0; k < AHEAD; k++)
-            request_append(&line->requests, name, TYPE_BYTES, buf_str(&body));
+            put_request(&line->requests, plan, name, buf_str(&body));
     }
+    find_varied(l);
     buf_deinit(&body);
     return l;
 }
@@ -204,7 +255,7 @@ static void load_free(struct load *l)
     free(l);
 }
 
-void steady_begin(struct steady *s, struct bench *b, unsigned per_second)
+void steady_begin(struct steady *s, struct bench *b, const struct steady_plan *plan)
 {
     void *shared =
         mmap(NULL, sizeof *s->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -216,7 +267,7 @@ void steady_begin(struct steady *s, struct bench *b, unsigned per_second)
     s->shared = shared;
     atomic_store(&s->shared->from_ns, NEVER);
     atomic_store(&s->shared->until_ns, NEVER);
-    struct load *l = load_new(b, s->shared, per_second);
+    struct load *l = load_new(b, s->shared, plan);
     if (!b->swarm.failed)
         s->pid = fork();
     if (s->pid == 0 && !b->swarm.failed)
@@ -224,7 +275,7 @@ void steady_begin(struct steady *s, struct bench *b, unsigned per_second)
     if (s->pid < 0)
         swarm_fail(&b->swarm, "cannot start a process: %s", strerror(errno));
     load_free(l);
-    swarm_run_for(&b->swarm, SETTLE_S);
+    swarm_run_for(&b->swarm, STEADY_SETTLE_S);
     atomic_store(&s->shared->from_ns, clock_mono_ns());
 }
 

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #define STEADY_PER_SECOND 5000
+#define STEADY_SETTLE_S   0.5 /* that steady_begin takes */
 
 /* Of the requests that were due between steady_begin and steady_end. */
 struct steady_figures {
@@ -28,9 +29,18 @@ struct steady {
     pid_t pid;
 };
 
-/* Starts the load against the server, which has no other one, and begins to count when it has
- * settled. per_second: requests, at most a million. */
-void steady_begin(struct steady *s, struct bench *b, unsigned per_second);
+struct steady_plan {
+    unsigned per_second; /* requests, at most a million */
+    const char *type;    /* of the streams and of each append; further headers may follow it, each
+                            behind a CRLF */
+    const char *varied;  /* a text in those in whose place each append has a number of its own, of
+                            as many digits; NULL: all are alike */
+    bool refused;        /* reads, all of which are to be answered 401 or 429 */
+    bool last;           /* others of our processes go before it */
+};
+
+/* Starts the load against the server and begins to count when it has settled. */
+void steady_begin(struct steady *s, struct bench *b, const struct steady_plan *plan);
 
 /* Ends it and waits for the last answers. What went wrong there fails the swarm. */
 void steady_end(struct steady *s, struct bench *b, struct steady_figures *out);
